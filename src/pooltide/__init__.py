@@ -1,0 +1,23 @@
+"""Pooling gradients: exact, deterministic, and as fast as memory allows.
+
+The NumPy functions are here; `pooltide.acl` and `pooltide.aclnn` are the documented interface.
+"""
+
+from .functions import (
+    adaptive_avg_pool3d_backward,
+    adaptive_max_pool2d_backward,
+    adaptive_max_pool3d_backward,
+    avg_pool2d_backward,
+)
+from .threads import get_num_threads, set_num_threads
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "adaptive_avg_pool3d_backward",
+    "adaptive_max_pool2d_backward",
+    "adaptive_max_pool3d_backward",
+    "avg_pool2d_backward",
+    "get_num_threads",
+    "set_num_threads",
+]

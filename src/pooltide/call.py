@@ -1,0 +1,130 @@
+"""A call: an operator, a product, and what was handed in, described without its data.
+
+Every entrance binds its arguments to a `Call`; the rules and the lowering read nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeGuard
+
+import numpy as np
+
+from .dtypes import DType
+from .pages import HOST, Operator
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMeta:
+    """What is known of a tensor without looking at its data. Strides count elements."""
+
+    shape: tuple[int, ...]
+    dtype: DType
+    format: str | None = None  # None: an array, which has no format
+    strides: tuple[int, ...] | None = None  # None: contiguous
+
+    @property
+    def contiguous_strides(self) -> tuple[int, ...]:
+        return contiguous_strides(self.shape)
+
+
+def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    strides = []
+    step = 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= size
+    return tuple(reversed(strides))
+
+
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """An argument that is not what its place takes: a dead handle, an int for a tensor."""
+
+    what: str  # "is an int, 7"
+    must: str  # "an aclTensor made by aclCreateTensor"
+    error: type[Exception] = TypeError
+
+
+Value = TensorMeta | tuple[int, ...] | bool | int | Unusable | None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    operator: Operator
+    product: str
+    values: Mapping[str, Value]  # by the documents' parameter names
+
+    @property
+    def by_function(self) -> bool:
+        return self.product == HOST
+
+    @property
+    def title(self) -> str:
+        return self.operator.function if self.by_function else self.operator.name
+
+    def spell(self, name: str) -> str:
+        return self.operator.parameter(name).argument if self.by_function else name
+
+    def tensor(self, name: str) -> TensorMeta:
+        value = self.values[name]
+        assert isinstance(value, TensorMeta), f"{name} is no tensor: the rules let it through"
+        return value
+
+    def role(self, role: str) -> Any:
+        """The value in a role, or None where the operator has no such parameter."""
+        parameter = self.operator.by_role(role)
+        return None if parameter is None else self.values[parameter.name]
+
+    def spatial(self, name: str) -> tuple[int, ...]:
+        return self.tensor(name).shape[-len(self.operator.axes) :]
+
+    def batch(self, name: str) -> tuple[int, int]:
+        """(N, C); an unbatched tensor has N = 1."""
+        *n, c = self.tensor(name).shape[: -len(self.operator.axes)]
+        return (n[0] if n else 1), c
+
+    def pairs(self, role: str) -> tuple[int, ...]:
+        """An int array of one or all axes, as one value for each axis."""
+        value = self.role(role)
+        return value * len(self.operator.axes) if len(value) == 1 else tuple(value)
+
+    @property
+    def kernel(self) -> tuple[int, ...]:
+        return self.pairs("kernel")
+
+    @property
+    def stride(self) -> tuple[int, ...]:
+        return self.pairs("stride") if self.role("stride") else self.kernel
+
+    @property
+    def padding(self) -> tuple[int, ...]:
+        return self.pairs("padding")
+
+
+def overlaps(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool | None:
+    """Whether two cells of a view share an element; None when that is too costly to decide."""
+    if 0 in shape:
+        return False
+    steps = sorted((abs(step), size) for size, step in zip(shape, strides, strict=True) if size > 1)
+    reach = 0
+    for step, size in steps:
+        if step <= reach:
+            break
+        reach += step * (size - 1)
+    else:
+        return False
+    cells = int(np.prod([float(size) for _, size in steps]))
+    if any(step == 0 for step, _ in steps):
+        return True
+    if cells > 1 << 22:
+        return None
+    offsets = np.zeros(1, dtype=np.int64)
+    for step, size in steps:
+        offsets = (offsets[:, None] + np.arange(size) * step).ravel()
+    return bool(np.unique(offsets).size < cells)
+
+
+def is_int(value: object) -> TypeGuard[int]:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_))

@@ -1,0 +1,32 @@
+"""The operators that exist: every page, with code behind each of its rules."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from .pages import Operator, load, operator_files
+from .rules import RULES, known
+from .toml import PageError, read
+
+
+def verified(operator: Operator, where: str) -> Operator:
+    for rule in operator.rules:
+        if not known(rule):
+            arguments = ", ".join(rule.arguments) or "no arguments"
+            raise PageError(
+                f"{where}: no rule {rule.name} takes {arguments}; known are {', '.join(RULES)}"
+            )
+    return operator
+
+
+@cache
+def operators() -> dict[str, Operator]:
+    """Every operator by its function's name (`avg_pool2d_backward`), in alphabetical order."""
+    loaded = (verified(load(name, read(name)), name) for name in operator_files())
+    return {operator.function: operator for operator in loaded}
+
+
+@cache
+def operator_named(name: str) -> Operator:
+    """By either of its names: aclnnAvgPool2dBackward or avg_pool2d_backward."""
+    return next(op for op in operators().values() if name in (op.name, op.function))

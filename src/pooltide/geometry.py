@@ -1,0 +1,114 @@
+"""Window arithmetic, in integers only: the one place that knows where a window lies.
+
+An axis has `length` input cells and `outputs` windows.
+
+    strided    start = o*s - p            end = min(start + k, length + p)
+    adaptive   start = floor(o*L / Lo)    end = ceil((o+1)*L / Lo)
+
+Starts and ends never decrease with o. So the windows that hold an input cell are neighbours: a cell
+needs just (first window, number of windows), which is what the gather kernels read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Table = NDArray[np.int64]
+
+
+class Window(NamedTuple):
+    start: int  # first input cell, clipped to the axis
+    end: int  # one past the last, clipped
+    extent: int  # length before clipping to [0, length): what count_include_pad counts
+
+
+class Tables(NamedTuple):
+    """An axis written out; `first` and `count` are per input cell, the others per window."""
+
+    start: Table
+    end: Table
+    extent: Table
+    first: Table
+    count: Table
+
+
+def strided_outputs(length: int, k: int, s: int, p: int, ceil: bool) -> int:
+    """How many windows the forward makes; 0 or less when none fits."""
+    outputs = (length + 2 * p - k + (s - 1 if ceil else 0)) // s + 1
+    if ceil and (outputs - 1) * s >= length + p:
+        outputs -= 1
+    return outputs
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """`k == 0` marks an adaptive axis; a strided one has its kernel, stride and padding."""
+
+    length: int
+    outputs: int
+    k: int = 0
+    s: int = 0
+    p: int = 0
+
+    @property
+    def adaptive(self) -> bool:
+        return self.k == 0
+
+    def window(self, o: int) -> Window:
+        if self.adaptive:
+            start = o * self.length // self.outputs
+            end = -(-(o + 1) * self.length // self.outputs)
+            return Window(start, end, end - start)
+        start = o * self.s - self.p
+        end = min(start + self.k, self.length + self.p)
+        return Window(max(start, 0), min(end, self.length), end - start)
+
+    @property
+    def whole(self) -> bool:
+        """One window that holds every cell."""
+        return self.outputs == 1 and self.window(0)[:2] == (0, self.length)
+
+    @property
+    def disjoint(self) -> bool:
+        """No cell lies in two windows."""
+        if self.adaptive:
+            return self.outputs <= 1 or (self.outputs > 0 and self.length % self.outputs == 0)
+        return self.s >= self.k or self.outputs <= 1
+
+    def __str__(self) -> str:
+        if self.adaptive:
+            return f"{self.length}→{self.outputs}"
+        return f"{self.length}→{self.outputs} k{self.k}s{self.s}p{self.p}"
+
+
+UNIT = Axis(1, 1)
+
+
+@lru_cache(maxsize=256)
+def tables(axis: Axis) -> Tables:
+    """The axis written out: O(length + outputs) memory, so only a kernel asks for it."""
+    o = np.arange(axis.outputs, dtype=np.int64)
+    if axis.adaptive and axis.outputs * axis.length < 2**62:
+        start = o * axis.length // max(axis.outputs, 1)
+        end = -(-(o + 1) * axis.length // max(axis.outputs, 1))
+        extent = end - start
+    elif axis.adaptive:
+        windows = np.array([axis.window(i) for i in range(axis.outputs)], dtype=np.int64)
+        start, end, extent = np.ascontiguousarray(windows.T)
+    else:
+        start = o * axis.s - axis.p
+        end = np.minimum(start + axis.k, axis.length + axis.p)
+        extent = end - start
+        start, end = np.maximum(start, 0), np.minimum(end, axis.length)
+    cells: Any = np.arange(axis.length, dtype=np.int64)
+    first = np.searchsorted(end, cells, side="right")  # windows that ended before the cell
+    count = np.searchsorted(start, cells, side="right") - first  # begun, less ended
+    found = Tables(start, end, extent, first, np.maximum(count, 0))
+    for table in found:
+        table.setflags(write=False)
+    return found
