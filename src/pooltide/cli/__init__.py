@@ -1,0 +1,37 @@
+"""The command line. A command is a module of this package; only the one that runs is imported.
+
+Exit status: 0 good, 1 a check failed, 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import click
+
+from .. import __version__
+
+COMMANDS = {
+    "demo": "Run the documents' programs, in Python, and check their results.",
+}
+
+
+class Lazy(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f".{name}", __package__).command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.command(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="pooltide")
+def main() -> None:
+    """Pooling gradients: exact, deterministic, and as fast as memory allows."""
