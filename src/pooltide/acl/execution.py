@@ -31,17 +31,23 @@ def enqueue(operator: Operator, workspace: Any, workspace_size: Any, executor: A
         return NOT_RUNNING
     if executor is None:
         return fail(title, f"executor is null; it must be the executor of {title}GetWorkspaceSize.", NULL)
-    if refused := _refused(operator, executor):
-        return fail(title, refused, BAD)
+    with STATE.lock:  # two threads may hold one executor
+        if refused := _refused(operator, executor):
+            return fail(title, refused, BAD)
+        return _submit(title, workspace, workspace_size, executor, stream)
+
+
+def _submit(title: str, workspace: Any, workspace_size: Any, executor: aclOpExecutor, stream: Any) -> int:
     need = executor.plan.scratch
     if need and workspace is None:
         must = f"it must be device memory of {need} bytes, as phase one said."
         return fail(title, f"workspace is null; {must}", NULL)
     if fault := _workspace_fault(workspace, workspace_size, need) or dead_stream(stream):
         return fail(title, fault, BAD)
-    executor.used = True
     job = partial(_compute, executor, workspace if need else None, STATE.checks)
-    (stream or STREAMS.default()).submit(job)
+    if not (stream or STREAMS.default()).submit(job):
+        return fail(title, "stream was destroyed meanwhile; it must live.", BAD)
+    executor.used = True
     return 0
 
 

@@ -31,10 +31,13 @@ class Stream:
         self._worker = threading.Thread(target=self._work, name="pooltide-stream", daemon=True)
         self._worker.start()
 
-    def submit(self, job: Callable[[], None]) -> None:
+    def submit(self, job: Callable[[], None]) -> bool:
+        """Queue a job; False when the stream was destroyed meanwhile."""
         with self._idle:
-            self._pending += 1
-        self._jobs.put(job)
+            if self.alive:
+                self._pending += 1
+                self._jobs.put(job)
+            return self.alive
 
     def synchronize(self) -> Failure | None:
         """Wait for all that was submitted; the first failure since the last time."""
@@ -45,8 +48,11 @@ class Stream:
 
     def close(self) -> None:
         """Finish what is queued, then end the worker."""
-        self.alive = False
-        self._jobs.put(None)
+        with self._idle:
+            if not self.alive:
+                return
+            self.alive = False
+            self._jobs.put(None)
         self._worker.join()
 
     def _work(self) -> None:
@@ -92,7 +98,9 @@ class Streams:
 
     def destroy(self, stream: Stream) -> None:
         with self._lock:
-            self._live.remove(stream)
+            self._live = [other for other in self._live if other is not stream]
+            if stream is self._default:
+                self._default = None
         stream.close()
 
     def live(self) -> list[Stream]:
