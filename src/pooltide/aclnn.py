@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from .acl.execution import enqueue
 from .acl.handles import aclIntArray, aclOpExecutor, aclTensor
-from .acl.runtime import NOT_RUNNING, unusable
+from .acl.objects import NOT_RUNNING, unusable
 from .acl.state import STATE, keep_message, not_running
 from .call import Call, Unusable, Value, is_int
 from .catalog import operators

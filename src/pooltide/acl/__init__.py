@@ -7,13 +7,17 @@ Functions have their C names; results come first and the status last; None is th
 from typing import TYPE_CHECKING
 
 from ..dtypes import DTYPES, ENUMS, ERRORS, FORMATS, STATUS
+from .arrays import tensor_from_numpy, tensor_to_numpy
 from .handles import aclIntArray, aclOpExecutor, aclTensor
-from .runtime import (
+from .objects import (
     aclCreateIntArray,
     aclCreateTensor,
     aclDestroyAclOpExecutor,
     aclDestroyIntArray,
     aclDestroyTensor,
+    aclSetAclOpExecutorRepeatable,
+)
+from .runtime import (
     aclFinalize,
     aclGetRecentErrMsg,
     aclInit,
@@ -27,9 +31,6 @@ from .runtime import (
     aclrtResetDevice,
     aclrtSetDevice,
     aclrtSynchronizeStream,
-    aclSetAclOpExecutorRepeatable,
-    tensor_from_numpy,
-    tensor_to_numpy,
 )
 from .state import get_checks, get_product, set_checks, set_product
 

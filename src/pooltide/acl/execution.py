@@ -18,7 +18,8 @@ from ..pages import Operator
 from ..plan import execute
 from .handles import OutOfBounds, aclOpExecutor, aclTensor
 from .memory import MEMORY
-from .runtime import BAD, NOT_RUNNING, NULL, dead_stream, unusable
+from .objects import BAD, NOT_RUNNING, NULL, unusable
+from .runtime import dead_stream
 from .state import INTERNAL, STATE, fail, not_running, say
 from .stream import STREAMS, Failure
 

@@ -10,7 +10,9 @@ import os
 import sys
 import threading
 from dataclasses import dataclass, field
+from typing import Any
 
+from ..call import is_int
 from ..dtypes import ENUMS, ERRORS, status_name
 from ..pages import ASCEND_PRODUCTS, DEFAULT_PRODUCT
 
@@ -65,6 +67,16 @@ def not_running(title: str) -> int:
 def say(line: str) -> None:
     """One readable line for the person who runs the program."""
     print(f"pooltide: {line}", file=sys.stderr, flush=True)
+
+
+def an(value: Any) -> str:
+    """A value as a message names it: its type, and an int's value."""
+    if value is None:
+        return "null"
+    if is_int(value):
+        return f"an int, {value}"
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
 def set_product(product: str) -> None:
