@@ -17,7 +17,7 @@ from geometries import DTYPES, FUNCTIONS, Geometry, geometry, random_view, torch
 from pooltide.backends import reference
 from pooltide.call import Call
 from pooltide.catalog import operators
-from pooltide.functions import _bind, as_volume
+from pooltide.functions import as_volume, bind
 from pooltide.geometry import tables
 from pooltide.pages import HOST
 from pooltide.problem import Problem, lower
@@ -28,8 +28,7 @@ BACKENDS = list(pooltide.plan.BACKENDS)
 
 def problem_of(case: Geometry) -> Problem:
     operator = operators()[case.function]
-    attributes = tuple(case.attributes.values())
-    values = _bind(operator, case.grad_output, case.input_shape, case.indices, attributes, None)
+    values = bind(operator, case.grad_output, case.input_shape, case.indices, case.attributes, None)
     return lower(Call(operator, HOST, values))
 
 
