@@ -131,8 +131,8 @@ def repair(grad, indices, out, flags, faults, spans, lanes, groups, inner, Ho, W
     block = pid // splits
     split = pid - block * splits
     dirty = 0
-    for at in range(0, chunks, B):
-        i = at + tl.arange(0, B)
+    for part in range(0, chunks, B):
+        i = part + tl.arange(0, B)
         dirty |= tl.max(tl.load(flags + block.to(tl.int64) * chunks + i, mask=i < chunks, other=0), 0)
     if dirty:
         first = block.to(tl.int64) * L
@@ -150,8 +150,7 @@ def repair(grad, indices, out, flags, faults, spans, lanes, groups, inner, Ho, W
                     index = tl.load(indices + at, mask=cell < cells, other=-1)
                     g = tl.load(grad + at, mask=cell < cells, other=0).to(ACC)
                     sums += tl.where(index == cell, g, 0.0)
-                cell = out + outer * volume + e
-                tl.store(cell, sums.to(out.dtype.element_ty), mask=e < volume)
+                tl.store(out + outer * volume + e, sums.to(out.dtype.element_ty), mask=e < volume)
             for begin in range(0, tl.where(split == 0, Q * inner, 0), B):
                 e = begin + tl.arange(0, B).to(tl.int64)
                 q = e // inner
