@@ -23,7 +23,7 @@ gradOutput.1x16x2x2, self.f16, indices.ND, gradInput.cl, stride.null.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -169,9 +169,9 @@ def parse(text: str) -> Case:
 
 def _parse(text: str) -> Case:
     name, *words = text.split(":")
-    operator = _operators().get(name)
+    operator = short_names().get(name)
     if operator is None:
-        raise NotationError(f"the operator is {name[:60]!r}; it must be {_or(_operators())}")
+        raise NotationError(f"the operator is {name[:60]!r}; it must be {_or(short_names())}")
     if not words or not _SHAPE.fullmatch(words[0]):
         got = f"is {words[0][:60]!r}" if words else "is missing"
         raise NotationError(f"self's shape {got}; it must be sizes joined by x, as in {_example(operator)}")
@@ -320,7 +320,7 @@ def _example(operator: Operator) -> str:
 
 
 @cache
-def _operators() -> dict[str, Operator]:
+def short_names() -> dict[str, Operator]:
     return {operator.short: operator for operator in operators().values()}
 
 
@@ -331,8 +331,3 @@ def _joined(values: Shape) -> str:
 def _or(values: Any) -> str:
     *init, last = map(str, values)
     return f"{', '.join(init)} or {last}" if init else last
-
-
-def on_product(case: Case, product: str | None) -> Case:
-    """The case with its product set, so that its text alone says what was computed."""
-    return case if product is None else replace(case, product=product)
