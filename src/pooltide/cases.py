@@ -149,7 +149,9 @@ def _fields(text: str, header: list[str] | None) -> dict[str, Any]:
     cells = _cells(text)
     if header is None:
         if len(cells) > 1:
-            raise CasesError("the line has commas but the file no header; the first line must name the fields")
+            raise CasesError(
+                "the line has commas but the file no header; the first line must name the fields"
+            )
         return {"case": cells[0]}
     if len(cells) != len(header):
         raise CasesError(f"the line has {len(cells)} cells; it must have {len(header)}, as the header has")

@@ -78,9 +78,13 @@ def make(task: Task, directory: Path, known: Mapping[str, Any] | None = None) ->
     shapes = {"grad_output": call.role("grad_output").shape, "grad_input": call.role("grad_input").shape}
     shapes |= {"indices": shapes["grad_output"], "grad_input_float64": shapes["grad_input"]}
     try:
-        files = _write(directory, task.name, {k: v.reshape(shapes[k]) for k, v in arrays.items() if v is not None})
+        files = _write(
+            directory, task.name, {k: v.reshape(shapes[k]) for k, v in arrays.items() if v is not None}
+        )
     except OSError as error:
-        return Made(task.number, task.name, task.case, None, f"{directory}: can't be written: {error.strerror}")
+        return Made(
+            task.number, task.name, task.case, None, f"{directory}: can't be written: {error.strerror}"
+        )
     return Made(task.number, task.name, task.case, _entry(task, problem, files))
 
 

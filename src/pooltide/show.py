@@ -105,7 +105,8 @@ def _signed(values: NDArray[np.float64], scale: int) -> Canvas:
 
 
 def _fitting(values: NDArray[Any], height: int) -> int:
-    return max(1, min(40, height // values.shape[0], _PANEL // max(values.shape)))
+    rows, columns = values.shape
+    return max(1, min(40, height // rows, _PANEL // max(rows, columns)))
 
 
 def _gridded(canvas: Canvas, scale: int) -> Canvas:

@@ -12,9 +12,10 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from io import BufferedReader
 from math import prod
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,9 +58,12 @@ class TensorFile:
                 left -= piece.size
                 yield piece.astype(self.dtype.numpy, copy=False)
 
-    def load(self) -> Array:
-        pieces = [*self.pieces(max(self.count, 1))] or [np.empty(0, self.dtype.numpy)]
-        return pieces[0].reshape(self.shape, order="F" if self.fortran else "C")
+    def part(self, start: int, cells: int) -> Array:
+        """`cells` elements from `start`, in the file's order."""
+        at = TensorFile(
+            self.path, (cells,), self.dtype, self.stored, self.offset + start * self.stored.itemsize
+        )
+        return next(at.pieces(cells), np.empty(0, self.dtype.numpy))
 
 
 def open_tensor(path: Path, dtype: DType | None = None, shape: tuple[int, ...] | None = None) -> TensorFile:
@@ -92,7 +96,9 @@ def _npy(path: Path) -> TensorFile:
     with _opened(path) as file:
         start = file.read(8)
         if start[:6] != _MAGIC:
-            kind = "looks like a pickle, which is never loaded" if start[:2] in _PICKLES else "is no .npy file"
+            kind = (
+                "looks like a pickle, which is never loaded" if start[:2] in _PICKLES else "is no .npy file"
+            )
             raise TensorFileError(f"{path}: the file begins with {start[:6]!r} and {kind}")
         if len(start) < 8 or start[6] not in (1, 2, 3):
             raise TensorFileError(f"{path}: the .npy version is {start[6:]!r}; it must be 1, 2 or 3")
@@ -145,7 +151,7 @@ def _header(path: Path, text: bytes) -> tuple[tuple[int, ...], np.dtype[Any], bo
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
+def _opened(path: Path) -> Iterator[BufferedReader]:
     try:
         with path.open("rb") as file:
             yield file

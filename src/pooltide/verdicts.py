@@ -190,7 +190,9 @@ def judge(m: Measures, standard: Standard, third: Measures | None = None, level:
     share = 1 - m.outside / m.finite if m.finite else 1.0
     mixed = f"{share:.2%} within {standard.atol:.3g} + {standard.rtol:.3g}·|g|, {m.beyond} beyond the limit"
     verdicts.append(Verdict("mixed", placed and share >= SHARE and m.beyond == 0, mixed))
-    verdicts.append(Verdict("bits", m.differing == 0, f"{m.differing} of {m.count} differ, at most {m.max_ulp} ULP"))
+    verdicts.append(
+        Verdict("bits", m.differing == 0, f"{m.differing} of {m.count} differ, at most {m.max_ulp} ULP")
+    )
     if placed:
         return verdicts
     return [Verdict(v.name, False, f"{m.misplaced} NaN or Inf out of place; {v.text}") for v in verdicts]
@@ -219,4 +221,3 @@ def standard_of(dtype: DType, rounding: str = "keep") -> Standard:
     if rounding == "HFLOAT32" and dtype.name == "FLOAT32":
         return STANDARDS["HFLOAT32"]
     return STANDARDS["FLOAT16" if rounding == "FLOAT16" else dtype.name]
-

@@ -21,9 +21,7 @@ class WorkerDied(RuntimeError):
     """A worker process ended by itself: most often, the machine had no memory left for it."""
 
 
-def make_all(
-    tasks: Sequence[Task], directory: Path, known: Mapping[str, Any], jobs: int
-) -> Iterator[Made]:
+def make_all(tasks: Sequence[Task], directory: Path, known: Mapping[str, Any], jobs: int) -> Iterator[Made]:
     """Every task's outcome, in the order in which they end."""
     work = [(task, known.get(task.name)) for task in tasks]
     if jobs == 1 or len(tasks) < 2:

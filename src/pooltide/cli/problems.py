@@ -37,7 +37,7 @@ The operator, the shape of self, then in any order:
 """
 
 
-class Problems(click.ParamType):
+class Problems(click.ParamType):  # type: ignore[type-arg]
     """One case or many. Of many, bad ones come along with their sentence."""
 
     name = "problem"
