@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 
-from pooltide.call import TensorMeta
-from pooltide.notation import DISTRIBUTIONS, NotationError, channels_last_strides, parse
+from pooltide.call import TensorMeta, channels_last_strides
+from pooltide.notation import DISTRIBUTIONS, NotationError, parse
 from pooltide.pages import HOST
 from pooltide.problem import lower
 from pooltide.rules import check
@@ -85,8 +86,6 @@ def test_wrong_calls_can_be_said(text: str, rule: str) -> None:
 
 
 def test_channels_last_strides_are_numpys() -> None:
-    import numpy as np
-
     x = np.empty((2, 5, 7, 11, 3), np.uint8).transpose(0, 4, 1, 2, 3)
     assert channels_last_strides(x.shape, 3) == x.strides
     meta = parse("adaptive_avg3d:2x3x5x7x11:o2:cl").call().values["self"]

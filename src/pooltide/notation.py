@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from .call import Call, TensorMeta, Value
+from .call import Call, TensorMeta, Value, channels_last_strides
 from .catalog import operators
 from .dtypes import DTYPES, FORMATS, DType
 from .geometry import strided_outputs
@@ -145,19 +145,6 @@ class Case:
         words += [f"{name}.{_apart_word(kind, value)}" for name, kind, value in self.apart]
         words += self.data.words() + ([self.product] if self.product else [])
         return ":".join(words)
-
-
-def channels_last_strides(shape: Shape, axes: int) -> Shape:
-    """Strides of (N,) D H W C memory for a (N,) C D H W shape, in elements."""
-    lead = len(shape) - axes
-    if lead < 1:
-        return (1,) * len(shape)
-    order = [*range(lead - 1), *range(lead, len(shape)), lead - 1]
-    strides, step = [0] * len(shape), 1
-    for axis in reversed(order):
-        strides[axis] = step
-        step *= shape[axis]
-    return tuple(strides)
 
 
 def parse(text: str) -> Case:

@@ -159,14 +159,15 @@ def _histogram(histogram: Sequence[int]) -> str:
     for i, (name, n) in enumerate(list(zip(bin_names(), histogram, strict=True))[: last + 1]):
         tall = float(np.log10(1 + n) / tallest * 120)
         bars.append(
-            f'<rect class="bar" x="{i * 56 + 4}" y="{140 - tall:.1f}" width="48" height="{tall:.1f}"/>'
-            f'<text x="{i * 56 + 28}" y="{134 - tall:.1f}">{n}</text>'
-            f'<text x="{i * 56 + 28}" y="156">{name}</text>'
+            f'<rect class="bar" x="{i * 72 + 4}" y="{140 - tall:.1f}" width="64" height="{tall:.1f}"/>'
+            f'<text x="{i * 72 + 36}" y="{134 - tall:.1f}">{n}</text>'
+            f'<text x="{i * 72 + 36}" y="156">{name}</text>'
         )
-    width = (last + 1) * 56 + 8
+    width = (last + 1) * 72 + 8
     return (
         f'<figure><svg class="histogram" viewBox="0 0 {width} 164" width="{width}" height="164">'
-        f"{''.join(bars)}</svg><figcaption>Cells by distance in ULPs (finite pairs; logarithmic).</figcaption></figure>"
+        f"{''.join(bars)}</svg>"
+        "<figcaption>Cells by distance in ULPs (finite pairs; logarithmic).</figcaption></figure>"
     )
 
 

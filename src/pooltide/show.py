@@ -7,6 +7,7 @@ gradients is the first plane of the case's own data.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -34,10 +35,10 @@ class Undrawable(ValueError):
 
 def draw_case(case: Case, depth: int | None = None) -> Canvas:
     problem = problem_of(case)
-    d, h, w = (tables(axis) for axis in problem.axes)
     _check(problem, depth)
+    d, h, w = (tables(axis) for axis in problem.axes)
     depth = problem.axes[0].length // 2 if depth is None else depth
-    one = _one_plane(problem)
+    one = replace(problem, batch=(1, 1))
     grad, indices = draw(one, case.data)
     total, _ = reference.oracle(one, grad, indices)
     held = int(d.first[depth] + d.count[depth] // 2)
@@ -62,12 +63,6 @@ def _check(problem: Problem, depth: int | None) -> None:
         raise Undrawable(f"the plane is {height}×{width}; a picture has at most {_LARGEST} cells a side")
     if depth is not None and not 0 <= depth < problem.axes[0].length:
         raise Undrawable(f"the slice is {depth}; it must be 0 to {problem.axes[0].length - 1}")
-
-
-def _one_plane(problem: Problem) -> Problem:
-    from dataclasses import replace
-
-    return replace(problem, batch=(1, 1))
 
 
 def _windows(h: Tables, w: Tables, scale: int) -> Canvas:
@@ -105,7 +100,7 @@ def _signed(values: NDArray[np.float64], scale: int) -> Canvas:
 
 
 def _fitting(values: NDArray[Any], height: int) -> int:
-    rows, columns = values.shape
+    rows, columns = (int(size) for size in values.shape)
     return max(1, min(40, height // rows, _PANEL // max(rows, columns)))
 
 

@@ -53,7 +53,7 @@ class TensorFile:
             left = self.count
             while left:
                 piece = np.empty(min(cells, left), self.stored)
-                if file.readinto(piece.view(np.uint8)) != piece.nbytes:
+                if file.readinto(piece.view(np.uint8).data) != piece.nbytes:
                     raise TensorFileError(f"{self.path}: the file grew shorter while it was read")
                 left -= piece.size
                 yield piece.astype(self.dtype.numpy, copy=False)

@@ -14,7 +14,7 @@ from .functions import as_volume, index_message
 from .inputs import arrays
 from .notation import Case
 from .pages import HOST
-from .plan import NoBackend, Plan, execute, layout_of, make_plan
+from .plan import Plan, execute, layout_of, make_plan
 from .problem import Problem, lower
 from .rules import check
 from .verdicts import Measures, Verdict, judge, measure, standard_of
@@ -71,6 +71,3 @@ def run(case: Case, product: str | None = None, backend: str | None = None, repe
     standard = standard_of(problem.dtype, problem.rounding)
     found = measure(np.ascontiguousarray(out), golden, standard)
     return Trial(case, plan, min(seconds), found, judge(found, standard), out, golden, grad, indices)
-
-
-__all__ = ["NoBackend", "Refused", "Trial", "problem_of", "run"]

@@ -182,7 +182,7 @@ def judge(m: Measures, standard: Standard, third: Measures | None = None, level:
         Verdict(
             "single",
             placed and m.mere < t and m.mare < 10 * t,
-            f"MERE {m.mere:.3g} < {t:.3g}, MARE {m.mare:.3g} < {10 * t:.3g}",
+            f"MERE {m.mere:.3g} of {t:.3g}, MARE {m.mare:.3g} of {10 * t:.3g}",
         )
     ]
     if third is not None:
@@ -203,7 +203,7 @@ def _two(m: Measures, third: Measures, level: str) -> Verdict:
     ratios = [ratio(ours, theirs) for ours, theirs in pairs]
     good = all(r <= limit for r, limit in zip(ratios, LEVELS[level], strict=True))
     spelled = (
-        f"{name} {r:.3g} ≤ {limit:g}"
+        f"{name} {r:.3g} of {limit:g}"
         for name, r, limit in zip(("MARE", "MERE", "RMSE"), ratios, LEVELS[level], strict=True)
     )
     return Verdict("two", good and m.misplaced == 0, f"{level}: ratios {', '.join(spelled)}")

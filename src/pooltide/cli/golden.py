@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,8 +86,6 @@ def _known(output: Path) -> dict[str, Any]:
 
 
 def _task(line: Line, product: str | None, wide: bool) -> Task:
-    from dataclasses import replace
-
     assert line.case is not None
     case = replace(line.case, product=product or line.case.product)
     return Task(line.number, line.name, str(case), wide)
@@ -122,8 +122,6 @@ def _terminating() -> Iterator[None]:
 @contextmanager
 def _progress(total: int) -> Iterator[Any]:
     """A bar where there is a terminal; nothing where there is none."""
-    import sys
-
     if not sys.stderr.isatty():
         yield lambda: None
         return
