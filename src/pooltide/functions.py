@@ -104,7 +104,8 @@ def _gradient(
         as_volume(result, axes),
     )
     if fault is not None:
-        raise IndexError(index_message(name, "indices", fault, grad_output.shape, shape[-axes:]))
+        text = index_message("indices", fault, grad_output.shape, shape[-axes:])
+        raise IndexError(f"{name}: {text}")
     return result
 
 
@@ -119,15 +120,13 @@ def as_volume(array: Array, axes: int) -> Array:
     return array[index]
 
 
-def index_message(
-    title: str, argument: str, fault: IndexFault, shape: Sequence[int], plane: Sequence[int]
-) -> str:
+def index_message(argument: str, fault: IndexFault, shape: Sequence[int], plane: Sequence[int]) -> str:
     """The sentence for indices that lie outside the plane."""
     at = tuple(int(i) for i in np.unravel_index(fault.position, tuple(shape)))
     more = f" ({fault.count} such indices in all)" if fault.count > 1 else ""
     size = "×".join(map(str, plane))
     return (
-        f"{title}: {argument}{list(at)} is {fault.value}; "
+        f"{argument}{list(at)} is {fault.value}; "
         f"it must be 0 to {prod(plane) - 1}, inside the {size} plane{more}."
     )
 

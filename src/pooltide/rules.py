@@ -56,8 +56,8 @@ def _usable(call: Call) -> Fault | None:
 def not_null(call: Call, of: Names) -> Fault | None:
     for name in of:
         if call.values[name] is None:
-            what = call.operator.parameter(name).type.replace("_", " ")
-            return Fault(f"{call.spell(name)} is null; it must be a {what}.", TypeError)
+            what = "a tensor" if call.operator.parameter(name).type == "tensor" else "an int array"
+            return Fault(f"{call.spell(name)} is null; it must be {what}.", TypeError)
     return None
 
 
@@ -65,8 +65,7 @@ def product_supported(call: Call) -> Fault | None:
     if call.product in call.operator.products:
         return None
     return Fault(
-        f"the operator is not supported on {PRODUCTS[call.product]}; "
-        f"it is supported on {_products(call)}."
+        f"the operator is not supported on {PRODUCTS[call.product]}; it is supported on {_products(call)}."
     )
 
 
@@ -147,9 +146,7 @@ def positive_dimensions(call: Call, of: Names, spatial_only: Names = ()) -> Faul
         shape = call.tensor(name).shape
         if min(shape[free:]) <= 0 or min(shape) < 0:
             which = "every spatial dimension" if free else "every dimension"
-            return Fault(
-                f"{call.spell(name)} has shape {_shape(shape)}; {which} must be greater than 0."
-            )
+            return Fault(f"{call.spell(name)} has shape {_shape(shape)}; {which} must be greater than 0.")
     return None
 
 

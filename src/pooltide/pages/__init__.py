@@ -163,7 +163,8 @@ def _parameter(where: str, table: Mapping[str, Any], groups: Mapping[str, Any]) 
     _known(where, "formats", table.get("formats", ()), FORMATS)
     if table["type"] == "tensor":
         _known(where, "dtypes", [table["dtypes"]], groups)
-    return Parameter(**{k: tuple(v) if isinstance(v, list) else v for k, v in table.items()})
+    fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in table.items()}
+    return Parameter(**fields)
 
 
 def _rule(where: str, table: Mapping[str, Any], parameters: set[str]) -> Rule:
