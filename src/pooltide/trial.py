@@ -66,7 +66,8 @@ def run(case: Case, product: str | None = None, backend: str | None = None, repe
         fault = execute(plan, grad, indices, out, workspace)
         seconds.append(perf_counter() - start)
     if fault is not None:
-        raise Refused(index_message(call.title, "indices", fault, grad.shape, problem.input_plane))
+        text = index_message("indices", fault, grad.shape, problem.input_plane)
+        raise Refused(f"{call.title}: {text}")
     golden, _ = reference.oracle(problem, grad, indices)
     standard = standard_of(problem.dtype, problem.rounding)
     found = measure(np.ascontiguousarray(out), golden, standard)
