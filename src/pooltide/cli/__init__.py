@@ -13,6 +13,8 @@ from .. import __version__
 
 COMMANDS = {
     "demo": "Run the documents' programs, in Python, and check their results.",
+    "cc": "Compile a C or C++ program written for CANN.",
+    "cflags": "Print the flags for such programs.",
 }
 
 
