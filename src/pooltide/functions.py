@@ -6,7 +6,7 @@ All that depends on metadata alone is done once per kind of call and kept.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -43,7 +43,14 @@ def avg_pool2d_backward(
     `grad_output` is (N, C, Ho, Wo) or (C, Ho, Wo); `input` is the forward's input or its shape.
     The result has `input`'s shape and `grad_output`'s dtype, and is written to `out` if given.
     """
-    attributes = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+    attributes = {
+        "kernel_size": kernel_size,
+        "stride": stride,
+        "padding": padding,
+        "ceil_mode": ceil_mode,
+        "count_include_pad": count_include_pad,
+        "divisor_override": divisor_override,
+    }
     return _gradient("avg_pool2d_backward", grad_output, input, None, attributes, out)
 
 
@@ -55,7 +62,7 @@ def adaptive_avg_pool3d_backward(
     `grad_output` is (N, C, Do, Ho, Wo) or unbatched; `input` is the forward's input or its shape.
     The result has `input`'s shape and `grad_output`'s dtype, and is written to `out` if given.
     """
-    return _gradient("adaptive_avg_pool3d_backward", grad_output, input, None, (), out)
+    return _gradient("adaptive_avg_pool3d_backward", grad_output, input, None, {}, out)
 
 
 def adaptive_max_pool2d_backward(
@@ -66,7 +73,7 @@ def adaptive_max_pool2d_backward(
     `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: h·W + w.
     An index outside the plane raises IndexError.
     """
-    return _gradient("adaptive_max_pool2d_backward", grad_output, input, indices, (), out)
+    return _gradient("adaptive_max_pool2d_backward", grad_output, input, indices, {}, out)
 
 
 def adaptive_max_pool3d_backward(
@@ -77,7 +84,7 @@ def adaptive_max_pool3d_backward(
     `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: (d·H + h)·W + w.
     An index outside the plane raises IndexError.
     """
-    return _gradient("adaptive_max_pool3d_backward", grad_output, input, indices, (), out)
+    return _gradient("adaptive_max_pool3d_backward", grad_output, input, indices, {}, out)
 
 
 def _gradient(
@@ -85,7 +92,7 @@ def _gradient(
     grad_output: Array,
     input: Array | Sequence[int],
     indices: Array | None,
-    attributes: tuple[Any, ...],
+    attributes: Mapping[str, Any],
     out: Array | None,
 ) -> Array:
     operator = operators()[name]
@@ -136,10 +143,10 @@ def _prepare(
     grad_output: Any,
     input: Any,
     indices: Any,
-    attributes: tuple[Any, ...],
+    attributes: Mapping[str, Any],
     out: Any,
 ) -> Plan:
-    values = _bind(operator, grad_output, input, indices, attributes, out)
+    values = bind(operator, grad_output, input, indices, attributes, out)
     call = Call(operator, HOST, values)
     if fault := check(call):
         raise fault.error(f"{operator.function}: {fault.text}")
@@ -155,12 +162,12 @@ def _layout(array: Array, axes: int) -> str:
     return layout_of(volume.shape, [step // volume.itemsize for step in volume.strides])
 
 
-def _bind(
-    operator: Operator, grad_output: Any, input: Any, indices: Any, attributes: tuple[Any, ...], out: Any
+def bind(
+    operator: Operator, grad_output: Any, input: Any, indices: Any, attributes: Mapping[str, Any], out: Any
 ) -> dict[str, Value]:
+    """A function's arguments as the values of a call; attributes go by their Python names."""
     grad = _array("a", grad_output)
     dtype = grad.dtype if isinstance(grad, TensorMeta) else None
-    given = dict(zip(_ATTRIBUTES, attributes, strict=False))
     values: dict[str, Value] = {}
     for parameter in operator.parameters:
         match parameter.role:
@@ -175,12 +182,11 @@ def _bind(
             case "cube_math_type":
                 value = 0
             case _:
-                value = _attribute(parameter, given[parameter.role])
+                value = _attribute(parameter, attributes[parameter.argument])
         values[parameter.name] = value
     return values
 
 
-_ATTRIBUTES = ("kernel", "stride", "padding", "ceil_mode", "count_include_pad", "divisor_override")
 _ARRAY = "a NumPy array of float32, float64, float16 or bfloat16"
 
 

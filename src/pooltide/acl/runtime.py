@@ -50,10 +50,12 @@ def aclInit(configPath: str | None) -> int:
 
 
 def _configure(path: str) -> str | None:
+    if not isinstance(path, str):
+        return f"configPath is {an(path)}; it must be null or the path of a JSON file."
     try:
         with open(path, encoding="utf-8") as file:
             config = json.load(file)
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError) as error:
         return f"configPath is {path!r}, which can't be read as JSON ({error}); it must be a JSON file."
     if not isinstance(config, dict):
         return f"configPath is {path!r}, which holds no JSON object; it must hold one."
