@@ -19,7 +19,7 @@ SOURCE = ROOT / "src" / "pooltide"
 # Import order is the architecture: a module may import those before it, never one after it.
 ORDER = [
     "toml", "dtypes", "geometry", "pages", "call", "rules", "catalog", "problem", "rounding",
-    "backends", "plan", "threads", "functions", "acl", "aclnn", "examples", "cli",
+    "backends", "plan", "threads", "functions", "acl", "aclnn", "c", "examples", "cli",
 ]  # fmt: skip
 HEAVY = ("torch", "triton")
 

@@ -102,7 +102,8 @@ class aclTensor:
         start, end = self.span()
         block = MEMORY.find(self.address)
         if block is None:
-            return f"lies at an address that {MEMORY.why_not(self.address, end - start).rstrip('.')}"
+            why, _, _ = MEMORY.why_not(self.address, end - start).partition(";")
+            return f"has an address that {why}"
         return (
             f"reaches bytes {start - block.address} to {end - block.address} of a block of {block.size} bytes"
         )

@@ -22,6 +22,7 @@ from .table import Table
 from .trace import Answer, traced
 
 TABLE = Table()
+LONGEST = 4096  # elements of an array; the library hands a longer one's length in
 
 
 def start() -> tuple[tuple[Callable[..., Answer], ...], int]:
@@ -67,7 +68,10 @@ def _call(
         elif parameter.kind == "h":
             arguments.append(TABLE.find(word))
         elif parameter.kind == "a" and isinstance(word, int):
-            return _refuse(function, f"{parameter.length} is {word}; {parameter.name} can't be so long.")
+            text = (
+                f"{parameter.length} is {word}; it must be the length of {parameter.name}, {LONGEST} at most."
+            )
+            return _refuse(function, text, status=STATUS["ACLNN_ERR_PARAM_INVALID"])
         else:
             arguments.append(word)
     result = target(*arguments)

@@ -11,7 +11,7 @@ from ..c.build import CannotBuild, compiler, install
 _NO_LINK = {"-c", "-S", "-E", "-M", "-MM", "-fsyntax-only"}
 
 
-@click.command(context_settings={"ignore_unknown_options": True})
+@click.command(context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]})
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, required=True, metavar="FILE... [-o PROGRAM]")
 @click.pass_context
 def command(ctx: click.Context, arguments: tuple[str, ...]) -> None:
