@@ -1,30 +1,37 @@
-#include <acl/acl.h>
-#include <aclnnop/aclnn_avgpool2d_backward.h>
+// How long phase one, phase two and a synchronization take together, after warm-up.
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <vector>
-#include <algorithm>
+
+#include "acl/acl.h"
+#include "aclnnop/aclnn_avgpool2d_backward.h"
+
 int main() {
-  aclInit(nullptr); aclrtSetDevice(0); aclrtStream s; aclrtCreateStream(&s);
-  int64_t gs[]={1,16,1,1}, xs[]={1,16,4,4}, k[]={4,4}, st[]={1,1}, p[]={0,0};
-  std::vector<float> h(256,1);
-  void *g,*x; aclrtMalloc(&g,64,ACL_MEM_MALLOC_HUGE_FIRST); aclrtMalloc(&x,1024,ACL_MEM_MALLOC_HUGE_FIRST);
-  aclrtMemcpy(g,64,h.data(),64,ACL_MEMCPY_HOST_TO_DEVICE);
-  auto tg=aclCreateTensor(gs,4,ACL_FLOAT,nullptr,0,ACL_FORMAT_NCHW,gs,4,g), tx=aclCreateTensor(xs,4,ACL_FLOAT,nullptr,0,ACL_FORMAT_NCHW,xs,4,x);
-  auto K=aclCreateIntArray(k,2), S=aclCreateIntArray(st,2), P=aclCreateIntArray(p,2);
-  void *w=nullptr; uint64_t cap=0;
-  std::vector<double> t;
-  for (int i=0;i<2000;i++) {
-    auto b=std::chrono::steady_clock::now();
-    uint64_t n; aclOpExecutor *e;
-    int r=aclnnAvgPool2dBackwardGetWorkspaceSize(tg,tx,K,S,P,false,true,0,0,tx,&n,&e);
-    if(r){printf("%d %s\n",r,aclGetRecentErrMsg());return 1;}
-    if(n>cap){aclrtMalloc(&w,n,ACL_MEM_MALLOC_HUGE_FIRST);cap=n;}
-    r=aclnnAvgPool2dBackward(w,n,e,s); if(r) return 2;
-    if(aclrtSynchronizeStream(s)) return 3;
-    t.push_back(std::chrono::duration<double,std::micro>(std::chrono::steady_clock::now()-b).count());
-  }
-  std::sort(t.begin()+100,t.end());
-  printf("median %.1f us, p90 %.1f, max %.1f, workspace %lu\n",t[100+950],t[100+1710],t.back(),(unsigned long)cap);
-  aclrtFree(g);aclrtFree(x); if(w)aclrtFree(w);
+    const int64_t small[] = {1, 16, 1, 1}, large[] = {1, 16, 4, 4}, kernel[] = {4, 4}, zero[] = {0, 0};
+    const std::vector<float> host(16, 3.0f);
+    aclrtStream stream;
+    void *grad_block = nullptr, *out_block = nullptr;
+    if (aclInit(nullptr) || aclrtSetDevice(0) || aclrtCreateStream(&stream)) return 2;
+    if (aclrtMalloc(&grad_block, 64, ACL_MEM_MALLOC_HUGE_FIRST)) return 2;
+    if (aclrtMalloc(&out_block, 1024, ACL_MEM_MALLOC_HUGE_FIRST)) return 2;
+    if (aclrtMemcpy(grad_block, 64, host.data(), 64, ACL_MEMCPY_HOST_TO_DEVICE)) return 2;
+    aclTensor *grad = aclCreateTensor(small, 4, ACL_FLOAT, nullptr, 0, ACL_FORMAT_NCHW, small, 4, grad_block);
+    aclTensor *out = aclCreateTensor(large, 4, ACL_FLOAT, nullptr, 0, ACL_FORMAT_NCHW, large, 4, out_block);
+    aclIntArray *k = aclCreateIntArray(kernel, 2), *p = aclCreateIntArray(zero, 2);
+    const int warm_up = 200, rounds = 2000;
+    std::vector<double> times;
+    for (int round = 0; round < warm_up + rounds; round++) {
+        uint64_t size = 0;
+        aclOpExecutor *executor = nullptr;
+        const auto begin = std::chrono::steady_clock::now();
+        if (aclnnAvgPool2dBackwardGetWorkspaceSize(grad, out, k, k, p, false, true, 0, 0, out, &size, &executor)) return 1;
+        if (size != 0 || aclnnAvgPool2dBackward(nullptr, 0, executor, stream)) return 1;
+        if (aclrtSynchronizeStream(stream)) return 1;
+        const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - begin;
+        if (round >= warm_up) times.push_back(took.count());
+    }
+    std::sort(times.begin(), times.end());
+    std::printf("least %.1f us, median %.1f us, 90 %% below %.1f us\n", times[0], times[rounds / 2], times[rounds * 9 / 10]);
+    return 0;
 }

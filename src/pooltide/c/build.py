@@ -62,6 +62,7 @@ class Recipe:
     """Everything that the library is made from."""
 
     python: str = sys.executable
+    library: str = ""  # the interpreter's; empty: found
 
     @cached_property
     def texts(self) -> dict[str, str]:
@@ -80,7 +81,7 @@ class Recipe:
             *("-std=gnu11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-pthread"),
             *(f"-I{root / 'include'}", f"-I{python_headers()}"),
             f'-DPOOLTIDE_PYTHON="{self.python}"',
-            f'-DPOOLTIDE_LIBPYTHON="{found}"',
+            f'-DPOOLTIDE_LIBPYTHON="{self.library or found}"',
             f'-DPOOLTIDE_VERSION="{VERSION}"',
             *(str(root / "source" / "shim.c"), "-o", str(output), f"-Wl,-soname,{LIBRARY}"),
             *more,

@@ -215,25 +215,24 @@ static void start(void) {
     __atomic_store_n(&state, good ? STARTED : BROKEN, __ATOMIC_RELEASE);
 }
 
-/* Whether Python can be called; if not, `message` says why. */
-static int ready(void) {
+/* Why Python can't be called; NULL when it can. */
+static const char *unready(void) {
     if (!forked && __atomic_load_n(&state, __ATOMIC_ACQUIRE) == IDLE) {
         pthread_mutex_lock(&starting);
         if (state == IDLE) start();
         pthread_mutex_unlock(&starting);
     }
     if (forked)
-        keep(message, "this process was forked from one that had called the runtime; "
-                      "fork before the first call, or call from the parent.");
-    else if (state == BROKEN)
-        keep(message, reason);
-    return !forked && state == STARTED;
+        return "this process was forked from one that had called the runtime; "
+               "fork before the first call, or call from the parent.";
+    return state == BROKEN ? reason : NULL;
 }
 
-static Word fail(const Entry *entry) {
+/* Fail without Python: say why, and keep it for aclGetRecentErrMsg. */
+static Word fail(const Entry *entry, const char *why) {
     char text[TEXT];
-    if (entry->result == 's') return (Word)message;
-    snprintf(text, sizeof text, "%s: %s", entry->name, message);
+    if (entry->result == 's') return (Word)(*message ? message : why);
+    snprintf(text, sizeof text, "%s: %s", entry->name, why);
     keep(message, text);
     fprintf(stderr, "pooltide: %s\n", message);
     return entry->failure;
@@ -300,7 +299,8 @@ static Word call_python(int index, const Word *words) {
     const Entry *entry = &entries[index];
     Word result = entry->failure;
     char text[TEXT];
-    if (!ready()) return fail(entry);
+    const char *why = unready();
+    if (why != NULL) return fail(entry, why);
     latest = entry->name;
     PyThreadState *known = attached ? NULL : py.PyGILState_GetThisThreadState();
     PyGILState_STATE gil = py.PyGILState_Ensure();
@@ -320,7 +320,5 @@ static Word call_python(int index, const Word *words) {
         exception(text);
     }
     py.PyGILState_Release(gil);
-    if (answer != NULL) return result;
-    keep(message, text);
-    return fail(entry);
+    return answer != NULL ? result : fail(entry, text);
 }
