@@ -244,7 +244,7 @@ def freed_memory() -> tuple[Max2, str]:
     case = Max2(np.float32)
     acl.aclrtFree(case.grad.address)
     case.g[...] = 0
-    return case, "gradOutput lies at an address that is 0x"
+    return case, "gradOutput has an address that is 0x"
 
 
 def no_memory() -> tuple[Max2, str]:

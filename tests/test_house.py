@@ -21,7 +21,7 @@ ORDER = [
     "toml", "dtypes", "geometry", "pages", "call", "rules", "catalog", "problem", "rounding", "threads",
     "backends", "plan", "binding", "functions", "notation", "cases", "verdicts", "inputs", "trial",
     "tensorfile", "golden", "workers", "anatomy", "comparison", "picture", "show", "report",
-    "acl", "aclnn", "examples", "cli",
+    "acl", "aclnn", "c", "torch", "examples", "cli",
 ]  # fmt: skip
 HEAVY = ("torch", "triton")
 

@@ -98,6 +98,8 @@ def _compute(executor: aclOpExecutor, workspace: int | None, checks: str) -> Non
         found(index_message(spelled["indices"], fault, grad.shape, plane))
     if out.base is None:  # no view of device memory: it reaches outside its block
         target.write_inside(out)
+    else:
+        target.mark_written()
 
 
 def _inputs(
@@ -138,6 +140,8 @@ def _input(
     except OutOfBounds as error:
         found(f"{name} {error}; it must lie inside one block, and what lies outside counts for nothing.")
         return tensor.read_inside()
+    if text := tensor.never_written():
+        found(f"{name} {text}")
     return (view.copy() if np.may_share_memory(view, out) else view), None
 
 

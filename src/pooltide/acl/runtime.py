@@ -200,7 +200,14 @@ def aclrtMemcpy(dst: Any, destMax: int, src: Any, count: int, kind: int) -> int:
     source = _side(src, int(count), device=from_device, write=False)
     if isinstance(source, str):
         return fail(title, f"src {source}", RT_INVALID)
+    if from_device and (text := MEMORY.never_written(int(src), int(count))):
+        if STATE.checks == "strict":
+            return fail(title, f"src {text}", RT_INVALID)
+        if STATE.checks == "warn":
+            say(f"{title}: src {text}")
     target[:] = source.copy() if np.may_share_memory(target, source) else source
+    if to_device:
+        MEMORY.mark(int(dst), int(count))
     return 0
 
 

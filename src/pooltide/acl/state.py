@@ -69,10 +69,20 @@ def say(line: str) -> None:
     print(f"pooltide: {line}", file=sys.stderr, flush=True)
 
 
+@dataclass(frozen=True)
+class NoHandle:
+    """A word that a C program handed in as a handle, and that is none."""
+
+    value: int
+    why: str  # "which no call gave out"
+
+
 def an(value: Any) -> str:
     """A value as a message names it: its type, and an int's value."""
     if value is None:
         return "null"
+    if isinstance(value, NoHandle):
+        return f"{value.value:#x}, {value.why}"
     if is_int(value):
         return f"an int, {value}"
     name = type(value).__name__
