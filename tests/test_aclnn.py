@@ -57,15 +57,11 @@ class Max2:
 
 
 @pytest.fixture
-def needs_workspace(monkeypatch: pytest.MonkeyPatch) -> Any:
+def needs_workspace(monkeypatch: pytest.MonkeyPatch) -> None:
     """The reference keeps float32 sums for halves in the workspace, so there is one to get wrong."""
     import pooltide.plan
 
     monkeypatch.setenv(pooltide.plan.ENVIRONMENT, "reference")
-    pooltide.plan.make_plan.cache_clear()
-    yield
-    monkeypatch.undo()
-    pooltide.plan.make_plan.cache_clear()
 
 
 def run(operator: str, size: int, executor: Any, stream: Any) -> int:
