@@ -104,8 +104,7 @@ def test_the_readme_says_of_products_what_the_pages_say() -> None:
         default = " (default)" if product == DEFAULT_PRODUCT else ""
         rows.append([f"`{product}`{default}", *("yes" if product in p.products else "no" for p in pages)])
     table = "".join(f"| {' | '.join(row)} |\n" for row in rows)
-    readme = (ROOT / "README.md").read_text("utf-8").replace("|---", "| --- ").replace("---|", "--- |")
-    assert re.sub(r" +", " ", table) in re.sub(r" +", " ", readme), table
+    assert table in (ROOT / "README.md").read_text("utf-8"), table
 
 
 def test_the_repository_holds_no_generated_files() -> None:

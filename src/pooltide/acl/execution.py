@@ -78,8 +78,14 @@ def _workspace_in_use(workspace: int, need: int, executor: aclOpExecutor) -> str
         if parameter.type != "tensor" or parameter.role == "input":
             continue
         tensor = executor.tensors[parameter.role]
+        if (
+            tensor.address is None
+            or tensor.empty
+            or MEMORY.find(tensor.address) is not MEMORY.find(workspace)
+        ):
+            continue
         start, end = tensor.span()
-        if not tensor.empty and start < workspace + need and workspace < end:
+        if start < workspace + need and workspace < end:
             return f"workspace is {workspace:#x}, in memory of {parameter.name}; it must be its own."
     return None
 
