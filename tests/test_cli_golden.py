@@ -198,6 +198,21 @@ def test_a_worker_whose_parent_is_gone_goes_too(tmp_path: Path) -> None:
     assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]
 
 
+def test_a_full_disk_is_a_message(tmp_path: Path) -> None:
+    """Stood in for by a limit on the size of a file: 6 KiB let cases through, then not the manifest."""
+    (tmp_path / "cases.csv").write_text("\n".join(f"avg2d:2x3x5x7:k3:seed{i}" for i in range(40)))
+    script = f"ulimit -f 6; exec {PROGRAM} golden {tmp_path}/cases.csv -o {tmp_path}/out --jobs 1"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert f"{tmp_path}/out: can't be written: File too large" in done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    kept = read_manifest(tmp_path / "out", broken_tail=True)
+    assert 0 < len(kept) < 40
+    assert all(whole(tmp_path / "out", entry) for entry in kept.values())
+    pooltide("golden", tmp_path / "cases.csv", "-o", tmp_path / "out")
+    assert len(entries(tmp_path / "out")) == 40
+
+
 def test_a_case_that_is_too_large_is_an_answer(tmp_path: Path) -> None:
     made = make(Task(1, "large", "adaptive_max2d:1x1x1000000x10000000:o1x1:f32:i32"), tmp_path)
     assert made.entry is None
