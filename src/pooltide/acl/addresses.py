@@ -35,6 +35,11 @@ def reserve(size: int) -> int | None:
     return start
 
 
+def guarded(address: int) -> bool:
+    """Whether touching the address would fault."""
+    return any(start <= address < end for start, end in GUARDS[: len(_ranges)].tolist())
+
+
 class Addresses:
     def __init__(self) -> None:
         self._next = self._end = 0
@@ -55,7 +60,7 @@ class Addresses:
         return self._next - size
 
     def give_back(self, address: int, size: int) -> None:
-        if any(start <= address < end for start, end in GUARDS[: len(_ranges)]):
+        if guarded(address):
             self._free.setdefault(_padded(size), deque()).append(address)
 
 

@@ -66,7 +66,9 @@ def not_running(title: str) -> int:
 
 def say(line: str) -> None:
     """One readable line for the person who runs the program."""
-    print(f"pooltide: {line}", file=sys.stderr, flush=True)
+    if sys.stderr is not None:  # closed by the program
+        sys.stderr.write(f"pooltide: {line}\n")  # in one piece: other threads write too
+        sys.stderr.flush()
 
 
 @dataclass(frozen=True)
