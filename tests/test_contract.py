@@ -15,11 +15,9 @@ import pytest
 import pooltide.plan
 from geometries import DTYPES, FUNCTIONS, Geometry, geometry, random_view, torch_gradient
 from pooltide.backends import reference
-from pooltide.call import Call
 from pooltide.catalog import operators
-from pooltide.functions import as_volume, bind
+from pooltide.functions import as_volume, checked_call
 from pooltide.geometry import tables
-from pooltide.pages import HOST
 from pooltide.problem import Problem, lower
 
 COUNT = 500
@@ -28,8 +26,8 @@ BACKENDS = list(pooltide.plan.BACKENDS)
 
 def problem_of(case: Geometry) -> Problem:
     operator = operators()[case.function]
-    values = bind(operator, case.grad_output, case.input_shape, case.indices, case.attributes, None)
-    return lower(Call(operator, HOST, values))
+    attributes = tuple(case.attributes.values())
+    return lower(checked_call(operator, case.grad_output, case.input_shape, case.indices, attributes))
 
 
 def oracle(case: Geometry, grad: Any) -> tuple[Any, Problem]:

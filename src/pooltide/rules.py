@@ -96,26 +96,26 @@ def same_format(call: Call, of: Names) -> Fault | None:
 
 
 def same_rank(call: Call, of: Names) -> Fault | None:
-    return _same(call, of, "rank", lambda t: str(len(t.shape)))
+    return _same(call, of, "rank", lambda t: len(t.shape))
 
 
 def same_shape(call: Call, of: Names) -> Fault | None:
-    return _same(call, of, "shape", lambda t: _shape(t.shape))
+    return _same(call, of, "shape", lambda t: t.shape)
 
 
 def _same(
     call: Call,
     of: Names,
     what: str,
-    read: Callable[[TensorMeta], str],
+    read: Callable[[TensorMeta], Any],
     error: type[Exception] = ValueError,
 ) -> Fault | None:
     first, *others = of
     must = read(call.tensor(first))
     for name in others:
         if (got := read(call.tensor(name))) != must:
-            of_first = f"as {call.spell(first)} has"
-            return Fault(f"{call.spell(name)} has {what} {got}; it must be {must}, {of_first}.", error)
+            as_first = f"it must be {_spelled(must)}, as {call.spell(first)} has"
+            return Fault(f"{call.spell(name)} has {what} {_spelled(got)}; {as_first}.", error)
     return None
 
 
@@ -328,6 +328,10 @@ def _names(call: Call, *roles: str) -> Names:
 
 def _role(call: Call, role: str) -> str:
     return call.spell(_names(call, role)[0])
+
+
+def _spelled(value: Any) -> str:
+    return _shape(value) if isinstance(value, tuple) else str(value)
 
 
 def _shape(shape: Iterable[int]) -> str:

@@ -15,10 +15,8 @@ from rich.markup import escape
 
 from ..acl.state import get_checks
 from ..backends import reference
-from ..call import Call
 from ..catalog import operators
-from ..functions import as_volume, bind
-from ..pages import HOST
+from ..functions import as_volume, checked_call
 from ..problem import lower
 
 PROGRAMS = (
@@ -78,9 +76,8 @@ def _reference(example: ModuleType) -> Any:
     """The same gradient by the oracle; an index that the plane lacks carries nothing there too."""
     operator = operators()[example.FUNCTION]
     indices = getattr(example, "INDICES", None)
-    attributes = {"stride": None, "padding": 0, "ceil_mode": False, "count_include_pad": True}
-    given = attributes | {"divisor_override": None} | example.ATTRIBUTES
-    call = Call(operator, HOST, bind(operator, example.GRAD_OUTPUT, example.SELF.shape, indices, given, None))
+    given = tuple(example.ATTRIBUTES.values())
+    call = checked_call(operator, example.GRAD_OUTPUT, example.SELF.shape, indices, given)
     axes = len(operator.axes)
     volume = None if indices is None else as_volume(indices, axes)
     _, rounded = reference.oracle(lower(call), as_volume(example.GRAD_OUTPUT, axes), volume)

@@ -13,7 +13,14 @@ from pooltide.examples.steps import Device, must
 FUNCTION = "avg_pool2d_backward"
 GRAD_OUTPUT = np.ones((1, 16, 1, 1), np.float32)
 SELF = np.ones((1, 16, 4, 4), np.float32)
-ATTRIBUTES: dict[str, Any] = {"kernel_size": (4, 4), "stride": (1, 1), "padding": (0, 0)}
+ATTRIBUTES: dict[str, Any] = {
+    "kernel_size": (4, 4),
+    "stride": (1, 1),
+    "padding": (0, 0),
+    "ceil_mode": False,
+    "count_include_pad": True,
+    "divisor_override": None,
+}
 ALLOW_FP32_DOWN_PRECISION = 1
 
 
@@ -22,7 +29,7 @@ def main() -> NDArray[np.float32]:
         grad_output = device.tensor(GRAD_OUTPUT, acl.ACL_FLOAT, acl.ACL_FORMAT_NCHW)
         x = device.tensor(SELF, acl.ACL_FLOAT, acl.ACL_FORMAT_NCHW)
         grad_input = device.tensor(np.ones_like(SELF), acl.ACL_FLOAT, acl.ACL_FORMAT_NCHW)
-        kernel, stride, padding = (acl.aclCreateIntArray(ATTRIBUTES[name]) for name in ATTRIBUTES)
+        kernel, stride, padding = map(acl.aclCreateIntArray, list(ATTRIBUTES.values())[:3])
 
         size, executor, ret = aclnn.aclnnAvgPool2dBackwardGetWorkspaceSize(
             grad_output, x, kernel, stride, padding, False, True, 0, ALLOW_FP32_DOWN_PRECISION, grad_input

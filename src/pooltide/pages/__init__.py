@@ -75,6 +75,7 @@ class CubeMathType:
 class Operator:
     name: str
     function: str
+    short: str  # in the notation of cases
     header: str
     summary: str
     kind: str
@@ -108,7 +109,7 @@ def load(where: str, page: Mapping[str, Any]) -> Operator:
     exact_keys(
         where,
         page,
-        required={"operator", "function", "header", "summary", "kind", "windows", "axes"}
+        required={"operator", "function", "short", "header", "summary", "kind", "windows", "axes"}
         | {"products", "dtypes", "parameters", "rules"},
         optional={"cube_math_type", "divisor_override"},
     )
@@ -127,6 +128,7 @@ def load(where: str, page: Mapping[str, Any]) -> Operator:
     return Operator(
         page["operator"],
         page["function"],
+        page["short"],
         page["header"],
         page["summary"],
         page["kind"],
