@@ -27,7 +27,7 @@ def reserve(size: int) -> int | None:
         return None
     try:
         range_ = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=0)
-    except (OSError, ValueError, OverflowError):
+    except (OSError, ValueError, OverflowError, AttributeError):  # the last: a system without such flags
         return None
     start = int(np.frombuffer(range_, np.uint8).ctypes.data)
     GUARDS[len(_ranges)] = start, start + size
