@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .addresses import Addresses
+from .addresses import Addresses, guarded
 from .written import Written, run
 
 Array = NDArray[Any]
@@ -161,4 +161,6 @@ def host_bytes(side: Any, count: int, *, write: bool) -> Array | str:
         return f"is {side:#x} and {count} bytes are asked for; it must be an address of this machine."
     if MEMORY.find(side) is not None:
         return f"is {side:#x}, device memory; in this direction of copy it must be host memory."
+    if guarded(side):
+        return MEMORY.why_not(side, count, "be host memory in this direction of copy")
     return np.ctypeslib.as_array((ctypes.c_uint8 * count).from_address(side))

@@ -74,7 +74,8 @@ def say(line: str) -> None:
     """One readable line for the person who runs the program. It may not cost them the program."""
     if sys.stderr is not None:
         with contextlib.suppress(OSError, ValueError):
-            print(f"pooltide: {line}", file=sys.stderr, flush=True)
+            sys.stderr.write(f"pooltide: {line}\n")  # in one piece: other threads write too
+            sys.stderr.flush()
 
 
 def guarded(failed: Callable[[int], Any], status: int = INTERNAL) -> Callable[[F], F]:
