@@ -38,6 +38,19 @@ def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
+def channels_last_strides(shape: tuple[int, ...], axes: int) -> tuple[int, ...]:
+    """Strides of (N,) D H W C memory for a (N,) C D H W shape, in elements."""
+    lead = len(shape) - axes
+    if lead < 1:
+        return (1,) * len(shape)
+    order = [*range(lead - 1), *range(lead, len(shape)), lead - 1]
+    strides, step = [0] * len(shape), 1
+    for axis in reversed(order):
+        strides[axis] = step
+        step *= shape[axis]
+    return tuple(strides)
+
+
 @dataclass(frozen=True, slots=True)
 class Unusable:
     """An argument that is not what its place takes: a dead handle, an int for a tensor."""

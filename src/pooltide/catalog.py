@@ -13,9 +13,7 @@ def verified(operator: Operator, where: str) -> Operator:
     for rule in operator.rules:
         if not known(rule):
             arguments = ", ".join(rule.arguments) or "no arguments"
-            raise PageError(
-                f"{where}: no rule {rule.name} takes {arguments}; known are {', '.join(RULES)}"
-            )
+            raise PageError(f"{where}: no rule {rule.name} takes {arguments}; known are {', '.join(RULES)}")
     return operator
 
 

@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .backends import IndexFault
-from .call import Call, TensorMeta, Unusable, Value, is_int
+from .binding import Arrays, bind
+from .call import Call, TensorMeta, Unusable, is_int
 from .catalog import operators
 from .dtypes import dtype_of
-from .pages import HOST, Operator, Parameter
+from .pages import Operator
 from .plan import Plan, execute, layout_of, make_plan
 from .problem import lower
-from .rules import check
 
 Array = NDArray[Any]
 Ints = int | Sequence[int]
@@ -104,7 +104,8 @@ def _gradient(
         as_volume(result, axes),
     )
     if fault is not None:
-        raise IndexError(index_message(name, "indices", fault, grad_output.shape, shape[-axes:]))
+        text = index_message("indices", fault, grad_output.shape, shape[-axes:])
+        raise IndexError(f"{name}: {text}")
     return result
 
 
@@ -119,15 +120,13 @@ def as_volume(array: Array, axes: int) -> Array:
     return array[index]
 
 
-def index_message(
-    title: str, argument: str, fault: IndexFault, shape: Sequence[int], plane: Sequence[int]
-) -> str:
+def index_message(argument: str, fault: IndexFault, shape: Sequence[int], plane: Sequence[int]) -> str:
     """The sentence for indices that lie outside the plane."""
     at = tuple(int(i) for i in np.unravel_index(fault.position, tuple(shape)))
     more = f" ({fault.count} such indices in all)" if fault.count > 1 else ""
     size = "×".join(map(str, plane))
     return (
-        f"{title}: {argument}{list(at)} is {fault.value}; "
+        f"{argument}{list(at)} is {fault.value}; "
         f"it must be 0 to {prod(plane) - 1}, inside the {size} plane{more}."
     )
 
@@ -140,13 +139,22 @@ def _prepare(
     attributes: tuple[Any, ...],
     out: Any,
 ) -> Plan:
-    values = _bind(operator, grad_output, input, indices, attributes, out)
-    call = Call(operator, HOST, values)
-    if fault := check(call):
-        raise fault.error(f"{operator.function}: {fault.text}")
+    call = checked_call(operator, grad_output, input, indices, attributes, out)
     arrays = [grad_output, *([] if indices is None else [indices]), *([] if out is None else [out])]
     layouts = [_layout(array, len(operator.axes)) for array in arrays]
     return make_plan(lower(call), tuple(layouts) if out is not None else (*layouts, "planes"))
+
+
+def checked_call(
+    operator: Operator,
+    grad_output: Any,
+    input: Any,
+    indices: Any,
+    attributes: tuple[Any, ...],
+    out: Any = None,
+) -> Call:
+    """The checked call of a function's arguments; `attributes` in the order of the page."""
+    return bind(_ARRAYS, operator, grad_output, input, indices, attributes, out)
 
 
 def _layout(array: Array, axes: int) -> str:
@@ -156,94 +164,17 @@ def _layout(array: Array, axes: int) -> str:
     return layout_of(volume.shape, [step // volume.itemsize for step in volume.strides])
 
 
-def _bind(
-    operator: Operator, grad_output: Any, input: Any, indices: Any, attributes: tuple[Any, ...], out: Any
-) -> dict[str, Value]:
-    grad = _array("a", grad_output)
-    dtype = grad.dtype if isinstance(grad, TensorMeta) else None
-    given = dict(zip(_ATTRIBUTES, attributes, strict=False))
-    values: dict[str, Value] = {}
-    for parameter in operator.parameters:
-        match parameter.role:
-            case "grad_output":
-                value: Value = grad
-            case "input":
-                value = _shape(input, dtype)
-            case "indices":
-                value = _array("an", indices)
-            case "grad_input":
-                value = values[_name(operator, "input")] if out is None else _out(out)
-            case "cube_math_type":
-                value = 0
-            case _:
-                value = _attribute(parameter, given[parameter.role])
-        values[parameter.name] = value
-    return values
-
-
-_ATTRIBUTES = ("kernel", "stride", "padding", "ceil_mode", "count_include_pad", "divisor_override")
-_ARRAY = "a NumPy array of float32, float64, float16 or bfloat16"
-
-
-def _name(operator: Operator, role: str) -> str:
-    parameter = operator.by_role(role)
-    assert parameter is not None
-    return parameter.name
-
-
-def _array(article: str, value: Any) -> Value:
+def _read(value: Any, written: bool) -> TensorMeta | Unusable | str | None:
     if not isinstance(value, np.ndarray):
-        what = f"is {article} {type(value).__name__}" if value is not None else "is None"
-        return Unusable(what.replace("a int", "an int"), _ARRAY if article == "a" else _INDEX)
+        return None
     if (dtype := dtype_of(value.dtype)) is None:
-        return Unusable(f"has dtype {value.dtype}", _ARRAY if article == "a" else _INDEX)
+        return f"has dtype {value.dtype}"
+    if written and not value.flags.writeable:
+        return Unusable("is read-only", "writable", ValueError)
     if any(step % value.itemsize for step in value.strides):
         return TensorMeta(value.shape, dtype, strides=None)
     strides = tuple(step // value.itemsize for step in value.strides)
     return TensorMeta(value.shape, dtype, strides=strides)
 
 
-_INDEX = "a NumPy array of int32 or int64"
-
-
-def _out(out: Any) -> Value:
-    value = _array("a", out)
-    if isinstance(value, TensorMeta) and not out.flags.writeable:
-        return Unusable("is read-only", "writable", ValueError)
-    return value
-
-
-def _shape(input: Any, dtype: Any) -> Value:
-    must = "the forward's input, an array, or its shape, a tuple of ints"
-    if isinstance(input, np.ndarray):
-        shape: Any = input.shape
-    elif isinstance(input, (tuple, list)) and all(map(is_int, input)):
-        shape = tuple(map(int, input))
-    else:
-        return Unusable(f"is {input!r:.60}", must)
-    if dtype is None:  # grad_output is unusable; that is what the caller will read
-        return Unusable("has no dtype", must)
-    if prod(max(n, 1) for n in shape) * dtype.itemsize >= 2**63:
-        return Unusable(f"has shape {shape}, over 2**63 bytes", "smaller", ValueError)
-    return TensorMeta(shape, dtype)
-
-
-def _attribute(parameter: Parameter, value: Any) -> Value:
-    if parameter.type == "bool":
-        if isinstance(value, (bool, np.bool_)):
-            return bool(value)
-        return Unusable(f"is {value!r:.60}", "True or False")
-    if parameter.type == "int_array":
-        if value is None:
-            return () if parameter.nullable else None
-        values = value if isinstance(value, (tuple, list)) else (value,)
-        if all(map(is_int, values)):
-            return tuple(map(int, values))
-        return Unusable(f"is {value!r:.60}", "an int or a tuple of ints")
-    if value is None:
-        return 0
-    if not is_int(value):
-        return Unusable(f"is {value!r:.60}", "an int, or None")
-    if value == 0 or not -(2**63) <= value < 2**63:
-        return Unusable(f"is {value}", "None or a 64-bit int other than 0", ValueError)
-    return int(value)
+_ARRAYS = Arrays("a NumPy array", _read, lambda value: int(value) if is_int(value) else None)

@@ -27,7 +27,8 @@ class Window(NamedTuple):
     extent: int  # length before clipping to [0, length): what count_include_pad counts
 
 
-class Tables(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Tables:
     """An axis written out; `first` and `count` are per input cell, the others per window."""
 
     start: Table
@@ -108,7 +109,7 @@ def tables(axis: Axis) -> Tables:
     cells: Any = np.arange(axis.length, dtype=np.int64)
     first = np.searchsorted(end, cells, side="right")  # windows that ended before the cell
     count = np.searchsorted(start, cells, side="right") - first  # begun, less ended
-    found = Tables(start, end, extent, first, np.maximum(count, 0))
+    found = (start, end, extent, first, np.maximum(count, 0))
     for table in found:
         table.setflags(write=False)
-    return found
+    return Tables(*found)

@@ -92,9 +92,7 @@ def lower(call: Call) -> Problem:
         index_dtype = DTYPES[call.role("indices").dtype.name]
         return Problem("indexed", batch, (d, h, w), grad.dtype, index_dtype=index_dtype)
     quotient, divisor = _quotient(call)
-    return Problem(
-        "average", batch, (d, h, w), grad.dtype, quotient, divisor, rounding=_rounding(call)
-    )
+    return Problem("average", batch, (d, h, w), grad.dtype, quotient, divisor, rounding=_rounding(call))
 
 
 def _quotient(call: Call) -> tuple[str, int]:

@@ -47,4 +47,5 @@ def round_once(x: Array, dtype: np.dtype[Any]) -> Array:
         away = np.abs(nearest.astype(np.float64)) > np.abs(x)
         word = nearest.view(np.uint32)
         truncated = word - (inexact & away).astype(np.uint32)
-        return (truncated | inexact.astype(np.uint32)).view(np.float32).astype(dtype)
+        odd: Array = (truncated | inexact.astype(np.uint32)).view(np.float32)
+        return odd.astype(dtype)

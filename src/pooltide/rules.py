@@ -56,8 +56,8 @@ def _usable(call: Call) -> Fault | None:
 def not_null(call: Call, of: Names) -> Fault | None:
     for name in of:
         if call.values[name] is None:
-            what = call.operator.parameter(name).type.replace("_", " ")
-            return Fault(f"{call.spell(name)} is null; it must be a {what}.", TypeError)
+            what = "a tensor" if call.operator.parameter(name).type == "tensor" else "an int array"
+            return Fault(f"{call.spell(name)} is null; it must be {what}.", TypeError)
     return None
 
 
@@ -65,8 +65,7 @@ def product_supported(call: Call) -> Fault | None:
     if call.product in call.operator.products:
         return None
     return Fault(
-        f"the operator is not supported on {PRODUCTS[call.product]}; "
-        f"it is supported on {_products(call)}."
+        f"the operator is not supported on {PRODUCTS[call.product]}; it is supported on {_products(call)}."
     )
 
 
@@ -97,26 +96,26 @@ def same_format(call: Call, of: Names) -> Fault | None:
 
 
 def same_rank(call: Call, of: Names) -> Fault | None:
-    return _same(call, of, "rank", lambda t: str(len(t.shape)))
+    return _same(call, of, "rank", lambda t: len(t.shape))
 
 
 def same_shape(call: Call, of: Names) -> Fault | None:
-    return _same(call, of, "shape", lambda t: _shape(t.shape))
+    return _same(call, of, "shape", lambda t: t.shape)
 
 
 def _same(
     call: Call,
     of: Names,
     what: str,
-    read: Callable[[TensorMeta], str],
+    read: Callable[[TensorMeta], Any],
     error: type[Exception] = ValueError,
 ) -> Fault | None:
     first, *others = of
     must = read(call.tensor(first))
     for name in others:
         if (got := read(call.tensor(name))) != must:
-            of_first = f"as {call.spell(first)} has"
-            return Fault(f"{call.spell(name)} has {what} {got}; it must be {must}, {of_first}.", error)
+            as_first = f"it must be {_spelled(must)}, as {call.spell(first)} has"
+            return Fault(f"{call.spell(name)} has {what} {_spelled(got)}; {as_first}.", error)
     return None
 
 
@@ -147,9 +146,7 @@ def positive_dimensions(call: Call, of: Names, spatial_only: Names = ()) -> Faul
         shape = call.tensor(name).shape
         if min(shape[free:]) <= 0 or min(shape) < 0:
             which = "every spatial dimension" if free else "every dimension"
-            return Fault(
-                f"{call.spell(name)} has shape {_shape(shape)}; {which} must be greater than 0."
-            )
+            return Fault(f"{call.spell(name)} has shape {_shape(shape)}; {which} must be greater than 0.")
     return None
 
 
@@ -331,6 +328,10 @@ def _names(call: Call, *roles: str) -> Names:
 
 def _role(call: Call, role: str) -> str:
     return call.spell(_names(call, role)[0])
+
+
+def _spelled(value: Any) -> str:
+    return _shape(value) if isinstance(value, tuple) else str(value)
 
 
 def _shape(shape: Iterable[int]) -> str:

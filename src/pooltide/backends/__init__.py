@@ -11,10 +11,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 
-class IndexFault(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class IndexFault:
     """Indices outside the plane were met, and what they carried was dropped."""
 
     count: int

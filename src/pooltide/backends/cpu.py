@@ -13,11 +13,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import _native
 from ..geometry import Axis, tables
 from ..problem import Problem
 from ..threads import get_num_threads
 from . import IndexFault
+
+try:
+    from .. import _native
+except ImportError:  # a source tree that nobody built: other backends still work, and say why
+    BUILT = False
+else:
+    BUILT = True
 
 Array = NDArray[Any]
 LAYOUTS = frozenset({"planes", "channels_last"})
@@ -28,6 +34,8 @@ _QUOTIENTS = {"": 0, "chained": 0, "extent": 1, "valid": 1, "override": 2}
 
 
 def refuse(problem: Problem) -> str | None:
+    if not BUILT:
+        return "the extension pooltide._native is not built here; pip install . builds it"
     if problem.dtype.name not in _STORES:
         return f"it has no kernel for {problem.dtype}"
     if max(max(axis.length, axis.outputs) for axis in problem.axes) >= 2**31 - 64:

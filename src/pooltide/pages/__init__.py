@@ -75,6 +75,7 @@ class CubeMathType:
 class Operator:
     name: str
     function: str
+    short: str  # in the notation of cases
     header: str
     summary: str
     kind: str
@@ -108,7 +109,7 @@ def load(where: str, page: Mapping[str, Any]) -> Operator:
     exact_keys(
         where,
         page,
-        required={"operator", "function", "header", "summary", "kind", "windows", "axes"}
+        required={"operator", "function", "short", "header", "summary", "kind", "windows", "axes"}
         | {"products", "dtypes", "parameters", "rules"},
         optional={"cube_math_type", "divisor_override"},
     )
@@ -127,6 +128,7 @@ def load(where: str, page: Mapping[str, Any]) -> Operator:
     return Operator(
         page["operator"],
         page["function"],
+        page["short"],
         page["header"],
         page["summary"],
         page["kind"],
@@ -161,7 +163,8 @@ def _parameter(where: str, table: Mapping[str, Any], groups: Mapping[str, Any]) 
     _known(where, "formats", table.get("formats", ()), FORMATS)
     if table["type"] == "tensor":
         _known(where, "dtypes", [table["dtypes"]], groups)
-    return Parameter(**{k: tuple(v) if isinstance(v, list) else v for k, v in table.items()})
+    fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in table.items()}
+    return Parameter(**fields)
 
 
 def _rule(where: str, table: Mapping[str, Any], parameters: set[str]) -> Rule:

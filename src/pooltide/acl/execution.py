@@ -1,0 +1,156 @@
+"""Phase two: from an executor to a job on a stream, and the job itself.
+
+A job finds the tensors' memory when it runs. What it finds wrong there goes by the checks level:
+strict fails the stream, warn drops what is bad and says so in a line, off drops it in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..functions import as_volume, index_message
+from ..pages import Operator
+from ..plan import execute
+from .handles import OutOfBounds, aclOpExecutor, aclTensor
+from .memory import MEMORY
+from .objects import BAD, NOT_RUNNING, NULL, unusable
+from .runtime import dead_stream
+from .state import INTERNAL, STATE, fail, not_running, say
+from .stream import STREAMS, Failure
+
+Array = NDArray[Any]
+
+
+def enqueue(operator: Operator, workspace: Any, workspace_size: Any, executor: Any, stream: Any) -> int:
+    title = operator.name
+    if not_running(title):
+        return NOT_RUNNING
+    if executor is None:
+        return fail(title, f"executor is null; it must be the executor of {title}GetWorkspaceSize.", NULL)
+    with STATE.lock:  # two threads may hold one executor
+        if refused := _refused(operator, executor):
+            return fail(title, refused, BAD)
+        return _submit(title, workspace, workspace_size, executor, stream)
+
+
+def _submit(title: str, workspace: Any, workspace_size: Any, executor: aclOpExecutor, stream: Any) -> int:
+    need = executor.plan.scratch
+    if need and workspace is None:
+        must = f"it must be device memory of {need} bytes, as phase one said."
+        return fail(title, f"workspace is null; {must}", NULL)
+    if fault := _workspace_fault(workspace, workspace_size, need) or dead_stream(stream):
+        return fail(title, fault, BAD)
+    job = partial(_compute, executor, workspace if need else None, STATE.checks)
+    if not (stream or STREAMS.default()).submit(job):
+        return fail(title, "stream was destroyed meanwhile; it must live.", BAD)
+    executor.used = True
+    return 0
+
+
+def _refused(operator: Operator, executor: Any) -> str | None:
+    if text := unusable(executor, aclOpExecutor):
+        return f"executor {text}."
+    made_by = executor.call.operator.name
+    if made_by != operator.name:
+        return f"executor was made by {made_by}GetWorkspaceSize; it must be made by {operator.name}'s."
+    if executor.used and not executor.repeatable:
+        return (
+            "executor has served its one call; make a new one, or call "
+            "aclSetAclOpExecutorRepeatable before the first use."
+        )
+    return None
+
+
+def _workspace_fault(workspace: Any, size: Any, need: int) -> str | None:
+    if not isinstance(size, (int, np.integer)) or size < need:
+        return f"workspaceSize is {size!r:.40}; it must be at least {need}, as phase one said."
+    if not need:
+        return None
+    if not isinstance(workspace, (int, np.integer)):
+        return f"workspace is a {type(workspace).__name__}; it must be a device address of aclrtMalloc."
+    if MEMORY.range(int(workspace), need) is None:
+        return f"workspace {MEMORY.why_not(int(workspace), need)}"
+    return None
+
+
+def _compute(executor: aclOpExecutor, workspace: int | None, checks: str) -> None:
+    call, plan = executor.call, executor.plan
+    found = partial(_finding, call.operator.name, checks)
+    spelled = {p.role: p.name for p in call.operator.parameters}
+    axes = len(call.operator.axes)
+    target = executor.tensors["grad_input"]
+    out = _output(target, spelled["grad_input"], found)
+    grad, indices = _inputs(executor.tensors, spelled, out, found)
+    fault = execute(
+        plan,
+        as_volume(grad, axes),
+        None if indices is None else as_volume(indices, axes),
+        as_volume(out, axes),
+        _scratch(workspace, plan.scratch, found),
+    )
+    if fault is not None:
+        plane = call.spatial(spelled["input"])
+        found(index_message(spelled["indices"], fault, grad.shape, plane))
+    if out.base is None:  # no view of device memory: it reaches outside its block
+        target.write_inside(out)
+    else:
+        target.mark_written()
+
+
+def _inputs(
+    tensors: Mapping[str, aclTensor], spelled: Mapping[str, str], out: Array, found: Callable[[str], None]
+) -> tuple[Array, Array | None]:
+    """gradOutput and indices. A pair with a part outside its block becomes index 0, gradient +0,
+    which changes no sum."""
+    grad, _ = _input(tensors["grad_output"], spelled["grad_output"], out, found)
+    if "indices" not in tensors:
+        return grad, None
+    indices, good = _input(tensors["indices"], spelled["indices"], out, found)
+    if good is not None:
+        grad = np.where(good, grad, grad.dtype.type(0))
+    return grad, indices
+
+
+def _finding(title: str, checks: str, text: str) -> None:
+    if checks == "strict":
+        raise Failure(INTERNAL, f"{title}: {text} [{INTERNAL} ACL_ERROR_INTERNAL_ERROR]")
+    if checks == "warn":
+        say(f"{title}: {text}")
+
+
+def _output(tensor: aclTensor, name: str, found: Callable[[str], None]) -> Array:
+    try:
+        return tensor.view()
+    except OutOfBounds as error:
+        found(f"{name} {error}; it must lie inside one block, and what lies outside is not written.")
+        return np.empty(tensor.shape, tensor.dtype.numpy)
+
+
+def _input(
+    tensor: aclTensor, name: str, out: Array, found: Callable[[str], None]
+) -> tuple[Array, Array | None]:
+    """The data, and which of its cells lie inside their block (None: all)."""
+    try:
+        view = tensor.view()
+    except OutOfBounds as error:
+        found(f"{name} {error}; it must lie inside one block, and what lies outside counts for nothing.")
+        return tensor.read_inside()
+    if text := tensor.never_written():
+        found(f"{name} {text}")
+    return (view.copy() if np.may_share_memory(view, out) else view), None
+
+
+def _scratch(workspace: int | None, size: int, found: Callable[[str], None]) -> Array | None:
+    if workspace is None:
+        return None
+    data = MEMORY.range(workspace, size)
+    if data is None:
+        found(f"workspace {MEMORY.why_not(workspace, size)}")
+        return None
+    # Kernels want whole cache lines; a workspace that starts inside one is not used.
+    return data if workspace % 8 == 0 else None

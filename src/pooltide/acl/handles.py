@@ -1,0 +1,170 @@
+"""The opaque objects of the interface: tensors, int arrays, executors. They are descriptions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..call import TensorMeta
+from ..dtypes import DType
+from .memory import MEMORY, Block, missing_bytes
+from .written import Cells
+
+if TYPE_CHECKING:
+    from ..call import Call
+    from ..plan import Plan
+
+Array = NDArray[Any]
+_PARTIAL = 1 << 26  # cells of a view that reaches outside its block, beyond which it is refused
+
+
+class OutOfBounds(Exception):
+    """A view that can't be read or written as a whole; the text says which bytes are missing."""
+
+
+@dataclass(eq=False)
+class aclTensor:
+    shape: tuple[int, ...]
+    dtype: DType
+    strides: tuple[int, ...]
+    offset: int
+    format: str
+    storage: tuple[int, ...]
+    address: int | None
+    owns_memory: bool = False
+    alive: bool = True
+
+    def __repr__(self) -> str:
+        at = "null" if self.address is None else f"{self.address:#x}"
+        return f"<aclTensor {self.dtype} {self.shape} {self.format} at {at}{_dead(self.alive)}>"
+
+    @property
+    def meta(self) -> TensorMeta:
+        return TensorMeta(self.shape, self.dtype, self.format, self.strides)
+
+    @property
+    def aligned(self) -> bool:
+        return (self.address or 0) % self.dtype.itemsize == 0
+
+    def span(self) -> tuple[int, int]:
+        """First byte and one past the last byte that the view reaches."""
+        reach = [(n - 1) * step for n, step in zip(self.shape, self.strides, strict=True)]
+        low = self.offset + sum(min(r, 0) for r in reach)
+        high = self.offset + sum(max(r, 0) for r in reach)
+        base = self.address or 0
+        return base + low * self.dtype.itemsize, base + (high + 1) * self.dtype.itemsize
+
+    @property
+    def empty(self) -> bool:
+        return 0 in self.shape
+
+    def view(self) -> Array:
+        """The view over device memory, no copy. Raises OutOfBounds."""
+        if self.empty:
+            return np.empty(self.shape, self.dtype.numpy)
+        start, end = self.span()
+        data = MEMORY.range(start, end - start) if self.address is not None else None
+        if data is None:
+            raise OutOfBounds(self.whereabouts())
+        at = (self.address or 0) + self.offset * self.dtype.itemsize - start
+        steps = tuple(step * self.dtype.itemsize for step in self.strides)
+        return np.ndarray(self.shape, self.dtype.numpy, data.data, at, steps)
+
+    def _cells(self) -> tuple[Block, Cells] | None:
+        start, end = self.span()
+        block = None if self.empty or self.address is None else MEMORY.find(start)
+        if block is None:
+            return None
+        base, size = block.address, self.dtype.itemsize
+        steps = tuple(step * size for step in self.strides)
+        at = (self.address or 0) + self.offset * size - base
+        return block, Cells(at, start - base, end - base, self.shape, steps, size)
+
+    def mark_written(self) -> None:
+        """Remember that a view that lies inside its block was written."""
+        if found := self._cells():
+            block, cells = found
+            block.written.mark(cells)
+
+    def never_written(self) -> str | None:
+        """What is wrong with reading a view that lies inside its block, as the rest of a sentence."""
+        if not (found := self._cells()):
+            return None
+        block, cells = found
+        return missing_bytes(block, block.written.missing(cells))
+
+    def whereabouts(self) -> str:
+        if self.address is None:
+            return "has no memory (its address is null)"
+        start, end = self.span()
+        block = MEMORY.find(self.address)
+        if block is None:
+            why, _, _ = MEMORY.why_not(self.address, end - start).partition(";")
+            return f"has an address that {why}"
+        return (
+            f"reaches bytes {start - block.address} to {end - block.address} of a block of {block.size} bytes"
+        )
+
+    def inside(self) -> tuple[Array, Array, Block | None]:
+        """For a view that reaches outside: (cells that lie inside, their byte offsets, the block)."""
+        block = None if self.address is None else MEMORY.find(self.address)
+        if block is None:
+            return np.zeros(self.shape, np.bool_), np.zeros(0, np.int64), None
+        if np.prod([float(n) for n in self.shape]) > _PARTIAL:
+            raise OutOfBounds(f"{self.whereabouts()}, and is too large to be used in part")
+        at = np.full(self.shape, (self.address or 0) - block.address, dtype=np.int64)
+        for axis, step in enumerate(self.strides):
+            line = np.arange(self.shape[axis], dtype=np.int64) * step
+            at += line.reshape([-1 if i == axis else 1 for i in range(at.ndim)]) * self.dtype.itemsize
+        at += self.offset * self.dtype.itemsize
+        good = (at >= 0) & (at + self.dtype.itemsize <= block.size)
+        return good, at[good], block
+
+    def read_inside(self) -> tuple[Array, Array]:
+        """A copy of the view, 0 where it lies outside its block, and which cells lie inside."""
+        good, at, block = self.inside()
+        result = np.zeros(self.shape, dtype=self.dtype.numpy)
+        if block is not None and at.size:
+            size = self.dtype.itemsize
+            result[good] = block.data[at[:, None] + np.arange(size)].view(self.dtype.numpy)[:, 0]
+        return result, good
+
+    def write_inside(self, values: Array) -> None:
+        """Write the cells of the view that lie inside its block, and no others."""
+        good, at, block = self.inside()
+        if block is not None and at.size:
+            size = self.dtype.itemsize
+            raw = np.ascontiguousarray(values[good]).view(np.uint8).reshape(-1, size)
+            block.data[at[:, None] + np.arange(size)] = raw
+            block.written.mark_bytes(at[:, None] + np.arange(size))
+
+
+@dataclass(eq=False)
+class aclIntArray:
+    values: tuple[int, ...]
+    alive: bool = True
+
+    def __repr__(self) -> str:
+        return f"<aclIntArray {list(self.values)}{_dead(self.alive)}>"
+
+
+@dataclass(eq=False)
+class aclOpExecutor:
+    """A planned call, ready to run once, or until destroyed when made repeatable."""
+
+    call: Call
+    tensors: dict[str, aclTensor]  # by role
+    plan: Plan
+    repeatable: bool = False
+    used: bool = False
+    alive: bool = True
+
+    def __repr__(self) -> str:
+        return f"<aclOpExecutor of {self.call.operator.name}: {self.plan.problem}{_dead(self.alive)}>"
+
+
+def _dead(alive: bool) -> str:
+    return "" if alive else ", destroyed"

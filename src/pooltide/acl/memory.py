@@ -1,0 +1,150 @@
+"""Device memory: blocks whose bounds the runtime knows. Nothing outside a block is touched."""
+
+from __future__ import annotations
+
+import bisect
+import ctypes
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .addresses import Addresses
+from .written import Written, run
+
+Array = NDArray[Any]
+_ALIGN = 64  # of a block's data; its address is aligned to a multiple of that
+_REMEMBERED = 1024  # freed blocks that a message can still name
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    address: int
+    size: int
+    data: NDArray[np.uint8]  # not at `address`, which the host must not touch
+    written: Written
+
+    def bytes_at(self, address: int, count: int) -> NDArray[np.uint8]:
+        start = address - self.address
+        return self.data[start : start + count]
+
+
+class Memory:
+    """The blocks that are allocated now, by address, and the last ones that were freed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._addresses: list[int] = []
+        self._blocks: dict[int, Block] = {}
+        self._freed: dict[int, Block] = {}
+        self._free_addresses = Addresses()
+
+    def allocate(self, size: int) -> Block:
+        raw = np.empty(size + _ALIGN, dtype=np.uint8)
+        skip = -raw.ctypes.data % _ALIGN
+        with self._lock:
+            address = self._free_addresses.take(size) or raw.ctypes.data + skip
+            block = Block(address, size, raw[skip : skip + size], Written(size))
+            bisect.insort(self._addresses, block.address)
+            self._blocks[block.address] = block
+            self._freed.pop(block.address, None)
+        return block
+
+    def free(self, address: int) -> str | None:
+        """Give a block back; the reason, when there is none at this address."""
+        with self._lock:
+            block = self._blocks.pop(address, None)
+            if block is not None:
+                self._addresses.remove(address)
+                # The bytes go; bounds stay, so that later misuse is called by its name.
+                self._freed.pop(address, None)
+                self._freed[address] = Block(address, block.size, np.empty(0, np.uint8), Written(0))
+                self._free_addresses.give_back(address, block.size)
+                while len(self._freed) > _REMEMBERED:
+                    del self._freed[next(iter(self._freed))]
+                return None
+        return self.why_not(address, 1, "be the start of a block that aclrtMalloc gave out")
+
+    def find(self, address: int) -> Block | None:
+        """The block that holds this address."""
+        with self._lock:
+            at = bisect.bisect_right(self._addresses, address) - 1
+            block = self._blocks[self._addresses[at]] if at >= 0 else None
+        return block if block is not None and address < block.address + block.size else None
+
+    def range(self, address: int, count: int) -> NDArray[np.uint8] | None:
+        """The bytes of [address, address + count) if one block holds them all."""
+        block = self.find(address)
+        if block is None or address + count > block.address + block.size:
+            return None
+        return block.bytes_at(address, count)
+
+    def mark(self, address: int, count: int) -> None:
+        """The bytes of [address, address + count) are written from now on."""
+        if (block := self.find(address)) is not None:
+            block.written.mark(run(address - block.address, address - block.address + count))
+
+    def never_written(self, address: int, count: int) -> str | None:
+        """What is wrong with reading [address, address + count), as the rest of a sentence."""
+        if (block := self.find(address)) is None:
+            return None
+        start = address - block.address
+        return missing_bytes(block, block.written.missing(run(start, start + count)))
+
+    def live(self) -> list[Block]:
+        with self._lock:
+            return list(self._blocks.values())
+
+    def why_not(self, address: int, count: int, must: str = "lie inside one block") -> str:
+        """Why [address, address + count) can't be used, as the rest of a sentence."""
+        if (block := self.find(address)) is not None:
+            at = address - block.address
+            return (
+                f"is {address:#x}, {at} bytes into a block of {block.size} bytes at {block.address:#x}, "
+                f"and {count} bytes are asked for; it must {must}."
+            )
+        for freed in reversed(list(self._freed.values())):
+            if freed.address <= address < freed.address + max(freed.size, 1):
+                return f"is {address:#x}, in a block of {freed.size} bytes that was freed; it must {must}."
+        return f"is {address:#x}, in no block that aclrtMalloc gave out; it must {must}."
+
+    def clear(self) -> list[Block]:
+        """Give all back, as at the end of a process; returns what was left."""
+        with self._lock:
+            left = list(self._blocks.values())
+            for block in left:
+                self._free_addresses.give_back(block.address, block.size)
+            self._addresses.clear()
+            self._blocks.clear()
+            self._freed.clear()
+        return left
+
+
+MEMORY = Memory()
+
+
+def missing_bytes(block: Block, missing: tuple[int, int] | None) -> str | None:
+    if missing is None:
+        return None
+    count, first = missing
+    return (
+        f"has {count} bytes that were never written, the first at byte {first} of a block of "
+        f"{block.size} bytes at {block.address:#x}; they must be written before they are read."
+    )
+
+
+def host_bytes(side: Any, count: int, *, write: bool) -> Array | str:
+    """The first `count` bytes of a host side, an array or an address; or what is wrong with it."""
+    if isinstance(side, np.ndarray):
+        if not side.flags.c_contiguous:
+            return f"is an array with strides {side.strides}; it must be C-contiguous."
+        if count > side.nbytes:
+            return f"is an array of {side.nbytes} bytes and {count} are asked for; it must hold them."
+        if write and not side.flags.writeable:
+            return "is a read-only array; it must be writable."
+        return side.reshape(-1).view(np.uint8)[:count]
+    if MEMORY.find(side) is not None:
+        return f"is {side:#x}, device memory; in this direction of copy it must be host memory."
+    return np.ctypeslib.as_array((ctypes.c_uint8 * count).from_address(side))

@@ -1,0 +1,125 @@
+"""The operators' two phases, made from the operator pages.
+
+    size, executor, ret = aclnnXGetWorkspaceSize(inputs…, attributes…, output)
+    ret = aclnnX(workspace, size, executor, stream)
+
+Phase one checks every argument by the page's rules, plans, and reads no data.
+Phase two puts the computation on the stream and returns.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .acl.execution import enqueue
+from .acl.handles import aclIntArray, aclOpExecutor, aclTensor
+from .acl.objects import NOT_RUNNING, unusable
+from .acl.state import STATE, keep_message, not_running
+from .call import Call, Unusable, Value, is_int
+from .catalog import operators
+from .pages import Operator, Parameter
+from .plan import layout_of, make_plan
+from .problem import lower
+from .rules import check
+
+PhaseOne = Callable[..., tuple[int, aclOpExecutor | None, int]]
+PhaseTwo = Callable[[int | None, int, aclOpExecutor | None, Any], int]
+
+_RANGES = {"int64": (-(2**63), 2**63 - 1), "int8": (-128, 127)}
+
+
+def plan_call(operator: Operator, arguments: tuple[Any, ...]) -> tuple[int, aclOpExecutor | None, int]:
+    """Phase one: check, lower, plan."""
+    title = f"{operator.name}GetWorkspaceSize"
+    if not_running(title):
+        return 0, None, NOT_RUNNING
+    given = dict(zip(operator.parameters, arguments, strict=True))
+    values = {parameter.name: _value(parameter, argument) for parameter, argument in given.items()}
+    call = Call(operator, STATE.product, values)
+    if fault := check(call):
+        keep_message(fault.message(operator.name))
+        return 0, None, fault.status
+    tensors = {p.role: argument for p, argument in given.items() if p.type == "tensor"}
+    roles = [role for role in ("grad_output", "indices", "grad_input") if role in tensors]
+    axes = len(operator.axes)
+    plan = make_plan(lower(call), tuple(_layout(tensors[role], axes) for role in roles))
+    return plan.scratch, aclOpExecutor(call, tensors, plan), 0
+
+
+def _layout(tensor: aclTensor, axes: int) -> str:
+    if not tensor.aligned:
+        return "strided"
+    lead = (1,) * (2 + axes - len(tensor.shape))
+    batch = len(tensor.shape) - axes
+    unit = (1,) * (3 - axes)
+    shape = lead + tensor.shape[:batch] + unit + tensor.shape[batch:]
+    return layout_of(shape, lead + tensor.strides[:batch] + unit + tensor.strides[batch:])
+
+
+def _value(parameter: Parameter, argument: Any) -> Value:
+    match parameter.type:
+        case "tensor":
+            return _handle(argument, aclTensor) or (argument and argument.meta)
+        case "int_array":
+            return _handle(argument, aclIntArray) or (argument and argument.values)
+        case "bool":
+            if isinstance(argument, bool) or (is_int(argument) and argument in (0, 1)):
+                return bool(argument)
+            return Unusable(f"is {argument!r:.60}", "a bool")
+        case _:
+            low, high = _RANGES[parameter.type]
+            if is_int(argument) and low <= argument <= high:
+                return int(argument)
+            return Unusable(f"is {argument!r:.60}", f"an {parameter.type}, {low} to {high}")
+
+
+def _handle(argument: Any, kind: type[Any]) -> Unusable | None:
+    if argument is None or not (text := unusable(argument, kind)):
+        return None
+    what, must = text.split("; it must be ")
+    return Unusable(what, must)
+
+
+def _phase_one(operator: Operator) -> PhaseOne:
+    names = [parameter.name for parameter in operator.parameters]
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    signature = inspect.Signature([inspect.Parameter(name, kind) for name in names])
+
+    def phase_one(*args: Any, **kwargs: Any) -> tuple[int, aclOpExecutor | None, int]:
+        arguments = args if not kwargs and len(args) == len(names) else signature.bind(*args, **kwargs).args
+        return plan_call(operator, arguments)
+
+    phase_one.__signature__ = signature  # type: ignore[attr-defined]
+    phase_one.__doc__ = f"{operator.summary} Phase one: (workspaceSize, executor, status)."
+    _rename(phase_one, f"{operator.name}GetWorkspaceSize")
+    return phase_one
+
+
+def _phase_two(operator: Operator) -> PhaseTwo:
+    def phase_two(workspace: int | None, workspaceSize: int, executor: Any, stream: Any) -> int:
+        return enqueue(operator, workspace, workspaceSize, executor, stream)
+
+    phase_two.__doc__ = f"{operator.summary} Phase two: the status; the result comes with the stream."
+    _rename(phase_two, operator.name)
+    return phase_two
+
+
+def _rename(function: Any, name: str) -> None:
+    function.__name__ = function.__qualname__ = name
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    function.__name__: function
+    for operator in operators().values()
+    for function in (_phase_one(operator), _phase_two(operator))
+}
+globals().update(FUNCTIONS)
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Callable[..., Any]: ...
+
+
+__all__ = ["FUNCTIONS", "plan_call"]  # and the names in FUNCTIONS
