@@ -58,6 +58,7 @@ def run(
     problem: Problem, layout: str, grad_output: Array, indices: Array | None, out: Array, scratch: Array
 ) -> IndexFault | None:
     fault = prepare(problem, layout).run(grad_output, indices, out, get_num_threads())
+    assert fault is not NotImplemented, "arrays are aligned and apart: the plan saw to it"
     return None if fault is None else IndexFault(*fault)
 
 
@@ -80,7 +81,11 @@ def prepare(problem: Problem, layout: str) -> _native.Prepared:
 def _axis(problem: Problem, axis: Axis) -> tuple[Array, Array, Array]:
     """First window and number of windows per cell; what each window contributes to the divisor."""
     if problem.kind == "indexed":  # only the sizes count
-        return np.zeros(axis.length, np.int64), np.zeros(axis.length, np.int64), np.ones(axis.outputs, np.int64)
+        return (
+            np.zeros(axis.length, np.int64),
+            np.zeros(axis.length, np.int64),
+            np.ones(axis.outputs, np.int64),
+        )
     table = tables(axis)
     lengths = table.extent if problem.quotient == "extent" else table.end - table.start
     return table.first, table.count, lengths
