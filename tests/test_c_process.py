@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
+import resource
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -91,6 +91,24 @@ def test_no_environment_variable_leads_astray(smallest: Path, tmp_path: Path) ->
     run = run_program(smallest, environment=hostile)
     assert (run.returncode, run.stderr) == (0, "")
     assert run.stdout.startswith("status 0, torch absent")
+
+
+def test_the_python_side_is_light() -> None:
+    code = "import sys, pooltide.c.entry; print(*{'torch', 'triton', 'click', 'rich'} & set(sys.modules))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == "\n"
+
+
+def test_without_room_for_guarded_addresses(tmp_path: Path) -> None:
+    """A limit on the address space leaves device memory unguarded, and all else as it was."""
+
+    def limit(source: Path) -> subprocess.CompletedProcess[str]:
+        program = compile_program(source, tmp_path / source.stem)
+        return run_program(Path("/bin/sh"), "-c", f"ulimit -v 8000000; exec {program}")
+
+    assert limit(PROGRAMS / "faults" / "double_free.c").returncode == 1
+    touching = limit(PROGRAMS / "faults" / "host_reads_device_memory.c")
+    assert (touching.returncode, touching.stderr) == (0, "")
 
 
 def _broken(source: str, recipe: Recipe, tmp_path: Path) -> subprocess.CompletedProcess[str]:
@@ -208,16 +226,22 @@ def test_trace_has_a_line_for_every_call(tmp_path: Path) -> None:
     assert [status for _, _, status in calls] == ["0"] * 6 + ["107000 ACL_ERROR_RT_PARAM_INVALID"]
 
 
-@pytest.mark.slow
-def test_start_up_and_round_trip(smallest: Path, tmp_path: Path) -> None:
-    """Start-up 250 ms, a round trip 300 µs on an idle machine; here with room for a busy one."""
-    times = []
-    for _ in range(7):
-        begin = time.perf_counter()
-        assert run_program(smallest).returncode == 0
-        times.append(time.perf_counter() - begin)
+def _processor_seconds(program: Path) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert run_program(program).returncode == 0
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def test_start_up(smallest: Path) -> None:
+    """Within 250 ms: of processor time, which a busy machine stretches less than the clock's."""
+    times = [_processor_seconds(smallest) for _ in range(5)]
     assert min(times) < 0.250, times
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    """Within 300 µs; the median on an idle machine, here the fastest tenth, for busy ones."""
     run = run_program(compile_program(PROGRAMS / "round_trip.cpp", tmp_path / "program", "-O2"))
-    found = re.match(r"least ([\d.]+) us, median ([\d.]+) us", run.stdout)
+    found = re.match(r"a tenth below ([\d.]+) us, half below ([\d.]+) us", run.stdout)
     assert found, run.stdout + run.stderr
     assert float(found[1]) < 300

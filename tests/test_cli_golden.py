@@ -180,22 +180,46 @@ def test_interrupted_it_leaves_nothing_broken_and_goes_on(how: signal.Signals, t
     assert len(entries(out)) == count
 
 
+def alive(pid: str) -> bool:
+    """Whether a process runs; one that has ended and waits to be reaped does not."""
+    try:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 def test_a_worker_whose_parent_is_gone_goes_too(tmp_path: Path) -> None:
-    (tmp_path / "cases.csv").write_text("\n".join(f"avg2d:4x8x37x41:k3:s1:p1:seed{i}" for i in range(2000)))
+    (tmp_path / "cases.csv").write_text("\n".join(f"avg2d:4x8x37x41:k3:s1:p1:seed{i}" for i in range(4000)))
     process = subprocess.Popen(
         [PROGRAM, "golden", tmp_path / "cases.csv", "-o", tmp_path / "out", "--jobs", "2"]
     )
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-    deadline = time.monotonic() + 30
-    workers: list[str] = []
-    while time.monotonic() < deadline and len(workers) < 2:
-        workers = children.read_text().split()
+    manifest = tmp_path / "out/manifest.jsonl"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not (manifest.exists() and manifest.stat().st_size > 1000):
+        time.sleep(0.01)
+    tasks = Path(f"/proc/{process.pid}/task").glob("*/children")
+    workers = [pid for task in tasks for pid in task.read_text().split()]
     process.kill()
     process.wait()
-    while time.monotonic() < deadline and any(Path(f"/proc/{pid}").exists() for pid in workers):
+    while time.monotonic() < deadline and any(map(alive, workers)):
         time.sleep(0.1)
-    assert workers
-    assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]
+    assert len(workers) == 2
+    assert not [pid for pid in workers if alive(pid)]
+
+
+def test_a_full_disk_is_a_message(tmp_path: Path) -> None:
+    """Stood in for by a limit on the size of a file: 6 KiB let cases through, then not the manifest."""
+    (tmp_path / "cases.csv").write_text("\n".join(f"avg2d:2x3x5x7:k3:seed{i}" for i in range(40)))
+    script = f"ulimit -f 6; exec {PROGRAM} golden {tmp_path}/cases.csv -o {tmp_path}/out --jobs 1"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert f"{tmp_path}/out: can't be written: File too large" in done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    kept = read_manifest(tmp_path / "out", broken_tail=True)
+    assert 0 < len(kept) < 40
+    assert all(whole(tmp_path / "out", entry) for entry in kept.values())
+    pooltide("golden", tmp_path / "cases.csv", "-o", tmp_path / "out")
+    assert len(entries(tmp_path / "out")) == 40
 
 
 def test_a_case_that_is_too_large_is_an_answer(tmp_path: Path) -> None:

@@ -146,13 +146,13 @@ def test_the_address_sorts_and_filters(report: Path, tmp_path: Path) -> None:
 @browser
 def test_clicks_and_typing(report: Path, tmp_path: Path) -> None:
     """The page's own handlers, driven by a script at its end; the outcome is read from the document."""
-    script = """<script>
+    script = """<script>{
     const click = name => [...document.querySelectorAll("#cases th")].find(t => t.textContent === name).click();
     click("max ULP"); click("max ULP");
     const filter = document.getElementById("filter");
     filter.value = "avg"; filter.dispatchEvent(new Event("input"));
     document.title = location.hash;
-    </script></body>"""
+    }</script></body>"""
     driven = tmp_path / "driven.html"
     driven.write_text(report.read_text().replace("</body>", script))
     text = chromium(tmp_path, driven, "--dump-dom")

@@ -65,8 +65,9 @@ def test_a_trial_measures_the_backends_own_result(case: str, monkeypatch: pytest
     """A backend that leaves one cell wrong must not pass."""
     honest = reference.run
 
-    def wrong(problem, grad_output, indices, out, scratch):  # type: ignore[no-untyped-def]
-        fault = honest(problem, grad_output, indices, out, scratch)
+    def wrong(*arguments):  # type: ignore[no-untyped-def]
+        fault = honest(*arguments)
+        *_, out, _ = arguments
         finite = np.argwhere(np.isfinite(out.astype(np.float64)))[0]
         out[tuple(finite)] += out.dtype.type(3)
         return fault
@@ -148,3 +149,12 @@ def test_show_draws_the_slice_that_was_asked_for(tmp_path: Path) -> None:
     assert pictures[0] != pictures[1]
     assert "the slice is 7; it must be 0 to 6" in pooltide("show", case, "-o", "p.png", "--slice", 7, rc=1)
     assert "at most 4096 cells a side" in pooltide("show", "avg2d:1x9999x9999:k1", "-o", "p.png", rc=1)
+
+
+def test_saved_results_are_what_compare_takes(tmp_path: Path) -> None:
+    (tmp_path / "cases.csv").write_text(
+        "name,case\na,avg2d:3x11x13:k3:bf16:cl\nb,adaptive_max3d:2x3x5x7x11:o2:f64\n"
+    )
+    pooltide("golden", "cases.csv", "-o", "golden", cwd=tmp_path)
+    pooltide("run", "cases.csv", "--save", "ours", cwd=tmp_path)
+    assert "mixed: 2 of 2 pass" in pooltide("compare", "ours", "golden", cwd=tmp_path)

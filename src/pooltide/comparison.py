@@ -17,7 +17,7 @@ from .tensorfile import TensorFile, TensorFileError, open_tensor
 from .trial import Refused, problem_of
 from .verdicts import STANDARDS, Measures, Standard, Verdict, judge, measure_all, standard_of
 
-_PIECE = 1 << 20
+_PIECE = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ All that depends on metadata alone is done once per kind of call and kept.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from math import prod
 from types import NoneType
@@ -16,11 +17,11 @@ from numpy.typing import NDArray
 
 from .backends import IndexFault
 from .binding import Arrays, bind
-from .call import Call, TensorMeta, Unusable, is_int
+from .call import Call, TensorMeta, Unusable, is_int, overlaps
 from .catalog import operators
 from .dtypes import dtype_of
 from .pages import Operator
-from .plan import Plan, execute, layout_of, make_plan, shortcut
+from .plan import ENVIRONMENT, Plan, execute, layout_of, make_plan, shortcut
 from .problem import lower
 from .threads import get_num_threads
 
@@ -128,7 +129,7 @@ _EXACT = frozenset({int, bool, NoneType})
 def _key(
     name: str, grad_output: Any, input: Any, indices: Any, attributes: tuple[Any, ...], out: Any
 ) -> tuple[Any, ...] | None:
-    """All that a call's checks depend on, or None where equal keys might stand for unequal calls.
+    """All that a call's checks and plan depend on, or None where equal keys might stand for unequal calls.
 
     Arrays count by dtype, shape and strides. Ints count by type as well: 2.0 and True are not 2.
     """
@@ -155,7 +156,7 @@ def _key(
             key += (None,)
         else:
             return None
-    return (key, kinds)
+    return (key, kinds, os.environ.get(ENVIRONMENT))
 
 
 def _shares(out: Array, indices: Array | None) -> bool:
@@ -166,7 +167,8 @@ def as_volume(array: Array, axes: int) -> Array:
     """The array as (N, C, D, H, W), with unit axes where it has none. Always a view."""
     lead = array.ndim - axes
     index = (None,) * (2 - lead) + (slice(None),) * lead + (None,) * (3 - axes)
-    return array[index]
+    view: Array = np.asarray(array)[index]
+    return view
 
 
 def index_message(argument: str, fault: IndexFault, shape: Sequence[int], plane: Sequence[int]) -> str:
@@ -174,6 +176,10 @@ def index_message(argument: str, fault: IndexFault, shape: Sequence[int], plane:
     at = tuple(int(i) for i in np.unravel_index(fault.position, tuple(shape)))
     more = f" ({fault.count} such indices in all)" if fault.count > 1 else ""
     size = "×".join(map(str, plane))
+    if prod(plane) == 0:
+        return (
+            f"{argument}{list(at)} is {fault.value}; the {size} plane has no cell that it could name{more}."
+        )
     return (
         f"{argument}{list(at)} is {fault.value}; "
         f"it must be 0 to {prod(plane) - 1}, inside the {size} plane{more}."
@@ -218,9 +224,13 @@ def _read(value: Any, written: bool) -> TensorMeta | Unusable | str | None:
         return None
     if (dtype := dtype_of(value.dtype)) is None:
         return f"has dtype {value.dtype}"
+    if isinstance(value, np.ma.MaskedArray):
+        return Unusable("is a masked array", "a plain one: fill it first")
     if written and not value.flags.writeable:
         return Unusable("is read-only", "writable", ValueError)
     if any(step % value.itemsize for step in value.strides):
+        if written and overlaps((*value.shape, value.itemsize), (*value.strides, 1)) is not False:
+            return Unusable(f"has strides of {value.strides} bytes", "free of overlap", ValueError)
         return TensorMeta(value.shape, dtype, strides=None)
     strides = tuple(step // value.itemsize for step in value.strides)
     return TensorMeta(value.shape, dtype, strides=strides)

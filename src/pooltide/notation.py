@@ -2,7 +2,7 @@
 
     avg2d:32x64x112x112:k3:s2:p1:f32
     avg2d:1x16x4x4:k4x3:s1:ceil:nopad:div-3:cube1:bf16
-    adaptive_max2d:32x256x56x56:o7x7:f32:i64:seed7:nan
+    adaptive_max2d:32x256x56x56:o7x7:f32:i64:nan:seed7
 
 The operator and self's shape come first, then words in any order, each at most once:
 

@@ -100,9 +100,16 @@ class Measures:
 
 def measure(actual: Array, golden: Array, standard: Standard) -> Measures:
     """`golden` has `actual`'s dtype, or is float64 and not yet rounded."""
-    if actual.dtype == golden.dtype and np.array_equal(_words(actual), _words(golden)):
-        finite = int(np.isfinite(golden).sum())
-        return Measures(actual.size, finite, histogram=(finite,) + (0,) * (BINS - 1))
+    if actual.dtype != golden.dtype:
+        return _measure(actual, golden, standard)
+    differ = _words(actual) != _words(golden)  # the others have no error, and are most of a good result
+    differing = golden[differ]
+    finite = int(np.isfinite(golden).sum()) - int(np.isfinite(differing).sum())
+    equal = Measures(actual.size - differing.size, finite, histogram=(finite,) + (0,) * (BINS - 1))
+    return equal + _measure(actual[differ], differing, standard) if differing.size else equal
+
+
+def _measure(actual: Array, golden: Array, standard: Standard) -> Measures:
     a, g = actual.astype(np.float64), golden.astype(np.float64)
     rounded = round_once(golden, actual.dtype)
     both = np.isfinite(a) & np.isfinite(rounded)

@@ -29,7 +29,7 @@ def make_all(tasks: Sequence[Task], directory: Path, known: Mapping[str, Any], j
             yield make(task, directory, entry)
         return
     size = min(max(len(work) // (jobs * 8), 1), _MOST_AT_ONCE)
-    with ProcessPoolExecutor(jobs, initializer=_start, initargs=(os.getpid(),)) as pool:
+    with ProcessPoolExecutor(jobs, initializer=_start) as pool:
         chunks = [work[at : at + size] for at in range(0, len(work), size)]
         futures = [pool.submit(_make_chunk, chunk, directory) for chunk in chunks]
         try:
@@ -46,9 +46,10 @@ def _make_chunk(chunk: Sequence[tuple[Task, Any]], directory: Path) -> list[Made
     return [make(task, directory, entry) for task, entry in chunk]
 
 
-def _start(parent: int) -> None:
+def _start() -> None:
     """Ctrl-C is the parent's to handle; a parent that is gone for good ends its workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = os.getppid()
 
     def watch() -> None:
         while os.getppid() == parent:

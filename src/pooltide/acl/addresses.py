@@ -27,12 +27,17 @@ def reserve(size: int) -> int | None:
         return None
     try:
         range_ = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=0)
-    except (OSError, ValueError, OverflowError):
+    except (OSError, ValueError, OverflowError, AttributeError):  # the last: a system without such flags
         return None
     start = int(np.frombuffer(range_, np.uint8).ctypes.data)
     GUARDS[len(_ranges)] = start, start + size
     _ranges.append(range_)
     return start
+
+
+def guarded(address: int) -> bool:
+    """Whether touching the address would fault."""
+    return any(start <= address < end for start, end in GUARDS[: len(_ranges)].tolist())
 
 
 class Addresses:
@@ -55,7 +60,7 @@ class Addresses:
         return self._next - size
 
     def give_back(self, address: int, size: int) -> None:
-        if any(start <= address < end for start, end in GUARDS[: len(_ranges)]):
+        if guarded(address):
             self._free.setdefault(_padded(size), deque()).append(address)
 
 

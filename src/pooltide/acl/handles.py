@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from ..plan import Plan
 
 Array = NDArray[Any]
+_FAR = 1 << 56  # bytes: farther from a block than memory reaches
 _PARTIAL = 1 << 26  # cells of a view that reaches outside its block, beyond which it is refused
 
 
@@ -66,7 +68,9 @@ class aclTensor:
         if self.empty:
             return np.empty(self.shape, self.dtype.numpy)
         start, end = self.span()
-        data = MEMORY.range(start, end - start) if self.address is not None else None
+        data = None
+        if self.address is not None and MEMORY.find(self.address) is MEMORY.find(start):
+            data = MEMORY.range(start, end - start)
         if data is None:
             raise OutOfBounds(self.whereabouts())
         at = (self.address or 0) + self.offset * self.dtype.itemsize - start
@@ -108,19 +112,33 @@ class aclTensor:
             f"reaches bytes {start - block.address} to {end - block.address} of a block of {block.size} bytes"
         )
 
+    @property
+    def too_large(self) -> bool:
+        """Whether the view has too many cells to be used in part."""
+        return prod(self.shape) > _PARTIAL
+
     def inside(self) -> tuple[Array, Array, Block | None]:
-        """For a view that reaches outside: (cells that lie inside, their byte offsets, the block)."""
+        """For a view that reaches outside: (cells that lie inside, their byte offsets, the block).
+
+        Takes memory for each cell: ask `too_large` first.
+        """
         block = None if self.address is None else MEMORY.find(self.address)
         if block is None:
             return np.zeros(self.shape, np.bool_), np.zeros(0, np.int64), None
-        if np.prod([float(n) for n in self.shape]) > _PARTIAL:
-            raise OutOfBounds(f"{self.whereabouts()}, and is too large to be used in part")
-        at = np.full(self.shape, (self.address or 0) - block.address, dtype=np.int64)
+        start = (self.address or 0) - block.address + self.offset * self.dtype.itemsize
+        if abs(start) >= _FAR:
+            return np.zeros(self.shape, np.bool_), np.zeros(0, np.int64), None
+        at = np.full(self.shape, start, dtype=np.int64)
+        near = np.ones(self.shape, np.bool_)
         for axis, step in enumerate(self.strides):
-            line = np.arange(self.shape[axis], dtype=np.int64) * step
-            at += line.reshape([-1 if i == axis else 1 for i in range(at.ndim)]) * self.dtype.itemsize
-        at += self.offset * self.dtype.itemsize
-        good = (at >= 0) & (at + self.dtype.itemsize <= block.size)
+            cells = np.arange(self.shape[axis], dtype=np.int64)
+            along = [-1 if i == axis else 1 for i in range(at.ndim)]
+            # Beyond _FAR on one axis a cell is outside, whatever the others do: sums stay in 64 bits.
+            close = cells <= _FAR // max(abs(step) * self.dtype.itemsize, 1)
+            reach = np.where(close, cells, 0) * (step * self.dtype.itemsize if close[1:].any() else 0)
+            near &= close.reshape(along)
+            at += reach.reshape(along)
+        good = near & (at >= 0) & (at + self.dtype.itemsize <= block.size)
         return good, at[good], block
 
     def read_inside(self) -> tuple[Array, Array]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import ctypes
+import os
 import threading
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .addresses import Addresses
+from .addresses import Addresses, guarded
 from .written import Written, run
 
 Array = NDArray[Any]
@@ -125,6 +126,13 @@ class Memory:
 MEMORY = Memory()
 
 
+def _after_fork() -> None:
+    MEMORY._lock = threading.Lock()  # another thread may have held it
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
 def missing_bytes(block: Block, missing: tuple[int, int] | None) -> str | None:
     if missing is None:
         return None
@@ -138,13 +146,21 @@ def missing_bytes(block: Block, missing: tuple[int, int] | None) -> str | None:
 def host_bytes(side: Any, count: int, *, write: bool) -> Array | str:
     """The first `count` bytes of a host side, an array or an address; or what is wrong with it."""
     if isinstance(side, np.ndarray):
+        if side.dtype.hasobject:
+            return "is an array of Python objects; it must hold plain data."
+        side = np.asarray(side)
         if not side.flags.c_contiguous:
             return f"is an array with strides {side.strides}; it must be C-contiguous."
         if count > side.nbytes:
             return f"is an array of {side.nbytes} bytes and {count} are asked for; it must hold them."
         if write and not side.flags.writeable:
             return "is a read-only array; it must be writable."
-        return side.reshape(-1).view(np.uint8)[:count]
+        whole: Array = side.reshape(-1).view(np.uint8)
+        return whole[:count]
+    if side + count > 2**64:
+        return f"is {side:#x} and {count} bytes are asked for; it must be an address of this machine."
     if MEMORY.find(side) is not None:
         return f"is {side:#x}, device memory; in this direction of copy it must be host memory."
+    if guarded(side):
+        return MEMORY.why_not(side, count, "be host memory in this direction of copy")
     return np.ctypeslib.as_array((ctypes.c_uint8 * count).from_address(side))

@@ -26,6 +26,11 @@ from .generate import ALIASES, LIBRARY, cmake_config, entries, headers
 
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 
+_NO_SHARED = (
+    f"Python {VERSION} at {sys.base_prefix} has no libpython{VERSION}.so; "
+    "install its library, or use a Python that was built with --enable-shared."
+)
+
 
 class CannotBuild(RuntimeError):
     """The library can't be made here; the text says what is missing."""
@@ -74,16 +79,17 @@ class Recipe:
             "source/shim.c": shim,
         }
 
-    def command(self, root: Path, output: Path) -> list[str]:
+    def arguments(self, root: Path, output: Path) -> list[str]:
+        """The compiler's."""
         found, more = libpython(root / "lib" / LIBRARY)
         return [
-            *compiler(c_only=True),
-            *("-std=gnu11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-pthread"),
+            *("-std=gnu11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread"),
             *(f"-I{root / 'include'}", f"-I{python_headers()}"),
             f'-DPOOLTIDE_PYTHON="{self.python}"',
             f'-DPOOLTIDE_LIBPYTHON="{self.library or found}"',
             f'-DPOOLTIDE_VERSION="{VERSION}"',
-            *(str(root / "source" / "shim.c"), "-o", str(output), f"-Wl,-soname,{LIBRARY}"),
+            f"-Wl,-soname,{LIBRARY},-z,nodelete,-z,defs",
+            *(str(root / "source" / "shim.c"), "-o", str(output)),
             *more,
             "-ldl",
         ]
@@ -95,17 +101,19 @@ def install(recipe: Recipe | None = None, root: Path | None = None) -> Installat
     library = root / "lib" / LIBRARY
     fresh = library.with_suffix(".new")
     with _alone(root):
-        command = recipe.command(root, fresh)
-        stamp = hashlib.sha256(repr((recipe.texts, command)).encode()).hexdigest()
+        arguments = recipe.arguments(root, fresh)
+        stamp = hashlib.sha256(repr((recipe.texts, arguments)).encode()).hexdigest()
         record = root / "stamp"
         if library.exists() and record.exists() and record.read_text() == stamp:
             return Installation(root)
         for name, text in recipe.texts.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(text, "utf-8")
+        command = [*compiler(c_only=True), *arguments]
         made = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
         if made.returncode:
-            raise CannotBuild(f"the library can't be compiled:\n{shlex.join(command)}\n{made.stderr}")
+            text = f"the library can't be compiled:\n{shlex.join(command)}\n{made.stderr}"
+            raise CannotBuild(f"{text}{_NO_SHARED if '-Wl,--whole-archive' in command else ''}")
         os.replace(fresh, library)
         for alias in ALIASES:
             link = library.with_name(alias)
@@ -164,11 +172,9 @@ def libpython(own: Path) -> tuple[Path, list[str]]:
         for place in filter(None, places):
             if (path := Path(place) / name).exists():
                 return path, []
-    for place in filter(None, places):
-        for path in sorted(Path(place).glob(f"libpython{VERSION}{sys.abiflags}*.a"), reverse=True):
-            needed = f"{config.get('LIBS') or ''} {config.get('SYSLIBS') or ''}".split()
-            return own, ["-Wl,--whole-archive", str(path), "-Wl,--no-whole-archive", *needed]
-    raise CannotBuild(
-        f"Python {VERSION} at {sys.base_prefix} has no libpython{VERSION}.so; "
-        "install its library, or a Python that was built with --enable-shared."
-    )
+    for name in (f"libpython{VERSION}{sys.abiflags}-pic.a", f"libpython{VERSION}{sys.abiflags}.a"):
+        for place in filter(None, places):
+            if (path := Path(place) / name).exists():
+                needed = " ".join(config.get(name) or "" for name in ("MODLIBS", "LIBS", "SYSLIBS")).split()
+                return own, ["-Wl,--whole-archive", str(path), "-Wl,--no-whole-archive", *needed]
+    raise CannotBuild(_NO_SHARED)

@@ -182,7 +182,8 @@ static void on_fault(int number, siginfo_t *info, void *context) {
 #else
     (void)context;
 #endif
-    signal(SIGALRM, SIG_DFL);  /* if the line can't be said, the program still ends */
+    struct sigaction end = {.sa_handler = SIG_DFL}, alarm_before;
+    sigaction(SIGALRM, &end, &alarm_before);  /* if the line can't be said, the program still ends */
     alarm(5);
     PyGILState_STATE gil = py.PyGILState_Ensure();
     PyObject *done = py.PyObject_CallMethod(door, "touched", "Lis", (long long)address, writes,
@@ -190,6 +191,7 @@ static void on_fault(int number, siginfo_t *info, void *context) {
     if (done == NULL) py.PyErr_Clear();
     py.PyGILState_Release(gil);
     alarm(0);
+    sigaction(SIGALRM, &alarm_before, NULL);
 }
 
 static void start(void) {
@@ -316,6 +318,7 @@ static Word call_python(int index, const Word *words) {
     if (answer != NULL) {
         result = unpack(entry, answer, words);
         py.Py_DecRef(answer);
+        py.PyErr_Clear();
     } else {
         exception(text);
     }

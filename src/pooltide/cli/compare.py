@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _DTYPES = {short_dtype(DTYPES[name]): DTYPES[name] for name in STANDARDS if name in DTYPES}
 _MOST_ROWS = 40
-_PATH = click.Path(path_type=Path)
+_PATH = click.Path(exists=True, path_type=Path)
 
 
 @click.command()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sys
 from collections.abc import Iterator, Mapping
@@ -16,6 +15,7 @@ import click
 
 from ..cases import Line
 from ..golden import MANIFEST, Made, ManifestError, Task, finish, read_manifest
+from ..threads import get_num_threads
 from ..workers import WorkerDied, make_all
 from .problems import NOTATION, problem_argument, product_option
 from .reports import report_option, write_report
@@ -50,7 +50,7 @@ def command(
     stopped = ""
     try:
         with _terminating(), _appending(output, entries) as append, _progress(len(tasks)) as advance:
-            for one in make_all(tasks, output, known, jobs or len(os.sched_getaffinity(0))):
+            for one in make_all(tasks, output, known, jobs or get_num_threads()):
                 made.append(one)
                 advance()
                 if one.entry is None:
@@ -60,9 +60,8 @@ def command(
     except KeyboardInterrupt:
         stopped = "interrupted; start it again to go on"
     except (WorkerDied, OSError) as error:
-        stopped = f"{output}: {error}"
-    finally:
-        finish(output, entries)
+        stopped = f"{output}: {getattr(error, 'strerror', None) or error}"
+    stopped = _finished(output, entries) or stopped
     bad_ones = [one for one in made if one.entry is None]
     click.echo(
         f"{output / MANIFEST}: {len(made) - len(bad_ones)} of {len(problems)} cases, {len(bad_ones)} bad"
@@ -89,6 +88,15 @@ def _task(line: Line, product: str | None, wide: bool) -> Task:
     assert line.case is not None
     case = replace(line.case, product=product or line.case.product)
     return Task(line.number, line.name, str(case), wide)
+
+
+def _finished(output: Path, entries: Mapping[str, Any]) -> str:
+    """The manifest put in order; else the sentence why not. What was appended to it stays good."""
+    try:
+        finish(output, entries)
+    except OSError as error:
+        return f"{output}: can't be written: {error.strerror}"
+    return ""
 
 
 def _same(entry: Mapping[str, Any], task: Task) -> bool:

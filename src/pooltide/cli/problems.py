@@ -20,7 +20,7 @@ PROBLEM is a case in one word, or a file of cases (CSV or JSON lines), or -.
   avg2d:32x64x112x112:k3:s2:p1:f32
   avg2d:1x16x4x4:k4x3:s1:ceil:nopad:div-3:cube1:bf16
   adaptive_avg3d:4x64x16x56x56:o5x9x9:bf16
-  adaptive_max2d:32x256x56x56:o7x7:f32:i64:seed7:nan
+  adaptive_max2d:32x256x56x56:o7x7:f32:i64:nan:seed7
 \b
 The operator, the shape of self, then in any order:
   k3 k3x2    kernel                      f32 f16 bf16 f64  dtype (f32)

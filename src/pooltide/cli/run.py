@@ -11,6 +11,7 @@ import numpy as np
 from ..cases import Line
 from ..inputs import TooLarge
 from ..plan import BACKENDS, NoBackend
+from ..tensorfile import npy_bytes, write_whole
 from ..trial import Refused, Trial, run
 from .problems import NOTATION, failed, problem_argument, product_option
 from .reports import MEASURES, judged, measured, report_option, verdict_option, write_report
@@ -27,6 +28,9 @@ _COLUMNS = ("backend", "ms", *MEASURES, "single", "mixed", "bits")
 @product_option
 @click.option("--backend", type=click.Choice(list(BACKENDS)), help="Instead of the first that can do it.")
 @click.option("--repeat", type=click.IntRange(1, 1_000_000), default=1, help="Runs; the best time counts.")
+@click.option(
+    "--save", type=click.Path(file_okay=False, path_type=Path), help="Keep each result as SAVE/NAME.npy."
+)
 @verdict_option
 @report_option
 def command(
@@ -34,6 +38,7 @@ def command(
     product: str | None,
     backend: str | None,
     repeat: int,
+    save: Path | None,
     verdict: str,
     report: Path | None,
 ) -> None:
@@ -54,6 +59,7 @@ def command(
             passed = next(v.passed for v in trial.verdicts if v.name == verdict)
             note = ""
             click.echo(_told(trial, passed, product, backend))
+            _save(save, line.name, trial)
         except (Refused, TooLarge, NoBackend, MemoryError) as error:
             note = str(error) or "there was not enough memory"
             passed = False
@@ -65,6 +71,16 @@ def command(
             entries.append(_entry(line, trial, passed, note))
     write_report(report, "pooltide run", _COLUMNS, entries)
     raise SystemExit(0 if good else 1)
+
+
+def _save(directory: Path | None, name: str, trial: Trial) -> None:
+    if directory is None:
+        return
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        write_whole(directory / f"{name}.npy", npy_bytes(trial.actual.reshape(trial.case.shape)))
+    except OSError as error:
+        raise click.UsageError(f"{directory}: can't be written: {error.strerror}") from None
 
 
 def _told(trial: Trial, passed: bool, product: str | None, backend: str | None) -> str:
