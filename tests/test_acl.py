@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -118,10 +121,6 @@ def test_a_bad_config_file_is_refused(tmp_path: Path, text: str, sentence: str) 
 
 @pytest.mark.parametrize("name", ["POOLTIDE_PRODUCT", "POOLTIDE_CHECKS"])
 def test_the_environment_is_read_at_the_start(name: str) -> None:
-    import os
-    import subprocess
-    import sys
-
     code = "from pooltide import acl; print(acl.get_product(), acl.get_checks(), acl.aclInit(None)); print(acl.aclGetRecentErrMsg())"
     for value, good in ((("atlas-a3" if "PROD" in name else "strict"), True), ("nonsense", False)):
         run = subprocess.run(
@@ -378,3 +377,87 @@ def test_constants_are_the_pages() -> None:
     assert (acl.ACL_FLOAT, acl.ACL_FLOAT16, acl.ACL_BF16, acl.ACL_INT64) == (0, 1, 27, 9)
     assert (acl.ACL_FORMAT_ND, acl.ACL_FORMAT_NCDHW, acl.ACL_FORMAT_NCL) == (2, 30, 47)
     assert acl.ACLNN_ERR_PARAM_NULLPTR == 161001
+
+
+@pytest.mark.usefixtures("runtime")
+def test_arguments_that_no_sentence_foresees_still_give_a_status() -> None:
+    number = 10**5000
+    two = np.array([1, 2])
+    assert acl.aclrtMalloc(number, 0) == (None, 500000)
+    assert "beyond what can be handled" in said()
+    assert acl.aclrtMalloc(16, two) == (None, INVALID)  # type: ignore[arg-type]
+    assert acl.aclCreateIntArray(np.array(3)) is None  # type: ignore[arg-type]
+    assert "value is" in said()
+    address, _ = acl.aclrtMalloc(64, 0)
+    assert acl.aclrtMemcpy(address, 8, np.ones(8, np.uint8), 8, two) == INVALID  # type: ignore[arg-type]
+    assert acl.aclrtMemcpy(address, 8, np.array([None]), 8, 1) == RT_INVALID
+    assert "array of Python objects" in said()
+    assert acl.aclrtMemcpy(address, 4, np.matrix([[1, 2]], np.int32), 4, 1) == 0
+    assert acl.aclrtMemcpy(2**63, 2**64, 2**62, 2**63 + 1, 0) != 0
+    assert said()
+    assert acl.aclrtMemcpy(2**70, 8, np.ones(8, np.uint8), 8, 0) == RT_INVALID
+    with pytest.raises(TypeError):
+        acl.aclrtMalloc(16)  # type: ignore[call-arg]  # too few arguments is Python's to say
+
+
+def test_a_deeply_nested_config_and_a_half_good_one(tmp_path: Path) -> None:
+    path = tmp_path / "acl.json"
+    path.write_text("[" * 100_000)
+    assert acl.aclInit(str(path)) == INVALID
+    assert "can't be read as JSON" in said()
+    path.write_text('{"product": "ascend950", "checks": "bad"}')
+    assert acl.aclInit(str(path)) == INVALID
+    assert acl.get_product() == "atlas-a2", "nothing of a refused file stays"
+    said()
+
+
+@pytest.mark.usefixtures("runtime")
+def test_finalize_gives_everything_back() -> None:
+    address, _ = acl.aclrtMalloc(64, 0)
+    acl.aclrtCtxSetSysParamOpt(0, 1)
+    assert acl.aclFinalize() == 0
+    assert acl.aclInit(None) == 0
+    assert acl.aclrtFree(address) == RT_INVALID
+    assert acl.aclrtCtxGetSysParamOpt(0) == (0, 0)
+    said()
+
+
+FORKED = """
+import os, numpy as np
+from pooltide import acl
+acl.aclInit(None); acl.aclrtSynchronizeStream(None)
+child = os.fork()
+if child == 0:
+    first = acl.aclrtSynchronizeStream(None), acl.aclGetRecentErrMsg()
+    again = acl.aclInit(None), acl.aclrtSynchronizeStream(None)
+    os._exit(0 if first[0] == 100001 and "after fork()" in first[1] and again == (0, 0) else 1)
+raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+SILENT = """
+import numpy as np
+from pooltide import acl, aclnn
+acl.aclInit(None)
+t = acl.tensor_from_numpy
+g, x, i = t(np.ones((1, 1, 1, 1), np.float32)), t(np.ones((1, 1, 2, 2), np.float32)), t(np.full((1, 1, 1, 1), 6))
+size, executor, _ = aclnn.aclnnAdaptiveMaxPool2dBackwardGetWorkspaceSize(g, x, i, x)
+assert aclnn.aclnnAdaptiveMaxPool2dBackward(None, size, executor, None) == 0
+raise SystemExit(acl.aclrtSynchronizeStream(None))
+"""
+
+
+@pytest.mark.parametrize("redirect", ["", "2>/dev/full", "2>&-"])
+def test_a_line_that_can_not_be_said_costs_nothing(redirect: str) -> None:
+    run = subprocess.run(
+        f'"{sys.executable}" -c "$PROGRAM" {redirect}',
+        shell=True,
+        env=os.environ | {"PROGRAM": SILENT},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (run.returncode, run.stdout) == (0, "")
+
+
+def test_a_forked_child_gets_a_status_and_may_start_anew() -> None:
+    assert subprocess.run([sys.executable, "-c", FORKED], timeout=60, check=False).returncode == 0

@@ -29,13 +29,15 @@ def test_the_demo_shows_results_findings_and_checks() -> None:
     assert "the 2×2 plane has no cell 6" in run.stdout
     assert "indices reaches bytes 0 to 8 of a block of 4 bytes" in run.stdout
     assert run.stdout.count("equals the float64 reference") == len(PROGRAMS)
-    assert "4 programs agree with the float64 reference." in run.stdout
+    assert "4 of 4 programs agree with the float64 reference." in run.stdout
 
 
 def test_the_demo_in_strict_mode_shows_the_stream_fail() -> None:
     run = _run(str(POOLTIDE), "demo", POOLTIDE_CHECKS="strict")
     assert run.returncode == 0, run.stdout
     assert "stopped: aclrtSynchronizeStream failed, status 500000" in run.stdout
+    assert "3 of 4 programs agree" in run.stdout
+    assert "1 was stopped by strict checks, as it should: adaptive_max_pool2d_backward." in run.stdout
 
 
 def test_the_demo_fails_when_a_result_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:

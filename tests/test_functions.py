@@ -118,10 +118,10 @@ BAD: dict[str, tuple[str, tuple[Any, ...], dict[str, Any], type[Exception], str]
     "a list": (AVG, ([1.0], SHAPE, 3), {}, TypeError, "grad_output is a list; it must be a NumPy array"),
     "None": (AVG, (None, SHAPE, 3), {}, TypeError, "grad_output is None; it must be a NumPy array"),
     "int gradient": (AVG, (G.astype(int), SHAPE, 3, 2, 1), {}, TypeError,
-                     "grad_output has dtype INT64; it must be FLOAT32, FLOAT64, FLOAT16 or BFLOAT16."),
+                     "grad_output has dtype int64; it must be float32, float64, float16 or bfloat16."),
     "complex": (AVG, (G.astype(complex), SHAPE, 3), {}, TypeError, "grad_output has dtype complex128"),
     "byte order": (AVG, (G.astype(">f4"), SHAPE, 3), {}, TypeError, "grad_output has dtype >f4"),
-    "input": (AVG, (G, "shape", 3), {}, TypeError, "input is 'shape'; it must be the forward's input"),
+    "input": (AVG, (G, "shape", 3), {}, TypeError, "input is 'shape'; it must be the forward's input, or its shape"),
     "float shape": (AVG, (G, (2, 3, 7.0, 11), 3), {}, TypeError, "input is (2, 3, 7.0, 11)"),
     "bool shape": (AVG, (G, (2, 3, True, 11), 3), {}, TypeError, "input is (2, 3, True, 11)"),
     "rank": (AVG, (G[0, 0], (7, 11), 3), {}, ValueError, "grad_output has rank 2, shape (4, 6)"),
@@ -133,7 +133,7 @@ BAD: dict[str, tuple[str, tuple[Any, ...], dict[str, Any], type[Exception], str]
     "kernel": (AVG, (G, SHAPE, 0), {}, ValueError, "kernel_size has values (0); each must be at least 1."),
     "float kernel": (AVG, (G, SHAPE, 3.0, 2, 1), {}, TypeError, "kernel_size is 3.0; it must be an int"),
     "bool kernel": (AVG, (G, SHAPE, True), {}, TypeError, "kernel_size is True; it must be an int"),
-    "no kernel": (AVG, (G, SHAPE, None), {}, TypeError, "kernel_size is null"),
+    "no kernel": (AVG, (G, SHAPE, None), {}, TypeError, "kernel_size is None; it must be an int or a tuple of ints."),
     "stride": (AVG, (G, SHAPE, 3, 0), {}, ValueError, "stride has values (0); each must be at least 1."),
     "padding": (AVG, (G, SHAPE, 3, 2, 2), {}, ValueError, "padding is 2 on axis H; it must be at most 1, half of"),
     "three": (AVG, (G, SHAPE, (3, 3, 3)), {}, ValueError, "kernel_size has 3 values; it must have 1 or 2."),
@@ -143,14 +143,20 @@ BAD: dict[str, tuple[str, tuple[Any, ...], dict[str, Any], type[Exception], str]
     "too large": (AVG, (G, (2, 3, 2**40, 2**40), 3), {}, ValueError, "over 2**63 bytes"),
     "out shape": (AVG, (G, SHAPE, 3, 2, 1), {"out": np.zeros((2, 3, 11, 7), np.float32)}, ValueError,
                   "out has shape (2, 3, 11, 7); it must be (2, 3, 7, 11), as input has."),
-    "out dtype": (AVG, (G, SHAPE, 3, 2, 1), {"out": np.zeros(SHAPE)}, TypeError, "out has dtype FLOAT64"),
+    "out dtype": (AVG, (G, SHAPE, 3, 2, 1), {"out": np.zeros(SHAPE)}, TypeError, "out has dtype float64; it must be float32, as grad_output has."),
     "out list": (AVG, (G, SHAPE, 3, 2, 1), {"out": [0]}, TypeError, "out is a list"),
     "read-only": (AVG, (G, SHAPE, 3, 2, 1), {"out": np.broadcast_to(np.float32(0), SHAPE)}, ValueError,
                   "out is read-only; it must be writable."),
     "overlapping": (AVG, (G, SHAPE, 3, 2, 1),
                     {"out": np.lib.stride_tricks.as_strided(np.zeros(2000, np.float32), SHAPE, (924, 308, 40, 4))},
                     ValueError, "which lets cells share memory"),
-    "float indices": (MAX, (G, SHAPE, G), {}, TypeError, "indices has dtype FLOAT32; it must be INT32 or INT64."),
+    "bytes overlap": (AVG, (G, SHAPE, 3, 2, 1),
+                      {"out": np.lib.stride_tricks.as_strided(np.zeros(2000, np.float32), SHAPE, (924, 308, 42, 4))},
+                      ValueError, "bytes; it must be free of overlap"),
+    "masked": (AVG, (np.ma.masked_array(G, G > 1), SHAPE, 3, 2, 1), {}, TypeError, "grad_output is a masked array"),
+    "wide kernel": (AVG, (G[..., :1, :1], SHAPE, 2**70), {"padding": 2**69}, ValueError, "kernel_size is 118"),
+    "empty plane": (MAX, (G, (2, 3, 0, 11), INDICES), {}, IndexError, "the 0×11 plane has no cell that it could name"),
+    "float indices": (MAX, (G, SHAPE, G), {}, TypeError, "indices has dtype float32; it must be int32 or int64."),
     "no indices": (MAX, (G, SHAPE, None), {}, TypeError, "indices is None; it must be a NumPy array of int32 or int64"),
     "indices' shape": (MAX, (G, SHAPE, INDICES[:1]), {}, ValueError, "indices has shape (1, 3, 4, 6)"),
     "index": (MAX, (G, SHAPE, INDICES + 77), {}, IndexError, "it must be 0 to 76, inside the 7×11 plane (144 such"),
@@ -179,6 +185,36 @@ def test_an_argument_equal_to_a_good_one_is_still_judged_by_its_type() -> None:
     ):
         with pytest.raises(TypeError):
             pooltide.avg_pool2d_backward(*args)  # type: ignore[arg-type]
+
+
+def test_out_may_be_the_indices() -> None:
+    g = np.random.default_rng(5).standard_normal((1, 1, 7, 11)).astype(np.float64)
+    indices = np.random.default_rng(6).integers(0, 77, g.shape)
+    expected = pooltide.adaptive_max_pool2d_backward(g, g.shape, indices.copy())
+    out = indices.view(np.float64)
+    np.testing.assert_array_equal(
+        pooltide.adaptive_max_pool2d_backward(g, g.shape, indices, out=out), expected
+    )
+
+
+def test_subclasses_are_arrays() -> None:
+    class Mine(np.ndarray):
+        def __array_finalize__(self, other: Any) -> None:
+            pass
+
+    expected = pooltide.avg_pool2d_backward(G, SHAPE, 3, 2, 1)
+    np.testing.assert_array_equal(pooltide.avg_pool2d_backward(G.view(Mine), SHAPE, 3, 2, 1), expected)
+
+
+@pytest.mark.parametrize("divisor", [2**62 + 2**38 + 1, -(2**63), 2**63 - 1, 2**24 + 1])
+def test_a_wide_divisor_is_rounded_once(divisor: int) -> None:
+    torch = pytest.importorskip("torch")
+    g = (G * 2.0**60).astype(np.float32)
+    x = torch.zeros(SHAPE, requires_grad=True)
+    y = torch.nn.functional.avg_pool2d(x, 3, 2, 1, divisor_override=divisor)
+    y.backward(torch.from_numpy(g))
+    got = pooltide.avg_pool2d_backward(g, SHAPE, 3, 2, 1, divisor_override=divisor)
+    np.testing.assert_array_equal(got, x.grad.numpy())
 
 
 def test_threads() -> None:

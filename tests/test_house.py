@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-import pooltide
-
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "pooltide"
 # Import order is the architecture: a module may import those before it, never one after it.
@@ -21,7 +19,7 @@ ORDER = [
     "toml", "dtypes", "geometry", "pages", "call", "rules", "catalog", "problem", "rounding", "threads",
     "backends", "plan", "binding", "functions", "notation", "cases", "verdicts", "inputs", "trial",
     "tensorfile", "golden", "workers", "anatomy", "comparison", "picture", "show", "report",
-    "acl", "aclnn", "examples", "cli",
+    "acl", "aclnn", "c", "torch", "examples", "cli",
 ]  # fmt: skip
 HEAVY = ("torch", "triton")
 
@@ -95,9 +93,18 @@ def test_readme_has_the_two_commands_and_ci_runs_the_second() -> None:
     assert "README.md" in (ROOT / ".ci" / "run").read_text("utf-8")
 
 
-def test_the_version_is_said_once_and_the_same() -> None:
-    project = (ROOT / "pyproject.toml").read_text("utf-8")
-    assert f'version = "{pooltide.__version__}"' in project
+def test_the_readme_says_of_products_what_the_pages_say() -> None:
+    from pooltide.catalog import operators
+    from pooltide.pages import ASCEND_PRODUCTS, DEFAULT_PRODUCT
+
+    pages = sorted(operators().values(), key=lambda page: page.name)
+    names = [page.name.removeprefix("aclnn") for page in pages]
+    rows = [["product", *names], ["---"] * (len(names) + 1)]
+    for product in ASCEND_PRODUCTS:
+        default = " (default)" if product == DEFAULT_PRODUCT else ""
+        rows.append([f"`{product}`{default}", *("yes" if product in p.products else "no" for p in pages)])
+    table = "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    assert table in (ROOT / "README.md").read_text("utf-8"), table
 
 
 def test_the_repository_holds_no_generated_files() -> None:

@@ -16,6 +16,10 @@ NAME = "avg_pool2d_backward.toml"
 Page = dict[str, Any]
 
 
+def _rule(page: Page, name: str) -> Page:
+    return next(rule for rule in page["rules"] if rule["rule"] == name)
+
+
 def _load(page: Page) -> None:
     verified(load("page", page), "page")
 
@@ -50,6 +54,21 @@ MISTAKES: dict[str, tuple[Callable[[Page], object], str]] = {
     "unknown skip": (lambda p: p["rules"][0].update(skip=["b7"]), "names 'b7'"),
     "cube action": (lambda p: p["cube_math_type"]["default"]["FLOAT32"].__setitem__(0, "hope"), "'hope'"),
     "cube length": (lambda p: p["cube_math_type"]["default"]["FLOAT32"].append("keep"), "5 actions"),
+    "rank": (lambda p: p["parameters"][0].update(ranks=["x"]), "ranks names 'x'"),
+    "nullable": (lambda p: p["parameters"][3].update(nullable="maybe"), "nullable is 'maybe'"),
+    "one name twice": (lambda p: p["parameters"][1].update(name="gradOutput"), "share a name or a role"),
+    "cube without a dtype": (lambda p: p["cube_math_type"]["default"].pop("BFLOAT16"), "names 'BFLOAT16'"),
+    "empty range": (
+        lambda p: p["divisor_override"].update({"atlas-training": [255, -255]}),
+        "which is empty",
+    ),
+    "rule's format": (lambda p: _rule(p, "rank_format").update(format="XYZ"), "names 'XYZ'"),
+    "rule's product": (
+        lambda p: _rule(p, "positive_dimensions").update(spatial_only=["hostt"]),
+        "names 'hostt'",
+    ),
+    "row": (lambda p: p["rules"][0].update(row="x"), "row is 'x'"),
+    "no rules": (lambda p: p.update(rules=[]), "rules is empty"),
     "divisor product": (lambda p: p["divisor_override"].update(b7=[0, 1]), "names 'b7'"),
 }
 

@@ -12,7 +12,7 @@ from calls import AVG2, GOOD, T, phase_one
 from pooltide.backends import reference
 from pooltide.dtypes import DTYPES
 from pooltide.geometry import UNIT, Axis
-from pooltide.plan import BACKENDS, NoBackend, execute, layout_of, make_plan
+from pooltide.plan import BACKENDS, NoBackend, _planned, execute, layout_of, make_plan
 from pooltide.problem import Problem
 
 F32, F16, I64 = DTYPES["FLOAT32"], DTYPES["FLOAT16"], DTYPES["INT64"]
@@ -53,14 +53,14 @@ def test_the_first_that_does_not_refuse_is_chosen_and_reasons_are_kept(
     monkeypatch.setattr(
         sys.modules["pooltide.plan"], "BACKENDS", {"proud": proud, "reference": BACKENDS["reference"]}
     )
-    make_plan.cache_clear()
+    _planned.cache_clear()
     plan = make_plan(AVERAGE, PLANES)
     assert plan.backend == "reference"
     assert plan.refused == (("proud", "it is beneath me"),)
     assert "refused  proud: it is beneath me" in str(plan)
     with pytest.raises(NoBackend, match="proud: it is beneath me"):
         make_plan(AVERAGE, PLANES, "proud")
-    make_plan.cache_clear()
+    _planned.cache_clear()
 
 
 def test_a_backend_that_does_not_exist_is_refused_by_name() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .call import Call, TensorMeta, Unusable, Value
+from .call import Call, TensorMeta, Unusable, Value, article
 from .dtypes import DType
 from .pages import HOST, Operator, Parameter
 from .rules import check
@@ -87,7 +87,7 @@ def _what(value: object) -> str:
     if value is None:
         return "is None"
     kind = type(value).__name__
-    return f"is {'an' if kind[0] in 'aeiou' else 'a'} {kind}"
+    return f"is {article(kind)} {kind}"
 
 
 def _shape(arrays: Arrays, input: Any, dtype: DType | None) -> TensorMeta | Unusable:
@@ -113,7 +113,11 @@ def _attribute(arrays: Arrays, parameter: Parameter, value: Any) -> Value:
         if value is None:
             return () if parameter.nullable else None
         values = arrays.ints(value if isinstance(value, (tuple, list)) else (value,))
-        return Unusable(f"is {value!r:.60}", "an int or a tuple of ints") if values is None else values
+        if values is None:
+            return Unusable(f"is {value!r:.60}", "an int or a tuple of ints")
+        if any(type(v) is int and not -(2**62) < v < 2**62 for v in values):
+            return Unusable(f"is {value!r:.60}", "smaller than 2**62", ValueError)
+        return values
     if value is None:
         return 0
     if (found := arrays.integer(value)) is None:

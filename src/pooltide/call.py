@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -23,10 +24,6 @@ class TensorMeta:
     dtype: DType
     format: str | None = None  # None: an array, which has no format
     strides: tuple[int, ...] | None = None  # None: contiguous
-
-    @property
-    def contiguous_strides(self) -> tuple[int, ...]:
-        return contiguous_strides(self.shape)
 
 
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -128,15 +125,19 @@ def overlaps(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool | None:
         reach += step * (size - 1)
     else:
         return False
-    cells = int(np.prod([float(size) for _, size in steps]))
     if any(step == 0 for step, _ in steps):
         return True
-    if cells > 1 << 22:
+    cells = prod(size for _, size in steps)
+    if cells > 1 << 22 or reach + sum(step * size for step, size in steps) >= 2**62:
         return None
     offsets = np.zeros(1, dtype=np.int64)
     for step, size in steps:
         offsets = (offsets[:, None] + np.arange(size) * step).ravel()
     return bool(np.unique(offsets).size < cells)
+
+
+def article(noun: str) -> str:
+    return "an" if noun[0] in "aeiou" else "a"
 
 
 def is_int(value: object) -> TypeGuard[int]:

@@ -17,6 +17,7 @@ from ..geometry import Axis, tables
 from ..problem import Problem
 from ..threads import get_num_threads
 from . import IndexFault
+from .reference import as_float
 
 try:
     from .. import _native
@@ -40,6 +41,8 @@ def refuse(problem: Problem) -> str | None:
         return f"it has no kernel for {problem.dtype}"
     if max(max(axis.length, axis.outputs) for axis in problem.axes) >= 2**31 - 64:
         return "an axis has 2**31 cells or windows or more"
+    if problem.kind == "indexed" and prod(problem.input_plane) == 0:
+        return "the plane has no cells"
     if problem.kind == "average" and prod(map(_longest, problem.axes)) >= 2**53:
         return "a divisor may reach 2**53"
     return None
@@ -64,7 +67,7 @@ def run(
 @lru_cache(maxsize=256)
 def prepare(problem: Problem, layout: str) -> _native.Prepared:
     """The problem, ready to run on arrays, or addresses, that lie in this layout."""
-    divisor = float(problem.dtype.accumulator.type(problem.divisor)) if problem.divisor else 1.0
+    divisor = float(as_float(problem.divisor, problem.dtype.accumulator)) if problem.divisor else 1.0
     return _native.Prepared(
         _KINDS[problem.kind],
         _STORES[problem.dtype.name],
@@ -80,7 +83,11 @@ def prepare(problem: Problem, layout: str) -> _native.Prepared:
 def _axis(problem: Problem, axis: Axis) -> tuple[Array, Array, Array]:
     """First window and number of windows per cell; what each window contributes to the divisor."""
     if problem.kind == "indexed":  # only the sizes count
-        return np.zeros(axis.length, np.int64), np.zeros(axis.length, np.int64), np.ones(axis.outputs, np.int64)
+        return (
+            np.zeros(axis.length, np.int64),
+            np.zeros(axis.length, np.int64),
+            np.ones(axis.outputs, np.int64),
+        )
     table = tables(axis)
     lengths = table.extent if problem.quotient == "extent" else table.end - table.start
     return table.first, table.count, lengths

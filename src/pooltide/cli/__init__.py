@@ -19,6 +19,8 @@ COMMANDS = {
     "compare": "Give the verdicts on results against golden ones.",
     "show": "Draw a problem's windows, their coverage and the gradient.",
     "demo": "Run the documents' programs, in Python, and check their results.",
+    "cc": "Compile a C or C++ program written for CANN.",
+    "cflags": "Print the flags for such programs.",
 }
 
 
