@@ -1,0 +1,138 @@
+"""A recipe: all that metadata decides about one kind of call, worked out once and kept.
+
+A tiny call costs as much as finding its recipe, so the key is what the caller has at hand: shapes,
+strides and dtypes as PyTorch gives them, attributes as they came.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..backends import IndexFault
+from ..binding import bind
+from ..call import TensorMeta
+from ..catalog import operators
+from ..functions import index_message
+from ..plan import NoBackend, layout_of
+from ..problem import Problem, lower
+from . import devices
+from .tensors import allocate, arrays_on, as_volume, dense_strides, lies_channels_last, memory_format
+
+Shape = tuple[int, ...]
+Hint = Shape | bool  # the strides of the forward's input, or whether the result is to be channels_last
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    function: str
+    axes: int
+    problem: Problem
+    run: devices.Run
+    shape: Shape  # of the result
+    strides: Shape
+    dtype: torch.dtype
+    device: torch.device
+    format: torch.memory_format  # what the kernel works in
+    copied: frozenset[str]  # of grad_output, indices, out: those that lie otherwise
+
+
+_recipes: dict[Any, Recipe] = {}
+_MOST = 4096
+
+
+def recipe_for(
+    function: str,
+    grad_output: torch.Tensor,
+    input: torch.Tensor | Shape,
+    hint: Hint,
+    indices: torch.Tensor | None,
+    attributes: tuple[Any, ...],
+    out: torch.Tensor | None,
+) -> Recipe:
+    """The recipe of a call; raises the operator's first fault, or NoBackend."""
+    try:
+        shape = input.shape if isinstance(input, torch.Tensor) else input
+        key = (
+            function, shape, hint, grad_output.shape, grad_output.stride(), grad_output.dtype,
+            grad_output.device, attributes,
+            indices is not None and (indices.shape, indices.stride(), indices.dtype, indices.device),
+            out is not None and (out.shape, out.stride(), out.dtype, out.device),
+        )  # fmt: skip
+        found = _recipes.get(key)
+        if found is not None:
+            return found
+    except (TypeError, AttributeError):  # no tensor, or a list where a tuple could be
+        key = None
+    found = _work_out(function, grad_output, input, hint, indices, attributes, out)
+    if key is not None:
+        if len(_recipes) >= _MOST:
+            _recipes.clear()
+        _recipes[key] = found
+    return found
+
+
+def _work_out(
+    function: str,
+    grad_output: Any,
+    input: Any,
+    hint: Hint,
+    indices: Any,
+    attributes: tuple[Any, ...],
+    out: Any,
+) -> Recipe:
+    operator = operators()[function]
+    axes = len(operator.axes)
+    device = grad_output.device if isinstance(grad_output, torch.Tensor) else torch.device("cpu")
+    call = bind(arrays_on(device), operator, grad_output, input, indices, attributes, out)
+    shape: Shape = call.role("input").shape
+    if not isinstance(hint, bool):
+        hint = lies_channels_last(torch.empty_strided(shape, hint, device="meta"), axes)
+    last = hint and len(shape) == axes + 2
+    problem = lower(call)
+    strides = dense_strides(shape, last)
+    result = TensorMeta(shape, problem.dtype, strides=strides if out is None else tuple(out.stride()))
+    given = [call.role(role) for role in ("grad_output", "indices") if call.role(role) is not None]
+    layouts = tuple(_layout(meta, axes) for meta in [*given, result])
+    chosen = devices.choose(device, problem, layouts)
+    copied = frozenset(chosen.copied)
+    form = memory_format(chosen.layout == "channels_last", axes)
+    return Recipe(
+        function, axes, problem, chosen.run, shape, strides, grad_output.dtype, device, form, copied
+    )  # fmt: skip
+
+
+def _layout(meta: TensorMeta, axes: int) -> str:
+    lead = 2 - (len(meta.shape) - axes)
+    flat = (1,) * lead, meta.shape[: 2 - lead], (1,) * (3 - axes), meta.shape[-axes:]
+    assert meta.strides is not None
+    steps = (0,) * lead, meta.strides[: 2 - lead], (0,) * (3 - axes), meta.strides[-axes:]
+    return layout_of(sum(flat, ()), sum(steps, ()))
+
+
+def compute(
+    recipe: Recipe, grad_output: torch.Tensor, indices: torch.Tensor | None, out: torch.Tensor | None
+) -> torch.Tensor:
+    """Run a recipe on the tensors it was made for; raises IndexError for an index outside its plane."""
+    result = allocate(recipe.shape, recipe.strides, recipe.dtype, recipe.device) if out is None else out
+    written = result
+    if copied := recipe.copied:
+        if "grad_output" in copied:
+            grad_output = grad_output.contiguous(memory_format=recipe.format)
+        if indices is not None and "indices" in copied:
+            indices = indices.contiguous(memory_format=recipe.format)
+        if "out" in copied:
+            written = torch.empty(recipe.shape, dtype=recipe.dtype, device=recipe.device)
+            written = written.contiguous(memory_format=recipe.format)
+    if fault := recipe.run(recipe, grad_output, indices, written):
+        raise IndexError(message(recipe, fault, grad_output.shape))
+    if written is not result:
+        result.copy_(written)
+    return result
+
+
+def message(recipe: Recipe, fault: IndexFault, shape: Shape) -> str:
+    text = index_message("indices", fault, shape, recipe.shape[-recipe.axes :])
+    return f"{recipe.function}: {text}"
