@@ -1,15 +1,203 @@
 // The extension module pooltide._native: what Python calls of the compiled code.
 
+#define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <sys/mman.h>
+
+#include <exception>
+#include <new>
+
+#include "prepared.h"
 
 namespace {
 
-PyObject* build(PyObject*, PyObject*) {
-  return Py_BuildValue("{s:s,s:l}", "compiler", __VERSION__, "standard", static_cast<long>(__cplusplus));
+using pooltide::Arrays;
+using pooltide::AxisTables;
+using pooltide::Fault;
+using pooltide::Problem;
+
+// The struct behind an array's __array_struct__ capsule, as NumPy documents it.
+struct ArrayInterface {
+  int two, nd;
+  char typekind;
+  int itemsize, flags;
+  Py_intptr_t *shape, *strides;
+  void* data;
+  PyObject* descr;
+};
+constexpr int kWriteable = 0x400;
+
+struct PreparedObject {
+  PyObject_HEAD
+  pooltide::Prepared* prepared;
+};
+
+PyObject* array_struct_name;  // the interned "__array_struct__"
+
+// The memory of an array that must have `elements` of `itemsize`, or an address taken on trust.
+// False with an exception set when it is neither.
+bool memory_of(PyObject* object, const char* name, int64_t elements, int itemsize, bool writeable, void** data) {
+  if (PyLong_Check(object)) {
+    *data = PyLong_AsVoidPtr(object);
+    return *data || !PyErr_Occurred();
+  }
+  PyObject* capsule = PyObject_GetAttr(object, array_struct_name);
+  if (!capsule) return false;
+  auto* array = static_cast<ArrayInterface*>(PyCapsule_GetPointer(capsule, nullptr));
+  bool fits = array && array->two == 2 && array->itemsize == itemsize;
+  if (fits) {
+    int64_t found = 1;
+    for (int i = 0; i < array->nd; i++) found *= array->shape[i];
+    fits = found == elements && (!writeable || (array->flags & kWriteable));
+    *data = array->data;
+  }
+  Py_DECREF(capsule);
+  if (!fits && !PyErr_Occurred())
+    PyErr_Format(PyExc_ValueError, "%s must have %lld elements of %d bytes%s", name, (long long)elements,
+                 itemsize, writeable ? ", writable" : "");
+  return fits;
+}
+
+PyObject* run(PyObject* self, PyObject* const* args, Py_ssize_t n) {
+  if (n != 4) return PyErr_Format(PyExc_TypeError, "run(grad_output, indices, out, threads) got %zd arguments", n);
+  const pooltide::Prepared& prepared = *reinterpret_cast<PreparedObject*>(self)->prepared;
+  const Problem& p = prepared.problem();
+  int itemsize = static_cast<int>(p.itemsize());
+  int64_t windows = p.planes() * p.windows();
+  void *grad = nullptr, *indices = nullptr, *out = nullptr;
+  if (!memory_of(args[0], "grad_output", windows, itemsize, false, &grad)) return nullptr;
+  if (p.index_bytes && !memory_of(args[1], "indices", windows, p.index_bytes, false, &indices)) return nullptr;
+  if (!memory_of(args[2], "out", p.planes() * p.cells(), itemsize, true, &out)) return nullptr;
+  long threads = PyLong_AsLong(args[3]);
+  if (threads == -1 && PyErr_Occurred()) return nullptr;
+  Fault fault;
+  bool starved = false;
+  Arrays arrays{grad, indices, out, false};
+  int limited = static_cast<int>(threads > 4096 ? 4096 : threads);
+  Py_BEGIN_ALLOW_THREADS
+  try {
+    fault = prepared.run(arrays, limited);
+  } catch (const std::bad_alloc&) {
+    starved = true;
+  }
+  Py_END_ALLOW_THREADS
+  if (starved) return PyErr_NoMemory();
+  if (fault.count == 0) Py_RETURN_NONE;
+  return Py_BuildValue("LLL", (long long)fault.count, (long long)fault.position, (long long)fault.value);
+}
+
+// A buffer of int64 that is released with its scope.
+struct Ints {
+  Py_buffer view{};
+  ~Ints() { if (view.obj) PyBuffer_Release(&view); }
+  const int64_t* data() const { return static_cast<const int64_t*>(view.buf); }
+  int64_t size() const { return view.len / static_cast<Py_ssize_t>(sizeof(int64_t)); }
+};
+
+PyObject* create(PyTypeObject* type, PyObject* args, PyObject*) {
+  int kind, store, quotient, channels_last, index_bytes;
+  double divisor;
+  long long batch, channels;
+  Ints t[9];
+  if (!PyArg_ParseTuple(args, "iiidpiLLy*y*y*y*y*y*y*y*y*", &kind, &store, &quotient, &divisor, &channels_last,
+                        &index_bytes, &batch, &channels, &t[0].view, &t[1].view, &t[2].view, &t[3].view,
+                        &t[4].view, &t[5].view, &t[6].view, &t[7].view, &t[8].view))
+    return nullptr;
+  AxisTables axes[3];
+  for (int i = 0; i < 3; i++) {
+    const Ints *first = &t[3 * i], *count = first + 1, *sizes = first + 2;
+    if (first->size() != count->size())
+      return PyErr_Format(PyExc_ValueError, "axis %d: first and count differ in length", i);
+    axes[i] = {first->data(), count->data(), sizes->data(), first->size(), sizes->size()};
+    for (int64_t c = 0; c < first->size(); c++)
+      if (first->data()[c] < 0 || count->data()[c] < 0 || first->data()[c] + count->data()[c] > sizes->size())
+        return PyErr_Format(PyExc_ValueError, "axis %d: cell %lld lies in no such windows", i, (long long)c);
+  }
+  Problem facts;
+  facts.kind = static_cast<pooltide::Kind>(kind);
+  facts.store = static_cast<pooltide::Store>(store);
+  facts.quotient = static_cast<pooltide::Quotient>(quotient);
+  facts.divisor = divisor;
+  facts.channels_last = channels_last;
+  facts.index_bytes = index_bytes;
+  facts.batch = batch;
+  facts.channels = channels;
+  auto* self = reinterpret_cast<PreparedObject*>(type->tp_alloc(type, 0));
+  if (!self) return nullptr;
+  try {
+    self->prepared = new pooltide::Prepared(facts, axes[0], axes[1], axes[2]);
+  } catch (const std::exception&) {
+    Py_DECREF(self);
+    return PyErr_NoMemory();
+  }
+  return reinterpret_cast<PyObject*>(self);
+}
+
+void destroy(PyObject* self) {
+  delete reinterpret_cast<PreparedObject*>(self)->prepared;
+  Py_TYPE(self)->tp_free(self);
+}
+
+PyMethodDef prepared_methods[] = {
+    {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(run)), METH_FASTCALL,
+     "run(grad_output, indices, out, threads) -> None or (count, position, value) of bad indices.\n\n"
+     "Arguments are arrays in the prepared layout, or addresses of such memory."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyTypeObject prepared_type = [] {
+  PyTypeObject type{};
+  Py_SET_REFCNT(reinterpret_cast<PyObject*>(&type), 1);
+  type.tp_name = "pooltide._native.Prepared";
+  type.tp_basicsize = sizeof(PreparedObject);
+  type.tp_flags = Py_TPFLAGS_DEFAULT;
+  type.tp_doc = "A problem in one layout, ready to run.";
+  type.tp_methods = prepared_methods;
+  type.tp_new = create;
+  type.tp_dealloc = destroy;
+  return type;
+}();
+
+PyObject* instruction_sets(PyObject*, PyObject*) {
+  PyObject* names = PyList_New(0);
+  for (const pooltide::Kernels* k : pooltide::instruction_sets()) {
+    PyObject* name = names ? PyUnicode_FromString(k->name) : nullptr;
+    if (!name || PyList_Append(names, name) < 0) Py_CLEAR(names);
+    Py_XDECREF(name);
+  }
+  return names;
+}
+
+PyObject* instruction_set(PyObject*, PyObject*) { return PyUnicode_FromString(pooltide::instruction_set()); }
+
+PyObject* use_instruction_set(PyObject*, PyObject* name) {
+  const char* text = PyUnicode_AsUTF8(name);
+  if (!text) return nullptr;
+  if (pooltide::use_instruction_set(text)) Py_RETURN_NONE;
+  return PyErr_Format(PyExc_ValueError, "use_instruction_set: name is %R; it must be one of instruction_sets()", name);
+}
+
+// Fresh memory costs more than a kernel when it comes in 4 KB pages.
+PyObject* use_huge_pages(PyObject*, PyObject* args) {
+  PyObject* address;
+  Py_ssize_t bytes;
+  if (!PyArg_ParseTuple(args, "On", &address, &bytes)) return nullptr;
+  auto begin = reinterpret_cast<uintptr_t>(PyLong_AsVoidPtr(address));
+  if (PyErr_Occurred()) return nullptr;
+#if defined(MADV_HUGEPAGE)
+  constexpr uintptr_t page = 4096;
+  uintptr_t from = (begin + page - 1) / page * page, to = (begin + bytes) / page * page;
+  if (to > from && madvise(reinterpret_cast<void*>(from), to - from, MADV_HUGEPAGE) == 0) Py_RETURN_TRUE;
+#endif
+  Py_RETURN_FALSE;
 }
 
 PyMethodDef methods[] = {
-    {"build", build, METH_NOARGS, "How this module was compiled."},
+    {"instruction_sets", instruction_sets, METH_NOARGS, "Those that this machine has, the best last."},
+    {"instruction_set", instruction_set, METH_NOARGS, "The one in use."},
+    {"use_instruction_set", use_instruction_set, METH_O, "Use one of instruction_sets() from now on."},
+    {"use_huge_pages", use_huge_pages, METH_VARARGS,
+     "use_huge_pages(address, bytes) -> bool\n\nAsk for huge pages under memory not yet touched."},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -18,4 +206,11 @@ PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_native", "pooltide's compiled
 
 }  // namespace
 
-PyMODINIT_FUNC PyInit__native() { return PyModule_Create(&definition); }
+PyMODINIT_FUNC PyInit__native() {
+  array_struct_name = PyUnicode_InternFromString("__array_struct__");
+  if (!array_struct_name || PyType_Ready(&prepared_type) < 0) return nullptr;
+  PyObject* module = PyModule_Create(&definition);
+  if (module && PyModule_AddObjectRef(module, "Prepared", reinterpret_cast<PyObject*>(&prepared_type)) < 0)
+    Py_CLEAR(module);
+  return module;
+}

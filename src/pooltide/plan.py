@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .backends import IndexFault, reference
+from .backends import IndexFault, cpu, reference
 from .problem import Problem
 from .rounding import round_gradient
 
 Array = NDArray[Any]
-BACKENDS: dict[str, ModuleType] = {"reference": reference}
+BACKENDS: dict[str, ModuleType] = {"cpu": cpu, "reference": reference}
 ENVIRONMENT = "POOLTIDE_BACKEND"
 _ALIGN = 64
 
@@ -93,10 +93,22 @@ def _layouts(problem: Problem, layouts: tuple[str, ...], able: frozenset[str]) -
         copied: list[str] = []
     else:
         layout = layouts[-1] if layouts[-1] in able else "planes"
-        copied = [role for role, lies in zip(roles, layouts, strict=True) if lies != layout]
+        both = _lies_both_ways(problem)
+        copied = [
+            role
+            for role, lies in zip(roles, layouts, strict=True)
+            if lies != layout and (lies == "strided" or role not in both)
+        ]
     if problem.rounding != "keep" and "grad_output" not in copied:
         copied.insert(0, "grad_output")
     return layout, tuple(copied)
+
+
+def _lies_both_ways(problem: Problem) -> set[str]:
+    """Roles whose dense arrays are planes and channels-last at once."""
+    one = {"grad_output": prod(problem.output_plane), "indices": prod(problem.output_plane)}
+    one["out"] = prod(problem.input_plane)
+    return {role for role, cells in one.items() if cells == 1 or problem.batch[1] == 1}
 
 
 def _roles(problem: Problem) -> tuple[str, ...]:
@@ -140,7 +152,9 @@ def execute(
     assert result is not None
     rest = workspace[at : at + plan.kernel_scratch]
     backend = BACKENDS[plan.backend]
-    fault: IndexFault | None = backend.run(problem, arrays["grad_output"], arrays["indices"], result, rest)
+    fault: IndexFault | None = backend.run(
+        problem, plan.layout, arrays["grad_output"], arrays["indices"], result, rest
+    )
     if result is not out:
         out[...] = result
     return fault

@@ -3,9 +3,9 @@
     LAYOUTS                                  the memory layouts its kernels read and write in place
     refuse(problem) -> str | None            why it can't do this problem
     scratch(problem) -> int                  bytes of scratch that `run` takes
-    run(problem, grad_output, indices, out, scratch) -> IndexFault | None
+    run(problem, layout, grad_output, indices, out, scratch) -> IndexFault | None
 
-`run` gets 5-D arrays (N, C, D, H, W) in one of LAYOUTS, checked by others. It writes every cell of
+`run` gets 5-D arrays (N, C, D, H, W) that lie in `layout`, one of LAYOUTS, checked by others. It writes every cell of
 `out`, drops a contribution whose index lies outside the plane, and reports the first such index.
 """
 

@@ -32,7 +32,7 @@ def scratch(problem: Problem) -> int:
 
 
 def run(
-    problem: Problem, grad_output: Array, indices: Array | None, out: Array, scratch: Array
+    problem: Problem, layout: str, grad_output: Array, indices: Array | None, out: Array, scratch: Array
 ) -> IndexFault | None:
     total = scratch.view(np.float32).reshape(out.shape) if problem.dtype.itemsize == 2 else out
     fault = accumulate(problem, grad_output, indices, total)

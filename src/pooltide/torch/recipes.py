@@ -33,6 +33,7 @@ class Recipe:
     run: devices.Run
     shape: Shape  # of the result
     strides: Shape
+    nbytes: int
     dtype: torch.dtype
     device: torch.device
     format: torch.memory_format  # what the kernel works in
@@ -92,15 +93,18 @@ def _work_out(
         hint = lies_channels_last(torch.empty_strided(shape, hint, device="meta"), axes)
     last = hint and len(shape) == axes + 2
     problem = lower(call)
-    strides = dense_strides(shape, last)
-    result = TensorMeta(shape, problem.dtype, strides=strides if out is None else tuple(out.stride()))
+    result = call.role("grad_input") if out is not None else TensorMeta(
+        shape, problem.dtype, strides=dense_strides(shape, last)
+    )
     given = [call.role(role) for role in ("grad_output", "indices") if call.role(role) is not None]
     layouts = tuple(_layout(meta, axes) for meta in [*given, result])
     chosen = devices.choose(device, problem, layouts)
     copied = frozenset(chosen.copied)
+    strides = dense_strides(shape, chosen.layout == "channels_last")
+    nbytes = problem.cells * problem.dtype.itemsize
     form = memory_format(chosen.layout == "channels_last", axes)
     return Recipe(
-        function, axes, problem, chosen.run, shape, strides, grad_output.dtype, device, form, copied
+        function, axes, problem, chosen.run, shape, strides, nbytes, grad_output.dtype, device, form, copied
     )  # fmt: skip
 
 
@@ -116,7 +120,7 @@ def compute(
     recipe: Recipe, grad_output: torch.Tensor, indices: torch.Tensor | None, out: torch.Tensor | None
 ) -> torch.Tensor:
     """Run a recipe on the tensors it was made for; raises IndexError for an index outside its plane."""
-    result = allocate(recipe.shape, recipe.strides, recipe.dtype, recipe.device) if out is None else out
+    result = _result(recipe) if out is None else out
     written = result
     if copied := recipe.copied:
         if "grad_output" in copied:
@@ -124,13 +128,16 @@ def compute(
         if indices is not None and "indices" in copied:
             indices = indices.contiguous(memory_format=recipe.format)
         if "out" in copied:
-            written = torch.empty(recipe.shape, dtype=recipe.dtype, device=recipe.device)
-            written = written.contiguous(memory_format=recipe.format)
+            written = _result(recipe)
     if fault := recipe.run(recipe, grad_output, indices, written):
         raise IndexError(message(recipe, fault, grad_output.shape))
     if written is not result:
         result.copy_(written)
     return result
+
+
+def _result(recipe: Recipe) -> torch.Tensor:
+    return allocate(recipe.shape, recipe.strides, recipe.nbytes, recipe.dtype, recipe.device)
 
 
 def message(recipe: Recipe, fault: IndexFault, shape: Shape) -> str:

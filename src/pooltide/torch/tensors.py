@@ -8,12 +8,12 @@ tensor is filled with NaN first; a result that is written in full anyway is take
 from __future__ import annotations
 
 from functools import cache
-from math import prod
 from typing import Any
 
 import torch
 from torch._prims_common import suggest_memory_format
 
+from .. import _native
 from ..binding import Arrays
 from ..call import TensorMeta, Unusable, contiguous_strides, is_int
 from ..dtypes import DTYPES, DType
@@ -78,14 +78,15 @@ def dense_strides(shape: tuple[int, ...], channels_last: bool) -> tuple[int, ...
 
 
 def allocate(
-    shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype, device: torch.device
+    shape: tuple[int, ...], strides: tuple[int, ...], nbytes: int, dtype: torch.dtype, device: torch.device
 ) -> torch.Tensor:
-    """A result whose every cell the kernel will write."""
+    """A dense result whose every cell the kernel will write."""
     if device.type != "cpu" or not torch.are_deterministic_algorithms_enabled():
         result = torch.empty_strided(shape, strides, dtype=dtype, device=device)
     else:
-        storage = torch.UntypedStorage(prod(shape) * dtype.itemsize)
-        result = torch.empty(0, dtype=dtype).set_(storage, 0, shape, strides)
+        result = torch.empty(0, dtype=dtype).set_(torch.UntypedStorage(nbytes), 0, shape, strides)
+    if nbytes >= _HUGE and device.type == "cpu":
+        _native.use_huge_pages(result.data_ptr(), nbytes)
     return result
 
 

@@ -1,0 +1,188 @@
+// Vectors of one instruction set, and how each storage type becomes and leaves float32.
+//
+// The same source is compiled once per instruction set. Everything lies in an unnamed namespace and
+// nothing of the C++ library is used, so that no code of a newer set can be linked into an older one.
+
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
+namespace pooltide {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int kBytes = 64;
+#elif defined(__AVX2__)
+constexpr int kBytes = 32;
+#else
+constexpr int kBytes = 16;
+#endif
+
+struct Half { uint16_t bits; };
+struct Bfloat { uint16_t bits; };
+
+template <class T> struct Lanes;
+template <> struct Lanes<float> {
+  static constexpr int n = kBytes / 4;
+  typedef float V __attribute__((vector_size(kBytes)));
+  typedef int32_t I __attribute__((vector_size(kBytes)));
+};
+template <> struct Lanes<double> {
+  static constexpr int n = kBytes / 8;
+  typedef double V __attribute__((vector_size(kBytes)));
+};
+typedef uint32_t U32 __attribute__((vector_size(kBytes)));
+typedef uint16_t U16 __attribute__((vector_size(kBytes / 2)));
+using F32 = Lanes<float>::V;
+using F64 = Lanes<double>::V;
+
+template <class S> struct Sum { using T = float; };
+template <> struct Sum<double> { using T = double; };
+
+template <class V> inline V read(const void* from) {
+  V v;
+  memcpy(&v, from, sizeof v);
+  return v;
+}
+template <class V> inline void write(void* to, V v) { memcpy(to, &v, sizeof v); }
+
+inline F32 load(const float* p) { return read<F32>(p); }
+inline F64 load(const double* p) { return read<F64>(p); }
+inline F32 load(const Bfloat* p) {
+  return (F32)(__builtin_convertvector(read<U16>(p), U32) << 16);
+}
+
+inline void store(float* p, F32 v) { write(p, v); }
+inline void store(double* p, F64 v) { write(p, v); }
+inline void store(Bfloat* p, F32 v) {
+  U32 u = (U32)v;
+  U32 nan = (U32)(v != v);
+  U32 rounded = (u + 0x7FFF + ((u >> 16) & 1)) >> 16;
+  U32 quiet = (u >> 16) | 0x40;
+  write(p, __builtin_convertvector((rounded & ~nan) | (quiet & nan), U16));
+}
+
+#if defined(__AVX512F__)
+inline F32 load(const Half* p) { return (F32)_mm512_cvtph_ps(read<__m256i>(p)); }
+inline void store(Half* p, F32 v) { write(p, _mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT)); }
+#elif defined(__AVX2__) && defined(__F16C__)
+inline F32 load(const Half* p) { return (F32)_mm256_cvtph_ps(read<__m128i>(p)); }
+inline void store(Half* p, F32 v) { write(p, _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT)); }
+#else
+// Exponents move by 112 = 127 - 15; a float32 multiplication does that, and normalises subnormals.
+inline F32 load(const Half* p) {
+  U32 h = __builtin_convertvector(read<U16>(p), U32);
+  U32 magnitude = (h & 0x7FFF) << 13;
+  F32 scaled = (F32)magnitude * 0x1p112f;
+  U32 special = (U32)((h & 0x7C00) == 0x7C00);
+  U32 bits = ((U32)scaled & ~special) | ((magnitude | 0x7F800000) & special);
+  return (F32)(bits | (h & 0x8000) << 16);
+}
+// Normal results round by an integer addition; for subnormal ones adding 0.5 lets the FPU align
+// the mantissa to 2^-24 and round it.
+inline void store(Half* p, F32 v) {
+  U32 u = (U32)v, sign = (u >> 16) & 0x8000, m = u & 0x7FFFFFFF;
+  U32 normal = (m + 0xFFF + ((m >> 13) & 1) - (112u << 23)) >> 13;
+  U32 subnormal = (U32)((F32)m + 0.5f) - 0x3F000000;
+  U32 small = (U32)(m < 0x38800000u), large = (U32)(m >= 0x477FF000u), nan = (U32)(m > 0x7F800000u);
+  U32 h = (normal & ~small) | (subnormal & small);
+  h = (h & ~large) | (0x7C00 & large);
+  h = (h & ~nan) | ((0x7E00 | ((m >> 13) & 0x1FF)) & nan);
+  write(p, __builtin_convertvector(h | sign, U16));
+}
+#endif
+
+template <class S> using VecOf = typename Lanes<typename Sum<S>::T>::V;
+template <class S> constexpr int lanes = Lanes<typename Sum<S>::T>::n;
+
+// A vector of which only the first `n` elements exist in memory.
+template <class S> inline VecOf<S> load_part(const S* p, int64_t n) {
+  S padded[lanes<S>] = {};
+  memcpy(padded, p, n * sizeof(S));
+  return load(padded);
+}
+template <class S> inline void store_part(S* p, VecOf<S> v, int64_t n) {
+  S whole[lanes<S>];
+  store(whole, v);
+  memcpy(p, whole, n * sizeof(S));
+}
+
+template <class T> inline typename Lanes<T>::V splat(T x) { return x - typename Lanes<T>::V{}; }
+
+// Lane i becomes q[first[i] + j], or +0 where j is not below count[i]. `first` grows by 0 or 1.
+inline void spread(const float* q, const int32_t* first, const int32_t* count, int32_t j, float* to) {
+#if defined(__AVX512F__)
+  __m512i lane = _mm512_sub_epi32(read<__m512i>(first), _mm512_set1_epi32(*first));
+  __mmask16 held = _mm512_cmpgt_epi32_mask(read<__m512i>(count), _mm512_set1_epi32(j));
+  write(to, _mm512_maskz_permutexvar_ps(held, lane, read<__m512>(q + *first + j)));
+#elif defined(__AVX2__)
+  __m256i lane = _mm256_sub_epi32(read<__m256i>(first), _mm256_set1_epi32(*first));
+  __m256i held = _mm256_cmpgt_epi32(read<__m256i>(count), _mm256_set1_epi32(j));
+  __m256 moved = _mm256_permutevar8x32_ps(read<__m256>(q + *first + j), lane);
+  write(to, _mm256_and_ps(moved, _mm256_castsi256_ps(held)));
+#else
+  for (int i = 0; i < Lanes<float>::n; i++) to[i] = j < count[i] ? q[first[i] + j] : 0;
+#endif
+}
+inline void spread(const double* q, const int32_t* first, const int32_t* count, int32_t j, double* to) {
+#if defined(__AVX512F__)
+  __m256i lane = _mm256_sub_epi32(read<__m256i>(first), _mm256_set1_epi32(*first));
+  __m512i wide = _mm512_cvtepi32_epi64(lane);
+  __m512i counts = _mm512_cvtepi32_epi64(read<__m256i>(count));
+  __mmask8 held = _mm512_cmpgt_epi64_mask(counts, _mm512_set1_epi64(j));
+  write(to, _mm512_maskz_permutexvar_pd(held, wide, read<__m512d>(q + *first + j)));
+#else
+  for (int i = 0; i < Lanes<double>::n; i++) to[i] = j < count[i] ? q[first[i] + j] : 0;
+#endif
+}
+
+// Copies whole cache lines past the cache; `to` is aligned to a line.
+inline void stream_lines(char* to, const char* from, int64_t bytes) {
+#if defined(__SSE2__)
+  for (int64_t i = 0; i < bytes; i += kBytes) {
+#if defined(__AVX512F__)
+    _mm512_stream_si512((__m512i*)(to + i), read<__m512i>(from + i));
+#elif defined(__AVX2__)
+    _mm256_stream_si256((__m256i*)(to + i), read<__m256i>(from + i));
+#else
+    _mm_stream_si128((__m128i*)(to + i), read<__m128i>(from + i));
+#endif
+  }
+#else
+  memcpy(to, from, bytes);
+#endif
+}
+
+inline void stream_fence() {
+#if defined(__SSE2__)
+  _mm_sfence();
+#endif
+}
+
+// Results are IEEE's whatever the calling thread has set (PyTorch can flush subnormals to zero).
+class IeeeMode {
+ public:
+#if defined(__SSE2__)
+  IeeeMode() : kept_(_mm_getcsr()) { if (changed()) _mm_setcsr(0x1F80); }
+  ~IeeeMode() { if (changed()) _mm_setcsr(kept_); }
+ private:
+  bool changed() const { return (kept_ & 0xFFC0) != 0x1F80; }  // the low bits are sticky flags
+  unsigned kept_;
+#elif defined(__aarch64__)
+  IeeeMode() {
+    asm volatile("mrs %0, fpcr" : "=r"(kept_));
+    asm volatile("msr fpcr, %0" : : "r"(uint64_t{0}));
+  }
+  ~IeeeMode() { asm volatile("msr fpcr, %0" : : "r"(kept_)); }
+ private:
+  uint64_t kept_;
+#endif
+};
+
+}  // namespace
+}  // namespace pooltide

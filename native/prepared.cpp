@@ -1,0 +1,177 @@
+#include "prepared.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <new>
+
+#include "pool.h"
+
+namespace pooltide {
+namespace {
+
+constexpr int64_t kStreamBytes = 32 << 20;  // results from here on are written past the cache
+constexpr int64_t kChunkBytes = 128 << 10;  // of result: what a thread takes at a time
+constexpr int64_t kThreadBytes = 256 << 10;  // of result: what makes one more thread worth waking
+
+std::atomic<const Kernels*> chosen{nullptr};
+
+const Kernels& kernels() {
+  const Kernels* k = chosen.load(std::memory_order_acquire);
+  if (!k) chosen.store(k = instruction_sets().back(), std::memory_order_release);
+  return *k;
+}
+
+// Scratch of all threads of a call, kept by the calling thread for its next one.
+class Scratch {
+ public:
+  ~Scratch() { std::free(block_); }
+  void* get(size_t bytes) {
+    if (bytes <= size_) return block_;
+    std::free(block_);
+    size_ = 0;
+    block_ = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
+    if (!block_) throw std::bad_alloc();
+    size_ = bytes;
+    return block_;
+  }
+  void trim() {
+    if (size_ <= size_t{8} << 20) return;
+    std::free(block_);
+    block_ = nullptr, size_ = 0;
+  }
+
+ private:
+  void* block_ = nullptr;
+  size_t size_ = 0;
+};
+
+thread_local Scratch scratch;
+
+// What the threads of one call share.
+struct Job {
+  const Problem& problem;
+  const Arrays& arrays;
+  const Kernels& kernels;
+  int64_t units, chunk;
+  char* scratch;
+  int64_t scratch_bytes;
+  std::atomic<int64_t> next{0};
+  std::mutex merging;
+  Fault fault;
+};
+
+void work(void* context, int worker) {
+  Job& job = *static_cast<Job*>(context);
+  Fault mine;
+  for (;;) {
+    int64_t begin = job.next.fetch_add(job.chunk, std::memory_order_relaxed);
+    if (begin >= job.units) break;
+    int64_t end = std::min(begin + job.chunk, job.units);
+    job.kernels.run(job.problem, job.arrays, begin, end, job.scratch + worker * job.scratch_bytes, mine);
+  }
+  if (mine.count == 0) return;
+  std::lock_guard<std::mutex> hold(job.merging);
+  job.fault.merge(mine);
+}
+
+int64_t units_of(const Problem& p) {
+  if (p.kind == Kind::average && p.whole) return p.planes();
+  if (p.kind == Kind::average) return (p.channels_last ? p.batch : p.planes()) * p.d.cells * p.h.cells;
+  if (!p.channels_last) return p.planes();
+  int64_t block = channel_block(p);
+  return p.batch * ((p.channels + block - 1) / block);
+}
+
+// Rows are taken by whole planes where planes are small: a plane begun anew divides rows again.
+int64_t chunk_of(const Problem& p, int64_t units, int64_t bytes) {
+  int64_t chunk = std::max<int64_t>(1, kChunkBytes * units / bytes);
+  int64_t plane = p.d.cells * p.h.cells;
+  if (p.kind == Kind::average && !p.whole && chunk > plane) chunk -= chunk % plane;
+  return chunk;
+}
+
+}  // namespace
+
+Prepared::Prepared(const Problem& facts, const AxisTables& d, const AxisTables& h, const AxisTables& w)
+    : problem_(facts) {
+  adopt(0, d, problem_.d);
+  adopt(1, h, problem_.h);
+  adopt(2, w, problem_.w);
+  bool all = true;
+  for (const Axis* axis : {&problem_.d, &problem_.h, &problem_.w})
+    all = all && axis->windows == 1 && axis->cells > 0 && axis->run[0] == axis->cells && axis->count[0] == 1;
+  problem_.whole = all && problem_.kind == Kind::average && !problem_.channels_last;
+}
+
+void Prepared::adopt(int axis, const AxisTables& tables, Axis& to) {
+  int64_t n = tables.cells, padded = n + kMostLanes;
+  auto &first = cells_[axis][0], &count = cells_[axis][1], &run = cells_[axis][2];
+  first.assign(padded, 0), count.assign(padded, 0), run.assign(padded, 1);
+  to.cells = n, to.windows = tables.windows, to.gentle = true;
+  int64_t back = 0, ahead = 0;
+  for (int64_t i = 0; i < n; i++) {
+    first[i] = static_cast<int32_t>(tables.first[i]);
+    count[i] = static_cast<int32_t>(tables.count[i]);
+    to.most = std::max<int64_t>(to.most, count[i]);
+    if (i && first[i] - first[i - 1] > 1) to.gentle = false;
+    back = std::max(back, i - first[i]);
+    ahead = std::max(ahead, first[i] + count[i] - i);
+  }
+  for (int64_t i = n; n && i < padded; i++) first[i] = first[n - 1];
+  for (int64_t i = n - 2; i >= 0; i--)
+    if (first[i] == first[i + 1] && count[i] == count[i + 1]) run[i] = run[i + 1] + 1;
+  to.shifted = n > 0 && back + ahead <= n;
+  for (int64_t i = 0; i < n && to.shifted; i++) {
+    int64_t last = std::min(tables.windows, i + ahead);
+    to.shifted = first[i] == std::max<int64_t>(0, i - back) && first[i] + count[i] == last;
+  }
+  if (to.shifted) to.back = back, to.most = back + ahead;
+  divisors_[axis].assign(tables.divisor, tables.divisor + tables.windows);
+  to.first = first.data(), to.count = count.data(), to.run = run.data();
+  to.divisor = divisors_[axis].data();
+}
+
+Fault Prepared::run(Arrays arrays, int threads) const {
+  const Problem& p = problem_;
+  int64_t bytes = p.planes() * p.cells() * p.itemsize();
+  if (bytes == 0) return {};
+  int64_t units = units_of(p), chunk = chunk_of(p, units, bytes);
+  int64_t useful = std::min({int64_t{threads}, (units + chunk - 1) / chunk, bytes / kThreadBytes + 1});
+  arrays.stream = bytes >= kStreamBytes;
+  const Kernels& k = kernels();
+  int64_t each = (k.scratch(p) + 63) / 64 * 64;
+  auto* block = static_cast<char*>(scratch.get(each * useful));
+  Job job{p, arrays, k, units, chunk, block, each, {}, {}, {}};
+  run_on_threads(static_cast<int>(useful), work, &job);
+  scratch.trim();
+  return job.fault;
+}
+
+std::vector<const Kernels*> instruction_sets() {
+  std::vector<const Kernels*> found{&kernels_baseline};
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) {
+    found.push_back(&kernels_avx2);
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+      found.push_back(&kernels_avx512);
+  }
+#endif
+  return found;
+}
+
+bool use_instruction_set(const char* name) {
+  for (const Kernels* k : instruction_sets())
+    if (std::strcmp(k->name, name) == 0) {
+      chosen.store(k, std::memory_order_release);
+      return true;
+    }
+  return false;
+}
+
+const char* instruction_set() { return kernels().name; }
+
+}  // namespace pooltide

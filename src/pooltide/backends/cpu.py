@@ -1,0 +1,78 @@
+"""The CPU kernels: compiled code over axis tables, at the speed of memory.
+
+A problem in one layout is prepared once (tables handed over, kernel chosen) and kept; a call then
+passes three addresses and gives the GIL back while it computes.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import _native
+from ..geometry import Axis, tables
+from ..problem import Problem
+from ..threads import get_num_threads
+from . import IndexFault
+
+Array = NDArray[Any]
+LAYOUTS = frozenset({"planes", "channels_last"})
+
+_KINDS = {"average": 0, "indexed": 1}
+_STORES = {"FLOAT32": 0, "FLOAT64": 1, "FLOAT16": 2, "BFLOAT16": 3}
+_QUOTIENTS = {"": 0, "chained": 0, "extent": 1, "valid": 1, "override": 2}
+
+
+def refuse(problem: Problem) -> str | None:
+    if problem.dtype.name not in _STORES:
+        return f"it has no kernel for {problem.dtype}"
+    if max(max(axis.length, axis.outputs) for axis in problem.axes) >= 2**31 - 64:
+        return "an axis has 2**31 cells or windows or more"
+    if problem.kind == "average" and prod(map(_longest, problem.axes)) >= 2**53:
+        return "a divisor may reach 2**53"
+    return None
+
+
+def _longest(axis: Axis) -> int:
+    return max(axis.k, axis.length, 1)
+
+
+def scratch(problem: Problem) -> int:
+    """None: each thread keeps what it needs, a plane at most, between calls."""
+    return 0
+
+
+def run(
+    problem: Problem, layout: str, grad_output: Array, indices: Array | None, out: Array, scratch: Array
+) -> IndexFault | None:
+    fault = prepare(problem, layout).run(grad_output, indices, out, get_num_threads())
+    return None if fault is None else IndexFault(*fault)
+
+
+@lru_cache(maxsize=256)
+def prepare(problem: Problem, layout: str) -> _native.Prepared:
+    """The problem, ready to run on arrays, or addresses, that lie in this layout."""
+    divisor = float(problem.dtype.accumulator.type(problem.divisor)) if problem.divisor else 1.0
+    return _native.Prepared(
+        _KINDS[problem.kind],
+        _STORES[problem.dtype.name],
+        _QUOTIENTS[problem.quotient],
+        divisor,
+        layout == "channels_last",
+        problem.index_dtype.itemsize if problem.index_dtype else 0,
+        *problem.batch,
+        *(table for axis in problem.axes for table in _axis(problem, axis)),
+    )
+
+
+def _axis(problem: Problem, axis: Axis) -> tuple[Array, Array, Array]:
+    """First window and number of windows per cell; what each window contributes to the divisor."""
+    if problem.kind == "indexed":  # only the sizes count
+        return np.zeros(axis.length, np.int64), np.zeros(axis.length, np.int64), np.ones(axis.outputs, np.int64)
+    table = tables(axis)
+    lengths = table.extent if problem.quotient == "extent" else table.end - table.start
+    return table.first, table.count, lengths
