@@ -72,7 +72,11 @@ def prepare(problem: Problem, layout: str) -> _native.Prepared:
 def _axis(problem: Problem, axis: Axis) -> tuple[Array, Array, Array]:
     """First window and number of windows per cell; what each window contributes to the divisor."""
     if problem.kind == "indexed":  # only the sizes count
-        return np.zeros(axis.length, np.int64), np.zeros(axis.length, np.int64), np.ones(axis.outputs, np.int64)
+        return (
+            np.zeros(axis.length, np.int64),
+            np.zeros(axis.length, np.int64),
+            np.ones(axis.outputs, np.int64),
+        )
     table = tables(axis)
     lengths = table.extent if problem.quotient == "extent" else table.end - table.start
     return table.first, table.count, lengths

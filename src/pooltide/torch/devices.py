@@ -33,6 +33,8 @@ class Chosen:
 
 def choose(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -> Chosen:
     """The kernel for a problem whose tensors lie so; raises NoBackend with the reason."""
+    if device.type == "meta":
+        return Chosen("planes", (), lambda *_: None)
     return _on_cpu(problem, layouts) if device.type == "cpu" else _on_cuda(problem, layouts)
 
 

@@ -6,6 +6,7 @@ strides and dtypes as PyTorch gives them, attributes as they came.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,13 +17,14 @@ from ..binding import bind
 from ..call import TensorMeta
 from ..catalog import operators
 from ..functions import index_message
-from ..plan import NoBackend, layout_of
+from ..plan import layout_of
 from ..problem import Problem, lower
 from . import devices
-from .tensors import allocate, arrays_on, as_volume, dense_strides, lies_channels_last, memory_format
+from .tensors import allocate, arrays_on, dense_strides, lies_channels_last, memory_format
 
 Shape = tuple[int, ...]
-Hint = Shape | bool  # the strides of the forward's input, or whether the result is to be channels_last
+# How the result is to lie: as an input of these strides, channels_last or not, or (None) as grad_output.
+Hint = Shape | bool | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ _MOST = 4096
 def recipe_for(
     function: str,
     grad_output: torch.Tensor,
-    input: torch.Tensor | Shape,
+    input: torch.Tensor | Sequence[int],
     hint: Hint,
     indices: torch.Tensor | None,
     attributes: tuple[Any, ...],
@@ -65,7 +67,7 @@ def recipe_for(
         found = _recipes.get(key)
         if found is not None:
             return found
-    except (TypeError, AttributeError):  # no tensor, or a list where a tuple could be
+    except (TypeError, AttributeError, RuntimeError):  # no tensor, one without strides, or a list
         key = None
     found = _work_out(function, grad_output, input, hint, indices, attributes, out)
     if key is not None:
@@ -89,18 +91,22 @@ def _work_out(
     device = grad_output.device if isinstance(grad_output, torch.Tensor) else torch.device("cpu")
     call = bind(arrays_on(device), operator, grad_output, input, indices, attributes, out)
     shape: Shape = call.role("input").shape
-    if not isinstance(hint, bool):
+    if hint is None:
+        hint = lies_channels_last(grad_output, axes)
+    elif not isinstance(hint, bool):
         hint = lies_channels_last(torch.empty_strided(shape, hint, device="meta"), axes)
     last = hint and len(shape) == axes + 2
     problem = lower(call)
-    result = call.role("grad_input") if out is not None else TensorMeta(
-        shape, problem.dtype, strides=dense_strides(shape, last)
+    result = (
+        call.role("grad_input")
+        if out is not None
+        else TensorMeta(shape, problem.dtype, strides=dense_strides(shape, last))
     )
     given = [call.role(role) for role in ("grad_output", "indices") if call.role(role) is not None]
     layouts = tuple(_layout(meta, axes) for meta in [*given, result])
     chosen = devices.choose(device, problem, layouts)
     copied = frozenset(chosen.copied)
-    strides = dense_strides(shape, chosen.layout == "channels_last")
+    strides = dense_strides(shape, last and out is None)
     nbytes = problem.cells * problem.dtype.itemsize
     form = memory_format(chosen.layout == "channels_last", axes)
     return Recipe(

@@ -23,7 +23,18 @@ _HUGE = 4 << 20  # bytes from which huge pages pay
 
 TYPES: dict[torch.dtype, DType] = {
     dtype: DTYPES[name]
-    for name in ("FLOAT32", "FLOAT64", "FLOAT16", "BFLOAT16", "INT32", "INT64", "INT8", "INT16", "UINT8", "BOOL")
+    for name in (
+        "FLOAT32",
+        "FLOAT64",
+        "FLOAT16",
+        "BFLOAT16",
+        "INT32",
+        "INT64",
+        "INT8",
+        "INT16",
+        "UINT8",
+        "BOOL",
+    )
     if isinstance(dtype := getattr(torch, name.lower()), torch.dtype)
 }
 
@@ -84,10 +95,14 @@ def allocate(
     if device.type != "cpu" or not torch.are_deterministic_algorithms_enabled():
         result = torch.empty_strided(shape, strides, dtype=dtype, device=device)
     else:
-        result = torch.empty(0, dtype=dtype).set_(torch.UntypedStorage(nbytes), 0, shape, strides)
+        result = torch.empty(0, dtype=dtype).set_(_storage(nbytes), 0, shape, strides)
     if nbytes >= _HUGE and device.type == "cpu":
         _native.use_huge_pages(result.data_ptr(), nbytes)
     return result
+
+
+def _storage(nbytes: int) -> torch.UntypedStorage:
+    return torch.UntypedStorage(nbytes)  # type: ignore[no-untyped-call]
 
 
 def as_volume(tensor: torch.Tensor, axes: int) -> torch.Tensor:
@@ -101,4 +116,8 @@ def as_numpy(tensor: torch.Tensor) -> Any:
     """The same memory as a NumPy array."""
     numpy_dtype = TYPES[tensor.dtype].numpy
     tensor = tensor.detach()
-    return tensor.view(torch.uint16).numpy().view(numpy_dtype) if tensor.dtype == torch.bfloat16 else tensor.numpy()
+    return (
+        tensor.view(torch.uint16).numpy().view(numpy_dtype)
+        if tensor.dtype == torch.bfloat16
+        else tensor.numpy()
+    )
