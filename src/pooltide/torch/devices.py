@@ -24,11 +24,15 @@ if TYPE_CHECKING:
 Run = Callable[["Recipe", torch.Tensor, torch.Tensor | None, torch.Tensor], IndexFault | None]
 
 
+Kernel = Callable[[int, int | None, int, int], tuple[int, int, int] | None]
+
+
 @dataclass(frozen=True, slots=True)
 class Chosen:
     layout: str
     copied: tuple[str, ...]
     run: Run
+    kernel: Kernel | None = None  # where it takes addresses: of grad_output, indices, out; and threads
 
 
 def choose(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -> Chosen:
@@ -52,11 +56,16 @@ def _on_cpu(problem: Problem, layouts: tuple[str, ...]) -> Chosen:
         fault = kernel(grad_output.data_ptr(), where, out.data_ptr(), threads)
         return None if fault is None else IndexFault(*fault)
 
-    return Chosen(plan.layout, plan.copied, run)
+    return Chosen(plan.layout, plan.copied, run, kernel)
 
 
 def _volumes(recipe: Recipe, *tensors: torch.Tensor | None) -> Any:
     return [None if t is None else as_numpy(as_volume(t, recipe.axes)) for t in tensors]
+
+
+def missing(device: torch.device) -> str | None:
+    """Why there are no kernels for a device at all."""
+    return None if device.type == "cpu" else "this version has no CUDA kernels"
 
 
 def _on_cuda(problem: Problem, layouts: tuple[str, ...]) -> Chosen:

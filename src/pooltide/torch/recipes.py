@@ -40,10 +40,14 @@ class Recipe:
     device: torch.device
     format: torch.memory_format  # what the kernel works in
     copied: frozenset[str]  # of grad_output, indices, out: those that lie otherwise
+    kernel: devices.Kernel | None  # of a small call that needs no more than this
+    template: torch.Tensor | None  # of its result; torch.empty_like is the cheapest way to make one
 
 
 _recipes: dict[Any, Recipe] = {}
 _MOST = 4096
+_SMALL = 64 << 10  # bytes of a result that one thread writes and one cache holds
+_empty_like = torch.empty_like
 
 
 def recipe_for(
@@ -53,17 +57,16 @@ def recipe_for(
     hint: Hint,
     indices: torch.Tensor | None,
     attributes: tuple[Any, ...],
-    out: torch.Tensor | None,
+    out: torch.Tensor | None = None,
 ) -> Recipe:
     """The recipe of a call; raises the operator's first fault, or NoBackend."""
     try:
-        shape = input.shape if isinstance(input, torch.Tensor) else input
-        key = (
-            function, shape, hint, grad_output.shape, grad_output.stride(), grad_output.dtype,
-            grad_output.device, attributes,
-            indices is not None and (indices.shape, indices.stride(), indices.dtype, indices.device),
-            out is not None and (out.shape, out.stride(), out.dtype, out.device),
+        key: Any = (
+            function, input.shape if isinstance(input, torch.Tensor) else input, hint,
+            grad_output.shape, grad_output.stride(), grad_output.dtype, grad_output.device, attributes,
         )  # fmt: skip
+        for more in (indices, out) if indices is not None or out is not None else ():
+            key += (more is not None and (more.shape, more.stride(), more.dtype, more.device),)
         found = _recipes.get(key)
         if found is not None:
             return found
@@ -109,8 +112,11 @@ def _work_out(
     strides = dense_strides(shape, last and out is None)
     nbytes = problem.cells * problem.dtype.itemsize
     form = memory_format(chosen.layout == "channels_last", axes)
+    template = torch.empty(1, dtype=grad_output.dtype, device=device).expand(shape)
+    small = out is None and not copied and nbytes <= _SMALL and _empty_like(template).stride() == strides
     return Recipe(
-        function, axes, problem, chosen.run, shape, strides, nbytes, grad_output.dtype, device, form, copied
+        function, axes, problem, chosen.run, shape, strides, nbytes, grad_output.dtype, device, form, copied,
+        chosen.kernel if small else None, template if small else None,
     )  # fmt: skip
 
 
@@ -126,6 +132,12 @@ def compute(
     recipe: Recipe, grad_output: torch.Tensor, indices: torch.Tensor | None, out: torch.Tensor | None
 ) -> torch.Tensor:
     """Run a recipe on the tensors it was made for; raises IndexError for an index outside its plane."""
+    if kernel := recipe.kernel:
+        result = _empty_like(recipe.template)  # type: ignore[arg-type]
+        where = None if indices is None else indices.data_ptr()
+        if bad := kernel(grad_output.data_ptr(), where, result.data_ptr(), 1):
+            raise IndexError(message(recipe, IndexFault(*bad), grad_output.shape))
+        return result
     result = _result(recipe) if out is None else out
     written = result
     if copied := recipe.copied:
