@@ -22,6 +22,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from .. import __version__
 from ..plan import NoBackend
 from . import devices
 from .autograd import differentiable
@@ -31,7 +32,7 @@ from .recipes import compute, recipe_for
 from .tensors import TYPES, lies_channels_last
 
 Tensor = torch.Tensor
-CACHE_TAG = "pooltide.patch"
+CACHE_TAG = f"pooltide.patch {__version__};"
 TRACED_BY = "2.13."  # known to trace by our front; any other release is tried out by `patch`
 
 _OUT = {"_adaptive_avg_pool3d_backward": "adaptive_avg_pool3d_backward"}
@@ -153,6 +154,9 @@ def _override(
 ) -> None:
     own = _own_kernel(f"aten::{overload}", key)
     library.impl(overload, make(function, own), key, with_keyset=True)  # type: ignore[no-untyped-call]
+    name, _, form = overload.partition(".")
+    traced = getattr(getattr(torch.ops.aten, name), form or "default")
+    traced._dispatch_cache.clear()  # a trace made earlier has left there whom it found
 
 
 def _own_kernel(overload: str, key: str) -> Callable[..., Any]:
