@@ -24,6 +24,8 @@ inline int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step 
 inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
+inline int64_t modulo(int64_t n, int64_t m) { return n < m ? n : (int32_t)n % (int32_t)m; }
+
 inline bool power_of_two(double x) {
   uint64_t bits;
   memcpy(&bits, &x, sizeof bits);
@@ -43,11 +45,47 @@ template <class T> struct Divisor {
   T value;
   explicit Divisor(double d)
       : how(how_to_divide(d)), value(how == Divide::by_multiplying ? T(1 / d) : T(d)) {}
-  template <class V> V operator()(V v) const {
-    if (how == Divide::not_at_all) return v;
-    return how == Divide::by_multiplying ? v * value : v / value;
+};
+
+// The quotient of one window, or with no `ow` what all windows of a row are divided by first.
+// Built in place and read field by field: copies would wait for the stores just made.
+template <class T> struct Division {
+  Divisor<T> first, second, third;
+  Division(const Problem& p, int64_t od, int64_t oh, int64_t ow = -1)
+      : first(chained(p) ? p.d.divisor[od] : ow < 0 ? 1 : constant(p) ? p.divisor : product(p, od, oh, ow)),
+        second(chained(p) ? p.h.divisor[oh] : 1),
+        third(chained(p) && ow >= 0 ? p.w.divisor[ow] : 1) {}
+
+ private:
+  static bool chained(const Problem& p) { return p.quotient == Quotient::chained; }
+  static bool constant(const Problem& p) { return p.quotient == Quotient::constant; }
+  static double product(const Problem& p, int64_t od, int64_t oh, int64_t ow) {
+    return p.d.divisor[od] * p.h.divisor[oh] * p.w.divisor[ow];
   }
 };
+
+template <class T, class V> inline V divided(V v, Divide how, T by) {
+  if (how == Divide::not_at_all) return v;
+  return how == Divide::by_multiplying ? v * by : v / by;
+}
+
+// Quotients of `n` elements at `g`, the last divisor of each in `last` if given; normal zeros only.
+// Reads nothing from `end` on; writes up to a vector too much.
+template <class S, class T>
+inline void divide(const S* g, int64_t n, const S* end, const Division<T>& by, const T* last, T* to) {
+  const Divide how1 = by.first.how, how2 = by.second.how, how3 = by.third.how;
+  const T by1 = by.first.value, by2 = by.second.value, by3 = by.third.value;
+  auto quotient = [=](VecOf<S> v, int64_t o) {
+    v = divided(divided(divided(v, how1, by1), how2, by2), how3, by3);
+    return (last ? v / load(last + o) : v) + T(0);
+  };
+  int64_t inside = smaller(n, (end - g) / lanes<S> * lanes<S>), o = 0;
+  for (; o < inside; o += lanes<S>) {
+    __builtin_prefetch(g + o + n);
+    store(to + o, quotient(load(g + o), o));
+  }
+  if (o < n) store(to + o, quotient(load_part(g + o, n - o), o));
+}
 
 enum class Lines { shifted, spread, gathered, channels };
 
@@ -56,19 +94,22 @@ template <class S> struct Shape {
   using T = typename Sum<S>::T;
   static constexpr int64_t V = lanes<S>;
   Lines lines;
-  int64_t row, width, slot, deep, high, quotients, stage;
+  int64_t row, width, slot, offset, deep, high, rows, alike, quotients, stage;
 
   explicit Shape(const Problem& p) {
+    offset = 0;
     row = p.channels_last ? p.w.cells * p.channels : p.w.cells;
     width = round_up(p.w.cells, V);
-    quotients = p.w.windows + p.w.most + 2 * V;
+    rows = larger(1, smaller(p.h.windows, 2048 / (p.w.windows + 1)));
+    quotients = p.channels_last ? 0 : rows * p.w.windows + p.w.most + 2 * V;
     deep = larger(p.d.most, 1);
     high = larger(p.h.most, 1);
     int64_t spread = larger(p.w.most, 1) * width;
     if (p.channels_last) {
       lines = Lines::channels, slot = p.w.windows * p.channels + V;
     } else if (p.w.shifted) {
-      lines = Lines::shifted, slot = larger(width + p.w.most, p.w.back + p.w.windows) + V;
+      lines = Lines::shifted, offset = round_up(p.w.back, V) - p.w.back;
+      slot = offset + larger(width + p.w.most, p.w.back + p.w.windows) + V;
     } else if (p.w.most <= 1 || deep * high * spread * (int64_t)sizeof(T) <= (1 << 19)) {
       lines = Lines::spread, slot = spread;
     } else {
@@ -77,11 +118,25 @@ template <class S> struct Shape {
     slot = round_up(slot, V);
     int64_t fit = 24576 / (deep * slot * (int64_t)sizeof(T));
     high = smaller(larger(p.h.windows, 1), larger(high, fit));
-    stage = Sink<S>::staging(p.channels_last ? larger(p.channels, V) : row);
+    stage = Sink<S>::staging(p.channels_last ? p.channels : row);
+    bool single = lines == Lines::channels || lines == Lines::gathered;
+    alike = single ? 1 : larger(1, stage / 2 / larger(row, 1));  // rows written at once
   }
 
   int64_t slots() const { return deep * high; }
 };
+
+// The lines of one row of windows; `width` cells each, padding included.
+template <class T> void spread_lines(const Axis& w, const T* from, T* lines, int64_t width) {
+  const int32_t *first = w.first, *count = w.count;
+  int32_t most = (int32_t)w.most;
+  for (int32_t j = 0; j < most; j++, lines += width)
+    if (w.gentle) {
+      for (int64_t i = 0; i < width; i += Lanes<T>::n) spread(from, first + i, count + i, j, lines + i);
+    } else {
+      for (int64_t i = 0; i < width; i++) lines[i] = j < count[i] ? from[first[i] + j] : 0;
+    }
+}
 
 // Cuts one block of memory into aligned arrays; with no block it counts.
 class Carve {
@@ -108,30 +163,41 @@ inline auto column(const T* const* rows, int64_t n, int64_t most, int64_t step, 
   return sum;
 }
 
-// Cells 0 … length-1 (and up to a vector more) as sums over n rows of `most` lines, `step` apart.
+// Where sums go: `rows` rows of `length` cells, all the same. Up to a vector more may be written.
+template <class S> struct Target {
+  S* to;
+  int64_t length, rows;
+
+  // Vectors are written from the last to the first, so that what is written too much of one row is
+  // overwritten by the next row's first vector.
+  template <class F> void fill(F sum) const {
+    for (int64_t w = (length - 1) / lanes<S> * lanes<S>; w >= 0; w -= lanes<S>) {
+      PackedOf<S> v = pack(S{}, sum(w));
+      for (int64_t r = 0; r < rows; r++) write(to + r * length + w, v);
+    }
+  }
+};
+
+// Sums over n rows of `most` lines, `step` apart.
 template <class S, int N, int J>
-void add_lines(const typename Sum<S>::T* const* from, int64_t n, int64_t most, int64_t step, S* to,
-               int64_t length) {
+void add_lines(const typename Sum<S>::T* const* from, int64_t n, int64_t most, int64_t step,
+               const Target<S>& to) {
   using T = typename Sum<S>::T;
   const T* rows[N ? N : 1];
   for (int i = 0; i < N; i++) rows[i] = from[i];
-  for (int64_t w = 0; w < length; w += lanes<S>)
-    store(to + w, column<T, N, J>(N ? rows : from, n, most, step, w));
+  to.fill([&](int64_t w) { return column<T, N, J>(N ? rows : from, n, most, step, w); });
 }
 
 template <class S>
-void add_lines(const typename Sum<S>::T* const* from, int64_t n, int64_t most, int64_t step, S* to,
-               int64_t length) {
-  if (n == 0 || most == 0) {
-    for (int64_t w = 0; w < length; w += lanes<S>) store(to + w, VecOf<S>{});
-    return;
-  }
+inline void add_lines(const typename Sum<S>::T* const* from, int64_t n, int64_t most, int64_t step,
+                      const Target<S>& to) {
+  if (n == 0 || most == 0) return to.fill([](int64_t) { return VecOf<S>{}; });
 #define CASE(N, J) \
-  case N * 4 + J: return add_lines<S, N, J>(from, n, most, step, to, length);
+  case N * 4 + J: return add_lines<S, N, J>(from, n, most, step, to);
   switch ((n < 4 ? n : 0) * 4 + (most < 4 ? most : 0)) {
     CASE(1, 1) CASE(1, 2) CASE(1, 3) CASE(2, 1) CASE(2, 2) CASE(2, 3) CASE(3, 1) CASE(3, 2) CASE(3, 3)
     CASE(0, 1) CASE(0, 2) CASE(0, 3)
-    default: return add_lines<S, 0, 0>(from, n, most, step, to, length);
+    default: return add_lines<S, 0, 0>(from, n, most, step, to);
   }
 #undef CASE
 }
@@ -144,14 +210,13 @@ template <class S> class Average {
 
  public:
   Average(const Problem& p, const Arrays& arrays, void* block)
-      : p_(p), arrays_(arrays), shape_(p), carve_(block) {
+      : p_(p), arrays_(arrays), shape_(p), even_(p, 0, 0, p.w.windows ? 0 : -1), carve_(block) {
     slots_ = carve_.take<T>(shape_.slots() * shape_.slot);
     quotients_ = carve_.take<T>(shape_.quotients);
     divisors_ = carve_.take<T>(p.w.windows + L);
     rows_ = carve_.take<const T*>(p.d.most * p.h.most + 1);
     cell_ = carve_.take<const T*>(p.d.most * p.h.most + 1);
     tags_ = carve_.take<int64_t>(shape_.slots());
-    line_ = carve_.take<S>(shape_.row + L);
     stage_ = carve_.take<S>(shape_.stage);
   }
 
@@ -159,31 +224,29 @@ template <class S> class Average {
 
   void run(int64_t begin, int64_t end) {
     clear();
-    int64_t per_image = p_.d.cells * p_.h.cells;
     S* out = (S*)arrays_.out;
     Sink<S> sink(out + begin * shape_.row, out + end * shape_.row, stage_, shape_.stage, arrays_.stream);
-    for (int64_t r = begin; r < end;) {
-      int64_t image = r / per_image, d = r % per_image / p_.h.cells, h = r % p_.h.cells;
-      if (image != image_) open(image);
+    int64_t h = begin % p_.h.cells, d = begin / p_.h.cells % p_.d.cells;
+    open(begin / p_.h.cells / p_.d.cells);
+    for (int64_t left = end - begin; left > 0;) {
       int64_t n = window_rows(d, h);
-      int64_t run = smaller(p_.h.run[h], end - r);
-      if (shape_.lines == Lines::channels) {
-        run = 1;
-        row_of_channels(n, sink);
-      } else {
-        row_of_cells(n, run, sink);
-      }
-      r += run;
+      int64_t run = smaller(smaller(p_.h.run[h], left), shape_.alike);
+      shape_.lines == Lines::channels ? row_of_channels(n, sink) : row_of_cells(n, run, sink);
+      left -= run;
+      if ((h += run) < p_.h.cells || left == 0) continue;
+      h = 0;
+      if (++d < p_.d.cells) continue;
+      d = 0;
+      open(image_ + 1);
     }
     sink.finish();
   }
 
  private:
   void clear() {
-    memset((void*)slots_, 0, shape_.slots() * shape_.slot * sizeof(T));
-    memset((void*)quotients_, 0, shape_.quotients * sizeof(T));
-    image_ = -1;
-    row_key_ = -1;
+    if (shape_.lines == Lines::shifted)
+      memset((void*)slots_, 0, shape_.slots() * shape_.slot * sizeof(T));
+    for (int64_t i = 0; i < shape_.slots(); i++) tags_[i] = -1;
   }
 
   // An image is what shares one grad_output plane: a plane, or in channels-last order all channels.
@@ -193,7 +256,6 @@ template <class S> class Average {
     int64_t images = p_.channels_last ? p_.batch : p_.planes();
     grad_ = (const S*)arrays_.grad + image * size;
     grad_end_ = (const S*)arrays_.grad + images * size;
-    for (int64_t i = 0; i < shape_.slots(); i++) tags_[i] = -1;
   }
 
   int64_t window_rows(int64_t d, int64_t h) {
@@ -205,106 +267,76 @@ template <class S> class Average {
   }
 
   const T* window_row(int64_t od, int64_t oh) {
-    int64_t slot = od % shape_.deep * shape_.high + oh % shape_.high;
-    int64_t tag = od * p_.h.windows + oh;
-    T* lines = slots_ + slot * shape_.slot;
-    if (tags_[slot] == tag) return lines;
-    tags_[slot] = tag;
-    prepare_divisors(od, oh);
-    const S* g = grad_ + tag * p_.w.windows * (p_.channels_last ? p_.channels : 1);
-    Divisor<T> by_d(chained() ? p_.d.divisor[od] : 1), by_h(chained() ? p_.h.divisor[oh] : 1);
-    switch (shape_.lines) {
-      case Lines::channels: divide_channels(g, by_d, by_h, lines); break;
-      case Lines::gathered: divide(g, by_d, by_h, lines); break;
-      case Lines::shifted: divide_exactly(g, by_d, by_h, lines + p_.w.back); break;
-      case Lines::spread:
-        divide(g, by_d, by_h, quotients_);
-        lay_out(lines);
+    int64_t slot = modulo(od, shape_.deep) * shape_.high + modulo(oh, shape_.high);
+    int64_t row = (image_ * p_.d.windows + od) * p_.h.windows + oh;
+    T* lines = slots_ + slot * shape_.slot + shape_.offset;
+    if (tags_[slot] == row) return lines;
+    tags_[slot] = row;
+    if (shape_.lines == Lines::channels) {
+      divide_channels(od, oh, lines);
+      return lines;
+    }
+    if (shape_.lines == Lines::shifted) {
+      divide_row(od, oh, lines + p_.w.back);
+      store(lines + p_.w.back + p_.w.windows, typename Lanes<T>::V{});
+      return lines;
+    }
+    if (row < divided_from_ || row >= divided_to_) divide_rows(od, oh);
+    const T* from = quotients_ + (row - divided_from_) * p_.w.windows;
+    if (shape_.lines == Lines::spread) {
+      spread_lines(p_.w, from, lines, shape_.width);
+    } else {
+      copy_vectors(lines, from, p_.w.windows);
     }
     return lines;
   }
 
-  bool chained() const { return p_.quotient == Quotient::chained; }
+  const S* grad_row(int64_t od, int64_t oh) const {
+    return grad_ + (od * p_.h.windows + oh) * p_.w.windows * (p_.channels_last ? p_.channels : 1);
+  }
 
-  // The last divisor of each window of a row: they differ along w, and rarely from row to row.
+  // Divides a few rows at once, from (od, oh) on: where all divisors are equal, without regard to
+  // rows, so that no vector is partly empty.
+  void divide_rows(int64_t od, int64_t oh) {
+    int64_t n = smaller(shape_.rows, p_.h.windows - oh);
+    divided_from_ = (image_ * p_.d.windows + od) * p_.h.windows + oh;
+    divided_to_ = divided_from_ + n;
+    const S* g = grad_row(od, oh);
+    if (p_.even) return divide<S, T>(g, n * p_.w.windows, grad_end_, even_, nullptr, quotients_);
+    for (int64_t i = 0; i < n; i++) divide_row(od, oh + i, quotients_ + i * p_.w.windows);
+  }
+
+  void divide_row(int64_t od, int64_t oh, T* to) {
+    const S* g = grad_row(od, oh);
+    if (p_.even) return divide<S, T>(g, p_.w.windows, grad_end_, even_, nullptr, to);
+    prepare_divisors(od, oh);
+    divide(g, p_.w.windows, grad_end_, Division<T>(p_, od, oh), divisors_, to);
+  }
+
+  // The last divisor of each window of a row; they rarely change from row to row.
   void prepare_divisors(int64_t od, int64_t oh) {
-    double key = p_.quotient == Quotient::product ? p_.d.divisor[od] * p_.h.divisor[oh] : 0;
-    if (key == row_key_) return;
-    row_key_ = key;
-    bool ones = true, powers = true;
-    for (int64_t o = 0; o < p_.w.windows; o++) {
-      double d = last_divisor(o);
-      ones &= d == 1;
-      powers &= power_of_two(d);
-    }
-    row_how_ = ones ? Divide::not_at_all : powers ? Divide::by_multiplying : Divide::by_dividing;
-    for (int64_t o = 0; o < p_.w.windows; o++)
-      divisors_[o] = T(powers ? 1 / last_divisor(o) : last_divisor(o));
+    double key = p_.quotient == Quotient::product ? p_.d.divisor[od] * p_.h.divisor[oh] : 1;
+    if (key == divisors_key_) return;
+    divisors_key_ = key;
+    for (int64_t o = 0; o < p_.w.windows; o++) divisors_[o] = T(key * p_.w.divisor[o]);
     for (int64_t o = p_.w.windows; o < p_.w.windows + L; o++) divisors_[o] = 1;
   }
 
-  double last_divisor(int64_t o) const {
-    if (p_.quotient == Quotient::constant) return p_.divisor;
-    return p_.quotient == Quotient::product ? row_key_ * p_.w.divisor[o] : p_.w.divisor[o];
-  }
-
-  V quotient(V g, const Divisor<T>& by_d, const Divisor<T>& by_h, V last) const {
-    g = by_h(by_d(g));
-    if (row_how_ == Divide::by_multiplying) g = g * last;
-    if (row_how_ == Divide::by_dividing) g = g / last;
-    return g + T(0);
-  }
-
-  V quotient_at(const S* g, int64_t o, const Divisor<T>& by_d, const Divisor<T>& by_h) const {
-    V v = grad_end_ - (g + o) >= L ? load(g + o) : load_part(g + o, grad_end_ - (g + o));
-    return quotient(v, by_d, by_h, load(divisors_ + o));
-  }
-
-  // Writes up to a vector too much.
-  void divide(const S* g, const Divisor<T>& by_d, const Divisor<T>& by_h, T* to) const {
-    for (int64_t o = 0; o < p_.w.windows; o += L) store(to + o, quotient_at(g, o, by_d, by_h));
-  }
-
-  // Leaves what stands behind the row: the zeros of a shifted row.
-  void divide_exactly(const S* g, const Divisor<T>& by_d, const Divisor<T>& by_h, T* to) const {
-    int64_t o = 0;
-    for (; o + L <= p_.w.windows; o += L) store(to + o, quotient_at(g, o, by_d, by_h));
-    if (o < p_.w.windows) store_part(to + o, quotient_at(g, o, by_d, by_h), p_.w.windows - o);
-  }
-
-  void divide_channels(const S* g, const Divisor<T>& by_d, const Divisor<T>& by_h, T* to) const {
-    int64_t c = p_.channels;
-    for (int64_t o = 0; o < p_.w.windows; o++)
-      for (int64_t i = 0; i < c; i += L) {
-        const S* from = g + o * c + i;
-        V v = grad_end_ - from >= L ? load(from) : load_part(from, grad_end_ - from);
-        store(to + o * c + i, quotient(v, by_d, by_h, splat(divisors_[o])));
-      }
-  }
-
-  void lay_out(T* lines) const {
-    const Axis& w = p_.w;
-    for (int64_t j = 0; j < w.most; j++, lines += shape_.width)
-      for (int64_t i = 0; i < w.cells; i += L) {
-        if (w.gentle) {
-          spread(quotients_, w.first + i, w.count + i, (int32_t)j, lines + i);
-        } else {
-          for (int64_t k = i; k < i + L; k++)
-            lines[k] = j < w.count[k] ? quotients_[w.first[k] + j] : 0;
-        }
-      }
+  void divide_channels(int64_t od, int64_t oh, T* to) const {
+    const S* g = grad_row(od, oh);
+    for (int64_t o = 0; o < p_.w.windows; o++, g += p_.channels, to += p_.channels)
+      divide<S, T>(g, p_.channels, grad_end_, Division<T>(p_, od, oh, o), nullptr, to);
   }
 
   void row_of_cells(int64_t n, int64_t run, Sink<S>& sink) {
-    S* to = run > 1 ? line_ : sink.room(shape_.row);
+    S* to = sink.room(run * shape_.row);
     if (shape_.lines == Lines::gathered) {
       gather(n, to);
     } else {
       int64_t step = shape_.lines == Lines::shifted ? 1 : shape_.width;
-      add_lines<S>(rows_, n, p_.w.most, step, to, shape_.row);
+      add_lines<S>(rows_, n, p_.w.most, step, {to, shape_.row, run});
     }
-    if (run == 1) return sink.commit(to, shape_.row);
-    for (int64_t i = 0; i < run; i++) sink.repeat(line_, shape_.row);
+    sink.commit(to, run * shape_.row);
   }
 
   void gather(int64_t n, S* to) const {
@@ -323,23 +355,23 @@ template <class S> class Average {
     for (int64_t i = 0; i < w.cells; i++) {
       for (int64_t r = 0; r < n; r++) cell_[r] = rows_[r] + w.first[i] * p_.channels;
       S* to = sink.room(p_.channels);
-      add_lines<S>(cell_, n, w.count[i], p_.channels, to, p_.channels);
+      add_lines<S>(cell_, n, w.count[i], p_.channels, {to, p_.channels, 1});
       sink.commit(to, p_.channels);
     }
   }
 
   const Problem& p_;
   const Arrays& arrays_;
-  Shape<S> shape_;
+  const Shape<S> shape_;
+  const Division<T> even_;
   Carve carve_;
   T *slots_, *quotients_, *divisors_;
   const T **rows_, **cell_;
   int64_t* tags_;
-  S *line_, *stage_;
+  S* stage_;
   const S *grad_ = nullptr, *grad_end_ = nullptr;
-  int64_t image_ = -1;
-  double row_key_ = -1;
-  Divide row_how_ = Divide::by_dividing;
+  int64_t image_ = -1, divided_from_ = 0, divided_to_ = 0;
+  double divisors_key_ = -1;
 };
 
 // One window holds the plane: its quotient is every cell. Planes are divided a vector at a time.
@@ -356,27 +388,23 @@ template <class S> class Whole {
     S* out = (S*)arrays.out;
     Sink<S> sink(out + begin * cells, out + end * cells, (S*)block, Sink<S>::staging(kPiece),
                  arrays.stream);
-    bool chained = p.quotient == Quotient::chained;
-    double product = p.d.divisor[0] * p.h.divisor[0] * p.w.divisor[0];
-    double single = p.quotient == Quotient::constant ? p.divisor : product;
-    Divisor<T> by_d(chained ? p.d.divisor[0] : single), by_h(chained ? p.h.divisor[0] : 1),
-        by_w(chained ? p.w.divisor[0] : 1);
+    const Division<T> by(p, 0, 0, 0);
     for (int64_t i = begin; i < end; i += L) {
       int64_t n = smaller(L, end - i);
-      auto q = by_w(by_h(by_d(load_part(grad + i, n)))) + T(0);
+      T quotients[L];
+      divide<S, T>(grad + i, n, grad + end, by, nullptr, quotients);
       S values[L];
-      store(values, q);
+      store(values, load(quotients));
       for (int64_t k = 0; k < n; k++) fill(values[k], cells, sink);
     }
     sink.finish();
   }
 
  private:
-  struct Piece { S cells[L]; };
-
   static void fill(S value, int64_t cells, Sink<S>& sink) {
-    Piece piece;
-    for (int i = 0; i < L; i++) piece.cells[i] = value;
+    S values[L];
+    for (int i = 0; i < L; i++) values[i] = value;
+    auto piece = read<PackedOf<S>>(values);
     while (cells > 0) {
       int64_t n = smaller(cells, kPiece);
       S* to = sink.room(n);

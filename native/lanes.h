@@ -57,22 +57,23 @@ inline F32 load(const Bfloat* p) {
   return (F32)(__builtin_convertvector(read<U16>(p), U32) << 16);
 }
 
-inline void store(float* p, F32 v) { write(p, v); }
-inline void store(double* p, F64 v) { write(p, v); }
-inline void store(Bfloat* p, F32 v) {
+// Sums rounded to the storage type of the first argument.
+inline F32 pack(float, F32 v) { return v; }
+inline F64 pack(double, F64 v) { return v; }
+inline U16 pack(Bfloat, F32 v) {
   U32 u = (U32)v;
   U32 nan = (U32)(v != v);
   U32 rounded = (u + 0x7FFF + ((u >> 16) & 1)) >> 16;
   U32 quiet = (u >> 16) | 0x40;
-  write(p, __builtin_convertvector((rounded & ~nan) | (quiet & nan), U16));
+  return __builtin_convertvector((rounded & ~nan) | (quiet & nan), U16);
 }
 
 #if defined(__AVX512F__)
 inline F32 load(const Half* p) { return (F32)_mm512_cvtph_ps(read<__m256i>(p)); }
-inline void store(Half* p, F32 v) { write(p, _mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT)); }
+inline U16 pack(Half, F32 v) { return (U16)_mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT); }
 #elif defined(__AVX2__) && defined(__F16C__)
 inline F32 load(const Half* p) { return (F32)_mm256_cvtph_ps(read<__m128i>(p)); }
-inline void store(Half* p, F32 v) { write(p, _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT)); }
+inline U16 pack(Half, F32 v) { return (U16)_mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT); }
 #else
 // Exponents move by 112 = 127 - 15; a float32 multiplication does that, and normalises subnormals.
 inline F32 load(const Half* p) {
@@ -85,7 +86,7 @@ inline F32 load(const Half* p) {
 }
 // Normal results round by an integer addition; for subnormal ones adding 0.5 lets the FPU align
 // the mantissa to 2^-24 and round it.
-inline void store(Half* p, F32 v) {
+inline U16 pack(Half, F32 v) {
   U32 u = (U32)v, sign = (u >> 16) & 0x8000, m = u & 0x7FFFFFFF;
   U32 normal = (m + 0xFFF + ((m >> 13) & 1) - (112u << 23)) >> 13;
   U32 subnormal = (U32)((F32)m + 0.5f) - 0x3F000000;
@@ -93,12 +94,15 @@ inline void store(Half* p, F32 v) {
   U32 h = (normal & ~small) | (subnormal & small);
   h = (h & ~large) | (0x7C00 & large);
   h = (h & ~nan) | ((0x7E00 | ((m >> 13) & 0x1FF)) & nan);
-  write(p, __builtin_convertvector(h | sign, U16));
+  return __builtin_convertvector(h | sign, U16);
 }
 #endif
 
 template <class S> using VecOf = typename Lanes<typename Sum<S>::T>::V;
+template <class S> using PackedOf = decltype(pack(S{}, VecOf<S>{}));
 template <class S> constexpr int lanes = Lanes<typename Sum<S>::T>::n;
+
+template <class S> inline void store(S* p, VecOf<S> v) { write(p, pack(S{}, v)); }
 
 // A vector of which only the first `n` elements exist in memory.
 template <class S> inline VecOf<S> load_part(const S* p, int64_t n) {

@@ -100,10 +100,13 @@ Prepared::Prepared(const Problem& facts, const AxisTables& d, const AxisTables& 
   adopt(0, d, problem_.d);
   adopt(1, h, problem_.h);
   adopt(2, w, problem_.w);
-  bool all = true;
-  for (const Axis* axis : {&problem_.d, &problem_.h, &problem_.w})
-    all = all && axis->windows == 1 && axis->cells > 0 && axis->run[0] == axis->cells && axis->count[0] == 1;
-  problem_.whole = all && problem_.kind == Kind::average && !problem_.channels_last;
+  bool one = true, even = true;
+  for (const Axis* axis : {&problem_.d, &problem_.h, &problem_.w}) {
+    one = one && axis->windows == 1 && axis->cells > 0 && axis->run[0] == axis->cells && axis->count[0] == 1;
+    for (int64_t o = 1; o < axis->windows; o++) even = even && axis->divisor[o] == axis->divisor[0];
+  }
+  problem_.even = even || problem_.quotient == Quotient::constant;
+  problem_.whole = one && problem_.kind == Kind::average && !problem_.channels_last;
 }
 
 void Prepared::adopt(int axis, const AxisTables& tables, Axis& to) {

@@ -34,6 +34,7 @@ struct Problem {
   double divisor = 1;  // of a constant quotient
   bool channels_last = false;
   bool whole = false;    // an average with one window that holds the plane
+  bool even = false;     // all windows of an average have the same divisors
   int index_bytes = 0;   // of an indexed problem: 4 or 8
   int64_t batch = 0, channels = 0;
   Axis d, h, w;

@@ -11,6 +11,11 @@
 namespace pooltide {
 namespace {
 
+// Copies n elements and up to a vector more, upwards.
+template <class S> inline void copy_vectors(S* to, const S* from, int64_t n) {
+  for (int64_t i = 0; i < n; i += lanes<S>) write(to + i, read<PackedOf<S>>(from + i));
+}
+
 template <class S> class Sink {
  public:
   static constexpr int64_t kLine = 64 / sizeof(S);
@@ -39,12 +44,6 @@ template <class S> class Sink {
     at_ += n;
   }
 
-  void repeat(const S* piece, int64_t n) {
-    S* to = room(n);
-    for (int64_t i = 0; i < n; i += lanes<S>) write(to + i, read<Piece>(piece + i));
-    commit(to, n);
-  }
-
   void finish() {
     if (!stream_) return;
     flush();
@@ -53,8 +52,6 @@ template <class S> class Sink {
   }
 
  private:
-  struct Piece { S cells[lanes<S>]; };
-
   void flush() {
     int64_t head = (-(uintptr_t)at_ % 64) / sizeof(S);
     if (head >= fill_) return;

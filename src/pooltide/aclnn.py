@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from .acl.execution import enqueue
 from .acl.handles import aclIntArray, aclOpExecutor, aclTensor
-from .acl.objects import NOT_RUNNING, unusable
-from .acl.state import STATE, keep_message, not_running
+from .acl.objects import INNER, NOT_RUNNING, unusable
+from .acl.state import STATE, guarded, keep_message, not_running
 from .call import Call, Unusable, Value, is_int
 from .catalog import operators
 from .pages import Operator, Parameter
@@ -33,8 +33,8 @@ _RANGES = {"int64": (-(2**63), 2**63 - 1), "int8": (-128, 127)}
 def plan_call(operator: Operator, arguments: tuple[Any, ...]) -> tuple[int, aclOpExecutor | None, int]:
     """Phase one: check, lower, plan."""
     title = f"{operator.name}GetWorkspaceSize"
-    if not_running(title):
-        return 0, None, NOT_RUNNING
+    if status := not_running(title, NOT_RUNNING):
+        return 0, None, status
     given = dict(zip(operator.parameters, arguments, strict=True))
     values = {parameter.name: _value(parameter, argument) for parameter, argument in given.items()}
     call = Call(operator, STATE.product, values)
@@ -94,7 +94,7 @@ def _phase_one(operator: Operator) -> PhaseOne:
     phase_one.__signature__ = signature  # type: ignore[attr-defined]
     phase_one.__doc__ = f"{operator.summary} Phase one: (workspaceSize, executor, status)."
     _rename(phase_one, f"{operator.name}GetWorkspaceSize")
-    return phase_one
+    return guarded(lambda status: (0, None, status), INNER)(phase_one)
 
 
 def _phase_two(operator: Operator) -> PhaseTwo:
@@ -103,7 +103,7 @@ def _phase_two(operator: Operator) -> PhaseTwo:
 
     phase_two.__doc__ = f"{operator.summary} Phase two: the status; the result comes with the stream."
     _rename(phase_two, operator.name)
-    return phase_two
+    return guarded(int, INNER)(phase_two)
 
 
 def _rename(function: Any, name: str) -> None:

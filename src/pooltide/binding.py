@@ -12,12 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from .call import Call, TensorMeta, Unusable, Value
+from .call import Call, TensorMeta, Unusable, Value, article
 from .dtypes import DType
 from .pages import HOST, Operator, Parameter
 from .rules import check
-
-_ATTRIBUTES = ("kernel", "stride", "padding", "ceil_mode", "count_include_pad", "divisor_override")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +54,13 @@ def bind(
     attributes: tuple[Any, ...],
     out: Any,
 ) -> Call:
-    """The call that these arguments make; raises the operator's first fault."""
+    """The call that these arguments make; raises the operator's first fault.
+
+    `attributes` are in the order of the operator's page.
+    """
     grad = arrays.floats(grad_output)
     dtype = grad.dtype if isinstance(grad, TensorMeta) else None
-    given = dict(zip(_ATTRIBUTES, attributes, strict=False))
+    given = iter(attributes)
     values: dict[str, Value] = {}
     for parameter in operator.parameters:
         match parameter.role:
@@ -74,7 +75,7 @@ def bind(
             case "cube_math_type":
                 value = 0
             case _:
-                value = _attribute(arrays, parameter, given[parameter.role])
+                value = _attribute(arrays, parameter, next(given))
         values[parameter.name] = value
     call = Call(operator, HOST, values)
     if fault := check(call):
@@ -86,7 +87,7 @@ def _what(value: object) -> str:
     if value is None:
         return "is None"
     kind = type(value).__name__
-    return f"is {'an' if kind[0] in 'aeiou' else 'a'} {kind}"
+    return f"is {article(kind)} {kind}"
 
 
 def _shape(arrays: Arrays, input: Any, dtype: DType | None) -> TensorMeta | Unusable:
@@ -112,7 +113,11 @@ def _attribute(arrays: Arrays, parameter: Parameter, value: Any) -> Value:
         if value is None:
             return () if parameter.nullable else None
         values = arrays.ints(value if isinstance(value, (tuple, list)) else (value,))
-        return Unusable(f"is {value!r:.60}", "an int or a tuple of ints") if values is None else values
+        if values is None:
+            return Unusable(f"is {value!r:.60}", "an int or a tuple of ints")
+        if any(type(v) is int and not -(2**62) < v < 2**62 for v in values):
+            return Unusable(f"is {value!r:.60}", "smaller than 2**62", ValueError)
+        return values
     if value is None:
         return 0
     if (found := arrays.integer(value)) is None:

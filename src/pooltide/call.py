@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -24,10 +25,6 @@ class TensorMeta:
     format: str | None = None  # None: an array, which has no format
     strides: tuple[int, ...] | None = None  # None: contiguous
 
-    @property
-    def contiguous_strides(self) -> tuple[int, ...]:
-        return contiguous_strides(self.shape)
-
 
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     strides = []
@@ -36,6 +33,19 @@ def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
         strides.append(step)
         step *= size
     return tuple(reversed(strides))
+
+
+def channels_last_strides(shape: tuple[int, ...], axes: int) -> tuple[int, ...]:
+    """Strides of (N,) D H W C memory for a (N,) C D H W shape, in elements."""
+    lead = len(shape) - axes
+    if lead < 1:
+        return (1,) * len(shape)
+    order = [*range(lead - 1), *range(lead, len(shape)), lead - 1]
+    strides, step = [0] * len(shape), 1
+    for axis in reversed(order):
+        strides[axis] = step
+        step *= shape[axis]
+    return tuple(strides)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,15 +125,19 @@ def overlaps(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool | None:
         reach += step * (size - 1)
     else:
         return False
-    cells = int(np.prod([float(size) for _, size in steps]))
     if any(step == 0 for step, _ in steps):
         return True
-    if cells > 1 << 22:
+    cells = prod(size for _, size in steps)
+    if cells > 1 << 22 or reach + sum(step * size for step, size in steps) >= 2**62:
         return None
     offsets = np.zeros(1, dtype=np.int64)
     for step, size in steps:
         offsets = (offsets[:, None] + np.arange(size) * step).ravel()
     return bool(np.unique(offsets).size < cells)
+
+
+def article(noun: str) -> str:
+    return "an" if noun[0] in "aeiou" else "a"
 
 
 def is_int(value: object) -> TypeGuard[int]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from .backends import IndexFault
 from .binding import Arrays, bind
-from .call import TensorMeta, Unusable, is_int
+from .call import Call, TensorMeta, Unusable, is_int, overlaps
 from .catalog import operators
 from .dtypes import dtype_of
 from .pages import Operator
@@ -117,7 +117,8 @@ def as_volume(array: Array, axes: int) -> Array:
     """The array as (N, C, D, H, W), with unit axes where it has none. Always a view."""
     lead = array.ndim - axes
     index = (None,) * (2 - lead) + (slice(None),) * lead + (None,) * (3 - axes)
-    return array[index]
+    view: Array = np.asarray(array)[index]
+    return view
 
 
 def index_message(argument: str, fault: IndexFault, shape: Sequence[int], plane: Sequence[int]) -> str:
@@ -125,6 +126,10 @@ def index_message(argument: str, fault: IndexFault, shape: Sequence[int], plane:
     at = tuple(int(i) for i in np.unravel_index(fault.position, tuple(shape)))
     more = f" ({fault.count} such indices in all)" if fault.count > 1 else ""
     size = "×".join(map(str, plane))
+    if prod(plane) == 0:
+        return (
+            f"{argument}{list(at)} is {fault.value}; the {size} plane has no cell that it could name{more}."
+        )
     return (
         f"{argument}{list(at)} is {fault.value}; "
         f"it must be 0 to {prod(plane) - 1}, inside the {size} plane{more}."
@@ -139,10 +144,22 @@ def _prepare(
     attributes: tuple[Any, ...],
     out: Any,
 ) -> Plan:
-    call = bind(_ARRAYS, operator, grad_output, input, indices, attributes, out)
+    call = checked_call(operator, grad_output, input, indices, attributes, out)
     arrays = [grad_output, *([] if indices is None else [indices]), *([] if out is None else [out])]
     layouts = [_layout(array, len(operator.axes)) for array in arrays]
     return make_plan(lower(call), tuple(layouts) if out is not None else (*layouts, "planes"))
+
+
+def checked_call(
+    operator: Operator,
+    grad_output: Any,
+    input: Any,
+    indices: Any,
+    attributes: tuple[Any, ...],
+    out: Any = None,
+) -> Call:
+    """The checked call of a function's arguments; `attributes` in the order of the page."""
+    return bind(_ARRAYS, operator, grad_output, input, indices, attributes, out)
 
 
 def _layout(array: Array, axes: int) -> str:
@@ -157,9 +174,13 @@ def _read(value: Any, written: bool) -> TensorMeta | Unusable | str | None:
         return None
     if (dtype := dtype_of(value.dtype)) is None:
         return f"has dtype {value.dtype}"
+    if isinstance(value, np.ma.MaskedArray):
+        return Unusable("is a masked array", "a plain one: fill it first")
     if written and not value.flags.writeable:
         return Unusable("is read-only", "writable", ValueError)
     if any(step % value.itemsize for step in value.strides):
+        if written and overlaps((*value.shape, value.itemsize), (*value.strides, 1)) is not False:
+            return Unusable(f"has strides of {value.strides} bytes", "free of overlap", ValueError)
         return TensorMeta(value.shape, dtype, strides=None)
     strides = tuple(step // value.itemsize for step in value.strides)
     return TensorMeta(value.shape, dtype, strides=strides)

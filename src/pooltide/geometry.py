@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,26 +90,37 @@ class Axis:
 UNIT = Axis(1, 1)
 
 
-@lru_cache(maxsize=256)
 def tables(axis: Axis) -> Tables:
     """The axis written out: O(length + outputs) memory, so only a kernel asks for it."""
+    return _kept(axis) if axis.length + axis.outputs <= _SHORT else _write_out(axis)
+
+
+def windows_written_out(axis: Axis) -> tuple[Table, Table, Table]:
+    """start, end and extent of every window."""
+    if axis.adaptive and axis.length * (axis.outputs + 1) >= 2**63:
+        windows = [axis.window(o) for o in range(axis.outputs)]
+        start, end, extent = np.array(windows, dtype=np.int64).reshape(-1, 3).T
+        return start, end, extent
     o = np.arange(axis.outputs, dtype=np.int64)
-    if axis.adaptive and axis.outputs * axis.length < 2**62:
+    if axis.adaptive:
         start = o * axis.length // max(axis.outputs, 1)
         end = -(-(o + 1) * axis.length // max(axis.outputs, 1))
-        extent = end - start
-    elif axis.adaptive:
-        windows = np.array([axis.window(i) for i in range(axis.outputs)], dtype=np.int64)
-        start, end, extent = np.ascontiguousarray(windows.T)
-    else:
-        start = o * axis.s - axis.p
-        end = np.minimum(start + axis.k, axis.length + axis.p)
-        extent = end - start
-        start, end = np.maximum(start, 0), np.minimum(end, axis.length)
-    cells: Any = np.arange(axis.length, dtype=np.int64)
+        return start, end, end - start
+    start = o * axis.s - axis.p
+    end = np.minimum(start + axis.k, axis.length + axis.p)
+    return np.maximum(start, 0), np.minimum(end, axis.length), end - start
+
+
+def _write_out(axis: Axis) -> Tables:
+    start, end, extent = map(np.ascontiguousarray, windows_written_out(axis))
+    cells = np.arange(axis.length, dtype=np.int64)
     first = np.searchsorted(end, cells, side="right")  # windows that ended before the cell
     count = np.searchsorted(start, cells, side="right") - first  # begun, less ended
     found = (start, end, extent, first, np.maximum(count, 0))
     for table in found:
         table.setflags(write=False)
     return Tables(*found)
+
+
+_SHORT = 1 << 16  # cells and windows of an axis whose tables are worth keeping
+_kept = lru_cache(maxsize=256)(_write_out)

@@ -69,11 +69,14 @@ def _dense(shape: Sequence[int], strides: Sequence[int], order: Sequence[int]) -
     return True
 
 
-@lru_cache(maxsize=4096)
 def make_plan(problem: Problem, layouts: tuple[str, ...], only: str | None = None) -> Plan:
     """`layouts` are those of grad_output, (indices,) out; `only` names the one backend to use."""
+    return _planned(problem, layouts, only or os.environ.get(ENVIRONMENT) or None)
+
+
+@lru_cache(maxsize=4096)
+def _planned(problem: Problem, layouts: tuple[str, ...], only: str | None) -> Plan:
     refused: list[tuple[str, str]] = []
-    only = only or os.environ.get(ENVIRONMENT) or None
     if only is not None and only not in BACKENDS:
         raise NoBackend(f"backend {only!r} is unknown; known are {', '.join(BACKENDS)}")
     for name in (only,) if only else BACKENDS:
@@ -143,10 +146,10 @@ def execute(
         assert source is not None
         copy = _like(source, workspace[at : at + source.nbytes], plan.layout)
         at += _aligned(source.nbytes)
-        if role != "out":
-            copy[...] = source
-        if role == "grad_output" and problem.rounding != "keep":
+        if role == "grad_output":
             copy[...] = round_gradient(source, problem.rounding)
+        elif role == "indices":
+            copy[...] = source
         arrays[role] = copy
     result = arrays["out"]
     assert result is not None

@@ -13,8 +13,8 @@ from typing import Any
 
 from .call import Call, TensorMeta, Unusable, overlaps
 from .dtypes import STATUS, status_name
-from .geometry import strided_outputs
-from .pages import PRODUCTS, Rule
+from .geometry import Axis, strided_outputs
+from .pages import HOST, PRODUCTS, Rule
 
 Names = tuple[str, ...]
 
@@ -56,6 +56,8 @@ def _usable(call: Call) -> Fault | None:
 def not_null(call: Call, of: Names) -> Fault | None:
     for name in of:
         if call.values[name] is None:
+            if call.by_function:
+                return Fault(f"{call.spell(name)} is None; it must be an int or a tuple of ints.", TypeError)
             what = "a tensor" if call.operator.parameter(name).type == "tensor" else "an int array"
             return Fault(f"{call.spell(name)} is null; it must be {what}.", TypeError)
     return None
@@ -74,8 +76,8 @@ def dtype_supported(call: Call, of: Names) -> Fault | None:
         dtype = call.tensor(name).dtype.name
         known = call.operator.dtypes(call.operator.parameter(name), call.product)
         if dtype not in known:
-            text = f"{call.spell(name)} has dtype {dtype}; {_on(call)}it must be {_or(known)}."
-            return Fault(text, TypeError)
+            must = f"{_on(call)}it must be {_or(_dtype(call, k) for k in known)}."
+            return Fault(f"{call.spell(name)} has dtype {_dtype(call, dtype)}; {must}", TypeError)
     return None
 
 
@@ -88,7 +90,9 @@ def format_supported(call: Call, of: Names) -> Fault | None:
 
 
 def same_dtype(call: Call, of: Names) -> Fault | None:
-    return _same(call, of, "dtype", lambda t: t.dtype.name, TypeError)
+    if call.by_function:  # there `input` is a shape, which has grad_output's dtype by definition
+        of = tuple(n for n in of if call.operator.parameter(n).role != "input")
+    return _same(call, of, "dtype", lambda t: _dtype(call, t.dtype.name), TypeError)
 
 
 def same_format(call: Call, of: Names) -> Fault | None:
@@ -239,8 +243,8 @@ def cube_math_type(call: Call) -> Fault | None:
 def pools_globally(call: Call) -> bool:
     """The output is 1×1 and its one window holds the whole plane."""
     grad, x = _names(call, "grad_output", "input")
-    geometry = zip(call.spatial(x), call.kernel, call.padding, strict=True)
-    return set(call.spatial(grad)) == {1} and all(k - p >= length for length, k, p in geometry)
+    windows = zip(call.spatial(x), call.spatial(grad), call.kernel, call.stride, call.padding, strict=True)
+    return all(Axis(*sizes).whole for sizes in windows)
 
 
 def divisor_range(call: Call) -> Fault | None:
@@ -343,9 +347,13 @@ def _or(values: Iterable[Any]) -> str:
     return f"{', '.join(init)} or {last}" if init else last
 
 
+def _dtype(call: Call, name: str) -> str:
+    return name.lower() if call.by_function else name
+
+
 def _on(call: Call) -> str:
     return "" if call.by_function else f"on {PRODUCTS[call.product]} "
 
 
 def _products(call: Call) -> str:
-    return _or(PRODUCTS[p] for p in call.operator.products if p != "host")
+    return _or(PRODUCTS[p] for p in call.operator.products if p != HOST)

@@ -26,6 +26,7 @@ def tensor_from_numpy(array: NDArray[Any], format: int = FORMATS["ND"]) -> aclTe
         block = MEMORY.allocate(array.nbytes)
         address = block.address
         block.data[:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        MEMORY.mark(address, array.nbytes)
     tensor = aclCreateTensor(array.shape, dtype.code, None, 0, format, array.shape, address)
     if tensor is None:
         if address is not None:

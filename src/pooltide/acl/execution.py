@@ -28,11 +28,12 @@ Array = NDArray[Any]
 
 def enqueue(operator: Operator, workspace: Any, workspace_size: Any, executor: Any, stream: Any) -> int:
     title = operator.name
-    if not_running(title):
-        return NOT_RUNNING
-    if executor is None:
-        return fail(title, f"executor is null; it must be the executor of {title}GetWorkspaceSize.", NULL)
-    with STATE.lock:  # two threads may hold one executor
+    with STATE.lock:  # two threads may hold one executor; a third may call aclFinalize
+        if status := not_running(title, NOT_RUNNING):
+            return status
+        if executor is None:
+            must = f"it must be the executor of {title}GetWorkspaceSize."
+            return fail(title, f"executor is null; {must}", NULL)
         if refused := _refused(operator, executor):
             return fail(title, refused, BAD)
         return _submit(title, workspace, workspace_size, executor, stream)
@@ -40,10 +41,13 @@ def enqueue(operator: Operator, workspace: Any, workspace_size: Any, executor: A
 
 def _submit(title: str, workspace: Any, workspace_size: Any, executor: aclOpExecutor, stream: Any) -> int:
     need = executor.plan.scratch
-    if need and workspace is None:
+    if need and (workspace is None or workspace == 0):
         must = f"it must be device memory of {need} bytes, as phase one said."
         return fail(title, f"workspace is null; {must}", NULL)
-    if fault := _workspace_fault(workspace, workspace_size, need) or dead_stream(stream):
+    fault = _workspace_fault(workspace, workspace_size, need) or dead_stream(stream)
+    if need and not fault:
+        fault = _workspace_in_use(int(workspace), need, executor)
+    if fault:
         return fail(title, fault, BAD)
     job = partial(_compute, executor, workspace if need else None, STATE.checks)
     if not (stream or STREAMS.default()).submit(job):
@@ -63,6 +67,26 @@ def _refused(operator: Operator, executor: Any) -> str | None:
             "executor has served its one call; make a new one, or call "
             "aclSetAclOpExecutorRepeatable before the first use."
         )
+    for parameter in operator.parameters:
+        if parameter.type == "tensor" and not executor.tensors[parameter.role].alive:
+            return f"{parameter.name} was destroyed after phase one; it must live until the stream is done."
+    return None
+
+
+def _workspace_in_use(workspace: int, need: int, executor: aclOpExecutor) -> str | None:
+    for parameter in executor.call.operator.parameters:
+        if parameter.type != "tensor" or parameter.role == "input":
+            continue
+        tensor = executor.tensors[parameter.role]
+        if (
+            tensor.address is None
+            or tensor.empty
+            or MEMORY.find(tensor.address) is not MEMORY.find(workspace)
+        ):
+            continue
+        start, end = tensor.span()
+        if start < workspace + need and workspace < end:
+            return f"workspace is {workspace:#x}, in memory of {parameter.name}; it must be its own."
     return None
 
 
@@ -84,6 +108,8 @@ def _compute(executor: aclOpExecutor, workspace: int | None, checks: str) -> Non
     spelled = {p.role: p.name for p in call.operator.parameters}
     axes = len(call.operator.axes)
     target = executor.tensors["grad_input"]
+    if plan.problem.planes == 0:
+        return
     out = _output(target, spelled["grad_input"], found)
     grad, indices = _inputs(executor.tensors, spelled, out, found)
     fault = execute(
@@ -98,6 +124,8 @@ def _compute(executor: aclOpExecutor, workspace: int | None, checks: str) -> Non
         found(index_message(spelled["indices"], fault, grad.shape, plane))
     if out.base is None:  # no view of device memory: it reaches outside its block
         target.write_inside(out)
+    else:
+        target.mark_written()
 
 
 def _inputs(
@@ -125,8 +153,18 @@ def _output(tensor: aclTensor, name: str, found: Callable[[str], None]) -> Array
     try:
         return tensor.view()
     except OutOfBounds as error:
-        found(f"{name} {error}; it must lie inside one block, and what lies outside is not written.")
+        found(f"{_in_part(tensor, name, error)}, and what lies outside is not written.")
         return np.empty(tensor.shape, tensor.dtype.numpy)
+
+
+def _in_part(tensor: aclTensor, name: str, error: OutOfBounds) -> str:
+    """What a finding says of a view that reaches outside; a failure if it can't be used in part."""
+    must = f"{name} {error}; it must lie inside one block"
+    if tensor.too_large:
+        raise Failure(
+            INTERNAL, f"{must}: it is too large to be used in part. [{INTERNAL} ACL_ERROR_INTERNAL_ERROR]"
+        )
+    return must
 
 
 def _input(
@@ -136,8 +174,10 @@ def _input(
     try:
         view = tensor.view()
     except OutOfBounds as error:
-        found(f"{name} {error}; it must lie inside one block, and what lies outside counts for nothing.")
+        found(f"{_in_part(tensor, name, error)}, and what lies outside counts for nothing.")
         return tensor.read_inside()
+    if text := tensor.never_written():
+        found(f"{name} {text}")
     return (view.copy() if np.may_share_memory(view, out) else view), None
 
 
@@ -148,5 +188,5 @@ def _scratch(workspace: int | None, size: int, found: Callable[[str], None]) -> 
     if data is None:
         found(f"workspace {MEMORY.why_not(workspace, size)}")
         return None
-    # Kernels want whole cache lines; a workspace that starts inside one is not used.
-    return data if workspace % 8 == 0 else None
+    # A workspace that is not aligned as sums are is not used; the job takes its own memory.
+    return data if data.ctypes.data % 8 == 0 else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,13 +11,15 @@ from numpy.typing import NDArray
 
 from ..call import TensorMeta
 from ..dtypes import DType
-from .memory import MEMORY
+from .memory import MEMORY, Block, missing_bytes
+from .written import Cells
 
 if TYPE_CHECKING:
     from ..call import Call
     from ..plan import Plan
 
 Array = NDArray[Any]
+_FAR = 1 << 56  # bytes: farther from a block than memory reaches
 _PARTIAL = 1 << 26  # cells of a view that reaches outside its block, beyond which it is refused
 
 
@@ -65,12 +68,37 @@ class aclTensor:
         if self.empty:
             return np.empty(self.shape, self.dtype.numpy)
         start, end = self.span()
-        data = MEMORY.range(start, end - start) if self.address is not None else None
+        data = None
+        if self.address is not None and MEMORY.find(self.address) is MEMORY.find(start):
+            data = MEMORY.range(start, end - start)
         if data is None:
             raise OutOfBounds(self.whereabouts())
         at = (self.address or 0) + self.offset * self.dtype.itemsize - start
         steps = tuple(step * self.dtype.itemsize for step in self.strides)
         return np.ndarray(self.shape, self.dtype.numpy, data.data, at, steps)
+
+    def _cells(self) -> tuple[Block, Cells] | None:
+        start, end = self.span()
+        block = None if self.empty or self.address is None else MEMORY.find(start)
+        if block is None:
+            return None
+        base, size = block.address, self.dtype.itemsize
+        steps = tuple(step * size for step in self.strides)
+        at = (self.address or 0) + self.offset * size - base
+        return block, Cells(at, start - base, end - base, self.shape, steps, size)
+
+    def mark_written(self) -> None:
+        """Remember that a view that lies inside its block was written."""
+        if found := self._cells():
+            block, cells = found
+            block.written.mark(cells)
+
+    def never_written(self) -> str | None:
+        """What is wrong with reading a view that lies inside its block, as the rest of a sentence."""
+        if not (found := self._cells()):
+            return None
+        block, cells = found
+        return missing_bytes(block, block.written.missing(cells))
 
     def whereabouts(self) -> str:
         if self.address is None:
@@ -78,42 +106,58 @@ class aclTensor:
         start, end = self.span()
         block = MEMORY.find(self.address)
         if block is None:
-            return f"lies at an address that {MEMORY.why_not(self.address, end - start).rstrip('.')}"
+            why, _, _ = MEMORY.why_not(self.address, end - start).partition(";")
+            return f"has an address that {why}"
         return (
             f"reaches bytes {start - block.address} to {end - block.address} of a block of {block.size} bytes"
         )
 
-    def inside(self) -> tuple[Array, Array, Array]:
-        """For a view that reaches outside: (cells that lie inside, their byte offsets, the block)."""
+    @property
+    def too_large(self) -> bool:
+        """Whether the view has too many cells to be used in part."""
+        return prod(self.shape) > _PARTIAL
+
+    def inside(self) -> tuple[Array, Array, Block | None]:
+        """For a view that reaches outside: (cells that lie inside, their byte offsets, the block).
+
+        Takes memory for each cell: ask `too_large` first.
+        """
         block = None if self.address is None else MEMORY.find(self.address)
         if block is None:
-            return np.zeros(self.shape, np.bool_), np.zeros(0, np.int64), np.zeros(0, np.uint8)
-        if np.prod([float(n) for n in self.shape]) > _PARTIAL:
-            raise OutOfBounds(f"{self.whereabouts()}, and is too large to be used in part")
-        at = np.full(self.shape, (self.address or 0) - block.address, dtype=np.int64)
+            return np.zeros(self.shape, np.bool_), np.zeros(0, np.int64), None
+        start = (self.address or 0) - block.address + self.offset * self.dtype.itemsize
+        if abs(start) >= _FAR:
+            return np.zeros(self.shape, np.bool_), np.zeros(0, np.int64), None
+        at = np.full(self.shape, start, dtype=np.int64)
+        near = np.ones(self.shape, np.bool_)
         for axis, step in enumerate(self.strides):
-            line = np.arange(self.shape[axis], dtype=np.int64) * step
-            at += line.reshape([-1 if i == axis else 1 for i in range(at.ndim)]) * self.dtype.itemsize
-        at += self.offset * self.dtype.itemsize
-        good = (at >= 0) & (at + self.dtype.itemsize <= block.size)
-        return good, at[good], block.data
+            cells = np.arange(self.shape[axis], dtype=np.int64)
+            along = [-1 if i == axis else 1 for i in range(at.ndim)]
+            # Beyond _FAR on one axis a cell is outside, whatever the others do: sums stay in 64 bits.
+            close = cells <= _FAR // max(abs(step) * self.dtype.itemsize, 1)
+            reach = np.where(close, cells, 0) * (step * self.dtype.itemsize if close[1:].any() else 0)
+            near &= close.reshape(along)
+            at += reach.reshape(along)
+        good = near & (at >= 0) & (at + self.dtype.itemsize <= block.size)
+        return good, at[good], block
 
     def read_inside(self) -> tuple[Array, Array]:
         """A copy of the view, 0 where it lies outside its block, and which cells lie inside."""
-        good, at, data = self.inside()
+        good, at, block = self.inside()
         result = np.zeros(self.shape, dtype=self.dtype.numpy)
-        if at.size:
+        if block is not None and at.size:
             size = self.dtype.itemsize
-            result[good] = data[at[:, None] + np.arange(size)].view(self.dtype.numpy)[:, 0]
+            result[good] = block.data[at[:, None] + np.arange(size)].view(self.dtype.numpy)[:, 0]
         return result, good
 
     def write_inside(self, values: Array) -> None:
         """Write the cells of the view that lie inside its block, and no others."""
-        good, at, data = self.inside()
-        if at.size:
+        good, at, block = self.inside()
+        if block is not None and at.size:
             size = self.dtype.itemsize
             raw = np.ascontiguousarray(values[good]).view(np.uint8).reshape(-1, size)
-            data[at[:, None] + np.arange(size)] = raw
+            block.data[at[:, None] + np.arange(size)] = raw
+            block.written.mark_bytes(at[:, None] + np.arange(size))
 
 
 @dataclass(eq=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import ctypes
+import os
 import threading
 from dataclasses import dataclass
 from typing import Any
@@ -11,8 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .addresses import Addresses, guarded
+from .written import Written, run
+
 Array = NDArray[Any]
-_ALIGN = 64
+_ALIGN = 64  # of a block's data; its address is aligned to a multiple of that
 _REMEMBERED = 1024  # freed blocks that a message can still name
 
 
@@ -20,7 +24,8 @@ _REMEMBERED = 1024  # freed blocks that a message can still name
 class Block:
     address: int
     size: int
-    data: NDArray[np.uint8]
+    data: NDArray[np.uint8]  # not at `address`, which the host must not touch
+    written: Written
 
     def bytes_at(self, address: int, count: int) -> NDArray[np.uint8]:
         start = address - self.address
@@ -35,12 +40,14 @@ class Memory:
         self._addresses: list[int] = []
         self._blocks: dict[int, Block] = {}
         self._freed: dict[int, Block] = {}
+        self._free_addresses = Addresses()
 
     def allocate(self, size: int) -> Block:
         raw = np.empty(size + _ALIGN, dtype=np.uint8)
         skip = -raw.ctypes.data % _ALIGN
-        block = Block(raw.ctypes.data + skip, size, raw[skip : skip + size])
         with self._lock:
+            address = self._free_addresses.take(size) or raw.ctypes.data + skip
+            block = Block(address, size, raw[skip : skip + size], Written(size))
             bisect.insort(self._addresses, block.address)
             self._blocks[block.address] = block
             self._freed.pop(block.address, None)
@@ -53,7 +60,9 @@ class Memory:
             if block is not None:
                 self._addresses.remove(address)
                 # The bytes go; bounds stay, so that later misuse is called by its name.
-                self._freed[address] = Block(address, block.size, np.empty(0, np.uint8))
+                self._freed.pop(address, None)
+                self._freed[address] = Block(address, block.size, np.empty(0, np.uint8), Written(0))
+                self._free_addresses.give_back(address, block.size)
                 while len(self._freed) > _REMEMBERED:
                     del self._freed[next(iter(self._freed))]
                 return None
@@ -73,6 +82,22 @@ class Memory:
             return None
         return block.bytes_at(address, count)
 
+    def mark(self, address: int, count: int) -> None:
+        """The bytes of [address, address + count) are written from now on."""
+        if (block := self.find(address)) is not None:
+            block.written.mark(run(address - block.address, address - block.address + count))
+
+    def never_written(self, address: int, count: int) -> str | None:
+        """What is wrong with reading [address, address + count), as the rest of a sentence."""
+        if (block := self.find(address)) is None:
+            return None
+        start = address - block.address
+        return missing_bytes(block, block.written.missing(run(start, start + count)))
+
+    def live(self) -> list[Block]:
+        with self._lock:
+            return list(self._blocks.values())
+
     def why_not(self, address: int, count: int, must: str = "lie inside one block") -> str:
         """Why [address, address + count) can't be used, as the rest of a sentence."""
         if (block := self.find(address)) is not None:
@@ -90,6 +115,8 @@ class Memory:
         """Give all back, as at the end of a process; returns what was left."""
         with self._lock:
             left = list(self._blocks.values())
+            for block in left:
+                self._free_addresses.give_back(block.address, block.size)
             self._addresses.clear()
             self._blocks.clear()
             self._freed.clear()
@@ -99,16 +126,41 @@ class Memory:
 MEMORY = Memory()
 
 
+def _after_fork() -> None:
+    MEMORY._lock = threading.Lock()  # another thread may have held it
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def missing_bytes(block: Block, missing: tuple[int, int] | None) -> str | None:
+    if missing is None:
+        return None
+    count, first = missing
+    return (
+        f"has {count} bytes that were never written, the first at byte {first} of a block of "
+        f"{block.size} bytes at {block.address:#x}; they must be written before they are read."
+    )
+
+
 def host_bytes(side: Any, count: int, *, write: bool) -> Array | str:
     """The first `count` bytes of a host side, an array or an address; or what is wrong with it."""
     if isinstance(side, np.ndarray):
+        if side.dtype.hasobject:
+            return "is an array of Python objects; it must hold plain data."
+        side = np.asarray(side)
         if not side.flags.c_contiguous:
             return f"is an array with strides {side.strides}; it must be C-contiguous."
         if count > side.nbytes:
             return f"is an array of {side.nbytes} bytes and {count} are asked for; it must hold them."
         if write and not side.flags.writeable:
             return "is a read-only array; it must be writable."
-        return side.reshape(-1).view(np.uint8)[:count]
+        whole: Array = side.reshape(-1).view(np.uint8)
+        return whole[:count]
+    if side + count > 2**64:
+        return f"is {side:#x} and {count} bytes are asked for; it must be an address of this machine."
     if MEMORY.find(side) is not None:
         return f"is {side:#x}, device memory; in this direction of copy it must be host memory."
+    if guarded(side):
+        return MEMORY.why_not(side, count, "be host memory in this direction of copy")
     return np.ctypeslib.as_array((ctypes.c_uint8 * count).from_address(side))

@@ -11,15 +11,17 @@ from ..call import contiguous_strides, is_int
 from ..dtypes import FORMATS, STATUS, dtype_by_code, format_by_code
 from .handles import aclIntArray, aclOpExecutor, aclTensor
 from .memory import MEMORY
-from .state import an, fail, not_running
+from .state import an, fail, guarded, not_running
 
 NULL = STATUS["ACLNN_ERR_PARAM_NULLPTR"]
 BAD = STATUS["ACLNN_ERR_PARAM_INVALID"]
 NOT_RUNNING = STATUS["ACLNN_ERR_RUNTIME_ERROR"]
+INNER = STATUS["ACLNN_ERR_INNER"]
 _INT64 = range(-(2**63), 2**63)
 _MAX_RANK = 64
 
 
+@guarded(lambda status: None)
 def aclCreateTensor(
     viewDims: Sequence[int],
     dataType: int,
@@ -50,7 +52,7 @@ def aclCreateTensor(
         text = f"format is {format!r:.40}; it must be one of {codes}."
     elif not is_int(offset) or offset not in _INT64:
         text = f"offset is {offset!r:.40}; it must be an int that counts elements."
-    elif tensorData is not None and (not is_int(tensorData) or tensorData < 0):
+    elif tensorData is not None and (not is_int(tensorData) or tensorData not in range(2**64)):
         text = f"tensorData is {an(tensorData)}; it must be a device address or null."
     if text is not None:
         fail(title, text, BAD)
@@ -68,11 +70,13 @@ def _address(value: int | None) -> int | None:
     return int(value) if value else None
 
 
+@guarded(int, INNER)
 def aclDestroyTensor(tensor: aclTensor | None) -> int:
     """Forget the description; device memory stays, unless tensor_from_numpy made it."""
     return _destroy("aclDestroyTensor", "tensor", tensor, aclTensor)
 
 
+@guarded(lambda status: None)
 def aclCreateIntArray(value: Sequence[int]) -> aclIntArray | None:
     if not_running("aclCreateIntArray"):
         return None
@@ -82,15 +86,17 @@ def aclCreateIntArray(value: Sequence[int]) -> aclIntArray | None:
     return aclIntArray(values)
 
 
+@guarded(int, INNER)
 def aclDestroyIntArray(array: aclIntArray | None) -> int:
     return _destroy("aclDestroyIntArray", "array", array, aclIntArray)
 
 
+@guarded(int, INNER)
 def aclSetAclOpExecutorRepeatable(executor: aclOpExecutor | None) -> int:
     """Let the executor serve any number of calls, until aclDestroyAclOpExecutor."""
     title = "aclSetAclOpExecutorRepeatable"
-    if not_running(title):
-        return NOT_RUNNING
+    if status := not_running(title, NOT_RUNNING):
+        return status
     if executor is None:
         return fail(title, "executor is null; it must be an executor of a GetWorkspaceSize call.", NULL)
     if text := unusable(executor, aclOpExecutor):
@@ -101,13 +107,14 @@ def aclSetAclOpExecutorRepeatable(executor: aclOpExecutor | None) -> int:
     return 0
 
 
+@guarded(int, INNER)
 def aclDestroyAclOpExecutor(executor: aclOpExecutor | None) -> int:
     return _destroy("aclDestroyAclOpExecutor", "executor", executor, aclOpExecutor)
 
 
 def _destroy(title: str, name: str, handle: Any, kind: type[Any]) -> int:
-    if not_running(title):
-        return NOT_RUNNING
+    if status := not_running(title, NOT_RUNNING):
+        return status
     if handle is None:
         return 0
     if text := unusable(handle, kind):
@@ -134,7 +141,7 @@ def unusable(handle: Any, kind: type[Any]) -> str | None:
 
 
 def _ints(values: Any) -> tuple[int, ...] | None:
-    if not isinstance(values, (list, tuple, np.ndarray)):
+    if not isinstance(values, (list, tuple)) and not (isinstance(values, np.ndarray) and values.ndim == 1):
         return None
     found = tuple(values)
     return tuple(map(int, found)) if all(is_int(v) and int(v) in _INT64 for v in found) else None

@@ -21,6 +21,7 @@ from .state import (
     STATE,
     an,
     fail,
+    guarded,
     keep_message,
     not_running,
     say,
@@ -33,6 +34,7 @@ from .stream import STREAMS, Stream
 _KINDS = ENUMS["aclrtMemcpyKind"]
 
 
+@guarded(int)
 def aclInit(configPath: str | None) -> int:
     """Start the runtime. `configPath` is None or a JSON file: {"product": …, "checks": …}."""
     with STATE.lock:
@@ -44,31 +46,36 @@ def aclInit(configPath: str | None) -> int:
             return fail("aclInit", ENVIRONMENT_FAULT, INVALID)
         if configPath is not None and (fault := _configure(configPath)):
             return fail("aclInit", fault, INVALID)
-        STATE.initialized, STATE.finalized = True, False
+        STATE.initialized, STATE.finalized, STATE.forked = True, False, False
         STATE.options.clear()
     return 0
 
 
 def _configure(path: str) -> str | None:
+    if not isinstance(path, str):
+        return f"configPath is {an(path)}; it must be null or the path of a JSON file."
     try:
         with open(path, encoding="utf-8") as file:
             config = json.load(file)
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         return f"configPath is {path!r}, which can't be read as JSON ({error}); it must be a JSON file."
     if not isinstance(config, dict):
         return f"configPath is {path!r}, which holds no JSON object; it must hold one."
     known = {"product": set_product, "checks": set_checks}
+    before = STATE.product, STATE.checks
     try:
         for key, setter in known.items():
             if key in config:
                 setter(config[key])
     except (ValueError, TypeError) as error:
+        STATE.product, STATE.checks = before
         return f"configPath is {path!r}: {error}"
     if (ignored := sorted(config.keys() - known.keys())) and STATE.checks != CHECKS[0]:
         say(f"aclInit: {path} sets {', '.join(ignored)}, which mean nothing here and are ignored")
     return None
 
 
+@guarded(int)
 def aclFinalize() -> int:
     """Finish all streams and give all device memory back."""
     with STATE.lock:
@@ -82,16 +89,18 @@ def aclFinalize() -> int:
     return 0
 
 
+@guarded(int)
 def aclrtSetDevice(deviceId: int) -> int:
     return _device("aclrtSetDevice", deviceId)
 
 
+@guarded(int)
 def aclrtResetDevice(deviceId: int) -> int:
     """Wait for everything that runs on the device."""
     if status := _device("aclrtResetDevice", deviceId):
         return status
     for stream in STREAMS.live():
-        stream.synchronize()
+        stream.wait()
     return 0
 
 
@@ -104,12 +113,15 @@ def _device(title: str, device: Any) -> int:
     return 0
 
 
+@guarded(lambda status: (None, status))
 def aclrtCreateStream() -> tuple[Stream | None, int]:
-    if status := not_running("aclrtCreateStream"):
-        return None, status
-    return STREAMS.create(), 0
+    with STATE.lock:
+        if status := not_running("aclrtCreateStream"):
+            return None, status
+        return STREAMS.create(), 0
 
 
+@guarded(int)
 def aclrtDestroyStream(stream: Stream | None) -> int:
     """Finish what is queued, then end the stream."""
     title = "aclrtDestroyStream"
@@ -123,6 +135,7 @@ def aclrtDestroyStream(stream: Stream | None) -> int:
     return 0
 
 
+@guarded(int)
 def aclrtSynchronizeStream(stream: Stream | None) -> int:
     """Wait for the stream; non-zero when something in it failed. None is the default stream."""
     title = "aclrtSynchronizeStream"
@@ -147,6 +160,7 @@ def dead_stream(stream: Any) -> str | None:
     return f"stream is {an(stream)}; {must}"
 
 
+@guarded(lambda status: (None, status))
 def aclrtMalloc(size: int, policy: int) -> tuple[int | None, int]:
     """Device memory of `size` bytes: its address. The policy changes nothing here."""
     title = "aclrtMalloc"
@@ -154,7 +168,7 @@ def aclrtMalloc(size: int, policy: int) -> tuple[int | None, int]:
         return None, status
     if not is_int(size) or size <= 0:
         return None, fail(title, f"size is {size!r:.40}; it must be an int greater than 0.", RT_INVALID)
-    if policy not in ENUMS["aclrtMemMallocPolicy"].values():
+    if not is_int(policy) or policy not in ENUMS["aclrtMemMallocPolicy"].values():
         known = ", ".join(f"{name} ({code})" for name, code in ENUMS["aclrtMemMallocPolicy"].items())
         return None, fail(title, f"policy is {policy!r:.40}; it must be one of {known}.", INVALID)
     try:
@@ -163,6 +177,7 @@ def aclrtMalloc(size: int, policy: int) -> tuple[int | None, int]:
         return None, fail(title, f"size is {size}; this machine has not so much memory.", BAD_ALLOC)
 
 
+@guarded(int)
 def aclrtFree(devPtr: int | None) -> int:
     title = "aclrtFree"
     if status := not_running(title):
@@ -175,12 +190,13 @@ def aclrtFree(devPtr: int | None) -> int:
     return 0
 
 
+@guarded(int)
 def aclrtMemcpy(dst: Any, destMax: int, src: Any, count: int, kind: int) -> int:
     """Copy `count` bytes. A device side is an address, a host side an array or an address."""
     title = "aclrtMemcpy"
     if status := not_running(title):
         return status
-    if kind not in _KINDS.values():
+    if not is_int(kind) or kind not in _KINDS.values():
         known = ", ".join(f"{name} ({code})" for name, code in _KINDS.items())
         return fail(title, f"kind is {kind!r:.40}; it must be one of {known}.", INVALID)
     for name, value in (("destMax", destMax), ("count", count)):
@@ -198,7 +214,14 @@ def aclrtMemcpy(dst: Any, destMax: int, src: Any, count: int, kind: int) -> int:
     source = _side(src, int(count), device=from_device, write=False)
     if isinstance(source, str):
         return fail(title, f"src {source}", RT_INVALID)
+    if from_device and (text := MEMORY.never_written(int(src), int(count))):
+        if STATE.checks == "strict":
+            return fail(title, f"src {text}", RT_INVALID)
+        if STATE.checks == "warn":
+            say(f"{title}: src {text}")
     target[:] = source.copy() if np.may_share_memory(target, source) else source
+    if to_device:
+        MEMORY.mark(int(dst), int(count))
     return 0
 
 
@@ -213,6 +236,7 @@ def _side(side: Any, count: int, *, device: bool, write: bool) -> NDArray[Any] |
     return MEMORY.why_not(address, count) if data is None else data
 
 
+@guarded(int)
 def aclrtCtxSetSysParamOpt(opt: int, value: int) -> int:
     """Store an option. Results are deterministic at every value of ACL_OPT_DETERMINISTIC."""
     title = "aclrtCtxSetSysParamOpt"
@@ -225,6 +249,7 @@ def aclrtCtxSetSysParamOpt(opt: int, value: int) -> int:
     return 0
 
 
+@guarded(lambda status: (0, status))
 def aclrtCtxGetSysParamOpt(opt: int) -> tuple[int, int]:
     title = "aclrtCtxGetSysParamOpt"
     if status := not_running(title) or _option(title, opt):

@@ -6,13 +6,16 @@ for the calling thread and returns the status. `fail` does both.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar, cast
 
-from ..call import is_int
+from ..call import article, is_int
 from ..dtypes import ENUMS, ERRORS, status_name
 from ..pages import ASCEND_PRODUCTS, DEFAULT_PRODUCT
 
@@ -22,6 +25,7 @@ RT_INVALID = ERRORS["ACL_ERROR_RT_PARAM_INVALID"]
 BAD_ALLOC = ERRORS["ACL_ERROR_BAD_ALLOC"]
 INTERNAL = ERRORS["ACL_ERROR_INTERNAL_ERROR"]
 
+F = TypeVar("F", bound=Callable[..., Any])
 CHECKS = ("off", "warn", "strict")
 
 
@@ -31,6 +35,7 @@ class State:
     checks: str = "warn"
     initialized: bool = False
     finalized: bool = False  # since the last aclInit: a second aclFinalize says so
+    forked: bool = False  # this is a child, and the parent's runtime is not its own
     options: dict[int, int] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -56,27 +61,70 @@ def take_message() -> str | None:
     return message
 
 
-def not_running(title: str) -> int:
+def not_running(title: str, status: int = UNINITIALIZED) -> int:
     """0 while the runtime runs; else the status, with the reason kept."""
     if STATE.initialized:
         return 0
     when = "after aclFinalize" if STATE.finalized else "before aclInit"
-    return fail(title, f"it was called {when}; call aclInit first.", UNINITIALIZED)
+    when = "in a child process after fork()" if STATE.forked else when
+    return fail(title, f"it was called {when}; call aclInit first.", status)
 
 
 def say(line: str) -> None:
-    """One readable line for the person who runs the program."""
-    print(f"pooltide: {line}", file=sys.stderr, flush=True)
+    """One readable line for the person who runs the program. It may not cost them the program."""
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.write(f"pooltide: {line}\n")  # in one piece: other threads write too
+            sys.stderr.flush()
+
+
+def guarded(failed: Callable[[int], Any], status: int = INTERNAL) -> Callable[[F], F]:
+    """What a function must never let out, an exception, becomes `failed(status)` and a reason."""
+
+    def wrap(function: F) -> F:
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return function(*args, **kwargs)
+            except Exception as error:
+                if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+                    raise  # not ours: the call itself has too few or too many arguments
+                text = f"{type(error).__name__}: {error}; an argument is beyond what can be handled."
+                return failed(fail(function.__name__, text, status))
+
+        return cast(F, call)
+
+    return wrap
+
+
+def _after_fork() -> None:
+    """A child has no workers, and a lock that another thread held stays locked."""
+    STATE.lock = threading.RLock()
+    STATE.forked = STATE.initialized
+    STATE.initialized = False
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+@dataclass(frozen=True)
+class NoHandle:
+    """A word that a C program handed in as a handle, and that is none."""
+
+    value: int
+    why: str  # "which no call gave out"
 
 
 def an(value: Any) -> str:
     """A value as a message names it: its type, and an int's value."""
     if value is None:
         return "null"
+    if isinstance(value, NoHandle):
+        return f"{value.value:#x}, {value.why}"
     if is_int(value):
         return f"an int, {value}"
     name = type(value).__name__
-    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+    return f"{article(name)} {name}"
 
 
 def set_product(product: str) -> None:

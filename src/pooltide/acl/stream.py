@@ -5,6 +5,7 @@ What goes wrong in a job is kept until somebody synchronizes; then it is that th
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 from collections.abc import Callable
@@ -46,33 +47,44 @@ class Stream:
             failures, self._failures = self._failures, []
         return failures[0] if failures else None
 
+    def wait(self) -> None:
+        """Wait for all that was submitted, and leave failures for who synchronizes."""
+        with self._idle:
+            self._idle.wait_for(lambda: self._pending == 0)
+
     def close(self) -> None:
-        """Finish what is queued, then end the worker."""
+        """Finish what is queued, then end the worker. A failure that nobody asked for is said."""
         with self._idle:
             if not self.alive:
                 return
             self.alive = False
             self._jobs.put(None)
         self._worker.join()
+        for failure in self._failures:
+            say(f"a stream was destroyed before anybody learned that {failure.message}")
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
-            failure: Failure | None = None
-            try:
-                job()
-            except Failure as found:
-                failure = found
-            except MemoryError:
-                failure = Failure(BAD_ALLOC, f"a job ran out of memory. [{BAD_ALLOC} ACL_ERROR_BAD_ALLOC]")
-            except Exception as error:  # a bug of ours: the program must learn of it, and go on
-                text = f"internal error, please report it: {type(error).__name__}: {error}"
-                failure = Failure(INTERNAL, f"{text} [{INTERNAL} ACL_ERROR_INTERNAL_ERROR]")
-                say(text)
+            failure = _outcome(job)
             with self._idle:
                 if failure is not None:
                     self._failures.append(failure)
                 self._pending -= 1
                 self._idle.notify_all()
+
+
+def _outcome(job: Callable[[], None]) -> Failure | None:
+    try:
+        job()
+    except Failure as found:
+        return found
+    except MemoryError:
+        return Failure(BAD_ALLOC, f"a job ran out of memory. [{BAD_ALLOC} ACL_ERROR_BAD_ALLOC]")
+    except Exception as error:  # a bug of ours: the program must learn of it, and go on
+        text = f"internal error, please report it: {type(error).__name__}: {error}"
+        say(text)
+        return Failure(INTERNAL, f"{text} [{INTERNAL} ACL_ERROR_INTERNAL_ERROR]")
+    return None
 
 
 class Streams:
@@ -115,3 +127,11 @@ class Streams:
 
 
 STREAMS = Streams()
+
+
+def _after_fork() -> None:
+    """The parent's workers don't run in a child."""
+    STREAMS.__init__()  # type: ignore[misc]
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -13,11 +13,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import _native
 from ..geometry import Axis, tables
 from ..problem import Problem
 from ..threads import get_num_threads
 from . import IndexFault
+from .reference import as_float
+
+try:
+    from .. import _native
+except ImportError:  # a source tree that nobody built: other backends still work, and say why
+    BUILT = False
+else:
+    BUILT = True
 
 Array = NDArray[Any]
 LAYOUTS = frozenset({"planes", "channels_last"})
@@ -28,10 +35,14 @@ _QUOTIENTS = {"": 0, "chained": 0, "extent": 1, "valid": 1, "override": 2}
 
 
 def refuse(problem: Problem) -> str | None:
+    if not BUILT:
+        return "the extension pooltide._native is not built here; pip install . builds it"
     if problem.dtype.name not in _STORES:
         return f"it has no kernel for {problem.dtype}"
     if max(max(axis.length, axis.outputs) for axis in problem.axes) >= 2**31 - 64:
         return "an axis has 2**31 cells or windows or more"
+    if problem.kind == "indexed" and prod(problem.input_plane) == 0:
+        return "the plane has no cells"
     if problem.kind == "average" and prod(map(_longest, problem.axes)) >= 2**53:
         return "a divisor may reach 2**53"
     return None
@@ -56,7 +67,7 @@ def run(
 @lru_cache(maxsize=256)
 def prepare(problem: Problem, layout: str) -> _native.Prepared:
     """The problem, ready to run on arrays, or addresses, that lie in this layout."""
-    divisor = float(problem.dtype.accumulator.type(problem.divisor)) if problem.divisor else 1.0
+    divisor = float(as_float(problem.divisor, problem.dtype.accumulator)) if problem.divisor else 1.0
     return _native.Prepared(
         _KINDS[problem.kind],
         _STORES[problem.dtype.name],

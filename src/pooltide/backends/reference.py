@@ -67,8 +67,15 @@ def _spread(problem: Problem, g: Array, total: Array) -> None:
         cells = np.s_[..., d.start[od] : d.end[od], h.start[oh] : h.end[oh], w.start[ow] : w.end[ow]]
         q = g[..., od, oh, ow]
         for divisor in _divisors(problem, (d, od), (h, oh), (w, ow)):
-            q = q / g.dtype.type(divisor)
+            q = q / as_float(divisor, g.dtype)
         total[cells] += q[..., None, None, None]
+
+
+def as_float(divisor: int, dtype: np.dtype[Any]) -> Any:
+    """An integer as a float, rounded once: NumPy's own way goes through float64."""
+    if -(2**63) <= divisor < 2**63:
+        return np.int64(divisor).astype(dtype)
+    return dtype.type(float(divisor))
 
 
 def _divisors(problem: Problem, *windows: Any) -> list[int]:

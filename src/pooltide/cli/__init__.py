@@ -12,7 +12,15 @@ import click
 from .. import __version__
 
 COMMANDS = {
+    "ops": "Print which operators run on which products, with their rules.",
+    "check": "Say whether a call would be accepted on a product, and why not.",
+    "run": "Compute a problem, hold it against the float64 reference, time it.",
+    "golden": "Write inputs and golden results for a file of cases.",
+    "compare": "Give the verdicts on results against golden ones.",
+    "show": "Draw a problem's windows, their coverage and the gradient.",
     "demo": "Run the documents' programs, in Python, and check their results.",
+    "cc": "Compile a C or C++ program written for CANN.",
+    "cflags": "Print the flags for such programs.",
 }
 
 

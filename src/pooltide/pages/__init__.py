@@ -21,6 +21,8 @@ PRODUCTS: dict[str, str] = _PRODUCTS["names"]
 DEFAULT_PRODUCT: str = _PRODUCTS["default"]
 HOST: str = _PRODUCTS["functions"]
 ASCEND_PRODUCTS: tuple[str, ...] = tuple(p for p in PRODUCTS if p != HOST)
+if not {DEFAULT_PRODUCT, HOST} <= PRODUCTS.keys():
+    raise PageError(f"products.toml: {DEFAULT_PRODUCT} or {HOST} is not among the names")
 
 _PARAMETER_KEYS = {
     "tensor": {"dtypes", "formats", "ranks"},
@@ -75,6 +77,7 @@ class CubeMathType:
 class Operator:
     name: str
     function: str
+    short: str  # in the notation of cases
     header: str
     summary: str
     kind: str
@@ -108,7 +111,7 @@ def load(where: str, page: Mapping[str, Any]) -> Operator:
     exact_keys(
         where,
         page,
-        required={"operator", "function", "header", "summary", "kind", "windows", "axes"}
+        required={"operator", "function", "short", "header", "summary", "kind", "windows", "axes"}
         | {"products", "dtypes", "parameters", "rules"},
         optional={"cube_math_type", "divisor_override"},
     )
@@ -122,11 +125,19 @@ def load(where: str, page: Mapping[str, Any]) -> Operator:
             _known(where, f"dtypes.{name}", dtypes, DTYPES)
     parameters = tuple(_parameter(where, p, groups) for p in page["parameters"])
     names = {p.name for p in parameters}
+    if len(names) < len(parameters) or len({p.role for p in parameters}) < len(parameters):
+        raise PageError(f"{where}: two parameters share a name or a role")
+    if not page["rules"]:
+        raise PageError(f"{where}: rules is empty")
     ranges = page.get("divisor_override", {})
     _known(where, "divisor_override", ranges, PRODUCTS)
+    for product, (low, high) in ranges.items():
+        if not low <= high:
+            raise PageError(f"{where}: divisor_override of {product} is [{low}, {high}], which is empty")
     return Operator(
         page["operator"],
         page["function"],
+        page["short"],
         page["header"],
         page["summary"],
         page["kind"],
@@ -136,7 +147,7 @@ def load(where: str, page: Mapping[str, Any]) -> Operator:
         parameters,
         tuple(_rule(where, rule, names) for rule in page["rules"]),
         groups,
-        _cube(where, page.get("cube_math_type")),
+        _cube(where, page.get("cube_math_type"), groups),
         {product: (low, high) for product, (low, high) in ranges.items()},
     )
 
@@ -144,7 +155,14 @@ def load(where: str, page: Mapping[str, Any]) -> Operator:
 def _known(where: str, key: str, values: Any, known: Any) -> None:
     for value in values:
         if value not in known:
-            raise PageError(f"{where}: {key} names {value!r}; known are {', '.join(sorted(known))}")
+            names = ", ".join(sorted(map(str, known)))
+            raise PageError(f"{where}: {key} names {value!r}; known are {names}")
+
+
+def _typed(where: str, table: Mapping[str, Any], types: Mapping[str, type]) -> None:
+    for key, kind in types.items():
+        if key in table and type(table[key]) is not kind:
+            raise PageError(f"{where}: {key} is {table[key]!r}; it must be of type {kind.__name__}")
 
 
 def _by_product(where: str, table: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
@@ -158,7 +176,10 @@ def _parameter(where: str, table: Mapping[str, Any], groups: Mapping[str, Any]) 
     required = {"name", "argument", "role", "type"} | _PARAMETER_KEYS[table["type"]]
     exact_keys(where, table, required, optional={"nullable"})
     _known(where, "role", [table["role"]], _ROLES)
+    _typed(where, table, {"nullable": bool, "least": int})
     _known(where, "formats", table.get("formats", ()), FORMATS)
+    for key in ("ranks", "lengths"):
+        _known(where, key, table.get(key, ()), range(9))
     if table["type"] == "tensor":
         _known(where, "dtypes", [table["dtypes"]], groups)
     fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in table.items()}
@@ -174,6 +195,9 @@ def _rule(where: str, table: Mapping[str, Any], parameters: set[str]) -> Rule:
     _known(where, "status", [status], STATUS)
     _known(where, "skip", table.get("skip", ()), PRODUCTS)
     _known(where, "of", table.get("of", ()), parameters)
+    _known(where, "spatial_only", table.get("spatial_only", ()), PRODUCTS)
+    _known(where, "format", [table[key] for key in table if key == "format"], FORMATS)
+    _typed(where, table, {"row": int, "rank": int, "cells": int})
     return Rule(
         table["rule"],
         {k: tuple(v) if isinstance(v, list) else v for k, v in table.items() if k not in own},
@@ -183,7 +207,9 @@ def _rule(where: str, table: Mapping[str, Any], parameters: set[str]) -> Rule:
     )
 
 
-def _cube(where: str, table: Mapping[str, Any] | None) -> CubeMathType | None:
+def _cube(
+    where: str, table: Mapping[str, Any] | None, groups: Mapping[str, Mapping[str, tuple[str, ...]]]
+) -> CubeMathType | None:
     if table is None:
         return None
     where = f"{where} cube_math_type"
@@ -197,4 +223,6 @@ def _cube(where: str, table: Mapping[str, Any] | None) -> CubeMathType | None:
             _known(where, product, row, {"keep", "refuse", "HFLOAT32", "FLOAT16"})
             if len(row) != len(table["names"]):
                 raise PageError(f"{where}: {product} has {len(row)} actions for its types")
+    for product, dtypes in groups["float"].items():
+        _known(where, f"dtypes on {product}", dtypes, actions.get(product, actions["default"]))
     return CubeMathType(tuple(table["names"]), tuple(table["global_only"]), actions)

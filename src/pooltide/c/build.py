@@ -1,0 +1,180 @@
+"""Headers and library, made once for each environment and again when their text changes.
+
+They lie in the environment itself (`lib/pooltide` of a virtual environment) or, where Python is not
+in one of its own, in the user's cache under a name made from the interpreter. The library knows its
+interpreter by absolute path, so that it can be made where it is used, by the compiler of the user.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.resources import files
+from pathlib import Path
+
+from .generate import ALIASES, LIBRARY, cmake_config, entries, headers
+
+VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+_NO_SHARED = (
+    f"Python {VERSION} at {sys.base_prefix} has no libpython{VERSION}.so; "
+    "install its library, or use a Python that was built with --enable-shared."
+)
+
+
+class CannotBuild(RuntimeError):
+    """The library can't be made here; the text says what is missing."""
+
+
+@dataclass(frozen=True)
+class Installation:
+    root: Path
+
+    @property
+    def include(self) -> Path:
+        return self.root / "include"
+
+    @property
+    def lib(self) -> Path:
+        return self.root / "lib"
+
+    @property
+    def compile_flags(self) -> list[str]:
+        return [f"-I{self.include}"]
+
+    @property
+    def link_flags(self) -> list[str]:
+        """The old kind of run path, which LD_LIBRARY_PATH can't override."""
+        return [f"-L{self.lib}", f"-Wl,--disable-new-dtags,-rpath,{self.lib}", "-lpooltide_acl"]
+
+    @property
+    def cmake(self) -> Path:
+        return self.lib / "cmake" / "pooltide"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that the library is made from."""
+
+    python: str = sys.executable
+    library: str = ""  # the interpreter's; empty: found
+
+    @cached_property
+    def texts(self) -> dict[str, str]:
+        shim = files("pooltide").joinpath("c", "shim.c").read_text("utf-8")
+        return {
+            **{f"include/{path}": text for path, text in headers().items()},
+            "lib/cmake/pooltide/pooltide-config.cmake": cmake_config(),
+            "source/entries.h": entries(),
+            "source/shim.c": shim,
+        }
+
+    def arguments(self, root: Path, output: Path) -> list[str]:
+        """The compiler's."""
+        found, more = libpython(root / "lib" / LIBRARY)
+        return [
+            *("-std=gnu11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread"),
+            *(f"-I{root / 'include'}", f"-I{python_headers()}"),
+            f'-DPOOLTIDE_PYTHON="{self.python}"',
+            f'-DPOOLTIDE_LIBPYTHON="{self.library or found}"',
+            f'-DPOOLTIDE_VERSION="{VERSION}"',
+            f"-Wl,-soname,{LIBRARY},-z,nodelete,-z,defs",
+            *(str(root / "source" / "shim.c"), "-o", str(output)),
+            *more,
+            "-ldl",
+        ]
+
+
+def install(recipe: Recipe | None = None, root: Path | None = None) -> Installation:
+    """Make what is missing or stale; several processes may try at once."""
+    recipe, root = recipe or Recipe(), root or _root()
+    library = root / "lib" / LIBRARY
+    fresh = library.with_suffix(".new")
+    with _alone(root):
+        arguments = recipe.arguments(root, fresh)
+        stamp = hashlib.sha256(repr((recipe.texts, arguments)).encode()).hexdigest()
+        record = root / "stamp"
+        if library.exists() and record.exists() and record.read_text() == stamp:
+            return Installation(root)
+        for name, text in recipe.texts.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(text, "utf-8")
+        command = [*compiler(c_only=True), *arguments]
+        made = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        if made.returncode:
+            text = f"the library can't be compiled:\n{shlex.join(command)}\n{made.stderr}"
+            raise CannotBuild(f"{text}{_NO_SHARED if '-Wl,--whole-archive' in command else ''}")
+        os.replace(fresh, library)
+        for alias in ALIASES:
+            link = library.with_name(alias)
+            if not link.is_symlink():
+                link.symlink_to(LIBRARY)
+        record.write_text(stamp)
+    return Installation(root)
+
+
+def _root() -> Path:
+    own = Path(sys.prefix) / "lib"
+    if sys.prefix != sys.base_prefix and os.access(own, os.W_OK):
+        return own / "pooltide"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    name = hashlib.sha256(f"{sys.executable} {VERSION}".encode()).hexdigest()[:16]
+    return cache / "pooltide" / name
+
+
+@contextmanager
+def _alone(root: Path) -> Iterator[None]:
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        lock = open(root / "lock", "w")  # noqa: SIM115
+    except OSError as error:
+        raise CannotBuild(f"{root} can't be written: {error}") from None
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def compiler(*, c_only: bool) -> list[str]:
+    """$CC or $CXX, else the first compiler found."""
+    variable, names = ("CC", ("cc", "gcc", "clang")) if c_only else ("CXX", ("c++", "g++", "clang++"))
+    if chosen := os.environ.get(variable):
+        return shlex.split(chosen)
+    for name in names:
+        if found := shutil.which(name):
+            return [found]
+    raise CannotBuild(f"no compiler is here: neither ${variable} nor {', '.join(names)}; install one.")
+
+
+def python_headers() -> Path:
+    path = Path(sysconfig.get_path("include"))
+    if not (path / "Python.h").exists():
+        raise CannotBuild(f"{path} has no Python.h; install the development files of Python {VERSION}.")
+    return path
+
+
+def libpython(own: Path) -> tuple[Path, list[str]]:
+    """Where the interpreter's library is, and what to link when it is a static one: then our
+    library holds the interpreter."""
+    config = sysconfig.get_config_vars()
+    places = [config.get("LIBDIR"), config.get("LIBPL"), f"{sys.base_prefix}/lib"]
+    places += [f"{place}/{config['MULTIARCH']}" for place in places if place and config.get("MULTIARCH")]
+    for name in (f"libpython{VERSION}{sys.abiflags}.so.1.0", f"libpython{VERSION}{sys.abiflags}.so"):
+        for place in filter(None, places):
+            if (path := Path(place) / name).exists():
+                return path, []
+    for name in (f"libpython{VERSION}{sys.abiflags}-pic.a", f"libpython{VERSION}{sys.abiflags}.a"):
+        for place in filter(None, places):
+            if (path := Path(place) / name).exists():
+                needed = " ".join(config.get(name) or "" for name in ("MODLIBS", "LIBS", "SYSLIBS")).split()
+                return own, ["-Wl,--whole-archive", str(path), "-Wl,--no-whole-archive", *needed]
+    raise CannotBuild(_NO_SHARED)

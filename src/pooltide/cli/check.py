@@ -1,0 +1,80 @@
+"""`pooltide check`: would this call be accepted on that product, and if not, why?"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from ..cases import Line
+from ..notation import Case
+from ..pages import ASCEND_PRODUCTS, DEFAULT_PRODUCT, PRODUCTS
+from ..rules import Fault, check
+from .problems import NOTATION, failed, problem_argument, product_option
+from .tables import aligned
+
+
+@click.command(epilog=NOTATION)
+@problem_argument
+@product_option
+@click.option("--all-products", is_flag=True, help="Ask every Ascend product family.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per case and product.")
+def command(problems: list[Line], product: str | None, all_products: bool, as_json: bool) -> None:
+    """Say whether a call would be accepted, or the status, the rule and the reason.
+
+    Exit status 1 when any case is refused; with --all-products, when no product accepts it.
+    """
+    if product and all_products:
+        raise click.UsageError("--product and --all-products exclude each other")
+    good = True
+    for line in problems:
+        if line.case is None:
+            good = False
+            click.echo(failed(line, line.error), err=True)
+            continue
+        products = ASCEND_PRODUCTS if all_products else (product or line.case.product or DEFAULT_PRODUCT,)
+        faults = {name: check(line.case.call(name)) for name in products}
+        good &= None in faults.values()
+        if as_json:
+            for name, fault in faults.items():
+                click.echo(json.dumps(_record(line, name, fault), ensure_ascii=False))
+        elif all_products:
+            click.echo(_table(line.case, faults))
+        else:
+            click.echo(_sentence(line, products[0], faults[products[0]], alone=len(problems) == 1))
+    raise SystemExit(0 if good else 1)
+
+
+def _sentence(line: Line, product: str, fault: Fault | None, alone: bool) -> str:
+    assert line.case is not None
+    call = line.case.call(product)
+    name = PRODUCTS[product]
+    start = "" if alone else f"line {line.number} ({line.name}): "
+    if fault is None:
+        return f"{start}accepted: {call.title} on {name}: {line.case}"
+    rule = f"rule {_rule(fault)}" + (f", row {fault.row} of the error table" if fault.row else "")
+    again = f"reproduce: pooltide check {line.case} --product {product}"
+    return f"{start}refused on {name}: {fault.message(call.title)}\n{rule}\n{again}"
+
+
+def _table(case: Case, faults: dict[str, Fault | None]) -> str:
+    rows = [
+        [PRODUCTS[p], "accepted", "", ""]
+        if fault is None
+        else [PRODUCTS[p], str(fault.status), _rule(fault), fault.text]
+        for p, fault in faults.items()
+    ]
+    return f"{case.operator.name} {case}\n" + aligned(["product", "answer", "rule", "reason"], rows)
+
+
+def _rule(fault: Fault) -> str:
+    return fault.rule.replace("_", " ")
+
+
+def _record(line: Line, product: str, fault: Fault | None) -> dict[str, Any]:
+    record = {"line": line.number, "name": line.name, "case": str(line.case), "product": product}
+    if fault is None:
+        return record | {"accepted": True, "status": 0}
+    why = {"rule": fault.rule, "row": fault.row, "reason": fault.text}
+    return record | {"accepted": False, "status": fault.status} | why

@@ -1,0 +1,191 @@
+"""`pooltide compare`: the verdicts on results, one file or a directory of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..comparison import Comparison, Pair, anatomy, compare, pair_entry, pair_files
+from ..dtypes import DTYPES
+from ..golden import ManifestError, read_manifest
+from ..notation import NotationError, parse, short_dtype
+from ..tensorfile import TensorFileError
+from ..verdicts import LEVELS, STANDARDS, bin_names
+from .reports import MEASURES, judged, measured, report_option, verdict_option, write_report
+from .tables import aligned
+
+if TYPE_CHECKING:
+    from ..report import Entry
+
+_DTYPES = {short_dtype(DTYPES[name]): DTYPES[name] for name in STANDARDS if name in DTYPES}
+_MOST_ROWS = 40
+_PATH = click.Path(exists=True, path_type=Path)
+
+
+@click.command()
+@click.argument("actual", type=_PATH)
+@click.argument("golden", type=_PATH)
+@click.option("--third", type=_PATH, help="Another's result, such as a GPU's: gives the verdict two.")
+@verdict_option
+@click.option("--level", type=click.Choice(list(LEVELS)), default="L1", show_default=True, help="Of two.")
+@click.option(
+    "--dtype", type=click.Choice([*_DTYPES, "hf32"]), help="Of .bin files; hf32: computed in HFLOAT32."
+)
+@click.option("--case", "case", help="The case of two files, so that the report can draw its windows.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per case.")
+@report_option
+def command(
+    actual: Path,
+    golden: Path,
+    third: Path | None,
+    verdict: str,
+    level: str,
+    dtype: str | None,
+    case: str | None,
+    as_json: bool,
+    report: Path | None,
+) -> None:
+    """Hold ACTUAL against GOLDEN: two files (.npy or .bin), or a directory against one of pooltide golden.
+
+    A directory has NAME/grad_input.npy or NAME.npy (or .bin) for each case of the golden manifest.
+    Exit status 1 when the chosen verdict fails for any case, or a result is missing or can't be read.
+
+    \b
+    single  MERE < T, MARE < 10·T     T = 2^-10 float16, 2^-7 bfloat16,
+            of |a-g|/(|g|+1e-7)           2^-13 float32, 2^-11 HFLOAT32
+    two     MARE, MERE, RMSE over the third's: at most
+            10/2/2 (L0), 5/1.5/1.5 (L1), 2/1.2/1.2 (L2)
+    mixed   |a-g| <= atol + rtol·|g| for 99 % of the cells, no error above
+            max(limit, 32 ULP); rtol/atol/limit = 2^-9/2^-9/0.1 float16,
+            2^-6/2^-6/1 bfloat16, 2^-10/2^-16/0.01 float32
+    bits    equal bits
+    """
+    if verdict == "two" and third is None:
+        raise click.UsageError("--verdict two needs --third, another's result for the same golden files")
+    rows: list[tuple[str, str, Comparison | str]] = []
+    try:
+        if case is not None:
+            case = str(parse(case))
+        for name, text, pair in _pairs(actual, golden, third, dtype, case):
+            rows.append((name, text, _compared(pair, level)))
+            if as_json:
+                click.echo(json.dumps(_record(*rows[-1]), ensure_ascii=False))
+    except (ManifestError, NotationError) as error:
+        raise click.UsageError(str(error)) from None
+    if not as_json:
+        click.echo(_told(rows, verdict))
+    if report is not None:
+        source = golden if golden.is_dir() else None
+        columns = (*MEASURES, *_verdict_names(third is not None))
+        entries = [_entry(*row, verdict, len(columns)) for row in rows]
+        entries = _with_anatomy(entries, {name: outcome for name, _, outcome in rows}, source)
+        write_report(report, "pooltide compare", columns, entries)
+    raise SystemExit(0 if all(_passed(outcome, verdict) for *_, outcome in rows) else 1)
+
+
+def _pairs(
+    actual: Path, golden: Path, third: Path | None, dtype: str | None, case: str | None
+) -> Iterator[tuple[str, str, Pair | str]]:
+    """(name, case, pair or the sentence why there is none)."""
+    if golden.is_dir() != actual.is_dir() or (third is not None and third.is_dir() != golden.is_dir()):
+        raise click.UsageError("ACTUAL, GOLDEN and --third must all be files, or all directories")
+    rounding = "HFLOAT32" if dtype == "hf32" else "keep"
+    if not golden.is_dir():
+        known = DTYPES["FLOAT32"] if dtype == "hf32" else _DTYPES.get(dtype or "")
+        try:
+            pair = pair_files(actual.name, actual, golden, third, known, rounding)
+            yield actual.name, case or "", replace(pair, case=case or "")
+        except TensorFileError as error:
+            yield actual.name, case or "", str(error)
+        return
+    for entry in read_manifest(golden).values():
+        try:
+            yield entry["name"], entry["case"], pair_entry(entry, golden, actual, third)
+        except TensorFileError as error:
+            yield entry["name"], entry["case"], str(error)
+
+
+def _compared(pair: Pair | str, level: str) -> Comparison | str:
+    try:
+        return pair if isinstance(pair, str) else compare(pair, level)
+    except TensorFileError as error:
+        return str(error)
+
+
+def _passed(outcome: Comparison | str, verdict: str) -> bool:
+    return not isinstance(outcome, str) and outcome.verdict(verdict).passed
+
+
+def _verdict_names(third: bool) -> tuple[str, ...]:
+    return ("single", "two", "mixed", "bits") if third else ("single", "mixed", "bits")
+
+
+def _told(rows: list[tuple[str, str, Comparison | str]], verdict: str) -> str:
+    bad = [row for row in rows if not _passed(row[2], verdict)]
+    parts = []
+    if len(rows) == 1 and isinstance(rows[0][2], Comparison):
+        parts.append(_one(rows[0][2]))
+    else:
+        listed = rows if len(rows) <= _MOST_ROWS else bad[:_MOST_ROWS]
+        good = [(name, outcome) for name, _, outcome in listed if isinstance(outcome, Comparison)]
+        if good:
+            head = ["case", "MERE", "MARE", "max ULP", *(v.name for v in good[0][1].verdicts)]
+            parts.append(aligned(head, [_cells(name, outcome) for name, outcome in good]))
+        parts += [f"{name}: {outcome}" for name, _, outcome in listed if isinstance(outcome, str)]
+        if len(bad) > len(listed):
+            parts.append(f"… and {len(bad) - len(listed)} more that fail; --json or --report has them all")
+    parts.append(f"{verdict}: {len(rows) - len(bad)} of {len(rows)} pass")
+    if bad and (case := next((case for _, case, _ in bad if case), "")):
+        parts.append(f"reproduce: pooltide run {case}")
+    return "\n".join(parts)
+
+
+def _cells(name: str, outcome: Comparison) -> list[str]:
+    m = outcome.measures
+    return [name, f"{m.mere:.3g}", f"{m.mare:.3g}", str(m.max_ulp), *judged(outcome.verdicts)]
+
+
+def _one(outcome: Comparison) -> str:
+    m = outcome.measures
+    lines = [f"{v.name:8} {'pass' if v.passed else 'FAIL'}: {v.text}" for v in outcome.verdicts]
+    lines.append(f"error    MERE {m.mere:.3g}, MARE {m.mare:.3g}, RMSE {m.rmse:.3g}, largest {m.max_abs:.3g}")
+    found = [f"{name}: {n}" for name, n in zip(bin_names(), m.histogram, strict=True) if n]
+    return "\n".join([*lines, f"ULP      {', '.join(found) or 'no finite cells'}"])
+
+
+def _record(name: str, case: str, outcome: Comparison | str) -> dict[str, Any]:
+    record: dict[str, Any] = {"name": name, "case": case}
+    if isinstance(outcome, str):
+        return record | {"error": outcome}
+    m = outcome.measures
+    record |= {"count": m.count, "misplaced": m.misplaced, **dict(zip(MEASURES, measured(m), strict=True))}
+    record |= {"ulp_histogram": {k: n for k, n in zip(bin_names(), m.histogram, strict=True) if n}}
+    return record | {"verdicts": {v.name: {"pass": v.passed, "text": v.text} for v in outcome.verdicts}}
+
+
+def _entry(name: str, case: str, outcome: Comparison | str, verdict: str, width: int) -> Entry:
+    from ..report import Entry
+
+    if isinstance(outcome, str):
+        return Entry(name, case, "error", ("",) * width, outcome)
+    values = (*measured(outcome.measures), *judged(outcome.verdicts))
+    chosen = outcome.verdict(verdict)
+    if chosen.passed:
+        return Entry(name, case, "pass", values)
+    return Entry(name, case, "fail", values, chosen.text, outcome.measures.histogram)
+
+
+def _with_anatomy(
+    entries: list[Entry], outcomes: dict[str, Comparison | str], golden: Path | None
+) -> list[Entry]:
+    """Only the sections that the report will have are worth a second pass over their files."""
+    from ..report import MOST_SECTIONS
+
+    failing = [entry.name for entry in entries if entry.status == "fail"][:MOST_SECTIONS]
+    found = {name: anatomy(outcomes[name].pair, golden) for name in failing}  # type: ignore[union-attr]
+    return [replace(entry, anatomy=found.get(entry.name)) for entry in entries]

@@ -1,0 +1,89 @@
+"""`pooltide demo`: the documents' programs in Python, one after the other, each checked."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+import click
+import numpy as np
+from rich.console import Console
+from rich.markup import escape
+
+from ..acl.state import get_checks
+from ..backends import reference
+from ..catalog import operators
+from ..functions import as_volume, checked_call
+from ..problem import lower
+
+PROGRAMS = (
+    "adaptive_avg_pool3d_backward",
+    "avg_pool2d_backward",
+    "adaptive_max_pool2d_backward",
+    "adaptive_max_pool3d_backward",
+)
+
+
+@click.command()
+def command() -> None:
+    """Run the documents' programs, in Python, and check their results.
+
+    The third program's input is wrong, as it is in its document: the demo shows what the checks say
+    of it. Set POOLTIDE_CHECKS=strict to see its stream fail instead.
+    """
+    console = Console(highlight=False, soft_wrap=True)
+    ends = {name: _show(console, name) for name in PROGRAMS}
+    agreed = [name for name, end in ends.items() if end == "agrees"]
+    stopped = [name for name, end in ends.items() if end == "stopped by strict checks"]
+    console.print(f"[green]{len(agreed)} of {len(PROGRAMS)} programs agree with the float64 reference.[/]")
+    if stopped:
+        console.print(f"{len(stopped)} was stopped by strict checks, as it should: {', '.join(stopped)}.")
+    if wrong := sorted(set(PROGRAMS) - {*agreed, *stopped}):
+        console.print(f"[red]{len(wrong)} went wrong: {', '.join(wrong)}.[/]")
+        raise SystemExit(1)
+
+
+def _show(console: Console, name: str) -> str:
+    example = import_module(f"pooltide.examples.{name}")
+    operator = operators()[name]
+    console.print(f"[bold]{operator.name}[/]")
+    for line in (example.__doc__ or "").strip().splitlines():
+        console.print(f"  [dim]{escape(line)}[/]" if line else "")
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            got = example.main()
+    except SystemExit as stopped:
+        console.print(f"  stopped: {escape(str(stopped))}\n")
+        expected = get_checks() == "strict" and name == "adaptive_max_pool2d_backward"
+        return "stopped by strict checks" if expected else "stopped"
+    _print_plane("gradOutput", example.GRAD_OUTPUT, console)
+    _print_plane("result", got, console)
+    for line in said.getvalue().splitlines():
+        console.print(f"  [yellow]{escape(line)}[/]")
+    good = bool((got == _reference(example)).all())
+    console.print(f"  {'[green]equals' if good else '[red]differs from'} the float64 reference[/]\n")
+    return "agrees" if good else "differs"
+
+
+def _print_plane(name: str, array: Any, console: Console) -> None:
+    values = array.astype(np.float32).ravel()
+    shown = " ".join(f"{v:g}" for v in values[:18]) + (
+        f" … ({values.size} values)" if values.size > 18 else ""
+    )
+    console.print(f"  {name:<10} {array.shape!s:<16} {shown}")
+
+
+def _reference(example: ModuleType) -> Any:
+    """The same gradient by the oracle; an index that the plane lacks carries nothing there too."""
+    operator = operators()[example.FUNCTION]
+    indices = getattr(example, "INDICES", None)
+    given = tuple(example.ATTRIBUTES.values())
+    call = checked_call(operator, example.GRAD_OUTPUT, example.SELF.shape, indices, given)
+    axes = len(operator.axes)
+    volume = None if indices is None else as_volume(indices, axes)
+    _, rounded = reference.oracle(lower(call), as_volume(example.GRAD_OUTPUT, axes), volume)
+    return rounded.reshape(example.SELF.shape)

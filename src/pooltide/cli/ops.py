@@ -1,0 +1,139 @@
+"""`pooltide ops`: the operator pages, printed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from ..catalog import operators
+from ..dtypes import status_name
+from ..pages import ASCEND_PRODUCTS, HOST, PRODUCTS, Operator, Parameter
+from .tables import aligned, markdown
+
+
+def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    return [op.short for op in operators().values() if op.short.startswith(incomplete)]
+
+
+@click.command()
+@click.argument("operator", required=False, shell_complete=_complete)
+@click.option("--json", "form", flag_value="json", help="The pages as one JSON object.")
+@click.option("--markdown", "form", flag_value="markdown", help="Tables in Markdown.")
+def command(operator: str | None, form: str | None) -> None:
+    """Print which operators run on which products, and for one OPERATOR its parameters and rules.
+
+    OPERATOR is any of its names: avg2d, avg_pool2d_backward or aclnnAvgPool2dBackward.
+    """
+    chosen = list(operators().values())
+    if operator is not None:
+        chosen = [op for op in chosen if operator in (op.short, op.function, op.name)]
+        if not chosen:
+            known = ", ".join(op.short for op in operators().values())
+            raise click.UsageError(f"operator {operator!r} is unknown; known are {known}")
+    if form == "json":
+        click.echo(json.dumps([_record(op) for op in chosen], indent=2, ensure_ascii=False))
+        return
+    table = markdown if form == "markdown" else aligned
+    parts = [_support(chosen, table)] if operator is None else []
+    for op in chosen:
+        parts += [_title(op, form), _parameters(op, table)]
+        parts += [_cube(op, table)] if op.cube else []
+        parts += [_rules(op, table)]
+    click.echo("\n\n".join(parts))
+
+
+def _title(op: Operator, form: str | None) -> str:
+    title = f"{op.name} ({op.short}, {op.function})"
+    return f"## {title}\n\n{op.summary}" if form == "markdown" else f"{title}\n{op.summary}"
+
+
+def _support(chosen: list[Operator], table: Any) -> str:
+    head = ["product", *(op.short for op in chosen)]
+    rows = [[PRODUCTS[p], *("yes" if p in op.products else "no" for op in chosen)] for p in ASCEND_PRODUCTS]
+    return str(table(head, rows))
+
+
+def _parameters(op: Operator, table: Any) -> str:
+    head = ["parameter", "type", "dtypes", "formats", "ranks or lengths"]
+    rows = [
+        [
+            p.name,
+            p.type.replace("_", " "),
+            _dtypes(op, p),
+            " ".join(p.formats),
+            " ".join(map(str, p.ranks or p.lengths)),
+        ]
+        for p in op.parameters
+    ]
+    return str(table(head, rows))
+
+
+def _dtypes(op: Operator, parameter: Parameter) -> str:
+    if parameter.type != "tensor":
+        return ""
+    group = op.dtype_groups[parameter.dtypes]
+    usual = " ".join(group["default"])
+    others = (f"; {p}: {' '.join(d)}" for p, d in group.items() if p not in ("default", HOST))
+    return usual + "".join(others)
+
+
+def _cube(op: Operator, table: Any) -> str:
+    assert op.cube is not None
+    rows = []
+    for product in op.products:
+        actions = op.cube.actions.get(product, op.cube.actions["default"])
+        note = " (global pooling only)" if product in op.cube.global_only else ""
+        for dtype, row in actions.items():
+            if product != HOST and dtype in op.dtypes(op.parameters[0], product):
+                rows.append([PRODUCTS[product] + note, dtype, *row])
+    heads = [f"{value} {name}" for value, name in enumerate(op.cube.names)]
+    return str(table(["cubeMathType on", "dtype", *heads], rows))
+
+
+def _rules(op: Operator, table: Any) -> str:
+    rows = [
+        [
+            str(rule.row or ""),
+            rule.name.replace("_", " "),
+            _arguments(rule.arguments),
+            f"{rule.status} {status_name(rule.status)}",
+        ]
+        for rule in op.rules
+    ]
+    return str(table(["row", "rule, in this order", "of", "status"], rows))
+
+
+def _arguments(arguments: Any) -> str:
+    of = " ".join(arguments.get("of", ()))
+    more = (f"{k} {v}" for k, v in arguments.items() if k not in ("of", "spatial_only"))
+    return " ".join(filter(None, [of, *more]))
+
+
+def _record(op: Operator) -> dict[str, Any]:
+    return {
+        "operator": op.name,
+        "function": op.function,
+        "short": op.short,
+        "header": op.header,
+        "summary": op.summary,
+        "products": {p: p in op.products for p in ASCEND_PRODUCTS},
+        "parameters": [_parameter_record(op, p) for p in op.parameters],
+        "cube_math_type": op.cube and {"names": op.cube.names, "actions": op.cube.actions},
+        "divisor_override": op.divisor_ranges,
+        "rules": [
+            {"row": r.row, "rule": r.name, "arguments": r.arguments, "status": r.status, "skip": r.skip}
+            for r in op.rules
+        ],
+    }
+
+
+def _parameter_record(op: Operator, p: Parameter) -> dict[str, Any]:
+    record: dict[str, Any] = {"name": p.name, "argument": p.argument, "type": p.type}
+    if p.type == "tensor":
+        by_product = {product: op.dtypes(p, product) for product in op.products}
+        record |= {"dtypes": by_product, "formats": p.formats, "ranks": p.ranks}
+    if p.type == "int_array":
+        record |= {"lengths": p.lengths, "least": p.least}
+    return record

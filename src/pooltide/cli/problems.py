@@ -1,0 +1,86 @@
+"""The PROBLEM argument: a case in the notation, or a file of cases, or - for the standard input."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from ..cases import CasesError, Line, lines, read
+from ..notation import NotationError, parse
+from ..pages import PRODUCTS
+
+NOTATION = """\b
+PROBLEM is a case in one word, or a file of cases (CSV or JSON lines), or -.
+\b
+  avg2d:32x64x112x112:k3:s2:p1:f32
+  avg2d:1x16x4x4:k4x3:s1:ceil:nopad:div-3:cube1:bf16
+  adaptive_avg3d:4x64x16x56x56:o5x9x9:bf16
+  adaptive_max2d:32x256x56x56:o7x7:f32:i64:nan:seed7
+\b
+The operator, the shape of self, then in any order:
+  k3 k3x2    kernel                      f32 f16 bf16 f64  dtype (f32)
+  s2 s2x1    stride (the kernel)         i32 i64  dtype of indices (i32)
+  p1 p1x0    padding (0)                 NCHW ND  a format (the page's first)
+  ceil       ceil mode                   cl       channels-last in memory
+  nopad      padding is not counted      seed7    seed of the data (0)
+  div-3      divisor override            normal uniform integers wide
+  cube1      cubeMathType                nan inf  some of gradOutput is
+  o7x7       the output's plane          anywhere indices leave their windows
+  atlas-a2   the product
+  NAME.WHAT  one parameter apart: its shape, dtype, format, cl or null,
+             as in gradOutput.1x16x2x2 self.f16 stride.null
+"""
+
+
+class Problems(click.ParamType):  # type: ignore[type-arg]
+    """One case or many. Of many, bad ones come along with their sentence."""
+
+    name = "problem"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[Line]:
+        if isinstance(value, list):
+            return value
+        if value == "-":
+            return list(lines(sys.stdin.buffer))
+        try:
+            if ":" not in value or os.path.isfile(value):
+                return self._file(value, param, ctx)
+            return [Line(1, "case", parse(value))]
+        except (NotationError, CasesError) as error:
+            self.fail(str(error), param, ctx)
+
+    def _file(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> list[Line]:
+        if not os.path.exists(value):
+            self.fail(
+                f"{value!r} is no case and no file; a case is one word such as avg2d:2x3x11x13:k3", param, ctx
+            )
+        found = read(Path(value))
+        if not found:
+            self.fail(f"{value} has no case", param, ctx)
+        return found
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        if ":" in incomplete:
+            return []
+        from ..notation import short_names
+
+        starts = [f"{name}:" for name in short_names() if name.startswith(incomplete)]
+        return [*map(CompletionItem, starts), CompletionItem(incomplete, type="file")]
+
+
+problem_argument = click.argument("problems", metavar="PROBLEM", type=Problems())
+product_option = click.option(
+    "--product", type=click.Choice(list(PRODUCTS)), help="Overrides the product that a case names."
+)
+
+
+def failed(line: Line, text: str) -> str:
+    """The sentence about a case of a file, with its place."""
+    return f"line {line.number} ({line.name}): {text}"

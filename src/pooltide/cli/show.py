@@ -1,0 +1,38 @@
+"""`pooltide show`: a problem as a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ..cases import Line
+from ..inputs import TooLarge
+from ..picture import png
+from ..show import Undrawable, draw_case
+from ..tensorfile import write_whole
+from ..trial import Refused
+from .problems import NOTATION, problem_argument
+
+
+@click.command(epilog=NOTATION)
+@problem_argument
+@click.option(
+    "-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The PNG to write."
+)
+@click.option("--slice", "depth", type=int, help="Of a volume, the input depth to draw (the middle one).")
+def command(problems: list[Line], output: Path, depth: int | None) -> None:
+    """Draw the windows over the input, how many cover each cell, and where the gradient goes."""
+    if len(problems) != 1 or problems[0].case is None:
+        raise click.UsageError("show draws one case; give one PROBLEM that can be read")
+    case = problems[0].case
+    try:
+        canvas = draw_case(case, depth)
+    except (Refused, Undrawable, TooLarge) as error:
+        click.echo(f"{error}\nreproduce: pooltide show {case} -o {output}", err=True)
+        raise SystemExit(1) from None
+    try:
+        write_whole(output, png(canvas))
+    except OSError as error:
+        raise click.UsageError(f"{output}: can't be written: {error.strerror}") from None
+    click.echo(f"{output}: {canvas.shape[1]}×{canvas.shape[0]} pixels, {case}")

@@ -1,0 +1,48 @@
+/* The steps that every example takes, for C and C++. A step that fails says why and ends the program. */
+#ifndef STEPS_H
+#define STEPS_H
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "acl/acl.h"
+
+static inline void must(int status, const char *call) {
+    if (status == ACL_SUCCESS) return;
+    const char *why = aclGetRecentErrMsg();
+    fprintf(stderr, "%s returned %d: %s\n", call, status, why ? why : "no reason given");
+    exit(1);
+}
+#define MUST(call) must((call), #call)
+
+static inline void *allocate(size_t size) {
+    void *block = NULL;
+    if (size > 0) MUST(aclrtMalloc(&block, size, ACL_MEM_MALLOC_HUGE_FIRST));
+    return block;
+}
+
+/* Device memory with a copy of `size` bytes of the host's. */
+static inline void *upload(const void *host, size_t size) {
+    void *block = allocate(size);
+    MUST(aclrtMemcpy(block, size, host, size, ACL_MEMCPY_HOST_TO_DEVICE));
+    return block;
+}
+
+static inline void download(void *host, const void *block, size_t size) {
+    MUST(aclrtMemcpy(host, size, block, size, ACL_MEMCPY_DEVICE_TO_HOST));
+}
+
+static inline aclTensor *describe(const int64_t *shape, uint64_t rank, aclDataType type, aclFormat format,
+                                  void *block) {
+    aclTensor *tensor = aclCreateTensor(shape, rank, type, NULL, 0, format, shape, rank, block);
+    must(tensor == NULL, "aclCreateTensor");
+    return tensor;
+}
+
+static inline void print(const float *values, int rows, int columns) {
+    for (int row = 0; row < rows; row++)
+        for (int column = 0; column < columns; column++)
+            printf("%g%s", values[row * columns + column], column + 1 < columns ? " " : "\n");
+}
+
+#endif

@@ -1,0 +1,59 @@
+"""Golden data by many processes. A worker that is left alone goes; a stop is clean between cases."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import Any
+
+from .golden import Made, Task, make
+
+_MOST_AT_ONCE = 16  # cases that one worker is handed together
+
+
+class WorkerDied(RuntimeError):
+    """A worker process ended by itself: most often, the machine had no memory left for it."""
+
+
+def make_all(tasks: Sequence[Task], directory: Path, known: Mapping[str, Any], jobs: int) -> Iterator[Made]:
+    """Every task's outcome, in the order in which they end."""
+    work = [(task, known.get(task.name)) for task in tasks]
+    if jobs == 1 or len(tasks) < 2:
+        for task, entry in work:
+            yield make(task, directory, entry)
+        return
+    size = min(max(len(work) // (jobs * 8), 1), _MOST_AT_ONCE)
+    with ProcessPoolExecutor(jobs, initializer=_start) as pool:
+        chunks = [work[at : at + size] for at in range(0, len(work), size)]
+        futures = [pool.submit(_make_chunk, chunk, directory) for chunk in chunks]
+        try:
+            for future in as_completed(futures):
+                yield from future.result()
+        except BrokenProcessPool:
+            raise WorkerDied("a worker process died; perhaps memory ran out: try fewer --jobs") from None
+        finally:
+            for future in futures:
+                future.cancel()
+
+
+def _make_chunk(chunk: Sequence[tuple[Task, Any]], directory: Path) -> list[Made]:
+    return [make(task, directory, entry) for task, entry in chunk]
+
+
+def _start() -> None:
+    """Ctrl-C is the parent's to handle; a parent that is gone for good ends its workers."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

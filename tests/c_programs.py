@@ -1,0 +1,53 @@
+"""Compiling and running C and C++ programs against the package, as a user would."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+PROGRAMS = Path(__file__).parent / "programs"
+POOLTIDE = Path(sys.executable).with_name("pooltide")
+COMPILERS = {"g++": "gcc", "clang++": "clang"}
+
+
+def need_compiler(name: str) -> None:
+    if shutil.which(name) is None:
+        pytest.skip(f"{name} is not installed: what it would compile is NOT tested")
+
+
+def compile_program(source: Path, target: Path, *flags: str, cxx: str = "g++") -> Path:
+    """`pooltide cc` with warnings as errors."""
+    need_compiler(cxx)
+    environment = os.environ | {"CXX": cxx, "CC": COMPILERS[cxx]}
+    command = [str(POOLTIDE), "cc", str(source), "-o", str(target), "-Wall", "-Wextra", *flags]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "warning" not in done.stderr, done.stderr
+    return target
+
+
+def run_program(
+    program: Path, *arguments: str, environment: Mapping[str, str] | None = None, timeout: float = 120
+) -> subprocess.CompletedProcess[str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("POOLTIDE_")}
+    return subprocess.run(
+        [str(program), *arguments],
+        env=clean | dict(environment or {}),
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+        timeout=timeout,
+    )
+
+
+def like(pattern: str) -> re.Pattern[str]:
+    """A line in which * stands for anything."""
+    return re.compile("^" + re.escape(pattern).replace(r"\*", ".*") + "$", re.M)

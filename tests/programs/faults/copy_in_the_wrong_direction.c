@@ -1,0 +1,8 @@
+/* says: aclrtMemcpy: dst is 0x*, device memory; in this direction of copy it must be host memory. [107000 ACL_ERROR_RT_PARAM_INVALID]
+   warn: fails */
+#include "../setup.h"
+int main(void) {
+    const float host[] = {2, 3, 5};
+    begin();
+    return aclrtMemcpy(device(12), 12, host, 12, ACL_MEMCPY_DEVICE_TO_HOST) != 0;
+}

@@ -1,0 +1,10 @@
+/* says: aclFinalize: 2 blocks of device memory, 32 bytes, are still allocated: 0x* (12 bytes), 0x* (20 bytes); each must be given back by aclrtFree.*
+   warn: goes on */
+#include "../setup.h"
+int main(void) {
+    begin();
+    numbers(3);
+    numbers(5);
+    NEED(aclrtDestroyStream(stream));
+    return aclFinalize() != 0;
+}

@@ -1,0 +1,56 @@
+"""The programs printed in CANN's documents compile unchanged and print what the documents say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from c_programs import compile_program, run_program
+
+DOCUMENTS = Path(__file__).parent.parent.parent / "shared" / "documents"
+OUTPUTS = {
+    "000": [quarter / 2 for quarter in range(1, 9) for _ in range(2)],
+    "001": [0.0625] * 256,
+    "002": [0.0625] * 256,
+    "003": [0.0] * 4,
+}
+
+
+def _program(number: str) -> bytes:
+    found = sorted(DOCUMENTS.glob(f"{number}_*.txt"))
+    if not found:
+        pytest.skip(f"{DOCUMENTS} has no document {number}: the documents' programs are NOT tested")
+    blocks = re.findall(rb"```[A-Za-z+]*\r?\n(.*?)```", found[0].read_bytes(), re.S)
+    (program,) = [block for block in blocks if b"int main" in block]
+    return program
+
+
+def _build(number: str, directory: Path, standard: str, cxx: str) -> Path:
+    source = directory / "program.cpp"
+    source.write_bytes(_program(number))
+    # The programs print int64_t with %ld; warnings about their own text are none of ours.
+    return compile_program(source, directory / "program", f"-std={standard}", "-w", cxx=cxx)
+
+
+@pytest.mark.parametrize("cxx", ["g++", "clang++"])
+@pytest.mark.parametrize("standard", ["c++11", "c++17"])
+@pytest.mark.parametrize("number", OUTPUTS)
+def test_program(number: str, standard: str, cxx: str, tmp_path: Path) -> None:
+    run = run_program(_build(number, tmp_path, standard, cxx))
+    assert run.returncode == 0, run.stderr
+    printed = re.findall(r"^(?:out )?result\[(\d+)\] is: (\S+)$", run.stdout, re.M)
+    assert [int(index) for index, _ in printed] == list(range(len(OUTPUTS[number])))
+    assert [float(value) for _, value in printed] == OUTPUTS[number]
+    lines = run.stderr.splitlines()
+    if number != "003":
+        assert lines == []
+    else:
+        assert len(lines) == 1
+        assert "indices reaches bytes 0 to 8 of a block of 4 bytes" in lines[0]
+
+
+def test_strict_refuses_the_faulty_one(tmp_path: Path) -> None:
+    run = run_program(_build("003", tmp_path, "c++17", "g++"), environment={"POOLTIDE_CHECKS": "strict"})
+    assert "aclrtSynchronizeStream failed. ERROR: 500000" in run.stdout
+    assert "indices reaches bytes 0 to 8 of a block of 4 bytes" in run.stderr

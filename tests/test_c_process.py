@@ -1,0 +1,247 @@
+"""The library in a process: threads, sanitizers, fork, a hostile environment, a broken one, a host's own Python."""
+
+from __future__ import annotations
+
+import re
+import resource
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from c_programs import COMPILERS, POOLTIDE, PROGRAMS, compile_program, need_compiler, run_program
+
+from pooltide.c.build import Recipe, install, libpython
+from pooltide.c.generate import ALIASES, LIBRARY
+
+
+@pytest.fixture(scope="module")
+def smallest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compile_program(PROGRAMS / "smallest.c", tmp_path_factory.mktemp("c") / "smallest")
+
+
+@pytest.mark.parametrize("cxx", COMPILERS)
+@pytest.mark.parametrize("standard", ["c99", "c17"])
+def test_headers_are_c(cxx: str, standard: str, tmp_path: Path) -> None:
+    flags = (f"-std={standard}", "-pedantic", "-Werror")
+    run = run_program(compile_program(PROGRAMS / "smallest.c", tmp_path / "program", *flags, cxx=cxx))
+    assert run.stdout.startswith("status 0"), run.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sanitizer", ["none", "address", "thread"])
+def test_threads(sanitizer: str, tmp_path: Path) -> None:
+    flags = [] if sanitizer == "none" else [f"-fsanitize={sanitizer}", "-g", "-O1"]
+    program = compile_program(
+        PROGRAMS / "threads.cpp", tmp_path / "program", "-std=c++11", "-pthread", *flags
+    )
+    run = run_program(program, environment={"TSAN_OPTIONS": "halt_on_error=0"}, timeout=300)
+    assert run.stdout == "8 threads, 200 rounds, 0 wrong\n", run.stdout + run.stderr[-2000:]
+    assert run.returncode == 0, run.stderr[-4000:]
+    refused = [line for line in run.stderr.splitlines() if "padding is" in line]
+    assert len(refused) == 8 * 200
+    assert len(run.stderr.splitlines()) == 8 * 200, run.stderr[:4000]
+
+
+@pytest.mark.parametrize("sanitizer", ["address", "thread"])
+def test_a_sanitizer_still_sees_the_program_s_own_faults(sanitizer: str, tmp_path: Path) -> None:
+    """So that a clean run means something."""
+    leak = "int main(void) { void *volatile p = malloc(7); p = NULL; return aclInit(NULL) || aclFinalize() || p; }"
+    race = (
+        "static int shared; static void *work(void *p) { shared++; return p; }\n"
+        "int main(void) { pthread_t t; if (aclInit(NULL)) return 2; pthread_create(&t, NULL, work, NULL);\n"
+        "work(NULL); pthread_join(t, NULL); return aclFinalize(); }"
+    )
+    source = tmp_path / "program.c"
+    include = "#include <pthread.h>\n#include <stdlib.h>\n#include <acl/acl.h>\n"
+    source.write_text(include + (leak if sanitizer == "address" else race))
+    program = compile_program(source, tmp_path / "program", f"-fsanitize={sanitizer}", "-g", "-pthread")
+    run = run_program(program)
+    assert run.returncode != 0
+    assert ("7 byte(s) leaked" if sanitizer == "address" else "data race") in run.stderr
+
+
+def test_fork_gives_the_child_an_error(tmp_path: Path) -> None:
+    run = run_program(compile_program(PROGRAMS / "fork.c", tmp_path / "program", "-std=gnu11"), timeout=20)
+    assert run.returncode == 0, run.stderr
+    assert re.search(r"child: 500000 aclrtMalloc: this process was forked", run.stdout)
+    assert "pooltide: aclrtMalloc: this process was forked" in run.stderr
+
+
+def test_fork_before_the_first_call_is_well(tmp_path: Path) -> None:
+    run = run_program(
+        compile_program(PROGRAMS / "fork_first.c", tmp_path / "program", "-std=gnu11"), timeout=20
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stderr == ""
+
+
+def test_no_environment_variable_leads_astray(smallest: Path, tmp_path: Path) -> None:
+    (tmp_path / "numpy.py").write_text("raise RuntimeError('the wrong numpy')")
+    for name in (LIBRARY, *ALIASES, libpython(Path())[0].name):
+        (tmp_path / name).write_text("not a library")
+    hostile = {
+        "PYTHONHOME": str(tmp_path),
+        "PYTHONPATH": str(tmp_path),
+        "PYTHONSTARTUP": str(tmp_path / "numpy.py"),
+        "PATH": str(tmp_path),
+        "LD_LIBRARY_PATH": str(tmp_path),
+    }
+    run = run_program(smallest, environment=hostile)
+    assert (run.returncode, run.stderr) == (0, "")
+    assert run.stdout.startswith("status 0, torch absent")
+
+
+def test_the_python_side_is_light() -> None:
+    code = "import sys, pooltide.c.entry; print(*{'torch', 'triton', 'click', 'rich'} & set(sys.modules))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == "\n"
+
+
+def test_without_room_for_guarded_addresses(tmp_path: Path) -> None:
+    """A limit on the address space leaves device memory unguarded, and all else as it was."""
+
+    def limit(source: Path) -> subprocess.CompletedProcess[str]:
+        program = compile_program(source, tmp_path / source.stem)
+        return run_program(Path("/bin/sh"), "-c", f"ulimit -v 8000000; exec {program}")
+
+    assert limit(PROGRAMS / "faults" / "double_free.c").returncode == 1
+    touching = limit(PROGRAMS / "faults" / "host_reads_device_memory.c")
+    assert (touching.returncode, touching.stderr) == (0, "")
+
+
+def _broken(source: str, recipe: Recipe, tmp_path: Path) -> subprocess.CompletedProcess[str]:
+    need_compiler("gcc")
+    made = install(recipe, tmp_path / "root")
+    program = tmp_path / "program"
+    command = ["gcc", *made.compile_flags, str(PROGRAMS / source), "-o", str(program), *made.link_flags]
+    subprocess.run(command, check=True)
+    return run_program(program)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "why"),
+    [
+        (Recipe(python="/nowhere/bin/python"), "/nowhere/bin/python can't be loaded"),
+        (Recipe(library="/nowhere/libpython.so"), "libpython can't be loaded: /nowhere/libpython.so"),
+    ],
+    ids=["no interpreter", "no libpython"],
+)
+def test_an_interpreter_that_cannot_start_never_looks_like_success(
+    recipe: Recipe, why: str, tmp_path: Path
+) -> None:
+    run = _broken("smallest.c", recipe, tmp_path)
+    assert run.returncode == 1
+    assert re.match(r"status 500000, torch absent, message .*can't be loaded", run.stdout)
+    assert run.stderr.startswith("pooltide: aclInit: ")
+    assert why in run.stderr
+
+
+def test_as_a_plug_in_with_local_symbols(tmp_path: Path) -> None:
+    program = compile_program(PROGRAMS / "plugin.c", tmp_path / "program", "-ldl")
+    run = run_program(program, str(install().lib / LIBRARY))
+    assert (run.returncode, run.stdout, run.stderr) == (0, "aclInit: 0\n", "")
+
+
+def test_joins_a_running_interpreter() -> None:
+    """The library and the Python of the process share one runtime."""
+    code = f"""
+import ctypes
+library = ctypes.CDLL({str(install().lib / LIBRARY)!r})
+assert library.aclInit(None) == 0
+from pooltide import acl
+assert acl.aclInit(None) == 100002, "the runtime of the library is this one"
+block = ctypes.c_void_p()
+assert library.aclrtMalloc(ctypes.byref(block), ctypes.c_size_t(12), 0) == 0
+assert acl.aclrtFree(block.value) == 0
+assert library.aclFinalize() == 0
+print("joined")
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.stdout == "joined\n", run.stderr
+
+
+def test_the_names_that_programs_link_with(tmp_path: Path) -> None:
+    need_compiler("gcc")
+    made = install()
+    names = [f"-l{alias.removeprefix('lib').removesuffix('.so')}" for alias in ALIASES]
+    flags = [*made.compile_flags, *made.link_flags[:-1], *names]
+    program = tmp_path / "program"
+    subprocess.run(["gcc", str(PROGRAMS / "smallest.c"), "-o", str(program), *flags], check=True)
+    assert run_program(program).stdout.startswith("status 0")
+
+
+def test_cflags(tmp_path: Path) -> None:
+    need_compiler("g++")
+
+    def flags(*options: str) -> list[str]:
+        done = subprocess.run([POOLTIDE, "cflags", *options], capture_output=True, text=True, check=True)
+        return done.stdout.split()
+
+    program = tmp_path / "program"
+    source = str(PROGRAMS / "threads.cpp")
+    subprocess.run(["g++", *flags(), "-c", source, "-o", f"{program}.o"], check=True)
+    subprocess.run(["g++", f"{program}.o", "-pthread", *flags("--libs"), "-o", str(program)], check=True)
+    both = subprocess.run([POOLTIDE, "cflags", "--libs", "--cmake"], capture_output=True, check=False)
+    assert both.returncode == 2
+
+
+def test_cmake(tmp_path: Path) -> None:
+    if shutil.which("cmake") is None:
+        pytest.skip("cmake is not installed: the package config is NOT tested")
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.13)\nproject(user C)\nfind_package(pooltide REQUIRED)\n"
+        f"add_executable(program {PROGRAMS / 'smallest.c'})\ntarget_link_libraries(program pooltide::acl)\n"
+    )
+    asked = subprocess.run([POOLTIDE, "cflags", "--cmake"], capture_output=True, text=True, check=True)
+    build = tmp_path / "build"
+    configure = ["cmake", "-S", tmp_path, "-B", build, f"-Dpooltide_DIR={asked.stdout.strip()}"]
+    subprocess.run(configure, check=True, capture_output=True)
+    subprocess.run(["cmake", "--build", build], check=True, capture_output=True)
+    assert run_program(build / "program").stdout.startswith("status 0")
+
+
+def test_a_function_outside_the_table_is_a_link_error(tmp_path: Path) -> None:
+    need_compiler("g++")
+    source = tmp_path / "program.cpp"
+    source.write_text(
+        'extern "C" int aclrtGetDeviceCount(unsigned *); int main() { return aclrtGetDeviceCount(0); }'
+    )
+    command = [POOLTIDE, "cc", str(source), "-o", str(tmp_path / "program")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "aclrtGetDeviceCount" in done.stderr
+
+
+def test_trace_has_a_line_for_every_call(tmp_path: Path) -> None:
+    program = compile_program(PROGRAMS / "faults" / "double_free.c", tmp_path / "program")
+    run = run_program(program, environment={"POOLTIDE_TRACE": "1"})
+    calls = re.findall(r"^pooltide: trace: (\w+)\((.*)\) = (.*), [\d.]+ µs, thread \d+$", run.stderr, re.M)
+    assert [name for name, _, _ in calls] == [
+        "aclInit", "aclrtSetDevice", "aclrtCreateStream", "aclrtMalloc", "aclrtMemcpy", "aclrtFree", "aclrtFree",
+    ]  # fmt: skip
+    assert re.fullmatch(r"devPtr=0x\w+, size=12, policy=ACL_MEM_MALLOC_HUGE_FIRST", calls[3][1])
+    assert re.search(r"count=12, kind=ACL_MEMCPY_HOST_TO_DEVICE$", calls[4][1])
+    assert [status for _, _, status in calls] == ["0"] * 6 + ["107000 ACL_ERROR_RT_PARAM_INVALID"]
+
+
+def _processor_seconds(program: Path) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert run_program(program).returncode == 0
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def test_start_up(smallest: Path) -> None:
+    """Within 250 ms: of processor time, which a busy machine stretches less than the clock's."""
+    times = [_processor_seconds(smallest) for _ in range(5)]
+    assert min(times) < 0.250, times
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    """Within 300 µs; the median on an idle machine, here the fastest tenth, for busy ones."""
+    run = run_program(compile_program(PROGRAMS / "round_trip.cpp", tmp_path / "program", "-O2"))
+    found = re.match(r"a tenth below ([\d.]+) us, half below ([\d.]+) us", run.stdout)
+    assert found, run.stdout + run.stderr
+    assert float(found[1]) < 300

@@ -1,0 +1,207 @@
+"""`pooltide compare`: verdicts by exit status, files of every kind, memory that does not grow."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+from commandline import PROGRAM, pooltide
+
+CASES = """\
+name,case
+stem,avg2d:2x3x11x13:k3x5:s2:p1:ceil:f32:seed1
+volume,adaptive_avg3d:2x3x5x7x11:o3x4x5:bf16:seed3
+peaks,adaptive_max2d:2x3x11x13:o5x3:f16:i64:nan:seed4
+"""
+
+
+@pytest.fixture
+def golden(tmp_path: Path) -> Path:
+    (tmp_path / "cases.csv").write_text(CASES)
+    pooltide("golden", tmp_path / "cases.csv", "-o", tmp_path / "golden")
+    return tmp_path / "golden"
+
+
+def save(path: Path, values: object, dtype: object = np.float32) -> Path:
+    np.save(path, np.asarray(values, dtype))  # type: ignore[arg-type]
+    return path
+
+
+def test_a_directory_passes_against_itself(golden: Path) -> None:
+    text = pooltide("compare", golden, golden, "--verdict", "bits")
+    assert text.splitlines()[-1] == "bits: 3 of 3 pass"
+
+
+def test_directories_are_matched_by_the_manifest(golden: Path, tmp_path: Path) -> None:
+    flat = tmp_path / "flat"
+    flat.mkdir()
+    shutil.copy(golden / "stem/grad_input.npy", flat / "stem.npy")
+    shutil.copy(golden / "volume/grad_input.bin", flat / "volume.bin")
+    text = pooltide("compare", flat, golden, rc=1)
+    assert (
+        f"peaks: {flat}: no result for peaks; it must be in {flat}/peaks/grad_input.npy or {flat}/peaks.npy"
+        in text
+    )
+    assert "mixed: 2 of 3 pass" in text
+    shutil.copytree(golden / "peaks", flat / "peaks")
+    assert "mixed: 3 of 3 pass" in pooltide("compare", flat, golden)
+
+
+def test_the_chosen_verdict_decides(tmp_path: Path) -> None:
+    golden = save(tmp_path / "g.npy", np.linspace(1, 2, 1000))
+    near = save(tmp_path / "near.npy", np.linspace(1, 2, 1000) * (1 + 2**-20))
+    off = np.linspace(1, 2, 1000, dtype=np.float32)
+    off[7] += np.float32(5e-3)
+    one = save(tmp_path / "one.npy", off)
+    for actual, rc in ((golden, {}), (near, {"bits": 1}), (one, {"bits": 1, "single": 1})):
+        for verdict in ("single", "mixed", "bits"):
+            pooltide("compare", actual, golden, "--verdict", verdict, rc=rc.get(verdict, 0))
+
+
+def test_a_third_result(tmp_path: Path) -> None:
+    golden = save(tmp_path / "g.npy", np.linspace(1, 2, 1000), np.float64)
+    ours = save(tmp_path / "a.npy", np.linspace(1, 2, 1000) + 1.3e-4)
+    third = save(tmp_path / "t.npy", np.linspace(1, 2, 1000) + 1e-4)
+    common = ("compare", ours, golden, "--third", third, "--verdict", "two", "--level")
+    assert "two      pass: L1: ratios MARE 1.3" in pooltide(*common, "L1")
+    assert "two      FAIL: L2: ratios MARE 1.3" in pooltide(*common, "L2", rc=1)
+    assert "needs --third" in pooltide("compare", ours, golden, "--verdict", "two", rc=2)
+
+
+def test_nan_out_of_place_fails_every_verdict(tmp_path: Path) -> None:
+    golden = save(tmp_path / "g.npy", [1, np.nan, np.inf, 4])
+    bad = save(tmp_path / "a.npy", [1, 2, np.inf, np.nan])
+    for verdict in ("single", "mixed", "bits"):
+        assert "2 NaN or Inf out of place" in pooltide("compare", bad, golden, "--verdict", verdict, rc=1)
+
+
+def test_raw_files(tmp_path: Path) -> None:
+    values = np.linspace(-3, 3, 101).astype(ml_dtypes.bfloat16)
+    values.tofile(tmp_path / "a.bin")
+    np.save(tmp_path / "g.npy", values)  # NumPy calls it V2
+    for pair in (("a.bin", "g.npy"), ("g.npy", "a.bin")):
+        assert "bits     pass: 0 of 101" in pooltide("compare", *pair, cwd=tmp_path)
+    assert "say it with --dtype" in pooltide("compare", "a.bin", "a.bin", cwd=tmp_path, rc=1)
+    pooltide("compare", "a.bin", "a.bin", "--dtype", "bf16", cwd=tmp_path)
+    assert "the file has 202 bytes; whole elements of FLOAT32 must be 200" in pooltide(
+        "compare", "a.bin", "a.bin", "--dtype", "hf32", cwd=tmp_path, rc=1
+    )
+
+
+def test_other_byte_orders_and_fortran_order(tmp_path: Path) -> None:
+    x = np.arange(15, dtype=np.float32).reshape(3, 5)
+    np.save(tmp_path / "g.npy", x)
+    np.save(tmp_path / "big.npy", x.astype(">f4"))
+    np.save(tmp_path / "f.npy", np.asfortranarray(x))
+    pooltide("compare", "big.npy", "g.npy", "--verdict", "bits", cwd=tmp_path)
+    pooltide("compare", "f.npy", "f.npy", "--verdict", "bits", cwd=tmp_path)
+    text = pooltide("compare", "f.npy", "g.npy", cwd=tmp_path, rc=1)
+    assert "f.npy: the file is in Fortran order; it must be in C order, as g.npy" in text
+
+
+def test_json_has_everything(golden: Path) -> None:
+    records = {
+        r["name"]: r for r in map(json.loads, pooltide("compare", golden, golden, "--json").splitlines())
+    }
+    assert records["stem"]["count"] == 2 * 3 * 11 * 13
+    assert records["stem"]["ulp_histogram"] == {"0": 2 * 3 * 11 * 13}
+    assert records["peaks"]["verdicts"]["bits"]["pass"] is True
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "the file begins with b'' and is no .npy file"),
+        (b"\x93NUMPY\x01", "the .npy version is"),
+        (b"\x93NUMPY\x01\x00\x76", "the file ends inside its header"),
+        (b"\x93NUMPY\x01\x00\x76\x00{'descr'", "the file ends inside its header"),
+        (b"\x93NUMPY\x02\x00" + struct.pack("<I", 2**31), "the header has 2147483648 bytes"),
+        (b"\x80\x04\x95\x05", "looks like a pickle, which is never loaded"),
+        (b"PK\x03\x04\x00\x00", "is no .npy file"),
+    ],
+)
+def test_a_broken_npy_file(content: bytes, says: str, tmp_path: Path) -> None:
+    golden = save(tmp_path / "g.npy", [1, 2, 3])
+    (tmp_path / "a.npy").write_bytes(content)
+    assert says in pooltide("compare", tmp_path / "a.npy", golden, rc=1)
+
+
+@pytest.mark.parametrize(
+    ("array", "says"),
+    [
+        (np.arange(3), "the file has dtype INT64; it must be FLOAT16, BFLOAT16, FLOAT32, FLOAT64"),
+        (np.zeros(3, [("a", "f4")]), "it must be a plain number's"),
+        (np.zeros(3, "c8"), "it must be a plain number's"),
+        (np.zeros(3, "S4"), "it must be a plain number's"),
+        (np.zeros(4, np.float32), "the file has shape (4,); it must be (3,)"),
+        (np.zeros((3, 1), np.float32), "the file has shape (3, 1); it must be (3,)"),
+        (np.zeros(3, np.float16), "the file has dtype FLOAT32; it must be FLOAT16"),
+    ],
+)
+def test_a_wrong_array(array: np.ndarray, says: str, tmp_path: Path) -> None:
+    golden = save(tmp_path / "g.npy", [1, 2, 3])
+    np.save(tmp_path / "a.npy", array)
+    assert says in pooltide("compare", tmp_path / "a.npy", golden, rc=1)
+
+
+class Bomb:
+    def __reduce__(self) -> tuple[object, ...]:
+        return Path.touch, (Path("exploded"),)
+
+
+def test_a_pickle_is_refused_and_never_loaded(tmp_path: Path) -> None:
+    golden = save(tmp_path / "g.npy", [1, 2, 3])
+    np.save(tmp_path / "a.npy", np.array([Bomb()], object), allow_pickle=True)
+    text = pooltide("compare", tmp_path / "a.npy", golden, rc=1, cwd=tmp_path)
+    assert "holds Python objects in a pickle, which is never loaded" in text
+    assert not (tmp_path / "exploded").exists()
+    np.load(tmp_path / "a.npy", allow_pickle=True)  # the bomb is a real one: loaded, it goes off
+    assert Path("exploded").exists()
+    Path("exploded").unlink()
+
+
+def test_a_broken_manifest_is_a_message(golden: Path) -> None:
+    manifest = golden / "manifest.jsonl"
+    good = manifest.read_text()
+    for bad in ("[]", '{"name": "x"}', '{"name": "../x", "case": "", "rounding": "", "files": {}}', "{"):
+        manifest.write_text(good + bad + "\n")
+        assert "manifest.jsonl, line 5:" in pooltide("compare", golden, golden, rc=2)
+    manifest.unlink()
+    assert "manifest.jsonl: can't be read: No such file" in pooltide("compare", golden, golden, rc=2)
+
+
+def sparse(path: Path, cells: int, mark: float) -> None:
+    """A float32 .npy file, nearly all holes, with one other value in each stretch of a million."""
+    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({cells},), }}".encode()
+    header += b" " * (-(len(header) + 11) % 64) + b"\n"
+    with path.open("wb") as file:
+        file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header)
+        start = file.tell()
+        file.truncate(start + cells * 4)
+        for cell in range(500, cells, 1_000_000):
+            file.seek(start + cell * 4)
+            file.write(np.float32(mark).tobytes())
+
+
+def test_memory_does_not_grow_with_the_files(tmp_path: Path) -> None:
+    cells = 150_000_000  # 600 MB each
+    sparse(tmp_path / "g.npy", cells, 1.0)
+    sparse(tmp_path / "a.npy", cells, 1.0 + 2**-23)
+    script = (
+        "import resource, subprocess, sys\n"
+        "rc = subprocess.run(sys.argv[1:]).returncode\n"
+        "print(rc, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+    )
+    command = [sys.executable, "-c", script, PROGRAM, "compare", tmp_path / "a.npy", tmp_path / "g.npy"]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=True)
+    rc, peak = map(int, done.stdout.splitlines()[-1].split())
+    assert rc == 0
+    assert "bits     FAIL: 150 of 150000000 differ, at most 1 ULP" in done.stdout
+    assert peak < 400_000  # KiB

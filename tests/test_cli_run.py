@@ -1,0 +1,160 @@
+"""`pooltide run` and `pooltide show`."""
+
+from __future__ import annotations
+
+import re
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commandline import pooltide
+
+from pooltide.backends import reference
+from pooltide.geometry import tables
+from pooltide.inputs import draw
+from pooltide.notation import DISTRIBUTIONS, parse
+from pooltide.plan import BACKENDS
+from pooltide.trial import problem_of, run
+
+CASES = [
+    "avg2d:2x3x11x13:k3x5:s2:p1:ceil:nopad:f16",
+    "avg2d:3x11x13:k3:div-3:cl:f32",
+    "avg2d:2x3x7x5:k7x5:cube1:f32",
+    "adaptive_avg3d:2x3x5x7x11:o3x4x5:bf16:cl",
+    "adaptive_max2d:2x3x11x13:o5x3:f64:i64:nan:inf",
+    "adaptive_max3d:3x5x7x11:o2x3x5:f16:anywhere",
+]
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_run_prints_the_plan_the_error_and_the_time(case: str, backend: str) -> None:
+    text = pooltide("run", case, "--backend", backend, "--repeat", 2)
+    assert f"backend  {backend}, working on" in text
+    assert "error    MERE" in text
+    assert re.search(r"time     \d+\.\d+ ms", text)
+    assert "mixed    pass" in text
+
+
+def test_a_case_that_fails_ends_with_how_to_reproduce_it() -> None:
+    text = pooltide("run", "adaptive_avg3d:2x3x7x11x13:o5x3x4", "--verdict", "bits", rc=1)
+    assert "bits     FAIL" in text
+    assert text.splitlines()[-1] == "reproduce: pooltide run adaptive_avg3d:2x3x7x11x13:o5x3x4:f32"
+
+
+def test_a_refused_case_says_why() -> None:
+    text = pooltide("run", "avg2d:2x3x11x13:k3:cube2:bf16:atlas-a2", rc=1)
+    assert "cubeMathType is 2 (USE_FP16), which is not supported for BFLOAT16" in text
+
+
+def test_a_case_beyond_the_machine_says_so() -> None:
+    text = pooltide("run", "adaptive_max2d:1x1x1000000x10000000:o1x1", rc=1)
+    assert "GiB; this machine has" in text
+
+
+def test_the_product_changes_what_is_computed() -> None:
+    case = "avg2d:2x3x7x5:k7x5:cube1:f32"
+    assert "rounded to FLOAT16" in pooltide("run", case, "--product", "atlas-inference")
+    assert "rounded to HFLOAT32" in pooltide("run", case, "--product", "atlas-a2")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_trial_measures_the_backends_own_result(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backend that leaves one cell wrong must not pass."""
+    honest = reference.run
+
+    def wrong(*arguments):  # type: ignore[no-untyped-def]
+        fault = honest(*arguments)
+        *_, out, _ = arguments
+        finite = np.argwhere(np.isfinite(out.astype(np.float64)))[0]
+        out[tuple(finite)] += out.dtype.type(3)
+        return fault
+
+    assert all(v.passed for v in run(parse(case), backend="reference").verdicts if v.name == "mixed")
+    monkeypatch.setattr(reference, "run", wrong)
+    failed = run(parse(case), backend="reference")
+    assert not any(v.passed for v in failed.verdicts)
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_data_comes_from_the_seed_alone(distribution: str) -> None:
+    def grad(seed: int) -> np.ndarray:
+        case = parse(f"avg2d:2x3x11x13:k3:f32:{distribution}:seed{seed}")
+        return draw(problem_of(case), case.data)[0]
+
+    assert np.array_equal(grad(5), grad(5))
+    assert not np.array_equal(grad(5), grad(6))
+    assert np.isfinite(grad(5)).all()
+
+
+def test_indices_lie_in_their_windows_unless_anywhere() -> None:
+    case = parse("adaptive_max3d:5x7x7x11x13:o2x3x5:i32")
+    problem = problem_of(case)
+    _, indices = draw(problem, case.data)
+    assert indices is not None
+    inside = True
+    for at, axis in zip(np.unravel_index(indices, problem.input_plane), problem.axes, strict=True):
+        shape = [1] * 5
+        dimension = 2 + problem.axes.index(axis)
+        shape[dimension] = axis.outputs
+        start, end = (t.reshape(shape) for t in (tables(axis).start, tables(axis).end))
+        inside &= bool(((at >= start) & (at < end)).all())
+    assert inside
+    foreign = draw(problem, parse("adaptive_max3d:5x7x7x11x13:o2x3x5:i32:anywhere").data)[1]
+    assert foreign is not None
+    assert foreign.max() >= 7 * 11 * 13 * 0.9
+    assert not np.array_equal(foreign, indices)
+
+
+def test_nan_and_inf_on_request() -> None:
+    case = parse("avg2d:2x3x11x13:k1:nan:inf")
+    grad, _ = draw(problem_of(case), case.data)
+    assert np.isnan(grad).any()
+    assert np.isinf(grad).any()
+    assert np.isfinite(grad).mean() > 0.9
+
+
+def pixels(path: Path) -> np.ndarray:
+    content = path.read_bytes()
+    assert content[:8] == b"\x89PNG\r\n\x1a\n"
+    at, parts = 8, {}
+    while at < len(content):
+        size, kind = struct.unpack(">I4s", content[at : at + 8])
+        data = content[at + 8 : at + 8 + size]
+        assert struct.unpack(">I", content[at + 8 + size : at + 12 + size])[0] == zlib.crc32(kind + data)
+        parts[kind] = data
+        at += 12 + size
+    width, height = struct.unpack(">II", parts[b"IHDR"][:8])
+    rows = np.frombuffer(zlib.decompress(parts[b"IDAT"]), np.uint8).reshape(height, width * 3 + 1)
+    assert not rows[:, 0].any()
+    return rows[:, 1:].reshape(height, width, 3)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_show_draws_a_picture(case: str, tmp_path: Path) -> None:
+    text = pooltide("show", case, "-o", "picture.png", cwd=tmp_path)
+    image = pixels(tmp_path / "picture.png")
+    assert f"{image.shape[1]}×{image.shape[0]} pixels" in text
+    assert len(np.unique(image.reshape(-1, 3), axis=0)) >= 5
+
+
+def test_show_draws_the_slice_that_was_asked_for(tmp_path: Path) -> None:
+    case = "adaptive_avg3d:1x1x7x11x13:o3x4x5"
+    pictures = []
+    for depth in (0, 3):
+        pooltide("show", case, "-o", "p.png", "--slice", depth, cwd=tmp_path)
+        pictures.append((tmp_path / "p.png").read_bytes())
+    assert pictures[0] != pictures[1]
+    assert "the slice is 7; it must be 0 to 6" in pooltide("show", case, "-o", "p.png", "--slice", 7, rc=1)
+    assert "at most 4096 cells a side" in pooltide("show", "avg2d:1x9999x9999:k1", "-o", "p.png", rc=1)
+
+
+def test_saved_results_are_what_compare_takes(tmp_path: Path) -> None:
+    (tmp_path / "cases.csv").write_text(
+        "name,case\na,avg2d:3x11x13:k3:bf16:cl\nb,adaptive_max3d:2x3x5x7x11:o2:f64\n"
+    )
+    pooltide("golden", "cases.csv", "-o", "golden", cwd=tmp_path)
+    pooltide("run", "cases.csv", "--save", "ours", cwd=tmp_path)
+    assert "mixed: 2 of 2 pass" in pooltide("compare", "ours", "golden", cwd=tmp_path)

@@ -1,0 +1,115 @@
+"""The house's own rules: what importing costs, what may import what, formatting, types, the README."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "pooltide"
+# Import order is the architecture: a module may import those before it, never one after it.
+ORDER = [
+    "toml", "dtypes", "geometry", "pages", "call", "rules", "catalog", "problem", "rounding", "threads",
+    "backends", "plan", "binding", "functions", "notation", "cases", "verdicts", "inputs", "trial",
+    "tensorfile", "golden", "workers", "anatomy", "comparison", "picture", "show", "report",
+    "acl", "aclnn", "c", "torch", "examples", "cli",
+]  # fmt: skip
+HEAVY = ("torch", "triton")
+
+
+def _heavy_modules_after(code: str) -> set[str]:
+    program = f"{code}\nimport sys\nprint(*[m for m in {HEAVY!r} if m in sys.modules])"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return set(run.stdout.split())
+
+
+def test_import_pulls_nothing_heavy() -> None:
+    assert _heavy_modules_after("import pooltide, pooltide.acl, pooltide.aclnn, pooltide.cli") == set()
+
+
+def test_that_test_can_fail() -> None:
+    if importlib.util.find_spec("torch") is None:
+        pytest.skip("torch is not installed, so importing it can't be seen")
+    assert "torch" in _heavy_modules_after("import pooltide, torch")
+
+
+def _first_party_imports(path: Path) -> set[str]:
+    """Top-level modules of the package that a file imports when it is imported itself."""
+    package = ("pooltide", *path.relative_to(SOURCE).parts)[:-1]
+    found = set()
+    tree = ast.parse(path.read_text("utf-8"))
+    lazy = {inner for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) for inner in ast.walk(node)}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ImportFrom) or node in lazy:
+            continue
+        base = list(package[: len(package) - node.level + 1]) if node.level else []
+        names = base + (node.module.split(".") if node.module else [])
+        for alias in node.names:
+            target = names if len(names) > 1 else [*names, alias.name]
+            if target[0] == "pooltide" and len(target) > 1:
+                found.add(target[1])
+    return found
+
+
+def test_no_import_points_back() -> None:
+    for path in SOURCE.rglob("*.py"):
+        own = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+        if own == "__init__":
+            continue
+        assert own in ORDER, f"{own} has no place in the order yet"
+        for target in _first_party_imports(path):
+            if target in ORDER:
+                assert ORDER.index(target) <= ORDER.index(own), f"{path.relative_to(ROOT)} imports {target}"
+
+
+def _tool(*command: str) -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_ruff() -> None:
+    _tool("ruff", "check", "src", "tests")
+    _tool("ruff", "format", "--check", "src", "tests")
+
+
+def test_mypy_strict() -> None:
+    _tool("mypy")
+
+
+def test_readme_has_the_two_commands_and_ci_runs_the_second() -> None:
+    commands = re.findall(r"^    (pip install .+)$", (ROOT / "README.md").read_text("utf-8"), re.M)
+    assert len(commands) == 2, commands
+    assert commands[0].endswith("pooltide demo")
+    assert commands[1].endswith("pytest")
+    assert "README.md" in (ROOT / ".ci" / "run").read_text("utf-8")
+
+
+def test_the_readme_says_of_products_what_the_pages_say() -> None:
+    from pooltide.catalog import operators
+    from pooltide.pages import ASCEND_PRODUCTS, DEFAULT_PRODUCT
+
+    pages = sorted(operators().values(), key=lambda page: page.name)
+    names = [page.name.removeprefix("aclnn") for page in pages]
+    rows = [["product", *names], ["---"] * (len(names) + 1)]
+    for product in ASCEND_PRODUCTS:
+        default = " (default)" if product == DEFAULT_PRODUCT else ""
+        rows.append([f"`{product}`{default}", *("yes" if product in p.products else "no" for p in pages)])
+    table = "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    assert table in (ROOT / "README.md").read_text("utf-8"), table
+
+
+def test_the_repository_holds_no_generated_files() -> None:
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout")
+    env = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
+    run = subprocess.run(["git", "ls-files"], cwd=ROOT, env=env, capture_output=True, text=True, check=True)
+    assert not [name for name in run.stdout.split() if name.endswith((".so", ".pyc", ".o"))]

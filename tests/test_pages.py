@@ -1,0 +1,82 @@
+"""Pages are loaded strictly: a copy with one mistake is refused, and the sentence names it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pooltide.catalog import operators, verified
+from pooltide.pages import load
+from pooltide.toml import PageError, read
+
+NAME = "avg_pool2d_backward.toml"
+Page = dict[str, Any]
+
+
+def _rule(page: Page, name: str) -> Page:
+    return next(rule for rule in page["rules"] if rule["rule"] == name)
+
+
+def _load(page: Page) -> None:
+    verified(load("page", page), "page")
+
+
+def test_the_pages_load() -> None:
+    assert list(operators()) == [
+        "adaptive_avg_pool3d_backward",
+        "adaptive_max_pool2d_backward",
+        "adaptive_max_pool3d_backward",
+        "avg_pool2d_backward",
+    ]
+    _load(read(NAME))
+
+
+MISTAKES: dict[str, tuple[Callable[[Page], object], str]] = {
+    "unknown key": (lambda p: p.update(colour="red"), "colour is unknown"),
+    "missing key": (lambda p: p.pop("kind"), "kind is missing"),
+    "unknown kind": (lambda p: p.update(kind="median"), "kind names 'median'"),
+    "unknown product": (lambda p: p["products"].append("atlas-b7"), "names 'atlas-b7'"),
+    "unknown dtype": (lambda p: p["dtypes"]["float"]["default"].append("FLOAT8"), "names 'FLOAT8'"),
+    "dtypes for no product": (lambda p: p["dtypes"]["float"].update(b7=[]), "b7 is unknown"),
+    "unknown dtype group": (lambda p: p["parameters"][0].update(dtypes="complex"), "names 'complex'"),
+    "unknown format": (lambda p: p["parameters"][0]["formats"].append("NWHC"), "names 'NWHC'"),
+    "unknown type": (lambda p: p["parameters"][0].update(type="blob"), "names 'blob'"),
+    "unknown role": (lambda p: p["parameters"][0].update(role="extra"), "names 'extra'"),
+    "parameter key": (lambda p: p["parameters"][0].update(rank=4), "rank is unknown"),
+    "unknown rule": (lambda p: p["rules"][1].update(rule="lucky"), "no rule lucky"),
+    "rule without a name": (lambda p: p["rules"][1].pop("rule"), "has no name"),
+    "rule argument": (lambda p: p["rules"][1].update(depth=3), "takes depth"),
+    "rule of no parameter": (lambda p: p["rules"][0]["of"].append("bias"), "names 'bias'"),
+    "unknown status": (lambda p: p["rules"][0].update(status="OOPS"), "names 'OOPS'"),
+    "unknown skip": (lambda p: p["rules"][0].update(skip=["b7"]), "names 'b7'"),
+    "cube action": (lambda p: p["cube_math_type"]["default"]["FLOAT32"].__setitem__(0, "hope"), "'hope'"),
+    "cube length": (lambda p: p["cube_math_type"]["default"]["FLOAT32"].append("keep"), "5 actions"),
+    "rank": (lambda p: p["parameters"][0].update(ranks=["x"]), "ranks names 'x'"),
+    "nullable": (lambda p: p["parameters"][3].update(nullable="maybe"), "nullable is 'maybe'"),
+    "one name twice": (lambda p: p["parameters"][1].update(name="gradOutput"), "share a name or a role"),
+    "cube without a dtype": (lambda p: p["cube_math_type"]["default"].pop("BFLOAT16"), "names 'BFLOAT16'"),
+    "empty range": (
+        lambda p: p["divisor_override"].update({"atlas-training": [255, -255]}),
+        "which is empty",
+    ),
+    "rule's format": (lambda p: _rule(p, "rank_format").update(format="XYZ"), "names 'XYZ'"),
+    "rule's product": (
+        lambda p: _rule(p, "positive_dimensions").update(spatial_only=["hostt"]),
+        "names 'hostt'",
+    ),
+    "row": (lambda p: p["rules"][0].update(row="x"), "row is 'x'"),
+    "no rules": (lambda p: p.update(rules=[]), "rules is empty"),
+    "divisor product": (lambda p: p["divisor_override"].update(b7=[0, 1]), "names 'b7'"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_page_with_a_mistake_is_refused(mistake: str) -> None:
+    change, sentence = MISTAKES[mistake]
+    page = copy.deepcopy(read(NAME))
+    change(page)
+    with pytest.raises(PageError, match=sentence):
+        _load(page)

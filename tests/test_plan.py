@@ -1,0 +1,108 @@
+"""Plans are metadata: any size, cached, printable, with the reasons of those who refused."""
+
+from __future__ import annotations
+
+import sys
+import types
+
+import numpy as np
+import pytest
+
+from calls import AVG2, GOOD, T, phase_one
+from pooltide.backends import reference
+from pooltide.dtypes import DTYPES
+from pooltide.geometry import UNIT, Axis
+from pooltide.plan import BACKENDS, NoBackend, _planned, execute, layout_of, make_plan
+from pooltide.problem import Problem
+
+F32, F16, I64 = DTYPES["FLOAT32"], DTYPES["FLOAT16"], DTYPES["INT64"]
+AXES = (UNIT, Axis(7, 3), Axis(11, 5))
+AVERAGE = Problem("average", (2, 3), AXES, F32, "chained")
+INDEXED = Problem("indexed", (2, 3), AXES, F16, index_dtype=I64)
+PLANES = ("planes", "planes")
+
+
+@pytest.mark.usefixtures("runtime")
+def test_two_to_the_forty_elements_are_checked_and_planned() -> None:
+    shape = (2**10, 2**10, 2**10, 2**10)
+    grad = (2**10, 2**10, 2**9, 2**9)
+    tensors = {n: T(shape, "FLOAT32", "NCHW") for n in ("self", "gradInput")}
+    values = GOOD[AVG2] | tensors | {"gradOutput": T(grad, "FLOAT32", "NCHW"), "padding": [0]}
+    values |= {"kernelSize": [2], "stride": [2]}
+    _, executor, status, message = phase_one(AVG2, values)
+    assert status == 0, message
+    problem = executor.plan.problem
+    assert problem.cells == 2**40
+    assert problem.least_bytes == 4 * (2**40 + 2**38)
+    assert "1024→512 k2s2p0" in str(executor.plan)
+
+
+def test_plans_are_cached_and_printable() -> None:
+    assert make_plan(AVERAGE, PLANES) is make_plan(AVERAGE, PLANES)
+    text = str(make_plan(INDEXED, ("strided", "planes", "planes"), "reference"))
+    assert "indexed FLOAT16 2×3 planes, h:7→3 w:11→5, by INT64" in text
+    assert "backend  reference" in text
+    assert "scratch  1848 bytes" in text
+
+
+def test_the_first_that_does_not_refuse_is_chosen_and_reasons_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    proud = types.ModuleType("proud")
+    proud.refuse = lambda problem: "it is beneath me"  # type: ignore[attr-defined]
+    monkeypatch.setattr(
+        sys.modules["pooltide.plan"], "BACKENDS", {"proud": proud, "reference": BACKENDS["reference"]}
+    )
+    _planned.cache_clear()
+    plan = make_plan(AVERAGE, PLANES)
+    assert plan.backend == "reference"
+    assert plan.refused == (("proud", "it is beneath me"),)
+    assert "refused  proud: it is beneath me" in str(plan)
+    with pytest.raises(NoBackend, match="proud: it is beneath me"):
+        make_plan(AVERAGE, PLANES, "proud")
+    _planned.cache_clear()
+
+
+def test_a_backend_that_does_not_exist_is_refused_by_name() -> None:
+    with pytest.raises(NoBackend, match=r"'abacus' is unknown; known are .*reference"):
+        make_plan(AVERAGE, PLANES, "abacus")
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "layout"),
+    [
+        ((2, 3, 5, 7, 11), (1155, 385, 77, 11, 1), "planes"),
+        ((2, 3, 5, 7, 11), (1155, 1, 231, 33, 3), "channels_last"),
+        ((2, 3, 5, 7, 11), (1155, 385, 77, 1, 7), "strided"),
+        ((2, 3, 5, 7, 11), (0, 385, 77, 11, 1), "strided"),
+        ((1, 1, 5, 7, 11), (9, 9, 77, 11, 1), "planes"),
+        ((2, 3, 0, 7, 11), (5, 4, 3, 2, 1), "planes"),
+        ((2, 3, 1, 1, 1), (3, 1, 9, 9, 9), "planes"),
+    ],
+)
+def test_layouts(shape: tuple[int, ...], strides: tuple[int, ...], layout: str) -> None:
+    assert layout_of(shape, strides) == layout
+
+
+def test_planned_copies_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backend that takes only planes gets copies; what it computes is what was asked for."""
+    narrow = types.ModuleType("narrow")
+    vars(narrow).update(vars(reference), LAYOUTS=frozenset({"planes"}))
+    monkeypatch.setitem(BACKENDS, "narrow", narrow)
+    rng = np.random.default_rng(5)
+    g = rng.standard_normal((2, 3, 1, 5, 3)).astype(np.float16).transpose(0, 1, 2, 4, 3)
+    indices = rng.integers(0, 77, (2, 3, 1, 3, 5))
+    out = np.full((2, 3, 1, 11, 7), np.nan, np.float16).transpose(0, 1, 2, 4, 3)
+    plan = make_plan(INDEXED, ("strided", "planes", "strided"), "narrow")
+    assert plan.copied == ("grad_output", "out")
+    workspace = np.empty(plan.scratch, np.uint8)
+    assert execute(plan, g, indices, out, workspace) is None
+    direct = np.empty((2, 3, 1, 7, 11), np.float16)
+    whole = make_plan(INDEXED, ("strided", "planes", "planes"), "reference")
+    assert execute(whole, g, indices, direct) is None
+    np.testing.assert_array_equal(out, direct)
+
+
+def test_rounding_first_is_a_planned_copy() -> None:
+    rounded = Problem("average", (2, 3), AXES, F32, "chained", rounding="HFLOAT32")
+    assert make_plan(rounded, PLANES).copied == ("grad_output",)
