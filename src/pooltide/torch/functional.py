@@ -83,7 +83,9 @@ class _Average(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> Any:
-        found = gradient(ctx.function, grad_output, tuple(ctx.shape), None, ctx.attributes, ctx.last)
+        found = gradient(
+            ctx.function, grad_output, tuple(ctx.shape), None, ctx.attributes, ctx.last, within=True
+        )
         return (found, *[None] * (ctx.arguments - 1))
 
 
@@ -110,4 +112,8 @@ class _Maximum(torch.autograd.Function):
         if indices.dtype not in (torch.int32, torch.int64):
             indices = indices.to(torch.int32)
         function = f"adaptive_max_pool{ctx.axes}d_backward"
-        return gradient(function, grad_output, tuple(ctx.shape), indices, (), ctx.last), None, None
+        return (
+            gradient(function, grad_output, tuple(ctx.shape), indices, (), ctx.last, within=True),
+            None,
+            None,
+        )

@@ -15,6 +15,7 @@ from torch.autograd import forward_ad
 
 from ..binding import bind
 from ..catalog import operators
+from ..plan import NoBackend
 from .autograd import differentiable
 from .recipes import Hint, compute, recipe_for
 from .tensors import arrays_on, lies_channels_last
@@ -90,17 +91,26 @@ def gradient(
     attributes: tuple[Any, ...],
     hint: Hint = None,
     out: torch.Tensor | None = None,
+    within: bool = False,
 ) -> torch.Tensor:
-    """Any of the four; `hint` says how the result is to lie where `input` is a shape."""
+    """Any of the four; `hint` says how the result is to lie where `input` is a shape.
+
+    `within` a backward pass, see `operators`.
+    """
     if _compiling() or not is_plain(grad_output, indices) or not (out is None or _bare(out)):
-        return _dispatched(function, grad_output, input, indices, attributes, hint, out)
+        return _dispatched(function, grad_output, input, indices, attributes, hint, out, within)
     if isinstance(input, torch.Tensor):
         hint = input.stride()
-    if out is not None and _shares(out, grad_output, indices):
+    if out is not None and shares(out, grad_output, indices):
         grad_output = grad_output.clone()
         indices = None if indices is None else indices.clone()
-    recipe = recipe_for(function, grad_output, input, hint, indices, attributes, out)
-    return compute(recipe, grad_output, indices, out)
+    try:
+        recipe = recipe_for(function, grad_output, input, hint, indices, attributes, out)
+    except NoBackend:
+        if within:
+            return _dispatched(function, grad_output, input, indices, attributes, hint, out, within)
+        raise
+    return compute(recipe, grad_output, indices, out, within)
 
 
 def is_plain(grad_output: Any, indices: Any) -> bool:
@@ -122,7 +132,7 @@ def _bare(tensor: Any) -> bool:
     return not isinstance(tensor, torch.Tensor)
 
 
-def _shares(out: Any, *tensors: torch.Tensor | None) -> bool:
+def shares(out: Any, *tensors: torch.Tensor | None) -> bool:
     if not isinstance(out, torch.Tensor):
         return False
     where = out.untyped_storage().data_ptr()
@@ -137,6 +147,7 @@ def _dispatched(
     attributes: tuple[Any, ...],
     hint: Hint,
     out: torch.Tensor | None,
+    within: bool,
 ) -> torch.Tensor:
     axes = 2 if "2d" in function else 3
     shape = tuple(input.shape) if isinstance(input, torch.Tensor) else tuple(input)
@@ -153,7 +164,7 @@ def _dispatched(
         kernel, stride, padding, *rest = attributes
         attributes = (_ints(kernel), [] if stride is None else _ints(stride), _ints(padding), *rest)
     given = attributes if indices is None else (indices,)
-    result = differentiable(function, grad_output, shape[-axes:], *given, hint, False)
+    result = differentiable(function, grad_output, shape[-axes:], *given, hint, within)
     if out is None:
         return result
     if (out.requires_grad and torch.is_grad_enabled()) or result.requires_grad:

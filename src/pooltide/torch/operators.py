@@ -1,8 +1,10 @@
 """The gradients as PyTorch operators, `torch.ops.pooltide.*`: schemas, kernels, fakes, vmap rules.
 
 Of the forward's input an operator takes the spatial sizes, `plane`: N and C are grad_output's, so that a
-shard of a gradient makes the same call as the whole, and nothing keeps the input alive. `channels_last` says how the result lies. With `or_own`, a problem that no kernel of ours takes
-is handed to PyTorch's own operator, for models that were compiled while patched.
+shard of a gradient makes the same call as the whole, and nothing keeps the input alive.
+`channels_last` says how the result lies. `within` marks a call from a backward pass: indices are those
+that the forward found, so nothing waits for a GPU to tell of wrong ones, and a problem that no kernel
+of ours takes is left to PyTorch's own.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ def register(library: torch.library.Library) -> None:
     for function, middle in _MIDDLE.items():
         arguments = ", ".join(filter(None, ["Tensor grad_output, SymInt[] plane", middle]))
         library.define(
-            f"{function}({arguments}, bool channels_last, bool or_own) -> Tensor",
+            f"{function}({arguments}, bool channels_last, bool within) -> Tensor",
             tags=(torch.Tag.pt2_compliant_tag,),
         )  # type: ignore[no-untyped-call]
         for device in DEVICES:
@@ -50,25 +52,25 @@ def register(library: torch.library.Library) -> None:
 
 
 def split(function: str, rest: Sequence[Any]) -> Split:
-    """What follows `plane` in the schema: indices, attributes, channels_last, or_own."""
-    *middle, channels_last, or_own = rest
+    """What follows `plane` in the schema: indices, attributes, channels_last, within."""
+    *middle, channels_last, within = rest
     if operators()[function].kind == "indexed":
-        return middle[0], (), channels_last, or_own
-    return None, tuple(middle), channels_last, or_own
+        return middle[0], (), channels_last, within
+    return None, tuple(middle), channels_last, within
 
 
 def _kernel(function: str) -> Callable[..., Tensor]:
     def kernel(grad_output: Tensor, plane: Sequence[int], *rest: Any) -> Tensor:
-        indices, attributes, last, or_own = split(function, rest)
+        indices, attributes, last, within = split(function, rest)
         hashable = tuple(tuple(a) if isinstance(a, list) else a for a in attributes)
         shape = (*grad_output.shape[: -len(plane)], *plane)
         try:
             recipe = recipe_for(function, grad_output, shape, last, indices, hashable, None)
         except NoBackend as refusal:
-            if not or_own:
+            if not within:
                 raise
             return own_gradient(function, str(refusal), grad_output, shape, last, indices, attributes)
-        return compute(recipe, grad_output, indices, None)
+        return compute(recipe, grad_output, indices, None, within)
 
     return kernel
 
@@ -89,13 +91,13 @@ def _vmap(function: str) -> Callable[..., tuple[Tensor, int]]:
     """Samples join the batch: (B, N, C, …) becomes (B·N, C, …), and (B, C, …) is a batch already."""
 
     def rule(info: Any, in_dims: Sequence[Any], grad_output: Tensor, plane: Sequence[int], *rest: Any) -> Any:
-        indices, attributes, last, or_own = split(function, rest)
+        indices, attributes, last, within = split(function, rest)
         size = info.batch_size
         batched = grad_output.dim() - (in_dims[0] is not None) == len(plane) + 2
         grad_output = _front(grad_output, in_dims[0], size, batched)
         given = attributes if indices is None else (_front(indices, in_dims[2], size, batched),)
         op = getattr(torch.ops.pooltide, function).default
-        result = op(grad_output, plane, *given, last and batched, or_own)
+        result = op(grad_output, plane, *given, last and batched, within)
         return (result.unflatten(0, (size, -1)) if batched else result), 0
 
     return rule

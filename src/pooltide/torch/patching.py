@@ -26,7 +26,7 @@ from .. import __version__
 from ..plan import NoBackend
 from . import devices
 from .autograd import differentiable
-from .gradients import is_plain
+from .gradients import is_plain, shares
 from .own import ATEN, tell
 from .recipes import compute, recipe_for
 from .tensors import TYPES, lies_channels_last
@@ -236,6 +236,7 @@ def _computed(
         attributes = (tuple(kernel), tuple(stride), tuple(padding), *others)
     if out is not None and out.numel() == 0:
         out.resize_(x.shape)
-    return compute(
-        recipe_for(function, grad_output, x, hint, indices, attributes, out), grad_output, indices, out
-    )
+    if out is not None and shares(out, grad_output, indices):
+        grad_output, indices = grad_output.clone(), None if indices is None else indices.clone()
+    recipe = recipe_for(function, grad_output, x, hint, indices, attributes, out)
+    return compute(recipe, grad_output, indices, out, True)

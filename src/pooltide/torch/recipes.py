@@ -129,7 +129,11 @@ def _layout(meta: TensorMeta, axes: int) -> str:
 
 
 def compute(
-    recipe: Recipe, grad_output: torch.Tensor, indices: torch.Tensor | None, out: torch.Tensor | None
+    recipe: Recipe,
+    grad_output: torch.Tensor,
+    indices: torch.Tensor | None,
+    out: torch.Tensor | None = None,
+    within: bool = False,
 ) -> torch.Tensor:
     """Run a recipe on the tensors it was made for; raises IndexError for an index outside its plane."""
     if kernel := recipe.kernel:
@@ -147,7 +151,7 @@ def compute(
             indices = indices.contiguous(memory_format=recipe.format)
         if "out" in copied:
             written = _result(recipe)
-    if fault := recipe.run(recipe, grad_output, indices, written):
+    if fault := recipe.run(recipe, grad_output, indices, written, within):
         raise IndexError(message(recipe, fault, grad_output.shape))
     if written is not result:
         result.copy_(written)
