@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 from . import sharding
 from .operators import FUNCTIONS, split
@@ -41,7 +42,7 @@ def differentiable(function: str, *arguments: Any) -> Tensor:
     """The operator, by the way that whoever transforms this call can follow."""
     if not torch.compiler.is_compiling():
         sharding.ensure()
-    if torch._C._are_functorch_transforms_active():
+    if torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0:
         found: Tensor = Gradient.apply(function, *arguments)  # type: ignore[no-untyped-call]
     else:
         found = getattr(torch.ops.pooltide, function).default(*arguments)
