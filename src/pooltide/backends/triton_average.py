@@ -165,10 +165,7 @@ def rows(grad, out, edges, columns, divisors, lanes, groups, inner, H, rows, Ho,
     ACC: tl.constexpr = divisors.dtype.element_ty
     pid = tl.program_id(0)
     block = pid // chunks
-    if WIDE:
-        lane = block.to(tl.int64) * L + tl.arange(0, L)[:, None]
-    else:
-        lane = block * L + tl.arange(0, L)[:, None]
+    lane = (block.to(tl.int64) if WIDE else block) * L + tl.arange(0, L)[:, None]
     live = lane < lanes
     outer = lane // groups
     group = (lane - outer * groups).to(tl.int32)
@@ -261,9 +258,7 @@ def phases(grad, out, divisors, lanes, groups, H, W, Ho, Wo, row_blocks,
     pid = tl.program_id(0)
     block = pid // row_blocks
     top = pid - block * row_blocks
-    if WIDE:
-        block = block.to(tl.int64)
-    lane = block * L + tl.arange(0, L)
+    lane = (block.to(tl.int64) if WIDE else block) * L + tl.arange(0, L)
     plane = lane // groups
     group = (lane - plane * groups).to(tl.int32)
     plane = plane.to(tl.int64)

@@ -176,7 +176,7 @@ def scatter(grad, indices, out, faults, flags, pieces, holders, outers, share, c
     if OWN:
         if found:
             tl.debug_barrier()
-            for i in range(0, length // Q):
+            for i in range(length // Q):
                 settle(grad, indices, out, faults, outer + i, 0, 1, Q, inner, cells, B)
     else:
         tl.store(flags + pid, found)

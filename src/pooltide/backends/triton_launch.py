@@ -154,7 +154,7 @@ class Launch:
         """The first launch compiles; later ones skip Triton's dispatch, which costs more than a launch."""
         if self.compiled is None:
             self.compiled = self.kernel[(self.grid,)](
-                *tensors, *self.tables, *self.arguments, num_warps=self.warps
+                *tensors, *self.tables, *self.arguments, num_warps=self.warps, enable_fp_fusion=False
             )
             self.tail = (*(table.data_ptr() for table in self.tables), *self.arguments)
             return
@@ -325,9 +325,8 @@ class Lanes:
 
 
 def _lanes(problem: Problem, layout: str) -> Lanes:
-    n, c = problem.batch
     last = layout == "channels_last"
-    width, inner = problem.axes[2].length, c if last else 1
+    width, inner = problem.axes[2].length, problem.batch[1] if last else 1
     vector = _BYTES // problem.dtype.itemsize
     while (inner if last else width) % vector:
         vector //= 2
