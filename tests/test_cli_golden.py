@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import pty
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -220,6 +222,21 @@ def test_a_full_disk_is_a_message(tmp_path: Path) -> None:
     assert all(whole(tmp_path / "out", entry) for entry in kept.values())
     pooltide("golden", tmp_path / "cases.csv", "-o", tmp_path / "out")
     assert len(entries(tmp_path / "out")) == 40
+
+
+def test_a_terminal_gets_a_progress_bar(tmp_path: Path) -> None:
+    (tmp_path / "cases.csv").write_text("\n".join(f"avg2d:2x3x5x7:k3:seed{i}" for i in range(5)))
+    command = [PROGRAM, "golden", tmp_path / "cases.csv", "-o", tmp_path / "out", "--jobs", "2"]
+    shown, terminal = pty.openpty()
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=terminal, text=True, check=True)
+    os.close(terminal)
+    drawn = b""
+    with suppress(OSError):  # how a terminal without a writer says that it is empty
+        while part := os.read(shown, 4096):
+            drawn += part
+    os.close(shown)
+    assert b"5/5" in drawn
+    assert "\x1b" not in done.stdout
 
 
 def test_a_case_that_is_too_large_is_an_answer(tmp_path: Path) -> None:
