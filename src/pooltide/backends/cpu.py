@@ -60,8 +60,12 @@ def scratch(problem: Problem) -> int:
 def run(
     problem: Problem, layout: str, grad_output: Array, indices: Array | None, out: Array, scratch: Array
 ) -> IndexFault | None:
-    fault = prepare(problem, layout).run(grad_output, indices, out, get_num_threads())
-    assert fault is not NotImplemented, "arrays are aligned and apart: the plan saw to it"
+    prepared, threads = prepare(problem, layout), get_num_threads()
+    fault = prepared.run(grad_output, indices, out, threads)
+    if fault is NotImplemented:  # one is misaligned, or out shares memory: work on copies
+        copies = [None if array is None else array.copy("K") for array in (grad_output, indices, out)]
+        fault = prepared.run(*copies, threads)
+        out[...] = copies[2]
     return None if fault is None else IndexFault(*fault)
 
 
