@@ -63,9 +63,11 @@ def run(
     prepared, threads = prepare(problem, layout), get_num_threads()
     fault = prepared.run(grad_output, indices, out, threads)
     if fault is NotImplemented:  # one is misaligned, or out shares memory: work on copies
-        copies = [None if array is None else array.copy("K") for array in (grad_output, indices, out)]
-        fault = prepared.run(*copies, threads)
-        out[...] = copies[2]
+        result = np.empty_like(out)
+        apart = None if indices is None else indices.copy("K")
+        fault = prepared.run(grad_output.copy("K"), apart, result, threads)
+        out[...] = result
+    assert fault is None or isinstance(fault, tuple), "copies are aligned and apart"
     return None if fault is None else IndexFault(*fault)
 
 

@@ -80,8 +80,8 @@ def command(
         click.echo(json.dumps(told, indent=1))
     else:
         _tables(found, rounds, threads or before)
-    for error in errors:
-        click.echo(error, err=True)
+    for text in errors:
+        click.echo(text, err=True)
     raise SystemExit(1 if errors else 0)
 
 
