@@ -25,7 +25,7 @@ struct ArrayInterface {
   void* data;
   PyObject* descr;
 };
-constexpr int kWriteable = 0x400;
+constexpr int kAligned = 0x100, kNative = 0x200, kWriteable = 0x400;
 
 struct PreparedObject {
   PyObject_HEAD
@@ -34,29 +34,38 @@ struct PreparedObject {
 
 PyObject* array_struct_name;  // the interned "__array_struct__"
 
-// The memory of an array that must have `elements` of `itemsize`, or an address taken on trust.
-// False with an exception set when it is neither.
-bool memory_of(PyObject* object, const char* name, int64_t elements, int itemsize, bool writeable, void** data) {
-  if (PyLong_Check(object)) {
-    *data = PyLong_AsVoidPtr(object);
-    return *data || !PyErr_Occurred();
+// Memory of `elements` × `itemsize` bytes, of an array or at an address taken on trust.
+struct Memory {
+  char* data = nullptr;
+  int64_t bytes = 0;
+  bool usable = true;  // false: an array that is misaligned, byte-swapped, or not to be written
+
+  // False with an exception set when `object` is no such memory.
+  bool take(PyObject* object, const char* name, int64_t elements, int itemsize, int needs) {
+    bytes = elements * itemsize;
+    if (PyLong_Check(object)) {
+      data = static_cast<char*>(PyLong_AsVoidPtr(object));
+      return data || !PyErr_Occurred();
+    }
+    PyObject* capsule = PyObject_GetAttr(object, array_struct_name);
+    if (!capsule) return false;
+    auto* array = static_cast<ArrayInterface*>(PyCapsule_GetPointer(capsule, nullptr));
+    bool fits = array && array->two == 2 && array->itemsize == itemsize;
+    if (fits) {
+      int64_t found = 1;
+      for (int i = 0; i < array->nd; i++) found *= array->shape[i];
+      fits = found == elements;
+      data = static_cast<char*>(array->data);
+      usable = (array->flags & needs) == needs;
+    }
+    Py_DECREF(capsule);
+    if (!fits && !PyErr_Occurred())
+      PyErr_Format(PyExc_ValueError, "%s must have %lld elements of %d bytes", name, (long long)elements, itemsize);
+    return fits;
   }
-  PyObject* capsule = PyObject_GetAttr(object, array_struct_name);
-  if (!capsule) return false;
-  auto* array = static_cast<ArrayInterface*>(PyCapsule_GetPointer(capsule, nullptr));
-  bool fits = array && array->two == 2 && array->itemsize == itemsize;
-  if (fits) {
-    int64_t found = 1;
-    for (int i = 0; i < array->nd; i++) found *= array->shape[i];
-    fits = found == elements && (!writeable || (array->flags & kWriteable));
-    *data = array->data;
-  }
-  Py_DECREF(capsule);
-  if (!fits && !PyErr_Occurred())
-    PyErr_Format(PyExc_ValueError, "%s must have %lld elements of %d bytes%s", name, (long long)elements,
-                 itemsize, writeable ? ", writable" : "");
-  return fits;
-}
+
+  bool meets(const Memory& other) const { return data < other.data + other.bytes && other.data < data + bytes; }
+};
 
 PyObject* run(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   if (n != 4) return PyErr_Format(PyExc_TypeError, "run(grad_output, indices, out, threads) got %zd arguments", n);
@@ -64,15 +73,18 @@ PyObject* run(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   const Problem& p = prepared.problem();
   int itemsize = static_cast<int>(p.itemsize());
   int64_t windows = p.planes() * p.windows();
-  void *grad = nullptr, *indices = nullptr, *out = nullptr;
-  if (!memory_of(args[0], "grad_output", windows, itemsize, false, &grad)) return nullptr;
-  if (p.index_bytes && !memory_of(args[1], "indices", windows, p.index_bytes, false, &indices)) return nullptr;
-  if (!memory_of(args[2], "out", p.planes() * p.cells(), itemsize, true, &out)) return nullptr;
+  Memory grad, indices, out;
+  constexpr int readable = kAligned | kNative;
+  if (!grad.take(args[0], "grad_output", windows, itemsize, readable)) return nullptr;
+  if (p.index_bytes && !indices.take(args[1], "indices", windows, p.index_bytes, readable)) return nullptr;
+  if (!out.take(args[2], "out", p.planes() * p.cells(), itemsize, readable | kWriteable)) return nullptr;
+  if (!grad.usable || !indices.usable || !out.usable || out.meets(grad) || out.meets(indices))
+    Py_RETURN_NOTIMPLEMENTED;
   long threads = PyLong_AsLong(args[3]);
   if (threads == -1 && PyErr_Occurred()) return nullptr;
   Fault fault;
   bool starved = false;
-  Arrays arrays{grad, indices, out, false};
+  Arrays arrays{grad.data, indices.data, out.data, false};
   int limited = static_cast<int>(threads > 4096 ? 4096 : threads);
   Py_BEGIN_ALLOW_THREADS
   try {
@@ -141,7 +153,8 @@ void destroy(PyObject* self) {
 PyMethodDef prepared_methods[] = {
     {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(run)), METH_FASTCALL,
      "run(grad_output, indices, out, threads) -> None or (count, position, value) of bad indices.\n\n"
-     "Arguments are arrays in the prepared layout, or addresses of such memory."},
+     "Arguments are arrays in the prepared layout, or addresses of such memory. NotImplemented where\n"
+     "an array is not aligned, not in native byte order or not writable, or out meets another."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -12,7 +12,6 @@
 namespace pooltide {
 namespace {
 
-constexpr int64_t kStreamBytes = 32 << 20;  // results from here on are written past the cache
 constexpr int64_t kChunkBytes = 128 << 10;  // of result: what a thread takes at a time
 constexpr int64_t kThreadBytes = 256 << 10;  // of result: what makes one more thread worth waking
 
@@ -137,13 +136,13 @@ void Prepared::adopt(int axis, const AxisTables& tables, Axis& to) {
   to.divisor = divisors_[axis].data();
 }
 
-Fault Prepared::run(Arrays arrays, int threads) const {
+Fault Prepared::run(Arrays arrays, int threads, int64_t stream_from) const {
   const Problem& p = problem_;
   int64_t bytes = p.planes() * p.cells() * p.itemsize();
   if (bytes == 0) return {};
   int64_t units = units_of(p), chunk = chunk_of(p, units, bytes);
   int64_t useful = std::min({int64_t{threads}, (units + chunk - 1) / chunk, bytes / kThreadBytes + 1});
-  arrays.stream = bytes >= kStreamBytes;
+  arrays.stream = bytes >= stream_from;
   const Kernels& k = kernels();
   int64_t each = (k.scratch(p) + 63) / 64 * 64;
   auto* block = static_cast<char*>(scratch.get(each * useful));

@@ -62,6 +62,18 @@ def test_a_sanitizer_still_sees_the_program_s_own_faults(sanitizer: str, tmp_pat
     assert ("7 byte(s) leaked" if sanitizer == "address" else "data race") in run.stderr
 
 
+@pytest.mark.parametrize("level", ["off", "warn", "strict"])
+def test_garbage_is_survived(level: str, tmp_path: Path) -> None:
+    program = compile_program(PROGRAMS / "garbage.cpp", tmp_path / "program", "-fsanitize=address", "-g")
+    no_abort = {"ASAN_OPTIONS": "allocator_may_return_null=1"}  # a terabyte is asked for, too
+    run = run_program(program, environment=no_abort | {"POOLTIDE_CHECKS": level})
+    assert run.stdout == "right\n", run.stderr[-2000:]
+    assert run.returncode == (1 if level == "strict" else 0), run.stderr[-2000:]
+    assert "internal error" not in run.stderr
+    said = run.stderr.count("pooltide: ")
+    assert said == 0 if level == "off" else said > 1000
+
+
 def test_fork_gives_the_child_an_error(tmp_path: Path) -> None:
     run = run_program(compile_program(PROGRAMS / "fork.c", tmp_path / "program", "-std=gnu11"), timeout=20)
     assert run.returncode == 0, run.stderr

@@ -7,7 +7,7 @@ some memory layouts; an array that lies otherwise is copied into scratch, and th
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -87,6 +87,16 @@ def _planned(problem: Problem, layouts: tuple[str, ...], only: str | None) -> Pl
         layout, copied = arrange(problem, layouts, backend.LAYOUTS)
         return Plan(problem, name, layout, copied, tuple(refused), backend.scratch(problem))
     raise NoBackend("; ".join(f"{name}: {reason}" for name, reason in refused))
+
+
+def shortcut(plan: Plan) -> Callable[..., Any] | None:
+    """The chosen kernel itself, where nothing needs to be copied for it: run(grad, indices, out, threads).
+
+    It gives None when all is well, and leaves alone arrays it can't take (NotImplemented).
+    """
+    if plan.backend != "cpu" or plan.copied:
+        return None
+    return cpu.prepare(plan.problem, plan.layout).run
 
 
 def arrange(problem: Problem, layouts: tuple[str, ...], able: frozenset[str]) -> tuple[str, tuple[str, ...]]:

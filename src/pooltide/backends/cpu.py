@@ -61,6 +61,7 @@ def run(
     problem: Problem, layout: str, grad_output: Array, indices: Array | None, out: Array, scratch: Array
 ) -> IndexFault | None:
     fault = prepare(problem, layout).run(grad_output, indices, out, get_num_threads())
+    assert fault is not NotImplemented, "arrays are aligned and apart: the plan saw to it"
     return None if fault is None else IndexFault(*fault)
 
 

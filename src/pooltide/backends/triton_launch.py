@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from math import prod
+from math import gcd, prod
 from typing import Any
 
 import numpy as np
@@ -28,21 +28,24 @@ from . import triton_indexed as indexed
 
 LAYOUTS = frozenset({"planes", "channels_last"})
 LANES = 128
+_FLAT = 256
+_BLOCK = 256
 _PROGRAMS = 132 * 32  # enough to fill a large GPU twice over
 _ROWS = 16  # what a lane writes in one program, at least, where there is enough to do
 _NONE = 2**63 - 1
-_UNROLLED = 4
+_UNROLLED = 8
+_BYTES = 16
+_PIECE = 8
+_SHARE = 2**12  # words that a scattering program clears, twice as many cells of volumes
 
 Array = NDArray[Any]
 
 
-def refuse(problem: Problem) -> str | None:
+def refuse(problem: Problem, layout: str = "planes") -> str | None:
     limit = 2**30
-    (_, _, w), channels = problem.axes, problem.batch[1]
-    if max(prod(problem.input_plane), prod(problem.output_plane)) > limit:
-        return f"a plane has more than {limit} elements"
-    if max(w.length, w.outputs) * channels > limit:
-        return f"a row of all channels has more than {limit} elements"
+    inner = problem.batch[1] if layout == "channels_last" else 1
+    if max(prod(problem.input_plane), prod(problem.output_plane)) * inner > limit:
+        return f"{'an image' if inner > 1 else 'a plane'} has more than {limit} elements"
     if problem.rounding != "keep":
         return f"it does not round gradOutput to {problem.rounding}"
     return None
@@ -69,16 +72,48 @@ def run(
     if device >= 0 and device != torch.cuda.current_device():
         with torch.cuda.device(device):
             return run(problem, layout, grad_output, indices, out, faults)
-    tensors = (grad_output, out) if indices is None else (grad_output, indices, out)
-    aligned = tuple(tensor.data_ptr() % 16 == 0 for tensor in tensors)
-    launches = _plan(problem, layout, device, aligned)
-    if indices is not None:
+    return prepare(problem, layout, device)(grad_output, indices, out, faults)
+
+
+@dataclass(slots=True)
+class Ready:
+    """A problem's launches on one device, by the alignment of the tensors."""
+
+    problem: Problem
+    layout: str
+    device: int
+    plans: dict[tuple[bool, ...], tuple[Launch, ...]] = field(default_factory=dict)
+
+    def __call__(
+        self,
+        grad_output: torch.Tensor,
+        indices: torch.Tensor | None,
+        out: torch.Tensor,
+        faults: torch.Tensor | None = None,
+    ) -> None:
+        if indices is None:
+            self._launches(grad_output, out)[0](self.device, (grad_output, out))
+            return
+        launches = self._launches(grad_output, indices, out)
+        faults = record(self.device) if faults is None else faults
+        if len(launches) == 1:
+            launches[0](self.device, (grad_output, indices, out, faults, faults))
+            return
         flags = torch.empty(launches[0].grid, dtype=torch.int32, device=out.device)
-        tensors = (*tensors, flags)
-    launches[0](device, tensors)
-    if indices is not None:
-        launches[1](device, (*tensors, record(device) if faults is None else faults))
-    return None
+        for launch in launches:
+            launch(self.device, (grad_output, indices, out, faults, flags))
+
+    def _launches(self, *tensors: torch.Tensor) -> tuple[Launch, ...]:
+        aligned = tuple([tensor.data_ptr() % 16 == 0 for tensor in tensors])
+        if (found := self.plans.get(aligned)) is None:
+            found = self.plans[aligned] = _plan(self.problem, self.layout, self.device)
+        return found
+
+
+@lru_cache(maxsize=1024)
+def prepare(problem: Problem, layout: str, device: int) -> Ready:
+    """What `run` calls when its tensors are on the current device and hold elements."""
+    return Ready(problem, layout, device)
 
 
 def new_record(device: torch.device | int) -> torch.Tensor:
@@ -119,7 +154,7 @@ class Launch:
         """The first launch compiles; later ones skip Triton's dispatch, which costs more than a launch."""
         if self.compiled is None:
             self.compiled = self.kernel[(self.grid,)](
-                *tensors, *self.tables, *self.arguments, num_warps=self.warps
+                *tensors, *self.tables, *self.arguments, num_warps=self.warps, enable_fp_fusion=False
             )
             self.tail = (*(table.data_ptr() for table in self.tables), *self.arguments)
             return
@@ -132,45 +167,62 @@ class Launch:
         )  # fmt: skip
 
 
-@lru_cache(maxsize=1024)
-def _plan(problem: Problem, layout: str, device: int, aligned: tuple[bool, ...]) -> tuple[Launch, ...]:
+def _plan(problem: Problem, layout: str, device: int) -> tuple[Launch, ...]:
     if problem.kind == "indexed":
         return _indexed(problem, layout, device)
     if layout == "planes" and all(axis.whole for axis in problem.axes):
         return (_whole(problem, device),)
     if layout == "planes" and (patch := _patch(problem)):
         return (_phases(problem, device, *patch),)
+    if _lanes(problem, layout).full and all(tables(axis).count.max() <= 1 for axis in problem.axes):
+        return (_single(problem, layout, device),)
     return (_rows(problem, layout, device),)
 
 
 def _whole(problem: Problem, device: int) -> Launch:
     plane = prod(problem.input_plane)
-    vector = 16 // problem.dtype.itemsize
-    steps, fast = _division(problem)
-    grid = triton.cdiv(problem.cells, LANES * vector)
-    ragged, wide = problem.cells % vector != 0, problem.cells >= 2**31 - LANES * vector
-    constants = (LANES, vector, vector <= plane, ragged, steps, fast, wide)
+    vector = _BYTES // problem.dtype.itemsize
+    grid = triton.cdiv(problem.cells, _FLAT * vector)
+    ragged, wide = problem.cells % vector != 0, problem.cells >= 2**31 - _FLAT * vector
+    constants = (_FLAT, vector, vector <= plane, ragged, wide, *_division(problem))
     sizes = (plane, problem.planes, *_magic(plane))
     return Launch(average.whole, grid, (_divisor_table(problem, device),), (*sizes, *constants))
 
 
-def _rows(problem: Problem, layout: str, device: int) -> Launch:
-    lanes = _lanes(problem, layout)
-    segments, chunk = _chunk(problem, lanes)
-    steps, fast = _division(problem)
-    kept = (_edge_table(problem.axes[:2], device), _column_table(problem.axes[2], device))
-    most = int(tables(problem.axes[2]).count.max())
+def _single(problem: Problem, layout: str, device: int) -> Launch:
     d, h, w = problem.axes
+    lanes = _lanes(problem, layout)
+    count = problem.cells // lanes.vector
+    even = all(len(np.unique(axis)) == 1 for axis in _divisors(problem))
+    inner = max(lanes.inner // lanes.vector, 1)
+    sizes = (
+        *(count, lanes.groups, inner, d.length, h.length, *problem.output_plane),
+        *(*_magic(lanes.groups), *_magic(inner), *_magic(d.length), *_magic(h.length)),
+    )
+    wide = count >= 2**31 - _FLAT
+    constants = (_FLAT, lanes.vector, lanes.last, even, wide, *_division(problem))
+    of_w = tables(w).first[:: 1 if lanes.last else lanes.vector]
+    places = _upload(np.concatenate([_window_of(d), _window_of(h), of_w]), np.int32, device)
+    kept = (places, _divisor_table(problem, device))
+    return Launch(average.single, triton.cdiv(count, _FLAT), kept, (*sizes, *constants))
+
+
+def _rows(problem: Problem, layout: str, device: int) -> Launch:
+    d, h, w = problem.axes
+    lanes = _lanes(problem, layout)
+    edges = [_segments(axis) for axis in (d, h)]
+    segments, rows = len(edges[0]) * len(edges[1]), d.length * h.length
+    chunk = _chunk(segments, rows, lanes)
     sizes = (
         *(lanes.count, lanes.groups, max(lanes.inner // lanes.vector, 1)),
-        *(h.length, d.length * h.length, h.outputs, w.outputs, d.outputs * h.outputs),
-        *(len(_segments(h)), segments, chunk, triton.cdiv(segments, chunk), most),
+        *(h.length, rows, h.outputs, w.outputs, d.outputs * h.outputs),
+        *(len(edges[1]), segments, chunk, triton.cdiv(segments, chunk), lanes.reach),
     )
-    constants = (
-        *(LANES, lanes.vector, lanes.last, lanes.shared, most if most <= _UNROLLED else 0),
-        *(steps, fast, lanes.count >= 2**31 - LANES),
-    )
+    unrolled = lanes.reach if lanes.reach <= _UNROLLED else 0
+    wide = lanes.count >= 2**31 - LANES
+    constants = (LANES, lanes.vector, lanes.last, unrolled, wide, *_division(problem))
     grid = triton.cdiv(lanes.count, LANES) * triton.cdiv(segments, chunk)
+    kept = [_upload(table, np.int32, device) for table in (np.concatenate(edges), lanes.columns)]
     return Launch(average.rows, grid, (*kept, _divisor_table(problem, device)), (*sizes, *constants))
 
 
@@ -179,46 +231,85 @@ def _phases(problem: Problem, device: int, vector: int, patch_rows: int) -> Laun
     groups = triton.cdiv(w.length, vector)
     row_blocks = triton.cdiv(h.length, patch_rows)
     lanes = problem.planes * groups
-    steps, fast = _division(problem)
     divisors = _divisors(problem)
     even = all(len(np.unique(axis)) == 1 for axis in divisors[1:])
     constants = (
         *(LANES, vector, patch_rows, h.k, h.s, h.p, w.k, w.s, w.p),
         *(*_reach(h, patch_rows), *_reach(w, vector)),
-        *(even, w.length % vector != 0, fast, lanes >= 2**31 - LANES),
+        *(even, w.length % vector != 0, lanes >= 2**31 - LANES, _division(problem)[0]),
     )
     sizes = (lanes, groups, h.length, w.length, h.outputs, w.outputs, row_blocks)
     grid = triton.cdiv(lanes, LANES) * row_blocks
     return Launch(average.phases, grid, (_divisor_table(problem, device),), (*sizes, *constants))
 
 
-def _indexed(problem: Problem, layout: str, device: int) -> tuple[Launch, Launch]:
-    lanes = _lanes(problem, layout)
-    segments, chunk = _chunk(problem, lanes)
-    chunks = triton.cdiv(segments, chunk)
-    most = int(tables(problem.axes[2]).count.max())
+def _indexed(problem: Problem, layout: str, device: int) -> tuple[Launch, ...]:
     d, h, w = problem.axes
-    cells = prod(problem.input_plane)
-    spans = _span_table(problem.axes, device)
-    wide = lanes.count >= 2**31 - LANES
-    blocks = triton.cdiv(lanes.count, LANES)
+    last = layout == "channels_last"
+    inner = problem.batch[1] if last else 1
+    outers = problem.planes // inner
+    cells, q = prod(problem.input_plane), prod(problem.output_plane)
+    vector = _BYTES // problem.dtype.itemsize
+    deep = d.length * d.outputs > 1
+    most_cells = (_SHARE * 2 if deep else _SHARE * 4 // problem.dtype.itemsize) // inner
+    own = not last and cells <= most_cells
+    group = vector // gcd(cells, vector)
+    share = max(most_cells // cells // group, 1) * group if own else 1
+    while own and share > group and triton.cdiv(outers, share) < _PROGRAMS:
+        share = max(share // 2 // group, 1) * group
+    pieces = _cuts(problem.axes, cells if own else max(most_cells, 1))
+    ragged = any(bool((table * inner * share % vector).any()) for table in (pieces[:, 0], pieces[:, 1]))
+    ragged = ragged or problem.cells % vector != 0
+    most = [int(tables(axis).count.max()) for axis in problem.axes]
+    unrolled = most if max(most) <= 2 else (0, 0, 0)
     sizes = (
-        *(lanes.count, lanes.groups, max(lanes.inner // lanes.vector, 1)),
-        *(h.length, w.length, d.length * h.length, h.outputs, w.outputs, d.outputs * h.outputs),
-        *(len(_segments(h)), segments, chunk, chunks, most),
-        *(cells, *_magic(h.length), *_magic(w.length)),
+        *(outers, share, len(pieces), cells, *problem.input_plane, h.outputs, w.outputs, q),
+        *(inner, *most, *_magic(q), *_magic(inner), *_magic(h.length), *_magic(w.length)),
     )
-    unrolled = most if most <= _UNROLLED else 0
-    constants = (LANES, lanes.vector, lanes.last, lanes.shared, unrolled, d.length > 1, wide)
-    kept = (_edge_table(problem.axes[:2], device), _column_table(w, device), spans)
-    rows = Launch(indexed.rows, blocks * chunks, kept, (*sizes, *constants))
-    splits = min(max(_PROGRAMS // blocks, 1), 16)
-    sizes = (
-        *(lanes.count, lanes.groups, lanes.inner),
-        *(h.outputs, w.outputs, d.outputs * h.outputs, chunks, splits, cells),
-    )
-    constants = (LANES, lanes.vector, 128, wide)
-    return rows, Launch(indexed.repair, blocks * splits, (spans,), (*sizes, *constants))
+    constants = (_BLOCK, vector, last, own, ragged, *unrolled, deep)
+    grid = triton.cdiv(outers, share) * len(pieces)
+    found = [tables(axis) for axis in problem.axes]
+    strides = (h.outputs * w.outputs, w.outputs, 1)
+    firsts = [table.first * stride for table, stride in zip(found, strides, strict=True)]
+    holders = np.concatenate([*firsts, *(table.count for table in found)])
+    kept = (_upload(pieces, np.int32, device), _upload(holders, np.int32, device))
+    warps = 8 if deep and problem.dtype.itemsize >= 4 else 4
+    scatter = Launch(indexed.scatter, grid, kept, (*sizes, *constants), warps)
+    if own:
+        return (scatter,)
+    splits = max(min(_PROGRAMS // outers, triton.cdiv(q * inner, _BLOCK)), 1)
+    sizes = (splits, len(pieces), cells, q, inner)
+    return scatter, Launch(indexed.repair, outers * splits, (), (*sizes, _BLOCK))
+
+
+def _cuts(axes: tuple[Axis, ...], cells: int) -> Array:
+    """A plane in pieces of whole slices, or of whole rows of one slice, of at most about `cells` cells.
+
+    Each is (first cell, end, window ranges, first window, windows of a range, range to range).
+    """
+    d, h, w = axes
+    slices = min(max(cells // (h.length * w.length), 1), d.length)
+    rows = min(max(cells // w.length, 1), h.length)
+    pieces = []
+    for d0 in range(0, d.length, slices):
+        d1 = min(d0 + slices, d.length)
+        from_d, to_d = _between(d, d0, d1)
+        for h0 in range(0, h.length, rows):
+            h1 = min(h0 + rows, h.length)
+            from_h, to_h = _between(h, h0, h1)
+            whole = from_h == 0 and to_h == h.outputs
+            ranges = 1 if whole else to_d - from_d
+            windows = (to_h - from_h) * w.outputs * (to_d - from_d if whole else 1)
+            first = (from_d * h.outputs + from_h) * w.outputs
+            begin, end = (d0 * h.length + h0) * w.length, ((d1 - 1) * h.length + h1) * w.length
+            pieces.append((begin, end, ranges, first, windows, h.outputs * w.outputs))
+    return np.array(pieces)
+
+
+def _between(axis: Axis, begin: int, end: int) -> tuple[int, int]:
+    """The windows that hold one of the cells begin…end − 1: the first, and one past the last."""
+    table = tables(axis)
+    return int(table.first[begin]), int(table.first[end - 1] + table.count[end - 1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,49 +319,50 @@ class Lanes:
     groups: int  # of a row
     count: int
     last: bool  # channels last
-    shared: bool  # the columns of a group lie in the same windows
+    columns: Array = field(compare=False)  # the kernels' `columns`
+    reach: int  # windows that hold a column of a group, at most
+    full: bool  # all columns of a group are in one window, and no more
 
 
 def _lanes(problem: Problem, layout: str) -> Lanes:
-    n, c = problem.batch
     last = layout == "channels_last"
-    width = problem.axes[2].length
-    inner = c if last else 1
-    vector = 16 // problem.dtype.itemsize
+    width, inner = problem.axes[2].length, problem.batch[1] if last else 1
+    vector = _BYTES // problem.dtype.itemsize
     while (inner if last else width) % vector:
         vector //= 2
-    groups = width * inner // vector
     table = tables(problem.axes[2])
-    shared = not last and all(
-        bool((column.reshape(-1, vector) == column[::vector, None]).all())
-        for column in (table.first, table.count)
-    )
-    return Lanes(inner, vector, groups, (n if last else n * c) * groups, last, shared)
+    first, count = (t.reshape(-1, 1 if last else vector) for t in (table.first, table.count))
+    base = first[:, :1]
+    columns = np.concatenate([base.ravel(), (first - base).ravel(), table.count])
+    reach = max(int((first - base + count).max()), 1)
+    full = bool((first == base).all() and (count == 1).all())
+    groups = width * inner // vector
+    lanes = problem.planes * width // vector
+    return Lanes(inner, vector, groups, lanes, last, columns, reach, full)
 
 
-def _chunk(problem: Problem, lanes: Lanes) -> tuple[int, int]:
-    """The (d, h) segments of a plane, and how many of them one program does."""
-    d, h, _ = problem.axes
-    segments = len(_segments(d)) * len(_segments(h))
+def _chunk(segments: int, rows: int, lanes: Lanes) -> int:
+    """How many of a plane's (d, h) segments one program does."""
     blocks = triton.cdiv(lanes.count, LANES)
-    chunk = max(1, _ROWS * segments // (d.length * h.length))
+    chunk = max(1, _ROWS * segments // rows)
     while chunk > 1 and blocks * triton.cdiv(segments, chunk) < _PROGRAMS:
         chunk //= 2
-    return segments, chunk
+    return chunk
 
 
 def _patch(problem: Problem) -> tuple[int, int] | None:
-    """Columns and rows of a lane's patch, where windows are strided and overlap, or None."""
+    """Columns and rows of a lane's patch, where windows are strided and their strides small, or None."""
     d, h, w = problem.axes
-    if d != UNIT or h.adaptive or w.adaptive or (h.disjoint and w.disjoint):
+    if d != UNIT or h.adaptive or w.adaptive:
         return None
-    vector = max(16 // problem.dtype.itemsize, 4)
+    vector = max(_BYTES // problem.dtype.itemsize, 4)
     while vector > max(w.s, 4) and w.length % vector:
         vector //= 2
     taps = triton.cdiv(h.k, h.s) * triton.cdiv(w.k, w.s)
     if vector % w.s or taps > 25:
         return None
-    heights = [r for r in range(h.s, 9, h.s) if _reach(h, r)[1] * _reach(w, vector)[1] <= 64]
+    tallest = 8 if h.s == 1 else max(4, h.s)
+    heights = [r for r in range(h.s, tallest + 1, h.s) if _reach(h, r)[1] * _reach(w, vector)[1] <= 64]
     if not heights:
         return None
 
@@ -306,51 +398,48 @@ def _divisors(problem: Problem) -> tuple[Array, Array, Array]:
 
 
 @lru_cache(maxsize=1024)
-def _division(problem: Problem) -> tuple[int, bool]:
-    """The kernels' STEPS and FAST."""
-    axes = [np.unique(np.asarray(axis, dtype=np.float64)) for axis in _divisors(problem)]
+def _division(problem: Problem) -> tuple[int, int, int, int]:
+    """The kernels' ways to divide: once by the product, or by d, h and w."""
+    d, h, w = (np.unique(np.asarray(axis, dtype=np.float64)) for axis in _divisors(problem))
     if problem.quotient == "chained":
-        steps = sum(bit for bit, axis in zip((1, 2, 4), axes, strict=True) if axis.max() > 1)
-        taken = np.concatenate(axes)
-    else:
-        steps, taken = 8, np.multiply.outer(axes[1], axes[2]).ravel()
-    simple = [abs(x) < 2**20 and (x % 2 == 1 or abs(x) in _POWERS) for x in taken.tolist()]
-    return steps, all(simple) and problem.dtype.name != "FLOAT64" and not INTERPRETED
+        return 0, _way(problem, d), _way(problem, h), _way(problem, w)
+    return max(_way(problem, np.multiply.outer(h, w)), 1), 0, 0, 0
 
 
-_POWERS = frozenset(2.0**i for i in range(20))
+def _way(problem: Problem, divisors: Array) -> int:
+    values = [abs(x) for x in divisors.ravel().tolist()]
+    if all(x == 1 for x in values):
+        return 0
+    if all(x in _POWERS for x in values):
+        return 1
+    easy = all(x < 2**20 and (x % 2 == 1 or x in _POWERS) for x in values)
+    return 2 if easy and problem.dtype.name != "FLOAT64" and not INTERPRETED else 3
+
+
+_POWERS = frozenset(2.0**i for i in range(64))
 INTERPRETED = not isinstance(average.whole, triton.JITFunction)  # whose fma rounds twice
 
 
 def _segments(axis: Axis) -> Array:
-    """Runs of cells in the same windows: (start, length, first window, windows) each."""
+    """Runs of at most _PIECE cells in the same windows: (start, length, first window, windows) each."""
     table = tables(axis)
     change = (np.diff(table.first) != 0) | (np.diff(table.count) != 0)
-    start = np.concatenate([[0], np.flatnonzero(change) + 1])
+    edges = np.concatenate([[0], np.flatnonzero(change) + 1])
+    run = np.arange(axis.length) - np.repeat(edges, np.diff(np.append(edges, axis.length)))
+    start = np.flatnonzero(run % _PIECE == 0)
     length = np.diff(np.append(start, axis.length))
     return np.stack([start, length, table.first[start], table.count[start]], axis=1)
+
+
+def _window_of(axis: Axis) -> Array:
+    """The window of every cell that is in one, else -1."""
+    table = tables(axis)
+    return np.where(table.count > 0, table.first, -1)
 
 
 def _upload(array: Array, dtype: Any, device: int) -> torch.Tensor:
     tensor = torch.from_numpy(np.ascontiguousarray(array, dtype=dtype))
     return tensor if device < 0 else tensor.to(torch.device("cuda", device))
-
-
-@lru_cache(maxsize=256)
-def _edge_table(axes: tuple[Axis, ...], device: int) -> torch.Tensor:
-    return _upload(np.concatenate([_segments(axis) for axis in axes]), np.int32, device)
-
-
-@lru_cache(maxsize=256)
-def _column_table(axis: Axis, device: int) -> torch.Tensor:
-    table = tables(axis)
-    return _upload(np.stack([table.first, table.count], axis=1), np.int32, device)
-
-
-@lru_cache(maxsize=256)
-def _span_table(axes: tuple[Axis, ...], device: int) -> torch.Tensor:
-    spans = [np.stack([tables(axis).start, tables(axis).end], axis=1) for axis in axes]
-    return _upload(np.concatenate(spans), np.int32, device)
 
 
 @lru_cache(maxsize=256)
