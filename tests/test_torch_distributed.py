@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +23,7 @@ def test_two_processes(tmp_path: Path) -> None:
             [*command, str(rank), str(tmp_path / "meeting")],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
+            env=os.environ | {"GLOO_SOCKET_IFNAME": "lo"},
             text=True,
         )
         for rank in range(2)
