@@ -17,7 +17,7 @@ SOURCE = ROOT / "src" / "pooltide"
 # Import order is the architecture: a module may import those before it, never one after it.
 ORDER = [
     "toml", "dtypes", "geometry", "pages", "call", "rules", "catalog", "problem", "rounding", "threads",
-    "backends", "plan", "binding", "functions", "notation", "cases", "verdicts", "inputs", "trial",
+    "backends", "plan", "binding", "functions", "gradients", "notation", "cases", "verdicts", "inputs", "trial",
     "tensorfile", "golden", "workers", "anatomy", "comparison", "picture", "show", "report",
     "acl", "aclnn", "c", "torch", "examples", "cli",
 ]  # fmt: skip

@@ -3,21 +3,37 @@
 The NumPy functions are here; `pooltide.acl` and `pooltide.aclnn` are the documented interface.
 """
 
-from .functions import (
+from .gradients import (
+    adaptive_avg_pool1d_backward,
+    adaptive_avg_pool2d_backward,
     adaptive_avg_pool3d_backward,
+    adaptive_max_pool1d_backward,
     adaptive_max_pool2d_backward,
     adaptive_max_pool3d_backward,
+    avg_pool1d_backward,
     avg_pool2d_backward,
+    avg_pool3d_backward,
+    max_pool1d_backward,
+    max_pool2d_backward,
+    max_pool3d_backward,
 )
 from .threads import get_num_threads, set_num_threads
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "adaptive_avg_pool1d_backward",
+    "adaptive_avg_pool2d_backward",
     "adaptive_avg_pool3d_backward",
+    "adaptive_max_pool1d_backward",
     "adaptive_max_pool2d_backward",
     "adaptive_max_pool3d_backward",
+    "avg_pool1d_backward",
     "avg_pool2d_backward",
+    "avg_pool3d_backward",
     "get_num_threads",
+    "max_pool1d_backward",
+    "max_pool2d_backward",
+    "max_pool3d_backward",
     "set_num_threads",
 ]

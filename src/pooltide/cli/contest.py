@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import functions
+from .. import gradients
 from ..backends import reference
 from ..functions import as_volume
 from ..inputs import arrays
@@ -89,7 +89,7 @@ def _copy(workers: ThreadPoolExecutor) -> Callable[[], Any]:
 
 
 def _ours(case: Case, grad: Array, indices: Array | None, out: Array) -> dict[str, Callable[[], Any]]:
-    function = getattr(functions, case.operator.function)
+    function = getattr(gradients, case.operator.function)
     given = dict(case.attributes)
     order = ("kernel", "stride", "padding", "ceil_mode", "count_include_pad", "divisor_override")
     attributes = [given[role] for role in order if role in given]

@@ -45,11 +45,12 @@ def command(operator: str | None, form: str | None) -> None:
 
 
 def _title(op: Operator, form: str | None) -> str:
-    title = f"{op.name} ({op.short}, {op.function})"
+    title = f"{op.name} ({op.short}, {op.function})" if op.documented else f"{op.function} ({op.short})"
     return f"## {title}\n\n{op.summary}" if form == "markdown" else f"{title}\n{op.summary}"
 
 
 def _support(chosen: list[Operator], table: Any) -> str:
+    chosen = [op for op in chosen if op.documented]
     head = ["product", *(op.short for op in chosen)]
     rows = [[PRODUCTS[p], *("yes" if p in op.products else "no" for op in chosen)] for p in ASCEND_PRODUCTS]
     return str(table(head, rows))
