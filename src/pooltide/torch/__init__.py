@@ -7,22 +7,38 @@ pooltide.torch.patch()      # from here on PyTorch's own pools have our gradient
 import torch
 
 from . import autograd, functional, operators, sharding
-from .gradients import (
+from .backward import (
+    adaptive_avg_pool1d_backward,
+    adaptive_avg_pool2d_backward,
     adaptive_avg_pool3d_backward,
+    adaptive_max_pool1d_backward,
     adaptive_max_pool2d_backward,
     adaptive_max_pool3d_backward,
+    avg_pool1d_backward,
     avg_pool2d_backward,
+    avg_pool3d_backward,
+    max_pool1d_backward,
+    max_pool2d_backward,
+    max_pool3d_backward,
 )
 from .patching import Patch, is_patched, patch
 
 __all__ = [
     "Patch",
+    "adaptive_avg_pool1d_backward",
+    "adaptive_avg_pool2d_backward",
     "adaptive_avg_pool3d_backward",
+    "adaptive_max_pool1d_backward",
     "adaptive_max_pool2d_backward",
     "adaptive_max_pool3d_backward",
+    "avg_pool1d_backward",
     "avg_pool2d_backward",
+    "avg_pool3d_backward",
     "functional",
     "is_patched",
+    "max_pool1d_backward",
+    "max_pool2d_backward",
+    "max_pool3d_backward",
     "patch",
 ]
 

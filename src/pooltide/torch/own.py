@@ -7,14 +7,22 @@ from typing import Any
 
 import torch
 
+from ..catalog import operators
+from ..pages import Operator
 from .tensors import memory_format
 
-ATEN = {
-    "avg_pool2d_backward": "avg_pool2d_backward",
-    "adaptive_avg_pool3d_backward": "_adaptive_avg_pool3d_backward",
-    "adaptive_max_pool2d_backward": "adaptive_max_pool2d_backward",
-    "adaptive_max_pool3d_backward": "adaptive_max_pool3d_backward",
-}
+
+def _name(operator: Operator) -> str:
+    match operator.kind, operator.windows:
+        case "indexed", "strided":
+            return operator.function.replace("_backward", "_with_indices_backward")
+        case "average", "adaptive":
+            return f"_{operator.function}"
+    return operator.function
+
+
+# PyTorch has no gradients in 1-D: its 1-D pools are 2-D ones of height 1.
+ATEN = {function: _name(operator) for function, operator in operators().items() if len(operator.axes) > 1}
 
 _told: set[str] = set()
 
@@ -41,13 +49,40 @@ def own_gradient(
 ) -> torch.Tensor:
     """PyTorch's gradient, from the shape of an input that is no longer there."""
     tell(function, reason)
-    axes = 2 if "2d" in function else 3
+    axes = len(operators()[function].axes)
     x = torch.empty(
         shape,
         dtype=grad_output.dtype,
         device=grad_output.device,
         memory_format=memory_format(channels_last, axes),
     )
-    given = attributes if indices is None else (indices,)
-    result: torch.Tensor = getattr(torch.ops.aten, ATEN[function]).default(grad_output, x, *given)
+    return aten_gradient(function, grad_output, x, indices, attributes)
+
+
+def aten_gradient(
+    function: str,
+    grad_output: torch.Tensor,
+    x: torch.Tensor,
+    indices: torch.Tensor | None,
+    attributes: tuple[Any, ...],
+) -> torch.Tensor:
+    """PyTorch's operator, by its own name and order of arguments."""
+    if len(operators()[function].axes) == 1:
+        at = None if indices is None else indices.unsqueeze(-2)
+        given = grad_output.unsqueeze(-2), x.unsqueeze(-2), at, _of_planes(function, attributes)
+        return aten_gradient(function.replace("1d", "2d"), *given).squeeze(-2)
+    last = () if indices is None else (indices,)  # the only ones, or behind the attributes
+    result: torch.Tensor = getattr(torch.ops.aten, ATEN[function]).default(grad_output, x, *attributes, *last)
     return result
+
+
+def _of_planes(function: str, attributes: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A 1-D pool's attributes for planes of height 1."""
+    if not attributes:
+        return ()
+    kernel, stride, padding, *rest = attributes
+    planes = [[1, *kernel], [1, *stride] if stride else [], [0, *padding]]
+    if function == "avg_pool1d_backward":
+        return (*planes, *rest, None)
+    dilation, ceil_mode = rest
+    return (*planes, [1, *dilation], ceil_mode)
