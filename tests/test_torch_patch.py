@@ -74,25 +74,26 @@ def _sample_gradient(info: Any, given: Any, x: Any, rounded: Any = None) -> Any:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_opinfo_samples_have_the_same_bits(dtype: Any, reached: list[str]) -> None:
     samples = _opinfo_samples(dtype)
-    assert len(samples) > 200
-    for info, given in samples:
-        must = _sample_gradient(info, given, given.input)
-        with pt.patch():
-            found = _sample_gradient(info, given, given.input)
-        assert torch.equal(found, must), (info.name, given)
+    assert len(samples) > 2000
+    must = [_sample_gradient(info, given, given.input) for info, given in samples]
+    with pt.patch():
+        for (info, given), bits in zip(samples, must, strict=True):
+            assert torch.equal(_sample_gradient(info, given, given.input), bits), (info.name, given)
     assert set(reached) == GRADIENTS
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 def test_opinfo_halves_are_nearer_than_pytorchs(dtype: Any, reached: list[str]) -> None:
     ours = theirs = 0.0
-    for info, given in _opinfo_samples(dtype):
-        x = given.input
-        random = torch.randn(x.shape, generator=torch.Generator().manual_seed(9)).to(dtype)
-        exact = _sample_gradient(info, given, random.double(), dtype)
-        own_bits = _sample_gradient(info, given, random)
-        with pt.patch():
-            found = _sample_gradient(info, given, random)
+    samples = _opinfo_samples(dtype)
+    xs = [
+        torch.randn(s.input.shape, generator=torch.Generator().manual_seed(9)).to(dtype) for _, s in samples
+    ]
+    own_results = [_sample_gradient(*s, x) for s, x in zip(samples, xs, strict=True)]
+    with pt.patch():
+        results = [_sample_gradient(*s, x) for s, x in zip(samples, xs, strict=True)]
+    for (info, given), x, found, own_bits in zip(samples, xs, results, own_results, strict=True):
+        exact = _sample_gradient(info, given, x.double(), dtype)
         if exact.numel() == 0:
             continue
         # One rounding to `dtype` of a float32 sum that is itself off by a few float32 ulps.
