@@ -261,7 +261,6 @@ def phases(grad, out, divisors, lanes, groups, H, W, Ho, Wo, row_blocks,
     top = pid - block * row_blocks
     lane = (block.to(tl.int64) if WIDE else block) * L + tl.arange(0, L)
     live = lane < lanes
-    lane = tl.minimum(lane, lanes - 1)  # so that what a lane too many loads is there
     plane = lane // groups
     group = (lane - plane * groups).to(tl.int32)
     plane = plane.to(tl.int64)
@@ -276,7 +275,7 @@ def phases(grad, out, divisors, lanes, groups, H, W, Ho, Wo, row_blocks,
         in_h = a.to(tl.uint32) < Ho.to(tl.uint32)
         row = source + a.to(tl.int64) * Wo
         for j in tl.static_range(NB):
-            held = in_h & ((b0 + j).to(tl.uint32) < Wo.to(tl.uint32))
+            held = live & in_h & ((b0 + j).to(tl.uint32) < Wo.to(tl.uint32))
             g = tl.load(row + j, mask=held, other=0).to(ACC)
             if EVEN:
                 quotients += (quotient(g, dd, rd, HOW),)
