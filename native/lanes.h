@@ -61,11 +61,19 @@ inline F32 load(const Bfloat* p) {
 inline F32 pack(float, F32 v) { return v; }
 inline F64 pack(double, F64 v) { return v; }
 inline U16 pack(Bfloat, F32 v) {
+#if defined(__AVX512F__)
+  __m512i bits = (__m512i)v, odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+  __m512i up = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7FFF)), odd);
+  __mmask16 nan = _mm512_cmp_ps_mask((__m512)v, (__m512)v, _CMP_UNORD_Q);
+  __m512i word = _mm512_mask_mov_epi32(_mm512_srli_epi32(up, 16), nan, _mm512_set1_epi32(0x7FC0));
+  return (U16)_mm512_cvtepi32_epi16(word);
+#else
   U32 u = (U32)v;
   U32 nan = (U32)(v != v);
   U32 rounded = (u + 0x7FFF + ((u >> 16) & 1)) >> 16;
   U32 quiet = (u >> 16) | 0x40;
   return __builtin_convertvector((rounded & ~nan) | (quiet & nan), U16);
+#endif
 }
 
 #if defined(__AVX512F__)

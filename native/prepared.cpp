@@ -154,7 +154,7 @@ Fault Prepared::run(Arrays arrays, int threads, int64_t stream_from) const {
 
 std::vector<const Kernels*> instruction_sets() {
   std::vector<const Kernels*> found{&kernels_baseline};
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(POOLTIDE_ONLY_BASELINE)
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) {
     found.push_back(&kernels_avx2);
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

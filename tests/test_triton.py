@@ -133,6 +133,7 @@ def interpret(seed: int) -> None:
     import torch
 
     from pooltide.backends import triton_launch as launch
+    from pooltide.backends import triton_plan
 
     def tensor(array: np.ndarray) -> torch.Tensor:
         if array.dtype == ml_dtypes.bfloat16:
@@ -140,10 +141,10 @@ def interpret(seed: int) -> None:
         return torch.from_numpy(array)
 
     rng = np.random.default_rng(seed)
-    share = launch._SHARE
+    share = triton_plan.SHARE
     for kernel, layout, problem in averages() + indexed():
         grad = rng.standard_normal(problem.batch + problem.output_plane).astype(problem.dtype.numpy)
-        launch._SHARE = 8 if kernel == "pieces" else share
+        triton_plan.SHARE = 8 if kernel == "pieces" else share
         for strays in ("none", "foreign", "outside") if problem.kind == "indexed" else ("none",):
             indices = None
             if problem.kind == "indexed":

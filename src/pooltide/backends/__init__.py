@@ -5,9 +5,9 @@
     scratch(problem) -> int                  bytes of scratch that `run` takes
     run(problem, layout, grad_output, indices, out, scratch) -> IndexFault | None
 
-`run` gets 5-D arrays (N, C, D, H, W) that lie in `layout`, one of LAYOUTS, aligned and apart from
-each other, checked by others. It writes every cell of `out`, drops a contribution whose index lies
-outside the plane, and reports the first such index.
+`run` gets 5-D arrays (N, C, D, H, W) that lie in `layout`, one of LAYOUTS, checked by others. It
+writes every cell of `out`, drops a contribution whose index lies outside the plane, and reports the
+first such index.
 """
 
 from __future__ import annotations

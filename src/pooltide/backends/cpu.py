@@ -60,8 +60,14 @@ def scratch(problem: Problem) -> int:
 def run(
     problem: Problem, layout: str, grad_output: Array, indices: Array | None, out: Array, scratch: Array
 ) -> IndexFault | None:
-    fault = prepare(problem, layout).run(grad_output, indices, out, get_num_threads())
-    assert fault is not NotImplemented, "arrays are aligned and apart: the plan saw to it"
+    prepared, threads = prepare(problem, layout), get_num_threads()
+    fault = prepared.run(grad_output, indices, out, threads)
+    if fault is NotImplemented:  # one is misaligned, or out shares memory: work on copies
+        result = np.empty_like(out)
+        apart = None if indices is None else indices.copy("K")
+        fault = prepared.run(grad_output.copy("K"), apart, result, threads)
+        out[...] = result
+    assert fault is None or isinstance(fault, tuple), "copies are aligned and apart"
     return None if fault is None else IndexFault(*fault)
 
 
@@ -92,3 +98,9 @@ def _axis(problem: Problem, axis: Axis) -> tuple[Array, Array, Array]:
     table = tables(axis)
     lengths = table.extent if problem.quotient == "extent" else table.end - table.start
     return table.first, table.count, lengths
+
+
+def use_huge_pages(address: int, nbytes: int) -> None:
+    """Ask for huge pages under fresh memory, which costs more than a kernel in pages of 4 KB."""
+    if BUILT:
+        _native.use_huge_pages(address, nbytes)

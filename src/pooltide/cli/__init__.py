@@ -18,6 +18,7 @@ COMMANDS = {
     "golden": "Write inputs and golden results for a file of cases.",
     "compare": "Give the verdicts on results against golden ones.",
     "show": "Draw a problem's windows, their coverage and the gradient.",
+    "bench": "Race our kernels against PyTorch and the memory's limit.",
     "demo": "Run the documents' programs, in Python, and check their results.",
     "cc": "Compile a C or C++ program written for CANN.",
     "cflags": "Print the flags for such programs.",

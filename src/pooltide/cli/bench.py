@@ -1,0 +1,166 @@
+"""`pooltide bench`: our time, PyTorch's, and the limit that memory sets."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from math import exp, log
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from .. import _native
+from ..cases import Line
+from ..dtypes import DTYPES
+from ..inputs import TooLarge
+from ..notation import Case, parse, short_dtype
+from ..threads import get_num_threads, set_num_threads
+from ..trial import Refused
+from .contest import Result, Wrong, contest
+from .problems import NOTATION, Problems
+
+# Where real models call these gradients, and one shape that is hard for each kernel.
+SHAPES = {
+    "resnet-stem": "avg2d:32x64x112x112:k3:s2:p1",
+    "densenet-transition": "avg2d:32x256x56x56:k2:s2",
+    "resnet-head": "avg2d:32x2048x7x7:k7",
+    "inception-branch": "avg2d:16x192x35x35:k3:s1:p1",
+    "video-disjoint": "adaptive_avg3d:4x64x16x56x56:o4x7x7",
+    "video-overlap": "adaptive_avg3d:4x64x16x56x56:o5x9x9",
+    "volume": "adaptive_avg3d:2x32x32x64x64:o8x16x16",
+    "max-sparse": "adaptive_max2d:32x256x56x56:o7x7:i64",
+    "max-dense": "adaptive_max2d:16x64x112x112:o50x50:i64",
+    "max-video": "adaptive_max3d:4x64x16x56x56:o5x9x9:i64",
+}
+LARGE = 32 << 20
+
+
+@click.command(epilog=NOTATION)
+@click.argument("problems", metavar="[PROBLEM]", type=Problems(), required=False)
+@click.option(
+    "--shape", "shapes", multiple=True, type=click.Choice(list(SHAPES)), help="A named shape; repeatable."
+)
+@click.option("--dtype", "dtypes", default="f32,bf16,f16", show_default=True, help="Of the named shapes.")
+@click.option("--rounds", type=click.IntRange(3, 10_000), default=15, show_default=True)
+@click.option("--threads", type=click.IntRange(1, 4096), help="For both; the default is ours.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
+def command(
+    problems: list[Line] | None,
+    shapes: tuple[str, ...],
+    dtypes: str,
+    rounds: int,
+    threads: int | None,
+    as_json: bool,
+) -> None:
+    """Race a problem, or the named shapes, against PyTorch and against a plain copy of memory.
+
+    A case whose result is wrong gets no time, and exit status 1.
+    """
+    cases, errors = _cases(problems, shapes, dtypes)
+    before = get_num_threads()
+    set_num_threads(threads or before)
+    found: list[tuple[str, Result]] = []
+    try:
+        with Progress(console=Console(stderr=True), transient=True) as progress:
+            task = progress.add_task("", total=len(cases) * (rounds + 1))
+            for name, case in cases:
+                progress.update(task, description=str(case))
+                try:
+                    for result in contest(case, rounds):
+                        progress.advance(task) if result is None else found.append((name, result))
+                except (Wrong, Refused, TooLarge) as error:
+                    errors.append(str(error))
+        told = _document(found, rounds) if as_json else None
+    finally:
+        set_num_threads(before)
+    if told is not None:
+        click.echo(json.dumps(told, indent=1))
+    else:
+        _tables(found, rounds, threads or before)
+    for text in errors:
+        click.echo(text, err=True)
+    raise SystemExit(1 if errors else 0)
+
+
+def _cases(
+    problems: list[Line] | None, shapes: tuple[str, ...], dtypes: str
+) -> tuple[list[tuple[str, Case]], list[str]]:
+    if problems:
+        good = [(line.name, line.case) for line in problems if line.case is not None]
+        return good, [line.error for line in problems if line.case is None]
+    known = {short_dtype(dtype): dtype for dtype in DTYPES.values()}
+    if bad := [word for word in dtypes.split(",") if word not in ("f32", "f64", "f16", "bf16")]:
+        raise click.UsageError(f"--dtype has {bad[0]!r}; it must be f32, f64, f16 or bf16, joined by commas")
+    chosen = shapes or tuple(SHAPES)
+    return [
+        (name, replace(parse(SHAPES[name]), dtype=known[word]))
+        for name in chosen
+        for word in dtypes.split(",")
+    ], []
+
+
+_RATIOS = {
+    "torch ÷ ours, out=": ("torch out=", "ours out="),
+    "torch ÷ ours, fresh": ("torch", "ours"),
+}
+
+
+def _document(found: list[tuple[str, Result]], rounds: int) -> dict[str, Any]:
+    rows = []
+    for name, result in found:
+        row: dict[str, Any] = {"name": name, "case": str(result.case), "result_bytes": result.result_bytes}
+        row["limit_seconds"] = result.limit
+        row["seconds"] = {who: result.typical(who) for who in result.times}
+        row["spread"] = {who: result.spread(who) for who in result.times}
+        row["ratios"] = {title: result.ratio(*pair) for title, pair in _RATIOS.items()}
+        rows.append(row)
+    machine = {"threads": get_num_threads(), "instruction_set": _native.instruction_set(), "rounds": rounds}
+    return machine | {"results": rows}
+
+
+def _tables(found: list[tuple[str, Result]], rounds: int, threads: int) -> None:
+    console = Console(width=None if Console().is_terminal else 150)
+    isa = _native.instruction_set()
+    table = Table(
+        title=f"medians of {rounds} rounds, {threads} threads, {isa}; ± is half the quartiles' distance"
+    )
+    table.add_column("case", overflow="fold")
+    titles = ["limit ms", "ours out= ms", "±", "ours ÷ limit", *_RATIOS]
+    for title in titles:
+        table.add_column(title, justify="right")
+    for _, result in found:
+        ours = result.typical("ours out=") or 0.0
+        cells = [f"{result.limit * 1e3:.3f}", f"{ours * 1e3:.3f}", f"{result.spread('ours out='):.0%}"]
+        cells.append(f"{ours / result.limit:.2f}" if result.limit else "–")
+        cells += [_number(result.ratio(*pair)) for pair in _RATIOS.values()]
+        table.add_row(str(result.case), *cells)
+    console.print(table)
+    if len(found) > 1:
+        console.print(_means([result for _, result in found]))
+
+
+def _means(results: list[Result]) -> Table:
+    table = Table(title=f"geometric means; large: results of {LARGE >> 20} MB and more")
+    for title in ("operator", "dtype", *_RATIOS, "ours ÷ limit, large", "torch ÷ ours, fresh, large"):
+        table.add_column(title, justify="left" if title in ("operator", "dtype") else "right")
+    kinds = dict.fromkeys((r.case.operator.short, short_dtype(r.case.dtype)) for r in results)
+    for kind in kinds:
+        mine = [r for r in results if (r.case.operator.short, short_dtype(r.case.dtype)) == kind]
+        large = [r for r in mine if r.result_bytes >= LARGE]
+        cells = [_mean([r.ratio(*pair) for r in mine]) for pair in _RATIOS.values()]
+        cells.append(_mean([(r.typical("ours out=") or 0) / r.limit for r in large]))
+        cells.append(_mean([r.ratio("torch", "ours") for r in large]))
+        table.add_row(*kind, *cells)
+    return table
+
+
+def _mean(values: list[float | None]) -> str:
+    present = [value for value in values if value]
+    return f"{exp(sum(map(log, present)) / len(present)):.2f}" if present else "–"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"

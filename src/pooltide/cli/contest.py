@@ -1,0 +1,169 @@
+"""A contest: our functions, PyTorch's operators and a plain copy, in turns, on one problem.
+
+    limit = bytes that must move / bytes per second that the copy moved in the same run
+
+Every round runs each contestant once, so that a slow moment of the machine meets them all. A median
+over the rounds stands for each. A case whose result is not the reference's has no time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from statistics import median, quantiles
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import functions
+from ..backends import reference
+from ..functions import as_volume
+from ..inputs import arrays
+from ..notation import Case
+from ..pages import HOST
+from ..problem import Problem
+from ..threads import get_num_threads
+from ..trial import Refused, problem_of
+
+Array = NDArray[Any]
+COPY_BYTES = 64 << 20
+SAMPLE = 12  # planes held against the reference, bit by bit
+
+
+class Wrong(ValueError):
+    """The result is not what it must be, so its time says nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    case: Case
+    result_bytes: int
+    limit: float  # seconds
+    times: dict[str, list[float]]  # seconds, by contestant
+
+    def typical(self, name: str) -> float | None:
+        return median(self.times[name]) if name in self.times else None
+
+    def spread(self, name: str) -> float:
+        """Half the distance between the quartiles, relative to the median."""
+        low, middle, high = quantiles(self.times[name], n=4)
+        return (high - low) / 2 / middle
+
+    def ratio(self, above: str, below: str) -> float | None:
+        a, b = self.typical(above), self.typical(below)
+        return None if a is None or b is None else a / b
+
+
+def contest(case: Case, rounds: int) -> Iterator[Result | None]:
+    """Yields None after each round, the result at last."""
+    problem = problem_of(case)
+    drawn = arrays(case.call(HOST), problem, case.data)
+    runners = _ours(case, *drawn)
+    _verify(case, problem, drawn, runners)
+    if find_spec("torch"):
+        runners |= _torch(case, *drawn)
+    times: dict[str, list[float]] = {name: [] for name in runners}
+    with ThreadPoolExecutor(get_num_threads()) as workers:
+        runners["copy"] = _copy(workers)
+        times["copy"] = []
+        for turn in range(-1, rounds):  # one to warm up
+            for name, run in runners.items():
+                start = perf_counter()
+                run()
+                if turn >= 0:
+                    times[name].append(perf_counter() - start)
+            yield None
+    speed = 2 * COPY_BYTES / median(times["copy"])
+    yield Result(case, drawn[2].nbytes, problem.least_bytes / speed, times)
+
+
+def _copy(workers: ThreadPoolExecutor) -> Callable[[], Any]:
+    source, target = np.ones((2, COPY_BYTES // 8))
+    parts = np.array_split(np.arange(source.size), get_num_threads())
+    cuts = [slice(int(part[0]), int(part[-1]) + 1) for part in parts]
+    return lambda: list(workers.map(lambda cut: np.copyto(target[cut], source[cut]), cuts))
+
+
+def _ours(case: Case, grad: Array, indices: Array | None, out: Array) -> dict[str, Callable[[], Any]]:
+    function = getattr(functions, case.operator.function)
+    given = dict(case.attributes)
+    order = ("kernel", "stride", "padding", "ceil_mode", "count_include_pad", "divisor_override")
+    attributes = [given[role] for role in order if role in given]
+    if attributes:
+        attributes[1] = attributes[1] or None
+        attributes[5] = attributes[5] or None
+    given_arrays = (grad, case.shape) if indices is None else (grad, case.shape, indices)
+    return {
+        "ours out=": lambda: function(*given_arrays, *attributes, out=out),
+        "ours": lambda: function(*given_arrays, *attributes),
+    }
+
+
+def _verify(case: Case, problem: Problem, drawn: Any, runners: dict[str, Callable[[], Any]]) -> None:
+    axes = len(case.operator.axes)
+    grad, indices, out = (None if a is None else as_volume(a, axes) for a in drawn)
+    runners["ours out="]()
+    if not np.array_equal(_words(runners["ours"]()), _words(drawn[2])):
+        raise Wrong(f"{case}: out= and a fresh result differ")
+    planes = np.unique(np.linspace(0, problem.planes - 1, SAMPLE).astype(int))
+    sample = replace(problem, batch=(1, len(planes)))
+
+    def chosen(array: Any) -> Any:
+        return array[planes // problem.batch[1], planes % problem.batch[1]][None]
+
+    want = np.empty(sample.batch + sample.input_plane, problem.dtype.numpy)
+    scratch = np.empty(reference.scratch(sample), np.uint8)
+    picked = None if indices is None else chosen(indices)
+    if reference.run(sample, "planes", chosen(grad), picked, want, scratch) is not None:
+        raise Refused(f"{case}: an index lies outside its plane")
+    if not np.array_equal(_words(chosen(out)), _words(want)):
+        raise Wrong(f"{case}: the result differs from the reference")
+
+
+def _words(array: Array) -> Array:
+    plain = np.ascontiguousarray(array)
+    return plain.view(f"u{plain.itemsize}")
+
+
+def _torch(case: Case, grad: Array, indices: Array | None, out: Array) -> dict[str, Callable[[], Any]]:
+    import torch
+
+    torch.set_num_threads(get_num_threads())
+    dtype = getattr(torch, case.dtype.name.lower())
+
+    def tensor(array: Array) -> Any:
+        if case.dtype.name == "BFLOAT16" and array.itemsize == 2:
+            return torch.from_numpy(array.view(np.int16)).view(dtype)
+        return torch.from_numpy(array)
+
+    g = tensor(grad)
+    x = torch.empty_like(tensor(out))
+    result = torch.empty_like(x)
+    given = dict(case.attributes)
+    arguments: list[Any] = [g, x]
+    if indices is not None:
+        arguments.append(torch.from_numpy(indices.astype(np.int64)))
+    for role in ("kernel", "stride", "padding", "ceil_mode", "count_include_pad"):
+        if role in given:
+            arguments.append(list(given[role]) if isinstance(given[role], tuple) else given[role])
+    if "divisor_override" in given:
+        arguments.append(given["divisor_override"] or None)
+    operator = getattr(torch.ops.aten, case.operator.function)
+    fresh = (
+        operator.default
+        if "default" in operator.overloads()
+        else torch.ops.aten._adaptive_avg_pool3d_backward
+    )
+    runners = {
+        "torch out=": lambda: operator.grad_input(*arguments, grad_input=result),
+        "torch": lambda: fresh(*arguments),
+    }
+    runners["torch out="]()
+    mine = tensor(out)
+    if case.dtype.name == "FLOAT32" and not torch.equal(mine.view(torch.int32), result.view(torch.int32)):
+        raise Wrong(f"{case}: the result differs from PyTorch's")
+    return runners

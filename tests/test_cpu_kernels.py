@@ -1,0 +1,251 @@
+"""The compiled kernels give the reference's bits: every instruction set, thread count and layout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pooltide
+from geometries import DTYPES, FUNCTIONS, geometry, torch_gradient
+from pooltide import _native
+from pooltide.backends import IndexFault, cpu, reference
+from pooltide.dtypes import DTYPES as TYPES
+from pooltide.functions import as_volume
+from pooltide.geometry import UNIT, Axis, strided_outputs
+from pooltide.plan import make_plan
+from pooltide.problem import Problem
+
+LAYOUTS = ["planes", "channels_last"]
+NAMES = ["FLOAT32", "FLOAT64", "FLOAT16", "BFLOAT16"]
+
+
+@pytest.fixture(autouse=True)
+def restored() -> Iterator[None]:
+    isa, threads = _native.instruction_set(), pooltide.get_num_threads()
+    yield
+    _native.use_instruction_set(isa)
+    pooltide.set_num_threads(threads)
+
+
+def strided(length: int, k: int, s: int, p: int, ceil: bool = False) -> Axis:
+    return Axis(length, strided_outputs(length, k, s, p, ceil), k, s, p)
+
+
+# One shape for each reason that a kernel has a path. Batches are large enough for several threads.
+AVERAGES = {
+    "whole plane": ("extent", (7, 401), (UNIT, strided(11, 11, 1, 0), strided(13, 13, 1, 0))),
+    "whole volume": ("chained", (3, 101), (Axis(3, 1), Axis(11, 1), Axis(13, 1))),
+    "stride 1": ("extent", (3, 67), (UNIT, strided(37, 3, 1, 1), strided(53, 5, 1, 2))),
+    "stride 1, padding not counted": ("valid", (3, 67), (UNIT, strided(37, 3, 1, 1), strided(53, 5, 1, 2))),
+    "disjoint": ("extent", (3, 67), (UNIT, strided(38, 2, 2, 0), strided(58, 2, 2, 0))),
+    "gaps": ("extent", (3, 67), (UNIT, strided(37, 2, 3, 0), strided(53, 2, 5, 1))),
+    "overlap": ("valid", (3, 67), (UNIT, strided(37, 3, 2, 1), strided(53, 7, 3, 2))),
+    "overhang": ("extent", (3, 67), (UNIT, strided(37, 4, 3, 2, True), strided(53, 6, 4, 3, True))),
+    "override": ("override", (3, 67), (UNIT, strided(37, 3, 2, 1), strided(53, 5, 3, 2))),
+    "adaptive": ("chained", (3, 19), (Axis(11, 5), Axis(23, 7), Axis(37, 9))),
+    "adaptive, disjoint": ("chained", (3, 19), (Axis(10, 5), Axis(21, 7), Axis(36, 9))),
+    "more windows than cells": ("chained", (3, 67), (Axis(2, 3), Axis(11, 29), Axis(13, 31))),
+    "more lines than fit": ("extent", (1, 3), (UNIT, strided(97, 61, 1, 30), strided(101, 51, 2, 25))),
+    "one large plane": ("extent", (1, 1), (UNIT, strided(1021, 3, 2, 1), strided(997, 3, 2, 1))),
+    "one long row": ("chained", (1, 1), (UNIT, UNIT, Axis(300_007, 70_001))),
+}
+INDEXED = {
+    "sparse": ((3, 101), (UNIT, Axis(37, 5), Axis(53, 7))),
+    "dense": ((3, 67), (UNIT, Axis(37, 29), Axis(53, 43))),
+    "volume": ((2, 19), (Axis(11, 5), Axis(23, 7), Axis(37, 13))),
+    "one large plane": ((1, 1), (UNIT, Axis(1021, 101), Axis(997, 103))),
+}
+
+
+def lay(array: Any, layout: str) -> Any:
+    if layout == "planes":
+        return np.ascontiguousarray(array)
+    return np.ascontiguousarray(array.transpose(0, 2, 3, 4, 1)).transpose(0, 4, 1, 2, 3)
+
+
+def bits(array: Any) -> Any:
+    """The array's words; every NaN is the same word, as payloads don't count."""
+    plain = np.ascontiguousarray(array)
+    words = plain.view(f"u{plain.itemsize}").copy()
+    words[np.isnan(plain.astype(np.float64))] = 0
+    return words
+
+
+def gradients(problem: Problem, seed: int) -> Any:
+    rng = np.random.default_rng(seed)
+    shape = problem.batch + problem.output_plane
+    grad = rng.standard_normal(shape) * 2.0 ** rng.integers(-30, 8, shape)
+    grad[rng.random(shape) < 0.01] = -0.0
+    for value in (np.nan, np.inf, -np.inf):
+        grad.flat[rng.integers(grad.size)] = value
+    with np.errstate(over="ignore"):
+        return grad.astype(problem.dtype.numpy)
+
+
+def run(problem: Problem, layout: str, grad: Any, indices: Any) -> tuple[Any, IndexFault | None]:
+    out = lay(np.full(problem.batch + problem.input_plane, np.nan, problem.dtype.numpy), layout)
+    laid = None if indices is None else lay(indices, layout)
+    fault = cpu.run(problem, layout, lay(grad, layout), laid, out, np.empty(0, np.uint8))
+    return out, fault
+
+
+def check_everywhere(problem: Problem, grad: Any, indices: Any = None) -> IndexFault | None:
+    assert cpu.refuse(problem) is None
+    want = np.full(problem.batch + problem.input_plane, np.nan, problem.dtype.numpy)
+    scratch = np.empty(reference.scratch(problem), np.uint8)
+    expected = reference.run(problem, "planes", grad, indices, want, scratch)
+    for layout in LAYOUTS:
+        for isa in _native.instruction_sets():
+            for threads in (1, 2, 7):
+                _native.use_instruction_set(isa)
+                pooltide.set_num_threads(threads)
+                out, fault = run(problem, layout, grad, indices)
+                assert fault == expected, (layout, isa, threads)
+                np.testing.assert_array_equal(bits(out), bits(want), err_msg=f"{layout} {isa} {threads}")
+    return expected
+
+
+@pytest.mark.parametrize("dtype", NAMES)
+@pytest.mark.parametrize("reason", AVERAGES)
+def test_average_has_the_bits_of_the_reference(reason: str, dtype: str) -> None:
+    quotient, batch, axes = AVERAGES[reason]
+    divisor = -7 if quotient == "override" else 0
+    problem = Problem("average", batch, axes, TYPES[dtype], quotient, divisor)
+    check_everywhere(problem, gradients(problem, 1))
+
+
+@pytest.mark.parametrize("dtype", NAMES)
+@pytest.mark.parametrize("index", ["INT32", "INT64"])
+@pytest.mark.parametrize("reason", INDEXED)
+def test_indexed_has_the_bits_of_the_reference(reason: str, index: str, dtype: str) -> None:
+    batch, axes = INDEXED[reason]
+    problem = Problem("indexed", batch, axes, TYPES[dtype], index_dtype=TYPES[index])
+    grad = gradients(problem, 2)
+    cells = np.prod(problem.input_plane)
+    indices = np.random.default_rng(3).integers(0, cells, grad.shape).astype(TYPES[index].numpy)
+    assert check_everywhere(problem, grad, indices) is None
+
+
+@pytest.mark.parametrize("dtype", NAMES)
+def test_bad_indices_are_counted_and_the_first_is_named(dtype: str) -> None:
+    batch, axes = INDEXED["dense"]
+    problem = Problem("indexed", batch, axes, TYPES[dtype], index_dtype=TYPES["INT64"])
+    grad, cells = gradients(problem, 4), int(np.prod(problem.input_plane))
+    indices = np.random.default_rng(5).integers(0, cells, grad.shape)
+    for place, value in ((100_003, 2**32), (70_001, cells), (5_003, -1), (200_003, -(2**63))):
+        indices.flat[place] = value
+    assert check_everywhere(problem, grad, indices) == IndexFault(4, 5_003, -1)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_results_beyond_the_cache(layout: str) -> None:
+    """From 32 MB on results are streamed past the cache; 8 seams of a thread's part are odd here."""
+    problem = Problem(
+        "average", (7, 53), (UNIT, strided(151, 3, 2, 1), strided(157, 3, 2, 1)), TYPES["FLOAT32"], "extent"
+    )
+    assert problem.cells * 4 >= 32 << 20
+    grad = gradients(problem, 6)
+    want = np.empty(problem.batch + problem.input_plane, np.float32)
+    reference.run(problem, "planes", grad, None, want, np.empty(0, np.uint8))
+    for isa in _native.instruction_sets():
+        _native.use_instruction_set(isa)
+        np.testing.assert_array_equal(bits(run(problem, layout, grad, None)[0]), bits(want), err_msg=isa)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_float32_has_the_bits_of_pytorch(function: str, channels_last: bool) -> None:
+    pytest.importorskip("torch")
+    for seed in range(40):
+        case = geometry(function, seed, np.dtype(np.float32), strided=False)
+        want = torch_gradient(case)
+        if channels_last and case.grad_output.ndim == case.axes + 2:
+            move = (0, *range(2, case.axes + 2), 1)
+            back = (0, case.axes + 1, *range(1, case.axes + 1))
+            case.grad_output = np.ascontiguousarray(case.grad_output.transpose(move)).transpose(back)
+            if case.indices is not None:
+                case.indices = np.ascontiguousarray(case.indices.transpose(move)).transpose(back)
+        for threads in (1, 2, 7):
+            pooltide.set_num_threads(threads)
+            np.testing.assert_array_equal(case.run().view(np.uint32), want.view(np.uint32), err_msg=str(case))
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_the_functions_reach_these_kernels(function: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unwanted(*_: Any) -> None:
+        raise AssertionError("the reference ran")
+
+    monkeypatch.setattr(reference, "run", unwanted)
+    for dtype in DTYPES:
+        geometry(function, 11, dtype).run()
+
+
+def test_subnormals_are_kept_whatever_the_thread_has_set() -> None:
+    torch = pytest.importorskip("torch")
+    grad = np.full((1, 1, 67, 71), np.float32(1e-39))
+    want = pooltide.avg_pool2d_backward(grad, (1, 1, 134, 142), 2)
+    assert want.all()
+    try:
+        assert torch.set_flush_denormal(True)
+        np.testing.assert_array_equal(
+            bits(pooltide.avg_pool2d_backward(grad, (1, 1, 134, 142), 2)), bits(want)
+        )
+    finally:
+        torch.set_flush_denormal(False)
+
+
+def test_an_unusable_size_is_refused_with_a_reason() -> None:
+    huge = Problem("average", (1, 1), (UNIT, UNIT, Axis(2**31, 1)), TYPES["FLOAT32"], "chained")
+    assert "2**31" in (cpu.refuse(huge) or "")
+    padded = Axis(4, 1, 2**30, 1, 2**29)
+    wide = Problem("average", (1, 1), (UNIT, padded, padded), TYPES["FLOAT32"], "extent")
+    assert "2**53" in (cpu.refuse(wide) or "")
+    plan = make_plan(huge, ("planes", "planes"))
+    assert (plan.backend, plan.refused[0][0]) == ("reference", "cpu")
+
+
+def test_a_short_cut_is_taken_only_by_the_same_call() -> None:
+    grad = np.random.default_rng(7).standard_normal((2, 3, 5, 7)).astype(np.float32)
+    want = pooltide.avg_pool2d_backward(grad, (2, 3, 10, 14), 2)
+    for _ in range(2):
+        np.testing.assert_array_equal(pooltide.avg_pool2d_backward(grad, (2, 3, 10, 14), 2), want)
+        for bad in (2.0, True, (2.0, 2), np.float32(2), "2"):
+            with pytest.raises(TypeError, match="kernel_size"):
+                pooltide.avg_pool2d_backward(grad, (2, 3, 10, 14), bad)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="input"):
+            pooltide.avg_pool2d_backward(grad, (2, 3, 10.0, 14), 2)  # type: ignore[arg-type]
+        np.testing.assert_array_equal(pooltide.avg_pool2d_backward(grad, [2, 3, 10, 14], np.int64(2)), want)
+    frozen = np.zeros((2, 3, 10, 14), np.float32)
+    pooltide.avg_pool2d_backward(grad, frozen, 2, out=frozen)
+    frozen.flags.writeable = False
+    with pytest.raises(ValueError, match="read-only"):
+        pooltide.avg_pool2d_backward(grad, frozen, 2, out=frozen)
+    wide = np.zeros((2, 3, 10, 14), np.float64)
+    with pytest.raises(TypeError, match="out"):
+        pooltide.avg_pool2d_backward(grad, wide, 2, out=wide)
+
+
+def test_shared_and_misaligned_memory_is_copied() -> None:
+    rng = np.random.default_rng(8)
+    block = rng.standard_normal(2 * 3 * 11 * 13).astype(np.float32)
+    for _ in range(2):
+        shared = block.copy()
+        out = grad = shared.reshape(2, 3, 11, 13)
+        want = pooltide.avg_pool2d_backward(grad.copy(), out.shape, 3, 1, 1)
+        np.testing.assert_array_equal(pooltide.avg_pool2d_backward(grad, out.shape, 3, 1, 1, out=out), want)
+    raw = np.zeros(4 * 2 * 3 * 5 * 7 + 1, np.uint8)[1:].view(np.float32).reshape(2, 3, 5, 7)
+    raw[...] = rng.standard_normal(raw.shape)
+    assert not raw.flags.aligned
+    for _ in range(2):
+        got = pooltide.avg_pool2d_backward(raw, (2, 3, 10, 14), 2)
+        np.testing.assert_array_equal(got, pooltide.avg_pool2d_backward(raw.copy(), (2, 3, 10, 14), 2))
+    problem = Problem(
+        "average", (2, 3), (UNIT, strided(11, 3, 1, 1), strided(13, 3, 1, 1)), TYPES["FLOAT32"], "extent"
+    )
+    volume = as_volume(block.copy().reshape(2, 3, 11, 13), 2)
+    want, _ = run(problem, "planes", volume.copy(), None)
+    assert cpu.run(problem, "planes", volume, None, volume, np.empty(0, np.uint8)) is None
+    np.testing.assert_array_equal(volume, want)
