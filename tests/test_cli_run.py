@@ -15,7 +15,9 @@ from pooltide.backends import reference
 from pooltide.geometry import tables
 from pooltide.inputs import draw
 from pooltide.notation import DISTRIBUTIONS, parse
+from pooltide.picture import heat
 from pooltide.plan import BACKENDS
+from pooltide.show import draw_case
 from pooltide.trial import problem_of, run
 
 CASES = [
@@ -140,6 +142,17 @@ def test_show_draws_a_picture(case: str, tmp_path: Path) -> None:
     assert len(np.unique(image.reshape(-1, 3), axis=0)) >= 5
 
 
+def test_show_colours_each_cell_by_the_windows_that_cover_it() -> None:
+    counts = np.zeros((5, 7))
+    for top in (0, 2):
+        for left in (0, 2, 4):
+            counts[top : top + 3, left : left + 3] += 1
+    canvas = draw_case(parse("avg2d:1x1x5x7:k3:s2"))
+    cell, top, left = 40, 80, 24 + 7 * 40 + 24  # the second panel
+    corners = canvas[top + 4 : top + 5 * cell : cell, left + 4 : left + 7 * cell : cell]
+    assert np.array_equal(corners, heat(counts / 4))
+
+
 def test_show_draws_the_slice_that_was_asked_for(tmp_path: Path) -> None:
     case = "adaptive_avg3d:1x1x7x11x13:o3x4x5"
     pictures = []
@@ -148,7 +161,7 @@ def test_show_draws_the_slice_that_was_asked_for(tmp_path: Path) -> None:
         pictures.append((tmp_path / "p.png").read_bytes())
     assert pictures[0] != pictures[1]
     assert "the slice is 7; it must be 0 to 6" in pooltide("show", case, "-o", "p.png", "--slice", 7, rc=1)
-    assert "at most 4096 cells a side" in pooltide("show", "avg2d:1x9999x9999:k1", "-o", "p.png", rc=1)
+    assert "at most 1024 cells a side" in pooltide("show", "avg2d:1x9999x9999:k1", "-o", "p.png", rc=1)
 
 
 def test_saved_results_are_what_compare_takes(tmp_path: Path) -> None:

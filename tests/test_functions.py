@@ -75,11 +75,12 @@ def test_an_empty_plane_of_outputs_gives_zeros() -> None:
 
 
 def test_out_may_be_the_gradient_itself() -> None:
-    g = np.random.default_rng(4).standard_normal((2, 3, 5, 7)).astype(np.float32)
-    expected = pooltide.avg_pool2d_backward(g.copy(), g.shape, 3, 1, 1)
-    got = pooltide.avg_pool2d_backward(g, g.shape, 3, 1, 1, out=g)
-    assert got is g
-    np.testing.assert_array_equal(got, expected)
+    for seed in range(3):  # the first call is planned, the next ones are remembered
+        g = np.random.default_rng(seed).standard_normal((2, 3, 5, 7)).astype(np.float32)
+        expected = pooltide.avg_pool2d_backward(g.copy(), g.shape, 3, 1, 1)
+        got = pooltide.avg_pool2d_backward(g, g.shape, 3, 1, 1, out=g)
+        assert got is g
+        np.testing.assert_array_equal(got, expected)
 
 
 def test_arrays_that_are_not_aligned() -> None:
@@ -188,13 +189,26 @@ def test_an_argument_equal_to_a_good_one_is_still_judged_by_its_type() -> None:
 
 
 def test_out_may_be_the_indices() -> None:
-    g = np.random.default_rng(5).standard_normal((1, 1, 7, 11)).astype(np.float64)
-    indices = np.random.default_rng(6).integers(0, 77, g.shape)
-    expected = pooltide.adaptive_max_pool2d_backward(g, g.shape, indices.copy())
-    out = indices.view(np.float64)
-    np.testing.assert_array_equal(
-        pooltide.adaptive_max_pool2d_backward(g, g.shape, indices, out=out), expected
-    )
+    for seed in range(3):
+        g = np.random.default_rng(seed).standard_normal((1, 1, 7, 11))
+        indices = np.random.default_rng(seed + 9).integers(0, 77, g.shape)
+        expected = pooltide.adaptive_max_pool2d_backward(g, g.shape, indices.copy())
+        got = pooltide.adaptive_max_pool2d_backward(g, g.shape, indices, out=indices.view(np.float64))
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_a_remembered_call_is_judged_anew_by_what_memory_it_gets() -> None:
+    expected = pooltide.avg_pool2d_backward(G, SHAPE, 3, 2, 1)
+    for _ in range(2):
+        np.testing.assert_array_equal(
+            pooltide.avg_pool2d_backward(G, SHAPE, 3, 2, 1, out=expected.copy()), expected
+        )
+    odd = np.zeros(4 * 462 + 1, np.uint8)[1:].view(np.float32).reshape(SHAPE)
+    np.testing.assert_array_equal(pooltide.avg_pool2d_backward(G, SHAPE, 3, 2, 1, out=odd), expected)
+    locked = expected.copy()
+    locked.setflags(write=False)
+    with pytest.raises(ValueError, match="out is read-only"):
+        pooltide.avg_pool2d_backward(G, SHAPE, 3, 2, 1, out=locked)
 
 
 def test_subclasses_are_arrays() -> None:

@@ -28,7 +28,7 @@ from .dtypes import DTYPES, DType, dtype_of
 from .inputs import TooLarge, draw
 from .notation import NotationError, parse
 from .problem import Problem
-from .tensorfile import npy_bytes, write_whole
+from .tensorfile import npy_header, raw_bytes, write_whole
 from .trial import Refused, problem_of
 
 Array = NDArray[Any]
@@ -107,12 +107,21 @@ def _write(directory: Path, name: str, arrays: Mapping[str, Array]) -> dict[str,
     partial.mkdir(parents=True)
     files = {}
     for role, array in arrays.items():
-        contents = {"npy": npy_bytes(array), "bin": array.tobytes()}
+        array = np.ascontiguousarray(array)
+        contents: dict[str, list[bytes | memoryview]] = {
+            "npy": [npy_header(array), raw_bytes(array)],
+            "bin": [raw_bytes(array)],
+        }
+        digests = {}
         for suffix, content in contents.items():
-            (partial / f"{role}.{suffix}").write_bytes(content)
+            digest = hashlib.sha256()
+            with (partial / f"{role}.{suffix}").open("wb") as file:
+                for part in content:
+                    digest.update(part)
+                    file.write(part)
+            digests[suffix] = digest.hexdigest()
         dtype = dtype_of(array.dtype)
         assert dtype is not None
-        digests = {suffix: hashlib.sha256(content).hexdigest() for suffix, content in contents.items()}
         files[role] = {"shape": list(array.shape), "dtype": dtype.name, "sha256": digests}
     if (directory / name).exists():
         shutil.rmtree(directory / name)

@@ -84,7 +84,7 @@ def _planned(problem: Problem, layouts: tuple[str, ...], only: str | None) -> Pl
         if reason := backend.refuse(problem):
             refused.append((name, reason))
             continue
-        layout, copied = _layouts(problem, layouts, backend.LAYOUTS)
+        layout, copied = arrange(problem, layouts, backend.LAYOUTS)
         return Plan(problem, name, layout, copied, tuple(refused), backend.scratch(problem))
     raise NoBackend("; ".join(f"{name}: {reason}" for name, reason in refused))
 
@@ -99,7 +99,8 @@ def shortcut(plan: Plan) -> Callable[..., Any] | None:
     return cpu.prepare(plan.problem, plan.layout).run
 
 
-def _layouts(problem: Problem, layouts: tuple[str, ...], able: frozenset[str]) -> tuple[str, tuple[str, ...]]:
+def arrange(problem: Problem, layouts: tuple[str, ...], able: frozenset[str]) -> tuple[str, tuple[str, ...]]:
+    """The layout to work in, and the roles that must be copied into it."""
     roles = _roles(problem)
     if "strided" in able:
         layout = layouts[0] if len(set(layouts)) == 1 else "strided"

@@ -148,7 +148,7 @@ def positive_dimensions(call: Call, of: Names, spatial_only: Names = ()) -> Faul
     free = -len(call.operator.axes) if call.product in spatial_only else 0
     for name in of:
         shape = call.tensor(name).shape
-        if min(shape[free:]) <= 0 or min(shape) < 0:
+        if any(n <= 0 for n in shape[free:]) or any(n < 0 for n in shape):
             which = "every spatial dimension" if free else "every dimension"
             return Fault(f"{call.spell(name)} has shape {_shape(shape)}; {which} must be greater than 0.")
     return None
@@ -157,7 +157,7 @@ def positive_dimensions(call: Call, of: Names, spatial_only: Names = ()) -> Faul
 def natural_dimensions(call: Call, of: Names) -> Fault | None:
     for name in of:
         shape = call.tensor(name).shape
-        if min(shape) < 0:
+        if any(n < 0 for n in shape):
             return Fault(f"{call.spell(name)} has shape {_shape(shape)}; no dimension may be negative.")
     return None
 
@@ -207,7 +207,7 @@ def forward_shape(call: Call) -> Fault | None:
     ceil = bool(call.role("ceil_mode"))
     geometry = zip(call.spatial(x), call.kernel, call.stride, call.padding, strict=True)
     must = tuple(strided_outputs(length, k, s, p, ceil) for length, k, s, p in geometry)
-    if min(must) < 1:
+    if any(n < 1 for n in must):
         return Fault(
             f"{_role(call, 'kernel')} is {_shape(call.kernel)} with padding {_shape(call.padding)}; "
             f"no window fits into {call.spell(x)}'s plane {_shape(call.spatial(x))}."

@@ -25,7 +25,7 @@ from .trial import problem_of
 
 _GAP, _HEAD = 24, 40
 _PANEL = 480  # pixels that a panel's longer side should have
-_LARGEST = 4096  # cells along a side
+_LARGEST = 1024  # cells along a side
 _GRID: picture.Colour = (225, 225, 225)
 
 

@@ -166,20 +166,25 @@ def _size(path: Path) -> int:
         raise TensorFileError(f"{path}: can't be read: {error.strerror}") from None
 
 
-def npy_bytes(array: Array) -> bytes:
-    """The array as the content of a `.npy` file, in C order."""
-    array = np.ascontiguousarray(array)
+def raw_bytes(array: Array) -> memoryview:
+    """The elements of a C-contiguous array, as they lie."""
+    return array.reshape(-1).view(np.uint8).data
+
+
+def npy_header(array: Array) -> bytes:
+    """What a `.npy` file has before the elements of a C-contiguous array."""
     descr = "|V2" if array.dtype.kind == "V" else array.dtype.str
     header = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {array.shape!r}, }}".encode()
     header += b" " * (-(len(header) + 11) % 64) + b"\n"
-    return b"".join([_MAGIC, b"\x01\x00", struct.pack("<H", len(header)), header, array.tobytes()])
+    return b"".join([_MAGIC, b"\x01\x00", struct.pack("<H", len(header)), header])
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def write_whole(path: Path, *content: bytes | memoryview) -> None:
     """The file with this content, or the file as it was: never a part."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        beside.write_bytes(content)
+        with beside.open("wb") as file:
+            file.writelines(content)
         os.replace(beside, path)
     except BaseException:
         with suppress(OSError):

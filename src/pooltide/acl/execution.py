@@ -142,8 +142,8 @@ def _inputs(
     return grad, indices
 
 
-def _finding(title: str, checks: str, text: str) -> None:
-    if checks == "strict":
+def _finding(title: str, checks: str, text: str, fatal: bool = False) -> None:
+    if checks == "strict" or fatal:
         raise Failure(INTERNAL, f"{title}: {text} [{INTERNAL} ACL_ERROR_INTERNAL_ERROR]")
     if checks == "warn":
         say(f"{title}: {text}")
@@ -153,17 +153,15 @@ def _output(tensor: aclTensor, name: str, found: Callable[[str], None]) -> Array
     try:
         return tensor.view()
     except OutOfBounds as error:
-        found(f"{_in_part(tensor, name, error)}, and what lies outside is not written.")
+        found(f"{_in_part(tensor, name, error, found)}, and what lies outside is not written.")
         return np.empty(tensor.shape, tensor.dtype.numpy)
 
 
-def _in_part(tensor: aclTensor, name: str, error: OutOfBounds) -> str:
+def _in_part(tensor: aclTensor, name: str, error: OutOfBounds, found: Callable[..., None]) -> str:
     """What a finding says of a view that reaches outside; a failure if it can't be used in part."""
     must = f"{name} {error}; it must lie inside one block"
     if tensor.too_large:
-        raise Failure(
-            INTERNAL, f"{must}: it is too large to be used in part. [{INTERNAL} ACL_ERROR_INTERNAL_ERROR]"
-        )
+        found(f"{must}: it is too large to be used in part.", fatal=True)
     return must
 
 
@@ -174,7 +172,7 @@ def _input(
     try:
         view = tensor.view()
     except OutOfBounds as error:
-        found(f"{_in_part(tensor, name, error)}, and what lies outside counts for nothing.")
+        found(f"{_in_part(tensor, name, error, found)}, and what lies outside counts for nothing.")
         return tensor.read_inside()
     if text := tensor.never_written():
         found(f"{name} {text}")

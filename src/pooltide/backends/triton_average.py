@@ -19,35 +19,35 @@ LARGEST = tl.constexpr(3.4028234663852886e38)
 
 
 @triton.jit
-def quotient(g, d, r, FAST: tl.constexpr):
-    """g / d as IEEE rounds it; r is 1/d rounded, FAST says that d is an odd or two-power int < 2**20.
+def quotient(g, d, r, HOW: tl.constexpr):
+    """g / d as IEEE rounds it, where r is 1/d rounded. HOW: 0 d = 1, 1 d is a power of two, 2 d is odd
+    or a power of two and below 2**20, 3 d is any number.
 
-    With r within 2 ulp of 1/d, the remainder e = g − q·d is exact (a multiple of an ulp below 2**24 of
-    them), and q + e·r is g/d but for 2**-21 ulp. g/d is never that near a rounding boundary without
-    lying on it, and on it only where d is even and the result subnormal; two-powers have exact r.
-    The minimum turns the NaN that an infinite g leaves in e into a number; g's own infinity stays.
+    Of 2: with r within 2 ulp of 1/d, the remainder e = g − q·d is exact (a multiple of an ulp, below
+    2**24 of them), and q + e·r is g/d but for 2**-21 ulp. g/d is never that near a rounding boundary
+    without lying on it, and on it only where d is even and the result subnormal; powers of two have an
+    exact r. The minimum turns the NaN that an infinite g leaves in e into a number; g's infinity stays.
     """
-    if FAST:
+    if HOW == 1:
+        g = g * r
+    elif HOW == 2:
         q = g * r
-        e = tl.minimum(tl.fma(-q, d, g), LARGEST)
-        return tl.fma(e, r, q)
-    if g.dtype == tl.float64:
-        return g / d
-    return tl.div_rn(g, d)
+        e = tl.minimum(tl.fma(q, -d, g), LARGEST)
+        g = tl.fma(e, r, q)
+    elif HOW == 3:
+        g = g / d if g.dtype == tl.float64 else tl.div_rn(g, d)
+    return g
 
 
 @triton.jit
-def over_axes(g, dd, rd, dh, rh, dw, rw, STEPS: tl.constexpr, FAST: tl.constexpr):
-    """STEPS: 8 is one division by the product; else 1, 2, 4 are divisions by d, h, w, in this order."""
-    if STEPS & 8:
-        g = quotient(g, dh * dw, rh * rw, FAST)
-    if STEPS & 1:
-        g = quotient(g, dd, rd, FAST)
-    if STEPS & 2:
-        g = quotient(g, dh, rh, FAST)
-    if STEPS & 4:
-        g = quotient(g, dw, rw, FAST)
-    return g
+def over_axes(g, dd, rd, dh, rh, dw, rw, ONCE: tl.constexpr, BY_D: tl.constexpr, BY_H: tl.constexpr,
+              BY_W: tl.constexpr):  # fmt: skip
+    """Divided once by the product, or by d, h, w one after another: how each is done, 0 for not at all."""
+    if ONCE:
+        g = quotient(g, dh * dw, rh * rw, ONCE)
+    g = quotient(g, dd, rd, BY_D)
+    g = quotient(g, dh, rh, BY_H)
+    return quotient(g, dw, rw, BY_W)
 
 
 @triton.jit
@@ -60,7 +60,8 @@ def floor_over(x, n, magic, shift):
 @triton.jit(do_not_specialize=["plane", "planes", "magic", "shift"])
 def whole(grad, out, divisors, plane, planes, magic, shift,
           L: tl.constexpr, V: tl.constexpr, PAIRS: tl.constexpr, RAGGED: tl.constexpr,
-          STEPS: tl.constexpr, FAST: tl.constexpr, WIDE: tl.constexpr):  # fmt: skip
+          WIDE: tl.constexpr, ONCE: tl.constexpr, BY_D: tl.constexpr, BY_H: tl.constexpr,
+          BY_W: tl.constexpr):  # fmt: skip
     """One window holds the plane. V neighbours touch at most two planes if V <= plane (PAIRS).
 
     RAGGED: the last V neighbours are not all there.
@@ -84,62 +85,115 @@ def whole(grad, out, divisors, plane, planes, magic, shift,
         p = before + near
         a = tl.load(grad + p, mask=p < planes, other=0).to(ACC)
         b = tl.load(grad + p + 1, mask=p + 1 < planes, other=0).to(ACC)
-        a = 0.0 + over_axes(a, dd, rd, dh, rh, dw, rw, STEPS, FAST)
-        b = 0.0 + over_axes(b, dd, rd, dh, rh, dw, rw, STEPS, FAST)
+        a = 0.0 + over_axes(a, dd, rd, dh, rh, dw, rw, ONCE, BY_D, BY_H, BY_W)
+        b = 0.0 + over_axes(b, dd, rd, dh, rh, dw, rw, ONCE, BY_D, BY_H, BY_W)
         sums = tl.where(v < plane - (ahead - near * plane), a, b)
     else:
         p = before + floor_over(ahead + v, plane, magic, shift)
         g = tl.load(grad + p, mask=p < planes, other=0).to(ACC)
-        sums = 0.0 + over_axes(g, dd, rd, dh, rh, dw, rw, STEPS, FAST)
+        sums = 0.0 + over_axes(g, dd, rd, dh, rh, dw, rw, ONCE, BY_D, BY_H, BY_W)
     group = (begin // V + tl.arange(0, L))[:, None]
     cells = planes.to(tl.int64) * plane
     live = (group * V + v < cells) if RAGGED else (group < cells // V)
     tl.store(out + (group * V + v), sums.to(out.dtype.element_ty), mask=live)
 
 
-@triton.jit
-def lanes_of(block, lanes, groups, L: tl.constexpr, WIDE: tl.constexpr):
-    """The lanes of a block as columns: is it one, its outer index, its group within the row."""
+@triton.jit(do_not_specialize=["lanes", "groups", "inner", "D", "H", "Do", "Ho", "Wo", "magic_g", "shift_g",
+                               "magic_i", "shift_i", "magic_d", "shift_d", "magic_h", "shift_h"])  # fmt: skip
+def single(grad, out, places, divisors, lanes, groups, inner, D, H, Do, Ho, Wo, magic_g, shift_g,
+           magic_i, shift_i, magic_d, shift_d, magic_h, shift_h,
+           L: tl.constexpr, V: tl.constexpr, LAST: tl.constexpr, EVEN: tl.constexpr, WIDE: tl.constexpr,
+           ONCE: tl.constexpr, BY_D: tl.constexpr, BY_H: tl.constexpr, BY_W: tl.constexpr):  # fmt: skip
+    """No cell is in two windows, and a group of V neighbours is in one.
+
+    A lane is here a group of one row. `places` has the window, or -1, of every d, every h, and every
+    group of columns, or column if channels come LAST. EVEN: the windows of an axis all have the first
+    one's divisor.
+    """
+    ACC: tl.constexpr = divisors.dtype.element_ty
+    v = tl.arange(0, V)[None, :]
     if WIDE:
-        block = block.to(tl.int64)
-    lane = block * L + tl.arange(0, L)[:, None]
-    outer = lane // groups
-    return lane < lanes, outer.to(tl.int64), (lane - outer * groups).to(tl.int32)
+        lane = tl.program_id(0).to(tl.int64) * L + tl.arange(0, L)[:, None]
+        row = lane // groups
+        group = (lane - row * groups).to(tl.int32)
+        slab = row // H
+        h = (row - slab * H).to(tl.int32)
+        outer = slab // D
+        d = (slab - outer * D).to(tl.int32)
+    else:
+        lane = tl.program_id(0) * L + tl.arange(0, L)[:, None]
+        row = floor_over(lane, groups, magic_g, shift_g)
+        group = lane - row * groups
+        slab = floor_over(row, H, magic_h, shift_h)
+        h = row - slab * H
+        outer = floor_over(slab, D, magic_d, shift_d)
+        d = slab - outer * D
+    column = group
+    channel = 0
+    step = 1
+    if LAST:
+        column = floor_over(group, inner, magic_i, shift_i)
+        channel = (group - column * inner) * V + v
+        step = inner * V
+    od, oh, ow = tl.load(places + d), tl.load(places + D + h), tl.load(places + D + H + column)
+    held = (lane < lanes) & (od >= 0) & (oh >= 0)
+    at = (((outer.to(tl.int64) * Do + od) * Ho + oh) * Wo + ow) * step + channel
+    g = tl.load(grad + at, mask=held, other=0).to(ACC)
+    by_d, by_h, by_w = divisors, divisors + Do * 2, divisors + (Do + Ho) * 2
+    if not EVEN:
+        by_d, by_h, by_w = by_d + tl.maximum(od, 0) * 2, by_h + tl.maximum(oh, 0) * 2, by_w + ow * 2
+    q = over_axes(g, tl.load(by_d), tl.load(by_d + 1), tl.load(by_h), tl.load(by_h + 1),
+                  tl.load(by_w), tl.load(by_w + 1), ONCE, BY_D, BY_H, BY_W)  # fmt: skip
+    cells = tl.broadcast_to((0.0 + q).to(out.dtype.element_ty), [L, V])
+    tl.store(out + (lane.to(tl.int64) * V + v), cells, mask=lane < lanes)
 
 
 @triton.jit(do_not_specialize=["lanes", "groups", "inner", "H", "rows", "Ho", "Wo", "windows",
-                               "row_segments", "segments", "chunk", "chunks", "repeats"])  # fmt: skip
+                               "row_segments", "segments", "chunk", "chunks", "reach"])  # fmt: skip
 def rows(grad, out, edges, columns, divisors, lanes, groups, inner, H, rows, Ho, Wo, windows,
-         row_segments, segments, chunk, chunks, repeats,
-         L: tl.constexpr, V: tl.constexpr, LAST: tl.constexpr, SHARED: tl.constexpr, K: tl.constexpr,
-         STEPS: tl.constexpr, FAST: tl.constexpr, WIDE: tl.constexpr):  # fmt: skip
-    """Any windows. `edges` has (start, length, first window, windows) of the d segments, then h.
+         row_segments, segments, chunk, chunks, reach,
+         L: tl.constexpr, V: tl.constexpr, LAST: tl.constexpr, S: tl.constexpr, WIDE: tl.constexpr,
+         ONCE: tl.constexpr, BY_D: tl.constexpr, BY_H: tl.constexpr, BY_W: tl.constexpr):  # fmt: skip
+    """Any windows. `edges` has (start, length, first window, windows) of the d segments, then h, and
+    `columns` the first window of each group of columns, then for each column how much later its own first
+    window comes, then how many windows it is in.
 
-    K is the most windows that hold a column, 0 where that is `repeats`, too many to unroll. SHARED
-    says that the V cells of a group lie in the same windows. LAST: the V neighbours are channels.
+    The columns of a group lie in S windows at most; they are taken once, and `bits` says which of them
+    hold which column. S is 0 where that is `reach`, too many to unroll. LAST: the V neighbours are
+    channels, and a group of columns is one column.
     """
     ACC: tl.constexpr = divisors.dtype.element_ty
     pid = tl.program_id(0)
     block = pid // chunks
-    live, outer, group = lanes_of(block, lanes, groups, L, WIDE)
+    lane = (block.to(tl.int64) if WIDE else block) * L + tl.arange(0, L)[:, None]
+    live = lane < lanes
+    outer = lane // groups
+    group = (lane - outer * groups).to(tl.int32)
+    outer = outer.to(tl.int64)
     v = tl.arange(0, V)[None, :]
     target = out + (outer * rows * groups + group) * V + v
     if LAST:
         column = group // inner
+        place = column
         source = grad + (outer * windows * Wo * inner + group % inner) * V + v
         step = inner * V
     else:
-        column = group * V + (0 if SHARED else v)
+        column = group
+        place = group * V + v
         source = grad + outer * windows * Wo
         step = 1
-    first, count = tl.load(columns + column * 2), tl.load(columns + column * 2 + 1)
-    source += first * step
+    base = tl.load(columns + column)
+    lows = columns + groups // inner
+    low = tl.load(lows + place)
+    count = tl.load(lows + (groups // inner) * (1 if LAST else V) + place)
+    bits = ((1 << tl.minimum(count, 30)) - 1) << low
+    source += base * step
     over_h = divisors + (windows // Ho) * 2
-    over_w = over_h + Ho * 2 + first * 2
+    over_w = over_h + (Ho + base) * 2
     by, inverse = (), ()
-    for k in tl.static_range(K):
-        by += (tl.load(over_w + k * 2, mask=k < count, other=1),)
-        inverse += (tl.load(over_w + k * 2 + 1, mask=k < count, other=1),)
+    for j in tl.static_range(S):
+        by += (tl.load(over_w + j * 2, mask=base + j < Wo, other=1),)
+        inverse += (tl.load(over_w + j * 2 + 1, mask=base + j < Wo, other=1),)
     of_h = edges + (segments // row_segments) * 4
     begin = (pid - block * chunks) * chunk
     for task in range(begin, tl.minimum(begin + chunk, segments)):
@@ -147,22 +201,26 @@ def rows(grad, out, edges, columns, divisors, lanes, groups, inner, H, rows, Ho,
         d0, d1 = tl.load(at_d), tl.load(at_d + 1)
         h0, h1 = tl.load(at_h), tl.load(at_h + 1)
         first_d, first_h = tl.load(at_d + 2), tl.load(at_h + 2)
-        sums = tl.zeros([L, 1 if SHARED and not LAST else V], ACC)
-        for od in range(first_d, first_d + tl.load(at_d + 3)):
+        n_d, n_h = tl.load(at_d + 3), tl.load(at_h + 3)
+        sums = tl.zeros([L, V], ACC)
+        for od in range(first_d, first_d + n_d):
             dd, rd = tl.load(divisors + od * 2), tl.load(divisors + od * 2 + 1)
-            for oh in range(first_h, first_h + tl.load(at_h + 3)):
+            for oh in range(first_h, first_h + n_h):
                 dh, rh = tl.load(over_h + oh * 2), tl.load(over_h + oh * 2 + 1)
                 row = source + (od * Ho + oh).to(tl.int64) * Wo * step
-                for k in tl.static_range(K):
-                    g = tl.load(row + k * step, mask=live & (k < count), other=0).to(ACC)
-                    sums += over_axes(g, dd, rd, dh, rh, by[k], inverse[k], STEPS, FAST)
-                if K == 0:
-                    for k in range(repeats):
-                        dw = tl.load(over_w + k * 2, mask=k < count, other=1)
-                        rw = tl.load(over_w + k * 2 + 1, mask=k < count, other=1)
-                        g = tl.load(row + k * step, mask=live & (k < count), other=0).to(ACC)
-                        sums += over_axes(g, dd, rd, dh, rh, dw, rw, STEPS, FAST)
-        cells = tl.broadcast_to(sums.to(out.dtype.element_ty), [L, V])
+                for j in tl.static_range(S):
+                    g = tl.load(row + j * step, mask=live & (base + j < Wo), other=0).to(ACC)
+                    q = over_axes(g, dd, rd, dh, rh, by[j], inverse[j], ONCE, BY_D, BY_H, BY_W)
+                    sums = tl.where((bits & (1 << j)) != 0, sums + q, sums)
+                if S == 0:
+                    for j in range(reach):
+                        ok = base + j < Wo
+                        dw = tl.load(over_w + j * 2, mask=ok, other=1)
+                        rw = tl.load(over_w + j * 2 + 1, mask=ok, other=1)
+                        g = tl.load(row + j * step, mask=live & ok, other=0).to(ACC)
+                        q = over_axes(g, dd, rd, dh, rh, dw, rw, ONCE, BY_D, BY_H, BY_W)
+                        sums = tl.where((j >= low) & (j < low + count), sums + q, sums)
+        cells = sums.to(out.dtype.element_ty)
         for d in range(d0, d0 + d1):
             for h in range(h0, h0 + h1):
                 tl.store(target + (d * H + h).to(tl.int64) * groups * V, cells, mask=live)
@@ -189,24 +247,23 @@ def phases(grad, out, divisors, lanes, groups, H, W, Ho, Wo, row_blocks,
            L: tl.constexpr, V: tl.constexpr, R: tl.constexpr, KH: tl.constexpr, SH: tl.constexpr,
            PH: tl.constexpr, KW: tl.constexpr, SW: tl.constexpr, PW: tl.constexpr,
            A: tl.constexpr, NA: tl.constexpr, B: tl.constexpr, NB: tl.constexpr,
-           EVEN: tl.constexpr, RAGGED: tl.constexpr, FAST: tl.constexpr, WIDE: tl.constexpr):  # fmt: skip
+           EVEN: tl.constexpr, RAGGED: tl.constexpr, LOW: tl.constexpr, WIDE: tl.constexpr,
+           HOW: tl.constexpr):  # fmt: skip
     """Overlapping strided windows of planes. A lane owns R rows of V columns and all their windows.
 
     R and V are whole numbers of strides, so the windows of a patch are NA·NB neighbours from window
     (A, B) of the patch on, and which of them hold which cell is known when compiling. EVEN: all
-    windows have the first one's divisor. RAGGED: the row's last patch hangs over.
+    windows have the first one's divisor. RAGGED, LOW: the last patches of a row, of a column hang over.
     """
     ACC: tl.constexpr = divisors.dtype.element_ty
     pid = tl.program_id(0)
     block = pid // row_blocks
     top = pid - block * row_blocks
-    if WIDE:
-        block = block.to(tl.int64)
-    lane = block * L + tl.arange(0, L)
+    lane = (block.to(tl.int64) if WIDE else block) * L + tl.arange(0, L)
+    live = lane < lanes
     plane = lane // groups
     group = (lane - plane * groups).to(tl.int32)
     plane = plane.to(tl.int64)
-    live = lane < lanes
     a0 = top * (R // SH) + A
     b0 = group * (V // SW) + B
     source = grad + plane * Ho * Wo + b0
@@ -215,19 +272,19 @@ def phases(grad, out, divisors, lanes, groups, H, W, Ho, Wo, row_blocks,
     quotients = ()
     for i in tl.static_range(NA):
         a = a0 + i
-        in_h = (a >= 0) & (a < Ho)
+        in_h = a.to(tl.uint32) < Ho.to(tl.uint32)
         row = source + a.to(tl.int64) * Wo
         for j in tl.static_range(NB):
-            held = live & in_h & (b0 + j >= 0) & (b0 + j < Wo)
+            held = live & in_h & ((b0 + j).to(tl.uint32) < Wo.to(tl.uint32))
             g = tl.load(row + j, mask=held, other=0).to(ACC)
             if EVEN:
-                quotients += (quotient(g, dd, rd, FAST),)
+                quotients += (quotient(g, dd, rd, HOW),)
             else:
                 dh = tl.load(over_h + a * 2, mask=in_h, other=1)
                 rh = tl.load(over_h + a * 2 + 1, mask=in_h, other=1)
                 dw = tl.load(over_w + (b0 + j) * 2, mask=held, other=1)
                 rw = tl.load(over_w + (b0 + j) * 2 + 1, mask=held, other=1)
-                quotients += (quotient(g, dh * dw, rh * rw, FAST),)
+                quotients += (quotient(g, dh * dw, rh * rw, HOW),)
     column = group[:, None] * V + tl.arange(0, V)[None, :]
     inside = live[:, None]
     if RAGGED:
@@ -246,4 +303,7 @@ def phases(grad, out, divisors, lanes, groups, H, W, Ho, Wo, row_blocks,
             cells += (total,)
         h = top * R + r
         tile = weave(cells, V).to(out.dtype.element_ty)
-        tl.store(target + h.to(tl.int64) * width, tile, mask=inside & (h < H))
+        tl.store(target + h.to(tl.int64) * width, tile, mask=inside & (h < H) if LOW else inside)
+
+
+INTERPRETED = not isinstance(whole, triton.JITFunction)  # by Triton's interpreter, whose fma rounds twice

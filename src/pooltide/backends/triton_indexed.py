@@ -1,12 +1,15 @@
-"""Indexed gradients on the GPU: each cell asks the windows that hold it whether their index names it.
+"""Indexed gradients on the GPU: a program clears its cells, then each window adds to the cell it names.
 
-    grad_input[cell] = ((0 + g[w0]) + g[w1]) + …       windows w, ascending, with indices[w] == cell
+    grad_input[cell] = ((0 + g[q0]) + g[q1]) + …       windows q of the plane, ascending, that name the cell
 
-Every cell is written once, with no zero fill and no float atomics. An index may also name a cell
-outside its window, or none at all. `rows` meets every index in the first row of its window, and notes
-per program whether one strayed. `repair`, the second kernel on the stream, does the planes of such
-programs again, asking all windows of the plane, and counts the indices that name no cell.
-A clean program costs it one load. Lanes, groups and segments are those of the average gradients.
+No float atomics: the first window that names a cell writes the whole sum, the others nothing. So each
+window asks the others that hold the cell. A program has few enough cells that they are still in the
+cache when the windows come.
+
+An index may also name a cell outside its window, or none at all. Where a program meets such a stray, the
+whole plane is done again by asking all windows, and the indices that name no cell are counted: by the
+program itself if it has whole planes, else by `repair`, which follows. Clean planes pay one comparison
+per window.
 """
 
 from __future__ import annotations
@@ -14,152 +17,179 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .triton_average import floor_over, lanes_of
+from .triton_average import floor_over
 
 
 @triton.jit
-def strays(index, at_d, at_h, at_w, cells, H, W, magic_h, shift_h, magic_w, shift_w,
-           DEEP: tl.constexpr):  # fmt: skip
-    """Whether an index lies outside its window, whose (start, end) on each axis are at at_d, at_h, at_w."""
-    inside = (index >= 0) & (index < cells)
-    x = index.to(tl.int32)
-    h = floor_over(x, W, magic_w, shift_w)
-    w = x - h * W
-    inside = inside & (w >= tl.load(at_w)) & (w < tl.load(at_w + 1))
-    if DEEP:
-        d = floor_over(h, H, magic_h, shift_h)
-        h -= d * H
-        inside = inside & (d >= tl.load(at_d)) & (d < tl.load(at_d + 1))
-    return ~(inside & (h >= tl.load(at_h)) & (h < tl.load(at_h + 1)))
+def settle(grad, indices, out, faults, outer, split, splits, Q, inner, cells, B: tl.constexpr):
+    """All windows of one plane, or of one image whose channels come last, by asking all of the plane.
 
-
-@triton.jit(do_not_specialize=["lanes", "groups", "inner", "H", "W", "rows", "Ho", "Wo", "windows",
-                               "row_segments", "segments", "chunk", "chunks", "repeats", "cells",
-                               "magic_h", "shift_h", "magic_w", "shift_w"])  # fmt: skip
-def rows(grad, indices, out, flags, edges, columns, spans, lanes, groups, inner, H, W, rows, Ho, Wo,
-         windows, row_segments, segments, chunk, chunks, repeats, cells, magic_h, shift_h, magic_w, shift_w,
-         L: tl.constexpr, V: tl.constexpr, LAST: tl.constexpr, SHARED: tl.constexpr, K: tl.constexpr,
-         DEEP: tl.constexpr, WIDE: tl.constexpr):  # fmt: skip
-    """As `rows` of the average gradients; `spans` has each window's (start, end), d, h, then w."""
-    ACC: tl.constexpr = tl.float64 if grad.dtype.element_ty == tl.float64 else tl.float32
-    pid = tl.program_id(0)
-    block = pid // chunks
-    live, outer, group = lanes_of(block, lanes, groups, L, WIDE)
-    v = tl.arange(0, V)[None, :]
-    target = out + (outer * rows * groups + group) * V + v
-    if LAST:
-        column = group // inner
-        place = column
-        source = (outer * windows * Wo * inner + group % inner) * V + v
-        step = inner * V
-    else:
-        column = group * V + (0 if SHARED else v)
-        place = group * V + v
-        source = outer * windows * Wo
-        step = 1
-    first, count = tl.load(columns + column * 2), tl.load(columns + column * 2 + 1)
-    source += first * step
-    g_source, i_source = grad + source, indices + source
-    span_h = spans + (windows // Ho) * 2
-    span_w = span_h + Ho * 2 + tl.minimum(first, Wo - 1) * 2
-    of_h = edges + (segments // row_segments) * 4
-    astray = tl.zeros([L, 1 if SHARED and not LAST else V], tl.int32)
-    begin = (pid - block * chunks) * chunk
-    for task in range(begin, tl.minimum(begin + chunk, segments)):
-        at_d, at_h = edges + task // row_segments * 4, of_h + task % row_segments * 4
-        d0, d1 = tl.load(at_d), tl.load(at_d + 1)
-        h0, h1 = tl.load(at_h), tl.load(at_h + 1)
-        first_d, first_h = tl.load(at_d + 2), tl.load(at_h + 2)
-        n_d, n_h = tl.load(at_d + 3), tl.load(at_h + 3)
-        if (K > 0) & (n_d * n_h == 1):
-            new = (tl.load(spans + first_d * 2) == d0) & (tl.load(span_h + first_h * 2) == h0)
-            row = (first_d * Ho + first_h).to(tl.int64) * Wo * step
-            keys, values = (), ()
-            for k in tl.static_range(K):
-                held = live & (k < count)
-                index = tl.load(i_source + row + k * step, mask=held, other=-1)
-                values += (tl.load(g_source + row + k * step, mask=held, other=0).to(ACC),)
-                keys += (index.to(tl.int32) - place,)
-                if new:
-                    astray |= (held & strays(index, spans + first_d * 2, span_h + first_h * 2,
-                                             span_w + tl.where(k < count, k * 2, 0), cells, H, W,
-                                             magic_h, shift_h, magic_w, shift_w, DEEP)).to(tl.int32)  # fmt: skip
-            for d in range(d0, d0 + d1):
-                for h in range(h0, h0 + h1):
-                    start = (d * H + h) * W
-                    sums = tl.zeros([L, V], ACC)
-                    for k in tl.static_range(K):
-                        sums += tl.where(keys[k] == start, values[k], 0.0)
-                    cell = target + (d * H + h).to(tl.int64) * groups * V
-                    tl.store(cell, sums.to(out.dtype.element_ty), mask=live)
-        else:
-            for d in range(d0, d0 + d1):
-                for h in range(h0, h0 + h1):
-                    start = (d * H + h) * W
-                    sums = tl.zeros([L, V], ACC)
-                    for od in range(first_d, first_d + n_d):
-                        for oh in range(first_h, first_h + n_h):
-                            new = (tl.load(spans + od * 2) == d) & (tl.load(span_h + oh * 2) == h)
-                            row = (od * Ho + oh).to(tl.int64) * Wo * step
-                            for k in range(K if K else repeats):
-                                held = live & (k < count)
-                                index = tl.load(i_source + row + k * step, mask=held, other=-1)
-                                g = tl.load(g_source + row + k * step, mask=held, other=0).to(ACC)
-                                sums += tl.where(index.to(tl.int32) - place == start, g, 0.0)
-                                if new:
-                                    astray |= (held & strays(index, spans + od * 2, span_h + oh * 2,
-                                                             span_w + tl.where(k < count, k * 2, 0), cells,
-                                                             H, W, magic_h, shift_h, magic_w, shift_w,
-                                                             DEEP)).to(tl.int32)  # fmt: skip
-                    cell = target + (d * H + h).to(tl.int64) * groups * V
-                    tl.store(cell, sums.to(out.dtype.element_ty), mask=live)
-    tl.store(flags + pid, tl.max(tl.max(astray, 1), 0))
-
-
-@triton.jit(
-    do_not_specialize=["lanes", "groups", "inner", "Ho", "Wo", "windows", "chunks", "splits", "cells"]
-)
-def repair(grad, indices, out, flags, faults, spans, lanes, groups, inner, Ho, Wo, windows, chunks, splits,
-           cells, L: tl.constexpr, V: tl.constexpr, B: tl.constexpr, WIDE: tl.constexpr):  # fmt: skip
-    """The planes of the blocks of lanes that met a stray index, by asking every window of the plane.
-
-    Blocks that share a plane write the same sums. An index is counted by the block that has the first
-    column of its window. `inner` counts elements, not groups.
+    One of `splits` equal shares. Indices that name no cell are counted.
     """
     ACC: tl.constexpr = tl.float64 if grad.dtype.element_ty == tl.float64 else tl.float32
-    pid = tl.program_id(0)
-    block = pid // splits
-    split = pid - block * splits
-    dirty = 0
-    for part in range(0, chunks, B):
+    wide = inner.to(tl.int64)
+    size = wide * Q
+    for part in range(split * B, size, splits * B):
+        at = part + tl.arange(0, B).to(tl.int64)
+        q = at // inner
+        channel = at - q * inner
+        index = tl.load(indices + outer * size + at, mask=at < size, other=0)
+        earlier = at >= size
+        sums = tl.zeros([B], ACC)
+        for k in range(Q):
+            there = outer * size + wide * k + channel
+            same = tl.load(indices + there) == index
+            earlier |= same & (k < q)
+            sums += tl.where(same, tl.load(grad + there).to(ACC), 0.0)
+        valid = (index >= 0) & (index < cells)
+        cell = out + (outer * cells + index) * inner + channel
+        tl.store(cell, sums.to(out.dtype.element_ty), mask=valid & ~earlier)
+        lost = ~valid & (at < size)
+        if tl.max(lost.to(tl.int32), 0):
+            tl.atomic_add(faults, tl.sum(lost.to(tl.int64), 0))
+            position = tl.where(lost, (outer * inner + channel) * Q + q, 0x7FFFFFFFFFFFFFFF)
+            tl.atomic_min(faults + 1, tl.min(position, 0))
+
+
+@triton.jit
+def ask(grad, indices, image, there, q, inner, index, ok, sums, earlier):
+    """What another window that holds the cell changes, if it names the cell too.
+
+    Indices are compared in 32 bits: one that is equal there alone is out of the plane, a stray.
+    """
+    at = image + there * inner
+    same = ok & (tl.load(indices + at, mask=ok, other=-1).to(tl.int32) == index)
+    earlier = earlier | (same & (there < q))
+    sums += tl.load(grad + at, mask=same, other=0).to(sums.dtype)
+    return sums, earlier
+
+
+@triton.jit(do_not_specialize=["outers", "share", "count", "cells", "D", "H", "W", "Ho", "Wo", "Q", "inner",
+                               "most_d", "most_h", "most_w", "magic_s", "shift_s", "magic_i", "shift_i",
+                               "magic_h", "shift_h", "magic_w", "shift_w"])  # fmt: skip
+def scatter(grad, indices, out, faults, flags, pieces, holders, outers, share, count, cells, D, H, W, Ho, Wo,
+            Q, inner, most_d, most_h, most_w, magic_s, shift_s, magic_i, shift_i, magic_h, shift_h,
+            magic_w, shift_w,
+            B: tl.constexpr, V: tl.constexpr, LAST: tl.constexpr, OWN: tl.constexpr, RAGGED: tl.constexpr,
+            MD: tl.constexpr, MH: tl.constexpr, MW: tl.constexpr, DEEP: tl.constexpr):  # fmt: skip
+    """A program has `share` whole planes (OWN), or one of the `count` pieces of one plane or image.
+
+    A piece is (first cell, end, window ranges, first window, windows of a range, range to range).
+    `holders` has for each d, h, then w where its first window is in the plane, then how many windows it
+    is in: MD, MH, MW at most, or most_d, most_h, most_w where MD is 0. RAGGED: a program's cells are no
+    whole number of V neighbours.
+    """
+    ACC: tl.constexpr = tl.float64 if grad.dtype.element_ty == tl.float64 else tl.float32
+    pid = tl.program_id(0).to(tl.int64)
+    outer = pid // count
+    piece = pieces + (pid - outer * count) * 6
+    outer *= share
+    begin, end = tl.load(piece), tl.load(piece + 1)
+    head, length, stride = (tl.load(piece + 3) * inner, tl.load(piece + 4) * inner,
+                            tl.load(piece + 5) * inner)  # fmt: skip
+    fill = (end - begin) * inner
+    size = Q * inner
+    if OWN:
+        own = tl.minimum(outers - outer, share).to(tl.int32)
+        fill *= own
+        length *= own
+    my_grad, my_indices = grad + outer * size, indices + outer * size
+    my_out = out + outer * cells * inner
+    at = head + tl.arange(0, B)
+    next_index = tl.load(my_indices + at, mask=at < head + length, other=-1)
+    next_g = tl.load(my_grad + at, mask=at < head + length, other=0)
+    start = (outer * cells + begin) * inner
+    v = tl.arange(0, V)[None, :]
+    zeros = tl.zeros([B, V], out.dtype.element_ty)
+    for part in range(0, fill, B * V):
+        group = part // V + tl.arange(0, B)[:, None]
+        if RAGGED:
+            tl.store(out + start + group * V + v, zeros, mask=group * V + v < fill)
+        else:
+            tl.store(out + (start // V + group) * V + v, zeros, mask=group < fill // V)
+    tl.debug_barrier()
+    astray = tl.zeros([B], tl.int1)
+    parts = (length + B - 1) // B
+    turns = tl.load(piece + 2) * parts
+    many = holders + D + H + W
+    for turn in range(turns):
+        low = head + turn // parts * stride
+        at = low + turn % parts * B + tl.arange(0, B)
+        held = at < low + length
+        index, g = next_index, next_g.to(ACC)
+        low = head + (turn + 1) // parts * stride
+        ahead = low + (turn + 1) % parts * B + tl.arange(0, B)
+        more = (ahead < low + length) & (turn + 1 < turns)
+        next_index = tl.load(my_indices + ahead, mask=more, other=-1)
+        next_g = tl.load(my_grad + ahead, mask=more, other=0)
+        q, near = at, 0
+        if OWN:
+            near = floor_over(at, size, magic_s, shift_s)
+            q = at - near * size
+        channel = 0
+        if LAST:
+            within = floor_over(q, inner, magic_i, shift_i)
+            channel = q - within * inner
+            q = within
+        valid = index.to(tl.uint64) < cells.to(tl.uint64)
+        x = tl.where(valid, index.to(tl.int32), 0)
+        h = floor_over(x, W, magic_w, shift_w)
+        w = x - h * W
+        d = 0
+        if DEEP:
+            d = floor_over(h, H, magic_h, shift_h)
+            h -= d * H
+        first = tl.load(holders + d) + tl.load(holders + D + h) + tl.load(holders + (D + H) + w)
+        mine = valid & ((x - begin).to(tl.uint32) < (end - begin).to(tl.uint32))
+        earlier = ~mine
+        sums = tl.zeros([B], ACC)
+        if MD == 1 and MH == 1 and MW == 1:
+            sums += g
+            inside = valid & (first == q)
+        else:
+            image = near * size + channel
+            inside = held & False
+            n_d, n_h = tl.load(many + d), tl.load(many + D + h)
+            n_w = tl.load(many + (D + H) + w)
+            if MD > 0:
+                for i in tl.static_range(MD):
+                    for j in tl.static_range(MH):
+                        for k in tl.static_range(MW):
+                            there = first + (i * Ho + j) * Wo + k
+                            ok = valid & (i < n_d) & (j < n_h) & (k < n_w)
+                            inside |= ok & (there == q)
+                            sums, earlier = ask(my_grad, my_indices, image, there, q, inner, x, ok & mine,
+                                                sums, earlier)  # fmt: skip
+            else:
+                for i in range(most_d):
+                    for j in range(most_h):
+                        for k in range(most_w):
+                            there = first + (i * Ho + j) * Wo + k
+                            ok = valid & (i < n_d) & (j < n_h) & (k < n_w)
+                            inside |= ok & (there == q)
+                            sums, earlier = ask(my_grad, my_indices, image, there, q, inner, x, ok & mine,
+                                                sums, earlier)  # fmt: skip
+        astray |= held & ~inside
+        cell = x * inner + channel if LAST else near * cells + x
+        tl.store(my_out + cell, sums.to(out.dtype.element_ty), mask=~earlier)
+    found = tl.max(astray.to(tl.int32), 0)
+    if OWN:
+        if found:
+            tl.debug_barrier()
+            for i in range(length // Q):
+                settle(grad, indices, out, faults, outer + i, 0, 1, Q, inner, cells, B)
+    else:
+        tl.store(flags + pid, found)
+
+
+@triton.jit(do_not_specialize=["splits", "count", "cells", "Q", "inner"])
+def repair(grad, indices, out, faults, flags, splits, count, cells, Q, inner, B: tl.constexpr):
+    """The planes or images in whose pieces `scatter` met a stray."""
+    pid = tl.program_id(0).to(tl.int64)
+    outer = pid // splits
+    found = 0
+    for part in range(0, count, B):
         i = part + tl.arange(0, B)
-        dirty |= tl.max(tl.load(flags + block.to(tl.int64) * chunks + i, mask=i < chunks, other=0), 0)
-    if dirty:
-        first = block.to(tl.int64) * L
-        last = tl.minimum(first + L, lanes)
-        Q = windows.to(tl.int64) * Wo
-        volume = cells.to(tl.int64) * inner
-        for outer in range(first // groups, (last - 1) // groups + 1):
-            for begin in range(split * B, volume, splits * B):
-                e = begin + tl.arange(0, B).to(tl.int64)
-                cell = e // inner
-                channel = e - cell * inner
-                sums = tl.zeros([B], ACC)
-                for q in range(Q):
-                    at = (outer * Q + q) * inner + channel
-                    index = tl.load(indices + at, mask=cell < cells, other=-1)
-                    g = tl.load(grad + at, mask=cell < cells, other=0).to(ACC)
-                    sums += tl.where(index == cell, g, 0.0)
-                tl.store(out + outer * volume + e, sums.to(out.dtype.element_ty), mask=e < volume)
-            for begin in range(0, tl.where(split == 0, Q * inner, 0), B):
-                e = begin + tl.arange(0, B).to(tl.int64)
-                q = e // inner
-                channel = e - q * inner
-                index = tl.load(indices + outer * Q * inner + e, mask=q < Q, other=0)
-                w = tl.load(spans + (windows // Ho + Ho + q % Wo) * 2)
-                lane = outer * groups + (w * inner + channel) // V
-                bad = ((index < 0) | (index >= cells)) & (lane >= first) & (lane < last)
-                if tl.max(bad.to(tl.int32), 0):
-                    tl.atomic_add(faults, tl.sum(bad.to(tl.int64), 0))
-                    position = (outer * inner + channel) * Q + q
-                    tl.atomic_min(faults + 1, tl.min(tl.where(bad, position, 0x7FFFFFFFFFFFFFFF), 0))
+        found |= tl.max(tl.load(flags + outer * count + i, mask=i < count, other=0), 0)
+    if found:
+        settle(grad, indices, out, faults, outer, pid - outer * splits, splits, Q, inner, cells, B)

@@ -129,7 +129,10 @@ def _terminating() -> Iterator[None]:
 
 @contextmanager
 def _progress(total: int) -> Iterator[Any]:
-    """A bar where there is a terminal; nothing where there is none."""
+    """A bar where there is a terminal; nothing where there is none.
+
+    It draws itself when it is told to, not from a thread: workers are forked while it stands.
+    """
     if not sys.stderr.isatty():
         yield lambda: None
         return
@@ -137,9 +140,16 @@ def _progress(total: int) -> Iterator[Any]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
     columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    with Progress(*columns, console=Console(stderr=True), auto_refresh=False) as progress:
         task = progress.add_task("golden", total=total)
-        yield lambda: progress.advance(task)
+        every = max(1, total // 200)
+
+        def advance() -> None:
+            progress.advance(task)
+            if progress.tasks[0].completed % every == 0:
+                progress.refresh()
+
+        yield advance
 
 
 def _failed(made: Made) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from ..cases import Line
 from ..inputs import TooLarge
 from ..plan import BACKENDS, NoBackend
-from ..tensorfile import npy_bytes, write_whole
+from ..tensorfile import npy_header, raw_bytes, write_whole
 from ..trial import Refused, Trial, run
 from .problems import NOTATION, failed, problem_argument, product_option
 from .reports import MEASURES, judged, measured, report_option, verdict_option, write_report
@@ -78,7 +78,8 @@ def _save(directory: Path | None, name: str, trial: Trial) -> None:
         return
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        write_whole(directory / f"{name}.npy", npy_bytes(trial.actual.reshape(trial.case.shape)))
+        result = np.ascontiguousarray(trial.actual).reshape(trial.case.shape)
+        write_whole(directory / f"{name}.npy", npy_header(result), raw_bytes(result))
     except OSError as error:
         raise click.UsageError(f"{directory}: can't be written: {error.strerror}") from None
 

@@ -1,0 +1,61 @@
+"""An image network with CBAM's attention, trained twice: its gates pool by average and by maximum."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from pooltide.examples.training import show, table
+
+SHAPE = (7, 3, 29, 31)
+
+
+class ChannelGate(nn.Module):
+    """Weighs the channels by what both poolings of the plane say of them."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.judge = nn.Sequential(
+            nn.Linear(channels, channels // 2), nn.ReLU(), nn.Linear(channels // 2, channels)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        mean = F.avg_pool2d(x, x.shape[-2:]).flatten(1)
+        most = F.adaptive_max_pool2d(x, 1).flatten(1)
+        weight: Tensor = torch.sigmoid(self.judge(mean) + self.judge(most))
+        return x * weight[..., None, None]
+
+
+class SpatialGate(nn.Module):
+    """Weighs the places by the mean and the maximum over the channels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.judge = nn.Conv2d(2, 1, 7, padding=3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        seen = torch.cat([x.mean(1, keepdim=True), x.amax(1, keepdim=True)], 1)
+        return x * torch.sigmoid(self.judge(seen))
+
+
+class Network(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.body = nn.Conv2d(3, 8, 3), nn.Conv2d(8, 16, 3)
+        self.channels, self.places, self.head = ChannelGate(8), SpatialGate(), nn.Linear(16 * 6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.places(self.channels(F.relu(self.stem(x))))
+        x = F.avg_pool2d(x, 3, 2, 1, ceil_mode=True)
+        x = F.adaptive_max_pool2d(F.relu(self.body(x)), (2, 3))
+        result: Tensor = self.head(x.flatten(1))
+        return result
+
+
+def main() -> list[tuple[str, str, str]]:
+    return table(Network, SHAPE)
+
+
+if __name__ == "__main__":
+    show(main())

@@ -1,0 +1,34 @@
+"""Pooling gradients for PyTorch: the functions on tensors, differentiable pools, and `patch()`.
+
+import pooltide.torch
+pooltide.torch.patch()      # from here on PyTorch's own pools have our gradients
+"""
+
+import torch
+
+from . import autograd, functional, operators, sharding
+from .devices import index_errors
+from .gradients import (
+    adaptive_avg_pool3d_backward,
+    adaptive_max_pool2d_backward,
+    adaptive_max_pool3d_backward,
+    avg_pool2d_backward,
+)
+from .patching import Patch, is_patched, patch
+
+__all__ = [
+    "Patch",
+    "adaptive_avg_pool3d_backward",
+    "adaptive_max_pool2d_backward",
+    "adaptive_max_pool3d_backward",
+    "avg_pool2d_backward",
+    "functional",
+    "index_errors",
+    "is_patched",
+    "patch",
+]
+
+_library = torch.library.Library("pooltide", "DEF")  # type: ignore[no-untyped-call]
+operators.register(_library)
+autograd.register(_library)
+sharding.ensure()

@@ -1,0 +1,82 @@
+"""The gradients' own gradients.
+
+    d/dg  A*(g) = A     the gradient of an average gradient is the average again
+    d/dg  S(g)  = G     of a scatter to indices, the gather from them
+
+They are known twice: to the operators, and as an autograd function, which `torch.func` asks for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.autograd import forward_ad
+
+from . import sharding
+from .operators import FUNCTIONS, split
+
+Tensor = torch.Tensor
+
+
+class Gradient(torch.autograd.Function):
+    """An operator (the first argument) in a form that torch.func can transform."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(function: str, grad_output: Tensor, *rest: Any) -> Tensor:
+        result: Tensor = getattr(torch.ops.pooltide, function).default(grad_output, *rest)
+        return result
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:
+        _keep(ctx, inputs[0], inputs[1:])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        return None, *_backward(ctx, grad)
+
+
+def differentiable(function: str, *arguments: Any) -> Tensor:
+    """The operator, by the way that whoever transforms this call can follow."""
+    if not torch.compiler.is_compiling():
+        sharding.ensure()
+    if torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0:
+        found: Tensor = Gradient.apply(function, *arguments)  # type: ignore[no-untyped-call]
+    else:
+        found = getattr(torch.ops.pooltide, function).default(*arguments)
+    return found
+
+
+def register(library: torch.library.Library) -> None:
+    for function in FUNCTIONS:
+        torch.library.register_autograd(
+            f"pooltide::{function}",
+            _backward,
+            setup_context=lambda ctx, inputs, output, function=function: _keep(ctx, function, inputs),
+            lib=library,
+        )
+
+
+def _keep(ctx: Any, function: str, arguments: Any) -> None:
+    grad_output, _, *rest = arguments
+    indices, ctx.attributes, *_ = split(function, rest)
+    ctx.axes = 2 if "2d" in function else 3
+    ctx.outputs = grad_output.shape[-ctx.axes :]
+    ctx.arguments = len(arguments)
+    ctx.save_for_backward(*([] if indices is None else [indices]))
+
+
+def _backward(ctx: Any, grad: Tensor) -> Any:
+    from . import functional  # which is differentiable because this module exists
+
+    if ctx.saved_tensors:
+        (indices,) = ctx.saved_tensors
+        found = grad.flatten(-ctx.axes).gather(-1, indices.flatten(-ctx.axes).long()).view(indices.shape)
+    elif ctx.attributes:
+        kernel, stride, *rest = ctx.attributes
+        found = functional.avg_pool2d(grad, kernel, stride or None, *rest)
+    else:
+        found = functional.adaptive_avg_pool3d(grad, ctx.outputs)
+    return found, *[None] * (ctx.arguments - 1)

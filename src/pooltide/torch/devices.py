@@ -1,0 +1,128 @@
+"""Who computes on which device: the one place where a device's kernels are found.
+
+On the CPU it is the plan's backend: the compiled kernels take addresses, any other takes the tensors'
+memory as NumPy arrays. On CUDA it is the Triton kernels, where the package and a Triton exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..backends import IndexFault, cpu
+from ..plan import NoBackend, arrange, execute, make_plan
+from ..problem import Problem
+from ..threads import get_num_threads
+from .tensors import as_numpy, as_volume
+
+if TYPE_CHECKING:
+    from .recipes import Recipe
+
+# The last argument says that indices are the forward's own: a GPU need not be waited for.
+Run = Callable[["Recipe", torch.Tensor, torch.Tensor | None, torch.Tensor, bool], IndexFault | None]
+
+
+Kernel = Callable[[int, int | None, int, int], tuple[int, int, int] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    layout: str
+    copied: tuple[str, ...]
+    run: Run
+    kernel: Kernel | None = None  # where it takes addresses: of grad_output, indices, out; and threads
+
+
+def choose(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -> Chosen:
+    """The kernel for a problem whose tensors lie so; raises NoBackend with the reason."""
+    if device.type == "meta":
+        return Chosen("planes", (), lambda *_: None)
+    return _on_cpu(problem, layouts) if device.type == "cpu" else _on_cuda(problem, layouts)
+
+
+def _on_cpu(problem: Problem, layouts: tuple[str, ...]) -> Chosen:
+    plan = make_plan(problem, layouts)
+    if plan.backend != "cpu":
+        return Chosen(plan.layout, (), lambda recipe, *args: execute(plan, *_volumes(recipe, *args[:3])))
+    kernel = cpu.prepare(problem, plan.layout).run
+
+    def run(
+        recipe: Recipe,
+        grad_output: torch.Tensor,
+        indices: torch.Tensor | None,
+        out: torch.Tensor,
+        within: bool,
+    ) -> IndexFault | None:
+        threads = min(get_num_threads(), torch.get_num_threads())
+        where = None if indices is None else indices.data_ptr()
+        fault = kernel(grad_output.data_ptr(), where, out.data_ptr(), threads)
+        return None if fault is None else IndexFault(*fault)
+
+    return Chosen(plan.layout, plan.copied, run, kernel)
+
+
+def _volumes(recipe: Recipe, *tensors: torch.Tensor | None) -> Any:
+    return [None if t is None else as_numpy(as_volume(t, recipe.axes)) for t in tensors]
+
+
+@cache
+def _triton() -> ModuleType | str:
+    """The GPU kernels, or why there are none."""
+    try:
+        return import_module("pooltide.backends.triton_launch")
+    except ImportError as missing:
+        return f"there are no CUDA kernels: {missing}"
+
+
+def missing(device: torch.device) -> str | None:
+    """Why there are no kernels for a device at all."""
+    found = _triton() if device.type == "cuda" else None
+    return found if isinstance(found, str) else None
+
+
+def index_errors(device: torch.device | str | int, *, clear: bool = False) -> tuple[int, int | None]:
+    """How many indices outside their plane were dropped on a device, and where the first one was.
+
+    The place is flat over grad_output. Only what did not raise is counted: backward passes, and calls
+    with `check_indices=False`, on a GPU; on the CPU every call raises. This waits for the device.
+    """
+    where = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
+    backend = _triton() if where.type == "cuda" else ""
+    if isinstance(backend, str):
+        return 0, None
+    number = torch.cuda.current_device() if where.index is None else where.index
+    found: tuple[int, int | None] = backend.index_errors(number, clear)
+    return found
+
+
+def _on_cuda(problem: Problem, layouts: tuple[str, ...]) -> Chosen:
+    backend = _triton()
+    if isinstance(backend, str):
+        raise NoBackend(backend)
+    layout, copied = arrange(problem, layouts, backend.LAYOUTS)
+    if reason := backend.refuse(problem, layout):
+        raise NoBackend(reason)
+
+    def run(
+        recipe: Recipe,
+        grad_output: torch.Tensor,
+        indices: torch.Tensor | None,
+        out: torch.Tensor,
+        within: bool,
+    ) -> IndexFault | None:
+        volumes = [None if t is None else as_volume(t, recipe.axes) for t in (grad_output, indices, out)]
+        if indices is None or within or torch.cuda.is_current_stream_capturing():
+            backend.run(problem, layout, *volumes)
+            return None
+        faults = backend.new_record(out.device)
+        backend.run(problem, layout, *volumes, faults)
+        count, position = faults.tolist()
+        return IndexFault(count, position, int(indices.flatten()[position])) if count else None
+
+    return Chosen(layout, copied, run)

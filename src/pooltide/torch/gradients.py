@@ -1,0 +1,187 @@
+"""The four gradients on tensors, under the names, order and defaults of the NumPy functions.
+
+A plain tensor goes straight to its kernel: PyTorch's dispatcher with a Python operator behind it costs
+more than a small pool. Whatever needs the dispatcher (autograd, vmap, tracing, subclasses) takes
+`torch.ops.pooltide`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.autograd import forward_ad
+
+from ..binding import bind
+from ..catalog import operators
+from ..plan import NoBackend
+from .autograd import differentiable
+from .recipes import Hint, compute, recipe_for
+from .tensors import arrays_on, lies_channels_last
+
+Ints = int | Sequence[int]
+Input = torch.Tensor | Sequence[int]
+
+_modes = torch._C._len_torch_dispatch_stack
+_transforms = torch._C._are_functorch_transforms_active
+_grad_enabled = torch.is_grad_enabled
+_compiling = torch.compiler.is_compiling
+
+
+def avg_pool2d_backward(
+    grad_output: torch.Tensor,
+    input: Input,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+    *,
+    out: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Gradient of 2-D average pooling with respect to its input.
+
+    `grad_output` is (N, C, Ho, Wo) or (C, Ho, Wo); `input` is the forward's input or its shape.
+    The result has `input`'s shape and memory format (`grad_output`'s where `input` is a shape) and
+    `grad_output`'s dtype, and is written to `out` if given.
+    """
+    attributes = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+    return gradient("avg_pool2d_backward", grad_output, input, None, attributes, out=out)
+
+
+def adaptive_avg_pool3d_backward(
+    grad_output: torch.Tensor, input: Input, *, out: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Gradient of 3-D adaptive average pooling with respect to its input.
+
+    `grad_output` is (N, C, Do, Ho, Wo) or unbatched; `input` is the forward's input or its shape.
+    """
+    return gradient("adaptive_avg_pool3d_backward", grad_output, input, None, (), out=out)
+
+
+def adaptive_max_pool2d_backward(
+    grad_output: torch.Tensor,
+    input: Input,
+    indices: torch.Tensor,
+    *,
+    out: torch.Tensor | None = None,
+    check_indices: bool = True,
+) -> torch.Tensor:
+    """Gradient of 2-D adaptive max pooling with respect to its input.
+
+    `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: h·W + w.
+    An index outside the plane raises IndexError, for which a GPU is waited for; with
+    `check_indices=False` nothing waits, and `index_errors` tells what was dropped there.
+    """
+    within = not check_indices
+    return gradient("adaptive_max_pool2d_backward", grad_output, input, indices, (), out=out, within=within)
+
+
+def adaptive_max_pool3d_backward(
+    grad_output: torch.Tensor,
+    input: Input,
+    indices: torch.Tensor,
+    *,
+    out: torch.Tensor | None = None,
+    check_indices: bool = True,
+) -> torch.Tensor:
+    """Gradient of 3-D adaptive max pooling with respect to its input.
+
+    `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: (d·H + h)·W + w.
+    An index outside the plane raises IndexError, for which a GPU is waited for; with
+    `check_indices=False` nothing waits, and `index_errors` tells what was dropped there.
+    """
+    within = not check_indices
+    return gradient("adaptive_max_pool3d_backward", grad_output, input, indices, (), out=out, within=within)
+
+
+def gradient(
+    function: str,
+    grad_output: torch.Tensor,
+    input: Input,
+    indices: torch.Tensor | None,
+    attributes: tuple[Any, ...],
+    hint: Hint = None,
+    out: torch.Tensor | None = None,
+    within: bool = False,
+) -> torch.Tensor:
+    """Any of the four; `hint` says how the result is to lie where `input` is a shape.
+
+    `within` a backward pass, see `operators`.
+    """
+    if _compiling() or not is_plain(grad_output, indices) or not (out is None or _bare(out)):
+        return _dispatched(function, grad_output, input, indices, attributes, hint, out, within)
+    if isinstance(input, torch.Tensor):
+        hint = input.stride()
+    if out is not None and shares(out, grad_output, indices):
+        grad_output = grad_output.clone()
+        indices = None if indices is None else indices.clone()
+    try:
+        recipe = recipe_for(function, grad_output, input, hint, indices, attributes, out)
+    except NoBackend:
+        if within:
+            return _dispatched(function, grad_output, input, indices, attributes, hint, out, within)
+        raise
+    return compute(recipe, grad_output, indices, out, within)
+
+
+def is_plain(grad_output: Any, indices: Any) -> bool:
+    """Whether nothing but the kernel has a say in this call. What is no tensor at all is plain."""
+    if _modes() or _transforms() or forward_ad._current_level >= 0:
+        return False
+    if type(indices) is not torch.Tensor and isinstance(indices, torch.Tensor):  # ints can't need more
+        return False
+    return _bare(grad_output)
+
+
+def _bare(tensor: Any) -> bool:
+    kind = type(tensor)
+    if kind is torch.Tensor or kind is torch.nn.Parameter:
+        return not ((tensor.requires_grad and _grad_enabled()) or tensor.is_neg())
+    return not isinstance(tensor, torch.Tensor)
+
+
+def shares(out: Any, *tensors: torch.Tensor | None) -> bool:
+    if not isinstance(out, torch.Tensor):
+        return False
+    where = out.untyped_storage().data_ptr()
+    return any(isinstance(t, torch.Tensor) and t.untyped_storage().data_ptr() == where for t in tensors)
+
+
+def _dispatched(
+    function: str,
+    grad_output: torch.Tensor,
+    input: Input,
+    indices: torch.Tensor | None,
+    attributes: tuple[Any, ...],
+    hint: Hint,
+    out: torch.Tensor | None,
+    within: bool,
+) -> torch.Tensor:
+    axes = 2 if "2d" in function else 3
+    shape = tuple(input.shape) if isinstance(input, torch.Tensor) else tuple(input)
+    if not _compiling():
+        operator = operators()[function]
+        bind(arrays_on(grad_output.device), operator, grad_output, shape, indices, attributes, out)
+    elif shape[:-axes] != tuple(grad_output.shape[:-axes]):
+        raise ValueError(f"{function}: grad_output and input differ in N or C; they must have the same.")
+    if isinstance(input, torch.Tensor):
+        hint = lies_channels_last(input, axes)
+    elif hint is None:
+        hint = lies_channels_last(grad_output, axes)
+    if attributes:
+        kernel, stride, padding, *rest = attributes
+        attributes = (_ints(kernel), [] if stride is None else _ints(stride), _ints(padding), *rest)
+    given = attributes if indices is None else (indices,)
+    result = differentiable(function, grad_output, shape[-axes:], *given, hint, within)
+    if out is None:
+        return result
+    if (out.requires_grad and torch.is_grad_enabled()) or result.requires_grad:
+        raise ValueError(f"{function}: out takes part in autograd; with out= no argument may require grad.")
+    return out.copy_(result)
+
+
+def _ints(value: Ints) -> list[int]:
+    return [value] if isinstance(value, int) else list(value)

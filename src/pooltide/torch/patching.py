@@ -1,0 +1,244 @@
+"""patch(): PyTorch's own pools, unchanged, get our gradients.
+
+Each backward operator of aten is overridden twice. Below autograd (CPU, CUDA) stands the kernel. At
+autograd stands a front that every gradient passes first: a plain one goes straight to the kernel; one
+that is being traced becomes `torch.ops.pooltide.*` in the graph, which no compiler can lower for itself
+(Inductor's own gradient of avg_pool2d is wrong for windows that overhang in ceil mode); all else goes
+PyTorch's way, and meets the kernel further down.
+
+Overrides stay in the dispatcher once they are there, because other threads may be in them; `remove`
+makes them pass every call on to the kernels that they replaced.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from .. import __version__
+from ..plan import NoBackend
+from . import devices
+from .autograd import differentiable
+from .gradients import is_plain, shares
+from .own import ATEN, tell
+from .recipes import compute, recipe_for
+from .tensors import TYPES, lies_channels_last
+
+Tensor = torch.Tensor
+CACHE_TAG = f"pooltide.patch {__version__};"
+TRACED_BY = "2.13."  # known to trace by our front; any other release is tried out by `patch`
+
+_OUT = {"_adaptive_avg_pool3d_backward": "adaptive_avg_pool3d_backward"}
+_FORMATLESS = {"adaptive_avg_pool3d_backward", "adaptive_max_pool3d_backward"}  # aten's are contiguous
+_FLOATS = {dtype for dtype in TYPES if dtype.is_floating_point}
+
+_lock = threading.Lock()
+_depth = 0
+_library: torch.library.Library | None = None
+
+
+class Patch:
+    """What `patch` returns: `remove()` it, or use it as a context manager."""
+
+    def __init__(self) -> None:
+        self._active = True
+
+    def remove(self) -> None:
+        """Take this patch back; PyTorch's own gradients return with the last one. Again: no effect."""
+        global _depth
+        with _lock:
+            if self._active:
+                self._active = False
+                _depth -= 1
+                if _depth == 0:
+                    _uninstall()
+
+    def __enter__(self) -> Patch:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.remove()
+
+
+def patch() -> Patch:
+    """From here on PyTorch's gradients of these pools run on pooltide's kernels, eager and compiled."""
+    global _depth
+    with _lock:
+        if _depth == 0:
+            _install()
+        _depth += 1
+    return Patch()
+
+
+def is_patched() -> bool:
+    return _depth > 0
+
+
+def _install() -> None:
+    global _library
+    if _library is None:
+        _library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="(?s).*verriding a previously registered kernel")
+            for device in ("CPU", "CUDA") if torch.version.cuda else ("CPU",):
+                for function, name in ATEN.items():
+                    _override(_library, function, name, device, _below)
+                    _override(_library, function, name, f"Autograd{device}", _front)
+                    _override(_library, function, f"{_OUT.get(name, name)}.grad_input", device, _below)
+        if not torch.__version__.startswith(TRACED_BY):
+            _expect_traces()
+    config = torch.compiler.config
+    if hasattr(config, "cache_key_tag"):  # code compiled without the patch must not be found with it
+        config.cache_key_tag += CACHE_TAG
+    if _compiled_graphs():
+        warnings.warn(
+            "patch: models compiled before it keep the gradient of avg_pool2d that they were compiled with; "
+            "torch.compiler.reset() makes them compile again.",
+            stacklevel=4,
+        )
+
+
+def _uninstall() -> None:
+    global _library
+    config = torch.compiler.config
+    if hasattr(config, "cache_key_tag"):
+        config.cache_key_tag = config.cache_key_tag.replace(CACHE_TAG, "")
+    if not hasattr(torch.library, "get_kernel") and _library is not None:
+        _library._destroy()  # type: ignore[no-untyped-call]
+        _library = None
+
+
+def _expect_traces() -> None:
+    """Say so if a release of PyTorch traces these gradients past us, so that compiling undoes the patch."""
+    global _depth
+    from torch.fx.experimental.proxy_tensor import make_fx  # takes a second
+
+    def step(x: Tensor) -> Any:
+        x = x.detach().requires_grad_()
+        flat = F.avg_pool2d(x, 2, ceil_mode=True).sum() + F.adaptive_max_pool2d(x, 2).sum()
+        deep = F.adaptive_avg_pool3d(x, 2).sum() + F.adaptive_max_pool3d(x, 2).sum()
+        return torch.autograd.grad(flat + deep, x)
+
+    _depth += 1
+    try:
+        targets = {
+            str(node.target)
+            for node in make_fx(step, tracing_mode="fake")(torch.ones(1, 3, 3, 3)).graph.nodes
+        }
+    finally:
+        _depth -= 1
+    if missed := [function for function in ATEN if f"pooltide.{function}.default" not in targets]:
+        warnings.warn(
+            f"patch: PyTorch {torch.__version__} traces {', '.join(missed)} past pooltide; "
+            "models compiled by it keep PyTorch's own gradients there.",
+            stacklevel=5,
+        )
+
+
+def _compiled_graphs() -> int:
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return dynamo.counters["stats"]["unique_graphs"] if dynamo is not None else 0
+
+
+def _override(
+    library: torch.library.Library, function: str, overload: str, key: str, make: Callable[..., Any]
+) -> None:
+    own = _own_kernel(f"aten::{overload}", key)
+    library.impl(overload, make(function, own), key, with_keyset=True)  # type: ignore[no-untyped-call]
+    name, _, form = overload.partition(".")
+    traced = getattr(getattr(torch.ops.aten, name), form or "default")
+    traced._dispatch_cache.clear()  # a trace made earlier has left there whom it found
+
+
+def _own_kernel(overload: str, key: str) -> Callable[..., Any]:
+    """PyTorch's kernel, kept before it is overridden. Releases before 2.9 have no way to keep it."""
+    if hasattr(torch.library, "get_kernel"):
+        kept: Callable[..., Any] = torch.library.get_kernel(overload, key).call_boxed
+        return kept
+
+    def missing(*_: Any, **__: Any) -> Any:
+        raise NotImplementedError(
+            f"{overload}: pooltide's kernels refuse this call, and PyTorch {torch.__version__} has no way "
+            "back to its own while they are patched in; remove the patch."
+        )
+
+    return missing
+
+
+def _below(function: str, own: Callable[..., Any]) -> Callable[..., Any]:
+    """The override below autograd, of the functional and the out form."""
+
+    def below(
+        keys: Any, grad_output: Tensor, x: Tensor, *rest: Any, grad_input: Tensor | None = None
+    ) -> Tensor:
+        given = {} if grad_input is None else {"grad_input": grad_input}
+        hint = False if function in _FORMATLESS else x.stride()
+        reason = _refusal(grad_output)
+        if _depth and reason is None:
+            try:
+                return _computed(function, grad_output, x, hint, rest, grad_input)
+            except NoBackend as refusal:
+                reason = str(refusal)
+        if _depth:
+            tell(function, reason or "")
+        return own(keys, grad_output, x, *rest, **given)  # type: ignore[no-any-return]
+
+    return below
+
+
+def _front(function: str, own: Callable[..., Any]) -> Callable[..., Any]:
+    """The override at autograd, of the functional form."""
+
+    def front(keys: Any, grad_output: Tensor, x: Tensor, *rest: Any) -> Tensor:
+        if _depth and (grad_output.is_cpu or devices.missing(grad_output.device) is None):
+            if is_plain(grad_output, rest[0] if len(rest) == 1 else None):
+                try:
+                    return _computed(function, grad_output, x, x.stride(), rest, None)
+                except (NoBackend, TypeError):
+                    pass  # the kernel below says why
+            elif _traced(grad_output) and grad_output.dtype in _FLOATS:
+                axes = 2 if "2d" in function else 3
+                last = lies_channels_last(x, axes)
+                return differentiable(function, grad_output, x.shape[-axes:], *rest, last, True)
+        return own(keys, grad_output, x, *rest)  # type: ignore[no-any-return]
+
+    return front
+
+
+def _refusal(grad_output: Tensor) -> str | None:
+    """Why no kernel of ours can take a gradient like this, whatever its shape."""
+    if grad_output.dtype not in _FLOATS:
+        return f"it has no kernel for {grad_output.dtype}"
+    return None if grad_output.is_cpu else devices.missing(grad_output.device)
+
+
+def _traced(grad_output: Tensor) -> bool:
+    if torch._C._are_functorch_transforms_active():
+        return False
+    return torch._C._len_torch_dispatch_stack() > 0 or type(grad_output) is not Tensor
+
+
+def _computed(
+    function: str, grad_output: Tensor, x: Tensor, hint: Any, rest: tuple[Any, ...], out: Tensor | None
+) -> Tensor:
+    indices, attributes = None, rest
+    if len(rest) == 1:
+        indices, attributes = rest[0], ()
+    elif rest:
+        attributes = (tuple(rest[0]), tuple(rest[1]), tuple(rest[2]), rest[3], rest[4], rest[5])
+    if out is not None:
+        if out.numel() == 0:
+            out.resize_(x.shape)
+        if shares(out, grad_output, indices):
+            grad_output, indices = grad_output.clone(), None if indices is None else indices.clone()
+    recipe = recipe_for(function, grad_output, x, hint, indices, attributes, out)
+    return compute(recipe, grad_output, indices, out, True)

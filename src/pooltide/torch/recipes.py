@@ -1,0 +1,170 @@
+"""A recipe: all that metadata decides about one kind of call, worked out once and kept.
+
+A tiny call costs as much as finding its recipe, so the key is what the caller has at hand: shapes,
+strides and dtypes as PyTorch gives them, attributes as they came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..backends import IndexFault
+from ..binding import bind, kinds
+from ..call import TensorMeta
+from ..catalog import operators
+from ..functions import index_message
+from ..plan import layout_of
+from ..problem import Problem, lower
+from . import devices
+from .tensors import allocate, arrays_on, dense_strides, lies_channels_last, memory_format
+
+Shape = tuple[int, ...]
+# How the result is to lie: as an input of these strides, channels_last or not, or (None) as grad_output.
+Hint = Shape | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    function: str
+    axes: int
+    problem: Problem
+    run: devices.Run
+    shape: Shape  # of the result
+    strides: Shape
+    nbytes: int
+    dtype: torch.dtype
+    device: torch.device
+    format: torch.memory_format  # what the kernel works in
+    copied: frozenset[str]  # of grad_output, indices, out: those that lie otherwise
+    kernel: devices.Kernel | None  # of a small call that needs no more than this
+    template: torch.Tensor | None  # of its result; torch.empty_like is the cheapest way to make one
+
+
+_recipes: dict[Any, Recipe] = {}
+_MOST = 4096
+_SMALL = 64 << 10  # bytes of a result that one thread writes and one cache holds
+_empty_like = torch.empty_like
+
+
+def recipe_for(
+    function: str,
+    grad_output: torch.Tensor,
+    input: torch.Tensor | Sequence[int],
+    hint: Hint,
+    indices: torch.Tensor | None,
+    attributes: tuple[Any, ...],
+    out: torch.Tensor | None = None,
+) -> Recipe:
+    """The recipe of a call; raises the operator's first fault, or NoBackend."""
+    try:
+        key: Any = (
+            function, input.shape if isinstance(input, torch.Tensor) else input, hint,
+            grad_output.shape, grad_output.stride(), grad_output.dtype, grad_output.device, attributes,
+            kinds(attributes) if attributes else (), kinds(input) if type(input) is tuple else (),
+        )  # fmt: skip
+        if indices is not None:
+            key = (key, indices.shape, indices.stride(), indices.dtype, indices.device)
+        if out is not None:
+            key = (key, out.shape, out.stride(), out.dtype, out.device)
+        found = _recipes.get(key)
+        if found is not None:
+            return found
+    except (TypeError, AttributeError, RuntimeError):  # no tensor, one without strides, or a list
+        key = None
+    found = _work_out(function, grad_output, input, hint, indices, attributes, out)
+    if key is not None:
+        if len(_recipes) >= _MOST:
+            _recipes.clear()
+        _recipes[key] = found
+    return found
+
+
+def _work_out(
+    function: str,
+    grad_output: Any,
+    input: Any,
+    hint: Hint,
+    indices: Any,
+    attributes: tuple[Any, ...],
+    out: Any,
+) -> Recipe:
+    operator = operators()[function]
+    axes = len(operator.axes)
+    device = grad_output.device if isinstance(grad_output, torch.Tensor) else torch.device("cpu")
+    call = bind(arrays_on(device), operator, grad_output, input, indices, attributes, out)
+    shape: Shape = call.role("input").shape
+    if hint is None:
+        hint = lies_channels_last(grad_output, axes)
+    elif not isinstance(hint, bool):
+        hint = lies_channels_last(torch.empty_strided(shape, hint, device="meta"), axes)
+    last = hint and len(shape) == axes + 2
+    problem = lower(call)
+    result = (
+        call.role("grad_input")
+        if out is not None
+        else TensorMeta(shape, problem.dtype, strides=dense_strides(shape, last))
+    )
+    given = [call.role(role) for role in ("grad_output", "indices") if call.role(role) is not None]
+    layouts = tuple(_layout(meta, axes) for meta in [*given, result])
+    chosen = devices.choose(device, problem, layouts)
+    copied = frozenset(chosen.copied)
+    strides = dense_strides(shape, last and out is None)
+    nbytes = problem.cells * problem.dtype.itemsize
+    form = memory_format(chosen.layout == "channels_last", axes)
+    template = torch.empty(1, dtype=grad_output.dtype, device=device).expand(shape)
+    small = out is None and not copied and nbytes <= _SMALL and _empty_like(template).stride() == strides
+    return Recipe(
+        function, axes, problem, chosen.run, shape, strides, nbytes, grad_output.dtype, device, form, copied,
+        chosen.kernel if small else None, template if small else None,
+    )  # fmt: skip
+
+
+def _layout(meta: TensorMeta, axes: int) -> str:
+    lead = 2 - (len(meta.shape) - axes)
+    flat = (1,) * lead, meta.shape[: 2 - lead], (1,) * (3 - axes), meta.shape[-axes:]
+    assert meta.strides is not None
+    steps = (0,) * lead, meta.strides[: 2 - lead], (0,) * (3 - axes), meta.strides[-axes:]
+    return layout_of(sum(flat, ()), sum(steps, ()))
+
+
+def compute(
+    recipe: Recipe,
+    grad_output: torch.Tensor,
+    indices: torch.Tensor | None,
+    out: torch.Tensor | None = None,
+    within: bool = False,
+) -> torch.Tensor:
+    """Run a recipe on the tensors it was made for; raises IndexError for an index outside its plane."""
+    if kernel := recipe.kernel:
+        result = _empty_like(recipe.template)  # type: ignore[arg-type]
+        where = None if indices is None else indices.data_ptr()
+        if bad := kernel(grad_output.data_ptr(), where, result.data_ptr(), 1):
+            raise IndexError(message(recipe, IndexFault(*bad), grad_output.shape))
+        return result
+    result = _result(recipe) if out is None else out
+    written = result
+    if copied := recipe.copied:
+        if "grad_output" in copied:
+            grad_output = grad_output.contiguous(memory_format=recipe.format)
+        if indices is not None and "indices" in copied:
+            indices = indices.contiguous(memory_format=recipe.format)
+        if "out" in copied:
+            written = _result(recipe)
+    if fault := recipe.run(recipe, grad_output, indices, written, within):
+        raise IndexError(message(recipe, fault, grad_output.shape))
+    if written is not result:
+        result.copy_(written)
+    return result
+
+
+def _result(recipe: Recipe) -> torch.Tensor:
+    return allocate(recipe.shape, recipe.strides, recipe.nbytes, recipe.dtype, recipe.device)
+
+
+def message(recipe: Recipe, fault: IndexFault, shape: Shape) -> str:
+    text = index_message("indices", fault, shape, recipe.shape[-recipe.axes :])
+    return f"{recipe.function}: {text}"

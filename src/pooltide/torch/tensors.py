@@ -1,0 +1,123 @@
+"""What the package knows of tensors: their types, their layouts, and where results come from.
+
+A fresh result costs more than the kernel that fills it when its pages come 4 KB at a time, so large
+ones ask for huge pages before the first write. Under `torch.use_deterministic_algorithms` an empty
+tensor is filled with NaN first; a result that is written in full anyway is taken from bare storage.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+from torch._prims_common import suggest_memory_format
+
+from ..backends import cpu
+from ..binding import Arrays
+from ..call import TensorMeta, Unusable, contiguous_strides, is_int
+from ..dtypes import DTYPES, DType
+
+DEVICES = ("cpu", "cuda")
+_HUGE = 4 << 20  # bytes from which huge pages pay
+
+TYPES: dict[torch.dtype, DType] = {
+    dtype: DTYPES[name]
+    for name in (
+        "FLOAT32",
+        "FLOAT64",
+        "FLOAT16",
+        "BFLOAT16",
+        "INT32",
+        "INT64",
+        "INT8",
+        "INT16",
+        "UINT8",
+        "BOOL",
+    )
+    if isinstance(dtype := getattr(torch, name.lower()), torch.dtype)
+}
+
+
+@cache
+def arrays_on(device: torch.device) -> Arrays:
+    """How to look at the tensors of a call whose grad_output is on `device`."""
+
+    def read(value: Any, written: bool) -> TensorMeta | Unusable | str | None:
+        if not isinstance(value, torch.Tensor):
+            return None
+        if value.layout != torch.strided:
+            return Unusable(f"has layout {value.layout}", "a strided tensor", TypeError)
+        if value.device != device:
+            return Unusable(f"is on {value.device}", f"on {device}, as grad_output is", ValueError)
+        if device.type not in DEVICES and device.type != "meta":
+            return Unusable(f"is on {device}", f"on {' or '.join(DEVICES)}", ValueError)
+        if (dtype := TYPES.get(value.dtype)) is None:
+            return f"has dtype {value.dtype}".replace("torch.", "")
+        return TensorMeta(tuple(value.shape), dtype, strides=tuple(value.stride()))
+
+    return Arrays("a tensor", read, _integer)
+
+
+def _integer(value: Any) -> int | None:
+    if isinstance(value, torch.SymInt):
+        return value  # type: ignore[return-value]
+    return int(value) if is_int(value) else None
+
+
+def lies_channels_last(tensor: torch.Tensor, axes: int) -> bool:
+    """Whether PyTorch takes the tensor for channels_last (channels_last_3d on three axes)."""
+    if tensor.dim() != axes + 2 or tensor.is_contiguous():
+        return False
+    return suggest_memory_format(tensor) == _channels_last(axes)
+
+
+def memory_format(channels_last: bool, axes: int) -> torch.memory_format:
+    return _channels_last(axes) if channels_last else torch.contiguous_format
+
+
+def _channels_last(axes: int) -> torch.memory_format:
+    return torch.channels_last if axes == 2 else torch.channels_last_3d
+
+
+def dense_strides(shape: tuple[int, ...], channels_last: bool) -> tuple[int, ...]:
+    if not channels_last:
+        return contiguous_strides(shape)
+    n, c, *plane = shape
+    first, *inner, last = contiguous_strides((n, *plane, c))
+    return (first, last, *inner)
+
+
+def allocate(
+    shape: tuple[int, ...], strides: tuple[int, ...], nbytes: int, dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """A dense result whose every cell the kernel will write."""
+    if device.type != "cpu" or not torch.are_deterministic_algorithms_enabled():
+        result = torch.empty_strided(shape, strides, dtype=dtype, device=device)
+    else:
+        result = torch.empty(0, dtype=dtype).set_(_storage(nbytes), 0, shape, strides)
+    if nbytes >= _HUGE and device.type == "cpu":
+        cpu.use_huge_pages(result.data_ptr(), nbytes)
+    return result
+
+
+def _storage(nbytes: int) -> torch.UntypedStorage:
+    return torch.UntypedStorage(nbytes)  # type: ignore[no-untyped-call]
+
+
+def as_volume(tensor: torch.Tensor, axes: int) -> torch.Tensor:
+    """The tensor as (N, C, D, H, W), with unit axes where it has none. Always a view."""
+    if tensor.dim() == axes + 1:
+        tensor = tensor.unsqueeze(0)
+    return tensor.unsqueeze(2) if axes == 2 else tensor
+
+
+def as_numpy(tensor: torch.Tensor) -> Any:
+    """The same memory as a NumPy array."""
+    numpy_dtype = TYPES[tensor.dtype].numpy
+    tensor = tensor.detach()
+    return (
+        tensor.view(torch.uint16).numpy().view(numpy_dtype)
+        if tensor.dtype == torch.bfloat16
+        else tensor.numpy()
+    )

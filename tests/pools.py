@@ -1,0 +1,58 @@
+"""The four pools as PyTorch has them, with sizes that are distinct primes: what the torch tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Pool:
+    name: str  # of torch.nn.functional and pooltide.torch.functional
+    shape: tuple[int, ...]
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def axes(self) -> int:
+        return 2 if "2d" in self.name else 3
+
+    @property
+    def channels_last(self) -> torch.memory_format:
+        return torch.channels_last if self.axes == 2 else torch.channels_last_3d
+
+    def forward(self, x: Tensor, module: Any = F) -> Tensor:
+        result: Tensor = getattr(module, self.name)(x, **self.arguments)
+        return result
+
+    def __str__(self) -> str:
+        return "-".join([self.name, *(f"{k}={v}" for k, v in self.arguments.items())]).replace(" ", "")
+
+
+POOLS = [
+    Pool("avg_pool2d", (3, 5, 13, 17), {"kernel_size": (3, 2), "stride": 2, "padding": 1, "ceil_mode": True}),
+    Pool("avg_pool2d", (2, 7, 11, 5), {"kernel_size": 3, "padding": 1, "count_include_pad": False}),
+    Pool("avg_pool2d", (2, 3, 7, 11), {"kernel_size": 2, "stride": (1, 3), "divisor_override": -5}),
+    Pool("adaptive_avg_pool3d", (2, 5, 7, 13, 11), {"output_size": (3, 5, 2)}),
+    Pool("adaptive_max_pool2d", (3, 5, 13, 17), {"output_size": (5, 7)}),
+    Pool("adaptive_max_pool3d", (2, 3, 7, 13, 11), {"output_size": (3, 5, 2)}),
+]
+
+
+def gradient(pool: Callable[[Tensor], Tensor], x: Tensor, rounded: torch.dtype | None = None) -> Tensor:
+    """The gradient by autograd, for a random cotangent of x's dtype, or one whose values `rounded` has."""
+    x = x.detach().requires_grad_()
+    y = pool(x)
+    random = torch.Generator().manual_seed(1)
+    g = torch.randn(y.shape, generator=random, dtype=torch.float64).to(rounded or y.dtype).to(y.dtype)
+    (found,) = torch.autograd.grad(y, x, g)
+    return found
+
+
+def sample(pool: Pool, dtype: torch.dtype = torch.float32) -> Tensor:
+    random = torch.Generator().manual_seed(7)
+    return torch.randn(pool.shape, generator=random, dtype=torch.float64).to(dtype)

@@ -1,0 +1,274 @@
+"""The GPU kernels on a GPU: the reference's bits for random problems, on every run, stream and size.
+
+As a program, `python test_gpu.py FIRST END` checks the random problems of those seeds and prints what
+differs; a memory checker can watch it.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from test_triton import TYPES, alike, expected, lay, own_indices, spoil, strided
+
+from pooltide.dtypes import DTYPES
+from pooltide.geometry import UNIT, Axis
+from pooltide.problem import Problem
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("triton")
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no NVIDIA GPU"),
+]
+SEEDS = 1200  # 300 of each operator
+
+
+def on_gpu(array: np.ndarray) -> Any:
+    if array.dtype == ml_dtypes.bfloat16:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16).cuda()
+    return torch.from_numpy(array).cuda()
+
+
+def to_numpy(tensor: Any) -> np.ndarray:
+    tensor = tensor.cpu()
+    if tensor.dtype == torch.bfloat16:
+        return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    return tensor.numpy()
+
+
+def random_problem(rng: np.random.Generator, operator: int) -> tuple[Problem, str]:
+    dtype = DTYPES[str(rng.choice(TYPES))]
+    batch = (int(rng.integers(1, 5)), int(rng.choice([1, 3, 4, 8, 17])))
+    layout = str(rng.choice(["planes", "channels_last"]))
+    lengths = [int(rng.choice([1, 2, 3, 4, 5, 7, 8, 11, 12, 13, 16, 24, 31])) for _ in range(3)]
+    if operator == 0:
+        axes = [UNIT]
+        while len(axes) < 3:
+            k = int(rng.integers(1, 6))
+            s, p = int(rng.integers(1, 5)), int(rng.integers(0, k // 2 + 1))
+            axis = strided(lengths[len(axes)], k, s, p, bool(rng.integers(2)))
+            axes += [axis] if axis.outputs > 0 else []
+        how = str(rng.choice(["extent", "valid", "override"]))
+        divisor = int(rng.choice([-7, 3, 6, 2**33])) if how == "override" else 0
+        return Problem("average", batch, (axes[0], axes[1], axes[2]), dtype, how, divisor), layout
+    windows = [int(rng.choice([1, 2, 3, max(n // 2, 1), max(n - 1, 1), n, n + 3])) for n in lengths]
+    d, h, w = (Axis(n, o) for n, o in zip(lengths, windows, strict=True))
+    if operator == 1:
+        return Problem("average", batch, (d, h, w), dtype, "chained"), layout
+    index = DTYPES[str(rng.choice(["INT32", "INT64"]))]
+    return Problem("indexed", batch, (d if operator == 3 else UNIT, h, w), dtype, index_dtype=index), layout
+
+
+def random_gradient(problem: Problem, rng: np.random.Generator) -> np.ndarray:
+    """Normal values, or any words at all: infinities, NaNs, subnormals, both zeros."""
+    shape = problem.batch + problem.output_plane
+    if rng.integers(2):
+        return rng.standard_normal(shape).astype(problem.dtype.numpy)
+    words = rng.integers(0, 256, (*shape, problem.dtype.itemsize), dtype=np.uint8)
+    values = words.view(problem.dtype.numpy).reshape(shape)
+    return np.where(rng.random(shape) < 0.3, values * problem.dtype.numpy.type(0), values)
+
+
+def check_random(seed: int) -> str | None:
+    """What differs from the reference in the seed's problem, or None."""
+    from pooltide.backends import triton_launch as launch
+    from pooltide.backends import triton_plan
+
+    rng = np.random.default_rng(seed)
+    problem, layout = random_problem(rng, seed % 4)
+    with np.errstate(all="ignore"):
+        grad = random_gradient(problem, rng)
+    indices = None
+    if problem.kind == "indexed":
+        indices = own_indices(problem, rng)
+        strays = str(rng.choice(["none", "foreign", "outside"]))
+        spoil(indices, int(np.prod(problem.input_plane)), rng, strays)
+    want, fault = expected(problem, grad, indices)
+    share = triton_plan.SHARE
+    triton_plan.SHARE = int(rng.choice([share, 64]))
+    out = on_gpu(lay(np.full(want.shape, np.nan, want.dtype), layout))
+    record = launch.new_record(torch.device("cuda"))
+    given = None if indices is None else on_gpu(lay(indices, layout))
+    launch.Ready(problem, layout, 0)(on_gpu(lay(grad, layout)), given, out, record)
+    triton_plan.SHARE = share
+    if not alike(np.ascontiguousarray(to_numpy(out)), want):
+        return f"seed {seed}: {problem} {layout}: values differ"
+    if indices is not None and record.tolist() != (
+        [0, 2**63 - 1] if fault is None else [fault.count, fault.position]
+    ):
+        return f"seed {seed}: {problem} {layout}: counted {record.tolist()}, must be {fault}"
+    return None
+
+
+def check_randoms(first: int, end: int) -> list[str]:
+    return [found for seed in range(first, end) if (found := check_random(seed))]
+
+
+def test_random_problems_give_the_references_bits() -> None:
+    """Most of the time is compiling, so processes share the seeds."""
+    workers = max(min((os.cpu_count() or 1) - 2, 14), 1)
+    step = 5
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+        parts = [pool.submit(check_randoms, i, min(i + step, SEEDS)) for i in range(0, SEEDS, step)]
+        found = [line for part in parts for line in part.result()]
+    assert not found, "\n".join(found[:20])
+
+
+def cases() -> list[Problem]:
+    f32, bf16, i64 = DTYPES["FLOAT32"], DTYPES["BFLOAT16"], DTYPES["INT64"]
+    return [
+        Problem("average", (3, 5), (UNIT, strided(29, 3, 2, 1), strided(31, 3, 2, 1)), f32, "extent"),
+        Problem("average", (3, 5), (Axis(13, 5), Axis(29, 9), Axis(24, 7)), bf16, "chained"),
+        Problem("indexed", (3, 5), (UNIT, Axis(29, 13), Axis(31, 17)), f32, index_dtype=i64),
+        Problem("indexed", (3, 5), (Axis(13, 5), Axis(29, 9), Axis(24, 7)), bf16, index_dtype=i64),
+    ]
+
+
+def prepared(problem: Problem) -> tuple[Any, Any, Any, np.ndarray]:
+    rng = np.random.default_rng(7)
+    grad = rng.standard_normal(problem.batch + problem.output_plane).astype(problem.dtype.numpy)
+    indices = own_indices(problem, rng) if problem.kind == "indexed" else None
+    want, _ = expected(problem, grad, indices)
+    return on_gpu(grad), None if indices is None else on_gpu(indices), torch.empty_like(on_gpu(want)), want
+
+
+@pytest.mark.parametrize("problem", cases(), ids=str)
+def test_twenty_runs_give_the_same_bits(problem: Problem) -> None:
+    from pooltide.backends import triton_launch as launch
+
+    grad, indices, out, want = prepared(problem)
+    for _ in range(20):
+        out.fill_(float("nan"))
+        launch.run(problem, "planes", grad, indices, out)
+        assert alike(to_numpy(out), want)
+
+
+@pytest.mark.parametrize("problem", cases(), ids=str)
+def test_another_stream_waits_for_nothing_else(problem: Problem) -> None:
+    """The kernels run where the caller's stream is: behind its work, and before what it does next."""
+    from pooltide.backends import triton_launch as launch
+
+    grad, indices, out, want = prepared(problem)
+    launch.run(problem, "planes", grad, indices, out)
+    late = torch.zeros_like(grad)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(20_000_000)
+        late.copy_(grad)
+        out.fill_(float("nan"))
+        launch.run(problem, "planes", late, indices, out)
+        copy = out.clone()
+    stream.synchronize()
+    assert alike(to_numpy(copy), want)
+
+
+@pytest.mark.parametrize("problem", cases(), ids=str)
+def test_a_captured_graph_replays(problem: Problem) -> None:
+    from pooltide.backends import triton_launch as launch
+
+    grad, indices, out, want = prepared(problem)
+    launch.run(problem, "planes", grad, indices, out)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        launch.run(problem, "planes", grad, indices, out)
+    for _ in range(3):
+        out.fill_(float("nan"))
+        graph.replay()
+        assert alike(to_numpy(out), want)
+
+
+@pytest.mark.parametrize("problem", cases(), ids=str)
+def test_memory_that_is_not_16_byte_aligned(problem: Problem) -> None:
+    from pooltide.backends import triton_launch as launch
+
+    grad, indices, out, want = prepared(problem)
+    block = torch.full((out.numel() + 1,), float("nan"), dtype=out.dtype, device="cuda")
+    odd = block[1:].view(out.shape)
+    launch.run(problem, "planes", grad, indices, odd)
+    assert alike(to_numpy(odd), want)
+    assert torch.isnan(block[0])
+
+
+def test_index_errors_reads_and_clears_the_devices_record() -> None:
+    from pooltide.backends import triton_launch as launch
+
+    problem = cases()[2]
+    grad, indices, out, _ = prepared(problem)
+    launch.index_errors(0, clear=True)
+    indices.view(-1)[[11, 23]] = torch.tensor([-1, 2**40], device="cuda")
+    launch.run(problem, "planes", grad, indices, out)
+    assert launch.index_errors(0) == (2, 11)
+    assert launch.index_errors(0, clear=True) == (2, 11)
+    assert launch.index_errors(0) == (0, None)
+
+
+def test_another_batch_compiles_nothing() -> None:
+    from pooltide.backends import triton_average, triton_launch
+
+    def compiled() -> int:
+        return sum(len(cache[0]) for cache in triton_average.rows.device_caches.values())
+
+    def run(n: int, axes: Any) -> None:
+        problem = Problem("average", (n, 3), axes, DTYPES["FLOAT32"], "chained")
+        shape = problem.batch + problem.output_plane
+        out = torch.empty(problem.batch + problem.input_plane, device="cuda")
+        triton_launch.run(problem, "planes", torch.ones(shape, device="cuda"), None, out)
+
+    axes = (Axis(7, 3), Axis(11, 4), Axis(13, 5))
+    run(2, axes)
+    before = compiled()
+    for n in (1, 5, 16, 33):
+        run(n, axes)
+    assert compiled() == before
+
+
+BIG = (2051, 1024)  # planes of 33 × 32 cells: over 2**31 elements
+
+
+@pytest.mark.parametrize("layout", ["planes", "channels_last"])
+@pytest.mark.parametrize(
+    ("kind", "how", "axes"),
+    [
+        ("average", "extent", (UNIT, strided(33, 3, 3, 0), strided(32, 2, 2, 0))),
+        ("average", "chained", (UNIT, Axis(33, 1), Axis(32, 1))),
+        ("average", "chained", (UNIT, Axis(33, 3), Axis(32, 2))),
+        ("average", "chained", (UNIT, Axis(33, 5), Axis(32, 3))),
+        ("indexed", "", (UNIT, Axis(33, 5), Axis(32, 3))),
+    ],
+    ids=["strided", "whole", "single", "rows", "indexed"],
+)
+def test_more_than_2_to_the_31_elements(kind: str, how: str, axes: Any, layout: str) -> None:
+    from pooltide.backends import triton_launch as launch
+
+    index = DTYPES["INT32"] if kind == "indexed" else None
+    problem = Problem(kind, BIG, axes, DTYPES["BFLOAT16"], how, index_dtype=index)
+    assert problem.cells > 2**31
+    shape, result = problem.batch + problem.output_plane, problem.batch + problem.input_plane
+    kept = {"memory_format": torch.channels_last_3d} if layout == "channels_last" else {}
+    grad = torch.randn(shape, device="cuda", dtype=torch.bfloat16).to(**kept)
+    out = torch.full(result, float("nan"), device="cuda", dtype=torch.bfloat16).to(**kept)
+    small = Problem(kind, (1, 4), axes, problem.dtype, how, index_dtype=index)
+    indices = None
+    if index:
+        one = on_gpu(own_indices(small, np.random.default_rng(3))[:, :1])
+        indices = one.expand(shape).clone(**kept)
+    launch.run(problem, layout, grad, indices, out)
+    for n, c in ((0, 0), (1024, 511), (2047, 1020), (2050, 1020)):
+        picked = to_numpy(grad[n : n + 1, c : c + 4].contiguous())
+        named = None if indices is None else to_numpy(indices[n : n + 1, c : c + 4].contiguous())
+        want, _ = expected(small, picked, named)
+        assert alike(to_numpy(out[n : n + 1, c : c + 4].contiguous()), want), f"planes from {(n, c)} on"
+
+
+if __name__ == "__main__":
+    differing = check_randoms(int(sys.argv[1]), int(sys.argv[2]))
+    print("\n".join(differing) or "no differences")
+    sys.exit(bool(differing))

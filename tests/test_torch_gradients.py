@@ -1,0 +1,253 @@
+"""pooltide.torch's functions and differentiable pools against PyTorch's and the NumPy functions' bits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from pools import POOLS, Pool, gradient, sample  # noqa: E402
+
+import pooltide  # noqa: E402
+import pooltide.torch as pt  # noqa: E402
+from pooltide.torch import devices, functional, recipes  # noqa: E402
+
+each_pool = pytest.mark.parametrize("pool", POOLS, ids=str)
+
+
+def backward(pool: Pool, g: Any, input: Any, indices: Any = None, module: Any = pt, **out: Any) -> Any:
+    function = getattr(module, f"{pool.name}_backward")
+    if indices is not None:
+        return function(g, input, indices, **out)
+    return function(g, input, **({} if "output_size" in pool.arguments else pool.arguments), **out)
+
+
+def case(pool: Pool, dtype: Any = torch.float32) -> tuple[Any, Any, Any, Any]:
+    """x, a random cotangent, indices, and PyTorch's own gradient."""
+    x = sample(pool, dtype).requires_grad_()
+    found = (
+        pool.forward(x)
+        if "max" not in pool.name
+        else getattr(torch.nn.functional, pool.name)(x, **pool.arguments, return_indices=True)
+    )
+    y, indices = found if isinstance(found, tuple) else (found, None)
+    g = torch.randn(y.shape, generator=torch.Generator().manual_seed(3), dtype=torch.float64).to(dtype)
+    (own,) = torch.autograd.grad(y, x, g)
+    return x.detach(), g, indices, own
+
+
+def poison(monkeypatch: Any) -> None:
+    real = recipes.allocate
+    monkeypatch.setattr(recipes, "allocate", lambda *args: real(*args).fill_(float("nan")))
+    monkeypatch.setattr(recipes, "_empty_like", lambda t: torch.empty_like(t).fill_(float("nan")))
+
+
+@each_pool
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_bits_are_pytorchs(pool: Pool, dtype: Any, monkeypatch: Any) -> None:
+    poison(monkeypatch)
+    x, g, indices, own = case(pool, dtype)
+    for input in (x, tuple(x.shape), list(x.shape)):
+        found = backward(pool, g, input, indices)
+        assert found.dtype == dtype
+        assert torch.equal(found, own)
+    if indices is not None:
+        assert torch.equal(backward(pool, g, x, indices.int()), own)
+
+
+@each_pool
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_halves_are_rounded_once(pool: Pool, dtype: Any) -> None:
+    x, g, indices, _ = case(pool, dtype)
+    kind = ml_dtypes.bfloat16 if dtype == torch.bfloat16 else np.float16
+    array = g.double().numpy().astype(kind)
+    must = backward(pool, array, tuple(x.shape), None if indices is None else indices.numpy(), pooltide)
+    found = backward(pool, g, x, indices)
+    assert np.array_equal(found.double().numpy(), must.astype(np.float64))
+
+
+@each_pool
+def test_layouts(pool: Pool) -> None:
+    x, g, indices, own = case(pool)
+    last = {"memory_format": pool.channels_last}
+    kept = backward(pool, g, x.to(**last), indices)
+    assert torch.equal(kept, own)
+    assert kept.is_contiguous(**last)
+    both = None if indices is None else indices.to(**last)
+    kept = backward(pool, g.to(**last), tuple(x.shape), both)
+    assert torch.equal(kept, own)
+    assert kept.is_contiguous(**last)
+    apart = torch.stack([g, g], -1)[..., 0]
+    assert not apart.is_contiguous()
+    assert torch.equal(backward(pool, apart, x, indices), own)
+    assert torch.equal(backward(pool, g.flip(-1).flip(-1), x, indices), own)
+
+
+@each_pool
+def test_expanded_gradient_unbatched_and_empty(pool: Pool) -> None:
+    x = sample(pool)
+    one = x.clone().requires_grad_()
+    pool.forward(one, functional).sum().backward()
+    own = x.clone().requires_grad_()
+    pool.forward(own).sum().backward()
+    assert torch.equal(one.grad, own.grad)
+    run = lambda pt_or_torch, x: gradient(lambda x: pool.forward(x, pt_or_torch), x)  # noqa: E731
+    assert torch.equal(run(functional, x[0]), run(torch.nn.functional, x[0]))
+    empty = run(functional, x[:0])
+    assert empty.shape == x[:0].shape
+
+
+@each_pool
+def test_out(pool: Pool) -> None:
+    x, g, indices, own = case(pool)
+    out = torch.full_like(x, float("nan"))
+    assert backward(pool, g, x, indices, out=out) is out
+    assert torch.equal(out, own)
+    frame = torch.full((*x.shape, 3), float("nan"))
+    assert torch.equal(backward(pool, g, x, indices, out=frame[..., 1]), own)
+    assert frame[..., [0, 2]].isnan().all()
+    shared = torch.zeros(own.numel() + g.numel())
+    alias = shared[: g.numel()].view(g.shape).copy_(g)
+    assert torch.equal(backward(pool, alias, x, indices, out=shared[: own.numel()].view(own.shape)), own)
+
+
+@each_pool
+def test_the_compiled_kernel_is_reached(pool: Pool, monkeypatch: Any) -> None:
+    x, g, indices, own = case(pool)
+    reached = []
+    real = devices.cpu.prepare
+    monkeypatch.setattr(devices.cpu, "prepare", lambda *args: reached.append(args) or real(*args))
+    monkeypatch.setattr(recipes, "_recipes", {})
+    assert torch.equal(backward(pool, g, x, indices), own)
+    assert len(reached) == 1
+    assert torch.equal(backward(pool, g, x, indices), own)
+    assert len(reached) == 1  # planned once
+
+
+def test_the_reference_backend_gives_the_same_bits(monkeypatch: Any) -> None:
+    must = [backward(pool, *case(pool, torch.bfloat16)[1:2], pool.shape, case(pool)[2]) for pool in POOLS]
+    monkeypatch.setenv("POOLTIDE_BACKEND", "reference")
+    monkeypatch.setattr(recipes, "_recipes", {})
+    monkeypatch.setattr(devices.cpu, "prepare", None)
+    for pool, halves in zip(POOLS, must, strict=True):
+        x, g, indices, own = case(pool)
+        assert torch.equal(backward(pool, g, x, indices), own)
+        assert torch.equal(backward(pool, case(pool, torch.bfloat16)[1], pool.shape, indices), halves)
+
+
+def test_a_large_result_in_huge_pages_and_in_deterministic_mode(monkeypatch: Any) -> None:
+    asked = []
+    from pooltide.torch import tensors
+
+    real = tensors._native.use_huge_pages
+    monkeypatch.setattr(tensors._native, "use_huge_pages", lambda *a: asked.append(a) or real(*a))
+    g = torch.randn(2, 67, 61, 53)
+    plain = pt.avg_pool2d_backward(g, (2, 67, 122, 106), 2)
+    assert [nbytes for _, nbytes in asked] == [plain.numel() * 4]
+    torch.use_deterministic_algorithms(True)
+    try:
+        again = pt.avg_pool2d_backward(g, (2, 67, 122, 106), 2)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert torch.equal(plain, again)
+    assert torch.equal(plain[..., ::2, ::2], g / 4)
+    assert again.is_contiguous()
+
+
+def test_threads_do_not_change_bits() -> None:
+    g = torch.randn(3, 31, 29, 23, dtype=torch.float32)
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            found.append(pt.avg_pool2d_backward(g, (3, 31, 59, 47), 3, 2))
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0], found[2])
+
+
+@each_pool
+def test_differentiable_pools(pool: Pool) -> None:
+    for dtype in (torch.float32, torch.float64):
+        x = sample(pool, dtype)
+        ours = gradient(lambda x: pool.forward(x, functional), x)
+        assert torch.equal(pool.forward(x, functional), pool.forward(x))
+        assert torch.equal(ours, gradient(pool.forward, x))
+        assert gradient(
+            lambda x: pool.forward(x, functional), x.to(memory_format=pool.channels_last)
+        ).is_contiguous(memory_format=pool.channels_last)
+
+
+@each_pool
+def test_gradcheck(pool: Pool) -> None:
+    small = tuple(min(n, 2) for n in pool.shape[:2]) + tuple(min(n, 7) for n in pool.shape[2:])
+    if pool.axes == 3:
+        small = (1, 2, 3, 5, 4)
+    count = int(np.prod(small))
+    x = torch.randperm(count, generator=torch.Generator().manual_seed(5)).double().view(small) / 8
+    x.requires_grad_()  # values far apart: the maximum stays where it is
+    smaller = Pool(
+        pool.name, small, pool.arguments | ({"output_size": (2, 3, 3)[: pool.axes]} if pool.axes == 3 else {})
+    )
+    run = lambda x: smaller.forward(x, functional)  # noqa: E731
+    assert torch.autograd.gradcheck(run, x)
+    assert torch.autograd.gradgradcheck(run, x)
+
+
+def test_second_gradient_is_pytorchs() -> None:
+    for pool in POOLS:
+        found = []
+        for module in (functional, torch.nn.functional):
+            x = sample(pool, torch.float64).requires_grad_()
+            (first,) = torch.autograd.grad(pool.forward(x, module).pow(3).sum(), x, create_graph=True)
+            found.append(torch.autograd.grad(first.pow(2).sum(), x)[0])
+        assert torch.equal(found[0], found[1]), pool
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@each_pool
+def test_autocast_and_inference_mode(pool: Pool, dtype: Any) -> None:
+    x = sample(pool, dtype)
+    found = []
+    for module in (functional, torch.nn.functional):
+        with torch.autocast("cpu", torch.bfloat16):
+            inner = x.clone().requires_grad_()
+            y = pool.forward(inner, module)
+        y.float().pow(2).sum().backward()
+        found.append((y, inner.grad))
+    assert found[0][0].dtype == found[1][0].dtype
+    assert torch.equal(found[0][0], found[1][0])
+    assert found[0][1].dtype == x.dtype
+    if y.dtype == torch.float32:
+        assert torch.equal(found[0][1], found[1][1])
+    x, g, indices, own = case(pool)
+    with torch.inference_mode():
+        assert torch.equal(backward(pool, g, x, indices), own)
+        assert torch.equal(pool.forward(x, functional), pool.forward(x))
+
+
+def test_indices_are_kept_in_the_smallest_type() -> None:
+    for cells, dtype in ((256, "uint8"), (257, "int16"), (2**15, "int16"), (2**15 + 1, "int32")):
+        assert functional.smallest_index_dtype(cells) == getattr(torch, dtype)
+    assert functional.smallest_index_dtype(2**31) == torch.int32
+    assert functional.smallest_index_dtype(2**31 + 1) == torch.int64
+    x = torch.randn(2, 3, 13, 17, requires_grad=True)
+    kept: list[Any] = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
+        y, indices = functional.adaptive_max_pool2d(x, (3, 2), return_indices=True)
+        pt.functional.avg_pool2d(x, 2)
+        pt.functional.adaptive_avg_pool3d(x, 2)
+    assert [t.dtype for t in kept] == [torch.uint8]
+    own = torch.nn.functional.adaptive_max_pool2d(x, (3, 2), return_indices=True)
+    assert torch.equal(indices, own[1])
+    assert torch.equal(y, own[0])
+
+
+def test_meta_tensors_have_the_shape_and_no_data() -> None:
+    g = torch.empty(2, 3, 5, 7, device="meta")
+    assert pt.avg_pool2d_backward(g, (2, 3, 10, 14), 2).shape == (2, 3, 10, 14)

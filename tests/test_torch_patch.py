@@ -1,0 +1,299 @@
+"""patch(): PyTorch's own pools on our kernels, eager and compiled, there and back again."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import torch.nn.functional as F  # noqa: E402
+from pools import POOLS, Pool, gradient, sample  # noqa: E402
+
+import pooltide.torch as pt  # noqa: E402
+from pooltide.plan import NoBackend  # noqa: E402
+from pooltide.torch import own, patching  # noqa: E402
+
+each_pool = pytest.mark.parametrize("pool", POOLS, ids=str)
+
+
+@pytest.fixture
+def reached(monkeypatch: Any) -> Iterator[list[str]]:
+    """Whom the patched operators call: the functions that reached our kernel, in order."""
+    calls: list[str] = []
+    real = patching._computed
+    monkeypatch.setattr(patching, "_computed", lambda name, *rest: calls.append(name) or real(name, *rest))
+    yield calls
+    assert not pt.is_patched(), "a test left PyTorch patched"
+
+
+@each_pool
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_bits_and_strides_are_pytorchs(pool: Pool, dtype: Any, reached: list[str]) -> None:
+    x = sample(pool, dtype)
+    for given in (x, x[0], x.to(memory_format=pool.channels_last), torch.stack([x, x], -1)[..., 1]):
+        must = gradient(pool.forward, given)
+        assert reached == []
+        with pt.patch():
+            found = gradient(pool.forward, given)
+        assert reached == [f"{pool.name}_backward"]
+        reached.clear()
+        assert torch.equal(found, must)
+        if pool.axes == 2:
+            assert found.stride() == must.stride()
+    with pt.patch():
+        last = gradient(pool.forward, x.to(memory_format=pool.channels_last))
+    assert last.is_contiguous(memory_format=pool.channels_last)
+    reached.clear()
+
+
+def _opinfo_samples(dtype: Any) -> list[tuple[Any, Any]]:
+    methods = pytest.importorskip("torch.testing._internal.common_methods_invocations")
+    names = {f"nn.functional.{pool.name}" for pool in POOLS}
+    infos = [info for info in methods.op_db if info.name in names]
+    assert {info.name for info in infos} == names
+    return [(info, s) for info in infos for s in info.sample_inputs("cpu", dtype, requires_grad=True)]
+
+
+def _sample_gradient(info: Any, given: Any, x: Any, rounded: Any = None) -> Any:
+    def pool(x: Any) -> Any:
+        found = info.op(x, *given.args, **given.kwargs)
+        return found[0] if isinstance(found, tuple) else found
+
+    return gradient(pool, x, rounded)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_opinfo_samples_have_the_same_bits(dtype: Any, reached: list[str]) -> None:
+    samples = _opinfo_samples(dtype)
+    assert len(samples) > 40
+    for info, given in samples:
+        must = _sample_gradient(info, given, given.input)
+        with pt.patch():
+            found = _sample_gradient(info, given, given.input)
+        assert torch.equal(found, must), (info.name, given)
+    assert len(set(reached)) == 4
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_opinfo_halves_are_nearer_than_pytorchs(dtype: Any, reached: list[str]) -> None:
+    ours = theirs = 0.0
+    for info, given in _opinfo_samples(dtype):
+        x = given.input
+        random = torch.randn(x.shape, generator=torch.Generator().manual_seed(9)).to(dtype)
+        exact = _sample_gradient(info, given, random.double(), dtype)
+        own_bits = _sample_gradient(info, given, random)
+        with pt.patch():
+            found = _sample_gradient(info, given, random)
+        if exact.numel() == 0:
+            continue
+        # One rounding to `dtype` of a float32 sum that is itself off by a few float32 ulps.
+        ulp = torch.finfo(dtype).eps * exact.abs().clamp(min=torch.finfo(dtype).tiny)
+        assert ((found.double() - exact).abs() <= 0.5 * ulp * 1.01 + 1e-6 * exact.abs().max()).all(), (
+            info.name
+        )
+        ours += float((found.double() - exact).abs().sum())
+        theirs += float((own_bits.double() - exact).abs().sum())
+    assert 0 < ours < theirs
+    assert len(set(reached)) == 4
+
+
+def test_out_forms(reached: list[str]) -> None:
+    aten = torch.ops.aten
+    g, x = torch.randn(2, 3, 2, 5), torch.randn(2, 3, 5, 11)
+    strided = (g, x, [2, 2], [2, 2], [0, 0], False, True, None)
+    deep, volume = torch.randn(2, 3, 2, 5, 4), torch.randn(2, 3, 5, 11, 7)
+    flat_indices, deep_indices = torch.randint(0, 55, g.shape), torch.randint(0, 385, deep.shape)
+    forms = [
+        (aten.avg_pool2d_backward.default, aten.avg_pool2d_backward.grad_input, strided, "grad_input"),
+        (aten._adaptive_avg_pool3d_backward.default, aten.adaptive_avg_pool3d_backward.grad_input, (deep, volume), "grad_input"),
+        (aten._adaptive_avg_pool3d_backward.default, aten._adaptive_avg_pool3d_backward.out, (deep, volume), "out"),
+        (aten.adaptive_max_pool2d_backward.default, aten.adaptive_max_pool2d_backward.grad_input, (g, x, flat_indices), "grad_input"),
+        (aten.adaptive_max_pool3d_backward.default, aten.adaptive_max_pool3d_backward.grad_input, (deep, volume, deep_indices), "grad_input"),
+    ]  # fmt: skip
+    for functional, form, args, name in forms:
+        must = functional(*args)
+        with pt.patch():
+            for out in (
+                torch.full_like(must, float("nan")),
+                torch.empty(0),
+                torch.stack([must * 0] * 2, -1)[..., 1],
+            ):
+                assert form(*args, **{name: out}) is out
+                assert torch.equal(out, must)
+            with torch.inference_mode():
+                assert torch.equal(functional(*args), must)
+    assert len(reached) == 4 * len(forms)
+
+
+def test_second_gradients_and_torch_func(reached: list[str]) -> None:
+    for pool in POOLS:
+        loss = lambda x, pool=pool: pool.forward(x).pow(3).sum()  # noqa: E731
+        x = sample(pool, torch.float64)
+
+        def second(x: Any, loss: Any = loss) -> Any:
+            x = x.clone().requires_grad_()
+            (first,) = torch.autograd.grad(loss(x), x, create_graph=True)
+            return torch.autograd.grad(first.pow(2).sum(), x)[0]
+
+        xs = torch.stack([x, x + 1])
+        must = second(x), torch.func.grad(loss)(x), torch.func.vmap(torch.func.grad(loss))(xs)
+        with pt.patch():
+            found = second(x), torch.func.grad(loss)(x), torch.func.vmap(torch.func.grad(loss))(xs)
+        for ours, theirs in zip(found, must, strict=True):
+            assert torch.equal(ours, theirs), pool
+    assert len(set(reached)) == 4
+
+
+def test_deterministic_algorithms(reached: list[str]) -> None:
+    torch.use_deterministic_algorithms(True)
+    try:
+        with pt.patch():
+            for pool in POOLS:
+                first = gradient(pool.forward, sample(pool))
+                assert torch.equal(first, gradient(pool.forward, sample(pool)))
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert len(reached) == 2 * len(POOLS)
+
+
+def test_nesting_and_removing(reached: list[str]) -> None:
+    run = lambda: gradient(POOLS[0].forward, sample(POOLS[0]))  # noqa: E731
+    outer = pt.patch()
+    with pt.patch() as inner:
+        outer.remove()
+        outer.remove()
+        assert pt.is_patched()
+        run()
+        assert len(reached) == 1
+    assert not pt.is_patched()
+    inner.remove()
+    run()
+    assert len(reached) == 1
+    with pytest.raises(RuntimeError, match="boom"), pt.patch():
+        raise RuntimeError("boom")
+    assert not pt.is_patched()
+
+
+def test_threads_may_patch_while_others_compute() -> None:
+    must = [gradient(pool.forward, sample(pool)) for pool in POOLS]
+    wrong: list[Any] = []
+    stop = threading.Event()
+
+    def compute() -> None:
+        while not stop.is_set():
+            for pool, expected in zip(POOLS, must, strict=True):
+                if not torch.equal(gradient(pool.forward, sample(pool)), expected):
+                    wrong.append(pool)
+
+    workers = [threading.Thread(target=compute) for _ in range(2)]
+    patchers = [threading.Thread(target=lambda: [pt.patch().remove() for _ in range(500)]) for _ in range(2)]
+    for thread in workers + patchers:
+        thread.start()
+    for thread in patchers:
+        thread.join()
+    stop.set()
+    for thread in workers:
+        thread.join()
+    assert wrong == []
+    assert not pt.is_patched()
+
+
+def test_what_we_refuse_goes_to_pytorch_and_is_said_once(monkeypatch: Any) -> None:
+    monkeypatch.setattr(own, "_told", set())
+    g, x = torch.full((1, 2, 2, 2), 8), torch.ones(1, 2, 4, 4, dtype=torch.int64)
+    args = (g, x, [2, 2], [2, 2], [0, 0], False, True, None)
+    must = torch.ops.aten.avg_pool2d_backward.default(*args)
+    with pt.patch(), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            assert torch.equal(torch.ops.aten.avg_pool2d_backward.default(*args), must)
+    assert [str(w.message) for w in caught] == [
+        "avg_pool2d_backward: pooltide leaves this gradient to PyTorch: it has no kernel for torch.int64"
+    ]
+
+
+def test_a_refusing_backend_goes_to_pytorch(monkeypatch: Any) -> None:
+    monkeypatch.setattr(own, "_told", set())
+    must = [gradient(pool.forward, sample(pool)) for pool in POOLS]
+
+    def refuse(*_: Any) -> Any:
+        raise NoBackend("not today")
+
+    monkeypatch.setattr(patching, "recipe_for", refuse)
+    with pt.patch(), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for pool, expected in zip(POOLS, must, strict=True):
+            assert torch.equal(gradient(pool.forward, sample(pool)), expected)
+    assert len(caught) == 4
+    assert all("not today" in str(w.message) for w in caught)
+
+
+def test_a_release_that_traces_past_us_is_named(monkeypatch: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        patching._expect_traces()
+    monkeypatch.setattr(patching, "_traced", lambda tensor: False)
+    with pytest.warns(UserWarning, match="past pooltide"):
+        patching._expect_traces()
+
+
+def _overhanging(x: Any) -> Any:
+    return F.avg_pool2d(x, 2, 2, ceil_mode=True).pow(2).sum() + F.adaptive_max_pool2d(x, (3, 2)).pow(3).sum()
+
+
+@pytest.mark.slow
+def test_compiled_models_use_our_gradients(monkeypatch: Any) -> None:
+    """Also when the same model was compiled without the patch, and its code lies in the cache on disk."""
+    from pooltide.torch import operators
+
+    x = torch.randn(2, 3, 7, 11)
+    must = gradient(_overhanging, x)
+    torch.compiler.reset()
+    wrong = gradient(torch.compile(_overhanging, fullgraph=True), x)
+    torch.compiler.reset()
+    reached = []
+    real = operators.compute
+    monkeypatch.setattr(
+        operators, "compute", lambda recipe, *rest: reached.append(recipe.function) or real(recipe, *rest)
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        patch = pt.patch()
+    with patch:
+        compiled = torch.compile(_overhanging, fullgraph=True)
+        assert torch.equal(gradient(compiled, x), must)
+        assert sorted(reached) == ["adaptive_max_pool2d_backward", "avg_pool2d_backward"]
+    torch.compiler.reset()
+    assert torch.compiler.config.cache_key_tag == ""
+    if torch.equal(wrong, must):
+        warnings.warn("Inductor's own gradient of overhanging windows is right in this release", stacklevel=1)
+
+
+def test_models_compiled_before_are_warned_about() -> None:
+    torch.compiler.reset()
+    torch.compile(lambda x: x + 1, backend="eager")(torch.ones(3))
+    with pytest.warns(UserWarning, match="compiled before"):
+        pt.patch().remove()
+    torch.compiler.reset()
+
+
+def test_releases_without_a_way_back(monkeypatch: Any) -> None:
+    """Before PyTorch had get_kernel, removing takes the overrides out of the dispatcher."""
+    monkeypatch.setattr(patching, "_library", None)
+    monkeypatch.delattr(torch.library, "get_kernel")
+    pool = POOLS[0]
+    must = gradient(pool.forward, sample(pool))
+    with pt.patch():
+        assert torch.equal(gradient(pool.forward, sample(pool)), must)
+        with pytest.raises(NotImplementedError, match="no way back"):
+            torch.ops.aten.avg_pool2d_backward.default(
+                torch.ones(1, 1, 1, 1, dtype=torch.int64), torch.ones(1, 1, 2, 2, dtype=torch.int64),
+                [2, 2], [2, 2], [0, 0], False, True, None,
+            )  # fmt: skip
+    assert patching._library is None
+    assert torch.equal(gradient(pool.forward, sample(pool)), must)

@@ -1,0 +1,207 @@
+"""The GPU kernels without a GPU: under Triton's interpreter, against the reference, bit for bit.
+
+The interpreter must be asked for before Triton is imported, so the work is done by this file as a program
+in a process of its own; the tests read its report. The interpreter has no fused multiply-add and does not
+round to bfloat16, so quotients are IEEE divisions here, and bfloat16 is compared to within one step.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from pooltide.backends import reference
+from pooltide.dtypes import DTYPES
+from pooltide.geometry import UNIT, Axis, strided_outputs, tables
+from pooltide.problem import Problem
+
+TYPES = ("FLOAT32", "FLOAT64", "FLOAT16", "BFLOAT16")
+
+
+def strided(length: int, k: int, s: int, p: int, ceil: bool = False) -> Axis:
+    return Axis(length, strided_outputs(length, k, s, p, ceil), k, s, p)
+
+
+def averages() -> list[tuple[str, str, Problem]]:
+    """(the kernel, the layout, the problem): one for each reason to have a kernel or a path in it."""
+    planes = [
+        ("whole", "chained", 0, (Axis(3, 1), Axis(5, 1), Axis(7, 1))),
+        ("whole", "chained", 0, (UNIT, UNIT, Axis(3, 1))),  # planes smaller than a vector
+        ("whole", "extent", 0, (UNIT, strided(7, 7, 7, 0), strided(5, 5, 1, 0))),
+        ("single", "chained", 0, (Axis(6, 3), Axis(10, 5), Axis(16, 2))),
+        ("single", "valid", 0, (UNIT, strided(19, 2, 5, 0), strided(15, 3, 3, 0))),  # rows in no window
+        ("rows", "chained", 0, (Axis(7, 3), Axis(11, 5), Axis(13, 4))),
+        ("rows", "chained", 0, (Axis(2, 5), Axis(3, 7), Axis(5, 11))),  # repeated
+        ("rows", "chained", 0, (UNIT, Axis(5, 3), Axis(2, 23))),  # too often to unroll
+        ("rows", "extent", 0, (UNIT, strided(13, 5, 3, 2, True), strided(17, 4, 3, 1, True))),
+        ("phases", "extent", 0, (UNIT, strided(11, 3, 1, 1), strided(13, 3, 1, 1))),
+        ("phases", "valid", 0, (UNIT, strided(11, 3, 2, 1, True), strided(16, 3, 2, 1))),
+        ("phases", "override", -7, (UNIT, strided(7, 2, 2, 1, True), strided(9, 5, 4, 2))),
+    ]
+    last = [
+        ("single", "chained", 0, (Axis(3, 1), Axis(10, 5), Axis(7, 7))),
+        ("rows", "chained", 0, (Axis(7, 3), Axis(5, 2), Axis(11, 4))),
+        ("rows", "extent", 0, (UNIT, strided(11, 3, 2, 1), strided(7, 3, 1, 1))),
+    ]
+    found = []
+    for i, (kernel, how, divisor, axes) in enumerate(planes):
+        dtype = DTYPES[TYPES[i % 4]]
+        found.append((kernel, "planes", Problem("average", (2, 3), axes, dtype, how, divisor)))
+        found.append((kernel, "planes", Problem("average", (1, 5), axes, DTYPES["FLOAT32"], how, divisor)))
+    for i, (kernel, how, divisor, axes) in enumerate(last):
+        for channels in (3, 8):
+            dtype = DTYPES[TYPES[(i + channels) % 3]]
+            found.append(
+                (kernel, "channels_last", Problem("average", (2, channels), axes, dtype, how, divisor))
+            )
+    return found
+
+
+def indexed() -> list[tuple[str, str, Problem]]:
+    """The kernels' names tell whether planes are whole or cut; `SMALL` asks for small cuts."""
+    axes = [
+        (UNIT, Axis(10, 5), Axis(14, 7)),
+        (UNIT, Axis(11, 5), Axis(13, 7)),
+        (Axis(5, 3), Axis(7, 4), Axis(11, 5)),
+        (Axis(2, 3), Axis(3, 7), Axis(5, 2)),  # more than two windows to a cell
+    ]
+    found = []
+    for i, axis in enumerate(axes):
+        for kernel, layout in (("scatter", "planes"), ("pieces", "planes"), ("pieces", "channels_last")):
+            dtype, index = DTYPES[TYPES[(i + len(found)) % 4]], DTYPES[("INT32", "INT64")[len(found) % 2]]
+            found.append((kernel, layout, Problem("indexed", (2, 3), axis, dtype, index_dtype=index)))
+    return found
+
+
+def own_indices(problem: Problem, rng: np.random.Generator) -> np.ndarray:
+    """A random cell of its window for every window."""
+    shape = problem.batch + problem.output_plane
+    flat = np.zeros(shape, dtype=np.int64)
+    for i, axis in enumerate(problem.axes):
+        table = tables(axis)
+        start, end = (np.expand_dims(t, tuple(range(1, 3 - i))) for t in (table.start, table.end))
+        flat = flat * axis.length + start + (rng.random(shape) * (end - start)).astype(np.int64)
+    assert problem.index_dtype is not None
+    return flat.astype(problem.index_dtype.numpy)
+
+
+def spoil(indices: np.ndarray, cells: int, rng: np.random.Generator, strays: str) -> None:
+    """Some indices name other cells ("foreign"), or none ("outside")."""
+    if strays == "none":
+        return
+    chosen = rng.random(indices.shape) < 0.2
+    chosen.flat[0] = True
+    beyond = 3 if strays == "outside" else 0
+    indices[chosen] = rng.integers(-beyond, cells + beyond, chosen.sum())
+    if strays == "outside":
+        indices.flat[-1] = cells
+
+
+def lay(array: np.ndarray, layout: str) -> np.ndarray:
+    if layout == "planes":
+        return array
+    return np.ascontiguousarray(array.transpose(0, 2, 3, 4, 1)).transpose(0, 4, 1, 2, 3)
+
+
+def expected(problem: Problem, grad: np.ndarray, indices: np.ndarray | None) -> tuple[np.ndarray, Any]:
+    out = np.empty(problem.batch + problem.input_plane, problem.dtype.numpy)
+    fault = reference.run(problem, grad, indices, out, np.empty(reference.scratch(problem), np.uint8))
+    return out, fault
+
+
+def alike(a: np.ndarray, b: np.ndarray) -> bool:
+    """Equal bits, or both NaN."""
+    words = np.dtype(f"u{a.itemsize}")
+    same = np.ascontiguousarray(a).view(words) == np.ascontiguousarray(b).view(words)
+    return bool((same | (np.isnan(a) & np.isnan(b))).all())
+
+
+def one_step(a: np.ndarray, total: np.ndarray) -> bool:
+    return bool((np.abs(a.astype(np.float32) - total) <= np.abs(total) * 2.0**-7).all())
+
+
+def interpret(seed: int) -> None:
+    """Run every case and print one JSON line for each."""
+    import torch
+
+    from pooltide.backends import triton_launch as launch
+    from pooltide.backends import triton_plan
+
+    def tensor(array: np.ndarray) -> torch.Tensor:
+        if array.dtype == ml_dtypes.bfloat16:
+            return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
+        return torch.from_numpy(array)
+
+    rng = np.random.default_rng(seed)
+    share = triton_plan.SHARE
+    for kernel, layout, problem in averages() + indexed():
+        grad = rng.standard_normal(problem.batch + problem.output_plane).astype(problem.dtype.numpy)
+        triton_plan.SHARE = 8 if kernel == "pieces" else share
+        for strays in ("none", "foreign", "outside") if problem.kind == "indexed" else ("none",):
+            indices = None
+            if problem.kind == "indexed":
+                indices = own_indices(problem, rng)
+                spoil(indices, int(np.prod(problem.input_plane)), rng, strays)
+            want, fault = expected(problem, grad, indices)
+            out = lay(np.full(want.shape, np.nan, want.dtype), layout)
+            record = launch.new_record(-1)
+            ready = launch.Ready(problem, layout, -1)
+            given = None if indices is None else tensor(lay(indices, layout))
+            ready(tensor(lay(grad, layout)), given, tensor(out), record)
+            launches = next(iter(ready.plans.values()))
+            if problem.dtype.name == "BFLOAT16":
+                total = np.empty(want.shape, np.float32)
+                reference.accumulate(problem, grad, indices, total)
+                good = one_step(out, total)
+            else:
+                good = alike(out, want)
+            met = record.tolist() == ([0, 2**63 - 1] if fault is None else [fault.count, fault.position])
+            reached = [step.kernel.fn.__name__ for step in launches]
+            print(json.dumps([kernel, f"{problem} {layout} {strays}", reached, good, met]), flush=True)
+
+
+@pytest.fixture(scope="module")
+def report() -> list[tuple[str, str, list[str], bool, bool]]:
+    for name in ("torch", "triton"):
+        if importlib.util.find_spec(name) is None:
+            pytest.skip(f"{name} is not installed")
+    environment = os.environ | {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(
+        [sys.executable, __file__, "5"], env=environment, capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("kernel", ["whole", "single", "rows", "phases", "scatter", "pieces"])
+def test_interpreted_kernel_gives_the_references_bits(kernel: str, report: Any) -> None:
+    steps = {"scatter": ["scatter"], "pieces": ["scatter", "repair"]}.get(kernel, [kernel])
+    cases = [case for case in report if case[0] == kernel]
+    assert cases
+    for _, name, reached, good, _ in cases:
+        assert reached == steps, f"{name} ran {reached}"
+        assert good, f"{name} differs from the reference"
+
+
+def test_interpreted_kernels_count_the_indices_outside_the_plane(report: Any) -> None:
+    cases = [case for case in report if case[0] in ("scatter", "pieces")]
+    assert any("outside" in case[1] for case in cases)
+    for _, name, _, _, met in cases:
+        assert met, f"{name} counted other faults than the reference"
+
+
+def test_import_of_the_package_pulls_neither_torch_nor_triton() -> None:
+    code = "import sys, pooltide; sys.exit(any(m in sys.modules for m in ('torch', 'triton')))"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+if __name__ == "__main__":
+    interpret(int(sys.argv[1]))
