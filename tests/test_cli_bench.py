@@ -38,7 +38,7 @@ def test_json_has_times_and_ratios(case: str) -> None:
 def test_the_table_names_the_case_and_the_threads() -> None:
     run = CliRunner().invoke(main, ["bench", CASES[0], "--rounds", "3", "--threads", "1"])
     assert run.exit_code == 0, run.output
-    assert "medians of 3 rounds, 1 threads" in run.stdout
+    assert "medians of 3 rounds, device cpu, threads 1" in run.stdout
     assert CASES[0] in run.stdout.replace("\n", "")
 
 

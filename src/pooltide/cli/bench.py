@@ -104,12 +104,13 @@ def command(
                 except (Wrong, Refused, TooLarge) as error:
                     errors.append(str(error))
         told = _document(found, rounds, device) if as_json else None
+        where = _where(device)
     finally:
         set_num_threads(before)
     if told is not None:
         click.echo(json.dumps(told, indent=1))
     else:
-        _tables(found, rounds, _where(device))
+        _tables(found, rounds, where)
     for text in errors:
         click.echo(text, err=True)
     raise SystemExit(1 if errors else 0)
