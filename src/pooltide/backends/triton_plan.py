@@ -170,8 +170,10 @@ def _indexed(problem: Problem, layout: str, device: int) -> tuple[Launch, ...]:
         *(outers, share, len(pieces), cells, *problem.input_plane, h.outputs, w.outputs, q),
         *(inner, *most, *magic(q), *magic(inner), *magic(h.length), *magic(w.length)),
     )
+    warps = 8 if deep and problem.dtype.itemsize >= 4 else 4
     asked = int((pieces[:, 2] * pieces[:, 4]).max()) * inner * share
-    block = BLOCK if asked > BLOCK * 3 // 4 else BLOCK // 2
+    small = asked <= BLOCK * 3 // 4 or (max(most) > 1 and not deep)
+    block = BLOCK // 2 if warps == 4 and small else BLOCK
     constants = (block, vector, last, own, ragged, *unrolled, deep)
     grid = cdiv(outers, share) * len(pieces)
     found = [tables(axis) for axis in problem.axes]
@@ -179,7 +181,6 @@ def _indexed(problem: Problem, layout: str, device: int) -> tuple[Launch, ...]:
     firsts = [table.first * stride for table, stride in zip(found, strides, strict=True)]
     holders = np.concatenate([*firsts, *(table.count for table in found)])
     kept = (_upload(pieces, np.int32, device), _upload(holders, np.int32, device))
-    warps = 8 if deep and problem.dtype.itemsize >= 4 else 4
     scatter = Launch(indexed.scatter, grid, kept, (*sizes, *constants), warps)
     if own:
         return (scatter,)

@@ -19,7 +19,7 @@ from .triton_average import INTERPRETED
 Array = NDArray[Any]
 BYTES = 16  # of a vector: what one instruction moves
 LANES = 128  # of a program
-ROWS = 16  # what a lane writes in one program, at least, where there is enough to do
+ROWS = 16  # that a lane of 8 cells writes in one program, at least, where there is enough to do
 PIECE = 8  # most cells of a segment
 PROGRAMS = 132 * 32  # enough to fill the GPU twice over
 
@@ -34,8 +34,8 @@ def cuts(axes: tuple[Axis, ...], cells: int) -> Array:
     Each is (first cell, end, window ranges, first window, windows of a range, range to range).
     """
     d, h, w = axes
-    slices = min(max(cells // (h.length * w.length), 1), d.length)
-    rows = min(max(cells // w.length, 1), h.length)
+    slices = _even(d.length, cells // (h.length * w.length))
+    rows = _even(h.length, cells // w.length)
     pieces = []
     for d0 in range(0, d.length, slices):
         d1 = min(d0 + slices, d.length)
@@ -50,6 +50,13 @@ def cuts(axes: tuple[Axis, ...], cells: int) -> Array:
             begin, end = (d0 * h.length + h0) * w.length, ((d1 - 1) * h.length + h1) * w.length
             pieces.append((begin, end, ranges, first, windows, h.outputs * w.outputs))
     return np.array(pieces)
+
+
+def _even(length: int, most: int) -> int:
+    """The length of shares of at most `most`; equal ones where they are few, as the last would be odd."""
+    most = min(max(most, 1), length)
+    shares = cdiv(length, most)
+    return cdiv(length, shares) if shares <= 3 else most
 
 
 def _between(axis: Axis, begin: int, end: int) -> tuple[int, int]:
@@ -90,7 +97,7 @@ def lanes_of(problem: Problem, layout: str) -> Lanes:
 def chunk_of(segments: int, rows: int, lanes: Lanes) -> int:
     """How many of a plane's (d, h) segments one program does."""
     blocks = cdiv(lanes.count, LANES)
-    chunk = max(1, ROWS * segments // rows)
+    chunk = max(1, ROWS * max(lanes.vector, 4) // 8 * segments // rows)
     while chunk > 1 and blocks * cdiv(segments, chunk) < PROGRAMS:
         chunk //= 2
     return chunk

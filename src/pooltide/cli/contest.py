@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.util import find_spec
 from statistics import median, quantiles
 from time import perf_counter
@@ -32,6 +33,9 @@ from ..trial import Refused, problem_of
 Array = NDArray[Any]
 COPY_BYTES = 64 << 20
 SAMPLE = 12  # planes held against the reference, bit by bit
+
+
+Runners = dict[str, Callable[[], Any]]
 
 
 class Wrong(ValueError):
@@ -88,14 +92,15 @@ def _copy(workers: ThreadPoolExecutor) -> Callable[[], Any]:
     return lambda: list(workers.map(lambda cut: np.copyto(target[cut], source[cut]), cuts))
 
 
-def _ours(case: Case, grad: Array, indices: Array | None, out: Array) -> dict[str, Callable[[], Any]]:
+def attributes_of(case: Case) -> list[Any]:
+    """A case's attributes as a function takes them, in order."""
+    given = [(role, value) for role, value in case.attributes if role != "cube_math_type"]
+    return [value or None if role in ("stride", "divisor_override") else value for role, value in given]
+
+
+def _ours(case: Case, grad: Array, indices: Array | None, out: Array) -> Runners:
     function = getattr(gradients, case.operator.function)
-    given = dict(case.attributes)
-    order = ("kernel", "stride", "padding", "ceil_mode", "count_include_pad", "divisor_override")
-    attributes = [given[role] for role in order if role in given]
-    if attributes:
-        attributes[1] = attributes[1] or None
-        attributes[5] = attributes[5] or None
+    attributes = attributes_of(case)
     given_arrays = (grad, case.shape) if indices is None else (grad, case.shape, indices)
     return {
         "ours out=": lambda: function(*given_arrays, *attributes, out=out),
@@ -103,12 +108,16 @@ def _ours(case: Case, grad: Array, indices: Array | None, out: Array) -> dict[st
     }
 
 
-def _verify(case: Case, problem: Problem, drawn: Any, runners: dict[str, Callable[[], Any]]) -> None:
+def _verify(case: Case, problem: Problem, drawn: Any, runners: Runners) -> None:
     axes = len(case.operator.axes)
-    grad, indices, out = (None if a is None else as_volume(a, axes) for a in drawn)
     runners["ours out="]()
     if not np.array_equal(_words(runners["ours"]()), _words(drawn[2])):
         raise Wrong(f"{case}: out= and a fresh result differ")
+    check_sample(case, problem, *(None if a is None else as_volume(a, axes) for a in drawn))
+
+
+def check_sample(case: Case, problem: Problem, grad: Any, indices: Any, out: Any) -> None:
+    """Hold some planes of the result against the reference, bit by bit."""
     planes = np.unique(np.linspace(0, problem.planes - 1, SAMPLE).astype(int))
     sample = replace(problem, batch=(1, len(planes)))
 
@@ -129,41 +138,45 @@ def _words(array: Array) -> Array:
     return plain.view(f"u{plain.itemsize}")
 
 
-def _torch(case: Case, grad: Array, indices: Array | None, out: Array) -> dict[str, Callable[[], Any]]:
+def torch_tensor(case: Case, array: Array) -> Any:
+    import torch
+
+    if case.dtype.name == "BFLOAT16" and array.itemsize == 2:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def aten_call(
+    case: Case, grad: Any, x: Any, indices: Any, result: Any
+) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """PyTorch's own gradient of the case: with a fresh result, and into `result`."""
+    import torch
+
+    from ..torch.own import aten_call as call
+
+    attributes = attributes_of(case)
+    if attributes:
+        attributes[1] = attributes[1] or ()
+    name, arguments = call(case.operator.function, grad, x, indices, attributes)
+    fresh = getattr(torch.ops.aten, name).default
+    if name == "_adaptive_avg_pool2d_backward":
+        into = partial(torch.ops.aten._adaptive_avg_pool2d_backward.out, out=result)
+    else:
+        target = result.unsqueeze(-2) if len(case.operator.axes) == 1 else result
+        into = partial(getattr(torch.ops.aten, name.removeprefix("_")).grad_input, grad_input=target)
+    return lambda: fresh(*arguments), lambda: into(*arguments)
+
+
+def _torch(case: Case, grad: Array, indices: Array | None, out: Array) -> Runners:
     import torch
 
     torch.set_num_threads(get_num_threads())
-    dtype = getattr(torch, case.dtype.name.lower())
-
-    def tensor(array: Array) -> Any:
-        if case.dtype.name == "BFLOAT16" and array.itemsize == 2:
-            return torch.from_numpy(array.view(np.int16)).view(dtype)
-        return torch.from_numpy(array)
-
-    g = tensor(grad)
-    x = torch.empty_like(tensor(out))
+    x = torch.empty_like(torch_tensor(case, out))
     result = torch.empty_like(x)
-    given = dict(case.attributes)
-    arguments: list[Any] = [g, x]
-    if indices is not None:
-        arguments.append(torch.from_numpy(indices.astype(np.int64)))
-    for role in ("kernel", "stride", "padding", "ceil_mode", "count_include_pad"):
-        if role in given:
-            arguments.append(list(given[role]) if isinstance(given[role], tuple) else given[role])
-    if "divisor_override" in given:
-        arguments.append(given["divisor_override"] or None)
-    operator = getattr(torch.ops.aten, case.operator.function)
-    fresh = (
-        operator.default
-        if "default" in operator.overloads()
-        else torch.ops.aten._adaptive_avg_pool3d_backward
-    )
-    runners = {
-        "torch out=": lambda: operator.grad_input(*arguments, grad_input=result),
-        "torch": lambda: fresh(*arguments),
-    }
-    runners["torch out="]()
-    mine = tensor(out)
+    where = None if indices is None else torch.from_numpy(indices.astype(np.int64))
+    fresh, into = aten_call(case, torch_tensor(case, grad), x, where, result)
+    into()
+    mine = torch_tensor(case, out)
     if case.dtype.name == "FLOAT32" and not torch.equal(mine.view(torch.int32), result.view(torch.int32)):
         raise Wrong(f"{case}: the result differs from PyTorch's")
-    return runners
+    return {"torch out=": into, "torch": fresh}

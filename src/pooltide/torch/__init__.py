@@ -21,6 +21,7 @@ from .backward import (
     max_pool2d_backward,
     max_pool3d_backward,
 )
+from .devices import index_errors
 from .patching import Patch, is_patched, patch
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "avg_pool2d_backward",
     "avg_pool3d_backward",
     "functional",
+    "index_errors",
     "is_patched",
     "max_pool1d_backward",
     "max_pool2d_backward",

@@ -62,12 +62,9 @@ def gradient(
 
 def is_plain(grad_output: Any, indices: Any) -> bool:
     """Whether nothing but the kernel has a say in this call. What is no tensor at all is plain."""
-    if (
-        _modes()
-        or _transforms()
-        or forward_ad._current_level >= 0
-        or (indices is not None and not _bare(indices))
-    ):
+    if _modes() or _transforms() or forward_ad._current_level >= 0:
+        return False
+    if type(indices) is not torch.Tensor and isinstance(indices, torch.Tensor):  # ints can't need more
         return False
     return _bare(grad_output)
 

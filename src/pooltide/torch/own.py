@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -56,32 +57,29 @@ def own_gradient(
         device=grad_output.device,
         memory_format=memory_format(channels_last, axes),
     )
-    return aten_gradient(function, grad_output, x, indices, attributes)
+    name, arguments = aten_call(function, grad_output, x, indices, attributes)
+    result: torch.Tensor = getattr(torch.ops.aten, name).default(*arguments)
+    return result.squeeze(-2) if axes == 1 else result
 
 
-def aten_gradient(
+def aten_call(
     function: str,
     grad_output: torch.Tensor,
     x: torch.Tensor,
     indices: torch.Tensor | None,
-    attributes: tuple[Any, ...],
-) -> torch.Tensor:
-    """PyTorch's operator, by its own name and order of arguments."""
+    attributes: Sequence[Any],
+) -> tuple[str, tuple[Any, ...]]:
+    """PyTorch's operator and its arguments in order; of a 1-D pool those of planes of height 1."""
+    tensors = [grad_output, x, *([] if indices is None else [indices])]
     if len(operators()[function].axes) == 1:
-        at = None if indices is None else indices.unsqueeze(-2)
-        given = grad_output.unsqueeze(-2), x.unsqueeze(-2), at, _of_planes(function, attributes)
-        return aten_gradient(function.replace("1d", "2d"), *given).squeeze(-2)
-    last = () if indices is None else (indices,)  # the only ones, or behind the attributes
-    result: torch.Tensor = getattr(torch.ops.aten, ATEN[function]).default(grad_output, x, *attributes, *last)
-    return result
+        tensors = [tensor.unsqueeze(-2) for tensor in tensors]
+        attributes = _of_planes(function, *attributes) if attributes else ()
+        function = function.replace("1d", "2d")
+    return ATEN[function], (*tensors[:2], *attributes, *tensors[2:])
 
 
-def _of_planes(function: str, attributes: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A 1-D pool's attributes for planes of height 1."""
-    if not attributes:
-        return ()
-    kernel, stride, padding, *rest = attributes
-    planes = [[1, *kernel], [1, *stride] if stride else [], [0, *padding]]
+def _of_planes(function: str, kernel: Any, stride: Any, padding: Any, *rest: Any) -> tuple[Any, ...]:
+    planes = [1, *kernel], [1, *stride] if stride else [], [0, *padding]
     if function == "avg_pool1d_backward":
         return (*planes, *rest, None)
     dilation, ceil_mode = rest

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ..backends import IndexFault
-from ..binding import bind
+from ..binding import bind, kinds
 from ..call import TensorMeta
 from ..catalog import operators
 from ..functions import index_message
@@ -64,9 +64,12 @@ def recipe_for(
         key: Any = (
             function, input.shape if isinstance(input, torch.Tensor) else input, hint,
             grad_output.shape, grad_output.stride(), grad_output.dtype, grad_output.device, attributes,
+            kinds(attributes) if attributes else (), kinds(input) if type(input) is tuple else (),
         )  # fmt: skip
-        for more in (indices, out) if indices is not None or out is not None else ():
-            key += (more is not None and (more.shape, more.stride(), more.dtype, more.device),)
+        if indices is not None:
+            key = (key, indices.shape, indices.stride(), indices.dtype, indices.device)
+        if out is not None:
+            key = (key, out.shape, out.stride(), out.dtype, out.device)
         found = _recipes.get(key)
         if found is not None:
             return found
