@@ -206,6 +206,17 @@ def test_gradcheck(pool: Pool) -> None:
     assert torch.autograd.gradgradcheck(run, x)
 
 
+@each_of_all
+def test_gradients_have_gradients(pool: Pool) -> None:
+    """In g they are linear: each is its own derivative, forwards and backwards, and under vmap."""
+    x, g, indices, _ = case(pool, torch.float64)
+    run = lambda g: backward(pool, g, tuple(x.shape), indices)  # noqa: E731
+    assert torch.autograd.gradcheck(run, g.clone().requires_grad_(), fast_mode=True)
+    assert torch.autograd.gradgradcheck(run, g.clone().requires_grad_(), fast_mode=True)
+    many = torch.stack([g, 3 - g], 1)
+    assert torch.equal(torch.vmap(run, 1)(many), torch.stack([run(g), run(3 - g)]))
+
+
 def test_second_gradient_is_pytorchs() -> None:
     for pool in POOLS:
         found = []

@@ -252,7 +252,16 @@ def test_a_release_that_traces_past_us_is_named(monkeypatch: Any) -> None:
 
 
 def _overhanging(x: Any) -> Any:
-    return F.avg_pool2d(x, 2, 2, ceil_mode=True).pow(2).sum() + F.adaptive_max_pool2d(x, (3, 2)).pow(3).sum()
+    """Each pool has its own slice and a gradient of whole numbers: no compiler can round it otherwise."""
+    pools = [
+        F.avg_pool2d(x[0], 2, 2, ceil_mode=True),
+        F.adaptive_max_pool2d(x[1], (3, 2)),
+        F.max_pool2d(x[2], 3, 2, 1, ceil_mode=True),
+        F.adaptive_avg_pool2d(x[3], (3, 2)),
+        F.avg_pool3d(x[4:5], 2, ceil_mode=True),
+        F.max_pool3d(x[5:], 2, 1, dilation=2),
+    ]
+    return sum((pool * (torch.arange(pool.numel()) % 7 - 3).view_as(pool)).sum() for pool in pools)
 
 
 @pytest.mark.slow
@@ -260,7 +269,7 @@ def test_compiled_models_use_our_gradients(monkeypatch: Any) -> None:
     """Also when the same model was compiled without the patch, and its code lies in the cache on disk."""
     from pooltide.torch import operators
 
-    x = torch.randn(2, 3, 7, 11)
+    x = torch.randn(6, 2, 5, 7, 11)
     must = gradient(_overhanging, x)
     torch.compiler.reset()
     wrong = gradient(torch.compile(_overhanging, fullgraph=True), x)
@@ -276,7 +285,17 @@ def test_compiled_models_use_our_gradients(monkeypatch: Any) -> None:
     with patch:
         compiled = torch.compile(_overhanging, fullgraph=True)
         assert torch.equal(gradient(compiled, x), must)
-        assert sorted(reached) == ["adaptive_max_pool2d_backward", "avg_pool2d_backward"]
+        assert sorted(reached) == sorted(
+            f"{pool}_backward"
+            for pool in (
+                "adaptive_max_pool2d",
+                "avg_pool2d",
+                "max_pool2d",
+                "adaptive_avg_pool2d",
+                "avg_pool3d",
+                "max_pool3d",
+            )
+        )
     torch.compiler.reset()
     assert torch.compiler.config.cache_key_tag == ""
     if torch.equal(wrong, must):

@@ -159,10 +159,10 @@ def aten_call(
         attributes[1] = attributes[1] or ()
     name, arguments = call(case.operator.function, grad, x, indices, attributes)
     fresh = getattr(torch.ops.aten, name).default
+    target = result.unsqueeze(-2) if len(case.operator.axes) == 1 else result
     if name == "_adaptive_avg_pool2d_backward":
-        into = partial(torch.ops.aten._adaptive_avg_pool2d_backward.out, out=result)
+        into = partial(torch.ops.aten._adaptive_avg_pool2d_backward.out, out=target)
     else:
-        target = result.unsqueeze(-2) if len(case.operator.axes) == 1 else result
         into = partial(getattr(torch.ops.aten, name.removeprefix("_")).grad_input, grad_input=target)
     return lambda: fresh(*arguments), lambda: into(*arguments)
 
