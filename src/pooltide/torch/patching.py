@@ -240,5 +240,5 @@ def _computed(
             out.resize_(x.shape)
         if shares(out, grad_output, indices):
             grad_output, indices = grad_output.clone(), None if indices is None else indices.clone()
-    recipe = recipe_for(function, grad_output, x, hint, indices, attributes, out)
+    recipe = recipe_for(function, grad_output, x, hint, indices, attributes, out, True)
     return compute(recipe, grad_output, indices, out, True)
