@@ -152,3 +152,9 @@ def test_an_argument_equal_to_a_good_one_is_still_judged_by_its_type(args: tuple
         pt.avg_pool2d_backward(g, (2, 3, 7, 11), *args)
     with pytest.raises(TypeError):
         pt.avg_pool2d_backward(g, (2, 3, 7.0, 11), 3, 2, 1)
+
+
+def test_on_the_cpu_indices_are_always_checked() -> None:
+    with pytest.raises(IndexError, match="is 143; it must be 0 to 142"):
+        pt.adaptive_max_pool2d_backward(grad(), X, at() + 143, check_indices=False)
+    assert pt.index_errors("cpu") == (0, None)

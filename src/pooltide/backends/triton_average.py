@@ -273,9 +273,10 @@ def phases(grad, out, divisors, lanes, groups, H, W, Ho, Wo, row_blocks,
     for i in tl.static_range(NA):
         a = a0 + i
         in_h = a.to(tl.uint32) < Ho.to(tl.uint32)
+        row_end = tl.where(in_h, Wo, 0).to(tl.uint32)
         row = source + a.to(tl.int64) * Wo
         for j in tl.static_range(NB):
-            held = live & in_h & ((b0 + j).to(tl.uint32) < Wo.to(tl.uint32))
+            held = live & ((b0 + j).to(tl.uint32) < row_end)
             g = tl.load(row + j, mask=held, other=0).to(ACC)
             if EVEN:
                 quotients += (quotient(g, dd, rd, HOW),)
@@ -303,7 +304,8 @@ def phases(grad, out, divisors, lanes, groups, H, W, Ho, Wo, row_blocks,
             cells += (total,)
         h = top * R + r
         tile = weave(cells, V).to(out.dtype.element_ty)
-        tl.store(target + h.to(tl.int64) * width, tile, mask=inside & (h < H) if LOW else inside)
+        mask = inside & (group[:, None] < tl.where(h < H, groups, 0)) if LOW else inside
+        tl.store(target + h.to(tl.int64) * width, tile, mask=mask)
 
 
 INTERPRETED = not isinstance(whole, triton.JITFunction)  # by Triton's interpreter, whose fma rounds twice

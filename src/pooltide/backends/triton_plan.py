@@ -172,7 +172,8 @@ def _indexed(problem: Problem, layout: str, device: int) -> tuple[Launch, ...]:
     )
     warps = 8 if deep and problem.dtype.itemsize >= 4 else 4
     asked = int((pieces[:, 2] * pieces[:, 4]).max()) * inner * share
-    block = BLOCK // 2 if warps == 4 and asked <= BLOCK * 3 // 4 else BLOCK
+    small = asked <= BLOCK * 3 // 4 or (max(most) > 1 and not deep)
+    block = BLOCK // 2 if warps == 4 and small else BLOCK
     constants = (block, vector, last, own, ragged, *unrolled, deep)
     grid = cdiv(outers, share) * len(pieces)
     found = [tables(axis) for axis in problem.axes]

@@ -86,6 +86,21 @@ def missing(device: torch.device) -> str | None:
     return found if isinstance(found, str) else None
 
 
+def index_errors(device: torch.device | str | int, *, clear: bool = False) -> tuple[int, int | None]:
+    """How many indices outside their plane were dropped on a device, and where the first one was.
+
+    The place is flat over grad_output. Only what did not raise is counted: backward passes, and calls
+    with `check_indices=False`, on a GPU; on the CPU every call raises. This waits for the device.
+    """
+    where = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
+    backend = _triton() if where.type == "cuda" else ""
+    if isinstance(backend, str):
+        return 0, None
+    number = torch.cuda.current_device() if where.index is None else where.index
+    found: tuple[int, int | None] = backend.index_errors(number, clear)
+    return found
+
+
 def _on_cuda(problem: Problem, layouts: tuple[str, ...]) -> Chosen:
     backend = _triton()
     if isinstance(backend, str):
