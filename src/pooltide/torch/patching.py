@@ -160,7 +160,7 @@ def _override(
 
 
 def _own_kernel(overload: str, key: str) -> Callable[..., Any]:
-    """PyTorch's kernel, kept before it is overridden. Releases before 2.9 have no way to keep it."""
+    """PyTorch's kernel, kept before it is overridden. Early releases have no way to keep it."""
     if hasattr(torch.library, "get_kernel"):
         kept: Callable[..., Any] = torch.library.get_kernel(overload, key).call_boxed
         return kept
