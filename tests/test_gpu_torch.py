@@ -32,7 +32,7 @@ def tensor(array: Any) -> Any:
 @pytest.mark.parametrize("function", FUNCTIONS)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_bits_are_the_cpus(function: str, dtype: np.dtype[Any]) -> None:
-    for seed in range(75):
+    for seed in range(4):  # test_gpu.py has 1200 more, below PyTorch
         case = geometry(function, seed, dtype)
         arguments = [tensor(case.grad_output), case.input_shape]
         if case.indices is not None:

@@ -64,7 +64,7 @@ def is_plain(grad_output: Any, indices: Any) -> bool:
     """Whether nothing but the kernel has a say in this call. What is no tensor at all is plain."""
     if _modes() or _transforms() or forward_ad._current_level >= 0:
         return False
-    if type(indices) is not torch.Tensor and isinstance(indices, torch.Tensor):  # ints can't need more
+    if indices is not None and type(indices) is not torch.Tensor and isinstance(indices, torch.Tensor):
         return False
     return _bare(grad_output)
 

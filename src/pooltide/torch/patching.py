@@ -168,7 +168,7 @@ def _override(
 
 
 def _own_kernel(overload: str, key: str) -> Callable[..., Any]:
-    """PyTorch's kernel, kept before it is overridden. Releases before 2.9 have no way to keep it."""
+    """PyTorch's kernel, kept before it is overridden. Early releases have no way to keep it."""
     if hasattr(torch.library, "get_kernel"):
         kept: Callable[..., Any] = torch.library.get_kernel(overload, key).call_boxed
         return kept
@@ -249,5 +249,5 @@ def _computed(
             out.resize_(x.shape)
         if shares(out, grad_output, indices):
             grad_output, indices = grad_output.clone(), None if indices is None else indices.clone()
-    recipe = recipe_for(function, grad_output, x, hint, indices, attributes, out)
+    recipe = recipe_for(function, grad_output, x, hint, indices, attributes, out, True)
     return compute(recipe, grad_output, indices, out, True)

@@ -58,16 +58,22 @@ def recipe_for(
     indices: torch.Tensor | None,
     attributes: tuple[Any, ...],
     out: torch.Tensor | None = None,
+    typed: bool = False,
 ) -> Recipe:
-    """The recipe of a call; raises the operator's first fault, or NoBackend."""
+    """The recipe of a call; raises the operator's first fault, or NoBackend.
+
+    `typed` attributes come from the dispatcher, which has seen to it that an int is no bool.
+    """
     try:
         key: Any = (
             function, input.shape if isinstance(input, torch.Tensor) else input, hint,
-            grad_output.shape, grad_output.stride(), grad_output.dtype, grad_output.device, attributes,
-            kinds(attributes) if attributes else (), kinds(input) if type(input) is tuple else (),
+            grad_output.shape, grad_output.stride(), grad_output.dtype,
+            grad_output.is_cpu or grad_output.device, attributes,  # a device is slow to hash
+            kinds(attributes) if attributes and not typed else (),
+            kinds(input) if type(input) is tuple else (),
         )  # fmt: skip
         if indices is not None:
-            key = (key, indices.shape, indices.stride(), indices.dtype, indices.device)
+            key = (key, indices.shape, indices.stride(), indices.dtype, indices.is_cpu or indices.device)
         if out is not None:
             key = (key, out.shape, out.stride(), out.dtype, out.device)
         found = _recipes.get(key)
