@@ -22,6 +22,7 @@ CASES = [
     "adaptive_max3d:2x3x7x11x13:o3x5x4:f16:i64",
     "avg1d:2x3x29:k3:s2:p1:f32",
     "avg3d:2x3x7x11x13:k3:p1:nopad:f32",
+    "avg3d:2x3x7x11x13:k3:p1:bf16",
     "max1d:2x3x29:k3:d2:f32:i64",
     "max2d:2x3x23x29:k3:s2:p1:d2x1:ceil:f32:i32",
     "max3d:2x3x7x11x13:k2:bf16:i64",

@@ -175,7 +175,10 @@ def _torch(case: Case, grad: Array, indices: Array | None, out: Array) -> Runner
     result = torch.empty_like(x)
     where = None if indices is None else torch.from_numpy(indices.astype(np.int64))
     fresh, into = aten_call(case, torch_tensor(case, grad), x, where, result)
-    into()
+    try:
+        into()
+    except NotImplementedError:  # PyTorch has no avg_pool3d in halves on the CPU
+        return {}
     mine = torch_tensor(case, out)
     if case.dtype.name == "FLOAT32" and not torch.equal(mine.view(torch.int32), result.view(torch.int32)):
         raise Wrong(f"{case}: the result differs from PyTorch's")
