@@ -156,13 +156,12 @@ def aten_call(
     """PyTorch's own gradient of the case: with a fresh result, and into `result`."""
     import torch
 
-    given = dict(case.attributes)
     arguments: list[Any] = [grad, x] if indices is None else [grad, x, indices]
-    for role in ("kernel", "stride", "padding", "ceil_mode", "count_include_pad"):
-        if role in given:
-            arguments.append(list(given[role]) if isinstance(given[role], tuple) else given[role])
-    if "divisor_override" in given:
-        arguments.append(given["divisor_override"] or None)
+    call = case.call(HOST)
+    if case.attributes:
+        arguments += [list(call.kernel), list(call.stride), list(call.padding)]
+        arguments += [call.role("ceil_mode"), call.role("count_include_pad")]
+        arguments.append(call.role("divisor_override") or None)
     operator = getattr(torch.ops.aten, case.operator.function)
     fresh = (
         operator.default
