@@ -152,12 +152,15 @@ def aten_call(
     """PyTorch's own gradient of the case: with a fresh result, and into `result`."""
     import torch
 
-    from ..torch.own import aten_call as call
+    from ..torch.own import aten_call as named
 
+    call = case.call(HOST)
     attributes = attributes_of(case)
     if attributes:
-        attributes[1] = attributes[1] or ()
-    name, arguments = call(case.operator.function, grad, x, indices, attributes)
+        arrays = [call.kernel, call.stride, call.padding]
+        arrays += [call.pairs("dilation")] if call.role("dilation") else []
+        attributes = [*map(list, arrays), *attributes[len(arrays) :]]
+    name, arguments = named(case.operator.function, grad, x, indices, attributes)
     fresh = getattr(torch.ops.aten, name).default
     target = result.unsqueeze(-2) if len(case.operator.axes) == 1 else result
     if name == "_adaptive_avg_pool2d_backward":

@@ -24,7 +24,7 @@ from ..trial import problem_of
 from .contest import Result, Runners, Wrong, aten_call, attributes_of, check_sample, torch_tensor
 
 COPY_BYTES = 1 << 30
-SWEEP_BYTES = 256 << 20
+SWEEP_BYTES = 2 << 30  # four times the cache, and long enough that the host is ahead of the device
 ROW = 100  # calls in a row for a wall time
 
 
