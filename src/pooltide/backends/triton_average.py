@@ -46,10 +46,11 @@ def over_axes(g, dd, rd, dh, rh, dw, rw, ONCE: tl.constexpr, BY_D: tl.constexpr,
 
     The product leaves d out where BY_D is 0: flat pools, whose d is 1 everywhere.
     """
-    if ONCE and BY_D:
-        g = quotient(g, dd * dh * dw, rd * rh * rw, ONCE)
-    elif ONCE:
-        g = quotient(g, dh * dw, rh * rw, ONCE)
+    if ONCE:
+        if BY_D:
+            g = quotient(g, dd * dh * dw, rd * rh * rw, ONCE)
+        else:
+            g = quotient(g, dh * dw, rh * rw, ONCE)
     else:
         g = quotient(g, dd, rd, BY_D)
         g = quotient(g, dh, rh, BY_H)
