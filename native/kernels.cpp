@@ -2,6 +2,7 @@
 
 #include "average.h"
 #include "indexed.h"
+#include "windows.h"
 
 namespace pooltide {
 namespace {
@@ -46,6 +47,7 @@ void run(const Problem& p, const Arrays& arrays, int64_t begin, int64_t end, voi
 #define NAME(isa) NAME_(isa)
 #define TEXT_(isa) #isa
 #define TEXT(isa) TEXT_(isa)
-const Kernels NAME(POOLTIDE_ISA) = {TEXT(POOLTIDE_ISA), scratch, run};
+const Kernels NAME(POOLTIDE_ISA) = {TEXT(POOLTIDE_ISA), scratch, run,
+                                    {forward_units, forward_scratch, run_forward}};
 
 }  // namespace pooltide
