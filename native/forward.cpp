@@ -48,6 +48,20 @@ void Forward::adopt(int axis, const WindowTables& tables, WindowAxis& to) {
   divisors_[axis].assign(tables.divisor, tables.divisor + tables.windows);
   to.cells = tables.cells, to.windows = tables.windows, to.step = tables.step;
   to.first = first.data(), to.count = count.data(), to.divisor = divisors_[axis].data();
+  find_even(to);
+}
+
+// The run of evenly spaced, equally long windows around the middle one.
+void Forward::find_even(WindowAxis& axis) {
+  int64_t middle = axis.windows / 2;
+  if (middle == 0) return;
+  axis.stride = axis.first[middle] - axis.first[middle - 1];
+  auto follows = [&](int64_t o) {
+    return axis.first[o] - axis.first[o - 1] == axis.stride && axis.count[o] == axis.count[o - 1];
+  };
+  axis.even_from = axis.even_to = middle;
+  while (axis.even_from > 0 && follows(axis.even_from)) axis.even_from--;
+  while (axis.even_to < axis.windows && follows(axis.even_to)) axis.even_to++;
 }
 
 void Forward::run(const PoolingArrays& arrays, int threads) const {

@@ -16,6 +16,8 @@ struct WindowAxis {
   const int32_t* first = nullptr;   // per window
   const int32_t* count = nullptr;   // per window; 0 for one that dilation lets fall between the cells
   const double* divisor = nullptr;  // per window: what it contributes to an average's divisor
+  int64_t even_from = 0, even_to = 0;  // windows of one length, `stride` apart: all but those at the edges
+  int64_t stride = 0;
 };
 
 struct Pooling {
@@ -59,6 +61,7 @@ class Forward {
 
  private:
   void adopt(int axis, const WindowTables& tables, WindowAxis& to);
+  static void find_even(WindowAxis& axis);
 
   Pooling pooling_;
   std::vector<int32_t> windows_[3][2];

@@ -1,6 +1,7 @@
 // Forwards: each window's sum or maximum, its cells ascending in (d, h, w).
 //
 //     average   ((0 + x[1st cell]) + x[2nd]) + …, then divided
+//     mean      of a whole plane: 16 such sums, cell i in the (i mod 16)th, added in pairs 8, 4, 2, 1 apart
 //     largest   the first of the greatest cells; of NaNs, which exceed all else, the last
 //
 // Both are chains that may not be reordered, so a vector holds the same window of many planes. In
@@ -36,12 +37,15 @@ template <int n, int half, class V, int... i> inline V zip(V a, V b, Order<i...>
 template <class T, class V> inline void transpose(V* rows) {
   constexpr int n = Lanes<T>::n;
   using All = typename UpTo<n>::All;
+#pragma GCC unroll 4
   for (int step = 1; step < n; step *= 2) {
     V next[n];
+#pragma GCC unroll 8
     for (int i = 0; i < n / 2; i++) {
       next[2 * i] = zip<n, 0>(rows[i], rows[i + n / 2], All());
       next[2 * i + 1] = zip<n, 1>(rows[i], rows[i + n / 2], All());
     }
+#pragma GCC unroll 16
     for (int i = 0; i < n; i++) rows[i] = next[i];
   }
 }
@@ -101,10 +105,21 @@ template <class T> struct Origin {
     return (p.d.first[od] + i * p.d.step) * p.h.cells + p.h.first[oh] + j * p.h.step;
   }
   int64_t place(int64_t ow) const { return row(0, 0) * p.w.cells + p.w.first[ow]; }
+  // Of n neighbouring windows.
+  template <class V> V quotients(V sums, int64_t ow, int64_t n) const {
+    bool alike = true;
+    for (int64_t k = 1; k < n; k++) alike = alike && p.w.divisor[ow + k] == p.w.divisor[ow];
+    if (alike) return quotient(sums, ow);
+    T sum[Lanes<T>::n];
+    store(sum, sums);
+    for (int64_t k = 0; k < n; k++) sum[k] = quotient(sum[k], ow + k);
+    return load(sum);
+  }
   template <class V> V quotient(V sum, int64_t ow) const {
     double d = p.d.divisor[od], h = p.h.divisor[oh], w = p.w.divisor[ow];
-    if (p.quotient == Quotient::constant) return sum / T(p.divisor);
-    if (p.quotient == Quotient::product) return sum / T(d * h * w);
+    if (p.quotient == Quotient::constant) return sum / T(p.divisor) + T(0);  // never -0, as in PyTorch
+    if (p.quotient == Quotient::product) return sum / T(d * h * w) + T(0);
+    if (p.quotient == Quotient::mean) return sum / T(d * h * w);
     if (d != 1) sum = sum / T(d);
     if (h != 1) sum = sum / T(h);
     return w == 1 ? sum : sum / T(w);
@@ -199,6 +214,11 @@ template <class S, bool largest, bool indexed> class PlanesForward {
 
   // Rows wait until the next one would take a slot from them; then they are reduced together.
   void take_row(const Cursor& at, int64_t row, T* sums, Int* places) {
+    if (rows_n_ > 0 && rows_n_ < kRows && row >= piece_row_ && row < piece_row_ + rows_per_piece_) {
+      rows_[rows_n_] = piece_cells_ + (row - piece_row_) * p_.w.cells * L;  // the piece of the row before
+      row_places_[rows_n_++] = row * p_.w.cells;
+      return;
+    }
     int64_t piece = row / rows_per_piece_, slot = piece % slots_n_;
     if (rows_n_ == kRows || (used_[slot] == batch_ && tags_[slot] != piece)) {
       reduce_rows(at, sums, places);
@@ -207,7 +227,8 @@ template <class S, bool largest, bool indexed> class PlanesForward {
     int64_t from = piece * rows_per_piece_ * p_.w.cells;
     const T* cells = packed(slot, piece, from, smaller(rows_per_piece_ * p_.w.cells, p_.cells() - from));
     used_[slot] = batch_;
-    rows_[rows_n_] = cells + row % rows_per_piece_ * p_.w.cells * L;
+    piece_row_ = piece * rows_per_piece_, piece_cells_ = cells;
+    rows_[rows_n_] = cells + (row - piece_row_) * p_.w.cells * L;
     row_places_[rows_n_++] = row * p_.w.cells;
   }
 
@@ -263,16 +284,33 @@ template <class S, bool largest, bool indexed> class PlanesForward {
     const S* x = (const S*)arrays_.input + plane_ * cells + from;
     int64_t readable = (p_.planes() - plane_ - planes_ + 1) * cells - from;  // from the last plane's cell on
     for (int64_t i = 0; i < n; i += L) {
+      if (n - i <= 2) {  // not worth a transposition
+        for (; i < n; i++) pack_cell(x + i, to + i * L);
+        break;
+      }
       V rows[L];
       if (planes_ == L && i + L <= readable) {
+#pragma GCC unroll 16
         for (int64_t k = 0; k < L; k++) rows[k] = load(x + k * cells + i);
       } else {
-        for (int64_t k = 0; k < L; k++) rows[k] = k < planes_ ? load_part(x + k * cells + i, smaller(L, n - i)) : V{};
+        for (int64_t k = 0; k < L; k++) rows[k] = V{};
+        for (int64_t k = 0; k < planes_; k++) {
+          const S* from = x + k * cells + i;
+          rows[k] = i + L <= readable ? load(from) : load_part(from, smaller(L, n - i));
+        }
       }
       transpose<T>(rows);
+#pragma GCC unroll 16
       for (int64_t k = 0; k < L; k++) store(to + (i + k) * L, rows[k]);
     }
     return to;
+  }
+
+  void pack_cell(const S* x, T* to) const {
+    S column[L] = {};
+    int64_t cells = p_.cells();
+    for (int64_t k = 0; k < planes_; k++) column[k] = x[k * cells];
+    store(to, load(column));
   }
 
   void flush() {
@@ -312,8 +350,136 @@ template <class S, bool largest, bool indexed> class PlanesForward {
   Int* places_;
   int64_t *tags_, *used_;
   const T* rows_[kRows];
+  const T* piece_cells_ = nullptr;
+  int64_t piece_row_ = 0;
   int64_t row_places_[kRows];
   int64_t rows_n_ = 0, batch_ = 0, plane_ = -1, planes_ = 0, filled_ = 0, to_ = 0;
+};
+
+template <class S> S least();
+template <> inline float least<float>() { return kLeast<float>; }
+template <> inline double least<double>() { return kLeast<double>; }
+template <> inline Half least<Half>() { return {0xFC00}; }
+template <> inline Bfloat least<Bfloat>() { return {0xFF80}; }
+
+// Every second element of 2 × lanes.
+template <class S, int... i> inline VecOf<S> load_evens(const S* p, Order<i...>) {
+  return __builtin_shufflevector(load(p), load(p + lanes<S>), (2 * i)...);
+}
+
+// One thread's work on planes as they lie: a vector holds neighbouring windows of a row. It pays where
+// planes are too few to fill a vector, and windows 1 or 2 cells apart, so that their cells are loaded at
+// once. An image is a plane.
+template <class S, bool largest, bool indexed> class RowsForward {
+  using T = typename Sum<S>::T;
+  using Int = IntOf<T>;
+  using V = VecOf<S>;
+  using I = typename IntLanes<T>::I;
+  using All = typename UpTo<lanes<S>>::All;
+  static constexpr int64_t L = lanes<S>;
+
+ public:
+  RowsForward(const Pooling& p, const PoolingArrays& arrays, void*)
+      : p_(p), arrays_(arrays), end_((const S*)arrays.input + p.planes() * p.cells()) {}
+  static int64_t units(const Pooling& p) { return Cursor::units(p, p.planes()); }
+  static int64_t scratch(const Pooling&) { return 0; }
+  static bool pays(const Pooling& p) {
+    bool even = (p.w.stride == 1 || p.w.stride == 2) && p.w.even_to - p.w.even_from >= L;
+    return even && p.planes() < L / 2;
+  }
+
+  void run(int64_t begin, int64_t end) const {
+    for (int64_t unit = begin; unit < end; unit++) {
+      Cursor at(p_, unit);
+      const S* x = (const S*)arrays_.input + at.image * p_.cells();
+      const Origin<T> origin{p_, at.od, at.oh};
+      int64_t row = ((at.image * p_.d.windows + at.od) * p_.h.windows + at.oh) * p_.w.windows;
+      segment(origin, x, at.from, at.from + at.n, row);
+    }
+  }
+
+ private:
+  void segment(const Origin<T>& origin, const S* x, int64_t from, int64_t to, int64_t row) const {
+    int64_t even_from = smaller(larger(from, p_.w.even_from), to), even_to = smaller(to, p_.w.even_to);
+    bool even = even_to - even_from >= L && (p_.w.stride == 1 || p_.w.stride == 2);
+    if (!even) even_from = even_to = to;
+    for (int64_t o = from; o < even_from; o += L) block(origin, x, o, smaller(L, even_from - o), row);
+    for (int64_t o = even_from; o < even_to; o += L) {
+      int64_t at = smaller(o, even_to - L);  // the last vector ends with the windows
+      p_.w.stride == 1 ? even_block<1>(origin, x, at, row) : even_block<2>(origin, x, at, row);
+    }
+    for (int64_t o = even_to; o < to; o += L) block(origin, x, o, smaller(L, to - o), row);
+  }
+
+  template <int stride> void even_block(const Origin<T>& origin, const S* x, int64_t o, int64_t row) const {
+    int64_t first = p_.w.first[o], count = p_.w.count[o], step = p_.w.step;
+    int64_t last_row = origin.row(p_.d.count[origin.od] - 1, p_.h.count[origin.oh] - 1);
+    if (x + last_row * p_.w.cells + first + (count - 1) * step + stride * L > end_) return block(origin, x, o, L, row);
+    Best<T, indexed> best = begin(origin, o);
+    for_rows(origin, [&](const S* cells, I place) {
+      for (int64_t j = 0; j < count; j++, cells += step, place += (Int)step) {
+        V v;
+        if constexpr (stride == 1) v = load(cells); else v = load_evens(cells, All());
+        meet(best, v, place);
+      }
+    }, x, o);
+    finish(origin, best, o, L, row);
+  }
+
+  // Windows of any kind: their cells are brought together one by one.
+  void block(const Origin<T>& origin, const S* x, int64_t o, int64_t n, int64_t row) const {
+    const WindowAxis& w = p_.w;
+    int64_t most = 0;
+    for (int64_t k = 0; k < n; k++) most = larger(most, w.count[o + k]);
+    Best<T, indexed> best = begin(origin, o, n);
+    for_rows(origin, [&](const S* cells, I place) {
+      for (int64_t j = 0; j < most; j++, place += (Int)w.step) {
+        S values[L];
+        for (int64_t k = 0; k < L; k++) values[k] = largest ? least<S>() : S{};
+        for (int64_t k = 0; k < n; k++)
+          if (j < w.count[o + k]) values[k] = cells[w.first[o + k] - w.first[o] + j * w.step];
+        meet(best, load(values), place);
+      }
+    }, x, o, n);
+    finish(origin, best, o, n, row);
+  }
+
+  I places(int64_t row, int64_t o, int64_t n) const {
+    Int found[L] = {};
+    for (int64_t k = 0; k < n; k++) found[k] = (Int)(row * p_.w.cells + p_.w.first[o + k]);
+    return read<I>(found);
+  }
+
+  Best<T, indexed> begin(const Origin<T>& origin, int64_t o, int64_t n = L) const {
+    return {largest ? splat(kLeast<T>) : V{}, indexed ? places(origin.row(0, 0), o, n) : I{}};
+  }
+
+  template <class F> void for_rows(const Origin<T>& origin, F use, const S* x, int64_t o, int64_t n = L) const {
+    for (int64_t i = 0; i < p_.d.count[origin.od]; i++)
+      for (int64_t j = 0; j < p_.h.count[origin.oh]; j++) {
+        int64_t row = origin.row(i, j);
+        use(x + row * p_.w.cells + p_.w.first[o], indexed ? places(row, o, n) : I{});
+      }
+  }
+
+  static void meet(Best<T, indexed>& best, V v, I place) {
+    if (largest) best.meet(v, place);
+    else best.value += v;
+  }
+
+  void finish(const Origin<T>& origin, const Best<T, indexed>& best, int64_t o, int64_t n, int64_t row) const {
+    V value = largest ? best.value : origin.quotients(best.value, o, n);
+    S* out = (S*)arrays_.out + row + o;
+    n == L ? store(out, value) : store_part(out, value, n);
+    if (!indexed) return;
+    Int narrow[L];
+    write(narrow, best.place);
+    for (int64_t k = 0; k < n; k++) arrays_.indices[row + o + k] = narrow[k];
+  }
+
+  const Pooling& p_;
+  const PoolingArrays& arrays_;
+  const S* end_;
 };
 
 // One thread's work in channels-last order: a vector of channels of one cell is a vector as it lies.
@@ -385,12 +551,107 @@ template <class S, bool largest, bool indexed> class ChannelsForward {
   const PoolingArrays& arrays_;
 };
 
+template <int n, class V> inline V added(V* sums) {
+  for (int step = n / 2; step > 0; step /= 2)
+    for (int k = 0; k < step; k++) sums[k] += sums[k + step];
+  return sums[0];
+}
+
+// The mean of each plane, an image.
+template <class S> class PlanesMean {
+  using T = typename Sum<S>::T;
+  using V = VecOf<S>;
+  using I = typename IntLanes<T>::I;
+  static constexpr int64_t L = lanes<S>, kSums = 16;
+
+ public:
+  PlanesMean(const Pooling& p, const PoolingArrays& arrays, void*) : p_(p), arrays_(arrays) {}
+  static int64_t units(const Pooling& p) { return p.planes(); }
+  static int64_t scratch(const Pooling&) { return 0; }
+
+  void run(int64_t begin, int64_t end) const {
+    const Origin<T> origin{p_, 0, 0};
+    const S* x = (const S*)arrays_.input;
+    for (int64_t from = begin; from < end; from += L) {
+      int64_t n = smaller(L, end - from);
+      V rows[L] = {};
+      for (int64_t k = 0; k < n; k++) rows[k] = sums(x + (from + k) * p_.cells());
+      transpose<T>(rows);
+      V means = origin.quotient(added<L>(rows), 0);
+      S* out = (S*)arrays_.out + from;
+      n == L ? store(out, means) : store_part(out, means, n);
+    }
+  }
+
+ private:
+  // The sums of a plane, added in pairs until a vector holds them.
+  V sums(const S* x) const {
+    V parts[kSums / L] = {};
+    int64_t cells = p_.cells(), i = 0;
+    for (; i + kSums <= cells; i += kSums)
+      for (int64_t m = 0; m < kSums / L; m++) parts[m] += load(x + i + m * L);
+    for (int64_t m = 0; i < cells; i += L, m++) parts[m] += first_of(x + i, smaller(L, cells - i));
+    return added<kSums / L>(parts);
+  }
+
+  // The first n elements, then zeros; what follows them is read where it exists.
+  V first_of(const S* x, int64_t n) const {
+    if (x + L > (const S*)arrays_.input + p_.planes() * p_.cells()) return load_part(x, n);
+    static constexpr IntOf<T> kept[32] = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
+    return (V)((I)load(x) & read<I>(kept + 16 - n));
+  }
+
+  const Pooling& p_;
+  const PoolingArrays& arrays_;
+};
+
+// The same in channels-last order; a unit is an image.
+template <class S> class ChannelsMean {
+  using T = typename Sum<S>::T;
+  using V = VecOf<S>;
+  static constexpr int64_t L = lanes<S>, kSums = 16;
+
+ public:
+  ChannelsMean(const Pooling& p, const PoolingArrays& arrays, void*) : p_(p), arrays_(arrays) {}
+  static int64_t units(const Pooling& p) { return p.batch; }
+  static int64_t scratch(const Pooling&) { return 0; }
+
+  void run(int64_t begin, int64_t end) const {
+    const Origin<T> origin{p_, 0, 0};
+    int64_t channels = p_.channels, n = smaller(L, channels);
+    for (int64_t image = begin; image < end; image++)
+      for (int64_t c = 0; c < channels; c += L) {
+        int64_t from = channels < L ? 0 : smaller(c, channels - L);
+        V mean = origin.quotient(sum((const S*)arrays_.input + image * p_.cells() * channels + from, n), 0);
+        S* out = (S*)arrays_.out + image * channels + from;
+        n == L ? store(out, mean) : store_part(out, mean, n);
+      }
+  }
+
+ private:
+  V sum(const S* x, int64_t n) const {
+    V sums[kSums] = {};
+    for (int64_t i = 0; i < p_.cells(); i++, x += p_.channels) sums[i % kSums] += n == L ? load(x) : load_part(x, n);
+    return added<kSums>(sums);
+  }
+
+  const Pooling& p_;
+  const PoolingArrays& arrays_;
+};
+
 // Calls `use` with a kernel made for a pooling's storage type, layout and question.
 template <class S, class F> inline auto with_forward_of(const Pooling& p, F use) {
+  if (p.quotient == Quotient::mean && p.channels_last) return use((ChannelsMean<S>*)nullptr);
+  if (p.quotient == Quotient::mean) return use((PlanesMean<S>*)nullptr);
   if (p.channels_last) {
     if (!p.largest) return use((ChannelsForward<S, false, false>*)nullptr);
     if (!p.indexed) return use((ChannelsForward<S, true, false>*)nullptr);
     return use((ChannelsForward<S, true, true>*)nullptr);
+  }
+  if (RowsForward<S, false, false>::pays(p)) {
+    if (!p.largest) return use((RowsForward<S, false, false>*)nullptr);
+    if (!p.indexed) return use((RowsForward<S, true, false>*)nullptr);
+    return use((RowsForward<S, true, true>*)nullptr);
   }
   if (!p.largest) return use((PlanesForward<S, false, false>*)nullptr);
   if (!p.indexed) return use((PlanesForward<S, true, false>*)nullptr);

@@ -58,6 +58,8 @@ def pooling_of(
     if prod(batch) * prod(max(axis.outputs, 1) for axis in found_axes) * 8 >= 2**63:
         raise ValueError(f"{name}: the result would have over 2**63 bytes; it must be smaller.")
     quotient, divisor = ("", 0) if "max" in name else _quotient(name, asked)
+    if quotient == "chained" and all(axis.outputs == 1 for axis in found_axes):
+        quotient = "mean"
     pooling = Pooling(
         "largest" if "max" in name else "average",
         batch,

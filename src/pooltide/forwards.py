@@ -25,7 +25,6 @@ from .threads import get_num_threads
 Array = NDArray[Any]
 Ints = int | Sequence[int]
 Sizes = int | Sequence[int | None] | None
-Result = Array | tuple[Array, Array]
 BACKENDS: dict[str, ModuleType] = {"cpu": forward_cpu, "reference": forward_reference}
 
 
@@ -182,7 +181,7 @@ def _values(name: str, input: Array, asked: Strided | Adaptive, out: Array | Non
     return found
 
 
-def _pool(name: str, input: Array, asked: Strided | Adaptive, return_indices: bool, out: Any) -> Result:
+def _pool(name: str, input: Array, asked: Strided | Adaptive, return_indices: bool, out: Any) -> Any:
     key = _key(name, input, asked, return_indices, out)
     ready = None if key is None else _KEPT.get(key)
     if ready is None:
@@ -206,8 +205,13 @@ def _key(
     name: str, input: Any, asked: Strided | Adaptive, return_indices: Any, out: Any
 ) -> tuple[Any, ...] | None:
     """All that a call's checks and plan depend on, or None where equal keys might stand for unequal calls."""
-    if type(input) is not np.ndarray or out is not None or type(return_indices) is not bool:
+    if type(input) is not np.ndarray or type(return_indices) is not bool:
         return None
+    outs: tuple[Any, ...] = ()
+    for array in out if type(out) is tuple else (out,) if out is not None else ():
+        if type(array) is not np.ndarray or not array.flags.writeable:
+            return None
+        outs += array.dtype, array.shape, array.strides
     kinds = tuple(map(type, asked))
     inner: tuple[Any, ...] = ()
     if not _EXACT.issuperset(kinds):
@@ -216,8 +220,8 @@ def _key(
                 inner += tuple(map(type, value))
             elif type(value) not in _EXACT:
                 return None
-    how = os.environ.get(ENVIRONMENT)
-    return name, input.dtype, input.shape, input.strides, asked, kinds, inner, return_indices, how
+    how = name, asked, kinds, inner, return_indices, os.environ.get(ENVIRONMENT)
+    return how, input.dtype, input.shape, input.strides, outs, type(out)
 
 
 def _prepare(name: str, input: Any, asked: Strided | Adaptive, return_indices: Any, out: Any) -> _Ready:

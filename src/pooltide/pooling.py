@@ -5,7 +5,9 @@
               wins; its index is flat within the plane: (d·H + h)·W + w
 
 Padding holds no cells. The divisor of an average is taken as problem.py says of quotients; a chained
-one divides the sum by the three lengths in turn.
+one divides the sum by the three lengths in turn. One more quotient is a forward's own: the mean of a
+plane, an adaptive average to size 1, is 16 sums, cell i in the (i mod 16)th, added in pairs 8, 4, 2, 1
+apart and divided by the number of cells. (PyTorch's bits depend on the machine there.)
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ class Pooling:
     batch: tuple[int, int]  # N, C
     axes: tuple[Axis, Axis, Axis]  # d, h, w
     dtype: DType
-    quotient: str = ""  # of an average: chained | extent | valid | override
+    quotient: str = ""  # of an average: chained | extent | valid | override | mean
     divisor: int = 0  # of an override
     dilation: Triple = (1, 1, 1)
     indexed: bool = False  # whether the maxima's indices are wanted

@@ -50,7 +50,7 @@ def prepare(pooling: Pooling, layout: str) -> _native.Forward:
         pooling.kind == "largest",
         pooling.indexed,
         STORES[pooling.dtype.name],
-        QUOTIENTS[pooling.quotient],
+        3 if pooling.quotient == "mean" else QUOTIENTS[pooling.quotient],
         divisor,
         layout == "channels_last",
         *pooling.batch,
