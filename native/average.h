@@ -8,7 +8,8 @@
 // cells that share their windows are summed once and written many times.
 //
 //     shifted    stride 1: line j is the row itself, j elements on, between zeros
-//     spread     lines written out by a permutation in registers
+//     picked     a line is a permutation of the row, made in registers where it is added
+//     spread     lines written out, where they are many or the processor has no such permutation
 //     gathered   so many lines that they would not fit: cells one by one
 //     channels   channels-last: a vector holds channels, so a cell's windows are lines as they lie
 
@@ -87,7 +88,7 @@ inline void divide(const S* g, int64_t n, const S* end, const Division<T>& by, c
   if (o < n) store(to + o, quotient(load_part(g + o, n - o), o));
 }
 
-enum class Lines { shifted, spread, gathered, channels };
+enum class Lines { shifted, picked, spread, gathered, channels };
 
 // What each thread needs, in elements; `slot` is one divided row of windows, laid out in lines.
 template <class S> struct Shape {
@@ -110,13 +111,15 @@ template <class S> struct Shape {
     } else if (p.w.shifted) {
       lines = Lines::shifted, offset = round_up(p.w.back, V) - p.w.back;
       slot = offset + larger(width + p.w.most, p.w.back + p.w.windows) + V;
+    } else if (Pick<T>::quick && p.w.gentle && p.w.most <= 3) {
+      lines = Lines::picked, slot = p.w.windows + p.w.most + 2 * V;
     } else if (p.w.most <= 1 || deep * high * spread * (int64_t)sizeof(T) <= (1 << 19)) {
       lines = Lines::spread, slot = spread;
     } else {
       lines = Lines::gathered, slot = p.w.windows + V;
     }
     slot = round_up(slot, V);
-    int64_t fit = 24576 / (deep * slot * (int64_t)sizeof(T));
+    int64_t fit = 12288 / (deep * slot * (int64_t)sizeof(T));
     high = smaller(larger(p.h.windows, 1), larger(high, fit));
     stage = Sink<S>::staging(p.channels_last ? p.channels : row);
     bool single = lines == Lines::channels || lines == Lines::gathered;
@@ -132,7 +135,8 @@ template <class T> void spread_lines(const Axis& w, const T* from, T* lines, int
   int32_t most = (int32_t)w.most;
   for (int32_t j = 0; j < most; j++, lines += width)
     if (w.gentle) {
-      for (int64_t i = 0; i < width; i += Lanes<T>::n) spread(from, first + i, count + i, j, lines + i);
+      for (int64_t i = 0; i < width; i += Lanes<T>::n)
+        store(lines + i, Pick<T>(first + i, count + i)(from, j));
     } else {
       for (int64_t i = 0; i < width; i++) lines[i] = j < count[i] ? from[first[i] + j] : 0;
     }
@@ -171,9 +175,12 @@ template <class S> struct Target {
   // Vectors are written from the last to the first, so that what is written too much of one row is
   // overwritten by the next row's first vector.
   template <class F> void fill(F sum) const {
-    for (int64_t w = (length - 1) / lanes<S> * lanes<S>; w >= 0; w -= lanes<S>) {
+    S* const start = to;
+    const int64_t step = length, end = rows * length;
+    for (int64_t w = (step - 1) / lanes<S> * lanes<S>; w >= 0; w -= lanes<S>) {
       PackedOf<S> v = pack(S{}, sum(w));
-      for (int64_t r = 0; r < rows; r++) write(to + r * length + w, v);
+      write(start + w, v);
+      for (int64_t r = step; r < end; r += step) write(start + r + w, v);
     }
   }
 };
@@ -186,6 +193,36 @@ void add_lines(const typename Sum<S>::T* const* from, int64_t n, int64_t most, i
   const T* rows[N ? N : 1];
   for (int i = 0; i < N; i++) rows[i] = from[i];
   to.fill([&](int64_t w) { return column<T, N, J>(N ? rows : from, n, most, step, w); });
+}
+
+// The same where line j of a row is picked from it.
+template <class S, int N, int J>
+void add_picked(const typename Sum<S>::T* const* from, int64_t n, const Axis& axis, const Target<S>& to) {
+  using T = typename Sum<S>::T;
+  const T* rows[N ? N : 1];
+  for (int i = 0; i < N; i++) rows[i] = from[i];
+  const int32_t *first = axis.first, *count = axis.count;
+  to.fill([&](int64_t w) {
+    const Pick<T> pick(first + w, count + w);
+    const T* const* row = N ? rows : from;
+    auto sum = pick(row[0], 0);
+    for (int j = 1; j < J; j++) sum += pick(row[0], j);
+    for (int64_t i = 1; i < (N ? N : n); i++)
+      for (int j = 0; j < J; j++) sum += pick(row[i], j);
+    return sum;
+  });
+}
+
+template <class S>
+inline void add_picked(const typename Sum<S>::T* const* from, int64_t n, const Axis& axis, const Target<S>& to) {
+  if (n == 0 || axis.most == 0) return to.fill([](int64_t) { return VecOf<S>{}; });
+#define CASE(N, J) \
+  case N * 4 + J: return add_picked<S, N, J>(from, n, axis, to);
+  switch ((n < 4 ? n : 0) * 4 + axis.most) {
+    CASE(1, 1) CASE(1, 2) CASE(1, 3) CASE(2, 1) CASE(2, 2) CASE(2, 3) CASE(3, 1) CASE(3, 2) CASE(3, 3)
+    CASE(0, 1) CASE(0, 2) CASE(0, 3)
+  }
+#undef CASE
 }
 
 template <class S>
@@ -276,6 +313,10 @@ template <class S> class Average {
       divide_channels(od, oh, lines);
       return lines;
     }
+    if (shape_.lines == Lines::picked) {
+      divide_row(od, oh, lines);
+      return lines;
+    }
     if (shape_.lines == Lines::shifted) {
       divide_row(od, oh, lines + p_.w.back);
       store(lines + p_.w.back + p_.w.windows, typename Lanes<T>::V{});
@@ -332,6 +373,8 @@ template <class S> class Average {
     S* to = sink.room(run * shape_.row);
     if (shape_.lines == Lines::gathered) {
       gather(n, to);
+    } else if (shape_.lines == Lines::picked) {
+      add_picked<S>(rows_, n, p_.w, {to, shape_.row, run});
     } else {
       int64_t step = shape_.lines == Lines::shifted ? 1 : shape_.width;
       add_lines<S>(rows_, n, p_.w.most, step, {to, shape_.row, run});

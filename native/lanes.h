@@ -54,7 +54,11 @@ template <class V> inline void write(void* to, V v) { memcpy(to, &v, sizeof v); 
 inline F32 load(const float* p) { return read<F32>(p); }
 inline F64 load(const double* p) { return read<F64>(p); }
 inline F32 load(const Bfloat* p) {
+#if defined(__AVX512F__)
+  return (F32)_mm512_slli_epi32(_mm512_cvtepu16_epi32(read<__m256i>(p)), 16);
+#else
   return (F32)(__builtin_convertvector(read<U16>(p), U32) << 16);
+#endif
 }
 
 // Sums rounded to the storage type of the first argument.
@@ -126,32 +130,72 @@ template <class S> inline void store_part(S* p, VecOf<S> v, int64_t n) {
 
 template <class T> inline typename Lanes<T>::V splat(T x) { return x - typename Lanes<T>::V{}; }
 
-// Lane i becomes q[first[i] + j], or +0 where j is not below count[i]. `first` grows by 0 or 1.
-inline void spread(const float* q, const int32_t* first, const int32_t* count, int32_t j, float* to) {
+// For a vector of neighbouring cells: lane i becomes q[first[i] + j], or +0 where j is not below
+// count[i]. `first` grows by 0 or 1 per cell, so that one vector of q has them all.
+template <class T> class Pick {
+ public:
+  static constexpr bool quick = false;
+  Pick(const int32_t* first, const int32_t* count) : first_(first), count_(count) {}
+  typename Lanes<T>::V operator()(const T* q, int32_t j) const {
+    T found[Lanes<T>::n];
+    for (int i = 0; i < Lanes<T>::n; i++) found[i] = j < count_[i] ? q[first_[i] + j] : 0;
+    return load(found);
+  }
+
+ private:
+  const int32_t *first_, *count_;
+};
+
 #if defined(__AVX512F__)
-  __m512i lane = _mm512_sub_epi32(read<__m512i>(first), _mm512_set1_epi32(*first));
-  __mmask16 held = _mm512_cmpgt_epi32_mask(read<__m512i>(count), _mm512_set1_epi32(j));
-  write(to, _mm512_maskz_permutexvar_ps(held, lane, read<__m512>(q + *first + j)));
+template <> class Pick<float> {
+ public:
+  static constexpr bool quick = true;
+  Pick(const int32_t* first, const int32_t* count)
+      : base_(*first), lane_(_mm512_sub_epi32(read<__m512i>(first), _mm512_set1_epi32(*first))),
+        count_(read<__m512i>(count)) {}
+  F32 operator()(const float* q, int32_t j) const {
+    __mmask16 held = _mm512_cmpgt_epi32_mask(count_, _mm512_set1_epi32(j));
+    return (F32)_mm512_maskz_permutexvar_ps(held, lane_, read<__m512>(q + base_ + j));
+  }
+
+ private:
+  int64_t base_;
+  __m512i lane_, count_;
+};
+template <> class Pick<double> {
+ public:
+  static constexpr bool quick = true;
+  Pick(const int32_t* first, const int32_t* count)
+      : base_(*first),
+        lane_(_mm512_cvtepi32_epi64(_mm256_sub_epi32(read<__m256i>(first), _mm256_set1_epi32(*first)))),
+        count_(_mm512_cvtepi32_epi64(read<__m256i>(count))) {}
+  F64 operator()(const double* q, int32_t j) const {
+    __mmask8 held = _mm512_cmpgt_epi64_mask(count_, _mm512_set1_epi64(j));
+    return (F64)_mm512_maskz_permutexvar_pd(held, lane_, read<__m512d>(q + base_ + j));
+  }
+
+ private:
+  int64_t base_;
+  __m512i lane_, count_;
+};
 #elif defined(__AVX2__)
-  __m256i lane = _mm256_sub_epi32(read<__m256i>(first), _mm256_set1_epi32(*first));
-  __m256i held = _mm256_cmpgt_epi32(read<__m256i>(count), _mm256_set1_epi32(j));
-  __m256 moved = _mm256_permutevar8x32_ps(read<__m256>(q + *first + j), lane);
-  write(to, _mm256_and_ps(moved, _mm256_castsi256_ps(held)));
-#else
-  for (int i = 0; i < Lanes<float>::n; i++) to[i] = j < count[i] ? q[first[i] + j] : 0;
+template <> class Pick<float> {
+ public:
+  static constexpr bool quick = true;
+  Pick(const int32_t* first, const int32_t* count)
+      : base_(*first), lane_(_mm256_sub_epi32(read<__m256i>(first), _mm256_set1_epi32(*first))),
+        count_(read<__m256i>(count)) {}
+  F32 operator()(const float* q, int32_t j) const {
+    __m256i held = _mm256_cmpgt_epi32(count_, _mm256_set1_epi32(j));
+    __m256 moved = _mm256_permutevar8x32_ps(read<__m256>(q + base_ + j), lane_);
+    return (F32)_mm256_and_ps(moved, _mm256_castsi256_ps(held));
+  }
+
+ private:
+  int64_t base_;
+  __m256i lane_, count_;
+};
 #endif
-}
-inline void spread(const double* q, const int32_t* first, const int32_t* count, int32_t j, double* to) {
-#if defined(__AVX512F__)
-  __m256i lane = _mm256_sub_epi32(read<__m256i>(first), _mm256_set1_epi32(*first));
-  __m512i wide = _mm512_cvtepi32_epi64(lane);
-  __m512i counts = _mm512_cvtepi32_epi64(read<__m256i>(count));
-  __mmask8 held = _mm512_cmpgt_epi64_mask(counts, _mm512_set1_epi64(j));
-  write(to, _mm512_maskz_permutexvar_pd(held, wide, read<__m512d>(q + *first + j)));
-#else
-  for (int i = 0; i < Lanes<double>::n; i++) to[i] = j < count[i] ? q[first[i] + j] : 0;
-#endif
-}
 
 // Copies whole cache lines past the cache; `to` is aligned to a line.
 inline void stream_lines(char* to, const char* from, int64_t bytes) {

@@ -13,7 +13,7 @@ namespace pooltide {
 namespace {
 
 constexpr int64_t kChunkBytes = 128 << 10;  // of result: what a thread takes at a time
-constexpr int64_t kThreadBytes = 256 << 10;  // of result: what makes one more thread worth waking
+constexpr int64_t kThreadBytes = 512 << 10;  // of result: what makes one more thread worth waking
 
 std::atomic<const Kernels*> chosen{nullptr};
 

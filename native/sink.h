@@ -22,7 +22,7 @@ template <class S> class Sink {
 
   // Elements of staging for pieces of up to `piece`.
   static int64_t staging(int64_t piece) {
-    int64_t least = piece + lanes<S> + 2 * kLine, usual = 16384 / (int64_t)sizeof(S);
+    int64_t least = piece + lanes<S> + 2 * kLine, usual = 8192 / (int64_t)sizeof(S);
     return least > usual ? least : usual;
   }
 

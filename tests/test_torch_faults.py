@@ -142,3 +142,19 @@ def test_cuda_without_kernels_says_why(monkeypatch: Any) -> None:
         devices.choose(torch.device("cuda"), problem, ())
     assert devices.missing(torch.device("cuda")) == "there are no CUDA kernels: no triton here"
     devices._triton.cache_clear()
+
+
+@pytest.mark.parametrize("args", [(3.0, 2, 1), (3, 2, True), (3, 2, 1, 0), ((3.0, 3), 2, 1)], ids=str)
+def test_an_argument_equal_to_a_good_one_is_still_judged_by_its_type(args: tuple[Any, ...]) -> None:
+    g = torch.randn(2, 3, 4, 6)
+    pt.avg_pool2d_backward(g, (2, 3, 7, 11), 3, 2, 1)
+    with pytest.raises(TypeError):
+        pt.avg_pool2d_backward(g, (2, 3, 7, 11), *args)
+    with pytest.raises(TypeError):
+        pt.avg_pool2d_backward(g, (2, 3, 7.0, 11), 3, 2, 1)
+
+
+def test_on_the_cpu_indices_are_always_checked() -> None:
+    with pytest.raises(IndexError, match="is 143; it must be 0 to 142"):
+        pt.adaptive_max_pool2d_backward(grad(), X, at() + 143, check_indices=False)
+    assert pt.index_errors("cpu") == (0, None)

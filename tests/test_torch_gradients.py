@@ -143,8 +143,8 @@ def test_a_large_result_in_huge_pages_and_in_deterministic_mode(monkeypatch: Any
     asked = []
     from pooltide.torch import tensors
 
-    real = tensors._native.use_huge_pages
-    monkeypatch.setattr(tensors._native, "use_huge_pages", lambda *a: asked.append(a) or real(*a))
+    real = tensors.cpu.use_huge_pages
+    monkeypatch.setattr(tensors.cpu, "use_huge_pages", lambda *a: asked.append(a) or real(*a))
     g = torch.randn(2, 67, 61, 53)
     plain = pt.avg_pool2d_backward(g, (2, 67, 122, 106), 2)
     assert [nbytes for _, nbytes in asked] == [plain.numel() * 4]

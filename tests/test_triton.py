@@ -22,6 +22,7 @@ from pooltide.backends import reference
 from pooltide.dtypes import DTYPES
 from pooltide.geometry import UNIT, Axis, strided_outputs, tables
 from pooltide.problem import Problem
+from pooltide.rounding import round_once
 
 TYPES = ("FLOAT32", "FLOAT64", "FLOAT16", "BFLOAT16")
 
@@ -112,9 +113,10 @@ def lay(array: np.ndarray, layout: str) -> np.ndarray:
 
 
 def expected(problem: Problem, grad: np.ndarray, indices: np.ndarray | None) -> tuple[np.ndarray, Any]:
-    out = np.empty(problem.batch + problem.input_plane, problem.dtype.numpy)
-    fault = reference.run(problem, grad, indices, out, np.empty(reference.scratch(problem), np.uint8))
-    return out, fault
+    """The contract: sums in the accumulator's type, rounded once; and what indices were at fault."""
+    total = np.empty(problem.batch + problem.input_plane, problem.dtype.accumulator)
+    fault = reference.accumulate(problem, grad, indices, total)
+    return round_once(total, problem.dtype.numpy), fault
 
 
 def alike(a: np.ndarray, b: np.ndarray) -> bool:
@@ -133,6 +135,7 @@ def interpret(seed: int) -> None:
     import torch
 
     from pooltide.backends import triton_launch as launch
+    from pooltide.backends import triton_plan
 
     def tensor(array: np.ndarray) -> torch.Tensor:
         if array.dtype == ml_dtypes.bfloat16:
@@ -140,10 +143,10 @@ def interpret(seed: int) -> None:
         return torch.from_numpy(array)
 
     rng = np.random.default_rng(seed)
-    share = launch._SHARE
+    share = triton_plan.SHARE
     for kernel, layout, problem in averages() + indexed():
         grad = rng.standard_normal(problem.batch + problem.output_plane).astype(problem.dtype.numpy)
-        launch._SHARE = 8 if kernel == "pieces" else share
+        triton_plan.SHARE = 8 if kernel == "pieces" else share
         for strays in ("none", "foreign", "outside") if problem.kind == "indexed" else ("none",):
             indices = None
             if problem.kind == "indexed":

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from math import prod
 from typing import Any
 
@@ -81,6 +82,14 @@ def bind(
     if fault := check(call):
         raise fault.error(f"{operator.function}: {fault.text}")
     return call
+
+
+def kinds(values: tuple[Any, ...]) -> tuple[type, ...]:
+    """The types of values, tuples looked into, for a key: 2.0 equals 2, and True 1, but mean other calls."""
+    found = tuple(map(type, values))
+    if tuple in found:
+        found += tuple(map(type, chain.from_iterable(v for v in values if type(v) is tuple)))
+    return found
 
 
 def _what(value: object) -> str:

@@ -9,14 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from math import prod
-from types import NoneType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .backends import IndexFault
-from .binding import Arrays, bind
+from .binding import Arrays, bind, kinds
 from .call import Call, TensorMeta, Unusable, is_int, overlaps
 from .catalog import operators
 from .dtypes import dtype_of
@@ -123,7 +122,6 @@ def _gradient(
 
 
 _SHORTCUTS: dict[tuple[Any, ...], tuple[Callable[..., Any], tuple[int, ...], np.dtype[Any]]] = {}
-_EXACT = frozenset({int, bool, NoneType})
 
 
 def _key(
@@ -133,16 +131,9 @@ def _key(
 
     Arrays count by dtype, shape and strides. Ints count by type as well: 2.0 and True are not 2.
     """
-    if type(grad_output) is not np.ndarray:
+    if type(grad_output) is not np.ndarray or list in map(type, attributes):
         return None
     key: tuple[Any, ...] = (name, grad_output.dtype, grad_output.shape, grad_output.strides, attributes)
-    kinds = tuple(map(type, attributes))
-    if not _EXACT.issuperset(kinds):
-        for value in attributes:
-            if type(value) is tuple:
-                key += tuple(map(type, value))
-            elif type(value) not in _EXACT:
-                return None
     if type(input) is np.ndarray:
         key += (input.shape,)
     elif type(input) is tuple:
@@ -156,7 +147,7 @@ def _key(
             key += (None,)
         else:
             return None
-    return (key, kinds, os.environ.get(ENVIRONMENT))
+    return (key, kinds(attributes), os.environ.get(ENVIRONMENT))
 
 
 def _shares(out: Array, indices: Array | None) -> bool:

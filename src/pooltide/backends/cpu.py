@@ -98,3 +98,9 @@ def _axis(problem: Problem, axis: Axis) -> tuple[Array, Array, Array]:
     table = tables(axis)
     lengths = table.extent if problem.quotient == "extent" else table.end - table.start
     return table.first, table.count, lengths
+
+
+def use_huge_pages(address: int, nbytes: int) -> None:
+    """Ask for huge pages under fresh memory, which costs more than a kernel in pages of 4 KB."""
+    if BUILT:
+        _native.use_huge_pages(address, nbytes)

@@ -32,7 +32,7 @@ def quotient(g, d, r, HOW: tl.constexpr):
         g = g * r
     elif HOW == 2:
         q = g * r
-        e = tl.minimum(tl.fma(-q, d, g), LARGEST)
+        e = tl.minimum(tl.fma(q, -d, g), LARGEST)
         g = tl.fma(e, r, q)
     elif HOW == 3:
         g = g / d if g.dtype == tl.float64 else tl.div_rn(g, d)
@@ -247,22 +247,23 @@ def phases(grad, out, divisors, lanes, groups, H, W, Ho, Wo, row_blocks,
            L: tl.constexpr, V: tl.constexpr, R: tl.constexpr, KH: tl.constexpr, SH: tl.constexpr,
            PH: tl.constexpr, KW: tl.constexpr, SW: tl.constexpr, PW: tl.constexpr,
            A: tl.constexpr, NA: tl.constexpr, B: tl.constexpr, NB: tl.constexpr,
-           EVEN: tl.constexpr, RAGGED: tl.constexpr, WIDE: tl.constexpr, HOW: tl.constexpr):  # fmt: skip
+           EVEN: tl.constexpr, RAGGED: tl.constexpr, LOW: tl.constexpr, WIDE: tl.constexpr,
+           HOW: tl.constexpr):  # fmt: skip
     """Overlapping strided windows of planes. A lane owns R rows of V columns and all their windows.
 
     R and V are whole numbers of strides, so the windows of a patch are NA·NB neighbours from window
     (A, B) of the patch on, and which of them hold which cell is known when compiling. EVEN: all
-    windows have the first one's divisor. RAGGED: the row's last patch hangs over.
+    windows have the first one's divisor. RAGGED, LOW: the last patches of a row, of a column hang over.
     """
     ACC: tl.constexpr = divisors.dtype.element_ty
     pid = tl.program_id(0)
     block = pid // row_blocks
     top = pid - block * row_blocks
     lane = (block.to(tl.int64) if WIDE else block) * L + tl.arange(0, L)
+    live = lane < lanes
     plane = lane // groups
     group = (lane - plane * groups).to(tl.int32)
     plane = plane.to(tl.int64)
-    live = lane < lanes
     a0 = top * (R // SH) + A
     b0 = group * (V // SW) + B
     source = grad + plane * Ho * Wo + b0
@@ -272,9 +273,10 @@ def phases(grad, out, divisors, lanes, groups, H, W, Ho, Wo, row_blocks,
     for i in tl.static_range(NA):
         a = a0 + i
         in_h = a.to(tl.uint32) < Ho.to(tl.uint32)
+        row_end = tl.where(in_h, Wo, 0).to(tl.uint32)
         row = source + a.to(tl.int64) * Wo
         for j in tl.static_range(NB):
-            held = live & in_h & ((b0 + j).to(tl.uint32) < Wo.to(tl.uint32))
+            held = live & ((b0 + j).to(tl.uint32) < row_end)
             g = tl.load(row + j, mask=held, other=0).to(ACC)
             if EVEN:
                 quotients += (quotient(g, dd, rd, HOW),)
@@ -302,4 +304,8 @@ def phases(grad, out, divisors, lanes, groups, H, W, Ho, Wo, row_blocks,
             cells += (total,)
         h = top * R + r
         tile = weave(cells, V).to(out.dtype.element_ty)
-        tl.store(target + h.to(tl.int64) * width, tile, mask=inside & (h < H))
+        mask = inside & (group[:, None] < tl.where(h < H, groups, 0)) if LOW else inside
+        tl.store(target + h.to(tl.int64) * width, tile, mask=mask)
+
+
+INTERPRETED = not isinstance(whole, triton.JITFunction)  # by Triton's interpreter, whose fma rounds twice

@@ -119,7 +119,7 @@ def scatter(grad, indices, out, faults, flags, pieces, holders, outers, share, c
         index, g = next_index, next_g.to(ACC)
         low = head + (turn + 1) // parts * stride
         ahead = low + (turn + 1) % parts * B + tl.arange(0, B)
-        more = (ahead < low + length) & (turn + 1 < turns)
+        more = ahead < tl.where(turn + 1 < turns, low + length, 0)
         next_index = tl.load(my_indices + ahead, mask=more, other=-1)
         next_g = tl.load(my_grad + ahead, mask=more, other=0)
         q, near = at, 0
@@ -135,7 +135,7 @@ def scatter(grad, indices, out, faults, flags, pieces, holders, outers, share, c
         x = tl.where(valid, index.to(tl.int32), 0)
         h = floor_over(x, W, magic_w, shift_w)
         w = x - h * W
-        d = 0
+        d = x * 0
         if DEEP:
             d = floor_over(h, H, magic_h, shift_h)
             h -= d * H
@@ -148,7 +148,7 @@ def scatter(grad, indices, out, faults, flags, pieces, holders, outers, share, c
             inside = valid & (first == q)
         else:
             image = near * size + channel
-            inside = held & False
+            inside = x < 0
             n_d, n_h = tl.load(many + d), tl.load(many + D + h)
             n_w = tl.load(many + (D + H) + w)
             if MD > 0:

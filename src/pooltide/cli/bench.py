@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from math import exp, log
 from typing import Any
 
@@ -12,7 +14,6 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from .. import _native
 from ..cases import Line
 from ..dtypes import DTYPES
 from ..inputs import TooLarge
@@ -35,22 +36,48 @@ SHAPES = {
     "max-dense": "adaptive_max2d:16x64x112x112:o50x50:i64",
     "max-video": "adaptive_max3d:4x64x16x56x56:o5x9x9:i64",
 }
+# The same on a GPU, at the batch sizes that fill one.
+CUDA_SHAPES = {
+    "resnet-stem": "avg2d:256x64x112x112:k3:s2:p1",
+    "densenet-transition": "avg2d:256x256x56x56:k2:s2",
+    "inception-branch": "avg2d:128x192x35x35:k3:s1:p1",
+    "resnet-head": "avg2d:256x2048x7x7:k7",
+    "video-disjoint": "adaptive_avg3d:16x64x16x56x56:o4x7x7",
+    "volume": "adaptive_avg3d:8x32x32x64x64:o8x16x16",
+    "video-overlap": "adaptive_avg3d:16x64x16x56x56:o5x9x9",
+    "video-head": "adaptive_avg3d:64x512x4x7x7:o1x1x1",
+    "max-sparse": "adaptive_max2d:256x256x56x56:o7x7:i64",
+    "max-dense": "adaptive_max2d:128x64x112x112:o50x50:i64",
+    "max-halved": "adaptive_max2d:256x512x28x28:o14x14:i64",
+    "max-video": "adaptive_max3d:16x64x16x56x56:o5x9x9:i64",
+    "max-video-dense": "adaptive_max3d:16x64x16x56x56:o8x28x28:i64",
+}
 LARGE = 32 << 20
 
 
 @click.command(epilog=NOTATION)
 @click.argument("problems", metavar="[PROBLEM]", type=Problems(), required=False)
 @click.option(
-    "--shape", "shapes", multiple=True, type=click.Choice(list(SHAPES)), help="A named shape; repeatable."
+    "--shape",
+    "shapes",
+    multiple=True,
+    type=click.Choice(list(SHAPES | CUDA_SHAPES)),
+    help="A named shape; repeatable.",
 )
-@click.option("--dtype", "dtypes", default="f32,bf16,f16", show_default=True, help="Of the named shapes.")
+@click.option(
+    "--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True, help="Where it runs."
+)
+@click.option("--dtype", "dtypes", help="Of the named shapes.  [default: f32,bf16,f16; on cuda f32,bf16]")
+@click.option("--no-compile", is_flag=True, help="On cuda: leave torch.compile out, which takes a while.")
 @click.option("--rounds", type=click.IntRange(3, 10_000), default=15, show_default=True)
 @click.option("--threads", type=click.IntRange(1, 4096), help="For both; the default is ours.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
 def command(
     problems: list[Line] | None,
     shapes: tuple[str, ...],
-    dtypes: str,
+    device: str,
+    dtypes: str | None,
+    no_compile: bool,
     rounds: int,
     threads: int | None,
     as_json: bool,
@@ -59,7 +86,10 @@ def command(
 
     A case whose result is wrong gets no time, and exit status 1.
     """
-    cases, errors = _cases(problems, shapes, dtypes)
+    cuda = device == "cuda"
+    named = CUDA_SHAPES if cuda else SHAPES
+    cases, errors = _cases(problems, shapes, dtypes or ("f32,bf16" if cuda else "f32,bf16,f16"), named)
+    race = _race_on_cuda(compile=not no_compile) if cuda else contest
     before = get_num_threads()
     set_num_threads(threads or before)
     found: list[tuple[str, Result]] = []
@@ -69,24 +99,50 @@ def command(
             for name, case in cases:
                 progress.update(task, description=str(case))
                 try:
-                    for result in contest(case, rounds):
+                    for result in race(case, rounds):
                         progress.advance(task) if result is None else found.append((name, result))
                 except (Wrong, Refused, TooLarge) as error:
                     errors.append(str(error))
-        told = _document(found, rounds) if as_json else None
+        told = _document(found, rounds, device) if as_json else None
+        where = _where(device)
     finally:
         set_num_threads(before)
     if told is not None:
         click.echo(json.dumps(told, indent=1))
     else:
-        _tables(found, rounds, threads or before)
+        _tables(found, rounds, where)
     for text in errors:
         click.echo(text, err=True)
     raise SystemExit(1 if errors else 0)
 
 
+def _race_on_cuda(compile: bool) -> Callable[[Case, int], Iterator[Result | None]]:
+    try:
+        import torch
+    except ImportError:
+        raise click.UsageError("--device cuda needs PyTorch, which is not installed") from None
+    if not torch.cuda.is_available():
+        raise click.UsageError("--device cuda needs an NVIDIA GPU that PyTorch sees, and there is none")
+    from .cuda_contest import contest as on_cuda
+
+    return partial(on_cuda, compile=compile)
+
+
+def _where(device: str) -> dict[str, Any]:
+    """What ran the contest."""
+    if device == "cuda":
+        import torch
+        import triton
+
+        gpu = torch.cuda.get_device_name()
+        return {"device": gpu, "torch": torch.__version__, "triton": triton.__version__}
+    from .. import _native
+
+    return {"device": "cpu", "threads": get_num_threads(), "instruction_set": _native.instruction_set()}
+
+
 def _cases(
-    problems: list[Line] | None, shapes: tuple[str, ...], dtypes: str
+    problems: list[Line] | None, shapes: tuple[str, ...], dtypes: str, named: dict[str, str]
 ) -> tuple[list[tuple[str, Case]], list[str]]:
     if problems:
         good = [(line.name, line.case) for line in problems if line.case is not None]
@@ -94,9 +150,11 @@ def _cases(
     known = {short_dtype(dtype): dtype for dtype in DTYPES.values()}
     if bad := [word for word in dtypes.split(",") if word not in ("f32", "f64", "f16", "bf16")]:
         raise click.UsageError(f"--dtype has {bad[0]!r}; it must be f32, f64, f16 or bf16, joined by commas")
-    chosen = shapes or tuple(SHAPES)
+    chosen = shapes or tuple(named)
+    if absent := [name for name in chosen if name not in named]:
+        raise click.UsageError(f"--shape {absent[0]} is not for this device; there are {', '.join(named)}")
     return [
-        (name, replace(parse(SHAPES[name]), dtype=known[word]))
+        (name, replace(parse(named[name]), dtype=known[word]))
         for name in chosen
         for word in dtypes.split(",")
     ], []
@@ -106,36 +164,35 @@ _RATIOS = {
     "torch ÷ ours, out=": ("torch out=", "ours out="),
     "torch ÷ ours, fresh": ("torch", "ours"),
 }
+_CUDA_RATIOS = {"compile ÷ ours": ("compile", "ours"), "ours ÷ torch, wall": ("ours wall", "torch wall")}
 
 
-def _document(found: list[tuple[str, Result]], rounds: int) -> dict[str, Any]:
+def _document(found: list[tuple[str, Result]], rounds: int, device: str) -> dict[str, Any]:
     rows = []
     for name, result in found:
         row: dict[str, Any] = {"name": name, "case": str(result.case), "result_bytes": result.result_bytes}
         row["limit_seconds"] = result.limit
         row["seconds"] = {who: result.typical(who) for who in result.times}
         row["spread"] = {who: result.spread(who) for who in result.times}
-        row["ratios"] = {title: result.ratio(*pair) for title, pair in _RATIOS.items()}
+        row["ratios"] = {title: result.ratio(*pair) for title, pair in (_RATIOS | _CUDA_RATIOS).items()}
         rows.append(row)
-    machine = {"threads": get_num_threads(), "instruction_set": _native.instruction_set(), "rounds": rounds}
-    return machine | {"results": rows}
+    return _where(device) | {"rounds": rounds, "results": rows}
 
 
-def _tables(found: list[tuple[str, Result]], rounds: int, threads: int) -> None:
+def _tables(found: list[tuple[str, Result]], rounds: int, where: dict[str, Any]) -> None:
     console = Console(width=None if Console().is_terminal else 150)
-    isa = _native.instruction_set()
-    table = Table(
-        title=f"medians of {rounds} rounds, {threads} threads, {isa}; ± is half the quartiles' distance"
-    )
+    machine = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in where.items())
+    table = Table(title=f"medians of {rounds} rounds, {machine}; ± is half the quartiles' distance")
     table.add_column("case", overflow="fold")
-    titles = ["limit ms", "ours out= ms", "±", "ours ÷ limit", *_RATIOS]
+    ratios = _RATIOS | (_CUDA_RATIOS if where["device"] != "cpu" else {})
+    titles = ["limit ms", "ours out= ms", "±", "ours ÷ limit", *ratios]
     for title in titles:
         table.add_column(title, justify="right")
     for _, result in found:
         ours = result.typical("ours out=") or 0.0
         cells = [f"{result.limit * 1e3:.3f}", f"{ours * 1e3:.3f}", f"{result.spread('ours out='):.0%}"]
         cells.append(f"{ours / result.limit:.2f}" if result.limit else "–")
-        cells += [_number(result.ratio(*pair)) for pair in _RATIOS.values()]
+        cells += [_number(result.ratio(*pair)) for pair in ratios.values()]
         table.add_row(str(result.case), *cells)
     console.print(table)
     if len(found) > 1:

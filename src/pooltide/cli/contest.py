@@ -34,6 +34,9 @@ COPY_BYTES = 64 << 20
 SAMPLE = 12  # planes held against the reference, bit by bit
 
 
+Runners = dict[str, Callable[[], Any]]
+
+
 class Wrong(ValueError):
     """The result is not what it must be, so its time says nothing."""
 
@@ -88,14 +91,20 @@ def _copy(workers: ThreadPoolExecutor) -> Callable[[], Any]:
     return lambda: list(workers.map(lambda cut: np.copyto(target[cut], source[cut]), cuts))
 
 
-def _ours(case: Case, grad: Array, indices: Array | None, out: Array) -> dict[str, Callable[[], Any]]:
-    function = getattr(functions, case.operator.function)
+def attributes_of(case: Case) -> list[Any]:
+    """A case's attributes as a function takes them, in order."""
     given = dict(case.attributes)
     order = ("kernel", "stride", "padding", "ceil_mode", "count_include_pad", "divisor_override")
     attributes = [given[role] for role in order if role in given]
     if attributes:
         attributes[1] = attributes[1] or None
         attributes[5] = attributes[5] or None
+    return attributes
+
+
+def _ours(case: Case, grad: Array, indices: Array | None, out: Array) -> Runners:
+    function = getattr(functions, case.operator.function)
+    attributes = attributes_of(case)
     given_arrays = (grad, case.shape) if indices is None else (grad, case.shape, indices)
     return {
         "ours out=": lambda: function(*given_arrays, *attributes, out=out),
@@ -103,12 +112,16 @@ def _ours(case: Case, grad: Array, indices: Array | None, out: Array) -> dict[st
     }
 
 
-def _verify(case: Case, problem: Problem, drawn: Any, runners: dict[str, Callable[[], Any]]) -> None:
+def _verify(case: Case, problem: Problem, drawn: Any, runners: Runners) -> None:
     axes = len(case.operator.axes)
-    grad, indices, out = (None if a is None else as_volume(a, axes) for a in drawn)
     runners["ours out="]()
     if not np.array_equal(_words(runners["ours"]()), _words(drawn[2])):
         raise Wrong(f"{case}: out= and a fresh result differ")
+    check_sample(case, problem, *(None if a is None else as_volume(a, axes) for a in drawn))
+
+
+def check_sample(case: Case, problem: Problem, grad: Any, indices: Any, out: Any) -> None:
+    """Hold some planes of the result against the reference, bit by bit."""
     planes = np.unique(np.linspace(0, problem.planes - 1, SAMPLE).astype(int))
     sample = replace(problem, batch=(1, len(planes)))
 
@@ -129,41 +142,45 @@ def _words(array: Array) -> Array:
     return plain.view(f"u{plain.itemsize}")
 
 
-def _torch(case: Case, grad: Array, indices: Array | None, out: Array) -> dict[str, Callable[[], Any]]:
+def torch_tensor(case: Case, array: Array) -> Any:
     import torch
 
-    torch.set_num_threads(get_num_threads())
-    dtype = getattr(torch, case.dtype.name.lower())
+    if case.dtype.name == "BFLOAT16" and array.itemsize == 2:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
 
-    def tensor(array: Array) -> Any:
-        if case.dtype.name == "BFLOAT16" and array.itemsize == 2:
-            return torch.from_numpy(array.view(np.int16)).view(dtype)
-        return torch.from_numpy(array)
 
-    g = tensor(grad)
-    x = torch.empty_like(tensor(out))
-    result = torch.empty_like(x)
-    given = dict(case.attributes)
-    arguments: list[Any] = [g, x]
-    if indices is not None:
-        arguments.append(torch.from_numpy(indices.astype(np.int64)))
-    for role in ("kernel", "stride", "padding", "ceil_mode", "count_include_pad"):
-        if role in given:
-            arguments.append(list(given[role]) if isinstance(given[role], tuple) else given[role])
-    if "divisor_override" in given:
-        arguments.append(given["divisor_override"] or None)
+def aten_call(
+    case: Case, grad: Any, x: Any, indices: Any, result: Any
+) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """PyTorch's own gradient of the case: with a fresh result, and into `result`."""
+    import torch
+
+    arguments: list[Any] = [grad, x] if indices is None else [grad, x, indices]
+    call = case.call(HOST)
+    if case.attributes:
+        arguments += [list(call.kernel), list(call.stride), list(call.padding)]
+        arguments += [call.role("ceil_mode"), call.role("count_include_pad")]
+        arguments.append(call.role("divisor_override") or None)
     operator = getattr(torch.ops.aten, case.operator.function)
     fresh = (
         operator.default
         if "default" in operator.overloads()
         else torch.ops.aten._adaptive_avg_pool3d_backward
     )
-    runners = {
-        "torch out=": lambda: operator.grad_input(*arguments, grad_input=result),
-        "torch": lambda: fresh(*arguments),
-    }
-    runners["torch out="]()
-    mine = tensor(out)
+    return lambda: fresh(*arguments), lambda: operator.grad_input(*arguments, grad_input=result)
+
+
+def _torch(case: Case, grad: Array, indices: Array | None, out: Array) -> Runners:
+    import torch
+
+    torch.set_num_threads(get_num_threads())
+    x = torch.empty_like(torch_tensor(case, out))
+    result = torch.empty_like(x)
+    where = None if indices is None else torch.from_numpy(indices.astype(np.int64))
+    fresh, into = aten_call(case, torch_tensor(case, grad), x, where, result)
+    into()
+    mine = torch_tensor(case, out)
     if case.dtype.name == "FLOAT32" and not torch.equal(mine.view(torch.int32), result.view(torch.int32)):
         raise Wrong(f"{case}: the result differs from PyTorch's")
-    return runners
+    return {"torch out=": into, "torch": fresh}

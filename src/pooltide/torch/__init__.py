@@ -7,6 +7,7 @@ pooltide.torch.patch()      # from here on PyTorch's own pools have our gradient
 import torch
 
 from . import autograd, functional, operators, sharding
+from .devices import index_errors
 from .gradients import (
     adaptive_avg_pool3d_backward,
     adaptive_max_pool2d_backward,
@@ -22,6 +23,7 @@ __all__ = [
     "adaptive_max_pool3d_backward",
     "avg_pool2d_backward",
     "functional",
+    "index_errors",
     "is_patched",
     "patch",
 ]

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from math import prod
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -43,10 +44,10 @@ def choose(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -> 
     """The kernel for a problem whose tensors lie so; raises NoBackend with the reason."""
     if device.type == "meta":
         return Chosen("planes", (), lambda *_: None)
-    return _on_cpu(problem, layouts) if device.type == "cpu" else _on_cuda(problem, layouts)
+    return (_on_cpu if device.type == "cpu" else _on_cuda)(device, problem, layouts)
 
 
-def _on_cpu(problem: Problem, layouts: tuple[str, ...]) -> Chosen:
+def _on_cpu(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -> Chosen:
     plan = make_plan(problem, layouts)
     if plan.backend != "cpu":
         return Chosen(plan.layout, (), lambda recipe, *args: execute(plan, *_volumes(recipe, *args[:3])))
@@ -86,13 +87,38 @@ def missing(device: torch.device) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def _on_cuda(problem: Problem, layouts: tuple[str, ...]) -> Chosen:
+def index_errors(device: torch.device | str | int, *, clear: bool = False) -> tuple[int, int | None]:
+    """How many indices outside their plane were dropped on a device, and where the first one was.
+
+    The place is flat over grad_output. Only what did not raise is counted: backward passes, and calls
+    with `check_indices=False`, on a GPU; on the CPU every call raises. This waits for the device.
+    """
+    where = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
+    backend = _triton() if where.type == "cuda" else ""
+    if isinstance(backend, str):
+        return 0, None
+    number = torch.cuda.current_device() if where.index is None else where.index
+    found: tuple[int, int | None] = backend.index_errors(number, clear)
+    return found
+
+
+def _on_cuda(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -> Chosen:
     backend = _triton()
     if isinstance(backend, str):
         raise NoBackend(backend)
     layout, copied = arrange(problem, layouts, backend.LAYOUTS)
     if reason := backend.refuse(problem, layout):
         raise NoBackend(reason)
+    number = -1 if device.index is None else device.index
+    ready = backend.prepare(problem, layout, number)
+    idle = problem.cells == 0 or prod(problem.output_plane) == 0
+
+    def launch(*tensors: torch.Tensor | None) -> None:
+        if number < 0 or number == torch.cuda.current_device():
+            ready(*tensors)
+        else:
+            with torch.cuda.device(number):
+                ready(*tensors)
 
     def run(
         recipe: Recipe,
@@ -101,12 +127,14 @@ def _on_cuda(problem: Problem, layouts: tuple[str, ...]) -> Chosen:
         out: torch.Tensor,
         within: bool,
     ) -> IndexFault | None:
-        volumes = [None if t is None else as_volume(t, recipe.axes) for t in (grad_output, indices, out)]
+        if idle:
+            out.zero_()
+            return None
         if indices is None or within or torch.cuda.is_current_stream_capturing():
-            backend.run(problem, layout, *volumes)
+            launch(grad_output, indices, out)
             return None
         faults = backend.new_record(out.device)
-        backend.run(problem, layout, *volumes, faults)
+        launch(grad_output, indices, out, faults)
         count, position = faults.tolist()
         return IndexFault(count, position, int(indices.flatten()[position])) if count else None
 

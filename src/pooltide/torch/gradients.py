@@ -62,25 +62,39 @@ def adaptive_avg_pool3d_backward(
 
 
 def adaptive_max_pool2d_backward(
-    grad_output: torch.Tensor, input: Input, indices: torch.Tensor, *, out: torch.Tensor | None = None
+    grad_output: torch.Tensor,
+    input: Input,
+    indices: torch.Tensor,
+    *,
+    out: torch.Tensor | None = None,
+    check_indices: bool = True,
 ) -> torch.Tensor:
     """Gradient of 2-D adaptive max pooling with respect to its input.
 
     `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: h·W + w.
-    An index outside the plane raises IndexError.
+    An index outside the plane raises IndexError, for which a GPU is waited for; with
+    `check_indices=False` nothing waits, and `index_errors` tells what was dropped there.
     """
-    return gradient("adaptive_max_pool2d_backward", grad_output, input, indices, (), out=out)
+    within = not check_indices
+    return gradient("adaptive_max_pool2d_backward", grad_output, input, indices, (), out=out, within=within)
 
 
 def adaptive_max_pool3d_backward(
-    grad_output: torch.Tensor, input: Input, indices: torch.Tensor, *, out: torch.Tensor | None = None
+    grad_output: torch.Tensor,
+    input: Input,
+    indices: torch.Tensor,
+    *,
+    out: torch.Tensor | None = None,
+    check_indices: bool = True,
 ) -> torch.Tensor:
     """Gradient of 3-D adaptive max pooling with respect to its input.
 
     `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: (d·H + h)·W + w.
-    An index outside the plane raises IndexError.
+    An index outside the plane raises IndexError, for which a GPU is waited for; with
+    `check_indices=False` nothing waits, and `index_errors` tells what was dropped there.
     """
-    return gradient("adaptive_max_pool3d_backward", grad_output, input, indices, (), out=out)
+    within = not check_indices
+    return gradient("adaptive_max_pool3d_backward", grad_output, input, indices, (), out=out, within=within)
 
 
 def gradient(
@@ -115,12 +129,9 @@ def gradient(
 
 def is_plain(grad_output: Any, indices: Any) -> bool:
     """Whether nothing but the kernel has a say in this call. What is no tensor at all is plain."""
-    if (
-        _modes()
-        or _transforms()
-        or forward_ad._current_level >= 0
-        or (indices is not None and not _bare(indices))
-    ):
+    if _modes() or _transforms() or forward_ad._current_level >= 0:
+        return False
+    if indices is not None and type(indices) is not torch.Tensor and isinstance(indices, torch.Tensor):
         return False
     return _bare(grad_output)
 

@@ -1,17 +1,23 @@
-"""What a call costs before any work is done: `python -m pooltide.torch.overhead`.
+"""What a call costs before any work is done, and what is left of the gain on large tensors.
+
+    python -m pooltide.torch.overhead
+    python -m pooltide.torch.overhead large
 
 Each row is a gradient for a (1, 16, 4, 4) tensor (its 3-D likeness for three axes) on the CPU: PyTorch's
 own operator, ours called directly, and PyTorch's operator patched; the least of many rounds, taken in turn.
+With `large`: PyTorch's time ÷ ours where each allocates its result, through tensors and through NumPy.
 """
 
 from __future__ import annotations
 
+import sys
 import timeit
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
+import pooltide
 import pooltide.torch as pt
 
 from .own import ATEN
@@ -19,16 +25,18 @@ from .own import ATEN
 ROUNDS, CALLS = 60, 500
 
 
-def least(*calls: Callable[[], Any]) -> list[float]:
+def least(*calls: Callable[[], Any], rounds: int = ROUNDS, number: int = CALLS) -> list[float]:
     """Microseconds per call of each."""
     found = [float("inf")] * len(calls)
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         for i, call in enumerate(calls):
-            found[i] = min(found[i], timeit.timeit(call, number=CALLS) / CALLS * 1e6)
+            call()  # so that the pages it gets were freed by its own kind, not by the call before
+            found[i] = min(found[i], timeit.timeit(call, number=number) / number * 1e6)
     return found
 
 
-def measure(function: str) -> tuple[float, float, float]:
+def calls_of(function: str) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """PyTorch's operator and our function, on the same tensors."""
     axes = 2 if "2d" in function else 3
     g, x = torch.randn(1, 16, *[2] * axes), torch.randn(1, 16, *[4] * axes)
     aten = getattr(torch.ops.aten, ATEN[function]).default
@@ -41,19 +49,64 @@ def measure(function: str) -> tuple[float, float, float]:
         direct = lambda: ours(g, x, 2)  # noqa: E731
     else:
         own, direct = (lambda: aten(g, x)), (lambda: ours(g, x))
-    plain, called = least(own, direct)
-    with pt.patch():
-        (patched,) = least(own)
-    return plain, called, patched
+    return own, direct
+
+
+LARGE: list[tuple[str, tuple[int, ...], tuple[int, ...], tuple[Any, ...]]] = [
+    ("avg_pool2d_backward", (32, 64, 112, 112), (56, 56), (3, 2, 1)),
+    ("avg_pool2d_backward", (32, 256, 56, 56), (28, 28), (2, 2, 0)),
+    ("avg_pool2d_backward", (32, 2048, 7, 7), (1, 1), (7, 7, 0)),
+    ("avg_pool2d_backward", (16, 192, 35, 35), (35, 35), (3, 1, 1)),
+    ("adaptive_avg_pool3d_backward", (4, 64, 16, 56, 56), (4, 7, 7), ()),
+    ("adaptive_avg_pool3d_backward", (4, 64, 16, 56, 56), (5, 9, 9), ()),
+    ("adaptive_max_pool2d_backward", (32, 256, 56, 56), (7, 7), ()),
+    ("adaptive_max_pool2d_backward", (16, 64, 112, 112), (50, 50), ()),
+    ("adaptive_max_pool3d_backward", (4, 64, 16, 56, 56), (5, 9, 9), ()),
+]
+
+
+def gains(
+    function: str, shape: tuple[int, ...], plane: tuple[int, ...], sizes: tuple[int, ...]
+) -> list[float]:
+    """PyTorch's time over ours, by tensors and by arrays, float32."""
+    g, x = torch.randn(*shape[:2], *plane), torch.randn(shape)
+    rest: tuple[Any, ...] = sizes
+    own_rest: tuple[Any, ...] = (*([size, size] for size in sizes), False, True, None) if sizes else ()
+    if "max" in function:
+        pool = getattr(torch.nn.functional, function.removesuffix("_backward"))
+        rest = own_rest = (pool(x, plane, return_indices=True)[1],)
+    aten = getattr(torch.ops.aten, ATEN[function]).default
+    arrays = [t.numpy() if isinstance(t, torch.Tensor) else t for t in rest]
+    calls: list[Callable[[], Any]] = [
+        lambda: aten(g, x, *own_rest),
+        lambda: getattr(pt, function)(g, x, *rest),
+        lambda: getattr(pooltide, function)(g.numpy(), shape, *arrays),
+    ]
+    own, *ours = least(*calls, rounds=15, number=1)
+    return [own / time for time in ours]
+
+
+def large() -> None:
+    print(f"{'':60} tensors   arrays   kept")
+    for function, shape, plane, sizes in LARGE:
+        tensors, numpy = gains(function, shape, plane, sizes)
+        name = f"{function} {'×'.join(map(str, shape))}→{'×'.join(map(str, plane))}"
+        print(f"{name:60} {tensors:6.1f}× {numpy:7.1f}× {tensors / numpy:5.0%}")
 
 
 def main() -> None:
+    calls = {function: calls_of(function) for function in ATEN}
+    unpatched = {
+        function: least(*both) for function, both in calls.items()
+    }  # before any patch: it leaves traces
     print(f"{'':31} PyTorch   direct          patched")
-    for function in ATEN:
-        plain, direct, patched = measure(function)
-        ratios = f"{direct:6.1f} µs {direct / plain:4.2f}×  {patched:6.1f} µs {patched / plain:4.2f}×"
-        print(f"{function:30} {plain:6.1f} µs {ratios}")
+    with pt.patch():
+        for function, (own, _) in calls.items():
+            plain, direct = unpatched[function]
+            (patched,) = least(own)
+            ratios = f"{direct:6.1f} µs {direct / plain:4.2f}×  {patched:6.1f} µs {patched / plain:4.2f}×"
+            print(f"{function:30} {plain:6.1f} µs {ratios}")
 
 
 if __name__ == "__main__":
-    main()
+    large() if "large" in sys.argv[1:] else main()

@@ -160,7 +160,7 @@ def _override(
 
 
 def _own_kernel(overload: str, key: str) -> Callable[..., Any]:
-    """PyTorch's kernel, kept before it is overridden. Releases before 2.9 have no way to keep it."""
+    """PyTorch's kernel, kept before it is overridden. Early releases have no way to keep it."""
     if hasattr(torch.library, "get_kernel"):
         kept: Callable[..., Any] = torch.library.get_kernel(overload, key).call_boxed
         return kept
@@ -230,13 +230,15 @@ def _traced(grad_output: Tensor) -> bool:
 def _computed(
     function: str, grad_output: Tensor, x: Tensor, hint: Any, rest: tuple[Any, ...], out: Tensor | None
 ) -> Tensor:
-    indices, attributes = (rest[0], ()) if len(rest) == 1 else (None, rest)
-    if attributes:
-        kernel, stride, padding, *others = attributes
-        attributes = (tuple(kernel), tuple(stride), tuple(padding), *others)
-    if out is not None and out.numel() == 0:
-        out.resize_(x.shape)
-    if out is not None and shares(out, grad_output, indices):
-        grad_output, indices = grad_output.clone(), None if indices is None else indices.clone()
-    recipe = recipe_for(function, grad_output, x, hint, indices, attributes, out)
+    indices, attributes = None, rest
+    if len(rest) == 1:
+        indices, attributes = rest[0], ()
+    elif rest:
+        attributes = (tuple(rest[0]), tuple(rest[1]), tuple(rest[2]), rest[3], rest[4], rest[5])
+    if out is not None:
+        if out.numel() == 0:
+            out.resize_(x.shape)
+        if shares(out, grad_output, indices):
+            grad_output, indices = grad_output.clone(), None if indices is None else indices.clone()
+    recipe = recipe_for(function, grad_output, x, hint, indices, attributes, out, True)
     return compute(recipe, grad_output, indices, out, True)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ..backends import IndexFault
-from ..binding import bind
+from ..binding import bind, kinds
 from ..call import TensorMeta
 from ..catalog import operators
 from ..functions import index_message
@@ -58,15 +58,24 @@ def recipe_for(
     indices: torch.Tensor | None,
     attributes: tuple[Any, ...],
     out: torch.Tensor | None = None,
+    typed: bool = False,
 ) -> Recipe:
-    """The recipe of a call; raises the operator's first fault, or NoBackend."""
+    """The recipe of a call; raises the operator's first fault, or NoBackend.
+
+    `typed` attributes come from the dispatcher, which has seen to it that an int is no bool.
+    """
     try:
         key: Any = (
             function, input.shape if isinstance(input, torch.Tensor) else input, hint,
-            grad_output.shape, grad_output.stride(), grad_output.dtype, grad_output.device, attributes,
+            grad_output.shape, grad_output.stride(), grad_output.dtype,
+            grad_output.is_cpu or grad_output.device, attributes,  # a device is slow to hash
+            kinds(attributes) if attributes and not typed else (),
+            kinds(input) if type(input) is tuple else (),
         )  # fmt: skip
-        for more in (indices, out) if indices is not None or out is not None else ():
-            key += (more is not None and (more.shape, more.stride(), more.dtype, more.device),)
+        if indices is not None:
+            key = (key, indices.shape, indices.stride(), indices.dtype, indices.is_cpu or indices.device)
+        if out is not None:
+            key = (key, out.shape, out.stride(), out.dtype, out.device)
         found = _recipes.get(key)
         if found is not None:
             return found

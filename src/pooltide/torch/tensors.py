@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch._prims_common import suggest_memory_format
 
-from .. import _native
+from ..backends import cpu
 from ..binding import Arrays
 from ..call import TensorMeta, Unusable, contiguous_strides, is_int
 from ..dtypes import DTYPES, DType
@@ -97,7 +97,7 @@ def allocate(
     else:
         result = torch.empty(0, dtype=dtype).set_(_storage(nbytes), 0, shape, strides)
     if nbytes >= _HUGE and device.type == "cpu":
-        _native.use_huge_pages(result.data_ptr(), nbytes)
+        cpu.use_huge_pages(result.data_ptr(), nbytes)
     return result
 
 

@@ -1,0 +1,201 @@
+"""From a problem to launches of the GPU kernels: which, on what grid, with which arguments.
+
+What kernels are compiled for is window counts, strides and vector widths, never sizes: sizes are run-time
+arguments, so another batch or plane compiles nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from math import gcd, prod
+from typing import Any
+
+import numpy as np
+import torch
+import triton
+
+from ..geometry import tables
+from ..problem import Problem
+from . import triton_average as average
+from . import triton_indexed as indexed
+from .triton_tables import (
+    BYTES,
+    LANES,
+    PROGRAMS,
+    Array,
+    cdiv,
+    chunk_of,
+    cuts,
+    division,
+    divisors,
+    lanes_of,
+    magic,
+    patch_of,
+    reach,
+    segments_of,
+    window_of,
+)
+
+FLAT = 256  # groups of a program that writes one row of each
+BLOCK = 256  # windows that a scattering program asks at a time
+SHARE = 2**12  # words that a scattering program clears; of volumes, half as many as cells
+UNROLLED = 8
+
+
+@dataclass(slots=True)
+class Launch:
+    kernel: Any
+    grid: int
+    tables: tuple[torch.Tensor, ...]
+    arguments: tuple[int, ...]  # sizes, then constants
+    warps: int = 4
+    replay: Any = field(default=None)  # launches the compiled kernel
+    tail: tuple[int, ...] = field(default=())  # what it takes after the tensors' addresses
+
+    def __call__(self, device: int, tensors: tuple[torch.Tensor, ...]) -> None:
+        """The first launch compiles; later ones skip Triton's dispatch, which costs more than a launch.
+
+        Fused multiply-adds are only where the kernels ask for them: products must round.
+        """
+        if self.replay is None:
+            compiled = self.kernel[(self.grid,)](
+                *tensors, *self.tables, *self.arguments, num_warps=self.warps, enable_fp_fusion=False
+            )
+            self.tail = (*(table.data_ptr() for table in self.tables), *self.arguments)
+            self.replay = None if compiled is None else compiled[(self.grid, 1, 1)]
+            return
+        stream = triton.runtime.driver.active.get_current_stream(device)
+        self.replay(*[tensor.data_ptr() for tensor in tensors], *self.tail, stream=stream)
+
+
+def plan(problem: Problem, layout: str, device: int) -> tuple[Launch, ...]:
+    if problem.kind == "indexed":
+        return _indexed(problem, layout, device)
+    if layout == "planes" and all(axis.whole for axis in problem.axes):
+        return (_whole(problem, device),)
+    if layout == "planes" and (patch := patch_of(problem)):
+        return (_phases(problem, device, *patch),)
+    if lanes_of(problem, layout).full and all(tables(axis).count.max() <= 1 for axis in problem.axes):
+        return (_single(problem, layout, device),)
+    return (_rows(problem, layout, device),)
+
+
+def _whole(problem: Problem, device: int) -> Launch:
+    plane = prod(problem.input_plane)
+    vector = BYTES // problem.dtype.itemsize
+    grid = cdiv(problem.cells, FLAT * vector)
+    ragged, wide = problem.cells % vector != 0, problem.cells >= 2**31 - FLAT * vector
+    constants = (FLAT, vector, vector <= plane, ragged, wide, *division(problem))
+    sizes = (plane, problem.planes, *magic(plane))
+    return Launch(average.whole, grid, (_divisor_table(problem, device),), (*sizes, *constants))
+
+
+def _single(problem: Problem, layout: str, device: int) -> Launch:
+    d, h, w = problem.axes
+    lanes = lanes_of(problem, layout)
+    count = problem.cells // lanes.vector
+    even = all(len(np.unique(axis)) == 1 for axis in divisors(problem))
+    inner = max(lanes.inner // lanes.vector, 1)
+    sizes = (
+        *(count, lanes.groups, inner, d.length, h.length, *problem.output_plane),
+        *(*magic(lanes.groups), *magic(inner), *magic(d.length), *magic(h.length)),
+    )
+    wide = count >= 2**31 - FLAT
+    constants = (FLAT, lanes.vector, lanes.last, even, wide, *division(problem))
+    of_w = tables(w).first[:: 1 if lanes.last else lanes.vector]
+    places = _upload(np.concatenate([window_of(d), window_of(h), of_w]), np.int32, device)
+    kept = (places, _divisor_table(problem, device))
+    return Launch(average.single, cdiv(count, FLAT), kept, (*sizes, *constants))
+
+
+def _rows(problem: Problem, layout: str, device: int) -> Launch:
+    d, h, w = problem.axes
+    lanes = lanes_of(problem, layout)
+    edges = [segments_of(axis) for axis in (d, h)]
+    segments, rows = len(edges[0]) * len(edges[1]), d.length * h.length
+    chunk = chunk_of(segments, rows, lanes)
+    sizes = (
+        *(lanes.count, lanes.groups, max(lanes.inner // lanes.vector, 1)),
+        *(h.length, rows, h.outputs, w.outputs, d.outputs * h.outputs),
+        *(len(edges[1]), segments, chunk, cdiv(segments, chunk), lanes.reach),
+    )
+    unrolled = lanes.reach if lanes.reach <= UNROLLED else 0
+    wide = lanes.count >= 2**31 - LANES
+    constants = (LANES, lanes.vector, lanes.last, unrolled, wide, *division(problem))
+    grid = cdiv(lanes.count, LANES) * cdiv(segments, chunk)
+    kept = [_upload(table, np.int32, device) for table in (np.concatenate(edges), lanes.columns)]
+    return Launch(average.rows, grid, (*kept, _divisor_table(problem, device)), (*sizes, *constants))
+
+
+def _phases(problem: Problem, device: int, vector: int, patch_rows: int) -> Launch:
+    _, h, w = problem.axes
+    groups = cdiv(w.length, vector)
+    row_blocks = cdiv(h.length, patch_rows)
+    lanes = problem.planes * groups
+    even = all(len(np.unique(axis)) == 1 for axis in divisors(problem)[1:])
+    constants = (
+        *(LANES, vector, patch_rows, h.k, h.s, h.p, w.k, w.s, w.p),
+        *(*reach(h, patch_rows), *reach(w, vector)),
+        *(even, w.length % vector != 0, h.length % patch_rows != 0, lanes >= 2**31 - LANES),
+        division(problem)[0],
+    )
+    sizes = (lanes, groups, h.length, w.length, h.outputs, w.outputs, row_blocks)
+    grid = cdiv(lanes, LANES) * row_blocks
+    return Launch(average.phases, grid, (_divisor_table(problem, device),), (*sizes, *constants))
+
+
+def _indexed(problem: Problem, layout: str, device: int) -> tuple[Launch, ...]:
+    d, h, w = problem.axes
+    last = layout == "channels_last"
+    inner = problem.batch[1] if last else 1
+    outers = problem.planes // inner
+    cells, q = prod(problem.input_plane), prod(problem.output_plane)
+    vector = BYTES // problem.dtype.itemsize
+    deep = d.length * d.outputs > 1
+    most_cells = SHARE * 2 if deep else SHARE * 4 // problem.dtype.itemsize
+    own = not last and cells <= most_cells
+    if not own and not deep and problem.dtype.itemsize >= 4:
+        most_cells //= 2
+    group = vector // gcd(cells, vector)
+    share = max(most_cells // cells // group, 1) * group if own else 1
+    while own and share > group and cdiv(outers, share) < PROGRAMS:
+        share = max(share // 2 // group, 1) * group
+    pieces = cuts(problem.axes, cells if own else max(most_cells // inner, 1))
+    ragged = any(bool((table * inner * share % vector).any()) for table in (pieces[:, 0], pieces[:, 1]))
+    ragged = ragged or problem.cells % vector != 0
+    most = [int(tables(axis).count.max()) for axis in problem.axes]
+    unrolled = most if max(most) <= 2 else (0, 0, 0)
+    sizes = (
+        *(outers, share, len(pieces), cells, *problem.input_plane, h.outputs, w.outputs, q),
+        *(inner, *most, *magic(q), *magic(inner), *magic(h.length), *magic(w.length)),
+    )
+    warps = 8 if deep and problem.dtype.itemsize >= 4 else 4
+    asked = int((pieces[:, 2] * pieces[:, 4]).max()) * inner * share
+    small = asked <= BLOCK * 3 // 4 or (max(most) > 1 and not deep)
+    block = BLOCK // 2 if warps == 4 and small else BLOCK
+    constants = (block, vector, last, own, ragged, *unrolled, deep)
+    grid = cdiv(outers, share) * len(pieces)
+    found = [tables(axis) for axis in problem.axes]
+    strides = (h.outputs * w.outputs, w.outputs, 1)
+    firsts = [table.first * stride for table, stride in zip(found, strides, strict=True)]
+    holders = np.concatenate([*firsts, *(table.count for table in found)])
+    kept = (_upload(pieces, np.int32, device), _upload(holders, np.int32, device))
+    scatter = Launch(indexed.scatter, grid, kept, (*sizes, *constants), warps)
+    if own:
+        return (scatter,)
+    splits = max(min(PROGRAMS // outers, cdiv(q * inner, BLOCK)), 1)
+    sizes = (splits, len(pieces), cells, q, inner)
+    return scatter, Launch(indexed.repair, outers * splits, (), (*sizes, BLOCK))
+
+
+def _upload(array: Array, dtype: Any, device: int) -> torch.Tensor:
+    tensor = torch.from_numpy(np.ascontiguousarray(array, dtype=dtype))
+    return tensor if device < 0 else tensor.to(torch.device("cuda", device))
+
+
+@lru_cache(maxsize=256)
+def _divisor_table(problem: Problem, device: int) -> torch.Tensor:
+    """(divisor, its reciprocal) of every window of d, h, w, in the accumulator's type."""
+    values = np.concatenate(divisors(problem)).astype(problem.dtype.accumulator)
+    return _upload(np.stack([values, 1 / values], axis=1), problem.dtype.accumulator, device)

@@ -1,0 +1,189 @@
+"""What the GPU kernels are told about a problem: tables, divisions, vectors, pieces. Plain NumPy.
+
+Sizes here decide how work is cut. They were chosen on an H200 (132 processors, 60 MB of cache).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..geometry import UNIT, Axis, tables
+from ..problem import Problem
+from .triton_average import INTERPRETED
+
+Array = NDArray[Any]
+BYTES = 16  # of a vector: what one instruction moves
+LANES = 128  # of a program
+ROWS = 16  # that a lane of 8 cells writes in one program, at least, where there is enough to do
+PIECE = 8  # most cells of a segment
+PROGRAMS = 132 * 32  # enough to fill the GPU twice over
+
+
+def cdiv(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+def cuts(axes: tuple[Axis, ...], cells: int) -> Array:
+    """A plane in pieces of whole slices, or of whole rows of one slice, of at most about `cells` cells.
+
+    Each is (first cell, end, window ranges, first window, windows of a range, range to range).
+    """
+    d, h, w = axes
+    slices = _even(d.length, cells // (h.length * w.length))
+    rows = _even(h.length, cells // w.length)
+    pieces = []
+    for d0 in range(0, d.length, slices):
+        d1 = min(d0 + slices, d.length)
+        from_d, to_d = _between(d, d0, d1)
+        for h0 in range(0, h.length, rows):
+            h1 = min(h0 + rows, h.length)
+            from_h, to_h = _between(h, h0, h1)
+            whole = from_h == 0 and to_h == h.outputs
+            ranges = 1 if whole else to_d - from_d
+            windows = (to_h - from_h) * w.outputs * (to_d - from_d if whole else 1)
+            first = (from_d * h.outputs + from_h) * w.outputs
+            begin, end = (d0 * h.length + h0) * w.length, ((d1 - 1) * h.length + h1) * w.length
+            pieces.append((begin, end, ranges, first, windows, h.outputs * w.outputs))
+    return np.array(pieces)
+
+
+def _even(length: int, most: int) -> int:
+    """The length of shares of at most `most`; equal ones where they are few, as the last would be odd."""
+    most = min(max(most, 1), length)
+    shares = cdiv(length, most)
+    return cdiv(length, shares) if shares <= 3 else most
+
+
+def _between(axis: Axis, begin: int, end: int) -> tuple[int, int]:
+    """The windows that hold one of the cells begin…end − 1: the first, and one past the last."""
+    table = tables(axis)
+    return int(table.first[begin]), int(table.first[end - 1] + table.count[end - 1])
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    inner: int
+    vector: int  # elements of a group
+    groups: int  # of a row
+    count: int
+    last: bool  # channels last
+    columns: Array = field(compare=False)  # the kernels' `columns`
+    reach: int  # windows that hold a column of a group, at most
+    full: bool  # all columns of a group are in one window, and no more
+
+
+def lanes_of(problem: Problem, layout: str) -> Lanes:
+    last = layout == "channels_last"
+    width, inner = problem.axes[2].length, problem.batch[1] if last else 1
+    vector = BYTES // problem.dtype.itemsize
+    while (inner if last else width) % vector:
+        vector //= 2
+    table = tables(problem.axes[2])
+    first, count = (t.reshape(-1, 1 if last else vector) for t in (table.first, table.count))
+    base = first[:, :1]
+    columns = np.concatenate([base.ravel(), (first - base).ravel(), table.count])
+    reach = max(int((first - base + count).max()), 1)
+    full = bool((first == base).all() and (count == 1).all())
+    groups = width * inner // vector
+    lanes = problem.planes * width // vector
+    return Lanes(inner, vector, groups, lanes, last, columns, reach, full)
+
+
+def chunk_of(segments: int, rows: int, lanes: Lanes) -> int:
+    """How many of a plane's (d, h) segments one program does."""
+    blocks = cdiv(lanes.count, LANES)
+    chunk = max(1, ROWS * max(lanes.vector, 4) // 8 * segments // rows)
+    while chunk > 1 and blocks * cdiv(segments, chunk) < PROGRAMS:
+        chunk //= 2
+    return chunk
+
+
+def patch_of(problem: Problem) -> tuple[int, int] | None:
+    """Columns and rows of a lane's patch, where windows are strided and their strides small, or None."""
+    d, h, w = problem.axes
+    if d != UNIT or h.adaptive or w.adaptive:
+        return None
+    vector = max(BYTES // problem.dtype.itemsize, 4)
+    while vector > max(w.s, 4) and w.length % vector:
+        vector //= 2
+    taps = cdiv(h.k, h.s) * cdiv(w.k, w.s)
+    if vector % w.s or taps > 25:
+        return None
+    tallest = 8 if h.s == 1 else max(4, h.s)
+    heights = [r for r in range(h.s, tallest + 1, h.s) if reach(h, r)[1] * reach(w, vector)[1] <= 64]
+    if not heights:
+        return None
+
+    def cost(r: int) -> float:
+        quotients = reach(h, r)[1] * reach(w, vector)[1]
+        return cdiv(h.length, r) * (6 * quotients + r * vector * (taps + 1))
+
+    return vector, min(reversed(heights), key=cost)
+
+
+def reach(axis: Axis, cells: int) -> tuple[int, int]:
+    """The windows of `cells` neighbours, from a multiple of the stride on: the first, and how many."""
+    first = (axis.p - axis.k) // axis.s + 1
+    return first, (cells - 1 + axis.p) // axis.s - first + 1
+
+
+def magic(n: int) -> tuple[int, int]:
+    """(m, s) with x // n = x·m >> 32 + s for all x < 2**31; m as a signed word."""
+    shift = max((n - 1).bit_length() - 1, 0)
+    magic = -(-(2 ** (32 + shift)) // n) if n > 1 else 0
+    return (magic - 2**32 if magic >= 2**31 else magic), shift
+
+
+def divisors(problem: Problem) -> tuple[Array, Array, Array]:
+    """What each window's quotient is divided by, axis by axis; all but "chained" by the product."""
+    found = [tables(axis) for axis in problem.axes]
+    if problem.quotient == "override":
+        return np.ones(1), np.full(problem.axes[1].outputs, problem.divisor), np.ones(problem.axes[2].outputs)
+    if problem.quotient == "extent":
+        return found[0].extent, found[1].extent, found[2].extent
+    d, h, w = (np.maximum(table.end - table.start, 1) for table in found)
+    return d, h, w
+
+
+@lru_cache(maxsize=1024)
+def division(problem: Problem) -> tuple[int, int, int, int]:
+    """The kernels' ways to divide: once by the product, or by d, h and w."""
+    d, h, w = (np.unique(np.asarray(axis, dtype=np.float64)) for axis in divisors(problem))
+    if problem.quotient == "chained":
+        return 0, _way(problem, d), _way(problem, h), _way(problem, w)
+    return max(_way(problem, np.multiply.outer(h, w)), 1), 0, 0, 0
+
+
+def _way(problem: Problem, divisors: Array) -> int:
+    values = [abs(x) for x in divisors.ravel().tolist()]
+    if all(x == 1 for x in values):
+        return 0
+    if all(x in _POWERS for x in values):
+        return 1
+    easy = all(x < 2**20 and (x % 2 == 1 or x in _POWERS) for x in values)
+    return 2 if easy and problem.dtype.name != "FLOAT64" and not INTERPRETED else 3
+
+
+_POWERS = frozenset(2.0**i for i in range(64))
+
+
+def segments_of(axis: Axis) -> Array:
+    """Runs of at most PIECE cells in the same windows: (start, length, first window, windows) each."""
+    table = tables(axis)
+    change = (np.diff(table.first) != 0) | (np.diff(table.count) != 0)
+    edges = np.concatenate([[0], np.flatnonzero(change) + 1])
+    run = np.arange(axis.length) - np.repeat(edges, np.diff(np.append(edges, axis.length)))
+    start = np.flatnonzero(run % PIECE == 0)
+    length = np.diff(np.append(start, axis.length))
+    return np.stack([start, length, table.first[start], table.count[start]], axis=1)
+
+
+def window_of(axis: Axis) -> Array:
+    """The window of every cell that is in one, else -1."""
+    table = tables(axis)
+    return np.where(table.count > 0, table.first, -1)

@@ -1,0 +1,68 @@
+"""`pooltide bench`: what it prints, and that it prints no speed for a wrong result."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from pooltide import functions
+from pooltide.cli import main
+from pooltide.cli.bench import SHAPES
+from pooltide.notation import parse
+from pooltide.trial import problem_of
+
+CASES = [
+    "avg2d:2x3x23x29:k3:s2:p1:bf16",
+    "avg2d:2x3x23x29:k3:s2:p1:f32:cl",
+    "adaptive_avg3d:2x3x7x11x13:o3x5x4:f32",
+    "adaptive_max2d:2x3x23x29:o5x7:f32:i32",
+    "adaptive_max3d:2x3x7x11x13:o3x5x4:f16:i64",
+]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_json_has_times_and_ratios(case: str) -> None:
+    run = CliRunner().invoke(main, ["bench", case, "--rounds", "3", "--json"])
+    assert run.exit_code == 0, run.output
+    told = json.loads(run.stdout)
+    (row,) = told["results"]
+    assert row["case"] == str(parse(case))
+    assert row["limit_seconds"] > 0
+    assert {"ours out=", "ours", "copy"} <= set(row["seconds"])
+    assert all(seconds > 0 for seconds in row["seconds"].values())
+
+
+def test_the_table_names_the_case_and_the_threads() -> None:
+    run = CliRunner().invoke(main, ["bench", CASES[0], "--rounds", "3", "--threads", "1"])
+    assert run.exit_code == 0, run.output
+    assert "medians of 3 rounds, device cpu, threads 1" in run.stdout
+    assert CASES[0] in run.stdout.replace("\n", "")
+
+
+def test_a_wrong_result_has_no_speed(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = functions.avg_pool2d_backward
+
+    def wrong(*arguments: Any, **more: Any) -> Any:
+        result = right(*arguments, **more)
+        result[..., -1, -1] += 1
+        return result
+
+    monkeypatch.setattr(functions, "avg_pool2d_backward", wrong)
+    run = CliRunner().invoke(main, ["bench", "avg2d:2x3x23x29:k3:s2:p1:f32", "--rounds", "3", "--json"])
+    assert run.exit_code == 1
+    assert json.loads(run.stdout)["results"] == []
+    assert "differs from the reference" in run.stderr
+
+
+def test_a_wrong_word_is_wrong_usage() -> None:
+    run = CliRunner().invoke(main, ["bench", "--dtype", "f31"])
+    assert run.exit_code == 2
+    assert "'f31'" in run.output
+
+
+def test_named_shapes_are_calls() -> None:
+    for notation in SHAPES.values():
+        assert problem_of(parse(notation)).cells > 0

@@ -1,0 +1,122 @@
+"""`pooltide.torch` and `patch()` on a GPU: the CPU's bits, run after run, and what bad indices do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from geometries import DTYPES, FUNCTIONS, geometry
+
+torch = pytest.importorskip("torch")
+
+import torch.nn.functional as F  # noqa: E402
+
+import pooltide.torch as pt  # noqa: E402
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU: the GPU is NOT tested"),
+]
+SMALL = (np.float32, np.float64, np.float16)
+
+
+def tensor(array: Any) -> Any:
+    array = np.ascontiguousarray(array.copy())
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_bits_are_the_cpus(function: str, dtype: np.dtype[Any]) -> None:
+    for seed in range(4):  # test_gpu.py has 1200 more, below PyTorch
+        case = geometry(function, seed, dtype)
+        arguments = [tensor(case.grad_output), case.input_shape]
+        if case.indices is not None:
+            arguments.append(tensor(case.indices))
+        run = getattr(pt, function)
+        on_cpu = run(*arguments, **case.attributes)
+        on_gpu = run(*[a.cuda() if hasattr(a, "cuda") else a for a in arguments], **case.attributes)
+        word = {2: torch.int16, 4: torch.int32, 8: torch.int64}[on_cpu.element_size()]
+        assert torch.equal(on_gpu.cpu().view(word), on_cpu.view(word)), f"seed {seed}: {case}"
+
+
+def pools(x: Any) -> Any:
+    flat = F.avg_pool2d(x[:, :, 0], 3, 2, 1, ceil_mode=True).square().sum()
+    flat = flat + F.adaptive_max_pool2d(x[:, :, 1], (5, 7)).square().sum()
+    return (
+        flat
+        + F.adaptive_avg_pool3d(x, (3, 5, 4)).square().sum()
+        + F.adaptive_max_pool3d(x, (3, 5, 4)).square().sum()
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_twenty_runs_are_one_under_deterministic_algorithms(dtype: Any) -> None:
+    x = torch.randn(4, 7, 11, 13, 17, device="cuda", dtype=dtype)
+    torch.use_deterministic_algorithms(True)
+    try:
+        with pt.patch():
+            runs = []
+            for _ in range(20):
+                leaf = x.clone().requires_grad_()
+                pools(leaf).backward()
+                runs.append(leaf.grad.clone())
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert all(torch.equal(run, runs[0]) for run in runs)
+    leaf = x.cpu().requires_grad_()
+    with pt.patch():
+        pools(leaf).backward()
+    torch.testing.assert_close(runs[0].cpu().float(), leaf.grad.float(), rtol=2e-2, atol=1e-3)
+
+
+def test_bad_indices_raise_or_are_counted() -> None:
+    g = torch.ones(2, 3, 4, 5, device="cuda")
+    indices = torch.zeros(2, 3, 4, 5, dtype=torch.int64, device="cuda")
+    indices[1, 2, 3, 1], indices[1, 2, 3, 3] = 7 * 9, 2**32
+    with pytest.raises(IndexError, match=r"indices\[1, 2, 3, 1\] is 63; it must be 0 to 62"):
+        pt.adaptive_max_pool2d_backward(g, (2, 3, 7, 9), indices)
+    pt.index_errors("cuda", clear=True)
+    got = pt.adaptive_max_pool2d_backward(g, (2, 3, 7, 9), indices, check_indices=False)
+    assert got.sum().item() == g.numel() - 2
+    assert pt.index_errors("cuda") == (2, 116)
+    assert pt.index_errors("cuda", clear=True) == (2, 116)
+    assert pt.index_errors("cuda") == (0, None)
+
+
+def test_channels_last_stays_so() -> None:
+    g = torch.randn(2, 8, 4, 6, device="cuda").to(memory_format=torch.channels_last)
+    x = torch.empty(2, 8, 7, 11, device="cuda").to(memory_format=torch.channels_last)
+    got = pt.avg_pool2d_backward(g, x, 3, 2, 1)
+    assert got.is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(got, pt.avg_pool2d_backward(g.contiguous(), x.contiguous(), 3, 2, 1))
+
+
+def test_streams_and_graphs() -> None:
+    g, x = torch.randn(2, 8, 4, 6, device="cuda"), torch.empty(2, 8, 7, 11, device="cuda")
+    expected = pt.avg_pool2d_backward(g, x, 3, 2, 1)
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        assert torch.equal(pt.avg_pool2d_backward(g, x, 3, 2, 1), expected)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = pt.avg_pool2d_backward(g, x, 3, 2, 1)
+    g.mul_(2)
+    graph.replay()
+    assert torch.equal(captured, expected * 2)
+
+
+def test_compiled_models_are_patched() -> None:
+    x = torch.randn(2, 3, 7, 7, device="cuda")
+    with pt.patch():
+        step = torch.compile(lambda x: F.avg_pool2d(x, 2, ceil_mode=True).square().sum(), fullgraph=True)
+        leaf = x.clone().requires_grad_()
+        step(leaf).backward()
+    plain = x.clone().requires_grad_()
+    F.avg_pool2d(plain, 2, ceil_mode=True).square().sum().backward()
+    torch.testing.assert_close(leaf.grad, plain.grad)
