@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 
 #include "pool.h"
 #include "prepared.h"
@@ -21,6 +22,16 @@ struct Job {
   int64_t scratch_bytes;
   std::atomic<int64_t> next{0};
 };
+
+// Those of the instruction set in use.
+const ForwardKernels& forward_kernels() {
+#if defined(__x86_64__) && !defined(POOLTIDE_ONLY_BASELINE)
+  const char* name = instruction_set();
+  for (const ForwardKernels* k : {&forward_avx512, &forward_avx2})
+    if (std::strcmp(k->name, name) == 0) return *k;
+#endif
+  return forward_baseline;
+}
 
 void work(void* context, int worker) {
   Job& job = *static_cast<Job*>(context);
@@ -67,7 +78,7 @@ void Forward::find_even(WindowAxis& axis) {
 void Forward::run(const PoolingArrays& arrays, int threads) const {
   const Pooling& p = pooling_;
   if (p.planes() * p.windows() == 0) return;
-  const ForwardKernels& k = kernels_in_use().forward;
+  const ForwardKernels& k = forward_kernels();
   int64_t units = k.units(p), cells = std::max(p.planes() * p.cells(), p.planes() * p.windows());
   int64_t chunk = std::max<int64_t>(1, kChunkCells * units / cells);
   int64_t useful = std::min({int64_t{threads}, (units + chunk - 1) / chunk, cells / kThreadCells + 1});

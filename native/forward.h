@@ -42,6 +42,16 @@ struct PoolingArrays {
   int64_t* indices = nullptr;
 };
 
+// The forward kernels of one instruction set. Work is a range of units; units are independent.
+struct ForwardKernels {
+  const char* name;  // as Kernels has it
+  int64_t (*units)(const Pooling&);
+  int64_t (*scratch)(const Pooling&);  // bytes that each thread needs
+  void (*run)(const Pooling&, const PoolingArrays&, int64_t begin, int64_t end, void* scratch);
+};
+
+extern const ForwardKernels forward_baseline, forward_avx2, forward_avx512;
+
 // One axis as Python hands it over.
 struct WindowTables {
   const int64_t *first, *count, *divisor;

@@ -2,7 +2,6 @@
 
 #include "average.h"
 #include "indexed.h"
-#include "windows.h"
 
 namespace pooltide {
 namespace {
@@ -47,7 +46,6 @@ void run(const Problem& p, const Arrays& arrays, int64_t begin, int64_t end, voi
 #define NAME(isa) NAME_(isa)
 #define TEXT_(isa) #isa
 #define TEXT(isa) TEXT_(isa)
-const Kernels NAME(POOLTIDE_ISA) = {TEXT(POOLTIDE_ISA), scratch, run,
-                                    {forward_units, forward_scratch, run_forward}};
+const Kernels NAME(POOLTIDE_ISA) = {TEXT(POOLTIDE_ISA), scratch, run};
 
 }  // namespace pooltide

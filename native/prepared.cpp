@@ -17,6 +17,12 @@ constexpr int64_t kThreadBytes = 512 << 10;  // of result: what makes one more t
 
 std::atomic<const Kernels*> chosen{nullptr};
 
+const Kernels& kernels() {
+  const Kernels* k = chosen.load(std::memory_order_acquire);
+  if (!k) chosen.store(k = instruction_sets().back(), std::memory_order_release);
+  return *k;
+}
+
 // Scratch of all threads of a call, kept by the calling thread for its next one.
 class Scratch {
  public:
@@ -137,7 +143,7 @@ Fault Prepared::run(Arrays arrays, int threads, int64_t stream_from) const {
   int64_t units = units_of(p), chunk = chunk_of(p, units, bytes);
   int64_t useful = std::min({int64_t{threads}, (units + chunk - 1) / chunk, bytes / kThreadBytes + 1});
   arrays.stream = bytes >= stream_from;
-  const Kernels& k = kernels_in_use();
+  const Kernels& k = kernels();
   int64_t each = (k.scratch(p) + 63) / 64 * 64;
   auto* block = static_cast<char*>(scratch.get(each * useful));
   Job job{p, arrays, k, units, chunk, block, each, {}, {}, {}};
@@ -168,13 +174,7 @@ bool use_instruction_set(const char* name) {
   return false;
 }
 
-const Kernels& kernels_in_use() {
-  const Kernels* k = chosen.load(std::memory_order_acquire);
-  if (!k) chosen.store(k = instruction_sets().back(), std::memory_order_release);
-  return *k;
-}
-
-const char* instruction_set() { return kernels_in_use().name; }
+const char* instruction_set() { return kernels().name; }
 
 void* thread_scratch(size_t bytes) { return scratch.get(bytes); }
 void trim_thread_scratch() { scratch.trim(); }

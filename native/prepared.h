@@ -39,7 +39,6 @@ class Prepared {
 std::vector<const Kernels*> instruction_sets();
 bool use_instruction_set(const char* name);
 const char* instruction_set();
-const Kernels& kernels_in_use();
 
 // Memory of the calling thread for the threads of one call, kept for its next one unless large.
 void* thread_scratch(size_t bytes);

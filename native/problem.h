@@ -75,16 +75,6 @@ inline int64_t channel_block(const Problem& p) {
   return block < p.channels ? block : (p.channels ? p.channels : 1);
 }
 
-struct Pooling;
-struct PoolingArrays;
-
-// The forward kernels of one instruction set; forward.h has the problem.
-struct ForwardKernels {
-  int64_t (*units)(const Pooling&);
-  int64_t (*scratch)(const Pooling&);  // bytes that each thread needs
-  void (*run)(const Pooling&, const PoolingArrays&, int64_t begin, int64_t end, void* scratch);
-};
-
 // The kernels of one instruction set. Work is a range of units; units are independent.
 //   average   a row of the result (D and H flattened); a plane where one window holds it all
 //   indexed   a plane; in channels-last order a block of channels of one image
@@ -92,7 +82,6 @@ struct Kernels {
   const char* name;
   int64_t (*scratch)(const Problem&);  // bytes that each thread needs
   void (*run)(const Problem&, const Arrays&, int64_t begin, int64_t end, void* scratch, Fault&);
-  ForwardKernels forward;
 };
 
 extern const Kernels kernels_baseline, kernels_avx2, kernels_avx512;
