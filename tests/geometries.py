@@ -1,4 +1,4 @@
-"""Random problems for all four operators, as calls of the NumPy functions.
+"""Random problems for all twelve operators, as calls of the NumPy functions.
 
 Sizes differ from axis to axis, arrays are strided views, windows overlap, repeat, leave gaps, hang
 over the edge. The same seed gives the same problem.
@@ -17,10 +17,9 @@ import pooltide
 from pooltide.geometry import strided_outputs
 
 FUNCTIONS = [
-    "adaptive_avg_pool3d_backward",
-    "adaptive_max_pool2d_backward",
-    "adaptive_max_pool3d_backward",
-    "avg_pool2d_backward",
+    f"{pool}_pool{axes}d_backward"
+    for pool in ("adaptive_avg", "adaptive_max", "avg", "max")
+    for axes in (1, 2, 3)
 ]
 DTYPES = [np.dtype(t) for t in (np.float32, np.float64, np.float16, ml_dtypes.bfloat16)]
 
@@ -43,11 +42,15 @@ class Geometry:
 
     @property
     def axes(self) -> int:
-        return 3 if "3d" in self.function else 2
+        return axes_of(self.function)
 
     def __str__(self) -> str:
         g = self.grad_output
         return f"{self.function} {g.dtype} {g.shape} -> {self.input_shape} {self.attributes}"
+
+
+def axes_of(function: str) -> int:
+    return next(n for n in (1, 2, 3) if f"{n}d" in function)
 
 
 def random_view(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
@@ -75,12 +78,12 @@ def values(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any
 def geometry(function: str, seed: int, dtype: np.dtype[Any] | None = None, strided: bool = True) -> Geometry:
     rng = np.random.default_rng([FUNCTIONS.index(function), seed])
     dtype = DTYPES[seed % len(DTYPES)] if dtype is None else dtype
-    axes = 3 if "3d" in function else 2
+    axes = axes_of(function)
     batch = tuple(int(n) for n in rng.integers(1, 5, 2 if rng.random() < 0.8 else 1))
     attributes: dict[str, Any] = {}
     lengths = tuple(int(n) for n in rng.permutation(np.arange(1, 18))[:axes])
-    if function == "avg_pool2d_backward":
-        outputs, attributes = _strided(rng, lengths)
+    if not function.startswith("adaptive"):
+        outputs, attributes = _strided(rng, lengths, dilated="max" in function)
     else:
         outputs = tuple(int(n) for n in rng.permutation(np.arange(1, 12))[:axes])
     make = random_view if strided else (lambda _, shape, dtype: np.empty(shape, dtype))
@@ -93,49 +96,58 @@ def geometry(function: str, seed: int, dtype: np.dtype[Any] | None = None, strid
     return Geometry(function, grad, batch + lengths, indices, attributes)
 
 
-def _strided(rng: np.random.Generator, lengths: tuple[int, ...]) -> tuple[tuple[int, ...], dict[str, Any]]:
+def _strided(
+    rng: np.random.Generator, lengths: tuple[int, ...], dilated: bool
+) -> tuple[tuple[int, ...], dict[str, Any]]:
+    axes = len(lengths)
     while True:
-        k = tuple(int(n) for n in rng.permutation(np.arange(1, 8))[:2])
-        s = tuple(int(n) for n in rng.integers(1, 6, 2))
+        k = tuple(int(n) for n in rng.permutation(np.arange(1, 8))[:axes])
+        s = tuple(int(n) for n in rng.integers(1, 6, axes))
         p = tuple(int(rng.integers(0, n // 2 + 1)) for n in k)
+        r = tuple(int(n) for n in rng.integers(1, 4, axes)) if dilated else (1,) * axes
+        reach = tuple(b * (a - 1) + 1 for a, b in zip(k, r, strict=True))
         ceil = bool(rng.random() < 0.5)
-        geometry = zip(lengths, k, s, p, strict=True)
+        geometry = zip(lengths, reach, s, p, strict=True)
         outputs = tuple(strided_outputs(n, a, b, c, ceil) for n, a, b, c in geometry)
-        if min(outputs) > 0 and all(n + 2 * c >= a for n, a, c in zip(lengths, k, p, strict=True)):
+        # PyTorch's 3-D average wants an input that holds the kernel; the others count the padding too.
+        spare = [0] * axes if axes == 3 and not dilated else [2 * n for n in p]
+        fits = all(n + c >= a for n, a, c in zip(lengths, reach, spare, strict=True))
+        if min(outputs) > 0 and fits:
             break
+    attributes: dict[str, Any] = {"kernel_size": k, "stride": s, "padding": p}
+    if dilated:
+        return outputs, attributes | {"dilation": r, "ceil_mode": ceil}
+    attributes |= {"ceil_mode": ceil, "count_include_pad": bool(rng.random() < 0.5)}
     divisor = int(rng.integers(1, 40)) * (1 if rng.random() < 0.5 else -1)
-    return outputs, {
-        "kernel_size": k,
-        "stride": s,
-        "padding": p,
-        "ceil_mode": ceil,
-        "count_include_pad": bool(rng.random() < 0.5),
-        "divisor_override": divisor if rng.random() < 0.3 else None,
-    }
+    if axes > 1:
+        attributes["divisor_override"] = divisor if rng.random() < 0.3 else None
+    return outputs, attributes
 
 
 def torch_gradient(case: Geometry) -> Any:
-    """PyTorch's own CPU result, from its backward operators."""
+    """PyTorch's own CPU result, from its backward operators. It has none in 1-D: there a row is a plane."""
     import torch
 
+    row = case.axes == 1
+
     def tensor(array: Any) -> Any:
-        return torch.from_numpy(array.copy("C"))
+        made = torch.from_numpy(array.copy("C"))
+        return made.unsqueeze(-2) if row else made
 
     grad = tensor(case.grad_output)
-    x = torch.zeros(case.input_shape, dtype=grad.dtype)
-    if case.indices is not None:
-        backward = getattr(torch.ops.aten, case.function)
-        return backward(grad, x, tensor(case.indices.astype(np.int64))).numpy()
-    if case.function == "adaptive_avg_pool3d_backward":
-        return torch.ops.aten._adaptive_avg_pool3d_backward(grad, x).numpy()
-    a = case.attributes
-    return torch.ops.aten.avg_pool2d_backward(
-        grad,
-        x,
-        a["kernel_size"],
-        a["stride"],
-        a["padding"],
-        a["ceil_mode"],
-        a["count_include_pad"],
-        a["divisor_override"],
-    ).numpy()
+    x = tensor(np.zeros(case.input_shape, case.grad_output.dtype))
+    indices = () if case.indices is None else (tensor(case.indices.astype(np.int64)),)
+    units = {"kernel_size": 1, "stride": 1, "padding": 0, "dilation": 1}
+    attributes = [
+        (units[name], *value) if row and name in units else value for name, value in case.attributes.items()
+    ]
+    name = case.function.replace("1d", "2d")
+    if name.startswith("max"):
+        backward = getattr(torch.ops.aten, name.replace("d_backward", "d_with_indices_backward"))
+        result = backward(grad, x, *attributes, *indices)
+    else:
+        if "avg" in name and row and attributes:
+            attributes.append(None)
+        backward = getattr(torch.ops.aten, f"_{name}" if name.startswith("adaptive_avg") else name)
+        result = backward(grad, x, *indices, *attributes)
+    return result.numpy().reshape(case.input_shape)

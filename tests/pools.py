@@ -1,4 +1,4 @@
-"""The four pools as PyTorch has them, with sizes that are distinct primes: what the torch tests share."""
+"""The pools as PyTorch has them, with sizes that are distinct primes: what the torch tests share."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from geometries import axes_of
+
 
 @dataclass(frozen=True)
 class Pool:
@@ -19,7 +21,12 @@ class Pool:
 
     @property
     def axes(self) -> int:
-        return 2 if "2d" in self.name else 3
+        return axes_of(self.name)
+
+    @property
+    def gradient(self) -> str:
+        """Ours, of the gradient that PyTorch takes; it makes 2-D pools of 1-D ones."""
+        return f"{self.name}_backward".replace("1d", "2d")
 
     @property
     def channels_last(self) -> torch.memory_format:
@@ -33,7 +40,7 @@ class Pool:
         return "-".join([self.name, *(f"{k}={v}" for k, v in self.arguments.items())]).replace(" ", "")
 
 
-POOLS = [
+POOLS = [  # those that CANN's documents have
     Pool("avg_pool2d", (3, 5, 13, 17), {"kernel_size": (3, 2), "stride": 2, "padding": 1, "ceil_mode": True}),
     Pool("avg_pool2d", (2, 7, 11, 5), {"kernel_size": 3, "padding": 1, "count_include_pad": False}),
     Pool("avg_pool2d", (2, 3, 7, 11), {"kernel_size": 2, "stride": (1, 3), "divisor_override": -5}),
@@ -41,6 +48,21 @@ POOLS = [
     Pool("adaptive_max_pool2d", (3, 5, 13, 17), {"output_size": (5, 7)}),
     Pool("adaptive_max_pool3d", (2, 3, 7, 13, 11), {"output_size": (3, 5, 2)}),
 ]
+
+FAMILY = [
+    Pool("avg_pool1d", (3, 5, 17), {"kernel_size": 3, "stride": 2, "padding": 1, "ceil_mode": True}),
+    Pool("avg_pool3d", (2, 3, 7, 13, 11), {"kernel_size": (3, 2, 5), "stride": 2, "padding": 1, "ceil_mode": True}),
+    Pool("avg_pool3d", (2, 3, 5, 7, 11), {"kernel_size": 3, "padding": 1, "count_include_pad": False}),
+    Pool("avg_pool3d", (2, 3, 5, 7, 11), {"kernel_size": 2, "stride": (1, 3, 2), "divisor_override": -5}),
+    Pool("adaptive_avg_pool1d", (3, 5, 17), {"output_size": 5}),
+    Pool("adaptive_avg_pool2d", (3, 5, 13, 17), {"output_size": (5, 7)}),
+    Pool("adaptive_max_pool1d", (3, 5, 17), {"output_size": 7}),
+    Pool("max_pool1d", (3, 5, 17), {"kernel_size": 3, "stride": 2, "padding": 1, "dilation": 2}),
+    Pool("max_pool2d", (3, 5, 13, 17), {"kernel_size": 3, "stride": 2, "padding": 1, "ceil_mode": True}),
+    Pool("max_pool2d", (3, 5, 13, 17), {"kernel_size": (3, 2), "stride": (1, 3), "dilation": (2, 5)}),
+    Pool("max_pool3d", (2, 3, 7, 13, 11), {"kernel_size": (3, 2, 5), "stride": 2, "padding": 1, "dilation": (1, 3, 2)}),
+]  # fmt: skip
+EVERY = POOLS + FAMILY
 
 
 def gradient(pool: Callable[[Tensor], Tensor], x: Tensor, rounded: torch.dtype | None = None) -> Tensor:

@@ -47,7 +47,10 @@ def test_every_field_of_an_object() -> None:
     }
     (line,) = read(json.dumps(indexed))
     assert line.case == parse("adaptive_max2d:2x3x5:o2:i64:anywhere")
-    assert FIELDS.keys() <= fields.keys() | indexed.keys()
+    dilated = {"operator": "max2d", "input": "2x3x11x13", "kernel": 3, "dilation": [2, 3]}
+    (line,) = read(json.dumps(dilated))
+    assert str(line.case) == "max2d:2x3x11x13:k3:d2x3:f32:i32"
+    assert FIELDS.keys() <= fields.keys() | indexed.keys() | dilated.keys()
 
 
 def test_a_bad_line_is_reported_and_the_others_go_on() -> None:

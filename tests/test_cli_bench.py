@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from pooltide import functions
+from pooltide import gradients
 from pooltide.cli import main
 from pooltide.cli.bench import SHAPES
 from pooltide.notation import parse
@@ -20,6 +20,15 @@ CASES = [
     "adaptive_avg3d:2x3x7x11x13:o3x5x4:f32",
     "adaptive_max2d:2x3x23x29:o5x7:f32:i32",
     "adaptive_max3d:2x3x7x11x13:o3x5x4:f16:i64",
+    "avg1d:2x3x29:k3:s2:p1:f32",
+    "avg3d:2x3x7x11x13:k3:p1:nopad:f32",
+    "avg3d:2x3x7x11x13:k3:p1:bf16",
+    "max1d:2x3x29:k3:d2:f32:i64",
+    "max2d:2x3x23x29:k3:s2:p1:d2x1:ceil:f32:i32",
+    "max3d:2x3x7x11x13:k2:bf16:i64",
+    "adaptive_avg1d:2x3x29:o7:f32",
+    "adaptive_avg2d:2x3x23x29:o5x7:f32",
+    "adaptive_max1d:2x3x29:o7:f32:i64",
 ]
 
 
@@ -43,14 +52,14 @@ def test_the_table_names_the_case_and_the_threads() -> None:
 
 
 def test_a_wrong_result_has_no_speed(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = functions.avg_pool2d_backward
+    right = gradients.avg_pool2d_backward
 
     def wrong(*arguments: Any, **more: Any) -> Any:
         result = right(*arguments, **more)
         result[..., -1, -1] += 1
         return result
 
-    monkeypatch.setattr(functions, "avg_pool2d_backward", wrong)
+    monkeypatch.setattr(gradients, "avg_pool2d_backward", wrong)
     run = CliRunner().invoke(main, ["bench", "avg2d:2x3x23x29:k3:s2:p1:f32", "--rounds", "3", "--json"])
     assert run.exit_code == 1
     assert json.loads(run.stdout)["results"] == []

@@ -42,7 +42,7 @@ def test_ops_as_markdown() -> None:
 def test_ops_of_one_operator_by_any_name() -> None:
     texts = {pooltide("ops", name) for name in ("avg2d", "avg_pool2d_backward", "aclnnAvgPool2dBackward")}
     assert len(texts) == 1
-    assert "known are adaptive_avg3d" in pooltide("ops", "max2d", rc=2)
+    assert "known are adaptive_avg1d" in pooltide("ops", "lp2d", rc=2)
 
 
 def test_accepted() -> None:
@@ -50,6 +50,19 @@ def test_accepted() -> None:
     assert text == (
         "accepted: aclnnAvgPool2dBackward on Atlas A2 training/inference: avg2d:1x16x4x4:k4:s1:cube1:f32\n"
     )
+
+
+def test_what_the_documents_lack_is_asked_of_our_functions() -> None:
+    text = pooltide("check", "max2d:2x3x11x13:k3:d2")
+    assert (
+        text == "accepted: max_pool2d_backward on this library's functions: max2d:2x3x11x13:k3:d2:f32:i32\n"
+    )
+    text = pooltide("check", "max2d:2x3x11x13:k3", "--product", "atlas-a2", rc=1)
+    assert (
+        "not supported on Atlas A2 training/inference; it is supported on this library's functions." in text
+    )
+    text = pooltide("check", "max2d:2x3x4x13:k3:d2", rc=1)
+    assert "kernel_size is (3, 3), dilation (2, 2) with padding (0, 0); no window fits" in text
 
 
 def test_refused_with_status_rule_and_reason() -> None:
@@ -145,7 +158,7 @@ def test_shell_completion() -> None:
     assert complete("pooltide com") == "plain,compare\n"
     assert "plain,avg2d:" in complete("pooltide run avg")
     assert complete("pooltide check avg2d:1x2x3:k1 --product atlas-inf") == "plain,atlas-inference\n"
-    assert complete("pooltide ops adaptive_max") == "plain,adaptive_max2d\nplain,adaptive_max3d\n"
+    assert complete("pooltide ops adaptive_max") == "".join(f"plain,adaptive_max{n}d\n" for n in (1, 2, 3))
     assert "complete" in pooltide(_POOLTIDE_COMPLETE="zsh_source")
 
 

@@ -14,7 +14,7 @@ from commandline import pooltide
 from pooltide.backends import reference
 from pooltide.geometry import tables
 from pooltide.inputs import draw
-from pooltide.notation import DISTRIBUTIONS, parse
+from pooltide.notation import DISTRIBUTIONS, parse, short_names
 from pooltide.picture import heat
 from pooltide.plan import BACKENDS
 from pooltide.show import draw_case
@@ -171,3 +171,20 @@ def test_saved_results_are_what_compare_takes(tmp_path: Path) -> None:
     pooltide("golden", "cases.csv", "-o", "golden", cwd=tmp_path)
     pooltide("run", "cases.csv", "--save", "ours", cwd=tmp_path)
     assert "mixed: 2 of 2 pass" in pooltide("compare", "ours", "golden", cwd=tmp_path)
+
+
+def test_every_operator_runs_draws_and_makes_golden_data(tmp_path: Path) -> None:
+    planes = {1: "29", 2: "23x29", 3: "7x11x13"}
+    cases = [
+        f"{short}:2x3x{planes[len(op.axes)]}:"
+        + ("k3:s2:p1:ceil" if op.windows == "strided" else "o" + "x".join("352"[: len(op.axes)]))
+        + (":d2:cl" if op.by_role("dilation") else ":bf16")
+        for short, op in short_names().items()
+    ]
+    assert len(cases) == 12
+    (tmp_path / "cases").write_text("\n".join(cases))
+    assert pooltide("run", str(tmp_path / "cases")).count("mixed    pass") == 12
+    pooltide("golden", str(tmp_path / "cases"), "-o", str(tmp_path / "golden"))
+    assert "12 of 12 pass" in pooltide("compare", str(tmp_path / "golden"), str(tmp_path / "golden"))
+    pooltide("show", "max1d:1x1x9:k3:d2", "-o", str(tmp_path / "picture.png"))
+    assert (tmp_path / "picture.png").stat().st_size > 500

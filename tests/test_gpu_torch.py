@@ -47,6 +47,9 @@ def test_bits_are_the_cpus(function: str, dtype: np.dtype[Any]) -> None:
 def pools(x: Any) -> Any:
     flat = F.avg_pool2d(x[:, :, 0], 3, 2, 1, ceil_mode=True).square().sum()
     flat = flat + F.adaptive_max_pool2d(x[:, :, 1], (5, 7)).square().sum()
+    flat = flat + F.max_pool2d(x[:, :, 2], 3, 2, 1, dilation=2).square().sum()
+    flat = flat + F.adaptive_avg_pool2d(x[:, :, 3], (5, 7)).square().sum()
+    flat = flat + F.max_pool3d(x, 3, 2, 1).square().sum() + F.avg_pool3d(x.float(), 2).square().sum()
     return (
         flat
         + F.adaptive_avg_pool3d(x, (3, 5, 4)).square().sum()

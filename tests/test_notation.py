@@ -96,8 +96,8 @@ def test_channels_last_strides_are_numpys() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "the operator is ''; it must be adaptive_avg3d, adaptive_max2d, adaptive_max3d or avg2d"),
-        ("max2d:1x2x3:k3", "the operator is 'max2d'"),
+        ("", "the operator is ''; it must be adaptive_avg1d, adaptive_avg2d, "),
+        ("lp2d:1x2x3:k3", "the operator is 'lp2d'"),
         ("avg2d", "self's shape is missing"),
         ("avg2d:k3", "self's shape is 'k3'; it must be sizes joined by x, as in avg2d:2x3x5x7:k3"),
         ("avg2d:1x2x3", "the kernel is missing; add a word such as k3"),

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from pooltide.catalog import operators, verified
+import pooltide
+from geometries import FUNCTIONS
+from pooltide.catalog import documented, operators, verified
 from pooltide.pages import load
 from pooltide.toml import PageError, read
 
@@ -25,13 +28,21 @@ def _load(page: Page) -> None:
 
 
 def test_the_pages_load() -> None:
-    assert list(operators()) == [
+    assert list(operators()) == FUNCTIONS
+    assert list(documented()) == [
         "adaptive_avg_pool3d_backward",
         "adaptive_max_pool2d_backward",
         "adaptive_max_pool3d_backward",
         "avg_pool2d_backward",
     ]
+    assert all(operators()[name].products == ("host",) for name in set(FUNCTIONS) - set(documented()))
     _load(read(NAME))
+
+
+def test_functions_take_the_arguments_of_their_pages() -> None:
+    for name, operator in operators().items():
+        taken = list(inspect.signature(getattr(pooltide, name)).parameters)
+        assert taken == [p.argument for p in operator.parameters if p.role != "cube_math_type"]
 
 
 MISTAKES: dict[str, tuple[Callable[[Page], object], str]] = {
@@ -71,6 +82,25 @@ MISTAKES: dict[str, tuple[Callable[[Page], object], str]] = {
     "no rules": (lambda p: p.update(rules=[]), "rules is empty"),
     "divisor product": (lambda p: p["divisor_override"].update(b7=[0, 1]), "names 'b7'"),
 }
+
+
+FAMILY_MISTAKES: dict[str, tuple[Callable[[Page], object], str]] = {
+    "unknown argument": (lambda p: p["arguments"].append("bias"), "arguments names 'bias'"),
+    "an operator's name": (lambda p: p.update(operator="aclnnMaxPool"), "operator is unknown"),
+    "missing key": (lambda p: p.pop("kind"), "kind is missing"),
+    "unknown windows": (lambda p: p.update(windows="round"), "windows names 'round'"),
+    "one name twice": (lambda p: p["arguments"].append("stride"), "share a name or a role"),
+}
+
+
+@pytest.mark.parametrize("mistake", FAMILY_MISTAKES)
+def test_a_short_page_with_a_mistake_is_refused(mistake: str) -> None:
+    change, sentence = FAMILY_MISTAKES[mistake]
+    page = copy.deepcopy(read("max_pool2d_backward.toml"))
+    _load(copy.deepcopy(page))
+    change(page)
+    with pytest.raises(PageError, match=sentence):
+        _load(page)
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)

@@ -10,20 +10,20 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from pools import POOLS, Pool, gradient, sample  # noqa: E402
+from pools import EVERY, POOLS, Pool, gradient, sample  # noqa: E402
 
 import pooltide  # noqa: E402
 import pooltide.torch as pt  # noqa: E402
 from pooltide.torch import devices, functional, recipes  # noqa: E402
 
 each_pool = pytest.mark.parametrize("pool", POOLS, ids=str)
+each_of_all = pytest.mark.parametrize("pool", EVERY, ids=str)
 
 
 def backward(pool: Pool, g: Any, input: Any, indices: Any = None, module: Any = pt, **out: Any) -> Any:
     function = getattr(module, f"{pool.name}_backward")
-    if indices is not None:
-        return function(g, input, indices, **out)
-    return function(g, input, **({} if "output_size" in pool.arguments else pool.arguments), **out)
+    at = () if indices is None else (indices,)
+    return function(g, input, *at, **({} if "output_size" in pool.arguments else pool.arguments), **out)
 
 
 def case(pool: Pool, dtype: Any = torch.float32) -> tuple[Any, Any, Any, Any]:
@@ -46,7 +46,7 @@ def poison(monkeypatch: Any) -> None:
     monkeypatch.setattr(recipes, "_empty_like", lambda t: torch.empty_like(t).fill_(float("nan")))
 
 
-@each_pool
+@each_of_all
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_bits_are_pytorchs(pool: Pool, dtype: Any, monkeypatch: Any) -> None:
     poison(monkeypatch)
@@ -59,10 +59,11 @@ def test_bits_are_pytorchs(pool: Pool, dtype: Any, monkeypatch: Any) -> None:
         assert torch.equal(backward(pool, g, x, indices.int()), own)
 
 
-@each_pool
+@each_of_all
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 def test_halves_are_rounded_once(pool: Pool, dtype: Any) -> None:
-    x, g, indices, _ = case(pool, dtype)
+    x, g, indices, _ = case(pool)
+    g = g.to(dtype)
     kind = ml_dtypes.bfloat16 if dtype == torch.bfloat16 else np.float16
     array = g.double().numpy().astype(kind)
     must = backward(pool, array, tuple(x.shape), None if indices is None else indices.numpy(), pooltide)
@@ -70,9 +71,19 @@ def test_halves_are_rounded_once(pool: Pool, dtype: Any) -> None:
     assert np.array_equal(found.double().numpy(), must.astype(np.float64))
 
 
-@each_pool
+@each_of_all
 def test_layouts(pool: Pool) -> None:
     x, g, indices, own = case(pool)
+    apart = torch.stack([g, g], -1)[..., 0]
+    assert not apart.is_contiguous()
+    assert torch.equal(backward(pool, apart, x, indices), own)
+    assert torch.equal(backward(pool, g.flip(-1).flip(-1), x, indices), own)
+    if pool.axes == 1:  # rows may lie channel by channel too, but PyTorch has no name for it
+        rows = g.transpose(1, 2).contiguous().transpose(1, 2)
+        assert torch.equal(backward(pool, rows, x.mT.contiguous().mT, indices), own)
+        out = torch.full_like(x.mT, float("nan")).mT
+        assert torch.equal(backward(pool, rows, x, indices, out=out), own)
+        return
     last = {"memory_format": pool.channels_last}
     kept = backward(pool, g, x.to(**last), indices)
     assert torch.equal(kept, own)
@@ -81,10 +92,6 @@ def test_layouts(pool: Pool) -> None:
     kept = backward(pool, g.to(**last), tuple(x.shape), both)
     assert torch.equal(kept, own)
     assert kept.is_contiguous(**last)
-    apart = torch.stack([g, g], -1)[..., 0]
-    assert not apart.is_contiguous()
-    assert torch.equal(backward(pool, apart, x, indices), own)
-    assert torch.equal(backward(pool, g.flip(-1).flip(-1), x, indices), own)
 
 
 @each_pool
@@ -101,7 +108,7 @@ def test_expanded_gradient_unbatched_and_empty(pool: Pool) -> None:
     assert empty.shape == x[:0].shape
 
 
-@each_pool
+@each_of_all
 def test_out(pool: Pool) -> None:
     x, g, indices, own = case(pool)
     out = torch.full_like(x, float("nan"))
@@ -115,7 +122,7 @@ def test_out(pool: Pool) -> None:
     assert torch.equal(backward(pool, alias, x, indices, out=shared[: own.numel()].view(own.shape)), own)
 
 
-@each_pool
+@each_of_all
 def test_the_compiled_kernel_is_reached(pool: Pool, monkeypatch: Any) -> None:
     x, g, indices, own = case(pool)
     reached = []
@@ -197,6 +204,17 @@ def test_gradcheck(pool: Pool) -> None:
     run = lambda x: smaller.forward(x, functional)  # noqa: E731
     assert torch.autograd.gradcheck(run, x)
     assert torch.autograd.gradgradcheck(run, x)
+
+
+@each_of_all
+def test_gradients_have_gradients(pool: Pool) -> None:
+    """In g they are linear: each is its own derivative, forwards and backwards, and under vmap."""
+    x, g, indices, _ = case(pool, torch.float64)
+    run = lambda g: backward(pool, g, tuple(x.shape), indices)  # noqa: E731
+    assert torch.autograd.gradcheck(run, g.clone().requires_grad_(), fast_mode=True)
+    assert torch.autograd.gradgradcheck(run, g.clone().requires_grad_(), fast_mode=True)
+    many = torch.stack([g, 3 - g], 1)
+    assert torch.equal(torch.vmap(run, 1)(many), torch.stack([run(g), run(3 - g)]))
 
 
 def test_second_gradient_is_pytorchs() -> None:

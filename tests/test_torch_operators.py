@@ -23,15 +23,42 @@ CALLS = [
     (torch.ops.pooltide.adaptive_avg_pool3d_backward.default, [5, 7, 4]),
     (torch.ops.pooltide.adaptive_max_pool2d_backward.default, [5, 7], "indices"),
     (torch.ops.pooltide.adaptive_max_pool3d_backward.default, [5, 7, 4], "indices"),
+    (torch.ops.pooltide.adaptive_avg_pool1d_backward.default, [7]),
+    (torch.ops.pooltide.adaptive_avg_pool2d_backward.default, [5, 7]),
+    (torch.ops.pooltide.adaptive_max_pool1d_backward.default, [7], "indices"),
+    (torch.ops.pooltide.avg_pool1d_backward.default, [7], [3], [2], [1], True, False),
+    (
+        torch.ops.pooltide.avg_pool3d_backward.default,
+        [5, 7, 4],
+        [3, 2, 2],
+        [2, 3, 1],
+        [1, 0, 1],
+        False,
+        True,
+        3,
+    ),
+    (torch.ops.pooltide.max_pool1d_backward.default, [7], "indices", [3], [2], [1], [1], False),
+    (
+        torch.ops.pooltide.max_pool2d_backward.default,
+        [5, 7],
+        "indices",
+        [3, 2],
+        [2, 3],
+        [1, 0],
+        [1, 2],
+        False,
+    ),
+    (torch.ops.pooltide.max_pool3d_backward.default, [5, 7, 4], "indices", [2], [], [0], [1], True),
 ]
 
 
 def arguments(op: Any, plane: list[int], *rest: Any, lead: tuple[int, ...] = (2, 3)) -> tuple[Any, ...]:
-    if "avg_pool2d" in str(op):
-        _, _, _, ceil, *_ = rest
-        probe = torch.nn.functional.avg_pool2d(
-            torch.zeros(1, *plane), rest[0], rest[1] or None, rest[2], ceil_mode=ceil
-        )
+    strided = [value for value in rest if value != "indices"]
+    if strided:
+        kernel, stride, padding, *more = strided
+        pool = getattr(torch.nn.functional, op._schema.name.split("::")[1].removesuffix("_backward"))
+        spread = {"dilation": more.pop(0)} if "indices" in rest else {}
+        probe = pool(torch.zeros(1, *plane), kernel, stride or None, padding, ceil_mode=more[0], **spread)
         outputs = tuple(probe.shape[1:])
     else:
         outputs = (3, 2, 5)[: len(plane)]

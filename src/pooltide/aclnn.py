@@ -18,7 +18,7 @@ from .acl.handles import aclIntArray, aclOpExecutor, aclTensor
 from .acl.objects import INNER, NOT_RUNNING, unusable
 from .acl.state import STATE, guarded, keep_message, not_running
 from .call import Call, Unusable, Value, is_int
-from .catalog import operators
+from .catalog import documented
 from .pages import Operator, Parameter
 from .plan import layout_of, make_plan
 from .problem import lower
@@ -112,7 +112,7 @@ def _rename(function: Any, name: str) -> None:
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
-    for operator in operators().values()
+    for operator in documented().values()
     for function in (_phase_one(operator), _phase_two(operator))
 }
 globals().update(FUNCTIONS)

@@ -105,6 +105,13 @@ class Call:
         return self.pairs("kernel")
 
     @property
+    def reach(self) -> tuple[int, ...]:
+        """Cells from a window's first to its last: the kernel, spread by the dilation."""
+        if self.operator.by_role("dilation") is None:
+            return self.kernel
+        return tuple(r * (k - 1) + 1 for k, r in zip(self.kernel, self.pairs("dilation"), strict=True))
+
+    @property
     def stride(self) -> tuple[int, ...]:
         return self.pairs("stride") if self.role("stride") else self.kernel
 

@@ -31,6 +31,7 @@ FIELDS: dict[str, str | tuple[str, str]] = {
     "kernel": "k",
     "stride": "s",
     "padding": "p",
+    "dilation": "d",
     "ceil_mode": ("ceil", ""),
     "count_include_pad": ("", "nopad"),
     "divisor_override": "div",

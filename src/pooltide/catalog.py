@@ -25,6 +25,12 @@ def operators() -> dict[str, Operator]:
 
 
 @cache
+def documented() -> dict[str, Operator]:
+    """Those that CANN's documents have."""
+    return {name: operator for name, operator in operators().items() if operator.documented}
+
+
+@cache
 def operator_named(name: str) -> Operator:
     """By either of its names: aclnnAvgPool2dBackward or avg_pool2d_backward."""
     return next(op for op in operators().values() if name in (op.name, op.function))

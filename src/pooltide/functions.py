@@ -1,6 +1,5 @@
-"""The NumPy functions: PyTorch's names, order and defaults, on arrays of any strides.
+"""What the NumPy functions do: bind arguments to a call, check it by the operator's rules, plan, run.
 
-Each function binds its arguments to a call, checks it by the operator's rules, plans, and runs.
 All that depends on metadata alone is done once per kind of call and kept.
 """
 
@@ -25,64 +24,9 @@ from .problem import lower
 from .threads import get_num_threads
 
 Array = NDArray[Any]
-Ints = int | Sequence[int]
 
 
-def avg_pool2d_backward(
-    grad_output: Array,
-    input: Array | Sequence[int],
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-    *,
-    out: Array | None = None,
-) -> Array:
-    """Gradient of 2-D average pooling with respect to its input.
-
-    `grad_output` is (N, C, Ho, Wo) or (C, Ho, Wo); `input` is the forward's input or its shape.
-    The result has `input`'s shape and `grad_output`'s dtype, and is written to `out` if given.
-    """
-    attributes = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
-    return _gradient("avg_pool2d_backward", grad_output, input, None, attributes, out)
-
-
-def adaptive_avg_pool3d_backward(
-    grad_output: Array, input: Array | Sequence[int], *, out: Array | None = None
-) -> Array:
-    """Gradient of 3-D adaptive average pooling with respect to its input.
-
-    `grad_output` is (N, C, Do, Ho, Wo) or unbatched; `input` is the forward's input or its shape.
-    The result has `input`'s shape and `grad_output`'s dtype, and is written to `out` if given.
-    """
-    return _gradient("adaptive_avg_pool3d_backward", grad_output, input, None, (), out)
-
-
-def adaptive_max_pool2d_backward(
-    grad_output: Array, input: Array | Sequence[int], indices: Array, *, out: Array | None = None
-) -> Array:
-    """Gradient of 2-D adaptive max pooling with respect to its input.
-
-    `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: h·W + w.
-    An index outside the plane raises IndexError.
-    """
-    return _gradient("adaptive_max_pool2d_backward", grad_output, input, indices, (), out)
-
-
-def adaptive_max_pool3d_backward(
-    grad_output: Array, input: Array | Sequence[int], indices: Array, *, out: Array | None = None
-) -> Array:
-    """Gradient of 3-D adaptive max pooling with respect to its input.
-
-    `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: (d·H + h)·W + w.
-    An index outside the plane raises IndexError.
-    """
-    return _gradient("adaptive_max_pool3d_backward", grad_output, input, indices, (), out)
-
-
-def _gradient(
+def gradient(
     name: str,
     grad_output: Array,
     input: Array | Sequence[int],

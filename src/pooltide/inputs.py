@@ -6,7 +6,8 @@
     wide       either sign, 2⁻¹² to 2¹², every binade alike
     nan, inf   on top: about one cell in a hundred, and at least one
 
-An index lies in its own window, or anywhere in the plane where the case says `anywhere`.
+An index lies in its own window (in the reach of a dilated one), or anywhere in the plane where the case
+says `anywhere`.
 """
 
 from __future__ import annotations

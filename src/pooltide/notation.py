@@ -9,7 +9,8 @@ The operator and self's shape come first, then words in any order, each at most 
     k3 k3x2        kernel                     f32 f16 bf16 f64   dtype
     s2 s2x1        stride (none: the kernel)  i32 i64            dtype of the indices
     p1 p1x0        padding (none: 0)          NCHW ND …          format (none: the page's first)
-    ceil           ceil mode                  cl                 channels-last in memory
+    d2 d2x1        dilation (none: 1)         cl                 channels-last in memory
+    ceil           ceil mode
     nopad          padding is not counted     seed7              of the data (none: 0)
     div-3          divisor override           normal uniform integers wide      distribution
     cube1          cubeMathType               nan inf            a few cells of gradOutput are that
@@ -40,6 +41,7 @@ _NUMBERS = {  # role: (prefix, an array?, default)
     "kernel": ("k", True, ()),
     "stride": ("s", True, ()),
     "padding": ("p", True, (0,)),
+    "dilation": ("d", True, (1,)),
     "divisor_override": ("div", False, 0),
     "cube_math_type": ("cube", False, 0),
 }
@@ -98,15 +100,22 @@ class Case:
             return self.outputs
         given = dict(self.attributes)
         kernel, stride, padding = (given[role] for role in ("kernel", "stride", "padding"))
-        arrays = [v * axes if len(v) == 1 else v for v in (kernel, stride or kernel, padding)]
+        values = (kernel, stride or kernel, padding, given.get("dilation", (1,)))
+        arrays = [v * axes if len(v) == 1 else v for v in values]
         if any(len(v) != axes for v in arrays) or min(arrays[1]) < 1:
             return (1,) * axes
         sizes = zip(self.shape[-axes:], *arrays, strict=False)
-        return tuple(max(1, strided_outputs(n, k, s, p, given["ceil_mode"])) for n, k, s, p in sizes)
+        made = (strided_outputs(n, r * (k - 1) + 1, s, p, given["ceil_mode"]) for n, k, s, p, r in sizes)
+        return tuple(max(1, outputs) for outputs in made)
+
+    @property
+    def asked(self) -> str:
+        """The product to ask where nobody says: the case's own, else the operator's first choice."""
+        return self.product or (DEFAULT_PRODUCT if self.operator.documented else HOST)
 
     def call(self, product: str | None = None) -> Call:
-        """The case as a call on `product`; else on the case's own, else on the default one."""
-        product = product or self.product or DEFAULT_PRODUCT
+        """The case as a call on `product`, or on the one it asks."""
+        product = product or self.asked
         given = dict(self.attributes)
         values: dict[str, Value] = {}
         for parameter in self.operator.parameters:
@@ -292,7 +301,9 @@ def _apart_word(kind: str, value: Any) -> str:
 
 def _words(operator: Operator) -> str:
     roles = {p.role for p in operator.parameters}
-    words = ["k3", "s2", "p1", "div-3", "cube1"] if "kernel" in roles else []
+    words = [
+        f"{prefix}{'3' if array else '1'}" for role, (prefix, array, _) in _NUMBERS.items() if role in roles
+    ]
     words += [word for role, (word, _) in _FLAGS.items() if role in roles]
     words += ["o" + "x".join("7" * len(operator.axes)), "f32", "f16", "bf16", "f64"]
     words += ["i32", "i64", "anywhere"] if "indices" in roles else []

@@ -85,8 +85,9 @@ def lower(call: Call) -> Problem:
     if call.operator.windows == "adaptive":
         axes = [Axis(*sizes) for sizes in zip(lengths, outputs, strict=True)]
     else:
-        windows = zip(lengths, outputs, call.kernel, call.stride, call.padding, strict=True)
-        axes = [Axis(*sizes) for sizes in windows]
+        windows = zip(lengths, outputs, call.reach, call.stride, call.padding, strict=True)
+        # No window sees more than the padded axis; a dilated one may reach beyond 64 bits.
+        axes = [Axis(n, o, min(k, n + 2 * p), s, p) for n, o, k, s, p in windows]
     d, h, w = [UNIT] * (3 - spatial) + axes
     if call.operator.kind == "indexed":
         index_dtype = DTYPES[call.role("indices").dtype.name]

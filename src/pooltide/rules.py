@@ -205,21 +205,26 @@ def padding_half_kernel(call: Call) -> Fault | None:
 def forward_shape(call: Call) -> Fault | None:
     grad, x = _names(call, "grad_output", "input")
     ceil = bool(call.role("ceil_mode"))
-    geometry = zip(call.spatial(x), call.kernel, call.stride, call.padding, strict=True)
+    geometry = zip(call.spatial(x), call.reach, call.stride, call.padding, strict=True)
     must = tuple(strided_outputs(length, k, s, p, ceil) for length, k, s, p in geometry)
     if any(n < 1 for n in must):
         return Fault(
-            f"{_role(call, 'kernel')} is {_shape(call.kernel)} with padding {_shape(call.padding)}; "
+            f"{_role(call, 'kernel')} is {_kernel(call)} with padding {_shape(call.padding)}; "
             f"no window fits into {call.spell(x)}'s plane {_shape(call.spatial(x))}."
         )
     if (got := call.spatial(grad)) != must:
         return Fault(
             f"{call.spell(grad)} has plane {_shape(got)}; the forward of {call.spell(x)} "
-            f"{_shape(call.tensor(x).shape)} with kernel {_shape(call.kernel)}, stride "
+            f"{_shape(call.tensor(x).shape)} with kernel {_kernel(call)}, stride "
             f"{_shape(call.stride)}, padding {_shape(call.padding)}, {'ceil' if ceil else 'floor'} mode "
             f"gives {_shape(must)}, so it must be that."
         )
     return None
+
+
+def _kernel(call: Call) -> str:
+    dilated = call.operator.by_role("dilation") is not None and max(call.pairs("dilation")) > 1
+    return _shape(call.kernel) + (f", dilation {_shape(call.pairs('dilation'))}" if dilated else "")
 
 
 def cube_math_type(call: Call) -> Fault | None:
@@ -356,4 +361,4 @@ def _on(call: Call) -> str:
 
 
 def _products(call: Call) -> str:
-    return _or(PRODUCTS[p] for p in call.operator.products if p != HOST)
+    return _or(PRODUCTS[p] for p in call.operator.products if p != HOST or not call.operator.documented)

@@ -44,7 +44,7 @@ def over_axes(g, dd, rd, dh, rh, dw, rw, ONCE: tl.constexpr, BY_D: tl.constexpr,
               BY_W: tl.constexpr):  # fmt: skip
     """Divided once by the product, or by d, h, w one after another: how each is done, 0 for not at all."""
     if ONCE:
-        g = quotient(g, dh * dw, rh * rw, ONCE)
+        g = quotient(g, dd * dh * dw, rd * rh * rw, ONCE)
     g = quotient(g, dd, rd, BY_D)
     g = quotient(g, dh, rh, BY_H)
     return quotient(g, dw, rw, BY_W)

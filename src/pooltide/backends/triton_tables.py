@@ -143,7 +143,8 @@ def divisors(problem: Problem) -> tuple[Array, Array, Array]:
     """What each window's quotient is divided by, axis by axis; all but "chained" by the product."""
     found = [tables(axis) for axis in problem.axes]
     if problem.quotient == "override":
-        return np.ones(1), np.full(problem.axes[1].outputs, problem.divisor), np.ones(problem.axes[2].outputs)
+        d, h, w = problem.output_plane
+        return np.ones(d), np.full(h, problem.divisor), np.ones(w)
     if problem.quotient == "extent":
         return found[0].extent, found[1].extent, found[2].extent
     d, h, w = (np.maximum(table.end - table.start, 1) for table in found)
@@ -156,7 +157,9 @@ def division(problem: Problem) -> tuple[int, int, int, int]:
     d, h, w = (np.unique(np.asarray(axis, dtype=np.float64)) for axis in divisors(problem))
     if problem.quotient == "chained":
         return 0, _way(problem, d), _way(problem, h), _way(problem, w)
-    return max(_way(problem, np.multiply.outer(h, w)), 1), 0, 0, 0
+    once = max(_way(problem, np.multiply.outer(np.multiply.outer(d, h), w)), 1)
+    # The reciprocals of three divisors multiply to one that is too far off for way 2.
+    return (3 if once == 2 and d.max() > 1 else once), 0, 0, 0
 
 
 def _way(problem: Problem, divisors: Array) -> int:

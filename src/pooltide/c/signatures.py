@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from ..catalog import operators
+from ..catalog import documented
 from ..dtypes import DTYPES, ENUMS, FORMATS, RUNTIME
 from ..pages import Operator
 from ..toml import PageError, exact_keys
@@ -137,5 +137,5 @@ def operator_functions(operator: Operator) -> tuple[CFunction, CFunction]:
 def functions() -> tuple[CFunction, ...]:
     """Every function of the C interface, the runtime's first."""
     runtime = (runtime_function(name, table) for name, table in RUNTIME["functions"].items())
-    phases = (phase for operator in operators().values() for phase in operator_functions(operator))
+    phases = (phase for operator in documented().values() for phase in operator_functions(operator))
     return (*runtime, *phases)

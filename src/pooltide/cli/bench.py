@@ -35,6 +35,16 @@ SHAPES = {
     "max-sparse": "adaptive_max2d:32x256x56x56:o7x7:i64",
     "max-dense": "adaptive_max2d:16x64x112x112:o50x50:i64",
     "max-video": "adaptive_max3d:4x64x16x56x56:o5x9x9:i64",
+    "resnet-pool": "max2d:32x64x112x112:k3:s2:p1:i64",
+    "vgg-pool": "max2d:16x128x112x112:k2:s2:i64",
+    "dilated": "max2d:16x64x56x56:k3:s1:p1:d2:i64",
+    "vgg-head": "adaptive_avg2d:32x512x17x17:o7x7",
+    "unet3d-pool": "max3d:2x32x32x64x64:k2:i64",
+    "video-transition": "avg3d:4x64x16x56x56:k2:s2",
+    "wave": "avg1d:32x256x4096:k3:s2:p1",
+    "wave-max": "max1d:32x256x4096:k3:s2:p1:i64",
+    "wave-head": "adaptive_avg1d:32x512x2048:o61",
+    "wave-head-max": "adaptive_max1d:32x512x2048:o61:i64",
 }
 # The same on a GPU, at the batch sizes that fill one.
 CUDA_SHAPES = {
@@ -51,6 +61,14 @@ CUDA_SHAPES = {
     "max-halved": "adaptive_max2d:256x512x28x28:o14x14:i64",
     "max-video": "adaptive_max3d:16x64x16x56x56:o5x9x9:i64",
     "max-video-dense": "adaptive_max3d:16x64x16x56x56:o8x28x28:i64",
+    "resnet-pool": "max2d:256x64x112x112:k3:s2:p1:i64",
+    "vgg-pool": "max2d:64x128x112x112:k2:s2:i64",
+    "dilated": "max2d:128x64x56x56:k3:s1:p1:d2:i64",
+    "vgg-head": "adaptive_avg2d:256x512x17x17:o7x7",
+    "unet3d-pool": "max3d:8x32x32x64x64:k2:i64",
+    "video-transition": "avg3d:16x64x16x56x56:k2:s2",
+    "wave": "avg1d:256x256x4096:k3:s2:p1",
+    "wave-max": "max1d:256x256x4096:k3:s2:p1:i64",
 }
 LARGE = 32 << 20
 

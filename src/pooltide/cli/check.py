@@ -9,7 +9,7 @@ import click
 
 from ..cases import Line
 from ..notation import Case
-from ..pages import ASCEND_PRODUCTS, DEFAULT_PRODUCT, PRODUCTS
+from ..pages import ASCEND_PRODUCTS, PRODUCTS
 from ..rules import Fault, check
 from .problems import NOTATION, failed, problem_argument, product_option
 from .tables import aligned
@@ -33,7 +33,7 @@ def command(problems: list[Line], product: str | None, all_products: bool, as_js
             good = False
             click.echo(failed(line, line.error), err=True)
             continue
-        products = ASCEND_PRODUCTS if all_products else (product or line.case.product or DEFAULT_PRODUCT,)
+        products = ASCEND_PRODUCTS if all_products else (product or line.case.asked,)
         faults = {name: check(line.case.call(name)) for name in products}
         good &= None in faults.values()
         if as_json:

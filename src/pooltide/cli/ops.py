@@ -36,7 +36,7 @@ def command(operator: str | None, form: str | None) -> None:
         click.echo(json.dumps([_record(op) for op in chosen], indent=2, ensure_ascii=False))
         return
     table = markdown if form == "markdown" else aligned
-    parts = [_support(chosen, table)] if operator is None else []
+    parts = [_support(chosen, table), _functions(chosen, table)] if operator is None else []
     for op in chosen:
         parts += [_title(op, form), _parameters(op, table)]
         parts += [_cube(op, table)] if op.cube else []
@@ -45,13 +45,26 @@ def command(operator: str | None, form: str | None) -> None:
 
 
 def _title(op: Operator, form: str | None) -> str:
-    title = f"{op.name} ({op.short}, {op.function})"
+    title = f"{op.name} ({op.short}, {op.function})" if op.documented else f"{op.function} ({op.short})"
     return f"## {title}\n\n{op.summary}" if form == "markdown" else f"{title}\n{op.summary}"
 
 
 def _support(chosen: list[Operator], table: Any) -> str:
+    chosen = [op for op in chosen if op.documented]
     head = ["product", *(op.short for op in chosen)]
     rows = [[PRODUCTS[p], *("yes" if p in op.products else "no" for op in chosen)] for p in ASCEND_PRODUCTS]
+    return str(table(head, rows))
+
+
+def _functions(chosen: list[Operator], table: Any) -> str:
+    head = ["function", "in cases", "dtypes", "indices", "CANN"]
+    rows = []
+    for op in chosen:
+        index = op.by_role("indices")
+        dtypes, indices = (
+            " ".join(op.dtypes(p, HOST)).lower() if p else "none" for p in (op.parameters[0], index)
+        )
+        rows.append([op.function, op.short, dtypes, indices, op.name if op.documented else "not documented"])
     return str(table(head, rows))
 
 

@@ -26,7 +26,8 @@ The operator, the shape of self, then in any order:
   k3 k3x2    kernel                      f32 f16 bf16 f64  dtype (f32)
   s2 s2x1    stride (the kernel)         i32 i64  dtype of indices (i32)
   p1 p1x0    padding (0)                 NCHW ND  a format (the page's first)
-  ceil       ceil mode                   cl       channels-last in memory
+  d2 d2x1    dilation (1)                cl       channels-last in memory
+  ceil       ceil mode
   nopad      padding is not counted      seed7    seed of the data (0)
   div-3      divisor override            normal uniform integers wide
   cube1      cubeMathType                nan inf  some of gradOutput is

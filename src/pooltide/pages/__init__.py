@@ -13,8 +13,9 @@ from typing import Any
 
 from ..dtypes import DTYPES, FORMATS, STATUS
 from ..toml import PageError, exact_keys, read_page
+from .family import written_out
 
-_NOT_OPERATORS = {"products.toml", "runtime.toml"}
+_NOT_OPERATORS = {"functions.toml", "products.toml", "runtime.toml"}
 _PRODUCTS = read_page("products", keys={"default", "functions", "names"})
 
 PRODUCTS: dict[str, str] = _PRODUCTS["names"]
@@ -33,7 +34,7 @@ _PARAMETER_KEYS = {
 }
 _ROLES = {
     "grad_output", "input", "indices", "grad_input",
-    "kernel", "stride", "padding", "ceil_mode", "count_include_pad", "divisor_override",
+    "kernel", "stride", "padding", "dilation", "ceil_mode", "count_include_pad", "divisor_override",
     "cube_math_type",
 }  # fmt: skip
 
@@ -75,10 +76,10 @@ class CubeMathType:
 
 @dataclass(frozen=True, eq=False)
 class Operator:
-    name: str
+    name: str  # as the documents spell it; the function's, of one that they don't have
     function: str
     short: str  # in the notation of cases
-    header: str
+    header: str  # of the C interface; empty, of one that the documents don't have
     summary: str
     kind: str
     windows: str
@@ -89,6 +90,11 @@ class Operator:
     dtype_groups: Mapping[str, Mapping[str, tuple[str, ...]]]
     cube: CubeMathType | None
     divisor_ranges: Mapping[str, tuple[int, int]]
+
+    @property
+    def documented(self) -> bool:
+        """Whether CANN's documents have it; if not, only this library's functions do."""
+        return bool(self.header)
 
     def parameter(self, name: str) -> Parameter:
         return next(p for p in self.parameters if p.name == name)
@@ -108,13 +114,13 @@ def operator_files() -> list[str]:
 
 
 def load(where: str, page: Mapping[str, Any]) -> Operator:
-    exact_keys(
-        where,
-        page,
-        required={"operator", "function", "short", "header", "summary", "kind", "windows", "axes"}
-        | {"products", "dtypes", "parameters", "rules"},
-        optional={"cube_math_type", "divisor_override"},
-    )
+    keys = {"function", "short", "summary", "kind", "windows", "axes"}
+    keys |= {"products", "dtypes", "parameters", "rules"}
+    if "arguments" in page:
+        page = written_out(where, page)
+    else:
+        keys |= {"operator", "header"}
+    exact_keys(where, page, keys, optional={"cube_math_type", "divisor_override"})
     _known(where, "kind", [page["kind"]], {"average", "indexed"})
     _known(where, "windows", [page["windows"]], {"adaptive", "strided"})
     _known(where, "axes", page["axes"], {"d", "h", "w"})
@@ -135,10 +141,10 @@ def load(where: str, page: Mapping[str, Any]) -> Operator:
         if not low <= high:
             raise PageError(f"{where}: divisor_override of {product} is [{low}, {high}], which is empty")
     return Operator(
-        page["operator"],
+        page.get("operator", page["function"]),
         page["function"],
         page["short"],
-        page["header"],
+        page.get("header", ""),
         page["summary"],
         page["kind"],
         page["windows"],

@@ -7,24 +7,40 @@ pooltide.torch.patch()      # from here on PyTorch's own pools have our gradient
 import torch
 
 from . import autograd, functional, operators, sharding
-from .devices import index_errors
-from .gradients import (
+from .backward import (
+    adaptive_avg_pool1d_backward,
+    adaptive_avg_pool2d_backward,
     adaptive_avg_pool3d_backward,
+    adaptive_max_pool1d_backward,
     adaptive_max_pool2d_backward,
     adaptive_max_pool3d_backward,
+    avg_pool1d_backward,
     avg_pool2d_backward,
+    avg_pool3d_backward,
+    max_pool1d_backward,
+    max_pool2d_backward,
+    max_pool3d_backward,
 )
+from .devices import index_errors
 from .patching import Patch, is_patched, patch
 
 __all__ = [
     "Patch",
+    "adaptive_avg_pool1d_backward",
+    "adaptive_avg_pool2d_backward",
     "adaptive_avg_pool3d_backward",
+    "adaptive_max_pool1d_backward",
     "adaptive_max_pool2d_backward",
     "adaptive_max_pool3d_backward",
+    "avg_pool1d_backward",
     "avg_pool2d_backward",
+    "avg_pool3d_backward",
     "functional",
     "index_errors",
     "is_patched",
+    "max_pool1d_backward",
+    "max_pool2d_backward",
+    "max_pool3d_backward",
     "patch",
 ]
 

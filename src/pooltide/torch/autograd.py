@@ -14,7 +14,7 @@ import torch
 from torch.autograd import forward_ad
 
 from . import sharding
-from .operators import FUNCTIONS, split
+from .operators import AXES, FUNCTIONS, split
 
 Tensor = torch.Tensor
 
@@ -62,7 +62,7 @@ def register(library: torch.library.Library) -> None:
 def _keep(ctx: Any, function: str, arguments: Any) -> None:
     grad_output, _, *rest = arguments
     indices, ctx.attributes, *_ = split(function, rest)
-    ctx.axes = 2 if "2d" in function else 3
+    ctx.function, ctx.axes = function, AXES[function]
     ctx.outputs = grad_output.shape[-ctx.axes :]
     ctx.arguments = len(arguments)
     ctx.save_for_backward(*([] if indices is None else [indices]))
@@ -76,7 +76,7 @@ def _backward(ctx: Any, grad: Tensor) -> Any:
         found = grad.flatten(-ctx.axes).gather(-1, indices.flatten(-ctx.axes).long()).view(indices.shape)
     elif ctx.attributes:
         kernel, stride, *rest = ctx.attributes
-        found = functional.avg_pool2d(grad, kernel, stride or None, *rest)
+        found = functional.average(ctx.function, grad, kernel, stride or None, *rest)
     else:
-        found = functional.adaptive_avg_pool3d(grad, ctx.outputs)
+        found = functional.average(ctx.function, grad, ctx.outputs)
     return found, *[None] * (ctx.arguments - 1)

@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 
 from .gradients import Ints, gradient
+from .operators import ARRAYS, AXES
 from .tensors import lies_channels_last
 
 Tensor = torch.Tensor
@@ -31,14 +32,12 @@ def avg_pool2d(
 ) -> Tensor:
     """As torch.nn.functional.avg_pool2d; only the input's shape is kept for the gradient."""
     attributes = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
-    result: Tensor = _Average.apply(input, "avg_pool2d_backward", *attributes)  # type: ignore[no-untyped-call]
-    return result
+    return average("avg_pool2d_backward", input, *attributes)
 
 
 def adaptive_avg_pool3d(input: Tensor, output_size: Size) -> Tensor:
     """As torch.nn.functional.adaptive_avg_pool3d; only the input's shape is kept for the gradient."""
-    result: Tensor = _Average.apply(input, "adaptive_avg_pool3d_backward", output_size)  # type: ignore[no-untyped-call]
-    return result
+    return average("adaptive_avg_pool3d_backward", input, output_size)
 
 
 def adaptive_max_pool2d(
@@ -57,6 +56,12 @@ def adaptive_max_pool3d(
     return (result, indices) if return_indices else result
 
 
+def average(function: str, input: Tensor, *attributes: Any) -> Tensor:
+    """The average pool whose gradient `function` is."""
+    result: Tensor = _Average.apply(input, function, *attributes)  # type: ignore[no-untyped-call]
+    return result
+
+
 def smallest_index_dtype(cells: int) -> torch.dtype:
     for dtype in (torch.uint8, torch.int16, torch.int32):
         if cells - 1 <= torch.iinfo(dtype).max:
@@ -69,16 +74,14 @@ class _Average(torch.autograd.Function):
 
     @staticmethod
     def forward(input: Tensor, function: str, *attributes: Any) -> Tensor:
-        pool = F.avg_pool2d if function == "avg_pool2d_backward" else F.adaptive_avg_pool3d
-        return pool(input, *attributes)
+        return getattr(F, function.removesuffix("_backward"))(input, *attributes)  # type: ignore[no-any-return]
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:
         input, ctx.function, *attributes = inputs
-        strided = ctx.function == "avg_pool2d_backward"
-        ctx.attributes = tuple(attributes) if strided else ()
+        ctx.attributes = tuple(attributes) if ARRAYS[ctx.function] else ()
         ctx.shape = input.shape
-        ctx.last = lies_channels_last(input, 2 if strided else 3)
+        ctx.last = lies_channels_last(input, AXES[ctx.function])
         ctx.arguments = len(inputs)
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""The four gradients on tensors, under the names, order and defaults of the NumPy functions.
+"""What the functions on tensors do.
 
 A plain tensor goes straight to its kernel: PyTorch's dispatcher with a Python operator behind it costs
 more than a small pool. Whatever needs the dispatcher (autograd, vmap, tracing, subclasses) takes
@@ -17,6 +17,7 @@ from ..binding import bind
 from ..catalog import operators
 from ..plan import NoBackend
 from .autograd import differentiable
+from .operators import ARRAYS, AXES
 from .recipes import Hint, compute, recipe_for
 from .tensors import arrays_on, lies_channels_last
 
@@ -29,74 +30,6 @@ _grad_enabled = torch.is_grad_enabled
 _compiling = torch.compiler.is_compiling
 
 
-def avg_pool2d_backward(
-    grad_output: torch.Tensor,
-    input: Input,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-    *,
-    out: torch.Tensor | None = None,
-) -> torch.Tensor:
-    """Gradient of 2-D average pooling with respect to its input.
-
-    `grad_output` is (N, C, Ho, Wo) or (C, Ho, Wo); `input` is the forward's input or its shape.
-    The result has `input`'s shape and memory format (`grad_output`'s where `input` is a shape) and
-    `grad_output`'s dtype, and is written to `out` if given.
-    """
-    attributes = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
-    return gradient("avg_pool2d_backward", grad_output, input, None, attributes, out=out)
-
-
-def adaptive_avg_pool3d_backward(
-    grad_output: torch.Tensor, input: Input, *, out: torch.Tensor | None = None
-) -> torch.Tensor:
-    """Gradient of 3-D adaptive average pooling with respect to its input.
-
-    `grad_output` is (N, C, Do, Ho, Wo) or unbatched; `input` is the forward's input or its shape.
-    """
-    return gradient("adaptive_avg_pool3d_backward", grad_output, input, None, (), out=out)
-
-
-def adaptive_max_pool2d_backward(
-    grad_output: torch.Tensor,
-    input: Input,
-    indices: torch.Tensor,
-    *,
-    out: torch.Tensor | None = None,
-    check_indices: bool = True,
-) -> torch.Tensor:
-    """Gradient of 2-D adaptive max pooling with respect to its input.
-
-    `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: h·W + w.
-    An index outside the plane raises IndexError, for which a GPU is waited for; with
-    `check_indices=False` nothing waits, and `index_errors` tells what was dropped there.
-    """
-    within = not check_indices
-    return gradient("adaptive_max_pool2d_backward", grad_output, input, indices, (), out=out, within=within)
-
-
-def adaptive_max_pool3d_backward(
-    grad_output: torch.Tensor,
-    input: Input,
-    indices: torch.Tensor,
-    *,
-    out: torch.Tensor | None = None,
-    check_indices: bool = True,
-) -> torch.Tensor:
-    """Gradient of 3-D adaptive max pooling with respect to its input.
-
-    `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: (d·H + h)·W + w.
-    An index outside the plane raises IndexError, for which a GPU is waited for; with
-    `check_indices=False` nothing waits, and `index_errors` tells what was dropped there.
-    """
-    within = not check_indices
-    return gradient("adaptive_max_pool3d_backward", grad_output, input, indices, (), out=out, within=within)
-
-
 def gradient(
     function: str,
     grad_output: torch.Tensor,
@@ -107,7 +40,7 @@ def gradient(
     out: torch.Tensor | None = None,
     within: bool = False,
 ) -> torch.Tensor:
-    """Any of the four; `hint` says how the result is to lie where `input` is a shape.
+    """Any of the gradients; `hint` says how the result is to lie where `input` is a shape.
 
     `within` a backward pass, see `operators`.
     """
@@ -160,7 +93,7 @@ def _dispatched(
     out: torch.Tensor | None,
     within: bool,
 ) -> torch.Tensor:
-    axes = 2 if "2d" in function else 3
+    axes, arrays = AXES[function], ARRAYS[function]
     shape = tuple(input.shape) if isinstance(input, torch.Tensor) else tuple(input)
     if not _compiling():
         operator = operators()[function]
@@ -171,10 +104,9 @@ def _dispatched(
         hint = lies_channels_last(input, axes)
     elif hint is None:
         hint = lies_channels_last(grad_output, axes)
-    if attributes:
-        kernel, stride, padding, *rest = attributes
-        attributes = (_ints(kernel), [] if stride is None else _ints(stride), _ints(padding), *rest)
-    given = attributes if indices is None else (indices,)
+    given = (*map(_ints, attributes[:arrays]), *attributes[arrays:])
+    if indices is not None:
+        given = (indices, *given)
     result = differentiable(function, grad_output, shape[-axes:], *given, hint, within)
     if out is None:
         return result
@@ -183,5 +115,7 @@ def _dispatched(
     return out.copy_(result)
 
 
-def _ints(value: Ints) -> list[int]:
+def _ints(value: Ints | None) -> list[int]:
+    if value is None:
+        return []
     return [value] if isinstance(value, int) else list(value)

@@ -24,24 +24,18 @@ from .tensors import DEVICES, arrays_on, dense_strides
 Tensor = torch.Tensor
 Split = tuple[Tensor | None, tuple[Any, ...], bool, bool]
 
-_MIDDLE = {
-    "avg_pool2d_backward": "int[] kernel_size, int[] stride, int[] padding, bool ceil_mode, "
-    "bool count_include_pad, int? divisor_override",
-    "adaptive_avg_pool3d_backward": "",
-    "adaptive_max_pool2d_backward": "Tensor indices",
-    "adaptive_max_pool3d_backward": "Tensor indices",
-}
-
-
-FUNCTIONS = tuple(_MIDDLE)
+FUNCTIONS = tuple(operators())
+AXES = {function: len(operator.axes) for function, operator in operators().items()}
+# How many int arrays an operator has; they are the first of its attributes.
+ARRAYS = {f: sum(p.type == "int_array" for p in operator.parameters) for f, operator in operators().items()}
+_TYPES = {"int_array": "int[]", "bool": "bool", "int64": "int?"}
 
 
 def register(library: torch.library.Library) -> None:
     """Define the operators in `library`, all but their autograd formulas."""
-    for function, middle in _MIDDLE.items():
-        arguments = ", ".join(filter(None, ["Tensor grad_output, SymInt[] plane", middle]))
+    for function in FUNCTIONS:
         library.define(
-            f"{function}({arguments}, bool channels_last, bool within) -> Tensor",
+            f"{function}({_schema(function)}, bool channels_last, bool within) -> Tensor",
             tags=(torch.Tag.pt2_compliant_tag,),
         )  # type: ignore[no-untyped-call]
         for device in DEVICES:
@@ -51,11 +45,20 @@ def register(library: torch.library.Library) -> None:
         torch.library.register_vmap(name, _vmap(function), lib=library)
 
 
+def _schema(function: str) -> str:
+    middle = [
+        "Tensor indices" if p.role == "indices" else f"{_TYPES[p.type]} {p.argument}"
+        for p in operators()[function].parameters
+        if p.role == "indices" or p.type in _TYPES
+    ]
+    return ", ".join(["Tensor grad_output", "SymInt[] plane", *middle])
+
+
 def split(function: str, rest: Sequence[Any]) -> Split:
     """What follows `plane` in the schema: indices, attributes, channels_last, within."""
     *middle, channels_last, within = rest
     if operators()[function].kind == "indexed":
-        return middle[0], (), channels_last, within
+        return middle[0], tuple(middle[1:]), channels_last, within
     return None, tuple(middle), channels_last, within
 
 
@@ -95,9 +98,9 @@ def _vmap(function: str) -> Callable[..., tuple[Tensor, int]]:
         size = info.batch_size
         batched = grad_output.dim() - (in_dims[0] is not None) == len(plane) + 2
         grad_output = _front(grad_output, in_dims[0], size, batched)
-        given = attributes if indices is None else (_front(indices, in_dims[2], size, batched),)
+        given = () if indices is None else (_front(indices, in_dims[2], size, batched),)
         op = getattr(torch.ops.pooltide, function).default
-        result = op(grad_output, plane, *given, last and batched, within)
+        result = op(grad_output, plane, *given, *attributes, last and batched, within)
         return (result.unflatten(0, (size, -1)) if batched else result), 0
 
     return rule

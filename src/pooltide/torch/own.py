@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
+from ..catalog import operators
+from ..pages import Operator
 from .tensors import memory_format
 
-ATEN = {
-    "avg_pool2d_backward": "avg_pool2d_backward",
-    "adaptive_avg_pool3d_backward": "_adaptive_avg_pool3d_backward",
-    "adaptive_max_pool2d_backward": "adaptive_max_pool2d_backward",
-    "adaptive_max_pool3d_backward": "adaptive_max_pool3d_backward",
-}
+
+def _name(operator: Operator) -> str:
+    match operator.kind, operator.windows:
+        case "indexed", "strided":
+            return operator.function.replace("_backward", "_with_indices_backward")
+        case "average", "adaptive":
+            return f"_{operator.function}"
+    return operator.function
+
+
+# PyTorch has no gradients in 1-D: its 1-D pools are 2-D ones of height 1.
+ATEN = {function: _name(operator) for function, operator in operators().items() if len(operator.axes) > 1}
 
 _told: set[str] = set()
 
@@ -41,13 +50,37 @@ def own_gradient(
 ) -> torch.Tensor:
     """PyTorch's gradient, from the shape of an input that is no longer there."""
     tell(function, reason)
-    axes = 2 if "2d" in function else 3
+    axes = len(operators()[function].axes)
     x = torch.empty(
         shape,
         dtype=grad_output.dtype,
         device=grad_output.device,
         memory_format=memory_format(channels_last, axes),
     )
-    given = attributes if indices is None else (indices,)
-    result: torch.Tensor = getattr(torch.ops.aten, ATEN[function]).default(grad_output, x, *given)
-    return result
+    name, arguments = aten_call(function, grad_output, x, indices, attributes)
+    result: torch.Tensor = getattr(torch.ops.aten, name).default(*arguments)
+    return result.squeeze(-2) if axes == 1 else result
+
+
+def aten_call(
+    function: str,
+    grad_output: torch.Tensor,
+    x: torch.Tensor,
+    indices: torch.Tensor | None,
+    attributes: Sequence[Any],
+) -> tuple[str, tuple[Any, ...]]:
+    """PyTorch's operator and its arguments in order; of a 1-D pool those of planes of height 1."""
+    tensors = [grad_output, x, *([] if indices is None else [indices])]
+    if len(operators()[function].axes) == 1:
+        tensors = [tensor.unsqueeze(-2) for tensor in tensors]
+        attributes = _of_planes(function, *attributes) if attributes else ()
+        function = function.replace("1d", "2d")
+    return ATEN[function], (*tensors[:2], *attributes, *tensors[2:])
+
+
+def _of_planes(function: str, kernel: Any, stride: Any, padding: Any, *rest: Any) -> tuple[Any, ...]:
+    planes = [1, *kernel], [1, *stride] if stride else [], [0, *padding]
+    if function == "avg_pool1d_backward":
+        return (*planes, *rest, None)
+    dilation, ceil_mode = rest
+    return (*planes, [1, *dilation], ceil_mode)

@@ -27,6 +27,7 @@ from ..plan import NoBackend
 from . import devices
 from .autograd import differentiable
 from .gradients import is_plain, shares
+from .operators import ARRAYS, AXES
 from .own import ATEN, tell
 from .recipes import compute, recipe_for
 from .tensors import TYPES, lies_channels_last
@@ -35,8 +36,15 @@ Tensor = torch.Tensor
 CACHE_TAG = f"pooltide.patch {__version__};"
 TRACED_BY = "2.13."  # known to trace by our front; any other release is tried out by `patch`
 
-_OUT = {"_adaptive_avg_pool3d_backward": "adaptive_avg_pool3d_backward"}
-_FORMATLESS = {"adaptive_avg_pool3d_backward", "adaptive_max_pool3d_backward"}  # aten's are contiguous
+# The out forms that have kernels of their own; _adaptive_avg_pool2d_backward.out calls the functional one.
+_OUT = {
+    function: f"{name.removeprefix('_')}.grad_input"
+    for function, name in ATEN.items()
+    if function != "adaptive_avg_pool2d_backward"
+}
+_INDEXED = {function for function in ATEN if "max" in function}
+# aten's results of these are contiguous, whatever the input is
+_FORMATLESS = {"adaptive_avg_pool3d_backward", "adaptive_max_pool3d_backward", "avg_pool3d_backward"}
 _FLOATS = {dtype for dtype in TYPES if dtype.is_floating_point}
 
 _lock = threading.Lock()
@@ -93,7 +101,8 @@ def _install() -> None:
                 for function, name in ATEN.items():
                     _override(_library, function, name, device, _below)
                     _override(_library, function, name, f"Autograd{device}", _front)
-                    _override(_library, function, f"{_OUT.get(name, name)}.grad_input", device, _below)
+                    if form := _OUT.get(function):
+                        _override(_library, function, form, device, _below)
         if not torch.__version__.startswith(TRACED_BY):
             _expect_traces()
     config = torch.compiler.config
@@ -101,7 +110,7 @@ def _install() -> None:
         config.cache_key_tag += CACHE_TAG
     if _compiled_graphs():
         warnings.warn(
-            "patch: models compiled before it keep the gradient of avg_pool2d that they were compiled with; "
+            "patch: models compiled before it keep the gradients of pools that they were compiled with; "
             "torch.compiler.reset() makes them compile again.",
             stacklevel=4,
         )
@@ -124,9 +133,8 @@ def _expect_traces() -> None:
 
     def step(x: Tensor) -> Any:
         x = x.detach().requires_grad_()
-        flat = F.avg_pool2d(x, 2, ceil_mode=True).sum() + F.adaptive_max_pool2d(x, 2).sum()
-        deep = F.adaptive_avg_pool3d(x, 2).sum() + F.adaptive_max_pool3d(x, 2).sum()
-        return torch.autograd.grad(flat + deep, x)
+        pools = (getattr(F, function.removesuffix("_backward")) for function in ATEN)
+        return torch.autograd.grad(sum(pool(x, 2).sum() for pool in pools), x)
 
     _depth += 1
     try:
@@ -197,18 +205,19 @@ def _below(function: str, own: Callable[..., Any]) -> Callable[..., Any]:
 
 def _front(function: str, own: Callable[..., Any]) -> Callable[..., Any]:
     """The override at autograd, of the functional form."""
+    axes, indexed = AXES[function], function in _INDEXED
 
     def front(keys: Any, grad_output: Tensor, x: Tensor, *rest: Any) -> Tensor:
         if _depth and (grad_output.is_cpu or devices.missing(grad_output.device) is None):
-            if is_plain(grad_output, rest[0] if len(rest) == 1 else None):
+            if is_plain(grad_output, rest[-1] if indexed else None):
                 try:
                     return _computed(function, grad_output, x, x.stride(), rest, None)
                 except (NoBackend, TypeError):
                     pass  # the kernel below says why
             elif _traced(grad_output) and grad_output.dtype in _FLOATS:
-                axes = 2 if "2d" in function else 3
                 last = lies_channels_last(x, axes)
-                return differentiable(function, grad_output, x.shape[-axes:], *rest, last, True)
+                given = (rest[-1], *rest[:-1]) if indexed else rest
+                return differentiable(function, grad_output, x.shape[-axes:], *given, last, True)
         return own(keys, grad_output, x, *rest)  # type: ignore[no-any-return]
 
     return front
@@ -231,10 +240,10 @@ def _computed(
     function: str, grad_output: Tensor, x: Tensor, hint: Any, rest: tuple[Any, ...], out: Tensor | None
 ) -> Tensor:
     indices, attributes = None, rest
-    if len(rest) == 1:
-        indices, attributes = rest[0], ()
-    elif rest:
-        attributes = (tuple(rest[0]), tuple(rest[1]), tuple(rest[2]), rest[3], rest[4], rest[5])
+    if function in _INDEXED:
+        indices, attributes = rest[-1], rest[:-1]
+    if arrays := ARRAYS[function]:
+        attributes = (*map(tuple, attributes[:arrays]), *attributes[arrays:])
     if out is not None:
         if out.numel() == 0:
             out.resize_(x.shape)

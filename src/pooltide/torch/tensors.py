@@ -67,13 +67,13 @@ def _integer(value: Any) -> int | None:
 
 def lies_channels_last(tensor: torch.Tensor, axes: int) -> bool:
     """Whether PyTorch takes the tensor for channels_last (channels_last_3d on three axes)."""
-    if tensor.dim() != axes + 2 or tensor.is_contiguous():
+    if axes == 1 or tensor.dim() != axes + 2 or tensor.is_contiguous():
         return False
     return suggest_memory_format(tensor) == _channels_last(axes)
 
 
 def memory_format(channels_last: bool, axes: int) -> torch.memory_format:
-    return _channels_last(axes) if channels_last else torch.contiguous_format
+    return _channels_last(axes) if channels_last and axes > 1 else torch.contiguous_format
 
 
 def _channels_last(axes: int) -> torch.memory_format:
@@ -109,7 +109,9 @@ def as_volume(tensor: torch.Tensor, axes: int) -> torch.Tensor:
     """The tensor as (N, C, D, H, W), with unit axes where it has none. Always a view."""
     if tensor.dim() == axes + 1:
         tensor = tensor.unsqueeze(0)
-    return tensor.unsqueeze(2) if axes == 2 else tensor
+    for _ in range(3 - axes):
+        tensor = tensor.unsqueeze(2)
+    return tensor
 
 
 def as_numpy(tensor: torch.Tensor) -> Any:

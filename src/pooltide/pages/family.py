@@ -1,0 +1,48 @@
+"""Pages of operators that the documents don't have, written out.
+
+Such a page says its kind, windows, axes and argument names; `functions.toml` knows the rest, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..toml import PageError, exact_keys, read_page
+
+_SHARED = read_page("functions", keys={"dtypes", "arguments", "rules"})
+
+
+def written_out(where: str, page: Mapping[str, Any]) -> dict[str, Any]:
+    """The page with parameters, dtypes and rules in place of its `arguments`."""
+    rest = {key: value for key, value in page.items() if key != "arguments"}
+    exact_keys(where, rest, required={"function", "short", "summary", "kind", "windows", "axes", "products"})
+    names = page["arguments"]
+    if unknown := [name for name in names if name not in _SHARED["arguments"]]:
+        known = ", ".join(_SHARED["arguments"])
+        raise PageError(f"{where}: arguments names {unknown[0]!r}; known are {known}")
+    return rest | {
+        "dtypes": _SHARED["dtypes"],
+        "parameters": [_parameter(name, len(page["axes"])) for name in names],
+        "rules": [_rule(rule, names) for rule in _SHARED["rules"] if _covers(rule, page)],
+    }
+
+
+def _parameter(name: str, axes: int) -> dict[str, Any]:
+    table: dict[str, Any] = {"name": name, "argument": name} | _SHARED["arguments"][name]
+    match table["type"]:
+        case "tensor":
+            return table | {"formats": ["ND"], "ranks": [axes + 1, axes + 2]}
+        case "int_array":
+            return table | {"lengths": sorted({1, axes} | ({0} if table.get("nullable") else set()))}
+    return table
+
+
+def _covers(rule: Mapping[str, Any], page: Mapping[str, Any]) -> bool:
+    only = rule.get("only")
+    return only is None or page["kind"] in only or page["windows"] in only
+
+
+def _rule(rule: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
+    table = {key: value for key, value in rule.items() if key != "only"}
+    return table | {"of": [name for name in rule["of"] if name in names]} if "of" in rule else table

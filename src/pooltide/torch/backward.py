@@ -1,0 +1,206 @@
+"""The gradients on tensors, under the names, order and defaults of the NumPy functions.
+
+`grad_output` is (N, C, …) or unbatched (C, …); `input` is the forward's input or its shape.
+The result has `input`'s shape and memory format (`grad_output`'s where `input` is a shape) and
+`grad_output`'s dtype, and is written to `out` if given.
+
+To raise for an index outside its plane, a GPU is waited for; with `check_indices=False` nothing waits,
+and `index_errors` tells what was dropped there.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from .gradients import Input, Ints, gradient
+
+
+def avg_pool1d_backward(
+    grad_output: Tensor,
+    input: Input,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Gradient of 1-D average pooling with respect to its input."""
+    attributes = (kernel_size, stride, padding, ceil_mode, count_include_pad)
+    return gradient("avg_pool1d_backward", grad_output, input, None, attributes, out=out)
+
+
+def avg_pool2d_backward(
+    grad_output: Tensor,
+    input: Input,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Gradient of 2-D average pooling with respect to its input."""
+    attributes = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+    return gradient("avg_pool2d_backward", grad_output, input, None, attributes, out=out)
+
+
+def avg_pool3d_backward(
+    grad_output: Tensor,
+    input: Input,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Gradient of 3-D average pooling with respect to its input."""
+    attributes = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+    return gradient("avg_pool3d_backward", grad_output, input, None, attributes, out=out)
+
+
+def adaptive_avg_pool1d_backward(grad_output: Tensor, input: Input, *, out: Tensor | None = None) -> Tensor:
+    """Gradient of 1-D adaptive average pooling with respect to its input."""
+    return gradient("adaptive_avg_pool1d_backward", grad_output, input, None, (), out=out)
+
+
+def adaptive_avg_pool2d_backward(grad_output: Tensor, input: Input, *, out: Tensor | None = None) -> Tensor:
+    """Gradient of 2-D adaptive average pooling with respect to its input."""
+    return gradient("adaptive_avg_pool2d_backward", grad_output, input, None, (), out=out)
+
+
+def adaptive_avg_pool3d_backward(grad_output: Tensor, input: Input, *, out: Tensor | None = None) -> Tensor:
+    """Gradient of 3-D adaptive average pooling with respect to its input."""
+    return gradient("adaptive_avg_pool3d_backward", grad_output, input, None, (), out=out)
+
+
+def max_pool1d_backward(
+    grad_output: Tensor,
+    input: Input,
+    indices: Tensor,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    dilation: Ints = 1,
+    ceil_mode: bool = False,
+    *,
+    out: Tensor | None = None,
+    check_indices: bool = True,
+) -> Tensor:
+    """Gradient of 1-D max pooling with respect to its input.
+
+    `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: w.
+    An index outside the plane raises IndexError; on a GPU only with `check_indices`.
+    """
+    attributes = (kernel_size, stride, padding, dilation, ceil_mode)
+    return gradient(
+        "max_pool1d_backward", grad_output, input, indices, attributes, out=out, within=not check_indices
+    )
+
+
+def max_pool2d_backward(
+    grad_output: Tensor,
+    input: Input,
+    indices: Tensor,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    dilation: Ints = 1,
+    ceil_mode: bool = False,
+    *,
+    out: Tensor | None = None,
+    check_indices: bool = True,
+) -> Tensor:
+    """Gradient of 2-D max pooling with respect to its input.
+
+    `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: h·W + w.
+    An index outside the plane raises IndexError; on a GPU only with `check_indices`.
+    """
+    attributes = (kernel_size, stride, padding, dilation, ceil_mode)
+    return gradient(
+        "max_pool2d_backward", grad_output, input, indices, attributes, out=out, within=not check_indices
+    )
+
+
+def max_pool3d_backward(
+    grad_output: Tensor,
+    input: Input,
+    indices: Tensor,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    dilation: Ints = 1,
+    ceil_mode: bool = False,
+    *,
+    out: Tensor | None = None,
+    check_indices: bool = True,
+) -> Tensor:
+    """Gradient of 3-D max pooling with respect to its input.
+
+    `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: (d·H + h)·W + w.
+    An index outside the plane raises IndexError; on a GPU only with `check_indices`.
+    """
+    attributes = (kernel_size, stride, padding, dilation, ceil_mode)
+    return gradient(
+        "max_pool3d_backward", grad_output, input, indices, attributes, out=out, within=not check_indices
+    )
+
+
+def adaptive_max_pool1d_backward(
+    grad_output: Tensor,
+    input: Input,
+    indices: Tensor,
+    *,
+    out: Tensor | None = None,
+    check_indices: bool = True,
+) -> Tensor:
+    """Gradient of 1-D adaptive max pooling with respect to its input.
+
+    `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: w.
+    An index outside the plane raises IndexError; on a GPU only with `check_indices`.
+    """
+    return gradient(
+        "adaptive_max_pool1d_backward", grad_output, input, indices, (), out=out, within=not check_indices
+    )
+
+
+def adaptive_max_pool2d_backward(
+    grad_output: Tensor,
+    input: Input,
+    indices: Tensor,
+    *,
+    out: Tensor | None = None,
+    check_indices: bool = True,
+) -> Tensor:
+    """Gradient of 2-D adaptive max pooling with respect to its input.
+
+    `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: h·W + w.
+    An index outside the plane raises IndexError; on a GPU only with `check_indices`.
+    """
+    return gradient(
+        "adaptive_max_pool2d_backward", grad_output, input, indices, (), out=out, within=not check_indices
+    )
+
+
+def adaptive_max_pool3d_backward(
+    grad_output: Tensor,
+    input: Input,
+    indices: Tensor,
+    *,
+    out: Tensor | None = None,
+    check_indices: bool = True,
+) -> Tensor:
+    """Gradient of 3-D adaptive max pooling with respect to its input.
+
+    `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: (d·H + h)·W + w.
+    An index outside the plane raises IndexError; on a GPU only with `check_indices`.
+    """
+    return gradient(
+        "adaptive_max_pool3d_backward", grad_output, input, indices, (), out=out, within=not check_indices
+    )

@@ -1,0 +1,141 @@
+"""One table of bad arguments, for every operator it fits, through the NumPy and the PyTorch functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pooltide
+from geometries import FUNCTIONS, axes_of
+from pooltide.catalog import operators
+
+try:
+    import torch
+except ImportError:
+    torch = None
+
+Given = dict[str, Any]
+PLANE, OUTPUTS = (11, 13, 17), (5, 6, 8)  # of kernel 3, stride 2
+G = np.random.default_rng(5).standard_normal((2, 3, *OUTPUTS)).astype(np.float32)
+
+
+def good(function: str) -> Given:
+    axes = axes_of(function)
+    cut = (slice(None), slice(None), *(0,) * (3 - axes))
+    given: Given = {"grad_output": G[cut].copy(), "input": (2, 3, *PLANE[3 - axes :])}
+    roles = {p.role for p in operators()[function].parameters}
+    if "indices" in roles:
+        given["indices"] = np.arange(given["grad_output"].size).reshape(given["grad_output"].shape) % 11
+    if "kernel" in roles:
+        given |= {"kernel_size": 3, "stride": 2, "padding": 0}
+    return given
+
+
+def change(**values: Any) -> Callable[[Given], Given]:
+    """A good call with some arguments set; a function among them makes its value from the call."""
+    return lambda given: given | {k: v(given) if callable(v) else v for k, v in values.items()}
+
+
+def moved(by: int) -> Callable[[Given], Given]:
+    """One index, elsewhere."""
+
+    def change(given: Given) -> Given:
+        indices = given["indices"].astype(np.int64)
+        indices.flat[7] = by
+        return given | {"indices": indices}
+
+    return change
+
+
+def overlapping(given: Given) -> Any:
+    return np.lib.stride_tricks.as_strided(
+        np.zeros(9000, np.float32), given["input"], (4,) * len(given["input"])
+    )
+
+
+# name: (an argument that the operator must have, the change, error, what the sentence says)
+BAD: dict[str, tuple[str, Callable[[Given], Given], type[Exception], str]] = {
+    "a list": ("grad_output", change(grad_output=[1.0]), TypeError, "grad_output is a list; it must be a"),
+    "None": ("grad_output", change(grad_output=None), TypeError, "grad_output is None; it must be a"),
+    "int gradient": ("grad_output", change(grad_output=lambda a: a["grad_output"].astype(np.int64)), TypeError,
+                     "grad_output has dtype int64; it must be float32, float64, float16 or bfloat16."),
+    "rank": ("grad_output", change(grad_output=lambda a: a["grad_output"][0, 0]), ValueError, "grad_output has rank"),
+    "input's rank": ("input", change(input=lambda a: a["input"][1:]), ValueError, "it must be"),
+    "input": ("input", change(input="shape"), TypeError, "input is 'shape'; it must be the forward's input, or its shape"),
+    "batch": ("input", change(input=lambda a: (5, *a["input"][1:])), ValueError, "N, C = 2, 3; they must be 5, 3"),
+    "negative": ("input", change(input=lambda a: (*a["input"][:-1], -7)), ValueError, "input has shape (2, 3, "),
+    "too large": ("input", change(input=lambda a: (2**61, 3, *a["input"][2:])), ValueError, "over 2**63 bytes"),
+    "out's shape": ("out", change(out=lambda a: np.zeros(a["input"][1:], np.float32)), ValueError, "out has rank"),
+    "out's plane": ("out", change(out=lambda a: np.zeros((*a["input"][:-1], 2), np.float32)), ValueError, "out has shape"),
+    "out's dtype": ("out", change(out=lambda a: np.zeros(a["input"])), TypeError,
+                    "out has dtype float64; it must be float32, as grad_output has."),
+    "out overlaps": ("out", change(out=overlapping), ValueError, "lets cells share memory"),
+    "kernel 0": ("kernel_size", change(kernel_size=0), ValueError, "kernel_size has values (0); each must be at least 1."),
+    "no kernel": ("kernel_size", change(kernel_size=None), TypeError, "kernel_size is None; it must be an int"),
+    "float kernel": ("kernel_size", change(kernel_size=3.0), TypeError, "kernel_size is 3.0; it must be an int"),
+    "bool kernel": ("kernel_size", change(kernel_size=True), TypeError, "kernel_size is True; it must be an int"),
+    "four kernels": ("kernel_size", change(kernel_size=(3,) * 4), ValueError, "kernel_size has 4 values; it must have 1"),
+    "wide kernel": ("kernel_size", change(kernel_size=2**70), ValueError, "it must be smaller than 2**62"),
+    "no window": ("kernel_size", change(kernel_size=99), ValueError, "no window fits into input's plane"),
+    "stride 0": ("stride", change(stride=0), ValueError, "stride has values (0); each must be at least 1."),
+    "padding": ("padding", change(padding=2), ValueError, "it must be at most 1, half of kernel_size 3."),
+    "padding -1": ("padding", change(padding=-1), ValueError, "padding has values (-1); each must be at least 0."),
+    "forward": ("stride", change(stride=3), ValueError, "so it must be that."),
+    "ceil": ("ceil_mode", change(ceil_mode=1), TypeError, "ceil_mode is 1; it must be True or False."),
+    "pad": ("count_include_pad", change(count_include_pad=1), TypeError, "count_include_pad is 1; it must be True or False."),
+    "divisor 0": ("divisor_override", change(divisor_override=0), ValueError, "divisor_override is 0; it must be None or"),
+    "divisor": ("divisor_override", change(divisor_override=2**63), ValueError, "divisor_override is 9223"),
+    "dilation 0": ("dilation", change(dilation=0), ValueError, "dilation has values (0); each must be at least 1."),
+    "no dilation": ("dilation", change(dilation=None), TypeError, "dilation is None; it must be an int"),
+    "dilation": ("dilation", change(dilation=9), ValueError, "no window fits into input's plane"),
+    "vast dilation": ("dilation", change(dilation=2**61, kernel_size=2**61), ValueError, "no window fits into input's plane"),
+    "float indices": ("indices", change(indices=lambda a: a["grad_output"]), TypeError,
+                      "indices has dtype float32; it must be int32 or int64."),
+    "no indices": ("indices", change(indices=None), TypeError, "indices is None; it must be a"),
+    "indices' shape": ("indices", change(indices=lambda a: a["indices"][:1]), ValueError, "indices has shape (1, 3"),
+    "an index": ("indices", moved(2431), IndexError, "is 2431; it must be 0 to "),
+    "negative index": ("indices", moved(-1), IndexError, "is -1; it must be 0 to "),
+    "wide index": ("indices", moved(2**32 + 5), IndexError, "is 4294967301; it must be 0 to "),
+}  # fmt: skip
+
+
+def _as_tensors(given: Given) -> Given:
+    return {k: torch.from_numpy(v) if isinstance(v, np.ndarray) else v for k, v in given.items()}
+
+
+def _both(function: str, given: Given) -> list[Callable[[], Any]]:
+    calls: list[Callable[[], Any]] = [lambda: getattr(pooltide, function)(**given)]
+    if torch is not None:
+        import pooltide.torch as pt
+
+        calls.append(lambda: getattr(pt, function)(**_as_tensors(given)))
+    return calls
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_the_good_call_is_good(function: str) -> None:
+    found = [np.asarray(call()) for call in _both(function, good(function))]
+    assert all(result.shape == good(function)["input"] for result in found)
+    assert all((result == found[0]).all() for result in found)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_bad_arguments_raise_a_sentence(function: str) -> None:
+    takes = {p.argument for p in operators()[function].parameters}
+    for name, (argument, change, error, sentence) in BAD.items():
+        if argument not in takes:
+            continue
+        for call in _both(function, change(good(function))):
+            with pytest.raises(error) as caught:
+                call()
+            assert type(caught.value) is error, name
+            assert str(caught.value).startswith(f"{function}: "), name
+            assert sentence in str(caught.value), name
+
+
+def test_every_row_fits_some_operator() -> None:
+    every = {p.argument for operator in operators().values() for p in operator.parameters}
+    assert {argument for argument, *_ in BAD.values()} <= every
