@@ -1,7 +1,7 @@
 // The extension module pooltide._native: what Python calls of the compiled code.
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "memory.h"
+
 #include <sys/mman.h>
 
 #include <exception>
@@ -14,57 +14,16 @@ namespace {
 using pooltide::Arrays;
 using pooltide::AxisTables;
 using pooltide::Fault;
+using pooltide::Ints;
+using pooltide::Memory;
+using pooltide::kAligned;
+using pooltide::kNative;
+using pooltide::kWriteable;
 using pooltide::Problem;
-
-// The struct behind an array's __array_struct__ capsule, as NumPy documents it.
-struct ArrayInterface {
-  int two, nd;
-  char typekind;
-  int itemsize, flags;
-  Py_intptr_t *shape, *strides;
-  void* data;
-  PyObject* descr;
-};
-constexpr int kAligned = 0x100, kNative = 0x200, kWriteable = 0x400;
 
 struct PreparedObject {
   PyObject_HEAD
   pooltide::Prepared* prepared;
-};
-
-PyObject* array_struct_name;  // the interned "__array_struct__"
-
-// Memory of `elements` × `itemsize` bytes, of an array or at an address taken on trust.
-struct Memory {
-  char* data = nullptr;
-  int64_t bytes = 0;
-  bool usable = true;  // false: an array that is misaligned, byte-swapped, or not to be written
-
-  // False with an exception set when `object` is no such memory.
-  bool take(PyObject* object, const char* name, int64_t elements, int itemsize, int needs) {
-    bytes = elements * itemsize;
-    if (PyLong_Check(object)) {
-      data = static_cast<char*>(PyLong_AsVoidPtr(object));
-      return data || !PyErr_Occurred();
-    }
-    PyObject* capsule = PyObject_GetAttr(object, array_struct_name);
-    if (!capsule) return false;
-    auto* array = static_cast<ArrayInterface*>(PyCapsule_GetPointer(capsule, nullptr));
-    bool fits = array && array->two == 2 && array->itemsize == itemsize;
-    if (fits) {
-      int64_t found = 1;
-      for (int i = 0; i < array->nd; i++) found *= array->shape[i];
-      fits = found == elements;
-      data = static_cast<char*>(array->data);
-      usable = (array->flags & needs) == needs;
-    }
-    Py_DECREF(capsule);
-    if (!fits && !PyErr_Occurred())
-      PyErr_Format(PyExc_ValueError, "%s must have %lld elements of %d bytes", name, (long long)elements, itemsize);
-    return fits;
-  }
-
-  bool meets(const Memory& other) const { return data < other.data + other.bytes && other.data < data + bytes; }
 };
 
 PyObject* run(PyObject* self, PyObject* const* args, Py_ssize_t n) {
@@ -97,14 +56,6 @@ PyObject* run(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   if (fault.count == 0) Py_RETURN_NONE;
   return Py_BuildValue("LLL", (long long)fault.count, (long long)fault.position, (long long)fault.value);
 }
-
-// A buffer of int64 that is released with its scope.
-struct Ints {
-  Py_buffer view{};
-  ~Ints() { if (view.obj) PyBuffer_Release(&view); }
-  const int64_t* data() const { return static_cast<const int64_t*>(view.buf); }
-  int64_t size() const { return view.len / static_cast<Py_ssize_t>(sizeof(int64_t)); }
-};
 
 PyObject* create(PyTypeObject* type, PyObject* args, PyObject*) {
   int kind, store, quotient, channels_last, index_bytes;
@@ -220,10 +171,10 @@ PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_native", "pooltide's compiled
 }  // namespace
 
 PyMODINIT_FUNC PyInit__native() {
-  array_struct_name = PyUnicode_InternFromString("__array_struct__");
-  if (!array_struct_name || PyType_Ready(&prepared_type) < 0) return nullptr;
+  if (PyType_Ready(&prepared_type) < 0) return nullptr;
   PyObject* module = PyModule_Create(&definition);
   if (module && PyModule_AddObjectRef(module, "Prepared", reinterpret_cast<PyObject*>(&prepared_type)) < 0)
     Py_CLEAR(module);
+  if (module && !pooltide::add_forward(module)) Py_CLEAR(module);
   return module;
 }

@@ -176,4 +176,7 @@ bool use_instruction_set(const char* name) {
 
 const char* instruction_set() { return kernels().name; }
 
+void* thread_scratch(size_t bytes) { return scratch.get(bytes); }
+void trim_thread_scratch() { scratch.trim(); }
+
 }  // namespace pooltide

@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "problem.h"
@@ -38,5 +39,9 @@ class Prepared {
 std::vector<const Kernels*> instruction_sets();
 bool use_instruction_set(const char* name);
 const char* instruction_set();
+
+// Memory of the calling thread for the threads of one call, kept for its next one unless large.
+void* thread_scratch(size_t bytes);
+void trim_thread_scratch();
 
 }  // namespace pooltide

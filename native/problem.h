@@ -11,7 +11,7 @@ namespace pooltide {
 
 enum class Kind : int { average, indexed };
 enum class Store : int { f32, f64, f16, bf16 };
-enum class Quotient : int { chained, product, constant };
+enum class Quotient : int { chained, product, constant, mean };  // mean: of a forward only
 
 constexpr int64_t kMostLanes = 16;  // tables are padded so that a whole vector may be read
 

@@ -16,8 +16,10 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "pooltide"
 # Import order is the architecture: a module may import those before it, never one after it.
 ORDER = [
-    "toml", "dtypes", "geometry", "pages", "call", "rules", "catalog", "problem", "rounding", "threads",
-    "backends", "plan", "binding", "functions", "gradients", "notation", "cases", "verdicts", "inputs", "trial",
+    "toml", "dtypes", "geometry", "pages", "call", "rules", "catalog", "problem", "rounding", "pooling",
+    "threads",
+    "backends", "plan", "binding", "functions", "gradients", "forward_checks",
+    "forwards", "notation", "cases", "verdicts", "inputs", "trial",
     "tensorfile", "golden", "workers", "anatomy", "comparison", "picture", "show", "report",
     "acl", "aclnn", "c", "torch", "examples", "cli",
 ]  # fmt: skip

@@ -131,7 +131,7 @@ def _prepare(
 ) -> Plan:
     call = checked_call(operator, grad_output, input, indices, attributes, out)
     arrays = [grad_output, *([] if indices is None else [indices]), *([] if out is None else [out])]
-    layouts = [_layout(array, len(operator.axes)) for array in arrays]
+    layouts = [memory_layout(array, len(operator.axes)) for array in arrays]
     return make_plan(lower(call), tuple(layouts) if out is not None else (*layouts, "planes"))
 
 
@@ -144,10 +144,10 @@ def checked_call(
     out: Any = None,
 ) -> Call:
     """The checked call of a function's arguments; `attributes` in the order of the page."""
-    return bind(_ARRAYS, operator, grad_output, input, indices, attributes, out)
+    return bind(ARRAYS, operator, grad_output, input, indices, attributes, out)
 
 
-def _layout(array: Array, axes: int) -> str:
+def memory_layout(array: Array, axes: int) -> str:
     volume = as_volume(array, axes)
     if not volume.flags.aligned or any(step % volume.itemsize for step in volume.strides):
         return "strided"
@@ -171,4 +171,4 @@ def _read(value: Any, written: bool) -> TensorMeta | Unusable | str | None:
     return TensorMeta(value.shape, dtype, strides=strides)
 
 
-_ARRAYS = Arrays("a NumPy array", _read, lambda value: int(value) if is_int(value) else None)
+ARRAYS = Arrays("a NumPy array", _read, lambda value: int(value) if is_int(value) else None)

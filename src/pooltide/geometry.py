@@ -124,3 +124,18 @@ def _write_out(axis: Axis) -> Tables:
 
 _SHORT = 1 << 16  # cells and windows of an axis whose tables are worth keeping
 _kept = lru_cache(maxsize=256)(_write_out)
+
+
+def dilated(axis: Axis, dilation: int) -> tuple[Table, Table]:
+    """The first cell of every window inside the axis, and how many of its cells, `dilation` apart, are.
+
+    A window may hold none: dilation can step from the padding in front over a short axis.
+    """
+    start, end, _ = windows_written_out(axis)
+    if dilation == 1:
+        return start, end - start
+    corner = np.arange(axis.outputs, dtype=np.int64) * axis.s - axis.p
+    skipped = np.maximum(-(corner // dilation), 0)  # cells of the window that lie before the axis
+    first = corner + skipped * dilation
+    inside = -((first - axis.length) // dilation)
+    return first, np.maximum(np.minimum(axis.k - skipped, inside), 0)

@@ -30,14 +30,14 @@ Array = NDArray[Any]
 LAYOUTS = frozenset({"planes", "channels_last"})
 
 _KINDS = {"average": 0, "indexed": 1}
-_STORES = {"FLOAT32": 0, "FLOAT64": 1, "FLOAT16": 2, "BFLOAT16": 3}
-_QUOTIENTS = {"": 0, "chained": 0, "extent": 1, "valid": 1, "override": 2}
+STORES = {"FLOAT32": 0, "FLOAT64": 1, "FLOAT16": 2, "BFLOAT16": 3}
+QUOTIENTS = {"": 0, "chained": 0, "extent": 1, "valid": 1, "override": 2}
 
 
 def refuse(problem: Problem) -> str | None:
     if not BUILT:
         return "the extension pooltide._native is not built here; pip install . builds it"
-    if problem.dtype.name not in _STORES:
+    if problem.dtype.name not in STORES:
         return f"it has no kernel for {problem.dtype}"
     if max(max(axis.length, axis.outputs) for axis in problem.axes) >= 2**31 - 64:
         return "an axis has 2**31 cells or windows or more"
@@ -77,8 +77,8 @@ def prepare(problem: Problem, layout: str) -> _native.Prepared:
     divisor = float(as_float(problem.divisor, problem.dtype.accumulator)) if problem.divisor else 1.0
     return _native.Prepared(
         _KINDS[problem.kind],
-        _STORES[problem.dtype.name],
-        _QUOTIENTS[problem.quotient],
+        STORES[problem.dtype.name],
+        QUOTIENTS[problem.quotient],
         divisor,
         layout == "channels_last",
         problem.index_dtype.itemsize if problem.index_dtype else 0,

@@ -1,0 +1,60 @@
+"""The compiled forwards: two kernels over tables of windows. A pooling in one layout is prepared once."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..pooling import Pooling, windows
+from ..threads import get_num_threads
+from .cpu import BUILT, QUOTIENTS, STORES
+from .reference import as_float
+
+if BUILT:
+    from .. import _native
+
+Array = NDArray[Any]
+LAYOUTS = frozenset({"planes", "channels_last"})
+
+
+def refuse(pooling: Pooling) -> str | None:
+    if not BUILT:
+        return "the extension pooltide._native is not built here; pip install . builds it"
+    if pooling.dtype.name not in STORES:
+        return f"it has no kernel for {pooling.dtype}"
+    longest = [max(axis.length, axis.outputs, axis.k) for axis in pooling.axes]
+    if max(longest) >= 2**31 - 64:
+        return "an axis has 2**31 cells or windows or more"
+    if pooling.indexed and pooling.dtype.itemsize < 8 and prod(pooling.input_plane) >= 2**31:
+        return "a plane has 2**31 cells or more"
+    if pooling.kind == "average" and prod(longest) >= 2**53:
+        return "a divisor may reach 2**53"
+    return None
+
+
+def run(pooling: Pooling, layout: str, x: Array, out: Array, indices: Array | None) -> None:
+    """Arrays lie in `layout`, are aligned, and share no memory."""
+    done = prepare(pooling, layout).run(x, out, indices, get_num_threads())
+    assert done is None, "an array is misaligned, or two share memory"
+
+
+@lru_cache(maxsize=256)
+def prepare(pooling: Pooling, layout: str) -> _native.Forward:
+    divisor = float(as_float(pooling.divisor, pooling.dtype.accumulator)) if pooling.divisor else 1.0
+    tables = windows(pooling)
+    return _native.Forward(
+        pooling.kind == "largest",
+        pooling.indexed,
+        STORES[pooling.dtype.name],
+        3 if pooling.quotient == "mean" else QUOTIENTS[pooling.quotient],
+        divisor,
+        layout == "channels_last",
+        *pooling.batch,
+        pooling.input_plane,
+        pooling.dilation,
+        *(np.ascontiguousarray(t) for axis in tables for t in (axis.first, axis.count, axis.divisor)),
+    )

@@ -1,0 +1,82 @@
+"""The canonical forward: planes × three axes, each window reduced to one value.
+
+    average   out[window] = (sum of its cells, (d, h, w) ascending, from +0) / divisor
+    largest   out[window] = its greatest cell, the first of equals; a NaN exceeds all, the last of them
+              wins; its index is flat within the plane: (d·H + h)·W + w
+
+Padding holds no cells. The divisor of an average is taken as problem.py says of quotients; a chained
+one divides the sum by the three lengths in turn. One more quotient is a forward's own: the mean of a
+plane, an adaptive average to size 1, is 16 sums, cell i in the (i mod 16)th, added in pairs 8, 4, 2, 1
+apart and divided by the number of cells. (PyTorch's bits depend on the machine there.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .dtypes import DType
+from .geometry import Axis, Table, dilated, windows_written_out
+
+Array = NDArray[Any]
+Triple = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Pooling:
+    kind: str  # average | largest
+    batch: tuple[int, int]  # N, C
+    axes: tuple[Axis, Axis, Axis]  # d, h, w
+    dtype: DType
+    quotient: str = ""  # of an average: chained | extent | valid | override | mean
+    divisor: int = 0  # of an override
+    dilation: Triple = (1, 1, 1)
+    indexed: bool = False  # whether the maxima's indices are wanted
+
+    @property
+    def input_plane(self) -> Triple:
+        d, h, w = self.axes
+        return d.length, h.length, w.length
+
+    @property
+    def output_plane(self) -> Triple:
+        d, h, w = self.axes
+        return d.outputs, h.outputs, w.outputs
+
+    @property
+    def cells(self) -> int:
+        """Elements of the input."""
+        return prod(self.batch) * prod(self.input_plane)
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """An axis written out, per window: its cells are first, first + step, …, `count` of them."""
+
+    first: Table
+    count: Table
+    divisor: Table  # what it contributes to an average's divisor
+    step: int
+
+
+def windows(pooling: Pooling) -> tuple[Windows, Windows, Windows]:
+    d, h, w = (
+        _windows(axis, step, pooling.quotient == "extent")
+        for axis, step in zip(pooling.axes, pooling.dilation, strict=True)
+    )
+    return d, h, w
+
+
+@lru_cache(maxsize=64)
+def _windows(axis: Axis, step: int, padding_counts: bool) -> Windows:
+    first, count = dilated(axis, step)
+    divisor = windows_written_out(axis)[2] if padding_counts else count
+    first, count, divisor = map(np.ascontiguousarray, (first, count, divisor))
+    for table in (first, count, divisor):
+        table.setflags(write=False)
+    return Windows(first, count, divisor, step)
