@@ -42,12 +42,20 @@ def quotient(g, d, r, HOW: tl.constexpr):
 @triton.jit
 def over_axes(g, dd, rd, dh, rh, dw, rw, ONCE: tl.constexpr, BY_D: tl.constexpr, BY_H: tl.constexpr,
               BY_W: tl.constexpr):  # fmt: skip
-    """Divided once by the product, or by d, h, w one after another: how each is done, 0 for not at all."""
+    """Divided once by the product, or by d, h, w one after another: how each is done, 0 for not at all.
+
+    The product leaves d out where BY_D is 0: flat pools, whose d is 1 everywhere.
+    """
     if ONCE:
-        g = quotient(g, dd * dh * dw, rd * rh * rw, ONCE)
-    g = quotient(g, dd, rd, BY_D)
-    g = quotient(g, dh, rh, BY_H)
-    return quotient(g, dw, rw, BY_W)
+        if BY_D:
+            g = quotient(g, dd * dh * dw, rd * rh * rw, ONCE)
+        else:
+            g = quotient(g, dh * dw, rh * rw, ONCE)
+    else:
+        g = quotient(g, dd, rd, BY_D)
+        g = quotient(g, dh, rh, BY_H)
+        g = quotient(g, dw, rw, BY_W)
+    return g
 
 
 @triton.jit

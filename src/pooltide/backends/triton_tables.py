@@ -159,7 +159,8 @@ def division(problem: Problem) -> tuple[int, int, int, int]:
         return 0, _way(problem, d), _way(problem, h), _way(problem, w)
     once = max(_way(problem, np.multiply.outer(np.multiply.outer(d, h), w)), 1)
     # The reciprocals of three divisors multiply to one that is too far off for way 2.
-    return (3 if once == 2 and d.max() > 1 else once), 0, 0, 0
+    deep = int(d.max() > 1)
+    return (3 if once == 2 and deep else once), deep, 0, 0
 
 
 def _way(problem: Problem, divisors: Array) -> int:
