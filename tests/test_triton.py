@@ -47,6 +47,13 @@ def averages() -> list[tuple[str, str, Problem]]:
         ("phases", "valid", 0, (UNIT, strided(11, 3, 2, 1, True), strided(16, 3, 2, 1))),
         ("phases", "override", -7, (UNIT, strided(7, 2, 2, 1, True), strided(9, 5, 4, 2))),
     ]
+    volumes = [
+        ("whole", "extent", 0, (strided(3, 3, 1, 0), strided(7, 7, 7, 0), strided(5, 5, 1, 0))),
+        ("single", "extent", 0, (strided(6, 3, 3, 0), strided(10, 2, 5, 0), strided(16, 8, 8, 0))),
+        ("rows", "valid", 0, (strided(7, 3, 2, 1, True), strided(11, 5, 3, 2), strided(13, 4, 3, 1, True))),
+        ("rows", "override", -7, (strided(5, 2, 1, 0), strided(7, 2, 3, 0), strided(11, 2, 2, 0))),
+        ("rows", "extent", 0, (UNIT, UNIT, strided(17, 3, 2, 1, True))),  # a row
+    ]
     last = [
         ("single", "chained", 0, (Axis(3, 1), Axis(10, 5), Axis(7, 7))),
         ("rows", "chained", 0, (Axis(7, 3), Axis(5, 2), Axis(11, 4))),
@@ -57,6 +64,8 @@ def averages() -> list[tuple[str, str, Problem]]:
         dtype = DTYPES[TYPES[i % 4]]
         found.append((kernel, "planes", Problem("average", (2, 3), axes, dtype, how, divisor)))
         found.append((kernel, "planes", Problem("average", (1, 5), axes, DTYPES["FLOAT32"], how, divisor)))
+    for kernel, how, divisor, axes in volumes:
+        found.append((kernel, "planes", Problem("average", (2, 3), axes, DTYPES["FLOAT32"], how, divisor)))
     for i, (kernel, how, divisor, axes) in enumerate(last):
         for channels in (3, 8):
             dtype = DTYPES[TYPES[(i + channels) % 3]]
@@ -73,6 +82,7 @@ def indexed() -> list[tuple[str, str, Problem]]:
         (UNIT, Axis(11, 5), Axis(13, 7)),
         (Axis(5, 3), Axis(7, 4), Axis(11, 5)),
         (Axis(2, 3), Axis(3, 7), Axis(5, 2)),  # more than two windows to a cell
+        (UNIT, strided(11, 5, 2, 1), strided(13, 7, 1, 1)),  # kernel 3 and 3, dilation 2 and 3
     ]
     found = []
     for i, axis in enumerate(axes):
