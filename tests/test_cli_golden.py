@@ -150,7 +150,7 @@ def test_another_case_under_the_same_name_is_made_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_interrupted_it_leaves_nothing_broken_and_goes_on(how: signal.Signals, tmp_path: Path) -> None:
-    count = 400
+    count = 1500
     cases = [f"avg2d:4x8x37x41:k3:s1:p1:seed{i}" for i in range(count)]
     (tmp_path / "cases.csv").write_text("\n".join(cases))
     out = tmp_path / "out"
@@ -160,6 +160,7 @@ def test_interrupted_it_leaves_nothing_broken_and_goes_on(how: signal.Signals, t
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a job in the background ignores it
     )
     manifest = out / "manifest.jsonl"
     deadline = time.monotonic() + 60
