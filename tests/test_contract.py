@@ -20,7 +20,7 @@ from pooltide.functions import as_volume, checked_call
 from pooltide.geometry import tables
 from pooltide.problem import Problem, lower
 
-COUNT = 200
+COUNT = {function: 500 if page.documented else 200 for function, page in operators().items()}
 BACKENDS = list(pooltide.plan.BACKENDS)
 
 
@@ -60,7 +60,7 @@ def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_random_geometries_agree_with_the_oracle(function: str, backend: str) -> None:
-    for seed in range(COUNT):
+    for seed in range(COUNT[function]):
         case = geometry(function, seed)
         out = random_view(np.random.default_rng(seed), case.input_shape, case.grad_output.dtype)
         out[...] = np.nan
@@ -82,7 +82,7 @@ def test_random_geometries_agree_with_the_oracle(function: str, backend: str) ->
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_float32_and_float64_have_pytorchs_bits(function: str, backend: str) -> None:
     pytest.importorskip("torch")
-    for seed in range(COUNT):
+    for seed in range(COUNT[function]):
         for dtype in (np.float32, np.float64):
             case = geometry(function, seed, np.dtype(dtype))
             got, expected = case.run(), torch_gradient(case)
