@@ -66,4 +66,7 @@ struct Ints {
 // Adds the type Forward to the module; false with an exception set when it can't.
 bool add_forward(PyObject* module);
 
+// The same with the type Shortcuts.
+bool add_shortcuts(PyObject* module);
+
 }  // namespace pooltide

@@ -25,13 +25,14 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torch.nn.functional as F  # noqa: E402
+from pools import watch_patched  # noqa: E402
 
 import pooltide.torch as pt  # noqa: E402
 from geometries import FUNCTIONS  # noqa: E402
-from pooltide.torch import gradients, operators, patching  # noqa: E402
+from pooltide.torch import gradients, operators  # noqa: E402
+from pooltide.torch import pools as our_pools  # noqa: E402
 
 EXACT, HALVES = (torch.float32, torch.float64), (torch.float16, torch.bfloat16)
-ENTRANCES = ["patched", "functional"] if hasattr(pt.functional, "max_pool1d") else ["patched"]
 POOLS = {function.removesuffix("_backward") for function in FUNCTIONS}
 
 on_each_device = pytest.mark.parametrize(
@@ -155,11 +156,25 @@ def pytorchs(dtype: Any, device: str, on: str, which: Callable[[Any, str], list[
 def reached(monkeypatch: Any) -> Iterator[set[str]]:
     """Which of our gradients were computed, whoever asked for them."""
     functions: set[str] = set()
-    real = operators.compute
-    for module in (gradients, operators, patching):
+    compute, find, by_offsets = operators.compute, gradients.find, our_pools.gradient_from
+    for module in (gradients, operators):
         monkeypatch.setattr(
-            module, "compute", lambda recipe, *rest: functions.add(recipe.function) or real(recipe, *rest)
+            module, "compute", lambda recipe, *rest: functions.add(recipe.function) or compute(recipe, *rest)
         )
+
+    def found(function: str, *rest: Any) -> Any:
+        if (result := find(function, *rest)) is not None:
+            functions.add(function)
+        return result
+
+    def of_maxima(ready: Any, *rest: Any) -> Any:
+        form = "adaptive_" if ready.pooling.axes[2].adaptive else ""
+        functions.add(f"{form}max_pool{ready.axes}d_backward")
+        return by_offsets(ready, *rest)
+
+    monkeypatch.setattr(gradients, "find", found)
+    monkeypatch.setattr(our_pools, "gradient_from", of_maxima)
+    watch_patched(monkeypatch, functions.add)
     yield functions
     assert not pt.is_patched(), "a test left PyTorch patched"
 
@@ -188,12 +203,8 @@ def ours(
 
 
 def is_mean(sample: Sample) -> bool:
-    """PyTorch takes these for means, whose gradient is no pool's, and on a GPU multiplies by 1 / n."""
-    return sample.pool in ("adaptive_avg_pool1d", "adaptive_avg_pool2d") and sample.args[0] in (
-        1,
-        (1,),
-        (1, 1),
-    )
+    """PyTorch takes these for means, and divides once (on a GPU it multiplies by 1 / n), not once per axis."""
+    return sample.pool.startswith("adaptive_avg") and sample.args[0] in (1, (1,), (1, 1), (1, 1, 1))
 
 
 def hold(
@@ -206,7 +217,7 @@ def hold(
     samples = which(dtype, device)
     if dtype in EXACT:
         for sample, ours, must in zip(samples, found, pytorchs(dtype, device, "cpu", which), strict=True):
-            if device == "cuda" and is_mean(sample):
+            if is_mean(sample):
                 torch.testing.assert_close(ours, must)
             else:
                 assert torch.equal(ours, must), sample
@@ -228,7 +239,7 @@ def hold(
 
 
 @on_each_device
-@pytest.mark.parametrize("entrance", ENTRANCES)
+@pytest.mark.parametrize("entrance", ["patched", "functional"])
 @pytest.mark.parametrize("dtype", EXACT + HALVES, ids=str)
 def test_eager(dtype: Any, entrance: str, device: str, reached: set[str]) -> None:
     pytorchs(dtype, device, device, every)
@@ -260,16 +271,25 @@ def test_each_sample_compiled(device: str, reached: set[str]) -> None:
 
 @pytest.mark.slow
 @on_each_device
-@pytest.mark.parametrize("entrance", ENTRANCES)
-@pytest.mark.parametrize("dtype", EXACT + HALVES, ids=str)
-def test_few_samples_compiled(dtype: Any, entrance: str, device: str, reached: set[str]) -> None:
+@pytest.mark.parametrize(
+    ("entrance", "dtype"),
+    [
+        ("patched", torch.float64),
+        ("patched", torch.float16),
+        ("patched", torch.bfloat16),
+        ("functional", torch.float32),
+        ("functional", torch.bfloat16),
+    ],
+    ids=str,
+)
+def test_few_samples_compiled(entrance: str, dtype: Any, device: str, reached: set[str]) -> None:
     pytorchs(dtype, device, "cpu", few)
     hold(dtype, device, few, ours(entrance, dtype, device, few, "aot_eager", reached))
 
 
 @pytest.mark.slow
 @on_each_device
-@pytest.mark.parametrize("entrance", ENTRANCES)
+@pytest.mark.parametrize("entrance", ["patched", "functional"])
 def test_inductor(entrance: str, device: str, reached: set[str]) -> None:
     dtype = torch.float32
     pytorchs(dtype, device, "cpu", fewest)

@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torch.nn.functional as F  # noqa: E402
-from pools import EVERY, POOLS, Pool, gradient, sample  # noqa: E402
+from pools import EVERY, POOLS, Pool, gradient, sample, watch_patched  # noqa: E402
 
 import pooltide.torch as pt  # noqa: E402
 from pooltide.plan import NoBackend  # noqa: E402
@@ -26,8 +26,7 @@ GRADIENTS = {pool.gradient for pool in EVERY}
 def reached(monkeypatch: Any) -> Iterator[list[str]]:
     """Whom the patched operators call: the functions that reached our kernel, in order."""
     calls: list[str] = []
-    real = patching._computed
-    monkeypatch.setattr(patching, "_computed", lambda name, *rest: calls.append(name) or real(name, *rest))
+    watch_patched(monkeypatch, calls.append)
     yield calls
     assert not pt.is_patched(), "a test left PyTorch patched"
 
