@@ -121,7 +121,7 @@ struct Call {
     if (!exact(grad_output) || (indexed && !exact(at)) || !PyTuple_CheckExact(attributes)) return false;
     words.put(args[0]);
     words.put(args[1]);
-    if (!describe(self, grad_output, grad)) return false;
+    if (!describe(self, grad_output, grad) || !grad.data) return false;  // a zero tensor has no memory
     words.tensor(grad, true);
     if (exact(input)) {
       Described shape{};

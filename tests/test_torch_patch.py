@@ -180,6 +180,7 @@ def test_a_refusing_backend_goes_to_pytorch(monkeypatch: Any) -> None:
         raise NoBackend("not today")
 
     monkeypatch.setattr(patching, "recipe_for", refuse)
+    monkeypatch.setattr(patching, "find", lambda *_: None)
     with pt.patch(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for pool, expected in zip(EVERY, must, strict=True):
