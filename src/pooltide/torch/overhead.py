@@ -30,10 +30,12 @@ ROUNDS, CALLS = 60, 500
 def least(*calls: Callable[[], Any], rounds: int = ROUNDS, number: int = CALLS) -> list[float]:
     """Microseconds per call of each."""
     found = [float("inf")] * len(calls)
+    places = list(range(len(calls)))
     for _ in range(rounds):
-        for i, call in enumerate(calls):
-            call()  # so that the pages it gets were freed by its own kind, not by the call before
-            found[i] = min(found[i], timeit.timeit(call, number=number) / number * 1e6)
+        places.append(places.pop(0))  # so that none always follows the same one, whose threads may still spin
+        for i in places:
+            calls[i]()  # so that the pages it gets were freed by its own kind, not by the call before
+            found[i] = min(found[i], timeit.timeit(calls[i], number=number) / number * 1e6)
     return found
 
 
@@ -88,7 +90,7 @@ def gains(
         lambda: getattr(pt, function)(g, x, *rest),
         lambda: getattr(pooltide, function)(g.numpy(), shape, *arrays),
     ]
-    own, *ours = least(*calls, rounds=15, number=1)
+    own, *ours = least(*calls, rounds=30, number=1)
     return [own / time for time in ours]
 
 
