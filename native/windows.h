@@ -104,7 +104,7 @@ template <class T> struct Origin {
   int64_t row(int64_t i, int64_t j) const {
     return (p.d.first[od] + i * p.d.step) * p.h.cells + p.h.first[oh] + j * p.h.step;
   }
-  int64_t row_place(int64_t i, int64_t j) const { return p.row_place(row(i, j), i, j); }
+  int64_t row_place(int64_t i, int64_t j) const { return p.row_place(row(i, j), od, oh, i, j); }
   int64_t place(int64_t ow) const { return row_place(0, 0) + p.first_place(ow); }
   // Of n neighbouring windows.
   template <class V> V quotients(V sums, int64_t ow, int64_t n) const {
@@ -214,7 +214,7 @@ template <class S, bool largest, bool indexed> class PlanesForward {
     rows_n_ = 0;
     for (int64_t i = 0; i < p_.d.count[at.od]; i++)
       for (int64_t j = 0; j < p_.h.count[at.oh]; j++) {
-        int64_t row = origin.row(i, j), place = p_.row_place(row, i, j);
+        int64_t row = origin.row(i, j), place = origin.row_place(i, j);
         wide_ ? reduce_pieces(at, row, place, sums, places) : take_row(at, row, place, sums, places);
       }
     reduce_rows(at, sums, places);
@@ -462,7 +462,7 @@ template <class S, bool largest, bool indexed> class RowsForward {
     for (int64_t i = 0; i < p_.d.count[origin.od]; i++)
       for (int64_t j = 0; j < p_.h.count[origin.oh]; j++) {
         int64_t row = origin.row(i, j);
-        use(x + row * p_.w.cells + p_.w.first[o], indexed ? places(p_.row_place(row, i, j), o, n) : I{});
+        use(x + row * p_.w.cells + p_.w.first[o], indexed ? places(origin.row_place(i, j), o, n) : I{});
       }
   }
 
