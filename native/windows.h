@@ -24,19 +24,10 @@ template <> struct Places<double> { using Int = int64_t; };
 template <class T> using IntOf = typename Places<T>::Int;
 template <class T> struct IntLanes { typedef IntOf<T> I __attribute__((vector_size(kBytes))); };
 
-template <int... i> struct Order {};
-template <int n, int... i> struct UpTo : UpTo<n - 1, n - 1, i...> {};
-template <int... i> struct UpTo<0, i...> { using All = Order<i...>; };
-
-// a0 b0 a1 b1 …, from the lower or the upper halves.
-template <int n, int half, class V, int... i> inline V zip(V a, V b, Order<i...>) {
-  return __builtin_shufflevector(a, b, (i % 2 * n + half * n / 2 + i / 2)...);
-}
-
 // Row r, column c becomes row c, column r: each step rotates the bits of (r, c) by one.
 template <class T, class V> inline void transpose(V* rows) {
   constexpr int n = Lanes<T>::n;
-  using All = typename UpTo<n>::All;
+  using All = UpTo<n>;
 #pragma GCC unroll 4
   for (int step = 1; step < n; step *= 2) {
     V next[n];
@@ -379,7 +370,7 @@ template <class S, bool largest, bool indexed> class RowsForward {
   using Int = IntOf<T>;
   using V = VecOf<S>;
   using I = typename IntLanes<T>::I;
-  using All = typename UpTo<lanes<S>>::All;
+  using All = UpTo<lanes<S>>;
   static constexpr int64_t L = lanes<S>;
 
  public:
