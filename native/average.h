@@ -4,129 +4,89 @@
 //
 // A row of windows (od, oh) is divided once and laid out so that the sums of a row of cells run down
 // columns of vectors: `most` lines, line j holding for each cell its j-th window's quotient, or +0.
-// Adding +0 changes nothing, because no partial sum is ever -0: quotients are taken +0 first. Rows of
-// cells that share their windows are summed once and written many times.
+// Adding +0 changes nothing, because no partial sum is ever -0: quotients are taken +0 first.
 //
 //     shifted    stride 1: line j is the row itself, j elements on, between zeros
+//     slid       the same where three rows of three are added: rows stay in registers
+//     phased     stride 2: even and odd cells are sums of the row itself, then interleaved
 //     picked     a line is a permutation of the row, made in registers where it is added
 //     spread     lines written out, where they are many or the processor has no such permutation
 //     gathered   so many lines that they would not fit: cells one by one
 //     channels   channels-last: a vector holds channels, so a cell's windows are lines as they lie
+//
+// Where all rows of windows of a plane fit the cache they are divided together, and what each row of
+// cells adds is looked up once for all planes. Else rows of windows pass through a ring.
 
 #pragma once
 
-#include "problem.h"
+#include "columns.h"
+#include "divide.h"
 #include "sink.h"
 
 namespace pooltide {
 namespace {
 
-inline int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
-inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-
-inline int64_t modulo(int64_t n, int64_t m) { return n < m ? n : (int32_t)n % (int32_t)m; }
-
-inline bool power_of_two(double x) {
-  uint64_t bits;
-  memcpy(&bits, &x, sizeof bits);
-  return (bits & 0xFFFFFFFFFFFFF) == 0;
-}
-
-// Division by an integer. By a power of two, multiplying by the reciprocal rounds the same number.
-enum class Divide { not_at_all, by_multiplying, by_dividing };
-
-inline Divide how_to_divide(double d) {
-  if (d == 1) return Divide::not_at_all;
-  return power_of_two(d) ? Divide::by_multiplying : Divide::by_dividing;
-}
-
-template <class T> struct Divisor {
-  Divide how;
-  T value;
-  explicit Divisor(double d)
-      : how(how_to_divide(d)), value(how == Divide::by_multiplying ? T(1 / d) : T(d)) {}
-};
-
-// The quotient of one window, or with no `ow` what all windows of a row are divided by first.
-// Built in place and read field by field: copies would wait for the stores just made.
-template <class T> struct Division {
-  Divisor<T> first, second, third;
-  Division(const Problem& p, int64_t od, int64_t oh, int64_t ow = -1)
-      : first(chained(p) ? p.d.divisor[od] : ow < 0 ? 1 : constant(p) ? p.divisor : product(p, od, oh, ow)),
-        second(chained(p) ? p.h.divisor[oh] : 1),
-        third(chained(p) && ow >= 0 ? p.w.divisor[ow] : 1) {}
-
- private:
-  static bool chained(const Problem& p) { return p.quotient == Quotient::chained; }
-  static bool constant(const Problem& p) { return p.quotient == Quotient::constant; }
-  static double product(const Problem& p, int64_t od, int64_t oh, int64_t ow) {
-    return p.d.divisor[od] * p.h.divisor[oh] * p.w.divisor[ow];
-  }
-};
-
-template <class T, class V> inline V divided(V v, Divide how, T by) {
-  if (how == Divide::not_at_all) return v;
-  return how == Divide::by_multiplying ? v * by : v / by;
-}
-
-// Quotients of `n` elements at `g`, the last divisor of each in `last` if given; normal zeros only.
-// Reads nothing from `end` on; writes up to a vector too much.
-template <class S, class T>
-inline void divide(const S* g, int64_t n, const S* end, const Division<T>& by, const T* last, T* to) {
-  const Divide how1 = by.first.how, how2 = by.second.how, how3 = by.third.how;
-  const T by1 = by.first.value, by2 = by.second.value, by3 = by.third.value;
-  auto quotient = [=](VecOf<S> v, int64_t o) {
-    v = divided(divided(divided(v, how1, by1), how2, by2), how3, by3);
-    return (last ? v / load(last + o) : v) + T(0);
-  };
-  int64_t inside = smaller(n, (end - g) / lanes<S> * lanes<S>), o = 0;
-  for (; o < inside; o += lanes<S>) {
-    __builtin_prefetch(g + o + n);
-    store(to + o, quotient(load(g + o), o));
-  }
-  if (o < n) store(to + o, quotient(load_part(g + o, n - o), o));
-}
-
-enum class Lines { shifted, picked, spread, gathered, channels };
+enum class Lines { shifted, slid, phased, picked, spread, gathered, channels };
 
 // What each thread needs, in elements; `slot` is one divided row of windows, laid out in lines.
 template <class S> struct Shape {
   using T = typename Sum<S>::T;
-  static constexpr int64_t V = lanes<S>;
+  static constexpr int64_t V = lanes<S>, kHeld = 64 << 10, kLists = 4096;
   Lines lines;
-  int64_t row, width, slot, offset, deep, high, rows, alike, quotients, stage;
+  bool resident;       // a slot for each row of windows of a plane
+  bool dense = false;  // and nothing between them
+  int64_t row, width, slot, offset = 0, deep, high, rows, tall, quotients, stage, lists;
 
   explicit Shape(const Problem& p) {
-    offset = 0;
     row = p.channels_last ? p.w.cells * p.channels : p.w.cells;
     width = round_up(p.w.cells, V);
     rows = larger(1, smaller(p.h.windows, 2048 / (p.w.windows + 1)));
     quotients = p.channels_last ? 0 : rows * p.w.windows + p.w.most + 2 * V;
     deep = larger(p.d.most, 1);
     high = larger(p.h.most, 1);
+    choose_lines(p);
+    stage = Sink<S>::staging(p.channels_last ? p.channels : row);
+    tall = lines == Lines::channels ? 1 : larger(1, (stage - stage / 8) / larger(row, 1));  // rows written at once
+    lists = p.d.pairs * (p.h.pairs + p.h.cells) + 2;
+    resident = !p.channels_last && lists <= kLists && p.d.windows * p.h.windows * slot * item() <= kHeld;
+    if (resident) {
+      deep = larger(p.d.windows, 1), high = larger(p.h.windows, 1);
+      dense = lines == Lines::picked || (p.w.phase == Phase::alike && p.w.cells <= 2 * p.w.windows);
+      if (dense) slot = p.w.windows, offset = 0;
+    } else {
+      int64_t fit = kHeld / 4 / (deep * slot * item());
+      high = smaller(larger(p.h.windows, 1), larger(high, fit));
+      lists = (tall + 2) * larger(1, p.d.most * p.h.most);
+    }
+  }
+
+  void choose_lines(const Problem& p) {
     int64_t spread = larger(p.w.most, 1) * width;
     if (p.channels_last) {
       lines = Lines::channels, slot = p.w.windows * p.channels + V;
     } else if (p.w.shifted) {
-      lines = Lines::shifted, offset = round_up(p.w.back, V) - p.w.back;
+      bool flat = p.d.cells == 1 && p.d.windows == 1;
+      lines = flat && p.h.shifted && p.h.most == 3 && p.w.most == 3 ? Lines::slid : Lines::shifted;
+      offset = round_up(p.w.back, V) - p.w.back;
       slot = offset + larger(width + p.w.most, p.w.back + p.w.windows) + V;
+    } else if (p.w.phase != Phase::none) {
+      lines = Lines::phased, offset = round_up(p.w.back, V) - p.w.back;
+      slot = offset + larger(round_up(p.w.cells, 2 * V) / 2 + 2, p.w.back + p.w.windows + V) + V;
     } else if (Pick<T>::quick && p.w.gentle && p.w.most <= 3) {
       lines = Lines::picked, slot = p.w.windows + p.w.most + 2 * V;
-    } else if (p.w.most <= 1 || deep * high * spread * (int64_t)sizeof(T) <= (1 << 19)) {
+    } else if (p.w.most <= 1 || deep * high * spread * item() <= (1 << 19)) {
       lines = Lines::spread, slot = spread;
     } else {
       lines = Lines::gathered, slot = p.w.windows + V;
     }
     slot = round_up(slot, V);
-    int64_t fit = 12288 / (deep * slot * (int64_t)sizeof(T));
-    high = smaller(larger(p.h.windows, 1), larger(high, fit));
-    stage = Sink<S>::staging(p.channels_last ? p.channels : row);
-    bool single = lines == Lines::channels || lines == Lines::gathered;
-    alike = single ? 1 : larger(1, stage / 2 / larger(row, 1));  // rows written at once
   }
 
+  static constexpr int64_t item() { return sizeof(T); }
   int64_t slots() const { return deep * high; }
+  bool padded() const {
+    return !dense && (lines == Lines::shifted || lines == Lines::slid || lines == Lines::phased);
+  }
 };
 
 // The lines of one row of windows; `width` cells each, padding included.
@@ -158,102 +118,35 @@ class Carve {
   int64_t used_ = 0;
 };
 
-template <class T, int N, int J>
-inline auto column(const T* const* rows, int64_t n, int64_t most, int64_t step, int64_t at) {
-  auto sum = load(rows[0] + at);
-  for (int64_t j = 1; j < (J ? J : most); j++) sum += load(rows[0] + at + j * step);
-  for (int64_t i = 1; i < (N ? N : n); i++)
-    for (int64_t j = 0; j < (J ? J : most); j++) sum += load(rows[i] + at + j * step);
-  return sum;
-}
-
-// Where sums go: `rows` rows of `length` cells, all the same. Up to a vector more may be written.
-template <class S> struct Target {
-  S* to;
-  int64_t length, rows;
-
-  // Vectors are written from the last to the first, so that what is written too much of one row is
-  // overwritten by the next row's first vector.
-  template <class F> void fill(F sum) const {
-    S* const start = to;
-    const int64_t step = length, end = rows * length;
-    for (int64_t w = (step - 1) / lanes<S> * lanes<S>; w >= 0; w -= lanes<S>) {
-      PackedOf<S> v = pack(S{}, sum(w));
-      write(start + w, v);
-      for (int64_t r = step; r < end; r += step) write(start + r + w, v);
-    }
-  }
-};
-
-// Sums over n rows of `most` lines, `step` apart.
-template <class S, int N, int J>
-void add_lines(const typename Sum<S>::T* const* from, int64_t n, int64_t most, int64_t step,
-               const Target<S>& to) {
+// Channels of one cell: sums over n rows of `most` lines, `step` apart.
+template <class S, int J>
+void add_channels(const typename Sum<S>::T* const* from, int64_t n, int64_t most, int64_t step, S* to) {
   using T = typename Sum<S>::T;
-  const T* rows[N ? N : 1];
-  for (int i = 0; i < N; i++) rows[i] = from[i];
-  to.fill([&](int64_t w) { return column<T, N, J>(N ? rows : from, n, most, step, w); });
-}
-
-// The same where line j of a row is picked from it.
-template <class S, int N, int J>
-void add_picked(const typename Sum<S>::T* const* from, int64_t n, const Axis& axis, const Target<S>& to) {
-  using T = typename Sum<S>::T;
-  const T* rows[N ? N : 1];
-  for (int i = 0; i < N; i++) rows[i] = from[i];
-  const int32_t *first = axis.first, *count = axis.count;
-  to.fill([&](int64_t w) {
-    const Pick<T> pick(first + w, count + w);
-    const T* const* row = N ? rows : from;
-    auto sum = pick(row[0], 0);
-    for (int j = 1; j < J; j++) sum += pick(row[0], j);
-    for (int64_t i = 1; i < (N ? N : n); i++)
-      for (int j = 0; j < J; j++) sum += pick(row[i], j);
-    return sum;
-  });
-}
-
-template <class S>
-inline void add_picked(const typename Sum<S>::T* const* from, int64_t n, const Axis& axis, const Target<S>& to) {
-  if (n == 0 || axis.most == 0) return to.fill([](int64_t) { return VecOf<S>{}; });
-#define CASE(N, J) \
-  case N * 4 + J: return add_picked<S, N, J>(from, n, axis, to);
-  switch ((n < 4 ? n : 0) * 4 + axis.most) {
-    CASE(1, 1) CASE(1, 2) CASE(1, 3) CASE(2, 1) CASE(2, 2) CASE(2, 3) CASE(3, 1) CASE(3, 2) CASE(3, 3)
-    CASE(0, 1) CASE(0, 2) CASE(0, 3)
+  for (int64_t c = 0; c < step; c += lanes<S>) {
+    auto line = [=](const T* row, int64_t j) { return load(row + c + j * step); };
+    store(to + c, add_lines<VecOf<S>, J>(from, n, most, line));
   }
-#undef CASE
-}
-
-template <class S>
-inline void add_lines(const typename Sum<S>::T* const* from, int64_t n, int64_t most, int64_t step,
-                      const Target<S>& to) {
-  if (n == 0 || most == 0) return to.fill([](int64_t) { return VecOf<S>{}; });
-#define CASE(N, J) \
-  case N * 4 + J: return add_lines<S, N, J>(from, n, most, step, to);
-  switch ((n < 4 ? n : 0) * 4 + (most < 4 ? most : 0)) {
-    CASE(1, 1) CASE(1, 2) CASE(1, 3) CASE(2, 1) CASE(2, 2) CASE(2, 3) CASE(3, 1) CASE(3, 2) CASE(3, 3)
-    CASE(0, 1) CASE(0, 2) CASE(0, 3)
-    default: return add_lines<S, 0, 0>(from, n, most, step, to);
-  }
-#undef CASE
 }
 
 // One thread's work on an average problem.
 template <class S> class Average {
   using T = typename Sum<S>::T;
   using V = VecOf<S>;
-  static constexpr int64_t L = lanes<S>;
+  static constexpr int64_t L = lanes<S>, kPiece = 2048 / (int64_t)sizeof(S);
 
  public:
   Average(const Problem& p, const Arrays& arrays, void* block)
       : p_(p), arrays_(arrays), shape_(p), even_(p, 0, 0, p.w.windows ? 0 : -1), carve_(block) {
-    slots_ = carve_.take<T>(shape_.slots() * shape_.slot);
+    slots_ = carve_.take<T>(shape_.slots() * shape_.slot + p.w.most + 2 * L);
+    zeros_ = carve_.take<T>(shape_.lines == Lines::slid ? shape_.slot : 0);
     quotients_ = carve_.take<T>(shape_.quotients);
     divisors_ = carve_.take<T>(p.w.windows + L);
-    rows_ = carve_.take<const T*>(p.d.most * p.h.most + 1);
-    cell_ = carve_.take<const T*>(p.d.most * p.h.most + 1);
-    tags_ = carve_.take<int64_t>(shape_.slots());
+    bool written = shape_.resident && !p.even && (shape_.dense || shape_.padded());
+    written_out_ = {carve_.take<T>(written ? PlaneDivisors<T>::most(p) * (p.windows() + L) : 0), p.windows() + L};
+    lists_ = carve_.take<const T*>(shape_.lists);
+    rows_ = carve_.take<Row<T>>(shape_.resident ? p.d.groups * p.h.groups : 0);
+    strip_ = carve_.take<Row<T>>(shape_.tall);
+    tags_ = carve_.take<int64_t>(shape_.resident ? 0 : shape_.slots());
     stage_ = carve_.take<S>(shape_.stage);
   }
 
@@ -266,11 +159,10 @@ template <class S> class Average {
     int64_t h = begin % p_.h.cells, d = begin / p_.h.cells % p_.d.cells;
     open(begin / p_.h.cells / p_.d.cells);
     for (int64_t left = end - begin; left > 0;) {
-      int64_t n = window_rows(d, h);
-      int64_t run = smaller(smaller(p_.h.run[h], left), shape_.alike);
-      shape_.lines == Lines::channels ? row_of_channels(n, sink) : row_of_cells(n, run, sink);
-      left -= run;
-      if ((h += run) < p_.h.cells || left == 0) continue;
+      int64_t most = smaller(smaller(left, shape_.tall), p_.h.cells - h);
+      int64_t done = shape_.lines == Lines::channels ? row_of_channels(d, h, sink) : strip(d, h, most, sink);
+      left -= done;
+      if ((h += done) < p_.h.cells || left == 0) continue;
       h = 0;
       if (++d < p_.d.cells) continue;
       d = 0;
@@ -281,9 +173,16 @@ template <class S> class Average {
 
  private:
   void clear() {
-    if (shape_.lines == Lines::shifted)
-      memset((void*)slots_, 0, shape_.slots() * shape_.slot * sizeof(T));
-    for (int64_t i = 0; i < shape_.slots(); i++) tags_[i] = -1;
+    if (shape_.padded()) memset((void*)slots_, 0, shape_.slots() * shape_.slot * sizeof(T));
+    if (shape_.lines == Lines::slid) memset((void*)zeros_, 0, shape_.slot * sizeof(T));
+    if (!shape_.resident) {
+      for (int64_t i = 0; i < shape_.slots(); i++) tags_[i] = -1;
+      return;
+    }
+    const T** list = lists_;
+    Row<T>* row = rows_;
+    for (int64_t d = 0; d < p_.d.cells; d += p_.d.run[d])
+      for (int64_t h = 0; h < p_.h.cells; h += p_.h.run[h]) *row++ = row_at(d, h, h == 0, list);
   }
 
   // An image is what shares one grad_output plane: a plane, or in channels-last order all channels.
@@ -293,35 +192,49 @@ template <class S> class Average {
     int64_t images = p_.channels_last ? p_.batch : p_.planes();
     grad_ = (const S*)arrays_.grad + image * size;
     grad_end_ = (const S*)arrays_.grad + images * size;
+    if (!shape_.resident) return;
+    if (shape_.dense || shape_.padded()) return divide_plane();
+    for (int64_t od = 0; od < p_.d.windows; od++)
+      for (int64_t oh = 0; oh < p_.h.windows; oh++) fill_slot(od, oh, slot(slot_of(od, oh)));
   }
 
-  int64_t window_rows(int64_t d, int64_t h) {
-    int64_t n = 0;
-    for (int64_t od = p_.d.first[d]; od < p_.d.first[d] + p_.d.count[d]; od++)
-      for (int64_t oh = p_.h.first[h]; oh < p_.h.first[h] + p_.h.count[h]; oh++)
-        rows_[n++] = window_row(od, oh);
-    return n;
+  // The rows of an open plane at once; where nothing is between them, without regard to rows.
+  void divide_plane() {
+    T* to = slot(0) + p_.w.back;
+    int64_t rows = p_.d.windows * p_.h.windows, n = p_.w.windows;
+    if (shape_.dense) n *= rows, rows = 1;
+    if (p_.even) {
+      divide<S, T>(grad_, rows, n, grad_end_, even_, nullptr, shape_.slot, to);
+    } else {
+      if (!written_out_.n) written_out_.fill(p_);
+      written_out_.template divide<S>(grad_, rows, n, grad_end_, shape_.slot, to);
+    }
+    for (; !shape_.dense && rows > 0; rows--, to += shape_.slot) store(to + n, typename Lanes<T>::V{});
   }
 
+  int64_t slot_of(int64_t od, int64_t oh) const {
+    return modulo(od, shape_.deep) * shape_.high + modulo(oh, shape_.high);
+  }
+  T* slot(int64_t i) const { return slots_ + i * shape_.slot + shape_.offset; }
+
+  // The row of windows, divided; resident ones are or will be.
   const T* window_row(int64_t od, int64_t oh) {
-    int64_t slot = modulo(od, shape_.deep) * shape_.high + modulo(oh, shape_.high);
-    int64_t row = (image_ * p_.d.windows + od) * p_.h.windows + oh;
-    T* lines = slots_ + slot * shape_.slot + shape_.offset;
-    if (tags_[slot] == row) return lines;
-    tags_[slot] = row;
-    if (shape_.lines == Lines::channels) {
-      divide_channels(od, oh, lines);
-      return lines;
+    int64_t i = slot_of(od, oh), row = (image_ * p_.d.windows + od) * p_.h.windows + oh;
+    if (!shape_.resident && tags_[i] != row) {
+      tags_[i] = row;
+      fill_slot(od, oh, slot(i));
     }
-    if (shape_.lines == Lines::picked) {
-      divide_row(od, oh, lines);
-      return lines;
-    }
-    if (shape_.lines == Lines::shifted) {
+    return slot(i);
+  }
+
+  void fill_slot(int64_t od, int64_t oh, T* lines) {
+    if (shape_.lines == Lines::channels) return divide_channels(od, oh, lines);
+    if (shape_.lines == Lines::picked) return divide_row(od, oh, lines);
+    if (shape_.padded()) {
       divide_row(od, oh, lines + p_.w.back);
-      store(lines + p_.w.back + p_.w.windows, typename Lanes<T>::V{});
-      return lines;
+      return store(lines + p_.w.back + p_.w.windows, typename Lanes<T>::V{});
     }
+    int64_t row = (image_ * p_.d.windows + od) * p_.h.windows + oh;
     if (row < divided_from_ || row >= divided_to_) divide_rows(od, oh);
     const T* from = quotients_ + (row - divided_from_) * p_.w.windows;
     if (shape_.lines == Lines::spread) {
@@ -329,7 +242,6 @@ template <class S> class Average {
     } else {
       copy_vectors(lines, from, p_.w.windows);
     }
-    return lines;
   }
 
   const S* grad_row(int64_t od, int64_t oh) const {
@@ -343,15 +255,15 @@ template <class S> class Average {
     divided_from_ = (image_ * p_.d.windows + od) * p_.h.windows + oh;
     divided_to_ = divided_from_ + n;
     const S* g = grad_row(od, oh);
-    if (p_.even) return divide<S, T>(g, n * p_.w.windows, grad_end_, even_, nullptr, quotients_);
+    if (p_.even) return divide<S, T>(g, 1, n * p_.w.windows, grad_end_, even_, nullptr, 0, quotients_);
     for (int64_t i = 0; i < n; i++) divide_row(od, oh + i, quotients_ + i * p_.w.windows);
   }
 
   void divide_row(int64_t od, int64_t oh, T* to) {
     const S* g = grad_row(od, oh);
-    if (p_.even) return divide<S, T>(g, p_.w.windows, grad_end_, even_, nullptr, to);
+    if (p_.even) return divide<S, T>(g, 1, p_.w.windows, grad_end_, even_, nullptr, 0, to);
     prepare_divisors(od, oh);
-    divide(g, p_.w.windows, grad_end_, Division<T>(p_, od, oh), divisors_, to);
+    divide<S, T>(g, 1, p_.w.windows, grad_end_, Division<T>(p_, od, oh), divisors_, 0, to);
   }
 
   // The last divisor of each window of a row; they rarely change from row to row.
@@ -366,41 +278,123 @@ template <class S> class Average {
   void divide_channels(int64_t od, int64_t oh, T* to) const {
     const S* g = grad_row(od, oh);
     for (int64_t o = 0; o < p_.w.windows; o++, g += p_.channels, to += p_.channels)
-      divide<S, T>(g, p_.channels, grad_end_, Division<T>(p_, od, oh, o), nullptr, to);
+      divide<S, T>(g, 1, p_.channels, grad_end_, Division<T>(p_, od, oh, o), nullptr, 0, to);
   }
 
-  void row_of_cells(int64_t n, int64_t run, Sink<S>& sink) {
-    S* to = sink.room(run * shape_.row);
-    if (shape_.lines == Lines::gathered) {
-      gather(n, to);
-    } else if (shape_.lines == Lines::picked) {
-      add_picked<S>(rows_, n, p_.w, {to, shape_.row, run});
+  // What row (d, h) of cells adds, listed behind what is listed already.
+  Row<T> row_at(int64_t d, int64_t h, bool first, const T**& list) {
+    const T** begin = list;
+    int32_t run = p_.h.run[h];
+    if (shape_.lines == Lines::slid) {  // rows share one list, three entries each
+      for (int64_t k = first ? 0 : 2; k < 3; k++) {
+        int64_t oh = h - p_.h.back + k;
+        *list++ = oh >= 0 && oh < p_.h.windows ? window_row(0, oh) : zeros_ + shape_.offset;
+      }
+      return {list - 3, 3, run};
+    }
+    for (int64_t od = p_.d.first[d]; od < p_.d.first[d] + p_.d.count[d]; od++)
+      for (int64_t oh = p_.h.first[h]; oh < p_.h.first[h] + p_.h.count[h]; oh++) *list++ = window_row(od, oh);
+    return {begin, (int32_t)(list - begin), run};
+  }
+
+  // Writes up to `most` rows of cells from (d, h) on; how many.
+  int64_t strip(int64_t d, int64_t h, int64_t most, Sink<S>& sink) {
+    const Row<T>* rows = shape_.resident ? rows_ + p_.d.group[d] * p_.h.groups : nullptr;
+    int64_t count, done = rows ? whole_runs(h, most) : 0;
+    if (done) {
+      rows += p_.h.group[h];
+      count = p_.h.group[h + done - 1] - p_.h.group[h] + 1;
     } else {
-      int64_t step = shape_.lines == Lines::shifted ? 1 : shape_.width;
-      add_lines<S>(rows_, n, p_.w.most, step, {to, shape_.row, run});
+      done = list_rows(d, h, most, rows, count);
+      rows = strip_;
     }
-    sink.commit(to, run * shape_.row);
+    S* to = sink.room(done * shape_.row);
+    add_rows(rows, count, to);
+    sink.commit(to, done * shape_.row);
+    return done;
   }
 
-  void gather(int64_t n, S* to) const {
-    const Axis& w = p_.w;
-    for (int64_t i = 0; i < w.cells; i += L) {
-      T sums[L] = {};
-      for (int64_t k = 0; k < L && i + k < w.cells; k++)
-        for (int64_t r = 0; r < n; r++)
-          for (int64_t j = 0; j < w.count[i + k]; j++) sums[k] += rows_[r][w.first[i + k] + j];
-      store(to + i, load(sums));
+  // How many of `most` rows from h on are whole runs.
+  int64_t whole_runs(int64_t h, int64_t most) const {
+    const int32_t* group = p_.h.group;
+    if (h > 0 && group[h] == group[h - 1]) return 0;
+    while (most > 0 && h + most < p_.h.cells && group[h + most] == group[h + most - 1]) most--;
+    return most;
+  }
+
+  // Rows that a resident list does not have as they are needed.
+  int64_t list_rows(int64_t d, int64_t h, int64_t most, const Row<T>* resident, int64_t& count) {
+    const T** list = lists_;
+    int64_t done = 0;
+    for (count = 0; done < most; count++) {
+      int64_t at = h + done, reach = p_.h.first[at] + p_.h.count[at] - p_.h.first[h];
+      if (!resident && count && reach > shape_.high) break;
+      Row<T> row = resident ? resident[p_.h.group[at]] : row_at(d, at, count == 0, list);
+      row.run = (int32_t)smaller(p_.h.run[at], most - done);
+      strip_[count] = row, done += row.run;
+    }
+    return done;
+  }
+
+  // A few kilobytes at a time, so that memory beyond the cache is asked for while others are summed.
+  void add_rows(const Row<T>* rows, int64_t count, S* to) {
+    for (const Row<T>*end = rows + count, *next = rows; rows < end; rows = next) {
+      int64_t cells = 0;
+      while (next < end && cells < kPiece) cells += next++->run * shape_.row;
+      add({rows, next - rows, to, shape_.row});
+      to += cells;
     }
   }
 
-  void row_of_channels(int64_t n, Sink<S>& sink) {
+  void add(const Strip<S>& strip) {
     const Axis& w = p_.w;
+    switch (shape_.lines) {
+      case Lines::slid: return slide(strip);
+      case Lines::phased:
+        if (w.phase == Phase::alike) return add_phases<S, Phase::alike>(strip);
+        if (w.phase == Phase::wide_even) return add_phases<S, Phase::wide_even>(strip);
+        return add_phases<S, Phase::wide_odd>(strip);
+      case Lines::picked:
+        if (w.most == 1) return add_picked<S, 1>(strip, w);
+        return w.most == 2 ? add_picked<S, 2>(strip, w) : add_picked<S, 3>(strip, w);
+      case Lines::gathered: return gather(strip);
+      default: break;
+    }
+    int64_t step = shape_.lines == Lines::shifted ? 1 : shape_.width;
+    if (w.most == 1) return add_apart<S, 1>(strip, 1, step);
+    if (w.most == 2) return add_apart<S, 2>(strip, 2, step);
+    w.most == 3 ? add_apart<S, 3>(strip, 3, step) : add_apart<S, 0>(strip, w.most, step);
+  }
+
+  void gather(const Strip<S>& strip) const {
+    const Axis& w = p_.w;
+    for (int64_t i = strip.last(L); i >= 0; i -= L)
+      strip.fill(i, [&, i](const T* const* from, int64_t n) {
+        T sums[L] = {};
+        for (int64_t k = 0; k < L && i + k < w.cells; k++)
+          for (int64_t r = 0; r < n; r++)
+            for (int64_t j = 0; j < w.count[i + k]; j++) sums[k] += from[r][w.first[i + k] + j];
+        return pack(S{}, load(sums));
+      });
+  }
+
+  int64_t row_of_channels(int64_t d, int64_t h, Sink<S>& sink) {
+    const Axis& w = p_.w;
+    const T **list = lists_, **cell = lists_ + shape_.lists / 2;
+    int64_t n = row_at(d, h, true, list).n;
     for (int64_t i = 0; i < w.cells; i++) {
-      for (int64_t r = 0; r < n; r++) cell_[r] = rows_[r] + w.first[i] * p_.channels;
+      for (int64_t r = 0; r < n; r++) cell[r] = lists_[r] + w.first[i] * p_.channels;
       S* to = sink.room(p_.channels);
-      add_lines<S>(cell_, n, w.count[i], p_.channels, {to, p_.channels, 1});
+      switch (w.count[i]) {
+        case 0: add_channels<S, 1>(cell, 0, 0, p_.channels, to); break;
+        case 1: add_channels<S, 1>(cell, n, 1, p_.channels, to); break;
+        case 2: add_channels<S, 2>(cell, n, 2, p_.channels, to); break;
+        case 3: add_channels<S, 3>(cell, n, 3, p_.channels, to); break;
+        default: add_channels<S, 0>(cell, n, w.count[i], p_.channels, to);
+      }
       sink.commit(to, p_.channels);
     }
+    return 1;
   }
 
   const Problem& p_;
@@ -408,8 +402,10 @@ template <class S> class Average {
   const Shape<S> shape_;
   const Division<T> even_;
   Carve carve_;
-  T *slots_, *quotients_, *divisors_;
-  const T **rows_, **cell_;
+  T *slots_, *zeros_, *quotients_, *divisors_;
+  PlaneDivisors<T> written_out_;
+  const T** lists_;
+  Row<T> *rows_, *strip_;
   int64_t* tags_;
   S* stage_;
   const S *grad_ = nullptr, *grad_end_ = nullptr;
@@ -417,10 +413,10 @@ template <class S> class Average {
   double divisors_key_ = -1;
 };
 
-// One window holds the plane: its quotient is every cell. Planes are divided a vector at a time.
+// One window holds the plane: its quotient is every cell. A few planes are divided at a time.
 template <class S> class Whole {
   using T = typename Sum<S>::T;
-  static constexpr int64_t L = lanes<S>, kPiece = 4096;
+  static constexpr int64_t L = lanes<S>, kPiece = 4096, kPlanes = 256;
 
  public:
   static int64_t scratch(const Problem&) { return Sink<S>::staging(kPiece) * sizeof(S); }
@@ -432,12 +428,12 @@ template <class S> class Whole {
     Sink<S> sink(out + begin * cells, out + end * cells, (S*)block, Sink<S>::staging(kPiece),
                  arrays.stream);
     const Division<T> by(p, 0, 0, 0);
-    for (int64_t i = begin; i < end; i += L) {
-      int64_t n = smaller(L, end - i);
-      T quotients[L];
-      divide<S, T>(grad + i, n, grad + end, by, nullptr, quotients);
-      S values[L];
-      store(values, load(quotients));
+    T quotients[kPlanes];
+    S values[kPlanes];
+    for (int64_t i = begin; i < end; i += kPlanes) {
+      int64_t n = smaller(kPlanes, end - i);
+      divide<S, T>(grad + i, 1, n, grad + end, by, nullptr, 0, quotients);
+      for (int64_t k = 0; k < n; k += L) store(values + k, load(quotients + k));
       for (int64_t k = 0; k < n; k++) fill(values[k], cells, sink);
     }
     sink.finish();

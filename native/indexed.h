@@ -59,7 +59,7 @@ template <class S, class I> class Indexed {
       auto add = [&](int64_t i, int64_t index) {
         if (__builtin_expect((uint64_t)index < cells, 1)) {
           sums[index] += g[i];
-        } else {
+        } else if (sizeof(I) > 1) {
           fault.add(position + from + i, index);
         }
       };
@@ -127,7 +127,7 @@ template <class S, class I> class Indexed {
           int64_t index = sizeof(I) > 1 ? (int64_t)indices[from + i] : corner + p_.jump[(uint8_t)indices[from + i]];
           if (__builtin_expect((uint64_t)index < cells, 1)) {
             sums[index * step + from + i] += g[i];
-          } else {
+          } else if (sizeof(I) > 1) {
             fault.add((image * p_.channels + c + from + i) * windows + q, index);
           }
         }

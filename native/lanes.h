@@ -64,13 +64,18 @@ inline F32 load(const Bfloat* p) {
 // Sums rounded to the storage type of the first argument.
 inline F32 pack(float, F32 v) { return v; }
 inline F64 pack(double, F64 v) { return v; }
-inline U16 pack(Bfloat, F32 v) {
 #if defined(__AVX512F__)
+// In the upper halves; what is in the lower ones does not count.
+inline __m512i rounded(F32 v) {
   __m512i bits = (__m512i)v, odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
   __m512i up = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7FFF)), odd);
   __mmask16 nan = _mm512_cmp_ps_mask((__m512)v, (__m512)v, _CMP_UNORD_Q);
-  __m512i word = _mm512_mask_mov_epi32(_mm512_srli_epi32(up, 16), nan, _mm512_set1_epi32(0x7FC0));
-  return (U16)_mm512_cvtepi32_epi16(word);
+  return _mm512_mask_mov_epi32(up, nan, _mm512_set1_epi32(0x7FC00000));
+}
+#endif
+inline U16 pack(Bfloat, F32 v) {
+#if defined(__AVX512F__)
+  return (U16)_mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded(v), 16));
 #else
   U32 u = (U32)v;
   U32 nan = (U32)(v != v);
@@ -115,6 +120,33 @@ template <class S> using PackedOf = decltype(pack(S{}, VecOf<S>{}));
 template <class S> constexpr int lanes = Lanes<typename Sum<S>::T>::n;
 
 template <class S> inline void store(S* p, VecOf<S> v) { write(p, pack(S{}, v)); }
+
+template <int... i> struct Order {};
+template <int n, int... i> struct UpToN : UpToN<n - 1, n - 1, i...> {};
+template <int... i> struct UpToN<0, i...> { using All = Order<i...>; };
+template <int n> using UpTo = typename UpToN<n>::All;
+
+// a0 b0 a1 b1 …, from the lower or the upper halves.
+template <int n, int half, class V, int... i> inline V zip(V a, V b, Order<i...>) {
+  return __builtin_shufflevector(a, b, (i % 2 * n + half * n / 2 + i / 2)...);
+}
+
+// Even and odd cells, rounded and interleaved: two vectors of the storage type.
+template <class P> struct Both { P low, high; };
+template <class P> inline void write(void* to, Both<P> v) {
+  write(to, v.low);
+  write((char*)to + sizeof(P), v.high);
+}
+template <class S> inline Both<PackedOf<S>> interleaved(S, VecOf<S> even, VecOf<S> odd) {
+  constexpr int n = lanes<S>;
+  PackedOf<S> a = pack(S{}, even), b = pack(S{}, odd);
+  return {zip<n, 0>(a, b, UpTo<n>()), zip<n, 1>(a, b, UpTo<n>())};
+}
+#if defined(__AVX512F__)
+inline __m512i interleaved(Bfloat, F32 even, F32 odd) {
+  return _mm512_mask_mov_epi16(_mm512_srli_epi32(rounded(even), 16), 0xAAAAAAAA, rounded(odd));
+}
+#endif
 
 // A vector of which only the first `n` elements exist in memory.
 template <class S> inline VecOf<S> load_part(const S* p, int64_t n) {

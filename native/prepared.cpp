@@ -92,6 +92,27 @@ int64_t chunk_of(const Problem& p, int64_t units, int64_t bytes) {
   return chunk;
 }
 
+// Whether each pair of cells reads windows i and i+1, or i-1 and i, as the phase says; those outside
+// the axis are left out. Behind the last window a row has room for two that are zero.
+bool has_phase(const Axis& axis, Phase phase) {
+  for (int64_t c = 0; c < axis.cells; c++) {
+    int64_t i = c / 2, from = i, to = i + 1;
+    if (phase == Phase::wide_odd && c % 2) to++;
+    if (phase == Phase::wide_even && c % 2 == 0) from--;
+    if (from >= axis.windows + 1 || to > axis.windows + 2) return false;
+    from = std::max<int64_t>(from, 0), to = std::min(to, axis.windows);
+    if (axis.count[c] != std::max<int64_t>(0, to - from) || (to > from && axis.first[c] != from)) return false;
+  }
+  return true;
+}
+
+Phase phase_of(const Axis& axis) {
+  if (axis.cells < 2 || axis.windows < 2) return Phase::none;
+  for (Phase phase : {Phase::alike, Phase::wide_odd, Phase::wide_even})
+    if (has_phase(axis, phase)) return phase;
+  return Phase::none;
+}
+
 }  // namespace
 
 Prepared::Prepared(const Problem& facts, const AxisTables& d, const AxisTables& h, const AxisTables& w)
@@ -111,8 +132,8 @@ Prepared::Prepared(const Problem& facts, const AxisTables& d, const AxisTables& 
 
 void Prepared::adopt(int axis, const AxisTables& tables, Axis& to) {
   int64_t n = tables.cells, padded = n + kMostLanes;
-  auto &first = cells_[axis][0], &count = cells_[axis][1], &run = cells_[axis][2];
-  first.assign(padded, 0), count.assign(padded, 0), run.assign(padded, 1);
+  auto &first = cells_[axis][0], &count = cells_[axis][1], &run = cells_[axis][2], &group = cells_[axis][3];
+  first.assign(padded, 0), count.assign(padded, 0), run.assign(padded, 1), group.assign(padded, 0);
   to.cells = n, to.windows = tables.windows, to.gentle = true;
   int64_t back = 0, ahead = 0;
   for (int64_t i = 0; i < n; i++) {
@@ -126,6 +147,11 @@ void Prepared::adopt(int axis, const AxisTables& tables, Axis& to) {
   for (int64_t i = n; n && i < padded; i++) first[i] = first[n - 1];
   for (int64_t i = n - 2; i >= 0; i--)
     if (first[i] == first[i + 1] && count[i] == count[i + 1]) run[i] = run[i + 1] + 1;
+  for (int64_t i = 0; i < n; i++) {
+    bool begins = i == 0 || run[i - 1] == 1;
+    if (begins) to.groups++, to.pairs += count[i];
+    group[i] = static_cast<int32_t>(to.groups - 1);
+  }
   to.shifted = n > 0 && back + ahead <= n;
   for (int64_t i = 0; i < n && to.shifted; i++) {
     int64_t last = std::min(tables.windows, i + ahead);
@@ -134,7 +160,8 @@ void Prepared::adopt(int axis, const AxisTables& tables, Axis& to) {
   if (to.shifted) to.back = back, to.most = back + ahead;
   divisors_[axis].assign(tables.divisor, tables.divisor + tables.windows);
   starts_[axis].assign(tables.divisor, tables.divisor + tables.windows);
-  to.first = first.data(), to.count = count.data(), to.run = run.data();
+  to.first = first.data(), to.count = count.data(), to.run = run.data(), to.group = group.data();
+  if (!to.shifted) to.phase = phase_of(to), to.back = to.phase == Phase::wide_even;
   to.divisor = divisors_[axis].data(), to.start = starts_[axis].data();
 }
 

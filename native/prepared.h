@@ -32,7 +32,7 @@ class Prepared {
   void adopt(int axis, const AxisTables& tables, Axis& to);
 
   Problem problem_;
-  std::vector<int32_t> cells_[3][3];
+  std::vector<int32_t> cells_[3][4];
   std::vector<double> divisors_[3];
   std::vector<int32_t> starts_[3];
   std::vector<int64_t> jump_;

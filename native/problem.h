@@ -13,6 +13,10 @@ enum class Kind : int { average, indexed };
 enum class Store : int { f32, f64, f16, bf16 };
 enum class Quotient : int { chained, product, constant, mean };  // mean: of a forward only
 
+// Stride 2, where cells 2i and 2i+1 lie in one or two of two neighbouring windows: each in one and the
+// same, the odd ones in both, or the even ones in both.
+enum class Phase : int { none, alike, wide_odd, wide_even };
+
 constexpr int64_t kOffsets = 256;   // that a byte can tell
 constexpr int64_t kMostLanes = 16;  // tables are padded so that a whole vector may be read
 
@@ -21,12 +25,15 @@ struct Axis {
   const int32_t* first = nullptr;   // per cell
   const int32_t* count = nullptr;   // per cell; 0 in the padding
   const int32_t* run = nullptr;     // per cell: how many cells from here on have the same windows
+  const int32_t* group = nullptr;   // per cell: how many runs begin before its own
   const double* divisor = nullptr;  // per window: its length, an integer
   const int32_t* start = nullptr;   // per window: its first cell; where indices are offsets
   int64_t most = 0;                 // the largest count
+  int64_t groups = 0, pairs = 0;    // runs; the sum of their counts
   int64_t back = 0;                 // of a shifted axis: cell w reads windows w-back … w-back+most-1
   bool gentle = false;              // `first` grows by at most 1 per cell
   bool shifted = false;             // stride 1: the windows of a cell are a shift of its neighbour's
+  Phase phase = Phase::none;        // `back` is then 1 where even cells are the wide ones
 };
 
 struct Problem {

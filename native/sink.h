@@ -1,6 +1,6 @@
 // Where a kernel puts its part of the result: cells in ascending order, each written once.
 //
-// A kernel asks for room, may write one vector too much, and commits what counts. Small results are
+// A kernel asks for room, may write two vectors too much, and commits what counts. Small results are
 // written in place: what was written too much lies in the same part and is overwritten later. Results
 // beyond the cache are staged in a few kilobytes and leave in whole lines by non-temporal stores.
 
@@ -18,11 +18,11 @@ template <class S> inline void copy_vectors(S* to, const S* from, int64_t n) {
 
 template <class S> class Sink {
  public:
-  static constexpr int64_t kLine = 64 / sizeof(S);
+  static constexpr int64_t kLine = 64 / sizeof(S), kSlack = 2 * lanes<S>;
 
   // Elements of staging for pieces of up to `piece`.
   static int64_t staging(int64_t piece) {
-    int64_t least = piece + lanes<S> + 2 * kLine, usual = 8192 / (int64_t)sizeof(S);
+    int64_t least = piece + kSlack + 2 * kLine, usual = 16384 / (int64_t)sizeof(S);
     return least > usual ? least : usual;
   }
 
@@ -30,8 +30,8 @@ template <class S> class Sink {
       : at_(begin), end_(end), stage_(stage), capacity_(capacity), stream_(stream) {}
 
   S* room(int64_t n) {
-    if (!stream_) return end_ - at_ >= n + lanes<S> ? at_ : stage_;
-    if (fill_ + n + lanes<S> > capacity_) flush();
+    if (!stream_) return end_ - at_ >= n + kSlack ? at_ : stage_;
+    if (fill_ + n + kSlack > capacity_) flush();
     return stage_ + fill_;
   }
 

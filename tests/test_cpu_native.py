@@ -70,9 +70,9 @@ def test_the_check_can_fail(tmp_path: Path) -> None:
         pytest.skip("NOT TESTED: no g++ here")
     broken = tmp_path / "native"
     shutil.copytree(NATIVE, broken)
-    source = (broken / "average.h").read_text()
+    source = (broken / "divide.h").read_text()
     assert source.count("v / by;") == 1
-    (broken / "average.h").write_text(source.replace("v / by;", "v * (1 / by);"))
+    (broken / "divide.h").write_text(source.replace("v / by;", "v * (1 / by);"))
     program = tmp_path / "check"
     files = [str(broken / f"{name}.cpp") for name in ("check", "prepared", "pool", "kernels")]
     flags = [*FLAGS[:-1], f"-I{broken}", "-O1", "-DPOOLTIDE_ISA=baseline", "-DPOOLTIDE_ONLY_BASELINE"]

@@ -30,7 +30,7 @@ class Forward:
         self,
         largest: bool,
         indexed: bool,
-        offsets: bool,
+        sides: tuple[int, int, int],
         store: int,
         quotient: int,
         divisor: float,

@@ -97,7 +97,7 @@ def _axis(problem: Problem, at: int) -> tuple[Array, Array, Array]:
     axis = problem.axes[at]
     if problem.kind == "indexed":
         none, offsets = np.zeros(axis.length, np.int64), problem.offsets
-        return none, none, offsets.first[at] if offsets else np.zeros(axis.outputs, np.int64)
+        return none, none, offsets.corner[at] if offsets else np.zeros(axis.outputs, np.int64)
     table = tables(axis)
     lengths = table.extent if problem.quotient == "extent" else table.end - table.start
     return table.first, table.count, lengths

@@ -1,0 +1,117 @@
+// Sums of rows of cells: a vector of columns at a time, down many rows.
+//
+// What a vector needs to find its quotients stays in registers from row to row. Each row adds its
+// rows of quotients in order; rows of the result that share their windows are summed once.
+
+#pragma once
+
+#include "problem.h"
+#include "lanes.h"
+
+namespace pooltide {
+namespace {
+
+// `n` rows of quotients, and how many rows of the result are their sum.
+template <class T> struct Row {
+  const T* const* from;
+  int32_t n, run;
+};
+
+// Rows of the result, `length` cells each, one behind the other. Columns are filled from the last to
+// the first, so that what is written too much of one row is overwritten by the next row's first
+// vector; behind the last row up to two vectors more may be written.
+template <class S> struct Strip {
+  using T = typename Sum<S>::T;
+  const Row<T>* rows;
+  int64_t count;
+  S* to;
+  int64_t length;
+
+  int64_t last(int64_t width) const { return (length - 1) / width * width; }
+
+  // `sum(from, n)` is what cells w, w + 1, … of a row are.
+  template <class F> void fill(int64_t w, F sum) const {
+    S* at = to + w;
+    for (const Row<T>*r = rows, *end = rows + count; r < end; r++) {
+      auto v = sum(r->from, r->n);
+      for (int32_t k = r->run; k > 0; k--, at += length) write(at, v);
+    }
+  }
+};
+
+// Lines 0 … J-1 of each row, added; `line(row, j)` is a vector of line j. J is 0 where it is `most`.
+template <class V, int J, class T, class F>
+inline V add_lines(const T* const* from, int64_t n, int64_t most, F line) {
+  V sum{};
+  if (n == 0) return sum;
+  sum = line(from[0], 0);
+  for (int64_t j = 1; j < (J ? J : most); j++) sum += line(from[0], j);
+  for (int64_t i = 1; i < n; i++)
+    for (int64_t j = 0; j < (J ? J : most); j++) sum += line(from[i], j);
+  return sum;
+}
+
+// Lines `step` apart.
+template <class S, int J> void add_apart(const Strip<S>& strip, int64_t most, int64_t step) {
+  using T = typename Sum<S>::T;
+  for (int64_t w = strip.last(lanes<S>); w >= 0; w -= lanes<S>)
+    strip.fill(w, [=](const T* const* from, int64_t n) {
+      auto line = [=](const T* row, int64_t j) { return load(row + w + j * step); };
+      return pack(S{}, add_lines<VecOf<S>, J>(from, n, most, line));
+    });
+}
+
+// Line j picked from its row.
+template <class S, int J> void add_picked(const Strip<S>& strip, const Axis& axis) {
+  using T = typename Sum<S>::T;
+  for (int64_t w = strip.last(lanes<S>); w >= 0; w -= lanes<S>) {
+    const Pick<T> pick(axis.first + w, axis.count + w);
+    strip.fill(w, [pick](const T* const* from, int64_t n) {
+      auto line = [&](const T* row, int64_t j) { return pick(row, (int32_t)j); };
+      return pack(S{}, add_lines<VecOf<S>, J>(from, n, J, line));
+    });
+  }
+}
+
+// Stride 2: cells 2i and 2i+1 add one or two of the quotients i and i+1, and are interleaved.
+template <class S, Phase phase> void add_phases(const Strip<S>& strip) {
+  using T = typename Sum<S>::T;
+  using V = VecOf<S>;
+  constexpr int L = lanes<S>;
+  constexpr bool wide_even = phase == Phase::wide_even, wide_odd = phase == Phase::wide_odd;
+  for (int64_t w = strip.last(2 * L); w >= 0; w -= 2 * L)
+    strip.fill(w, [i = w / 2](const T* const* from, int64_t n) {
+      V even{}, odd{};
+      for (int64_t r = 0; r < n; r++) {
+        V a = load(from[r] + i), b = phase == Phase::alike ? a : load(from[r] + i + 1);
+        even += a;
+        if (wide_even) even += b;
+        if (wide_odd) odd += a;
+        if (wide_even || wide_odd) odd += b;
+      }
+      return interleaved(S{}, even, phase == Phase::alike ? even : odd);
+    });
+}
+
+// Windows of 3 × 3, one cell apart: each row of quotients is loaded once, for three rows of cells.
+// Rows `from` of the first row and the following are all that there are, zeros at the edges.
+template <class S> void slide(const Strip<S>& strip) {
+  using T = typename Sum<S>::T;
+  using V = VecOf<S>;
+  for (int64_t w = strip.last(lanes<S>); w >= 0; w -= lanes<S>) {
+    const T* const* row = strip.rows[0].from;
+    V above = (load(row[0] + w) + load(row[0] + w + 1)) + load(row[0] + w + 2);
+    V left = load(row[1] + w), middle = load(row[1] + w + 1), right = load(row[1] + w + 2);
+    S* to = strip.to + w;
+    for (int64_t i = 0; i < strip.count; i++, to += strip.length) {
+      const T* below = row[i + 2] + w;
+      V sum = ((above + left) + middle) + right;
+      above = (left + middle) + right;
+      left = load(below), middle = load(below + 1), right = load(below + 2);
+      store(to, ((sum + left) + middle) + right);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pooltide
