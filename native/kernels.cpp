@@ -2,12 +2,14 @@
 
 #include "average.h"
 #include "indexed.h"
+#include "offsets.h"
 
 namespace pooltide {
 namespace {
 
 template <class S> int64_t scratch_of(const Problem& p) {
   if (p.kind == Kind::average) return p.whole ? Whole<S>::scratch(p) : Average<S>::scratch(p);
+  if (p.gathers) return p.channels_last ? ChannelsByOffsets<S>::scratch(p) : PlanesByOffsets<S>::scratch(p);
   return Indexed<S, int64_t>::scratch(p);  // whatever the indices are
 }
 
@@ -17,6 +19,8 @@ void run_as(const Problem& p, const Arrays& arrays, int64_t begin, int64_t end, 
     if (p.whole) return Whole<S>::run(p, arrays, begin, end, block);
     return Average<S>(p, arrays, block).run(begin, end);
   }
+  if (p.gathers && p.channels_last) return ChannelsByOffsets<S>(p, arrays, block).run(begin, end);
+  if (p.gathers) return PlanesByOffsets<S>(p, arrays, block).run(begin, end);
   if (p.index_bytes == 1) return Indexed<S, uint8_t>(p, arrays, block).run(begin, end, fault);
   if (p.index_bytes == 4) return Indexed<S, int32_t>(p, arrays, block).run(begin, end, fault);
   Indexed<S, int64_t>(p, arrays, block).run(begin, end, fault);

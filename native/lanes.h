@@ -41,6 +41,19 @@ typedef uint16_t U16 __attribute__((vector_size(kBytes / 2)));
 using F32 = Lanes<float>::V;
 using F64 = Lanes<double>::V;
 
+// Where maxima lie: integers as wide as T, and as many bytes as there are lanes.
+template <class T> struct Places;
+template <> struct Places<float> {
+  using Int = int32_t;
+  typedef uint8_t Bytes __attribute__((vector_size(kBytes / 4)));
+};
+template <> struct Places<double> {
+  using Int = int64_t;
+  typedef uint8_t Bytes __attribute__((vector_size(kBytes / 8)));
+};
+template <class T> using IntOf = typename Places<T>::Int;
+template <class T> struct IntLanes { typedef IntOf<T> I __attribute__((vector_size(kBytes))); };
+
 template <class S> struct Sum { using T = float; };
 template <> struct Sum<double> { using T = double; };
 

@@ -78,7 +78,7 @@ void work(void* context, int worker) {
 
 int64_t units_of(const Problem& p) {
   if (p.kind == Kind::average && p.whole) return p.planes();
-  if (p.kind == Kind::average) return (p.channels_last ? p.batch : p.planes()) * p.d.cells * p.h.cells;
+  if (p.kind == Kind::average || p.gathers) return (p.channels_last ? p.batch : p.planes()) * p.d.cells * p.h.cells;
   if (!p.channels_last) return p.planes();
   int64_t block = channel_block(p);
   return p.batch * ((p.channels + block - 1) / block);
@@ -88,7 +88,7 @@ int64_t units_of(const Problem& p) {
 int64_t chunk_of(const Problem& p, int64_t units, int64_t bytes) {
   int64_t chunk = std::max<int64_t>(1, kChunkBytes * units / bytes);
   int64_t plane = p.d.cells * p.h.cells;
-  if (p.kind == Kind::average && !p.whole && chunk > plane) chunk -= chunk % plane;
+  if ((p.kind == Kind::average || p.gathers) && !p.whole && chunk > plane) chunk -= chunk % plane;
   return chunk;
 }
 
@@ -127,7 +127,20 @@ Prepared::Prepared(const Problem& facts, const AxisTables& d, const AxisTables& 
     for (int64_t o = 1; o < axis->windows; o++) even = even && axis->divisor[o] == axis->divisor[0];
   }
   problem_.even = even || problem_.quotient == Quotient::constant;
+  if (problem_.jump) look();
   problem_.whole = one && problem_.kind == Kind::average && !problem_.channels_last;
+}
+
+// Whether cells look for offsets. In channels-last order always; in planes where windows of a row are 1
+// or 2 cells apart, and their cells neighbours.
+void Prepared::look() {
+  Problem& p = problem_;
+  if (p.channels_last) p.gathers = true;
+  if (p.channels_last || p.w.windows < 4 || (p.w.side > 1 && p.jump[1] != 1)) return;
+  int64_t stride = p.w.start[1] - p.w.start[0];
+  for (int64_t o = 1; o < p.w.windows; o++)
+    if (p.w.start[o] - p.w.start[o - 1] != stride) return;
+  p.gathers = (stride == 1 || stride == 2) && p.w.start[0] <= 0, p.w_stride = stride;
 }
 
 void Prepared::adopt(int axis, const AxisTables& tables, Axis& to) {
@@ -163,6 +176,9 @@ void Prepared::adopt(int axis, const AxisTables& tables, Axis& to) {
   to.first = first.data(), to.count = count.data(), to.run = run.data(), to.group = group.data();
   if (!to.shifted) to.phase = phase_of(to), to.back = to.phase == Phase::wide_even;
   to.divisor = divisors_[axis].data(), to.start = starts_[axis].data();
+  holders_[axis].assign(tables.holders, tables.holders + (tables.holders ? n + 1 + 2 * tables.held : 0));
+  to.begin = holders_[axis].data(), to.window = to.begin + n + 1, to.tap = to.window + tables.held;
+  to.side = tables.side;
 }
 
 Fault Prepared::run(Arrays arrays, int threads, int64_t stream_from) const {

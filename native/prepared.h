@@ -14,6 +14,8 @@ namespace pooltide {
 struct AxisTables {
   const int64_t *first, *count, *divisor;
   int64_t cells, windows;
+  const int64_t* holders = nullptr;  // begin, window, tap of Axis in a row
+  int64_t held = 0, side = 0;        // how many windows are listed; Axis has the other
 };
 
 class Prepared {
@@ -29,12 +31,13 @@ class Prepared {
   const Problem& problem() const { return problem_; }
 
  private:
+  void look();
   void adopt(int axis, const AxisTables& tables, Axis& to);
 
   Problem problem_;
   std::vector<int32_t> cells_[3][4];
   std::vector<double> divisors_[3];
-  std::vector<int32_t> starts_[3];
+  std::vector<int32_t> starts_[3], holders_[3];
   std::vector<int64_t> jump_;
 };
 

@@ -27,7 +27,10 @@ struct Axis {
   const int32_t* run = nullptr;     // per cell: how many cells from here on have the same windows
   const int32_t* group = nullptr;   // per cell: how many runs begin before its own
   const double* divisor = nullptr;  // per window: its length, an integer
-  const int32_t* start = nullptr;   // per window: its first cell; where indices are offsets
+  const int32_t* start = nullptr;   // per window: its corner; where indices are offsets
+  // There, cell c is the cell tap[j] of window[j], begin[c] <= j < begin[c + 1].
+  const int32_t *begin = nullptr, *window = nullptr, *tap = nullptr;
+  int64_t side = 0;                 // of a window, in cells
   int64_t most = 0;                 // the largest count
   int64_t groups = 0, pairs = 0;    // runs; the sum of their counts
   int64_t back = 0;                 // of a shifted axis: cell w reads windows w-back … w-back+most-1
@@ -45,7 +48,9 @@ struct Problem {
   bool whole = false;    // an average with one window that holds the plane
   bool even = false;     // all windows of an average have the same divisors
   int index_bytes = 0;   // of an indexed problem: 4 or 8; 1 where they are offsets in their windows
-  const int64_t* jump = nullptr;  // 256: how far an offset lies from its window's first cell
+  const int64_t* jump = nullptr;  // 256: how far an offset lies from its window's corner
+  bool gathers = false;  // offsets are looked up by cells, not scattered to them
+  int64_t w_stride = 0;  // of windows on the last axis, where cells look in planes
   int64_t batch = 0, channels = 0;
   Axis d, h, w;
 
@@ -87,7 +92,7 @@ inline int64_t channel_block(const Problem& p) {
 
 // The kernels of one instruction set. Work is a range of units; units are independent.
 //   average   a row of the result (D and H flattened); a plane where one window holds it all
-//   indexed   a plane; in channels-last order a block of channels of one image
+//   indexed   a plane; in channels-last order a block of channels of one image; a row where cells look
 struct Kernels {
   const char* name;
   int64_t (*scratch)(const Problem&);  // bytes that each thread needs

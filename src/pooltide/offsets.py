@@ -32,6 +32,7 @@ class Offsets:
     corner: tuple[Table, Table, Table]  # per axis and window
     sides: Triple  # of a window, in cells
     jump: Table  # per offset: how far it lies from the window's corner, in the plane
+    holders: tuple[Table, Table, Table]  # per axis, in which windows its cells lie (see _holders)
 
     def indices(self, offsets: NDArray[Any], plane: Triple) -> Table:
         """What offsets of shape (…, Do, Ho, Wo) mean."""
@@ -52,9 +53,23 @@ def offsets_of(axes: Axes, dilation: Triple) -> Offsets | None:
         (a * i * height + b * j) * width + c * k for a, b, c in product(range(d), range(h), range(w))
     ]
     corner = (corners(axes[0]), corners(axes[1]), corners(axes[2]))
-    for table in (*corner, jump):
+    held = [_holders(axis, step, side) for axis, step, side in zip(axes, dilation, sides, strict=True)]
+    for table in (*corner, jump, *held):
         table.setflags(write=False)
-    return Offsets(corner, sides, jump)
+    return Offsets(corner, sides, jump, (held[0], held[1], held[2]))
+
+
+def _holders(axis: Axis, step: int, side: int) -> Table:
+    """begin, window and tap in a row: cell c is number tap[j] of window[j], begin[c] <= j < begin[c + 1]."""
+    first, count = dilated(axis, step)
+    number = np.arange(side, dtype=np.int64)
+    inside = number < count[:, None]
+    cell = (first[:, None] + number * step)[inside]
+    window = np.broadcast_to(np.arange(axis.outputs)[:, None], inside.shape)[inside]
+    tap = (((first - corners(axis)) // step)[:, None] + number)[inside]
+    order = np.lexsort((window, cell))
+    begin = np.searchsorted(cell[order], np.arange(axis.length + 1))
+    return np.concatenate([begin, window[order], tap[order]])
 
 
 def _side(axis: Axis) -> int:
