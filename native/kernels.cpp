@@ -11,6 +11,10 @@ template <class S> int64_t scratch_of(const Problem& p) {
   return Indexed<S, int64_t>::scratch(p);  // whatever the indices are
 }
 
+template <class S> void begin_as(const Problem& p, const Arrays& arrays, void* block) {
+  if (p.kind == Kind::indexed) Indexed<S, int64_t>(p, arrays, block).begin();
+}
+
 template <class S>
 void run_as(const Problem& p, const Arrays& arrays, int64_t begin, int64_t end, void* block, Fault& fault) {
   if (p.kind == Kind::average) {
@@ -31,6 +35,15 @@ int64_t scratch(const Problem& p) {
   }
 }
 
+void begin(const Problem& p, const Arrays& arrays, void* block) {
+  switch (p.store) {
+    case Store::f32: return begin_as<float>(p, arrays, block);
+    case Store::f64: return begin_as<double>(p, arrays, block);
+    case Store::f16: return begin_as<Half>(p, arrays, block);
+    default: return begin_as<Bfloat>(p, arrays, block);
+  }
+}
+
 void run(const Problem& p, const Arrays& arrays, int64_t begin, int64_t end, void* block, Fault& fault) {
   IeeeMode ieee;
   switch (p.store) {
@@ -47,6 +60,6 @@ void run(const Problem& p, const Arrays& arrays, int64_t begin, int64_t end, voi
 #define NAME(isa) NAME_(isa)
 #define TEXT_(isa) #isa
 #define TEXT(isa) TEXT_(isa)
-const Kernels NAME(POOLTIDE_ISA) = {TEXT(POOLTIDE_ISA), scratch, run};
+const Kernels NAME(POOLTIDE_ISA) = {TEXT(POOLTIDE_ISA), scratch, begin, run};
 
 }  // namespace pooltide

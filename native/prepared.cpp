@@ -65,11 +65,13 @@ struct Job {
 void work(void* context, int worker) {
   Job& job = *static_cast<Job*>(context);
   Fault mine;
-  for (;;) {
+  void* scratch = job.scratch + worker * job.scratch_bytes;
+  for (bool first = true;; first = false) {
     int64_t begin = job.next.fetch_add(job.chunk, std::memory_order_relaxed);
     if (begin >= job.units) break;
     int64_t end = std::min(begin + job.chunk, job.units);
-    job.kernels.run(job.problem, job.arrays, begin, end, job.scratch + worker * job.scratch_bytes, mine);
+    if (first) job.kernels.begin(job.problem, job.arrays, scratch);
+    job.kernels.run(job.problem, job.arrays, begin, end, scratch, mine);
   }
   if (mine.count == 0) return;
   std::lock_guard<std::mutex> hold(job.merging);
@@ -171,7 +173,8 @@ Fault Prepared::run(Arrays arrays, int threads, int64_t stream_from) const {
   if (bytes == 0) return {};
   int64_t units = units_of(p), chunk = chunk_of(p, units, bytes);
   int64_t useful = std::min({int64_t{threads}, (units + chunk - 1) / chunk, bytes / kThreadBytes + 1});
-  arrays.stream = bytes >= stream_from;
+  int64_t read = p.planes() * p.windows() * (p.itemsize() + p.index_bytes);
+  arrays.stream = bytes + read >= stream_from;
   const Kernels& k = kernels();
   int64_t each = (k.scratch(p) + 63) / 64 * 64;
   auto* block = static_cast<char*>(scratch.get(each * useful));

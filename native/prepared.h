@@ -22,7 +22,7 @@ class Prepared {
   Prepared(const Problem& facts, const AxisTables& d, const AxisTables& h, const AxisTables& w);
   Prepared(const Prepared&) = delete;
 
-  // Results of `stream_from` bytes and more are written past the cache. Throws std::bad_alloc when
+  // A call that moves `stream_from` bytes or more writes past the cache. Throws std::bad_alloc when
   // there is no memory for scratch.
   Fault run(Arrays arrays, int threads, int64_t stream_from = 32 << 20) const;
 

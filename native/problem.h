@@ -91,6 +91,7 @@ inline int64_t channel_block(const Problem& p) {
 struct Kernels {
   const char* name;
   int64_t (*scratch)(const Problem&);  // bytes that each thread needs
+  void (*begin)(const Problem&, const Arrays&, void* scratch);  // before a thread's first run of a call
   void (*run)(const Problem&, const Arrays&, int64_t begin, int64_t end, void* scratch, Fault&);
 };
 
