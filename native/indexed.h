@@ -22,6 +22,27 @@ template <> struct Decoded<uint8_t> { using Type = int64_t; };
 template <class I> struct Unsigned { using Type = uint64_t; };
 template <> struct Unsigned<int32_t> { using Type = uint32_t; };
 
+// The first cell of the plane in row (d, h) of windows, where indices are offsets.
+inline int64_t row_start(const Problem& p, int64_t row) {
+  int64_t d = p.d.start[row / p.h.windows], h = p.h.start[row % p.h.windows];
+  return (d * p.h.cells + h) * p.w.cells;
+}
+
+// Gradients as they are summed; half types are converted, while those `ahead` are asked for.
+template <class S, class T> inline const T* widened(const S* grad, int64_t n, T* to, int64_t ahead) {
+  if constexpr (sizeof(S) == sizeof(T)) {
+    return (const T*)grad;
+  } else {
+    int64_t i = 0;
+    for (; i + lanes<S> <= n; i += lanes<S>) {
+      __builtin_prefetch(grad + i + ahead);
+      store(to + i, load(grad + i));
+    }
+    if (i < n) store(to + i, load_part(grad + i, n - i));
+    return to;
+  }
+}
+
 // Of a piece of windows: the least cell that it or a later one names; whether its indices are good.
 struct Piece {
   int64_t least;
@@ -38,10 +59,9 @@ template <class S, class I> class Indexed {
   static int64_t scratch(const Problem& p) { return Indexed(p, Arrays(), nullptr).carve_.used(); }
 
   Indexed(const Problem& p, const Arrays& arrays, void* block) : p_(p), arrays_(arrays), carve_(block) {
-    int64_t planes = p.channels_last ? channel_block(p) : 1;
-    few_ = kNarrow && !p.channels_last && p.windows() <= p.cells() / 16 && p.cells() <= 1 << 18;
+    few_ = kNarrow && p.windows() <= p.cells() / 16 && p.cells() <= 1 << 18;
     int64_t held = few_ ? larger(p.windows(), kPiece) : kPiece;
-    sums_ = carve_.take<T>(staged() ? p.cells() * planes + 2 * L : 0);
+    sums_ = carve_.take<T>(staged() ? p.cells() + 2 * L : 0);
     converted_ = carve_.take<T>(held + L);
     packed_ = carve_.take<S>(few_ ? held + L : 0);
     places_ = carve_.take<Place>(p.index_bytes == 1 ? held : 0);
@@ -51,19 +71,10 @@ template <class S, class I> class Indexed {
 
   // Before the first run of a call.
   void begin() {
-    if (!p_.channels_last && through_scratch()) memset((void*)sums_, 0, (p_.cells() + 2 * L) * sizeof(T));
+    if (through_scratch()) memset((void*)sums_, 0, (p_.cells() + 2 * L) * sizeof(T));
   }
 
   void run(int64_t begin, int64_t end, Fault& fault) {
-    p_.channels_last ? blocks(begin, end, fault) : planes(begin, end, fault);
-  }
-
- private:
-  bool staged() const { return kNarrow || (!p_.channels_last && p_.cells() * (int64_t)sizeof(T) <= (1 << 19)); }
-  bool through_scratch() const { return kNarrow || (arrays_.stream && staged()); }
-  int64_t stage() const { return Sink<S>::staging(few_ ? larger(p_.cells(), kPiece) : kPiece); }
-
-  void planes(int64_t begin, int64_t end, Fault& fault) {
     int64_t cells = p_.cells();
     bool through = through_scratch();
     S* out = (S*)arrays_.out;
@@ -80,6 +91,11 @@ template <class S, class I> class Indexed {
     }
     if (through) sink.finish();
   }
+
+ private:
+  bool staged() const { return kNarrow || p_.cells() * (int64_t)sizeof(T) <= (1 << 19); }
+  bool through_scratch() const { return kNarrow || (arrays_.stream && staged()); }
+  int64_t stage() const { return Sink<S>::staging(few_ ? larger(p_.cells(), kPiece) : kPiece); }
 
   void in_pieces(int64_t plane, Sink<S>& sink, Fault& fault) {
     int64_t emitted = 0;
@@ -125,7 +141,7 @@ template <class S, class I> class Indexed {
 
   // No window begins before its row; but it may in the next depth.
   int64_t least_place(int64_t from) const {
-    int64_t row = from / p_.w.windows, d = row / p_.h.windows + 1, here = row_start(row);
+    int64_t row = from / p_.w.windows, d = row / p_.h.windows + 1, here = row_start(p_, row);
     return d < p_.d.windows ? smaller(here, p_.d.start[d] * p_.h.cells * p_.w.cells) : here;
   }
 
@@ -133,6 +149,7 @@ template <class S, class I> class Indexed {
   Piece look_at(const Place* at, int64_t n, int64_t ahead) const {
     using U = typename Unsigned<Place>::Type;
     typedef Place Many __attribute__((vector_size(kBytes)));
+    typedef U Words __attribute__((vector_size(kBytes)));
     constexpr int64_t each = kBytes / sizeof(Place);
     constexpr U sign = U{1} << (8 * sizeof(U) - 1);
     const U last = (U)smaller(p_.cells() - 1, (int64_t)(sign - 1));
@@ -140,14 +157,15 @@ template <class S, class I> class Indexed {
     U signs = 0;
     int64_t i = 0;
     if (n >= each) {
-      Many low = read<Many>(at), bad{};
+      Many low = read<Many>(at);
+      Words bad{};
       for (; i + each <= n; i += each) {
         __builtin_prefetch(at + i + ahead);
         Many v = read<Many>(at + i);
         low = v < low ? v : low;
-        bad |= v | ((Place)last - v);
+        bad |= (Words)v | (last - (Words)v);
       }
-      for (int64_t k = 0; k < each; k++) least = low[k] < least ? low[k] : least, signs |= (U)bad[k];
+      for (int64_t k = 0; k < each; k++) least = low[k] < least ? low[k] : least, signs |= bad[k];
     }
     for (; i < n; i++) least = at[i] < least ? at[i] : least, signs |= (U)at[i] | (last - (U)at[i]);
     return {least, !(signs & sign)};
@@ -183,7 +201,7 @@ template <class S, class I> class Indexed {
     if constexpr (sizeof(I) == 1) {
       for (int64_t i = 0; i < n;) {
         int64_t row = (from + i) / p_.w.windows, ow = from + i - row * p_.w.windows;
-        int64_t corner = row_start(row), end = smaller(n, i + p_.w.windows - ow);
+        int64_t corner = row_start(p_, row), end = smaller(n, i + p_.w.windows - ow);
         for (; i < end; i++, ow++) places_[i] = corner + p_.w.start[ow] + p_.jump[indices[i]];
       }
       return places_;
@@ -192,22 +210,7 @@ template <class S, class I> class Indexed {
     }
   }
 
-  // The first cell of the plane in the rows of windows (d, h).
-  int64_t row_start(int64_t row) const {
-    int64_t d = p_.d.start[row / p_.h.windows], h = p_.h.start[row % p_.h.windows];
-    return (d * p_.h.cells + h) * p_.w.cells;
-  }
-
-  const T* widen(const S* grad, int64_t n) {
-    if (!kNarrow) return (const T*)(const void*)grad;
-    int64_t i = 0;
-    for (; i + L <= n; i += L) {
-      __builtin_prefetch(grad + i + p_.windows());
-      store(converted_ + i, load(grad + i));
-    }
-    if (i < n) store(converted_ + i, load_part(grad + i, n - i));
-    return converted_;
-  }
+  const T* widen(const S* grad, int64_t n) { return widened(grad, n, converted_, p_.windows()); }
 
   // Cells up to `end` leave the scratch plane, which becomes zero there.
   void emit(int64_t& from, int64_t end, Sink<S>& sink) {
@@ -221,54 +224,6 @@ template <class S, class I> class Indexed {
       }
       sink.commit(to, n);
       from += n;
-    }
-  }
-
-  // A unit is a block of channels of one image.
-  void blocks(int64_t begin, int64_t end, Fault& fault) {
-    int64_t block = channel_block(p_), per_image = (p_.channels + block - 1) / block;
-    for (int64_t unit = begin; unit < end; unit++) {
-      int64_t image = unit / per_image, c = unit % per_image * block;
-      int64_t n = smaller(block, p_.channels - c);
-      S* out = (S*)arrays_.out + image * p_.cells() * p_.channels + c;
-      T* sums = kNarrow ? sums_ : (T*)(void*)out;
-      int64_t step = kNarrow ? n : p_.channels;
-      for (int64_t i = 0; i < p_.cells(); i++) memset((void*)(sums + i * step), 0, n * sizeof(T));
-      scatter_channels(image, c, n, sums, step, fault);
-      if (kNarrow) emit_channels(sums, n, out);
-    }
-  }
-
-  void scatter_channels(int64_t image, int64_t c, int64_t n, T* sums, int64_t step, Fault& fault) {
-    uint64_t cells = p_.cells();
-    int64_t windows = p_.windows();
-    for (int64_t q = 0; q < windows; q++) {
-      int64_t at = (image * windows + q) * p_.channels + c;
-      const I* indices = (const I*)arrays_.indices + at;
-      int64_t corner = sizeof(I) > 1 ? 0 : row_start(q / p_.w.windows) + p_.w.start[q % p_.w.windows];
-      for (int64_t from = 0; from < n; from += kPiece) {
-        int64_t m = smaller(kPiece, n - from);
-        const T* g = widen((const S*)arrays_.grad + at + from, m);
-        for (int64_t i = 0; i < m; i++) {
-          int64_t index = sizeof(I) > 1 ? (int64_t)indices[from + i] : corner + p_.jump[(uint8_t)indices[from + i]];
-          if (__builtin_expect((uint64_t)index < cells, 1)) {
-            sums[index * step + from + i] += g[i];
-          } else {
-            fault.add((image * p_.channels + c + from + i) * windows + q, index);
-          }
-        }
-      }
-    }
-  }
-
-  // Channels of other blocks lie behind each cell's: nothing may be written too much.
-  void emit_channels(const T* sums, int64_t n, S* out) const {
-    for (int64_t cell = 0; cell < p_.cells(); cell++) {
-      const T* from = sums + cell * n;
-      S* to = out + cell * p_.channels;
-      int64_t i = 0;
-      for (; i + L <= n; i += L) store(to + i, load(from + i));
-      if (i < n) store_part(to + i, load(from + i), n - i);
     }
   }
 

@@ -76,13 +76,23 @@ struct Fault {
   }
 };
 
-// How an indexed problem in channels-last order is cut: this many channels at a time, so that
-// their sums stay in the cache.
+// How an indexed problem in channels-last order is cut. Half types are summed in a band of cells: a few
+// rows, or slices where there is depth; the block of channels is what keeps that in the cache. Where
+// the band does not do, a few planes are summed at a time. The others are summed in place.
+inline int64_t band_cells(const Problem& p) {
+  int64_t rows = p.h.cells / (p.h.windows + 1) + 4, slices = p.d.cells / (p.d.windows + 1) + 2;
+  int64_t found = p.d.cells == 1 ? (rows > 8 ? rows : 8) * p.w.cells : slices * p.h.cells * p.w.cells;
+  return found < p.cells() ? found : p.cells();
+}
 inline int64_t channel_block(const Problem& p) {
-  int64_t block = (int64_t{1} << 18) / (p.cells() * 4 + 1);
-  if (block > kMostLanes) block -= block % kMostLanes;
-  if (block < 1) block = 1;
+  int64_t block = p.itemsize() == 2 ? (int64_t{1} << 16) / (band_cells(p) + 1) : p.channels / (p.batch < 4 ? 4 : 1);
+  block -= block % kMostLanes;
+  if (block < kMostLanes) block = kMostLanes;
   return block < p.channels ? block : (p.channels ? p.channels : 1);
+}
+inline int64_t few_channels(const Problem& p) {
+  int64_t few = (int64_t{1} << 16) / (p.cells() + 1), block = channel_block(p);
+  return few < 1 ? 1 : few < block ? few : block;
 }
 
 // The kernels of one instruction set. Work is a range of units; units are independent.

@@ -191,6 +191,7 @@ def _document(found: list[tuple[str, Result]], rounds: int, device: str) -> dict
         row: dict[str, Any] = {"name": name, "case": str(result.case), "result_bytes": result.result_bytes}
         row["limit_seconds"] = result.limit
         row["torch_to_limit"] = _to_limit(result, "torch out=")
+        row["others"] = result.others
         row["seconds"] = {who: result.typical(who) for who in result.times}
         row["spread"] = {who: result.spread(who) for who in result.times}
         row["ratios"] = {title: result.ratio(*pair) for title, pair in (_RATIOS | _CUDA_RATIOS).items()}
@@ -214,6 +215,8 @@ def _tables(found: list[tuple[str, Result]], rounds: int, where: dict[str, Any])
         cells += [_number(result.ratio(*pair)) for pair in ratios.values()]
         table.add_row(str(result.case), *cells)
     console.print(table)
+    if busy := [result.others for _, result in found if result.others is not None]:
+        console.print(f"Other programs took {min(busy):.0%} to {max(busy):.0%} of the processors.")
     if len(found) > 1:
         console.print(_means([result for _, result in found]))
 

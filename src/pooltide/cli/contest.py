@@ -5,12 +5,14 @@
 Every round runs each contestant once, so that a slow moment of the machine meets them all; each round
 begins with another one. A contestant finds the machine as a loop of its own calls would leave it: nobody
 else's threads still spin (OpenMP's do for some milliseconds after a call), and a call that is not timed
-went before. All write to the same memory. A median over the rounds stands for each. A case whose result
-is not the reference's has no time.
+went before. All write to the same memory. A round in which other programs took more than a tenth of the
+processors is run again, up to twice as often as rounds are wanted. A median over the rounds stands for
+each. A case whose result is not the reference's has no time.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -36,6 +38,7 @@ from ..trial import Refused, problem_of
 Array = NDArray[Any]
 COPY_BYTES = 64 << 20
 SAMPLE = 12  # planes held against the reference, bit by bit
+DISTURBED = 0.1  # of the processors' time
 
 
 Runners = dict[str, Callable[[], Any]]
@@ -51,6 +54,7 @@ class Result:
     result_bytes: int
     limit: float  # seconds
     times: dict[str, list[float]]  # seconds, by contestant
+    others: float | None = None  # what other programs took of the processors in these rounds
 
     def typical(self, name: str) -> float | None:
         return median(self.times[name]) if name in self.times else None
@@ -78,13 +82,39 @@ def contest(case: Case, rounds: int) -> Iterator[Result | None]:
         runners["copy"] = _copy(workers)
         times["copy"] = []
         yield None
-        names = list(runners)
-        for turn in range(rounds):
-            for name in names[turn % len(names) :] + names[: turn % len(names)]:
-                times[name].append(_seconds(runners[name]))
+        shares: list[float] = []
+        again = 2 * rounds
+        while len(shares) < rounds:
+            found, share = _round(runners, len(shares))
+            if share > DISTURBED and again > 0:
+                again -= 1
+                continue
+            shares.append(share)
+            for name, seconds in found.items():
+                times[name].append(seconds)
             yield None
     speed = 2 * COPY_BYTES / median(times["copy"])
-    yield Result(case, drawn[2].nbytes, problem.least_bytes / speed, times)
+    yield Result(case, drawn[2].nbytes, problem.least_bytes / speed, times, sum(shares) / rounds)
+
+
+def _round(runners: Runners, turn: int) -> tuple[dict[str, float], float]:
+    """Each contestant's seconds, and what other programs took of the processors meanwhile."""
+    names = list(runners)
+    start, before = perf_counter(), _others()
+    first = turn % len(names)
+    found = {name: _seconds(runners[name]) for name in names[first:] + names[:first]}
+    return found, (_others() - before) / (perf_counter() - start) / (os.cpu_count() or 1)
+
+
+def _others() -> float:
+    """Seconds of processor time that other programs have used; 0 where the system does not tell."""
+    try:
+        with open("/proc/stat") as stat:
+            user, nice, system, _, _, irq, softirq, stolen = map(int, stat.readline().split()[1:9])
+    except (OSError, ValueError):
+        return 0.0
+    ticks = user + nice + system + irq + softirq + stolen
+    return ticks / os.sysconf("SC_CLK_TCK") - process_time()
 
 
 def _seconds(run: Callable[[], Any]) -> float:
