@@ -57,29 +57,14 @@ PyObject* run(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   return Py_BuildValue("LLL", (long long)fault.count, (long long)fault.position, (long long)fault.value);
 }
 
-// Takes the windows of each cell over; false with an exception set where there are no such windows.
-bool list_holders(int axis, const Ints& holders, int64_t side, AxisTables& to) {
-  int64_t listed = holders.size() - to.cells - 1;
-  to.holders = holders.data(), to.held = listed / 2, to.side = side;
-  bool good = listed >= 0 && listed % 2 == 0 && to.holders[0] == 0 && to.holders[to.cells] == to.held;
-  for (int64_t c = 0; good && c < to.cells; c++) good = to.holders[c] <= to.holders[c + 1];
-  const int64_t *window = to.holders + to.cells + 1, *tap = window + to.held;
-  for (int64_t j = 0; good && j < to.held; j++)
-    good = window[j] >= 0 && window[j] < to.windows && tap[j] >= 0 && tap[j] < side;
-  if (!good) PyErr_Format(PyExc_ValueError, "axis %d: a cell lies in no such windows", axis);
-  return good;
-}
-
 PyObject* create(PyTypeObject* type, PyObject* args, PyObject*) {
   int kind, store, quotient, channels_last, index_bytes;
   double divisor;
   long long batch, channels;
-  long long sides[3];
-  Ints t[9], jump, holders[3];
-  if (!PyArg_ParseTuple(args, "iiidpiLLy*y*y*y*y*y*y*y*y*y*(LLL)y*y*y*", &kind, &store, &quotient, &divisor, &channels_last,
+  Ints t[9], jump;
+  if (!PyArg_ParseTuple(args, "iiidpiLLy*y*y*y*y*y*y*y*y*y*", &kind, &store, &quotient, &divisor, &channels_last,
                         &index_bytes, &batch, &channels, &t[0].view, &t[1].view, &t[2].view, &t[3].view,
-                        &t[4].view, &t[5].view, &t[6].view, &t[7].view, &t[8].view, &jump.view,
-                        &sides[0], &sides[1], &sides[2], &holders[0].view, &holders[1].view, &holders[2].view))
+                        &t[4].view, &t[5].view, &t[6].view, &t[7].view, &t[8].view, &jump.view))
     return nullptr;
   if (jump.size() != (index_bytes == 1 ? pooltide::kOffsets : 0))
     return PyErr_Format(PyExc_ValueError, "jump has %lld elements", (long long)jump.size());
@@ -89,7 +74,6 @@ PyObject* create(PyTypeObject* type, PyObject* args, PyObject*) {
     if (first->size() != count->size())
       return PyErr_Format(PyExc_ValueError, "axis %d: first and count differ in length", i);
     axes[i] = {first->data(), count->data(), sizes->data(), first->size(), sizes->size()};
-    if (index_bytes == 1 && !list_holders(i, holders[i], sides[i], axes[i])) return nullptr;
     for (int64_t c = 0; c < first->size(); c++)
       if (first->data()[c] < 0 || count->data()[c] < 0 || first->data()[c] + count->data()[c] > sizes->size())
         return PyErr_Format(PyExc_ValueError, "axis %d: cell %lld lies in no such windows", i, (long long)c);
@@ -101,13 +85,12 @@ PyObject* create(PyTypeObject* type, PyObject* args, PyObject*) {
   facts.divisor = divisor;
   facts.channels_last = channels_last;
   facts.index_bytes = index_bytes;
-  facts.jump = index_bytes == 1 ? jump.data() : nullptr;
   facts.batch = batch;
   facts.channels = channels;
   auto* self = reinterpret_cast<PreparedObject*>(type->tp_alloc(type, 0));
   if (!self) return nullptr;
   try {
-    self->prepared = new pooltide::Prepared(facts, axes[0], axes[1], axes[2]);
+    self->prepared = new pooltide::Prepared(facts, axes[0], axes[1], axes[2], index_bytes == 1 ? jump.data() : nullptr);
   } catch (const std::exception&) {
     Py_DECREF(self);
     return PyErr_NoMemory();

@@ -18,7 +18,7 @@ class Prepared:
         index_bytes: int,
         batch: int,
         channels: int,
-        *tables: NDArray[Any] | tuple[int, int, int],
+        *tables: NDArray[Any],
     ) -> None: ...
     def run(
         self, grad_output: Memory, indices: Memory | None, out: Memory, threads: int, /

@@ -24,7 +24,8 @@ from .geometry import Axis, Table, corners, dilated
 Triple = tuple[int, int, int]
 Axes = tuple[Axis, Axis, Axis]
 MOST = 256  # offsets
-NOWHERE = -(2**62)  # what an offset that no window has jumps to: outside every plane
+LARGEST = 2**30  # cells of a padded plane, so that 32 bits hold an index
+NOWHERE = -(2**30)  # what an offset that no window has jumps to: outside every plane
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,6 @@ class Offsets:
     corner: tuple[Table, Table, Table]  # per axis and window
     sides: Triple  # of a window, in cells
     jump: Table  # per offset: how far it lies from the window's corner, in the plane
-    holders: tuple[Table, Table, Table]  # per axis, in which windows its cells lie (see _holders)
 
     def indices(self, offsets: NDArray[Any], plane: Triple) -> Table:
         """What offsets of shape (…, Do, Ho, Wo) mean."""
@@ -43,9 +43,12 @@ class Offsets:
 
 @lru_cache(maxsize=256)
 def offsets_of(axes: Axes, dilation: Triple) -> Offsets | None:
-    """How windows of k cells, `dilation` apart, are counted through, or None where those are too many."""
+    """How windows of k cells, `dilation` apart, are counted through, or None where those are too many.
+
+    Nor are there offsets in planes too large for 32 bits.
+    """
     sides = d, h, w = (_side(axes[0]), _side(axes[1]), _side(axes[2]))
-    if prod(sides) > MOST:
+    if prod(sides) > MOST or prod(axis.length + 2 * axis.p for axis in axes) >= LARGEST:
         return None
     (_, height, width), (i, j, k) = (axis.length for axis in axes), dilation
     jump = np.full(MOST, NOWHERE, dtype=np.int64)
@@ -53,23 +56,9 @@ def offsets_of(axes: Axes, dilation: Triple) -> Offsets | None:
         (a * i * height + b * j) * width + c * k for a, b, c in product(range(d), range(h), range(w))
     ]
     corner = (corners(axes[0]), corners(axes[1]), corners(axes[2]))
-    held = [_holders(axis, step, side) for axis, step, side in zip(axes, dilation, sides, strict=True)]
-    for table in (*corner, jump, *held):
+    for table in (*corner, jump):
         table.setflags(write=False)
-    return Offsets(corner, sides, jump, (held[0], held[1], held[2]))
-
-
-def _holders(axis: Axis, step: int, side: int) -> Table:
-    """begin, window and tap in a row: cell c is number tap[j] of window[j], begin[c] <= j < begin[c + 1]."""
-    first, count = dilated(axis, step)
-    number = np.arange(side, dtype=np.int64)
-    inside = number < count[:, None]
-    cell = (first[:, None] + number * step)[inside]
-    window = np.broadcast_to(np.arange(axis.outputs)[:, None], inside.shape)[inside]
-    tap = (((first - corners(axis)) // step)[:, None] + number)[inside]
-    order = np.lexsort((window, cell))
-    begin = np.searchsorted(cell[order], np.arange(axis.length + 1))
-    return np.concatenate([begin, window[order], tap[order]])
+    return Offsets(corner, sides, jump)
 
 
 def _side(axis: Axis) -> int:

@@ -75,7 +75,7 @@ def run(
 def prepare(problem: Problem, layout: str) -> _native.Prepared:
     """The problem, ready to run on arrays, or addresses, that lie in this layout."""
     divisor = float(as_float(problem.divisor, problem.dtype.accumulator)) if problem.divisor else 1.0
-    offsets, none = problem.offsets, np.zeros(0, np.int64)
+    offsets = problem.offsets
     return _native.Prepared(
         _KINDS[problem.kind],
         STORES[problem.dtype.name],
@@ -85,11 +85,7 @@ def prepare(problem: Problem, layout: str) -> _native.Prepared:
         problem.index_dtype.itemsize if problem.index_dtype else 0,
         *problem.batch,
         *(table for at in range(3) for table in _axis(problem, at)),
-        *(
-            (offsets.jump, offsets.sides, *offsets.holders)
-            if offsets
-            else (none, (0, 0, 0), none, none, none)
-        ),
+        offsets.jump if offsets else np.zeros(0, np.int64),
     )
 
 
