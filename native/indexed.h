@@ -5,7 +5,9 @@
 // An index of one byte is an offset in the window q: its cell is the window's first, plus jump[offset].
 //
 // Half types, and planes bound for memory beyond the cache, are summed in a scratch plane that stays
-// in the cache; the others in place. An index is compared in 64 bits before it is used.
+// in the cache; the others in place. The scratch plane is zero between planes: cells leave it, and
+// become zero again, as soon as no later index names them, or one by one where windows are few.
+// Indices are compared in 64 bits before they are used, a piece of windows at a time.
 
 #pragma once
 
@@ -14,143 +16,221 @@
 namespace pooltide {
 namespace {
 
+template <class I> struct Decoded { using Type = I; };
+template <> struct Decoded<uint8_t> { using Type = int32_t; };
+
+template <class I> struct Unsigned { using Type = uint64_t; };
+template <> struct Unsigned<int32_t> { using Type = uint32_t; };
+
+// The first cell of the plane in row (d, h) of windows, where indices are offsets.
+inline int64_t row_start(const Problem& p, int64_t row) {
+  int64_t d = p.d.start[row / p.h.windows], h = p.h.start[row % p.h.windows];
+  return (d * p.h.cells + h) * p.w.cells;
+}
+
+// Gradients as they are summed; half types are converted, while those `ahead` are asked for.
+template <class S, class T> inline const T* widened(const S* grad, int64_t n, T* to, int64_t ahead) {
+  if constexpr (sizeof(S) == sizeof(T)) {
+    return (const T*)grad;
+  } else {
+    int64_t i = 0;
+    for (; i + lanes<S> <= n; i += lanes<S>) {
+      __builtin_prefetch(grad + i + ahead);
+      store(to + i, load(grad + i));
+    }
+    if (i < n) store(to + i, load_part(grad + i, n - i));
+    return to;
+  }
+}
+
+// Of a piece of windows: the least cell that it or a later one names; whether its indices are good.
+struct Piece {
+  int64_t least;
+  bool inside;
+};
+
 template <class S, class I> class Indexed {
   using T = typename Sum<S>::T;
-  static constexpr int64_t L = lanes<S>, kPiece = 1024;
+  using Place = typename Decoded<I>::Type;  // of a cell in its plane
+  static constexpr int64_t L = lanes<S>, kStep = 2 * L, kPiece = 512;
   static constexpr bool kNarrow = sizeof(S) < sizeof(T);
 
  public:
   static int64_t scratch(const Problem& p) { return Indexed(p, Arrays(), nullptr).carve_.used(); }
 
   Indexed(const Problem& p, const Arrays& arrays, void* block) : p_(p), arrays_(arrays), carve_(block) {
-    int64_t planes = p.channels_last ? channel_block(p) : 1;
-    sums_ = carve_.take<T>(staged() ? p.cells() * planes + L : 0);
-    converted_ = carve_.take<T>(kPiece + L);
-    stage_ = carve_.take<S>(Sink<S>::staging(kPiece));
+    few_ = kNarrow && p.windows() <= p.cells() / 16 && p.cells() <= 1 << 18;
+    int64_t held = few_ ? larger(p.windows(), kPiece) : kPiece;
+    sums_ = carve_.take<T>(staged() ? p.cells() + 2 * L : 0);
+    converted_ = carve_.take<T>(held + L);
+    packed_ = carve_.take<S>(few_ ? held + L : 0);
+    places_ = carve_.take<Place>(p.index_bytes == 1 ? held : 0);
+    pieces_ = carve_.take<Piece>(p.windows() / kPiece + 2);
+    stage_ = carve_.take<S>(stage());
+  }
+
+  // Before the first run of a call.
+  void begin() {
+    if (through_scratch()) memset((void*)sums_, 0, (p_.cells() + 2 * L) * sizeof(T));
   }
 
   void run(int64_t begin, int64_t end, Fault& fault) {
-    p_.channels_last ? blocks(begin, end, fault) : planes(begin, end, fault);
-  }
-
- private:
-  bool staged() const { return kNarrow || (!p_.channels_last && p_.cells() * (int64_t)sizeof(T) <= (1 << 19)); }
-
-  void planes(int64_t begin, int64_t end, Fault& fault) {
-    int64_t cells = p_.cells(), windows = p_.windows();
-    bool through = kNarrow || (arrays_.stream && staged());
+    int64_t cells = p_.cells();
+    bool through = through_scratch();
     S* out = (S*)arrays_.out;
-    Sink<S> sink(out + begin * cells, out + end * cells, stage_, Sink<S>::staging(kPiece), arrays_.stream);
-    for (int64_t i = begin; i < end; i++) {
-      T* sums = through ? sums_ : (T*)(void*)(out + i * cells);
-      memset((void*)sums, 0, cells * sizeof(T));
-      scatter((const S*)arrays_.grad + i * windows, (const I*)arrays_.indices + i * windows, i * windows,
-              sums, fault);
-      if (through) emit(sums, cells, sink);
+    Sink<S> sink(out + begin * cells, out + end * cells, stage_, stage(), arrays_.stream);
+    for (int64_t plane = begin; plane < end; plane++) {
+      look_ahead(plane);
+      if (through) {
+        if (!few_ || !one_by_one(plane, sink)) in_pieces(plane, sink, fault);
+      } else {
+        T* sums = (T*)(void*)(out + plane * cells);
+        memset((void*)sums, 0, cells * sizeof(T));
+        for (int64_t k = 0; k * kPiece < p_.windows(); k++) scatter(plane, k, sums, fault);
+      }
     }
     if (through) sink.finish();
   }
 
-  void scatter(const S* grad, const I* indices, int64_t position, T* sums, Fault& fault) {
-    uint64_t cells = p_.cells();
-    for (int64_t from = 0, windows = p_.windows(); from < windows; from += kPiece) {
+ private:
+  bool staged() const { return kNarrow || p_.cells() * (int64_t)sizeof(T) <= (1 << 19); }
+  bool through_scratch() const { return kNarrow || (arrays_.stream && staged()); }
+  int64_t stage() const { return Sink<S>::staging(few_ ? larger(p_.cells(), kPiece) : kPiece); }
+
+  void in_pieces(int64_t plane, Sink<S>& sink, Fault& fault) {
+    int64_t emitted = 0;
+    for (int64_t from = 0, k = 0; from < p_.windows(); from += kPiece) {
+      scatter(plane, k, sums_, fault);
+      emit(emitted, pieces_[++k].least / kStep * kStep, sink);
+    }
+    emit(emitted, p_.cells(), sink);
+  }
+
+  // Where windows are few: most cells are zero, and the others are visited again. False if an index is bad.
+  bool one_by_one(int64_t plane, Sink<S>& sink) {
+    int64_t cells = p_.cells(), n = p_.windows();
+    const Place* at = decode(plane, 0, n);
+    for (int64_t k = 0; k * kPiece < n; k++)
+      if (!inside(k, at + k * kPiece, smaller(kPiece, n - k * kPiece))) return false;
+    add(widen((const S*)arrays_.grad + plane * n, n), at, n, sums_);
+    for (int64_t i = 0; i < n; i++) converted_[i] = sums_[at[i]];
+    for (int64_t i = 0; i < n; i += L) store(packed_ + i, load(converted_ + i));
+    S* to = sink.room(cells, 0);
+    memset((void*)to, 0, cells * sizeof(S));
+    for (int64_t i = 0; i < n; i++) to[at[i]] = packed_[i], sums_[at[i]] = 0;
+    sink.commit(to, cells);
+    return true;
+  }
+
+  // Looks at all indices of a plane before one is used: are those of piece k inside the plane, and which
+  // cells do it and the later ones leave alone? That asks memory for the next plane's, too.
+  void look_ahead(int64_t plane) {
+    int64_t windows = p_.windows(), pieces = 0;
+    for (int64_t from = 0; from < windows; from += kPiece, pieces++) {
+      Piece& piece = pieces_[pieces];
       int64_t n = smaller(kPiece, windows - from);
-      const T* g = widen(grad + from, n);
-      auto add = [&](int64_t i, int64_t index) {
-        if (__builtin_expect((uint64_t)index < cells, 1)) {
-          sums[index] += g[i];
-        } else if (sizeof(I) > 1) {
-          fault.add(position + from + i, index);
-        }
-      };
       if constexpr (sizeof(I) == 1) {
-        for (int64_t i = 0; i < n;) {
-          int64_t row = (from + i) / p_.w.windows, ow = from + i - row * p_.w.windows;
-          int64_t corner = row_start(row), end = smaller(n, i + p_.w.windows - ow);
-          for (; i < end; i++, ow++) add(i, corner + p_.w.start[ow] + p_.jump[indices[from + i]]);
-        }
+        piece = {least_place(from), false};  // known when they are decoded
       } else {
-        for (int64_t i = 0; i < n; i++) add(i, indices[from + i]);
+        piece = look_at((const I*)arrays_.indices + plane * windows + from, n, windows);
       }
     }
+    pieces_[pieces] = {p_.cells(), true};
+    for (int64_t k = pieces; k-- > 0;) pieces_[k].least = smaller(pieces_[k].least, pieces_[k + 1].least);
   }
 
-  // The first cell of the plane in the rows of windows (d, h).
-  int64_t row_start(int64_t row) const {
-    int64_t d = p_.d.start[row / p_.h.windows], h = p_.h.start[row % p_.h.windows];
-    return (d * p_.h.cells + h) * p_.w.cells;
+  // No window begins before its row; but it may in the next depth.
+  int64_t least_place(int64_t from) const {
+    int64_t row = from / p_.w.windows, d = row / p_.h.windows + 1, here = row_start(p_, row);
+    return d < p_.d.windows ? smaller(here, p_.d.start[d] * p_.h.cells * p_.w.cells) : here;
   }
 
-  const T* widen(const S* grad, int64_t n) {
-    if (!kNarrow) return (const T*)(const void*)grad;
+  // The sign of i or of last - i is set where i is bad; all are looked at, without a branch.
+  Piece look_at(const Place* at, int64_t n, int64_t ahead) const {
+    using U = typename Unsigned<Place>::Type;
+    typedef Place Many __attribute__((vector_size(kBytes)));
+    typedef U Words __attribute__((vector_size(kBytes)));
+    constexpr int64_t each = kBytes / sizeof(Place);
+    constexpr U sign = U{1} << (8 * sizeof(U) - 1);
+    const U last = (U)smaller(p_.cells() - 1, (int64_t)(sign - 1));
+    Place least = at[0];
+    U signs = 0;
     int64_t i = 0;
-    for (; i + L <= n; i += L) store(converted_ + i, load(grad + i));
-    if (i < n) store(converted_ + i, load_part(grad + i, n - i));
-    return converted_;
-  }
-
-  static void emit(const T* sums, int64_t cells, Sink<S>& sink) {
-    for (int64_t from = 0; from < cells; from += kPiece) {
-      int64_t n = smaller(kPiece, cells - from);
-      S* to = sink.room(n);
-      for (int64_t i = 0; i < n; i += L) store(to + i, load(sums + from + i));
-      sink.commit(to, n);
+    if (n >= each) {
+      Many low = read<Many>(at);
+      Words bad{};
+      for (; i + each <= n; i += each) {
+        __builtin_prefetch(at + i + ahead);
+        Many v = read<Many>(at + i);
+        low = v < low ? v : low;
+        bad |= (Words)v | (last - (Words)v);
+      }
+      for (int64_t k = 0; k < each; k++) least = low[k] < least ? low[k] : least, signs |= bad[k];
     }
+    for (; i < n; i++) least = at[i] < least ? at[i] : least, signs |= (U)at[i] | (last - (U)at[i]);
+    return {least, !(signs & sign)};
   }
 
-  // A unit is a block of channels of one image.
-  void blocks(int64_t begin, int64_t end, Fault& fault) {
-    int64_t block = channel_block(p_), per_image = (p_.channels + block - 1) / block;
-    for (int64_t unit = begin; unit < end; unit++) {
-      int64_t image = unit / per_image, c = unit % per_image * block;
-      int64_t n = smaller(block, p_.channels - c);
-      S* out = (S*)arrays_.out + image * p_.cells() * p_.channels + c;
-      T* sums = kNarrow ? sums_ : (T*)(void*)out;
-      int64_t step = kNarrow ? n : p_.channels;
-      for (int64_t i = 0; i < p_.cells(); i++) memset((void*)(sums + i * step), 0, n * sizeof(T));
-      scatter_channels(image, c, n, sums, step, fault);
-      if (kNarrow) emit_channels(sums, n, out);
-    }
+  static void add(const T* g, const Place* at, int64_t n, T* sums) {
+#pragma GCC unroll 4
+    for (int64_t i = 0; i < n; i++) sums[at[i]] += g[i];
   }
 
-  void scatter_channels(int64_t image, int64_t c, int64_t n, T* sums, int64_t step, Fault& fault) {
-    uint64_t cells = p_.cells();
-    int64_t windows = p_.windows();
-    for (int64_t q = 0; q < windows; q++) {
-      int64_t at = (image * windows + q) * p_.channels + c;
-      const I* indices = (const I*)arrays_.indices + at;
-      int64_t corner = sizeof(I) > 1 ? 0 : row_start(q / p_.w.windows) + p_.w.start[q % p_.w.windows];
-      for (int64_t from = 0; from < n; from += kPiece) {
-        int64_t m = smaller(kPiece, n - from);
-        const T* g = widen((const S*)arrays_.grad + at + from, m);
-        for (int64_t i = 0; i < m; i++) {
-          int64_t index = sizeof(I) > 1 ? (int64_t)indices[from + i] : corner + p_.jump[(uint8_t)indices[from + i]];
-          if (__builtin_expect((uint64_t)index < cells, 1)) {
-            sums[index * step + from + i] += g[i];
-          } else if (sizeof(I) > 1) {
-            fault.add((image * p_.channels + c + from + i) * windows + q, index);
-          }
-        }
+  bool inside(int64_t piece, const Place* at, int64_t n) const {
+    return sizeof(I) == 1 ? look_at(at, n, 0).inside : pieces_[piece].inside;
+  }
+
+  // Adds a piece of windows; bad indices are left out and reported.
+  void scatter(int64_t plane, int64_t piece, T* sums, Fault& fault) {
+    int64_t from = piece * kPiece, windows = p_.windows();
+    int64_t n = smaller(kPiece, windows - from), first = plane * windows + from;
+    const T* g = widen((const S*)arrays_.grad + first, n);
+    const Place* at = decode(plane, from, n);
+    if (inside(piece, at, n)) return add(g, at, n, sums);
+    for (int64_t i = 0; i < n; i++) {
+      if ((uint64_t)(int64_t)at[i] < (uint64_t)p_.cells()) {
+        sums[at[i]] += g[i];
+      } else if (sizeof(I) > 1) {
+        fault.add(first + i, at[i]);
       }
     }
   }
 
-  // Channels of other blocks lie behind each cell's: nothing may be written too much.
-  void emit_channels(const T* sums, int64_t n, S* out) const {
-    for (int64_t cell = 0; cell < p_.cells(); cell++) {
-      const T* from = sums + cell * n;
-      S* to = out + cell * p_.channels;
-      int64_t i = 0;
-      for (; i + L <= n; i += L) store(to + i, load(from + i));
-      if (i < n) store_part(to + i, load(from + i), n - i);
+  const Place* decode(int64_t plane, int64_t from, int64_t n) {
+    const I* indices = (const I*)arrays_.indices + plane * p_.windows() + from;
+    if constexpr (sizeof(I) == 1) {
+      for (int64_t i = 0; i < n; i++) places_[i] = p_.corner[from + i] + p_.jump[indices[i]];
+      return places_;
+    } else {
+      return indices;
+    }
+  }
+
+  const T* widen(const S* grad, int64_t n) { return widened(grad, n, converted_, p_.windows()); }
+
+  // Cells up to `end` leave the scratch plane, which becomes zero there.
+  void emit(int64_t& from, int64_t end, Sink<S>& sink) {
+    while (from < end) {
+      int64_t n = smaller(kPiece, end - from);
+      S* to = sink.room(n);
+      T* sums = sums_ + from;
+      for (int64_t i = 0; i < n; i += kStep) {
+        write(to + i, two(S{}, load(sums + i), load(sums + i + L)));
+        store(sums + i, typename Lanes<T>::V{}), store(sums + i + L, typename Lanes<T>::V{});
+      }
+      sink.commit(to, n);
+      from += n;
     }
   }
 
   const Problem& p_;
   const Arrays& arrays_;
   Carve carve_;
+  bool few_;
   T *sums_, *converted_;
-  S* stage_;
+  S *packed_, *stage_;
+  Place* places_;
+  Piece* pieces_;
 };
 
 }  // namespace

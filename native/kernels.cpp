@@ -1,14 +1,25 @@
 // The kernels of one instruction set, POOLTIDE_ISA; compiled once for each.
 
 #include "average.h"
-#include "indexed.h"
+#include "indexed_channels.h"
 
 namespace pooltide {
 namespace {
 
 template <class S> int64_t scratch_of(const Problem& p) {
   if (p.kind == Kind::average) return p.whole ? Whole<S>::scratch(p) : Average<S>::scratch(p);
+  if (p.channels_last) return IndexedChannels<S, int64_t>::scratch(p);
   return Indexed<S, int64_t>::scratch(p);  // whatever the indices are
+}
+
+template <class S> void begin_as(const Problem& p, const Arrays& arrays, void* block) {
+  if (p.kind == Kind::indexed && !p.channels_last) Indexed<S, int64_t>(p, arrays, block).begin();
+}
+
+template <class S, class I>
+void run_indexed(const Problem& p, const Arrays& arrays, int64_t begin, int64_t end, void* block, Fault& fault) {
+  if (p.channels_last) return IndexedChannels<S, I>(p, arrays, block).run(begin, end, fault);
+  Indexed<S, I>(p, arrays, block).run(begin, end, fault);
 }
 
 template <class S>
@@ -17,9 +28,9 @@ void run_as(const Problem& p, const Arrays& arrays, int64_t begin, int64_t end, 
     if (p.whole) return Whole<S>::run(p, arrays, begin, end, block);
     return Average<S>(p, arrays, block).run(begin, end);
   }
-  if (p.index_bytes == 1) return Indexed<S, uint8_t>(p, arrays, block).run(begin, end, fault);
-  if (p.index_bytes == 4) return Indexed<S, int32_t>(p, arrays, block).run(begin, end, fault);
-  Indexed<S, int64_t>(p, arrays, block).run(begin, end, fault);
+  if (p.index_bytes == 1) return run_indexed<S, uint8_t>(p, arrays, begin, end, block, fault);
+  if (p.index_bytes == 4) return run_indexed<S, int32_t>(p, arrays, begin, end, block, fault);
+  run_indexed<S, int64_t>(p, arrays, begin, end, block, fault);
 }
 
 int64_t scratch(const Problem& p) {
@@ -28,6 +39,15 @@ int64_t scratch(const Problem& p) {
     case Store::f64: return scratch_of<double>(p);
     case Store::f16: return scratch_of<Half>(p);
     default: return scratch_of<Bfloat>(p);
+  }
+}
+
+void begin(const Problem& p, const Arrays& arrays, void* block) {
+  switch (p.store) {
+    case Store::f32: return begin_as<float>(p, arrays, block);
+    case Store::f64: return begin_as<double>(p, arrays, block);
+    case Store::f16: return begin_as<Half>(p, arrays, block);
+    default: return begin_as<Bfloat>(p, arrays, block);
   }
 }
 
@@ -47,6 +67,6 @@ void run(const Problem& p, const Arrays& arrays, int64_t begin, int64_t end, voi
 #define NAME(isa) NAME_(isa)
 #define TEXT_(isa) #isa
 #define TEXT(isa) TEXT_(isa)
-const Kernels NAME(POOLTIDE_ISA) = {TEXT(POOLTIDE_ISA), scratch, run};
+const Kernels NAME(POOLTIDE_ISA) = {TEXT(POOLTIDE_ISA), scratch, begin, run};
 
 }  // namespace pooltide

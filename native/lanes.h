@@ -41,6 +41,12 @@ typedef uint16_t U16 __attribute__((vector_size(kBytes / 2)));
 using F32 = Lanes<float>::V;
 using F64 = Lanes<double>::V;
 
+template <class T> struct Places;  // integers as wide as T: where maxima lie
+template <> struct Places<float> { using Int = int32_t; };
+template <> struct Places<double> { using Int = int64_t; };
+template <class T> using IntOf = typename Places<T>::Int;
+template <class T> struct IntLanes { typedef IntOf<T> I __attribute__((vector_size(kBytes))); };
+
 template <class S> struct Sum { using T = float; };
 template <> struct Sum<double> { using T = double; };
 
@@ -131,11 +137,14 @@ template <int n, int half, class V, int... i> inline V zip(V a, V b, Order<i...>
   return __builtin_shufflevector(a, b, (i % 2 * n + half * n / 2 + i / 2)...);
 }
 
-// Even and odd cells, rounded and interleaved: two vectors of the storage type.
+// Two vectors rounded: one behind the other, or as even and odd cells.
 template <class P> struct Both { P low, high; };
 template <class P> inline void write(void* to, Both<P> v) {
   write(to, v.low);
   write((char*)to + sizeof(P), v.high);
+}
+template <class S> inline Both<PackedOf<S>> two(S, VecOf<S> low, VecOf<S> high) {
+  return {pack(S{}, low), pack(S{}, high)};
 }
 template <class S> inline Both<PackedOf<S>> interleaved(S, VecOf<S> even, VecOf<S> odd) {
   constexpr int n = lanes<S>;
@@ -143,6 +152,11 @@ template <class S> inline Both<PackedOf<S>> interleaved(S, VecOf<S> even, VecOf<
   return {zip<n, 0>(a, b, UpTo<n>()), zip<n, 1>(a, b, UpTo<n>())};
 }
 #if defined(__AVX512F__)
+template <int... i> inline __m512i upper_halves(__m512i low, __m512i high, Order<i...>) {
+  typedef uint16_t Words __attribute__((vector_size(64)));
+  return (__m512i)__builtin_shufflevector((Words)low, (Words)high, (2 * i + 1)...);
+}
+inline __m512i two(Bfloat, F32 low, F32 high) { return upper_halves(rounded(low), rounded(high), UpTo<32>()); }
 inline __m512i interleaved(Bfloat, F32 even, F32 odd) {
   return _mm512_mask_mov_epi16(_mm512_srli_epi32(rounded(even), 16), 0xAAAAAAAA, rounded(odd));
 }

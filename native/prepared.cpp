@@ -65,11 +65,13 @@ struct Job {
 void work(void* context, int worker) {
   Job& job = *static_cast<Job*>(context);
   Fault mine;
-  for (;;) {
+  void* scratch = job.scratch + worker * job.scratch_bytes;
+  for (bool first = true;; first = false) {
     int64_t begin = job.next.fetch_add(job.chunk, std::memory_order_relaxed);
     if (begin >= job.units) break;
     int64_t end = std::min(begin + job.chunk, job.units);
-    job.kernels.run(job.problem, job.arrays, begin, end, job.scratch + worker * job.scratch_bytes, mine);
+    if (first) job.kernels.begin(job.problem, job.arrays, scratch);
+    job.kernels.run(job.problem, job.arrays, begin, end, scratch, mine);
   }
   if (mine.count == 0) return;
   std::lock_guard<std::mutex> hold(job.merging);
@@ -115,9 +117,10 @@ Phase phase_of(const Axis& axis) {
 
 }  // namespace
 
-Prepared::Prepared(const Problem& facts, const AxisTables& d, const AxisTables& h, const AxisTables& w)
+Prepared::Prepared(const Problem& facts, const AxisTables& d, const AxisTables& h, const AxisTables& w,
+                   const int64_t* jump)
     : problem_(facts) {
-  if (facts.jump) jump_.assign(facts.jump, facts.jump + kOffsets), problem_.jump = jump_.data();
+  if (jump) jump_.assign(jump, jump + kOffsets), problem_.jump = jump_.data();
   adopt(0, d, problem_.d);
   adopt(1, h, problem_.h);
   adopt(2, w, problem_.w);
@@ -127,7 +130,18 @@ Prepared::Prepared(const Problem& facts, const AxisTables& d, const AxisTables& 
     for (int64_t o = 1; o < axis->windows; o++) even = even && axis->divisor[o] == axis->divisor[0];
   }
   problem_.even = even || problem_.quotient == Quotient::constant;
+  if (jump) write_corners();
   problem_.whole = one && problem_.kind == Kind::average && !problem_.channels_last;
+}
+
+void Prepared::write_corners() {
+  const Problem& p = problem_;
+  corner_.reserve(p.windows());
+  for (int64_t d = 0; d < p.d.windows; d++)
+    for (int64_t h = 0; h < p.h.windows; h++)
+      for (int64_t w = 0; w < p.w.windows; w++)
+        corner_.push_back((p.d.start[d] * p.h.cells + p.h.start[h]) * p.w.cells + p.w.start[w]);
+  problem_.corner = corner_.data();
 }
 
 void Prepared::adopt(int axis, const AxisTables& tables, Axis& to) {
@@ -171,7 +185,8 @@ Fault Prepared::run(Arrays arrays, int threads, int64_t stream_from) const {
   if (bytes == 0) return {};
   int64_t units = units_of(p), chunk = chunk_of(p, units, bytes);
   int64_t useful = std::min({int64_t{threads}, (units + chunk - 1) / chunk, bytes / kThreadBytes + 1});
-  arrays.stream = bytes >= stream_from;
+  int64_t read = p.planes() * p.windows() * (p.itemsize() + p.index_bytes);
+  arrays.stream = bytes + read >= stream_from;
   const Kernels& k = kernels();
   int64_t each = (k.scratch(p) + 63) / 64 * 64;
   auto* block = static_cast<char*>(scratch.get(each * useful));

@@ -27,7 +27,7 @@ struct Axis {
   const int32_t* run = nullptr;     // per cell: how many cells from here on have the same windows
   const int32_t* group = nullptr;   // per cell: how many runs begin before its own
   const double* divisor = nullptr;  // per window: its length, an integer
-  const int32_t* start = nullptr;   // per window: its first cell; where indices are offsets
+  const int32_t* start = nullptr;   // per window: its corner; where indices are offsets
   int64_t most = 0;                 // the largest count
   int64_t groups = 0, pairs = 0;    // runs; the sum of their counts
   int64_t back = 0;                 // of a shifted axis: cell w reads windows w-back … w-back+most-1
@@ -45,7 +45,8 @@ struct Problem {
   bool whole = false;    // an average with one window that holds the plane
   bool even = false;     // all windows of an average have the same divisors
   int index_bytes = 0;   // of an indexed problem: 4 or 8; 1 where they are offsets in their windows
-  const int64_t* jump = nullptr;  // 256: how far an offset lies from its window's first cell
+  const int32_t* corner = nullptr;  // per window of a plane, where indices are offsets: its corner
+  const int32_t* jump = nullptr;  // 256: how far an offset lies from its window's corner
   int64_t batch = 0, channels = 0;
   Axis d, h, w;
 
@@ -76,13 +77,23 @@ struct Fault {
   }
 };
 
-// How an indexed problem in channels-last order is cut: this many channels at a time, so that
-// their sums stay in the cache.
+// How an indexed problem in channels-last order is cut. Half types are summed in a band of cells: a few
+// rows, or slices where there is depth; the block of channels is what keeps that in the cache. Where
+// the band does not do, a few planes are summed at a time. The others are summed in place.
+inline int64_t band_cells(const Problem& p) {
+  int64_t rows = p.h.cells / (p.h.windows + 1) + 4, slices = p.d.cells / (p.d.windows + 1) + 2;
+  int64_t found = p.d.cells == 1 ? (rows > 8 ? rows : 8) * p.w.cells : slices * p.h.cells * p.w.cells;
+  return found < p.cells() ? found : p.cells();
+}
 inline int64_t channel_block(const Problem& p) {
-  int64_t block = (int64_t{1} << 18) / (p.cells() * 4 + 1);
-  if (block > kMostLanes) block -= block % kMostLanes;
-  if (block < 1) block = 1;
+  int64_t block = p.itemsize() == 2 ? (int64_t{1} << 16) / (band_cells(p) + 1) : p.channels / (p.batch < 4 ? 4 : 1);
+  block -= block % kMostLanes;
+  if (block < kMostLanes) block = kMostLanes;
   return block < p.channels ? block : (p.channels ? p.channels : 1);
+}
+inline int64_t few_channels(const Problem& p) {
+  int64_t few = (int64_t{1} << 16) / (p.cells() + 1), block = channel_block(p);
+  return few < 1 ? 1 : few < block ? few : block;
 }
 
 // The kernels of one instruction set. Work is a range of units; units are independent.
@@ -91,6 +102,7 @@ inline int64_t channel_block(const Problem& p) {
 struct Kernels {
   const char* name;
   int64_t (*scratch)(const Problem&);  // bytes that each thread needs
+  void (*begin)(const Problem&, const Arrays&, void* scratch);  // before a thread's first run of a call
   void (*run)(const Problem&, const Arrays&, int64_t begin, int64_t end, void* scratch, Fault&);
 };
 

@@ -29,8 +29,8 @@ template <class S> class Sink {
   Sink(S* begin, S* end, S* stage, int64_t capacity, bool stream)
       : at_(begin), end_(end), stage_(stage), capacity_(capacity), stream_(stream) {}
 
-  S* room(int64_t n) {
-    if (!stream_) return end_ - at_ >= n + kSlack ? at_ : stage_;
+  S* room(int64_t n, int64_t slack = kSlack) {
+    if (!stream_) return end_ - at_ >= n + slack ? at_ : stage_;
     if (fill_ + n + kSlack > capacity_) flush();
     return stage_ + fill_;
   }

@@ -18,12 +18,6 @@
 namespace pooltide {
 namespace {
 
-template <class T> struct Places;  // integers as wide as T: where maxima lie
-template <> struct Places<float> { using Int = int32_t; };
-template <> struct Places<double> { using Int = int64_t; };
-template <class T> using IntOf = typename Places<T>::Int;
-template <class T> struct IntLanes { typedef IntOf<T> I __attribute__((vector_size(kBytes))); };
-
 // Row r, column c becomes row c, column r: each step rotates the bits of (r, c) by one.
 template <class T, class V> inline void transpose(V* rows) {
   constexpr int n = Lanes<T>::n;

@@ -22,6 +22,9 @@ SETS = {
 }
 
 
+PARTS = ("check", "check_forward", "prepared", "forward", "pool")
+
+
 def build(where: Path, compiler: str, flags: list[str], sets: list[str]) -> Path:
     def compile_one(name: str, source: str, more: list[str]) -> str:
         target = str(where / f"{name}.o")
@@ -29,8 +32,12 @@ def build(where: Path, compiler: str, flags: list[str], sets: list[str]) -> Path
         subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
         return target
 
-    jobs = [(isa, "kernels.cpp", [*SETS[isa], f"-DPOOLTIDE_ISA={isa}"]) for isa in sets]
-    jobs += [(name, f"{name}.cpp", []) for name in ("check", "prepared", "pool")]
+    jobs = [
+        (f"{kernels}_{isa}", f"{kernels}.cpp", [*SETS[isa], f"-DPOOLTIDE_ISA={isa}"])
+        for kernels in ("kernels", "forward_kernels")
+        for isa in sets
+    ]
+    jobs += [(name, f"{name}.cpp", []) for name in PARTS]
     with ThreadPoolExecutor(2) as workers:
         objects = list(workers.map(lambda job: compile_one(*job), jobs))
     program = where / "check"
@@ -74,7 +81,7 @@ def test_the_check_can_fail(tmp_path: Path) -> None:
     assert source.count("v / by;") == 1
     (broken / "divide.h").write_text(source.replace("v / by;", "v * (1 / by);"))
     program = tmp_path / "check"
-    files = [str(broken / f"{name}.cpp") for name in ("check", "prepared", "pool", "kernels")]
+    files = [str(broken / f"{name}.cpp") for name in (*PARTS, "kernels", "forward_kernels")]
     flags = [*FLAGS[:-1], f"-I{broken}", "-O1", "-DPOOLTIDE_ISA=baseline", "-DPOOLTIDE_ONLY_BASELINE"]
     subprocess.run([compiler, *flags, *files, "-o", str(program), "-lpthread"], check=True)
     done = subprocess.run([str(program), "20", "7"], capture_output=True, text=True, timeout=120)

@@ -24,7 +24,8 @@ from .geometry import Axis, Table, corners, dilated
 Triple = tuple[int, int, int]
 Axes = tuple[Axis, Axis, Axis]
 MOST = 256  # offsets
-NOWHERE = -(2**62)  # what an offset that no window has jumps to: outside every plane
+LARGEST = 2**30  # cells of a padded plane, so that 32 bits hold an index
+NOWHERE = -(2**30)  # what an offset that no window has jumps to: outside every plane
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +43,12 @@ class Offsets:
 
 @lru_cache(maxsize=256)
 def offsets_of(axes: Axes, dilation: Triple) -> Offsets | None:
-    """How windows of k cells, `dilation` apart, are counted through, or None where those are too many."""
+    """How windows of k cells, `dilation` apart, are counted through, or None where those are too many.
+
+    Nor are there offsets in planes too large for 32 bits.
+    """
     sides = d, h, w = (_side(axes[0]), _side(axes[1]), _side(axes[2]))
-    if prod(sides) > MOST:
+    if prod(sides) > MOST or prod(axis.length + 2 * axis.p for axis in axes) >= LARGEST:
         return None
     (_, height, width), (i, j, k) = (axis.length for axis in axes), dilation
     jump = np.full(MOST, NOWHERE, dtype=np.int64)

@@ -85,7 +85,7 @@ def prepare(problem: Problem, layout: str) -> _native.Prepared:
         problem.index_dtype.itemsize if problem.index_dtype else 0,
         *problem.batch,
         *(table for at in range(3) for table in _axis(problem, at)),
-        np.zeros(0, np.int64) if offsets is None else offsets.jump,
+        offsets.jump if offsets else np.zeros(0, np.int64),
     )
 
 

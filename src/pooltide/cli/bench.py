@@ -190,6 +190,8 @@ def _document(found: list[tuple[str, Result]], rounds: int, device: str) -> dict
     for name, result in found:
         row: dict[str, Any] = {"name": name, "case": str(result.case), "result_bytes": result.result_bytes}
         row["limit_seconds"] = result.limit
+        row["torch_to_limit"] = _to_limit(result, "torch out=")
+        row["others"] = result.others
         row["seconds"] = {who: result.typical(who) for who in result.times}
         row["spread"] = {who: result.spread(who) for who in result.times}
         row["ratios"] = {title: result.ratio(*pair) for title, pair in (_RATIOS | _CUDA_RATIOS).items()}
@@ -203,33 +205,42 @@ def _tables(found: list[tuple[str, Result]], rounds: int, where: dict[str, Any])
     table = Table(title=f"medians of {rounds} rounds, {machine}; ± is half the quartiles' distance")
     table.add_column("case", overflow="fold")
     ratios = _RATIOS | (_CUDA_RATIOS if where["device"] != "cpu" else {})
-    titles = ["limit ms", "ours out= ms", "±", "ours ÷ limit", *ratios]
+    titles = ["limit ms", "ours out= ms", "±", "ours ÷ limit", "torch ÷ limit", *ratios]
     for title in titles:
         table.add_column(title, justify="right")
     for _, result in found:
         ours = result.typical("ours out=") or 0.0
         cells = [f"{result.limit * 1e3:.3f}", f"{ours * 1e3:.3f}", f"{result.spread('ours out='):.0%}"]
-        cells.append(f"{ours / result.limit:.2f}" if result.limit else "–")
+        cells += [_number(_to_limit(result, who)) for who in ("ours out=", "torch out=")]
         cells += [_number(result.ratio(*pair)) for pair in ratios.values()]
         table.add_row(str(result.case), *cells)
     console.print(table)
+    if busy := [result.others for _, result in found if result.others is not None]:
+        console.print(f"Other programs took {min(busy):.0%} to {max(busy):.0%} of the processors.")
     if len(found) > 1:
         console.print(_means([result for _, result in found]))
 
 
 def _means(results: list[Result]) -> Table:
     table = Table(title=f"geometric means; large: results of {LARGE >> 20} MB and more")
-    for title in ("operator", "dtype", *_RATIOS, "ours ÷ limit, large", "torch ÷ ours, fresh, large"):
+    limits = ("torch ÷ limit", "ours ÷ limit, large", "torch ÷ ours, fresh, large")
+    for title in ("operator", "dtype", *_RATIOS, *limits):
         table.add_column(title, justify="left" if title in ("operator", "dtype") else "right")
     kinds = dict.fromkeys((r.case.operator.short, short_dtype(r.case.dtype)) for r in results)
     for kind in kinds:
         mine = [r for r in results if (r.case.operator.short, short_dtype(r.case.dtype)) == kind]
         large = [r for r in mine if r.result_bytes >= LARGE]
         cells = [_mean([r.ratio(*pair) for r in mine]) for pair in _RATIOS.values()]
-        cells.append(_mean([(r.typical("ours out=") or 0) / r.limit for r in large]))
+        cells.append(_mean([_to_limit(r, "torch out=") for r in mine]))
+        cells.append(_mean([_to_limit(r, "ours out=") for r in large]))
         cells.append(_mean([r.ratio("torch", "ours") for r in large]))
         table.add_row(*kind, *cells)
     return table
+
+
+def _to_limit(result: Result, who: str) -> float | None:
+    seconds = result.typical(who)
+    return seconds / result.limit if seconds and result.limit else None
 
 
 def _mean(values: list[float | None]) -> str:

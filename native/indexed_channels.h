@@ -1,0 +1,136 @@
+// Indexed, channels-last: a cell's channels lie together, so each window adds a row of channels.
+//
+//     image[indices[q, c], c] += grad[q, c]
+//
+// Half types are summed in a band of cells that follows the windows: a row of windows names cells near
+// it, and those before its least are done. An index elsewhere, good or bad, sends its block of channels
+// to the slow way, a few whole planes at a time. The others are summed in place.
+
+#pragma once
+
+#include "indexed.h"
+
+namespace pooltide {
+namespace {
+
+template <class S, class I> class IndexedChannels {
+  using T = typename Sum<S>::T;
+  static constexpr int64_t L = lanes<S>;
+  static constexpr bool kNarrow = sizeof(S) < sizeof(T);
+
+ public:
+  static int64_t scratch(const Problem& p) { return IndexedChannels(p, Arrays(), nullptr).carve_.used(); }
+
+  IndexedChannels(const Problem& p, const Arrays& arrays, void* block) : p_(p), arrays_(arrays), carve_(block) {
+    block_ = channel_block(p), few_ = few_channels(p), band_ = band_cells(p);
+    sums_ = carve_.take<T>(kNarrow ? larger(band_ * block_, p.cells() * few_) + L : 0);
+    converted_ = carve_.take<T>(block_ + L);
+    places_ = carve_.take<int64_t>(block_);
+  }
+
+  // A unit is a block of channels of one image.
+  void run(int64_t begin, int64_t end, Fault& fault) {
+    int64_t per_image = (p_.channels + block_ - 1) / block_;
+    for (int64_t unit = begin; unit < end; unit++) {
+      int64_t image = unit / per_image, c = unit % per_image * block_, n = smaller(block_, p_.channels - c);
+      if (!kNarrow) {
+        whole_planes(image, c, n, fault);
+      } else if (!in_band(image, c, n)) {
+        for (int64_t i = 0; i < n; i += few_) whole_planes(image, c + i, smaller(few_, n - i), fault);
+      }
+    }
+  }
+
+ private:
+  S* out(int64_t image, int64_t c) const { return (S*)arrays_.out + image * p_.cells() * p_.channels + c; }
+  int64_t at(int64_t image, int64_t q, int64_t c) const { return (image * p_.windows() + q) * p_.channels + c; }
+
+  void whole_planes(int64_t image, int64_t c, int64_t n, Fault& fault) {
+    T* sums = kNarrow ? sums_ : (T*)(void*)out(image, c);
+    int64_t step = kNarrow ? n : p_.channels;
+    for (int64_t i = 0; i < p_.cells(); i++) memset((void*)(sums + i * step), 0, n * sizeof(T));
+    for (int64_t q = 0; q < p_.windows(); q++) {
+      const T* g = widen(image, q, c, n);
+      const int64_t* cell = places(image, q, c, n);
+      for (int64_t i = 0; i < n; i++) {
+        if (__builtin_expect((uint64_t)cell[i] < (uint64_t)p_.cells(), 1)) {
+          sums[cell[i] * step + i] += g[i];
+        } else if (sizeof(I) > 1) {
+          fault.add((image * p_.channels + c + i) * p_.windows() + q, cell[i]);
+        }
+      }
+    }
+    if (kNarrow) emit(sums, p_.cells(), n, out(image, c));
+  }
+
+  bool in_band(int64_t image, int64_t c, int64_t n) {
+    int64_t base = 0, row = larger(1, p_.w.windows);
+    memset((void*)sums_, 0, band_ * n * sizeof(T));
+    for (int64_t q = 0; q < p_.windows(); q += row) {
+      int64_t least = p_.cells(), most = 0;
+      for (int64_t i = 0; i < row; i++) {
+        const int64_t* cell = places(image, q + i, c, n);
+        for (int64_t k = 0; k < n; k++) least = smaller(least, cell[k]), most = larger(most, cell[k]);
+      }
+      if (least < base || most >= p_.cells()) return false;
+      if (most >= base + band_) {
+        move_band(base, least, n, out(image, c));
+        if (most >= base + band_) return false;
+      }
+      for (int64_t i = 0; i < row; i++) {
+        const T* g = widen(image, q + i, c, n);
+        const int64_t* cell = places(image, q + i, c, n);
+        for (int64_t k = 0; k < n; k++) sums_[(cell[k] - base) * n + k] += g[k];
+      }
+    }
+    move_band(base, p_.cells(), n, out(image, c));
+    return true;
+  }
+
+  // Cells before `to` leave the band, which begins there from now on.
+  void move_band(int64_t& base, int64_t to, int64_t n, S* out) {
+    int64_t held = smaller(band_, to - base);
+    emit(sums_, held, n, out + base * p_.channels);
+    memmove((void*)sums_, sums_ + held * n, (band_ - held) * n * sizeof(T));
+    memset((void*)(sums_ + (band_ - held) * n), 0, held * n * sizeof(T));
+    base += held;
+    for (; base < to; base++)
+      for (int64_t k = 0; k < n; k++) out[base * p_.channels + k] = S{};
+  }
+
+  const T* widen(int64_t image, int64_t q, int64_t c, int64_t n) {
+    return widened((const S*)arrays_.grad + at(image, q, c), n, converted_, p_.channels);
+  }
+
+  // The cells that a window's indices name, in the channels from c on.
+  const int64_t* places(int64_t image, int64_t q, int64_t c, int64_t n) {
+    const I* indices = (const I*)arrays_.indices + at(image, q, c);
+    if constexpr (sizeof(I) == 8) {
+      return indices;
+    } else if constexpr (sizeof(I) == 4) {
+      for (int64_t i = 0; i < n; i++) places_[i] = indices[i];
+    } else {
+      for (int64_t i = 0; i < n; i++) places_[i] = p_.corner[q] + p_.jump[indices[i]];
+    }
+    return places_;
+  }
+
+  // Channels of other blocks lie behind each cell's: nothing may be written too much.
+  void emit(const T* sums, int64_t cells, int64_t n, S* out) const {
+    for (int64_t cell = 0; cell < cells; cell++, sums += n, out += p_.channels) {
+      int64_t i = 0;
+      for (; i + L <= n; i += L) store(out + i, load(sums + i));
+      if (i < n) store_part(out + i, load(sums + i), n - i);
+    }
+  }
+
+  const Problem& p_;
+  const Arrays& arrays_;
+  Carve carve_;
+  int64_t block_, few_, band_;
+  T *sums_, *converted_;
+  int64_t* places_;
+};
+
+}  // namespace
+}  // namespace pooltide
