@@ -58,9 +58,8 @@ template <class T> void follow_formula(Trial& t) {
       T g = T(t.gradient(plane, q));
       if (f.kind == Kind::indexed) {
         int64_t index = t.index(plane, q);
-        bool outside = index < 0 || index >= t.cells;
-        if (outside && f.index_bytes > 1) t.fault.add(plane * t.windows + q, index);
-        if (!outside) sums[index] = T(sums[index]) + g;
+        if (index < 0 || index >= t.cells) t.fault.add(plane * t.windows + q, index);
+        else sums[index] = T(sums[index]) + g;
         continue;
       }
       volatile T quotient = g;  // one rounding at each step
@@ -86,9 +85,10 @@ void make_offsets(Trial& t) {
   int64_t d = t.d.most(), h = t.h.most(), w = t.w.most();
   if (d * h * w > kOffsets) return;
   t.facts.index_bytes = 1;
-  t.jump.assign(kOffsets, -(int64_t{1} << 30));
+  t.jump.assign(kOffsets, -(int64_t{1} << 62));
   for (int64_t i = 0; i < d * h * w; i++)
     t.jump[size_t(i)] = (i / w / h * t.h.cells + i / w % h) * t.w.cells + i % w;
+  t.facts.jump = t.jump.data();
 }
 
 void draw_index(Trial& t, int64_t i, bool astray) {
@@ -138,8 +138,7 @@ Trial draw_trial() {
 
 bool agrees(const Trial& t, int threads) {
   bool starts = t.facts.kind == Kind::indexed;
-  Prepared prepared(t.facts, t.d.tables(starts), t.h.tables(starts), t.w.tables(starts),
-                    t.facts.index_bytes == 1 ? t.jump.data() : nullptr);
+  Prepared prepared(t.facts, t.d.tables(starts), t.h.tables(starts), t.w.tables(starts));
   int64_t item = t.facts.itemsize(), shift = draw(0, 9) * item;  // odd alignments, exact bounds
   std::vector<char> out(size_t(shift + t.planes * t.cells * item), char(0xFF));
   Arrays arrays;

@@ -12,21 +12,18 @@ namespace {
 // Windows as a forward sees them: those of an average, or of a maximum with dilation.
 struct Side {
   int64_t cells = 1, step = 1;
-  std::vector<int64_t> first, count, divisor, skipped;
+  std::vector<int64_t> first, count, divisor;
 
-  // As if a cell of every third window lay before the axis.
   Side(const Windows& w) : cells(w.cells), first(w.start), divisor(w.divisor) {
-    for (size_t o = 0; o < first.size(); o++) count.push_back(w.end[o] - w.start[o]), skipped.push_back(o % 3 == 0);
+    for (size_t o = 0; o < first.size(); o++) count.push_back(w.end[o] - w.start[o]);
   }
   void dilate(int64_t by) {
     step = by;
     for (int64_t& n : count) n = (n + by - 1) / by;
   }
   int64_t windows() const { return int64_t(first.size()); }
-  int64_t side() const { return *std::max_element(count.begin(), count.end()) + 1; }
-  WindowTables tables(bool offsets) const {
-    return {first.data(), count.data(), (offsets ? skipped : divisor).data(), cells, windows(), step, side()};
-  }
+  int64_t most() const { return *std::max_element(count.begin(), count.end()); }
+  WindowTables tables() const { return {first.data(), count.data(), divisor.data(), cells, windows(), step}; }
 };
 
 struct Answer {
@@ -58,8 +55,7 @@ struct Trial {
         for (int64_t k = 0; k < w.count[ow]; k++) {
           int64_t index = ((d.first[od] + i * d.step) * h.cells + h.first[oh] + j * h.step) * w.cells +
                           w.first[ow] + k * w.step;
-          int64_t row = (d.skipped[od] + i) * h.side() + h.skipped[oh] + j;
-          see(cell(plane, index), facts.offsets ? row * w.side() + w.skipped[ow] + k : index);
+          see(cell(plane, index), facts.offsets ? (i * h.most() + j) * w.most() + k : index);
         }
   }
 };
@@ -106,7 +102,7 @@ Trial draw_trial() {
   Trial t{{}, draw(0, 1) ? Side(adaptive(1, 1)) : axis(), axis(), axis(), {}, {}};
   Pooling& f = t.facts;
   f.largest = most, f.indexed = most && draw(0, 3), f.store = Store(draw(0, 3)), f.quotient = quotient;
-  f.offsets = f.indexed && draw(0, 1) && t.d.side() * t.h.side() * t.w.side() <= kOffsets;
+  f.offsets = f.indexed && draw(0, 1) && t.d.most() * t.h.most() * t.w.most() <= kOffsets;
   f.divisor = f.quotient == Quotient::constant ? double(draw(-9, 9) * 2 + 1) : 1;
   f.channels_last = draw(0, 1);
   f.batch = draw(1, 2), f.channels = draw(0, 1) ? draw(1, 4) : draw(15, 35);
@@ -123,7 +119,7 @@ Trial draw_trial() {
 }
 
 bool agrees(const Trial& t, int threads) {
-  Forward forward(t.facts, t.d.tables(t.facts.offsets), t.h.tables(t.facts.offsets), t.w.tables(t.facts.offsets));
+  Forward forward(t.facts, t.d.tables(), t.h.tables(), t.w.tables());
   int64_t item = t.facts.itemsize(), shift = draw(0, 9) * item, n = t.planes() * t.windows();
   int64_t wide = t.facts.index_bytes();
   std::vector<char> out(size_t(shift + n * item), char(0xFF)), places(t.facts.indexed ? size_t(n * wide) : 0, char(0xFF));

@@ -53,13 +53,12 @@ Forward::Forward(const Pooling& facts, const WindowTables& d, const WindowTables
 }
 
 void Forward::adopt(int axis, const WindowTables& tables, WindowAxis& to) {
-  auto &first = windows_[axis][0], &count = windows_[axis][1], &skipped = windows_[axis][2];
+  auto &first = windows_[axis][0], &count = windows_[axis][1];
   first.assign(tables.first, tables.first + tables.windows);
   count.assign(tables.count, tables.count + tables.windows);
   divisors_[axis].assign(tables.divisor, tables.divisor + tables.windows);
   to.cells = tables.cells, to.windows = tables.windows, to.step = tables.step;
-  if (pooling_.offsets) skipped.assign(tables.divisor, tables.divisor + tables.windows);
-  to.skipped = skipped.data(), to.side = tables.side;
+  for (int32_t n : count) to.most = std::max<int64_t>(to.most, n);
   to.first = first.data(), to.count = count.data(), to.divisor = divisors_[axis].data();
   find_even(to);
 }

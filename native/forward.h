@@ -12,12 +12,10 @@
 namespace pooltide {
 
 struct WindowAxis {
-  int64_t cells = 0, windows = 0, step = 1;
+  int64_t cells = 0, windows = 0, step = 1, most = 0;  // the largest count
   const int32_t* first = nullptr;   // per window
   const int32_t* count = nullptr;   // per window; 0 for one that dilation lets fall between the cells
   const double* divisor = nullptr;  // per window: what it contributes to an average's divisor
-  const int32_t* skipped = nullptr;  // per window: its cells before the axis; for offsets
-  int64_t side = 0;                  // of a window, in cells; for offsets
   int64_t even_from = 0, even_to = 0;  // windows of one length, `stride` apart: all but those at the edges
   int64_t stride = 0;
 };
@@ -39,12 +37,12 @@ struct Pooling {
   int64_t itemsize() const { return store == Store::f64 ? 8 : store == Store::f32 ? 4 : 2; }
   int index_bytes() const { return offsets ? 1 : 8; }
 
-  // The place of cell k of window (od, oh, ow), in row (i, j) of its cells in the plane, there `row`, is
+  // The place of cell k of window o, in row (i, j) of that window, which is the plane's `row`, is
   // row_place + first_place + k * place_step.
-  int64_t row_place(int64_t row, int64_t od, int64_t oh, int64_t i, int64_t j) const {
-    return offsets ? ((d.skipped[od] + i) * h.side + h.skipped[oh] + j) * w.side : row * w.cells;
+  int64_t row_place(int64_t row, int64_t i, int64_t j) const {
+    return offsets ? (i * h.most + j) * w.most : row * w.cells;
   }
-  int64_t first_place(int64_t ow) const { return offsets ? w.skipped[ow] : w.first[ow]; }
+  int64_t first_place(int64_t o) const { return offsets ? 0 : w.first[o]; }
   int64_t place_step() const { return offsets ? 1 : w.step; }
 };
 
@@ -64,10 +62,10 @@ struct ForwardKernels {
 
 extern const ForwardKernels forward_baseline, forward_avx2, forward_avx512;
 
-// One axis as Python hands it over; where offsets are wanted, `divisor` has the cells skipped.
+// One axis as Python hands it over.
 struct WindowTables {
   const int64_t *first, *count, *divisor;
-  int64_t cells, windows, step, side;
+  int64_t cells, windows, step;
 };
 
 class Forward {
@@ -86,7 +84,7 @@ class Forward {
   static void find_even(WindowAxis& axis);
 
   Pooling pooling_;
-  std::vector<int32_t> windows_[3][3];
+  std::vector<int32_t> windows_[3][2];
   std::vector<double> divisors_[3];
 };
 

@@ -60,11 +60,11 @@ bool fits(int axis, const WindowTables& t) {
 }
 
 PyObject* create(PyTypeObject* type, PyObject* args, PyObject*) {
-  int largest, indexed, store, quotient, channels_last;
+  int largest, indexed, offsets, store, quotient, channels_last;
   double divisor;
-  long long batch, channels, sides[3], cells[3], steps[3];
+  long long batch, channels, cells[3], steps[3];
   Ints t[9];
-  if (!PyArg_ParseTuple(args, "pp(LLL)iidpLL(LLL)(LLL)y*y*y*y*y*y*y*y*y*", &largest, &indexed, &sides[0], &sides[1], &sides[2], &store, &quotient, &divisor,
+  if (!PyArg_ParseTuple(args, "pppiidpLL(LLL)(LLL)y*y*y*y*y*y*y*y*y*", &largest, &indexed, &offsets, &store, &quotient, &divisor,
                         &channels_last, &batch, &channels, &cells[0], &cells[1], &cells[2], &steps[0], &steps[1],
                         &steps[2], &t[0].view, &t[1].view, &t[2].view, &t[3].view, &t[4].view, &t[5].view, &t[6].view,
                         &t[7].view, &t[8].view))
@@ -74,11 +74,11 @@ PyObject* create(PyTypeObject* type, PyObject* args, PyObject*) {
     const Ints *first = &t[3 * i], *count = first + 1, *divisors = first + 2;
     if (first->size() != count->size() || first->size() != divisors->size())
       return PyErr_Format(PyExc_ValueError, "axis %d: first, count and divisor differ in length", i);
-    axes[i] = {first->data(), count->data(), divisors->data(), cells[i], first->size(), steps[i], sides[i]};
+    axes[i] = {first->data(), count->data(), divisors->data(), cells[i], first->size(), steps[i]};
     if (!fits(i, axes[i])) return nullptr;
   }
   Pooling facts;
-  facts.largest = largest, facts.indexed = indexed, facts.offsets = sides[0] > 0, facts.channels_last = channels_last;
+  facts.largest = largest, facts.indexed = indexed, facts.offsets = offsets, facts.channels_last = channels_last;
   facts.store = static_cast<pooltide::Store>(store);
   facts.quotient = static_cast<pooltide::Quotient>(quotient);
   facts.divisor = divisor;

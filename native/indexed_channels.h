@@ -55,7 +55,7 @@ template <class S, class I> class IndexedChannels {
       for (int64_t i = 0; i < n; i++) {
         if (__builtin_expect((uint64_t)cell[i] < (uint64_t)p_.cells(), 1)) {
           sums[cell[i] * step + i] += g[i];
-        } else if (sizeof(I) > 1) {
+        } else {
           fault.add((image * p_.channels + c + i) * p_.windows() + q, cell[i]);
         }
       }
@@ -110,7 +110,8 @@ template <class S, class I> class IndexedChannels {
     } else if constexpr (sizeof(I) == 4) {
       for (int64_t i = 0; i < n; i++) places_[i] = indices[i];
     } else {
-      for (int64_t i = 0; i < n; i++) places_[i] = p_.corner[q] + p_.jump[indices[i]];
+      int64_t corner = row_start(p_, q / p_.w.windows) + p_.w.start[q % p_.w.windows];
+      for (int64_t i = 0; i < n; i++) places_[i] = corner + p_.jump[indices[i]];
     }
     return places_;
   }

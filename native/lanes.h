@@ -41,12 +41,6 @@ typedef uint16_t U16 __attribute__((vector_size(kBytes / 2)));
 using F32 = Lanes<float>::V;
 using F64 = Lanes<double>::V;
 
-template <class T> struct Places;  // integers as wide as T: where maxima lie
-template <> struct Places<float> { using Int = int32_t; };
-template <> struct Places<double> { using Int = int64_t; };
-template <class T> using IntOf = typename Places<T>::Int;
-template <class T> struct IntLanes { typedef IntOf<T> I __attribute__((vector_size(kBytes))); };
-
 template <class S> struct Sum { using T = float; };
 template <> struct Sum<double> { using T = double; };
 

@@ -85,12 +85,13 @@ PyObject* create(PyTypeObject* type, PyObject* args, PyObject*) {
   facts.divisor = divisor;
   facts.channels_last = channels_last;
   facts.index_bytes = index_bytes;
+  facts.jump = index_bytes == 1 ? jump.data() : nullptr;
   facts.batch = batch;
   facts.channels = channels;
   auto* self = reinterpret_cast<PreparedObject*>(type->tp_alloc(type, 0));
   if (!self) return nullptr;
   try {
-    self->prepared = new pooltide::Prepared(facts, axes[0], axes[1], axes[2], index_bytes == 1 ? jump.data() : nullptr);
+    self->prepared = new pooltide::Prepared(facts, axes[0], axes[1], axes[2]);
   } catch (const std::exception&) {
     Py_DECREF(self);
     return PyErr_NoMemory();

@@ -117,10 +117,9 @@ Phase phase_of(const Axis& axis) {
 
 }  // namespace
 
-Prepared::Prepared(const Problem& facts, const AxisTables& d, const AxisTables& h, const AxisTables& w,
-                   const int64_t* jump)
+Prepared::Prepared(const Problem& facts, const AxisTables& d, const AxisTables& h, const AxisTables& w)
     : problem_(facts) {
-  if (jump) jump_.assign(jump, jump + kOffsets), problem_.jump = jump_.data();
+  if (facts.jump) jump_.assign(facts.jump, facts.jump + kOffsets), problem_.jump = jump_.data();
   adopt(0, d, problem_.d);
   adopt(1, h, problem_.h);
   adopt(2, w, problem_.w);
@@ -130,18 +129,7 @@ Prepared::Prepared(const Problem& facts, const AxisTables& d, const AxisTables& 
     for (int64_t o = 1; o < axis->windows; o++) even = even && axis->divisor[o] == axis->divisor[0];
   }
   problem_.even = even || problem_.quotient == Quotient::constant;
-  if (jump) write_corners();
   problem_.whole = one && problem_.kind == Kind::average && !problem_.channels_last;
-}
-
-void Prepared::write_corners() {
-  const Problem& p = problem_;
-  corner_.reserve(p.windows());
-  for (int64_t d = 0; d < p.d.windows; d++)
-    for (int64_t h = 0; h < p.h.windows; h++)
-      for (int64_t w = 0; w < p.w.windows; w++)
-        corner_.push_back((p.d.start[d] * p.h.cells + p.h.start[h]) * p.w.cells + p.w.start[w]);
-  problem_.corner = corner_.data();
 }
 
 void Prepared::adopt(int axis, const AxisTables& tables, Axis& to) {

@@ -10,7 +10,7 @@
 namespace pooltide {
 
 // One axis as Python hands it over: first and count per cell, per window the divisor; or, where indices
-// are offsets in windows, the corner.
+// are offsets in windows, the first cell.
 struct AxisTables {
   const int64_t *first, *count, *divisor;
   int64_t cells, windows;
@@ -19,8 +19,7 @@ struct AxisTables {
 class Prepared {
  public:
   // `facts` has all but the axes, and `whole`.
-  Prepared(const Problem& facts, const AxisTables& d, const AxisTables& h, const AxisTables& w,
-           const int64_t* jump = nullptr);
+  Prepared(const Problem& facts, const AxisTables& d, const AxisTables& h, const AxisTables& w);
   Prepared(const Prepared&) = delete;
 
   // A call that moves `stream_from` bytes or more writes past the cache. Throws std::bad_alloc when
@@ -30,14 +29,13 @@ class Prepared {
   const Problem& problem() const { return problem_; }
 
  private:
-  void write_corners();
   void adopt(int axis, const AxisTables& tables, Axis& to);
 
   Problem problem_;
   std::vector<int32_t> cells_[3][4];
   std::vector<double> divisors_[3];
   std::vector<int32_t> starts_[3];
-  std::vector<int32_t> jump_, corner_;
+  std::vector<int64_t> jump_;
 };
 
 // Instruction sets that this machine has, best last; `use` takes one of their names.

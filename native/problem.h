@@ -27,7 +27,7 @@ struct Axis {
   const int32_t* run = nullptr;     // per cell: how many cells from here on have the same windows
   const int32_t* group = nullptr;   // per cell: how many runs begin before its own
   const double* divisor = nullptr;  // per window: its length, an integer
-  const int32_t* start = nullptr;   // per window: its corner; where indices are offsets
+  const int32_t* start = nullptr;   // per window: its first cell; where indices are offsets
   int64_t most = 0;                 // the largest count
   int64_t groups = 0, pairs = 0;    // runs; the sum of their counts
   int64_t back = 0;                 // of a shifted axis: cell w reads windows w-back … w-back+most-1
@@ -45,8 +45,7 @@ struct Problem {
   bool whole = false;    // an average with one window that holds the plane
   bool even = false;     // all windows of an average have the same divisors
   int index_bytes = 0;   // of an indexed problem: 4 or 8; 1 where they are offsets in their windows
-  const int32_t* corner = nullptr;  // per window of a plane, where indices are offsets: its corner
-  const int32_t* jump = nullptr;  // 256: how far an offset lies from its window's corner
+  const int64_t* jump = nullptr;  // 256: how far an offset lies from its window's first cell
   int64_t batch = 0, channels = 0;
   Axis d, h, w;
 

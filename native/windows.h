@@ -18,6 +18,12 @@
 namespace pooltide {
 namespace {
 
+template <class T> struct Places;  // integers as wide as T: where maxima lie
+template <> struct Places<float> { using Int = int32_t; };
+template <> struct Places<double> { using Int = int64_t; };
+template <class T> using IntOf = typename Places<T>::Int;
+template <class T> struct IntLanes { typedef IntOf<T> I __attribute__((vector_size(kBytes))); };
+
 // Row r, column c becomes row c, column r: each step rotates the bits of (r, c) by one.
 template <class T, class V> inline void transpose(V* rows) {
   constexpr int n = Lanes<T>::n;
@@ -89,7 +95,7 @@ template <class T> struct Origin {
   int64_t row(int64_t i, int64_t j) const {
     return (p.d.first[od] + i * p.d.step) * p.h.cells + p.h.first[oh] + j * p.h.step;
   }
-  int64_t row_place(int64_t i, int64_t j) const { return p.row_place(row(i, j), od, oh, i, j); }
+  int64_t row_place(int64_t i, int64_t j) const { return p.row_place(row(i, j), i, j); }
   int64_t place(int64_t ow) const { return row_place(0, 0) + p.first_place(ow); }
   // Of n neighbouring windows.
   template <class V> V quotients(V sums, int64_t ow, int64_t n) const {
@@ -199,7 +205,7 @@ template <class S, bool largest, bool indexed> class PlanesForward {
     rows_n_ = 0;
     for (int64_t i = 0; i < p_.d.count[at.od]; i++)
       for (int64_t j = 0; j < p_.h.count[at.oh]; j++) {
-        int64_t row = origin.row(i, j), place = origin.row_place(i, j);
+        int64_t row = origin.row(i, j), place = p_.row_place(row, i, j);
         wide_ ? reduce_pieces(at, row, place, sums, places) : take_row(at, row, place, sums, places);
       }
     reduce_rows(at, sums, places);
@@ -447,7 +453,7 @@ template <class S, bool largest, bool indexed> class RowsForward {
     for (int64_t i = 0; i < p_.d.count[origin.od]; i++)
       for (int64_t j = 0; j < p_.h.count[origin.oh]; j++) {
         int64_t row = origin.row(i, j);
-        use(x + row * p_.w.cells + p_.w.first[o], indexed ? places(origin.row_place(i, j), o, n) : I{});
+        use(x + row * p_.w.cells + p_.w.first[o], indexed ? places(p_.row_place(row, i, j), o, n) : I{});
       }
   }
 

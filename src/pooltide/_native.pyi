@@ -30,7 +30,7 @@ class Forward:
         self,
         largest: bool,
         indexed: bool,
-        sides: tuple[int, int, int],
+        offsets: bool,
         store: int,
         quotient: int,
         divisor: float,

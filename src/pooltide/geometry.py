@@ -126,15 +126,6 @@ _SHORT = 1 << 16  # cells and windows of an axis whose tables are worth keeping
 _kept = lru_cache(maxsize=256)(_write_out)
 
 
-def corners(axis: Axis) -> Table:
-    """Where each window begins, before the axis if it does so in the padding."""
-    return (
-        windows_written_out(axis)[0]
-        if axis.adaptive
-        else np.arange(axis.outputs, dtype=np.int64) * axis.s - axis.p
-    )
-
-
 def dilated(axis: Axis, dilation: int) -> tuple[Table, Table]:
     """The first cell of every window inside the axis, and how many of its cells, `dilation` apart, are.
 
@@ -143,7 +134,7 @@ def dilated(axis: Axis, dilation: int) -> tuple[Table, Table]:
     start, end, _ = windows_written_out(axis)
     if dilation == 1:
         return start, end - start
-    corner = corners(axis)
+    corner = np.arange(axis.outputs, dtype=np.int64) * axis.s - axis.p
     skipped = np.maximum(-(corner // dilation), 0)  # cells of the window that lie before the axis
     first = corner + skipped * dilation
     inside = -((first - axis.length) // dilation)

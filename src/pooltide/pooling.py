@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .dtypes import DTYPES, DType
-from .geometry import Axis, Table, corners, dilated, windows_written_out
+from .geometry import Axis, Table, dilated, windows_written_out
 from .offsets import offsets_of
 from .problem import Problem
 
@@ -64,7 +64,6 @@ class Windows:
     first: Table
     count: Table
     divisor: Table  # what it contributes to an average's divisor
-    skipped: Table  # its cells before the axis
     step: int
 
 
@@ -80,11 +79,10 @@ def windows(pooling: Pooling) -> tuple[Windows, Windows, Windows]:
 def _windows(axis: Axis, step: int, padding_counts: bool) -> Windows:
     first, count = dilated(axis, step)
     divisor = windows_written_out(axis)[2] if padding_counts else count
-    skipped = (first - corners(axis)) // step
-    first, count, divisor, skipped = map(np.ascontiguousarray, (first, count, divisor, skipped))
-    for table in (first, count, divisor, skipped):
+    first, count, divisor = map(np.ascontiguousarray, (first, count, divisor))
+    for table in (first, count, divisor):
         table.setflags(write=False)
-    return Windows(first, count, divisor, skipped, step)
+    return Windows(first, count, divisor, step)
 
 
 def with_offsets(pooling: Pooling) -> Pooling | None:
@@ -94,22 +92,21 @@ def with_offsets(pooling: Pooling) -> Pooling | None:
     return replace(pooling, indexed=True, offsets=True)
 
 
-@lru_cache(maxsize=1024)
-def gradient_by_offsets(pooling: Pooling, dtype: DType) -> Problem:
-    """The gradient, in `dtype`, of a pooling `with_offsets`, which reads what it wrote."""
+def gradient_by_offsets(pooling: Pooling) -> Problem:
+    """The gradient of a pooling `with_offsets`, which reads what it wrote."""
     d, h, w = (_reaching(axis, step) for axis, step in zip(pooling.axes, pooling.dilation, strict=True))
     return Problem(
         "indexed",
         pooling.batch,
         (d, h, w),
-        dtype,
+        pooling.dtype,
         index_dtype=DTYPES["UINT8"],
         dilation=pooling.dilation,
     )
 
 
 def _reaching(axis: Axis, step: int) -> Axis:
-    """The axis with k the reach of a window's cells, `step` apart."""
+    """The axis with k the reach of a window's cells, `step` apart; none sees more than the padded axis."""
     if axis.adaptive:
         return axis
-    return replace(axis, k=step * (axis.k - 1) + 1)
+    return replace(axis, k=min(step * (axis.k - 1) + 1, axis.length + 2 * axis.p))

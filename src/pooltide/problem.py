@@ -6,8 +6,7 @@ operator is the 3-D one with depth 1. Two kinds:
     average   grad_input[cell] = sum over the windows that hold the cell, (d, h, w) ascending, of
               grad_output[window] / divisor[window]
     indexed   grad_input[indices[q]] += grad_output[q], q ascending, within one plane; UINT8 indices
-              are offsets in q's window (offsets.py), the forward's own, so none is checked; what
-              points nowhere is dropped
+              are offsets in q's window (offsets.py), known only to those who made them
 
 and one way per average operator to take the quotient:
 

@@ -85,7 +85,7 @@ def prepare(problem: Problem, layout: str) -> _native.Prepared:
         problem.index_dtype.itemsize if problem.index_dtype else 0,
         *problem.batch,
         *(table for at in range(3) for table in _axis(problem, at)),
-        offsets.jump if offsets else np.zeros(0, np.int64),
+        np.zeros(0, np.int64) if offsets is None else offsets.jump,
     )
 
 
@@ -97,7 +97,7 @@ def _axis(problem: Problem, at: int) -> tuple[Array, Array, Array]:
     axis = problem.axes[at]
     if problem.kind == "indexed":
         none, offsets = np.zeros(axis.length, np.int64), problem.offsets
-        return none, none, offsets.corner[at] if offsets else np.zeros(axis.outputs, np.int64)
+        return none, none, offsets.first[at] if offsets else np.zeros(axis.outputs, np.int64)
     table = tables(axis)
     lengths = table.extent if problem.quotient == "extent" else table.end - table.start
     return table.first, table.count, lengths

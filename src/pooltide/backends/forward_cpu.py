@@ -6,9 +6,9 @@ from functools import lru_cache
 from math import prod
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
-from ..offsets import offsets_of
 from ..pooling import Pooling, windows
 from ..threads import get_num_threads
 from .cpu import BUILT, QUOTIENTS, STORES
@@ -46,11 +46,10 @@ def run(pooling: Pooling, layout: str, x: Array, out: Array, indices: Array | No
 def prepare(pooling: Pooling, layout: str) -> _native.Forward:
     divisor = float(as_float(pooling.divisor, pooling.dtype.accumulator)) if pooling.divisor else 1.0
     tables = windows(pooling)
-    offsets = offsets_of(pooling.axes, pooling.dilation) if pooling.offsets else None
     return _native.Forward(
         pooling.kind == "largest",
         pooling.indexed,
-        offsets.sides if offsets else (0, 0, 0),
+        pooling.offsets,
         STORES[pooling.dtype.name],
         3 if pooling.quotient == "mean" else QUOTIENTS[pooling.quotient],
         divisor,
@@ -58,9 +57,5 @@ def prepare(pooling: Pooling, layout: str) -> _native.Forward:
         *pooling.batch,
         pooling.input_plane,
         pooling.dilation,
-        *(
-            table
-            for axis in tables
-            for table in (axis.first, axis.count, axis.skipped if offsets else axis.divisor)
-        ),
+        *(np.ascontiguousarray(t) for axis in tables for t in (axis.first, axis.count, axis.divisor)),
     )

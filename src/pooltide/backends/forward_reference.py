@@ -72,13 +72,12 @@ def _largest(pooling: Pooling, axes: Axes, o: Index, x: Array) -> tuple[Array, A
     _, height, width = pooling.input_plane
     offsets = offsets_of(pooling.axes, pooling.dilation) if pooling.offsets else None
     first = [int(axis.first[i]) for axis, i in zip(axes, o, strict=True)]
-    corner = [f - int(axis.skipped[i]) * axis.step for f, axis, i in zip(first, axes, o, strict=True)]
 
     def place_of(d: int, h: int, w: int) -> int:
         if offsets is None:
             return (d * height + h) * width + w
-        i, j, k = ((c - f) // axis.step for c, f, axis in zip((d, h, w), corner, axes, strict=True))
-        return (i * offsets.sides[1] + j) * offsets.sides[2] + k
+        i, j, k = ((c - f) // axis.step for c, f, axis in zip((d, h, w), first, axes, strict=True))
+        return (i * offsets.most[1] + j) * offsets.most[2] + k
 
     value = np.full(pooling.batch, -np.inf).astype(x.dtype)
     place = np.full(pooling.batch, place_of(first[0], first[1], first[2]))

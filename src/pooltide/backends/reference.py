@@ -99,7 +99,7 @@ def _scatter(problem: Problem, g: Array, indices: Array, total: Array) -> IndexF
     plane = np.broadcast_to(np.arange(problem.planes)[:, None], wide.shape)
     np.add.at(sums, (plane[good], wide[good]), g.reshape(wide.shape)[good])
     total[...] = sums[:, :cells].reshape(total.shape)
-    if good.all() or problem.offsets:
+    if good.all():
         return None
     first = int(np.flatnonzero(~good)[0])
     return IndexFault(int((~good).sum()), first, int(wide.flat[first]))

@@ -14,6 +14,7 @@ from functools import lru_cache
 from math import prod
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
@@ -21,7 +22,7 @@ from ..backends import forward_cpu
 from ..binding import kinds
 from ..forward_checks import Adaptive, Strided, pooling_of
 from ..forwards import backend_for
-from ..offsets import Triple, offsets_of
+from ..offsets import Offsets, offsets_of
 from ..pooling import Pooling, gradient_by_offsets, with_offsets
 from ..threads import get_num_threads
 from . import devices
@@ -150,32 +151,35 @@ def _arguments(name: str, asked: Strided) -> tuple[Any, ...]:
 
 def offsets_from(ready: Ready, indices: Tensor) -> Tensor:
     """Indices, flat in their planes, as offsets in their windows."""
-    sides, corners, _ = _tables(ready.pooling, ready.axes, indices.device)
+    if indices.is_cuda:
+        problem = gradient_by_offsets(ready.pooling, ready.pooling.dtype)
+        found = devices.offsets_from(problem, layout_in_memory(indices, ready.axes), indices)
+        if found is not None:
+            return found
+    written, corner, _ = _tables(ready.pooling, ready.axes, indices.device)
     _, height, width = ready.pooling.input_plane
-    cells = indices // (height * width), indices // width % height, indices % width
-    found = torch.zeros((), dtype=torch.int64, device=indices.device)
-    for cell, corner, step, side in zip(cells, corners, ready.pooling.dilation, sides, strict=True):
-        found = found * side + (cell - corner) // step
-    return found.to(torch.uint8)
+    _, h, w = written.most
+    i, j, k = ready.pooling.dilation
+    far = indices - corner
+    d_steps = far // (height * width) // i
+    h_steps = far % (height * width) // width // j
+    return ((d_steps * h + h_steps) * w + far % width // k).to(torch.uint8)
 
 
 def indices_from(ready: Ready, offsets: Tensor) -> Tensor:
     """Offsets as int64 indices."""
-    _, (d, h, w), jump = _tables(ready.pooling, ready.axes, offsets.device)
-    _, height, width = ready.pooling.input_plane
-    return jump[offsets.long()] + (d * height + h) * width + w
+    _, corner, jump = _tables(ready.pooling, ready.axes, offsets.device)
+    return jump[offsets.long()] + corner
 
 
 @lru_cache(maxsize=256)
-def _tables(pooling: Pooling, axes: int, device: torch.device) -> tuple[Triple, list[Tensor], Tensor]:
-    """The sides of windows, their corners, each axis along its dimension, and the jumps of offsets."""
+def _tables(pooling: Pooling, axes: int, device: torch.device) -> tuple[Offsets, Tensor, Tensor]:
+    """How offsets are counted, the first cell of each window, and how far from it offsets lie."""
     written = offsets_of(pooling.axes, pooling.dilation)
     assert written is not None
-    corners = [
-        torch.tensor(table, device=device).reshape((-1, *[1] * (2 - at))[max(3 - axes - at, 0) :])
-        for at, table in enumerate(written.corner)
-    ]
-    return written.sides, corners, torch.tensor(written.jump, device=device)
+    corner = written.indices(np.zeros(pooling.output_plane, np.uint8), pooling.input_plane)
+    plane = torch.tensor(corner, device=device).reshape(pooling.output_plane[3 - axes :])
+    return written, plane, torch.tensor(written.jump, device=device)
 
 
 def gradient_from(
