@@ -156,7 +156,7 @@ template <class S, class I> class Indexed {
     Place least = at[0];
     U signs = 0;
     int64_t i = 0;
-    if (n >= each) {
+    if (n >= each && (kBytes > 16 || sizeof(Place) == 4)) {  // SSE2 can't compare 64 bits
       Many low = read<Many>(at);
       Words bad{};
       for (; i + each <= n; i += each) {
