@@ -4,10 +4,10 @@
 //
 // An index of one byte is an offset in the window q: its cell is the window's first, plus jump[offset].
 //
-// Half types, and planes bound for memory beyond the cache, are summed in a scratch plane that stays
-// in the cache; the others in place. The scratch plane is zero between planes: cells leave it, and
-// become zero again, as soon as no later index names them, or one by one where windows are few.
-// Indices are compared in 64 bits before they are used, a piece of windows at a time.
+// Half types are summed in a scratch plane that stays in the cache; the others in place. The scratch
+// plane is zero between planes: cells leave it, and become zero again, as soon as no later index names
+// them, or one by one where windows are few. Indices are compared in 64 bits before they are used: those
+// of half types a piece of windows at a time, which finds the cells that no later one names as well.
 
 #pragma once
 
@@ -61,7 +61,7 @@ template <class S, class I> class Indexed {
   Indexed(const Problem& p, const Arrays& arrays, void* block) : p_(p), arrays_(arrays), carve_(block) {
     few_ = kNarrow && p.windows() <= p.cells() / 16 && p.cells() <= 1 << 18;
     int64_t held = few_ ? larger(p.windows(), kPiece) : kPiece;
-    sums_ = carve_.take<T>(staged() ? p.cells() + 2 * L : 0);
+    sums_ = carve_.take<T>(kNarrow ? p.cells() + 2 * L : 0);
     converted_ = carve_.take<T>(held + L);
     packed_ = carve_.take<S>(few_ ? held + L : 0);
     places_ = carve_.take<Place>(p.index_bytes == 1 ? held : 0);
@@ -71,31 +71,31 @@ template <class S, class I> class Indexed {
 
   // Before the first run of a call.
   void begin() {
-    if (through_scratch()) memset((void*)sums_, 0, (p_.cells() + 2 * L) * sizeof(T));
+    if (kNarrow) memset((void*)sums_, 0, (p_.cells() + 2 * L) * sizeof(T));
   }
 
   void run(int64_t begin, int64_t end, Fault& fault) {
     int64_t cells = p_.cells();
-    bool through = through_scratch();
     S* out = (S*)arrays_.out;
+    if (!kNarrow) {
+      for (int64_t plane = begin; plane < end; plane++) in_place(plane, (T*)(void*)(out + plane * cells), fault);
+      return;
+    }
     Sink<S> sink(out + begin * cells, out + end * cells, stage_, stage(), arrays_.stream);
     for (int64_t plane = begin; plane < end; plane++) {
       look_ahead(plane);
-      if (through) {
-        if (!few_ || !one_by_one(plane, sink)) in_pieces(plane, sink, fault);
-      } else {
-        T* sums = (T*)(void*)(out + plane * cells);
-        memset((void*)sums, 0, cells * sizeof(T));
-        for (int64_t k = 0; k * kPiece < p_.windows(); k++) scatter(plane, k, sums, fault);
-      }
+      if (!few_ || !one_by_one(plane, sink)) in_pieces(plane, sink, fault);
     }
-    if (through) sink.finish();
+    sink.finish();
   }
 
  private:
-  bool staged() const { return kNarrow || p_.cells() * (int64_t)sizeof(T) <= (1 << 19); }
-  bool through_scratch() const { return kNarrow || (arrays_.stream && staged()); }
   int64_t stage() const { return Sink<S>::staging(few_ ? larger(p_.cells(), kPiece) : kPiece); }
+
+  void in_place(int64_t plane, T* sums, Fault& fault) {
+    memset((void*)sums, 0, p_.cells() * sizeof(T));
+    for (int64_t k = 0; k * kPiece < p_.windows(); k++) scatter(plane, k, sums, fault);
+  }
 
   void in_pieces(int64_t plane, Sink<S>& sink, Fault& fault) {
     int64_t emitted = 0;
@@ -177,6 +177,7 @@ template <class S, class I> class Indexed {
   }
 
   bool inside(int64_t piece, const Place* at, int64_t n) const {
+    if (!kNarrow) return false;  // a branch for each costs less than to look twice
     return sizeof(I) == 1 ? look_at(at, n, 0).inside : pieces_[piece].inside;
   }
 
@@ -187,8 +188,9 @@ template <class S, class I> class Indexed {
     const T* g = widen((const S*)arrays_.grad + first, n);
     const Place* at = decode(plane, from, n);
     if (inside(piece, at, n)) return add(g, at, n, sums);
+    const uint64_t cells = p_.cells();
     for (int64_t i = 0; i < n; i++) {
-      if ((uint64_t)(int64_t)at[i] < (uint64_t)p_.cells()) {
+      if (__builtin_expect((uint64_t)(int64_t)at[i] < cells, 1)) {
         sums[at[i]] += g[i];
       } else {
         fault.add(first + i, at[i]);
