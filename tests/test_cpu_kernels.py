@@ -14,7 +14,7 @@ from pooltide import _native
 from pooltide.backends import IndexFault, cpu, reference
 from pooltide.dtypes import DTYPES as TYPES
 from pooltide.functions import as_volume
-from pooltide.geometry import UNIT, Axis, strided_outputs
+from pooltide.geometry import UNIT, Axis, strided_outputs, tables
 from pooltide.plan import make_plan
 from pooltide.problem import Problem
 
@@ -40,7 +40,15 @@ AVERAGES = {
     "whole volume": ("chained", (3, 101), (Axis(3, 1), Axis(11, 1), Axis(13, 1))),
     "stride 1": ("extent", (3, 67), (UNIT, strided(37, 3, 1, 1), strided(53, 5, 1, 2))),
     "stride 1, padding not counted": ("valid", (3, 67), (UNIT, strided(37, 3, 1, 1), strided(53, 5, 1, 2))),
+    "stride 1, 3 × 3": ("extent", (3, 67), (UNIT, strided(37, 3, 1, 1), strided(53, 3, 1, 1))),
+    "stride 1, 3 × 3, not padded": ("extent", (3, 67), (UNIT, strided(37, 3, 1, 0), strided(53, 3, 1, 0))),
+    "stride 1, 3 × 3, uneven": ("valid", (3, 67), (UNIT, strided(37, 3, 1, 1), strided(53, 3, 1, 1))),
+    "stride 1, 3 × 3, large": ("extent", (1, 2), (UNIT, strided(211, 3, 1, 1), strided(307, 3, 1, 1))),
     "disjoint": ("extent", (3, 67), (UNIT, strided(38, 2, 2, 0), strided(58, 2, 2, 0))),
+    "disjoint, cells left over": ("extent", (3, 67), (UNIT, strided(37, 2, 2, 0), strided(59, 2, 2, 0))),
+    "stride 2, odd cells in two": ("extent", (3, 67), (UNIT, strided(38, 3, 2, 1), strided(57, 3, 2, 1))),
+    "stride 2, even cells in two": ("valid", (3, 67), (UNIT, strided(37, 3, 2, 0), strided(53, 3, 2, 0))),
+    "volume, stride 2": ("valid", (3, 19), (strided(7, 3, 2, 1), strided(11, 2, 2, 0), strided(23, 3, 2, 1))),
     "gaps": ("extent", (3, 67), (UNIT, strided(37, 2, 3, 0), strided(53, 2, 5, 1))),
     "overlap": ("valid", (3, 67), (UNIT, strided(37, 3, 2, 1), strided(53, 7, 3, 2))),
     "overhang": ("extent", (3, 67), (UNIT, strided(37, 4, 3, 2, True), strided(53, 6, 4, 3, True))),
@@ -55,6 +63,8 @@ AVERAGES = {
 INDEXED = {
     "sparse": ((3, 101), (UNIT, Axis(37, 5), Axis(53, 7))),
     "dense": ((3, 67), (UNIT, Axis(37, 29), Axis(53, 43))),
+    "sparser": ((3, 101), (UNIT, Axis(37, 3), Axis(53, 5))),
+    "many windows": ((2, 37), (UNIT, Axis(113, 53), Axis(61, 47))),
     "volume": ((2, 19), (Axis(11, 5), Axis(23, 7), Axis(37, 13))),
     "one large plane": ((1, 1), (UNIT, Axis(1021, 101), Axis(997, 103))),
 }
@@ -127,6 +137,31 @@ def test_indexed_has_the_bits_of_the_reference(reason: str, index: str, dtype: s
     cells = np.prod(problem.input_plane)
     indices = np.random.default_rng(3).integers(0, cells, grad.shape).astype(TYPES[index].numpy)
     assert check_everywhere(problem, grad, indices) is None
+
+
+def own_indices(problem: Problem, seed: int) -> Any:
+    """Of a cell in each window, as a forward gives them."""
+    rng = np.random.default_rng(seed)
+    places: Any = 0
+    for axis, at in zip(problem.axes, ((-1, 1, 1), (-1, 1), (-1,)), strict=True):
+        table = tables(axis)
+        start, end = (edge.reshape(at) for edge in (table.start, table.end))
+        cell = rng.integers(start, end, problem.batch + problem.output_plane)
+        places = places * axis.length + cell
+    return places
+
+
+@pytest.mark.parametrize("dtype", NAMES)
+@pytest.mark.parametrize("stray", ["none", "foreign", "bad"])
+@pytest.mark.parametrize("reason", INDEXED)
+def test_indices_in_their_windows_and_one_that_is_not(reason: str, stray: str, dtype: str) -> None:
+    batch, axes = INDEXED[reason]
+    problem = Problem("indexed", batch, axes, TYPES[dtype], index_dtype=TYPES["INT64"])
+    grad, indices = gradients(problem, 6), own_indices(problem, 7)
+    if stray != "none":  # the last window of the last plane names the first cell, or none
+        indices.flat[-1] = 0 if stray == "foreign" else -1
+    fault = check_everywhere(problem, grad, indices)
+    assert fault == (IndexFault(1, grad.size - 1, -1) if stray == "bad" else None)
 
 
 @pytest.mark.parametrize("dtype", NAMES)

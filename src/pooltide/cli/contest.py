@@ -103,7 +103,8 @@ def _round(runners: Runners, turn: int) -> tuple[dict[str, float], float]:
     start, before = perf_counter(), _others()
     first = turn % len(names)
     found = {name: _seconds(runners[name]) for name in names[first:] + names[:first]}
-    return found, (_others() - before) / (perf_counter() - start) / (os.cpu_count() or 1)
+    share = (_others() - before) / (perf_counter() - start) / (os.cpu_count() or 1)
+    return found, max(share, 0.0)  # the system counts in hundredths of a second
 
 
 def _others() -> float:
