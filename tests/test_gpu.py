@@ -79,7 +79,7 @@ def random_gradient(problem: Problem, rng: np.random.Generator) -> np.ndarray:
 def check_random(seed: int) -> str | None:
     """What differs from the reference in the seed's problem, or None."""
     from pooltide.backends import triton_launch as launch
-    from pooltide.backends import triton_plan
+    from pooltide.backends import triton_plan, triton_tables
 
     rng = np.random.default_rng(seed)
     problem, layout = random_problem(rng, seed % 4)
@@ -91,13 +91,21 @@ def check_random(seed: int) -> str | None:
         strays = str(rng.choice(["none", "foreign", "outside"]))
         spoil(indices, int(np.prod(problem.input_plane)), rng, strays)
     want, fault = expected(problem, grad, indices)
+    tuned = (triton_tables.FEW, triton_tables.LARGE, triton_tables.PAYS)
     share = triton_plan.SHARE
     triton_plan.SHARE = int(rng.choice([share, 64]))
+    if rng.integers(2):
+        triton_tables.FEW, triton_tables.LARGE, triton_tables.PAYS = (
+            0,
+            2**40,
+            float("inf"),
+        )  # gather wherever that is possible
     out = on_gpu(lay(np.full(want.shape, np.nan, want.dtype), layout))
     record = launch.new_record(torch.device("cuda"))
     given = None if indices is None else on_gpu(lay(indices, layout))
     launch.Ready(problem, layout, 0)(on_gpu(lay(grad, layout)), given, out, record)
     triton_plan.SHARE = share
+    triton_tables.FEW, triton_tables.LARGE, triton_tables.PAYS = tuned
     if not alike(np.ascontiguousarray(to_numpy(out)), want):
         return f"seed {seed}: {problem} {layout}: values differ"
     if indices is not None and record.tolist() != (

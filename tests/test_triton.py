@@ -76,7 +76,7 @@ def averages() -> list[tuple[str, str, Problem]]:
 
 
 def indexed() -> list[tuple[str, str, Problem]]:
-    """The kernels' names tell whether planes are whole or cut; `SMALL` asks for small cuts."""
+    """Planes are scattered to, whole or in pieces, or gathered in patches."""
     axes = [
         (UNIT, Axis(10, 5), Axis(14, 7)),
         (UNIT, Axis(11, 5), Axis(13, 7)),
@@ -89,6 +89,17 @@ def indexed() -> list[tuple[str, str, Problem]]:
         for kernel, layout in (("scatter", "planes"), ("pieces", "planes"), ("pieces", "channels_last")):
             dtype, index = DTYPES[TYPES[(i + len(found)) % 4]], DTYPES[("INT32", "INT64")[len(found) % 2]]
             found.append((kernel, layout, Problem("indexed", (2, 3), axis, dtype, index_dtype=index)))
+    patched = [
+        *(axes[0], axes[1], axes[2], axes[4]),
+        (UNIT, strided(11, 3, 2, 1), strided(16, 3, 2, 1)),
+        (UNIT, strided(9, 2, 1, 1), strided(7, 3, 1, 1, True)),  # more windows than cells
+        (UNIT, strided(9, 2, 3, 0), strided(11, 2, 3, 0)),  # cells in no window
+        (strided(4, 2, 2, 0), strided(6, 2, 2, 0), strided(7, 2, 2, 0, True)),
+        (strided(5, 3, 2, 1), strided(6, 3, 2, 1), strided(8, 3, 2, 1, True)),
+    ]
+    for i, axis in enumerate(patched):
+        dtype, index = DTYPES[TYPES[i % 4]], DTYPES[("INT64", "INT32")[i % 2]]
+        found.append(("patches", "planes", Problem("indexed", (2, 3), axis, dtype, index_dtype=index)))
     return found
 
 
@@ -114,6 +125,8 @@ def spoil(indices: np.ndarray, cells: int, rng: np.random.Generator, strays: str
     indices[chosen] = rng.integers(-beyond, cells + beyond, chosen.sum())
     if strays == "outside":
         indices.flat[-1] = cells
+        if indices.itemsize == 8:
+            indices.flat[1] += 2**32  # right in its low word
 
 
 def lay(array: np.ndarray, layout: str) -> np.ndarray:
@@ -145,7 +158,7 @@ def interpret(seed: int) -> None:
     import torch
 
     from pooltide.backends import triton_launch as launch
-    from pooltide.backends import triton_plan
+    from pooltide.backends import triton_plan, triton_tables
 
     def tensor(array: np.ndarray) -> torch.Tensor:
         if array.dtype == ml_dtypes.bfloat16:
@@ -157,6 +170,8 @@ def interpret(seed: int) -> None:
     for kernel, layout, problem in averages() + indexed():
         grad = rng.standard_normal(problem.batch + problem.output_plane).astype(problem.dtype.numpy)
         triton_plan.SHARE = 8 if kernel == "pieces" else share
+        if kernel == "patches":
+            triton_tables.FEW, triton_tables.LARGE, triton_tables.PAYS = 0, 2**40, float("inf")
         for strays in ("none", "foreign", "outside") if problem.kind == "indexed" else ("none",):
             indices = None
             if problem.kind == "indexed":
@@ -193,9 +208,10 @@ def report() -> list[tuple[str, str, list[str], bool, bool]]:
     return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
 
 
-@pytest.mark.parametrize("kernel", ["whole", "single", "rows", "phases", "scatter", "pieces"])
+@pytest.mark.parametrize("kernel", ["whole", "single", "rows", "phases", "scatter", "pieces", "patches"])
 def test_interpreted_kernel_gives_the_references_bits(kernel: str, report: Any) -> None:
-    steps = {"scatter": ["scatter"], "pieces": ["scatter", "repair"]}.get(kernel, [kernel])
+    several = {"pieces": ["scatter", "repair"], "patches": ["patches", "mend"]}
+    steps = several.get(kernel, [kernel])
     cases = [case for case in report if case[0] == kernel]
     assert cases
     for _, name, reached, good, _ in cases:
@@ -204,7 +220,7 @@ def test_interpreted_kernel_gives_the_references_bits(kernel: str, report: Any) 
 
 
 def test_interpreted_kernels_count_the_indices_outside_the_plane(report: Any) -> None:
-    cases = [case for case in report if case[0] in ("scatter", "pieces")]
+    cases = [case for case in report if case[0] in ("scatter", "pieces", "patches")]
     assert any("outside" in case[1] for case in cases)
     for _, name, _, _, met in cases:
         assert met, f"{name} counted other faults than the reference"

@@ -24,7 +24,8 @@ from .triton_average import floor_over
 def settle(grad, indices, out, faults, outer, split, splits, Q, inner, cells, B: tl.constexpr):
     """All windows of one plane, or of one image whose channels come last, by asking all of the plane.
 
-    One of `splits` equal shares. Indices that name no cell are counted.
+    One of `splits` equal shares. Indices that name no cell are counted; a cell that is equal to one in 32
+    bits, and may so have got its gradient, is done too.
     """
     ACC: tl.constexpr = tl.float64 if grad.dtype.element_ty == tl.float64 else tl.float32
     wide = inner.to(tl.int64)
@@ -34,16 +35,17 @@ def settle(grad, indices, out, faults, outer, split, splits, Q, inner, cells, B:
         q = at // inner
         channel = at - q * inner
         index = tl.load(indices + outer * size + at, mask=at < size, other=0)
+        named = index.to(tl.int32)
         earlier = at >= size
         sums = tl.zeros([B], ACC)
         for k in range(Q):
             there = outer * size + wide * k + channel
-            same = tl.load(indices + there) == index
+            same = tl.load(indices + there) == named
             earlier |= same & (k < q)
             sums += tl.where(same, tl.load(grad + there).to(ACC), 0.0)
         valid = (index >= 0) & (index < cells)
-        cell = out + (outer * cells + index) * inner + channel
-        tl.store(cell, sums.to(out.dtype.element_ty), mask=valid & ~earlier)
+        cell = out + (outer * cells + named) * inner + channel
+        tl.store(cell, sums.to(out.dtype.element_ty), mask=(named >= 0) & (named < cells) & ~earlier)
         lost = ~valid & (at < size)
         if tl.max(lost.to(tl.int32), 0):
             tl.atomic_add(faults, tl.sum(lost.to(tl.int64), 0))

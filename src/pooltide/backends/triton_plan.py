@@ -6,24 +6,28 @@ arguments, so another batch or plane compiles nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd, prod
 from typing import Any
 
 import numpy as np
 import torch
-import triton
 
 from ..geometry import tables
 from ..problem import Problem
 from . import triton_average as average
+from . import triton_gather as gather
 from . import triton_indexed as indexed
+from .cuda_driver import Launcher, launcher
 from .triton_tables import (
     BYTES,
     LANES,
     PROGRAMS,
     Array,
+    Blocks,
+    blocks_for,
     cdiv,
     chunk_of,
     cuts,
@@ -34,6 +38,7 @@ from .triton_tables import (
     patch_of,
     reach,
     segments_of,
+    signless,
     window_of,
 )
 
@@ -41,6 +46,8 @@ FLAT = 256  # groups of a program that writes one row of each
 BLOCK = 256  # windows that a scattering program asks at a time
 SHARE = 2**12  # words that a scattering program clears; of volumes, half as many as cells
 UNROLLED = 8
+
+current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)
 
 
 @dataclass(slots=True)
@@ -50,28 +57,35 @@ class Launch:
     tables: tuple[torch.Tensor, ...]
     arguments: tuple[int, ...]  # sizes, then constants
     warps: int = 4
-    replay: Any = field(default=None)  # launches the compiled kernel
-    tail: tuple[int, ...] = field(default=())  # what it takes after the tensors' addresses
+    flags: int = 0  # that it writes for the next one
+    replay: Launcher | None = None  # launches the compiled kernel: on a stream, with the tensors' addresses
 
     def __call__(self, device: int, tensors: tuple[torch.Tensor, ...]) -> None:
-        """The first launch compiles; later ones skip Triton's dispatch, which costs more than a launch.
-
-        Fused multiply-adds are only where the kernels ask for them: products must round.
-        """
+        """The first launch compiles; later ones skip Triton's dispatch, which costs more than a launch."""
         if self.replay is None:
-            compiled = self.kernel[(self.grid,)](
-                *tensors, *self.tables, *self.arguments, num_warps=self.warps, enable_fp_fusion=False
-            )
-            self.tail = (*(table.data_ptr() for table in self.tables), *self.arguments)
-            self.replay = None if compiled is None else compiled[(self.grid, 1, 1)]
+            self._first(device, tensors)
+        else:
+            self.replay(current_stream(device), *[tensor.data_ptr() for tensor in tensors])
+
+    def _first(self, device: int, tensors: tuple[torch.Tensor, ...]) -> None:
+        """Fused multiply-adds are only where the kernels ask for them: products must round."""
+        compiled = self.kernel[(self.grid,)](
+            *tensors, *self.tables, *self.arguments, num_warps=self.warps, enable_fp_fusion=False
+        )
+        if compiled is None:  # interpreted
             return
-        stream = triton.runtime.driver.active.get_current_stream(device)
-        self.replay(*[tensor.data_ptr() for tensor in tensors], *self.tail, stream=stream)
+        tail = (*(table.data_ptr() for table in self.tables), *self.arguments)
+        constant = [parameter.is_constexpr for parameter in self.kernel.params[len(tensors) :]]
+        passed = [value for value, known in zip(tail, constant, strict=True) if not known]
+        direct = launcher(compiled, self.grid, len(tensors), passed, lambda: torch.cuda.set_device(device))
+        again = compiled[(self.grid, 1, 1)]
+        self.replay = direct or (lambda stream, *addresses: again(*addresses, *tail, stream=stream))
 
 
 def plan(problem: Problem, layout: str, device: int) -> tuple[Launch, ...]:
     if problem.kind == "indexed":
-        return _indexed(problem, layout, device)
+        blocks = blocks_for(problem) if layout == "planes" else None
+        return _patches(problem, device, *blocks) if blocks else _indexed(problem, layout, device)
     if layout == "planes" and all(axis.whole for axis in problem.axes):
         return (_whole(problem, device),)
     if layout == "planes" and (patch := patch_of(problem)):
@@ -138,11 +152,42 @@ def _phases(problem: Problem, device: int, vector: int, patch_rows: int) -> Laun
         *(LANES, vector, patch_rows, h.k, h.s, h.p, w.k, w.s, w.p),
         *(*reach(h, patch_rows), *reach(w, vector)),
         *(even, w.length % vector != 0, h.length % patch_rows != 0, lanes >= 2**31 - LANES),
-        division(problem)[0],
+        *(division(problem)[0], signless(problem)),
     )
-    sizes = (lanes, groups, h.length, w.length, h.outputs, w.outputs, row_blocks)
+    sizes = (
+        *(lanes, groups, h.length, w.length, h.outputs, w.outputs, row_blocks),
+        *(*magic(groups), *magic(row_blocks)),
+    )
     grid = cdiv(lanes, LANES) * row_blocks
     return Launch(average.phases, grid, (_divisor_table(problem, device),), (*sizes, *constants))
+
+
+def _patches(problem: Problem, device: int, d: Blocks, h: Blocks, w: Blocks) -> tuple[Launch, ...]:
+    groups, row_blocks = len(w.bases), len(d.bases) * len(h.bases)
+    lanes = problem.planes * groups
+    overhang = [axis.length % blocks.size != 0 for axis, blocks in zip(problem.axes, (d, h, w), strict=True)]
+    sizes = (
+        *(lanes, groups, *problem.input_plane, *problem.output_plane, len(d.bases), len(h.bases)),
+        *(*magic(groups), *magic(row_blocks), *magic(len(h.bases))),
+        *(*magic(problem.axes[1].length), *magic(problem.axes[2].length)),
+    )
+    packed = zip(*(blocks.packed for blocks in (d, h, w)), strict=True)
+    constants = (
+        *(LANES, d.size, h.size, w.size, d.reach, h.reach, w.reach),
+        *(word for words in packed for word in words),
+        *(d.seen, h.seen, w.seen, problem.axes[0].length > 1),
+        *(overhang[2], overhang[0] or overhang[1], lanes >= 2**31 - LANES),
+    )
+    bases = np.concatenate([blocks.bases for blocks in (d, h, w)])
+    spans = np.concatenate([np.stack([t.start, t.end - t.start], 1) for t in map(tables, problem.axes)])
+    kept = (_upload(bases, np.int32, device), _upload(spans, np.int32, device))
+    grid = cdiv(lanes, LANES) * row_blocks
+    first = Launch(gather.patches, grid, kept, (*sizes, *constants), flags=grid * LANES // 32)
+    q, planes = prod(problem.output_plane), problem.planes
+    splits = max(min(PROGRAMS // planes, cdiv(q, BLOCK)), 1)
+    share = cdiv(planes, PROGRAMS) if splits == 1 else 1
+    after = (planes, share, groups, splits, row_blocks, prod(problem.input_plane), q, 1)
+    return first, Launch(gather.mend, cdiv(planes, share) * splits, (), (*after, LANES, BLOCK))
 
 
 def _indexed(problem: Problem, layout: str, device: int) -> tuple[Launch, ...]:
@@ -181,7 +226,7 @@ def _indexed(problem: Problem, layout: str, device: int) -> tuple[Launch, ...]:
     firsts = [table.first * stride for table, stride in zip(found, strides, strict=True)]
     holders = np.concatenate([*firsts, *(table.count for table in found)])
     kept = (_upload(pieces, np.int32, device), _upload(holders, np.int32, device))
-    scatter = Launch(indexed.scatter, grid, kept, (*sizes, *constants), warps)
+    scatter = Launch(indexed.scatter, grid, kept, (*sizes, *constants), warps, 0 if own else grid)
     if own:
         return (scatter,)
     splits = max(min(PROGRAMS // outers, cdiv(q * inner, BLOCK)), 1)

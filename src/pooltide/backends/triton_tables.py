@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,9 @@ BYTES = 16  # of a vector: what one instruction moves
 LANES = 128  # of a program
 ROWS = 16  # that a lane of 8 cells writes in one program, at least, where there is enough to do
 PIECE = 8  # most cells of a segment
+FEW = 2**20  # cells that one launch does best
+LARGE = 32  # cells of a window from which on scattering is better
+PAYS = 10.0  # instructions for a byte that a gather may take
 PROGRAMS = 132 * 32  # enough to fill the GPU twice over
 
 
@@ -132,6 +136,45 @@ def reach(axis: Axis, cells: int) -> tuple[int, int]:
     return first, (cells - 1 + axis.p) // axis.s - first + 1
 
 
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """An axis in blocks of `size` cells, and the windows of each: `reach` of them from `bases` on."""
+
+    size: int
+    reach: int
+    bases: Array = field(compare=False)
+    spans: tuple[
+        tuple[int, int], ...
+    ]  # of each cell of a block: the first of these windows, one past the last
+    seen: int  # so many windows of every block are all windows of the axis
+
+    @property
+    def packed(self) -> tuple[int, int]:
+        """The spans' ends, four bits each."""
+        low, high = (sum(span[i] << 4 * n for n, span in enumerate(self.spans)) for i in (0, 1))
+        return low, high
+
+
+@lru_cache(maxsize=1024)
+def blocks_of(axis: Axis, size: int) -> Blocks | None:
+    """The axis cut so, or None where blocks have too many windows, or windows no cell."""
+    cells = np.arange(cdiv(axis.length, size) * size)
+    if axis.adaptive:
+        table, cells = tables(axis), np.minimum(cells, axis.length - 1)
+        first, end = table.first[cells], (table.first + table.count)[cells]
+    else:  # as if there were windows beyond the ends: those of all blocks lie alike
+        first, end = (cells + axis.p - axis.k) // axis.s + 1, (cells + axis.p) // axis.s + 1
+    first, end = first.reshape(-1, size), end.reshape(-1, size)
+    bases = first[:, 0]
+    low, high = (first - bases[:, None]).min(axis=0), (end - bases[:, None]).max(axis=0)
+    reach = int(high.max())
+    spans = tuple((int(a), int(b)) if a < b else (0, 0) for a, b in zip(low, high, strict=True))
+    for seen in range(1, min(reach, 15) + 1 if reach <= 15 else 0):
+        if np.isin(np.arange(axis.outputs), bases[:, None] + np.arange(seen)).all():
+            return Blocks(size, reach, bases, spans, seen)
+    return None
+
+
 def magic(n: int) -> tuple[int, int]:
     """(m, s) with x // n = x·m >> 32 + s for all x < 2**31; m as a signed word."""
     shift = max((n - 1).bit_length() - 1, 0)
@@ -173,6 +216,12 @@ def _way(problem: Problem, divisors: Array) -> int:
     return 2 if easy and problem.dtype.name != "FLOAT64" and not INTERPRETED else 3
 
 
+def signless(problem: Problem) -> bool:
+    """Whether way 2 never makes -0: of -0 it makes +0, and halves by small divisors don't underflow."""
+    small = all(bool(((axis > 0) & (axis < 2**7)).all()) for axis in divisors(problem)[1:])
+    return division(problem)[0] == 2 and problem.dtype.itemsize == 2 and small
+
+
 _POWERS = frozenset(2.0**i for i in range(64))
 
 
@@ -191,3 +240,36 @@ def window_of(axis: Axis) -> Array:
     """The window of every cell that is in one, else -1."""
     table = tables(axis)
     return np.where(table.count > 0, table.first, -1)
+
+
+def blocks_for(problem: Problem) -> tuple[Blocks, Blocks, Blocks] | None:
+    """How to cut the planes of an indexed problem into the patches of `gather`, or None where that won't pay.
+
+    Scattering is better where windows are few, or problems so small that one launch is all they take.
+    """
+    windows, plane = prod(problem.output_plane), prod(problem.input_plane)
+    if problem.cells < FEW or windows * LARGE < plane:
+        return None
+    depths = (1, 2, 4) if problem.axes[0].length > 1 else (1,)
+    cut = (_cut(problem.axes, (d, h, 4)) for d in depths for h in range(1, 9))
+    found = [(_cost(problem, blocks), blocks) for blocks in cut if blocks]
+    if not found:
+        return None
+    cost, best = min(found, key=lambda choice: choice[0])
+    return best if cost <= PAYS * problem.least_bytes / problem.cells else None
+
+
+def _cut(axes: tuple[Axis, ...], sizes: tuple[int, ...]) -> tuple[Blocks, Blocks, Blocks] | None:
+    d, h, w = (blocks_of(axis, size) for axis, size in zip(axes, sizes, strict=True))
+    if d is None or h is None or w is None:
+        return None
+    return (d, h, w) if d.reach * h.reach * w.reach <= 36 and d.size * h.size * w.size <= 64 else None
+
+
+def _cost(problem: Problem, blocks: tuple[Blocks, ...]) -> float:
+    """Instructions per cell, as counted in compiled kernels."""
+    loads, seen = prod(b.reach for b in blocks), prod(b.seen for b in blocks)
+    asked = prod(sum(high - low for low, high in b.spans) for b in blocks)
+    stores = blocks[0].size * blocks[1].size * 6
+    work = 60 + 12 * loads + (26 if problem.axes[0].length > 1 else 18) * seen + 3 * asked + stores
+    return work * prod(len(b.bases) for b in blocks) / prod(problem.input_plane)

@@ -112,13 +112,11 @@ def _on_cuda(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -
     number = -1 if device.index is None else device.index
     ready = backend.prepare(problem, layout, number)
     idle = problem.cells == 0 or prod(problem.output_plane) == 0
+    clean: list[torch.Tensor] = []  # records that have met no fault yet
 
     def launch(*tensors: torch.Tensor | None) -> None:
-        if number < 0 or number == torch.cuda.current_device():
+        with torch.cuda.device(number):
             ready(*tensors)
-        else:
-            with torch.cuda.device(number):
-                ready(*tensors)
 
     def run(
         recipe: Recipe,
@@ -130,12 +128,20 @@ def _on_cuda(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -
         if idle:
             out.zero_()
             return None
+        start = ready if number == _current_device() else launch
         if indices is None or within or torch.cuda.is_current_stream_capturing():
-            launch(grad_output, indices, out)
+            start(grad_output, indices, out)
             return None
-        faults = backend.new_record(out.device)
-        launch(grad_output, indices, out, faults)
+        faults = clean.pop() if clean else backend.new_record(out.device)
+        start(grad_output, indices, out, faults)
         count, position = faults.tolist()
-        return IndexFault(count, position, int(indices.flatten()[position])) if count else None
+        if count:
+            return IndexFault(count, position, int(indices.flatten()[position]))
+        clean.append(faults)
+        return None
 
     return Chosen(layout, copied, run)
+
+
+# torch.cuda.current_device without the look whether there is a CUDA at all
+_current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", lambda: -1)

@@ -92,17 +92,14 @@ def allocate(
     shape: tuple[int, ...], strides: tuple[int, ...], nbytes: int, dtype: torch.dtype, device: torch.device
 ) -> torch.Tensor:
     """A dense result whose every cell the kernel will write."""
-    if device.type != "cpu" or not torch.are_deterministic_algorithms_enabled():
+    if device.type not in DEVICES or not torch.are_deterministic_algorithms_enabled():
         result = torch.empty_strided(shape, strides, dtype=dtype, device=device)
     else:
-        result = torch.empty(0, dtype=dtype).set_(_storage(nbytes), 0, shape, strides)
+        storage = torch.UntypedStorage(nbytes, device=device)  # type: ignore[no-untyped-call]
+        result = torch.empty(0, dtype=dtype, device=device).set_(storage, 0, shape, strides)
     if nbytes >= _HUGE and device.type == "cpu":
         cpu.use_huge_pages(result.data_ptr(), nbytes)
     return result
-
-
-def _storage(nbytes: int) -> torch.UntypedStorage:
-    return torch.UntypedStorage(nbytes)  # type: ignore[no-untyped-call]
 
 
 def as_volume(tensor: torch.Tensor, axes: int) -> torch.Tensor:

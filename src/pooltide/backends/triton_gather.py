@@ -1,0 +1,138 @@
+"""Indexed gradients on the GPU where windows are small: each cell asks the windows that hold it, once.
+
+    grad_input[cell] = ((0 + g[q0]) + g[q1]) + …       windows q, ascending, whose index is the cell
+
+Every cell is written once, with no zeros first. A lane owns a patch of cells and loads all windows of it,
+neighbours on every axis; which of them may hold which cell is known when compiling.
+
+An index may also name a cell outside its window, or none at all. Some windows of each patch, together all
+of the plane, are checked, and every warp notes whether one strayed. `mend`, the second kernel on the
+stream, does the planes of such warps again.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from .triton_average import floor_over, split_lanes, weave
+from .triton_indexed import settle
+
+
+@triton.jit(do_not_specialize=["lanes", "groups", "D", "H", "W", "Do", "Ho", "Wo", "d_blocks", "h_blocks",
+                               "magic_g", "shift_g", "magic_r", "shift_r", "magic_b", "shift_b", "magic_h",
+                               "shift_h", "magic_w", "shift_w"])  # fmt: skip
+def patches(grad, indices, out, faults, flags, bases, spans, lanes, groups, D, H, W, Do, Ho, Wo, d_blocks,
+            h_blocks, magic_g, shift_g, magic_r, shift_r, magic_b, shift_b, magic_h, shift_h, magic_w,
+            shift_w,
+            L: tl.constexpr, RD: tl.constexpr, RH: tl.constexpr, V: tl.constexpr,
+            ND: tl.constexpr, NH: tl.constexpr, NW: tl.constexpr,
+            LOW_D: tl.constexpr, LOW_H: tl.constexpr, LOW_W: tl.constexpr,
+            HIGH_D: tl.constexpr, HIGH_H: tl.constexpr, HIGH_W: tl.constexpr,
+            SEEN_D: tl.constexpr, SEEN_H: tl.constexpr, SEEN_W: tl.constexpr,
+            DEEP: tl.constexpr, RAGGED: tl.constexpr, OVER: tl.constexpr, WIDE: tl.constexpr):  # fmt: skip
+    """A patch is RD × RH × V cells in ND × NH × NW windows, from `bases` of its block of d, h and w on.
+
+    Cell i of an axis may be in windows LOW to HIGH of these, four bits a cell. The first SEEN windows of an
+    axis are checked against `spans`, (start, length) of every window of d, h, then w. RAGGED, OVER: the
+    last patches of a row, of a column or of the depth hang over.
+    """
+    ACC: tl.constexpr = tl.float64 if grad.dtype.element_ty == tl.float64 else tl.float32
+    pid = tl.program_id(0)
+    block = floor_over(pid, d_blocks * h_blocks, magic_r, shift_r)
+    top = pid - block * (d_blocks * h_blocks)
+    td = floor_over(top, h_blocks, magic_b, shift_b)
+    th = top - td * h_blocks
+    live, plane, group = split_lanes(block, lanes, groups, magic_g, shift_g, L, WIDE)
+    e0, a0 = tl.load(bases + td), tl.load(bases + d_blocks + th)
+    b0 = tl.load(bases + d_blocks + h_blocks + group)
+    of_h, of_w = spans + Do * 2, spans + (Do + Ho) * 2
+    source = plane * (Do * Ho * Wo) + b0
+    b0 = tl.where(live, b0, -0x40000000)
+    starts, lengths = (), ()
+    for j in tl.static_range(SEEN_W):
+        held = (b0 + j).to(tl.uint32) < Wo.to(tl.uint32)
+        starts += (tl.load(of_w + (b0 + j) * 2, mask=held, other=0),)
+        lengths += (tl.load(of_w + (b0 + j) * 2 + 1, mask=held, other=0),)
+    g_source, i_source = grad + source, indices + source
+    origin = (td * RD * H + th * RH) * W + group * V
+    astray = group < 0
+    keys, values = (), ()
+    for e in tl.static_range(ND):
+        for i in tl.static_range(NH):
+            od, oh = e0 + e, a0 + i
+            held_row = (od.to(tl.uint32) < Do.to(tl.uint32)) & (oh.to(tl.uint32) < Ho.to(tl.uint32))
+            row_end = tl.where(held_row, Wo, 0).to(tl.uint32)
+            row = (od * Ho + oh) * Wo
+            for j in tl.static_range(NW):
+                held = (b0 + j).to(tl.uint32) < row_end
+                index = tl.load(i_source + row + j, mask=held, other=-1)
+                values += (tl.load(g_source + row + j, mask=held, other=0).to(ACC),)
+                keys += (index.to(tl.int32) - origin,)
+                if e < SEEN_D and i < SEEN_H and j < SEEN_W:
+                    x = index.to(tl.int32)
+                    h = floor_over(x, W, magic_w, shift_w)
+                    w = x - h * W
+                    good = index.to(tl.uint64) < (D * H * W).to(tl.uint64)
+                    good = good & ((w - starts[j]).to(tl.uint32) < lengths[j].to(tl.uint32))
+                    if DEEP:
+                        d = floor_over(h, H, magic_h, shift_h)
+                        h -= d * H
+                        d -= tl.load(spans + od * 2, mask=held_row, other=0)
+                        most = tl.load(spans + od * 2 + 1, mask=held_row, other=0)
+                        good = good & (d.to(tl.uint32) < most.to(tl.uint32))
+                    h -= tl.load(of_h + oh * 2, mask=held_row, other=0)
+                    most = tl.load(of_h + oh * 2 + 1, mask=held_row, other=0)
+                    good = good & (h.to(tl.uint32) < most.to(tl.uint32))
+                    astray = astray | (held & ~good)
+    warps: tl.constexpr = L // 32
+    found = tl.max(tl.reshape(astray.to(tl.int32), [warps, 32]), 1)
+    tl.store(flags + pid * warps + tl.arange(0, warps), found)
+    column = group[:, None] * V + tl.arange(0, V)[None, :]
+    inside = live[:, None]
+    width = groups * V
+    if RAGGED:
+        inside = inside & (column < W)
+        width = W
+    target = out + (plane * (D * H))[:, None] * width + column
+    for d in tl.static_range(RD):
+        for r in tl.static_range(RH):
+            cells = ()
+            for c in tl.static_range(V):
+                total = tl.zeros([L], ACC)
+                for e in tl.static_range((LOW_D >> 4 * d) & 15, (HIGH_D >> 4 * d) & 15):
+                    for i in tl.static_range((LOW_H >> 4 * r) & 15, (HIGH_H >> 4 * r) & 15):
+                        for j in tl.static_range((LOW_W >> 4 * c) & 15, (HIGH_W >> 4 * c) & 15):
+                            named = keys[(e * NH + i) * NW + j] == (d * H + r) * W + c
+                            total = tl.where(named, total + values[(e * NH + i) * NW + j], total)
+                cells += (total,)
+            tile = weave(cells, V).to(out.dtype.element_ty)
+            z, y = td * RD + d, th * RH + r
+            mask = inside & (group[:, None] < tl.where((z < D) & (y < H), groups, 0)) if OVER else inside
+            tl.store(target + (z * H + y) * width, tile, mask=mask)
+
+
+@triton.jit
+def met(flags, first, end, B: tl.constexpr):
+    """Whether one of the flags first…end − 1 is set."""
+    found = 0
+    for part in range(first, end, B):
+        i = part + tl.arange(0, B)
+        found |= tl.max(tl.load(flags + i, mask=i < end, other=0), 0)
+    return found
+
+
+@triton.jit(do_not_specialize=["planes", "share", "groups", "splits", "row_blocks", "cells", "Q", "inner"])
+def mend(grad, indices, out, faults, flags, planes, share, groups, splits, row_blocks, cells, Q, inner,
+         L: tl.constexpr, B: tl.constexpr):  # fmt: skip
+    """The planes of the warps in which `patches` met a stray: `share` planes, or part of one."""
+    per_block = row_blocks * (L // 32)
+    pid = tl.program_id(0).to(tl.int64)
+    low = pid // splits * share
+    high = tl.minimum(low + share, planes)
+    if met(flags, low * groups // L * per_block, ((high * groups - 1) // L + 1) * per_block, B):
+        for plane in range(low, high):
+            if met(
+                flags, plane * groups // L * per_block, (((plane + 1) * groups - 1) // L + 1) * per_block, B
+            ):
+                settle(grad, indices, out, faults, plane, pid % splits, splits, Q, inner, cells, B)
