@@ -58,6 +58,7 @@ void Forward::adopt(int axis, const WindowTables& tables, WindowAxis& to) {
   count.assign(tables.count, tables.count + tables.windows);
   divisors_[axis].assign(tables.divisor, tables.divisor + tables.windows);
   to.cells = tables.cells, to.windows = tables.windows, to.step = tables.step;
+  for (int32_t n : count) to.most = std::max<int64_t>(to.most, n);
   to.first = first.data(), to.count = count.data(), to.divisor = divisors_[axis].data();
   find_even(to);
 }

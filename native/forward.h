@@ -12,7 +12,7 @@
 namespace pooltide {
 
 struct WindowAxis {
-  int64_t cells = 0, windows = 0, step = 1;
+  int64_t cells = 0, windows = 0, step = 1, most = 0;  // the largest count
   const int32_t* first = nullptr;   // per window
   const int32_t* count = nullptr;   // per window; 0 for one that dilation lets fall between the cells
   const double* divisor = nullptr;  // per window: what it contributes to an average's divisor
@@ -23,6 +23,7 @@ struct WindowAxis {
 struct Pooling {
   bool largest = false;  // the maximum of a window, else its average
   bool indexed = false;  // with the maximum's place in the plane
+  bool offsets = false;  // that is, in its window, as one byte
   Store store = Store::f32;
   Quotient quotient = Quotient::chained;
   double divisor = 1;  // of a constant quotient
@@ -34,12 +35,21 @@ struct Pooling {
   int64_t cells() const { return d.cells * h.cells * w.cells; }
   int64_t windows() const { return d.windows * h.windows * w.windows; }
   int64_t itemsize() const { return store == Store::f64 ? 8 : store == Store::f32 ? 4 : 2; }
+  int index_bytes() const { return offsets ? 1 : 8; }
+
+  // The place of cell k of window o, in row (i, j) of that window, which is the plane's `row`, is
+  // row_place + first_place + k * place_step.
+  int64_t row_place(int64_t row, int64_t i, int64_t j) const {
+    return offsets ? (i * h.most + j) * w.most : row * w.cells;
+  }
+  int64_t first_place(int64_t o) const { return offsets ? 0 : w.first[o]; }
+  int64_t place_step() const { return offsets ? 1 : w.step; }
 };
 
 struct PoolingArrays {
   const void* input = nullptr;
   void* out = nullptr;
-  int64_t* indices = nullptr;
+  void* indices = nullptr;  // int64, or uint8 of offsets
 };
 
 // The forward kernels of one instruction set. Work is a range of units; units are independent.

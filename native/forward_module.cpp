@@ -30,14 +30,14 @@ PyObject* run(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   constexpr int readable = pooltide::kAligned | pooltide::kNative, writable = readable | pooltide::kWriteable;
   if (!input.take(args[0], "input", p.planes() * p.cells(), itemsize, readable)) return nullptr;
   if (!out.take(args[1], "out", windows, itemsize, writable)) return nullptr;
-  if (p.indexed && !indices.take(args[2], "indices", windows, 8, writable)) return nullptr;
+  if (p.indexed && !indices.take(args[2], "indices", windows, p.index_bytes(), writable)) return nullptr;
   if (!input.usable || !out.usable || !indices.usable || out.meets(input) || out.meets(indices) ||
       indices.meets(input))
     Py_RETURN_NOTIMPLEMENTED;
   long threads = PyLong_AsLong(args[3]);
   if (threads == -1 && PyErr_Occurred()) return nullptr;
   bool starved = false;
-  PoolingArrays arrays{input.data, out.data, reinterpret_cast<int64_t*>(indices.data)};
+  PoolingArrays arrays{input.data, out.data, indices.data};
   Py_BEGIN_ALLOW_THREADS
   try {
     forward.run(arrays, static_cast<int>(threads > 4096 ? 4096 : threads));
@@ -60,11 +60,11 @@ bool fits(int axis, const WindowTables& t) {
 }
 
 PyObject* create(PyTypeObject* type, PyObject* args, PyObject*) {
-  int largest, indexed, store, quotient, channels_last;
+  int largest, indexed, offsets, store, quotient, channels_last;
   double divisor;
   long long batch, channels, cells[3], steps[3];
   Ints t[9];
-  if (!PyArg_ParseTuple(args, "ppiidpLL(LLL)(LLL)y*y*y*y*y*y*y*y*y*", &largest, &indexed, &store, &quotient, &divisor,
+  if (!PyArg_ParseTuple(args, "pppiidpLL(LLL)(LLL)y*y*y*y*y*y*y*y*y*", &largest, &indexed, &offsets, &store, &quotient, &divisor,
                         &channels_last, &batch, &channels, &cells[0], &cells[1], &cells[2], &steps[0], &steps[1],
                         &steps[2], &t[0].view, &t[1].view, &t[2].view, &t[3].view, &t[4].view, &t[5].view, &t[6].view,
                         &t[7].view, &t[8].view))
@@ -78,7 +78,7 @@ PyObject* create(PyTypeObject* type, PyObject* args, PyObject*) {
     if (!fits(i, axes[i])) return nullptr;
   }
   Pooling facts;
-  facts.largest = largest, facts.indexed = indexed, facts.channels_last = channels_last;
+  facts.largest = largest, facts.indexed = indexed, facts.offsets = offsets, facts.channels_last = channels_last;
   facts.store = static_cast<pooltide::Store>(store);
   facts.quotient = static_cast<pooltide::Quotient>(quotient);
   facts.divisor = divisor;

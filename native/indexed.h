@@ -2,6 +2,8 @@
 //
 //     plane[indices[q]] += grad[q]
 //
+// An index of one byte is an offset in the window q: its cell is the window's first, plus jump[offset].
+//
 // Half types, and planes bound for memory beyond the cache, are summed in a scratch plane that stays
 // in the cache; the others in place. An index is compared in 64 bits before it is used.
 
@@ -54,15 +56,29 @@ template <class S, class I> class Indexed {
     for (int64_t from = 0, windows = p_.windows(); from < windows; from += kPiece) {
       int64_t n = smaller(kPiece, windows - from);
       const T* g = widen(grad + from, n);
-      for (int64_t i = 0; i < n; i++) {
-        int64_t index = indices[from + i];
+      auto add = [&](int64_t i, int64_t index) {
         if (__builtin_expect((uint64_t)index < cells, 1)) {
           sums[index] += g[i];
         } else {
           fault.add(position + from + i, index);
         }
+      };
+      if constexpr (sizeof(I) == 1) {
+        for (int64_t i = 0; i < n;) {
+          int64_t row = (from + i) / p_.w.windows, ow = from + i - row * p_.w.windows;
+          int64_t corner = row_start(row), end = smaller(n, i + p_.w.windows - ow);
+          for (; i < end; i++, ow++) add(i, corner + p_.w.start[ow] + p_.jump[indices[from + i]]);
+        }
+      } else {
+        for (int64_t i = 0; i < n; i++) add(i, indices[from + i]);
       }
     }
+  }
+
+  // The first cell of the plane in the rows of windows (d, h).
+  int64_t row_start(int64_t row) const {
+    int64_t d = p_.d.start[row / p_.h.windows], h = p_.h.start[row % p_.h.windows];
+    return (d * p_.h.cells + h) * p_.w.cells;
   }
 
   const T* widen(const S* grad, int64_t n) {
@@ -103,11 +119,12 @@ template <class S, class I> class Indexed {
     for (int64_t q = 0; q < windows; q++) {
       int64_t at = (image * windows + q) * p_.channels + c;
       const I* indices = (const I*)arrays_.indices + at;
+      int64_t corner = sizeof(I) > 1 ? 0 : row_start(q / p_.w.windows) + p_.w.start[q % p_.w.windows];
       for (int64_t from = 0; from < n; from += kPiece) {
         int64_t m = smaller(kPiece, n - from);
         const T* g = widen((const S*)arrays_.grad + at + from, m);
         for (int64_t i = 0; i < m; i++) {
-          int64_t index = indices[from + i];
+          int64_t index = sizeof(I) > 1 ? (int64_t)indices[from + i] : corner + p_.jump[(uint8_t)indices[from + i]];
           if (__builtin_expect((uint64_t)index < cells, 1)) {
             sums[index * step + from + i] += g[i];
           } else {

@@ -8,7 +8,7 @@ namespace {
 
 template <class S> int64_t scratch_of(const Problem& p) {
   if (p.kind == Kind::average) return p.whole ? Whole<S>::scratch(p) : Average<S>::scratch(p);
-  return p.index_bytes == 4 ? Indexed<S, int32_t>::scratch(p) : Indexed<S, int64_t>::scratch(p);
+  return Indexed<S, int64_t>::scratch(p);  // whatever the indices are
 }
 
 template <class S>
@@ -17,6 +17,7 @@ void run_as(const Problem& p, const Arrays& arrays, int64_t begin, int64_t end, 
     if (p.whole) return Whole<S>::run(p, arrays, begin, end, block);
     return Average<S>(p, arrays, block).run(begin, end);
   }
+  if (p.index_bytes == 1) return Indexed<S, uint8_t>(p, arrays, block).run(begin, end, fault);
   if (p.index_bytes == 4) return Indexed<S, int32_t>(p, arrays, block).run(begin, end, fault);
   Indexed<S, int64_t>(p, arrays, block).run(begin, end, fault);
 }

@@ -61,11 +61,13 @@ PyObject* create(PyTypeObject* type, PyObject* args, PyObject*) {
   int kind, store, quotient, channels_last, index_bytes;
   double divisor;
   long long batch, channels;
-  Ints t[9];
-  if (!PyArg_ParseTuple(args, "iiidpiLLy*y*y*y*y*y*y*y*y*", &kind, &store, &quotient, &divisor, &channels_last,
+  Ints t[9], jump;
+  if (!PyArg_ParseTuple(args, "iiidpiLLy*y*y*y*y*y*y*y*y*y*", &kind, &store, &quotient, &divisor, &channels_last,
                         &index_bytes, &batch, &channels, &t[0].view, &t[1].view, &t[2].view, &t[3].view,
-                        &t[4].view, &t[5].view, &t[6].view, &t[7].view, &t[8].view))
+                        &t[4].view, &t[5].view, &t[6].view, &t[7].view, &t[8].view, &jump.view))
     return nullptr;
+  if (jump.size() != (index_bytes == 1 ? pooltide::kOffsets : 0))
+    return PyErr_Format(PyExc_ValueError, "jump has %lld elements", (long long)jump.size());
   AxisTables axes[3];
   for (int i = 0; i < 3; i++) {
     const Ints *first = &t[3 * i], *count = first + 1, *sizes = first + 2;
@@ -83,6 +85,7 @@ PyObject* create(PyTypeObject* type, PyObject* args, PyObject*) {
   facts.divisor = divisor;
   facts.channels_last = channels_last;
   facts.index_bytes = index_bytes;
+  facts.jump = index_bytes == 1 ? jump.data() : nullptr;
   facts.batch = batch;
   facts.channels = channels;
   auto* self = reinterpret_cast<PreparedObject*>(type->tp_alloc(type, 0));

@@ -96,6 +96,7 @@ int64_t chunk_of(const Problem& p, int64_t units, int64_t bytes) {
 
 Prepared::Prepared(const Problem& facts, const AxisTables& d, const AxisTables& h, const AxisTables& w)
     : problem_(facts) {
+  if (facts.jump) jump_.assign(facts.jump, facts.jump + kOffsets), problem_.jump = jump_.data();
   adopt(0, d, problem_.d);
   adopt(1, h, problem_.h);
   adopt(2, w, problem_.w);
@@ -132,8 +133,9 @@ void Prepared::adopt(int axis, const AxisTables& tables, Axis& to) {
   }
   if (to.shifted) to.back = back, to.most = back + ahead;
   divisors_[axis].assign(tables.divisor, tables.divisor + tables.windows);
+  starts_[axis].assign(tables.divisor, tables.divisor + tables.windows);
   to.first = first.data(), to.count = count.data(), to.run = run.data();
-  to.divisor = divisors_[axis].data();
+  to.divisor = divisors_[axis].data(), to.start = starts_[axis].data();
 }
 
 Fault Prepared::run(Arrays arrays, int threads, int64_t stream_from) const {

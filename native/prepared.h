@@ -9,7 +9,8 @@
 
 namespace pooltide {
 
-// One axis as Python hands it over: first and count per cell, the divisor per window.
+// One axis as Python hands it over: first and count per cell, per window the divisor; or, where indices
+// are offsets in windows, the first cell.
 struct AxisTables {
   const int64_t *first, *count, *divisor;
   int64_t cells, windows;
@@ -33,6 +34,8 @@ class Prepared {
   Problem problem_;
   std::vector<int32_t> cells_[3][3];
   std::vector<double> divisors_[3];
+  std::vector<int32_t> starts_[3];
+  std::vector<int64_t> jump_;
 };
 
 // Instruction sets that this machine has, best last; `use` takes one of their names.

@@ -13,6 +13,7 @@ enum class Kind : int { average, indexed };
 enum class Store : int { f32, f64, f16, bf16 };
 enum class Quotient : int { chained, product, constant, mean };  // mean: of a forward only
 
+constexpr int64_t kOffsets = 256;   // that a byte can tell
 constexpr int64_t kMostLanes = 16;  // tables are padded so that a whole vector may be read
 
 struct Axis {
@@ -21,6 +22,7 @@ struct Axis {
   const int32_t* count = nullptr;   // per cell; 0 in the padding
   const int32_t* run = nullptr;     // per cell: how many cells from here on have the same windows
   const double* divisor = nullptr;  // per window: its length, an integer
+  const int32_t* start = nullptr;   // per window: its first cell; where indices are offsets
   int64_t most = 0;                 // the largest count
   int64_t back = 0;                 // of a shifted axis: cell w reads windows w-back … w-back+most-1
   bool gentle = false;              // `first` grows by at most 1 per cell
@@ -35,7 +37,8 @@ struct Problem {
   bool channels_last = false;
   bool whole = false;    // an average with one window that holds the plane
   bool even = false;     // all windows of an average have the same divisors
-  int index_bytes = 0;   // of an indexed problem: 4 or 8
+  int index_bytes = 0;   // of an indexed problem: 4 or 8; 1 where they are offsets in their windows
+  const int64_t* jump = nullptr;  // 256: how far an offset lies from its window's first cell
   int64_t batch = 0, channels = 0;
   Axis d, h, w;
 

@@ -104,7 +104,8 @@ template <class T> struct Origin {
   int64_t row(int64_t i, int64_t j) const {
     return (p.d.first[od] + i * p.d.step) * p.h.cells + p.h.first[oh] + j * p.h.step;
   }
-  int64_t place(int64_t ow) const { return row(0, 0) * p.w.cells + p.w.first[ow]; }
+  int64_t row_place(int64_t i, int64_t j) const { return p.row_place(row(i, j), i, j); }
+  int64_t place(int64_t ow) const { return row_place(0, 0) + p.first_place(ow); }
   // Of n neighbouring windows.
   template <class V> V quotients(V sums, int64_t ow, int64_t n) const {
     bool alike = true;
@@ -125,6 +126,15 @@ template <class T> struct Origin {
     return w == 1 ? sum : sum / T(w);
   }
 };
+
+// Writes the places of n windows, from the one at `at` on.
+template <class Int> inline void tell(const Pooling& p, const PoolingArrays& arrays, int64_t at, const Int* places, int64_t n) {
+  if (p.offsets) {
+    for (int64_t i = 0; i < n; i++) ((uint8_t*)arrays.indices)[at + i] = (uint8_t)places[i];
+  } else {
+    for (int64_t i = 0; i < n; i++) ((int64_t*)arrays.indices)[at + i] = places[i];
+  }
+}
 
 constexpr int64_t kSegment = 512;  // windows of a row that are worked on at a time
 
@@ -204,8 +214,8 @@ template <class S, bool largest, bool indexed> class PlanesForward {
     rows_n_ = 0;
     for (int64_t i = 0; i < p_.d.count[at.od]; i++)
       for (int64_t j = 0; j < p_.h.count[at.oh]; j++) {
-        int64_t row = origin.row(i, j);
-        wide_ ? reduce_pieces(at, row, sums, places) : take_row(at, row, sums, places);
+        int64_t row = origin.row(i, j), place = p_.row_place(row, i, j);
+        wide_ ? reduce_pieces(at, row, place, sums, places) : take_row(at, row, place, sums, places);
       }
     reduce_rows(at, sums, places);
     if (!largest)
@@ -213,10 +223,10 @@ template <class S, bool largest, bool indexed> class PlanesForward {
   }
 
   // Rows wait until the next one would take a slot from them; then they are reduced together.
-  void take_row(const Cursor& at, int64_t row, T* sums, Int* places) {
+  void take_row(const Cursor& at, int64_t row, int64_t place, T* sums, Int* places) {
     if (rows_n_ > 0 && rows_n_ < kRows && row >= piece_row_ && row < piece_row_ + rows_per_piece_) {
       rows_[rows_n_] = piece_cells_ + (row - piece_row_) * p_.w.cells * L;  // the piece of the row before
-      row_places_[rows_n_++] = row * p_.w.cells;
+      row_places_[rows_n_++] = place;
       return;
     }
     int64_t piece = row / rows_per_piece_, slot = piece % slots_n_;
@@ -229,30 +239,30 @@ template <class S, bool largest, bool indexed> class PlanesForward {
     used_[slot] = batch_;
     piece_row_ = piece * rows_per_piece_, piece_cells_ = cells;
     rows_[rows_n_] = cells + (row - piece_row_) * p_.w.cells * L;
-    row_places_[rows_n_++] = row * p_.w.cells;
+    row_places_[rows_n_++] = place;
   }
 
   void reduce_rows(const Cursor& at, T* sums, Int* places) {
     for (int64_t o = 0; o < at.n; o++) {
-      int64_t first = p_.w.first[at.from + o], count = p_.w.count[at.from + o], step = p_.w.step;
+      int64_t first = p_.w.first[at.from + o], count = p_.w.count[at.from + o], place = p_.first_place(at.from + o);
       Best<T, indexed> best{load(sums + o * L), indexed ? read<I>(places + o * L) : I{}};
-      for (int64_t r = 0; r < rows_n_; r++) reduce(best, rows_[r] + first * L, count, row_places_[r] + first, step);
+      for (int64_t r = 0; r < rows_n_; r++) reduce(best, rows_[r] + first * L, count, row_places_[r] + place);
       store(sums + o * L, best.value);
       if (indexed) write(places + o * L, best.place);
     }
     rows_n_ = 0;
   }
 
-  static void reduce(Best<T, indexed>& best, const T* p, int64_t count, int64_t place, int64_t step) {
+  void reduce(Best<T, indexed>& best, const T* p, int64_t count, int64_t place) const {
     if (largest) {
-      meet_cells<T>(best, p, count, step * L, place, step);
+      meet_cells<T>(best, p, count, p_.w.step * L, place, p_.place_step());
     } else {
-      add_cells<T>(best.value, p, count, step * L);
+      add_cells<T>(best.value, p, count, p_.w.step * L);
     }
   }
 
   // A row too long for one piece: piece by piece, each window's part of it.
-  void reduce_pieces(const Cursor& at, int64_t row, T* sums, Int* places) {
+  void reduce_pieces(const Cursor& at, int64_t row, int64_t place, T* sums, Int* places) {
     const WindowAxis& w = p_.w;
     int64_t last = at.from + at.n - 1, o0 = at.from, least = w.cells, end = 0;
     for (int64_t o = at.from; o <= last; o++) least = smaller(least, w.first[o]), end = larger(end, reach(w, o));
@@ -267,7 +277,7 @@ template <class S, bool largest, bool indexed> class PlanesForward {
         if (skip >= until) continue;
         int64_t first = w.first[o] + skip * w.step, k = (o - at.from) * L;
         Best<T, indexed> best{load(sums + k), indexed ? read<I>(places + k) : I{}};
-        reduce(best, cells + (first - begin) * L, until - skip, row * w.cells + first, w.step);
+        reduce(best, cells + (first - begin) * L, until - skip, place + p_.first_place(o) + skip * p_.place_step());
         store(sums + k, best.value);
         if (indexed) write(places + k, best.place);
       }
@@ -316,7 +326,6 @@ template <class S, bool largest, bool indexed> class PlanesForward {
   void flush() {
     int64_t windows = p_.windows();
     S* out = (S*)arrays_.out + plane_ * windows + to_;
-    int64_t* indices = indexed ? arrays_.indices + plane_ * windows + to_ : nullptr;
     for (int64_t i = 0; i < filled_; i += L) {
       int64_t n = smaller(L, filled_ - i);
       V rows[L];
@@ -326,19 +335,14 @@ template <class S, bool largest, bool indexed> class PlanesForward {
       if (!indexed) continue;
       for (int64_t k = 0; k < L; k++) rows[k] = read<V>(places_ + (i + k) * L);
       transpose<T>(rows);
-      for (int64_t k = 0; k < planes_; k++) widen((I)rows[k], n, indices + k * windows + i);
+      for (int64_t k = 0; k < planes_; k++) {
+        Int narrow[L];
+        write(narrow, (I)rows[k]);
+        int64_t to = (plane_ + k) * windows + to_ + i;
+        n == L ? tell(p_, arrays_, to, narrow, L) : tell(p_, arrays_, to, narrow, n);
+      }
     }
     filled_ = 0;
-  }
-
-  static void widen(I places, int64_t n, int64_t* to) {
-    Int narrow[L];
-    write(narrow, places);
-    if (n == L) {
-      for (int64_t i = 0; i < L; i++) to[i] = narrow[i];
-    } else {
-      for (int64_t i = 0; i < n; i++) to[i] = narrow[i];
-    }
   }
 
   const Pooling& p_;
@@ -417,7 +421,7 @@ template <class S, bool largest, bool indexed> class RowsForward {
     if (x + last_row * p_.w.cells + first + (count - 1) * step + stride * L > end_) return block(origin, x, o, L, row);
     Best<T, indexed> best = begin(origin, o);
     for_rows(origin, [&](const S* cells, I place) {
-      for (int64_t j = 0; j < count; j++, cells += step, place += (Int)step) {
+      for (int64_t j = 0; j < count; j++, cells += step, place += (Int)p_.place_step()) {
         V v;
         if constexpr (stride == 1) v = load(cells); else v = load_evens(cells, All());
         meet(best, v, place);
@@ -433,7 +437,7 @@ template <class S, bool largest, bool indexed> class RowsForward {
     for (int64_t k = 0; k < n; k++) most = larger(most, w.count[o + k]);
     Best<T, indexed> best = begin(origin, o, n);
     for_rows(origin, [&](const S* cells, I place) {
-      for (int64_t j = 0; j < most; j++, place += (Int)w.step) {
+      for (int64_t j = 0; j < most; j++, place += (Int)p_.place_step()) {
         S values[L];
         for (int64_t k = 0; k < L; k++) values[k] = largest ? least<S>() : S{};
         for (int64_t k = 0; k < n; k++)
@@ -444,21 +448,21 @@ template <class S, bool largest, bool indexed> class RowsForward {
     finish(origin, best, o, n, row);
   }
 
-  I places(int64_t row, int64_t o, int64_t n) const {
+  I places(int64_t row_place, int64_t o, int64_t n) const {
     Int found[L] = {};
-    for (int64_t k = 0; k < n; k++) found[k] = (Int)(row * p_.w.cells + p_.w.first[o + k]);
+    for (int64_t k = 0; k < n; k++) found[k] = (Int)(row_place + p_.first_place(o + k));
     return read<I>(found);
   }
 
   Best<T, indexed> begin(const Origin<T>& origin, int64_t o, int64_t n = L) const {
-    return {largest ? splat(kLeast<T>) : V{}, indexed ? places(origin.row(0, 0), o, n) : I{}};
+    return {largest ? splat(kLeast<T>) : V{}, indexed ? places(origin.row_place(0, 0), o, n) : I{}};
   }
 
   template <class F> void for_rows(const Origin<T>& origin, F use, const S* x, int64_t o, int64_t n = L) const {
     for (int64_t i = 0; i < p_.d.count[origin.od]; i++)
       for (int64_t j = 0; j < p_.h.count[origin.oh]; j++) {
         int64_t row = origin.row(i, j);
-        use(x + row * p_.w.cells + p_.w.first[o], indexed ? places(row, o, n) : I{});
+        use(x + row * p_.w.cells + p_.w.first[o], indexed ? places(p_.row_place(row, i, j), o, n) : I{});
       }
   }
 
@@ -474,7 +478,7 @@ template <class S, bool largest, bool indexed> class RowsForward {
     if (!indexed) return;
     Int narrow[L];
     write(narrow, best.place);
-    for (int64_t k = 0; k < n; k++) arrays_.indices[row + o + k] = narrow[k];
+    tell(p_, arrays_, row + o, narrow, n);
   }
 
   const Pooling& p_;
@@ -516,7 +520,7 @@ template <class S, bool largest, bool indexed> class ChannelsForward {
       if (!indexed) continue;
       Int narrow[L];
       write(narrow, best.place);
-      for (int64_t k = 0; k < n; k++) arrays_.indices[to + k] = narrow[k];
+      tell(p_, arrays_, to, narrow, n);
     }
   }
 
@@ -525,15 +529,16 @@ template <class S, bool largest, bool indexed> class ChannelsForward {
     Best<T, indexed> best{largest ? splat(kLeast<T>) : V{}, (Int)origin.place(ow) - I{}};
     for (int64_t i = 0; i < p_.d.count[origin.od]; i++)
       for (int64_t j = 0; j < p_.h.count[origin.oh]; j++) {
-        int64_t place = origin.row(i, j) * p_.w.cells + first;
+        int64_t from = origin.row(i, j) * p_.w.cells + first, stride = p_.place_step();
+        int64_t place = origin.row_place(i, j) + p_.first_place(ow);
         if (n == L) {
-          one_row(best, x + place * channels, count, step * channels, place, step);
+          one_row(best, x + from * channels, count, step * channels, place, stride);
           continue;
         }
         for (int64_t k = 0; k < count; k++) {
           S cell[L] = {};
-          memcpy(cell, x + (place + k * step) * channels, n * sizeof(S));
-          one_row(best, cell, 1, 0, place + k * step, 0);
+          memcpy(cell, x + (from + k * step) * channels, n * sizeof(S));
+          one_row(best, cell, 1, 0, place + k * stride, 0);
         }
       }
     return best;

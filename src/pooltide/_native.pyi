@@ -29,6 +29,7 @@ class Forward:
         self,
         largest: bool,
         indexed: bool,
+        offsets: bool,
         store: int,
         quotient: int,
         divisor: float,

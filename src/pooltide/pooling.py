@@ -12,7 +12,7 @@ apart and divided by the number of cells. (PyTorch's bits depend on the machine 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -20,8 +20,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .dtypes import DType
+from .dtypes import DTYPES, DType
 from .geometry import Axis, Table, dilated, windows_written_out
+from .offsets import offsets_of
+from .problem import Problem
 
 Array = NDArray[Any]
 Triple = tuple[int, int, int]
@@ -37,6 +39,7 @@ class Pooling:
     divisor: int = 0  # of an override
     dilation: Triple = (1, 1, 1)
     indexed: bool = False  # whether the maxima's indices are wanted
+    offsets: bool = False  # as offsets in their windows, one byte each (offsets.py)
 
     @property
     def input_plane(self) -> Triple:
@@ -80,3 +83,31 @@ def _windows(axis: Axis, step: int, padding_counts: bool) -> Windows:
     for table in (first, count, divisor):
         table.setflags(write=False)
     return Windows(first, count, divisor, step)
+
+
+def with_offsets(pooling: Pooling) -> Pooling | None:
+    """The same maxima with one-byte offsets, or None where a window has too many cells for them."""
+    if offsets_of(pooling.axes, pooling.dilation) is None:
+        return None
+    return replace(pooling, indexed=True, offsets=True)
+
+
+@lru_cache(maxsize=1024)
+def gradient_by_offsets(pooling: Pooling, dtype: DType) -> Problem:
+    """The gradient, in `dtype`, of a pooling `with_offsets`, which reads what it wrote."""
+    d, h, w = (_reaching(axis, step) for axis, step in zip(pooling.axes, pooling.dilation, strict=True))
+    return Problem(
+        "indexed",
+        pooling.batch,
+        (d, h, w),
+        dtype,
+        index_dtype=DTYPES["UINT8"],
+        dilation=pooling.dilation,
+    )
+
+
+def _reaching(axis: Axis, step: int) -> Axis:
+    """The axis with k the reach of a window's cells, `step` apart; none sees more than the padded axis."""
+    if axis.adaptive:
+        return axis
+    return replace(axis, k=min(step * (axis.k - 1) + 1, axis.length + 2 * axis.p))

@@ -5,7 +5,8 @@ operator is the 3-D one with depth 1. Two kinds:
 
     average   grad_input[cell] = sum over the windows that hold the cell, (d, h, w) ascending, of
               grad_output[window] / divisor[window]
-    indexed   grad_input[indices[q]] += grad_output[q], q ascending, within one plane
+    indexed   grad_input[indices[q]] += grad_output[q], q ascending, within one plane; UINT8 indices
+              are offsets in q's window (offsets.py), known only to those who made them
 
 and one way per average operator to take the quotient:
 
@@ -17,12 +18,13 @@ and one way per average operator to take the quotient:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from .call import Call
 from .dtypes import DTYPES, DType
 from .geometry import UNIT, Axis
+from .offsets import Offsets, offsets_of
 from .rules import pools_globally
 
 
@@ -36,6 +38,7 @@ class Problem:
     divisor: int = 0  # of an override
     index_dtype: DType | None = None  # of an indexed problem
     rounding: str = "keep"  # gradOutput first: keep | HFLOAT32 | FLOAT16
+    dilation: tuple[int, int, int] = (1, 1, 1)  # of offsets: a window's cells lie so far apart
 
     @property
     def planes(self) -> int:
@@ -52,6 +55,16 @@ class Problem:
         """The spatial shape of grad_input."""
         d, h, w = self.axes
         return d.length, h.length, w.length
+
+    @property
+    def offsets(self) -> Offsets | None:
+        """How UINT8 indices are read; None where indices are flat in their plane."""
+        if self.index_dtype is None or self.index_dtype.name != "UINT8":
+            return None
+        d, h, w = (_every(axis, step) for axis, step in zip(self.axes, self.dilation, strict=True))
+        found = offsets_of((d, h, w), self.dilation)
+        assert found is not None, "a window has more cells than a byte counts"
+        return found
 
     @property
     def cells(self) -> int:
@@ -94,6 +107,11 @@ def lower(call: Call) -> Problem:
         return Problem("indexed", batch, (d, h, w), grad.dtype, index_dtype=index_dtype)
     quotient, divisor = _quotient(call)
     return Problem("average", batch, (d, h, w), grad.dtype, quotient, divisor, rounding=_rounding(call))
+
+
+def _every(axis: Axis, step: int) -> Axis:
+    """An axis whose k is a window's reach, with k the number of its cells, `step` apart."""
+    return axis if axis.adaptive else replace(axis, k=(axis.k - 1) // step + 1)
 
 
 def _quotient(call: Call) -> tuple[str, int]:

@@ -75,6 +75,7 @@ def run(
 def prepare(problem: Problem, layout: str) -> _native.Prepared:
     """The problem, ready to run on arrays, or addresses, that lie in this layout."""
     divisor = float(as_float(problem.divisor, problem.dtype.accumulator)) if problem.divisor else 1.0
+    offsets = problem.offsets
     return _native.Prepared(
         _KINDS[problem.kind],
         STORES[problem.dtype.name],
@@ -83,18 +84,20 @@ def prepare(problem: Problem, layout: str) -> _native.Prepared:
         layout == "channels_last",
         problem.index_dtype.itemsize if problem.index_dtype else 0,
         *problem.batch,
-        *(table for axis in problem.axes for table in _axis(problem, axis)),
+        *(table for at in range(3) for table in _axis(problem, at)),
+        np.zeros(0, np.int64) if offsets is None else offsets.jump,
     )
 
 
-def _axis(problem: Problem, axis: Axis) -> tuple[Array, Array, Array]:
-    """First window and number of windows per cell; what each window contributes to the divisor."""
-    if problem.kind == "indexed":  # only the sizes count
-        return (
-            np.zeros(axis.length, np.int64),
-            np.zeros(axis.length, np.int64),
-            np.ones(axis.outputs, np.int64),
-        )
+def _axis(problem: Problem, at: int) -> tuple[Array, Array, Array]:
+    """First window and number of windows per cell; what each window contributes to the divisor.
+
+    Of an indexed problem only the sizes count, and where windows begin if indices are offsets in them.
+    """
+    axis = problem.axes[at]
+    if problem.kind == "indexed":
+        none, offsets = np.zeros(axis.length, np.int64), problem.offsets
+        return none, none, offsets.first[at] if offsets else np.zeros(axis.outputs, np.int64)
     table = tables(axis)
     lengths = table.extent if problem.quotient == "extent" else table.end - table.start
     return table.first, table.count, lengths

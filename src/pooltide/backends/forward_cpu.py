@@ -49,6 +49,7 @@ def prepare(pooling: Pooling, layout: str) -> _native.Forward:
     return _native.Forward(
         pooling.kind == "largest",
         pooling.indexed,
+        pooling.offsets,
         STORES[pooling.dtype.name],
         3 if pooling.quotient == "mean" else QUOTIENTS[pooling.quotient],
         divisor,

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..offsets import offsets_of
 from ..pooling import Pooling, Windows, windows
 from ..rounding import round_once
 from .reference import as_float
@@ -67,13 +68,22 @@ def _average(pooling: Pooling, axes: Axes, o: Index, x: Array) -> Array:
 
 
 def _largest(pooling: Pooling, axes: Axes, o: Index, x: Array) -> tuple[Array, Array]:
+    """The greatest cells of window o in all planes, and their indices or offsets."""
     _, height, width = pooling.input_plane
-    d, h, w = (int(axis.first[i]) for axis, i in zip(axes, o, strict=True))
+    offsets = offsets_of(pooling.axes, pooling.dilation) if pooling.offsets else None
+    first = [int(axis.first[i]) for axis, i in zip(axes, o, strict=True)]
+
+    def place_of(d: int, h: int, w: int) -> int:
+        if offsets is None:
+            return (d * height + h) * width + w
+        i, j, k = ((c - f) // axis.step for c, f, axis in zip((d, h, w), first, axes, strict=True))
+        return (i * offsets.most[1] + j) * offsets.most[2] + k
+
     value = np.full(pooling.batch, -np.inf).astype(x.dtype)
-    place = np.full(pooling.batch, (d * height + h) * width + w)
+    place = np.full(pooling.batch, place_of(first[0], first[1], first[2]))
     for d, h, w in _cells(axes, o):
         cell = x[..., d, h, w]
         wins = (cell > value) | np.isnan(cell)
         value = np.where(wins, cell, value)
-        place = np.where(wins, (d * height + h) * width + w, place)
+        place = np.where(wins, place_of(d, h, w), place)
     return value, place

@@ -91,6 +91,8 @@ def _divisors(problem: Problem, *windows: Any) -> list[int]:
 
 def _scatter(problem: Problem, g: Array, indices: Array, total: Array) -> IndexFault | None:
     cells = prod(problem.input_plane)
+    if offsets := problem.offsets:
+        indices = offsets.indices(indices, problem.input_plane)
     wide = indices.astype(np.int64).reshape(problem.planes, prod(problem.output_plane))
     good = (wide >= 0) & (wide < cells)
     sums = np.zeros((problem.planes, max(cells, 1)), dtype=total.dtype)

@@ -12,7 +12,7 @@ from functools import cache
 from importlib import import_module
 from math import prod
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -22,11 +22,9 @@ from ..problem import Problem
 from ..threads import get_num_threads
 from .tensors import as_numpy, as_volume
 
-if TYPE_CHECKING:
-    from .recipes import Recipe
-
-# The last argument says that indices are the forward's own: a GPU need not be waited for.
-Run = Callable[["Recipe", torch.Tensor, torch.Tensor | None, torch.Tensor, bool], IndexFault | None]
+# Of the number of axes, grad_output, indices, out, and whether indices are the forward's own: then a GPU
+# need not be waited for.
+Run = Callable[[int, torch.Tensor, torch.Tensor | None, torch.Tensor, bool], IndexFault | None]
 
 
 Kernel = Callable[[int, int | None, int, int], tuple[int, int, int] | None]
@@ -50,11 +48,11 @@ def choose(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -> 
 def _on_cpu(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -> Chosen:
     plan = make_plan(problem, layouts)
     if plan.backend != "cpu":
-        return Chosen(plan.layout, (), lambda recipe, *args: execute(plan, *_volumes(recipe, *args[:3])))
+        return Chosen(plan.layout, (), lambda axes, *args: execute(plan, *_volumes(axes, *args[:3])))
     kernel = cpu.prepare(problem, plan.layout).run
 
     def run(
-        recipe: Recipe,
+        axes: int,
         grad_output: torch.Tensor,
         indices: torch.Tensor | None,
         out: torch.Tensor,
@@ -68,8 +66,8 @@ def _on_cpu(device: torch.device, problem: Problem, layouts: tuple[str, ...]) ->
     return Chosen(plan.layout, plan.copied, run, kernel)
 
 
-def _volumes(recipe: Recipe, *tensors: torch.Tensor | None) -> Any:
-    return [None if t is None else as_numpy(as_volume(t, recipe.axes)) for t in tensors]
+def _volumes(axes: int, *tensors: torch.Tensor | None) -> Any:
+    return [None if t is None else as_numpy(as_volume(t, axes)) for t in tensors]
 
 
 @cache
@@ -119,7 +117,7 @@ def _on_cuda(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -
             ready(*tensors)
 
     def run(
-        recipe: Recipe,
+        axes: int,
         grad_output: torch.Tensor,
         indices: torch.Tensor | None,
         out: torch.Tensor,

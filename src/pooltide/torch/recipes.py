@@ -121,7 +121,7 @@ def _work_out(
         else TensorMeta(shape, problem.dtype, strides=dense_strides(shape, last))
     )
     given = [call.role(role) for role in ("grad_output", "indices") if call.role(role) is not None]
-    layouts = tuple(_layout(meta, axes) for meta in [*given, result])
+    layouts = tuple(layout_in_memory(meta, axes) for meta in [*given, result])
     chosen = devices.choose(device, problem, layouts)
     copied = frozenset(chosen.copied)
     strides = dense_strides(shape, last and out is None)
@@ -136,11 +136,16 @@ def _work_out(
     )  # fmt: skip
 
 
-def _layout(meta: TensorMeta, axes: int) -> str:
-    lead = 2 - (len(meta.shape) - axes)
-    flat = (1,) * lead, meta.shape[: 2 - lead], (1,) * (3 - axes), meta.shape[-axes:]
-    assert meta.strides is not None
-    steps = (0,) * lead, meta.strides[: 2 - lead], (0,) * (3 - axes), meta.strides[-axes:]
+def layout_in_memory(tensor: TensorMeta | torch.Tensor, axes: int) -> str:
+    """How a tensor, batched or not, lies: planes, channels_last or strided."""
+    shape, strides = (
+        tuple(tensor.shape),
+        tensor.stride() if isinstance(tensor, torch.Tensor) else tensor.strides,
+    )
+    assert strides is not None
+    lead = 2 - (len(shape) - axes)
+    flat = (1,) * lead, shape[: 2 - lead], (1,) * (3 - axes), shape[-axes:]
+    steps = (0,) * lead, strides[: 2 - lead], (0,) * (3 - axes), strides[-axes:]
     found = layout_of(sum(flat, ()), sum(steps, ()))
     return "strided" if axes == 1 and found == "channels_last" else found  # PyTorch has no such rows
 
@@ -168,7 +173,7 @@ def compute(
             indices = indices.contiguous(memory_format=recipe.format)
         if "out" in copied:
             written = _result(recipe)
-    if fault := recipe.run(recipe, grad_output, indices, written, within):
+    if fault := recipe.run(recipe.axes, grad_output, indices, written, within):
         raise IndexError(message(recipe, fault, grad_output.shape))
     if written is not result:
         result.copy_(written)

@@ -1,0 +1,128 @@
+"""One-byte offsets: forwards write them, gradients read them, and they mean PyTorch's indices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pooltide
+from forwards import NAMES, Forward, bits, forward
+from pooltide import _native
+from pooltide.backends import IndexFault, cpu, forward_cpu, forward_reference, reference
+from pooltide.forward_checks import Adaptive, Strided, pooling_of
+from pooltide.functions import ARRAYS
+from pooltide.geometry import Axis
+from pooltide.offsets import offsets_of
+from pooltide.pooling import Pooling, gradient_by_offsets, with_offsets
+
+MAXIMA = [name for name in NAMES if "max" in name]
+
+
+@pytest.fixture(autouse=True)
+def restored() -> Iterator[None]:
+    isa, threads = _native.instruction_set(), pooltide.get_num_threads()
+    yield
+    _native.use_instruction_set(isa)
+    pooltide.set_num_threads(threads)
+
+
+def pooling_for(call: Forward) -> Pooling:
+    defaults = {"stride": None, "padding": 0, "dilation": 1, "ceil_mode": False}
+    adaptive = "adaptive" in call.name
+    asked = Adaptive(**call.arguments) if adaptive else Strided(**(defaults | call.arguments))
+    return pooling_of(call.name, ARRAYS, call.x, asked, True)
+
+
+def laid(array: Any, layout: str) -> Any:
+    """A copy of a 5-D array that lies in `layout`."""
+    if layout == "planes":
+        return np.array(array, order="C")
+    return np.moveaxis(np.array(np.moveaxis(array, 1, -1), order="C"), -1, 1)
+
+
+def poisoned(shape: tuple[int, ...], dtype: Any, layout: str) -> Any:
+    return laid(
+        np.full(shape, 0xEE, np.uint8) if dtype == np.uint8 else np.full(shape, np.nan).astype(dtype), layout
+    )
+
+
+@pytest.mark.parametrize("layout", ["planes", "channels_last"])
+@pytest.mark.parametrize("name", MAXIMA)
+def test_offsets_written_and_read_stand_for_indices(name: str, layout: str) -> None:
+    """Values, decoded places and gradients are those of the int64 indices, and the reference's."""
+    used, isas = 0, _native.instruction_sets()
+    for seed in range(60):
+        call = forward(name, seed, largest=23)
+        small = with_offsets(pooling_for(call))
+        if small is None:
+            continue
+        used += 1
+        _native.use_instruction_set(isas[seed % len(isas)])
+        pooltide.set_num_threads((1, 2, 7)[seed % 3])
+        values, indices = call.run(return_indices=True)
+        shape = small.batch + small.output_plane
+        x = laid(call.x.reshape(small.batch + small.input_plane), layout)
+        found, offsets = poisoned(shape, x.dtype, layout), poisoned(shape, np.uint8, layout)
+        forward_cpu.run(small, layout, x, found, offsets)
+        np.testing.assert_array_equal(bits(found).ravel(), bits(values).ravel(), err_msg=str(call))
+        slow, expected = np.empty_like(found), np.empty_like(offsets)
+        forward_reference.run(small, layout, x, slow, expected)
+        np.testing.assert_array_equal(offsets, expected, err_msg=str(call))
+
+        problem = gradient_by_offsets(small, small.dtype)
+        assert problem.offsets is not None
+        decoded = problem.offsets.indices(offsets, small.input_plane)
+        np.testing.assert_array_equal(decoded.ravel(), indices.ravel(), err_msg=str(call))
+        g = laid(np.random.default_rng(seed).standard_normal(shape).astype(x.dtype), layout)
+        results = []
+        for backend in (cpu, reference):
+            out = poisoned(x.shape, x.dtype, layout)
+            scratch = np.empty(backend.scratch(problem), np.uint8)
+            assert backend.run(problem, layout, g, offsets, out, scratch) is None
+            results.append(bits(out).ravel())
+        np.testing.assert_array_equal(*results, err_msg=str(call))
+        function = getattr(pooltide, f"{name}_backward")
+        arguments = {} if "adaptive" in name else call.arguments
+        plain = function(np.array(g, order="C").reshape(indices.shape), call.x.shape, indices, **arguments)
+        np.testing.assert_array_equal(results[0], bits(plain).ravel(), err_msg=str(call))
+    assert used >= 25
+
+
+@pytest.mark.parametrize("layout", ["planes", "channels_last"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_an_offset_that_points_out_of_the_plane_is_dropped_and_told(layout: str, dtype: Any) -> None:
+    x = np.random.default_rng(0).standard_normal((2, 3, 7, 11)).astype(dtype)
+    asked = Strided(3, 2, 1, 1, False)
+    small = with_offsets(pooling_of("max_pool2d", ARRAYS, x, asked, True))
+    assert small is not None
+    problem = gradient_by_offsets(small, small.dtype)
+    shape = small.batch + small.output_plane
+    g = laid(np.arange(1, 1 + np.prod(shape)).reshape(shape).astype(dtype), layout)
+    for bad, at in ((9, (0, 1, 0, 2, 3)), (255, (1, 2, 0, 0, 1)), (8, (1, 2, 0, 3, 5))):
+        offsets = laid(np.zeros(shape, np.uint8), layout)
+        offsets[at] = bad
+        total = []
+        for backend in (cpu, reference):
+            out = poisoned(small.batch + small.input_plane, dtype, layout)
+            fault = backend.run(
+                problem, layout, g, offsets, out, np.empty(backend.scratch(problem), np.uint8)
+            )
+            assert isinstance(fault, IndexFault)
+            assert (fault.count, fault.position) == (1, np.ravel_multi_index(at, shape))
+            total.append(out)
+        np.testing.assert_array_equal(bits(total[0]), bits(total[1]))
+        assert total[0].astype(np.float64).sum() == g.astype(np.float64).sum() - float(g[at])
+
+
+def test_a_window_of_more_than_256_cells_has_no_offsets() -> None:
+    def counted(*kernel: int) -> Any:
+        d, h, w = (Axis(60, 60 - k + 1, k, 1, 0) for k in kernel)
+        return offsets_of((d, h, w), (1, 1, 1))
+
+    assert counted(4, 8, 8).most == (4, 8, 8)
+    assert counted(5, 8, 7) is None
+    assert counted(1, 16, 16).jump[255] == 15 * 60 + 15
+    assert counted(1, 3, 3).jump[9] < -(2**61)
