@@ -100,6 +100,12 @@ def indexed() -> list[tuple[str, str, Problem]]:
     for i, axis in enumerate(patched):
         dtype, index = DTYPES[TYPES[i % 4]], DTYPES[("INT64", "INT32")[i % 2]]
         found.append(("patches", "planes", Problem("indexed", (2, 3), axis, dtype, index_dtype=index)))
+    ways = [("patches", "planes"), ("scatter", "planes"), ("pieces", "planes"), ("pieces", "channels_last")]
+    for i, axis in enumerate([axes[1], axes[4], *patched[4:6], *patched[7:]]):
+        (kernel, layout), dtype = ways[i % 4], DTYPES[TYPES[i % 3]]
+        dilation = (1, 2, 3) if axis is axes[4] else (1, 1, 1)
+        offsets = Problem("indexed", (2, 3), axis, dtype, index_dtype=DTYPES["UINT8"], dilation=dilation)
+        found.append((kernel, layout, offsets))
     return found
 
 
@@ -113,6 +119,18 @@ def own_indices(problem: Problem, rng: np.random.Generator) -> np.ndarray:
         flat = flat * axis.length + start + (rng.random(shape) * (end - start)).astype(np.int64)
     assert problem.index_dtype is not None
     return flat.astype(problem.index_dtype.numpy)
+
+
+def own_offsets(problem: Problem, rng: np.random.Generator) -> np.ndarray:
+    """The offset of a random cell of its window for every window."""
+    assert problem.offsets is not None
+    shape = problem.batch + problem.output_plane
+    found = np.zeros(shape, dtype=np.int64)
+    for i, (axis, most) in enumerate(zip(problem.axes, problem.offsets.most, strict=True)):
+        step = problem.dilation[i]
+        cells = -(-(tables(axis).end - problem.offsets.first[i]) // step)
+        found = found * most + (rng.random(shape) * np.expand_dims(cells, tuple(range(1, 3 - i)))).astype(int)
+    return found.astype(np.uint8)
 
 
 def spoil(indices: np.ndarray, cells: int, rng: np.random.Generator, strays: str) -> None:
@@ -167,16 +185,21 @@ def interpret(seed: int) -> None:
 
     rng = np.random.default_rng(seed)
     share = triton_plan.SHARE
+    tuned = triton_tables.FEW, triton_tables.LARGE, triton_tables.PAYS
     for kernel, layout, problem in averages() + indexed():
         grad = rng.standard_normal(problem.batch + problem.output_plane).astype(problem.dtype.numpy)
         triton_plan.SHARE = 8 if kernel == "pieces" else share
-        if kernel == "patches":
-            triton_tables.FEW, triton_tables.LARGE, triton_tables.PAYS = 0, 2**40, float("inf")
+        everywhere = (0, 2**40, float("inf")) if kernel == "patches" else tuned
+        triton_tables.FEW, triton_tables.LARGE, triton_tables.PAYS = everywhere
         for strays in ("none", "foreign", "outside") if problem.kind == "indexed" else ("none",):
             indices = None
             if problem.kind == "indexed":
-                indices = own_indices(problem, rng)
-                spoil(indices, int(np.prod(problem.input_plane)), rng, strays)
+                if problem.offsets:
+                    indices = own_offsets(problem, rng)
+                    indices[..., 0] = {"none": indices[..., 0], "foreign": 0, "outside": 254}[strays]
+                else:
+                    indices = own_indices(problem, rng)
+                    spoil(indices, int(np.prod(problem.input_plane)), rng, strays)
             want, fault = expected(problem, grad, indices)
             out = lay(np.full(want.shape, np.nan, want.dtype), layout)
             record = launch.new_record(-1)

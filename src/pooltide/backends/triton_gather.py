@@ -22,9 +22,9 @@ from .triton_indexed import settle
 @triton.jit(do_not_specialize=["lanes", "groups", "D", "H", "W", "Do", "Ho", "Wo", "d_blocks", "h_blocks",
                                "magic_g", "shift_g", "magic_r", "shift_r", "magic_b", "shift_b", "magic_h",
                                "shift_h", "magic_w", "shift_w"])  # fmt: skip
-def patches(grad, indices, out, faults, flags, bases, spans, lanes, groups, D, H, W, Do, Ho, Wo, d_blocks,
-            h_blocks, magic_g, shift_g, magic_r, shift_r, magic_b, shift_b, magic_h, shift_h, magic_w,
-            shift_w,
+def patches(grad, indices, out, faults, flags, bases, spans, corners, lanes, groups, D, H, W, Do, Ho, Wo,
+            d_blocks, h_blocks, magic_g, shift_g, magic_r, shift_r, magic_b, shift_b, magic_h, shift_h,
+            magic_w, shift_w,
             L: tl.constexpr, RD: tl.constexpr, RH: tl.constexpr, V: tl.constexpr,
             ND: tl.constexpr, NH: tl.constexpr, NW: tl.constexpr,
             LOW_D: tl.constexpr, LOW_H: tl.constexpr, LOW_W: tl.constexpr,
@@ -54,8 +54,14 @@ def patches(grad, indices, out, faults, flags, bases, spans, lanes, groups, D, H
         held = (b0 + j).to(tl.uint32) < Wo.to(tl.uint32)
         starts += (tl.load(of_w + (b0 + j) * 2, mask=held, other=0),)
         lengths += (tl.load(of_w + (b0 + j) * 2 + 1, mask=held, other=0),)
+    CODED: tl.constexpr = indices.dtype.element_ty == tl.uint8
+    firsts = ()
+    for j in tl.static_range(NW if CODED else 0):
+        held = (b0 + j).to(tl.uint32) < Wo.to(tl.uint32)
+        firsts += (tl.load(corners + (256 + Do + Ho) + b0 + j, mask=held, other=0) - group * V,)
     g_source, i_source = grad + source, indices + source
-    origin = (td * RD * H + th * RH) * W + group * V
+    corner_cell = (td * RD * H + th * RH) * W
+    origin = corner_cell + group * V
     astray = group < 0
     keys, values = (), ()
     for e in tl.static_range(ND):
@@ -64,16 +70,26 @@ def patches(grad, indices, out, faults, flags, bases, spans, lanes, groups, D, H
             held_row = (od.to(tl.uint32) < Do.to(tl.uint32)) & (oh.to(tl.uint32) < Ho.to(tl.uint32))
             row_end = tl.where(held_row, Wo, 0).to(tl.uint32)
             row = (od * Ho + oh) * Wo
+            if CODED:
+                corner = tl.load(corners + 256 + od, mask=held_row, other=0)
+                corner += tl.load(corners + (256 + Do) + oh, mask=held_row, other=0)
             for j in tl.static_range(NW):
                 held = (b0 + j).to(tl.uint32) < row_end
                 index = tl.load(i_source + row + j, mask=held, other=-1)
                 values += (tl.load(g_source + row + j, mask=held, other=0).to(ACC),)
-                keys += (index.to(tl.int32) - origin,)
+                if CODED:  # offset 255 leads nowhere
+                    keys += (tl.load(corners + index.to(tl.int32)) + (corner - corner_cell) + firsts[j],)
+                    index = keys[(e * NH + i) * NW + j] + origin
+                else:
+                    keys += (index.to(tl.int32) - origin,)
                 if e < SEEN_D and i < SEEN_H and j < SEEN_W:
                     x = index.to(tl.int32)
                     h = floor_over(x, W, magic_w, shift_w)
                     w = x - h * W
-                    good = index.to(tl.uint64) < (D * H * W).to(tl.uint64)
+                    if index.dtype == tl.int64:
+                        good = index.to(tl.uint64) < (D * H * W).to(tl.uint64)
+                    else:
+                        good = x.to(tl.uint32) < (D * H * W).to(tl.uint32)
                     good = good & ((w - starts[j]).to(tl.uint32) < lengths[j].to(tl.uint32))
                     if DEEP:
                         d = floor_over(h, H, magic_h, shift_h)
@@ -122,8 +138,10 @@ def met(flags, first, end, B: tl.constexpr):
     return found
 
 
-@triton.jit(do_not_specialize=["planes", "share", "groups", "splits", "row_blocks", "cells", "Q", "inner"])
-def mend(grad, indices, out, faults, flags, planes, share, groups, splits, row_blocks, cells, Q, inner,
+@triton.jit(do_not_specialize=["planes", "share", "groups", "splits", "row_blocks", "cells", "Q", "Do", "Ho",
+                               "Wo", "inner", "magic_ho", "shift_ho", "magic_wo", "shift_wo"])  # fmt: skip
+def mend(grad, indices, out, faults, flags, corners, planes, share, groups, splits, row_blocks, cells, Q, Do,
+         Ho, Wo, inner, magic_ho, shift_ho, magic_wo, shift_wo,
          L: tl.constexpr, B: tl.constexpr):  # fmt: skip
     """The planes of the warps in which `patches` met a stray: `share` planes, or part of one."""
     per_block = row_blocks * (L // 32)
@@ -135,4 +153,5 @@ def mend(grad, indices, out, faults, flags, planes, share, groups, splits, row_b
             if met(
                 flags, plane * groups // L * per_block, (((plane + 1) * groups - 1) // L + 1) * per_block, B
             ):
-                settle(grad, indices, out, faults, plane, pid % splits, splits, Q, inner, cells, B)
+                settle(grad, indices, out, faults, corners, plane, pid % splits, splits, Q, Do, Ho, Wo, inner,
+                       cells, magic_ho, shift_ho, magic_wo, shift_wo, B)  # fmt: skip

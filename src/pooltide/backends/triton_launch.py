@@ -31,8 +31,6 @@ def refuse(problem: Problem, layout: str = "planes") -> str | None:
         return f"{'an image' if inner > 1 else 'a plane'} has more than {limit} elements"
     if problem.rounding != "keep":
         return f"it does not round gradOutput to {problem.rounding}"
-    if problem.offsets:
-        return "it reads no offsets"
     return None
 
 

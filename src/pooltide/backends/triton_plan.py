@@ -30,6 +30,7 @@ from .triton_tables import (
     blocks_for,
     cdiv,
     chunk_of,
+    corners_of,
     cuts,
     division,
     divisors,
@@ -180,14 +181,18 @@ def _patches(problem: Problem, device: int, d: Blocks, h: Blocks, w: Blocks) -> 
     )
     bases = np.concatenate([blocks.bases for blocks in (d, h, w)])
     spans = np.concatenate([np.stack([t.start, t.end - t.start], 1) for t in map(tables, problem.axes)])
-    kept = (_upload(bases, np.int32, device), _upload(spans, np.int32, device))
+    corners = _upload(corners_of(problem), np.int32, device)
+    kept = (_upload(bases, np.int32, device), _upload(spans, np.int32, device), corners)
     grid = cdiv(lanes, LANES) * row_blocks
     first = Launch(gather.patches, grid, kept, (*sizes, *constants), flags=grid * LANES // 32)
     q, planes = prod(problem.output_plane), problem.planes
     splits = max(min(PROGRAMS // planes, cdiv(q, BLOCK)), 1)
     share = cdiv(planes, PROGRAMS) if splits == 1 else 1
-    after = (planes, share, groups, splits, row_blocks, prod(problem.input_plane), q, 1)
-    return first, Launch(gather.mend, cdiv(planes, share) * splits, (), (*after, LANES, BLOCK))
+    after = (
+        *(planes, share, groups, splits, row_blocks, prod(problem.input_plane)),
+        *(q, *problem.output_plane, 1, *_window_magic(problem)),
+    )
+    return first, Launch(gather.mend, cdiv(planes, share) * splits, (corners,), (*after, LANES, BLOCK))
 
 
 def _indexed(problem: Problem, layout: str, device: int) -> tuple[Launch, ...]:
@@ -212,8 +217,9 @@ def _indexed(problem: Problem, layout: str, device: int) -> tuple[Launch, ...]:
     most = [int(tables(axis).count.max()) for axis in problem.axes]
     unrolled = most if max(most) <= 2 else (0, 0, 0)
     sizes = (
-        *(outers, share, len(pieces), cells, *problem.input_plane, h.outputs, w.outputs, q),
+        *(outers, share, len(pieces), cells, *problem.input_plane, *problem.output_plane, q),
         *(inner, *most, *magic(q), *magic(inner), *magic(h.length), *magic(w.length)),
+        *_window_magic(problem),
     )
     warps = 8 if deep and problem.dtype.itemsize >= 4 else 4
     asked = int((pieces[:, 2] * pieces[:, 4]).max()) * inner * share
@@ -225,13 +231,19 @@ def _indexed(problem: Problem, layout: str, device: int) -> tuple[Launch, ...]:
     strides = (h.outputs * w.outputs, w.outputs, 1)
     firsts = [table.first * stride for table, stride in zip(found, strides, strict=True)]
     holders = np.concatenate([*firsts, *(table.count for table in found)])
-    kept = (_upload(pieces, np.int32, device), _upload(holders, np.int32, device))
+    corners = _upload(corners_of(problem), np.int32, device)
+    kept = (_upload(pieces, np.int32, device), _upload(holders, np.int32, device), corners)
     scatter = Launch(indexed.scatter, grid, kept, (*sizes, *constants), warps, 0 if own else grid)
     if own:
         return (scatter,)
     splits = max(min(PROGRAMS // outers, cdiv(q * inner, BLOCK)), 1)
-    sizes = (splits, len(pieces), cells, q, inner)
-    return scatter, Launch(indexed.repair, outers * splits, (), (*sizes, BLOCK))
+    after = (splits, len(pieces), cells, q, *problem.output_plane, inner, *_window_magic(problem))
+    return scatter, Launch(indexed.repair, outers * splits, (corners,), (*after, BLOCK))
+
+
+def _window_magic(problem: Problem) -> tuple[int, ...]:
+    _, h, w = problem.output_plane
+    return *magic(h), *magic(w)
 
 
 def _upload(array: Array, dtype: Any, device: int) -> torch.Tensor:

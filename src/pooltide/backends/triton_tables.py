@@ -242,13 +242,23 @@ def window_of(axis: Axis) -> Array:
     return np.where(table.count > 0, table.first, -1)
 
 
+def corners_of(problem: Problem) -> Array:
+    """The kernels' `corners`: nothing, unless indices are offsets."""
+    if (offsets := problem.offsets) is None:
+        return np.zeros(1, np.int32)
+    _, height, width = problem.input_plane
+    steps = (height * width, width, 1)
+    firsts = [first * step for first, step in zip(offsets.first, steps, strict=True)]
+    return np.concatenate([np.maximum(offsets.jump, -(2**31)), *firsts])
+
+
 def blocks_for(problem: Problem) -> tuple[Blocks, Blocks, Blocks] | None:
     """How to cut the planes of an indexed problem into the patches of `gather`, or None where that won't pay.
 
     Scattering is better where windows are few, or problems so small that one launch is all they take.
     """
     windows, plane = prod(problem.output_plane), prod(problem.input_plane)
-    if problem.cells < FEW or windows * LARGE < plane:
+    if problem.cells < FEW or windows * LARGE < plane or (problem.offsets and problem.offsets.jump[-1] >= 0):
         return None
     depths = (1, 2, 4) if problem.axes[0].length > 1 else (1,)
     cut = (_cut(problem.axes, (d, h, 4)) for d in depths for h in range(1, 9))
