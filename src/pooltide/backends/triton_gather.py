@@ -30,12 +30,19 @@ def patches(grad, indices, out, faults, flags, bases, spans, corners, lanes, gro
             LOW_D: tl.constexpr, LOW_H: tl.constexpr, LOW_W: tl.constexpr,
             HIGH_D: tl.constexpr, HIGH_H: tl.constexpr, HIGH_W: tl.constexpr,
             SEEN_D: tl.constexpr, SEEN_H: tl.constexpr, SEEN_W: tl.constexpr,
+            TAPS_D: tl.constexpr, TAPS_H: tl.constexpr, TAPS_W: tl.constexpr,
+            MOST_H: tl.constexpr, MOST_W: tl.constexpr,
             DEEP: tl.constexpr, RAGGED: tl.constexpr, OVER: tl.constexpr, WIDE: tl.constexpr):  # fmt: skip
     """A patch is RD × RH × V cells in ND × NH × NW windows, from `bases` of its block of d, h and w on.
 
     Cell i of an axis may be in windows LOW to HIGH of these, four bits a cell. The first SEEN windows of an
     axis are checked against `spans`, (start, length) of every window of d, h, then w. RAGGED, OVER: the
     last patches of a row, of a column or of the depth hang over.
+
+    Indices of one byte are offsets in their windows. Where MOST_W, the most cells of a window on w, is given,
+    so are the TAPS: which cell of window j of an axis cell i is, four bits each, 15 for none. Then `spans`
+    has a bit for each offset that a window of d, h, then w allows, and `corners` what its cells outside the
+    plane, which offsets don't count, make up for. Else `corners` leads to indices as in `index_of`.
     """
     ACC: tl.constexpr = tl.float64 if grad.dtype.element_ty == tl.float64 else tl.float32
     pid = tl.program_id(0)
@@ -52,17 +59,23 @@ def patches(grad, indices, out, faults, flags, bases, spans, corners, lanes, gro
     starts, lengths = (), ()
     for j in tl.static_range(SEEN_W):
         held = (b0 + j).to(tl.uint32) < Wo.to(tl.uint32)
-        starts += (tl.load(of_w + (b0 + j) * 2, mask=held, other=0),)
-        lengths += (tl.load(of_w + (b0 + j) * 2 + 1, mask=held, other=0),)
+        if MOST_W:
+            starts += (tl.load(spans + (Do + Ho) + b0 + j, mask=held, other=-1),)
+        else:
+            starts += (tl.load(of_w + (b0 + j) * 2, mask=held, other=0),)
+            lengths += (tl.load(of_w + (b0 + j) * 2 + 1, mask=held, other=0),)
     CODED: tl.constexpr = indices.dtype.element_ty == tl.uint8
     firsts = ()
     for j in tl.static_range(NW if CODED else 0):
         held = (b0 + j).to(tl.uint32) < Wo.to(tl.uint32)
-        firsts += (tl.load(corners + (256 + Do + Ho) + b0 + j, mask=held, other=0) - group * V,)
+        firsts += (
+            tl.load(corners + (256 + Do + Ho) + b0 + j, mask=held, other=0) - group * V * (not MOST_W),
+        )
     g_source, i_source = grad + source, indices + source
     corner_cell = (td * RD * H + th * RH) * W
     origin = corner_cell + group * V
     astray = group < 0
+    sound = group * 0 - 1
     keys, values = (), ()
     for e in tl.static_range(ND):
         for i in tl.static_range(NH):
@@ -73,16 +86,23 @@ def patches(grad, indices, out, faults, flags, bases, spans, corners, lanes, gro
             if CODED:
                 corner = tl.load(corners + 256 + od, mask=held_row, other=0)
                 corner += tl.load(corners + (256 + Do) + oh, mask=held_row, other=0)
+            if MOST_W:
+                ok = tl.load(spans + od, mask=held_row, other=-1)
+                ok &= tl.load(spans + Do + oh, mask=held_row, other=-1)
             for j in tl.static_range(NW):
                 held = (b0 + j).to(tl.uint32) < row_end
-                index = tl.load(i_source + row + j, mask=held, other=-1)
+                index = tl.load(i_source + row + j, mask=held, other=0 if MOST_W else -1)
                 values += (tl.load(g_source + row + j, mask=held, other=0).to(ACC),)
-                if CODED:  # offset 255 leads nowhere
+                if MOST_W:
+                    keys += (index.to(tl.int32) + (corner + firsts[j]),)
+                elif CODED:  # offset 255 leads nowhere
                     keys += (tl.load(corners + index.to(tl.int32)) + (corner - corner_cell) + firsts[j],)
                     index = keys[(e * NH + i) * NW + j] + origin
                 else:
                     keys += (index.to(tl.int32) - origin,)
-                if e < SEEN_D and i < SEEN_H and j < SEEN_W:
+                if e < SEEN_D and i < SEEN_H and j < SEEN_W and MOST_W:
+                    sound &= (ok & starts[j]) >> tl.minimum(index.to(tl.int32), 31)
+                elif e < SEEN_D and i < SEEN_H and j < SEEN_W:
                     x = index.to(tl.int32)
                     h = floor_over(x, W, magic_w, shift_w)
                     w = x - h * W
@@ -102,7 +122,8 @@ def patches(grad, indices, out, faults, flags, bases, spans, corners, lanes, gro
                     good = good & (h.to(tl.uint32) < most.to(tl.uint32))
                     astray = astray | (held & ~good)
     warps: tl.constexpr = L // 32
-    found = tl.max(tl.reshape(astray.to(tl.int32), [warps, 32]), 1)
+    strays = ~sound & 1 if MOST_W else astray.to(tl.int32)
+    found = tl.max(tl.reshape(strays, [warps, 32]), 1)
     tl.store(flags + pid * warps + tl.arange(0, warps), found)
     column = group[:, None] * V + tl.arange(0, V)[None, :]
     inside = live[:, None]
@@ -119,8 +140,19 @@ def patches(grad, indices, out, faults, flags, bases, spans, corners, lanes, gro
                 for e in tl.static_range((LOW_D >> 4 * d) & 15, (HIGH_D >> 4 * d) & 15):
                     for i in tl.static_range((LOW_H >> 4 * r) & 15, (HIGH_H >> 4 * r) & 15):
                         for j in tl.static_range((LOW_W >> 4 * c) & 15, (HIGH_W >> 4 * c) & 15):
-                            named = keys[(e * NH + i) * NW + j] == (d * H + r) * W + c
-                            total = tl.where(named, total + values[(e * NH + i) * NW + j], total)
+                            key, value = keys[(e * NH + i) * NW + j], values[(e * NH + i) * NW + j]
+                            if MOST_W:
+                                tap_d, tap_h = (
+                                    (TAPS_D >> 64 * d + 4 * e) & 15,
+                                    (TAPS_H >> 64 * r + 4 * i) & 15,
+                                )
+                                tap_w = (TAPS_W >> 64 * c + 4 * j) & 15
+                                if tap_d < 15 and tap_h < 15 and tap_w < 15:
+                                    named = key == (tap_d * MOST_H + tap_h) * MOST_W + tap_w
+                                    total = tl.where(named, total + value, total)
+                            else:
+                                named = key == (d * H + r) * W + c
+                                total = tl.where(named, total + value, total)
                 cells += (total,)
             tile = weave(cells, V).to(out.dtype.element_ty)
             z, y = td * RD + d, th * RH + r

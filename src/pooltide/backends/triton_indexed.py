@@ -228,3 +228,30 @@ def repair(grad, indices, out, faults, flags, corners, splits, count, cells, Q, 
     if found:
         settle(grad, indices, out, faults, corners, outer, pid - outer * splits, splits, Q, Do, Ho, Wo, inner,
                cells, magic_ho, shift_ho, magic_wo, shift_wo, B)  # fmt: skip
+
+
+@triton.jit(do_not_specialize=["parts", "size", "Do", "Ho", "Wo", "inner", "plane", "W", "step_d", "step_h",
+                               "step_w", "most_h", "most_w", "magic_i", "shift_i", "magic_ho", "shift_ho",
+                               "magic_wo", "shift_wo", "magic_p", "shift_p", "magic_w", "shift_w", "magic_sd",
+                               "shift_sd", "magic_sh", "shift_sh", "magic_sw", "shift_sw"])  # fmt: skip
+def compact(indices, offsets, corners, parts, size, Do, Ho, Wo, inner, plane, W, step_d, step_h, step_w,
+            most_h, most_w, magic_i, shift_i, magic_ho, shift_ho, magic_wo, shift_wo, magic_p, shift_p,
+            magic_w, shift_w, magic_sd, shift_sd, magic_sh, shift_sh, magic_sw, shift_sw,
+            B: tl.constexpr):  # fmt: skip
+    """Indices that lie in their windows, as offsets there; one part of a plane, or of an image."""
+    pid = tl.program_id(0).to(tl.int64)
+    outer = pid // parts
+    at = (pid - outer * parts).to(tl.int32) * B + tl.arange(0, B)
+    held = at < size
+    index = tl.load(indices + outer * size + at, mask=held, other=0)
+    q = floor_over(at, inner, magic_i, shift_i)
+    zero = (q * 0).to(tl.uint8)
+    corner = index_of(zero, q, held, corners, Do, Ho, Wo, magic_ho, shift_ho, magic_wo, shift_wo)
+    far = index.to(tl.int32) - corner
+    d = floor_over(far, plane, magic_p, shift_p)
+    far -= d * plane
+    h = floor_over(far, W, magic_w, shift_w)
+    w = floor_over(far - h * W, step_w, magic_sw, shift_sw)
+    d, h = floor_over(d, step_d, magic_sd, shift_sd), floor_over(h, step_h, magic_sh, shift_sh)
+    found = (d * most_h + h) * most_w + w
+    tl.store(offsets + outer * size + at, found.to(tl.uint8), mask=held)

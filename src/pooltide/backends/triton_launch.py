@@ -18,7 +18,7 @@ import torch
 
 from ..problem import Problem
 from .cuda_driver import Launcher
-from .triton_plan import Launch, current_stream, plan
+from .triton_plan import Launch, compact, current_stream, plan
 
 LAYOUTS = frozenset({"planes", "channels_last"})
 _NONE = 2**63 - 1
@@ -114,6 +114,24 @@ class Ready:
 def prepare(problem: Problem, layout: str, device: int) -> Ready:
     """What `run` calls when its tensors are on the current device and hold elements."""
     return Ready(problem, layout, device)
+
+
+def offsets_from(problem: Problem, layout: str, indices: torch.Tensor) -> torch.Tensor:
+    """The offsets that `problem` reads, from indices that lie in `layout`, each in its window."""
+    device = indices.get_device()
+    if device >= 0 and device != torch.cuda.current_device():
+        with torch.cuda.device(device):
+            return offsets_from(problem, layout, indices)
+    found = torch.empty_like(indices, dtype=torch.uint8)
+    if indices.numel():
+        aligned = indices.data_ptr() % 16 == 0 and found.data_ptr() % 16 == 0
+        _compacting(problem, layout, device, aligned)(device, (indices, found))
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _compacting(problem: Problem, layout: str, device: int, aligned: bool) -> Launch:
+    return compact(problem, layout, device)
 
 
 def new_record(device: torch.device | int) -> torch.Tensor:

@@ -40,6 +40,7 @@ from .triton_tables import (
     reach,
     segments_of,
     signless,
+    taps_of,
     window_of,
 )
 
@@ -172,17 +173,21 @@ def _patches(problem: Problem, device: int, d: Blocks, h: Blocks, w: Blocks) -> 
         *(*magic(groups), *magic(row_blocks), *magic(len(h.bases))),
         *(*magic(problem.axes[1].length), *magic(problem.axes[2].length)),
     )
+    taps = taps_of(problem, (d, h, w))
     packed = zip(*(blocks.packed for blocks in (d, h, w)), strict=True)
     constants = (
         *(LANES, d.size, h.size, w.size, d.reach, h.reach, w.reach),
         *(word for words in packed for word in words),
-        *(d.seen, h.seen, w.seen, problem.axes[0].length > 1),
+        *(d.seen, h.seen, w.seen, *(taps.cells + taps.most if taps else (0,) * 5)),
+        problem.axes[0].length > 1,
         *(overhang[2], overhang[0] or overhang[1], lanes >= 2**31 - LANES),
     )
     bases = np.concatenate([blocks.bases for blocks in (d, h, w)])
     spans = np.concatenate([np.stack([t.start, t.end - t.start], 1) for t in map(tables, problem.axes)])
+    spans = taps.spans if taps else spans
     corners = _upload(corners_of(problem), np.int32, device)
-    kept = (_upload(bases, np.int32, device), _upload(spans, np.int32, device), corners)
+    shifts = _upload(taps.corners, np.int32, device) if taps else corners
+    kept = (_upload(bases, np.int32, device), _upload(spans, np.int32, device), shifts)
     grid = cdiv(lanes, LANES) * row_blocks
     first = Launch(gather.patches, grid, kept, (*sizes, *constants), flags=grid * LANES // 32)
     q, planes = prod(problem.output_plane), problem.planes
@@ -239,6 +244,23 @@ def _indexed(problem: Problem, layout: str, device: int) -> tuple[Launch, ...]:
     splits = max(min(PROGRAMS // outers, cdiv(q * inner, BLOCK)), 1)
     after = (splits, len(pieces), cells, q, *problem.output_plane, inner, *_window_magic(problem))
     return scatter, Launch(indexed.repair, outers * splits, (corners,), (*after, BLOCK))
+
+
+def compact(problem: Problem, layout: str, device: int) -> Launch:
+    """Makes a problem's offsets from indices."""
+    assert problem.offsets is not None
+    _, height, width = problem.input_plane
+    inner = problem.batch[1] if layout == "channels_last" else 1
+    size, (_, *most) = prod(problem.output_plane) * inner, problem.offsets.most
+    block = min(max(1 << (size - 1).bit_length(), 64), 1024)
+    parts, steps = cdiv(size, block), problem.dilation
+    magics = (*magic(inner), *_window_magic(problem), *magic(height * width), *magic(width))
+    sizes = (
+        *(parts, size, *problem.output_plane, inner, height * width, width, *steps, *most),
+        *(*magics, *magic(steps[0]), *magic(steps[1]), *magic(steps[2])),
+    )
+    corners = _upload(corners_of(problem), np.int32, device)
+    return Launch(indexed.compact, problem.planes // inner * parts, (corners,), (*sizes, block))
 
 
 def _window_magic(problem: Problem) -> tuple[int, ...]:

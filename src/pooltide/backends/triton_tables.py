@@ -242,6 +242,43 @@ def window_of(axis: Axis) -> Array:
     return np.where(table.count > 0, table.first, -1)
 
 
+@dataclass(frozen=True, slots=True)
+class Taps:
+    """How patches read offsets whose windows lie alike in every block."""
+
+    cells: tuple[int, int, int]  # the kernel's TAPS of d, h and w
+    most: tuple[int, int]  # the most cells of a window on h and w
+    corners: Array = field(compare=False)
+    spans: Array = field(compare=False)
+
+
+def taps_of(problem: Problem, blocks: tuple[Blocks, ...]) -> Taps | None:
+    """None where indices are no offsets, or windows lie in too many ways."""
+    if (offsets := problem.offsets) is None:
+        return None
+    if prod(offsets.most) > 31:
+        return None
+    taps, shifts, spans = [], [], []
+    within = np.indices(offsets.most).reshape(3, -1)  # of each offset: d, h, w
+    radix = (offsets.most[1] * offsets.most[2], offsets.most[2], 1)
+    for i, (axis, cut) in enumerate(zip(problem.axes, blocks, strict=True)):
+        step, most, first = problem.dilation[i], offsets.most[i], offsets.first[i]
+        k = axis.length // axis.outputs if axis.adaptive else axis.k
+        s, p = (k, 0) if axis.adaptive else (axis.s, axis.p)
+        odd = axis.length % axis.outputs if axis.adaptive else most != (k - 1) // step + 1
+        if odd or cut.size % s or most > 15:
+            return None
+        taps.append(0)
+        for cell, window in np.ndindex(cut.size, cut.reach):
+            at, rest = divmod(cell - (int(cut.bases[0]) + window) * s + p, step)
+            taps[-1] |= (at if rest == 0 and 0 <= at < most else 15) << 64 * cell + 4 * window
+        shifts.append((first - (np.arange(axis.outputs) * s - p)) // step * radix[i])
+        cells = -(-(tables(axis).end - first) // step)
+        spans.append(((within[i] < cells[:, None]) << np.arange(len(within[i]))).sum(axis=1))
+    corners, found = np.concatenate([np.zeros(256), *shifts]), np.concatenate(spans)
+    return Taps((taps[0], taps[1], taps[2]), offsets.most[1:], corners, found)
+
+
 def corners_of(problem: Problem) -> Array:
     """The kernels' `corners`: nothing, unless indices are offsets."""
     if (offsets := problem.offsets) is None:

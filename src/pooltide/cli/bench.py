@@ -189,7 +189,6 @@ _CUDA_RATIOS = {
     "alone: ours ÷ limit": ("ours alone", "limit"),
     "torch ÷ limit": ("torch alone", "limit"),
     "wall: ours ÷ torch": ("ours wall", "torch wall"),
-    "patched ÷ torch": ("patched wall", "torch wall"),
 }
 
 

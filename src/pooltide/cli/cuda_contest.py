@@ -54,17 +54,13 @@ def contest(
                 times[name].append(seconds)
         if turn >= -1:
             yield None
-    times |= _walls(runners)
+    times |= {f"{name} wall": [] for name in ("ours", "torch")}
+    for name in ("ours", "torch") * 9:
+        times[f"{name} wall"].append(_wall_seconds(runners[name]))
     del sweep
     times |= {f"{name} alone": _alone_seconds(run, result) for name, run in into.items()}
     limit = problem.least_bytes * median(times["copy"]) / (2 * COPY_BYTES)
     yield Result(case, drawn[2].nbytes, limit, times | {"limit": [limit, limit]})
-
-
-def _walls(runners: Runners) -> dict[str, list[float]]:
-    found = {f"{name} wall": [_wall_seconds(runners[name]) for _ in range(9)] for name in ("ours", "torch")}
-    with ours.patch():
-        return found | {"patched wall": [_wall_seconds(runners["torch"]) for _ in range(9)]}
 
 
 Into = dict[str, Callable[[torch.Tensor], Any]]

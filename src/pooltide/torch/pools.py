@@ -151,6 +151,11 @@ def _arguments(name: str, asked: Strided) -> tuple[Any, ...]:
 
 def offsets_from(ready: Ready, indices: Tensor) -> Tensor:
     """Indices, flat in their planes, as offsets in their windows."""
+    if indices.is_cuda:
+        problem = gradient_by_offsets(ready.pooling, ready.pooling.dtype)
+        found = devices.offsets_from(problem, layout_in_memory(indices, ready.axes), indices)
+        if found is not None:
+            return found
     written, corner, _ = _tables(ready.pooling, ready.axes, indices.device)
     _, height, width = ready.pooling.input_plane
     _, h, w = written.most
