@@ -3,8 +3,9 @@
     python -m pooltide.torch.overhead
     python -m pooltide.torch.overhead large
 
-Each row is a gradient for a (1, 16, 4, 4) tensor (its 3-D likeness for three axes) on the CPU: PyTorch's
-own operator, ours called directly, and PyTorch's operator patched; the least of many rounds, taken in turn.
+Each row is a gradient for a (1, 16, 4, 4) tensor (its likeness for one axis or three) on the CPU: PyTorch's
+own operator (in 1-D that of planes of height 1), ours called directly, and PyTorch's operator patched; the
+least of many rounds, taken in turn.
 With `large`: PyTorch's time ÷ ours where each allocates its result, through tensors and through NumPy.
 """
 
@@ -20,7 +21,8 @@ import torch
 import pooltide
 import pooltide.torch as pt
 
-from .own import ATEN
+from ..catalog import operators
+from .own import ATEN, aten_call
 
 ROUNDS, CALLS = 60, 500
 
@@ -37,19 +39,23 @@ def least(*calls: Callable[[], Any], rounds: int = ROUNDS, number: int = CALLS) 
 
 def calls_of(function: str) -> tuple[Callable[[], Any], Callable[[], Any]]:
     """PyTorch's operator and our function, on the same tensors."""
-    axes = 2 if "2d" in function else 3
+    operator = operators()[function]
+    axes = len(operator.axes)
     g, x = torch.randn(1, 16, *[2] * axes), torch.randn(1, 16, *[4] * axes)
-    aten = getattr(torch.ops.aten, ATEN[function]).default
+    indices = torch.randint(0, 4**axes, g.shape) if operator.kind == "indexed" else None
+    tensors = (g, x) if indices is None else (g, x, indices)
     ours = getattr(pt, function)
-    if "max" in function:
-        indices = torch.randint(0, 4**axes, g.shape)
-        own, direct = (lambda: aten(g, x, indices)), (lambda: ours(g, x, indices))
-    elif function == "avg_pool2d_backward":
-        own = lambda: aten(g, x, [2, 2], [2, 2], [0, 0], False, True, None)  # noqa: E731
-        direct = lambda: ours(g, x, 2)  # noqa: E731
+    if operator.windows == "adaptive":
+        sizes: tuple[int, ...] = ()
+        attributes: tuple[Any, ...] = ()
     else:
-        own, direct = (lambda: aten(g, x)), (lambda: ours(g, x))
-    return own, direct
+        sizes = (2,)
+        pair, zero, one = [2] * axes, [0] * axes, [1] * axes
+        attributes = (pair, pair, zero, *([one, False] if indices is not None else [False, True]))
+        attributes += (None,) if function in ("avg_pool2d_backward", "avg_pool3d_backward") else ()
+    name, arguments = aten_call(function, g, x, indices, attributes)
+    aten = getattr(torch.ops.aten, name).default
+    return (lambda: aten(*arguments)), (lambda: ours(*tensors, *sizes))
 
 
 LARGE: list[tuple[str, tuple[int, ...], tuple[int, ...], tuple[Any, ...]]] = [
@@ -95,10 +101,8 @@ def large() -> None:
 
 
 def main() -> None:
-    calls = {function: calls_of(function) for function in ATEN}
-    unpatched = {
-        function: least(*both) for function, both in calls.items()
-    }  # before any patch: it leaves traces
+    calls = {function: calls_of(function) for function in operators()}
+    unpatched = {f: least(*both) for f, both in calls.items()}  # before any patch: it leaves traces
     print(f"{'':31} PyTorch   direct          patched")
     with pt.patch():
         for function, (own, _) in calls.items():
