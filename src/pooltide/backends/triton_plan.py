@@ -24,6 +24,7 @@ from .cuda_driver import Launcher, launcher
 from .triton_tables import (
     BYTES,
     LANES,
+    MENDERS,
     PROGRAMS,
     Array,
     Blocks,
@@ -147,21 +148,23 @@ def _rows(problem: Problem, layout: str, device: int) -> Launch:
 def _phases(problem: Problem, device: int, vector: int, patch_rows: int) -> Launch:
     _, h, w = problem.axes
     groups = cdiv(w.length, vector)
+    ragged = w.length % vector != 0
+    width = 32 if ragged else LANES  # lanes must exchange cells where rows are no whole vectors: one warp
     row_blocks = cdiv(h.length, patch_rows)
     lanes = problem.planes * groups
     even = all(len(np.unique(axis)) == 1 for axis in divisors(problem)[1:])
     constants = (
-        *(LANES, vector, patch_rows, h.k, h.s, h.p, w.k, w.s, w.p),
+        *(width, vector, patch_rows, h.k, h.s, h.p, w.k, w.s, w.p),
         *(*reach(h, patch_rows), *reach(w, vector)),
-        *(even, w.length % vector != 0, h.length % patch_rows != 0, lanes >= 2**31 - LANES),
+        *(even, ragged, h.length % patch_rows != 0, lanes >= 2**31 - width),
         *(division(problem)[0], signless(problem)),
     )
     sizes = (
         *(lanes, groups, h.length, w.length, h.outputs, w.outputs, row_blocks),
         *(*magic(groups), *magic(row_blocks)),
     )
-    grid = cdiv(lanes, LANES) * row_blocks
-    return Launch(average.phases, grid, (_divisor_table(problem, device),), (*sizes, *constants))
+    grid = cdiv(lanes, width) * row_blocks
+    return Launch(average.phases, grid, (_divisor_table(problem, device),), (*sizes, *constants), width // 32)
 
 
 def _patches(problem: Problem, device: int, d: Blocks, h: Blocks, w: Blocks) -> tuple[Launch, ...]:
@@ -191,8 +194,8 @@ def _patches(problem: Problem, device: int, d: Blocks, h: Blocks, w: Blocks) -> 
     grid = cdiv(lanes, LANES) * row_blocks
     first = Launch(gather.patches, grid, kept, (*sizes, *constants), flags=grid * LANES // 32)
     q, planes = prod(problem.output_plane), problem.planes
-    splits = max(min(PROGRAMS // planes, cdiv(q, BLOCK)), 1)
-    share = cdiv(planes, PROGRAMS) if splits == 1 else 1
+    splits = max(min(MENDERS // planes, cdiv(q, BLOCK)), 1)
+    share = cdiv(planes, MENDERS)
     after = (
         *(planes, share, groups, splits, row_blocks, prod(problem.input_plane)),
         *(q, *problem.output_plane, 1, *_window_magic(problem)),

@@ -5,6 +5,7 @@ Sizes here decide how work is cut. They were chosen on an H200 (132 processors, 
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
@@ -26,6 +27,7 @@ FEW = 2**20  # cells that one launch does best
 LARGE = 32  # cells of a window from which on scattering is better
 PAYS = 10.0  # instructions for a byte that a gather may take
 PROGRAMS = 132 * 32  # enough to fill the GPU twice over
+MENDERS = 132 * 8  # programs that look for strays, and mostly find none
 
 
 def cdiv(a: int, b: int) -> int:
@@ -297,8 +299,10 @@ def blocks_for(problem: Problem) -> tuple[Blocks, Blocks, Blocks] | None:
     windows, plane = prod(problem.output_plane), prod(problem.input_plane)
     if problem.cells < FEW or windows * LARGE < plane or (problem.offsets and problem.offsets.jump[-1] >= 0):
         return None
-    depths = (1, 2, 4) if problem.axes[0].length > 1 else (1,)
-    cut = (_cut(problem.axes, (d, h, 4)) for d in depths for h in range(1, 9))
+    deep = problem.axes[0].length > 1
+    wide = problem.offsets and not deep and problem.axes[2].length % 8 == 0
+    sizes = itertools.product((1, 2, 4) if deep else (1,), range(1, 9), (8 if wide else 4,))
+    cut = (_cut(problem.axes, size) for size in sizes)
     found = [(_cost(problem, blocks), blocks) for blocks in cut if blocks]
     if not found:
         return None

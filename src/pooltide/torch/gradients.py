@@ -78,9 +78,7 @@ def is_plain(grad_output: Any, indices: Any) -> bool:
 def _bare(tensor: Any) -> bool:
     kind = type(tensor)
     if kind is torch.Tensor or kind is torch.nn.Parameter:
-        return not (
-            (tensor.requires_grad and _grad_enabled()) or tensor.is_neg() or tensor._is_zerotensor()
-        )
+        return not ((tensor.requires_grad and _grad_enabled()) or tensor.is_neg() or tensor._is_zerotensor())
     return not isinstance(tensor, torch.Tensor)
 
 
