@@ -9,7 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from typing import Any
 
 import ml_dtypes
@@ -217,6 +217,46 @@ def test_memory_that_is_not_16_byte_aligned(problem: Problem) -> None:
     launch.run(problem, "planes", grad, indices, odd)
     assert alike(to_numpy(odd), want)
     assert torch.isnan(block[0])
+
+
+@pytest.mark.parametrize("problem", cases(), ids=str)
+@pytest.mark.parametrize("driver", [True, False])
+def test_launches_by_the_driver_and_by_triton(problem: Problem, driver: bool, monkeypatch: Any) -> None:
+    from pooltide.backends import cuda_driver
+    from pooltide.backends import triton_launch as launch
+
+    if not driver:
+        monkeypatch.setattr(cuda_driver, "_driver", lambda: None)
+    grad, indices, out, want = prepared(problem)
+    ready = launch.Ready(problem, "planes", 0)
+    for _ in range(3):
+        out.fill_(float("nan"))
+        ready(grad, indices, out)
+        assert alike(to_numpy(out), want)
+    replay = next(iter(ready.plans.values()))[0].replay
+    assert replay is not None
+    assert (replay.__module__ == cuda_driver.__name__) == driver
+
+
+@pytest.mark.parametrize("problem", cases(), ids=str)
+def test_threads_launch_at_once(problem: Problem) -> None:
+    from pooltide.backends import triton_launch as launch
+
+    grad, indices, out, want = prepared(problem)
+    ready = launch.Ready(problem, "planes", 0)
+    ready(grad, indices, out)
+
+    def run(i: int) -> bool:
+        outs = [torch.full_like(out, float("nan")) for _ in range(20)]
+        with torch.cuda.stream(torch.cuda.Stream()):
+            for target in outs:
+                ready(grad, indices, target)
+            torch.cuda.current_stream().synchronize()
+        return all(alike(to_numpy(target), want) for target in outs)
+
+    torch.cuda.synchronize()
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(run, range(8)))
 
 
 def test_index_errors_reads_and_clears_the_devices_record() -> None:

@@ -196,6 +196,9 @@ def interpret(seed: int) -> None:
             if problem.kind == "indexed":
                 if problem.offsets:
                     indices = own_offsets(problem, rng)
+                    places = problem.offsets.indices(indices, problem.input_plane)
+                    found = launch.offsets_from(problem, layout, tensor(lay(places, layout)))
+                    assert np.array_equal(found.numpy(), indices), f"offsets of {problem} {layout}"
                     indices[..., 0] = {"none": indices[..., 0], "foreign": 0, "outside": 254}[strays]
                 else:
                     indices = own_indices(problem, rng)
