@@ -3,8 +3,9 @@
     python tools/measure_offsets.py
 
 PyTorch's pools; the same with `pooltide.torch.patch()`, which read PyTorch's int64 indices; and
-`pooltide.torch.functional`, which keep offsets of one byte. Medians of the device's times; the peak is what
-forward and backward allocate together.
+`pooltide.torch.functional`, which keep offsets of one byte. Medians of the device's times, which begin when
+it is still busy with something else, so that nobody waits for the host; the peak is what forward and backward
+allocate together.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ CASES: list[tuple[str, str, tuple[int, ...], tuple[int, ...]]] = [
 ROUNDS = 15
 
 
-def elapsed(run: Callable[[], Any]) -> float:
+def elapsed(run: Callable[[], Any], sweep: Any) -> float:
     """Microseconds between events around it."""
+    for _ in range(3):
+        sweep.zero_()
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     begin.record()
     run()
@@ -36,16 +39,18 @@ def elapsed(run: Callable[[], Any]) -> float:
     return float(begin.elapsed_time(end)) * 1e3
 
 
-def measured(pool: Callable[[Any], Any], x: Any) -> tuple[float, float, int]:
+def measured(module: Any, pool: str, x: Any, sizes: tuple[int, ...]) -> tuple[float, float, int]:
     """Microseconds forward, backward, and bytes at the peak."""
+    sweep = torch.empty(2 << 30, dtype=torch.int8, device="cuda")
+    run = getattr(module, pool)
     times: list[list[float]] = [[], []]
     for _ in range(ROUNDS + 2):
         torch.cuda.reset_peak_memory_stats()
         before, results = torch.cuda.memory_allocated(), []
-        times[0].append(elapsed(lambda results=results: results.append(pool(x))))
+        times[0].append(elapsed(lambda results=results: results.append(run(x, *sizes)), sweep))
         (y,) = results
         g = torch.randn_like(y)
-        times[1].append(elapsed(lambda y=y, g=g: torch.autograd.grad(y, x, g)))
+        times[1].append(elapsed(lambda y=y, g=g: torch.autograd.grad(y, x, g), sweep))
         peak = torch.cuda.max_memory_allocated() - before
     return median(times[0][2:]), median(times[1][2:]), peak
 
@@ -55,10 +60,10 @@ def main() -> None:
     for name, pool, shape, sizes in CASES:
         for dtype in (torch.float32, torch.bfloat16):
             x = torch.randn(shape, device="cuda", dtype=dtype).requires_grad_()
-            rows = {"PyTorch": measured(lambda x, f=getattr(F, pool), s=sizes: f(x, *s), x)}
+            rows = {"PyTorch": measured(F, pool, x, sizes)}
             with pt.patch():
-                rows["patched"] = measured(lambda x, f=getattr(F, pool), s=sizes: f(x, *s), x)
-            rows["a byte"] = measured(lambda x, f=getattr(functional, pool), s=sizes: f(x, *s), x)
+                rows["patched"] = measured(F, pool, x, sizes)
+            rows["a byte"] = measured(functional, pool, x, sizes)
             for who, (forward, backward, peak) in rows.items():
                 figures = (
                     f"forward {forward:7.0f} µs  backward {backward:7.0f} µs  peak {peak / 2**20:7.0f} MiB"

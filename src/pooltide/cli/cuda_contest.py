@@ -9,6 +9,7 @@ are the host's, per call of many in a row.
 
 from __future__ import annotations
 
+import gc
 import warnings
 from collections.abc import Callable, Iterator
 from statistics import median
@@ -34,7 +35,16 @@ RESULTS_BYTES = 256 << 20  # of the results that a graph of calls writes, at lea
 def contest(
     case: Case, rounds: int, compile: bool = False, channels_last: bool = False
 ) -> Iterator[Result | None]:
-    """Yields None after each round, the result at last."""
+    """Yields None after each round, the result at last. Leaves the device's memory as it was."""
+    try:
+        yield from _contest(case, rounds, compile, channels_last)
+    finally:
+        torch.compiler.reset()  # or it keeps the tensors of what it compiled
+        gc.collect()
+        torch.cuda.empty_cache()
+
+
+def _contest(case: Case, rounds: int, compile: bool, channels_last: bool) -> Iterator[Result | None]:
     problem = problem_of(case)
     drawn = arrays(case.call(HOST), problem, case.data)
     runners, into, result = _runners(case, drawn, compile, channels_last)
