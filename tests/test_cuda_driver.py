@@ -21,13 +21,6 @@ class Notes:
         self.sizes, self.codes = sizes, list(codes or [])
         self.launched: list[tuple[Any, ...]] = []
 
-    def cuFuncGetParamInfo(self, function: int, at: int, offset: Any, size: Any) -> int:
-        assert function == FUNCTION
-        if at >= len(self.sizes):
-            return 1
-        size._obj.value = self.sizes[at]
-        return 0
-
     def cuLaunchKernelEx(self, settings: int, function: int, places: int, extra: None) -> int:
         config = cuda_driver._Config.from_address(settings)
         found = []
@@ -39,14 +32,21 @@ class Notes:
         return self.codes.pop(0) if self.codes else 0
 
 
-def compiled(**metadata: Any) -> Any:
+def compiled(sizes: list[int], **metadata: Any) -> Any:
+    """As Triton's, with a program that begins like its programs."""
     about = {"num_warps": 4, "shared": 1024, "num_ctas": 1, "global_scratch_size": 0} | metadata
-    return SimpleNamespace(metadata=SimpleNamespace(**about), function=FUNCTION, name="kernel")
+    kinds = {8: ".u64 .ptr .global .align 16", 4: ".u32", 2: ".u16"}
+    listed = ",\n".join(f"\t.param {kinds[size]} kernel_param_{i}" for i, size in enumerate(sizes))
+    ptx = f".version 8.7\n.target sm_90a\n.visible .entry kernel(\n{listed}\n)\n.reqntid 128\n{{\n\tret;\n}}"
+    about_it = SimpleNamespace(**about)
+    return SimpleNamespace(metadata=about_it, function=FUNCTION, name="kernel", asm={"ptx": ptx})
 
 
-def made(monkeypatch: Any, driver: Notes, arguments: list[int], kernel: Any = None, bind: Any = None) -> Any:
+def made(
+    monkeypatch: Any, driver: Notes, arguments: list[int], bind: Any = lambda: None, **metadata: Any
+) -> Any:
     monkeypatch.setattr(cuda_driver, "_driver", lambda: driver)
-    return cuda_driver.launcher(kernel or compiled(), 77, 2, arguments, bind or (lambda: None))
+    return cuda_driver.launcher(compiled(driver.sizes, **metadata), 77, 2, arguments, bind)
 
 
 @pytest.mark.parametrize("hidden", [[], [8], [8, 8]])
@@ -77,7 +77,7 @@ def test_a_launch_tells_the_driver_all_parameters(monkeypatch: Any, hidden: list
 def test_kernels_with_other_parameters_are_left_to_triton(
     monkeypatch: Any, sizes: list[int], metadata: Any
 ) -> None:
-    assert made(monkeypatch, Notes(sizes), [1, 2], compiled(**metadata)) is None
+    assert made(monkeypatch, Notes(sizes), [1, 2], **metadata) is None
 
 
 def test_an_argument_too_large_for_its_parameter_is_left_to_triton(monkeypatch: Any) -> None:
@@ -86,7 +86,14 @@ def test_an_argument_too_large_for_its_parameter_is_left_to_triton(monkeypatch: 
 
 def test_no_driver_no_launcher(monkeypatch: Any) -> None:
     monkeypatch.setattr(cuda_driver, "_driver", lambda: None)
-    assert cuda_driver.launcher(compiled(), 1, 2, [], lambda: None) is None
+    assert cuda_driver.launcher(compiled([8, 8]), 1, 2, [], lambda: None) is None
+
+
+def test_a_program_without_text_is_left_to_triton(monkeypatch: Any) -> None:
+    monkeypatch.setattr(cuda_driver, "_driver", lambda: Notes([8, 8]))
+    other = compiled([8, 8])
+    other.asm.clear()
+    assert cuda_driver.launcher(other, 1, 2, [], lambda: None) is None
 
 
 def test_a_thread_without_a_context_gets_one_and_launches_again(monkeypatch: Any) -> None:

@@ -2,13 +2,14 @@
 
 Triton's launcher takes every argument apart on every call, which costs more than a small pool. Here all
 arguments but the tensors' addresses are laid down once, so that a launch is a few stores and one C call.
-The driver tells which parameters the kernel has; where they are not those expected, as another release of
-Triton may have it, there is no such launch, and Triton's own is used.
+The compiled program tells which parameters it has; where they are not those expected, as another release
+of Triton may have it, there is no such launch, and Triton's own is used.
 """
 
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -36,19 +37,15 @@ def _driver() -> Any:
     try:
         library = ctypes.CDLL("libcuda.so.1")
         library.cuLaunchKernelEx.argtypes = (ctypes.c_void_p,) * 4
-        library.cuFuncGetParamInfo.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *(ctypes.c_void_p,) * 2)
-    except (OSError, AttributeError):  # no driver, or one before CUDA 12.4
+    except (OSError, AttributeError):  # no driver, or one before CUDA 11.8
         return None
     return library
 
 
-def _sizes(driver: Any, function: int) -> list[int]:
-    """The bytes of each parameter."""
-    found: list[int] = []
-    offset, size = ctypes.c_size_t(), ctypes.c_size_t()
-    while driver.cuFuncGetParamInfo(function, len(found), ctypes.byref(offset), ctypes.byref(size)) == 0:
-        found.append(size.value)
-    return found
+def _sizes(compiled: Any) -> list[int]:
+    """The bytes of each parameter, by the program's text; none where it can't be read."""
+    head = re.search(r"\.entry\s+\w+\s*\(([^)]*)\)", compiled.asm.get("ptx", ""))
+    return [int(bits) // 8 for bits in re.findall(r"\.param\s+\.[a-z](\d+)", head[1])] if head else []
 
 
 def launcher(
@@ -65,7 +62,7 @@ def launcher(
     function = compiled.function
     if getattr(about, "launch_cooperative_grid", False) or not isinstance(function, int):
         return None
-    sizes, given = _sizes(driver, function), pointers + len(arguments)
+    sizes, given = _sizes(compiled), pointers + len(arguments)
     hidden = sizes[given:]
     if len(sizes) < given or hidden not in ([], [8], [8] * _HIDDEN) or sizes[:pointers] != [8] * pointers:
         return None
