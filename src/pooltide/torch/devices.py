@@ -100,6 +100,15 @@ def index_errors(device: torch.device | str | int, *, clear: bool = False) -> tu
     return found
 
 
+def offsets_from(problem: Problem, layout: str, indices: torch.Tensor) -> torch.Tensor | None:
+    """A GPU's indices as offsets in their windows, or None where it has no kernel for that."""
+    backend = _triton() if indices.is_cuda and layout != "strided" else ""
+    if isinstance(backend, str) or backend.refuse(problem, layout):
+        return None
+    found: torch.Tensor = backend.offsets_from(problem, layout, indices)
+    return found
+
+
 def _on_cuda(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -> Chosen:
     backend = _triton()
     if isinstance(backend, str):
@@ -110,13 +119,11 @@ def _on_cuda(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -
     number = -1 if device.index is None else device.index
     ready = backend.prepare(problem, layout, number)
     idle = problem.cells == 0 or prod(problem.output_plane) == 0
+    clean: list[torch.Tensor] = []  # records that have met no fault yet
 
     def launch(*tensors: torch.Tensor | None) -> None:
-        if number < 0 or number == torch.cuda.current_device():
+        with torch.cuda.device(number):
             ready(*tensors)
-        else:
-            with torch.cuda.device(number):
-                ready(*tensors)
 
     def run(
         axes: int,
@@ -128,12 +135,20 @@ def _on_cuda(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -
         if idle:
             out.zero_()
             return None
+        start = ready if number == _current_device() else launch
         if indices is None or within or torch.cuda.is_current_stream_capturing():
-            launch(grad_output, indices, out)
+            start(grad_output, indices, out)
             return None
-        faults = backend.new_record(out.device)
-        launch(grad_output, indices, out, faults)
+        faults = clean.pop() if clean else backend.new_record(out.device)
+        start(grad_output, indices, out, faults)
         count, position = faults.tolist()
-        return IndexFault(count, position, int(indices.flatten()[position])) if count else None
+        if count:
+            return IndexFault(count, position, int(indices.flatten()[position]))
+        clean.append(faults)
+        return None
 
     return Chosen(layout, copied, run)
+
+
+# torch.cuda.current_device without the look whether there is a CUDA at all
+_current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", lambda: -1)

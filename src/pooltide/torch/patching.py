@@ -212,9 +212,10 @@ def _front(function: str, own: Callable[..., Any]) -> Callable[..., Any]:
         if not _depth:
             return own(keys, grad_output, x, *rest)  # type: ignore[no-any-return]
         indices, attributes = (rest[-1], rest[:-1]) if indexed else (None, rest)
-        if (result := find(function, None, grad_output, x, indices, attributes)) is not None:
+        on_cpu = grad_output.is_cpu
+        if on_cpu and (result := find(function, None, grad_output, x, indices, attributes)) is not None:
             return result  # type: ignore[no-any-return]
-        if grad_output.is_cpu or devices.missing(grad_output.device) is None:
+        if on_cpu or devices.missing(grad_output.device) is None:
             if is_plain(grad_output, indices):
                 try:
                     return _computed(function, grad_output, x, x.stride(), rest, None)

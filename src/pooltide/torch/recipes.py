@@ -41,13 +41,14 @@ class Recipe:
     format: torch.memory_format  # what the kernel works in
     copied: frozenset[str]  # of grad_output, indices, out: those that lie otherwise
     kernel: devices.Kernel | None  # of a small call that needs no more than this
-    template: torch.Tensor | None  # of its result; torch.empty_like is the cheapest way to make one
+    template: torch.Tensor | None  # of a result that torch.empty_like, the cheapest way, makes right
 
 
 _recipes: dict[Any, Recipe] = {}
 _MOST = 4096
 _SMALL = 64 << 10  # bytes of a result that one thread writes and one cache holds
 _empty_like = torch.empty_like
+_deterministic = torch.are_deterministic_algorithms_enabled
 
 
 def recipe_for(
@@ -68,14 +69,14 @@ def recipe_for(
         key: Any = (
             function, input.shape if isinstance(input, torch.Tensor) else input, hint,
             grad_output.shape, grad_output.stride(), grad_output.dtype,
-            grad_output.is_cpu or grad_output.device, attributes,  # a device is slow to hash
+            grad_output.is_cpu or _place(grad_output), attributes,
             kinds(attributes) if attributes and not typed else (),
             kinds(input) if type(input) is tuple else (),
         )  # fmt: skip
         if indices is not None:
-            key = (key, indices.shape, indices.stride(), indices.dtype, indices.is_cpu or indices.device)
+            key = (key, indices.shape, indices.stride(), indices.dtype, indices.is_cpu or _place(indices))
         if out is not None:
-            key = (key, out.shape, out.stride(), out.dtype, out.device)
+            key = (key, out.shape, out.stride(), out.dtype, out.is_cpu or _place(out))
         found = _recipes.get(key)
         if found is not None:
             return found
@@ -87,6 +88,11 @@ def recipe_for(
             _recipes.clear()
         _recipes[key] = found
     return found
+
+
+def _place(tensor: torch.Tensor) -> int | torch.device:
+    """The device, in a form that is quick to hash where it is a GPU; none is equal to True."""
+    return -2 - tensor.get_device() if tensor.is_cuda else tensor.device
 
 
 def _work_out(
@@ -122,7 +128,8 @@ def _work_out(
     nbytes = problem.cells * problem.dtype.itemsize
     form = memory_format(chosen.layout == "channels_last", axes)
     template = torch.empty(1, dtype=grad_output.dtype, device=device).expand(shape)
-    small = out is None and not copied and nbytes <= _SMALL and _empty_like(template).stride() == strides
+    small = out is None and not copied and (nbytes <= _SMALL or device.type == "cuda")
+    small = small and _empty_like(template).stride() == strides
     return Recipe(
         function, axes, problem, chosen.run, shape, strides, nbytes, grad_output.dtype, device, form, copied,
         chosen.kernel if small else None, template if small else None,
@@ -174,6 +181,8 @@ def compute(
 
 
 def _result(recipe: Recipe) -> torch.Tensor:
+    if recipe.template is not None and not _deterministic():
+        return _empty_like(recipe.template)
     return allocate(recipe.shape, recipe.strides, recipe.nbytes, recipe.dtype, recipe.device)
 
 

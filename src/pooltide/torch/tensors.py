@@ -97,10 +97,10 @@ def allocate(
 ) -> torch.Tensor:
     """A dense result whose every cell the kernel will write."""
     large = nbytes >= _HUGE and device.type == "cpu"
-    if not large and (device.type != "cpu" or not torch.are_deterministic_algorithms_enabled()):
+    if not large and (device.type not in DEVICES or not torch.are_deterministic_algorithms_enabled()):
         return torch.empty_strided(shape, strides, dtype=dtype, device=device)
-    storage = _block(nbytes) if large else torch.UntypedStorage(nbytes)  # type: ignore[no-untyped-call]
-    return torch.empty(0, dtype=dtype).set_(storage, 0, shape, strides)
+    storage = _block(nbytes) if large else torch.UntypedStorage(nbytes, device=device)  # type: ignore[no-untyped-call]
+    return torch.empty(0, dtype=dtype, device=device).set_(storage, 0, shape, strides)
 
 
 def _block(nbytes: int) -> torch.UntypedStorage:
