@@ -72,7 +72,7 @@ def test_offsets_written_and_read_stand_for_indices(name: str, layout: str) -> N
         forward_reference.run(small, layout, x, slow, expected)
         np.testing.assert_array_equal(offsets, expected, err_msg=str(call))
 
-        problem = gradient_by_offsets(small)
+        problem = gradient_by_offsets(small, small.dtype)
         assert problem.offsets is not None
         decoded = problem.offsets.indices(offsets, small.input_plane)
         np.testing.assert_array_equal(decoded.ravel(), indices.ravel(), err_msg=str(call))
@@ -150,7 +150,7 @@ def test_an_offset_that_points_out_of_the_plane_is_dropped_and_told(layout: str,
     asked = Strided(3, 2, 1, 1, False)
     small = with_offsets(pooling_of("max_pool2d", ARRAYS, x, asked, True))
     assert small is not None
-    problem = gradient_by_offsets(small)
+    problem = gradient_by_offsets(small, small.dtype)
     shape = small.batch + small.output_plane
     g = laid(np.arange(1, 1 + np.prod(shape)).reshape(shape).astype(dtype), layout)
     for bad, at in ((9, (0, 1, 0, 2, 3)), (255, (1, 2, 0, 0, 1)), (8, (1, 2, 0, 3, 5))):
