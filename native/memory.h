@@ -31,6 +31,8 @@ struct Memory {
     bytes = elements * itemsize;
     if (PyLong_Check(object)) {
       data = static_cast<char*>(PyLong_AsVoidPtr(object));
+      if (!data && bytes && !PyErr_Occurred())
+        PyErr_Format(PyExc_ValueError, "%s has no memory; it must have %lld bytes", name, (long long)bytes);
       return data || !PyErr_Occurred();
     }
     static PyObject* name_of_struct = PyUnicode_InternFromString("__array_struct__");
@@ -65,5 +67,8 @@ struct Ints {
 
 // Adds the type Forward to the module; false with an exception set when it can't.
 bool add_forward(PyObject* module);
+
+// The same with the type Shortcuts.
+bool add_shortcuts(PyObject* module);
 
 }  // namespace pooltide

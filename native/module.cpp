@@ -178,6 +178,6 @@ PyMODINIT_FUNC PyInit__native() {
   PyObject* module = PyModule_Create(&definition);
   if (module && PyModule_AddObjectRef(module, "Prepared", reinterpret_cast<PyObject*>(&prepared_type)) < 0)
     Py_CLEAR(module);
-  if (module && !pooltide::add_forward(module)) Py_CLEAR(module);
+  if (module && !(pooltide::add_forward(module) && pooltide::add_shortcuts(module))) Py_CLEAR(module);
   return module;
 }

@@ -9,16 +9,17 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
-from test_triton import TYPES, alike, expected, lay, own_indices, spoil, strided
+from test_triton import TYPES, alike, expected, lay, own_indices, own_offsets, spoil, strided
 
-from pooltide.dtypes import DTYPES
+from pooltide.dtypes import DTYPES, DType
 from pooltide.geometry import UNIT, Axis
+from pooltide.offsets import offsets_of
 from pooltide.problem import Problem
 
 torch = pytest.importorskip("torch")
@@ -27,7 +28,7 @@ pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no NVIDIA GPU"),
 ]
-SEEDS = 1200  # 300 of each operator
+SEEDS = 4800  # 300 of each operator and dtype
 
 
 def on_gpu(array: np.ndarray) -> Any:
@@ -43,27 +44,48 @@ def to_numpy(tensor: Any) -> np.ndarray:
     return tensor.numpy()
 
 
-def random_problem(rng: np.random.Generator, operator: int) -> tuple[Problem, str]:
-    dtype = DTYPES[str(rng.choice(TYPES))]
+def random_problem(rng: np.random.Generator, operator: int, dtype: DType) -> tuple[Problem, str]:
     batch = (int(rng.integers(1, 5)), int(rng.choice([1, 3, 4, 8, 17])))
     layout = str(rng.choice(["planes", "channels_last"]))
     lengths = [int(rng.choice([1, 2, 3, 4, 5, 7, 8, 11, 12, 13, 16, 24, 31])) for _ in range(3)]
     if operator == 0:
-        axes = [UNIT]
-        while len(axes) < 3:
-            k = int(rng.integers(1, 6))
-            s, p = int(rng.integers(1, 5)), int(rng.integers(0, k // 2 + 1))
-            axis = strided(lengths[len(axes)], k, s, p, bool(rng.integers(2)))
-            axes += [axis] if axis.outputs > 0 else []
+        axes = random_windows(rng, lengths[1:])
         how = str(rng.choice(["extent", "valid", "override"]))
         divisor = int(rng.choice([-7, 3, 6, 2**33])) if how == "override" else 0
-        return Problem("average", batch, (axes[0], axes[1], axes[2]), dtype, how, divisor), layout
+        return Problem("average", batch, (UNIT, axes[0], axes[1]), dtype, how, divisor), layout
     windows = [int(rng.choice([1, 2, 3, max(n // 2, 1), max(n - 1, 1), n, n + 3])) for n in lengths]
     d, h, w = (Axis(n, o) for n, o in zip(lengths, windows, strict=True))
     if operator == 1:
         return Problem("average", batch, (d, h, w), dtype, "chained"), layout
-    index = DTYPES[str(rng.choice(["INT32", "INT64"]))]
-    return Problem("indexed", batch, (d if operator == 3 else UNIT, h, w), dtype, index_dtype=index), layout
+    if rng.integers(2):
+        d, h, w = random_windows(rng, lengths)
+    axes = (d if operator == 3 else UNIT, h, w)
+    most = offsets_of(axes, (1, 1, 1))
+    index = DTYPES[str(rng.choice(["INT32", "INT64", "UINT8"] if most else ["INT32", "INT64"]))]
+    return Problem("indexed", batch, axes, dtype, index_dtype=index), layout
+
+
+def random_windows(rng: np.random.Generator, lengths: list[int]) -> list[Axis]:
+    axes: list[Axis] = []
+    while len(axes) < len(lengths):
+        k = int(rng.integers(1, 6))
+        s, p = int(rng.integers(1, 5)), int(rng.integers(0, k // 2 + 1))
+        axis = strided(lengths[len(axes)], k, s, p, bool(rng.integers(2)))
+        axes += [axis] if axis.outputs > 0 else []
+    return axes
+
+
+def random_indices(problem: Problem, rng: np.random.Generator) -> np.ndarray:
+    """Each in its window; or some that name other cells, or none."""
+    strays = str(rng.choice(["none", "foreign", "outside"]))
+    if problem.offsets:
+        found = own_offsets(problem, rng)
+        chosen = rng.random(found.shape) < (0 if strays == "none" else 0.2)
+        found[chosen] = rng.integers(0, 256, chosen.sum())
+        return found
+    found = own_indices(problem, rng)
+    spoil(found, int(np.prod(problem.input_plane)), rng, strays)
+    return found
 
 
 def random_gradient(problem: Problem, rng: np.random.Generator) -> np.ndarray:
@@ -79,25 +101,25 @@ def random_gradient(problem: Problem, rng: np.random.Generator) -> np.ndarray:
 def check_random(seed: int) -> str | None:
     """What differs from the reference in the seed's problem, or None."""
     from pooltide.backends import triton_launch as launch
-    from pooltide.backends import triton_plan
+    from pooltide.backends import triton_plan, triton_tables
 
     rng = np.random.default_rng(seed)
-    problem, layout = random_problem(rng, seed % 4)
+    problem, layout = random_problem(rng, seed % 4, DTYPES[TYPES[seed // 4 % 4]])
     with np.errstate(all="ignore"):
         grad = random_gradient(problem, rng)
-    indices = None
-    if problem.kind == "indexed":
-        indices = own_indices(problem, rng)
-        strays = str(rng.choice(["none", "foreign", "outside"]))
-        spoil(indices, int(np.prod(problem.input_plane)), rng, strays)
+    indices = random_indices(problem, rng) if problem.kind == "indexed" else None
     want, fault = expected(problem, grad, indices)
+    tuned = (triton_tables.FEW, triton_tables.LARGE, triton_tables.PAYS)
     share = triton_plan.SHARE
     triton_plan.SHARE = int(rng.choice([share, 64]))
+    if rng.integers(2):  # gather wherever that is possible
+        triton_tables.FEW, triton_tables.LARGE, triton_tables.PAYS = 0, 2**40, float("inf")
     out = on_gpu(lay(np.full(want.shape, np.nan, want.dtype), layout))
     record = launch.new_record(torch.device("cuda"))
     given = None if indices is None else on_gpu(lay(indices, layout))
     launch.Ready(problem, layout, 0)(on_gpu(lay(grad, layout)), given, out, record)
     triton_plan.SHARE = share
+    triton_tables.FEW, triton_tables.LARGE, triton_tables.PAYS = tuned
     if not alike(np.ascontiguousarray(to_numpy(out)), want):
         return f"seed {seed}: {problem} {layout}: values differ"
     if indices is not None and record.tolist() != (
@@ -195,6 +217,46 @@ def test_memory_that_is_not_16_byte_aligned(problem: Problem) -> None:
     launch.run(problem, "planes", grad, indices, odd)
     assert alike(to_numpy(odd), want)
     assert torch.isnan(block[0])
+
+
+@pytest.mark.parametrize("problem", cases(), ids=str)
+@pytest.mark.parametrize("driver", [True, False])
+def test_launches_by_the_driver_and_by_triton(problem: Problem, driver: bool, monkeypatch: Any) -> None:
+    from pooltide.backends import cuda_driver
+    from pooltide.backends import triton_launch as launch
+
+    if not driver:
+        monkeypatch.setattr(cuda_driver, "_driver", lambda: None)
+    grad, indices, out, want = prepared(problem)
+    ready = launch.Ready(problem, "planes", 0)
+    for _ in range(3):
+        out.fill_(float("nan"))
+        ready(grad, indices, out)
+        assert alike(to_numpy(out), want)
+    replay = next(iter(ready.plans.values()))[0].replay
+    assert replay is not None
+    assert (replay.__module__ == cuda_driver.__name__) == driver
+
+
+@pytest.mark.parametrize("problem", cases(), ids=str)
+def test_threads_launch_at_once(problem: Problem) -> None:
+    from pooltide.backends import triton_launch as launch
+
+    grad, indices, out, want = prepared(problem)
+    ready = launch.Ready(problem, "planes", 0)
+    ready(grad, indices, out)
+
+    def run(i: int) -> bool:
+        outs = [torch.full_like(out, float("nan")) for _ in range(20)]
+        with torch.cuda.stream(torch.cuda.Stream()):
+            for target in outs:
+                ready(grad, indices, target)
+            torch.cuda.current_stream().synchronize()
+        return all(alike(to_numpy(target), want) for target in outs)
+
+    torch.cuda.synchronize()
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(run, range(8)))
 
 
 def test_index_errors_reads_and_clears_the_devices_record() -> None:

@@ -12,8 +12,10 @@ from geometries import DTYPES, FUNCTIONS, geometry
 torch = pytest.importorskip("torch")
 
 import torch.nn.functional as F  # noqa: E402
+from pools import EVERY, Pool, sample  # noqa: E402
 
 import pooltide.torch as pt  # noqa: E402
+from pooltide.torch import functional  # noqa: E402
 
 pytestmark = [
     pytest.mark.gpu,
@@ -89,6 +91,41 @@ def test_bad_indices_raise_or_are_counted() -> None:
     assert pt.index_errors("cuda") == (2, 116)
     assert pt.index_errors("cuda", clear=True) == (2, 116)
     assert pt.index_errors("cuda") == (0, None)
+
+
+@pytest.mark.parametrize("pool", EVERY, ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+def test_differentiable_pools_have_the_cpus_gradients(pool: Pool, dtype: Any) -> None:
+    """Of maxima one byte is kept per window, made on the GPU from PyTorch's indices."""
+    x = sample(pool, dtype)
+    layouts = [x, x.to(memory_format=pool.channels_last)] if pool.axes > 1 else [x]
+    kept: list[Any] = []
+    for given in layouts:
+        kept.clear()
+        leaf = given.cuda().requires_grad_()
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
+            y = pool.forward(leaf, functional)
+        g = torch.randn(y.shape, dtype=torch.float64).to(dtype)
+        y.backward(g.cuda())
+        leaf_on_cpu = given.clone().requires_grad_()
+        pool.forward(leaf_on_cpu, functional).backward(g)
+        assert torch.equal(leaf.grad.cpu(), leaf_on_cpu.grad)
+        assert [t.dtype for t in kept] == ([torch.uint8] if "max" in pool.name else [])
+
+
+def test_deterministic_results_are_not_filled_first() -> None:
+    g, x = torch.randn(2, 8, 4, 6, device="cuda"), torch.empty(2, 8, 7, 11, device="cuda")
+    expected = pt.avg_pool2d_backward(g, x, 3, 2, 1)
+    torch.use_deterministic_algorithms(True)
+    try:
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+            found = pt.avg_pool2d_backward(g, x, 3, 2, 1)
+            torch.cuda.synchronize()
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert torch.equal(found, expected)
+    kernels = [event.name for event in profile.events() if event.device_type.name == "CUDA"]
+    assert not [name for name in kernels if "fill" in name.lower()], kernels
 
 
 def test_channels_last_stays_so() -> None:

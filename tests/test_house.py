@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "pooltide"
 # Import order is the architecture: a module may import those before it, never one after it.
 ORDER = [
-    "toml", "dtypes", "geometry", "offsets", "pages", "call", "rules", "catalog", "problem", "rounding", "pooling",
+    "toml", "dtypes", "geometry", "offsets", "pages", "call", "rules", "catalog", "support", "problem", "rounding", "pooling",
     "threads",
     "backends", "plan", "binding", "functions", "gradients", "forward_checks",
     "forwards", "notation", "cases", "verdicts", "inputs", "trial",
@@ -106,6 +106,16 @@ def test_the_readme_says_of_products_what_the_pages_say() -> None:
     assert (products.count("\n"), functions.count("\n")) == (7, 13)
     for table in (products, functions):
         assert table in (ROOT / "README.md").read_text("utf-8"), table
+
+
+def test_the_readme_says_what_runs_where() -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", "from pooltide.cli import main; main()", "ops", "--support", "--markdown"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert run.stdout in (ROOT / "README.md").read_text("utf-8"), run.stdout
 
 
 def test_the_repository_holds_no_generated_files() -> None:

@@ -12,9 +12,10 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import models  # noqa: E402
+from pools import watch_patched  # noqa: E402
 
 import pooltide.torch as pt  # noqa: E402
-from pooltide.torch import operators, patching  # noqa: E402
+from pooltide.torch import operators  # noqa: E402
 
 MODELS: dict[str, tuple[Callable[[], Any], tuple[int, ...], set[str]]] = {
     "resnet50": (models.resnet50, (2, 3, 67, 53), {"max_pool2d_backward"}),
@@ -62,8 +63,7 @@ def same(found: list[Any], must: list[Any]) -> bool:
 def test_gradients_are_pytorchs_and_the_same_every_time(name: str, monkeypatch: Any) -> None:
     must = train(name, patched=False)
     reached: set[str] = set()
-    real = patching._computed
-    monkeypatch.setattr(patching, "_computed", lambda name, *rest: reached.add(name) or real(name, *rest))
+    watch_patched(monkeypatch, reached.add)
     found = train(name, patched=True)
     assert reached == MODELS[name][2]
     assert all(g.abs().sum() > 0 for g in found[: len(found) // 3])

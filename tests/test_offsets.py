@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import pooltide
-from forwards import NAMES, Forward, bits, forward
+from forwards import DTYPES, NAMES, Forward, bits, forward
 from pooltide import _native
 from pooltide.backends import IndexFault, cpu, forward_cpu, forward_reference, reference
 from pooltide.forward_checks import Adaptive, Strided, pooling_of
@@ -89,6 +89,58 @@ def test_offsets_written_and_read_stand_for_indices(name: str, layout: str) -> N
         plain = function(np.array(g, order="C").reshape(indices.shape), call.x.shape, indices, **arguments)
         np.testing.assert_array_equal(results[0], bits(plain).ravel(), err_msg=str(call))
     assert used >= 25
+
+
+# One shape for each reason that the kernels have a path; sizes are primes.
+REASONS: dict[str, tuple[str, tuple[int, ...], dict[str, Any]]] = {
+    "disjoint": ("max_pool2d", (2, 37, 23, 61), {"kernel_size": 2}),
+    "odd padding": ("max_pool2d", (3, 5, 41, 67), {"kernel_size": 3, "stride": 2, "padding": 1}),
+    "even padding": ("max_pool2d", (3, 5, 41, 67), {"kernel_size": 5, "stride": 2, "padding": 2}),
+    "stride 1": ("max_pool2d", (2, 3, 29, 43), {"kernel_size": 3, "stride": 1, "padding": 1}),
+    "long taps": (
+        "max_pool2d",
+        (2, 3, 29, 83),
+        {"kernel_size": (3, 31), "stride": (3, 2), "padding": (1, 15)},
+    ),
+    "gaps": ("max_pool2d", (2, 3, 29, 43), {"kernel_size": 1, "stride": 2}),
+    "pieces": ("max_pool1d", (2, 3, 5003), {"kernel_size": 3, "stride": 2, "padding": 1, "ceil_mode": True}),
+    "pieces, stride 1": ("max_pool1d", (2, 3, 4001), {"kernel_size": 5, "stride": 1, "padding": 2}),
+    "wide stride": ("max_pool2d", (2, 3, 29, 43), {"kernel_size": 3, "stride": 5}),
+    "dilated rows": ("max_pool2d", (2, 3, 29, 43), {"kernel_size": 3, "stride": 2, "dilation": (4, 1)}),
+    "dilated": ("max_pool2d", (2, 3, 29, 43), {"kernel_size": 3, "stride": 2, "padding": 1, "dilation": 3}),
+    "volumes": ("max_pool3d", (2, 3, 11, 13, 37), {"kernel_size": 3, "stride": 2, "padding": 1}),
+    "disjoint volumes": ("max_pool3d", (2, 3, 11, 13, 37), {"kernel_size": 2}),
+    "adaptive": ("adaptive_max_pool2d", (2, 3, 29, 43), {"output_size": (7, 11)}),
+    "adaptive, every other": ("adaptive_max_pool2d", (2, 3, 29, 62), {"output_size": (7, 31)}),
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("reason", REASONS)
+def test_gradients_by_offsets_have_the_bits_of_gradients_by_indices(reason: str, dtype: Any) -> None:
+    name, shape, arguments = REASONS[reason]
+    random = np.random.default_rng(3)
+    call = Forward(name, random.integers(-9, 9, shape).astype(dtype), arguments)  # ties everywhere
+    values, indices = call.run(return_indices=True)
+    small = with_offsets(pooling_for(call))
+    assert small is not None
+    problem = gradient_by_offsets(small, small.dtype)
+    g = random.standard_normal(indices.shape).astype(dtype)
+    function = getattr(pooltide, f"{name}_backward")
+    expected = bits(function(g, shape, indices, **({} if "adaptive" in name else arguments))).ravel()
+    for isa in _native.instruction_sets():
+        _native.use_instruction_set(isa)
+        for layout in ("planes", "channels_last"):
+            x = laid(call.x.reshape(small.batch + small.input_plane), layout)
+            found = poisoned(small.batch + small.output_plane, dtype, layout)
+            offsets = poisoned(found.shape, np.uint8, layout)
+            forward_cpu.run(small, layout, x, found, offsets)
+            np.testing.assert_array_equal(bits(found).ravel(), bits(values).ravel())
+            out = poisoned(x.shape, dtype, layout)
+            cpu.run(
+                problem, layout, laid(g.reshape(found.shape), layout), offsets, out, np.empty(0, np.uint8)
+            )
+            np.testing.assert_array_equal(bits(out).ravel(), expected, err_msg=f"{isa} {layout}")
 
 
 @pytest.mark.parametrize("layout", ["planes", "channels_last"])

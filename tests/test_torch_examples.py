@@ -13,14 +13,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from pooltide.torch import patching  # noqa: E402
+from pools import watch_patched  # noqa: E402
 
 
 @pytest.mark.parametrize("name", ["train_cbam", "train_densenet3d"])
 def test_the_same_weights_bit_for_bit(name: str, monkeypatch: Any) -> None:
     reached: set[str] = set()
-    real = patching._computed
-    monkeypatch.setattr(patching, "_computed", lambda name, *rest: reached.add(name) or real(name, *rest))
+    watch_patched(monkeypatch, reached.add)
     rows = {
         (device, whose): result for device, whose, result in import_module(f"pooltide.examples.{name}").main()
     }

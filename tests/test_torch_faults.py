@@ -158,3 +158,12 @@ def test_on_the_cpu_indices_are_always_checked() -> None:
     with pytest.raises(IndexError, match="is 143; it must be 0 to 142"):
         pt.adaptive_max_pool2d_backward(grad(), X, at() + 143, check_indices=False)
     assert pt.index_errors("cpu") == (0, None)
+
+
+def test_tensors_without_memory() -> None:
+    x = (1, 2, 4, 4)
+    assert torch.equal(pt.avg_pool2d_backward(torch._efficientzerotensor((1, 2, 2, 2)), x, 2), torch.zeros(x))
+    freed = torch.ones(1, 2, 2, 2)
+    freed.untyped_storage().resize_(0)
+    with pytest.raises(ValueError, match="grad_output has no memory"):
+        pt.avg_pool2d_backward(freed, x, 2)

@@ -76,7 +76,7 @@ def averages() -> list[tuple[str, str, Problem]]:
 
 
 def indexed() -> list[tuple[str, str, Problem]]:
-    """The kernels' names tell whether planes are whole or cut; `SMALL` asks for small cuts."""
+    """Planes are scattered to, whole or in pieces, or gathered in patches."""
     axes = [
         (UNIT, Axis(10, 5), Axis(14, 7)),
         (UNIT, Axis(11, 5), Axis(13, 7)),
@@ -89,6 +89,23 @@ def indexed() -> list[tuple[str, str, Problem]]:
         for kernel, layout in (("scatter", "planes"), ("pieces", "planes"), ("pieces", "channels_last")):
             dtype, index = DTYPES[TYPES[(i + len(found)) % 4]], DTYPES[("INT32", "INT64")[len(found) % 2]]
             found.append((kernel, layout, Problem("indexed", (2, 3), axis, dtype, index_dtype=index)))
+    patched = [
+        *(axes[0], axes[1], axes[2], axes[4]),
+        (UNIT, strided(11, 3, 2, 1), strided(16, 3, 2, 1)),
+        (UNIT, strided(9, 2, 1, 1), strided(7, 3, 1, 1, True)),  # more windows than cells
+        (UNIT, strided(9, 2, 3, 0), strided(11, 2, 3, 0)),  # cells in no window
+        (strided(4, 2, 2, 0), strided(6, 2, 2, 0), strided(7, 2, 2, 0, True)),
+        (strided(5, 3, 2, 1), strided(6, 3, 2, 1), strided(8, 3, 2, 1, True)),
+    ]
+    for i, axis in enumerate(patched):
+        dtype, index = DTYPES[TYPES[i % 4]], DTYPES[("INT64", "INT32")[i % 2]]
+        found.append(("patches", "planes", Problem("indexed", (2, 3), axis, dtype, index_dtype=index)))
+    ways = [("patches", "planes"), ("scatter", "planes"), ("pieces", "planes"), ("pieces", "channels_last")]
+    for i, axis in enumerate([axes[1], axes[4], *patched[4:6], *patched[7:]]):
+        (kernel, layout), dtype = ways[i % 4], DTYPES[TYPES[i % 3]]
+        dilation = (1, 2, 3) if axis is axes[4] else (1, 1, 1)
+        offsets = Problem("indexed", (2, 3), axis, dtype, index_dtype=DTYPES["UINT8"], dilation=dilation)
+        found.append((kernel, layout, offsets))
     return found
 
 
@@ -104,6 +121,18 @@ def own_indices(problem: Problem, rng: np.random.Generator) -> np.ndarray:
     return flat.astype(problem.index_dtype.numpy)
 
 
+def own_offsets(problem: Problem, rng: np.random.Generator) -> np.ndarray:
+    """The offset of a random cell of its window for every window."""
+    assert problem.offsets is not None
+    shape = problem.batch + problem.output_plane
+    found = np.zeros(shape, dtype=np.int64)
+    for i, (axis, most) in enumerate(zip(problem.axes, problem.offsets.most, strict=True)):
+        step = problem.dilation[i]
+        cells = -(-(tables(axis).end - problem.offsets.first[i]) // step)
+        found = found * most + (rng.random(shape) * np.expand_dims(cells, tuple(range(1, 3 - i)))).astype(int)
+    return found.astype(np.uint8)
+
+
 def spoil(indices: np.ndarray, cells: int, rng: np.random.Generator, strays: str) -> None:
     """Some indices name other cells ("foreign"), or none ("outside")."""
     if strays == "none":
@@ -114,6 +143,8 @@ def spoil(indices: np.ndarray, cells: int, rng: np.random.Generator, strays: str
     indices[chosen] = rng.integers(-beyond, cells + beyond, chosen.sum())
     if strays == "outside":
         indices.flat[-1] = cells
+        if indices.itemsize == 8:
+            indices.flat[1] += 2**32  # right in its low word
 
 
 def lay(array: np.ndarray, layout: str) -> np.ndarray:
@@ -145,7 +176,7 @@ def interpret(seed: int) -> None:
     import torch
 
     from pooltide.backends import triton_launch as launch
-    from pooltide.backends import triton_plan
+    from pooltide.backends import triton_plan, triton_tables
 
     def tensor(array: np.ndarray) -> torch.Tensor:
         if array.dtype == ml_dtypes.bfloat16:
@@ -154,14 +185,24 @@ def interpret(seed: int) -> None:
 
     rng = np.random.default_rng(seed)
     share = triton_plan.SHARE
+    tuned = triton_tables.FEW, triton_tables.LARGE, triton_tables.PAYS
     for kernel, layout, problem in averages() + indexed():
         grad = rng.standard_normal(problem.batch + problem.output_plane).astype(problem.dtype.numpy)
         triton_plan.SHARE = 8 if kernel == "pieces" else share
+        everywhere = (0, 2**40, float("inf")) if kernel == "patches" else tuned
+        triton_tables.FEW, triton_tables.LARGE, triton_tables.PAYS = everywhere
         for strays in ("none", "foreign", "outside") if problem.kind == "indexed" else ("none",):
             indices = None
             if problem.kind == "indexed":
-                indices = own_indices(problem, rng)
-                spoil(indices, int(np.prod(problem.input_plane)), rng, strays)
+                if problem.offsets:
+                    indices = own_offsets(problem, rng)
+                    places = problem.offsets.indices(indices, problem.input_plane)
+                    found = launch.offsets_from(problem, layout, tensor(lay(places, layout)))
+                    assert np.array_equal(found.numpy(), indices), f"offsets of {problem} {layout}"
+                    indices[..., 0] = {"none": indices[..., 0], "foreign": 0, "outside": 254}[strays]
+                else:
+                    indices = own_indices(problem, rng)
+                    spoil(indices, int(np.prod(problem.input_plane)), rng, strays)
             want, fault = expected(problem, grad, indices)
             out = lay(np.full(want.shape, np.nan, want.dtype), layout)
             record = launch.new_record(-1)
@@ -193,9 +234,10 @@ def report() -> list[tuple[str, str, list[str], bool, bool]]:
     return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
 
 
-@pytest.mark.parametrize("kernel", ["whole", "single", "rows", "phases", "scatter", "pieces"])
+@pytest.mark.parametrize("kernel", ["whole", "single", "rows", "phases", "scatter", "pieces", "patches"])
 def test_interpreted_kernel_gives_the_references_bits(kernel: str, report: Any) -> None:
-    steps = {"scatter": ["scatter"], "pieces": ["scatter", "repair"]}.get(kernel, [kernel])
+    several = {"pieces": ["scatter", "repair"], "patches": ["patches", "mend"]}
+    steps = several.get(kernel, [kernel])
     cases = [case for case in report if case[0] == kernel]
     assert cases
     for _, name, reached, good, _ in cases:
@@ -204,7 +246,7 @@ def test_interpreted_kernel_gives_the_references_bits(kernel: str, report: Any) 
 
 
 def test_interpreted_kernels_count_the_indices_outside_the_plane(report: Any) -> None:
-    cases = [case for case in report if case[0] in ("scatter", "pieces")]
+    cases = [case for case in report if case[0] in ("scatter", "pieces", "patches")]
     assert any("outside" in case[1] for case in cases)
     for _, name, _, _, met in cases:
         assert met, f"{name} counted other faults than the reference"

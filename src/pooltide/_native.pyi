@@ -1,6 +1,7 @@
 """The compiled kernels (native/)."""
 
-from types import NotImplementedType
+from collections.abc import Callable
+from types import ModuleType, NotImplementedType
 from typing import Any
 
 from numpy.typing import NDArray
@@ -43,6 +44,40 @@ class Forward:
     def run(
         self, input: Memory, out: Memory, indices: Memory | None, threads: int, /
     ) -> NotImplementedType | None: ...
+
+class Shortcuts:
+    def __init__(
+        self,
+        exchange: object,
+        tensor: type,
+        modes: Callable[[], int],
+        transforms: Callable[[], bool],
+        grad_enabled: Callable[[], bool],
+        forward_ad: ModuleType,
+        empty_like: Callable[[Any], Any],
+    ) -> None: ...
+    def find(
+        self,
+        function: str,
+        hint: bool | None,
+        grad_output: Any,
+        input: Any,
+        indices: Any,
+        attributes: tuple[Any, ...],
+        /,
+    ) -> Any: ...
+    def add(
+        self,
+        function: str,
+        hint: bool | None,
+        grad_output: Any,
+        input: Any,
+        indices: Any,
+        attributes: tuple[Any, ...],
+        kernel: Callable[..., Any],
+        model: Any,
+        /,
+    ) -> None: ...
 
 def instruction_sets() -> list[str]: ...
 def instruction_set() -> str: ...

@@ -30,6 +30,18 @@ def documented() -> dict[str, Operator]:
     return {name: operator for name, operator in operators().items() if operator.documented}
 
 
+def aten_name(operator: Operator) -> str | None:
+    """PyTorch's own operator for it. None in 1-D: its 1-D pools are 2-D ones of height 1."""
+    if len(operator.axes) == 1:
+        return None
+    match operator.kind, operator.windows:
+        case "indexed", "strided":
+            return operator.function.replace("_backward", "_with_indices_backward")
+        case "average", "adaptive":
+            return f"_{operator.function}"
+    return operator.function
+
+
 @cache
 def operator_named(name: str) -> Operator:
     """By either of its names: aclnnAvgPool2dBackward or avg_pool2d_backward."""

@@ -240,7 +240,7 @@ def _prepare(name: str, input: Any, asked: Strided | Adaptive, return_indices: A
         for at, (argument, array) in enumerate(outs.items()):
             checked_out(name, ARRAYS, argument, array, shape, np.dtype(np.int64) if at else input.dtype)
             arrays.append(array)
-    backend = _backend(pooling)
+    backend = backend_for(pooling)
     layout, *others = (memory_layout(array, axes) for array in arrays)
     if layout == "strided":
         layout, others = "planes", ["copied"]
@@ -250,7 +250,8 @@ def _prepare(name: str, input: Any, asked: Strided | Adaptive, return_indices: A
     return _Ready(pooling, backend, layout, shape, axes, direct)
 
 
-def _backend(pooling: Pooling) -> ModuleType:
+def backend_for(pooling: Pooling) -> ModuleType:
+    """The first backend that does not refuse; raises NoBackend with each one's reason."""
     only = os.environ.get(ENVIRONMENT) or None
     if only is not None and only not in BACKENDS:
         raise NoBackend(f"backend {only!r} is unknown; known are {', '.join(BACKENDS)}")

@@ -250,28 +250,38 @@ def weave(cells, V: tl.constexpr):
     return tl.reshape(tile, [cells[0].shape[0], V])
 
 
-@triton.jit(do_not_specialize=["lanes", "groups", "H", "W", "Ho", "Wo", "row_blocks"])
-def phases(grad, out, divisors, lanes, groups, H, W, Ho, Wo, row_blocks,
+@triton.jit
+def split_lanes(block, lanes, groups, magic_g, shift_g, L: tl.constexpr, WIDE: tl.constexpr):
+    """Of each lane of a block: whether it is one, its plane, its group of columns."""
+    if WIDE:
+        lane = block.to(tl.int64) * L + tl.arange(0, L)
+        plane = lane // groups
+    else:
+        lane = block * L + tl.arange(0, L)
+        plane = floor_over(lane, groups, magic_g, shift_g)
+    return lane < lanes, plane.to(tl.int64), (lane - plane * groups).to(tl.int32)
+
+
+@triton.jit(do_not_specialize=["lanes", "groups", "H", "W", "Ho", "Wo", "row_blocks", "magic_g", "shift_g",
+                               "magic_r", "shift_r"])  # fmt: skip
+def phases(grad, out, divisors, lanes, groups, H, W, Ho, Wo, row_blocks, magic_g, shift_g, magic_r, shift_r,
            L: tl.constexpr, V: tl.constexpr, R: tl.constexpr, KH: tl.constexpr, SH: tl.constexpr,
            PH: tl.constexpr, KW: tl.constexpr, SW: tl.constexpr, PW: tl.constexpr,
            A: tl.constexpr, NA: tl.constexpr, B: tl.constexpr, NB: tl.constexpr,
            EVEN: tl.constexpr, RAGGED: tl.constexpr, LOW: tl.constexpr, WIDE: tl.constexpr,
-           HOW: tl.constexpr):  # fmt: skip
+           HOW: tl.constexpr, SIGNLESS: tl.constexpr):  # fmt: skip
     """Overlapping strided windows of planes. A lane owns R rows of V columns and all their windows.
 
     R and V are whole numbers of strides, so the windows of a patch are NA·NB neighbours from window
     (A, B) of the patch on, and which of them hold which cell is known when compiling. EVEN: all
     windows have the first one's divisor. RAGGED, LOW: the last patches of a row, of a column hang over.
+    SIGNLESS: no quotient is -0, so a sum need not begin with +0.
     """
     ACC: tl.constexpr = divisors.dtype.element_ty
     pid = tl.program_id(0)
-    block = pid // row_blocks
+    block = floor_over(pid, row_blocks, magic_r, shift_r)
     top = pid - block * row_blocks
-    lane = (block.to(tl.int64) if WIDE else block) * L + tl.arange(0, L)
-    live = lane < lanes
-    plane = lane // groups
-    group = (lane - plane * groups).to(tl.int32)
-    plane = plane.to(tl.int64)
+    live, plane, group = split_lanes(block, lanes, groups, magic_g, shift_g, L, WIDE)
     a0 = top * (R // SH) + A
     b0 = group * (V // SW) + B
     source = grad + plane * Ho * Wo + b0
@@ -308,7 +318,8 @@ def phases(grad, out, divisors, lanes, groups, H, W, Ho, Wo, row_blocks,
             total = tl.zeros([L], ACC)
             for i in tl.static_range((r + PH - KH) // SH + 1 - A, (r + PH) // SH - A + 1):
                 for j in tl.static_range((c + PW - KW) // SW + 1 - B, (c + PW) // SW - B + 1):
-                    total += quotients[i * NB + j]
+                    first = i == (r + PH - KH) // SH + 1 - A and j == (c + PW - KW) // SW + 1 - B
+                    total = quotients[i * NB + j] if SIGNLESS and first else total + quotients[i * NB + j]
             cells += (total,)
         h = top * R + r
         tile = weave(cells, V).to(out.dtype.element_ty)

@@ -9,7 +9,7 @@ cache when the windows come.
 An index may also name a cell outside its window, or none at all. Where a program meets such a stray, the
 whole plane is done again by asking all windows, and the indices that name no cell are counted: by the
 program itself if it has whole planes, else by `repair`, which follows. Clean planes pay one comparison
-per window.
+per window. Indices of one byte are offsets in their windows, and decoded as they are read.
 """
 
 from __future__ import annotations
@@ -21,10 +21,29 @@ from .triton_average import floor_over
 
 
 @triton.jit
-def settle(grad, indices, out, faults, outer, split, splits, Q, inner, cells, B: tl.constexpr):
+def index_of(word, q, held, corners, Do, Ho, Wo, magic_ho, shift_ho, magic_wo, shift_wo):
+    """The index of window q, from what stands in `indices`.
+
+    If that is an offset, `corners` has how far each of the 256 jumps, then what the windows of d, h and w add
+    to the first cell of a window.
+    """
+    if word.dtype == tl.uint8:
+        row = floor_over(q, Wo, magic_wo, shift_wo)
+        d = floor_over(row, Ho, magic_ho, shift_ho)
+        corner = tl.load(corners + 256 + d, mask=held, other=0)
+        corner += tl.load(corners + (256 + Do) + (row - d * Ho), mask=held, other=0)
+        corner += tl.load(corners + (256 + Do + Ho) + (q - row * Wo), mask=held, other=0)
+        word = tl.where(held, corner + tl.load(corners + word.to(tl.int32)), -1)
+    return word
+
+
+@triton.jit
+def settle(grad, indices, out, faults, corners, outer, split, splits, Q, Do, Ho, Wo, inner, cells, magic_ho,
+           shift_ho, magic_wo, shift_wo, B: tl.constexpr):  # fmt: skip
     """All windows of one plane, or of one image whose channels come last, by asking all of the plane.
 
-    One of `splits` equal shares. Indices that name no cell are counted.
+    One of `splits` equal shares. Indices that name no cell are counted; a cell that is equal to one in 32
+    bits, and may so have got its gradient, is done too.
     """
     ACC: tl.constexpr = tl.float64 if grad.dtype.element_ty == tl.float64 else tl.float32
     wide = inner.to(tl.int64)
@@ -34,16 +53,21 @@ def settle(grad, indices, out, faults, outer, split, splits, Q, inner, cells, B:
         q = at // inner
         channel = at - q * inner
         index = tl.load(indices + outer * size + at, mask=at < size, other=0)
+        index = index_of(index, q.to(tl.int32), at < size, corners, Do, Ho, Wo, magic_ho, shift_ho,
+                         magic_wo, shift_wo)  # fmt: skip
+        named = index.to(tl.int32)
         earlier = at >= size
         sums = tl.zeros([B], ACC)
         for k in range(Q):
             there = outer * size + wide * k + channel
-            same = tl.load(indices + there) == index
+            other = index_of(tl.load(indices + there), (q * 0 + k).to(tl.int32), q < Q + B, corners, Do, Ho,
+                             Wo, magic_ho, shift_ho, magic_wo, shift_wo)  # fmt: skip
+            same = other == named
             earlier |= same & (k < q)
             sums += tl.where(same, tl.load(grad + there).to(ACC), 0.0)
         valid = (index >= 0) & (index < cells)
-        cell = out + (outer * cells + index) * inner + channel
-        tl.store(cell, sums.to(out.dtype.element_ty), mask=valid & ~earlier)
+        cell = out + (outer * cells + named) * inner + channel
+        tl.store(cell, sums.to(out.dtype.element_ty), mask=(named >= 0) & (named < cells) & ~earlier)
         lost = ~valid & (at < size)
         if tl.max(lost.to(tl.int32), 0):
             tl.atomic_add(faults, tl.sum(lost.to(tl.int64), 0))
@@ -52,24 +76,28 @@ def settle(grad, indices, out, faults, outer, split, splits, Q, inner, cells, B:
 
 
 @triton.jit
-def ask(grad, indices, image, there, q, inner, index, ok, sums, earlier):
+def ask(grad, indices, corners, image, there, q, inner, index, ok, sums, earlier, Do, Ho, Wo, magic_ho,
+        shift_ho, magic_wo, shift_wo):  # fmt: skip
     """What another window that holds the cell changes, if it names the cell too.
 
     Indices are compared in 32 bits: one that is equal there alone is out of the plane, a stray.
     """
     at = image + there * inner
-    same = ok & (tl.load(indices + at, mask=ok, other=-1).to(tl.int32) == index)
+    other = index_of(tl.load(indices + at, mask=ok, other=-1), there, ok, corners, Do, Ho, Wo, magic_ho,
+                     shift_ho, magic_wo, shift_wo)  # fmt: skip
+    same = ok & (other.to(tl.int32) == index)
     earlier = earlier | (same & (there < q))
     sums += tl.load(grad + at, mask=same, other=0).to(sums.dtype)
     return sums, earlier
 
 
-@triton.jit(do_not_specialize=["outers", "share", "count", "cells", "D", "H", "W", "Ho", "Wo", "Q", "inner",
-                               "most_d", "most_h", "most_w", "magic_s", "shift_s", "magic_i", "shift_i",
-                               "magic_h", "shift_h", "magic_w", "shift_w"])  # fmt: skip
-def scatter(grad, indices, out, faults, flags, pieces, holders, outers, share, count, cells, D, H, W, Ho, Wo,
-            Q, inner, most_d, most_h, most_w, magic_s, shift_s, magic_i, shift_i, magic_h, shift_h,
-            magic_w, shift_w,
+@triton.jit(do_not_specialize=["outers", "share", "count", "cells", "D", "H", "W", "Do", "Ho", "Wo", "Q",
+                               "inner", "most_d", "most_h", "most_w", "magic_s", "shift_s", "magic_i",
+                               "shift_i", "magic_h", "shift_h", "magic_w", "shift_w", "magic_ho", "shift_ho",
+                               "magic_wo", "shift_wo"])  # fmt: skip
+def scatter(grad, indices, out, faults, flags, pieces, holders, corners, outers, share, count, cells, D, H, W,
+            Do, Ho, Wo, Q, inner, most_d, most_h, most_w, magic_s, shift_s, magic_i, shift_i, magic_h,
+            shift_h, magic_w, shift_w, magic_ho, shift_ho, magic_wo, shift_wo,
             B: tl.constexpr, V: tl.constexpr, LAST: tl.constexpr, OWN: tl.constexpr, RAGGED: tl.constexpr,
             MD: tl.constexpr, MH: tl.constexpr, MW: tl.constexpr, DEEP: tl.constexpr):  # fmt: skip
     """A program has `share` whole planes (OWN), or one of the `count` pieces of one plane or image.
@@ -116,7 +144,7 @@ def scatter(grad, indices, out, faults, flags, pieces, holders, outers, share, c
         low = head + turn // parts * stride
         at = low + turn % parts * B + tl.arange(0, B)
         held = at < low + length
-        index, g = next_index, next_g.to(ACC)
+        word, g = next_index, next_g.to(ACC)
         low = head + (turn + 1) // parts * stride
         ahead = low + (turn + 1) % parts * B + tl.arange(0, B)
         more = ahead < tl.where(turn + 1 < turns, low + length, 0)
@@ -131,6 +159,7 @@ def scatter(grad, indices, out, faults, flags, pieces, holders, outers, share, c
             within = floor_over(q, inner, magic_i, shift_i)
             channel = q - within * inner
             q = within
+        index = index_of(word, q, held, corners, Do, Ho, Wo, magic_ho, shift_ho, magic_wo, shift_wo)
         valid = index.to(tl.uint64) < cells.to(tl.uint64)
         x = tl.where(valid, index.to(tl.int32), 0)
         h = floor_over(x, W, magic_w, shift_w)
@@ -158,8 +187,9 @@ def scatter(grad, indices, out, faults, flags, pieces, holders, outers, share, c
                             there = first + (i * Ho + j) * Wo + k
                             ok = valid & (i < n_d) & (j < n_h) & (k < n_w)
                             inside |= ok & (there == q)
-                            sums, earlier = ask(my_grad, my_indices, image, there, q, inner, x, ok & mine,
-                                                sums, earlier)  # fmt: skip
+                            sums, earlier = ask(my_grad, my_indices, corners, image, there, q, inner, x,
+                                                ok & mine, sums, earlier, Do, Ho, Wo, magic_ho, shift_ho,
+                                                magic_wo, shift_wo)  # fmt: skip
             else:
                 for i in range(most_d):
                     for j in range(most_h):
@@ -167,8 +197,9 @@ def scatter(grad, indices, out, faults, flags, pieces, holders, outers, share, c
                             there = first + (i * Ho + j) * Wo + k
                             ok = valid & (i < n_d) & (j < n_h) & (k < n_w)
                             inside |= ok & (there == q)
-                            sums, earlier = ask(my_grad, my_indices, image, there, q, inner, x, ok & mine,
-                                                sums, earlier)  # fmt: skip
+                            sums, earlier = ask(my_grad, my_indices, corners, image, there, q, inner, x,
+                                                ok & mine, sums, earlier, Do, Ho, Wo, magic_ho, shift_ho,
+                                                magic_wo, shift_wo)  # fmt: skip
         astray |= held & ~inside
         cell = x * inner + channel if LAST else near * cells + x
         tl.store(my_out + cell, sums.to(out.dtype.element_ty), mask=~earlier)
@@ -177,13 +208,16 @@ def scatter(grad, indices, out, faults, flags, pieces, holders, outers, share, c
         if found:
             tl.debug_barrier()
             for i in range(length // Q):
-                settle(grad, indices, out, faults, outer + i, 0, 1, Q, inner, cells, B)
+                settle(grad, indices, out, faults, corners, outer + i, 0, 1, Q, Do, Ho, Wo, inner, cells,
+                       magic_ho, shift_ho, magic_wo, shift_wo, B)  # fmt: skip
     else:
         tl.store(flags + pid, found)
 
 
-@triton.jit(do_not_specialize=["splits", "count", "cells", "Q", "inner"])
-def repair(grad, indices, out, faults, flags, splits, count, cells, Q, inner, B: tl.constexpr):
+@triton.jit(do_not_specialize=["splits", "count", "cells", "Q", "Do", "Ho", "Wo", "inner", "magic_ho",
+                               "shift_ho", "magic_wo", "shift_wo"])  # fmt: skip
+def repair(grad, indices, out, faults, flags, corners, splits, count, cells, Q, Do, Ho, Wo, inner, magic_ho,
+           shift_ho, magic_wo, shift_wo, B: tl.constexpr):  # fmt: skip
     """The planes or images in whose pieces `scatter` met a stray."""
     pid = tl.program_id(0).to(tl.int64)
     outer = pid // splits
@@ -192,4 +226,32 @@ def repair(grad, indices, out, faults, flags, splits, count, cells, Q, inner, B:
         i = part + tl.arange(0, B)
         found |= tl.max(tl.load(flags + outer * count + i, mask=i < count, other=0), 0)
     if found:
-        settle(grad, indices, out, faults, outer, pid - outer * splits, splits, Q, inner, cells, B)
+        settle(grad, indices, out, faults, corners, outer, pid - outer * splits, splits, Q, Do, Ho, Wo, inner,
+               cells, magic_ho, shift_ho, magic_wo, shift_wo, B)  # fmt: skip
+
+
+@triton.jit(do_not_specialize=["parts", "size", "Do", "Ho", "Wo", "inner", "plane", "W", "step_d", "step_h",
+                               "step_w", "most_h", "most_w", "magic_i", "shift_i", "magic_ho", "shift_ho",
+                               "magic_wo", "shift_wo", "magic_p", "shift_p", "magic_w", "shift_w", "magic_sd",
+                               "shift_sd", "magic_sh", "shift_sh", "magic_sw", "shift_sw"])  # fmt: skip
+def compact(indices, offsets, corners, parts, size, Do, Ho, Wo, inner, plane, W, step_d, step_h, step_w,
+            most_h, most_w, magic_i, shift_i, magic_ho, shift_ho, magic_wo, shift_wo, magic_p, shift_p,
+            magic_w, shift_w, magic_sd, shift_sd, magic_sh, shift_sh, magic_sw, shift_sw,
+            B: tl.constexpr):  # fmt: skip
+    """Indices that lie in their windows, as offsets there; one part of a plane, or of an image."""
+    pid = tl.program_id(0).to(tl.int64)
+    outer = pid // parts
+    at = (pid - outer * parts).to(tl.int32) * B + tl.arange(0, B)
+    held = at < size
+    index = tl.load(indices + outer * size + at, mask=held, other=0)
+    q = floor_over(at, inner, magic_i, shift_i)
+    zero = (q * 0).to(tl.uint8)
+    corner = index_of(zero, q, held, corners, Do, Ho, Wo, magic_ho, shift_ho, magic_wo, shift_wo)
+    far = index.to(tl.int32) - corner
+    d = floor_over(far, plane, magic_p, shift_p)
+    far -= d * plane
+    h = floor_over(far, W, magic_w, shift_w)
+    w = floor_over(far - h * W, step_w, magic_sw, shift_sw)
+    d, h = floor_over(d, step_d, magic_sd, shift_sd), floor_over(h, step_h, magic_sh, shift_sh)
+    found = (d * most_h + h) * most_w + w
+    tl.store(offsets + outer * size + at, found.to(tl.uint8), mask=held)

@@ -4,8 +4,8 @@
     index_errors(device)                                       what the indexed kernels met so far
 
 A plan is the kernels, their grids and every argument but the tensors' addresses. It is kept per
-(problem, layout, device, alignment), with the compiled kernels, so that a call is a dictionary lookup
-and a launch. Nothing waits for the device.
+(problem, layout, device, alignment), with the compiled kernels, so that a call is a launch. Nothing waits
+for the device.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from math import prod
 import torch
 
 from ..problem import Problem
-from .triton_plan import Launch, plan
+from .cuda_driver import Launcher
+from .triton_plan import Launch, compact, current_stream, plan
 
 LAYOUTS = frozenset({"planes", "channels_last"})
 _NONE = 2**63 - 1
@@ -30,8 +31,6 @@ def refuse(problem: Problem, layout: str = "planes") -> str | None:
         return f"{'an image' if inner > 1 else 'a plane'} has more than {limit} elements"
     if problem.rounding != "keep":
         return f"it does not round gradOutput to {problem.rounding}"
-    if problem.offsets:
-        return "it reads no offsets"
     return None
 
 
@@ -67,6 +66,7 @@ class Ready:
     layout: str
     device: int
     plans: dict[tuple[bool, ...], tuple[Launch, ...]] = field(default_factory=dict)
+    quick: Launcher | None = None  # the one launch of it where tensors are aligned
 
     def __call__(
         self,
@@ -75,29 +75,63 @@ class Ready:
         out: torch.Tensor,
         faults: torch.Tensor | None = None,
     ) -> None:
-        if indices is None:
-            self._launches(grad_output, out)[0](self.device, (grad_output, out))
-            return
-        launches = self._launches(grad_output, indices, out)
-        faults = record(self.device) if faults is None else faults
-        if len(launches) == 1:
-            launches[0](self.device, (grad_output, indices, out, faults, faults))
-            return
-        flags = torch.empty(launches[0].grid, dtype=torch.int32, device=out.device)
-        for launch in launches:
-            launch(self.device, (grad_output, indices, out, faults, flags))
+        if quick := self.quick:
+            g, o = grad_output.data_ptr(), out.data_ptr()
+            if indices is None:
+                if not (g | o) & 15:
+                    quick(current_stream(self.device), g, o)
+                    return
+            elif not (g | o | (i := indices.data_ptr())) & 15:
+                f = (record(self.device) if faults is None else faults).data_ptr()
+                quick(current_stream(self.device), g, i, o, f, f)
+                return
+        self._by_alignment(grad_output, indices, out, faults)
 
-    def _launches(self, *tensors: torch.Tensor) -> tuple[Launch, ...]:
+    def _by_alignment(
+        self,
+        grad_output: torch.Tensor,
+        indices: torch.Tensor | None,
+        out: torch.Tensor,
+        faults: torch.Tensor | None,
+    ) -> None:
+        tensors = (grad_output, out) if indices is None else (grad_output, indices, out)
         aligned = tuple([tensor.data_ptr() % 16 == 0 for tensor in tensors])
-        if (found := self.plans.get(aligned)) is None:
-            found = self.plans[aligned] = plan(self.problem, self.layout, self.device)
-        return found
+        if (launches := self.plans.get(aligned)) is None:
+            launches = self.plans[aligned] = plan(self.problem, self.layout, self.device)
+        if indices is not None:
+            faults = record(self.device) if faults is None else faults
+            flags = faults
+            if launches[0].flags:
+                flags = torch.empty(launches[0].flags, dtype=torch.int32, device=out.device)
+            tensors = (*tensors, faults, flags)
+        for launch in launches:
+            launch(self.device, tensors)
+        if len(launches) == 1 and all(aligned):
+            self.quick = launches[0].replay
 
 
 @lru_cache(maxsize=1024)
 def prepare(problem: Problem, layout: str, device: int) -> Ready:
     """What `run` calls when its tensors are on the current device and hold elements."""
     return Ready(problem, layout, device)
+
+
+def offsets_from(problem: Problem, layout: str, indices: torch.Tensor) -> torch.Tensor:
+    """The offsets that `problem` reads, from indices that lie in `layout`, each in its window."""
+    device = indices.get_device()
+    if device >= 0 and device != torch.cuda.current_device():
+        with torch.cuda.device(device):
+            return offsets_from(problem, layout, indices)
+    found = torch.empty_like(indices, dtype=torch.uint8)
+    if indices.numel():
+        aligned = indices.data_ptr() % 16 == 0 and found.data_ptr() % 16 == 0
+        _compacting(problem, layout, device, aligned)(device, (indices, found))
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _compacting(problem: Problem, layout: str, device: int, aligned: bool) -> Launch:
+    return compact(problem, layout, device)
 
 
 def new_record(device: torch.device | int) -> torch.Tensor:

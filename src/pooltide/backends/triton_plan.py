@@ -6,26 +6,32 @@ arguments, so another batch or plane compiles nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd, prod
 from typing import Any
 
 import numpy as np
 import torch
-import triton
 
 from ..geometry import tables
 from ..problem import Problem
 from . import triton_average as average
+from . import triton_gather as gather
 from . import triton_indexed as indexed
+from .cuda_driver import Launcher, launcher
 from .triton_tables import (
     BYTES,
     LANES,
+    MENDERS,
     PROGRAMS,
     Array,
+    Blocks,
+    blocks_for,
     cdiv,
     chunk_of,
+    corners_of,
     cuts,
     division,
     divisors,
@@ -34,6 +40,8 @@ from .triton_tables import (
     patch_of,
     reach,
     segments_of,
+    signless,
+    taps_of,
     window_of,
 )
 
@@ -41,6 +49,8 @@ FLAT = 256  # groups of a program that writes one row of each
 BLOCK = 256  # windows that a scattering program asks at a time
 SHARE = 2**12  # words that a scattering program clears; of volumes, half as many as cells
 UNROLLED = 8
+
+current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)
 
 
 @dataclass(slots=True)
@@ -50,28 +60,35 @@ class Launch:
     tables: tuple[torch.Tensor, ...]
     arguments: tuple[int, ...]  # sizes, then constants
     warps: int = 4
-    replay: Any = field(default=None)  # launches the compiled kernel
-    tail: tuple[int, ...] = field(default=())  # what it takes after the tensors' addresses
+    flags: int = 0  # that it writes for the next one
+    replay: Launcher | None = None  # launches the compiled kernel: on a stream, with the tensors' addresses
 
     def __call__(self, device: int, tensors: tuple[torch.Tensor, ...]) -> None:
-        """The first launch compiles; later ones skip Triton's dispatch, which costs more than a launch.
-
-        Fused multiply-adds are only where the kernels ask for them: products must round.
-        """
+        """The first launch compiles; later ones skip Triton's dispatch, which costs more than a launch."""
         if self.replay is None:
-            compiled = self.kernel[(self.grid,)](
-                *tensors, *self.tables, *self.arguments, num_warps=self.warps, enable_fp_fusion=False
-            )
-            self.tail = (*(table.data_ptr() for table in self.tables), *self.arguments)
-            self.replay = None if compiled is None else compiled[(self.grid, 1, 1)]
+            self._first(device, tensors)
+        else:
+            self.replay(current_stream(device), *[tensor.data_ptr() for tensor in tensors])
+
+    def _first(self, device: int, tensors: tuple[torch.Tensor, ...]) -> None:
+        """Fused multiply-adds are only where the kernels ask for them: products must round."""
+        compiled = self.kernel[(self.grid,)](
+            *tensors, *self.tables, *self.arguments, num_warps=self.warps, enable_fp_fusion=False
+        )
+        if compiled is None:  # interpreted
             return
-        stream = triton.runtime.driver.active.get_current_stream(device)
-        self.replay(*[tensor.data_ptr() for tensor in tensors], *self.tail, stream=stream)
+        tail = (*(table.data_ptr() for table in self.tables), *self.arguments)
+        constant = [parameter.is_constexpr for parameter in self.kernel.params[len(tensors) :]]
+        passed = [value for value, known in zip(tail, constant, strict=True) if not known]
+        direct = launcher(compiled, self.grid, len(tensors), passed, lambda: torch.cuda.set_device(device))
+        again = compiled[(self.grid, 1, 1)]
+        self.replay = direct or (lambda stream, *addresses: again(*addresses, *tail, stream=stream))
 
 
 def plan(problem: Problem, layout: str, device: int) -> tuple[Launch, ...]:
     if problem.kind == "indexed":
-        return _indexed(problem, layout, device)
+        blocks = blocks_for(problem) if layout == "planes" else None
+        return _patches(problem, device, *blocks) if blocks else _indexed(problem, layout, device)
     if layout == "planes" and all(axis.whole for axis in problem.axes):
         return (_whole(problem, device),)
     if layout == "planes" and (patch := patch_of(problem)):
@@ -131,18 +148,59 @@ def _rows(problem: Problem, layout: str, device: int) -> Launch:
 def _phases(problem: Problem, device: int, vector: int, patch_rows: int) -> Launch:
     _, h, w = problem.axes
     groups = cdiv(w.length, vector)
+    ragged = w.length % vector != 0
+    width = 32 if ragged else LANES  # lanes must exchange cells where rows are no whole vectors: one warp
     row_blocks = cdiv(h.length, patch_rows)
     lanes = problem.planes * groups
     even = all(len(np.unique(axis)) == 1 for axis in divisors(problem)[1:])
     constants = (
-        *(LANES, vector, patch_rows, h.k, h.s, h.p, w.k, w.s, w.p),
+        *(width, vector, patch_rows, h.k, h.s, h.p, w.k, w.s, w.p),
         *(*reach(h, patch_rows), *reach(w, vector)),
-        *(even, w.length % vector != 0, h.length % patch_rows != 0, lanes >= 2**31 - LANES),
-        division(problem)[0],
+        *(even, ragged, h.length % patch_rows != 0, lanes >= 2**31 - width),
+        *(division(problem)[0], signless(problem)),
     )
-    sizes = (lanes, groups, h.length, w.length, h.outputs, w.outputs, row_blocks)
+    sizes = (
+        *(lanes, groups, h.length, w.length, h.outputs, w.outputs, row_blocks),
+        *(*magic(groups), *magic(row_blocks)),
+    )
+    grid = cdiv(lanes, width) * row_blocks
+    return Launch(average.phases, grid, (_divisor_table(problem, device),), (*sizes, *constants), width // 32)
+
+
+def _patches(problem: Problem, device: int, d: Blocks, h: Blocks, w: Blocks) -> tuple[Launch, ...]:
+    groups, row_blocks = len(w.bases), len(d.bases) * len(h.bases)
+    lanes = problem.planes * groups
+    overhang = [axis.length % blocks.size != 0 for axis, blocks in zip(problem.axes, (d, h, w), strict=True)]
+    sizes = (
+        *(lanes, groups, *problem.input_plane, *problem.output_plane, len(d.bases), len(h.bases)),
+        *(*magic(groups), *magic(row_blocks), *magic(len(h.bases))),
+        *(*magic(problem.axes[1].length), *magic(problem.axes[2].length)),
+    )
+    taps = taps_of(problem, (d, h, w))
+    packed = zip(*(blocks.packed for blocks in (d, h, w)), strict=True)
+    constants = (
+        *(LANES, d.size, h.size, w.size, d.reach, h.reach, w.reach),
+        *(word for words in packed for word in words),
+        *(d.seen, h.seen, w.seen, *(taps.cells + taps.most if taps else (0,) * 5)),
+        problem.axes[0].length > 1,
+        *(overhang[2], overhang[0] or overhang[1], lanes >= 2**31 - LANES),
+    )
+    bases = np.concatenate([blocks.bases for blocks in (d, h, w)])
+    spans = np.concatenate([np.stack([t.start, t.end - t.start], 1) for t in map(tables, problem.axes)])
+    spans = taps.spans if taps else spans
+    corners = _upload(corners_of(problem), np.int32, device)
+    shifts = _upload(taps.corners, np.int32, device) if taps else corners
+    kept = (_upload(bases, np.int32, device), _upload(spans, np.int32, device), shifts)
     grid = cdiv(lanes, LANES) * row_blocks
-    return Launch(average.phases, grid, (_divisor_table(problem, device),), (*sizes, *constants))
+    first = Launch(gather.patches, grid, kept, (*sizes, *constants), flags=grid * LANES // 32)
+    q, planes = prod(problem.output_plane), problem.planes
+    splits = max(min(MENDERS // planes, cdiv(q, BLOCK)), 1)
+    share = cdiv(planes, MENDERS)
+    after = (
+        *(planes, share, groups, splits, row_blocks, prod(problem.input_plane)),
+        *(q, *problem.output_plane, 1, *_window_magic(problem)),
+    )
+    return first, Launch(gather.mend, cdiv(planes, share) * splits, (corners,), (*after, LANES, BLOCK))
 
 
 def _indexed(problem: Problem, layout: str, device: int) -> tuple[Launch, ...]:
@@ -167,8 +225,9 @@ def _indexed(problem: Problem, layout: str, device: int) -> tuple[Launch, ...]:
     most = [int(tables(axis).count.max()) for axis in problem.axes]
     unrolled = most if max(most) <= 2 else (0, 0, 0)
     sizes = (
-        *(outers, share, len(pieces), cells, *problem.input_plane, h.outputs, w.outputs, q),
+        *(outers, share, len(pieces), cells, *problem.input_plane, *problem.output_plane, q),
         *(inner, *most, *magic(q), *magic(inner), *magic(h.length), *magic(w.length)),
+        *_window_magic(problem),
     )
     warps = 8 if deep and problem.dtype.itemsize >= 4 else 4
     asked = int((pieces[:, 2] * pieces[:, 4]).max()) * inner * share
@@ -180,13 +239,36 @@ def _indexed(problem: Problem, layout: str, device: int) -> tuple[Launch, ...]:
     strides = (h.outputs * w.outputs, w.outputs, 1)
     firsts = [table.first * stride for table, stride in zip(found, strides, strict=True)]
     holders = np.concatenate([*firsts, *(table.count for table in found)])
-    kept = (_upload(pieces, np.int32, device), _upload(holders, np.int32, device))
-    scatter = Launch(indexed.scatter, grid, kept, (*sizes, *constants), warps)
+    corners = _upload(corners_of(problem), np.int32, device)
+    kept = (_upload(pieces, np.int32, device), _upload(holders, np.int32, device), corners)
+    scatter = Launch(indexed.scatter, grid, kept, (*sizes, *constants), warps, 0 if own else grid)
     if own:
         return (scatter,)
     splits = max(min(PROGRAMS // outers, cdiv(q * inner, BLOCK)), 1)
-    sizes = (splits, len(pieces), cells, q, inner)
-    return scatter, Launch(indexed.repair, outers * splits, (), (*sizes, BLOCK))
+    after = (splits, len(pieces), cells, q, *problem.output_plane, inner, *_window_magic(problem))
+    return scatter, Launch(indexed.repair, outers * splits, (corners,), (*after, BLOCK))
+
+
+def compact(problem: Problem, layout: str, device: int) -> Launch:
+    """Makes a problem's offsets from indices."""
+    assert problem.offsets is not None
+    _, height, width = problem.input_plane
+    inner = problem.batch[1] if layout == "channels_last" else 1
+    size, (_, *most) = prod(problem.output_plane) * inner, problem.offsets.most
+    block = min(max(1 << (size - 1).bit_length(), 64), 1024)
+    parts, steps = cdiv(size, block), problem.dilation
+    magics = (*magic(inner), *_window_magic(problem), *magic(height * width), *magic(width))
+    sizes = (
+        *(parts, size, *problem.output_plane, inner, height * width, width, *steps, *most),
+        *(*magics, *magic(steps[0]), *magic(steps[1]), *magic(steps[2])),
+    )
+    corners = _upload(corners_of(problem), np.int32, device)
+    return Launch(indexed.compact, problem.planes // inner * parts, (corners,), (*sizes, block))
+
+
+def _window_magic(problem: Problem) -> tuple[int, ...]:
+    _, h, w = problem.output_plane
+    return *magic(h), *magic(w)
 
 
 def _upload(array: Array, dtype: Any, device: int) -> torch.Tensor:

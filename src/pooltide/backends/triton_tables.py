@@ -5,8 +5,10 @@ Sizes here decide how work is cut. They were chosen on an H200 (132 processors, 
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -21,7 +23,11 @@ BYTES = 16  # of a vector: what one instruction moves
 LANES = 128  # of a program
 ROWS = 16  # that a lane of 8 cells writes in one program, at least, where there is enough to do
 PIECE = 8  # most cells of a segment
+FEW = 2**20  # cells that one launch does best
+LARGE = 32  # cells of a window from which on scattering is better
+PAYS = 10.0  # instructions for a byte that a gather may take
 PROGRAMS = 132 * 32  # enough to fill the GPU twice over
+MENDERS = 132 * 8  # programs that look for strays, and mostly find none
 
 
 def cdiv(a: int, b: int) -> int:
@@ -132,6 +138,45 @@ def reach(axis: Axis, cells: int) -> tuple[int, int]:
     return first, (cells - 1 + axis.p) // axis.s - first + 1
 
 
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """An axis in blocks of `size` cells, and the windows of each: `reach` of them from `bases` on."""
+
+    size: int
+    reach: int
+    bases: Array = field(compare=False)
+    spans: tuple[
+        tuple[int, int], ...
+    ]  # of each cell of a block: the first of these windows, one past the last
+    seen: int  # so many windows of every block are all windows of the axis
+
+    @property
+    def packed(self) -> tuple[int, int]:
+        """The spans' ends, four bits each."""
+        low, high = (sum(span[i] << 4 * n for n, span in enumerate(self.spans)) for i in (0, 1))
+        return low, high
+
+
+@lru_cache(maxsize=1024)
+def blocks_of(axis: Axis, size: int) -> Blocks | None:
+    """The axis cut so, or None where blocks have too many windows, or windows no cell."""
+    cells = np.arange(cdiv(axis.length, size) * size)
+    if axis.adaptive:
+        table, cells = tables(axis), np.minimum(cells, axis.length - 1)
+        first, end = table.first[cells], (table.first + table.count)[cells]
+    else:  # as if there were windows beyond the ends: those of all blocks lie alike
+        first, end = (cells + axis.p - axis.k) // axis.s + 1, (cells + axis.p) // axis.s + 1
+    first, end = first.reshape(-1, size), end.reshape(-1, size)
+    bases = first[:, 0]
+    low, high = (first - bases[:, None]).min(axis=0), (end - bases[:, None]).max(axis=0)
+    reach = int(high.max())
+    spans = tuple((int(a), int(b)) if a < b else (0, 0) for a, b in zip(low, high, strict=True))
+    for seen in range(1, min(reach, 15) + 1 if reach <= 15 else 0):
+        if np.isin(np.arange(axis.outputs), bases[:, None] + np.arange(seen)).all():
+            return Blocks(size, reach, bases, spans, seen)
+    return None
+
+
 def magic(n: int) -> tuple[int, int]:
     """(m, s) with x // n = x·m >> 32 + s for all x < 2**31; m as a signed word."""
     shift = max((n - 1).bit_length() - 1, 0)
@@ -173,6 +218,12 @@ def _way(problem: Problem, divisors: Array) -> int:
     return 2 if easy and problem.dtype.name != "FLOAT64" and not INTERPRETED else 3
 
 
+def signless(problem: Problem) -> bool:
+    """Whether way 2 never makes -0: of -0 it makes +0, and halves by small divisors don't underflow."""
+    small = all(bool(((axis > 0) & (axis < 2**7)).all()) for axis in divisors(problem)[1:])
+    return division(problem)[0] == 2 and problem.dtype.itemsize == 2 and small
+
+
 _POWERS = frozenset(2.0**i for i in range(64))
 
 
@@ -191,3 +242,85 @@ def window_of(axis: Axis) -> Array:
     """The window of every cell that is in one, else -1."""
     table = tables(axis)
     return np.where(table.count > 0, table.first, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class Taps:
+    """How patches read offsets whose windows lie alike in every block."""
+
+    cells: tuple[int, int, int]  # the kernel's TAPS of d, h and w
+    most: tuple[int, int]  # the most cells of a window on h and w
+    corners: Array = field(compare=False)
+    spans: Array = field(compare=False)
+
+
+def taps_of(problem: Problem, blocks: tuple[Blocks, ...]) -> Taps | None:
+    """None where indices are no offsets, or windows lie in too many ways."""
+    if (offsets := problem.offsets) is None:
+        return None
+    if prod(offsets.most) > 31:
+        return None
+    taps, shifts, spans = [], [], []
+    within = np.indices(offsets.most).reshape(3, -1)  # of each offset: d, h, w
+    radix = (offsets.most[1] * offsets.most[2], offsets.most[2], 1)
+    for i, (axis, cut) in enumerate(zip(problem.axes, blocks, strict=True)):
+        step, most, first = problem.dilation[i], offsets.most[i], offsets.first[i]
+        k = axis.length // axis.outputs if axis.adaptive else axis.k
+        s, p = (k, 0) if axis.adaptive else (axis.s, axis.p)
+        odd = axis.length % axis.outputs if axis.adaptive else most != (k - 1) // step + 1
+        if odd or cut.size % s or most > 15:
+            return None
+        taps.append(0)
+        for cell, window in np.ndindex(cut.size, cut.reach):
+            at, rest = divmod(cell - (int(cut.bases[0]) + window) * s + p, step)
+            taps[-1] |= (at if rest == 0 and 0 <= at < most else 15) << 64 * cell + 4 * window
+        shifts.append((first - (np.arange(axis.outputs) * s - p)) // step * radix[i])
+        cells = -(-(tables(axis).end - first) // step)
+        spans.append(((within[i] < cells[:, None]) << np.arange(len(within[i]))).sum(axis=1))
+    corners, found = np.concatenate([np.zeros(256), *shifts]), np.concatenate(spans)
+    return Taps((taps[0], taps[1], taps[2]), offsets.most[1:], corners, found)
+
+
+def corners_of(problem: Problem) -> Array:
+    """The kernels' `corners`: nothing, unless indices are offsets."""
+    if (offsets := problem.offsets) is None:
+        return np.zeros(1, np.int32)
+    _, height, width = problem.input_plane
+    steps = (height * width, width, 1)
+    firsts = [first * step for first, step in zip(offsets.first, steps, strict=True)]
+    return np.concatenate([np.maximum(offsets.jump, -(2**31)), *firsts])
+
+
+def blocks_for(problem: Problem) -> tuple[Blocks, Blocks, Blocks] | None:
+    """How to cut the planes of an indexed problem into the patches of `gather`, or None where that won't pay.
+
+    Scattering is better where windows are few, or problems so small that one launch is all they take.
+    """
+    windows, plane = prod(problem.output_plane), prod(problem.input_plane)
+    if problem.cells < FEW or windows * LARGE < plane or (problem.offsets and problem.offsets.jump[-1] >= 0):
+        return None
+    deep = problem.axes[0].length > 1
+    wide = problem.offsets and not deep and problem.axes[2].length % 8 == 0
+    sizes = itertools.product((1, 2, 4) if deep else (1,), range(1, 9), (8 if wide else 4,))
+    cut = (_cut(problem.axes, size) for size in sizes)
+    found = [(_cost(problem, blocks), blocks) for blocks in cut if blocks]
+    if not found:
+        return None
+    cost, best = min(found, key=lambda choice: choice[0])
+    return best if cost <= PAYS * problem.least_bytes / problem.cells else None
+
+
+def _cut(axes: tuple[Axis, ...], sizes: tuple[int, ...]) -> tuple[Blocks, Blocks, Blocks] | None:
+    d, h, w = (blocks_of(axis, size) for axis, size in zip(axes, sizes, strict=True))
+    if d is None or h is None or w is None:
+        return None
+    return (d, h, w) if d.reach * h.reach * w.reach <= 36 and d.size * h.size * w.size <= 64 else None
+
+
+def _cost(problem: Problem, blocks: tuple[Blocks, ...]) -> float:
+    """Instructions per cell, as counted in compiled kernels."""
+    loads, seen = prod(b.reach for b in blocks), prod(b.seen for b in blocks)
+    asked = prod(sum(high - low for low, high in b.spans) for b in blocks)
+    stores = blocks[0].size * blocks[1].size * 6
+    work = 60 + 12 * loads + (26 if problem.axes[0].length > 1 else 18) * seen + 3 * asked + stores
+    return work * prod(len(b.bases) for b in blocks) / prod(problem.input_plane)

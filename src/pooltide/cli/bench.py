@@ -87,6 +87,7 @@ LARGE = 32 << 20
 )
 @click.option("--dtype", "dtypes", help="Of the named shapes.  [default: f32,bf16,f16; on cuda f32,bf16]")
 @click.option("--no-compile", is_flag=True, help="On cuda: leave torch.compile out, which takes a while.")
+@click.option("--channels-last", is_flag=True, help="On cuda: tensors lie channels-last.")
 @click.option("--rounds", type=click.IntRange(3, 10_000), default=15, show_default=True)
 @click.option("--threads", type=click.IntRange(1, 4096), help="For both; the default is ours.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
@@ -96,6 +97,7 @@ def command(
     device: str,
     dtypes: str | None,
     no_compile: bool,
+    channels_last: bool,
     rounds: int,
     threads: int | None,
     as_json: bool,
@@ -107,7 +109,7 @@ def command(
     cuda = device == "cuda"
     named = CUDA_SHAPES if cuda else SHAPES
     cases, errors = _cases(problems, shapes, dtypes or ("f32,bf16" if cuda else "f32,bf16,f16"), named)
-    race = _race_on_cuda(compile=not no_compile) if cuda else contest
+    race = _race_on_cuda(not no_compile, channels_last) if cuda else contest
     before = get_num_threads()
     set_num_threads(threads or before)
     found: list[tuple[str, Result]] = []
@@ -134,7 +136,7 @@ def command(
     raise SystemExit(1 if errors else 0)
 
 
-def _race_on_cuda(compile: bool) -> Callable[[Case, int], Iterator[Result | None]]:
+def _race_on_cuda(compile: bool, channels_last: bool) -> Callable[[Case, int], Iterator[Result | None]]:
     try:
         import torch
     except ImportError:
@@ -143,7 +145,7 @@ def _race_on_cuda(compile: bool) -> Callable[[Case, int], Iterator[Result | None
         raise click.UsageError("--device cuda needs an NVIDIA GPU that PyTorch sees, and there is none")
     from .cuda_contest import contest as on_cuda
 
-    return partial(on_cuda, compile=compile)
+    return partial(on_cuda, compile=compile, channels_last=channels_last)
 
 
 def _where(device: str) -> dict[str, Any]:
@@ -182,7 +184,12 @@ _RATIOS = {
     "torch ÷ ours, out=": ("torch out=", "ours out="),
     "torch ÷ ours, fresh": ("torch", "ours"),
 }
-_CUDA_RATIOS = {"compile ÷ ours": ("compile", "ours"), "ours ÷ torch, wall": ("ours wall", "torch wall")}
+_CUDA_RATIOS = {
+    "compile ÷ ours": ("compile", "ours"),
+    "alone: ours ÷ limit": ("ours alone", "limit"),
+    "torch ÷ limit": ("torch alone", "limit"),
+    "wall: ours ÷ torch": ("ours wall", "torch wall"),
+}
 
 
 def _document(found: list[tuple[str, Result]], rounds: int, device: str) -> dict[str, Any]:

@@ -2,11 +2,14 @@
 them, and a device-to-device copy, in turns.
 
 Times are the device's own, between events, with the cache swept before each: a kernel that finds its
-data there would beat the limit. `wall` times are the host's, per call of many in a row.
+data there would beat the limit. `alone` times are a kernel's without its launch: replays of a graph of
+calls that write to one result after another, until the cache has long forgotten the first. `wall` times
+are the host's, per call of many in a row.
 """
 
 from __future__ import annotations
 
+import gc
 import warnings
 from collections.abc import Callable, Iterator
 from statistics import median
@@ -26,13 +29,25 @@ from .contest import Result, Runners, Wrong, aten_call, attributes_of, check_sam
 COPY_BYTES = 1 << 30
 SWEEP_BYTES = 2 << 30  # four times the cache, and long enough that the host is ahead of the device
 ROW = 100  # calls in a row for a wall time
+RESULTS_BYTES = 256 << 20  # of the results that a graph of calls writes, at least
 
 
-def contest(case: Case, rounds: int, compile: bool) -> Iterator[Result | None]:
-    """Yields None after each round, the result at last."""
+def contest(
+    case: Case, rounds: int, compile: bool = False, channels_last: bool = False
+) -> Iterator[Result | None]:
+    """Yields None after each round, the result at last. Leaves the device's memory as it was."""
+    try:
+        yield from _contest(case, rounds, compile, channels_last)
+    finally:
+        torch.compiler.reset()  # or it keeps the tensors of what it compiled
+        gc.collect()
+        torch.cuda.empty_cache()
+
+
+def _contest(case: Case, rounds: int, compile: bool, channels_last: bool) -> Iterator[Result | None]:
     problem = problem_of(case)
     drawn = arrays(case.call(HOST), problem, case.data)
-    runners, result = _runners(case, drawn, compile)
+    runners, into, result = _runners(case, drawn, compile, channels_last)
     runners["ours out="]()
     axes = len(case.operator.axes)
     back = result.cpu()
@@ -49,17 +64,31 @@ def contest(case: Case, rounds: int, compile: bool) -> Iterator[Result | None]:
                 times[name].append(seconds)
         if turn >= -1:
             yield None
-    for name in ("ours", "torch"):
-        times[f"{name} wall"] = [_wall_seconds(runners[name]) for _ in range(5)]
-    speed = 2 * COPY_BYTES / median(times["copy"])
-    yield Result(case, drawn[2].nbytes, problem.least_bytes / speed, times)
+    times |= {f"{name} wall": [] for name in ("ours", "torch")}
+    for name in ("ours", "torch") * 9:
+        times[f"{name} wall"].append(_wall_seconds(runners[name]))
+    del sweep
+    times |= {f"{name} alone": _alone_seconds(run, result) for name, run in into.items()}
+    limit = problem.least_bytes * median(times["copy"]) / (2 * COPY_BYTES)
+    yield Result(case, drawn[2].nbytes, limit, times | {"limit": [limit, limit]})
 
 
-def _runners(case: Case, drawn: Any, compile: bool) -> tuple[Runners, torch.Tensor]:
+Into = dict[str, Callable[[torch.Tensor], Any]]
+
+
+def _runners(
+    case: Case, drawn: Any, compile: bool, channels_last: bool
+) -> tuple[Runners, Into, torch.Tensor]:
+    def on_gpu(tensor: torch.Tensor) -> torch.Tensor:
+        last = (
+            {4: torch.channels_last, 5: torch.channels_last_3d}.get(tensor.dim()) if channels_last else None
+        )
+        return tensor.cuda().to(memory_format=last or torch.contiguous_format)
+
     grad, indices, out = drawn
-    g, x = torch_tensor(case, grad).cuda(), torch_tensor(case, out).cuda()
+    g, x = on_gpu(torch_tensor(case, grad)), on_gpu(torch_tensor(case, out))
     result = torch.full_like(x, float("nan"))
-    where = None if indices is None else torch.from_numpy(indices.astype("int64")).cuda()
+    where = None if indices is None else on_gpu(torch.from_numpy(indices.astype("int64")))
     function = getattr(ours, case.operator.function)
     given = (g, x) if where is None else (g, x, where)
     more = attributes_of(case)
@@ -83,17 +112,37 @@ def _runners(case: Case, drawn: Any, compile: bool) -> tuple[Runners, torch.Tens
             runners["compile"] = compiled
         except RuntimeError as error:  # a compiler that fails is no contestant
             warnings.warn(f"{case}: torch.compile failed: {error}", stacklevel=2)
-    return runners, result
+    alone: Into = {
+        "ours": lambda target: function(*given, *more, out=target, **quiet),
+        "torch": lambda target: aten_call(case, g, x, where, target)[1](),
+    }
+    return runners, alone, result
 
 
 def _half(case: Case) -> bool:
     return case.dtype.name == "BFLOAT16"
 
 
+def _alone_seconds(run: Callable[[torch.Tensor], Any], result: torch.Tensor) -> list[float]:
+    nbytes = max(result.numel() * result.element_size(), 1)
+    targets = [torch.empty_like(result) for _ in range(max(min(RESULTS_BYTES // nbytes, 64), 4))]
+    run(targets[0])
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for target in targets:
+            run(target)
+    graph.replay()
+    return [_elapsed(graph.replay) / len(targets) for _ in range(9)]
+
+
 def _device_seconds(run: Callable[[], Any], sweep: torch.Tensor) -> float:
+    sweep.zero_()
+    return _elapsed(run)
+
+
+def _elapsed(run: Callable[[], Any]) -> float:
     timed: Any = torch.cuda.Event
     begin, end = timed(enable_timing=True), timed(enable_timing=True)
-    sweep.zero_()
     begin.record()
     run()
     end.record()
@@ -102,6 +151,9 @@ def _device_seconds(run: Callable[[], Any], sweep: torch.Tensor) -> float:
 
 
 def _wall_seconds(run: Callable[[], Any]) -> float:
+    torch.cuda.synchronize()
+    for _ in range(ROW // 10):
+        run()
     torch.cuda.synchronize()
     start = perf_counter()
     for _ in range(ROW):

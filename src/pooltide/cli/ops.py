@@ -10,6 +10,7 @@ import click
 from ..catalog import operators
 from ..dtypes import status_name
 from ..pages import ASCEND_PRODUCTS, HOST, PRODUCTS, Operator, Parameter
+from ..support import NOTES, by_entrance, by_layout
 from .tables import aligned, markdown
 
 
@@ -21,11 +22,18 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @click.argument("operator", required=False, shell_complete=_complete)
 @click.option("--json", "form", flag_value="json", help="The pages as one JSON object.")
 @click.option("--markdown", "form", flag_value="markdown", help="Tables in Markdown.")
-def command(operator: str | None, form: str | None) -> None:
+@click.option("--support", is_flag=True, help="What runs where: by entrance, device, dtype and layout.")
+def command(operator: str | None, form: str | None, support: bool) -> None:
     """Print which operators run on which products, and for one OPERATOR its parameters and rules.
 
     OPERATOR is any of its names: avg2d, avg_pool2d_backward or aclnnAvgPool2dBackward.
     """
+    if support:
+        if operator is not None or form == "json":
+            raise click.UsageError("--support is of all operators, as text or Markdown")
+        tables = [(markdown if form else aligned)(*table) for table in (by_entrance(), by_layout())]
+        click.echo("\n\n".join([*tables, *NOTES]))
+        return
     chosen = list(operators().values())
     if operator is not None:
         chosen = [op for op in chosen if operator in (op.short, op.function, op.name)]

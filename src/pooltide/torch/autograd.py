@@ -76,7 +76,7 @@ def _backward(ctx: Any, grad: Tensor) -> Any:
         found = grad.flatten(-ctx.axes).gather(-1, indices.flatten(-ctx.axes).long()).view(indices.shape)
     elif ctx.attributes:
         kernel, stride, *rest = ctx.attributes
-        found = functional.average(ctx.function, grad, kernel, stride or None, *rest)
+        found = functional.average_of(ctx.function, grad, kernel, stride or None, *rest)
     else:
-        found = functional.average(ctx.function, grad, ctx.outputs)
+        found = functional.average_of(ctx.function, grad, ctx.outputs)
     return found, *[None] * (ctx.arguments - 1)

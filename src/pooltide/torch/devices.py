@@ -12,7 +12,7 @@ from functools import cache
 from importlib import import_module
 from math import prod
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -22,11 +22,9 @@ from ..problem import Problem
 from ..threads import get_num_threads
 from .tensors import as_numpy, as_volume
 
-if TYPE_CHECKING:
-    from .recipes import Recipe
-
-# The last argument says that indices are the forward's own: a GPU need not be waited for.
-Run = Callable[["Recipe", torch.Tensor, torch.Tensor | None, torch.Tensor, bool], IndexFault | None]
+# Of the number of axes, grad_output, indices, out, and whether indices are the forward's own: then a GPU
+# need not be waited for.
+Run = Callable[[int, torch.Tensor, torch.Tensor | None, torch.Tensor, bool], IndexFault | None]
 
 
 Kernel = Callable[[int, int | None, int, int], tuple[int, int, int] | None]
@@ -50,11 +48,11 @@ def choose(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -> 
 def _on_cpu(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -> Chosen:
     plan = make_plan(problem, layouts)
     if plan.backend != "cpu":
-        return Chosen(plan.layout, (), lambda recipe, *args: execute(plan, *_volumes(recipe, *args[:3])))
+        return Chosen(plan.layout, (), lambda axes, *args: execute(plan, *_volumes(axes, *args[:3])))
     kernel = cpu.prepare(problem, plan.layout).run
 
     def run(
-        recipe: Recipe,
+        axes: int,
         grad_output: torch.Tensor,
         indices: torch.Tensor | None,
         out: torch.Tensor,
@@ -68,8 +66,8 @@ def _on_cpu(device: torch.device, problem: Problem, layouts: tuple[str, ...]) ->
     return Chosen(plan.layout, plan.copied, run, kernel)
 
 
-def _volumes(recipe: Recipe, *tensors: torch.Tensor | None) -> Any:
-    return [None if t is None else as_numpy(as_volume(t, recipe.axes)) for t in tensors]
+def _volumes(axes: int, *tensors: torch.Tensor | None) -> Any:
+    return [None if t is None else as_numpy(as_volume(t, axes)) for t in tensors]
 
 
 @cache
@@ -102,6 +100,15 @@ def index_errors(device: torch.device | str | int, *, clear: bool = False) -> tu
     return found
 
 
+def offsets_from(problem: Problem, layout: str, indices: torch.Tensor) -> torch.Tensor | None:
+    """A GPU's indices as offsets in their windows, or None where it has no kernel for that."""
+    backend = _triton() if indices.is_cuda and layout != "strided" else ""
+    if isinstance(backend, str) or backend.refuse(problem, layout):
+        return None
+    found: torch.Tensor = backend.offsets_from(problem, layout, indices)
+    return found
+
+
 def _on_cuda(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -> Chosen:
     backend = _triton()
     if isinstance(backend, str):
@@ -112,16 +119,14 @@ def _on_cuda(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -
     number = -1 if device.index is None else device.index
     ready = backend.prepare(problem, layout, number)
     idle = problem.cells == 0 or prod(problem.output_plane) == 0
+    clean: list[torch.Tensor] = []  # records that have met no fault yet
 
     def launch(*tensors: torch.Tensor | None) -> None:
-        if number < 0 or number == torch.cuda.current_device():
+        with torch.cuda.device(number):
             ready(*tensors)
-        else:
-            with torch.cuda.device(number):
-                ready(*tensors)
 
     def run(
-        recipe: Recipe,
+        axes: int,
         grad_output: torch.Tensor,
         indices: torch.Tensor | None,
         out: torch.Tensor,
@@ -130,12 +135,20 @@ def _on_cuda(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -
         if idle:
             out.zero_()
             return None
+        start = ready if number == _current_device() else launch
         if indices is None or within or torch.cuda.is_current_stream_capturing():
-            launch(grad_output, indices, out)
+            start(grad_output, indices, out)
             return None
-        faults = backend.new_record(out.device)
-        launch(grad_output, indices, out, faults)
+        faults = clean.pop() if clean else backend.new_record(out.device)
+        start(grad_output, indices, out, faults)
         count, position = faults.tolist()
-        return IndexFault(count, position, int(indices.flatten()[position])) if count else None
+        if count:
+            return IndexFault(count, position, int(indices.flatten()[position]))
+        clean.append(faults)
+        return None
 
     return Chosen(layout, copied, run)
+
+
+# torch.cuda.current_device without the look whether there is a CUDA at all
+_current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", lambda: -1)

@@ -19,6 +19,7 @@ from ..plan import NoBackend
 from .autograd import differentiable
 from .operators import ARRAYS, AXES
 from .recipes import Hint, compute, recipe_for
+from .shortcuts import add, find
 from .tensors import arrays_on, lies_channels_last
 
 Ints = int | Sequence[int]
@@ -44,19 +45,24 @@ def gradient(
 
     `within` a backward pass, see `operators`.
     """
-    if _compiling() or not is_plain(grad_output, indices) or not (out is None or _bare(out)):
+    if _compiling():
         return _dispatched(function, grad_output, input, indices, attributes, hint, out, within)
-    if isinstance(input, torch.Tensor):
-        hint = input.stride()
+    if out is None and (result := find(function, hint, grad_output, input, indices, attributes)) is not None:
+        return result  # type: ignore[no-any-return]
+    if not is_plain(grad_output, indices) or not (out is None or _bare(out)):
+        return _dispatched(function, grad_output, input, indices, attributes, hint, out, within)
+    lies = input.stride() if isinstance(input, torch.Tensor) else hint
     if out is not None and shares(out, grad_output, indices):
         grad_output = grad_output.clone()
         indices = None if indices is None else indices.clone()
     try:
-        recipe = recipe_for(function, grad_output, input, hint, indices, attributes, out)
+        recipe = recipe_for(function, grad_output, input, lies, indices, attributes, out)
     except NoBackend:
         if within:
             return _dispatched(function, grad_output, input, indices, attributes, hint, out, within)
         raise
+    if recipe.kernel is not None:
+        add(function, hint, grad_output, input, indices, attributes, recipe.kernel, recipe.template)
     return compute(recipe, grad_output, indices, out, within)
 
 
@@ -72,7 +78,7 @@ def is_plain(grad_output: Any, indices: Any) -> bool:
 def _bare(tensor: Any) -> bool:
     kind = type(tensor)
     if kind is torch.Tensor or kind is torch.nn.Parameter:
-        return not ((tensor.requires_grad and _grad_enabled()) or tensor.is_neg())
+        return not ((tensor.requires_grad and _grad_enabled()) or tensor.is_neg() or tensor._is_zerotensor())
     return not isinstance(tensor, torch.Tensor)
 
 

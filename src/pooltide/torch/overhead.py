@@ -1,10 +1,13 @@
 """What a call costs before any work is done, and what is left of the gain on large tensors.
 
     python -m pooltide.torch.overhead
+    python -m pooltide.torch.overhead cuda
     python -m pooltide.torch.overhead large
 
-Each row is a gradient for a (1, 16, 4, 4) tensor (its 3-D likeness for three axes) on the CPU: PyTorch's
-own operator, ours called directly, and PyTorch's operator patched; the least of many rounds, taken in turn.
+Each row is a gradient for a (1, 16, 4, 4) tensor (its likeness for one axis or three) on the CPU: PyTorch's
+own operator (in 1-D that of planes of height 1), ours called directly, and PyTorch's operator patched; the
+least of many rounds, taken in turn.
+With `cuda`: the same on a GPU, for (8, 64, 28, 28) too; nobody waits for it between the calls.
 With `large`: PyTorch's time ÷ ours where each allocates its result, through tensors and through NumPy.
 """
 
@@ -13,6 +16,7 @@ from __future__ import annotations
 import sys
 import timeit
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,36 +24,57 @@ import torch
 import pooltide
 import pooltide.torch as pt
 
-from .own import ATEN
+from ..catalog import operators
+from .own import ATEN, aten_call
 
 ROUNDS, CALLS = 60, 500
+SMALLEST, SMALL = (1, 16, 4), (8, 64, 28)  # N, C, and the length of every axis
 
 
-def least(*calls: Callable[[], Any], rounds: int = ROUNDS, number: int = CALLS) -> list[float]:
-    """Microseconds per call of each."""
+def least(
+    *calls: Callable[[], Any],
+    rounds: int = ROUNDS,
+    number: int = CALLS,
+    finish: Callable[[], Any] = lambda: None,
+) -> list[float]:
+    """Microseconds per call of each, with what it takes to `finish` them all."""
     found = [float("inf")] * len(calls)
+    places = list(range(len(calls)))
     for _ in range(rounds):
-        for i, call in enumerate(calls):
-            call()  # so that the pages it gets were freed by its own kind, not by the call before
-            found[i] = min(found[i], timeit.timeit(call, number=number) / number * 1e6)
+        places.append(places.pop(0))  # so that none always follows the same one, whose threads may still spin
+        for i in places:
+            calls[i]()  # so that the pages it gets were freed by its own kind, not by the call before
+            finish()
+            taken = timeit.timeit(calls[i], number=number) + timeit.timeit(finish, number=1)
+            found[i] = min(found[i], taken / number * 1e6)
     return found
 
 
-def calls_of(function: str) -> tuple[Callable[[], Any], Callable[[], Any]]:
-    """PyTorch's operator and our function, on the same tensors."""
-    axes = 2 if "2d" in function else 3
-    g, x = torch.randn(1, 16, *[2] * axes), torch.randn(1, 16, *[4] * axes)
-    aten = getattr(torch.ops.aten, ATEN[function]).default
+def calls_of(
+    function: str, device: str = "cpu", size: tuple[int, int, int] = SMALLEST
+) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """PyTorch's operator and our function, on the same tensors: windows of 2 cells on every axis."""
+    operator, (n, c, side) = operators()[function], size
+    axes = len(operator.axes)
+    g, x = (torch.randn(n, c, *[cells] * axes, device=device) for cells in (side // 2, side))
+    indices = None
+    if operator.kind == "indexed":
+        pool = getattr(torch.nn.functional, function.removesuffix("_backward"))
+        indices = pool(x, side // 2 if operator.windows == "adaptive" else 2, return_indices=True)[1]
+    tensors = (g, x) if indices is None else (g, x, indices)
+    quiet = {"check_indices": False} if device == "cuda" and indices is not None else {}
     ours = getattr(pt, function)
-    if "max" in function:
-        indices = torch.randint(0, 4**axes, g.shape)
-        own, direct = (lambda: aten(g, x, indices)), (lambda: ours(g, x, indices))
-    elif function == "avg_pool2d_backward":
-        own = lambda: aten(g, x, [2, 2], [2, 2], [0, 0], False, True, None)  # noqa: E731
-        direct = lambda: ours(g, x, 2)  # noqa: E731
+    if operator.windows == "adaptive":
+        sizes: tuple[int, ...] = ()
+        attributes: tuple[Any, ...] = ()
     else:
-        own, direct = (lambda: aten(g, x)), (lambda: ours(g, x))
-    return own, direct
+        sizes = (2,)
+        pair, zero, one = [2] * axes, [0] * axes, [1] * axes
+        attributes = (pair, pair, zero, *([one, False] if indices is not None else [False, True]))
+        attributes += (None,) if function in ("avg_pool2d_backward", "avg_pool3d_backward") else ()
+    name, arguments = aten_call(function, g, x, indices, attributes)
+    aten = getattr(torch.ops.aten, name).default
+    return (lambda: aten(*arguments)), (lambda: ours(*tensors, *sizes, **quiet))
 
 
 LARGE: list[tuple[str, tuple[int, ...], tuple[int, ...], tuple[Any, ...]]] = [
@@ -82,7 +107,7 @@ def gains(
         lambda: getattr(pt, function)(g, x, *rest),
         lambda: getattr(pooltide, function)(g.numpy(), shape, *arrays),
     ]
-    own, *ours = least(*calls, rounds=15, number=1)
+    own, *ours = least(*calls, rounds=30, number=1)
     return [own / time for time in ours]
 
 
@@ -94,19 +119,21 @@ def large() -> None:
         print(f"{name:60} {tensors:6.1f}× {numpy:7.1f}× {tensors / numpy:5.0%}")
 
 
-def main() -> None:
-    calls = {function: calls_of(function) for function in ATEN}
-    unpatched = {
-        function: least(*both) for function, both in calls.items()
-    }  # before any patch: it leaves traces
-    print(f"{'':31} PyTorch   direct          patched")
+def main(device: str) -> None:
+    cuda = device == "cuda"
+    sizes = (SMALLEST, SMALL) if cuda else (SMALLEST,)
+    timed = partial(least, rounds=20, finish=torch.cuda.synchronize) if cuda else least
+    calls = {(f, size): calls_of(f, device, size) for size in sizes for f in operators()}
+    unpatched = {what: timed(*both) for what, both in calls.items()}  # before any patch: it leaves traces
+    print(f"{'':45} PyTorch   direct          patched")
     with pt.patch():
-        for function, (own, _) in calls.items():
-            plain, direct = unpatched[function]
-            (patched,) = least(own)
+        for (function, (n, c, side)), (own, _) in calls.items():
+            plain, direct = unpatched[function, (n, c, side)]
+            (patched,) = timed(own)
+            name = f"{function} ({', '.join(map(str, (n, c, *[side] * int(function[-11]))))})"
             ratios = f"{direct:6.1f} µs {direct / plain:4.2f}×  {patched:6.1f} µs {patched / plain:4.2f}×"
-            print(f"{function:30} {plain:6.1f} µs {ratios}")
+            print(f"{name:44} {plain:6.1f} µs {ratios}")
 
 
 if __name__ == "__main__":
-    large() if "large" in sys.argv[1:] else main()
+    large() if "large" in sys.argv[1:] else main("cuda" if "cuda" in sys.argv[1:] else "cpu")

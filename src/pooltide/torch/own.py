@@ -8,22 +8,10 @@ from typing import Any
 
 import torch
 
-from ..catalog import operators
-from ..pages import Operator
+from ..catalog import aten_name, operators
 from .tensors import memory_format
 
-
-def _name(operator: Operator) -> str:
-    match operator.kind, operator.windows:
-        case "indexed", "strided":
-            return operator.function.replace("_backward", "_with_indices_backward")
-        case "average", "adaptive":
-            return f"_{operator.function}"
-    return operator.function
-
-
-# PyTorch has no gradients in 1-D: its 1-D pools are 2-D ones of height 1.
-ATEN = {function: _name(operator) for function, operator in operators().items() if len(operator.axes) > 1}
+ATEN = {function: name for function, operator in operators().items() if (name := aten_name(operator))}
 
 _told: set[str] = set()
 

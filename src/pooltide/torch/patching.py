@@ -30,6 +30,7 @@ from .gradients import is_plain, shares
 from .operators import ARRAYS, AXES
 from .own import ATEN, tell
 from .recipes import compute, recipe_for
+from .shortcuts import add, find
 from .tensors import TYPES, lies_channels_last
 
 Tensor = torch.Tensor
@@ -208,15 +209,21 @@ def _front(function: str, own: Callable[..., Any]) -> Callable[..., Any]:
     axes, indexed = AXES[function], function in _INDEXED
 
     def front(keys: Any, grad_output: Tensor, x: Tensor, *rest: Any) -> Tensor:
-        if _depth and (grad_output.is_cpu or devices.missing(grad_output.device) is None):
-            if is_plain(grad_output, rest[-1] if indexed else None):
+        if not _depth:
+            return own(keys, grad_output, x, *rest)  # type: ignore[no-any-return]
+        indices, attributes = (rest[-1], rest[:-1]) if indexed else (None, rest)
+        on_cpu = grad_output.is_cpu
+        if on_cpu and (result := find(function, None, grad_output, x, indices, attributes)) is not None:
+            return result  # type: ignore[no-any-return]
+        if on_cpu or devices.missing(grad_output.device) is None:
+            if is_plain(grad_output, indices):
                 try:
                     return _computed(function, grad_output, x, x.stride(), rest, None)
                 except (NoBackend, TypeError):
                     pass  # the kernel below says why
             elif _traced(grad_output) and grad_output.dtype in _FLOATS:
                 last = lies_channels_last(x, axes)
-                given = (rest[-1], *rest[:-1]) if indexed else rest
+                given = attributes if indices is None else (indices, *attributes)
                 return differentiable(function, grad_output, x.shape[-axes:], *given, last, True)
         return own(keys, grad_output, x, *rest)  # type: ignore[no-any-return]
 
@@ -239,15 +246,15 @@ def _traced(grad_output: Tensor) -> bool:
 def _computed(
     function: str, grad_output: Tensor, x: Tensor, hint: Any, rest: tuple[Any, ...], out: Tensor | None
 ) -> Tensor:
-    indices, attributes = None, rest
-    if function in _INDEXED:
-        indices, attributes = rest[-1], rest[:-1]
-    if arrays := ARRAYS[function]:
-        attributes = (*map(tuple, attributes[:arrays]), *attributes[arrays:])
+    indices, given = (rest[-1], rest[:-1]) if function in _INDEXED else (None, rest)
+    arrays = ARRAYS[function]
+    attributes = (*map(tuple, given[:arrays]), *given[arrays:])
     if out is not None:
         if out.numel() == 0:
             out.resize_(x.shape)
         if shares(out, grad_output, indices):
             grad_output, indices = grad_output.clone(), None if indices is None else indices.clone()
     recipe = recipe_for(function, grad_output, x, hint, indices, attributes, out, True)
+    if recipe.kernel is not None and hint is not False:
+        add(function, None, grad_output, x, indices, given, recipe.kernel, recipe.template)
     return compute(recipe, grad_output, indices, out, True)

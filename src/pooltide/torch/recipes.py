@@ -41,13 +41,14 @@ class Recipe:
     format: torch.memory_format  # what the kernel works in
     copied: frozenset[str]  # of grad_output, indices, out: those that lie otherwise
     kernel: devices.Kernel | None  # of a small call that needs no more than this
-    template: torch.Tensor | None  # of its result; torch.empty_like is the cheapest way to make one
+    template: torch.Tensor | None  # of a result that torch.empty_like, the cheapest way, makes right
 
 
 _recipes: dict[Any, Recipe] = {}
 _MOST = 4096
 _SMALL = 64 << 10  # bytes of a result that one thread writes and one cache holds
 _empty_like = torch.empty_like
+_deterministic = torch.are_deterministic_algorithms_enabled
 
 
 def recipe_for(
@@ -68,14 +69,14 @@ def recipe_for(
         key: Any = (
             function, input.shape if isinstance(input, torch.Tensor) else input, hint,
             grad_output.shape, grad_output.stride(), grad_output.dtype,
-            grad_output.is_cpu or grad_output.device, attributes,  # a device is slow to hash
+            grad_output.is_cpu or _place(grad_output), attributes,
             kinds(attributes) if attributes and not typed else (),
             kinds(input) if type(input) is tuple else (),
         )  # fmt: skip
         if indices is not None:
-            key = (key, indices.shape, indices.stride(), indices.dtype, indices.is_cpu or indices.device)
+            key = (key, indices.shape, indices.stride(), indices.dtype, indices.is_cpu or _place(indices))
         if out is not None:
-            key = (key, out.shape, out.stride(), out.dtype, out.device)
+            key = (key, out.shape, out.stride(), out.dtype, out.is_cpu or _place(out))
         found = _recipes.get(key)
         if found is not None:
             return found
@@ -87,6 +88,11 @@ def recipe_for(
             _recipes.clear()
         _recipes[key] = found
     return found
+
+
+def _place(tensor: torch.Tensor) -> int | torch.device:
+    """The device, in a form that is quick to hash where it is a GPU; none is equal to True."""
+    return -2 - tensor.get_device() if tensor.is_cuda else tensor.device
 
 
 def _work_out(
@@ -115,25 +121,31 @@ def _work_out(
         else TensorMeta(shape, problem.dtype, strides=dense_strides(shape, last))
     )
     given = [call.role(role) for role in ("grad_output", "indices") if call.role(role) is not None]
-    layouts = tuple(_layout(meta, axes) for meta in [*given, result])
+    layouts = tuple(layout_in_memory(meta, axes) for meta in [*given, result])
     chosen = devices.choose(device, problem, layouts)
     copied = frozenset(chosen.copied)
     strides = dense_strides(shape, last and out is None)
     nbytes = problem.cells * problem.dtype.itemsize
     form = memory_format(chosen.layout == "channels_last", axes)
     template = torch.empty(1, dtype=grad_output.dtype, device=device).expand(shape)
-    small = out is None and not copied and nbytes <= _SMALL and _empty_like(template).stride() == strides
+    small = out is None and not copied and (nbytes <= _SMALL or device.type == "cuda")
+    small = small and _empty_like(template).stride() == strides
     return Recipe(
         function, axes, problem, chosen.run, shape, strides, nbytes, grad_output.dtype, device, form, copied,
         chosen.kernel if small else None, template if small else None,
     )  # fmt: skip
 
 
-def _layout(meta: TensorMeta, axes: int) -> str:
-    lead = 2 - (len(meta.shape) - axes)
-    flat = (1,) * lead, meta.shape[: 2 - lead], (1,) * (3 - axes), meta.shape[-axes:]
-    assert meta.strides is not None
-    steps = (0,) * lead, meta.strides[: 2 - lead], (0,) * (3 - axes), meta.strides[-axes:]
+def layout_in_memory(tensor: TensorMeta | torch.Tensor, axes: int) -> str:
+    """How a tensor, batched or not, lies: planes, channels_last or strided."""
+    shape, strides = (
+        tuple(tensor.shape),
+        tensor.stride() if isinstance(tensor, torch.Tensor) else tensor.strides,
+    )
+    assert strides is not None
+    lead = 2 - (len(shape) - axes)
+    flat = (1,) * lead, shape[: 2 - lead], (1,) * (3 - axes), shape[-axes:]
+    steps = (0,) * lead, strides[: 2 - lead], (0,) * (3 - axes), strides[-axes:]
     found = layout_of(sum(flat, ()), sum(steps, ()))
     return "strided" if axes == 1 and found == "channels_last" else found  # PyTorch has no such rows
 
@@ -161,7 +173,7 @@ def compute(
             indices = indices.contiguous(memory_format=recipe.format)
         if "out" in copied:
             written = _result(recipe)
-    if fault := recipe.run(recipe, grad_output, indices, written, within):
+    if fault := recipe.run(recipe.axes, grad_output, indices, written, within):
         raise IndexError(message(recipe, fault, grad_output.shape))
     if written is not result:
         result.copy_(written)
@@ -169,6 +181,8 @@ def compute(
 
 
 def _result(recipe: Recipe) -> torch.Tensor:
+    if recipe.template is not None and not _deterministic():
+        return _empty_like(recipe.template)
     return allocate(recipe.shape, recipe.strides, recipe.nbytes, recipe.dtype, recipe.device)
 
 

@@ -1,0 +1,204 @@
+"""Forwards on tensors, and what they keep for the gradient.
+
+On plain tensors of the CPU our kernels compute, elsewhere PyTorch's: on a GPU, where something traces or
+transforms the call, under autocast, for dtypes that we have not, and for the mean of whole planes, whose
+bits are PyTorch's own. Of a maximum they keep offsets of one byte in its window where those suffice, else
+its index in the smallest integer type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from ..backends import forward_cpu
+from ..binding import kinds
+from ..forward_checks import Adaptive, Strided, pooling_of
+from ..forwards import backend_for
+from ..offsets import Offsets, offsets_of
+from ..pooling import Pooling, gradient_by_offsets, with_offsets
+from ..threads import get_num_threads
+from . import devices
+from .gradients import is_plain
+from .recipes import layout_in_memory
+from .tensors import DEVICES, TYPES, allocate, arrays_on, dense_strides, lies_channels_last, memory_format
+
+Tensor = torch.Tensor
+Asked = Strided | Adaptive
+_FLOATS = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16})
+_MOST = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A pool of one kind of tensor, checked and prepared. Without a kernel PyTorch computes the maxima."""
+
+    pooling: Pooling
+    axes: int
+    shape: tuple[int, ...]  # of the result
+    strides: tuple[int, ...]
+    copied: torch.memory_format | None  # into which the input must be brought
+    kernel: Callable[..., Any] | None
+
+
+_ready: dict[Any, Ready | None] = {}
+
+
+def ready_for(name: str, x: Tensor, asked: Asked, places: str = "none") -> Ready | None:
+    """How to compute a pool of a plain tensor, or None where that is PyTorch's affair alone.
+
+    `places` says what is wanted of maxima besides: none, indices or offsets. Raises what is wrong.
+    """
+    if torch.compiler.is_compiling() or not isinstance(x, Tensor) or x.dtype not in _FLOATS or not _plain(x):
+        return None
+    try:
+        casting = torch.is_autocast_enabled(x.device.type)
+        key: Any = (name, asked, kinds(asked), places, x.shape, x.stride(), x.dtype, x.device, casting)
+        if key in _ready:
+            return _ready[key]
+    except TypeError:  # a list
+        key = None
+    found = _prepare(name, x, asked, places, casting)
+    if key is not None:
+        if len(_ready) >= _MOST:
+            _ready.clear()
+        _ready[key] = found
+    return found
+
+
+def _plain(x: Tensor) -> bool:
+    if x.layout != torch.strided or x.device.type not in DEVICES:
+        return False
+    with torch.no_grad():  # what requires a gradient is plain too: autograd is our caller's
+        return is_plain(x, None)
+
+
+def _prepare(name: str, x: Tensor, asked: Asked, places: str, casting: bool) -> Ready | None:
+    axes = int(name[-2])
+    pooling = pooling_of(name, arrays_on(x.device), x, asked, places != "none")
+    if places == "offsets":
+        small = with_offsets(pooling)
+        if small is None:
+            return None
+        pooling = small
+    last = lies_channels_last(x, axes)
+    kernel = None
+    if x.is_cpu and not casting and pooling.quotient != "mean" and backend_for(pooling) is forward_cpu:
+        kernel = forward_cpu.prepare(pooling, "channels_last" if last else "planes").run
+    elif places != "offsets":
+        return None
+    shape = (*x.shape[:-axes], *pooling.output_plane[3 - axes :])
+    form = memory_format(last, axes)
+    copied = None if x.is_contiguous(memory_format=form) else form
+    return Ready(pooling, axes, shape, dense_strides(shape, last), copied, kernel)
+
+
+def values_of(ready: Ready, x: Tensor) -> Tensor:
+    return _run(ready, x, None)[0]
+
+
+def maxima_of(ready: Ready, x: Tensor) -> tuple[Tensor, Tensor]:
+    """The values, and their offsets or int64 indices, whichever are ready."""
+    values, places = _run(ready, x, torch.uint8 if ready.pooling.offsets else torch.int64)
+    assert places is not None
+    return values, places
+
+
+def _run(ready: Ready, x: Tensor, places: torch.dtype | None) -> tuple[Tensor, Tensor | None]:
+    assert ready.kernel is not None
+    if ready.copied is not None:
+        x = x.contiguous(memory_format=ready.copied)
+    values = _empty(ready, x, x.dtype)
+    found = None if places is None else _empty(ready, x, places)
+    threads = min(get_num_threads(), torch.get_num_threads())
+    ready.kernel(x.data_ptr(), values.data_ptr(), 0 if found is None else found.data_ptr(), threads)
+    return values, found
+
+
+def _empty(ready: Ready, x: Tensor, dtype: torch.dtype) -> Tensor:
+    return allocate(ready.shape, ready.strides, prod(ready.shape) * dtype.itemsize, dtype, x.device)
+
+
+def own(name: str, x: Tensor, asked: Asked, places: bool = False) -> Any:
+    """PyTorch's pool; of a maximum with `places` also int64 indices."""
+    given = (asked.output_size,) if isinstance(asked, Adaptive) else _arguments(name, asked)
+    more = {"return_indices": True} if places else {}
+    return getattr(F, name)(x, *given, **more)
+
+
+def cast(name: str, x: Tensor, asked: Asked) -> Tensor:
+    """The tensor as autocast hands it to PyTorch's pool; one that also gives indices may get another."""
+    if x.device.type not in DEVICES or not torch.is_autocast_enabled(x.device.type):
+        return x
+    batched = x.dim() == int(name[-2]) + 2
+    none = x.new_empty((0, *x.shape[1:]) if batched else (0, *x.shape))
+    return x.to(own(name, none, asked).dtype)
+
+
+def _arguments(name: str, asked: Strided) -> tuple[Any, ...]:
+    kernel, stride, padding, dilation, ceil, counted, divisor = asked
+    if "max" in name:
+        return kernel, stride, padding, dilation, ceil
+    return (kernel, stride, padding, ceil, counted) + (() if "1d" in name else (divisor,))
+
+
+def offsets_from(ready: Ready, indices: Tensor) -> Tensor:
+    """Indices, flat in their planes, as offsets in their windows."""
+    if indices.is_cuda:
+        problem = gradient_by_offsets(ready.pooling, ready.pooling.dtype)
+        found = devices.offsets_from(problem, layout_in_memory(indices, ready.axes), indices)
+        if found is not None:
+            return found
+    written, corner, _ = _tables(ready.pooling, ready.axes, indices.device)
+    _, height, width = ready.pooling.input_plane
+    _, h, w = written.most
+    i, j, k = ready.pooling.dilation
+    far = indices - corner
+    d_steps = far // (height * width) // i
+    h_steps = far % (height * width) // width // j
+    return ((d_steps * h + h_steps) * w + far % width // k).to(torch.uint8)
+
+
+def indices_from(ready: Ready, offsets: Tensor) -> Tensor:
+    """Offsets as int64 indices."""
+    _, corner, jump = _tables(ready.pooling, ready.axes, offsets.device)
+    return jump[offsets.long()] + corner
+
+
+@lru_cache(maxsize=256)
+def _tables(pooling: Pooling, axes: int, device: torch.device) -> tuple[Offsets, Tensor, Tensor]:
+    """How offsets are counted, the first cell of each window, and how far from it offsets lie."""
+    written = offsets_of(pooling.axes, pooling.dilation)
+    assert written is not None
+    corner = written.indices(np.zeros(pooling.output_plane, np.uint8), pooling.input_plane)
+    plane = torch.tensor(corner, device=device).reshape(pooling.output_plane[3 - axes :])
+    return written, plane, torch.tensor(written.jump, device=device)
+
+
+def gradient_from(
+    ready: Ready, grad_output: Tensor, offsets: Tensor, shape: tuple[int, ...], last: bool
+) -> Tensor:
+    """The gradient of maxima, channels_last or not; raises NoBackend where no kernel reads offsets."""
+    axes, problem = ready.axes, gradient_by_offsets(ready.pooling, TYPES[grad_output.dtype])
+    layouts = layout_in_memory(grad_output, axes), layout_in_memory(offsets, axes)
+    chosen = _chosen(grad_output.device, problem, (*layouts, "channels_last" if last else "planes"))
+    form = memory_format(chosen.layout == "channels_last", axes)
+    if "grad_output" in chosen.copied:
+        grad_output = grad_output.contiguous(memory_format=form)
+    if "indices" in chosen.copied:
+        offsets = offsets.contiguous(memory_format=form)
+    nbytes = prod(shape) * grad_output.dtype.itemsize
+    out = allocate(shape, dense_strides(shape, last), nbytes, grad_output.dtype, grad_output.device)
+    fault = chosen.run(axes, grad_output, offsets, out, True)
+    assert fault is None, "the forward's own offsets point into the plane"
+    return out
+
+
+_chosen = lru_cache(maxsize=1024)(devices.choose)

@@ -1,0 +1,209 @@
+"""Differentiable pools: PyTorch's values and gradients, second ones too, and what they keep meanwhile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from pools import EVERY, Pool, gradient, sample  # noqa: E402
+
+import pooltide  # noqa: E402
+from pooltide.backends import cpu  # noqa: E402
+from pooltide.torch import functional, pools  # noqa: E402
+
+each_pool = pytest.mark.parametrize("pool", EVERY, ids=str)
+MAXIMA = [pool for pool in EVERY if "max" in pool.name]
+
+
+@each_pool
+def test_values_and_gradients(pool: Pool) -> None:
+    for dtype in (torch.float32, torch.float64):
+        x = sample(pool, dtype)
+        views = [x, x[0], x[:, :1], x.flip(-1), torch.stack([x, x], -1)[..., 0], x.transpose(0, 1)]
+        for view in views:
+            ours = gradient(lambda x: pool.forward(x, functional), view)
+            assert torch.equal(pool.forward(view, functional), pool.forward(view))
+            assert torch.equal(ours, gradient(pool.forward, view))
+        if pool.axes > 1:
+            last = x.to(memory_format=pool.channels_last)
+            found = gradient(lambda x: pool.forward(x, functional), last)
+            assert found.is_contiguous(memory_format=pool.channels_last)
+            assert pool.forward(last, functional).is_contiguous(memory_format=pool.channels_last)
+            # PyTorch's own float64 values depend on the layout (adaptive_avg_pool2d).
+            assert torch.equal(pool.forward(last, functional), pool.forward(x))
+
+
+@each_pool
+def test_halves_are_rounded_once(pool: Pool) -> None:
+    for dtype in (torch.float16, torch.bfloat16):
+        x = sample(pool, dtype)
+        exact = pool.forward(x.double())
+        assert torch.equal(pool.forward(x, functional), pool.forward(x.float()).to(dtype))
+        found = gradient(lambda x: pool.forward(x, functional), x)
+        must = gradient(lambda x: pool.forward(x, functional), x.float(), rounded=dtype)
+        assert torch.equal(found, must.to(dtype)), exact.shape
+
+
+@each_pool
+def test_gradcheck(pool: Pool) -> None:
+    small = (2, 2, 7, 5)[: pool.axes + 2] if pool.axes < 3 else (1, 2, 3, 5, 4)
+    arguments = pool.arguments
+    if "adaptive" in pool.name:
+        arguments = {"output_size": (2, 3, 3)[: pool.axes]}
+    elif "dilation" in arguments or pool.axes == 3:
+        arguments = {"kernel_size": 2, "padding": 1}
+    x = (
+        torch.randperm(int(np.prod(small)), generator=torch.Generator().manual_seed(5)).double().view(small)
+        / 8
+    )
+    x.requires_grad_()  # values far apart: the maximum stays where it is
+    run = lambda x: Pool(pool.name, small, arguments).forward(x, functional)  # noqa: E731
+    assert torch.autograd.gradcheck(run, x)
+    assert torch.autograd.gradgradcheck(run, x)
+
+
+@each_pool
+def test_second_gradient_is_pytorchs(pool: Pool) -> None:
+    found = []
+    for module in (functional, torch.nn.functional):
+        x = sample(pool, torch.float64).requires_grad_()
+        (first,) = torch.autograd.grad(pool.forward(x, module).pow(3).sum(), x, create_graph=True)
+        found.append(torch.autograd.grad(first.pow(2).sum(), x)[0])
+    assert torch.equal(found[0], found[1])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@each_pool
+def test_autocast_and_inference_mode(pool: Pool, dtype: Any) -> None:
+    x = sample(pool, dtype)
+    found = []
+    for module in (functional, torch.nn.functional):
+        with torch.autocast("cpu", torch.bfloat16):
+            inner = x.clone().requires_grad_()
+            y = pool.forward(inner, module)
+        y.float().pow(2).sum().backward()
+        found.append((y, inner.grad))
+    assert found[0][0].dtype == found[1][0].dtype
+    assert torch.equal(found[0][0], found[1][0])
+    assert found[0][1].dtype == x.dtype
+    if y.dtype == torch.float32:
+        assert torch.equal(found[0][1], found[1][1])
+    with torch.inference_mode():
+        assert torch.equal(pool.forward(sample(pool), functional), pool.forward(sample(pool)))
+
+
+@each_pool
+def test_compiled_and_mapped(pool: Pool) -> None:
+    x = sample(pool)
+    must = gradient(pool.forward, x)
+    torch.compiler.reset()
+    compiled = torch.compile(lambda x: pool.forward(x, functional), backend="aot_eager", fullgraph=True)
+    assert torch.equal(gradient(compiled, x), must)
+    xs = torch.stack([x, x.flip(0)])
+    loss = lambda module: lambda x: pool.forward(x, module).sin().sum()  # noqa: E731
+    ours = torch.func.vmap(torch.func.grad(loss(functional)))(xs)
+    assert torch.equal(ours[0], torch.func.grad(loss(torch.nn.functional))(x))
+
+
+def kept_by(run: Any) -> list[Any]:
+    kept: list[Any] = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
+        run()
+    return [t.dtype for t in kept]
+
+
+@each_pool
+def test_little_is_kept(pool: Pool) -> None:
+    x = sample(pool).requires_grad_()
+    kept = kept_by(lambda: pool.forward(x, functional))
+    assert kept == ([torch.uint8] if pool in MAXIMA else [])
+
+
+@pytest.mark.parametrize("pool", MAXIMA, ids=str)
+def test_indices_come_beside_what_is_kept(pool: Pool) -> None:
+    with_indices = Pool(pool.name, pool.shape, pool.arguments | {"return_indices": True})
+    x = sample(pool).requires_grad_()
+    own: Any = with_indices.forward(x)
+    found: list[Any] = []
+    assert kept_by(lambda: found.extend(with_indices.forward(x, functional))) == [torch.uint8]
+    assert torch.equal(found[0], own[0])
+    assert torch.equal(found[1], own[1])
+    g = torch.randn_like(own[0])
+    assert torch.equal(*[torch.autograd.grad(y, x, g)[0] for y in (found[0], own[0])])
+
+
+@pytest.mark.parametrize("pool", MAXIMA, ids=str)
+def test_the_gradient_reads_bytes(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    real = cpu.prepare
+    monkeypatch.setattr(
+        cpu,
+        "prepare",
+        lambda problem, layout: read.append(problem.index_dtype.itemsize) or real(problem, layout),
+    )
+    pools._chosen.cache_clear()
+    gradient(lambda x: pool.forward(x, functional), sample(pool))
+    pools._chosen.cache_clear()
+    assert read == [1]
+
+
+def test_larger_windows_keep_indices_of_the_smallest_type() -> None:
+    for cells, dtype in ((256, "uint8"), (257, "int16"), (2**15, "int16"), (2**15 + 1, "int32")):
+        assert functional.smallest_index_dtype(cells) == getattr(torch, dtype)
+    assert functional.smallest_index_dtype(2**31) == torch.int32
+    assert functional.smallest_index_dtype(2**31 + 1) == torch.int64
+    pool = Pool("max_pool2d", (2, 3, 23, 29), {"kernel_size": (17, 16), "stride": 3})
+    x = sample(pool).requires_grad_()
+    assert kept_by(lambda: pool.forward(x, functional)) == [torch.int16]
+    assert torch.equal(
+        gradient(lambda x, pool=pool: pool.forward(x, functional), x), gradient(pool.forward, x)
+    )
+
+
+def test_maxima_among_equals_infinities_and_nans() -> None:
+    x = torch.tensor(
+        [0.0, -0.0, 1.0, 1.0, float("-inf"), float("-inf"), float("nan"), float("nan"), float("inf")]
+    )
+    x = x.repeat(13)[: 2 * 47].reshape(1, 2, 47)
+    for arguments in ({"kernel_size": 2}, {"kernel_size": 3, "stride": 1, "padding": 1, "dilation": 2}):
+        pool = Pool("max_pool1d", tuple(x.shape), arguments)
+        assert torch.equal(
+            gradient(lambda x, pool=pool: pool.forward(x, functional), x), gradient(pool.forward, x)
+        )
+
+
+def test_what_we_have_not_is_pytorchs() -> None:
+    whole = torch.arange(30).reshape(1, 1, 5, 6)
+    assert torch.equal(functional.max_pool2d(whole, 2), torch.nn.functional.max_pool2d(whole, 2))
+    meta = torch.empty(2, 3, 10, 14, device="meta", requires_grad=True)
+    assert functional.max_pool2d(meta, 2).shape == (2, 3, 5, 7)
+    with pytest.raises(RuntimeError):
+        functional.avg_pool2d(torch.zeros(1, 1, 4, 4, dtype=torch.complex64), 2)
+
+
+def test_wrong_calls_are_told() -> None:
+    x = torch.zeros(2, 3, 5, 7)
+    with pytest.raises(
+        ValueError, match=r"^max_pool2d: padding is 2 on axis H; it must be at most 1, half of kern"
+    ):
+        functional.max_pool2d(x, 3, padding=2)
+    with pytest.raises(ValueError, match=r"^avg_pool3d: input has rank 3"):
+        functional.avg_pool3d(x[0], 2)
+    with pytest.raises(TypeError, match=r"^adaptive_max_pool2d: output_size"):
+        functional.adaptive_max_pool2d(x, 2.5)  # type: ignore[arg-type]
+
+
+def test_the_reference_computes_gradients_of_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POOLTIDE_BACKEND", "reference")
+    pools._ready.clear(), pools._chosen.cache_clear()
+    for pool in MAXIMA:
+        x = sample(pool)
+        assert torch.equal(
+            gradient(lambda x, pool=pool: pool.forward(x, functional), x), gradient(pool.forward, x)
+        )
+    pools._ready.clear(), pools._chosen.cache_clear()
+    assert pooltide.get_num_threads() > 0

@@ -1,0 +1,151 @@
+"""Shortcuts: a small call made again skips Python, and nothing that would change its answer is skipped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import pooltide.torch as pt  # noqa: E402
+from geometries import FUNCTIONS, axes_of  # noqa: E402
+from pooltide.torch import gradients, shortcuts  # noqa: E402
+
+pytestmark = pytest.mark.skipif(
+    not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"),
+    reason="this PyTorch has no DLPack exchange API: there are no shortcuts",
+)
+PLANE, OUTPUTS = (7, 11, 13), (3, 5, 6)  # of kernel 3, stride 2
+
+
+def good(function: str) -> tuple[Any, ...]:
+    axes = axes_of(function)
+    g, x = torch.randn(2, 5, *OUTPUTS[3 - axes :]), torch.empty(2, 5, *PLANE[3 - axes :])
+    at = (torch.randint(0, 13, g.shape),) if "max" in function else ()
+    return (g, x, *at) if "adaptive" in function else (g, x, *at, 3, 2)
+
+
+@pytest.fixture
+def found(monkeypatch: Any) -> list[str]:
+    """The calls that were known."""
+    known: list[str] = []
+
+    def find(function: str, *rest: Any) -> Any:
+        if (result := shortcuts.find(function, *rest)) is not None:
+            known.append(function)
+        return result
+
+    monkeypatch.setattr(gradients, "find", find)
+    return known
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_the_second_call_is_known_and_the_same(function: str, found: list[str]) -> None:
+    run, arguments = getattr(pt, function), good(function)
+    first = run(*arguments)
+    found.clear()
+    assert torch.equal(run(*arguments), first)
+    by_shape = (arguments[0], tuple(arguments[1].shape), *arguments[2:])
+    assert torch.equal(run(*by_shape), first)
+    assert torch.equal(run(*by_shape), first)
+    assert len(found) >= 2
+    other = (torch.randn_like(arguments[0]), *arguments[1:])
+    assert torch.equal(run(*other), run(*other, out=torch.full_like(first, float("nan"))))
+
+
+def channels_last(t: Any) -> Any:
+    return t.to(memory_format=torch.channels_last)
+
+
+CHANGES: dict[str, Callable[[Any, Any], tuple[Any, Any]]] = {
+    "dtype": lambda g, x: (g.double(), x),
+    "half": lambda g, x: (g.bfloat16(), x),
+    "gradient's strides": lambda g, x: (channels_last(g), x),
+    "input's strides": lambda g, x: (g, channels_last(x)),
+    "expanded": lambda g, x: (g[:1, :1].expand(g.shape), x),
+    "offset": lambda g, x: (torch.cat([g, g])[1:3], x),
+    "batch": lambda g, x: (g[:1], x[:1]),
+    "plane": lambda g, x: (g, torch.empty(2, 5, 12, 14)),
+    "unbatched": lambda g, x: (g[0], x[0]),
+    "negative view": lambda g, x: (torch.complex(g, g).conj().imag, x),
+    "parameter": lambda g, x: (torch.nn.Parameter(g, requires_grad=False), x),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_another_call_gets_its_own_answer(name: str) -> None:
+    g, x, *sizes = good("avg_pool2d_backward")
+    pt.avg_pool2d_backward(g, x, *sizes)
+    g, x = CHANGES[name](g, x)
+    for _ in range(2):
+        result = pt.avg_pool2d_backward(g, x, *sizes)
+        must = pt.avg_pool2d_backward(g, x, *sizes, out=torch.full(x.shape, float("nan"), dtype=g.dtype))
+        assert torch.equal(result, must)
+        assert result.dtype == g.dtype
+        assert result.stride() == x.stride()
+
+
+def test_attributes_count_by_value_and_type(found: list[str]) -> None:
+    g, x, kernel, stride = good("avg_pool2d_backward")
+    for _ in range(2):
+        plain = pt.avg_pool2d_backward(g, x, kernel, stride)
+    found.clear()
+    assert torch.equal(pt.avg_pool2d_backward(g, x, kernel, stride, divisor_override=9), plain)
+    assert not torch.equal(pt.avg_pool2d_backward(g, x, kernel, stride, divisor_override=5), plain)
+    assert torch.equal(pt.avg_pool2d_backward(g, x, (3, 3), [2, 2]), plain)
+    assert found == []
+    for bad in ((3.0, stride), (kernel, 2.0), (kernel, stride, False), (kernel, stride, 0, 0)):
+        with pytest.raises(TypeError):
+            pt.avg_pool2d_backward(g, x, *bad)
+
+
+def test_a_bad_index_is_still_found() -> None:
+    g, x, at = good("adaptive_max_pool2d_backward")
+    pt.adaptive_max_pool2d_backward(g, x, at)
+    at = at.clone()
+    at[1, 2, 3, 4] = 143
+    with pytest.raises(IndexError, match=r"indices\[1, 2, 3, 4\] is 143; it must be 0 to 142"):
+        pt.adaptive_max_pool2d_backward(g, x, at)
+
+
+def test_whoever_has_a_say_is_asked(found: list[str]) -> None:
+    """Autograd, transforms, forward mode and dispatch modes get the calls that were known without them."""
+    from torch.autograd import forward_ad
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    g, x, *sizes = good("avg_pool2d_backward")
+    run = lambda g: pt.avg_pool2d_backward(g, x, *sizes)  # noqa: E731
+    must = run(g)
+    run(g)
+    found.clear()
+    leaf = g.clone().requires_grad_()
+    run(leaf).sum().backward()
+    assert leaf.grad is not None
+    assert torch.equal(torch.func.vmap(run)(torch.stack([g, g]))[1], must)
+    seen = []
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    with Watch():
+        run(g)
+    assert "pooltide.avg_pool2d_backward.default" in seen
+    with forward_ad.dual_level(), pytest.raises((NotImplementedError, RuntimeError)):
+        run(forward_ad.make_dual(g, g))
+    assert found == []
+    with torch.no_grad():
+        assert torch.equal(run(leaf.detach().requires_grad_()), must)
+    assert found == ["avg_pool2d_backward"]
+
+
+def test_more_calls_than_there_is_room_for() -> None:
+    for _ in range(2):
+        for size in range(2, 2600):
+            g = torch.arange(1.0, size)
+            assert torch.equal(
+                pt.avg_pool1d_backward(g[None], (1, size), 2, 1)[0, 1:-1], (g[1:] + g[:-1]) / 2
+            )
