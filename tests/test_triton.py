@@ -252,6 +252,22 @@ def test_interpreted_kernels_count_the_indices_outside_the_plane(report: Any) ->
         assert met, f"{name} counted other faults than the reference"
 
 
+def test_pieces_read_only_windows_that_exist() -> None:
+    """A program loads the first windows of its piece before it knows whether it has any."""
+    pytest.importorskip("torch")
+    pytest.importorskip("triton")
+    from pooltide.backends.triton_tables import cuts
+
+    for d in (strided(13, 2, 5, 0), strided(11, 1, 4, 0), Axis(7, 3), UNIT):  # the first two with gaps
+        for h in (strided(9, 2, 4, 0), strided(11, 3, 2, 1), Axis(8, 5)):
+            axes = (d, h, strided(7, 2, 3, 0))
+            windows = d.outputs * h.outputs * axes[2].outputs
+            for cells in (1, 7, 20, 70, 10_000):
+                for _, _, ranges, first, length, stride in cuts(axes, cells):
+                    assert first + max(ranges - 1, 0) * stride + length <= windows or length == 0
+                    assert (ranges > 0) or (length == 0)
+
+
 def test_import_of_the_package_pulls_neither_torch_nor_triton() -> None:
     code = "import sys, pooltide; sys.exit(any(m in sys.modules for m in ('torch', 'triton')))"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

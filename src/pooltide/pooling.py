@@ -92,15 +92,14 @@ def with_offsets(pooling: Pooling) -> Pooling | None:
     return replace(pooling, indexed=True, offsets=True)
 
 
-@lru_cache(maxsize=1024)
-def gradient_by_offsets(pooling: Pooling, dtype: DType) -> Problem:
-    """The gradient, in `dtype`, of a pooling `with_offsets`, which reads what it wrote."""
+def gradient_by_offsets(pooling: Pooling, dtype: DType | None = None) -> Problem:
+    """The gradient, in its own or another dtype, of a pooling `with_offsets`, which reads what it wrote."""
     d, h, w = (_reaching(axis, step) for axis, step in zip(pooling.axes, pooling.dilation, strict=True))
     return Problem(
         "indexed",
         pooling.batch,
         (d, h, w),
-        dtype,
+        dtype or pooling.dtype,
         index_dtype=DTYPES["UINT8"],
         dilation=pooling.dilation,
     )

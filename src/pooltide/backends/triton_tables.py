@@ -51,7 +51,7 @@ def cuts(axes: tuple[Axis, ...], cells: int) -> Array:
             from_h, to_h = _between(h, h0, h1)
             whole = from_h == 0 and to_h == h.outputs
             ranges = 1 if whole else to_d - from_d
-            windows = (to_h - from_h) * w.outputs * (to_d - from_d if whole else 1)
+            windows = (to_h - from_h) * w.outputs * (to_d - from_d if whole else min(ranges, 1))
             first = (from_d * h.outputs + from_h) * w.outputs
             begin, end = (d0 * h.length + h0) * w.length, ((d1 - 1) * h.length + h1) * w.length
             pieces.append((begin, end, ranges, first, windows, h.outputs * w.outputs))
