@@ -1,10 +1,8 @@
 """What the package knows of tensors: their types, their layouts, and where results come from.
 
 A fresh result costs more than the kernel that fills it when its pages come 4 KB at a time, so large
-ones ask for huge pages before the first write. They are malloc's: PyTorch's memory is posix_memalign's,
-which before glibc 2.38 takes a new place for each call, and so never one that the cache still holds.
-Under `torch.use_deterministic_algorithms` an empty tensor is filled with NaN first; a result that is
-written in full anyway is taken from bare storage.
+ones ask for huge pages before the first write. Under `torch.use_deterministic_algorithms` an empty
+tensor is filled with NaN first; a result that is written in full anyway is taken from bare storage.
 """
 
 from __future__ import annotations
@@ -12,7 +10,6 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-import numpy as np
 import torch
 from torch._prims_common import suggest_memory_format
 
@@ -23,7 +20,6 @@ from ..dtypes import DTYPES, DType
 
 DEVICES = ("cpu", "cuda")
 _HUGE = 4 << 20  # bytes from which huge pages pay
-_ALIGNED = 64
 
 TYPES: dict[torch.dtype, DType] = {
     dtype: DTYPES[name]
@@ -96,19 +92,14 @@ def allocate(
     shape: tuple[int, ...], strides: tuple[int, ...], nbytes: int, dtype: torch.dtype, device: torch.device
 ) -> torch.Tensor:
     """A dense result whose every cell the kernel will write."""
-    large = nbytes >= _HUGE and device.type == "cpu"
-    if not large and (device.type not in DEVICES or not torch.are_deterministic_algorithms_enabled()):
-        return torch.empty_strided(shape, strides, dtype=dtype, device=device)
-    storage = _block(nbytes) if large else torch.UntypedStorage(nbytes, device=device)  # type: ignore[no-untyped-call]
-    return torch.empty(0, dtype=dtype, device=device).set_(storage, 0, shape, strides)
-
-
-def _block(nbytes: int) -> torch.UntypedStorage:
-    """Large memory, aligned as PyTorch's own."""
-    memory = np.empty(nbytes + _ALIGNED, np.uint8)
-    start = -memory.ctypes.data % _ALIGNED
-    cpu.use_huge_pages(memory.ctypes.data + start, nbytes)
-    return torch.from_numpy(memory[start : start + nbytes]).untyped_storage()
+    if device.type not in DEVICES or not torch.are_deterministic_algorithms_enabled():
+        result = torch.empty_strided(shape, strides, dtype=dtype, device=device)
+    else:
+        storage = torch.UntypedStorage(nbytes, device=device)  # type: ignore[no-untyped-call]
+        result = torch.empty(0, dtype=dtype, device=device).set_(storage, 0, shape, strides)
+    if nbytes >= _HUGE and device.type == "cpu":
+        cpu.use_huge_pages(result.data_ptr(), nbytes)
+    return result
 
 
 def as_volume(tensor: torch.Tensor, axes: int) -> torch.Tensor:
