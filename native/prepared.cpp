@@ -161,7 +161,7 @@ void Prepared::adopt(int axis, const AxisTables& tables, Axis& to) {
   }
   if (to.shifted) to.back = back, to.most = back + ahead;
   divisors_[axis].assign(tables.divisor, tables.divisor + tables.windows);
-  starts_[axis].assign(tables.divisor, tables.divisor + tables.windows);
+  if (problem_.jump) starts_[axis].assign(tables.divisor, tables.divisor + tables.windows);
   to.first = first.data(), to.count = count.data(), to.run = run.data(), to.group = group.data();
   if (!to.shifted) to.phase = phase_of(to), to.back = to.phase == Phase::wide_even;
   to.divisor = divisors_[axis].data(), to.start = starts_[axis].data();

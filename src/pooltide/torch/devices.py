@@ -102,7 +102,7 @@ def index_errors(device: torch.device | str | int, *, clear: bool = False) -> tu
 
 def offsets_from(problem: Problem, layout: str, indices: torch.Tensor) -> torch.Tensor | None:
     """A GPU's indices as offsets in their windows, or None where it has no kernel for that."""
-    backend = _triton() if indices.is_cuda and layout != "strided" else ""
+    backend = _triton() if layout != "strided" else ""
     if isinstance(backend, str) or backend.refuse(problem, layout):
         return None
     found: torch.Tensor = backend.offsets_from(problem, layout, indices)

@@ -16,7 +16,7 @@ from ..forward_checks import Adaptive, Strided
 from ..plan import NoBackend
 from . import pools
 from .gradients import Ints, gradient, is_plain
-from .operators import ARRAYS, AXES
+from .operators import ARRAYS
 from .tensors import lies_channels_last
 
 Tensor = torch.Tensor
@@ -164,13 +164,6 @@ def _maximum(name: str, input: Tensor, asked: pools.Asked, return_indices: bool)
     return (result, places[-1]) if return_indices else result
 
 
-def _attributes(asked: pools.Asked, axes: int) -> tuple[Any, ...]:
-    """As the gradient takes them."""
-    if isinstance(asked, Adaptive):
-        return ()
-    return tuple(asked[:3]) + ((*asked[4:6],) if axes == 1 else asked[4:])
-
-
 def smallest_index_dtype(cells: int) -> torch.dtype:
     for dtype in (torch.uint8, torch.int16, torch.int32):
         if cells - 1 <= torch.iinfo(dtype).max:
@@ -195,9 +188,9 @@ class _Average(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> Any:
-        function = f"{ctx.name}_backward"
-        attributes = _attributes(ctx.asked, AXES[function])
-        found = gradient(function, grad_output, tuple(ctx.shape), None, attributes, ctx.last, within=True)
+        attributes = pools.attributes(ctx.name, ctx.asked)
+        function, shape = f"{ctx.name}_backward", tuple(ctx.shape)
+        found = gradient(function, grad_output, shape, None, attributes, ctx.last, within=True)
         return found, None, None
 
 
@@ -238,12 +231,14 @@ class _Maximum(torch.autograd.Function):
         function, shape = f"{ctx.name}_backward", tuple(ctx.shape)
         if ctx.ready is not None and is_plain(grad_output, kept):
             try:
-                return pools.gradient_from(ctx.ready, grad_output, kept, shape, ctx.last), *[None] * 4
+                return pools.gradient_from(function, ctx.ready, grad_output, kept, shape, ctx.last), *[
+                    None
+                ] * 4
             except NoBackend:
                 pass  # some backends read no offsets
         if ctx.ready is not None:
             kept = pools.indices_from(ctx.ready, kept)
         elif kept.dtype not in (torch.int32, torch.int64):
             kept = kept.to(torch.int32)
-        attributes = () if isinstance(ctx.asked, Adaptive) else tuple(ctx.asked[:5])
+        attributes = pools.attributes(ctx.name, ctx.asked)
         return gradient(function, grad_output, shape, kept, attributes, ctx.last, within=True), *[None] * 4

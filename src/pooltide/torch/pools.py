@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional as F
 
 from ..backends import forward_cpu
+from ..backends.cpu import STORES
 from ..binding import kinds
 from ..forward_checks import Adaptive, Strided, pooling_of
 from ..forwards import backend_for
@@ -27,12 +28,12 @@ from ..pooling import Pooling, gradient_by_offsets, with_offsets
 from ..threads import get_num_threads
 from . import devices
 from .gradients import is_plain
-from .recipes import layout_in_memory
+from .recipes import Recipe, compute, layout_in_memory, recipe_of
 from .tensors import DEVICES, TYPES, allocate, arrays_on, dense_strides, lies_channels_last, memory_format
 
 Tensor = torch.Tensor
 Asked = Strided | Adaptive
-_FLOATS = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16})
+_FLOATS = frozenset(dtype for dtype, known in TYPES.items() if known.name in STORES)
 _MOST = 4096
 
 
@@ -128,7 +129,7 @@ def _empty(ready: Ready, x: Tensor, dtype: torch.dtype) -> Tensor:
 
 def own(name: str, x: Tensor, asked: Asked, places: bool = False) -> Any:
     """PyTorch's pool; of a maximum with `places` also int64 indices."""
-    given = (asked.output_size,) if isinstance(asked, Adaptive) else _arguments(name, asked)
+    given = asked if isinstance(asked, Adaptive) else attributes(name, asked)
     more = {"return_indices": True} if places else {}
     return getattr(F, name)(x, *given, **more)
 
@@ -142,7 +143,10 @@ def cast(name: str, x: Tensor, asked: Asked) -> Tensor:
     return x.to(own(name, none, asked).dtype)
 
 
-def _arguments(name: str, asked: Strided) -> tuple[Any, ...]:
+def attributes(name: str, asked: Asked) -> tuple[Any, ...]:
+    """What PyTorch's pool takes besides its input, and our gradient of it; an adaptive one has none."""
+    if isinstance(asked, Adaptive):
+        return ()
     kernel, stride, padding, dilation, ceil, counted, divisor = asked
     if "max" in name:
         return kernel, stride, padding, dilation, ceil
@@ -183,22 +187,24 @@ def _tables(pooling: Pooling, axes: int, device: torch.device) -> tuple[Offsets,
 
 
 def gradient_from(
-    ready: Ready, grad_output: Tensor, offsets: Tensor, shape: tuple[int, ...], last: bool
+    function: str, ready: Ready, grad_output: Tensor, offsets: Tensor, shape: tuple[int, ...], last: bool
 ) -> Tensor:
     """The gradient of maxima, channels_last or not; raises NoBackend where no kernel reads offsets."""
-    axes, problem = ready.axes, gradient_by_offsets(ready.pooling, TYPES[grad_output.dtype])
-    layouts = layout_in_memory(grad_output, axes), layout_in_memory(offsets, axes)
-    chosen = _chosen(grad_output.device, problem, (*layouts, "channels_last" if last else "planes"))
-    form = memory_format(chosen.layout == "channels_last", axes)
-    if "grad_output" in chosen.copied:
-        grad_output = grad_output.contiguous(memory_format=form)
-    if "indices" in chosen.copied:
-        offsets = offsets.contiguous(memory_format=form)
-    nbytes = prod(shape) * grad_output.dtype.itemsize
-    out = allocate(shape, dense_strides(shape, last), nbytes, grad_output.dtype, grad_output.device)
-    fault = chosen.run(axes, grad_output, offsets, out, True)
-    assert fault is None, "the forward's own offsets point into the plane"
-    return out
+    layouts = layout_in_memory(grad_output, ready.axes), layout_in_memory(offsets, ready.axes)
+    recipe = _recipe(function, ready, layouts, shape, last, grad_output.dtype, grad_output.device)
+    return compute(recipe, grad_output, offsets, None, within=True)
 
 
-_chosen = lru_cache(maxsize=1024)(devices.choose)
+@lru_cache(maxsize=1024)
+def _recipe(
+    function: str,
+    ready: Ready,
+    layouts: tuple[str, str],
+    shape: tuple[int, ...],
+    last: bool,
+    dtype: torch.dtype,
+    device: torch.device,
+) -> Recipe:
+    problem = gradient_by_offsets(ready.pooling, TYPES[dtype])
+    lies = "channels_last" if last else "planes"
+    return recipe_of(function, ready.axes, problem, (*layouts, lies), shape, last, dtype, device)

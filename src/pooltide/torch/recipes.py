@@ -122,16 +122,31 @@ def _work_out(
     )
     given = [call.role(role) for role in ("grad_output", "indices") if call.role(role) is not None]
     layouts = tuple(layout_in_memory(meta, axes) for meta in [*given, result])
+    return recipe_of(function, axes, problem, layouts, shape, last, grad_output.dtype, device, out is None)
+
+
+def recipe_of(
+    function: str,
+    axes: int,
+    problem: Problem,
+    layouts: tuple[str, ...],
+    shape: Shape,
+    last: bool,
+    dtype: torch.dtype,
+    device: torch.device,
+    fresh: bool = True,
+) -> Recipe:
+    """The recipe of a problem whose tensors lie so; its result, of `shape`, is `fresh` or given."""
     chosen = devices.choose(device, problem, layouts)
     copied = frozenset(chosen.copied)
-    strides = dense_strides(shape, last and out is None)
+    strides = dense_strides(shape, last and fresh)
     nbytes = problem.cells * problem.dtype.itemsize
     form = memory_format(chosen.layout == "channels_last", axes)
-    template = torch.empty(1, dtype=grad_output.dtype, device=device).expand(shape)
-    small = out is None and not copied and (nbytes <= _SMALL or device.type == "cuda")
+    template = torch.empty(1, dtype=dtype, device=device).expand(shape)
+    small = fresh and not copied and (nbytes <= _SMALL or device.type == "cuda")
     small = small and _empty_like(template).stride() == strides
     return Recipe(
-        function, axes, problem, chosen.run, shape, strides, nbytes, grad_output.dtype, device, form, copied,
+        function, axes, problem, chosen.run, shape, strides, nbytes, dtype, device, form, copied,
         chosen.kernel if small else None, template if small else None,
     )  # fmt: skip
 
