@@ -231,7 +231,7 @@ class _Maximum(torch.autograd.Function):
         function, shape = f"{ctx.name}_backward", tuple(ctx.shape)
         if ctx.ready is not None and is_plain(grad_output, kept):
             try:
-                return pools.gradient_from(function, ctx.ready, grad_output, kept, shape, ctx.last), *[
+                return pools.gradient_from(ctx.ready, function, grad_output, kept, shape, ctx.last), *[
                     None
                 ] * 4
             except NoBackend:

@@ -187,7 +187,7 @@ def _tables(pooling: Pooling, axes: int, device: torch.device) -> tuple[Offsets,
 
 
 def gradient_from(
-    function: str, ready: Ready, grad_output: Tensor, offsets: Tensor, shape: tuple[int, ...], last: bool
+    ready: Ready, function: str, grad_output: Tensor, offsets: Tensor, shape: tuple[int, ...], last: bool
 ) -> Tensor:
     """The gradient of maxima, channels_last or not; raises NoBackend where no kernel reads offsets."""
     layouts = layout_in_memory(grad_output, ready.axes), layout_in_memory(offsets, ready.axes)
