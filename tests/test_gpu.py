@@ -15,7 +15,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from test_triton import TYPES, alike, expected, lay, own_indices, own_offsets, spoil, strided
+from test_triton import EVERYWHERE, TYPES, alike, expected, lay, own_indices, own_offsets, spoil, strided
 
 from pooltide.dtypes import DTYPES, DType
 from pooltide.geometry import UNIT, Axis
@@ -109,17 +109,18 @@ def check_random(seed: int) -> str | None:
         grad = random_gradient(problem, rng)
     indices = random_indices(problem, rng) if problem.kind == "indexed" else None
     want, fault = expected(problem, grad, indices)
-    tuned = (triton_tables.FEW, triton_tables.LARGE, triton_tables.PAYS)
-    share = triton_plan.SHARE
+    tuned = {name: getattr(triton_tables, name) for name in EVERYWHERE}
+    share, programs = triton_plan.SHARE, triton_tables.PROGRAMS
     triton_plan.SHARE = int(rng.choice([share, 64]))
-    if rng.integers(2):  # gather wherever that is possible
-        triton_tables.FEW, triton_tables.LARGE, triton_tables.PAYS = 0, 2**40, float("inf")
+    triton_tables.PROGRAMS = int(rng.choice([programs, 1]))
+    if rng.integers(2):
+        vars(triton_tables).update(EVERYWHERE)
     out = on_gpu(lay(np.full(want.shape, np.nan, want.dtype), layout))
     record = launch.new_record(torch.device("cuda"))
     given = None if indices is None else on_gpu(lay(indices, layout))
     launch.Ready(problem, layout, 0)(on_gpu(lay(grad, layout)), given, out, record)
-    triton_plan.SHARE = share
-    triton_tables.FEW, triton_tables.LARGE, triton_tables.PAYS = tuned
+    triton_plan.SHARE, triton_tables.PROGRAMS = share, programs
+    vars(triton_tables).update(tuned)
     if not alike(np.ascontiguousarray(to_numpy(out)), want):
         return f"seed {seed}: {problem} {layout}: values differ"
     if indices is not None and record.tolist() != (

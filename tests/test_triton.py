@@ -25,6 +25,8 @@ from pooltide.problem import Problem
 from pooltide.rounding import round_once
 
 TYPES = ("FLOAT32", "FLOAT64", "FLOAT16", "BFLOAT16")
+# Of triton_tables: gather wherever that is possible.
+EVERYWHERE = {"FEW": 0, "LARGE": 2**40, "PAYS": float("inf"), "NEIGHBOURS": 0}
 
 
 def strided(length: int, k: int, s: int, p: int, ceil: bool = False) -> Axis:
@@ -42,7 +44,11 @@ def averages() -> list[tuple[str, str, Problem]]:
         ("rows", "chained", 0, (Axis(7, 3), Axis(11, 5), Axis(13, 4))),
         ("rows", "chained", 0, (Axis(2, 5), Axis(3, 7), Axis(5, 11))),  # repeated
         ("rows", "chained", 0, (UNIT, Axis(5, 3), Axis(2, 23))),  # too often to unroll
-        ("rows", "extent", 0, (UNIT, strided(13, 5, 3, 2, True), strided(17, 4, 3, 1, True))),
+        ("bands", "chained", 0, (UNIT, Axis(17, 7), Axis(13, 6))),
+        ("bands", "extent", 0, (UNIT, strided(13, 5, 3, 2, True), strided(17, 4, 3, 1, True))),
+        ("bands", "valid", 0, (UNIT, strided(17, 2, 5, 0), strided(13, 3, 5, 1))),  # rows in no window
+        ("long bands", "chained", 0, (UNIT, Axis(29, 13), Axis(8, 3))),
+        ("long bands", "extent", 0, (UNIT, strided(29, 5, 3, 2, True), strided(13, 5, 3, 2))),
         ("phases", "extent", 0, (UNIT, strided(11, 3, 1, 1), strided(13, 3, 1, 1))),
         ("phases", "valid", 0, (UNIT, strided(11, 3, 2, 1, True), strided(16, 3, 2, 1))),
         ("phases", "override", -7, (UNIT, strided(7, 2, 2, 1, True), strided(9, 5, 4, 2))),
@@ -52,12 +58,13 @@ def averages() -> list[tuple[str, str, Problem]]:
         ("single", "extent", 0, (strided(6, 3, 3, 0), strided(10, 2, 5, 0), strided(16, 8, 8, 0))),
         ("rows", "valid", 0, (strided(7, 3, 2, 1, True), strided(11, 5, 3, 2), strided(13, 4, 3, 1, True))),
         ("rows", "override", -7, (strided(5, 2, 1, 0), strided(7, 2, 3, 0), strided(11, 2, 2, 0))),
-        ("rows", "extent", 0, (UNIT, UNIT, strided(17, 3, 2, 1, True))),  # a row
+        ("bands", "extent", 0, (UNIT, UNIT, strided(17, 3, 2, 1, True))),  # a row
     ]
     last = [
         ("single", "chained", 0, (Axis(3, 1), Axis(10, 5), Axis(7, 7))),
         ("rows", "chained", 0, (Axis(7, 3), Axis(5, 2), Axis(11, 4))),
-        ("rows", "extent", 0, (UNIT, strided(11, 3, 2, 1), strided(7, 3, 1, 1))),
+        ("rows", "extent", 0, (UNIT, strided(11, 3, 1, 1), strided(7, 3, 2, 1))),
+        ("long bands", "extent", 0, (UNIT, strided(23, 3, 2, 1), strided(7, 3, 1, 1))),
     ]
     found = []
     for i, (kernel, how, divisor, axes) in enumerate(planes):
@@ -99,10 +106,12 @@ def indexed() -> list[tuple[str, str, Problem]]:
     ]
     for i, axis in enumerate(patched):
         dtype, index = DTYPES[TYPES[i % 4]], DTYPES[("INT64", "INT32")[i % 2]]
-        found.append(("patches", "planes", Problem("indexed", (2, 3), axis, dtype, index_dtype=index)))
+        for layout in ("planes", "channels_last"):
+            found.append(("patches", layout, Problem("indexed", (2, 3), axis, dtype, index_dtype=index)))
     ways = [("patches", "planes"), ("scatter", "planes"), ("pieces", "planes"), ("pieces", "channels_last")]
+    ways += [("patches", "channels_last")]
     for i, axis in enumerate([axes[1], axes[4], *patched[4:6], *patched[7:]]):
-        (kernel, layout), dtype = ways[i % 4], DTYPES[TYPES[i % 3]]
+        (kernel, layout), dtype = ways[i % 5], DTYPES[TYPES[i % 3]]
         dilation = (1, 2, 3) if axis is axes[4] else (1, 1, 1)
         offsets = Problem("indexed", (2, 3), axis, dtype, index_dtype=DTYPES["UINT8"], dilation=dilation)
         found.append((kernel, layout, offsets))
@@ -184,13 +193,13 @@ def interpret(seed: int) -> None:
         return torch.from_numpy(array)
 
     rng = np.random.default_rng(seed)
-    share = triton_plan.SHARE
-    tuned = triton_tables.FEW, triton_tables.LARGE, triton_tables.PAYS
+    share, programs = triton_plan.SHARE, triton_tables.PROGRAMS
+    tuned = {name: getattr(triton_tables, name) for name in EVERYWHERE}
     for kernel, layout, problem in averages() + indexed():
         grad = rng.standard_normal(problem.batch + problem.output_plane).astype(problem.dtype.numpy)
         triton_plan.SHARE = 8 if kernel == "pieces" else share
-        everywhere = (0, 2**40, float("inf")) if kernel == "patches" else tuned
-        triton_tables.FEW, triton_tables.LARGE, triton_tables.PAYS = everywhere
+        triton_tables.PROGRAMS = 1 if kernel == "long bands" else programs
+        vars(triton_tables).update(EVERYWHERE if kernel == "patches" else tuned)
         for strays in ("none", "foreign", "outside") if problem.kind == "indexed" else ("none",):
             indices = None
             if problem.kind == "indexed":
@@ -234,9 +243,16 @@ def report() -> list[tuple[str, str, list[str], bool, bool]]:
     return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
 
 
-@pytest.mark.parametrize("kernel", ["whole", "single", "rows", "phases", "scatter", "pieces", "patches"])
+@pytest.mark.parametrize(
+    "kernel",
+    ["whole", "single", "bands", "long bands", "rows", "phases", "scatter", "pieces", "patches"],
+)
 def test_interpreted_kernel_gives_the_references_bits(kernel: str, report: Any) -> None:
-    several = {"pieces": ["scatter", "repair"], "patches": ["patches", "mend"]}
+    several = {
+        "long bands": ["bands"],
+        "pieces": ["scatter", "repair"],
+        "patches": ["patches", "mend"],
+    }
     steps = several.get(kernel, [kernel])
     cases = [case for case in report if case[0] == kernel]
     assert cases

@@ -156,6 +156,36 @@ def single(grad, out, places, divisors, lanes, groups, inner, D, H, Do, Ho, Wo, 
     tl.store(out + (lane.to(tl.int64) * V + v), cells, mask=lane < lanes)
 
 
+@triton.jit
+def lanes_of_columns(grad, out, columns, block, lanes, groups, inner, rows, windows,
+                     L: tl.constexpr, V: tl.constexpr, LAST: tl.constexpr, WIDE: tl.constexpr):  # fmt: skip
+    """Of each lane of a block: whether it is one, where it writes and reads, from window to window; then
+    the first window of its columns, and how much later each column's own come, and how many.
+    """
+    lane = (block.to(tl.int64) if WIDE else block) * L + tl.arange(0, L)[:, None]
+    live = lane < lanes
+    outer = lane // groups
+    group = (lane - outer * groups).to(tl.int32)
+    outer = outer.to(tl.int64)
+    v = tl.arange(0, V)[None, :]
+    target = out + (outer * rows * groups + group) * V + v
+    if LAST:
+        column = group // inner
+        place = column
+        source = grad + (outer * windows * inner + group % inner) * V + v
+        step = inner * V
+    else:
+        column = group
+        place = group * V + v
+        source = grad + outer * windows
+        step = 1
+    base = tl.load(columns + column)
+    lows = columns + groups // inner
+    low = tl.load(lows + place)
+    count = tl.load(lows + (groups // inner) * (1 if LAST else V) + place)
+    return live, target, source + base * step, step, base, low, count
+
+
 @triton.jit(do_not_specialize=["lanes", "groups", "inner", "H", "rows", "Ho", "Wo", "windows",
                                "row_segments", "segments", "chunk", "chunks", "reach"])  # fmt: skip
 def rows(grad, out, edges, columns, divisors, lanes, groups, inner, H, rows, Ho, Wo, windows,
@@ -173,29 +203,9 @@ def rows(grad, out, edges, columns, divisors, lanes, groups, inner, H, rows, Ho,
     ACC: tl.constexpr = divisors.dtype.element_ty
     pid = tl.program_id(0)
     block = pid // chunks
-    lane = (block.to(tl.int64) if WIDE else block) * L + tl.arange(0, L)[:, None]
-    live = lane < lanes
-    outer = lane // groups
-    group = (lane - outer * groups).to(tl.int32)
-    outer = outer.to(tl.int64)
-    v = tl.arange(0, V)[None, :]
-    target = out + (outer * rows * groups + group) * V + v
-    if LAST:
-        column = group // inner
-        place = column
-        source = grad + (outer * windows * Wo * inner + group % inner) * V + v
-        step = inner * V
-    else:
-        column = group
-        place = group * V + v
-        source = grad + outer * windows * Wo
-        step = 1
-    base = tl.load(columns + column)
-    lows = columns + groups // inner
-    low = tl.load(lows + place)
-    count = tl.load(lows + (groups // inner) * (1 if LAST else V) + place)
+    live, target, source, step, base, low, count = lanes_of_columns(
+        grad, out, columns, block, lanes, groups, inner, rows, windows * Wo, L, V, LAST, WIDE)  # fmt: skip
     bits = ((1 << tl.minimum(count, 30)) - 1) << low
-    source += base * step
     over_h = divisors + (windows // Ho) * 2
     over_w = over_h + (Ho + base) * 2
     by, inverse = (), ()

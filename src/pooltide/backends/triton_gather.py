@@ -20,11 +20,11 @@ from .triton_indexed import settle
 
 
 @triton.jit(do_not_specialize=["lanes", "groups", "D", "H", "W", "Do", "Ho", "Wo", "d_blocks", "h_blocks",
-                               "magic_g", "shift_g", "magic_r", "shift_r", "magic_b", "shift_b", "magic_h",
-                               "shift_h", "magic_w", "shift_w"])  # fmt: skip
+                               "inner", "magic_g", "shift_g", "magic_i", "shift_i", "magic_r", "shift_r",
+                               "magic_b", "shift_b", "magic_h", "shift_h", "magic_w", "shift_w"])  # fmt: skip
 def patches(grad, indices, out, faults, flags, bases, spans, corners, lanes, groups, D, H, W, Do, Ho, Wo,
-            d_blocks, h_blocks, magic_g, shift_g, magic_r, shift_r, magic_b, shift_b, magic_h, shift_h,
-            magic_w, shift_w,
+            d_blocks, h_blocks, inner, magic_g, shift_g, magic_i, shift_i, magic_r, shift_r, magic_b, shift_b,
+            magic_h, shift_h, magic_w, shift_w,
             L: tl.constexpr, RD: tl.constexpr, RH: tl.constexpr, V: tl.constexpr,
             ND: tl.constexpr, NH: tl.constexpr, NW: tl.constexpr,
             LOW_D: tl.constexpr, LOW_H: tl.constexpr, LOW_W: tl.constexpr,
@@ -32,12 +32,14 @@ def patches(grad, indices, out, faults, flags, bases, spans, corners, lanes, gro
             SEEN_D: tl.constexpr, SEEN_H: tl.constexpr, SEEN_W: tl.constexpr,
             TAPS_D: tl.constexpr, TAPS_H: tl.constexpr, TAPS_W: tl.constexpr,
             MOST_H: tl.constexpr, MOST_W: tl.constexpr,
-            DEEP: tl.constexpr, RAGGED: tl.constexpr, OVER: tl.constexpr, WIDE: tl.constexpr):  # fmt: skip
+            DEEP: tl.constexpr, RAGGED: tl.constexpr, OVER: tl.constexpr, WIDE: tl.constexpr,
+            LAST: tl.constexpr):  # fmt: skip
     """A patch is RD × RH × V cells in ND × NH × NW windows, from `bases` of its block of d, h and w on.
 
     Cell i of an axis may be in windows LOW to HIGH of these, four bits a cell. The first SEEN windows of an
     axis are checked against `spans`, (start, length) of every window of d, h, then w. RAGGED, OVER: the
-    last patches of a row, of a column or of the depth hang over.
+    last patches of a row, of a column or of the depth hang over. LAST: neighbours in memory are `inner`
+    channels, each a lane.
 
     Indices of one byte are offsets in their windows. Where MOST_W, the most cells of a window on w, is given,
     so are the TAPS: which cell of window j of an axis cell i is, four bits each, 15 for none. Then `spans`
@@ -51,10 +53,15 @@ def patches(grad, indices, out, faults, flags, bases, spans, corners, lanes, gro
     td = floor_over(top, h_blocks, magic_b, shift_b)
     th = top - td * h_blocks
     live, plane, group = split_lanes(block, lanes, groups, magic_g, shift_g, L, WIDE)
+    channel, step = 0, 1
+    if LAST:
+        channel, step = group, inner
+        group = floor_over(group, inner, magic_i, shift_i)
+        channel -= group * inner
     e0, a0 = tl.load(bases + td), tl.load(bases + d_blocks + th)
     b0 = tl.load(bases + d_blocks + h_blocks + group)
     of_h, of_w = spans + Do * 2, spans + (Do + Ho) * 2
-    source = plane * (Do * Ho * Wo) + b0
+    source = plane * (Do * Ho * Wo * step) + b0 * step + channel
     b0 = tl.where(live, b0, -0x40000000)
     starts, lengths = (), ()
     for j in tl.static_range(SEEN_W):
@@ -91,8 +98,8 @@ def patches(grad, indices, out, faults, flags, bases, spans, corners, lanes, gro
                 ok &= tl.load(spans + Do + oh, mask=held_row, other=-1)
             for j in tl.static_range(NW):
                 held = (b0 + j).to(tl.uint32) < row_end
-                index = tl.load(i_source + row + j, mask=held, other=0 if MOST_W else -1)
-                values += (tl.load(g_source + row + j, mask=held, other=0).to(ACC),)
+                index = tl.load(i_source + (row + j) * step, mask=held, other=0 if MOST_W else -1)
+                values += (tl.load(g_source + (row + j) * step, mask=held, other=0).to(ACC),)
                 if MOST_W:
                     keys += (index.to(tl.int32) + (corner + firsts[j]),)
                 elif CODED:  # offset 255 leads nowhere
@@ -125,13 +132,16 @@ def patches(grad, indices, out, faults, flags, bases, spans, corners, lanes, gro
     strays = ~sound & 1 if MOST_W else astray.to(tl.int32)
     found = tl.max(tl.reshape(strays, [warps, 32]), 1)
     tl.store(flags + pid * warps + tl.arange(0, warps), found)
-    column = group[:, None] * V + tl.arange(0, V)[None, :]
-    inside = live[:, None]
-    width = groups * V
-    if RAGGED:
-        inside = inside & (column < W)
-        width = W
-    target = out + (plane * (D * H))[:, None] * width + column
+    if LAST:
+        target = out + plane * (D * H * W * inner) + group * (V * inner) + channel
+    else:
+        column = group[:, None] * V + tl.arange(0, V)[None, :]
+        inside = live[:, None]
+        width = groups * V
+        if RAGGED:
+            inside = inside & (column < W)
+            width = W
+        target = out + (plane * (D * H))[:, None] * width + column
     for d in tl.static_range(RD):
         for r in tl.static_range(RH):
             cells = ()
@@ -154,10 +164,17 @@ def patches(grad, indices, out, faults, flags, bases, spans, corners, lanes, gro
                                 named = key == (d * H + r) * W + c
                                 total = tl.where(named, total + value, total)
                 cells += (total,)
-            tile = weave(cells, V).to(out.dtype.element_ty)
             z, y = td * RD + d, th * RH + r
-            mask = inside & (group[:, None] < tl.where((z < D) & (y < H), groups, 0)) if OVER else inside
-            tl.store(target + (z * H + y) * width, tile, mask=mask)
+            if LAST:
+                end = tl.where((z < D) & (y < H), W, 0) if OVER else W
+                for c in tl.static_range(V):
+                    mask = live & (group * V + c < end) if RAGGED or OVER else live
+                    place = target + ((z * H + y) * W + c) * inner
+                    tl.store(place, cells[c].to(out.dtype.element_ty), mask=mask)
+            else:
+                tile = weave(cells, V).to(out.dtype.element_ty)
+                mask = inside & (group[:, None] < tl.where((z < D) & (y < H), groups, 0)) if OVER else inside
+                tl.store(target + (z * H + y) * width, tile, mask=mask)
 
 
 @triton.jit

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..geometry import tables
+from ..geometry import UNIT, tables
 from ..problem import Problem
 from . import triton_average as average
+from . import triton_bands as banded
 from . import triton_gather as gather
 from . import triton_indexed as indexed
 from .cuda_driver import Launcher, launcher
@@ -28,6 +29,7 @@ from .triton_tables import (
     PROGRAMS,
     Array,
     Blocks,
+    bands_of,
     blocks_for,
     cdiv,
     chunk_of,
@@ -87,14 +89,20 @@ class Launch:
 
 def plan(problem: Problem, layout: str, device: int) -> tuple[Launch, ...]:
     if problem.kind == "indexed":
-        blocks = blocks_for(problem) if layout == "planes" else None
-        return _patches(problem, device, *blocks) if blocks else _indexed(problem, layout, device)
+        blocks = blocks_for(problem, layout == "channels_last")
+        return _patches(problem, layout, device, *blocks) if blocks else _indexed(problem, layout, device)
     if layout == "planes" and all(axis.whole for axis in problem.axes):
         return (_whole(problem, device),)
     if layout == "planes" and (patch := patch_of(problem)):
         return (_phases(problem, device, *patch),)
     if lanes_of(problem, layout).full and all(tables(axis).count.max() <= 1 for axis in problem.axes):
         return (_single(problem, layout, device),)
+    if (
+        problem.axes[0] == UNIT
+        and lanes_of(problem, layout).reach <= UNROLLED
+        and (edges := bands_of(problem.axes[1])) is not None
+    ):
+        return (_bands(problem, layout, device, edges),)
     return (_rows(problem, layout, device),)
 
 
@@ -145,6 +153,21 @@ def _rows(problem: Problem, layout: str, device: int) -> Launch:
     return Launch(average.rows, grid, (*kept, _divisor_table(problem, device)), (*sizes, *constants))
 
 
+def _bands(problem: Problem, layout: str, device: int, edges: Array) -> Launch:
+    _, h, w = problem.axes
+    lanes = lanes_of(problem, layout)
+    chunk = chunk_of(h.outputs, h.length, lanes)
+    chunks = cdiv(h.outputs, chunk)
+    inner = max(lanes.inner // lanes.vector, 1)
+    sizes = (lanes.count, lanes.groups, inner, h.length, h.outputs, w.outputs, chunk, chunks)
+    once, _, by_h, by_w = division(problem)
+    wide = lanes.count >= 2**31 - LANES
+    constants = (LANES, lanes.vector, lanes.last, lanes.reach, wide, once, by_h, by_w)
+    kept = [_upload(table, np.int32, device) for table in (edges, lanes.columns)]
+    grid = cdiv(lanes.count, LANES) * chunks
+    return Launch(banded.bands, grid, (*kept, _divisor_table(problem, device)), (*sizes, *constants))
+
+
 def _phases(problem: Problem, device: int, vector: int, patch_rows: int) -> Launch:
     _, h, w = problem.axes
     groups = cdiv(w.length, vector)
@@ -167,13 +190,17 @@ def _phases(problem: Problem, device: int, vector: int, patch_rows: int) -> Laun
     return Launch(average.phases, grid, (_divisor_table(problem, device),), (*sizes, *constants), width // 32)
 
 
-def _patches(problem: Problem, device: int, d: Blocks, h: Blocks, w: Blocks) -> tuple[Launch, ...]:
-    groups, row_blocks = len(w.bases), len(d.bases) * len(h.bases)
-    lanes = problem.planes * groups
+def _patches(
+    problem: Problem, layout: str, device: int, d: Blocks, h: Blocks, w: Blocks
+) -> tuple[Launch, ...]:
+    last = layout == "channels_last"
+    inner = problem.batch[1] if last else 1
+    outers, groups, row_blocks = problem.planes // inner, len(w.bases) * inner, len(d.bases) * len(h.bases)
+    lanes = outers * groups
     overhang = [axis.length % blocks.size != 0 for axis, blocks in zip(problem.axes, (d, h, w), strict=True)]
     sizes = (
         *(lanes, groups, *problem.input_plane, *problem.output_plane, len(d.bases), len(h.bases)),
-        *(*magic(groups), *magic(row_blocks), *magic(len(h.bases))),
+        *(inner, *magic(groups), *magic(inner), *magic(row_blocks), *magic(len(h.bases))),
         *(*magic(problem.axes[1].length), *magic(problem.axes[2].length)),
     )
     taps = taps_of(problem, (d, h, w))
@@ -183,7 +210,7 @@ def _patches(problem: Problem, device: int, d: Blocks, h: Blocks, w: Blocks) -> 
         *(word for words in packed for word in words),
         *(d.seen, h.seen, w.seen, *(taps.cells + taps.most if taps else (0,) * 5)),
         problem.axes[0].length > 1,
-        *(overhang[2], overhang[0] or overhang[1], lanes >= 2**31 - LANES),
+        *(overhang[2], overhang[0] or overhang[1], lanes >= 2**31 - LANES, last),
     )
     bases = np.concatenate([blocks.bases for blocks in (d, h, w)])
     spans = np.concatenate([np.stack([t.start, t.end - t.start], 1) for t in map(tables, problem.axes)])
@@ -193,14 +220,14 @@ def _patches(problem: Problem, device: int, d: Blocks, h: Blocks, w: Blocks) -> 
     kept = (_upload(bases, np.int32, device), _upload(spans, np.int32, device), shifts)
     grid = cdiv(lanes, LANES) * row_blocks
     first = Launch(gather.patches, grid, kept, (*sizes, *constants), flags=grid * LANES // 32)
-    q, planes = prod(problem.output_plane), problem.planes
-    splits = max(min(MENDERS // planes, cdiv(q, BLOCK)), 1)
-    share = cdiv(planes, MENDERS)
+    q = prod(problem.output_plane)
+    splits = max(min(MENDERS // outers, cdiv(q * inner, BLOCK)), 1)
+    share = cdiv(outers, MENDERS)
     after = (
-        *(planes, share, groups, splits, row_blocks, prod(problem.input_plane)),
-        *(q, *problem.output_plane, 1, *_window_magic(problem)),
+        *(outers, share, groups, splits, row_blocks, prod(problem.input_plane)),
+        *(q, *problem.output_plane, inner, *_window_magic(problem)),
     )
-    return first, Launch(gather.mend, cdiv(planes, share) * splits, (corners,), (*after, LANES, BLOCK))
+    return first, Launch(gather.mend, cdiv(outers, share) * splits, (corners,), (*after, LANES, BLOCK))
 
 
 def _indexed(problem: Problem, layout: str, device: int) -> tuple[Launch, ...]:

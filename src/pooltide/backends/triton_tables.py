@@ -25,6 +25,7 @@ ROWS = 16  # that a lane of 8 cells writes in one program, at least, where there
 PIECE = 8  # most cells of a segment
 FEW = 2**20  # cells that one launch does best
 LARGE = 32  # cells of a window from which on scattering is better
+NEIGHBOURS = 16  # channels
 PAYS = 10.0  # instructions for a byte that a gather may take
 PROGRAMS = 132 * 32  # enough to fill the GPU twice over
 MENDERS = 132 * 8  # programs that look for strays, and mostly find none
@@ -238,6 +239,17 @@ def segments_of(axis: Axis) -> Array:
     return np.stack([start, length, table.first[start], table.count[start]], axis=1)
 
 
+def bands_of(axis: Axis) -> Array | None:
+    """The `edges` of bands, or None where a cell is in more than two windows."""
+    table = tables(axis)
+    if table.count.max() > 2:
+        return None
+    start, end = table.start, table.end
+    following = np.append(start[1:], axis.length)
+    both = np.maximum(start, np.append(0, end[:-1]))
+    return np.stack([start, both, np.minimum(end, following), following], axis=1)
+
+
 def window_of(axis: Axis) -> Array:
     """The window of every cell that is in one, else -1."""
     table = tables(axis)
@@ -291,19 +303,22 @@ def corners_of(problem: Problem) -> Array:
     return np.concatenate([np.maximum(offsets.jump, -(2**31)), *firsts])
 
 
-def blocks_for(problem: Problem) -> tuple[Blocks, Blocks, Blocks] | None:
+def blocks_for(problem: Problem, last: bool) -> tuple[Blocks, Blocks, Blocks] | None:
     """How to cut the planes of an indexed problem into the patches of `gather`, or None where that won't pay.
 
-    Scattering is better where windows are few, or problems so small that one launch is all they take.
+    Scattering is better where windows are few, or problems so small that one launch is all they take. Where
+    channels come `last`, they must be enough for lanes to be neighbours.
     """
     windows, plane = prod(problem.output_plane), prod(problem.input_plane)
+    if last and problem.batch[1] < NEIGHBOURS:
+        return None
     if problem.cells < FEW or windows * LARGE < plane or (problem.offsets and problem.offsets.jump[-1] >= 0):
         return None
     deep = problem.axes[0].length > 1
     wide = problem.offsets and not deep and problem.axes[2].length % 8 == 0
     sizes = itertools.product((1, 2, 4) if deep else (1,), range(1, 9), (8 if wide else 4,))
     cut = (_cut(problem.axes, size) for size in sizes)
-    found = [(_cost(problem, blocks), blocks) for blocks in cut if blocks]
+    found = [(_cost(problem, last, blocks), blocks) for blocks in cut if blocks]
     if not found:
         return None
     cost, best = min(found, key=lambda choice: choice[0])
@@ -317,10 +332,10 @@ def _cut(axes: tuple[Axis, ...], sizes: tuple[int, ...]) -> tuple[Blocks, Blocks
     return (d, h, w) if d.reach * h.reach * w.reach <= 36 and d.size * h.size * w.size <= 64 else None
 
 
-def _cost(problem: Problem, blocks: tuple[Blocks, ...]) -> float:
+def _cost(problem: Problem, last: bool, blocks: tuple[Blocks, ...]) -> float:
     """Instructions per cell, as counted in compiled kernels."""
     loads, seen = prod(b.reach for b in blocks), prod(b.seen for b in blocks)
     asked = prod(sum(high - low for low, high in b.spans) for b in blocks)
-    stores = blocks[0].size * blocks[1].size * 6
+    stores = blocks[0].size * blocks[1].size * (blocks[2].size * 3 if last else 6)
     work = 60 + 12 * loads + (26 if problem.axes[0].length > 1 else 18) * seen + 3 * asked + stores
     return work * prod(len(b.bases) for b in blocks) / prod(problem.input_plane)
