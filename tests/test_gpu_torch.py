@@ -16,6 +16,7 @@ from pools import EVERY, Pool, sample  # noqa: E402
 
 import pooltide.torch as pt  # noqa: E402
 from pooltide.torch import functional  # noqa: E402
+from pooltide.torch.own import ATEN  # noqa: E402
 
 pytestmark = [
     pytest.mark.gpu,
@@ -160,3 +161,30 @@ def test_compiled_models_are_patched() -> None:
     plain = x.clone().requires_grad_()
     F.avg_pool2d(plain, 2, ceil_mode=True).square().sum().backward()
     torch.testing.assert_close(leaf.grad, plain.grad)
+
+
+@pytest.mark.parametrize("function", sorted(ATEN))
+def test_a_small_patched_call_made_again_takes_the_shortcut(function: str, monkeypatch: Any) -> None:
+    from pooltide.torch import overhead, patching, shortcuts
+
+    if not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
+        pytest.skip("this PyTorch has no DLPack exchange API: there are no shortcuts")
+    known = []
+
+    def find(*call: Any) -> Any:
+        known.append(shortcuts.find(*call))
+        return known[-1]
+
+    monkeypatch.setattr(patching, "find", find)
+    own, ours = overhead.calls_of(function, "cuda")
+    must = ours()
+    with pt.patch():
+        for _ in range(3):
+            assert torch.equal(own(), must)
+        with torch.cuda.stream(torch.cuda.Stream()):
+            found = own()
+            torch.cuda.current_stream().synchronize()
+    assert torch.equal(found, must)
+    assert known[0] is None or known[1] is not None  # another test may have made it known
+    assert known[2] is not None
+    assert known[3] is not None

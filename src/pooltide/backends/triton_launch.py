@@ -67,6 +67,7 @@ class Ready:
     device: int
     plans: dict[tuple[bool, ...], tuple[Launch, ...]] = field(default_factory=dict)
     quick: Launcher | None = None  # the one launch of it where tensors are aligned
+    errors: int = 0  # address of the device's record
 
     def __call__(
         self,
@@ -75,17 +76,23 @@ class Ready:
         out: torch.Tensor,
         faults: torch.Tensor | None = None,
     ) -> None:
-        if quick := self.quick:
-            g, o = grad_output.data_ptr(), out.data_ptr()
-            if indices is None:
-                if not (g | o) & 15:
-                    quick(current_stream(self.device), g, o)
-                    return
-            elif not (g | o | (i := indices.data_ptr())) & 15:
-                f = (record(self.device) if faults is None else faults).data_ptr()
-                quick(current_stream(self.device), g, i, o, f, f)
+        if self.quick is not None:
+            i = None if indices is None else indices.data_ptr()
+            f = self.errors if faults is None else faults.data_ptr()
+            if self.at(grad_output.data_ptr(), i, out.data_ptr(), f):
                 return
         self._by_alignment(grad_output, indices, out, faults)
+
+    def at(self, g: int, i: int | None, o: int, f: int) -> bool:
+        """Launch at these addresses; False where that is not one launch that was made before."""
+        quick = self.quick
+        if quick is None or (g | o | (i or 0)) & 15:
+            return False
+        if i is None:
+            quick(current_stream(self.device), g, o)
+        else:
+            quick(current_stream(self.device), g, i, o, f, f)
+        return True
 
     def _by_alignment(
         self,
@@ -107,6 +114,7 @@ class Ready:
         for launch in launches:
             launch(self.device, tensors)
         if len(launches) == 1 and all(aligned):
+            self.errors = record(self.device).data_ptr()
             self.quick = launches[0].replay
 
 

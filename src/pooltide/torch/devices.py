@@ -36,6 +36,9 @@ class Chosen:
     copied: tuple[str, ...]
     run: Run
     kernel: Kernel | None = None  # where it takes addresses: of grad_output, indices, out; and threads
+    # Finds what `shortcuts` may call, None as long as nothing is compiled. A GPU's is for backward passes;
+    # it returns a fault, though there is none, where it must be asked in another way.
+    shortcut: Callable[[], Kernel | None] = lambda: None
 
 
 def choose(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -> Chosen:
@@ -63,7 +66,7 @@ def _on_cpu(device: torch.device, problem: Problem, layouts: tuple[str, ...]) ->
         fault = kernel(grad_output.data_ptr(), where, out.data_ptr(), threads)
         return None if fault is None else IndexFault(*fault)
 
-    return Chosen(plan.layout, plan.copied, run, kernel)
+    return Chosen(plan.layout, plan.copied, run, kernel, lambda: kernel)
 
 
 def _volumes(axes: int, *tensors: torch.Tensor | None) -> Any:
@@ -147,8 +150,13 @@ def _on_cuda(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -
         clean.append(faults)
         return None
 
-    return Chosen(layout, copied, run)
+    def kernel(grad_output: int, indices: int | None, out: int, threads: int) -> Any:
+        there = number == _current_device() and ready.at(grad_output, indices, out, ready.errors)
+        return None if there else _ELSEWHERE
+
+    return Chosen(layout, copied, run, None, lambda: kernel if ready.quick is not None else None)
 
 
+_ELSEWHERE = (0, 0, 0)
 # torch.cuda.current_device without the look whether there is a CUDA at all
 _current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", lambda: -1)

@@ -61,9 +61,11 @@ def gradient(
         if within:
             return _dispatched(function, grad_output, input, indices, attributes, hint, out, within)
         raise
-    if recipe.kernel is not None:
-        add(function, hint, grad_output, input, indices, attributes, recipe.kernel, recipe.template)
-    return compute(recipe, grad_output, indices, out, within)
+    result = compute(recipe, grad_output, indices, out, within)
+    # A GPU's indices are checked, unless within a backward pass: no shortcut does that.
+    if recipe.shortcut and (indices is None or recipe.kernel) and (kernel := recipe.shortcut()):
+        add(function, hint, grad_output, input, indices, attributes, kernel, recipe.template)
+    return result
 
 
 def is_plain(grad_output: Any, indices: Any) -> bool:

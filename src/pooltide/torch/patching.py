@@ -48,6 +48,8 @@ _INDEXED = {function for function in ATEN if "max" in function}
 _FORMATLESS = {"adaptive_avg_pool3d_backward", "adaptive_max_pool3d_backward", "avg_pool3d_backward"}
 _FLOATS = {dtype for dtype in TYPES if dtype.is_floating_point}
 
+_PATCHED = "within"  # the hint of our shortcuts: other calls may have to check indices
+
 _lock = threading.Lock()
 _depth = 0
 _library: torch.library.Library | None = None
@@ -212,10 +214,9 @@ def _front(function: str, own: Callable[..., Any]) -> Callable[..., Any]:
         if not _depth:
             return own(keys, grad_output, x, *rest)  # type: ignore[no-any-return]
         indices, attributes = (rest[-1], rest[:-1]) if indexed else (None, rest)
-        on_cpu = grad_output.is_cpu
-        if on_cpu and (result := find(function, None, grad_output, x, indices, attributes)) is not None:
+        if (result := find(function, _PATCHED, grad_output, x, indices, attributes)) is not None:
             return result  # type: ignore[no-any-return]
-        if on_cpu or devices.missing(grad_output.device) is None:
+        if grad_output.is_cpu or devices.missing(grad_output.device) is None:
             if is_plain(grad_output, indices):
                 try:
                     return _computed(function, grad_output, x, x.stride(), rest, None)
@@ -255,6 +256,7 @@ def _computed(
         if shares(out, grad_output, indices):
             grad_output, indices = grad_output.clone(), None if indices is None else indices.clone()
     recipe = recipe_for(function, grad_output, x, hint, indices, attributes, out, True)
-    if recipe.kernel is not None and hint is not False:
-        add(function, None, grad_output, x, indices, given, recipe.kernel, recipe.template)
-    return compute(recipe, grad_output, indices, out, True)
+    result = compute(recipe, grad_output, indices, out, True)
+    if recipe.shortcut and hint is not False and (kernel := recipe.shortcut()):
+        add(function, _PATCHED, grad_output, x, indices, given, kernel, recipe.template)
+    return result

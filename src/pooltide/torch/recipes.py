@@ -6,7 +6,7 @@ strides and dtypes as PyTorch gives them, attributes as they came.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,12 +41,14 @@ class Recipe:
     format: torch.memory_format  # what the kernel works in
     copied: frozenset[str]  # of grad_output, indices, out: those that lie otherwise
     kernel: devices.Kernel | None  # of a small call that needs no more than this
+    shortcut: Callable[[], devices.Kernel | None] | None  # of a small call, as devices.Chosen has it
     template: torch.Tensor | None  # of a result that torch.empty_like, the cheapest way, makes right
 
 
 _recipes: dict[Any, Recipe] = {}
 _MOST = 4096
 _SMALL = 64 << 10  # bytes of a result that one thread writes and one cache holds
+_SHORT = 4 << 20  # on a GPU, which may have to fill what empty_like gives
 _empty_like = torch.empty_like
 _deterministic = torch.are_deterministic_algorithms_enabled
 
@@ -147,7 +149,8 @@ def recipe_of(
     small = small and _empty_like(template).stride() == strides
     return Recipe(
         function, axes, problem, chosen.run, shape, strides, nbytes, dtype, device, form, copied,
-        chosen.kernel if small else None, template if small else None,
+        chosen.kernel if small else None, chosen.shortcut if small and nbytes <= _SHORT else None,
+        template if small else None,
     )  # fmt: skip
 
 
