@@ -27,6 +27,7 @@ from .triton_tables import (
     LANES,
     MENDERS,
     PROGRAMS,
+    ROWS,
     Array,
     Blocks,
     bands_of,
@@ -139,7 +140,7 @@ def _rows(problem: Problem, layout: str, device: int) -> Launch:
     lanes = lanes_of(problem, layout)
     edges = [segments_of(axis) for axis in (d, h)]
     segments, rows = len(edges[0]) * len(edges[1]), d.length * h.length
-    chunk = chunk_of(segments, rows, lanes)
+    chunk = chunk_of(segments, ROWS * max(lanes.vector, 4) // 8 * segments // rows, lanes)
     sizes = (
         *(lanes.count, lanes.groups, max(lanes.inner // lanes.vector, 1)),
         *(h.length, rows, h.outputs, w.outputs, d.outputs * h.outputs),
@@ -156,7 +157,7 @@ def _rows(problem: Problem, layout: str, device: int) -> Launch:
 def _bands(problem: Problem, layout: str, device: int, edges: Array) -> Launch:
     _, h, w = problem.axes
     lanes = lanes_of(problem, layout)
-    chunk = chunk_of(h.outputs, h.length, lanes)
+    chunk = chunk_of(h.outputs, h.outputs, lanes)
     chunks = cdiv(h.outputs, chunk)
     inner = max(lanes.inner // lanes.vector, 1)
     sizes = (lanes.count, lanes.groups, inner, h.length, h.outputs, w.outputs, chunk, chunks)

@@ -101,11 +101,10 @@ def lanes_of(problem: Problem, layout: str) -> Lanes:
     return Lanes(inner, vector, groups, lanes, last, columns, reach, full)
 
 
-def chunk_of(segments: int, rows: int, lanes: Lanes) -> int:
-    """How many of a plane's (d, h) segments one program does."""
-    blocks = cdiv(lanes.count, LANES)
-    chunk = max(1, ROWS * max(lanes.vector, 4) // 8 * segments // rows)
-    while chunk > 1 and blocks * cdiv(segments, chunk) < PROGRAMS:
+def chunk_of(parts: int, most: int, lanes: Lanes) -> int:
+    """How many of a plane's parts one program does: `most`, or fewer where programs would be too few."""
+    blocks, chunk = cdiv(lanes.count, LANES), max(most, 1)
+    while chunk > 1 and blocks * cdiv(parts, chunk) < PROGRAMS:
         chunk //= 2
     return chunk
 
