@@ -157,39 +157,51 @@ def single(grad, out, places, divisors, lanes, groups, inner, D, H, Do, Ho, Wo, 
 
 
 @triton.jit
-def lanes_of_columns(grad, out, columns, block, lanes, groups, inner, rows, windows,
+def split_lanes(block, lanes, groups, magic_g, shift_g, L: tl.constexpr, WIDE: tl.constexpr):
+    """Of each lane of a block: whether it is one, its plane, its group of columns."""
+    if WIDE:
+        lane = block.to(tl.int64) * L + tl.arange(0, L)
+        plane = lane // groups
+    else:
+        lane = block * L + tl.arange(0, L)
+        plane = floor_over(lane, groups, magic_g, shift_g)
+    return lane < lanes, plane.to(tl.int64), (lane - plane * groups).to(tl.int32)
+
+
+@triton.jit
+def lanes_of_columns(columns, block, lanes, groups, inner, magic_g, shift_g, magic_i, shift_i,
                      L: tl.constexpr, V: tl.constexpr, LAST: tl.constexpr, WIDE: tl.constexpr):  # fmt: skip
-    """Of each lane of a block: whether it is one, where it writes and reads, from window to window; then
-    the first window of its columns, and how much later each column's own come, and how many.
+    """Of each lane of a block: whether it is one, its plane or image, where in a row of cells it writes and
+    in a row of windows reads, from one of these to the next; then the first window of its columns, how much
+    later each column's own come, and how many they are.
     """
-    lane = (block.to(tl.int64) if WIDE else block) * L + tl.arange(0, L)[:, None]
-    live = lane < lanes
-    outer = lane // groups
-    group = (lane - outer * groups).to(tl.int32)
-    outer = outer.to(tl.int64)
+    live, outer, group = split_lanes(block, lanes, groups, magic_g, shift_g, L, WIDE)
+    live, outer, group = live[:, None], outer[:, None], group[:, None]
     v = tl.arange(0, V)[None, :]
-    target = out + (outer * rows * groups + group) * V + v
+    to = group * V + v
     if LAST:
-        column = group // inner
+        column = floor_over(group, inner, magic_i, shift_i)
         place = column
-        source = grad + (outer * windows * inner + group % inner) * V + v
         step = inner * V
+        base = tl.load(columns + column)
+        source = to - column * step + base * step
     else:
         column = group
-        place = group * V + v
-        source = grad + outer * windows
+        place = to
         step = 1
-    base = tl.load(columns + column)
+        base = tl.load(columns + column)
+        source = base
     lows = columns + groups // inner
     low = tl.load(lows + place)
     count = tl.load(lows + (groups // inner) * (1 if LAST else V) + place)
-    return live, target, source + base * step, step, base, low, count
+    return live, outer, to, source, step, base, low, count
 
 
 @triton.jit(do_not_specialize=["lanes", "groups", "inner", "H", "rows", "Ho", "Wo", "windows",
-                               "row_segments", "segments", "chunk", "chunks", "reach"])  # fmt: skip
+                               "row_segments", "segments", "chunk", "chunks", "reach", "magic_g", "shift_g",
+                               "magic_i", "shift_i"])  # fmt: skip
 def rows(grad, out, edges, columns, divisors, lanes, groups, inner, H, rows, Ho, Wo, windows,
-         row_segments, segments, chunk, chunks, reach,
+         row_segments, segments, chunk, chunks, reach, magic_g, shift_g, magic_i, shift_i,
          L: tl.constexpr, V: tl.constexpr, LAST: tl.constexpr, S: tl.constexpr, WIDE: tl.constexpr,
          ONCE: tl.constexpr, BY_D: tl.constexpr, BY_H: tl.constexpr, BY_W: tl.constexpr):  # fmt: skip
     """Any windows. `edges` has (start, length, first window, windows) of the d segments, then h, and
@@ -203,8 +215,11 @@ def rows(grad, out, edges, columns, divisors, lanes, groups, inner, H, rows, Ho,
     ACC: tl.constexpr = divisors.dtype.element_ty
     pid = tl.program_id(0)
     block = pid // chunks
-    live, target, source, step, base, low, count = lanes_of_columns(
-        grad, out, columns, block, lanes, groups, inner, rows, windows * Wo, L, V, LAST, WIDE)  # fmt: skip
+    live, outer, to, source, step, base, low, count = lanes_of_columns(
+        columns, block, lanes, groups, inner, magic_g, shift_g, magic_i, shift_i,
+        L, V, LAST, WIDE)  # fmt: skip
+    target = out + outer * rows * groups * V + to
+    source = grad + outer * windows * Wo * step + source
     bits = ((1 << tl.minimum(count, 30)) - 1) << low
     over_h = divisors + (windows // Ho) * 2
     over_w = over_h + (Ho + base) * 2
@@ -258,18 +273,6 @@ def weave(cells, V: tl.constexpr):
         odd = tl.join(tl.join(cells[1], cells[5]), tl.join(cells[3], cells[7]))
         tile = tl.join(even, odd)
     return tl.reshape(tile, [cells[0].shape[0], V])
-
-
-@triton.jit
-def split_lanes(block, lanes, groups, magic_g, shift_g, L: tl.constexpr, WIDE: tl.constexpr):
-    """Of each lane of a block: whether it is one, its plane, its group of columns."""
-    if WIDE:
-        lane = block.to(tl.int64) * L + tl.arange(0, L)
-        plane = lane // groups
-    else:
-        lane = block * L + tl.arange(0, L)
-        plane = floor_over(lane, groups, magic_g, shift_g)
-    return lane < lanes, plane.to(tl.int64), (lane - plane * groups).to(tl.int32)
 
 
 @triton.jit(do_not_specialize=["lanes", "groups", "H", "W", "Ho", "Wo", "row_blocks", "magic_g", "shift_g",

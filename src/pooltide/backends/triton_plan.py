@@ -7,7 +7,7 @@ arguments, so another batch or plane compiles nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import gcd, prod
 from typing import Any
@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..geometry import UNIT, tables
+from ..geometry import UNIT, Axis, tables
 from ..problem import Problem
 from . import triton_average as average
-from . import triton_bands as banded
+from . import triton_bands as bands
 from . import triton_gather as gather
 from . import triton_indexed as indexed
 from .cuda_driver import Launcher, launcher
@@ -52,6 +52,7 @@ FLAT = 256  # groups of a program that writes one row of each
 BLOCK = 256  # windows that a scattering program asks at a time
 SHARE = 2**12  # words that a scattering program clears; of volumes, half as many as cells
 UNROLLED = 8
+NEAR = 2**26  # elements: windows are at most 16 times as many, and 32 bits enough
 
 current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)
 
@@ -94,17 +95,24 @@ def plan(problem: Problem, layout: str, device: int) -> tuple[Launch, ...]:
         return _patches(problem, layout, device, *blocks) if blocks else _indexed(problem, layout, device)
     if layout == "planes" and all(axis.whole for axis in problem.axes):
         return (_whole(problem, device),)
+    if layout == "planes":
+        problem = _as_planes(problem)
     if layout == "planes" and (patch := patch_of(problem)):
         return (_phases(problem, device, *patch),)
-    if lanes_of(problem, layout).full and all(tables(axis).count.max() <= 1 for axis in problem.axes):
+    lanes = lanes_of(problem, layout)
+    if lanes.full and all(tables(axis).count.max() <= 1 for axis in problem.axes):
         return (_single(problem, layout, device),)
-    if (
-        problem.axes[0] == UNIT
-        and lanes_of(problem, layout).reach <= UNROLLED
-        and (edges := bands_of(problem.axes[1])) is not None
-    ):
-        return (_bands(problem, layout, device, edges),)
+    if banded := _bands(problem, layout, device):
+        return (banded,)
     return (_rows(problem, layout, device),)
+
+
+def _as_planes(problem: Problem) -> Problem:
+    """Rows that are no part of a plane are those of one, each in a window of its own."""
+    (images, rows), (d, h, w) = problem.batch, problem.axes
+    if not d == h == UNIT or rows * max(w.length, w.outputs) > NEAR:
+        return problem
+    return replace(problem, batch=(images, 1), axes=(UNIT, Axis(rows, rows, 1, 1, 0), w))
 
 
 def _whole(problem: Problem, device: int) -> Launch:
@@ -145,6 +153,7 @@ def _rows(problem: Problem, layout: str, device: int) -> Launch:
         *(lanes.count, lanes.groups, max(lanes.inner // lanes.vector, 1)),
         *(h.length, rows, h.outputs, w.outputs, d.outputs * h.outputs),
         *(len(edges[1]), segments, chunk, cdiv(segments, chunk), lanes.reach),
+        *(*magic(lanes.groups), *magic(max(lanes.inner // lanes.vector, 1))),
     )
     unrolled = lanes.reach if lanes.reach <= UNROLLED else 0
     wide = lanes.count >= 2**31 - LANES
@@ -154,19 +163,32 @@ def _rows(problem: Problem, layout: str, device: int) -> Launch:
     return Launch(average.rows, grid, (*kept, _divisor_table(problem, device)), (*sizes, *constants))
 
 
-def _bands(problem: Problem, layout: str, device: int, edges: Array) -> Launch:
-    _, h, w = problem.axes
+def _bands(problem: Problem, layout: str, device: int) -> Launch | None:
+    """None where `rows` must do it, or does it better: with several windows to a row, or full vectors."""
+    d, h, w = problem.axes
     lanes = lanes_of(problem, layout)
+    if not lanes.last and lanes.vector * problem.dtype.itemsize < BYTES:
+        lanes = lanes_of(problem, layout, 1)
+    edges = bands_of(h) if d == UNIT and lanes.reach <= UNROLLED else None
+    if edges is None or (h.length + LANES) * lanes.groups * lanes.vector > NEAR:
+        return None
+    if not lanes.last and lanes.vector > 1 and h.k != 1:
+        return None
     chunk = chunk_of(h.outputs, h.outputs, lanes)
     chunks = cdiv(h.outputs, chunk)
     inner = max(lanes.inner // lanes.vector, 1)
-    sizes = (lanes.count, lanes.groups, inner, h.length, h.outputs, w.outputs, chunk, chunks)
+    sizes = (
+        *(lanes.count, lanes.groups, inner, h.length, h.outputs, w.outputs, chunk, chunks),
+        *(*magic(lanes.groups), *magic(inner)),
+    )
+    most = edges[:, 1:].max(axis=0)
+    unrolled = [int(n) if n <= UNROLLED else -1 for n in most]
     once, _, by_h, by_w = division(problem)
     wide = lanes.count >= 2**31 - LANES
-    constants = (LANES, lanes.vector, lanes.last, lanes.reach, wide, once, by_h, by_w)
+    constants = (LANES, lanes.vector, lanes.last, lanes.reach, *unrolled, wide, once, by_h, by_w)
     kept = [_upload(table, np.int32, device) for table in (edges, lanes.columns)]
     grid = cdiv(lanes.count, LANES) * chunks
-    return Launch(banded.bands, grid, (*kept, _divisor_table(problem, device)), (*sizes, *constants))
+    return Launch(bands.bands, grid, (*kept, _divisor_table(problem, device)), (*sizes, *constants))
 
 
 def _phases(problem: Problem, device: int, vector: int, patch_rows: int) -> Launch:

@@ -84,10 +84,11 @@ class Lanes:
     full: bool  # all columns of a group are in one window, and no more
 
 
-def lanes_of(problem: Problem, layout: str) -> Lanes:
+def lanes_of(problem: Problem, layout: str, most: int = BYTES) -> Lanes:
+    """Lanes of as many elements as a vector has, `most` at most, and a row a whole number of."""
     last = layout == "channels_last"
     width, inner = problem.axes[2].length, problem.batch[1] if last else 1
-    vector = BYTES // problem.dtype.itemsize
+    vector = min(BYTES // problem.dtype.itemsize, most)
     while (inner if last else width) % vector:
         vector //= 2
     table = tables(problem.axes[2])
@@ -246,7 +247,8 @@ def bands_of(axis: Axis) -> Array | None:
     start, end = table.start, table.end
     following = np.append(start[1:], axis.length)
     both = np.maximum(start, np.append(0, end[:-1]))
-    return np.stack([start, both, np.minimum(end, following), following], axis=1)
+    one = np.minimum(end, following)
+    return np.stack([start, both - start, one - both, following - one], axis=1)
 
 
 def window_of(axis: Axis) -> Array:
