@@ -164,10 +164,10 @@ def _rows(problem: Problem, layout: str, device: int) -> Launch:
 
 
 def _bands(problem: Problem, layout: str, device: int) -> Launch | None:
-    """None where `rows` must do it, or does it better: with several windows to a row, or full vectors."""
+    """None where `rows` must do it, or does it better, as it does planes whose rows are whole vectors."""
     d, h, w = problem.axes
     lanes = lanes_of(problem, layout)
-    if not lanes.last and lanes.vector * problem.dtype.itemsize < BYTES:
+    if not lanes.last and lanes.vector * problem.dtype.itemsize < BYTES // 2:
         lanes = lanes_of(problem, layout, 1)
     edges = bands_of(h) if d == UNIT and lanes.reach <= UNROLLED else None
     if edges is None or (h.length + LANES) * lanes.groups * lanes.vector > NEAR:
@@ -181,8 +181,8 @@ def _bands(problem: Problem, layout: str, device: int) -> Launch | None:
         *(lanes.count, lanes.groups, inner, h.length, h.outputs, w.outputs, chunk, chunks),
         *(*magic(lanes.groups), *magic(inner)),
     )
-    most = edges[:, 1:].max(axis=0)
-    unrolled = [int(n) if n <= UNROLLED else -1 for n in most]
+    most = (int(n) for n in edges[:, 1:].max(axis=0))
+    unrolled = [n and 1 << (n - 1).bit_length() if n <= UNROLLED else -1 for n in most]  # of few kinds
     once, _, by_h, by_w = division(problem)
     wide = lanes.count >= 2**31 - LANES
     constants = (LANES, lanes.vector, lanes.last, lanes.reach, *unrolled, wide, once, by_h, by_w)
