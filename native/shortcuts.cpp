@@ -84,7 +84,7 @@ constexpr size_t kEntries = 1024;  // a call whose place another one has takes i
 struct Shortcuts {
   PyObject_HEAD
   Exchange* exchange;
-  PyObject *tensor, *modes, *transforms, *grad_enabled, *forward_ad, *empty_like;
+  PyObject *tensor, *modes, *transforms, *grad_enabled, *forward_ad, *empty_like, *deterministic;
   PyObject *requires_grad, *is_neg, *current_level, *one;
   std::vector<Entry>* entries;
 };
@@ -162,6 +162,8 @@ PyObject* find(PyObject* object, PyObject* const* args, Py_ssize_t n) {
   if (entry.words.size() != static_cast<size_t>(words.count) ||
       std::memcmp(entry.words.data(), words.words, sizeof(int64_t) * words.count) || !plain(self, args[2]))
     Py_RETURN_NONE;
+  // PyTorch would fill the result there, with a kernel of its own.
+  if (call.grad.device_type == kCuda && !is_zero(PyObject_CallNoArgs(self->deterministic))) Py_RETURN_NONE;
   PyObject *kernel = Py_NewRef(entry.kernel), *model = Py_NewRef(entry.model);
   PyObject* result = PyObject_CallOneArg(self->empty_like, model);
   Py_DECREF(model);
@@ -196,8 +198,9 @@ PyObject* add(PyObject* object, PyObject* const* args, Py_ssize_t n) {
 }
 
 PyObject* create(PyTypeObject* type, PyObject* args, PyObject*) {
-  PyObject *capsule, *held[6];
-  if (!PyArg_ParseTuple(args, "OOOOOOO", &capsule, &held[0], &held[1], &held[2], &held[3], &held[4], &held[5]))
+  PyObject *capsule, *held[7];
+  if (!PyArg_ParseTuple(args, "OOOOOOOO", &capsule, &held[0], &held[1], &held[2], &held[3], &held[4], &held[5],
+                        &held[6]))
     return nullptr;
   auto* exchange = static_cast<Exchange*>(PyCapsule_GetPointer(capsule, "dlpack_exchange_api"));
   if (!exchange) return nullptr;
@@ -206,8 +209,8 @@ PyObject* create(PyTypeObject* type, PyObject* args, PyObject*) {
   if (!self) return nullptr;
   self->exchange = exchange;
   PyObject** slots[] = {&self->tensor, &self->modes, &self->transforms, &self->grad_enabled, &self->forward_ad,
-                        &self->empty_like};
-  for (int i = 0; i < 6; i++) *slots[i] = Py_NewRef(held[i]);
+                        &self->empty_like, &self->deterministic};
+  for (int i = 0; i < 7; i++) *slots[i] = Py_NewRef(held[i]);
   self->requires_grad = PyUnicode_InternFromString("requires_grad");
   self->is_neg = PyUnicode_InternFromString("is_neg");
   self->current_level = PyUnicode_InternFromString("_current_level");
@@ -227,7 +230,7 @@ void destroy(PyObject* object) {
       for (PyObject* each : {entry.function, entry.kernel, entry.model}) Py_XDECREF(each);
   delete self->entries;
   for (PyObject* each : {self->tensor, self->modes, self->transforms, self->grad_enabled, self->forward_ad,
-                         self->empty_like, self->requires_grad, self->is_neg, self->current_level, self->one})
+                         self->empty_like, self->deterministic, self->requires_grad, self->is_neg, self->current_level, self->one})
     Py_XDECREF(each);
   Py_TYPE(object)->tp_free(object);
 }

@@ -30,6 +30,7 @@ def _table() -> tuple[Callable[..., Any], Callable[..., None]]:
         torch.is_grad_enabled,
         forward_ad,
         torch.empty_like,
+        torch.are_deterministic_algorithms_enabled,
     )
     return table.find, table.add
 
