@@ -25,7 +25,7 @@ template <class T> using IntOf = typename Places<T>::Int;
 template <class T> struct IntLanes { typedef IntOf<T> I __attribute__((vector_size(kBytes))); };
 
 // Row r, column c becomes row c, column r: each step rotates the bits of (r, c) by one.
-template <class T, class V> inline void transpose(V* rows) {
+template <class T, class V> inline __attribute__((always_inline)) void transpose(V* rows) {
   constexpr int n = Lanes<T>::n;
   using All = UpTo<n>;
 #pragma GCC unroll 4
@@ -145,6 +145,64 @@ struct Cursor {
 };
 
 template <class T> constexpr T kLeast = -__builtin_inf();
+
+// `lanes` planes, or what is left of them: their cells as vectors, one for each cell.
+template <class S> class Tile {
+  using V = VecOf<S>;
+  static constexpr int64_t L = lanes<S>, kShort = 1024 / (int64_t)sizeof(S);
+  static constexpr int64_t kColumns = 4;  // as many are not worth a transposition
+
+ public:
+  Tile(const Pooling& p, const PoolingArrays& arrays, int64_t plane)
+      : x_((const S*)arrays.input + plane * p.cells()), cells_(p.cells()), planes_(smaller(L, p.planes() - plane)),
+        readable_((p.planes() - plane - planes_ + 1) * cells_),
+        ahead_(cells_ <= kShort ? L * cells_ : kShort / 4) {}
+
+  int64_t planes() const { return planes_; }
+
+  // `use(vector, cell)` for n cells from `from` on, in order.
+  template <class F> inline __attribute__((always_inline)) void each(int64_t from, int64_t n, F use) const {
+    int64_t i = from, end = from + n;
+    for (; planes_ == L && i + L <= end; i += L) {
+      V rows[L];
+#pragma GCC unroll 16
+      for (int64_t k = 0; k < L; k++) {
+        rows[k] = load(x_ + k * cells_ + i);
+        __builtin_prefetch(x_ + k * cells_ + i + ahead_);
+      }
+      transpose<typename Sum<S>::T>(rows);
+#pragma GCC unroll 16
+      for (int64_t k = 0; k < L; k++) use(rows[k], i + k);
+    }
+    for (; end - i > kColumns; i = smaller(i + L, end)) {
+      V rows[L];
+      some(i, rows);
+      for (int64_t k = 0; k < smaller(L, end - i); k++) use(rows[k], i + k);
+    }
+    for (; i < end; i++) use(column(i), i);
+  }
+
+ private:
+  // `lanes` cells from i on, where planes or cells are fewer.
+  __attribute__((noinline)) void some(int64_t i, V* rows) const {
+    for (int64_t k = 0; k < L; k++) rows[k] = V{};
+    for (int64_t k = 0; k < planes_; k++) {
+      const S* from = x_ + k * cells_ + i;
+      rows[k] = i + L <= readable_ ? load(from) : load_part(from, readable_ - i);
+    }
+    transpose<typename Sum<S>::T>(rows);
+  }
+
+  V column(int64_t i) const {
+    S cells[L] = {};
+    for (int64_t k = 0; k < planes_; k++) cells[k] = x_[k * cells_ + i];
+    return load(cells);
+  }
+
+  const S* x_;
+  int64_t cells_, planes_, readable_;  // readable from the last plane on
+  int64_t ahead_;  // what is asked for before it is needed: of short planes, the next tile
+};
 
 // One thread's work on planes. An image is a tile of `lanes` planes.
 template <class S, bool largest, bool indexed> class PlanesForward {
@@ -281,37 +339,8 @@ template <class S, bool largest, bool indexed> class PlanesForward {
     T* to = (T*)((char*)slots_ + slot * kSlotBytes);
     if (tags_[slot] == piece) return to;
     tags_[slot] = piece;
-    int64_t cells = p_.cells();
-    const S* x = (const S*)arrays_.input + plane_ * cells + from;
-    int64_t readable = (p_.planes() - plane_ - planes_ + 1) * cells - from;  // from the last plane's cell on
-    for (int64_t i = 0; i < n; i += L) {
-      if (n - i <= 2) {  // not worth a transposition
-        for (; i < n; i++) pack_cell(x + i, to + i * L);
-        break;
-      }
-      V rows[L];
-      if (planes_ == L && i + L <= readable) {
-#pragma GCC unroll 16
-        for (int64_t k = 0; k < L; k++) rows[k] = load(x + k * cells + i);
-      } else {
-        for (int64_t k = 0; k < L; k++) rows[k] = V{};
-        for (int64_t k = 0; k < planes_; k++) {
-          const S* from = x + k * cells + i;
-          rows[k] = i + L <= readable ? load(from) : load_part(from, smaller(L, n - i));
-        }
-      }
-      transpose<T>(rows);
-#pragma GCC unroll 16
-      for (int64_t k = 0; k < L; k++) store(to + (i + k) * L, rows[k]);
-    }
+    Tile<S>(p_, arrays_, plane_).each(from, n, [&](V v, int64_t i) { store(to + (i - from) * L, v); });
     return to;
-  }
-
-  void pack_cell(const S* x, T* to) const {
-    S column[L] = {};
-    int64_t cells = p_.cells();
-    for (int64_t k = 0; k < planes_; k++) column[k] = x[k * cells];
-    store(to, load(column));
   }
 
   void flush() {
@@ -349,6 +378,43 @@ template <class S, bool largest, bool indexed> class PlanesForward {
   int64_t piece_row_ = 0;
   int64_t row_places_[kRows];
   int64_t rows_n_ = 0, batch_ = 0, plane_ = -1, planes_ = 0, filled_ = 0, to_ = 0;
+};
+
+// Planes of one window that holds all of their cells. A unit is a tile.
+template <class S, bool largest, bool indexed> class WholePlanes {
+  using T = typename Sum<S>::T;
+  using Int = IntOf<T>;
+  using V = VecOf<S>;
+  using I = typename IntLanes<T>::I;
+  static constexpr int64_t L = lanes<S>;
+
+ public:
+  WholePlanes(const Pooling& p, const PoolingArrays& arrays, void*) : p_(p), arrays_(arrays) {}
+  static int64_t units(const Pooling& p) { return (p.planes() + L - 1) / L; }
+  static int64_t scratch(const Pooling&) { return 0; }
+  static bool pays(const Pooling& p) {
+    return p.windows() == 1 && p.d.count[0] * p.h.count[0] * p.w.count[0] == p.cells();
+  }
+
+  void run(int64_t begin, int64_t end) const {
+    const Origin<T> origin{p_, 0, 0};
+    for (int64_t unit = begin; unit < end; unit++) {
+      const Tile<S> tile(p_, arrays_, unit * L);
+      Best<T, indexed> best{largest ? splat(kLeast<T>) : V{}, I{}};
+      tile.each(0, p_.cells(), [&](V v, int64_t i) { largest ? best.meet(v, (Int)i - I{}) : (void)(best.value += v); });
+      V value = largest ? best.value : origin.quotient(best.value, 0);
+      S* out = (S*)arrays_.out + unit * L;
+      tile.planes() == L ? store(out, value) : store_part(out, value, tile.planes());
+      if (!indexed) continue;
+      Int narrow[L];
+      write(narrow, best.place);
+      tell(p_, arrays_, unit * L, narrow, tile.planes());
+    }
+  }
+
+ private:
+  const Pooling& p_;
+  const PoolingArrays& arrays_;
 };
 
 template <class S> S least();
@@ -547,10 +613,22 @@ template <class S, bool largest, bool indexed> class ChannelsForward {
   const PoolingArrays& arrays_;
 };
 
+// Pairs n/2, …, 2, 1 apart are added.
 template <int n, class V> inline V added(V* sums) {
   for (int step = n / 2; step > 0; step /= 2)
     for (int k = 0; k < step; k++) sums[k] += sums[k + step];
   return sums[0];
+}
+
+// Row r becomes lane r: the sum of its elements, added likewise.
+template <int n, class V> inline V folded(V* rows) {
+  using All = UpTo<n>;
+#pragma GCC unroll 4
+  for (int half = n / 2; half > 0; half /= 2)
+#pragma GCC unroll 8
+    for (int r = 0; r < half; r++)
+      rows[r] = zip<n, 0>(rows[r], rows[r + half], All()) + zip<n, 1>(rows[r], rows[r + half], All());
+  return rows[0];
 }
 
 // The mean of each plane, an image.
@@ -572,8 +650,7 @@ template <class S> class PlanesMean {
       int64_t n = smaller(L, end - from);
       V rows[L] = {};
       for (int64_t k = 0; k < n; k++) rows[k] = sums(x + (from + k) * p_.cells());
-      transpose<T>(rows);
-      V means = origin.quotient(added<L>(rows), 0);
+      V means = origin.quotient(folded<L>(rows), 0);
       S* out = (S*)arrays_.out + from;
       n == L ? store(out, means) : store_part(out, means, n);
     }
@@ -585,8 +662,11 @@ template <class S> class PlanesMean {
     V parts[kSums / L] = {};
     int64_t cells = p_.cells(), i = 0;
     for (; i + kSums <= cells; i += kSums)
+#pragma GCC unroll 8
       for (int64_t m = 0; m < kSums / L; m++) parts[m] += load(x + i + m * L);
-    for (int64_t m = 0; i < cells; i += L, m++) parts[m] += first_of(x + i, smaller(L, cells - i));
+#pragma GCC unroll 8
+    for (int64_t m = 0; m < kSums / L; m++, i += L)
+      if (i < cells) parts[m] += first_of(x + i, smaller(L, cells - i));
     return added<kSums / L>(parts);
   }
 
@@ -648,6 +728,11 @@ template <class S, class F> inline auto with_forward_of(const Pooling& p, F use)
     if (!p.largest) return use((RowsForward<S, false, false>*)nullptr);
     if (!p.indexed) return use((RowsForward<S, true, false>*)nullptr);
     return use((RowsForward<S, true, true>*)nullptr);
+  }
+  if (WholePlanes<S, false, false>::pays(p)) {
+    if (!p.largest) return use((WholePlanes<S, false, false>*)nullptr);
+    if (!p.indexed) return use((WholePlanes<S, true, false>*)nullptr);
+    return use((WholePlanes<S, true, true>*)nullptr);
   }
   if (!p.largest) return use((PlanesForward<S, false, false>*)nullptr);
   if (!p.indexed) return use((PlanesForward<S, true, false>*)nullptr);
