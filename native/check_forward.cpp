@@ -1,4 +1,4 @@
-// Random forwards, against loops that follow windows.h's formulas.
+// Random forwards, against loops that follow the formulas of windows.h and means.h.
 
 #include "check.h"
 
