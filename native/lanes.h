@@ -56,6 +56,8 @@ inline F64 load(const double* p) { return read<F64>(p); }
 inline F32 load(const Bfloat* p) {
 #if defined(__AVX512F__)
   return (F32)_mm512_slli_epi32(_mm512_cvtepu16_epi32(read<__m256i>(p)), 16);
+#elif defined(__AVX2__)
+  return (F32)_mm256_slli_epi32(_mm256_cvtepu16_epi32(read<__m128i>(p)), 16);
 #else
   return (F32)(__builtin_convertvector(read<U16>(p), U32) << 16);
 #endif

@@ -32,14 +32,16 @@ template <class T, class V> inline __attribute__((always_inline)) void transpose
 // `lanes` planes, or what is left of them: their cells as vectors, one for each cell.
 template <class S> class Tile {
   using V = VecOf<S>;
-  static constexpr int64_t L = lanes<S>, kShort = 1024 / (int64_t)sizeof(S);
+  static constexpr int64_t L = lanes<S>, kItem = sizeof(S);
+  static constexpr int64_t kShort = 2048 / kItem, kNear = 256 / kItem, kFar = 12288 / kItem;
   static constexpr int64_t kColumns = 4;  // as many are not worth a transposition
 
  public:
   Tile(const Pooling& p, const PoolingArrays& arrays, int64_t plane)
       : x_((const S*)arrays.input + plane * p.cells()), cells_(p.cells()), planes_(smaller(L, p.planes() - plane)),
         readable_((p.planes() - plane - planes_ + 1) * cells_),
-        ahead_(cells_ <= kShort ? L * cells_ : kShort / 4) {}
+        ahead_(cells_ <= kShort ? larger(L * cells_, kFar) : kNear), per_cell_(cells_ <= kShort ? L : 1),
+        per_plane_(cells_ <= kShort ? L : cells_) {}
 
   int64_t planes() const { return planes_; }
 
@@ -51,7 +53,7 @@ template <class S> class Tile {
 #pragma GCC unroll 16
       for (int64_t k = 0; k < L; k++) {
         rows[k] = load(x_ + k * cells_ + i);
-        __builtin_prefetch(x_ + k * cells_ + i + ahead_);
+        __builtin_prefetch(x_ + ahead_ + i * per_cell_ + k * per_plane_);
       }
       transpose<typename Sum<S>::T>(rows);
 #pragma GCC unroll 16
@@ -84,7 +86,9 @@ template <class S> class Tile {
 
   const S* x_;
   int64_t cells_, planes_, readable_;  // readable from the last plane on
-  int64_t ahead_;  // what is asked for before it is needed: of short planes, the next tile
+  // What is asked for before it is needed: the cells further on of each plane or, as streams that short
+  // are none to the processor, the planes further on, in their order.
+  int64_t ahead_, per_cell_, per_plane_;
 };
 
 // Planes of one window that holds all of their cells. A unit is a tile.
