@@ -1,4 +1,4 @@
-// Random forwards, against loops that follow windows.h's formulas.
+// Random forwards, against loops that follow the formulas of windows.h and means.h.
 
 #include "check.h"
 
@@ -89,12 +89,12 @@ Answer largest(const Trial& t, int64_t plane, int64_t q) {
 }
 
 Trial draw_trial() {
-  bool most = draw(0, 1), mean = !most && draw(0, 4) == 0, counted = draw(0, 1);
+  bool most = draw(0, 1), whole = draw(0, 4) == 0, mean = !most && whole && draw(0, 1), counted = draw(0, 1);
   Quotient quotient = mean ? Quotient::mean : Quotient(draw(0, 2));
-  bool steps = !mean && (most ? draw(0, 1) : quotient != Quotient::chained);
+  bool steps = !whole && (most ? draw(0, 1) : quotient != Quotient::chained);
   auto axis = [&] {
     Windows w = steps ? strided(draw_size(), counted)
-                      : adaptive(draw_size(), mean ? 1 : draw(0, 3) ? draw(1, 9) : draw_size());
+                      : adaptive(draw_size(), whole ? 1 : draw(0, 3) ? draw(1, 9) : draw_size());
     Side side(w);
     if (most && draw(0, 2) == 0) side.dilate(draw(2, 3));
     return side;

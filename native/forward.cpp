@@ -10,7 +10,7 @@
 namespace pooltide {
 namespace {
 
-constexpr int64_t kChunkCells = 32 << 10;   // of the input: what a thread takes at a time
+constexpr int64_t kChunkCells = 64 << 10;   // of the input: what a thread takes at a time
 constexpr int64_t kThreadCells = 64 << 10;  // of the input: what makes one more thread worth waking
 
 struct Job {

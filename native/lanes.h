@@ -56,6 +56,8 @@ inline F64 load(const double* p) { return read<F64>(p); }
 inline F32 load(const Bfloat* p) {
 #if defined(__AVX512F__)
   return (F32)_mm512_slli_epi32(_mm512_cvtepu16_epi32(read<__m256i>(p)), 16);
+#elif defined(__AVX2__)
+  return (F32)_mm256_slli_epi32(_mm256_cvtepu16_epi32(read<__m128i>(p)), 16);
 #else
   return (F32)(__builtin_convertvector(read<U16>(p), U32) << 16);
 #endif
@@ -162,11 +164,14 @@ template <class S> inline VecOf<S> load_part(const S* p, int64_t n) {
   memcpy(padded, p, n * sizeof(S));
   return load(padded);
 }
-template <class S> inline void store_part(S* p, VecOf<S> v, int64_t n) {
-  S whole[lanes<S>];
-  store(whole, v);
-  memcpy(p, whole, n * sizeof(S));
-}
+#if defined(__AVX512F__)
+inline void write_part(void* to, F32 v, int64_t n) { _mm512_mask_storeu_ps(to, (1u << n) - 1, (__m512)v); }
+inline void write_part(void* to, F64 v, int64_t n) { _mm512_mask_storeu_pd(to, (1u << n) - 1, (__m512d)v); }
+inline void write_part(void* to, U16 v, int64_t n) { _mm256_mask_storeu_epi16(to, (1u << n) - 1, (__m256i)v); }
+#else
+template <class P> inline void write_part(void* to, P v, int64_t n) { memcpy(to, &v, n * sizeof v[0]); }
+#endif
+template <class S> inline void store_part(S* p, VecOf<S> v, int64_t n) { write_part(p, pack(S{}, v), n); }
 
 template <class T> inline typename Lanes<T>::V splat(T x) { return x - typename Lanes<T>::V{}; }
 

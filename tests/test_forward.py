@@ -220,6 +220,7 @@ BAD: dict[str, tuple[str, tuple[Any, ...], dict[str, Any], type[Exception], str]
     "negative padding": ("max_pool2d", (X, 3, 2, -1), {}, ValueError, "padding is -1; it must be at least 0."),
     "dilation": ("max_pool2d", (X, 3), {"dilation": 0}, ValueError, "dilation is 0; it must be at least 1."),
     "too short": ("avg_pool2d", (X, 8), {}, ValueError, "input has length 7 on axis H; with padding 0 a window of 8"),
+    "too short, padded": ("avg_pool3d", (X, (2, 8, 3), 1, 1), {}, ValueError, "input has length 7 on axis H; it must be at least 8, as"),
     "too short, dilated": ("max_pool2d", (X, 3), {"dilation": 4}, ValueError, "a window of 9 cells must fit"),
     "ceil": ("avg_pool2d", (X, 3, 2, 1, 1), {}, TypeError, "ceil_mode is 1; it must be True or False."),
     "count": ("avg_pool2d", (X, 3), {"count_include_pad": 0}, TypeError, "count_include_pad is 0; it must be True or"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,10 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from pools import EVERY, Pool, gradient, sample  # noqa: E402
+from test_forward import BAD  # noqa: E402
 
+import pooltide  # noqa: E402
+from geometries import axes_of  # noqa: E402
 from pooltide.backends import cpu, reference  # noqa: E402
 from pooltide.torch import functional, pools  # noqa: E402
 
@@ -183,16 +187,45 @@ def test_what_we_have_not_is_pytorchs() -> None:
         functional.avg_pool2d(torch.zeros(1, 1, 4, 4, dtype=torch.complex64), 2)
 
 
-def test_wrong_calls_are_told() -> None:
-    x = torch.zeros(2, 3, 5, 7)
-    with pytest.raises(
-        ValueError, match=r"^max_pool2d: padding is 2 on axis H; it must be at most 1, half of kern"
-    ):
-        functional.max_pool2d(x, 3, padding=2)
-    with pytest.raises(ValueError, match=r"^avg_pool3d: input has rank 3"):
-        functional.avg_pool3d(x[0], 2)
-    with pytest.raises(TypeError, match=r"^adaptive_max_pool2d: output_size"):
-        functional.adaptive_max_pool2d(x, 2.5)  # type: ignore[arg-type]
+def concerns_tensors(reason: str) -> bool:
+    """Not so: arrays that are no tensors of float32, outputs, a flag that PyTorch takes for true."""
+    _, args, kwargs, _, _ = BAD[reason]
+    plain = type(args[0]) is np.ndarray and args[0].dtype == np.float32 and args[0].dtype.isnative
+    return plain and "out" not in kwargs and reason != "flag"
+
+
+@pytest.mark.parametrize("reason", list(filter(concerns_tensors, BAD)))
+def test_wrong_calls_are_told(reason: str) -> None:
+    function, (x, *args), kwargs, error, sentence = BAD[reason]
+    if function == "avg_pool3d":
+        x = x[None]
+    with pytest.raises(error) as caught:
+        getattr(functional, function)(torch.from_numpy(x), *args, **kwargs)
+    assert str(caught.value).startswith(f"{function}: ")
+    assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize("name", [f"{what}_pool{axes}d" for what in ("avg", "max") for axes in (1, 2, 3)])
+def test_a_window_fits_where_it_fits_in_pytorch(name: str) -> None:
+    def shape(run: Any, x: Any) -> Any:
+        try:
+            return tuple(run(x).shape)
+        except (RuntimeError, ValueError):
+            return None
+
+    found = set()
+    grid = product((1, 2, 3, 5), (1, 2, 3, 5, 7), (1, 2, 8), (0, 1, 3), (False, True), (1, 2, 3))
+    for length, kernel, stride, padding, ceil_mode, dilation in grid:
+        arguments = {"kernel_size": kernel, "stride": stride, "padding": padding, "ceil_mode": ceil_mode}
+        if "max" in name:
+            arguments["dilation"] = dilation
+        x = torch.zeros(1, 2, *[7] * (axes_of(name) - 1), length)
+        must = shape(lambda x, a=arguments: getattr(torch.nn.functional, name)(x, **a), x)
+        assert shape(lambda x, a=arguments: getattr(pooltide, name)(x, **a), x.numpy()) == must, arguments
+        assert shape(lambda x, a=arguments: getattr(functional, name)(x, **a), x) == must, arguments
+        found.add(must)
+    assert None in found
+    assert len(found) > 3
 
 
 def test_the_reference_computes_gradients_of_offsets(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,6 +144,9 @@ def _strided(name: str, lengths: tuple[int, ...], asked: Strided) -> tuple[list[
         if 2 * p > k:
             must = f"at most {k // 2}, half of kernel_size {k}"
             raise ValueError(f"{name}: padding is {p} on axis {letter}; it must be {must}.")
+        if name == "avg_pool3d" and n < k:  # as PyTorch has it, of this pool alone
+            must = f"at least {k}, as kernel_size is, whatever the padding"
+            raise ValueError(f"{name}: input has length {n} on axis {letter}; it must be {must}.")
         reach = step * (k - 1) + 1
         outputs = strided_outputs(n, reach, s, p, ceil)
         if outputs < 1:

@@ -156,10 +156,13 @@ def _average(name: str, input: Tensor, asked: pools.Asked) -> Tensor:
 
 
 def _maximum(name: str, input: Tensor, asked: pools.Asked, return_indices: bool) -> Maxima:
+    alone = not return_indices and not (input.requires_grad and torch.is_grad_enabled())
+    if alone and (plain := pools.ready_for(name, input, asked)) is not None:
+        return pools.values_of(plain, input)
     ready = pools.ready_for(name, input, asked, "offsets")
-    if ready is not None and not return_indices and not (input.requires_grad and torch.is_grad_enabled()):
-        plain = pools.ready_for(name, input, asked)
-        return pools.own(name, input, asked) if plain is None else pools.values_of(plain, input)
+    if alone and ready is not None:
+        found: Tensor = pools.own(name, input, asked)
+        return found
     result, *places = _Maximum.apply(input, name, asked, ready, return_indices)  # type: ignore[no-untyped-call]
     return (result, places[-1]) if return_indices else result
 

@@ -1,0 +1,110 @@
+// Means of whole planes: 16 sums, cell i in the (i mod 16)th, added in pairs 8, 4, 2, 1 apart.
+
+#pragma once
+
+#include "windows.h"
+
+namespace pooltide {
+namespace {
+
+// Pairs n/2, …, 2, 1 apart are added.
+template <int n, class V> inline V added(V* sums) {
+  for (int step = n / 2; step > 0; step /= 2)
+    for (int k = 0; k < step; k++) sums[k] += sums[k + step];
+  return sums[0];
+}
+
+// Row r becomes lane r: the sum of its elements, added likewise.
+template <int n, class V> inline V folded(V* rows) {
+  using All = UpTo<n>;
+#pragma GCC unroll 4
+  for (int half = n / 2; half > 0; half /= 2)
+#pragma GCC unroll 8
+    for (int r = 0; r < half; r++)
+      rows[r] = zip<n, 0>(rows[r], rows[r + half], All()) + zip<n, 1>(rows[r], rows[r + half], All());
+  return rows[0];
+}
+
+// Of each plane, an image.
+template <class S> class PlanesMean {
+  using T = typename Sum<S>::T;
+  using V = VecOf<S>;
+  using I = typename IntLanes<T>::I;
+  static constexpr int64_t L = lanes<S>, kSums = 16;
+
+ public:
+  PlanesMean(const Pooling& p, const PoolingArrays& arrays, void*) : p_(p), arrays_(arrays) {}
+  static int64_t units(const Pooling& p) { return p.planes(); }
+  static int64_t scratch(const Pooling&) { return 0; }
+
+  void run(int64_t begin, int64_t end) const {
+    const Origin<T> origin{p_, 0, 0};
+    const S* x = (const S*)arrays_.input;
+    for (int64_t from = begin; from < end; from += L) {
+      int64_t n = smaller(L, end - from);
+      V rows[L] = {};
+      for (int64_t k = 0; k < n; k++) rows[k] = sums(x + (from + k) * p_.cells());
+      put<S>(arrays_, from, origin.quotient(folded<L>(rows), 0), n);
+    }
+  }
+
+ private:
+  // The sums of a plane, added in pairs until a vector holds them.
+  V sums(const S* x) const {
+    V parts[kSums / L] = {};
+    int64_t cells = p_.cells(), i = 0;
+    for (; i + kSums <= cells; i += kSums)
+#pragma GCC unroll 8
+      for (int64_t m = 0; m < kSums / L; m++) parts[m] += load(x + i + m * L);
+#pragma GCC unroll 8
+    for (int64_t m = 0; m < kSums / L; m++, i += L)
+      if (i < cells) parts[m] += first_of(x + i, smaller(L, cells - i));
+    return added<kSums / L>(parts);
+  }
+
+  // The first n elements, then zeros; what follows them is read where it exists.
+  V first_of(const S* x, int64_t n) const {
+    if (x + L > (const S*)arrays_.input + p_.planes() * p_.cells()) return load_part(x, n);
+    static constexpr IntOf<T> kept[32] = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
+    return (V)((I)load(x) & read<I>(kept + 16 - n));
+  }
+
+  const Pooling& p_;
+  const PoolingArrays& arrays_;
+};
+
+// The same in channels-last order; a unit is an image.
+template <class S> class ChannelsMean {
+  using T = typename Sum<S>::T;
+  using V = VecOf<S>;
+  static constexpr int64_t L = lanes<S>, kSums = 16;
+
+ public:
+  ChannelsMean(const Pooling& p, const PoolingArrays& arrays, void*) : p_(p), arrays_(arrays) {}
+  static int64_t units(const Pooling& p) { return p.batch; }
+  static int64_t scratch(const Pooling&) { return 0; }
+
+  void run(int64_t begin, int64_t end) const {
+    const Origin<T> origin{p_, 0, 0};
+    int64_t channels = p_.channels, n = smaller(L, channels);
+    for (int64_t image = begin; image < end; image++)
+      for (int64_t c = 0; c < channels; c += L) {
+        int64_t from = channels < L ? 0 : smaller(c, channels - L);
+        V total = sum((const S*)arrays_.input + image * p_.cells() * channels + from, n);
+        put<S>(arrays_, image * channels + from, origin.quotient(total, 0), n);
+      }
+  }
+
+ private:
+  V sum(const S* x, int64_t n) const {
+    V sums[kSums] = {};
+    for (int64_t i = 0; i < p_.cells(); i++, x += p_.channels) sums[i % kSums] += n == L ? load(x) : load_part(x, n);
+    return added<kSums>(sums);
+  }
+
+  const Pooling& p_;
+  const PoolingArrays& arrays_;
+};
+
+}  // namespace
+}  // namespace pooltide
