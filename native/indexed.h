@@ -21,6 +21,7 @@ template <> struct Decoded<uint8_t> { using Type = int64_t; };
 
 template <class I> struct Unsigned { using Type = uint64_t; };
 template <> struct Unsigned<int32_t> { using Type = uint32_t; };
+template <> struct Unsigned<uint8_t> { using Type = uint8_t; };
 
 // The first cell of the plane in row (d, h) of windows, where indices are offsets.
 inline int64_t row_start(const Problem& p, int64_t row) {
