@@ -168,7 +168,7 @@ void Prepared::adopt(int axis, const AxisTables& tables, Axis& to) {
   to.divisor = divisors_[axis].data();
 }
 
-// How many cells a window has is what its cells count: one more where one begins to lie in it, one less behind.
+// A window's extent is how many cells lie in it: each adds one from its first window up to its last.
 void Prepared::adopt_windows(int axis, const AxisTables& tables, Axis& to) {
   starts_[axis].assign(tables.divisor, tables.divisor + tables.windows);
   std::vector<int32_t>& extent = extents_[axis];
@@ -197,6 +197,9 @@ double Prepared::cover() const {
   return found;
 }
 
+// Where windows overlap much, to add one for each of them costs less than to look through them for each cell.
+bool Prepared::gathers() const { return problem_.cover > 0 && problem_.cover <= 4 * kernels().lanes; }
+
 Fault Prepared::run(Arrays arrays, int threads, int64_t stream_from) const {
   const Problem& p = problem_;
   int64_t bytes = p.planes() * p.cells() * p.itemsize();
@@ -204,7 +207,7 @@ Fault Prepared::run(Arrays arrays, int threads, int64_t stream_from) const {
   int64_t read = p.planes() * p.windows() * (p.itemsize() + p.index_bytes);
   const Kernels& k = kernels();
   arrays.stream = bytes + read >= stream_from;
-  arrays.gather = p.cover > 0 && p.cover <= 4 * k.lanes;
+  arrays.gather = gathers();
   Fault fault = run_once(arrays, k, threads, bytes);
   if (!fault.astray) return fault;
   arrays.gather = false;

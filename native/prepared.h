@@ -26,6 +26,9 @@ class Prepared {
   // there is no memory for scratch.
   Fault run(Arrays arrays, int threads, int64_t stream_from = 32 << 20) const;
 
+  // Whether a call begins with a gather; an index outside its window makes it scatter after all.
+  bool gathers() const;
+
   const Problem& problem() const { return problem_; }
 
  private:
