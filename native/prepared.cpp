@@ -15,6 +15,8 @@ namespace {
 constexpr int64_t kChunkBytes = 128 << 10;  // of result: what a thread takes at a time
 constexpr int64_t kThreadBytes = 512 << 10;  // of result: what makes one more thread worth waking
 
+constexpr int64_t kHeldImage = 8 << 20;  // bytes of a result that is still in the cache when it is added to
+
 std::atomic<const Kernels*> chosen{nullptr};
 
 const Kernels& kernels() {
@@ -197,8 +199,13 @@ double Prepared::cover() const {
   return found;
 }
 
-// Where windows overlap much, to add one for each of them costs less than to look through them for each cell.
-bool Prepared::gathers() const { return problem_.cover > 0 && problem_.cover <= 4 * kernels().lanes; }
+// Where windows overlap much, to add one for each of them costs less than to look through them for each
+// cell; so it does where whole images are summed in place and stay in the cache, unless indices are bytes.
+bool Prepared::gathers() const {
+  const Problem& p = problem_;
+  bool held = p.itemsize() >= 4 && p.batch >= 4 && p.cells() * p.channels * p.itemsize() <= kHeldImage;
+  return p.cover > 0 && p.cover <= 4 * kernels().lanes && (p.index_bytes == 1 || !held);
+}
 
 Fault Prepared::run(Arrays arrays, int threads, int64_t stream_from) const {
   const Problem& p = problem_;

@@ -195,6 +195,16 @@ def test_an_index_outside_its_window_is_found_wherever_it_is(reason: str, index:
         check_everywhere(problem, grad, astray)
 
 
+@pytest.mark.parametrize("dtype", NAMES)
+def test_images_that_stay_in_the_cache_are_summed_in_place(dtype: str) -> None:
+    axes = (UNIT, strided(37, 3, 2, 1), strided(41, 3, 2, 1))
+    for index in ("INT32", "INT64", "UINT8"):
+        problem = Problem("indexed", (5, 17), axes, TYPES[dtype], index_dtype=TYPES[index])
+        in_place = dtype in ("FLOAT32", "FLOAT64") and index != "UINT8"
+        assert cpu.prepare(problem, "channels_last").gathers() != in_place
+        assert check_everywhere(problem, gradients(problem, 8), own_indices(problem, 9)) is None
+
+
 def test_windows_that_overlap_much_are_scattered() -> None:
     axes = (UNIT, strided(37, 13, 1, 6), strided(41, 13, 1, 6))
     problem = Problem("indexed", (2, 17), axes, TYPES["FLOAT16"], index_dtype=TYPES["INT64"])
@@ -244,7 +254,7 @@ def test_results_beyond_the_cache(layout: str) -> None:
 @pytest.mark.parametrize("dtype", ["FLOAT32", "BFLOAT16"])
 def test_gathered_results_beyond_the_cache(dtype: str) -> None:
     axes = (UNIT, strided(151, 3, 2, 1), strided(157, 3, 2, 1))
-    problem = Problem("indexed", (5, 101), axes, TYPES[dtype], index_dtype=TYPES["INT64"])
+    problem = Problem("indexed", (3, 131), axes, TYPES[dtype], index_dtype=TYPES["INT64"])
     assert problem.least_bytes >= 32 << 20
     assert cpu.prepare(problem, "channels_last").gathers()
     assert check_everywhere(problem, gradients(problem, 6), own_indices(problem, 7)) is None
