@@ -91,10 +91,21 @@ void make_offsets(Trial& t) {
   t.facts.jump = t.jump.data();
 }
 
-void draw_index(Trial& t, int64_t i, bool astray) {
-  int64_t wide = draw(0, t.cells - 1);
+// A cell of the window that element i belongs to: its index, or its offset.
+int64_t draw_own(const Trial& t, int64_t i) {
+  const Problem& f = t.facts;
+  int64_t wo = int64_t(t.w.start.size()), ho = int64_t(t.h.start.size());
+  int64_t q = f.channels_last ? i / f.channels % t.windows : i % t.windows;
+  auto within = [](const Windows& w, int64_t o) { return draw(0, w.end[size_t(o)] - w.start[size_t(o)] - 1); };
+  int64_t a = within(t.d, q / wo / ho), b = within(t.h, q / wo % ho), c = within(t.w, q % wo);
+  if (f.index_bytes == 1) return (a * t.h.most() + b) * t.w.most() + c;
+  return t.corner(q) + (a * t.h.cells + b) * t.w.cells + c;
+}
+
+void draw_index(Trial& t, int64_t i, bool own, bool astray) {
+  int64_t wide = own ? draw_own(t, i) : draw(0, t.cells - 1);
   if (t.facts.index_bytes == 1) {
-    t.indices[size_t(i)] = char(astray ? draw(0, 255) : 0);
+    t.indices[size_t(i)] = char(astray ? draw(0, 255) : own ? wide : 0);
     return;
   }
   if (astray && draw(0, 19) == 0) wide = (const int64_t[]){-1, t.cells, INT32_MIN, INT32_MAX}[draw(0, 3)];
@@ -107,7 +118,7 @@ void draw_index(Trial& t, int64_t i, bool astray) {
 Trial draw_trial() {
   Trial t;
   Problem& f = t.facts;
-  f.kind = draw(0, 2) ? Kind::average : Kind::indexed;
+  f.kind = draw(0, 1) ? Kind::average : Kind::indexed;
   f.store = Store(draw(0, 3));
   f.quotient = Quotient(draw(0, 2));
   f.divisor = f.quotient == Quotient::constant ? double(draw(-9, 9) * 2 + 1) : 1;
@@ -126,10 +137,10 @@ Trial draw_trial() {
   t.windows = int64_t(t.d.start.size() * t.h.start.size() * t.w.start.size());
   t.grad.resize(size_t(t.planes * t.windows * f.itemsize()));
   t.indices.resize(size_t(t.planes * t.windows * f.index_bytes));
-  bool special = draw(0, 3) == 0, astray = draw(0, 3) == 0;
+  bool special = draw(0, 3) == 0, astray = draw(0, 3) == 0, own = draw(0, 1);
   for (int64_t i = 0; i < t.planes * t.windows; i++) {
     put_at(&t.grad[size_t(i * f.itemsize())], f.store, draw_number(special));
-    if (f.kind == Kind::indexed) draw_index(t, i, astray);
+    if (f.kind == Kind::indexed) draw_index(t, i, own, astray);
   }
   t.sums.assign(size_t(t.planes * t.cells), 0);
   f.store == Store::f64 ? follow_formula<double>(t) : follow_formula<float>(t);

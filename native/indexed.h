@@ -21,6 +21,7 @@ template <> struct Decoded<uint8_t> { using Type = int64_t; };
 
 template <class I> struct Unsigned { using Type = uint64_t; };
 template <> struct Unsigned<int32_t> { using Type = uint32_t; };
+template <> struct Unsigned<uint8_t> { using Type = uint8_t; };
 
 // The first cell of the plane in row (d, h) of windows, where indices are offsets.
 inline int64_t row_start(const Problem& p, int64_t row) {
@@ -186,6 +187,7 @@ template <class S, class I> class Indexed {
     int64_t from = piece * kPiece, windows = p_.windows();
     int64_t n = smaller(kPiece, windows - from), first = plane * windows + from;
     const T* g = widen((const S*)arrays_.grad + first, n);
+    if constexpr (sizeof(I) == 1) return scatter_offsets(first, from, n, g, sums, fault);
     const Place* at = decode(plane, from, n);
     if (inside(piece, at, n)) return add(g, at, n, sums);
     const uint64_t cells = p_.cells();
@@ -194,6 +196,31 @@ template <class S, class I> class Indexed {
         sums[at[i]] += g[i];
       } else {
         fault.add(first + i, at[i]);
+      }
+    }
+  }
+
+  // The same where indices are offsets, a part of a row of windows at a time. Jumps ascend up to the last
+  // offset that windows have: where the largest stays in the plane, so do all.
+  void scatter_offsets(int64_t first, int64_t from, int64_t n, const T* g, T* sums, Fault& fault) {
+    const uint8_t* offset = (const uint8_t*)arrays_.indices + first;
+    const int64_t* jump = p_.jump;
+    for (int64_t i = 0; i < n;) {
+      int64_t row = (from + i) / p_.w.windows, ow = from + i - row * p_.w.windows, corner = row_start(p_, row);
+      int64_t end = smaller(n, i + p_.w.windows - ow);
+      const int32_t* start = p_.w.start + ow - i;
+      uint8_t most = 0;
+      for (int64_t k = i; k < end; k++) most = offset[k] > most ? offset[k] : most;
+      if (jump[most] >= 0 && corner + start[end - 1] + jump[most] < p_.cells()) {
+        T* cells = sums + corner;
+#pragma GCC unroll 4
+        for (; i < end; i++) cells[start[i] + jump[offset[i]]] += g[i];
+        continue;
+      }
+      for (; i < end; i++) {
+        int64_t at = corner + start[i] + jump[offset[i]];
+        if ((uint64_t)at < (uint64_t)p_.cells()) sums[at] += g[i];
+        else fault.add(first + i, at);
       }
     }
   }

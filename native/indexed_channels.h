@@ -2,9 +2,7 @@
 //
 //     image[indices[q, c], c] += grad[q, c]
 //
-// Half types are summed in a band of cells that follows the windows: a row of windows names cells near
-// it, and those before its least are done. An index elsewhere, good or bad, sends its block of channels
-// to the slow way, a few whole planes at a time. The others are summed in place.
+// What can't be gathered. Half types are summed apart, a few whole planes at a time; the others in place.
 
 #pragma once
 
@@ -22,8 +20,8 @@ template <class S, class I> class IndexedChannels {
   static int64_t scratch(const Problem& p) { return IndexedChannels(p, Arrays(), nullptr).carve_.used(); }
 
   IndexedChannels(const Problem& p, const Arrays& arrays, void* block) : p_(p), arrays_(arrays), carve_(block) {
-    block_ = channel_block(p), few_ = few_channels(p), band_ = band_cells(p);
-    sums_ = carve_.take<T>(kNarrow ? larger(band_ * block_, p.cells() * few_) + L : 0);
+    block_ = channel_block(p);
+    sums_ = carve_.take<T>(kNarrow ? p.cells() * block_ + L : 0);
     converted_ = carve_.take<T>(block_ + L);
     places_ = carve_.take<int64_t>(block_);
   }
@@ -33,11 +31,7 @@ template <class S, class I> class IndexedChannels {
     int64_t per_image = (p_.channels + block_ - 1) / block_;
     for (int64_t unit = begin; unit < end; unit++) {
       int64_t image = unit / per_image, c = unit % per_image * block_, n = smaller(block_, p_.channels - c);
-      if (!kNarrow) {
-        whole_planes(image, c, n, fault);
-      } else if (!in_band(image, c, n)) {
-        for (int64_t i = 0; i < n; i += few_) whole_planes(image, c + i, smaller(few_, n - i), fault);
-      }
+      whole_planes(image, c, n, fault);
     }
   }
 
@@ -61,41 +55,6 @@ template <class S, class I> class IndexedChannels {
       }
     }
     if (kNarrow) emit(sums, p_.cells(), n, out(image, c));
-  }
-
-  bool in_band(int64_t image, int64_t c, int64_t n) {
-    int64_t base = 0, row = larger(1, p_.w.windows);
-    memset((void*)sums_, 0, band_ * n * sizeof(T));
-    for (int64_t q = 0; q < p_.windows(); q += row) {
-      int64_t least = p_.cells(), most = 0;
-      for (int64_t i = 0; i < row; i++) {
-        const int64_t* cell = places(image, q + i, c, n);
-        for (int64_t k = 0; k < n; k++) least = smaller(least, cell[k]), most = larger(most, cell[k]);
-      }
-      if (least < base || most >= p_.cells()) return false;
-      if (most >= base + band_) {
-        move_band(base, least, n, out(image, c));
-        if (most >= base + band_) return false;
-      }
-      for (int64_t i = 0; i < row; i++) {
-        const T* g = widen(image, q + i, c, n);
-        const int64_t* cell = places(image, q + i, c, n);
-        for (int64_t k = 0; k < n; k++) sums_[(cell[k] - base) * n + k] += g[k];
-      }
-    }
-    move_band(base, p_.cells(), n, out(image, c));
-    return true;
-  }
-
-  // Cells before `to` leave the band, which begins there from now on.
-  void move_band(int64_t& base, int64_t to, int64_t n, S* out) {
-    int64_t held = smaller(band_, to - base);
-    emit(sums_, held, n, out + base * p_.channels);
-    memmove((void*)sums_, sums_ + held * n, (band_ - held) * n * sizeof(T));
-    memset((void*)(sums_ + (band_ - held) * n), 0, held * n * sizeof(T));
-    base += held;
-    for (; base < to; base++)
-      for (int64_t k = 0; k < n; k++) out[base * p_.channels + k] = S{};
   }
 
   const T* widen(int64_t image, int64_t q, int64_t c, int64_t n) {
@@ -128,7 +87,7 @@ template <class S, class I> class IndexedChannels {
   const Problem& p_;
   const Arrays& arrays_;
   Carve carve_;
-  int64_t block_, few_, band_;
+  int64_t block_;
   T *sums_, *converted_;
   int64_t* places_;
 };

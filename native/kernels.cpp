@@ -1,13 +1,15 @@
 // The kernels of one instruction set, POOLTIDE_ISA; compiled once for each.
 
 #include "average.h"
+#include "gathered.h"
 #include "indexed_channels.h"
 
 namespace pooltide {
 namespace {
 
-template <class S> int64_t scratch_of(const Problem& p) {
+template <class S> int64_t scratch_of(const Problem& p, bool gather) {
   if (p.kind == Kind::average) return p.whole ? Whole<S>::scratch(p) : Average<S>::scratch(p);
+  if (gather) return Gathered<S, int64_t>::scratch(p);
   if (p.channels_last) return IndexedChannels<S, int64_t>::scratch(p);
   return Indexed<S, int64_t>::scratch(p);  // whatever the indices are
 }
@@ -18,6 +20,7 @@ template <class S> void begin_as(const Problem& p, const Arrays& arrays, void* b
 
 template <class S, class I>
 void run_indexed(const Problem& p, const Arrays& arrays, int64_t begin, int64_t end, void* block, Fault& fault) {
+  if (arrays.gather) return Gathered<S, I>(p, arrays, block).run(begin, end, fault);
   if (p.channels_last) return IndexedChannels<S, I>(p, arrays, block).run(begin, end, fault);
   Indexed<S, I>(p, arrays, block).run(begin, end, fault);
 }
@@ -33,12 +36,12 @@ void run_as(const Problem& p, const Arrays& arrays, int64_t begin, int64_t end, 
   run_indexed<S, int64_t>(p, arrays, begin, end, block, fault);
 }
 
-int64_t scratch(const Problem& p) {
+int64_t scratch(const Problem& p, const Arrays& arrays) {
   switch (p.store) {
-    case Store::f32: return scratch_of<float>(p);
-    case Store::f64: return scratch_of<double>(p);
-    case Store::f16: return scratch_of<Half>(p);
-    default: return scratch_of<Bfloat>(p);
+    case Store::f32: return scratch_of<float>(p, arrays.gather);
+    case Store::f64: return scratch_of<double>(p, arrays.gather);
+    case Store::f16: return scratch_of<Half>(p, arrays.gather);
+    default: return scratch_of<Bfloat>(p, arrays.gather);
   }
 }
 
@@ -67,6 +70,6 @@ void run(const Problem& p, const Arrays& arrays, int64_t begin, int64_t end, voi
 #define NAME(isa) NAME_(isa)
 #define TEXT_(isa) #isa
 #define TEXT(isa) TEXT_(isa)
-const Kernels NAME(POOLTIDE_ISA) = {TEXT(POOLTIDE_ISA), scratch, begin, run};
+const Kernels NAME(POOLTIDE_ISA) = {TEXT(POOLTIDE_ISA), lanes<float>, scratch, begin, run};
 
 }  // namespace pooltide

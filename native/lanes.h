@@ -35,6 +35,7 @@ template <> struct Lanes<float> {
 template <> struct Lanes<double> {
   static constexpr int n = kBytes / 8;
   typedef double V __attribute__((vector_size(kBytes)));
+  typedef int64_t I __attribute__((vector_size(kBytes)));
 };
 typedef uint32_t U32 __attribute__((vector_size(kBytes)));
 typedef uint16_t U16 __attribute__((vector_size(kBytes / 2)));
@@ -172,6 +173,25 @@ inline void write_part(void* to, U16 v, int64_t n) { _mm256_mask_storeu_epi16(to
 template <class P> inline void write_part(void* to, P v, int64_t n) { memcpy(to, &v, n * sizeof v[0]); }
 #endif
 template <class S> inline void store_part(S* p, VecOf<S> v, int64_t n) { write_part(p, pack(S{}, v), n); }
+
+// sum + g in the lanes where `at` is `name`. Elsewhere +0 may be added: it changes no sum that began at +0.
+template <class N, class T> inline typename Lanes<T>::V add_where(typename Lanes<T>::V sum, const N* at, N name, const T* g) {
+  constexpr int n = Lanes<T>::n;
+#if defined(__AVX512F__)
+  auto named = [&] {
+    if constexpr (sizeof(N) == 4 && n == 16) return _mm512_cmpeq_epi32_mask(read<__m512i>(at), _mm512_set1_epi32(name));
+    else if constexpr (sizeof(N) == 4) return _mm256_cmpeq_epi32_mask(read<__m256i>(at), _mm256_set1_epi32(name));
+    else if constexpr (n == 16) return _mm_cmpeq_epi8_mask(read<__m128i>(at), _mm_set1_epi8((char)name));
+    else return (__mmask8)_mm_cmpeq_epi8_mask(_mm_loadl_epi64((const __m128i*)at), _mm_set1_epi8((char)name));
+  }();
+  if constexpr (n == 16) return (F32)_mm512_mask_add_ps((__m512)sum, named, (__m512)sum, read<__m512>(g));
+  else return (F64)_mm512_mask_add_pd((__m512d)sum, named, (__m512d)sum, read<__m512d>(g));
+#else
+  typedef N Names __attribute__((vector_size(n * sizeof(N))));
+  typedef typename Lanes<T>::I Bits;
+  return sum + (typename Lanes<T>::V)(__builtin_convertvector(read<Names>(at) == name, Bits) & (Bits)load(g));
+#endif
+}
 
 template <class T> inline typename Lanes<T>::V splat(T x) { return x - typename Lanes<T>::V{}; }
 

@@ -104,7 +104,13 @@ void destroy(PyObject* self) {
   Py_TYPE(self)->tp_free(self);
 }
 
+PyObject* gathers(PyObject* self, PyObject*) {
+  return PyBool_FromLong(reinterpret_cast<PreparedObject*>(self)->prepared->gathers());
+}
+
 PyMethodDef prepared_methods[] = {
+    {"gathers", gathers, METH_NOARGS,
+     "Whether cells look for themselves in the windows that hold them, with this instruction set."},
     {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(run)), METH_FASTCALL,
      "run(grad_output, indices, out, threads) -> None or (count, position, value) of bad indices.\n\n"
      "Arguments are arrays in the prepared layout, or addresses of such memory. NotImplemented where\n"

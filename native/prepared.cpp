@@ -15,6 +15,8 @@ namespace {
 constexpr int64_t kChunkBytes = 128 << 10;  // of result: what a thread takes at a time
 constexpr int64_t kThreadBytes = 512 << 10;  // of result: what makes one more thread worth waking
 
+constexpr int64_t kHeldImage = 8 << 20;  // bytes of a result that is still in the cache when it is added to
+
 std::atomic<const Kernels*> chosen{nullptr};
 
 const Kernels& kernels() {
@@ -73,14 +75,14 @@ void work(void* context, int worker) {
     if (first) job.kernels.begin(job.problem, job.arrays, scratch);
     job.kernels.run(job.problem, job.arrays, begin, end, scratch, mine);
   }
-  if (mine.count == 0) return;
+  if (mine.count == 0 && !mine.astray) return;
   std::lock_guard<std::mutex> hold(job.merging);
   job.fault.merge(mine);
 }
 
-int64_t units_of(const Problem& p) {
+int64_t units_of(const Problem& p, bool gather) {
   if (p.kind == Kind::average && p.whole) return p.planes();
-  if (p.kind == Kind::average) return (p.channels_last ? p.batch : p.planes()) * p.d.cells * p.h.cells;
+  if (p.kind == Kind::average || gather) return (p.channels_last ? p.batch : p.planes()) * p.d.cells * p.h.cells;
   if (!p.channels_last) return p.planes();
   int64_t block = channel_block(p);
   return p.batch * ((p.channels + block - 1) / block);
@@ -129,6 +131,7 @@ Prepared::Prepared(const Problem& facts, const AxisTables& d, const AxisTables& 
     for (int64_t o = 1; o < axis->windows; o++) even = even && axis->divisor[o] == axis->divisor[0];
   }
   problem_.even = even || problem_.quotient == Quotient::constant;
+  if (problem_.kind == Kind::indexed && problem_.channels_last) problem_.cover = cover();
   problem_.whole = one && problem_.kind == Kind::average && !problem_.channels_last;
 }
 
@@ -161,22 +164,68 @@ void Prepared::adopt(int axis, const AxisTables& tables, Axis& to) {
   }
   if (to.shifted) to.back = back, to.most = back + ahead;
   divisors_[axis].assign(tables.divisor, tables.divisor + tables.windows);
-  if (problem_.jump) starts_[axis].assign(tables.divisor, tables.divisor + tables.windows);
+  if (problem_.kind == Kind::indexed) adopt_windows(axis, tables, to);
   to.first = first.data(), to.count = count.data(), to.run = run.data(), to.group = group.data();
   if (!to.shifted) to.phase = phase_of(to), to.back = to.phase == Phase::wide_even;
-  to.divisor = divisors_[axis].data(), to.start = starts_[axis].data();
+  to.divisor = divisors_[axis].data();
+}
+
+// A window's extent is how many cells lie in it: each adds one from its first window up to its last.
+void Prepared::adopt_windows(int axis, const AxisTables& tables, Axis& to) {
+  starts_[axis].assign(tables.divisor, tables.divisor + tables.windows);
+  std::vector<int32_t>& extent = extents_[axis];
+  extent.assign(tables.windows + 1, 0);
+  for (int64_t i = 0; i < to.cells; i++) {
+    extent[tables.first[i]] += tables.count[i] > 0;
+    extent[tables.first[i] + tables.count[i]] -= tables.count[i] > 0;
+  }
+  for (int64_t o = 1; o < tables.windows; o++) extent[o] += extent[o - 1];
+  to.longest = *std::max_element(extent.begin(), extent.end());
+  to.start = starts_[axis].data(), to.extent = extent.data();
+}
+
+// None where a window has no cell, and no index that names one of its own.
+double Prepared::cover() const {
+  double found = 1;
+  if (problem_.cells() > INT32_MAX) return 0;
+  for (const Axis* axis : {&problem_.d, &problem_.h, &problem_.w}) {
+    double held = 0;
+    for (int64_t o = 0; o < axis->windows; o++) {
+      if (axis->extent[o] == 0) return 0;
+      held += axis->extent[o];
+    }
+    found *= held / double(axis->cells);
+  }
+  return found;
+}
+
+// Where windows overlap much, to add one for each of them costs less than to look through them for each
+// cell; so it does where whole images are summed in place and stay in the cache, unless indices are bytes.
+bool Prepared::gathers() const {
+  const Problem& p = problem_;
+  bool held = p.itemsize() >= 4 && p.batch >= 4 && p.cells() * p.channels * p.itemsize() <= kHeldImage;
+  return p.cover > 0 && p.cover <= 4 * kernels().lanes && (p.index_bytes == 1 || !held);
 }
 
 Fault Prepared::run(Arrays arrays, int threads, int64_t stream_from) const {
   const Problem& p = problem_;
   int64_t bytes = p.planes() * p.cells() * p.itemsize();
   if (bytes == 0) return {};
-  int64_t units = units_of(p), chunk = chunk_of(p, units, bytes);
-  int64_t useful = std::min({int64_t{threads}, (units + chunk - 1) / chunk, bytes / kThreadBytes + 1});
   int64_t read = p.planes() * p.windows() * (p.itemsize() + p.index_bytes);
-  arrays.stream = bytes + read >= stream_from;
   const Kernels& k = kernels();
-  int64_t each = (k.scratch(p) + 63) / 64 * 64;
+  arrays.stream = bytes + read >= stream_from;
+  arrays.gather = gathers();
+  Fault fault = run_once(arrays, k, threads, bytes);
+  if (!fault.astray) return fault;
+  arrays.gather = false;
+  return run_once(arrays, k, threads, bytes);
+}
+
+Fault Prepared::run_once(const Arrays& arrays, const Kernels& k, int threads, int64_t bytes) const {
+  const Problem& p = problem_;
+  int64_t units = units_of(p, arrays.gather), chunk = chunk_of(p, units, bytes);
+  int64_t useful = std::min({int64_t{threads}, (units + chunk - 1) / chunk, bytes / kThreadBytes + 1});
+  int64_t each = (k.scratch(p, arrays) + 63) / 64 * 64;
   auto* block = static_cast<char*>(scratch.get(each * useful));
   Job job{p, arrays, k, units, chunk, block, each, {}, {}, {}};
   run_on_threads(static_cast<int>(useful), work, &job);

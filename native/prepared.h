@@ -9,8 +9,8 @@
 
 namespace pooltide {
 
-// One axis as Python hands it over: first and count per cell, per window the divisor; or, where indices
-// are offsets in windows, the first cell.
+// One axis as Python hands it over: first and count per cell, per window the divisor; or, of an
+// indexed problem, the first cell. One whose cells count no windows can't be gathered.
 struct AxisTables {
   const int64_t *first, *count, *divisor;
   int64_t cells, windows;
@@ -26,15 +26,21 @@ class Prepared {
   // there is no memory for scratch.
   Fault run(Arrays arrays, int threads, int64_t stream_from = 32 << 20) const;
 
+  // Whether a call begins with a gather; an index outside its window makes it scatter after all.
+  bool gathers() const;
+
   const Problem& problem() const { return problem_; }
 
  private:
   void adopt(int axis, const AxisTables& tables, Axis& to);
+  void adopt_windows(int axis, const AxisTables& tables, Axis& to);
+  double cover() const;
+  Fault run_once(const Arrays& arrays, const Kernels& kernels, int threads, int64_t bytes) const;
 
   Problem problem_;
   std::vector<int32_t> cells_[3][4];
   std::vector<double> divisors_[3];
-  std::vector<int32_t> starts_[3];
+  std::vector<int32_t> starts_[3], extents_[3];
   std::vector<int64_t> jump_;
 };
 

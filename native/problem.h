@@ -27,7 +27,9 @@ struct Axis {
   const int32_t* run = nullptr;     // per cell: how many cells from here on have the same windows
   const int32_t* group = nullptr;   // per cell: how many runs begin before its own
   const double* divisor = nullptr;  // per window: its length, an integer
-  const int32_t* start = nullptr;   // per window: its first cell; where indices are offsets
+  const int32_t* start = nullptr;   // per window: its first cell; of an indexed problem
+  const int32_t* extent = nullptr;  // per window: its cells; the same
+  int64_t longest = 0;              // the largest extent
   int64_t most = 0;                 // the largest count
   int64_t groups = 0, pairs = 0;    // runs; the sum of their counts
   int64_t back = 0;                 // of a shifted axis: cell w reads windows w-back … w-back+most-1
@@ -45,6 +47,7 @@ struct Problem {
   bool whole = false;    // an average with one window that holds the plane
   bool even = false;     // all windows of an average have the same divisors
   int index_bytes = 0;   // of an indexed problem: 4 or 8; 1 where they are offsets in their windows
+  double cover = 0;      // windows that hold a cell, on average; 0 where an indexed problem can't be gathered
   const int64_t* jump = nullptr;  // 256: how far an offset lies from its window's first cell
   int64_t batch = 0, channels = 0;
   Axis d, h, w;
@@ -60,47 +63,41 @@ struct Arrays {
   const void* indices = nullptr;
   void* out = nullptr;
   bool stream = false;  // the result outgrows the cache: write past it
+  bool gather = false;  // an indexed problem: cells look for themselves in their windows
 };
 
-// Indices outside the plane: how many, and the first in (N, C, D, H, W) order.
+// Indices outside the plane: how many, and the first in (N, C, D, H, W) order; or, of a gather, whether
+// one lies outside its own window.
 struct Fault {
   int64_t count = 0, position = 0, value = 0;
+  bool astray = false;
 
   void add(int64_t at, int64_t what) {
     if (count++ == 0 || at < position) position = at, value = what;
   }
   void merge(const Fault& other) {
+    astray |= other.astray;
     if (other.count == 0) return;
     if (count == 0 || other.position < position) position = other.position, value = other.value;
     count += other.count;
   }
 };
 
-// How an indexed problem in channels-last order is cut. Half types are summed in a band of cells: a few
-// rows, or slices where there is depth; the block of channels is what keeps that in the cache. Where
-// the band does not do, a few planes are summed at a time. The others are summed in place.
-inline int64_t band_cells(const Problem& p) {
-  int64_t rows = p.h.cells / (p.h.windows + 1) + 4, slices = p.d.cells / (p.d.windows + 1) + 2;
-  int64_t found = p.d.cells == 1 ? (rows > 8 ? rows : 8) * p.w.cells : slices * p.h.cells * p.w.cells;
-  return found < p.cells() ? found : p.cells();
-}
+// The channels that are scattered at a time in channels-last order: half types are summed apart, in the cache.
 inline int64_t channel_block(const Problem& p) {
-  int64_t block = p.itemsize() == 2 ? (int64_t{1} << 16) / (band_cells(p) + 1) : p.channels / (p.batch < 4 ? 4 : 1);
-  block -= block % kMostLanes;
-  if (block < kMostLanes) block = kMostLanes;
+  int64_t block = p.itemsize() == 2 ? (int64_t{1} << 16) / (p.cells() + 1) : p.channels / (p.batch < 4 ? 4 : 1);
+  if (block >= kMostLanes) block -= block % kMostLanes;
+  else block = p.itemsize() == 2 ? (block > 1 ? block : 1) : kMostLanes;
   return block < p.channels ? block : (p.channels ? p.channels : 1);
-}
-inline int64_t few_channels(const Problem& p) {
-  int64_t few = (int64_t{1} << 16) / (p.cells() + 1), block = channel_block(p);
-  return few < 1 ? 1 : few < block ? few : block;
 }
 
 // The kernels of one instruction set. Work is a range of units; units are independent.
 //   average   a row of the result (D and H flattened); a plane where one window holds it all
-//   indexed   a plane; in channels-last order a block of channels of one image
+//   indexed   a plane; in channels-last order a row of the result, or a block of channels of one image
 struct Kernels {
   const char* name;
-  int64_t (*scratch)(const Problem&);  // bytes that each thread needs
+  int lanes;  // float32 in a vector
+  int64_t (*scratch)(const Problem&, const Arrays&);  // bytes that each thread needs
   void (*begin)(const Problem&, const Arrays&, void* scratch);  // before a thread's first run of a call
   void (*run)(const Problem&, const Arrays&, int64_t begin, int64_t end, void* scratch, Fault&);
 };

@@ -21,8 +21,8 @@ template <class S> class Sink {
   static constexpr int64_t kLine = 64 / sizeof(S), kSlack = 2 * lanes<S>;
 
   // Elements of staging for pieces of up to `piece`.
-  static int64_t staging(int64_t piece) {
-    int64_t least = piece + kSlack + 2 * kLine, usual = 16384 / (int64_t)sizeof(S);
+  static int64_t staging(int64_t piece, int64_t bytes = 16384) {
+    int64_t least = piece + kSlack + 2 * kLine, usual = bytes / (int64_t)sizeof(S);
     return least > usual ? least : usual;
   }
 

@@ -69,6 +69,20 @@ INDEXED = {
     "one large plane": ((1, 1), (UNIT, Axis(1021, 101), Axis(997, 103))),
 }
 
+# Channels-last cells look for themselves in their windows: in one or two rows of them, in one or two of
+# each, in more; in whole vectors of channels, which are read where they lie, and in parts of some.
+GATHERED = {
+    "disjoint": ((2, 32), (strided(6, 2, 2, 0), strided(14, 2, 2, 0), strided(22, 2, 2, 0))),
+    "disjoint, cells left over": ((2, 67), (UNIT, strided(37, 3, 3, 0), strided(59, 2, 3, 0))),
+    "stride 2": ((3, 64), (UNIT, strided(37, 3, 2, 1), strided(53, 3, 2, 1))),
+    "stride 1": ((2, 19), (UNIT, strided(23, 3, 1, 1), strided(31, 3, 1, 1))),
+    "volume": ((2, 37), (strided(7, 3, 2, 1), strided(11, 3, 2, 1), strided(13, 3, 2, 1))),
+    "wide rows": ((1, 131), (strided(5, 3, 2, 1), strided(47, 3, 2, 1), strided(101, 3, 2, 1))),
+    "adaptive": ((3, 32), (UNIT, Axis(37, 17), Axis(53, 23))),
+    "more windows than cells": ((3, 17), (UNIT, Axis(11, 13), Axis(13, 29))),
+    "a row": ((3, 17), (UNIT, UNIT, strided(997, 3, 2, 1))),
+}
+
 
 def lay(array: Any, layout: str) -> Any:
     if layout == "planes":
@@ -140,15 +154,62 @@ def test_indexed_has_the_bits_of_the_reference(reason: str, index: str, dtype: s
 
 
 def own_indices(problem: Problem, seed: int) -> Any:
-    """Of a cell in each window, as a forward gives them."""
-    rng = np.random.default_rng(seed)
+    """Of a cell in each window, as a forward gives them: in the plane, or offsets in the window."""
+    rng, offsets = np.random.default_rng(seed), problem.offsets
     places: Any = 0
-    for axis, at in zip(problem.axes, ((-1, 1, 1), (-1, 1), (-1,)), strict=True):
+    for i, (axis, at) in enumerate(zip(problem.axes, ((-1, 1, 1), (-1, 1), (-1,)), strict=True)):
         table = tables(axis)
         start, end = (edge.reshape(at) for edge in (table.start, table.end))
         cell = rng.integers(start, end, problem.batch + problem.output_plane)
-        places = places * axis.length + cell
-    return places
+        places = places * offsets.most[i] + cell - start if offsets else places * axis.length + cell
+    assert problem.index_dtype is not None
+    return places.astype(problem.index_dtype.numpy)
+
+
+@pytest.mark.parametrize("dtype", NAMES)
+@pytest.mark.parametrize("index", ["INT32", "INT64", "UINT8"])
+@pytest.mark.parametrize("reason", GATHERED)
+def test_cells_look_for_themselves_in_their_windows(reason: str, index: str, dtype: str) -> None:
+    batch, axes = GATHERED[reason]
+    problem = Problem("indexed", batch, axes, TYPES[dtype], index_dtype=TYPES[index])
+    for isa in _native.instruction_sets():
+        _native.use_instruction_set(isa)
+        assert cpu.prepare(problem, "channels_last").gathers()
+        assert not cpu.prepare(problem, "planes").gathers()
+    grad, indices = gradients(problem, 8), own_indices(problem, 9)
+    assert check_everywhere(problem, grad, indices) is None
+
+
+@pytest.mark.parametrize("index", ["INT32", "INT64", "UINT8"])
+@pytest.mark.parametrize("reason", GATHERED)
+def test_an_index_outside_its_window_is_found_wherever_it_is(reason: str, index: str) -> None:
+    """One next to its window's cells on each side; whatever it names counts, and none is left out."""
+    batch, axes = GATHERED[reason]
+    problem = Problem("indexed", batch, axes, TYPES["BFLOAT16"], index_dtype=TYPES[index])
+    grad, indices = gradients(problem, 8), own_indices(problem, 9)
+    rng, cells = np.random.default_rng(10), int(np.prod(problem.input_plane))
+    for _ in range(5):
+        astray = indices.copy()
+        values = [255, 7, 1] if index == "UINT8" else [0, cells - 1, -1, cells]
+        astray.flat[rng.integers(astray.size)] = values[rng.integers(len(values))]
+        check_everywhere(problem, grad, astray)
+
+
+@pytest.mark.parametrize("dtype", NAMES)
+def test_images_that_stay_in_the_cache_are_summed_in_place(dtype: str) -> None:
+    axes = (UNIT, strided(37, 3, 2, 1), strided(41, 3, 2, 1))
+    for index in ("INT32", "INT64", "UINT8"):
+        problem = Problem("indexed", (5, 17), axes, TYPES[dtype], index_dtype=TYPES[index])
+        in_place = dtype in ("FLOAT32", "FLOAT64") and index != "UINT8"
+        assert cpu.prepare(problem, "channels_last").gathers() != in_place
+        assert check_everywhere(problem, gradients(problem, 8), own_indices(problem, 9)) is None
+
+
+def test_windows_that_overlap_much_are_scattered() -> None:
+    axes = (UNIT, strided(37, 13, 1, 6), strided(41, 13, 1, 6))
+    problem = Problem("indexed", (2, 17), axes, TYPES["FLOAT16"], index_dtype=TYPES["INT64"])
+    assert not cpu.prepare(problem, "channels_last").gathers()
+    assert check_everywhere(problem, gradients(problem, 8), own_indices(problem, 9)) is None
 
 
 @pytest.mark.parametrize("dtype", NAMES)
@@ -188,6 +249,15 @@ def test_results_beyond_the_cache(layout: str) -> None:
     for isa in _native.instruction_sets():
         _native.use_instruction_set(isa)
         np.testing.assert_array_equal(bits(run(problem, layout, grad, None)[0]), bits(want), err_msg=isa)
+
+
+@pytest.mark.parametrize("dtype", ["FLOAT32", "BFLOAT16"])
+def test_gathered_results_beyond_the_cache(dtype: str) -> None:
+    axes = (UNIT, strided(151, 3, 2, 1), strided(157, 3, 2, 1))
+    problem = Problem("indexed", (3, 131), axes, TYPES[dtype], index_dtype=TYPES["INT64"])
+    assert problem.least_bytes >= 32 << 20
+    assert cpu.prepare(problem, "channels_last").gathers()
+    assert check_everywhere(problem, gradients(problem, 6), own_indices(problem, 7)) is None
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)

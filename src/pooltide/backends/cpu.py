@@ -84,21 +84,24 @@ def prepare(problem: Problem, layout: str) -> _native.Prepared:
         layout == "channels_last",
         problem.index_dtype.itemsize if problem.index_dtype else 0,
         *problem.batch,
-        *(table for at in range(3) for table in _axis(problem, at)),
+        *(table for at in range(3) for table in _axis(problem, at, layout)),
         np.zeros(0, np.int64) if offsets is None else offsets.jump,
     )
 
 
-def _axis(problem: Problem, at: int) -> tuple[Array, Array, Array]:
+def _axis(problem: Problem, at: int, layout: str) -> tuple[Array, Array, Array]:
     """First window and number of windows per cell; what each window contributes to the divisor.
 
-    Of an indexed problem only the sizes count, and where windows begin if indices are offsets in them.
+    Of an indexed problem, in place of the latter, where windows begin. In planes nobody looks for the
+    windows of a cell, nor where a dilated window's offsets leave out cells.
     """
-    axis = problem.axes[at]
-    if problem.kind == "indexed":
-        none, offsets = np.zeros(axis.length, np.int64), problem.offsets
+    axis, offsets = problem.axes[at], problem.offsets
+    if problem.kind == "indexed" and (layout == "planes" or (offsets and problem.dilation != (1, 1, 1))):
+        none = np.zeros(axis.length, np.int64)
         return none, none, offsets.first[at] if offsets else np.zeros(axis.outputs, np.int64)
     table = tables(axis)
+    if problem.kind == "indexed":
+        return table.first, table.count, table.start
     lengths = table.extent if problem.quotient == "extent" else table.end - table.start
     return table.first, table.count, lengths
 
