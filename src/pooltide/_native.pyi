@@ -56,6 +56,7 @@ class Shortcuts:
         grad_enabled: Callable[[], bool],
         forward_ad: ModuleType,
         empty_like: Callable[[Any], Any],
+        deterministic: Callable[[], bool],
     ) -> None: ...
     def find(
         self,
