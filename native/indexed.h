@@ -4,7 +4,8 @@
 //
 // An index of one byte is an offset in the window q: its cell is the window's first, plus jump[offset].
 //
-// Half types are summed in a scratch plane that stays in the cache; the others in place. The scratch
+// Half types are summed in a scratch plane that stays in the cache, unless no cell is in two windows; the
+// others in place. The scratch
 // plane is zero between planes: cells leave it, and become zero again, as soon as no later index names
 // them, or one by one where windows are few. Indices are compared in 64 bits before they are used: those
 // of half types a piece of windows at a time, which finds the cells that no later one names as well.
@@ -60,8 +61,10 @@ template <class S, class I> class Indexed {
   static int64_t scratch(const Problem& p) { return Indexed(p, Arrays(), nullptr).carve_.used(); }
 
   Indexed(const Problem& p, const Arrays& arrays, void* block) : p_(p), arrays_(arrays), carve_(block) {
-    few_ = kNarrow && p.windows() <= p.cells() / 16 && p.cells() <= 1 << 18;
-    int64_t held = few_ ? larger(p.windows(), kPiece) : kPiece;
+    bool fits = kNarrow && p.cells() <= 1 << 18;
+    apart_ = fits && p.d.most <= 1 && p.h.most <= 1 && p.w.most <= 1;
+    few_ = fits && p.windows() <= p.cells() / 16;
+    int64_t held = few_ || apart_ ? larger(p.windows(), kPiece) : kPiece;
     sums_ = carve_.take<T>(kNarrow ? p.cells() + 2 * L : 0);
     converted_ = carve_.take<T>(held + L);
     packed_ = carve_.take<S>(few_ ? held + L : 0);
@@ -84,6 +87,7 @@ template <class S, class I> class Indexed {
     }
     Sink<S> sink(out + begin * cells, out + end * cells, stage_, stage(), arrays_.stream);
     for (int64_t plane = begin; plane < end; plane++) {
+      if (apart_ && one_each(plane, sink)) continue;
       look_ahead(plane);
       if (!few_ || !one_by_one(plane, sink)) in_pieces(plane, sink, fault);
     }
@@ -91,7 +95,7 @@ template <class S, class I> class Indexed {
   }
 
  private:
-  int64_t stage() const { return Sink<S>::staging(few_ ? larger(p_.cells(), kPiece) : kPiece); }
+  int64_t stage() const { return Sink<S>::staging(few_ || apart_ ? larger(p_.cells(), kPiece) : kPiece); }
 
   void in_place(int64_t plane, T* sums, Fault& fault) {
     memset((void*)sums, 0, p_.cells() * sizeof(T));
@@ -105,6 +109,27 @@ template <class S, class I> class Indexed {
       emit(emitted, pieces_[++k].least / kStep * kStep, sink);
     }
     emit(emitted, p_.cells(), sink);
+  }
+
+  // Where no cell is in two windows: it gets its gradient as it is, but for -0, which 0 + -0 is not. False
+  // if an index is bad, or two name one cell.
+  bool one_each(int64_t plane, Sink<S>& sink) {
+    if constexpr (kNarrow) {
+      int64_t cells = p_.cells(), n = p_.windows();
+      const S* g = (const S*)arrays_.grad + plane * n;
+      const Place* at = decode(plane, 0, n);
+      S* to = sink.room(cells, 0);
+      memset((void*)to, 0, cells * sizeof(S));
+      uint16_t taken = 0;
+      for (int64_t i = 0; i < n; i++) {
+        if ((uint64_t)(int64_t)at[i] >= (uint64_t)cells) return false;
+        taken |= to[at[i]].bits;
+        to[at[i]].bits = g[i].bits == 0x8000 ? 0 : g[i].bits;
+      }
+      if (taken == 0) sink.commit(to, cells);
+      return taken == 0;
+    }
+    return false;
   }
 
   // Where windows are few: most cells are zero, and the others are visited again. False if an index is bad.
@@ -259,7 +284,7 @@ template <class S, class I> class Indexed {
   const Problem& p_;
   const Arrays& arrays_;
   Carve carve_;
-  bool few_;
+  bool few_, apart_;
   T *sums_, *converted_;
   S *packed_, *stage_;
   Place* places_;

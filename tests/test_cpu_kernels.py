@@ -226,6 +226,21 @@ def test_indices_in_their_windows_and_one_that_is_not(reason: str, stray: str, d
 
 
 @pytest.mark.parametrize("dtype", NAMES)
+@pytest.mark.parametrize("index", ["INT32", "INT64", "UINT8"])
+def test_windows_apart_and_cells_that_two_name(index: str, dtype: str) -> None:
+    """A half type's cell is its one gradient as it is, unless windows name others' cells; never -0."""
+    axes = (UNIT, strided(38, 2, 2, 0), strided(59, 2, 3, 0))
+    problem = Problem("indexed", (3, 67), axes, TYPES[dtype], index_dtype=TYPES[index])
+    grad, indices = gradients(problem, 11), own_indices(problem, 12)
+    grad[:, ::3] = -0.0
+    assert check_everywhere(problem, grad, indices) is None
+    if index != "UINT8":
+        indices[1, 1, :, :, 1:4] = indices[1, 1, :, :, :1]
+        indices[2, 5, 0, 7, 2] = indices[2, 5, 0, 3, 1]
+    assert check_everywhere(problem, grad, indices) is None
+
+
+@pytest.mark.parametrize("dtype", NAMES)
 def test_bad_indices_are_counted_and_the_first_is_named(dtype: str) -> None:
     batch, axes = INDEXED["dense"]
     problem = Problem("indexed", batch, axes, TYPES[dtype], index_dtype=TYPES["INT64"])
