@@ -24,7 +24,7 @@ template <class I> struct Unsigned { using Type = uint64_t; };
 template <> struct Unsigned<int32_t> { using Type = uint32_t; };
 template <> struct Unsigned<uint8_t> { using Type = uint8_t; };
 
-// The first cell of the plane in row (d, h) of windows, where indices are offsets.
+// The first cell of the plane in row (d, h) of windows.
 inline int64_t row_start(const Problem& p, int64_t row) {
   int64_t d = p.d.start[row / p.h.windows], h = p.h.start[row % p.h.windows];
   return (d * p.h.cells + h) * p.w.cells;
@@ -68,7 +68,7 @@ template <class S, class I> class Indexed {
     sums_ = carve_.take<T>(kNarrow ? p.cells() + 2 * L : 0);
     converted_ = carve_.take<T>(held + L);
     packed_ = carve_.take<S>(few_ ? held + L : 0);
-    places_ = carve_.take<Place>(p.index_bytes == 1 ? held : 0);
+    places_ = carve_.take<Place>(p.index_bytes == 1 && (few_ || apart_) ? held : 0);
     pieces_ = carve_.take<Piece>(p.windows() / kPiece + 2);
     stage_ = carve_.take<S>(stage());
   }
@@ -156,7 +156,7 @@ template <class S, class I> class Indexed {
       Piece& piece = pieces_[pieces];
       int64_t n = smaller(kPiece, windows - from);
       if constexpr (sizeof(I) == 1) {
-        piece = {least_place(from), false};  // known when they are decoded
+        piece = {least_place(from, n), false};  // known when they are scattered
       } else {
         piece = look_at((const I*)arrays_.indices + plane * windows + from, n, windows);
       }
@@ -165,10 +165,11 @@ template <class S, class I> class Indexed {
     for (int64_t k = pieces; k-- > 0;) pieces_[k].least = smaller(pieces_[k].least, pieces_[k + 1].least);
   }
 
-  // No window begins before its row; but it may in the next depth.
-  int64_t least_place(int64_t from) const {
-    int64_t row = from / p_.w.windows, d = row / p_.h.windows + 1, here = row_start(p_, row);
-    return d < p_.d.windows ? smaller(here, p_.d.start[d] * p_.h.cells * p_.w.cells) : here;
+  // No window begins before its row. Rows need not ascend: padding that dilation steps over may hide a start.
+  int64_t least_place(int64_t from, int64_t n) const {
+    int64_t row = from / p_.w.windows, last = (from + n - 1) / p_.w.windows, least = row_start(p_, row);
+    while (row < last) least = smaller(least, row_start(p_, ++row));
+    return least;
   }
 
   // The sign of i or of last - i is set where i is bad; all are looked at, without a branch.
@@ -212,15 +213,18 @@ template <class S, class I> class Indexed {
     int64_t from = piece * kPiece, windows = p_.windows();
     int64_t n = smaller(kPiece, windows - from), first = plane * windows + from;
     const T* g = widen((const S*)arrays_.grad + first, n);
-    if constexpr (sizeof(I) == 1) return scatter_offsets(first, from, n, g, sums, fault);
-    const Place* at = decode(plane, from, n);
-    if (inside(piece, at, n)) return add(g, at, n, sums);
-    const uint64_t cells = p_.cells();
-    for (int64_t i = 0; i < n; i++) {
-      if (__builtin_expect((uint64_t)(int64_t)at[i] < cells, 1)) {
-        sums[at[i]] += g[i];
-      } else {
-        fault.add(first + i, at[i]);
+    if constexpr (sizeof(I) == 1) {
+      scatter_offsets(first, from, n, g, sums, fault);
+    } else {
+      const I* at = (const I*)arrays_.indices + first;
+      if (inside(piece, at, n)) return add(g, at, n, sums);
+      const uint64_t cells = p_.cells();
+      for (int64_t i = 0; i < n; i++) {
+        if (__builtin_expect((uint64_t)(int64_t)at[i] < cells, 1)) {
+          sums[at[i]] += g[i];
+        } else {
+          fault.add(first + i, at[i]);
+        }
       }
     }
   }
@@ -235,8 +239,12 @@ template <class S, class I> class Indexed {
       int64_t end = smaller(n, i + p_.w.windows - ow);
       const int32_t* start = p_.w.start + ow - i;
       uint8_t most = 0;
-      for (int64_t k = i; k < end; k++) most = offset[k] > most ? offset[k] : most;
-      if (jump[most] >= 0 && corner + start[end - 1] + jump[most] < p_.cells()) {
+      int32_t farthest = 0;
+      for (int64_t k = i; k < end; k++) {
+        most = offset[k] > most ? offset[k] : most;
+        farthest = start[k] > farthest ? start[k] : farthest;
+      }
+      if (jump[most] >= 0 && corner + farthest + jump[most] < p_.cells()) {
         T* cells = sums + corner;
 #pragma GCC unroll 4
         for (; i < end; i++) cells[start[i] + jump[offset[i]]] += g[i];

@@ -160,13 +160,19 @@ PyObject* find(PyObject* object, PyObject* const* args, Py_ssize_t n) {
   const Words& words = call.words;
   const Entry& entry = place(self, words);
   if (entry.words.size() != static_cast<size_t>(words.count) ||
-      std::memcmp(entry.words.data(), words.words, sizeof(int64_t) * words.count) || !plain(self, args[2]))
+      std::memcmp(entry.words.data(), words.words, sizeof(int64_t) * words.count))
     Py_RETURN_NONE;
-  // PyTorch would fill the result there, with a kernel of its own.
-  if (call.grad.device_type == kCuda && !is_zero(PyObject_CallNoArgs(self->deterministic))) Py_RETURN_NONE;
-  PyObject *kernel = Py_NewRef(entry.kernel), *model = Py_NewRef(entry.model);
-  PyObject* result = PyObject_CallOneArg(self->empty_like, model);
+  // Before any Python runs, which may let another thread take the place over.
+  PyObject *kernel = Py_NewRef(entry.kernel), *model = Py_NewRef(entry.model), *result = nullptr;
+  bool good = plain(self, args[2]);
+  // Deterministic results on a GPU PyTorch would fill, with a kernel of its own.
+  if (good && call.grad.device_type == kCuda) good = is_zero(PyObject_CallNoArgs(self->deterministic));
+  if (good) result = PyObject_CallOneArg(self->empty_like, model);
   Py_DECREF(model);
+  if (!good) {
+    Py_DECREF(kernel);
+    Py_RETURN_NONE;
+  }
   Described out{};
   PyObject* fault = nullptr;
   if (result && self->exchange->describe(result, &out) == 0) {
@@ -230,7 +236,8 @@ void destroy(PyObject* object) {
       for (PyObject* each : {entry.function, entry.kernel, entry.model}) Py_XDECREF(each);
   delete self->entries;
   for (PyObject* each : {self->tensor, self->modes, self->transforms, self->grad_enabled, self->forward_ad,
-                         self->empty_like, self->deterministic, self->requires_grad, self->is_neg, self->current_level, self->one})
+                         self->empty_like, self->deterministic, self->requires_grad, self->is_neg,
+                         self->current_level, self->one})
     Py_XDECREF(each);
   Py_TYPE(object)->tp_free(object);
 }

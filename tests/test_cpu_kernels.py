@@ -183,15 +183,17 @@ def test_cells_look_for_themselves_in_their_windows(reason: str, index: str, dty
 @pytest.mark.parametrize("index", ["INT32", "INT64", "UINT8"])
 @pytest.mark.parametrize("reason", GATHERED)
 def test_an_index_outside_its_window_is_found_wherever_it_is(reason: str, index: str) -> None:
-    """One next to its window's cells on each side; whatever it names counts, and none is left out."""
+    """Beside its window on each side, far away, or nowhere; whatever it names counts, none is left out."""
     batch, axes = GATHERED[reason]
     problem = Problem("indexed", batch, axes, TYPES["BFLOAT16"], index_dtype=TYPES[index])
     grad, indices = gradients(problem, 8), own_indices(problem, 9)
     rng, cells = np.random.default_rng(10), int(np.prod(problem.input_plane))
-    for _ in range(5):
+    line = problem.input_plane[2]
+    steps = [1, 7, 255] if index == "UINT8" else [-1, 1, -line, line, -cells, cells]
+    for step in steps:
         astray = indices.copy()
-        values = [255, 7, 1] if index == "UINT8" else [0, cells - 1, -1, cells]
-        astray.flat[rng.integers(astray.size)] = values[rng.integers(len(values))]
+        places = rng.integers(astray.size, size=11)
+        astray.flat[places] = astray.flat[places] + step
         check_everywhere(problem, grad, astray)
 
 
@@ -238,6 +240,34 @@ def test_windows_apart_and_cells_that_two_name(index: str, dtype: str) -> None:
         indices[1, 1, :, :, 1:4] = indices[1, 1, :, :, :1]
         indices[2, 5, 0, 7, 2] = indices[2, 5, 0, 3, 1]
     assert check_everywhere(problem, grad, indices) is None
+
+
+@pytest.mark.parametrize("dtype", NAMES)
+@pytest.mark.parametrize("width", [300, 160, 41])
+def test_offsets_of_windows_that_do_not_begin_in_order(width: int, dtype: str) -> None:
+    """Dilation steps over padding: the third window begins before the first."""
+    axes = (UNIT, strided(64, 13, 1, 2), strided(width, 13, 1, 2))  # 5 × 5 cells, 3 apart
+    problem = Problem("indexed", (2, 4), axes, TYPES[dtype], index_dtype=TYPES["UINT8"], dilation=(1, 3, 3))
+    assert problem.offsets is not None
+    assert problem.offsets.first[1][0] > problem.offsets.first[1][2]
+    rng, found = np.random.default_rng(13), np.zeros(problem.batch + problem.output_plane, np.int64)
+    for i, axis in enumerate(axes):
+        cells = -(-(tables(axis).end - problem.offsets.first[i]) // problem.dilation[i])
+        found = found * problem.offsets.most[i] + rng.integers(
+            0, cells.reshape((-1,) + (1,) * (2 - i)), found.shape
+        )
+    assert check_everywhere(problem, gradients(problem, 14), found.astype(np.uint8)) is None
+
+
+@pytest.mark.parametrize("dtype", NAMES)
+def test_an_offset_that_its_window_has_not_stays_in_the_plane(dtype: str) -> None:
+    """The last window begins first, so the first one's cells are the farthest."""
+    axes = (UNIT, UNIT, Axis(7, 2, 6, 2, 1))  # 2 cells, 5 apart: at 4 and (9), 1 and 6
+    problem = Problem("indexed", (1, 3), axes, TYPES[dtype], index_dtype=TYPES["UINT8"], dilation=(1, 1, 5))
+    indices = np.array([1, 0], np.uint8) + np.zeros((1, 3, 1, 1, 2), np.uint8)
+    fault = check_everywhere(problem, gradients(problem, 15), indices)
+    assert fault is not None
+    assert (fault.count, fault.position) == (3, 0)
 
 
 @pytest.mark.parametrize("dtype", NAMES)

@@ -186,6 +186,5 @@ def test_a_small_patched_call_made_again_takes_the_shortcut(function: str, monke
             found = own()
             torch.cuda.current_stream().synchronize()
     assert torch.equal(found, must)
-    assert known[0] is None or known[1] is not None  # another test may have made it known
-    assert known[2] is not None
-    assert known[3] is not None
+    assert all(result is not None for result in known[1:])  # another test may have made the first known
+    assert len(known) == 4

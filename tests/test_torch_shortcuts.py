@@ -55,6 +55,15 @@ def test_the_second_call_is_known_and_the_same(function: str, found: list[str]) 
     assert torch.equal(run(*other), run(*other, out=torch.full_like(first, float("nan"))))
 
 
+@pytest.mark.parametrize("pool", ["avg_pool2d", "adaptive_avg_pool2d"])
+def test_the_backward_of_our_pools_is_known_again(pool: str, found: list[str]) -> None:
+    x = torch.randn(2, 5, 11, 13, requires_grad=True)
+    y = getattr(pt.functional, pool)(x, 3)
+    first, second = (torch.autograd.grad(y, x, torch.ones_like(y), retain_graph=True)[0] for _ in range(2))
+    assert torch.equal(first, second)
+    assert f"{pool}_backward" in found
+
+
 def channels_last(t: Any) -> Any:
     return t.to(memory_format=torch.channels_last)
 

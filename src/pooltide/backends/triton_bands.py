@@ -1,10 +1,10 @@
-"""Average gradients of planes on the GPU whose rows lie in two windows at most: most pools are like that.
+"""Average gradients on the GPU of planes whose rows lie in two windows at most: most pools are like that.
 
     grad_input[cell] = ((0 + q[w0]) + q[w1]) + …      windows that hold the cell, (h, w) ascending
 
 A lane goes down a column, or V neighbours, from one row of windows to the next. What one row of windows
 adds to its cells is what cells in that row alone get, and what cells that the next one shares begin with;
-so every quotient is taken once.
+so every quotient is taken once. With channels last the V neighbours are channels.
 """
 
 from __future__ import annotations

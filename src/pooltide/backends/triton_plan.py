@@ -108,9 +108,13 @@ def plan(problem: Problem, layout: str, device: int) -> tuple[Launch, ...]:
 
 
 def _as_planes(problem: Problem) -> Problem:
-    """Rows that are no part of a plane are those of one, each in a window of its own."""
+    """Rows that are no part of a plane are those of one, each in a window of its own.
+
+    Not where lanes, which go down such planes, would be too few for a program, or rows many for a table.
+    """
     (images, rows), (d, h, w) = problem.batch, problem.axes
-    if not d == h == UNIT or rows * max(w.length, w.outputs) > NEAR:
+    lanes = images * w.length * problem.dtype.itemsize // BYTES
+    if not d == h == UNIT or lanes < LANES or rows > 2**16 or rows * max(w.length, w.outputs) > NEAR:
         return problem
     return replace(problem, batch=(images, 1), axes=(UNIT, Axis(rows, rows, 1, 1, 0), w))
 
@@ -170,7 +174,7 @@ def _bands(problem: Problem, layout: str, device: int) -> Launch | None:
     if not lanes.last and lanes.vector * problem.dtype.itemsize < BYTES // 2:
         lanes = lanes_of(problem, layout, 1)
     edges = bands_of(h) if d == UNIT and lanes.reach <= UNROLLED else None
-    if edges is None or (h.length + LANES) * lanes.groups * lanes.vector > NEAR:
+    if edges is None or h.length * (lanes.groups + LANES) * lanes.vector > NEAR:
         return None
     if not lanes.last and lanes.vector > 1 and h.k != 1:
         return None

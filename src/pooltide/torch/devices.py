@@ -36,8 +36,8 @@ class Chosen:
     copied: tuple[str, ...]
     run: Run
     kernel: Kernel | None = None  # where it takes addresses: of grad_output, indices, out; and threads
-    # Finds what `shortcuts` may call, None as long as nothing is compiled. A GPU's is for backward passes;
-    # it returns a fault, though there is none, where it must be asked in another way.
+    # Finds what `shortcuts` may call, None as long as nothing is compiled. A GPU's does not wait to tell of
+    # bad indices; it returns a fault, though there is none, where it must be asked in another way.
     shortcut: Callable[[], Kernel | None] = lambda: None
 
 

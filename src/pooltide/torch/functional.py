@@ -6,6 +6,7 @@ maximum needs where it was found: one byte per window tells that where windows h
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from math import prod
 from typing import Any
@@ -192,7 +193,7 @@ class _Average(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> Any:
         attributes = pools.attributes(ctx.name, ctx.asked)
-        function, shape = f"{ctx.name}_backward", tuple(ctx.shape)
+        function, shape = sys.intern(f"{ctx.name}_backward"), tuple(ctx.shape)  # shortcuts know it by address
         found = gradient(function, grad_output, shape, None, attributes, ctx.last, within=True)
         return found, None, None
 
@@ -231,7 +232,7 @@ class _Maximum(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor, *_: Tensor) -> Any:
         (kept,) = ctx.saved_tensors
-        function, shape = f"{ctx.name}_backward", tuple(ctx.shape)
+        function, shape = sys.intern(f"{ctx.name}_backward"), tuple(ctx.shape)  # shortcuts know it by address
         if ctx.ready is not None and is_plain(grad_output, kept):
             try:
                 return pools.gradient_from(ctx.ready, function, grad_output, kept, shape, ctx.last), *[

@@ -48,7 +48,6 @@ class Recipe:
 _recipes: dict[Any, Recipe] = {}
 _MOST = 4096
 _SMALL = 64 << 10  # bytes of a result that one thread writes and one cache holds
-_SHORT = 4 << 20  # on a GPU, which may have to fill what empty_like gives
 _empty_like = torch.empty_like
 _deterministic = torch.are_deterministic_algorithms_enabled
 
@@ -149,7 +148,7 @@ def recipe_of(
     small = small and _empty_like(template).stride() == strides
     return Recipe(
         function, axes, problem, chosen.run, shape, strides, nbytes, dtype, device, form, copied,
-        chosen.kernel if small else None, chosen.shortcut if small and nbytes <= _SHORT else None,
+        chosen.kernel if small else None, chosen.shortcut if small else None,
         template if small else None,
     )  # fmt: skip
 
