@@ -1,0 +1,114 @@
+"""How far the GPU kernels alone are from the time to move their bytes, in a minute.
+
+    python tools/measure_gpu.py [CASE …]
+
+A case is written as for `pooltide bench`, dtype and `cl` last (`max2d:256x64x112x112:k3:s2:p1:i64:bf16:cl`);
+without any, those of docs/performance.md. Each is a graph of calls that write to four results or more,
+256 MB and more in all, replayed 9 times: the median per call, and its ratio to the limit, which is the
+bytes over what a device-to-device copy moves. Results are not checked here: tests/test_gpu.py does that.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+import torch
+
+from pooltide.backends.triton_launch import Ready
+from pooltide.geometry import tables
+from pooltide.notation import parse
+from pooltide.problem import Problem
+from pooltide.trial import problem_of
+
+TYPES = {"FLOAT32": torch.float32, "BFLOAT16": torch.bfloat16, "FLOAT16": torch.float16}
+PLANES = """
+avg2d:256x64x112x112:k3:s2:p1 avg2d:256x256x56x56:k2:s2 avg2d:128x192x35x35:k3:s1:p1 avg2d:256x2048x7x7:k7
+adaptive_avg3d:16x64x16x56x56:o4x7x7 adaptive_avg3d:8x32x32x64x64:o8x16x16
+adaptive_avg3d:16x64x16x56x56:o5x9x9 adaptive_avg3d:64x512x4x7x7:o1x1x1
+adaptive_max2d:256x256x56x56:o7x7:i64 adaptive_max2d:128x64x112x112:o50x50:i64
+adaptive_max2d:256x512x28x28:o14x14:i64
+adaptive_max3d:16x64x16x56x56:o5x9x9:i64 adaptive_max3d:16x64x16x56x56:o8x28x28:i64
+max2d:256x64x112x112:k3:s2:p1:i64 max2d:64x128x112x112:k2:s2:i64 adaptive_avg2d:256x512x17x17:o7x7
+max3d:8x32x32x64x64:k2:i64 avg3d:16x64x16x56x56:k2:s2
+avg1d:256x256x4096:k3:s2:p1 adaptive_avg1d:256x512x2048:o61
+max1d:256x256x4096:k3:s2:p1:i64 adaptive_max1d:256x512x2048:o61:i64
+"""
+CHANNELS_LAST = """
+avg2d:256x64x112x112:k3:s2:p1 avg2d:256x256x56x56:k2:s2 avg2d:128x192x35x35:k3:s1:p1
+adaptive_avg2d:256x512x17x17:o7x7 adaptive_avg2d:256x256x56x56:o9x9
+adaptive_max2d:256x512x28x28:o14x14:i64 adaptive_max2d:128x64x112x112:o50x50:i64
+adaptive_max2d:256x256x56x56:o7x7:i64 max2d:256x64x112x112:k3:s2:p1:i64 max3d:8x32x32x64x64:k2:i64
+"""
+
+
+def microseconds(run: Callable[[], Any]) -> float:
+    timed: Any = torch.cuda.Event
+    begin, end = timed(enable_timing=True), timed(enable_timing=True)
+    begin.record()
+    run()
+    end.record()
+    torch.cuda.synchronize()
+    return float(begin.elapsed_time(end)) * 1e3
+
+
+def copied_per_microsecond() -> float:
+    source, target = torch.ones((2, 1 << 28), device="cuda")
+    return (2 << 30) / median(microseconds(lambda: target.copy_(source)) for _ in range(9))
+
+
+def indices_of(problem: Problem) -> torch.Tensor:
+    """A random cell of its window for every window."""
+    shape = (*problem.batch, *problem.output_plane)
+    found = torch.zeros(shape, dtype=torch.int64, device="cuda")
+    for i, axis in enumerate(problem.axes):
+        table, along = tables(axis), [1] * 5
+        along[2 + i] = axis.outputs
+        start, cells = (
+            torch.tensor(edge, device="cuda").view(along) for edge in (table.start, table.end - table.start)
+        )
+        found = found * axis.length + start + (torch.rand(shape, device="cuda") * cells).long()
+    return found
+
+
+def alone(case: str) -> tuple[float, Problem]:
+    """Microseconds of the kernels of a call."""
+    last = case.endswith(":cl")
+    problem = problem_of(parse(case.removesuffix(":cl")))
+
+    def lay(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.contiguous(memory_format=torch.channels_last_3d) if last else tensor
+
+    dtype = TYPES[problem.dtype.name]
+    g = lay(torch.randn(*problem.batch, *problem.output_plane, device="cuda").to(dtype))
+    at = lay(indices_of(problem)) if problem.kind == "indexed" else None
+    nbytes = problem.cells * problem.dtype.itemsize
+    results = [
+        lay(torch.empty(*problem.batch, *problem.input_plane, dtype=dtype, device="cuda"))
+        for _ in range(max(min((256 << 20) // nbytes, 64), 4))
+    ]
+    ready = Ready(problem, "channels_last" if last else "planes", torch.cuda.current_device())
+    ready(g, at, results[0])
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for result in results:
+            ready(g, at, result)
+    graph.replay()
+    return median(microseconds(graph.replay) for _ in range(9)) / len(results), problem
+
+
+def main() -> None:
+    cases = sys.argv[1:]
+    for names, last in ((PLANES, ""), (CHANNELS_LAST, ":cl")) if not cases else ():
+        cases += [f"{name}:{dtype}{last}" for name in names.split() for dtype in ("f32", "bf16")]
+    rate = copied_per_microsecond()
+    print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, copy {rate / 1e6:.2f} TB/s")
+    for case in cases:
+        taken, problem = alone(case)
+        print(f"{case:52} {taken:8.1f} µs {taken * rate / problem.least_bytes:6.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
