@@ -92,16 +92,17 @@ def prepare(problem: Problem, layout: str) -> _native.Prepared:
 def _axis(problem: Problem, at: int, layout: str) -> tuple[Array, Array, Array]:
     """First window and number of windows per cell; what each window contributes to the divisor.
 
-    Of an indexed problem, in place of the latter, where windows begin. In planes nobody looks for the
-    windows of a cell, nor where a dilated window's offsets leave out cells.
+    Of an indexed problem, in place of the latter, where windows begin. Nobody may look for the windows of a
+    cell where offsets leave out cells of dilated windows; in planes nobody does.
     """
     axis, offsets = problem.axes[at], problem.offsets
-    if problem.kind == "indexed" and (layout == "planes" or (offsets and problem.dilation != (1, 1, 1))):
-        none = np.zeros(axis.length, np.int64)
-        return none, none, offsets.first[at] if offsets else np.zeros(axis.outputs, np.int64)
     table = tables(axis)
     if problem.kind == "indexed":
-        return table.first, table.count, table.start
+        begin = offsets.first[at] if offsets else table.start
+        if offsets and layout != "planes" and problem.dilation != (1, 1, 1):
+            none = np.zeros(axis.length, np.int64)
+            return none, none, begin
+        return table.first, table.count, begin
     lengths = table.extent if problem.quotient == "extent" else table.end - table.start
     return table.first, table.count, lengths
 
