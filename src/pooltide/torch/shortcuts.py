@@ -2,7 +2,7 @@
 
 `find(function, hint, grad_output, input, indices, attributes)` has the result, or None where it knows no
 equal call; `add` makes one known, with its kernel and a tensor that results are like. They need DLPack's
-exchange API, which PyTorch has since 2.10; without it nothing is ever found.
+exchange API, which PyTorch 2.11 and 2.13 have; without it nothing is ever found.
 """
 
 from __future__ import annotations
