@@ -48,7 +48,7 @@ def averages() -> list[tuple[str, str, Problem]]:
         ("bands", "extent", 0, (UNIT, strided(13, 5, 3, 2, True), strided(17, 4, 3, 1, True))),
         ("bands", "valid", 0, (UNIT, strided(17, 2, 5, 0), strided(13, 3, 5, 1))),  # rows in no window
         ("long bands", "chained", 0, (UNIT, Axis(29, 13), Axis(9, 4))),
-        ("long bands", "chained", 0, (UNIT, UNIT, Axis(16, 3))),  # a row
+        ("long bands", "chained", 0, (UNIT, UNIT, Axis(1024, 61))),  # rows, enough to be planes
         ("long bands", "extent", 0, (UNIT, strided(29, 5, 3, 2, True), strided(13, 5, 3, 2))),
         ("phases", "extent", 0, (UNIT, strided(11, 3, 1, 1), strided(13, 3, 1, 1))),
         ("phases", "valid", 0, (UNIT, strided(11, 3, 2, 1, True), strided(16, 3, 2, 1))),
@@ -59,7 +59,8 @@ def averages() -> list[tuple[str, str, Problem]]:
         ("single", "extent", 0, (strided(6, 3, 3, 0), strided(10, 2, 5, 0), strided(16, 8, 8, 0))),
         ("rows", "valid", 0, (strided(7, 3, 2, 1, True), strided(11, 5, 3, 2), strided(13, 4, 3, 1, True))),
         ("rows", "override", -7, (strided(5, 2, 1, 0), strided(7, 2, 3, 0), strided(11, 2, 2, 0))),
-        ("phases", "extent", 0, (UNIT, UNIT, strided(17, 3, 2, 1, True))),  # a row
+        ("phases", "extent", 0, (UNIT, UNIT, strided(263, 3, 2, 1, True))),  # rows, enough to be planes
+        ("bands", "extent", 0, (UNIT, UNIT, strided(17, 3, 2, 1, True))),  # rows
         ("bands", "chained", 0, (UNIT, UNIT, Axis(17, 5))),
         ("single", "chained", 0, (UNIT, UNIT, Axis(16, 4))),
     ]
