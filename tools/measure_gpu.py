@@ -11,19 +11,18 @@ bytes over what a device-to-device copy moves. Results are not checked here: tes
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from statistics import median
-from typing import Any
 
 import torch
 
 from pooltide.backends.triton_launch import Ready
+from pooltide.cli.cuda_contest import COPY_BYTES, alone_seconds, elapsed_seconds
 from pooltide.geometry import tables
 from pooltide.notation import parse
 from pooltide.problem import Problem
+from pooltide.torch.tensors import TYPES
 from pooltide.trial import problem_of
 
-TYPES = {"FLOAT32": torch.float32, "BFLOAT16": torch.bfloat16, "FLOAT16": torch.float16}
 PLANES = """
 avg2d:256x64x112x112:k3:s2:p1 avg2d:256x256x56x56:k2:s2 avg2d:128x192x35x35:k3:s1:p1 avg2d:256x2048x7x7:k7
 adaptive_avg3d:16x64x16x56x56:o4x7x7 adaptive_avg3d:8x32x32x64x64:o8x16x16
@@ -44,19 +43,9 @@ adaptive_max2d:256x256x56x56:o7x7:i64 max2d:256x64x112x112:k3:s2:p1:i64 max3d:8x
 """
 
 
-def microseconds(run: Callable[[], Any]) -> float:
-    timed: Any = torch.cuda.Event
-    begin, end = timed(enable_timing=True), timed(enable_timing=True)
-    begin.record()
-    run()
-    end.record()
-    torch.cuda.synchronize()
-    return float(begin.elapsed_time(end)) * 1e3
-
-
-def copied_per_microsecond() -> float:
-    source, target = torch.ones((2, 1 << 28), device="cuda")
-    return (2 << 30) / median(microseconds(lambda: target.copy_(source)) for _ in range(9))
+def bytes_per_second() -> float:
+    source, target = torch.ones((2, COPY_BYTES // 4), device="cuda")
+    return 2 * COPY_BYTES / median(elapsed_seconds(lambda: target.copy_(source)) for _ in range(9))
 
 
 def indices_of(problem: Problem) -> torch.Tensor:
@@ -74,40 +63,30 @@ def indices_of(problem: Problem) -> torch.Tensor:
 
 
 def alone(case: str) -> tuple[float, Problem]:
-    """Microseconds of the kernels of a call."""
+    """Seconds that the kernels of a call take."""
     last = case.endswith(":cl")
     problem = problem_of(parse(case.removesuffix(":cl")))
 
     def lay(tensor: torch.Tensor) -> torch.Tensor:
         return tensor.contiguous(memory_format=torch.channels_last_3d) if last else tensor
 
-    dtype = TYPES[problem.dtype.name]
+    dtype = next(dtype for dtype, known in TYPES.items() if known == problem.dtype)
     g = lay(torch.randn(*problem.batch, *problem.output_plane, device="cuda").to(dtype))
     at = lay(indices_of(problem)) if problem.kind == "indexed" else None
-    nbytes = problem.cells * problem.dtype.itemsize
-    results = [
-        lay(torch.empty(*problem.batch, *problem.input_plane, dtype=dtype, device="cuda"))
-        for _ in range(max(min((256 << 20) // nbytes, 64), 4))
-    ]
+    result = lay(torch.empty(*problem.batch, *problem.input_plane, dtype=dtype, device="cuda"))
     ready = Ready(problem, "channels_last" if last else "planes", torch.cuda.current_device())
-    ready(g, at, results[0])
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for result in results:
-            ready(g, at, result)
-    graph.replay()
-    return median(microseconds(graph.replay) for _ in range(9)) / len(results), problem
+    return median(alone_seconds(lambda target: ready(g, at, target), result)), problem
 
 
 def main() -> None:
     cases = sys.argv[1:]
     for names, last in ((PLANES, ""), (CHANNELS_LAST, ":cl")) if not cases else ():
         cases += [f"{name}:{dtype}{last}" for name in names.split() for dtype in ("f32", "bf16")]
-    rate = copied_per_microsecond()
-    print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, copy {rate / 1e6:.2f} TB/s")
+    rate = bytes_per_second()
+    print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, copy {rate / 1e12:.2f} TB/s")
     for case in cases:
         taken, problem = alone(case)
-        print(f"{case:52} {taken:8.1f} µs {taken * rate / problem.least_bytes:6.2f}", flush=True)
+        print(f"{case:52} {taken * 1e6:8.1f} µs {taken * rate / problem.least_bytes:6.2f}", flush=True)
 
 
 if __name__ == "__main__":

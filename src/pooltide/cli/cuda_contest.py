@@ -68,7 +68,7 @@ def _contest(case: Case, rounds: int, compile: bool, channels_last: bool) -> Ite
     for name in ("ours", "torch") * 9:
         times[f"{name} wall"].append(_wall_seconds(runners[name]))
     del sweep
-    times |= {f"{name} alone": _alone_seconds(run, result) for name, run in into.items()}
+    times |= {f"{name} alone": alone_seconds(run, result) for name, run in into.items()}
     limit = problem.least_bytes * median(times["copy"]) / (2 * COPY_BYTES)
     yield Result(case, drawn[2].nbytes, limit, times | {"limit": [limit, limit]})
 
@@ -123,7 +123,8 @@ def _half(case: Case) -> bool:
     return case.dtype.name == "BFLOAT16"
 
 
-def _alone_seconds(run: Callable[[torch.Tensor], Any], result: torch.Tensor) -> list[float]:
+def alone_seconds(run: Callable[[torch.Tensor], Any], result: torch.Tensor) -> list[float]:
+    """Of single calls that write to results like this one, by turns."""
     nbytes = max(result.numel() * result.element_size(), 1)
     targets = [torch.empty_like(result) for _ in range(max(min(RESULTS_BYTES // nbytes, 64), 4))]
     run(targets[0])
@@ -132,15 +133,15 @@ def _alone_seconds(run: Callable[[torch.Tensor], Any], result: torch.Tensor) -> 
         for target in targets:
             run(target)
     graph.replay()
-    return [_elapsed(graph.replay) / len(targets) for _ in range(9)]
+    return [elapsed_seconds(graph.replay) / len(targets) for _ in range(9)]
 
 
 def _device_seconds(run: Callable[[], Any], sweep: torch.Tensor) -> float:
     sweep.zero_()
-    return _elapsed(run)
+    return elapsed_seconds(run)
 
 
-def _elapsed(run: Callable[[], Any]) -> float:
+def elapsed_seconds(run: Callable[[], Any]) -> float:
     timed: Any = torch.cuda.Event
     begin, end = timed(enable_timing=True), timed(enable_timing=True)
     begin.record()
