@@ -1,66 +1,186 @@
-// The kernels of one instruction set, POOLTIDE_ISA; compiled once for each.
+// The kernels of one instruction set, POOLTIDE_ISA, as one list per storage type; compiled once for each set.
+//
+// The first kernel of the list that does not refuse a problem computes it. A kernel refuses what it can't do,
+// and what a later kernel does faster.
 
-#include "average.h"
-#include "gathered.h"
-#include "indexed_channels.h"
+#include "forward/channels.h"
+#include "forward/means.h"
+#include "forward/rows.h"
+#include "forward/tiles.h"
+#include "gradient/average.h"
+#include "gradient/gather_channels.h"
+#include "gradient/long_row.h"
+#include "gradient/one_window.h"
+#include "gradient/scatter_channels.h"
+#include "gradient/scatter_planes.h"
 
 namespace pooltide {
 namespace {
 
-template <class S> int64_t scratch_of(const Problem& p, bool gather) {
-  if (p.kind == Kind::average) return p.whole ? Whole<S>::scratch(p) : Average<S>::scratch(p);
-  if (gather) return Gathered<S, int64_t>::scratch(p);
-  if (p.channels_last) return IndexedChannels<S, int64_t>::scratch(p);
-  return Indexed<S, int64_t>::scratch(p);  // whatever the indices are
-}
-
-template <class S> void begin_as(const Problem& p, const Arrays& arrays, void* block) {
-  if (p.kind == Kind::indexed && !p.channels_last) Indexed<S, int64_t>(p, arrays, block).begin();
-}
-
-template <class S, class I>
-void run_indexed(const Problem& p, const Arrays& arrays, int64_t begin, int64_t end, void* block, Fault& fault) {
-  if (arrays.gather) return Gathered<S, I>(p, arrays, block).run(begin, end, fault);
-  if (p.channels_last) return IndexedChannels<S, I>(p, arrays, block).run(begin, end, fault);
-  Indexed<S, I>(p, arrays, block).run(begin, end, fault);
-}
-
-template <class S>
-void run_as(const Problem& p, const Arrays& arrays, int64_t begin, int64_t end, void* block, Fault& fault) {
-  if (p.kind == Kind::average) {
-    if (p.whole) return Whole<S>::run(p, arrays, begin, end, block);
-    return Average<S>(p, arrays, block).run(begin, end);
-  }
-  if (p.index_bytes == 1) return run_indexed<S, uint8_t>(p, arrays, begin, end, block, fault);
-  if (p.index_bytes == 4) return run_indexed<S, int32_t>(p, arrays, begin, end, block, fault);
-  run_indexed<S, int64_t>(p, arrays, begin, end, block, fault);
-}
-
-int64_t scratch(const Problem& p, const Arrays& arrays) {
-  switch (p.store) {
-    case Store::f32: return scratch_of<float>(p, arrays.gather);
-    case Store::f64: return scratch_of<double>(p, arrays.gather);
-    case Store::f16: return scratch_of<Half>(p, arrays.gather);
-    default: return scratch_of<Bfloat>(p, arrays.gather);
-  }
-}
-
-void begin(const Problem& p, const Arrays& arrays, void* block) {
-  switch (p.store) {
-    case Store::f32: return begin_as<float>(p, arrays, block);
-    case Store::f64: return begin_as<double>(p, arrays, block);
-    case Store::f16: return begin_as<Half>(p, arrays, block);
-    default: return begin_as<Bfloat>(p, arrays, block);
-  }
-}
-
-void run(const Problem& p, const Arrays& arrays, int64_t begin, int64_t end, void* block, Fault& fault) {
+// Results must be IEEE's, whatever the calling thread has set.
+template <void (*run)(const Problem&, const Arrays&, int64_t, int64_t, void*, Fault&)>
+void run_ieee(const Problem& p, const Arrays& arrays, int64_t begin, int64_t end, void* block, Fault& fault) {
   IeeeMode ieee;
-  switch (p.store) {
-    case Store::f32: return run_as<float>(p, arrays, begin, end, block, fault);
-    case Store::f64: return run_as<double>(p, arrays, begin, end, block, fault);
-    case Store::f16: return run_as<Half>(p, arrays, begin, end, block, fault);
-    default: return run_as<Bfloat>(p, arrays, begin, end, block, fault);
+  run(p, arrays, begin, end, block, fault);
+}
+
+template <class K> constexpr Kernel kernel(const char* name) {
+  return {name, K::refuse, K::units, K::scratch, nullptr, run_ieee<K::run>};
+}
+
+// Gradients of averages with a given layout of lines.
+template <class S, Lines lines> struct Averages {
+  static const char* refuse(const Problem& p, bool able) { return LineLayout<S>::refuse(p, lines, able); }
+  static int64_t units(const Problem& p) { return AverageGradient<S>::units(p); }
+  static int64_t scratch(const Problem& p, const Arrays& arrays) {
+    return AverageGradient<S>::scratch(p, arrays, lines);
+  }
+  static void run(const Problem& p, const Arrays& arrays, int64_t begin, int64_t end, void* block, Fault&) {
+    AverageGradient<S>(p, arrays, lines, block).run(begin, end);
+  }
+};
+
+// Calls `use` with a null pointer to the type of the problem's indices.
+template <class F> inline auto with_index_type(const Problem& p, F use) {
+  if (p.index_bytes == 1) return use((uint8_t*)nullptr);
+  return p.index_bytes == 4 ? use((int32_t*)nullptr) : use((int64_t*)nullptr);
+}
+template <class P> struct PointedBy;
+template <class X> struct PointedBy<X*> { using Type = X; };
+template <class P> using Pointed = typename PointedBy<P>::Type;
+
+// Gradients of maxima: `Way` makes, for an index type, the object that scatters or gathers.
+template <class S, class Way> struct Maxima {
+  static const char* refuse(const Problem& p, bool able) {
+    if (p.kind != Kind::maximum_gradient) return "it computes gradients of maxima";
+    if (p.channels_last != Way::channels_last)
+      return p.channels_last ? "the arrays are channels-last" : "the arrays are not channels-last";
+    return Way::refuse(p, able);
+  }
+  static int64_t units(const Problem& p) { return Way::units(p); }
+  static int64_t scratch(const Problem& p, const Arrays& arrays) {
+    return with_index_type(p, [&](auto* i) { return Way::template make<Pointed<decltype(i)>>(p, arrays, nullptr).scratch(); });
+  }
+  static void begin(const Problem& p, const Arrays& arrays, void* block) {
+    Way::template make<int64_t>(p, arrays, block).begin();
+  }
+  static void run(const Problem& p, const Arrays& arrays, int64_t from, int64_t to, void* block, Fault& fault) {
+    with_index_type(p, [&](auto* i) { Way::template make<Pointed<decltype(i)>>(p, arrays, block).run(from, to, fault); });
+  }
+};
+
+template <class S> struct Gather {
+  static constexpr bool channels_last = true;
+  static constexpr int64_t kHeldImage = 8 << 20;  // bytes of a result that stays in the cache while it is summed
+  template <class I> static GatherChannels<S, I> make(const Problem& p, const Arrays& arrays, void* block) {
+    return {p, arrays, block};
+  }
+  static int64_t units(const Problem& p) { return GatherChannels<S, int64_t>::units(p); }
+  // A gather reads each window once per cell that it holds; a scatter reads it once, but writes in any order.
+  static const char* refuse(const Problem& p, bool able) {
+    if (p.cover == 0) return "a cell can't find its windows: they are dilated, or hold no cell, or the plane is too large";
+    if (able) return nullptr;
+    if (p.cover > 4 * lanes<float>) return "a cell is in many windows";
+    bool held = p.itemsize() >= 4 && p.batch >= 4 && p.cells() * p.channels * p.itemsize() <= kHeldImage;
+    return held && p.index_bytes != 1 ? "images stay in the cache, where scattering is faster" : nullptr;
+  }
+};
+
+template <class S> struct ScatterByChannels {
+  static constexpr bool channels_last = true;
+  template <class I> static ScatterChannels<S, I> make(const Problem& p, const Arrays& arrays, void* block) {
+    return {p, arrays, block};
+  }
+  static int64_t units(const Problem& p) { return ScatterChannels<S, int64_t>::units(p); }
+  static const char* refuse(const Problem&, bool) { return nullptr; }
+};
+
+template <class S, Scatter way> struct ScatterByPlanes {
+  static constexpr bool channels_last = false, narrow = sizeof(S) < sizeof(typename Sum<S>::T);
+  template <class I> static ScatterPlanes<S, I> make(const Problem& p, const Arrays& arrays, void* block) {
+    return {p, arrays, way, block};
+  }
+  static int64_t units(const Problem& p) { return p.planes(); }
+  static const char* refuse(const Problem& p, bool able) {
+    if (narrow == (way == Scatter::in_place)) return narrow ? "half types are summed in float32" : "the result is summed in place";
+    if (able || !narrow || way == Scatter::pieces) return nullptr;
+    if (p.cells() > 1 << 18) return "the plane outgrows the cache";
+    if (way == Scatter::sparse) return p.windows() <= p.cells() / 16 ? nullptr : "windows are not few";
+    return p.d.disjoint && p.h.disjoint && p.w.disjoint ? nullptr : "windows overlap";
+  }
+};
+
+template <class S, class Way> constexpr Kernel maxima(const char* name, bool begins) {
+  using K = Maxima<S, Way>;
+  if constexpr (Way::channels_last) return {name, K::refuse, K::units, K::scratch, nullptr, run_ieee<K::run>};
+  else return {name, K::refuse, K::units, K::scratch, begins ? K::begin : nullptr, run_ieee<K::run>};
+}
+
+// Forwards: `K<S, maximum, indexed>` computes averages, maxima, or maxima and their indices.
+template <class S, template <class, bool, bool> class K> struct Forwards {
+  template <class F> static auto with_kind(const Problem& p, F use) {
+    if (p.kind == Kind::average) return use((K<S, false, false>*)nullptr);
+    return p.index_bytes ? use((K<S, true, true>*)nullptr) : use((K<S, true, false>*)nullptr);
+  }
+  static const char* refuse(const Problem& p, bool able) {
+    if (p.gradient()) return "it computes forwards";
+    if (p.quotient == Quotient::mean) return "the mean of a plane is summed in another order";
+    return K<S, false, false>::refuse(p, able);
+  }
+  static int64_t units(const Problem& p) { return K<S, false, false>::units(p); }
+  static int64_t scratch(const Problem& p, const Arrays& arrays) {
+    return with_kind(p, [&](auto* k) { return Pointed<decltype(k)>(p, arrays, nullptr).scratch(); });
+  }
+  static void run(const Problem& p, const Arrays& arrays, int64_t begin, int64_t end, void* block, Fault&) {
+    with_kind(p, [&](auto* k) { Pointed<decltype(k)>(p, arrays, block).run(begin, end); });
+  }
+};
+
+template <class K> struct Means {
+  static const char* refuse(const Problem& p, bool able) {
+    if (p.gradient() || p.quotient != Quotient::mean) return "it computes means of whole planes";
+    return K::refuse(p, able);
+  }
+  static int64_t units(const Problem& p) { return K::units(p); }
+  static int64_t scratch(const Problem&, const Arrays&) { return 0; }
+  static void run(const Problem& p, const Arrays& arrays, int64_t begin, int64_t end, void*, Fault&) {
+    K(p, arrays, nullptr).run(begin, end);
+  }
+};
+
+template <class S> KernelList list() {
+  static constexpr Kernel kernels[] = {
+      kernel<OneWindow<S>>("one_window"),
+      kernel<LongRow<S>>("long_row"),
+      kernel<Averages<S, Lines::channels>>("average_channels"),
+      kernel<Averages<S, Lines::sliding>>("sliding_3x3"),
+      kernel<Averages<S, Lines::shifted>>("stride_1"),
+      kernel<Averages<S, Lines::phased>>("stride_2"),
+      kernel<Averages<S, Lines::picked>>("picked_lines"),
+      kernel<Averages<S, Lines::spread>>("spread_lines"),
+      kernel<Averages<S, Lines::single>>("cell_by_cell"),
+      maxima<S, Gather<S>>("gather_channels", false),
+      maxima<S, ScatterByChannels<S>>("scatter_channels", false),
+      maxima<S, ScatterByPlanes<S, Scatter::in_place>>("scatter_in_place", false),
+      maxima<S, ScatterByPlanes<S, Scatter::disjoint>>("scatter_disjoint", true),
+      maxima<S, ScatterByPlanes<S, Scatter::sparse>>("scatter_sparse", true),
+      maxima<S, ScatterByPlanes<S, Scatter::pieces>>("scatter_pieces", true),
+      kernel<Means<ChannelsMean<S>>>("mean_channels"),
+      kernel<Means<PlanesMean<S>>>("mean_planes"),
+      kernel<Forwards<S, ChannelsForward>>("windows_channels"),
+      kernel<Forwards<S, RowsForward>>("windows_rows"),
+      kernel<Forwards<S, WholePlanesForward>>("windows_whole_planes"),
+      kernel<Forwards<S, TilesForward>>("windows_tiles"),
+  };
+  return {kernels, sizeof kernels / sizeof *kernels};
+}
+
+KernelList kernels(Store store) {
+  switch (store) {
+    case Store::f32: return list<float>();
+    case Store::f64: return list<double>();
+    case Store::f16: return list<Half>();
+    default: return list<Bfloat>();
   }
 }
 
@@ -70,6 +190,6 @@ void run(const Problem& p, const Arrays& arrays, int64_t begin, int64_t end, voi
 #define NAME(isa) NAME_(isa)
 #define TEXT_(isa) #isa
 #define TEXT(isa) TEXT_(isa)
-const Kernels NAME(POOLTIDE_ISA) = {TEXT(POOLTIDE_ISA), lanes<float>, scratch, begin, run};
+const InstructionSet NAME(POOLTIDE_ISA) = {TEXT(POOLTIDE_ISA), kernels};
 
 }  // namespace pooltide

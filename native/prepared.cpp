@@ -7,33 +7,32 @@
 #include <mutex>
 #include <new>
 
-#include "pool.h"
+#include "threads/thread_pool.h"
 
 namespace pooltide {
 namespace {
 
-constexpr int64_t kChunkBytes = 128 << 10;  // of result: what a thread takes at a time
-constexpr int64_t kThreadBytes = 512 << 10;  // of result: what makes one more thread worth waking
+// How work is divided among threads. A forward does more work per byte than a gradient.
+constexpr int64_t kChunkBytes = 128 << 10, kThreadBytes = 512 << 10;  // of a gradient's result
+constexpr int64_t kChunkCells = 64 << 10, kThreadCells = 64 << 10;    // of a forward's larger side
+constexpr int64_t kStreamBytes = 32 << 20;  // a gradient that moves more bytes writes past the cache
 
-constexpr int64_t kHeldImage = 8 << 20;  // bytes of a result that is still in the cache when it is added to
+std::atomic<size_t> current_set{SIZE_MAX};
 
-std::atomic<const Kernels*> chosen{nullptr};
-
-const Kernels& kernels() {
-  const Kernels* k = chosen.load(std::memory_order_acquire);
-  if (!k) chosen.store(k = instruction_sets().back(), std::memory_order_release);
-  return *k;
+size_t current() {
+  size_t at = current_set.load(std::memory_order_acquire);
+  return at == SIZE_MAX ? instruction_sets().size() - 1 : at;
 }
 
-// Scratch of all threads of a call, kept by the calling thread for its next one.
+// Scratch buffers of all threads of a call. The calling thread keeps them for its next call, unless large.
 class Scratch {
  public:
   ~Scratch() { std::free(block_); }
-  void* get(size_t bytes) {
+  char* get(size_t bytes) {
     if (bytes <= size_) return block_;
     std::free(block_);
     size_ = 0;
-    block_ = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
+    block_ = static_cast<char*>(std::aligned_alloc(64, (bytes + 63) / 64 * 64));
     if (!block_) throw std::bad_alloc();
     size_ = bytes;
     return block_;
@@ -45,7 +44,7 @@ class Scratch {
   }
 
  private:
-  void* block_ = nullptr;
+  char* block_ = nullptr;
   size_t size_ = 0;
 };
 
@@ -55,7 +54,7 @@ thread_local Scratch scratch;
 struct Job {
   const Problem& problem;
   const Arrays& arrays;
-  const Kernels& kernels;
+  const Kernel& kernel;
   int64_t units, chunk;
   char* scratch;
   int64_t scratch_bytes;
@@ -72,32 +71,38 @@ void work(void* context, int worker) {
     int64_t begin = job.next.fetch_add(job.chunk, std::memory_order_relaxed);
     if (begin >= job.units) break;
     int64_t end = std::min(begin + job.chunk, job.units);
-    if (first) job.kernels.begin(job.problem, job.arrays, scratch);
-    job.kernels.run(job.problem, job.arrays, begin, end, scratch, mine);
+    if (first && job.kernel.begin) job.kernel.begin(job.problem, job.arrays, scratch);
+    job.kernel.run(job.problem, job.arrays, begin, end, scratch, mine);
   }
   if (mine.count == 0 && !mine.astray) return;
   std::lock_guard<std::mutex> hold(job.merging);
   job.fault.merge(mine);
 }
 
-int64_t units_of(const Problem& p, bool gather) {
-  if (p.kind == Kind::average && p.whole) return p.planes();
-  if (p.kind == Kind::average || gather) return (p.channels_last ? p.batch : p.planes()) * p.d.cells * p.h.cells;
-  if (!p.channels_last) return p.planes();
-  int64_t block = channel_block(p);
-  return p.batch * ((p.channels + block - 1) / block);
-}
+// Units per chunk and threads worth waking. A gradient's rows are taken by whole images where images are
+// small, because a thread that begins in the middle of an image divides some rows of windows again.
+struct Parts {
+  int64_t chunk, threads;
 
-// Rows are taken by whole planes where planes are small: a plane begun anew divides rows again.
-int64_t chunk_of(const Problem& p, int64_t units, int64_t bytes) {
-  int64_t chunk = std::max<int64_t>(1, kChunkBytes * units / bytes);
-  int64_t plane = p.d.cells * p.h.cells;
-  if (p.kind == Kind::average && !p.whole && chunk > plane) chunk -= chunk % plane;
-  return chunk;
-}
+  Parts(const Problem& p, int64_t units, int64_t forced_chunk) {
+    if (p.gradient()) {
+      int64_t bytes = p.written_elements() * p.itemsize(), images = p.channels_last ? p.batch : p.planes();
+      chunk = std::max<int64_t>(1, kChunkBytes * units / bytes);
+      int64_t rows = units / images;
+      if (rows * images == units && chunk > rows) chunk -= chunk % rows;
+      threads = bytes / kThreadBytes + 1;
+    } else {
+      int64_t cells = p.planes() * std::max(p.cells(), p.windows());
+      chunk = std::max<int64_t>(1, kChunkCells * units / cells);
+      threads = cells / kThreadCells + 1;
+    }
+    if (forced_chunk) chunk = forced_chunk, threads = INT32_MAX;
+    threads = std::min(threads, (units + chunk - 1) / chunk);
+  }
+};
 
-// Whether each pair of cells reads windows i and i+1, or i-1 and i, as the phase says; those outside
-// the axis are left out. Behind the last window a row has room for two that are zero.
+// Whether each pair of cells reads windows i and i+1, or i-1 and i, as the phase says; windows outside the
+// axis are left out. Behind the last window a row of quotients has room for two zeros.
 bool has_phase(const Axis& axis, Phase phase) {
   for (int64_t c = 0; c < axis.cells; c++) {
     int64_t i = c / 2, from = i, to = i + 1;
@@ -117,147 +122,194 @@ Phase phase_of(const Axis& axis) {
   return Phase::none;
 }
 
-}  // namespace
-
-Prepared::Prepared(const Problem& facts, const AxisTables& d, const AxisTables& h, const AxisTables& w)
-    : problem_(facts) {
-  if (facts.jump) jump_.assign(facts.jump, facts.jump + kOffsets), problem_.jump = jump_.data();
-  adopt(0, d, problem_.d);
-  adopt(1, h, problem_.h);
-  adopt(2, w, problem_.w);
-  bool one = true, even = true;
-  for (const Axis* axis : {&problem_.d, &problem_.h, &problem_.w}) {
-    one = one && axis->windows == 1 && axis->cells > 0 && axis->run[0] == axis->cells && axis->count[0] == 1;
-    for (int64_t o = 1; o < axis->windows; o++) even = even && axis->divisor[o] == axis->divisor[0];
-  }
-  problem_.even = even || problem_.quotient == Quotient::constant;
-  if (problem_.kind == Kind::indexed && problem_.channels_last) problem_.cover = cover();
-  problem_.whole = one && problem_.kind == Kind::average && !problem_.channels_last;
+bool is_unit(const Axis& axis) {
+  return axis.start && axis.cells == 1 && axis.windows == 1 && axis.length[0] == 1 && axis.divisor[0] == 1;
 }
 
-void Prepared::adopt(int axis, const AxisTables& tables, Axis& to) {
-  int64_t n = tables.cells, padded = n + kMostLanes;
-  auto &first = cells_[axis][0], &count = cells_[axis][1], &run = cells_[axis][2], &group = cells_[axis][3];
-  first.assign(padded, 0), count.assign(padded, 0), run.assign(padded, 1), group.assign(padded, 0);
-  to.cells = n, to.windows = tables.windows, to.gentle = true;
-  int64_t back = 0, ahead = 0;
+const Kernel* choose(KernelList list, const Problem& problem) {
+  for (int i = 0; i < list.count; i++)
+    if (!list.first[i].refuse(problem, false)) return &list.first[i];
+  return nullptr;
+}
+
+}  // namespace
+
+void describe_cells(Axis& axis) {
+  int64_t n = axis.cells, back = 0, ahead = 0;
+  axis.most = 0, axis.unit_steps = true;
   for (int64_t i = 0; i < n; i++) {
-    first[i] = static_cast<int32_t>(tables.first[i]);
-    count[i] = static_cast<int32_t>(tables.count[i]);
-    to.most = std::max<int64_t>(to.most, count[i]);
-    if (i && first[i] - first[i - 1] > 1) to.gentle = false;
-    back = std::max(back, i - first[i]);
-    ahead = std::max(ahead, first[i] + count[i] - i);
+    axis.most = std::max<int64_t>(axis.most, axis.count[i]);
+    if (i && axis.first[i] - axis.first[i - 1] > 1) axis.unit_steps = false;
+    back = std::max(back, i - axis.first[i]);
+    ahead = std::max(ahead, axis.first[i] + axis.count[i] - i);
+  }
+  axis.shifted = n > 0 && back + ahead <= n;
+  for (int64_t i = 0; i < n && axis.shifted; i++) {
+    int64_t last = std::min(axis.windows, i + ahead);
+    axis.shifted = axis.first[i] == std::max<int64_t>(0, i - back) && axis.first[i] + axis.count[i] == last;
+  }
+  axis.phase = axis.shifted ? Phase::none : phase_of(axis);
+  axis.back = axis.shifted ? back : axis.phase == Phase::wide_even;
+  if (axis.shifted) axis.most = back + ahead;
+}
+
+PreparedProblem::PreparedProblem(const Problem& facts) : problem_(facts) {
+  Problem& p = problem_;
+  move_unit_axes();
+  Axis* axes[] = {&p.d, &p.h, &p.w};
+  p.even = true;
+  for (Axis* axis : axes) {
+    derive_windows(*axis);
+    for (int64_t o = 1; o < axis->windows && axis->divisor; o++) p.even = p.even && axis->divisor[o] == axis->divisor[0];
+  }
+  p.even = p.even || p.quotient == Quotient::constant;
+  bool dilated = p.d.dilation > 1 || p.h.dilation > 1 || p.w.dilation > 1;
+  bool long_row = !p.channels_last && p.d.cells * p.h.cells == 1 && p.d.windows * p.h.windows == 1 &&
+                  p.w.cells > kLongRow;
+  bool finds_windows = p.kind == Kind::average_gradient;
+  if (p.kind == Kind::maximum_gradient) finds_windows = p.channels_last && !dilated && p.cells() <= INT32_MAX;
+  for (int i = 0; i < (long_row ? 2 : 3) && finds_windows; i++) derive_cells(i, *axes[i]);
+  if (p.index_bytes == 1) derive_jump();
+  if (p.kind == Kind::maximum_gradient && finds_windows) derive_cover();
+  for (const InstructionSet* set : instruction_sets()) chosen_.push_back(choose(set->kernels(p.store), p));
+}
+
+// Axes of one cell and one window change nothing. They come first, so that vectors run along real rows.
+void PreparedProblem::move_unit_axes() {
+  Problem& p = problem_;
+  for (int i = 0; i < 2 && is_unit(p.w); i++) {
+    Axis unit = p.w;
+    p.w = p.h, p.h = p.d, p.d = unit;
+  }
+  if (is_unit(p.h)) std::swap(p.d, p.h);
+}
+
+// An axis whose tables per window nobody reads comes without them.
+void PreparedProblem::derive_windows(Axis& axis) const {
+  if (!axis.start) return;
+  axis.longest = 0, axis.disjoint = true;
+  for (int64_t o = 0; o < axis.windows; o++) {
+    axis.longest = std::max<int64_t>(axis.longest, axis.length[o]);
+    int64_t end = o ? axis.start[o - 1] + (axis.length[o - 1] - 1) * axis.dilation + 1 : 0;
+    if (axis.start[o] < end || axis.length[o] == 0) axis.disjoint = false;
+  }
+  int64_t middle = axis.windows / 2;
+  if (middle == 0) return;
+  axis.stride = axis.start[middle] - axis.start[middle - 1];
+  auto follows = [&](int64_t o) {
+    return axis.start[o] - axis.start[o - 1] == axis.stride && axis.length[o] == axis.length[o - 1];
+  };
+  axis.even_from = axis.even_to = middle;
+  while (axis.even_from > 0 && follows(axis.even_from)) axis.even_from--;
+  while (axis.even_to < axis.windows && follows(axis.even_to)) axis.even_to++;
+}
+
+// Starts and ends ascend, so the windows that hold a cell are those begun, less those ended.
+void PreparedProblem::derive_cells(int at, Axis& axis) {
+  int64_t n = axis.cells, padded = n + kMostLanes, begun = 0, ended = 0;
+  auto &first = cells_[at][0], &count = cells_[at][1], &run = cells_[at][2], &group = cells_[at][3];
+  first.assign(padded, 0), count.assign(padded, 0);
+  for (int64_t i = 0; i < n; i++) {
+    while (begun < axis.windows && axis.start[begun] <= i) begun++;
+    while (ended < axis.windows && axis.start[ended] + axis.length[ended] <= i) ended++;
+    first[i] = static_cast<int32_t>(ended), count[i] = static_cast<int32_t>(std::max<int64_t>(0, begun - ended));
   }
   for (int64_t i = n; n && i < padded; i++) first[i] = first[n - 1];
+  axis.first = first.data(), axis.count = count.data();
+  describe_cells(axis);
+  if (at == 2) return;
+  run.assign(padded, 1), group.assign(padded, 0);
   for (int64_t i = n - 2; i >= 0; i--)
     if (first[i] == first[i + 1] && count[i] == count[i + 1]) run[i] = run[i + 1] + 1;
   for (int64_t i = 0; i < n; i++) {
     bool begins = i == 0 || run[i - 1] == 1;
-    if (begins) to.groups++, to.pairs += count[i];
-    group[i] = static_cast<int32_t>(to.groups - 1);
+    if (begins) axis.groups++, axis.pairs += count[i];
+    group[i] = static_cast<int32_t>(axis.groups - 1);
   }
-  to.shifted = n > 0 && back + ahead <= n;
-  for (int64_t i = 0; i < n && to.shifted; i++) {
-    int64_t last = std::min(tables.windows, i + ahead);
-    to.shifted = first[i] == std::max<int64_t>(0, i - back) && first[i] + count[i] == last;
-  }
-  if (to.shifted) to.back = back, to.most = back + ahead;
-  divisors_[axis].assign(tables.divisor, tables.divisor + tables.windows);
-  if (problem_.kind == Kind::indexed) adopt_windows(axis, tables, to);
-  to.first = first.data(), to.count = count.data(), to.run = run.data(), to.group = group.data();
-  if (!to.shifted) to.phase = phase_of(to), to.back = to.phase == Phase::wide_even;
-  to.divisor = divisors_[axis].data();
+  axis.run = run.data(), axis.group = group.data();
 }
 
-// A window's extent is how many cells lie in it: each adds one from its first window up to its last.
-void Prepared::adopt_windows(int axis, const AxisTables& tables, Axis& to) {
-  starts_[axis].assign(tables.divisor, tables.divisor + tables.windows);
-  std::vector<int32_t>& extent = extents_[axis];
-  extent.assign(tables.windows + 1, 0);
-  for (int64_t i = 0; i < to.cells; i++) {
-    extent[tables.first[i]] += tables.count[i] > 0;
-    extent[tables.first[i] + tables.count[i]] -= tables.count[i] > 0;
-  }
-  for (int64_t o = 1; o < tables.windows; o++) extent[o] += extent[o - 1];
-  to.longest = *std::max_element(extent.begin(), extent.end());
-  to.start = starts_[axis].data(), to.extent = extent.data();
+// Offsets count through the cells of the longest window; the values beyond point outside of every plane.
+void PreparedProblem::derive_jump() {
+  const Problem& p = problem_;
+  jump_.assign(kOffsets, -(int64_t{1} << 62));
+  int64_t d = p.d.longest, h = p.h.longest, w = p.w.longest;
+  for (int64_t i = 0; i < std::min(d * h * w, kOffsets); i++)
+    jump_[i] = (i / w / h * p.d.dilation * p.h.cells + i / w % h * p.h.dilation) * p.w.cells + i % w * p.w.dilation;
+  problem_.jump = jump_.data();
 }
 
-// None where a window has no cell, and no index that names one of its own.
-double Prepared::cover() const {
+// 0 where a window has no cell: no index can name a cell of that window.
+void PreparedProblem::derive_cover() {
   double found = 1;
-  if (problem_.cells() > INT32_MAX) return 0;
   for (const Axis* axis : {&problem_.d, &problem_.h, &problem_.w}) {
     double held = 0;
     for (int64_t o = 0; o < axis->windows; o++) {
-      if (axis->extent[o] == 0) return 0;
-      held += axis->extent[o];
+      if (axis->length[o] == 0) return;
+      held += axis->length[o];
     }
     found *= held / double(axis->cells);
   }
-  return found;
+  problem_.cover = found;
 }
 
-// Where windows overlap much, to add one for each of them costs less than to look through them for each
-// cell; so it does where whole images are summed in place and stay in the cache, unless indices are bytes.
-bool Prepared::gathers() const {
-  const Problem& p = problem_;
-  bool held = p.itemsize() >= 4 && p.batch >= 4 && p.cells() * p.channels * p.itemsize() <= kHeldImage;
-  return p.cover > 0 && p.cover <= 4 * kernels().lanes && (p.index_bytes == 1 || !held);
-}
+KernelList PreparedProblem::kernels() const { return instruction_sets()[current()]->kernels(problem_.store); }
 
-Fault Prepared::run(Arrays arrays, int threads, int64_t stream_from) const {
+const Kernel& PreparedProblem::chosen() const { return *chosen_[current()]; }
+
+Fault PreparedProblem::run(Arrays arrays, int threads, const Forced& forced) const {
   const Problem& p = problem_;
-  int64_t bytes = p.planes() * p.cells() * p.itemsize();
-  if (bytes == 0) return {};
-  int64_t read = p.planes() * p.windows() * (p.itemsize() + p.index_bytes);
-  const Kernels& k = kernels();
-  arrays.stream = bytes + read >= stream_from;
-  arrays.gather = gathers();
-  Fault fault = run_once(arrays, k, threads, bytes);
+  if (p.written_elements() == 0) return {};
+  int64_t bytes = (p.written_elements() + p.read_elements()) * p.itemsize() + p.planes() * p.windows() * p.index_bytes;
+  arrays.stream = forced.stream >= 0 ? forced.stream : p.gradient() && bytes >= kStreamBytes;
+  arrays.tight = forced.tight;
+  const Kernel& kernel = forced.kernel ? *forced.kernel : chosen();
+  Fault fault = run_kernel(kernel, arrays, threads, forced.chunk);
   if (!fault.astray) return fault;
-  arrays.gather = false;
-  return run_once(arrays, k, threads, bytes);
+  KernelList list = kernels();
+  for (const Kernel* next = &kernel + 1; next < list.first + list.count; next++)
+    if (!next->refuse(p, true)) return run_kernel(*next, arrays, threads, forced.chunk);
+  return fault;
 }
 
-Fault Prepared::run_once(const Arrays& arrays, const Kernels& k, int threads, int64_t bytes) const {
+Fault PreparedProblem::run_kernel(const Kernel& kernel, const Arrays& arrays, int threads, int64_t chunk) const {
   const Problem& p = problem_;
-  int64_t units = units_of(p, arrays.gather), chunk = chunk_of(p, units, bytes);
-  int64_t useful = std::min({int64_t{threads}, (units + chunk - 1) / chunk, bytes / kThreadBytes + 1});
-  int64_t each = (k.scratch(p, arrays) + 63) / 64 * 64;
-  auto* block = static_cast<char*>(scratch.get(each * useful));
-  Job job{p, arrays, k, units, chunk, block, each, {}, {}, {}};
+  int64_t units = kernel.units(p);
+  Parts parts(p, units, chunk);
+  int64_t useful = std::min<int64_t>(threads, parts.threads), each = (kernel.scratch(p, arrays) + 63) / 64 * 64;
+  char* block = scratch.get(each * useful);
+  Job job{p, arrays, kernel, units, parts.chunk, block, each, {}, {}, {}};
   run_on_threads(static_cast<int>(useful), work, &job);
   scratch.trim();
   return job.fault;
 }
 
-std::vector<const Kernels*> instruction_sets() {
-  std::vector<const Kernels*> found{&kernels_baseline};
+const std::vector<const InstructionSet*>& instruction_sets() {
+  static const std::vector<const InstructionSet*> found = [] {
+    std::vector<const InstructionSet*> sets{&kernels_baseline};
 #if defined(__x86_64__) && !defined(POOLTIDE_ONLY_BASELINE)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) {
-    found.push_back(&kernels_avx2);
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-      found.push_back(&kernels_avx512);
-  }
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) {
+      sets.push_back(&kernels_avx2);
+      if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+        sets.push_back(&kernels_avx512);
+    }
 #endif
+    return sets;
+  }();
   return found;
 }
 
 bool use_instruction_set(const char* name) {
-  for (const Kernels* k : instruction_sets())
-    if (std::strcmp(k->name, name) == 0) {
-      chosen.store(k, std::memory_order_release);
+  const auto& sets = instruction_sets();
+  for (size_t i = 0; i < sets.size(); i++)
+    if (std::strcmp(sets[i]->name, name) == 0) {
+      current_set.store(i, std::memory_order_release);
       return true;
     }
   return false;
 }
 
-const char* instruction_set() { return kernels().name; }
-
-void* thread_scratch(size_t bytes) { return scratch.get(bytes); }
-void trim_thread_scratch() { scratch.trim(); }
+const char* instruction_set() { return instruction_sets()[current()]->name; }
 
 }  // namespace pooltide

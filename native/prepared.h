@@ -1,4 +1,4 @@
-// A problem made ready to run: tables owned, scratch and splitting known.
+// A problem made ready to run: its tables derived, its kernel chosen.
 
 #pragma once
 
@@ -9,48 +9,50 @@
 
 namespace pooltide {
 
-// One axis as Python hands it over: first and count per cell, per window the divisor; or, of an
-// indexed problem, the first cell. One whose cells count no windows can't be gathered.
-struct AxisTables {
-  const int64_t *first, *count, *divisor;
-  int64_t cells, windows;
+// What a test may force; the defaults choose as usual.
+struct Forced {
+  const Kernel* kernel = nullptr;
+  int stream = -1;        // 0 or 1: write the result in place, or past the cache
+  int64_t chunk = 0;      // units that a thread takes at a time
+  bool tight = false;     // use the smallest scratch buffers, as if the plane were large
 };
 
-class Prepared {
+class PreparedProblem {
  public:
-  // `facts` has all but the axes, and `whole`.
-  Prepared(const Problem& facts, const AxisTables& d, const AxisTables& h, const AxisTables& w);
-  Prepared(const Prepared&) = delete;
+  // `facts` is a problem without the derived fields. The caller keeps its tables per window alive.
+  explicit PreparedProblem(const Problem& facts);
+  PreparedProblem(const PreparedProblem&) = delete;
 
-  // A call that moves `stream_from` bytes or more writes past the cache. Throws std::bad_alloc when
-  // there is no memory for scratch.
-  Fault run(Arrays arrays, int threads, int64_t stream_from = 32 << 20) const;
+  // Computes. Throws std::bad_alloc when there is no memory for scratch buffers.
+  Fault run(Arrays arrays, int threads, const Forced& forced = {}) const;
 
-  // Whether a call begins with a gather; an index outside its window makes it scatter after all.
-  bool gathers() const;
+  // The kernels of the instruction set in use, in order, and the first that does not refuse.
+  KernelList kernels() const;
+  const Kernel& chosen() const;
 
   const Problem& problem() const { return problem_; }
 
  private:
-  void adopt(int axis, const AxisTables& tables, Axis& to);
-  void adopt_windows(int axis, const AxisTables& tables, Axis& to);
-  double cover() const;
-  Fault run_once(const Arrays& arrays, const Kernels& kernels, int threads, int64_t bytes) const;
+  void move_unit_axes();
+  void derive_windows(Axis& axis) const;
+  void derive_cells(int axis, Axis& to);
+  void derive_jump();
+  void derive_cover();
+  Fault run_kernel(const Kernel& kernel, const Arrays& arrays, int threads, int64_t chunk) const;
 
   Problem problem_;
   std::vector<int32_t> cells_[3][4];
-  std::vector<double> divisors_[3];
-  std::vector<int32_t> starts_[3], extents_[3];
   std::vector<int64_t> jump_;
+  std::vector<const Kernel*> chosen_;  // per instruction set
 };
 
-// Instruction sets that this machine has, best last; `use` takes one of their names.
-std::vector<const Kernels*> instruction_sets();
+
+// Fills the fields of an axis that follow from its tables per cell, which have room for kMostLanes more.
+void describe_cells(Axis& axis);
+
+// Instruction sets that this machine has, best last; `use_instruction_set` takes one of their names.
+const std::vector<const InstructionSet*>& instruction_sets();
 bool use_instruction_set(const char* name);
 const char* instruction_set();
-
-// Memory of the calling thread for the threads of one call, kept for its next one unless large.
-void* thread_scratch(size_t bytes);
-void trim_thread_scratch();
 
 }  // namespace pooltide

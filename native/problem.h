@@ -1,7 +1,15 @@
 // A problem as the kernels read it: planes × three axes, each axis a table of windows.
 //
-// An input cell lies in the windows first, first+1, …, first+count-1 of its axis. Tables are made by
-// Python (geometry.py is the one place that knows where a window lies) and owned by a Prepared.
+// Four kinds, with q a window and c a cell of a plane:
+//
+//     average            out[q] = sum of the cells of q / divisor of q
+//     maximum            out[q] = largest cell of q, indices[q] = where it is
+//     average_gradient   out[c] = sum over the windows q that hold c of grad[q] / divisor of q
+//     maximum_gradient   out[indices[q]] += grad[q]
+//
+// Python hands over, per axis and window, the first cell, the number of cells and the divisor
+// (geometry.py is the only place that computes them). All other tables are derived from these by
+// PreparedProblem, which owns them.
 
 #pragma once
 
@@ -9,33 +17,39 @@
 
 namespace pooltide {
 
-enum class Kind : int { average, indexed };
+enum class Kind : int { average, maximum, average_gradient, maximum_gradient };
 enum class Store : int { f32, f64, f16, bf16 };
 enum class Quotient : int { chained, product, constant, mean };  // mean: of a forward only
 
-// Stride 2, where cells 2i and 2i+1 lie in one or two of two neighbouring windows: each in one and the
-// same, the odd ones in both, or the even ones in both.
+// Stride 2, where cells 2i and 2i+1 lie in one or two of two neighbouring windows: both cells in the
+// same single window, the odd cells in two windows, or the even cells in two windows.
 enum class Phase : int { none, alike, wide_odd, wide_even };
 
-constexpr int64_t kOffsets = 256;   // that a byte can tell
-constexpr int64_t kMostLanes = 16;  // tables are padded so that a whole vector may be read
+constexpr int64_t kLongRow = 1 << 20;  // cells of a row from which no table per cell is made
+constexpr int64_t kOffsets = 256;   // values of a one-byte offset
+constexpr int64_t kMostLanes = 16;  // tables per cell are padded so that a whole vector can be read
 
 struct Axis {
-  int64_t cells = 0, windows = 0;
-  const int32_t* first = nullptr;   // per cell
-  const int32_t* count = nullptr;   // per cell; 0 in the padding
-  const int32_t* run = nullptr;     // per cell: how many cells from here on have the same windows
-  const int32_t* group = nullptr;   // per cell: how many runs begin before its own
-  const double* divisor = nullptr;  // per window: its length, an integer
-  const int32_t* start = nullptr;   // per window: its first cell; of an indexed problem
-  const int32_t* extent = nullptr;  // per window: its cells; the same
-  int64_t longest = 0;              // the largest extent
-  int64_t most = 0;                 // the largest count
-  int64_t groups = 0, pairs = 0;    // runs; the sum of their counts
-  int64_t back = 0;                 // of a shifted axis: cell w reads windows w-back … w-back+most-1
-  bool gentle = false;              // `first` grows by at most 1 per cell
-  bool shifted = false;             // stride 1: the windows of a cell are a shift of its neighbour's
-  Phase phase = Phase::none;        // `back` is then 1 where even cells are the wide ones
+  int64_t cells = 0, windows = 0, dilation = 1;
+  // Per window.
+  const int32_t* start = nullptr;    // its first cell inside the axis
+  const int32_t* length = nullptr;   // its number of cells inside the axis, `dilation` apart
+  const int32_t* divisor = nullptr;  // its factor of an average's divisor
+  int64_t longest = 0;               // the largest length
+  int64_t even_from = 0, even_to = 0, stride = 0;  // windows of one length, `stride` cells apart
+  bool disjoint = false;             // no cell lies between the ends of two windows
+  // Per cell, of gradients that gather: the cell lies in the windows first, …, first + count - 1.
+  const int32_t* first = nullptr;
+  const int32_t* count = nullptr;    // 0 in the padding of the table
+  int64_t most = 0;                  // the largest count
+  bool unit_steps = false;           // `first` grows by at most 1 per cell
+  bool shifted = false;              // stride 1: the windows of a cell are those of its neighbour, plus 1
+  Phase phase = Phase::none;
+  int64_t back = 0;                  // shifted: cell i reads windows i-back, …, i-back+most-1; wide_even: 1
+  // Per cell, of the axes d and h only.
+  const int32_t* run = nullptr;      // how many cells from here on have the same windows
+  const int32_t* group = nullptr;    // how many runs begin before the cell's run
+  int64_t groups = 0, pairs = 0;     // the number of runs; the sum of their counts
 };
 
 struct Problem {
@@ -44,30 +58,37 @@ struct Problem {
   Quotient quotient = Quotient::chained;
   double divisor = 1;  // of a constant quotient
   bool channels_last = false;
-  bool whole = false;    // an average with one window that holds the plane
-  bool even = false;     // all windows of an average have the same divisors
-  int index_bytes = 0;   // of an indexed problem: 4 or 8; 1 where they are offsets in their windows
-  double cover = 0;      // windows that hold a cell, on average; 0 where an indexed problem can't be gathered
-  const int64_t* jump = nullptr;  // 256: how far an offset lies from its window's first cell
+  int index_bytes = 0;  // 0: no indices; 1: offsets inside the window; 4 or 8: flat inside the plane
   int64_t batch = 0, channels = 0;
   Axis d, h, w;
+  // Derived.
+  bool even = false;              // all windows have the same divisor
+  double cover = 0;               // windows that hold a cell, on average; 0: cells can't find their windows
+  const int64_t* jump = nullptr;  // kOffsets: how far an offset lies from its window's first cell
 
+  bool gradient() const { return kind == Kind::average_gradient || kind == Kind::maximum_gradient; }
+  bool average() const { return kind == Kind::average || kind == Kind::average_gradient; }
   int64_t planes() const { return batch * channels; }
   int64_t cells() const { return d.cells * h.cells * w.cells; }
   int64_t windows() const { return d.windows * h.windows * w.windows; }
   int64_t itemsize() const { return store == Store::f64 ? 8 : store == Store::f32 ? 4 : 2; }
+  int64_t read_elements() const { return planes() * (gradient() ? windows() : cells()); }
+  int64_t written_elements() const { return planes() * (gradient() ? cells() : windows()); }
 };
 
+// The memory of one call, and how it is to be worked on.
 struct Arrays {
-  const void* grad = nullptr;
-  const void* indices = nullptr;
+  const void* grad = nullptr;   // of a gradient
+  const void* input = nullptr;  // of a forward
+  void* indices = nullptr;      // read by a gradient, written by a forward
   void* out = nullptr;
-  bool stream = false;  // the result outgrows the cache: write past it
-  bool gather = false;  // an indexed problem: cells look for themselves in their windows
+  bool stream = false;  // write the result past the cache, because it is larger than the cache
+  bool tight = false;   // use the smallest scratch buffers: tests reach the code for large planes on small ones
 };
 
-// Indices outside the plane: how many, and the first in (N, C, D, H, W) order; or, of a gather, whether
-// one lies outside its own window.
+// Indices outside the plane: how many, and the first in (N, C, D, H, W) order.
+// `astray`: a kernel that needs every index inside its own window met one that is not; its result is
+// unusable and another kernel must compute it again.
 struct Fault {
   int64_t count = 0, position = 0, value = 0;
   bool astray = false;
@@ -83,25 +104,28 @@ struct Fault {
   }
 };
 
-// The channels that are scattered at a time in channels-last order: half types are summed apart, in the cache.
-inline int64_t channel_block(const Problem& p) {
-  int64_t block = p.itemsize() == 2 ? (int64_t{1} << 16) / (p.cells() + 1) : p.channels / (p.batch < 4 ? 4 : 1);
-  if (block >= kMostLanes) block -= block % kMostLanes;
-  else block = p.itemsize() == 2 ? (block > 1 ? block : 1) : kMostLanes;
-  return block < p.channels ? block : (p.channels ? p.channels : 1);
-}
-
-// The kernels of one instruction set. Work is a range of units; units are independent.
-//   average   a row of the result (D and H flattened); a plane where one window holds it all
-//   indexed   a plane; in channels-last order a row of the result, or a block of channels of one image
-struct Kernels {
+// One kernel of one instruction set and storage type. Work is a range of units; units are independent.
+struct Kernel {
   const char* name;
-  int lanes;  // float32 in a vector
-  int64_t (*scratch)(const Problem&, const Arrays&);  // bytes that each thread needs
-  void (*begin)(const Problem&, const Arrays&, void* scratch);  // before a thread's first run of a call
+  // Returns why the kernel does not take the problem, or null. With `able` it returns only reasons that
+  // would make the result wrong, not those that would make it slow.
+  const char* (*refuse)(const Problem&, bool able);
+  int64_t (*units)(const Problem&);
+  int64_t (*scratch)(const Problem&, const Arrays&);             // bytes that each thread needs
+  void (*begin)(const Problem&, const Arrays&, void* scratch);   // null, or called once before a thread's first run
   void (*run)(const Problem&, const Arrays&, int64_t begin, int64_t end, void* scratch, Fault&);
 };
 
-extern const Kernels kernels_baseline, kernels_avx2, kernels_avx512;
+struct KernelList {
+  const Kernel* first;
+  int count;
+};
+
+struct InstructionSet {
+  const char* name;
+  KernelList (*kernels)(Store);  // in the order of preference
+};
+
+extern const InstructionSet kernels_baseline, kernels_avx2, kernels_avx512;
 
 }  // namespace pooltide

@@ -84,6 +84,15 @@ GATHERED = {
 }
 
 
+def chosen(problem: Problem, layout: str) -> str:
+    """The name of the kernel that computes the problem with this instruction set."""
+    return cpu.prepare(problem, layout).kernels(False)[-1][0]
+
+
+def gathers(problem: Problem, layout: str) -> bool:
+    return chosen(problem, layout) == "gather_channels"
+
+
 def lay(array: Any, layout: str) -> Any:
     if layout == "planes":
         return np.ascontiguousarray(array)
@@ -174,8 +183,8 @@ def test_cells_look_for_themselves_in_their_windows(reason: str, index: str, dty
     problem = Problem("indexed", batch, axes, TYPES[dtype], index_dtype=TYPES[index])
     for isa in _native.instruction_sets():
         _native.use_instruction_set(isa)
-        assert cpu.prepare(problem, "channels_last").gathers()
-        assert not cpu.prepare(problem, "planes").gathers()
+        assert gathers(problem, "channels_last")
+        assert not gathers(problem, "planes")
     grad, indices = gradients(problem, 8), own_indices(problem, 9)
     assert check_everywhere(problem, grad, indices) is None
 
@@ -203,14 +212,14 @@ def test_images_that_stay_in_the_cache_are_summed_in_place(dtype: str) -> None:
     for index in ("INT32", "INT64", "UINT8"):
         problem = Problem("indexed", (5, 17), axes, TYPES[dtype], index_dtype=TYPES[index])
         in_place = dtype in ("FLOAT32", "FLOAT64") and index != "UINT8"
-        assert cpu.prepare(problem, "channels_last").gathers() != in_place
+        assert gathers(problem, "channels_last") != in_place
         assert check_everywhere(problem, gradients(problem, 8), own_indices(problem, 9)) is None
 
 
 def test_windows_that_overlap_much_are_scattered() -> None:
     axes = (UNIT, strided(37, 13, 1, 6), strided(41, 13, 1, 6))
     problem = Problem("indexed", (2, 17), axes, TYPES["FLOAT16"], index_dtype=TYPES["INT64"])
-    assert not cpu.prepare(problem, "channels_last").gathers()
+    assert not gathers(problem, "channels_last")
     assert check_everywhere(problem, gradients(problem, 8), own_indices(problem, 9)) is None
 
 
@@ -301,7 +310,7 @@ def test_gathered_results_beyond_the_cache(dtype: str) -> None:
     axes = (UNIT, strided(151, 3, 2, 1), strided(157, 3, 2, 1))
     problem = Problem("indexed", (3, 131), axes, TYPES[dtype], index_dtype=TYPES["INT64"])
     assert problem.least_bytes >= 32 << 20
-    assert cpu.prepare(problem, "channels_last").gathers()
+    assert gathers(problem, "channels_last")
     assert check_everywhere(problem, gradients(problem, 6), own_indices(problem, 7)) is None
 
 

@@ -1,8 +1,9 @@
-"""native/check.cpp under sanitizers, and on another processor: random geometries against the formula."""
+"""native/check under sanitizers, and on another processor: random problems against the formulas."""
 
 from __future__ import annotations
 
 import platform
+import re
 import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +23,8 @@ SETS = {
 }
 
 
-PARTS = ("check", "check_forward", "prepared", "forward", "pool")
+KERNELS = 21  # in native/kernels.cpp
+PARTS = ("check/check", "prepared", "threads/thread_pool")
 
 
 def build(where: Path, compiler: str, flags: list[str], sets: list[str]) -> Path:
@@ -32,12 +34,8 @@ def build(where: Path, compiler: str, flags: list[str], sets: list[str]) -> Path
         subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
         return target
 
-    jobs = [
-        (f"{kernels}_{isa}", f"{kernels}.cpp", [*SETS[isa], f"-DPOOLTIDE_ISA={isa}"])
-        for kernels in ("kernels", "forward_kernels")
-        for isa in sets
-    ]
-    jobs += [(name, f"{name}.cpp", []) for name in PARTS]
+    jobs = [(f"kernels_{isa}", "kernels.cpp", [*SETS[isa], f"-DPOOLTIDE_ISA={isa}"]) for isa in sets]
+    jobs += [(Path(name).name, f"{name}.cpp", []) for name in PARTS]
     with ThreadPoolExecutor(2) as workers:
         objects = list(workers.map(lambda job: compile_one(*job), jobs))
     program = where / "check"
@@ -48,9 +46,11 @@ def build(where: Path, compiler: str, flags: list[str], sets: list[str]) -> Path
 def check(command: list[str], sets: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
-    trials, rest = done.stdout.split(" trials agree on: ")
-    assert int(trials) > 10
-    assert rest.split() == sets
+    found = re.fullmatch(r"(\d+) trials agree, (\d+) kernels, on: (.*)\n", done.stdout)
+    assert found, done.stdout
+    assert int(found[1]) == int(command[-2])
+    assert int(found[2]) == KERNELS, "a kernel was not reached"
+    assert found[3].split() == sets
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="NOT TESTED: this machine is no x86-64")
@@ -59,7 +59,7 @@ def test_under_address_and_undefined_sanitizers(tmp_path: Path) -> None:
     if (compiler := shutil.which("g++")) is None:
         pytest.skip("NOT TESTED: no g++ here")
     program = build(tmp_path, compiler, SANITIZE, list(SETS))
-    check([str(program), "10", "7"], _native.instruction_sets())
+    check([str(program), "400", "7"], _native.instruction_sets())
 
 
 @pytest.mark.slow
@@ -68,7 +68,7 @@ def test_on_aarch64(tmp_path: Path) -> None:
     if compiler is None or emulator is None:
         pytest.skip("NOT TESTED: no g++-aarch64-linux-gnu or qemu-user here")
     program = build(tmp_path, compiler, ["-O2", "-static"], ["baseline"])
-    check([emulator, str(program), "10", "7"], ["baseline"])
+    check([emulator, str(program), "200", "7"], ["baseline"])
 
 
 def test_the_check_can_fail(tmp_path: Path) -> None:
@@ -77,13 +77,13 @@ def test_the_check_can_fail(tmp_path: Path) -> None:
         pytest.skip("NOT TESTED: no g++ here")
     broken = tmp_path / "native"
     shutil.copytree(NATIVE, broken)
-    source = (broken / "divide.h").read_text()
+    source = (broken / "gradient" / "quotients.h").read_text()
     assert source.count("v / by;") == 1
-    (broken / "divide.h").write_text(source.replace("v / by;", "v * (1 / by);"))
+    (broken / "gradient" / "quotients.h").write_text(source.replace("v / by;", "v * (1 / by);"))
     program = tmp_path / "check"
-    files = [str(broken / f"{name}.cpp") for name in (*PARTS, "kernels", "forward_kernels")]
+    files = [str(broken / f"{name}.cpp") for name in (*PARTS, "kernels")]
     flags = [*FLAGS[:-1], f"-I{broken}", "-O1", "-DPOOLTIDE_ISA=baseline", "-DPOOLTIDE_ONLY_BASELINE"]
     subprocess.run([compiler, *flags, *files, "-o", str(program), "-lpthread"], check=True)
-    done = subprocess.run([str(program), "20", "7"], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([str(program), "200", "7"], capture_output=True, text=True, timeout=120)
     assert done.returncode == 1
     assert done.stdout.startswith("FAILED trial")

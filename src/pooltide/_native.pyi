@@ -19,32 +19,34 @@ class Prepared:
         index_bytes: int,
         batch: int,
         channels: int,
-        *tables: NDArray[Any],
-    ) -> None: ...
-    def gathers(self) -> bool: ...
-    def run(
-        self, grad_output: Memory, indices: Memory | None, out: Memory, threads: int, /
-    ) -> tuple[int, int, int] | NotImplementedType | None: ...
-
-class Forward:
-    def __init__(
-        self,
-        largest: bool,
-        indexed: bool,
-        offsets: bool,
-        store: int,
-        quotient: int,
-        divisor: float,
-        channels_last: bool,
-        batch: int,
-        channels: int,
         cells: tuple[int, int, int],
-        steps: tuple[int, int, int],
+        windows: tuple[int, int, int],
+        dilation: tuple[int, int, int],
         *tables: NDArray[Any],
     ) -> None: ...
+    def kernels(self, able: bool, /) -> list[tuple[str, str | None]]: ...
     def run(
-        self, input: Memory, out: Memory, indices: Memory | None, threads: int, /
-    ) -> NotImplementedType | None: ...
+        self,
+        grad_output: Memory | None,
+        input: Memory | None,
+        indices: Memory | None,
+        out: Memory,
+        threads: int,
+        /,
+    ) -> tuple[int, int, int] | NotImplementedType | None: ...
+    def run_forced(
+        self,
+        grad_output: Memory | None,
+        input: Memory | None,
+        indices: Memory | None,
+        out: Memory,
+        threads: int,
+        kernel: str,
+        stream: int,
+        chunk: int,
+        tight: bool,
+        /,
+    ) -> tuple[int, int, int] | NotImplementedType | None: ...
 
 class Shortcuts:
     def __init__(

@@ -196,7 +196,7 @@ def _pool(name: str, input: Array, asked: Strided | Adaptive, return_indices: bo
         indices = (
             _empty(ready.shape, ready.axes, np.dtype(np.int64), ready.layout) if return_indices else None
         )
-    if ready.direct is None or ready.direct(input, values, indices, get_num_threads()) is not None:
+    if ready.direct is None or ready.direct(None, input, indices, values, get_num_threads()) is not None:
         _run_on_copies(ready, input, values, indices)
     return (values, indices) if return_indices else values
 

@@ -38,7 +38,7 @@ def gradient(
     if key is not None and (known := _SHORTCUTS.get(key)) is not None:
         run, shape, dtype = known
         result = np.empty(shape, dtype) if out is None else out
-        if run(grad_output, indices, result, get_num_threads()) is None:
+        if run(grad_output, None, indices, result, get_num_threads()) is None:
             return result
     operator = operators()[name]
     plan = _prepare(operator, grad_output, input, indices, attributes, out)

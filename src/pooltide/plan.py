@@ -90,9 +90,10 @@ def _planned(problem: Problem, layouts: tuple[str, ...], only: str | None) -> Pl
 
 
 def shortcut(plan: Plan) -> Callable[..., Any] | None:
-    """The chosen kernel itself, where nothing needs to be copied for it: run(grad, indices, out, threads).
+    """The chosen kernel itself, where nothing needs to be copied for it, or None.
 
-    It gives None when all is well, and leaves alone arrays it can't take (NotImplemented).
+    The kernel takes (grad_output, None, indices, out, threads). It returns None when all is well, and
+    NotImplemented, with nothing written, for arrays that it can't take.
     """
     if plan.backend != "cpu" or plan.copied:
         return None

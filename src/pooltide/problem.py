@@ -61,7 +61,7 @@ class Problem:
         """How UINT8 indices are read; None where indices are flat in their plane."""
         if self.index_dtype is None or self.index_dtype.name != "UINT8":
             return None
-        d, h, w = (_every(axis, step) for axis, step in zip(self.axes, self.dilation, strict=True))
+        d, h, w = (cells_apart(axis, step) for axis, step in zip(self.axes, self.dilation, strict=True))
         found = offsets_of((d, h, w), self.dilation)
         assert found is not None, "a window has more cells than a byte counts"
         return found
@@ -109,7 +109,7 @@ def lower(call: Call) -> Problem:
     return Problem("average", batch, (d, h, w), grad.dtype, quotient, divisor, rounding=_rounding(call))
 
 
-def _every(axis: Axis, step: int) -> Axis:
+def cells_apart(axis: Axis, step: int) -> Axis:
     """An axis whose k is a window's reach, with k the number of its cells, `step` apart."""
     return axis if axis.adaptive else replace(axis, k=(axis.k - 1) // step + 1)
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..geometry import Axis, tables
-from ..problem import Problem
+from ..geometry import Axis, dilated, windows_written_out
+from ..problem import Problem, cells_apart
 from ..threads import get_num_threads
 from . import IndexFault
 from .reference import as_float
@@ -29,9 +29,10 @@ else:
 Array = NDArray[Any]
 LAYOUTS = frozenset({"planes", "channels_last"})
 
-_KINDS = {"average": 0, "indexed": 1}
+KINDS = {"average": 0, "largest": 1, "average_gradient": 2, "indexed": 3}
 STORES = {"FLOAT32": 0, "FLOAT64": 1, "FLOAT16": 2, "BFLOAT16": 3}
-QUOTIENTS = {"": 0, "chained": 0, "extent": 1, "valid": 1, "override": 2}
+QUOTIENTS = {"": 0, "chained": 0, "extent": 1, "valid": 1, "override": 2, "mean": 3}
+Tables = tuple[Array, Array, Array]  # per window: first cell, number of cells, factor of the divisor
 
 
 def refuse(problem: Problem) -> str | None:
@@ -39,7 +40,7 @@ def refuse(problem: Problem) -> str | None:
         return "the extension pooltide._native is not built here; pip install . builds it"
     if problem.dtype.name not in STORES:
         return f"it has no kernel for {problem.dtype}"
-    if max(max(axis.length, axis.outputs) for axis in problem.axes) >= 2**31 - 64:
+    if max(max(axis.length, axis.outputs, axis.k) for axis in problem.axes) >= 2**31 - 64:
         return "an axis has 2**31 cells or windows or more"
     if problem.kind == "indexed" and prod(problem.input_plane) == 0:
         return "the plane has no cells"
@@ -61,11 +62,11 @@ def run(
     problem: Problem, layout: str, grad_output: Array, indices: Array | None, out: Array, scratch: Array
 ) -> IndexFault | None:
     prepared, threads = prepare(problem, layout), get_num_threads()
-    fault = prepared.run(grad_output, indices, out, threads)
+    fault = prepared.run(grad_output, None, indices, out, threads)
     if fault is NotImplemented:  # one is misaligned, or out shares memory: work on copies
         result = np.empty_like(out)
         apart = None if indices is None else indices.copy("K")
-        fault = prepared.run(grad_output.copy("K"), apart, result, threads)
+        fault = prepared.run(grad_output.copy("K"), None, apart, result, threads)
         out[...] = result
     assert fault is None or isinstance(fault, tuple), "copies are aligned and apart"
     return None if fault is None else IndexFault(*fault)
@@ -74,37 +75,44 @@ def run(
 @lru_cache(maxsize=256)
 def prepare(problem: Problem, layout: str) -> _native.Prepared:
     """The problem, ready to run on arrays, or addresses, that lie in this layout."""
+    kind = "average_gradient" if problem.kind == "average" else problem.kind
+    index_bytes = problem.index_dtype.itemsize if problem.index_dtype else 0
+    tables = [_windows(problem, at) for at in range(3)]
+    return prepared(problem, layout, KINDS[kind], index_bytes, problem.dilation, tables)
+
+
+def prepared(
+    problem: Any,
+    layout: str,
+    kind: int,
+    index_bytes: int,
+    dilation: tuple[int, int, int],
+    tables: list[Tables],
+) -> _native.Prepared:
+    """A problem, or a pooling, with these tables of windows."""
     divisor = float(as_float(problem.divisor, problem.dtype.accumulator)) if problem.divisor else 1.0
-    offsets = problem.offsets
     return _native.Prepared(
-        _KINDS[problem.kind],
+        kind,
         STORES[problem.dtype.name],
         QUOTIENTS[problem.quotient],
         divisor,
         layout == "channels_last",
-        problem.index_dtype.itemsize if problem.index_dtype else 0,
+        index_bytes,
         *problem.batch,
-        *(table for at in range(3) for table in _axis(problem, at, layout)),
-        np.zeros(0, np.int64) if offsets is None else offsets.jump,
+        problem.input_plane,
+        problem.output_plane,
+        dilation,
+        *(np.ascontiguousarray(table, np.int32) for axis in tables for table in axis),
     )
 
 
-def _axis(problem: Problem, at: int, layout: str) -> tuple[Array, Array, Array]:
-    """First window and number of windows per cell; what each window contributes to the divisor.
-
-    Of an indexed problem, in place of the latter, where windows begin. Nobody may look for the windows of a
-    cell where offsets leave out cells of dilated windows; in planes nobody does.
-    """
+def _windows(problem: Problem, at: int) -> Tables:
     axis, offsets = problem.axes[at], problem.offsets
-    table = tables(axis)
-    if problem.kind == "indexed":
-        begin = offsets.first[at] if offsets else table.start
-        if offsets and layout != "planes" and problem.dilation != (1, 1, 1):
-            none = np.zeros(axis.length, np.int64)
-            return none, none, begin
-        return table.first, table.count, begin
-    lengths = table.extent if problem.quotient == "extent" else table.end - table.start
-    return table.first, table.count, lengths
+    if offsets:
+        first, count = dilated(cells_apart(axis, problem.dilation[at]), problem.dilation[at])
+        return first, count, count
+    start, end, extent = windows_written_out(axis)
+    return start, end - start, extent if problem.quotient == "extent" else end - start
 
 
 def use_huge_pages(address: int, nbytes: int) -> None:

@@ -6,13 +6,11 @@ from functools import lru_cache
 from math import prod
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from ..pooling import Pooling, windows
 from ..threads import get_num_threads
-from .cpu import BUILT, QUOTIENTS, STORES
-from .reference import as_float
+from .cpu import BUILT, KINDS, STORES, prepared
 
 if BUILT:
     from .. import _native
@@ -38,24 +36,12 @@ def refuse(pooling: Pooling) -> str | None:
 
 def run(pooling: Pooling, layout: str, x: Array, out: Array, indices: Array | None) -> None:
     """Arrays lie in `layout`, are aligned, and share no memory."""
-    done = prepare(pooling, layout).run(x, out, indices, get_num_threads())
+    done = prepare(pooling, layout).run(None, x, indices, out, get_num_threads())
     assert done is None, "an array is misaligned, or two share memory"
 
 
 @lru_cache(maxsize=256)
-def prepare(pooling: Pooling, layout: str) -> _native.Forward:
-    divisor = float(as_float(pooling.divisor, pooling.dtype.accumulator)) if pooling.divisor else 1.0
-    tables = windows(pooling)
-    return _native.Forward(
-        pooling.kind == "largest",
-        pooling.indexed,
-        pooling.offsets,
-        STORES[pooling.dtype.name],
-        3 if pooling.quotient == "mean" else QUOTIENTS[pooling.quotient],
-        divisor,
-        layout == "channels_last",
-        *pooling.batch,
-        pooling.input_plane,
-        pooling.dilation,
-        *(np.ascontiguousarray(t) for axis in tables for t in (axis.first, axis.count, axis.divisor)),
-    )
+def prepare(pooling: Pooling, layout: str) -> _native.Prepared:
+    index_bytes = 0 if not pooling.indexed else 1 if pooling.offsets else 8
+    tables = [(axis.first, axis.count, axis.divisor) for axis in windows(pooling)]
+    return prepared(pooling, layout, KINDS[pooling.kind], index_bytes, pooling.dilation, tables)

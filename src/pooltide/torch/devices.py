@@ -27,7 +27,7 @@ from .tensors import as_numpy, as_volume
 Run = Callable[[int, torch.Tensor, torch.Tensor | None, torch.Tensor, bool], IndexFault | None]
 
 
-Kernel = Callable[[int, int | None, int, int], tuple[int, int, int] | None]
+Kernel = Callable[[int, None, int | None, int, int], tuple[int, int, int] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Chosen:
     layout: str
     copied: tuple[str, ...]
     run: Run
-    kernel: Kernel | None = None  # where it takes addresses: of grad_output, indices, out; and threads
+    kernel: Kernel | None = None  # takes addresses: grad_output, None, indices, out; and threads
     # Finds what `shortcuts` may call, None as long as nothing is compiled. A GPU's does not wait to tell of
     # bad indices; it returns a fault, though there is none, where it must be asked in another way.
     shortcut: Callable[[], Kernel | None] = lambda: None
@@ -63,7 +63,7 @@ def _on_cpu(device: torch.device, problem: Problem, layouts: tuple[str, ...]) ->
     ) -> IndexFault | None:
         threads = min(get_num_threads(), torch.get_num_threads())
         where = None if indices is None else indices.data_ptr()
-        fault = kernel(grad_output.data_ptr(), where, out.data_ptr(), threads)
+        fault = kernel(grad_output.data_ptr(), None, where, out.data_ptr(), threads)
         return None if fault is None else IndexFault(*fault)
 
     return Chosen(plan.layout, plan.copied, run, kernel, lambda: kernel)
@@ -150,7 +150,7 @@ def _on_cuda(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -
         clean.append(faults)
         return None
 
-    def kernel(grad_output: int, indices: int | None, out: int, threads: int) -> Any:
+    def kernel(grad_output: int, input: None, indices: int | None, out: int, threads: int) -> Any:
         there = number == _current_device() and ready.at(grad_output, indices, out, ready.errors)
         return None if there else _ELSEWHERE
 

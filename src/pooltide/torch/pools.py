@@ -119,7 +119,8 @@ def _run(ready: Ready, x: Tensor, places: torch.dtype | None) -> tuple[Tensor, T
     values = _empty(ready, x, x.dtype)
     found = None if places is None else _empty(ready, x, places)
     threads = min(get_num_threads(), torch.get_num_threads())
-    ready.kernel(x.data_ptr(), values.data_ptr(), 0 if found is None else found.data_ptr(), threads)
+    places_at = None if found is None else found.data_ptr()
+    ready.kernel(None, x.data_ptr(), places_at, values.data_ptr(), threads)
     return values, found
 
 

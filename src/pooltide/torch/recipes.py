@@ -178,7 +178,7 @@ def compute(
     if kernel := recipe.kernel:
         result = _empty_like(recipe.template)  # type: ignore[arg-type]
         where = None if indices is None else indices.data_ptr()
-        if bad := kernel(grad_output.data_ptr(), where, result.data_ptr(), 1):
+        if bad := kernel(grad_output.data_ptr(), None, where, result.data_ptr(), 1):
             raise IndexError(message(recipe, IndexFault(*bad), grad_output.shape))
         return result
     result = _result(recipe) if out is None else out

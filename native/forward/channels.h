@@ -1,4 +1,4 @@
-// Forwards in channels-last order: a vector of channels of one cell is a vector as it lies.
+// Forwards in channels-last order: a vector holds neighbouring channels of one cell.
 
 #pragma once
 
@@ -15,9 +15,10 @@ template <class S, bool largest, bool indexed> class ChannelsForward {
   static constexpr int64_t L = lanes<S>;
 
  public:
-  ChannelsForward(const Pooling& p, const PoolingArrays& arrays, void*) : p_(p), arrays_(arrays) {}
-  static int64_t units(const Pooling& p) { return Cursor::units(p, p.batch); }
-  static int64_t scratch(const Pooling&) { return 0; }
+  ChannelsForward(const Problem& p, const Arrays& arrays, void*) : p_(p), arrays_(arrays) {}
+  static int64_t units(const Problem& p) { return Cursor::units(p, p.batch); }
+  int64_t scratch() const { return 0; }
+  static const char* refuse(const Problem& p, bool) { return p.channels_last ? nullptr : "the arrays are not channels-last"; }
 
   void run(int64_t begin, int64_t end) const {
     for (int64_t unit = begin; unit < end; unit++) {
@@ -40,12 +41,12 @@ template <class S, bool largest, bool indexed> class ChannelsForward {
   }
 
   Best<T, indexed> reduce(const Origin<T>& origin, int64_t ow, const S* x, int64_t n) const {
-    int64_t first = p_.w.first[ow], count = p_.w.count[ow], step = p_.w.step, channels = p_.channels;
+    int64_t first = p_.w.start[ow], count = p_.w.length[ow], step = p_.w.dilation, channels = p_.channels;
     Best<T, indexed> best{largest ? splat(kLeast<T>) : V{}, (Int)origin.place(ow) - I{}};
-    for (int64_t i = 0; i < p_.d.count[origin.od]; i++)
-      for (int64_t j = 0; j < p_.h.count[origin.oh]; j++) {
-        int64_t from = origin.row(i, j) * p_.w.cells + first, stride = p_.place_step();
-        int64_t place = origin.row_place(i, j) + p_.first_place(ow);
+    for (int64_t i = 0; i < p_.d.length[origin.od]; i++)
+      for (int64_t j = 0; j < p_.h.length[origin.oh]; j++) {
+        int64_t from = origin.row(i, j) * p_.w.cells + first, stride = place_step(p_);
+        int64_t place = origin.place_of_row(i, j) + first_place(p_, ow);
         if (n == L) {
           one_row(best, x + from * channels, count, step * channels, place, stride);
           continue;
@@ -67,8 +68,8 @@ template <class S, bool largest, bool indexed> class ChannelsForward {
     }
   }
 
-  const Pooling& p_;
-  const PoolingArrays& arrays_;
+  const Problem& p_;
+  const Arrays& arrays_;
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What the checks of gradients and forwards share: random windows, and halves through bits alone.
+// What the check draws and compares: axes, numbers, and half types converted bit by bit.
 
 #pragma once
 
@@ -9,59 +9,57 @@
 #include <random>
 #include <vector>
 
-#include "prepared.h"
+#include "../prepared.h"
 
 namespace pooltide {
 
 extern std::mt19937_64 random_bits;
 inline int64_t draw(int64_t low, int64_t high) { return low + int64_t(random_bits() % uint64_t(high - low + 1)); }
 
-struct Windows {
-  int64_t cells = 1;
-  std::vector<int64_t> start, end, divisor, first, count;
+// An axis with its tables per window.
+struct Side {
+  int64_t cells = 1, dilation = 1;
+  std::vector<int32_t> start, length, divisor;
 
-  void finish() {
-    for (int64_t i = 0; i < cells; i++) {
-      int64_t begun = 0, ended = 0;
-      for (size_t o = 0; o < start.size(); o++) begun += start[o] <= i, ended += end[o] <= i;
-      first.push_back(ended), count.push_back(std::max<int64_t>(0, begun - ended));
-    }
+  int64_t windows() const { return int64_t(start.size()); }
+  int64_t longest() const { return *std::max_element(length.begin(), length.end()); }
+  Axis axis() const {
+    Axis made;
+    made.cells = cells, made.windows = windows(), made.dilation = dilation;
+    made.start = start.data(), made.length = length.data(), made.divisor = divisor.data();
+    return made;
   }
-  AxisTables tables(bool starts = false) const {
-    return {first.data(), count.data(), starts ? start.data() : divisor.data(), cells, int64_t(start.size())};
-  }
-  int64_t most() const {
-    int64_t found = 0;
-    for (size_t o = 0; o < start.size(); o++) found = std::max(found, end[o] - start[o]);
-    return found;
+  void add(int64_t first, int64_t count, int64_t by) {
+    start.push_back(int32_t(first)), length.push_back(int32_t(count)), divisor.push_back(int32_t(by));
   }
 };
 
-inline Windows adaptive(int64_t cells, int64_t outputs) {
-  Windows w;
-  w.cells = cells;
+inline Side adaptive(int64_t cells, int64_t outputs) {
+  Side side;
+  side.cells = cells;
   for (int64_t o = 0; o < outputs; o++) {
-    w.start.push_back(o * cells / outputs), w.end.push_back(((o + 1) * cells + outputs - 1) / outputs);
-    w.divisor.push_back(w.end.back() - w.start.back());
+    int64_t start = o * cells / outputs, end = ((o + 1) * cells + outputs - 1) / outputs;
+    side.add(start, end - start, end - start);
   }
-  w.finish();
-  return w;
+  return side;
 }
 
-inline Windows strided(int64_t cells, bool padding_counts) {
-  Windows w;
-  w.cells = cells;
-  int64_t k = draw(1, std::min<int64_t>(cells, 9)), s = draw(1, 4), p = draw(0, k / 2);
-  for (int64_t o = 0; o <= (cells + 2 * p - k) / s; o++) {
-    int64_t start = o * s - p, end = std::min(start + k, cells + p);
-    w.start.push_back(std::max<int64_t>(start, 0)), w.end.push_back(std::min(end, cells));
-    w.divisor.push_back(padding_counts ? end - start : w.end.back() - w.start.back());
+// Windows of k cells, `dilation` apart; some may hold no cell, because dilation steps over a short axis.
+inline Side strided(int64_t cells, bool padding_counts, int64_t dilation) {
+  Side side;
+  side.cells = cells, side.dilation = dilation;
+  int64_t k = draw(1, std::min<int64_t>(cells, 9)), s = draw(1, 4), p = draw(0, k / 2), reach = dilation * (k - 1) + 1;
+  if (cells + 2 * p < reach) side.dilation = 1, reach = k;
+  for (int64_t o = 0; o <= (cells + 2 * p - reach) / s; o++) {
+    int64_t corner = o * s - p, skipped = corner < 0 ? (-corner + side.dilation - 1) / side.dilation : 0;
+    int64_t first = corner + skipped * side.dilation, inside = (cells - first + side.dilation - 1) / side.dilation;
+    int64_t count = std::max<int64_t>(0, std::min(k - skipped, inside));
+    side.add(first, count, padding_counts ? std::min(corner + k, cells + p) - corner : count);
   }
-  w.finish();
-  return w;
+  return side;
 }
 
-// The halves through bits alone, apart from the kernels' ways.
+// Half types converted bit by bit, in another way than the kernels do it.
 inline float widen(uint16_t h, Store store) {
   if (store == Store::bf16) {
     uint32_t u = uint32_t(h) << 16;
@@ -123,13 +121,10 @@ inline bool same(double a, double b) {
   return std::isnan(a) ? std::isnan(b) : a == b && std::signbit(a) == std::signbit(b);
 }
 
-// Where element i of a plane lies.
-inline int64_t lies_at(bool channels_last, int64_t channels, int64_t plane, int64_t i, int64_t size) {
-  if (!channels_last) return plane * size + i;
-  return (plane / channels * size + i) * channels + plane % channels;
+// The position of element i of a plane of `size` elements.
+inline int64_t position(const Problem& p, int64_t plane, int64_t i, int64_t size) {
+  if (!p.channels_last) return plane * size + i;
+  return (plane / p.channels * size + i) * p.channels + plane % p.channels;
 }
-
-// One random forward on all instruction sets; says what failed.
-bool check_forward();
 
 }  // namespace pooltide

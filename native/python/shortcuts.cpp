@@ -177,8 +177,8 @@ PyObject* find(PyObject* object, PyObject* const* args, Py_ssize_t n) {
   PyObject* fault = nullptr;
   if (result && self->exchange->describe(result, &out) == 0) {
     PyObject* given[] = {address(call.grad), call.indexed ? address(call.indices) : Py_NewRef(Py_None), address(out)};
-    PyObject* all[] = {given[0], given[1], given[2], self->one};
-    if (given[0] && given[1] && given[2]) fault = PyObject_Vectorcall(kernel, all, 4, nullptr);
+    PyObject* all[] = {given[0], Py_None, given[1], given[2], self->one};
+    if (given[0] && given[1] && given[2]) fault = PyObject_Vectorcall(kernel, all, 5, nullptr);
     for (PyObject* each : given) Py_XDECREF(each);
   }
   Py_DECREF(kernel);
@@ -247,7 +247,7 @@ PyMethodDef methods[] = {
      "find(function, hint, grad_output, input, indices, attributes) -> the result, or None where it is not known."},
     {"add", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(add)), METH_FASTCALL,
      "add(function, hint, grad_output, input, indices, attributes, kernel, model): a call found good; results\n"
-     "lie as empty_like(model), and kernel takes the addresses of grad_output, indices and result, and threads."},
+     "lie as empty_like(model), and kernel takes the address of grad_output, None, the addresses of indices and result, and threads."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -57,18 +57,15 @@ struct Memory {
   bool meets(const Memory& other) const { return data < other.data + other.bytes && other.data < data + bytes; }
 };
 
-// A buffer of int64 that is released with its scope.
+// A buffer of int32 that is released with its scope.
 struct Ints {
   Py_buffer view{};
   ~Ints() { if (view.obj) PyBuffer_Release(&view); }
-  const int64_t* data() const { return static_cast<const int64_t*>(view.buf); }
-  int64_t size() const { return view.len / static_cast<Py_ssize_t>(sizeof(int64_t)); }
+  const int32_t* data() const { return static_cast<const int32_t*>(view.buf); }
+  int64_t size() const { return view.len / static_cast<Py_ssize_t>(sizeof(int32_t)); }
 };
 
-// Adds the type Forward to the module; false with an exception set when it can't.
-bool add_forward(PyObject* module);
-
-// The same with the type Shortcuts.
+// Adds the type Shortcuts to the module. Returns false with an exception set when it can't.
 bool add_shortcuts(PyObject* module);
 
 }  // namespace pooltide

@@ -1,27 +1,15 @@
-// Average: each result cell gathers the quotients of the windows that hold it.
+// Gradients of averages: each cell of the result gathers the quotients of the windows that hold it.
 //
 //     out[cell] = ((0 + q[1st window]) + q[2nd]) + …      windows ascending in (d, h, w)
 //
-// A row of windows (od, oh) is divided once and laid out so that the sums of a row of cells run down
-// columns of vectors: `most` lines, line j holding for each cell its j-th window's quotient, or +0.
-// Adding +0 changes nothing, because no partial sum is ever -0: quotients are taken +0 first.
-//
-//     shifted    stride 1: line j is the row itself, j elements on, between zeros
-//     slid       the same where three rows of three are added: rows stay in registers
-//     phased     stride 2: even and odd cells are sums of the row itself, then interleaved
-//     picked     a line is a permutation of the row, made in registers where it is added
-//     spread     lines written out, where they are many or the processor has no such permutation
-//     gathered   so many lines that they would not fit: cells one by one
-//     channels   channels-last: a vector holds channels, so a cell's windows are lines as they lie
-//
-// Where all rows of windows of a plane fit the cache they are divided together, and what each row of
-// cells adds is looked up once for all planes. Else rows of windows pass through a ring.
+// line_layout.h describes how quotients are laid out for this. Adding +0 changes no sum, because no
+// partial sum is ever -0: quotients are made +0 first.
 
 #pragma once
 
 #include "columns.h"
-#include "divide.h"
-#include "shape.h"
+#include "line_layout.h"
+#include "quotients.h"
 
 namespace pooltide {
 namespace {
@@ -36,39 +24,42 @@ void add_channels(const typename Sum<S>::T* const* from, int64_t n, int64_t most
   }
 }
 
-// One thread's work on an average problem.
-template <class S> class Average {
+// One thread's work. A unit is a row of cells of the result, in channels-last order with all its channels.
+template <class S> class AverageGradient {
   using T = typename Sum<S>::T;
   using V = VecOf<S>;
   static constexpr int64_t L = lanes<S>, kPiece = 2048 / (int64_t)sizeof(S);
 
  public:
-  Average(const Problem& p, const Arrays& arrays, void* block)
-      : p_(p), arrays_(arrays), shape_(p), even_(p, 0, 0, p.w.windows ? 0 : -1), carve_(block) {
-    slots_ = carve_.take<T>(shape_.slots() * shape_.slot + p.w.most + 2 * L);
-    zeros_ = carve_.take<T>(shape_.lines == Lines::slid ? shape_.slot : 0);
-    quotients_ = carve_.take<T>(shape_.quotients);
+  AverageGradient(const Problem& p, const Arrays& arrays, Lines lines, void* block)
+      : p_(p), arrays_(arrays), layout_(p, lines, arrays.tight), even_(p, 0, 0, p.w.windows ? 0 : -1), carve_(block) {
+    slots_ = carve_.take<T>(layout_.slots() * layout_.slot + p.w.most + 2 * L);
+    zeros_ = carve_.take<T>(layout_.lines == Lines::sliding ? layout_.slot : 0);
+    quotients_ = carve_.take<T>(layout_.quotients);
     divisors_ = carve_.take<T>(p.w.windows + L);
-    bool written = shape_.resident && !p.even && (shape_.dense || shape_.padded());
+    bool written = layout_.resident && !p.even && (layout_.dense || layout_.padded());
     written_out_ = {carve_.take<T>(written ? PlaneDivisors<T>::most(p) * (p.windows() + L) : 0), p.windows() + L};
-    lists_ = carve_.take<const T*>(shape_.lists);
-    rows_ = carve_.take<Row<T>>(shape_.resident ? p.d.groups * p.h.groups : 0);
-    strip_ = carve_.take<Row<T>>(shape_.tall);
-    tags_ = carve_.take<int64_t>(shape_.resident ? 0 : shape_.slots());
-    stage_ = carve_.take<S>(shape_.stage);
+    lists_ = carve_.take<const T*>(layout_.lists);
+    rows_ = carve_.take<Row<T>>(layout_.resident ? p.d.groups * p.h.groups : 0);
+    strip_ = carve_.take<Row<T>>(layout_.tall);
+    tags_ = carve_.take<int64_t>(layout_.resident ? 0 : layout_.slots());
+    stage_ = carve_.take<S>(layout_.stage);
   }
 
-  static int64_t scratch(const Problem& p) { return Average(p, Arrays(), nullptr).carve_.used(); }
+  static int64_t units(const Problem& p) { return (p.channels_last ? p.batch : p.planes()) * p.d.cells * p.h.cells; }
+  static int64_t scratch(const Problem& p, const Arrays& arrays, Lines lines) {
+    return AverageGradient(p, arrays, lines, nullptr).carve_.used();
+  }
 
   void run(int64_t begin, int64_t end) {
     clear();
     S* out = (S*)arrays_.out;
-    Sink<S> sink(out + begin * shape_.row, out + end * shape_.row, stage_, shape_.stage, arrays_.stream);
+    Sink<S> sink(out + begin * layout_.row, out + end * layout_.row, stage_, layout_.stage, arrays_.stream);
     int64_t h = begin % p_.h.cells, d = begin / p_.h.cells % p_.d.cells;
     open(begin / p_.h.cells / p_.d.cells);
     for (int64_t left = end - begin; left > 0;) {
-      int64_t most = smaller(smaller(left, shape_.tall), p_.h.cells - h);
-      int64_t done = shape_.lines == Lines::channels ? row_of_channels(d, h, sink) : strip(d, h, most, sink);
+      int64_t most = smaller(smaller(left, layout_.tall), p_.h.cells - h);
+      int64_t done = layout_.lines == Lines::channels ? row_of_channels(d, h, sink) : strip(d, h, most, sink);
       left -= done;
       if ((h += done) < p_.h.cells || left == 0) continue;
       h = 0;
@@ -81,10 +72,10 @@ template <class S> class Average {
 
  private:
   void clear() {
-    if (shape_.padded()) memset((void*)slots_, 0, shape_.slots() * shape_.slot * sizeof(T));
-    if (shape_.lines == Lines::slid) memset((void*)zeros_, 0, shape_.slot * sizeof(T));
-    if (!shape_.resident) {
-      for (int64_t i = 0; i < shape_.slots(); i++) tags_[i] = -1;
+    if (layout_.padded()) memset((void*)slots_, 0, layout_.slots() * layout_.slot * sizeof(T));
+    if (layout_.lines == Lines::sliding) memset((void*)zeros_, 0, layout_.slot * sizeof(T));
+    if (!layout_.resident) {
+      for (int64_t i = 0; i < layout_.slots(); i++) tags_[i] = -1;
       return;
     }
     const T** list = lists_;
@@ -100,35 +91,35 @@ template <class S> class Average {
     int64_t images = p_.channels_last ? p_.batch : p_.planes();
     grad_ = (const S*)arrays_.grad + image * size;
     grad_end_ = (const S*)arrays_.grad + images * size;
-    if (!shape_.resident) return;
-    if (shape_.dense || shape_.padded()) return divide_plane();
+    if (!layout_.resident) return;
+    if (layout_.dense || layout_.padded()) return divide_plane();
     for (int64_t od = 0; od < p_.d.windows; od++)
       for (int64_t oh = 0; oh < p_.h.windows; oh++) fill_slot(od, oh, slot(slot_of(od, oh)));
   }
 
   // The rows of an open plane at once; where nothing is between them, without regard to rows.
   void divide_plane() {
-    T* to = slot(0) + p_.w.back;
+    T* to = slot(0) + layout_.back;
     int64_t rows = p_.d.windows * p_.h.windows, n = p_.w.windows;
-    if (shape_.dense) n *= rows, rows = 1;
+    if (layout_.dense) n *= rows, rows = 1;
     if (p_.even) {
-      divide<S, T>(grad_, rows, n, grad_end_, even_, nullptr, shape_.slot, to);
+      divide<S, T>(grad_, rows, n, grad_end_, even_, nullptr, layout_.slot, to);
     } else {
       if (!written_out_.n) written_out_.fill(p_);
-      written_out_.template divide<S>(grad_, rows, n, grad_end_, shape_.slot, to);
+      written_out_.template divide<S>(grad_, rows, n, grad_end_, layout_.slot, to);
     }
-    for (; !shape_.dense && rows > 0; rows--, to += shape_.slot) store(to + n, typename Lanes<T>::V{});
+    for (; !layout_.dense && rows > 0; rows--, to += layout_.slot) store(to + n, typename Lanes<T>::V{});
   }
 
   int64_t slot_of(int64_t od, int64_t oh) const {
-    return modulo(od, shape_.deep) * shape_.high + modulo(oh, shape_.high);
+    return modulo(od, layout_.deep) * layout_.high + modulo(oh, layout_.high);
   }
-  T* slot(int64_t i) const { return slots_ + i * shape_.slot + shape_.offset; }
+  T* slot(int64_t i) const { return slots_ + i * layout_.slot + layout_.offset; }
 
   // The row of windows, divided; resident ones are or will be.
   const T* window_row(int64_t od, int64_t oh) {
     int64_t i = slot_of(od, oh), row = (image_ * p_.d.windows + od) * p_.h.windows + oh;
-    if (!shape_.resident && tags_[i] != row) {
+    if (!layout_.resident && tags_[i] != row) {
       tags_[i] = row;
       fill_slot(od, oh, slot(i));
     }
@@ -136,17 +127,17 @@ template <class S> class Average {
   }
 
   void fill_slot(int64_t od, int64_t oh, T* lines) {
-    if (shape_.lines == Lines::channels) return divide_channels(od, oh, lines);
-    if (shape_.lines == Lines::picked) return divide_row(od, oh, lines);
-    if (shape_.padded()) {
-      divide_row(od, oh, lines + p_.w.back);
-      return store(lines + p_.w.back + p_.w.windows, typename Lanes<T>::V{});
+    if (layout_.lines == Lines::channels) return divide_channels(od, oh, lines);
+    if (layout_.lines == Lines::picked) return divide_row(od, oh, lines);
+    if (layout_.padded()) {
+      divide_row(od, oh, lines + layout_.back);
+      return store(lines + layout_.back + p_.w.windows, typename Lanes<T>::V{});
     }
     int64_t row = (image_ * p_.d.windows + od) * p_.h.windows + oh;
     if (row < divided_from_ || row >= divided_to_) divide_rows(od, oh);
     const T* from = quotients_ + (row - divided_from_) * p_.w.windows;
-    if (shape_.lines == Lines::spread) {
-      spread_lines(p_.w, from, lines, shape_.width);
+    if (layout_.lines == Lines::spread) {
+      spread_lines(p_.w, from, lines, layout_.width);
     } else {
       copy_vectors(lines, from, p_.w.windows);
     }
@@ -159,7 +150,7 @@ template <class S> class Average {
   // Divides a few rows at once, from (od, oh) on: where all divisors are equal, without regard to
   // rows, so that no vector is partly empty.
   void divide_rows(int64_t od, int64_t oh) {
-    int64_t n = smaller(shape_.rows, p_.h.windows - oh);
+    int64_t n = smaller(layout_.rows, p_.h.windows - oh);
     divided_from_ = (image_ * p_.d.windows + od) * p_.h.windows + oh;
     divided_to_ = divided_from_ + n;
     const S* g = grad_row(od, oh);
@@ -176,7 +167,7 @@ template <class S> class Average {
 
   // The last divisor of each window of a row; they rarely change from row to row.
   void prepare_divisors(int64_t od, int64_t oh) {
-    double key = p_.quotient == Quotient::product ? p_.d.divisor[od] * p_.h.divisor[oh] : 1;
+    double key = p_.quotient == Quotient::product ? double(p_.d.divisor[od]) * p_.h.divisor[oh] : 1;
     if (key == divisors_key_) return;
     divisors_key_ = key;
     for (int64_t o = 0; o < p_.w.windows; o++) divisors_[o] = T(key * p_.w.divisor[o]);
@@ -193,10 +184,10 @@ template <class S> class Average {
   Row<T> row_at(int64_t d, int64_t h, bool first, const T**& list) {
     const T** begin = list;
     int32_t run = p_.h.run[h];
-    if (shape_.lines == Lines::slid) {  // rows share one list, three entries each
+    if (layout_.lines == Lines::sliding) {  // rows share one list, three entries each
       for (int64_t k = first ? 0 : 2; k < 3; k++) {
         int64_t oh = h - p_.h.back + k;
-        *list++ = oh >= 0 && oh < p_.h.windows ? window_row(0, oh) : zeros_ + shape_.offset;
+        *list++ = oh >= 0 && oh < p_.h.windows ? window_row(0, oh) : zeros_ + layout_.offset;
       }
       return {list - 3, 3, run};
     }
@@ -207,7 +198,7 @@ template <class S> class Average {
 
   // Writes up to `most` rows of cells from (d, h) on; how many.
   int64_t strip(int64_t d, int64_t h, int64_t most, Sink<S>& sink) {
-    const Row<T>* rows = shape_.resident ? rows_ + p_.d.group[d] * p_.h.groups : nullptr;
+    const Row<T>* rows = layout_.resident ? rows_ + p_.d.group[d] * p_.h.groups : nullptr;
     int64_t count, done = rows ? whole_runs(h, most) : 0;
     if (done) {
       rows += p_.h.group[h];
@@ -216,9 +207,9 @@ template <class S> class Average {
       done = list_rows(d, h, most, rows, count);
       rows = strip_;
     }
-    S* to = sink.room(done * shape_.row);
+    S* to = sink.room(done * layout_.row);
     add_rows(rows, count, to);
-    sink.commit(to, done * shape_.row);
+    sink.commit(to, done * layout_.row);
     return done;
   }
 
@@ -236,7 +227,7 @@ template <class S> class Average {
     int64_t done = 0;
     for (count = 0; done < most; count++) {
       int64_t at = h + done, reach = p_.h.first[at] + p_.h.count[at] - p_.h.first[h];
-      if (!resident && count && reach > shape_.high) break;
+      if (!resident && count && reach > layout_.high) break;
       Row<T> row = resident ? resident[p_.h.group[at]] : row_at(d, at, count == 0, list);
       row.run = (int32_t)smaller(p_.h.run[at], most - done);
       strip_[count] = row, done += row.run;
@@ -248,16 +239,16 @@ template <class S> class Average {
   void add_rows(const Row<T>* rows, int64_t count, S* to) {
     for (const Row<T>*end = rows + count, *next = rows; rows < end; rows = next) {
       int64_t cells = 0;
-      while (next < end && cells < kPiece) cells += next++->run * shape_.row;
-      add({rows, next - rows, to, shape_.row});
+      while (next < end && cells < kPiece) cells += next++->run * layout_.row;
+      add({rows, next - rows, to, layout_.row});
       to += cells;
     }
   }
 
   void add(const Strip<S>& strip) {
     const Axis& w = p_.w;
-    switch (shape_.lines) {
-      case Lines::slid: return slide(strip);
+    switch (layout_.lines) {
+      case Lines::sliding: return slide(strip);
       case Lines::phased:
         if (w.phase == Phase::alike) return add_phases<S, Phase::alike>(strip);
         if (w.phase == Phase::wide_even) return add_phases<S, Phase::wide_even>(strip);
@@ -265,10 +256,10 @@ template <class S> class Average {
       case Lines::picked:
         if (w.most == 1) return add_picked<S, 1>(strip, w);
         return w.most == 2 ? add_picked<S, 2>(strip, w) : add_picked<S, 3>(strip, w);
-      case Lines::gathered: return gather(strip);
+      case Lines::single: return gather(strip);
       default: break;
     }
-    int64_t step = shape_.lines == Lines::shifted ? 1 : shape_.width;
+    int64_t step = layout_.lines == Lines::shifted ? 1 : layout_.width;
     if (w.most == 1) return add_apart<S, 1>(strip, 1, step);
     if (w.most == 2) return add_apart<S, 2>(strip, 2, step);
     w.most == 3 ? add_apart<S, 3>(strip, 3, step) : add_apart<S, 0>(strip, w.most, step);
@@ -288,7 +279,7 @@ template <class S> class Average {
 
   int64_t row_of_channels(int64_t d, int64_t h, Sink<S>& sink) {
     const Axis& w = p_.w;
-    const T **list = lists_, **cell = lists_ + shape_.lists / 2;
+    const T **list = lists_, **cell = lists_ + layout_.lists / 2;
     int64_t n = row_at(d, h, true, list).n;
     for (int64_t i = 0; i < w.cells; i++) {
       for (int64_t r = 0; r < n; r++) cell[r] = lists_[r] + w.first[i] * p_.channels;
@@ -307,7 +298,7 @@ template <class S> class Average {
 
   const Problem& p_;
   const Arrays& arrays_;
-  const Shape<S> shape_;
+  const LineLayout<S> layout_;
   const Division<T> even_;
   Carve carve_;
   T *slots_, *zeros_, *quotients_, *divisors_;
@@ -319,47 +310,6 @@ template <class S> class Average {
   const S *grad_ = nullptr, *grad_end_ = nullptr;
   int64_t image_ = -1, divided_from_ = 0, divided_to_ = 0;
   double divisors_key_ = -1;
-};
-
-// One window holds the plane: its quotient is every cell. A few planes are divided at a time.
-template <class S> class Whole {
-  using T = typename Sum<S>::T;
-  static constexpr int64_t L = lanes<S>, kPiece = 4096, kPlanes = 256;
-
- public:
-  static int64_t scratch(const Problem&) { return Sink<S>::staging(kPiece) * sizeof(S); }
-
-  static void run(const Problem& p, const Arrays& arrays, int64_t begin, int64_t end, void* block) {
-    int64_t cells = p.cells();
-    const S* grad = (const S*)arrays.grad;
-    S* out = (S*)arrays.out;
-    Sink<S> sink(out + begin * cells, out + end * cells, (S*)block, Sink<S>::staging(kPiece),
-                 arrays.stream);
-    const Division<T> by(p, 0, 0, 0);
-    T quotients[kPlanes];
-    S values[kPlanes];
-    for (int64_t i = begin; i < end; i += kPlanes) {
-      int64_t n = smaller(kPlanes, end - i);
-      divide<S, T>(grad + i, 1, n, grad + end, by, nullptr, 0, quotients);
-      for (int64_t k = 0; k < n; k += L) store(values + k, load(quotients + k));
-      for (int64_t k = 0; k < n; k++) fill(values[k], cells, sink);
-    }
-    sink.finish();
-  }
-
- private:
-  static void fill(S value, int64_t cells, Sink<S>& sink) {
-    S values[L];
-    for (int i = 0; i < L; i++) values[i] = value;
-    auto piece = read<PackedOf<S>>(values);
-    while (cells > 0) {
-      int64_t n = smaller(cells, kPiece);
-      S* to = sink.room(n);
-      for (int64_t i = 0; i < n; i += L) write(to + i, piece);
-      sink.commit(to, n);
-      cells -= n;
-    }
-  }
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Forwards of few planes: a vector holds neighbouring windows of a row, planes as they lie.
+// Forwards of few planes: a vector holds neighbouring windows of a row.
 
 #pragma once
 
@@ -18,8 +18,8 @@ template <class S, int... i> inline VecOf<S> load_evens(const S* p, Order<i...>)
   return __builtin_shufflevector(load(p), load(p + lanes<S>), (2 * i)...);
 }
 
-// It pays where planes are too few to fill a vector, and windows 1 or 2 cells apart, so that their cells
-// are loaded at once. An image is a plane.
+// Pays where planes are too few to fill a vector and windows are 1 or 2 cells apart, so that one or two loads
+// bring the cells of a vector of windows. An image is a plane.
 template <class S, bool largest, bool indexed> class RowsForward {
   using T = typename Sum<S>::T;
   using Int = IntOf<T>;
@@ -29,13 +29,16 @@ template <class S, bool largest, bool indexed> class RowsForward {
   static constexpr int64_t L = lanes<S>;
 
  public:
-  RowsForward(const Pooling& p, const PoolingArrays& arrays, void*)
+  RowsForward(const Problem& p, const Arrays& arrays, void*)
       : p_(p), arrays_(arrays), end_((const S*)arrays.input + p.planes() * p.cells()) {}
-  static int64_t units(const Pooling& p) { return Cursor::units(p, p.planes()); }
-  static int64_t scratch(const Pooling&) { return 0; }
-  static bool pays(const Pooling& p) {
+  static int64_t units(const Problem& p) { return Cursor::units(p, p.planes()); }
+  int64_t scratch() const { return 0; }
+  static const char* refuse(const Problem& p, bool able) {
+    if (p.channels_last) return "the arrays are channels-last";
+    if (able) return nullptr;
+    if (p.planes() >= L / 2) return "planes are enough to fill vectors";
     bool even = (p.w.stride == 1 || p.w.stride == 2) && p.w.even_to - p.w.even_from >= L;
-    return even && p.planes() < L / 2;
+    return even ? nullptr : "the row has no vector of equal windows 1 or 2 cells apart";
   }
 
   void run(int64_t begin, int64_t end) const {
@@ -62,12 +65,12 @@ template <class S, bool largest, bool indexed> class RowsForward {
   }
 
   template <int stride> void even_block(const Origin<T>& origin, const S* x, int64_t o, int64_t row) const {
-    int64_t first = p_.w.first[o], count = p_.w.count[o], step = p_.w.step;
-    int64_t last_row = origin.row(p_.d.count[origin.od] - 1, p_.h.count[origin.oh] - 1);
+    int64_t first = p_.w.start[o], count = p_.w.length[o], step = p_.w.dilation;
+    int64_t last_row = origin.row(p_.d.length[origin.od] - 1, p_.h.length[origin.oh] - 1);
     if (x + last_row * p_.w.cells + first + (count - 1) * step + stride * L > end_) return block(origin, x, o, L, row);
     Best<T, indexed> best = begin(origin, o);
     for_rows(origin, [&](const S* cells, I place) {
-      for (int64_t j = 0; j < count; j++, cells += step, place += (Int)p_.place_step()) {
+      for (int64_t j = 0; j < count; j++, cells += step, place += (Int)place_step(p_)) {
         V v;
         if constexpr (stride == 1) v = load(cells); else v = load_evens(cells, All());
         take<largest>(best, v, place);
@@ -78,16 +81,16 @@ template <class S, bool largest, bool indexed> class RowsForward {
 
   // Windows of any kind: their cells are brought together one by one.
   void block(const Origin<T>& origin, const S* x, int64_t o, int64_t n, int64_t row) const {
-    const WindowAxis& w = p_.w;
+    const Axis& w = p_.w;
     int64_t most = 0;
-    for (int64_t k = 0; k < n; k++) most = larger(most, w.count[o + k]);
+    for (int64_t k = 0; k < n; k++) most = larger(most, w.length[o + k]);
     Best<T, indexed> best = begin(origin, o, n);
     for_rows(origin, [&](const S* cells, I place) {
-      for (int64_t j = 0; j < most; j++, place += (Int)p_.place_step()) {
+      for (int64_t j = 0; j < most; j++, place += (Int)place_step(p_)) {
         S values[L];
         for (int64_t k = 0; k < L; k++) values[k] = largest ? least<S>() : S{};
         for (int64_t k = 0; k < n; k++)
-          if (j < w.count[o + k]) values[k] = cells[w.first[o + k] - w.first[o] + j * w.step];
+          if (j < w.length[o + k]) values[k] = cells[w.start[o + k] - w.start[o] + j * w.dilation];
         take<largest>(best, load(values), place);
       }
     }, x, o, n);
@@ -96,19 +99,19 @@ template <class S, bool largest, bool indexed> class RowsForward {
 
   I places(int64_t row_place, int64_t o, int64_t n) const {
     Int found[L] = {};
-    for (int64_t k = 0; k < n; k++) found[k] = (Int)(row_place + p_.first_place(o + k));
+    for (int64_t k = 0; k < n; k++) found[k] = (Int)(row_place + first_place(p_, o + k));
     return read<I>(found);
   }
 
   Best<T, indexed> begin(const Origin<T>& origin, int64_t o, int64_t n = L) const {
-    return {largest ? splat(kLeast<T>) : V{}, indexed ? places(origin.row_place(0, 0), o, n) : I{}};
+    return {largest ? splat(kLeast<T>) : V{}, indexed ? places(origin.place_of_row(0, 0), o, n) : I{}};
   }
 
   template <class F> void for_rows(const Origin<T>& origin, F use, const S* x, int64_t o, int64_t n = L) const {
-    for (int64_t i = 0; i < p_.d.count[origin.od]; i++)
-      for (int64_t j = 0; j < p_.h.count[origin.oh]; j++) {
+    for (int64_t i = 0; i < p_.d.length[origin.od]; i++)
+      for (int64_t j = 0; j < p_.h.length[origin.oh]; j++) {
         int64_t row = origin.row(i, j);
-        use(x + row * p_.w.cells + p_.w.first[o], indexed ? places(p_.row_place(row, i, j), o, n) : I{});
+        use(x + row * p_.w.cells + p_.w.start[o], indexed ? places(row_place(p_, row, i, j), o, n) : I{});
       }
   }
 
@@ -117,8 +120,8 @@ template <class S, bool largest, bool indexed> class RowsForward {
     put<S>(p_, arrays_, row + o, best, n);
   }
 
-  const Pooling& p_;
-  const PoolingArrays& arrays_;
+  const Problem& p_;
+  const Arrays& arrays_;
   const S* end_;
 };
 

@@ -2,17 +2,14 @@
 
 #pragma once
 
-#include "problem.h"
-#include "lanes.h"
+#include "../problem.h"
+#include "../simd/lanes.h"
+#include "../simd/scratch.h"
 
 namespace pooltide {
 namespace {
 
-inline int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
-inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-
-constexpr int64_t kAhead = 1024;  // bytes that are asked for before they are needed
+constexpr int64_t kAhead = 1024;  // bytes between a load and its prefetch
 
 inline int64_t modulo(int64_t n, int64_t m) { return n < m ? n : (int32_t)n % (int32_t)m; }
 
@@ -42,7 +39,7 @@ template <class T> struct Divisor {
 template <class T> struct Division {
   Divisor<T> first, second, third;
   Division(const Problem& p, int64_t od, int64_t oh, int64_t ow = -1)
-      : first(chained(p) ? p.d.divisor[od] : ow < 0 ? 1 : constant(p) ? p.divisor : product(p, od, oh, ow)),
+      : first(chained(p) ? double(p.d.divisor[od]) : ow < 0 ? 1 : constant(p) ? p.divisor : product(p, od, oh, ow)),
         second(chained(p) ? p.h.divisor[oh] : 1),
         third(chained(p) && ow >= 0 ? p.w.divisor[ow] : 1) {}
 
@@ -50,7 +47,7 @@ template <class T> struct Division {
   static bool chained(const Problem& p) { return p.quotient == Quotient::chained; }
   static bool constant(const Problem& p) { return p.quotient == Quotient::constant; }
   static double product(const Problem& p, int64_t od, int64_t oh, int64_t ow) {
-    return p.d.divisor[od] * p.h.divisor[oh] * p.w.divisor[ow];
+    return double(p.d.divisor[od]) * p.h.divisor[oh] * p.w.divisor[ow];
   }
 };
 
@@ -101,12 +98,12 @@ template <class T> struct PlaneDivisors {
   void fill(const Problem& p) {
     n = 0;
     auto product = [&](int64_t d, int64_t h, int64_t w) {
-      return p.d.divisor[d] * p.h.divisor[h] * p.w.divisor[w];
+      return double(p.d.divisor[d]) * p.h.divisor[h] * p.w.divisor[w];
     };
     if (p.quotient != Quotient::chained) return fill(product, p);
-    fill([&](int64_t d, int64_t, int64_t) { return p.d.divisor[d]; }, p);
-    fill([&](int64_t, int64_t h, int64_t) { return p.h.divisor[h]; }, p);
-    fill([&](int64_t, int64_t, int64_t w) { return p.w.divisor[w]; }, p);
+    fill([&](int64_t d, int64_t, int64_t) { return double(p.d.divisor[d]); }, p);
+    fill([&](int64_t, int64_t h, int64_t) { return double(p.h.divisor[h]); }, p);
+    fill([&](int64_t, int64_t, int64_t w) { return double(p.w.divisor[w]); }, p);
   }
 
   template <class S>

@@ -1,4 +1,5 @@
-// Means of whole planes: 16 sums, cell i in the (i mod 16)th, added in pairs 8, 4, 2, 1 apart.
+// Means of whole planes, the adaptive average to size 1: 16 sums, cell i in the (i mod 16)th, added in pairs
+// 8, 4, 2, 1 apart.
 
 #pragma once
 
@@ -33,9 +34,10 @@ template <class S> class PlanesMean {
   static constexpr int64_t L = lanes<S>, kSums = 16;
 
  public:
-  PlanesMean(const Pooling& p, const PoolingArrays& arrays, void*) : p_(p), arrays_(arrays) {}
-  static int64_t units(const Pooling& p) { return p.planes(); }
-  static int64_t scratch(const Pooling&) { return 0; }
+  PlanesMean(const Problem& p, const Arrays& arrays, void*) : p_(p), arrays_(arrays) {}
+  static int64_t units(const Problem& p) { return p.planes(); }
+  int64_t scratch() const { return 0; }
+  static const char* refuse(const Problem& p, bool) { return p.channels_last ? "the arrays are channels-last" : nullptr; }
 
   void run(int64_t begin, int64_t end) const {
     const Origin<T> origin{p_, 0, 0};
@@ -69,8 +71,8 @@ template <class S> class PlanesMean {
     return (V)((I)load(x) & read<I>(kept + 16 - n));
   }
 
-  const Pooling& p_;
-  const PoolingArrays& arrays_;
+  const Problem& p_;
+  const Arrays& arrays_;
 };
 
 // The same in channels-last order; a unit is an image.
@@ -80,9 +82,10 @@ template <class S> class ChannelsMean {
   static constexpr int64_t L = lanes<S>, kSums = 16;
 
  public:
-  ChannelsMean(const Pooling& p, const PoolingArrays& arrays, void*) : p_(p), arrays_(arrays) {}
-  static int64_t units(const Pooling& p) { return p.batch; }
-  static int64_t scratch(const Pooling&) { return 0; }
+  ChannelsMean(const Problem& p, const Arrays& arrays, void*) : p_(p), arrays_(arrays) {}
+  static int64_t units(const Problem& p) { return p.batch; }
+  int64_t scratch() const { return 0; }
+  static const char* refuse(const Problem& p, bool) { return p.channels_last ? nullptr : "the arrays are not channels-last"; }
 
   void run(int64_t begin, int64_t end) const {
     const Origin<T> origin{p_, 0, 0};
@@ -102,8 +105,8 @@ template <class S> class ChannelsMean {
     return added<kSums>(sums);
   }
 
-  const Pooling& p_;
-  const PoolingArrays& arrays_;
+  const Problem& p_;
+  const Arrays& arrays_;
 };
 
 }  // namespace

@@ -1,18 +1,25 @@
-// Indexed: zero a plane, then add each gradient where its index says, in ascending order.
+// Gradients of maxima, plane by plane: zero a plane, then add each gradient where its index says, in
+// ascending order of windows.
 //
 //     plane[indices[q]] += grad[q]
 //
-// An index of one byte is an offset in the window q: its cell is the window's first, plus jump[offset].
+// A one-byte index is an offset inside the window q: its cell is the window's first cell + jump[offset].
 //
-// Half types are summed in a scratch plane that stays in the cache, unless no cell is in two windows; the
-// others in place. The scratch
-// plane is zero between planes: cells leave it, and become zero again, as soon as no later index names
-// them, or one by one where windows are few. Indices are compared in 64 bits before they are used: those
-// of half types a piece of windows at a time, which finds the cells that no later one names as well.
+// float32 and float64 are summed in place. Half types are summed in a float32 plane in scratch memory that
+// stays in the cache and is zero between planes. Three ways to bring its cells to the result:
+//
+//     disjoint   no cell is in two windows: gradients are copied as they are, and nothing is summed
+//     sparse     windows are few: the result is zeroed, and the named cells are visited one by one
+//     pieces     cells leave the scratch plane as soon as no later index names them
+//
+// Indices are compared with the size of the plane, in 64 bits, before they are used.
 
 #pragma once
 
-#include "average.h"
+#include "../problem.h"
+#include "../simd/lanes.h"
+#include "../simd/scratch.h"
+#include "../simd/sink.h"
 
 namespace pooltide {
 namespace {
@@ -30,7 +37,7 @@ inline int64_t row_start(const Problem& p, int64_t row) {
   return (d * p.h.cells + h) * p.w.cells;
 }
 
-// Gradients as they are summed; half types are converted, while those `ahead` are asked for.
+// Gradients as they are summed: half types are converted to `to`, while elements `ahead` are prefetched.
 template <class S, class T> inline const T* widened(const S* grad, int64_t n, T* to, int64_t ahead) {
   if constexpr (sizeof(S) == sizeof(T)) {
     return (const T*)grad;
@@ -51,29 +58,30 @@ struct Piece {
   bool inside;
 };
 
-template <class S, class I> class Indexed {
+enum class Scatter { in_place, disjoint, sparse, pieces };
+
+// One thread's work, with indices of type I. A unit is a plane.
+template <class S, class I> class ScatterPlanes {
   using T = typename Sum<S>::T;
   using Place = typename Decoded<I>::Type;  // of a cell in its plane
   static constexpr int64_t L = lanes<S>, kStep = 2 * L, kPiece = 512;
   static constexpr bool kNarrow = sizeof(S) < sizeof(T);
 
  public:
-  static int64_t scratch(const Problem& p) { return Indexed(p, Arrays(), nullptr).carve_.used(); }
-
-  Indexed(const Problem& p, const Arrays& arrays, void* block) : p_(p), arrays_(arrays), carve_(block) {
-    bool fits = kNarrow && p.cells() <= 1 << 18;
-    apart_ = fits && p.d.most <= 1 && p.h.most <= 1 && p.w.most <= 1;
-    few_ = fits && p.windows() <= p.cells() / 16;
-    int64_t held = few_ || apart_ ? larger(p.windows(), kPiece) : kPiece;
+  ScatterPlanes(const Problem& p, const Arrays& arrays, Scatter way, void* block)
+      : p_(p), arrays_(arrays), carve_(block), way_(way) {
+    int64_t held = by_plane() ? larger(p.windows(), kPiece) : kPiece;
     sums_ = carve_.take<T>(kNarrow ? p.cells() + 2 * L : 0);
     converted_ = carve_.take<T>(held + L);
-    packed_ = carve_.take<S>(few_ ? held + L : 0);
-    places_ = carve_.take<Place>(p.index_bytes == 1 && (few_ || apart_) ? held : 0);
+    packed_ = carve_.take<S>(way == Scatter::sparse ? held + L : 0);
+    places_ = carve_.take<Place>(p.index_bytes == 1 && by_plane() ? held : 0);
     pieces_ = carve_.take<Piece>(p.windows() / kPiece + 2);
     stage_ = carve_.take<S>(stage());
   }
 
-  // Before the first run of a call.
+  int64_t scratch() const { return carve_.used(); }
+
+  // Must be called before the first run of a call.
   void begin() {
     if (kNarrow) memset((void*)sums_, 0, (p_.cells() + 2 * L) * sizeof(T));
   }
@@ -87,15 +95,18 @@ template <class S, class I> class Indexed {
     }
     Sink<S> sink(out + begin * cells, out + end * cells, stage_, stage(), arrays_.stream);
     for (int64_t plane = begin; plane < end; plane++) {
-      if (apart_ && one_each(plane, sink)) continue;
+      if (way_ == Scatter::disjoint && one_each(plane, sink)) continue;
       look_ahead(plane);
-      if (!few_ || !one_by_one(plane, sink)) in_pieces(plane, sink, fault);
+      if (way_ != Scatter::sparse || !one_by_one(plane, sink)) in_pieces(plane, sink, fault);
     }
     sink.finish();
   }
 
  private:
-  int64_t stage() const { return Sink<S>::staging(few_ || apart_ ? larger(p_.cells(), kPiece) : kPiece); }
+  bool by_plane() const { return way_ == Scatter::disjoint || way_ == Scatter::sparse; }
+  int64_t stage() const {
+    return Sink<S>::staging(by_plane() ? larger(p_.cells(), kPiece) : kPiece, arrays_.tight ? 0 : 16384);
+  }
 
   void in_place(int64_t plane, T* sums, Fault& fault) {
     memset((void*)sums, 0, p_.cells() * sizeof(T));
@@ -111,8 +122,8 @@ template <class S, class I> class Indexed {
     emit(emitted, p_.cells(), sink);
   }
 
-  // Where no cell is in two windows: it gets its gradient as it is, but for -0, which 0 + -0 is not. False
-  // if an index is bad, or two name one cell.
+  // Copies gradients to the cells that they name; -0 becomes +0, as 0 + -0 is. Returns false, with nothing
+  // committed, if an index is bad or if two indices name one cell.
   bool one_each(int64_t plane, Sink<S>& sink) {
     if constexpr (kNarrow) {
       int64_t cells = p_.cells(), n = p_.windows();
@@ -132,7 +143,8 @@ template <class S, class I> class Indexed {
     return false;
   }
 
-  // Where windows are few: most cells are zero, and the others are visited again. False if an index is bad.
+  // Sums in the scratch plane, then visits the named cells again. Returns false, with nothing committed, if
+  // an index is bad.
   bool one_by_one(int64_t plane, Sink<S>& sink) {
     int64_t cells = p_.cells(), n = p_.windows();
     const Place* at = decode(plane, 0, n);
@@ -148,15 +160,15 @@ template <class S, class I> class Indexed {
     return true;
   }
 
-  // Looks at all indices of a plane before one is used: are those of piece k inside the plane, and which
-  // cells do it and the later ones leave alone? That asks memory for the next plane's, too.
+  // Reads all indices of a plane before one is used. Finds, for each piece of windows, whether its indices
+  // are inside the plane, and the least cell that it or a later piece names. Prefetches the next plane's.
   void look_ahead(int64_t plane) {
     int64_t windows = p_.windows(), pieces = 0;
     for (int64_t from = 0; from < windows; from += kPiece, pieces++) {
       Piece& piece = pieces_[pieces];
       int64_t n = smaller(kPiece, windows - from);
       if constexpr (sizeof(I) == 1) {
-        piece = {least_place(from, n), false};  // known when they are scattered
+        piece = {least_place(from, n), false};  // `inside` is found when they are scattered
       } else {
         piece = look_at((const I*)arrays_.indices + plane * windows + from, n, windows);
       }
@@ -165,14 +177,14 @@ template <class S, class I> class Indexed {
     for (int64_t k = pieces; k-- > 0;) pieces_[k].least = smaller(pieces_[k].least, pieces_[k + 1].least);
   }
 
-  // No window begins before its row. Rows need not ascend: padding that dilation steps over may hide a start.
+  // No window begins before its row of windows. Rows need not ascend, because dilation may step over padding.
   int64_t least_place(int64_t from, int64_t n) const {
     int64_t row = from / p_.w.windows, last = (from + n - 1) / p_.w.windows, least = row_start(p_, row);
     while (row < last) least = smaller(least, row_start(p_, ++row));
     return least;
   }
 
-  // The sign of i or of last - i is set where i is bad; all are looked at, without a branch.
+  // The sign of i or of last - i is set where i is bad; all indices are read, without a branch.
   Piece look_at(const Place* at, int64_t n, int64_t ahead) const {
     using U = typename Unsigned<Place>::Type;
     typedef Place Many __attribute__((vector_size(kBytes)));
@@ -204,7 +216,7 @@ template <class S, class I> class Indexed {
   }
 
   bool inside(int64_t piece, const Place* at, int64_t n) const {
-    if (!kNarrow) return false;  // a branch for each costs less than to look twice
+    if (!kNarrow) return false;  // a branch for each index costs less than to read them twice
     return sizeof(I) == 1 ? look_at(at, n, 0).inside : pieces_[piece].inside;
   }
 
@@ -229,8 +241,8 @@ template <class S, class I> class Indexed {
     }
   }
 
-  // The same where indices are offsets, a part of a row of windows at a time. Jumps ascend up to the last
-  // offset that windows have: where the largest stays in the plane, so do all.
+  // The same for offsets, a part of a row of windows at a time. Jumps ascend up to the last offset that
+  // windows have: where the largest stays in the plane, all stay in it.
   void scatter_offsets(int64_t first, int64_t from, int64_t n, const T* g, T* sums, Fault& fault) {
     const uint8_t* offset = (const uint8_t*)arrays_.indices + first;
     const int64_t* jump = p_.jump;
@@ -274,7 +286,7 @@ template <class S, class I> class Indexed {
 
   const T* widen(const S* grad, int64_t n) { return widened(grad, n, converted_, p_.windows()); }
 
-  // Cells up to `end` leave the scratch plane, which becomes zero there.
+  // Writes the cells up to `end` to the result and zeroes them in the scratch plane.
   void emit(int64_t& from, int64_t end, Sink<S>& sink) {
     while (from < end) {
       int64_t n = smaller(kPiece, end - from);
@@ -292,7 +304,7 @@ template <class S, class I> class Indexed {
   const Problem& p_;
   const Arrays& arrays_;
   Carve carve_;
-  bool few_, apart_;
+  const Scatter way_;
   T *sums_, *converted_;
   S *packed_, *stage_;
   Place* places_;

@@ -1,9 +1,8 @@
-// Forwards of planes: a vector holds the same cell of `lanes` planes.
+// Forwards of many planes: a vector holds the same cell of `lanes` planes.
 //
-// In memory a plane's cells are neighbours, so a tile of `lanes` planes is transposed in registers. A
-// window that is its plane takes its cells from there. Else they are laid down, a piece of a few hundred
-// cells at a time, and kept in the cache while windows need it. Results are transposed back on their way
-// out.
+// In memory the cells of one plane are neighbours, so a tile of `lanes` planes is transposed in registers.
+// A window that is a whole plane uses the transposed cells at once. Otherwise they are stored in pieces of a
+// few hundred cells, which stay in the cache while windows need them. Results are transposed back.
 
 #pragma once
 
@@ -29,7 +28,7 @@ template <class T, class V> inline __attribute__((always_inline)) void transpose
   }
 }
 
-// `lanes` planes, or what is left of them: their cells as vectors, one for each cell.
+// `lanes` planes, or those that remain: a vector for each cell.
 template <class S> class Tile {
   using V = VecOf<S>;
   static constexpr int64_t L = lanes<S>, kItem = sizeof(S);
@@ -37,7 +36,7 @@ template <class S> class Tile {
   static constexpr int64_t kColumns = 4;  // as many are not worth a transposition
 
  public:
-  Tile(const Pooling& p, const PoolingArrays& arrays, int64_t plane)
+  Tile(const Problem& p, const Arrays& arrays, int64_t plane)
       : x_((const S*)arrays.input + plane * p.cells()), cells_(p.cells()), planes_(smaller(L, p.planes() - plane)),
         readable_((p.planes() - plane - planes_ + 1) * cells_),
         ahead_(cells_ <= kShort ? larger(L * cells_, kFar) : kNear), per_cell_(cells_ <= kShort ? L : 1),
@@ -86,13 +85,13 @@ template <class S> class Tile {
 
   const S* x_;
   int64_t cells_, planes_, readable_;  // readable from the last plane on
-  // What is asked for before it is needed: the cells further on of each plane or, as streams that short
-  // are none to the processor, the planes further on, in their order.
+  // What to prefetch: later cells of each plane. Short planes defeat the hardware prefetcher, so for them
+  // prefetch the following planes.
   int64_t ahead_, per_cell_, per_plane_;
 };
 
 // Planes of one window that holds all of their cells. A unit is a tile.
-template <class S, bool largest, bool indexed> class WholePlanes {
+template <class S, bool largest, bool indexed> class WholePlanesForward {
   using T = typename Sum<S>::T;
   using Int = IntOf<T>;
   using V = VecOf<S>;
@@ -100,11 +99,13 @@ template <class S, bool largest, bool indexed> class WholePlanes {
   static constexpr int64_t L = lanes<S>;
 
  public:
-  WholePlanes(const Pooling& p, const PoolingArrays& arrays, void*) : p_(p), arrays_(arrays) {}
-  static int64_t units(const Pooling& p) { return (p.planes() + L - 1) / L; }
-  static int64_t scratch(const Pooling&) { return 0; }
-  static bool pays(const Pooling& p) {
-    return p.windows() == 1 && p.d.count[0] * p.h.count[0] * p.w.count[0] == p.cells();
+  WholePlanesForward(const Problem& p, const Arrays& arrays, void*) : p_(p), arrays_(arrays) {}
+  static int64_t units(const Problem& p) { return (p.planes() + L - 1) / L; }
+  int64_t scratch() const { return 0; }
+  static const char* refuse(const Problem& p, bool) {
+    if (p.channels_last) return "the arrays are channels-last";
+    bool whole = p.windows() == 1 && p.d.length[0] * p.h.length[0] * p.w.length[0] == p.cells();
+    return whole ? nullptr : "a plane has more than one window, or cells outside its window";
   }
 
   void run(int64_t begin, int64_t end) const {
@@ -119,27 +120,28 @@ template <class S, bool largest, bool indexed> class WholePlanes {
   }
 
  private:
-  const Pooling& p_;
-  const PoolingArrays& arrays_;
+  const Problem& p_;
+  const Arrays& arrays_;
 };
 
-// One thread's work on planes. An image is a tile of `lanes` planes.
-template <class S, bool largest, bool indexed> class PlanesForward {
+// One thread's work on windows of any kind. An image is a tile of `lanes` planes.
+template <class S, bool largest, bool indexed> class TilesForward {
   using T = typename Sum<S>::T;
   using Int = IntOf<T>;
   using V = VecOf<S>;
   using I = typename IntLanes<T>::I;
-  static constexpr int64_t L = lanes<S>, kPiece = 256, kSlotBytes = (kPiece + L) * L * (int64_t)sizeof(T);
+  static constexpr int64_t L = lanes<S>, kPiece = 256, kTightPiece = 8, kSlotBytes = (kPiece + L) * L * (int64_t)sizeof(T);
   static constexpr int64_t kRows = 16, kHeld = 1024;
 
  public:
-  PlanesForward(const Pooling& p, const PoolingArrays& arrays, void* block) : p_(p), arrays_(arrays), carve_(block) {
-    wide_ = p.w.cells > kPiece;
-    rows_per_piece_ = wide_ ? 1 : larger(1, kPiece / larger(p.w.cells, 1));
-    pieces_per_row_ = wide_ ? (p.w.cells + kPiece - 1) / kPiece : 1;
+  TilesForward(const Problem& p, const Arrays& arrays, void* block) : p_(p), arrays_(arrays), carve_(block) {
+    piece_ = arrays.tight ? kTightPiece : kPiece;
+    wide_ = p.w.cells > piece_;
+    rows_per_piece_ = wide_ ? 1 : larger(1, piece_ / larger(p.w.cells, 1));
+    pieces_per_row_ = wide_ ? (p.w.cells + piece_ - 1) / piece_ : 1;
     int64_t rows = p.d.cells * p.h.cells;
     int64_t pieces = wide_ ? rows * pieces_per_row_ : (rows + rows_per_piece_ - 1) / rows_per_piece_;
-    slots_n_ = larger(1, smaller(pieces, (512 << 10) / kSlotBytes));
+    slots_n_ = larger(1, smaller(pieces, arrays.tight ? 2 : (512 << 10) / kSlotBytes));
     slots_ = carve_.template take<T>(slots_n_ * kSlotBytes / (int64_t)sizeof(T));
     tags_ = carve_.template take<int64_t>(slots_n_);
     used_ = carve_.template take<int64_t>(slots_n_);
@@ -147,8 +149,9 @@ template <class S, bool largest, bool indexed> class PlanesForward {
     places_ = carve_.template take<Int>(indexed ? (kHeld + L) * L : 0);
   }
 
-  static int64_t units(const Pooling& p) { return Cursor::units(p, (p.planes() + L - 1) / L); }
-  static int64_t scratch(const Pooling& p) { return PlanesForward(p, PoolingArrays(), nullptr).carve_.used(); }
+  static int64_t units(const Problem& p) { return Cursor::units(p, (p.planes() + L - 1) / L); }
+  int64_t scratch() const { return carve_.used(); }
+  static const char* refuse(const Problem& p, bool) { return p.channels_last ? "the arrays are channels-last" : nullptr; }
 
   void run(int64_t begin, int64_t end) {
     for (int64_t unit = begin; unit < end; unit++) {
@@ -180,9 +183,9 @@ template <class S, bool largest, bool indexed> class PlanesForward {
     }
     batch_++;
     rows_n_ = 0;
-    for (int64_t i = 0; i < p_.d.count[at.od]; i++)
-      for (int64_t j = 0; j < p_.h.count[at.oh]; j++) {
-        int64_t row = origin.row(i, j), place = p_.row_place(row, i, j);
+    for (int64_t i = 0; i < p_.d.length[at.od]; i++)
+      for (int64_t j = 0; j < p_.h.length[at.oh]; j++) {
+        int64_t row = origin.row(i, j), place = row_place(p_, row, i, j);
         wide_ ? reduce_pieces(at, row, place, sums, places) : take_row(at, row, place, sums, places);
       }
     reduce_rows(at, sums, places);
@@ -212,7 +215,7 @@ template <class S, bool largest, bool indexed> class PlanesForward {
 
   void reduce_rows(const Cursor& at, T* sums, Int* places) {
     for (int64_t o = 0; o < at.n; o++) {
-      int64_t first = p_.w.first[at.from + o], count = p_.w.count[at.from + o], place = p_.first_place(at.from + o);
+      int64_t first = p_.w.start[at.from + o], count = p_.w.length[at.from + o], place = first_place(p_, at.from + o);
       Best<T, indexed> best{load(sums + o * L), indexed ? read<I>(places + o * L) : I{}};
       for (int64_t r = 0; r < rows_n_; r++) reduce(best, rows_[r] + first * L, count, row_places_[r] + place);
       store(sums + o * L, best.value);
@@ -223,35 +226,35 @@ template <class S, bool largest, bool indexed> class PlanesForward {
 
   void reduce(Best<T, indexed>& best, const T* p, int64_t count, int64_t place) const {
     if (largest) {
-      meet_cells<T>(best, p, count, p_.w.step * L, place, p_.place_step());
+      meet_cells<T>(best, p, count, p_.w.dilation * L, place, place_step(p_));
     } else {
-      add_cells<T>(best.value, p, count, p_.w.step * L);
+      add_cells<T>(best.value, p, count, p_.w.dilation * L);
     }
   }
 
   // A row too long for one piece: piece by piece, each window's part of it.
   void reduce_pieces(const Cursor& at, int64_t row, int64_t place, T* sums, Int* places) {
-    const WindowAxis& w = p_.w;
+    const Axis& w = p_.w;
     int64_t last = at.from + at.n - 1, o0 = at.from, least = w.cells, end = 0;
-    for (int64_t o = at.from; o <= last; o++) least = smaller(least, w.first[o]), end = larger(end, reach(w, o));
-    for (int64_t c = least / kPiece; c * kPiece < end; c++) {
-      int64_t begin = c * kPiece, stop = smaller(begin + kPiece, w.cells), piece = row * pieces_per_row_ + c;
+    for (int64_t o = at.from; o <= last; o++) least = smaller(least, w.start[o]), end = larger(end, reach(w, o));
+    for (int64_t c = least / piece_; c * piece_ < end; c++) {
+      int64_t begin = c * piece_, stop = smaller(begin + piece_, w.cells), piece = row * pieces_per_row_ + c;
       const T* cells = packed(piece % slots_n_, piece, row * w.cells + begin, stop - begin);
       while (o0 <= last && reach(w, o0) <= begin) o0++;
       // From `step` on, first cells ascend with o; before, dilation may have stepped over the padding.
-      for (int64_t o = o0; o <= last && w.first[o] < larger(stop, w.step); o++) {
-        int64_t skip = larger(0, (begin - w.first[o] + w.step - 1) / w.step);
-        int64_t until = smaller(w.count[o], (stop - w.first[o] + w.step - 1) / w.step);
+      for (int64_t o = o0; o <= last && w.start[o] < larger(stop, w.dilation); o++) {
+        int64_t skip = larger(0, (begin - w.start[o] + w.dilation - 1) / w.dilation);
+        int64_t until = smaller(w.length[o], (stop - w.start[o] + w.dilation - 1) / w.dilation);
         if (skip >= until) continue;
-        int64_t first = w.first[o] + skip * w.step, k = (o - at.from) * L;
+        int64_t first = w.start[o] + skip * w.dilation, k = (o - at.from) * L;
         Best<T, indexed> best{load(sums + k), indexed ? read<I>(places + k) : I{}};
-        reduce(best, cells + (first - begin) * L, until - skip, place + p_.first_place(o) + skip * p_.place_step());
+        reduce(best, cells + (first - begin) * L, until - skip, place + first_place(p_, o) + skip * place_step(p_));
         store(sums + k, best.value);
         if (indexed) write(places + k, best.place);
       }
     }
   }
-  static int64_t reach(const WindowAxis& w, int64_t o) { return w.first[o] + (w.count[o] - 1) * w.step + 1; }
+  static int64_t reach(const Axis& w, int64_t o) { return w.start[o] + (w.length[o] - 1) * w.dilation + 1; }
 
   // Cells from … from+n-1 of the tile's planes, cell by cell.
   const T* packed(int64_t slot, int64_t piece, int64_t from, int64_t n) {
@@ -284,10 +287,11 @@ template <class S, bool largest, bool indexed> class PlanesForward {
     filled_ = 0;
   }
 
-  const Pooling& p_;
-  const PoolingArrays& arrays_;
+  const Problem& p_;
+  const Arrays& arrays_;
   Carve carve_;
-  bool wide_;  // a row is cut into pieces; else a piece is some rows
+  int64_t piece_;  // the most cells of a piece
+  bool wide_;      // a row is cut into pieces; otherwise a piece is some rows
   int64_t rows_per_piece_, pieces_per_row_, slots_n_;
   T *slots_, *held_;
   Int* places_;

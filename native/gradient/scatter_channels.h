@@ -1,32 +1,44 @@
-// Indexed, channels-last: a cell's channels lie together, so each window adds a row of channels.
+// Gradients of maxima, channels-last, by scattering: each window adds a row of channels.
 //
 //     image[indices[q, c], c] += grad[q, c]
 //
-// What can't be gathered. Half types are summed apart, a few whole planes at a time; the others in place.
+// Half types are summed in float32 in scratch memory, a block of channels at a time; the others in place.
+// A unit is a block of channels of one image.
 
 #pragma once
 
-#include "indexed.h"
+#include "scatter_planes.h"
 
 namespace pooltide {
 namespace {
 
-template <class S, class I> class IndexedChannels {
+// The channels that are scattered together: of half types, as many as keep their sums in the cache.
+inline int64_t channel_block(const Problem& p) {
+  int64_t block = p.itemsize() == 2 ? (int64_t{1} << 16) / (p.cells() + 1) : p.channels / (p.batch < 4 ? 4 : 1);
+  if (block >= kMostLanes) block -= block % kMostLanes;
+  else block = p.itemsize() == 2 ? larger(block, 1) : kMostLanes;
+  return smaller(block, larger(p.channels, 1));
+}
+
+template <class S, class I> class ScatterChannels {
   using T = typename Sum<S>::T;
   static constexpr int64_t L = lanes<S>;
   static constexpr bool kNarrow = sizeof(S) < sizeof(T);
 
  public:
-  static int64_t scratch(const Problem& p) { return IndexedChannels(p, Arrays(), nullptr).carve_.used(); }
+  static int64_t units(const Problem& p) {
+    int64_t block = channel_block(p);
+    return p.batch * ((p.channels + block - 1) / block);
+  }
+  int64_t scratch() const { return carve_.used(); }
 
-  IndexedChannels(const Problem& p, const Arrays& arrays, void* block) : p_(p), arrays_(arrays), carve_(block) {
+  ScatterChannels(const Problem& p, const Arrays& arrays, void* block) : p_(p), arrays_(arrays), carve_(block) {
     block_ = channel_block(p);
     sums_ = carve_.take<T>(kNarrow ? p.cells() * block_ + L : 0);
     converted_ = carve_.take<T>(block_ + L);
     places_ = carve_.take<int64_t>(block_);
   }
 
-  // A unit is a block of channels of one image.
   void run(int64_t begin, int64_t end, Fault& fault) {
     int64_t per_image = (p_.channels + block_ - 1) / block_;
     for (int64_t unit = begin; unit < end; unit++) {
@@ -75,7 +87,7 @@ template <class S, class I> class IndexedChannels {
     return places_;
   }
 
-  // Channels of other blocks lie behind each cell's: nothing may be written too much.
+  // Other blocks' channels follow in each cell, so nothing may be written behind the block.
   void emit(const T* sums, int64_t cells, int64_t n, S* out) const {
     for (int64_t cell = 0; cell < cells; cell++, sums += n, out += p_.channels) {
       int64_t i = 0;

@@ -5,8 +5,8 @@
 
 #pragma once
 
-#include "problem.h"
-#include "lanes.h"
+#include "../problem.h"
+#include "../simd/lanes.h"
 
 namespace pooltide {
 namespace {

@@ -1,4 +1,4 @@
-#include "pool.h"
+#include "thread_pool.h"
 
 #include <pthread.h>
 

@@ -1,15 +1,16 @@
-// Gathered: channels-last, each cell looks for itself in the windows that hold it.
+// Gradients of maxima, channels-last, by gathering: each cell looks for its own index in the windows that
+// hold it.
 //
-//     image[cell, c] = sum over windows q that hold the cell, ascending: grad[q, c] if indices[q, c] is the cell
+//     image[cell, c] = sum over the windows q that hold the cell, ascending: grad[q, c] if indices[q, c] is the cell
 //
-// A vector is a few channels of a cell: one comparison and one addition for each window. Results leave in
-// order, each written once, and rows of them are independent. Rows of windows are read into slots: their
-// gradients as they are summed, their indices in 32 bits; an index of one byte, the offset in its window,
-// stays one. An index that leaves its own window is foreign or bad: then all must be scattered instead.
+// A vector is a few channels of one cell: one comparison and one addition for each window. Each cell of the
+// result is written once, in order, and rows of cells are independent. Rows of windows are read into slots:
+// gradients converted to the type of the sums, indices in 32 bits; one-byte offsets stay bytes. An index
+// outside its own window is reported as astray: the problem must then be scattered. A unit is a row of cells.
 
 #pragma once
 
-#include "indexed.h"
+#include "scatter_channels.h"
 
 namespace pooltide {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 template <class I> struct Narrowed { using Type = int32_t; };
 template <> struct Narrowed<uint8_t> { using Type = uint8_t; };
 
-template <class S, class I> class Gathered {
+template <class S, class I> class GatherChannels {
   using T = typename Sum<S>::T;
   using N = typename Narrowed<I>::Type;
   static constexpr int64_t L = lanes<S>, kStep = 2 * L;
@@ -26,7 +27,7 @@ template <class S, class I> class Gathered {
   typedef U Many __attribute__((vector_size(L * sizeof(U))));
   static constexpr bool kOffset = sizeof(I) == 1;
 
-  // A row of windows, tagged with its number; what its cells' names begin with.
+  // A row of windows: its number, and the index of the row's first cell, or its offset.
   struct Row {
     int64_t tag, name;
     const T* grad;
@@ -34,13 +35,14 @@ template <class S, class I> class Gathered {
   };
 
  public:
-  static int64_t scratch(const Problem& p) { return Gathered(p, Arrays(), nullptr).carve_.used(); }
+  static int64_t units(const Problem& p) { return p.batch * p.d.cells * p.h.cells; }
+  int64_t scratch() const { return carve_.used(); }
 
-  Gathered(const Problem& p, const Arrays& arrays, void* block) : p_(p), arrays_(arrays), carve_(block) {
+  GatherChannels(const Problem& p, const Arrays& arrays, void* block) : p_(p), arrays_(arrays), carve_(block) {
     row_ = p.w.windows * p.channels, room_ = round_up(row_ + kStep, 64);
     deep_ = p.d.most, high_ = p.h.most;
     int64_t all = deep_ * p.h.windows;
-    if (deep_ > 1 && all * room_ <= 1 << 16) high_ = p.h.windows;
+    if (deep_ > 1 && all * room_ <= 1 << 16 && !arrays.tight) high_ = p.h.windows;
     slots_ = carve_.take<Row>(deep_ * high_);
     rows_ = carve_.take<Row>(deep_ * p.h.most);
     grads_ = carve_.take<T>(deep_ * high_ * room_);
@@ -48,7 +50,6 @@ template <class S, class I> class Gathered {
     stage_ = carve_.take<S>(stage());
   }
 
-  // A unit is a row of cells.
   void run(int64_t begin, int64_t end, Fault& fault) {
     int64_t n = p_.channels, row = p_.w.cells * n;
     S* out = (S*)arrays_.out;
@@ -67,7 +68,7 @@ template <class S, class I> class Gathered {
   }
 
  private:
-  // Little, so that its lines leave while the next cells are summed.
+  // Small, so that its lines are written while the next cells are summed.
   int64_t stage() const { return Sink<S>::staging(p_.channels, 4096); }
 
   // The rows of windows that hold a row of cells, ascending.
@@ -116,7 +117,7 @@ template <class S, class I> class Gathered {
     }
   }
 
-  // How far a cell's name lies behind those of its row.
+  // The index or offset of a cell, less that of its row.
   N name_less(int64_t w, int64_t ow) const { return (N)(kOffset ? w - p_.w.start[ow] : w); }
 
   // A row of windows in its slot.
@@ -130,12 +131,12 @@ template <class S, class I> class Gathered {
     int64_t corner = kOffset ? 0 : row_start(p_, row % (p_.d.windows * p_.h.windows));
     Many bad{};
     for (int64_t ow = 0; ow < p_.w.windows; ow++)
-      bad |= look_at(slot.at + ow * p_.channels, corner + (kOffset ? 0 : p_.w.start[ow]), od, oh, p_.w.extent[ow]);
+      bad |= look_at(slot.at + ow * p_.channels, corner + (kOffset ? 0 : p_.w.start[ow]), od, oh, p_.w.length[ow]);
     for (int k = 0; k < L; k++) astray_ |= bad[k] != 0;
     return slot;
   }
 
-  // Whole vectors are read: where channels are not whole ones, behind the last row lies nothing.
+  // Whole vectors are read. Where the channels do not fill them, a read could pass the end of the array.
   const T* gradients(const S* from, T* to) const {
     if (!kSame) return widened(from, row_, to, 0);
     if (p_.channels % kStep == 0) return (const T*)(const void*)from;
@@ -151,22 +152,23 @@ template <class S, class I> class Gathered {
     return to;
   }
 
-  // Do a window's indices name cells of it? It has rows of `extent` cells; the nearest before counts.
-  Many look_at(const N* at, int64_t corner, int64_t od, int64_t oh, int64_t extent) const {
+  // Non-zero in the lanes whose index names no cell of the window, which has rows of `length` cells: the
+  // distance from the nearest row start at or before the index must be below `length`.
+  Many look_at(const N* at, int64_t corner, int64_t od, int64_t oh, int64_t length) const {
     int64_t h = kOffset ? p_.h.longest : p_.h.cells, w = kOffset ? p_.w.longest : p_.w.cells;
     Many worst{};
     int64_t c = 0;
     for (; c < p_.channels; c += L) {
       Many v = c + L <= p_.channels ? read<Many>(at + c) : part(at + c, p_.channels - c, corner);
       Many nearest = v - (U)corner;
-      for (int64_t i = 0; i < p_.d.extent[od]; i++)
-        for (int64_t j = 0; j < p_.h.extent[oh]; j++) {
+      for (int64_t i = 0; i < p_.d.length[od]; i++)
+        for (int64_t j = 0; j < p_.h.length[oh]; j++) {
           Many from = v - (U)(corner + (i * h + j) * w);
           nearest = from < nearest ? from : nearest;
         }
       worst = nearest > worst ? nearest : worst;
     }
-    return (Many)(worst >= (U)extent);
+    return (Many)(worst >= (U)length);
   }
 
   static Many part(const N* at, int64_t n, int64_t rest) {

@@ -1,23 +1,22 @@
 // Forwards: each window's sum or maximum, its cells ascending in (d, h, w).
 //
 //     average   ((0 + x[1st cell]) + x[2nd]) + …, then divided
-//     largest   the first of the greatest cells; of NaNs, which exceed all else, the last
+//     maximum   the first of the largest cells; a NaN is larger than all else, and the last NaN wins
 //
-// Both are chains that may not be reordered, so a vector holds many windows: the same one of many
-// planes (windows_planes.h) or channels (windows_channels.h), or neighbours in a row (windows_rows.h).
-// Here is what those share. No geometry is special: neither strides nor overlaps nor dilation change
-// the work per cell of a window.
+// Both are chains of operations that may not be reordered, so a vector holds many windows: the same window
+// of many planes (tiles.h) or channels (channels.h), or neighbours in a row (rows.h). This file has what
+// they share. Strides, overlaps and dilation do not change the work per cell of a window.
 
 #pragma once
 
-#include "divide.h"
-#include "forward.h"
-#include "shape.h"
+#include "../problem.h"
+#include "../simd/lanes.h"
+#include "../simd/scratch.h"
 
 namespace pooltide {
 namespace {
 
-template <class T> struct Places;  // integers as wide as T: where maxima lie
+template <class T> struct Places;  // integers as wide as T, for the places of maxima
 template <> struct Places<float> { using Int = int32_t; };
 template <> struct Places<double> { using Int = int64_t; };
 template <class T> using IntOf = typename Places<T>::Int;
@@ -25,7 +24,16 @@ template <class T> struct IntLanes { typedef IntOf<T> I __attribute__((vector_si
 
 template <class T> constexpr T kLeast = -__builtin_inf();
 
-// A maximum so far and where it lies, in each lane.
+// Where a maximum is, as the result's indices say it: flat inside the plane, or an offset inside the window.
+// Cell k of window o, in row (i, j) of that window, which is row `row` of the plane, has the place
+// row_place + first_place + k * place_step.
+inline int64_t row_place(const Problem& p, int64_t row, int64_t i, int64_t j) {
+  return p.index_bytes == 1 ? (i * p.h.longest + j) * p.w.longest : row * p.w.cells;
+}
+inline int64_t first_place(const Problem& p, int64_t o) { return p.index_bytes == 1 ? 0 : p.w.start[o]; }
+inline int64_t place_step(const Problem& p) { return p.index_bytes == 1 ? 1 : p.w.dilation; }
+
+// A maximum so far and its place, in each lane.
 template <class T, bool indexed> struct Best {
   using V = typename Lanes<T>::V;
   using I = typename IntLanes<T>::I;
@@ -76,16 +84,16 @@ inline void meet_cells(B& best, const S* p, int64_t count, int64_t step, int64_t
   for (int64_t j = 0; j < count; j++, place += (IntOf<T>)stride) best.meet(load(p + j * step), place);
 }
 
-// Windows (d, h, w) of a pooling: where they begin, what divides their sums.
+// The windows of row (od, oh): where they begin, what divides their sums.
 template <class T> struct Origin {
-  const Pooling& p;
+  const Problem& p;
   int64_t od, oh;
 
   int64_t row(int64_t i, int64_t j) const {
-    return (p.d.first[od] + i * p.d.step) * p.h.cells + p.h.first[oh] + j * p.h.step;
+    return (p.d.start[od] + i * p.d.dilation) * p.h.cells + p.h.start[oh] + j * p.h.dilation;
   }
-  int64_t row_place(int64_t i, int64_t j) const { return p.row_place(row(i, j), i, j); }
-  int64_t place(int64_t ow) const { return row_place(0, 0) + p.first_place(ow); }
+  int64_t place_of_row(int64_t i, int64_t j) const { return row_place(p, row(i, j), i, j); }
+  int64_t place(int64_t ow) const { return place_of_row(0, 0) + first_place(p, ow); }
   // Of n neighbouring windows.
   template <class V> V quotients(V sums, int64_t ow, int64_t n) const {
     bool alike = true;
@@ -108,20 +116,20 @@ template <class T> struct Origin {
 };
 
 // Writes the results of n windows, from the one at `at` on.
-template <class S> inline void put(const PoolingArrays& arrays, int64_t at, VecOf<S> values, int64_t n) {
+template <class S> inline void put(const Arrays& arrays, int64_t at, VecOf<S> values, int64_t n) {
   S* out = (S*)arrays.out + at;
   n == lanes<S> ? store(out, values) : store_part(out, values, n);
 }
 // Writes the places of n windows, likewise.
-template <class Int> inline void tell(const Pooling& p, const PoolingArrays& arrays, int64_t at, const Int* places, int64_t n) {
-  if (p.offsets) {
+template <class Int> inline void tell(const Problem& p, const Arrays& arrays, int64_t at, const Int* places, int64_t n) {
+  if (p.index_bytes == 1) {
     for (int64_t i = 0; i < n; i++) ((uint8_t*)arrays.indices)[at + i] = (uint8_t)places[i];
   } else {
     for (int64_t i = 0; i < n; i++) ((int64_t*)arrays.indices)[at + i] = places[i];
   }
 }
 template <class S, class T, bool indexed>
-inline void put(const Pooling& p, const PoolingArrays& arrays, int64_t at, const Best<T, indexed>& best, int64_t n) {
+inline void put(const Problem& p, const Arrays& arrays, int64_t at, const Best<T, indexed>& best, int64_t n) {
   put<S>(arrays, at, best.value, n);
   if (!indexed) return;
   IntOf<T> places[lanes<S>];
@@ -134,14 +142,14 @@ constexpr int64_t kSegment = 512;  // windows of a row that are worked on at a t
 // What a range of units is: rows of windows cut into segments.
 struct Cursor {
   int64_t image, od, oh, from, n;
-  Cursor(const Pooling& p, int64_t unit) {
+  Cursor(const Problem& p, int64_t unit) {
     int64_t per_row = segments(p);
     from = unit % per_row * kSegment, n = smaller(kSegment, p.w.windows - from);
     int64_t row = unit / per_row;
     oh = row % p.h.windows, od = row / p.h.windows % p.d.windows, image = row / p.h.windows / p.d.windows;
   }
-  static int64_t segments(const Pooling& p) { return (p.w.windows + kSegment - 1) / kSegment; }
-  static int64_t units(const Pooling& p, int64_t images) {
+  static int64_t segments(const Problem& p) { return (p.w.windows + kSegment - 1) / kSegment; }
+  static int64_t units(const Problem& p, int64_t images) {
     return images * p.d.windows * p.h.windows * segments(p);
   }
 };

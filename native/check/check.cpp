@@ -1,0 +1,240 @@
+// Random problems of all kinds through every kernel of this machine, against loops that follow the formulas
+// of problem.h.
+//
+//     check [TRIALS] [SEED]
+//
+// Exits 0 when every result has the expected bits (NaN equals NaN) and every bad index was reported.
+// Built with sanitizers, and for processors where Python and NumPy are not at hand.
+
+#include "check.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <set>
+#include <string>
+
+using namespace pooltide;
+
+std::mt19937_64 pooltide::random_bits(1);
+
+namespace {
+
+struct Trial {
+  Problem facts;
+  Side d, h, w;
+  int64_t planes, cells, windows;
+  std::vector<char> source, indices;  // indices: read by a gradient of maxima
+  std::vector<double> values;         // of the formula, in (N, C, D, H, W) order; sums rounded as their type
+  std::vector<int64_t> places;        // of a maximum
+  Fault fault;
+
+  bool gradient() const { return facts.gradient(); }
+  double element(int64_t plane, int64_t i) const {
+    int64_t at = position(facts, plane, i, gradient() ? windows : cells);
+    return value_at(source.data() + at * facts.itemsize(), facts.store);
+  }
+  // Calls see(cell, i, j, k) for each cell of a window, in order.
+  template <class F> void visit(int64_t q, F see) const {
+    int64_t ow = q % w.windows(), oh = q / w.windows() % h.windows(), od = q / w.windows() / h.windows();
+    for (int64_t i = 0; i < d.length[od]; i++)
+      for (int64_t j = 0; j < h.length[oh]; j++)
+        for (int64_t k = 0; k < w.length[ow]; k++) see(corner(q) + jump(i, j, k), i, j, k);
+  }
+  int64_t corner(int64_t q) const {
+    int64_t ow = q % w.windows(), oh = q / w.windows() % h.windows(), od = q / w.windows() / h.windows();
+    return (int64_t{d.start[od]} * h.cells + h.start[oh]) * w.cells + w.start[ow];
+  }
+  int64_t jump(int64_t i, int64_t j, int64_t k) const {
+    return (i * d.dilation * h.cells + j * h.dilation) * w.cells + k * w.dilation;
+  }
+  int64_t offset(int64_t i, int64_t j, int64_t k) const { return (i * h.longest() + j) * w.longest() + k; }
+  // Of a gradient: the cell that window q's index names.
+  int64_t index(int64_t plane, int64_t q) const {
+    const char* p = indices.data() + position(facts, plane, q, windows) * facts.index_bytes;
+    int64_t wide = 0;
+    int32_t slim;
+    if (facts.index_bytes == 8) memcpy(&wide, p, 8);
+    if (facts.index_bytes == 4) memcpy(&slim, p, 4), wide = slim;
+    if (facts.index_bytes != 1) return wide;
+    int64_t o = uint8_t(*p), lh = h.longest(), lw = w.longest();
+    if (o >= d.longest() * lh * lw) return corner(q) - (int64_t{1} << 62);
+    return corner(q) + jump(o / lw / lh, o / lw % lh, o % lw);
+  }
+};
+
+// A sum divided as the problem says; each step is rounded once.
+template <class T> T quotient(const Trial& t, T value, int64_t q) {
+  volatile T found = value;
+  int64_t ow = q % t.w.windows(), oh = q / t.w.windows() % t.h.windows(), od = q / t.w.windows() / t.h.windows();
+  int64_t by[] = {t.d.divisor[od], t.h.divisor[oh], t.w.divisor[ow]};
+  if (t.facts.quotient == Quotient::chained) {
+    for (int64_t each : by) found = found / T(each);
+    return found;
+  }
+  found = found / T(t.facts.quotient == Quotient::constant ? t.facts.divisor : double(by[0] * by[1] * by[2]));
+  bool keeps_zero = t.gradient() || t.facts.quotient == Quotient::mean;
+  return keeps_zero ? T(found) : found + T(0);
+}
+
+template <class T> T mean_sum(const Trial& t, int64_t plane) {
+  T sums[16] = {};
+  for (int64_t i = 0; i < t.cells; i++) sums[i % 16] += T(t.element(plane, i));
+  for (int step = 8; step > 0; step /= 2)
+    for (int i = 0; i < step; i++) sums[i] += sums[i + step];
+  return sums[0];
+}
+
+template <class T> void follow_formula(Trial& t) {
+  for (int64_t plane = 0; plane < t.planes; plane++)
+    for (int64_t q = 0; q < t.windows; q++) {
+      double* out = t.values.data() + plane * (t.gradient() ? t.cells : t.windows);
+      if (t.facts.kind == Kind::maximum_gradient) {
+        int64_t index = t.index(plane, q);
+        if (index < 0 || index >= t.cells) t.fault.add(plane * t.windows + q, index);
+        else out[index] = T(T(out[index]) + T(t.element(plane, q)));
+      } else if (t.facts.kind == Kind::average_gradient) {
+        T each = quotient(t, T(t.element(plane, q)), q);
+        t.visit(q, [&](int64_t cell, int64_t, int64_t, int64_t) { out[cell] = T(T(out[cell]) + each); });
+      } else if (t.facts.kind == Kind::average) {
+        T sum = 0;
+        t.visit(q, [&](int64_t cell, int64_t, int64_t, int64_t) { sum = T(sum + T(t.element(plane, cell))); });
+        out[q] = quotient(t, t.facts.quotient == Quotient::mean ? mean_sum<T>(t, plane) : sum, q);
+      } else {
+        double best = -INFINITY;
+        int64_t place = t.facts.index_bytes == 1 ? 0 : t.corner(q);
+        t.visit(q, [&](int64_t cell, int64_t i, int64_t j, int64_t k) {
+          double x = t.element(plane, cell);
+          if (x > best || std::isnan(x)) best = x, place = t.facts.index_bytes == 1 ? t.offset(i, j, k) : cell;
+        });
+        out[q] = best, t.places[size_t(plane * t.windows + q)] = place;
+      }
+    }
+}
+
+// An index, or offset, of window q: of one of its own cells, of any cell, or `astray`, of none.
+int64_t draw_index(const Trial& t, int64_t q, bool own, bool astray) {
+  int64_t cell = draw(0, t.cells - 1), offset = 0, pick = draw(0, 1 << 20), count = 0;
+  t.visit(q, [&](int64_t, int64_t, int64_t, int64_t) { count++; });
+  if (count) {
+    pick %= count;
+    t.visit(q, [&](int64_t at, int64_t i, int64_t j, int64_t k) {
+      if (pick-- == 0) offset = t.offset(i, j, k), cell = own ? at : cell;
+    });
+  }
+  if (t.facts.index_bytes == 1) return astray && draw(0, 9) == 0 ? draw(0, 255) : offset;
+  if (astray && draw(0, 19) == 0) return (const int64_t[]){-1, t.cells, INT32_MIN, INT32_MAX}[draw(0, 3)];
+  if (astray && t.facts.index_bytes == 8 && draw(0, 19) == 0) return (int64_t{1} << 40) + 1;
+  return cell;
+}
+
+void draw_axes(Trial& t) {
+  const Problem& f = t.facts;
+  bool counted = draw(0, 1), average = f.average();
+  bool steps = average ? f.quotient != Quotient::chained : draw(0, 1);
+  int64_t dilation = average || draw(0, 1) ? 1 : draw(2, 4);
+  auto axis = [&] {
+    return steps ? strided(draw_size(), counted, dilation) : adaptive(draw_size(), draw(0, 3) ? draw(1, 9) : draw_size());
+  };
+  t.d = draw(0, 1) ? adaptive(1, 1) : axis();
+  t.h = draw(0, 3) ? axis() : adaptive(1, 1);
+  t.w = draw(0, 7) ? axis() : adaptive(1, 1);
+  if (f.quotient == Quotient::mean)
+    t.d = adaptive(draw(1, 3), 1), t.h = adaptive(draw_size(), 1), t.w = adaptive(draw_size(), 1);
+}
+
+Trial draw_trial() {
+  Trial t;
+  Problem& f = t.facts;
+  f.kind = Kind(draw(0, 3));
+  f.store = Store(draw(0, 3));
+  f.quotient = Quotient(draw(0, f.kind == Kind::average ? 3 : 2));
+  if (!f.average()) f.quotient = Quotient::chained;
+  f.divisor = f.quotient == Quotient::constant ? double(draw(-9, 9) * 2 + 1) : 1;
+  f.channels_last = draw(0, 1);
+  f.batch = draw(1, 2), f.channels = draw(0, 1) ? draw(1, 4) : draw(15, 35);
+  draw_axes(t);
+  bool small = t.d.longest() * t.h.longest() * t.w.longest() <= kOffsets && t.d.longest() * t.h.longest() * t.w.longest() > 0;
+  if (f.kind == Kind::maximum_gradient) f.index_bytes = small && draw(0, 2) == 0 ? 1 : int(4 * draw(1, 2));
+  if (f.kind == Kind::maximum) f.index_bytes = (const int[]){0, 8, small ? 1 : 8}[draw(0, 2)];
+  f.d = t.d.axis(), f.h = t.h.axis(), f.w = t.w.axis();
+  t.planes = f.planes(), t.cells = f.cells(), t.windows = f.windows();
+  int64_t read = f.read_elements();
+  t.source.resize(size_t(read * f.itemsize()));
+  bool special = draw(0, 3) == 0, astray = draw(0, 3) == 0, own = draw(0, 1), ties = draw(0, 1);
+  for (int64_t i = 0; i < read; i++)
+    put_at(&t.source[size_t(i * f.itemsize())], f.store, ties && !f.average() ? double(draw(-3, 3)) : draw_number(special));
+  if (f.kind == Kind::maximum_gradient) t.indices.resize(size_t(read * f.index_bytes));
+  for (int64_t plane = 0; plane < t.planes && !t.indices.empty(); plane++)
+    for (int64_t q = 0; q < t.windows; q++) {
+      int64_t wide = draw_index(t, q, own, astray);
+      memcpy(&t.indices[size_t(position(f, plane, q, t.windows) * f.index_bytes)], &wide, size_t(f.index_bytes));
+    }
+  t.values.assign(size_t(f.written_elements()), 0);
+  t.places.assign(size_t(t.planes * t.windows), 0);
+  f.store == Store::f64 ? follow_formula<double>(t) : follow_formula<float>(t);
+  return t;
+}
+
+bool agrees(const Trial& t, const PreparedProblem& prepared, int threads, const Forced& forced) {
+  int64_t item = t.facts.itemsize(), shift = draw(0, 9) * item, size = t.gradient() ? t.cells : t.windows;
+  std::vector<char> out(size_t(shift + t.facts.written_elements() * item), char(0xFF));  // odd alignments, exact bounds
+  std::vector<char> places(t.gradient() ? 0 : size_t(t.planes * t.windows * t.facts.index_bytes), char(0xFF));
+  std::vector<char> given = t.indices;
+  Arrays arrays;
+  (t.gradient() ? arrays.grad : arrays.input) = t.source.data();
+  arrays.indices = t.gradient() ? given.data() : places.data();
+  arrays.out = out.data() + shift;
+  Fault fault = prepared.run(arrays, threads, forced);
+  if (fault.count != t.fault.count || fault.position != t.fault.position || fault.value != t.fault.value) return false;
+  for (int64_t plane = 0; plane < t.planes; plane++)
+    for (int64_t i = 0; i < size; i++) {
+      double want = t.values[size_t(plane * size + i)];
+      if (item == 2) want = widen(narrow(float(want), t.facts.store), t.facts.store);
+      int64_t at = position(t.facts, plane, i, size);
+      if (!same(want, value_at(out.data() + shift + at * item, t.facts.store))) return false;
+      if (places.empty()) continue;
+      int64_t place = 0;
+      memcpy(&place, &places[size_t(at * t.facts.index_bytes)], size_t(t.facts.index_bytes));
+      if (place != t.places[size_t(plane * t.windows + i)]) return false;
+    }
+  return true;
+}
+
+void describe(const Trial& t, long trial, const char* set, const Kernel& kernel, const Forced& forced, int threads) {
+  const Problem& f = t.facts;
+  std::printf("FAILED trial %ld: %s %s kind %d store %d quotient %d index_bytes %d channels_last %d, %lld x %lld planes, "
+              "cells %lldx%lldx%lld, windows %lldx%lldx%lld, stream %d chunk %lld tight %d threads %d\n", trial, set,
+              kernel.name, int(f.kind), int(f.store), int(f.quotient), f.index_bytes, f.channels_last, (long long)f.batch,
+              (long long)f.channels, (long long)t.d.cells, (long long)t.h.cells, (long long)t.w.cells,
+              (long long)t.d.windows(), (long long)t.h.windows(), (long long)t.w.windows(), forced.stream,
+              (long long)forced.chunk, forced.tight, threads);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  long trials = argc > 1 ? std::atol(argv[1]) : 100;
+  random_bits.seed(argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1);
+  std::set<std::string> reached;
+  for (long trial = 0; trial < trials; trial++) {
+    Trial t = draw_trial();
+    PreparedProblem prepared(t.facts);
+    for (const InstructionSet* set : instruction_sets()) {
+      use_instruction_set(set->name);
+      KernelList list = prepared.kernels();
+      for (const Kernel* kernel = list.first; kernel < list.first + list.count; kernel++) {
+        if (kernel->refuse(prepared.problem(), true)) continue;
+        reached.insert(kernel->name);
+        Forced forced;
+        forced.kernel = kernel, forced.stream = int(draw(0, 1)), forced.chunk = draw(0, 3), forced.tight = draw(0, 1);
+        int threads = draw(0, 1) ? 1 : 3;
+        if (agrees(t, prepared, threads, forced)) continue;
+        describe(t, trial, set->name, *kernel, forced, threads);
+        return 1;
+      }
+    }
+  }
+  std::string sets;
+  for (const InstructionSet* set : instruction_sets()) sets += std::string(" ") + set->name;
+  std::printf("%ld trials agree, %zu kernels, on:%s\n", trials, reached.size(), sets.c_str());
+}

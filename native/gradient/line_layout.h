@@ -1,0 +1,129 @@
+// How the quotients of an average gradient are laid out in a thread's scratch memory.
+//
+// A row of windows (od, oh) is divided once. Its quotients are then laid out so that the sums of a row
+// of cells run down columns of vectors: `most` lines, where line j holds, for each cell, the quotient of
+// the j-th window that holds the cell, or +0.
+//
+//     sliding    stride 1, 3 × 3 windows: three rows of quotients stay in registers
+//     shifted    stride 1: line j is the row itself, j elements further on, between zeros
+//     phased     stride 2: even and odd cells are sums of the row itself, then interleaved
+//     picked     a line is a permutation of the row, made in registers where it is added
+//     spread     the lines are written out
+//     single     no lines: each cell adds its windows one by one
+//     channels   channels-last: a vector holds channels, so the row itself is a line
+//
+// Where all rows of windows of a plane fit the cache (`resident`) they are divided together, and what
+// each row of cells adds is looked up once for all planes. Otherwise rows of windows pass through a ring.
+
+#pragma once
+
+#include "../simd/sink.h"
+#include "quotients.h"
+
+namespace pooltide {
+namespace {
+
+enum class Lines { sliding, shifted, phased, picked, spread, single, channels };
+
+// Sizes in elements. `slot` is one divided row of windows, laid out in lines.
+template <class S> struct LineLayout {
+  using T = typename Sum<S>::T;
+  static constexpr int64_t V = lanes<S>, kHeld = 64 << 10, kLists = 4096;
+  Lines lines;
+  bool resident;       // a slot for each row of windows of a plane
+  bool dense = false;  // and nothing between the slots
+  int64_t back = 0;    // zeros before the first quotient of a slot
+  int64_t row, width, slot, offset = 0, deep, high, rows, tall, quotients, stage, lists;
+
+  LineLayout(const Problem& p, Lines chosen, bool tight) : lines(chosen) {
+    row = p.channels_last ? p.w.cells * p.channels : p.w.cells;
+    width = round_up(p.w.cells, V);
+    rows = larger(1, smaller(p.h.windows, 2048 / (p.w.windows + 1)));
+    quotients = p.channels_last ? 0 : rows * p.w.windows + p.w.most + 2 * V;
+    deep = larger(p.d.most, 1);
+    high = larger(p.h.most, 1);
+    measure_slot(p);
+    stage = Sink<S>::staging(p.channels_last ? p.channels : row, tight ? 0 : 16384);
+    tall = lines == Lines::channels ? 1 : larger(1, (stage - stage / 8) / larger(row, 1));  // rows written at once
+    lists = p.d.pairs * (p.h.pairs + p.h.cells) + 2;
+    resident = !tight && !p.channels_last && lists <= kLists && p.d.windows * p.h.windows * slot * item() <= kHeld;
+    if (resident) {
+      deep = larger(p.d.windows, 1), high = larger(p.h.windows, 1);
+      dense = lines == Lines::picked || (lines == Lines::phased && p.w.phase == Phase::alike && p.w.cells <= 2 * p.w.windows);
+      if (dense) slot = p.w.windows, offset = 0;
+    } else {
+      int64_t fit = tight ? 0 : kHeld / 4 / (deep * slot * item());
+      high = smaller(larger(p.h.windows, 1), larger(high, fit));
+      lists = (tall + 2) * larger(1, p.d.most * p.h.most);
+    }
+  }
+
+  void measure_slot(const Problem& p) {
+    switch (lines) {
+      case Lines::channels: slot = p.w.windows * p.channels + V; break;
+      case Lines::sliding:
+      case Lines::shifted:
+        back = p.w.back, offset = round_up(back, V) - back;
+        slot = offset + larger(width + p.w.most, back + p.w.windows) + V;
+        break;
+      case Lines::phased:
+        back = p.w.back, offset = round_up(back, V) - back;
+        slot = offset + larger(round_up(p.w.cells, 2 * V) / 2 + 2, back + p.w.windows + V) + V;
+        break;
+      case Lines::picked: slot = p.w.windows + p.w.most + 2 * V; break;
+      case Lines::spread: slot = spread_line(p); break;
+      case Lines::single: slot = p.w.windows + V; break;
+    }
+    slot = round_up(slot, V);
+  }
+
+  static int64_t spread_line(const Problem& p) { return larger(p.w.most, 1) * round_up(p.w.cells, V); }
+  static constexpr int64_t item() { return sizeof(T); }
+  int64_t slots() const { return deep * high; }
+  bool padded() const {
+    return !dense && (lines == Lines::shifted || lines == Lines::sliding || lines == Lines::phased);
+  }
+
+  // Why these lines can't hold the problem, or with `able` unset why others are faster; null: they fit.
+  static const char* refuse(const Problem& p, Lines lines, bool able) {
+    if (p.kind != Kind::average_gradient) return "it computes gradients of averages";
+    if (p.channels_last != (lines == Lines::channels))
+      return p.channels_last ? "the arrays are channels-last" : "the arrays are not channels-last";
+    if (!p.w.first) return "the row is too long for a table per cell";
+    switch (lines) {
+      case Lines::channels:
+      case Lines::single: return nullptr;
+      case Lines::sliding:
+        if (p.d.cells > 1 || p.d.windows > 1) return "the planes have depth";
+        if (!p.h.shifted || !p.w.shifted || p.h.most != 3 || p.w.most != 3) return "the windows are not 3 × 3 with stride 1";
+        return p.h.groups < p.h.cells ? "some rows of cells share all their windows" : nullptr;
+      case Lines::shifted: return p.w.shifted ? nullptr : "the stride along the row is not 1";
+      case Lines::phased: return p.w.phase != Phase::none ? nullptr : "the stride along the row is not 2, or a cell is in more than 2 windows";
+      case Lines::picked:
+        if (!Pick<T>::quick && !able) return "this instruction set permutes slowly";
+        if (!p.w.unit_steps) return "neighbouring cells skip a window";
+        return p.w.most <= 3 ? nullptr : "a cell is in more than 3 windows of a row";
+      case Lines::spread: {
+        bool fits = larger(p.d.most, 1) * larger(p.h.most, 1) * spread_line(p) * item() <= (1 << 19);
+        return able || p.w.most <= 1 || fits ? nullptr : "the lines outgrow the cache";
+      }
+    }
+    return nullptr;
+  }
+};
+
+// The lines of one row of windows; `width` cells each, padding included.
+template <class T> void spread_lines(const Axis& w, const T* from, T* lines, int64_t width) {
+  const int32_t *first = w.first, *count = w.count;
+  int32_t most = (int32_t)w.most;
+  for (int32_t j = 0; j < most; j++, lines += width)
+    if (w.unit_steps) {
+      for (int64_t i = 0; i < width; i += Lanes<T>::n)
+        store(lines + i, Pick<T>(first + i, count + i)(from, j));
+    } else {
+      for (int64_t i = 0; i < width; i++) lines[i] = j < count[i] ? from[first[i] + j] : 0;
+    }
+}
+
+}  // namespace
+}  // namespace pooltide

@@ -1,0 +1,255 @@
+// The extension module pooltide._native: what Python calls of the compiled code.
+
+#include "memory.h"
+
+#include <sys/mman.h>
+
+#include <cstring>
+#include <exception>
+#include <new>
+
+#include "../prepared.h"
+
+namespace {
+
+using pooltide::Arrays;
+using pooltide::Axis;
+using pooltide::Fault;
+using pooltide::Forced;
+using pooltide::Ints;
+using pooltide::Kernel;
+using pooltide::KernelList;
+using pooltide::Memory;
+using pooltide::Problem;
+
+struct PreparedObject {
+  PyObject_HEAD
+  pooltide::PreparedProblem* prepared;
+  Ints* tables;  // nine: start, length and divisor per window of the axes d, h and w
+};
+
+const pooltide::PreparedProblem& prepared_of(PyObject* self) { return *reinterpret_cast<PreparedObject*>(self)->prepared; }
+
+// grad_output, input, indices, out, threads. A problem reads and writes only some of the arrays; the others are None.
+PyObject* run_on(const pooltide::PreparedProblem& prepared, PyObject* const* args, const Forced& forced) {
+  const Problem& p = prepared.problem();
+  int itemsize = static_cast<int>(p.itemsize());
+  Memory source, indices, out;
+  constexpr int readable = pooltide::kAligned | pooltide::kNative, writable = readable | pooltide::kWriteable;
+  const char* name = p.gradient() ? "grad_output" : "input";
+  if (!source.take(args[p.gradient() ? 0 : 1], name, p.read_elements(), itemsize, readable)) return nullptr;
+  if (p.index_bytes && !indices.take(args[2], "indices", p.planes() * p.windows(), p.index_bytes, p.gradient() ? readable : writable))
+    return nullptr;
+  if (!out.take(args[3], "out", p.written_elements(), itemsize, writable)) return nullptr;
+  if (!source.usable || !indices.usable || !out.usable || out.meets(source) || out.meets(indices) ||
+      (!p.gradient() && indices.meets(source)))
+    Py_RETURN_NOTIMPLEMENTED;
+  long threads = PyLong_AsLong(args[4]);
+  if (threads == -1 && PyErr_Occurred()) return nullptr;
+  Fault fault;
+  bool starved = false;
+  Arrays arrays;
+  (p.gradient() ? arrays.grad : arrays.input) = source.data;
+  arrays.indices = indices.data, arrays.out = out.data;
+  int limited = static_cast<int>(threads > 4096 ? 4096 : threads < 1 ? 1 : threads);
+  Py_BEGIN_ALLOW_THREADS
+  try {
+    fault = prepared.run(arrays, limited, forced);
+  } catch (const std::bad_alloc&) {
+    starved = true;
+  }
+  Py_END_ALLOW_THREADS
+  if (starved) return PyErr_NoMemory();
+  if (fault.count == 0) Py_RETURN_NONE;
+  return Py_BuildValue("LLL", (long long)fault.count, (long long)fault.position, (long long)fault.value);
+}
+
+PyObject* run(PyObject* self, PyObject* const* args, Py_ssize_t n) {
+  if (n != 5) return PyErr_Format(PyExc_TypeError, "run(grad_output, input, indices, out, threads) got %zd arguments", n);
+  return run_on(prepared_of(self), args, Forced());
+}
+
+// After the arguments of run: the kernel's name, stream (-1, 0 or 1), chunk and tight.
+PyObject* run_forced(PyObject* self, PyObject* const* args, Py_ssize_t n) {
+  if (n != 9) return PyErr_Format(PyExc_TypeError, "run_forced takes 9 arguments, not %zd", n);
+  const pooltide::PreparedProblem& prepared = prepared_of(self);
+  Forced forced;
+  const char* name = PyUnicode_AsUTF8(args[5]);
+  if (!name) return nullptr;
+  KernelList list = prepared.kernels();
+  for (int i = 0; i < list.count; i++)
+    if (std::strcmp(list.first[i].name, name) == 0 && !list.first[i].refuse(prepared.problem(), true))
+      forced.kernel = &list.first[i];
+  if (!forced.kernel) return PyErr_Format(PyExc_ValueError, "the kernel %R does not take this problem", args[5]);
+  forced.stream = static_cast<int>(PyLong_AsLong(args[6]));
+  forced.chunk = PyLong_AsLongLong(args[7]);
+  forced.tight = PyObject_IsTrue(args[8]) == 1;
+  if (PyErr_Occurred()) return nullptr;
+  return run_on(prepared, args, forced);
+}
+
+// The kernels up to the chosen one, each with the reason why it was not chosen, or None; with `able`, all
+// kernels, each with the reason why its result would be wrong, or None.
+PyObject* kernels(PyObject* self, PyObject* able) {
+  const pooltide::PreparedProblem& prepared = prepared_of(self);
+  int all = PyObject_IsTrue(able);
+  PyObject* found = all < 0 ? nullptr : PyList_New(0);
+  KernelList list = prepared.kernels();
+  for (int i = 0; found && i < list.count; i++) {
+    const char* reason = list.first[i].refuse(prepared.problem(), all);
+    PyObject* pair = Py_BuildValue("sz", list.first[i].name, reason);
+    if (!pair || PyList_Append(found, pair) < 0) Py_CLEAR(found);
+    Py_XDECREF(pair);
+    if (!all && !reason) break;
+  }
+  return found;
+}
+
+// Sets an exception and returns false where a window has cells outside its axis, or where tables are of
+// different lengths. An axis may come without tables.
+bool adopt(int at, const Ints* tables, Axis& axis) {
+  int64_t n = tables[0].size();
+  if (n == 0 && tables[1].size() == 0 && tables[2].size() == 0) return true;
+  if (n != axis.windows || tables[1].size() != n || tables[2].size() != n) {
+    PyErr_Format(PyExc_ValueError, "axis %d: a table has not one element for each window", at);
+    return false;
+  }
+  axis.start = tables[0].data(), axis.length = tables[1].data(), axis.divisor = tables[2].data();
+  for (int64_t o = 0; o < n; o++) {
+    int64_t start = axis.start[o], length = axis.length[o];
+    if (start >= 0 && length >= 0 && axis.dilation >= 1 && (length == 0 || start + (length - 1) * axis.dilation < axis.cells)) continue;
+    PyErr_Format(PyExc_ValueError, "axis %d: window %lld has cells outside the axis", at, (long long)o);
+    return false;
+  }
+  return true;
+}
+
+PyObject* create(PyTypeObject* type, PyObject* args, PyObject*) {
+  auto* self = reinterpret_cast<PreparedObject*>(type->tp_alloc(type, 0));
+  if (!self) return nullptr;
+  Ints* t = self->tables = new (std::nothrow) Ints[9];
+  int kind, store, quotient, channels_last, index_bytes;
+  Problem facts;
+  long long batch, channels, cells[3], windows[3], dilation[3];
+  Axis* axes[] = {&facts.d, &facts.h, &facts.w};
+  bool good = t && PyArg_ParseTuple(
+      args, "iiidpiLL(LLL)(LLL)(LLL)y*y*y*y*y*y*y*y*y*", &kind, &store, &quotient, &facts.divisor, &channels_last,
+      &index_bytes, &batch, &channels, &cells[0], &cells[1], &cells[2], &windows[0], &windows[1], &windows[2],
+      &dilation[0], &dilation[1], &dilation[2], &t[0].view, &t[1].view, &t[2].view, &t[3].view, &t[4].view,
+      &t[5].view, &t[6].view, &t[7].view, &t[8].view);
+  if (good) {
+    facts.kind = static_cast<pooltide::Kind>(kind);
+    facts.store = static_cast<pooltide::Store>(store);
+    facts.quotient = static_cast<pooltide::Quotient>(quotient);
+    facts.channels_last = channels_last, facts.index_bytes = index_bytes;
+    facts.batch = batch, facts.channels = channels;
+  }
+  for (int i = 0; good && i < 3; i++) {
+    axes[i]->cells = cells[i], axes[i]->windows = windows[i], axes[i]->dilation = dilation[i];
+    good = adopt(i, t + 3 * i, *axes[i]);
+  }
+  if (good) try {
+      self->prepared = new pooltide::PreparedProblem(facts);
+    } catch (const std::exception&) {
+      PyErr_NoMemory();
+    }
+  if (!t) PyErr_NoMemory();
+  if (self->prepared) return reinterpret_cast<PyObject*>(self);
+  Py_DECREF(self);
+  return nullptr;
+}
+
+void destroy(PyObject* self) {
+  auto* object = reinterpret_cast<PreparedObject*>(self);
+  delete object->prepared;
+  delete[] object->tables;
+  Py_TYPE(self)->tp_free(self);
+}
+
+PyMethodDef prepared_methods[] = {
+    {"kernels", kernels, METH_O,
+     "kernels(able) -> [(name, reason or None), …], for the instruction set in use.\n\n"
+     "The kernels up to the chosen one, with the reasons against those before it. With able=True all\n"
+     "kernels, with the reasons that would make their results wrong."},
+    {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(run)), METH_FASTCALL,
+     "run(grad_output, input, indices, out, threads) -> None, (count, position, value) of bad indices, or\n"
+     "NotImplemented.\n\n"
+     "Arguments are arrays in the prepared layout, or addresses of such memory, or None where the problem has\n"
+     "no such array. Returns NotImplemented, with nothing written, where an array is not aligned, not in native\n"
+     "byte order or not writable, or where the result overlaps another array."},
+    {"run_forced", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(run_forced)), METH_FASTCALL,
+     "run_forced(grad_output, input, indices, out, threads, kernel, stream, chunk, tight): as run, for tests.\n\n"
+     "By the named kernel; with stream 1 (0) past (in) the cache, -1 as usual; `chunk` units at a time, 0 as usual;\n"
+     "with tight=True in the smallest scratch buffers, as if the plane were large."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyTypeObject prepared_type = [] {
+  PyTypeObject type{};
+  Py_SET_REFCNT(reinterpret_cast<PyObject*>(&type), 1);
+  type.tp_name = "pooltide._native.Prepared";
+  type.tp_basicsize = sizeof(PreparedObject);
+  type.tp_flags = Py_TPFLAGS_DEFAULT;
+  type.tp_doc = "A problem in one layout, ready to run.";
+  type.tp_methods = prepared_methods;
+  type.tp_new = create;
+  type.tp_dealloc = destroy;
+  return type;
+}();
+
+PyObject* instruction_sets(PyObject*, PyObject*) {
+  PyObject* names = PyList_New(0);
+  for (const pooltide::InstructionSet* k : pooltide::instruction_sets()) {
+    PyObject* name = names ? PyUnicode_FromString(k->name) : nullptr;
+    if (!name || PyList_Append(names, name) < 0) Py_CLEAR(names);
+    Py_XDECREF(name);
+  }
+  return names;
+}
+
+PyObject* instruction_set(PyObject*, PyObject*) { return PyUnicode_FromString(pooltide::instruction_set()); }
+
+PyObject* use_instruction_set(PyObject*, PyObject* name) {
+  const char* text = PyUnicode_AsUTF8(name);
+  if (!text) return nullptr;
+  if (pooltide::use_instruction_set(text)) Py_RETURN_NONE;
+  return PyErr_Format(PyExc_ValueError, "use_instruction_set: name is %R; it must be one of instruction_sets()", name);
+}
+
+// Fresh memory costs more than a kernel when it comes in 4 KB pages.
+PyObject* use_huge_pages(PyObject*, PyObject* args) {
+  PyObject* address;
+  Py_ssize_t bytes;
+  if (!PyArg_ParseTuple(args, "On", &address, &bytes)) return nullptr;
+  auto begin = reinterpret_cast<uintptr_t>(PyLong_AsVoidPtr(address));
+  if (PyErr_Occurred()) return nullptr;
+#if defined(MADV_HUGEPAGE)
+  constexpr uintptr_t page = 4096;
+  uintptr_t from = (begin + page - 1) / page * page, to = (begin + bytes) / page * page;
+  if (to > from && madvise(reinterpret_cast<void*>(from), to - from, MADV_HUGEPAGE) == 0) Py_RETURN_TRUE;
+#endif
+  Py_RETURN_FALSE;
+}
+
+PyMethodDef methods[] = {
+    {"instruction_sets", instruction_sets, METH_NOARGS, "Those that this machine has, the best last."},
+    {"instruction_set", instruction_set, METH_NOARGS, "The one in use."},
+    {"use_instruction_set", use_instruction_set, METH_O, "Use one of instruction_sets() from now on."},
+    {"use_huge_pages", use_huge_pages, METH_VARARGS,
+     "use_huge_pages(address, bytes) -> bool\n\nAsk for huge pages under memory not yet touched."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_native", "pooltide's compiled code.", -1, methods,
+                          nullptr, nullptr, nullptr, nullptr};
+
+}  // namespace
+
+PyMODINIT_FUNC PyInit__native() {
+  if (PyType_Ready(&prepared_type) < 0) return nullptr;
+  PyObject* module = PyModule_Create(&definition);
+  if (module && PyModule_AddObjectRef(module, "Prepared", reinterpret_cast<PyObject*>(&prepared_type)) < 0)
+    Py_CLEAR(module);
+  if (module && !pooltide::add_shortcuts(module)) Py_CLEAR(module);
+  return module;
+}
