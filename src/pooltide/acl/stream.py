@@ -69,7 +69,10 @@ class Stream:
             say(f"a stream was destroyed before anybody learned that {failure.message}")
 
     def _work(self) -> None:
-        with contextlib.suppress(OSError), open(f"/proc/self/task/{threading.get_native_id()}/comm", "w") as name:
+        with (
+            contextlib.suppress(OSError),
+            open(f"/proc/self/task/{threading.get_native_id()}/comm", "w") as name,
+        ):
             name.write(_THREAD_NAME)
         while (job := self._jobs.get()) is not None:
             failure = _outcome(job)
