@@ -10,7 +10,7 @@ from c_programs import PROGRAMS, need_compiler
 
 sys.path.append(str(Path(__file__).parent / "hostile"))
 
-from c_calls import run  # noqa: E402
+from c_calls import run
 
 CLEAN = {"crashes": 0, "hangs": 0, "bytes_outside": 0}
 
