@@ -461,3 +461,29 @@ def test_a_line_that_can_not_be_said_costs_nothing(redirect: str) -> None:
 
 def test_a_forked_child_gets_a_status_and_may_start_anew() -> None:
     assert subprocess.run([sys.executable, "-c", FORKED], timeout=60, check=False).returncode == 0
+
+
+GROWTH = """
+from pathlib import Path
+from pooltide import acl
+acl.aclInit(None)
+resident = lambda: int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+def pairs(first, last):
+    for i in range(first, last):
+        assert acl.aclrtFree(acl.aclrtMalloc(1 + 512 * i, 0)[0]) == 0
+pairs(0, 2000)
+before = resident()
+pairs(2000, 60000)
+grown = resident() - before
+address, _ = acl.aclrtMalloc(77, 0)
+acl.aclrtFree(address)
+assert acl.aclrtFree(address) != 0 and "a block of 77 bytes that was freed" in acl.aclGetRecentErrMsg()
+print(grown >> 20)
+"""
+
+
+def test_memory_stays_flat_over_blocks_of_many_sizes() -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", GROWTH], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert int(run.stdout) < 10

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -66,7 +67,7 @@ def test_garbage_is_survived(level: str, tmp_path: Path) -> None:
     program = compile_program(PROGRAMS / "garbage.cpp", tmp_path / "program", "-fsanitize=address", "-g")
     no_abort = {"ASAN_OPTIONS": "allocator_may_return_null=1"}  # a terabyte is asked for, too
     run = run_program(program, environment=no_abort | {"POOLTIDE_CHECKS": level})
-    assert run.stdout == "right\n", run.stderr[-2000:]
+    assert run.stdout == "20000 calls tried, 0 bytes outside, right\n", run.stderr[-2000:]
     assert run.returncode == (1 if level == "strict" else 0), run.stderr[-2000:]
     assert "internal error" not in run.stderr
     said = run.stderr.count("pooltide: ")
@@ -86,6 +87,57 @@ def test_fork_before_the_first_call_is_well(tmp_path: Path) -> None:
     )
     assert run.returncode == 0, run.stderr
     assert run.stderr == ""
+
+
+def test_fork_while_another_thread_makes_the_first_call(tmp_path: Path) -> None:
+    program = compile_program(PROGRAMS / "fork_while_starting.c", tmp_path / "program", "-pthread")
+    run = run_program(program, timeout=300)
+    assert run.stdout == "first call 0, 0 children hung, 0 wrong, some refused\n", run.stderr
+
+
+@pytest.mark.parametrize(
+    ("asked", "end"),
+    [("siginfo", 0), ("plain", 0), ("ignored", -signal.SIGSEGV), ("default", -signal.SIGSEGV)],
+)
+def test_a_stack_overflow_does_what_the_program_asked_for(asked: str, end: int, tmp_path: Path) -> None:
+    run = run_program(compile_program(PROGRAMS / "stack_overflow.c", tmp_path / "program"), asked)
+    assert (run.returncode, run.stdout) == (end, "" if end else "handled\n" * 3), run.stderr
+
+
+def test_a_program_s_own_handler_runs_after_the_line_about_device_memory(tmp_path: Path) -> None:
+    source = tmp_path / "program.c"
+    source.write_text(
+        """
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <acl/acl.h>
+static sigjmp_buf back;
+static void handler(int number) { siglongjmp(back, number); }
+int main(void) {
+    static char memory[8192];  /* too small for Python */
+    stack_t stack = {.ss_sp = memory, .ss_size = sizeof memory};
+    struct sigaction action = {.sa_handler = handler, .sa_flags = SA_ONSTACK};
+    void *block = NULL;
+    sigaltstack(&stack, NULL);
+    sigaction(SIGSEGV, &action, NULL);
+    if (aclInit(NULL) || aclrtMalloc(&block, 12, ACL_MEM_MALLOC_HUGE_FIRST)) return 2;
+    for (volatile int round = 0; round < 3; round++)
+        if (sigsetjmp(back, 1) == 0) printf("%d", *(volatile int *)block);
+    return aclrtFree(block) || aclFinalize();
+}
+"""
+    )
+    run = run_program(compile_program(source, tmp_path / "program", "-std=gnu11"))
+    assert (run.returncode, run.stdout) == (0, ""), run.stderr
+    assert run.stderr.count("pooltide: the host read device memory") == 3
+
+
+@pytest.mark.parametrize("before", ["idle", "late", "busy", "streams"])
+def test_a_process_ends_with_its_last_thread(before: str, tmp_path: Path) -> None:
+    program = compile_program(PROGRAMS / "main_thread_exits.c", tmp_path / "program", "-pthread")
+    run = run_program(program, before, timeout=20)
+    assert (run.returncode, run.stdout) == (0, "the last thread ended\n"), run.stderr
 
 
 def test_no_environment_variable_leads_astray(smallest: Path, tmp_path: Path) -> None:

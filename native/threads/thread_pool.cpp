@@ -65,23 +65,18 @@ class Pool {
   int helpers_ = 0, open_ = 0, running_ = 0, next_ = 1;
 };
 
-// Never destroyed: helpers may outlive the main thread's last statement.
+// Never destroyed: helpers may outlive the main thread's last statement. Made when the library is
+// loaded: a pool that is made at the first call could be half made when another thread forks.
 alignas(Pool) char memory[sizeof(Pool)];
-
-Pool& pool() {
-  static Pool* const made = [] {
-    pthread_atfork(nullptr, nullptr, [] { new (memory) Pool; });
-    return new (memory) Pool;
-  }();
-  return *made;
-}
+Pool* const pool = new (memory) Pool;
+[[maybe_unused]] const int child_makes_its_own = pthread_atfork(nullptr, nullptr, [] { new (memory) Pool; });
 
 }  // namespace
 
 void run_on_threads(int threads, void (*work)(void*, int), void* context) {
-  if (threads < 2 || !pool().claim()) return work(context, 0);
-  pool().run(threads, work, context);
-  pool().release();
+  if (threads < 2 || !pool->claim()) return work(context, 0);
+  pool->run(threads, work, context);
+  pool->release();
 }
 
 }  // namespace pooltide

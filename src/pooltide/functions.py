@@ -6,6 +6,7 @@ All that depends on metadata alone is done once per kind of call and kept.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
@@ -159,7 +160,8 @@ def _read(value: Any, written: bool) -> TensorMeta | Unusable | str | None:
         return None
     if (dtype := dtype_of(value.dtype)) is None:
         return f"has dtype {value.dtype}"
-    if isinstance(value, np.ma.MaskedArray):
+    # No import in a call: another thread that forks meanwhile leaves its child an import without an end.
+    if isinstance(value, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())):
         return Unusable("is a masked array", "a plain one: fill it first")
     if written and not value.flags.writeable:
         return Unusable("is read-only", "writable", ValueError)

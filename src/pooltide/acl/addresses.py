@@ -14,7 +14,8 @@ import numpy as np
 
 ALIGN = 512
 _CHUNK = 1 << 36
-_KEPT = 64  # freed ranges of one size that are left alone before the oldest is used again
+_KEPT = 64  # freed ranges of one length that are left alone before the oldest is used again
+_STEPS = 8  # lengths between a power of two and the next: few, so that what is kept of them stays small
 
 # [start, end) of every range, zero after the last; a fault handler reads it.
 GUARDS = np.zeros((64, 2), dtype=np.int64)
@@ -47,22 +48,25 @@ class Addresses:
 
     def take(self, size: int) -> int | None:
         """The start of an unused range, ALIGN bytes or more beyond the last; None: none is left."""
-        size = _padded(size)
-        freed = self._free.get(size)
+        length = _length(size)
+        freed = self._free.get(length)
         if freed is not None and len(freed) > _KEPT:
             return freed.popleft()
-        if self._next + size > self._end:
-            chunk = max(size, _CHUNK)
+        if self._next + length > self._end:
+            chunk = max(length, _CHUNK)
             if (start := reserve(chunk)) is None:
-                return None
+                return freed.popleft() if freed else None
             self._next, self._end = start, start + chunk
-        self._next += size
-        return self._next - size
+        self._next += length
+        return self._next - length
 
     def give_back(self, address: int, size: int) -> None:
         if guarded(address):
-            self._free.setdefault(_padded(size), deque()).append(address)
+            self._free.setdefault(_length(size), deque()).append(address)
 
 
-def _padded(size: int) -> int:
-    return (size // ALIGN + 2) * ALIGN
+def _length(size: int) -> int:
+    """Of the range for a block: at least ALIGN bytes more, and one of _STEPS for each power of two."""
+    units = size // ALIGN + 2
+    step = 1 << max(units.bit_length() - _STEPS.bit_length(), 0)
+    return -(-units // step) * step * ALIGN

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import bisect
+import contextlib
 import ctypes
+import mmap
 import os
 import threading
 from dataclasses import dataclass
@@ -17,6 +19,8 @@ from .written import Written, run
 
 Array = NDArray[Any]
 _ALIGN = 64  # of a block's data; its address is aligned to a multiple of that
+_MAPPED = 1 << 20  # bytes from which data are mapped, so that the system has them back when they are freed
+_HUGE = 1 << 22  # bytes from which huge pages pay, as NumPy has it
 _REMEMBERED = 1024  # freed blocks that a message can still name
 
 
@@ -43,7 +47,7 @@ class Memory:
         self._free_addresses = Addresses()
 
     def allocate(self, size: int) -> Block:
-        raw = np.empty(size + _ALIGN, dtype=np.uint8)
+        raw = _bytes(size + _ALIGN)
         skip = -raw.ctypes.data % _ALIGN
         with self._lock:
             address = self._free_addresses.take(size) or raw.ctypes.data + skip
@@ -123,11 +127,25 @@ class Memory:
         return left
 
 
+def _bytes(count: int) -> NDArray[np.uint8]:
+    if count < _MAPPED:
+        return np.empty(count, dtype=np.uint8)
+    try:
+        mapped = mmap.mmap(-1, count, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError as error:
+        raise MemoryError from error
+    if count >= _HUGE:
+        with contextlib.suppress(OSError):  # a system without huge pages
+            mapped.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(mapped, np.uint8)
+
+
 MEMORY = Memory()
 
 
 def _after_fork() -> None:
-    MEMORY._lock = threading.Lock()  # another thread may have held it
+    """A child has no device memory of its parent's; another thread may have been changing the lists."""
+    MEMORY.__init__()  # type: ignore[misc]
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -100,7 +100,7 @@ def guarded(failed: Callable[[int], Any], status: int = INTERNAL) -> Callable[[F
 def _after_fork() -> None:
     """A child has no workers, and a lock that another thread held stays locked."""
     STATE.lock = threading.RLock()
-    STATE.forked = STATE.initialized
+    STATE.forked = STATE.forked or STATE.initialized
     STATE.initialized = False
 
 

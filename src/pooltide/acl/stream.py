@@ -5,6 +5,7 @@ What goes wrong in a job is kept until somebody synchronizes; then it is that th
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import threading
@@ -12,6 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from .state import BAD_ALLOC, INTERNAL, STATE, say
+
+# The system's name of a worker and of the threads that it starts. By this name the C library knows
+# that they are not the program's (c/ending.h).
+_THREAD_NAME = "[pooltide]"
 
 
 @dataclass(eq=False)
@@ -64,6 +69,11 @@ class Stream:
             say(f"a stream was destroyed before anybody learned that {failure.message}")
 
     def _work(self) -> None:
+        with (
+            contextlib.suppress(OSError),
+            open(f"/proc/self/task/{threading.get_native_id()}/comm", "w") as name,
+        ):
+            name.write(_THREAD_NAME)
         while (job := self._jobs.get()) is not None:
             failure = _outcome(job)
             with self._idle:
@@ -130,7 +140,9 @@ STREAMS = Streams()
 
 
 def _after_fork() -> None:
-    """The parent's workers don't run in a child."""
+    """The parent's workers don't run in a child, so nobody may wait for its streams there."""
+    for stream in STREAMS._live:
+        stream.alive = False
     STREAMS.__init__()  # type: ignore[misc]
 
 

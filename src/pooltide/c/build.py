@@ -26,6 +26,7 @@ from .generate import ALIASES, LIBRARY, cmake_config, entries, headers
 
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 
+_SOURCES = ("shim.c", "fault.h", "ending.h")
 _NO_SHARED = (
     f"Python {VERSION} at {sys.base_prefix} has no libpython{VERSION}.so; "
     "install its library, or use a Python that was built with --enable-shared."
@@ -68,22 +69,23 @@ class Recipe:
 
     python: str = sys.executable
     library: str = ""  # the interpreter's; empty: found
+    flags: tuple[str, ...] = ()  # more of the compiler's, such as a sanitizer
 
     @cached_property
     def texts(self) -> dict[str, str]:
-        shim = files("pooltide").joinpath("c", "shim.c").read_text("utf-8")
+        here = files("pooltide").joinpath("c")
         return {
             **{f"include/{path}": text for path, text in headers().items()},
             "lib/cmake/pooltide/pooltide-config.cmake": cmake_config(),
             "source/entries.h": entries(),
-            "source/shim.c": shim,
+            **{f"source/{name}": here.joinpath(name).read_text("utf-8") for name in _SOURCES},
         }
 
     def arguments(self, root: Path, output: Path) -> list[str]:
         """The compiler's."""
         found, more = libpython(root / "lib" / LIBRARY)
         return [
-            *("-std=gnu11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread"),
+            *("-std=gnu11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread", *self.flags),
             *(f"-I{root / 'include'}", f"-I{python_headers()}"),
             f'-DPOOLTIDE_PYTHON="{self.python}"',
             f'-DPOOLTIDE_LIBPYTHON="{self.library or found}"',

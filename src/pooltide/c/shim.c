@@ -10,11 +10,14 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <dlfcn.h>
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define TEXT 4096       /* bytes of a message */
@@ -54,14 +57,13 @@ static struct {
 } py;
 
 static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
-static enum { IDLE, STARTED, BROKEN } state;  /* atomic */
-static int forked;                            /* set in a child whose parent had started Python */
+static enum { IDLE, STARTING, STARTED, BROKEN } state;  /* atomic */
+static int forked;                            /* set in a child whose parent had begun to start Python */
 static char reason[TEXT];                     /* of BROKEN */
 static PyObject *targets;                     /* a tuple of Python functions, in the entries' order */
 static PyObject *door;                        /* the module pooltide.c.entry */
 static const int64_t (*guards)[2];            /* device addresses: [start, end), until start is 0 */
 static pthread_key_t leaving;                 /* a thread's Python state, given back at its end */
-static struct sigaction before;               /* what SIGSEGV did */
 
 static _Thread_local char message[TEXT];      /* what aclGetRecentErrMsg returns */
 static _Thread_local int attached;
@@ -156,8 +158,9 @@ static int open_door(void) {
     return 1;
 }
 
+/* Another thread may have been inside Python, or starting it: the child can't use what it left. */
 static void in_child(void) {
-    if (__atomic_load_n(&state, __ATOMIC_ACQUIRE) != IDLE) forked = 1;
+    if (state == STARTING || state == STARTED) forked = 1;
     pthread_mutex_init(&starting, NULL);
 }
 
@@ -168,33 +171,22 @@ static void leave(void *thread_state) {
     py.PyThreadState_DeleteCurrent();
 }
 
-/* The host touched an address. If it is device memory, say so; then let the fault have its way. */
-static void on_fault(int number, siginfo_t *info, void *context) {
-    (void)number;
-    int64_t address = (int64_t)(Word)info->si_addr;
-    int device = 0, writes = -1;
-    sigaction(SIGSEGV, &before, NULL);
-    for (int i = 0; guards != NULL && guards[i][0] != 0; i++)
-        device |= guards[i][0] <= address && address < guards[i][1];
-    if (!device || forked || py.PyGILState_Check()) return;
-#ifdef __x86_64__
-    writes = (((ucontext_t *)context)->uc_mcontext.gregs[REG_ERR] & 2) != 0;
-#else
-    (void)context;
-#endif
-    struct sigaction end = {.sa_handler = SIG_DFL}, alarm_before;
-    sigaction(SIGALRM, &end, &alarm_before);  /* if the line can't be said, the program still ends */
-    alarm(5);
-    PyGILState_STATE gil = py.PyGILState_Ensure();
-    PyObject *done = py.PyObject_CallMethod(door, "touched", "Lis", (long long)address, writes,
-                                            latest ? latest : "");
-    if (done == NULL) py.PyErr_Clear();
-    py.PyGILState_Release(gil);
-    alarm(0);
-    sigaction(SIGALRM, &alarm_before, NULL);
+#include "fault.h"
+#include "ending.h"
+
+static void on_main_end(void *key) {
+    (void)key;
+    __atomic_store_n(&main_ended, 1, __ATOMIC_SEQ_CST);
+    if (!forked && __atomic_load_n(&state, __ATOMIC_SEQ_CST) == STARTED) start_watcher();
 }
 
-static void start(void) {
+__attribute__((constructor)) static void on_load(void) {
+    pthread_atfork(NULL, NULL, in_child);
+    know_main_thread(on_main_end);
+}
+
+/* Start or join the interpreter, and open the door; whether that was possible. */
+static int start_python(void) {
     int joins = 0;
     PyGILState_STATE gil;
     int good = find_python();
@@ -208,18 +200,25 @@ static void start(void) {
         if (joins) py.PyGILState_Release(gil);
         else py.PyEval_SaveThread();  /* never finalized: its threads may run until the process ends */
     }
-    if (good) {
-        pthread_key_create(&leaving, leave);
-        struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO};
-        if (!joins) sigaction(SIGSEGV, &action, &before);
-    }
-    pthread_atfork(NULL, NULL, in_child);
-    __atomic_store_n(&state, good ? STARTED : BROKEN, __ATOMIC_RELEASE);
+    if (good) pthread_key_create(&leaving, leave);
+    if (good && !joins) handle_faults();
+    return good;
+}
+
+static void start(void) {
+    char name[16];  /* what the system allows */
+    __atomic_store_n(&state, STARTING, __ATOMIC_RELEASE);
+    prctl(PR_GET_NAME, name);
+    prctl(PR_SET_NAME, THREAD_NAME);  /* threads that NumPy starts inherit it */
+    int good = start_python();
+    prctl(PR_SET_NAME, name);
+    __atomic_store_n(&state, good ? STARTED : BROKEN, __ATOMIC_SEQ_CST);
+    if (good && __atomic_load_n(&main_ended, __ATOMIC_SEQ_CST)) start_watcher();
 }
 
 /* Why Python can't be called; NULL when it can. */
 static const char *unready(void) {
-    if (!forked && __atomic_load_n(&state, __ATOMIC_ACQUIRE) == IDLE) {
+    if (!forked && __atomic_load_n(&state, __ATOMIC_ACQUIRE) < STARTED) {
         pthread_mutex_lock(&starting);
         if (state == IDLE) start();
         pthread_mutex_unlock(&starting);
@@ -227,7 +226,7 @@ static const char *unready(void) {
     if (forked)
         return "this process was forked from one that had called the runtime; "
                "fork before the first call, or call from the parent.";
-    return state == BROKEN ? reason : NULL;
+    return __atomic_load_n(&state, __ATOMIC_ACQUIRE) == BROKEN ? reason : NULL;
 }
 
 /* Fail without Python: say why, and keep it for aclGetRecentErrMsg. */

@@ -1,0 +1,43 @@
+"""Random calls of the C library under sanitizers; tests/hostile/c_calls.py makes as many as one likes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from c_programs import PROGRAMS, need_compiler
+
+sys.path.append(str(Path(__file__).parent / "hostile"))
+
+from c_calls import run
+
+CLEAN = {"crashes": 0, "hangs": 0, "bytes_outside": 0}
+
+
+@pytest.mark.parametrize(
+    ("sanitizer", "calls"),
+    [("none", 3000), ("address", 3000), pytest.param("thread", 1000, marks=pytest.mark.slow)],
+)
+def test_random_calls_from_four_threads(sanitizer: str, calls: int) -> None:
+    need_compiler("g++")
+    assert run(calls, 7, sanitizer=sanitizer, limit=300) == {"calls": calls, **CLEAN}
+
+
+@pytest.mark.parametrize(
+    ("sanitizer", "good", "planted", "finds"),
+    [
+        ("none", "to, made.values())", "to, made.values() + 1)", "bytes_outside"),
+        ("address", "Fenced<char, 256> host;", "Fenced<char, 16> host;", "crashes"),
+        ("thread", "tried++;", "static long races; races++; tried++;", "crashes"),
+    ],
+)
+def test_a_planted_fault_is_found(
+    sanitizer: str, good: str, planted: str, finds: str, tmp_path: Path
+) -> None:
+    need_compiler("g++")
+    text = (PROGRAMS / "garbage.cpp").read_text()
+    assert good in text
+    source = tmp_path / "garbage.cpp"
+    source.write_text(text.replace(good, planted))
+    assert run(1000, 7, sanitizer=sanitizer, source=source, limit=300)[finds] > 0
