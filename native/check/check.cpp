@@ -129,11 +129,11 @@ int64_t draw_index(const Trial& t, int64_t q, bool own, bool astray) {
 
 void draw_axes(Trial& t) {
   const Problem& f = t.facts;
-  bool counted = draw(0, 1), average = f.average();
+  bool counted = draw(0, 1), average = f.average(), three = draw(0, 3) == 0;
   bool steps = average ? f.quotient != Quotient::chained : draw(0, 1);
   int64_t dilation = average || draw(0, 1) ? 1 : draw(2, 4);
   auto axis = [&] {
-    return steps ? strided(draw_size(), counted, dilation) : adaptive(draw_size(), draw(0, 3) ? draw(1, 9) : draw_size());
+    return steps ? strided(draw_size(), counted, dilation, three) : adaptive(draw_size(), draw(0, 3) ? draw(1, 9) : draw_size());
   };
   t.d = draw(0, 1) ? adaptive(1, 1) : axis();
   t.h = draw(0, 3) ? axis() : adaptive(1, 1);

@@ -44,11 +44,12 @@ inline Side adaptive(int64_t cells, int64_t outputs) {
   return side;
 }
 
-// Windows of k cells, `dilation` apart; some may hold no cell, because dilation steps over a short axis.
-inline Side strided(int64_t cells, bool padding_counts, int64_t dilation) {
+// Windows of k cells, `dilation` apart; with `three`, of 3 cells with stride 1 where they fit. Some may hold no cell, because dilation steps over a short axis.
+inline Side strided(int64_t cells, bool padding_counts, int64_t dilation, bool three) {
   Side side;
   side.cells = cells, side.dilation = dilation;
-  int64_t k = draw(1, std::min<int64_t>(cells, 9)), s = draw(1, 4), p = draw(0, k / 2), reach = dilation * (k - 1) + 1;
+  int64_t k = three && cells >= 3 ? 3 : draw(1, std::min<int64_t>(cells, 9)), s = three ? 1 : draw(1, 4);
+  int64_t p = draw(0, k / 2), reach = dilation * (k - 1) + 1;
   if (cells + 2 * p < reach) side.dilation = 1, reach = k;
   for (int64_t o = 0; o <= (cells + 2 * p - reach) / s; o++) {
     int64_t corner = o * s - p, skipped = corner < 0 ? (-corner + side.dilation - 1) / side.dilation : 0;
