@@ -20,10 +20,10 @@ import torch.nn.functional as F
 
 from ..backends import forward_cpu
 from ..backends.cpu import STORES
-from ..binding import kinds
 from ..forward_checks import Adaptive, Strided, pooling_of
 from ..forwards import backend_for
 from ..offsets import Offsets, offsets_of
+from ..plain import kinds
 from ..pooling import Pooling, gradient_by_offsets, with_offsets
 from ..threads import get_num_threads
 from . import devices

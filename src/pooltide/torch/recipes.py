@@ -13,10 +13,11 @@ from typing import Any
 import torch
 
 from ..backends import IndexFault
-from ..binding import bind, kinds
+from ..binding import bind
 from ..call import TensorMeta
 from ..catalog import operators
 from ..functions import index_message
+from ..plain import kinds
 from ..plan import layout_of
 from ..problem import Problem, lower
 from . import devices
