@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from typing import Any
 
@@ -12,34 +11,7 @@ import pytest
 import pooltide
 from geometries import FUNCTIONS
 from hostile.arguments import odd_values, plain
-
-FORWARDS = [name.removesuffix("_backward") for name in FUNCTIONS]
-ERRORS = (TypeError, ValueError, IndexError, MemoryError, OverflowError)
-KINDS = {
-    "grad_output": "array", "indices": "indices", "out": "out", "kernel_size": "ints", "stride": "ints",
-    "padding": "ints", "dilation": "ints", "ceil_mode": "flag", "count_include_pad": "flag", "return_indices": "flag",
-    "divisor_override": "divisor", "output_size": "size",
-}  # fmt: skip
-PLANE, OUTPUTS = (5, 7, 11), (2, 3, 5)  # of kernel 2, stride 2
-
-
-def _good(name: str) -> dict[str, Any]:
-    """A call that works, each argument in its place, in the order of the signature."""
-    parameters = inspect.signature(getattr(pooltide, name)).parameters
-    axes = int(name.removesuffix("_backward")[-2])
-    rng = np.random.default_rng(7)
-    shape, outputs = (2, 3, *PLANE[-axes:]), (2, 3, *OUTPUTS[-axes:])
-    gradient = "grad_output" in parameters
-    every: dict[str, Any] = {
-        "grad_output": rng.standard_normal(outputs).astype(np.float32),
-        "input": shape if gradient else rng.standard_normal(shape).astype(np.float32),
-        "indices": rng.integers(0, np.prod(PLANE[-axes:]), outputs),
-        "kernel_size": 2, "stride": 2, "padding": 0, "dilation": 1, "ceil_mode": False,
-        "count_include_pad": True, "divisor_override": 3, "return_indices": False,
-        "output_size": OUTPUTS[-axes:],
-        "out": np.zeros(shape if gradient else outputs, np.float32),
-    }  # fmt: skip
-    return {argument: every[argument] for argument in parameters}
+from odd_calls import ERRORS, FORWARDS, KINDS, SIZES, good_call
 
 
 def _kind(name: str, argument: str) -> str:
@@ -52,7 +24,7 @@ def _copied(result: Any) -> list[Any]:
 
 def _fault(name: str, argument: str, label: str, value: Any) -> str | None:
     """What is wrong with how a call with one odd value goes, or None."""
-    given = _good(name) | {argument: value}
+    given = good_call(name) | {argument: value}
     kind = _kind(name, argument)
     try:
         found = _copied(getattr(pooltide, name)(**given))
@@ -66,7 +38,7 @@ def _fault(name: str, argument: str, label: str, value: Any) -> str | None:
     try:
         if kind == "out":  # what it held before counts for nothing
             value = None
-        expected = _copied(getattr(pooltide, name)(**(_good(name) | {argument: plain(kind, value)})))
+        expected = _copied(getattr(pooltide, name)(**(good_call(name) | {argument: plain(kind, value)})))
     except Exception as error:
         return (
             f"{argument}, {label}: accepted, but its plain equivalent fails: {type(error).__name__}: {error}"
@@ -78,7 +50,7 @@ def _fault(name: str, argument: str, label: str, value: Any) -> str | None:
 
 @pytest.mark.parametrize("name", FUNCTIONS + FORWARDS)
 def test_odd_values_are_read_right_or_refused_by_a_sentence(name: str) -> None:
-    good = _good(name)
+    good = good_call(name)
     faults = []
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -93,7 +65,7 @@ def test_odd_values_are_read_right_or_refused_by_a_sentence(name: str) -> None:
 @pytest.mark.parametrize("at", [0, 1])
 def test_odd_pairs_for_values_and_indices(name: str, at: int) -> None:
     run = getattr(pooltide, name)
-    good = _good(name) | {"return_indices": True}
+    good = good_call(name) | {"return_indices": True}
     expected = run(**(good | {"out": None}))
     for label, value in odd_values("out", np.zeros_like(expected[at])):
         pair = [np.zeros_like(part) for part in expected]
@@ -123,13 +95,10 @@ def test_values_and_indices_must_not_share_memory() -> None:
     assert all(map(np.array_equal, found, expected))
 
 
-SIZES = [np.int64(2), np.uint8(2), np.array(2), np.array([2]), [2], (np.int16(2),), np.array([2], ">i4")]
-
-
 @pytest.mark.parametrize("name", FUNCTIONS + FORWARDS)
 def test_numpy_integers_and_vectors_are_sizes(name: str) -> None:
     """Each size in turn; the results are those of ints, and the second call is kept as those of ints are."""
-    good = _good(name)
+    good = good_call(name)
     run = getattr(pooltide, name)
     for argument in [a for a in good if _kind(name, a) in ("ints", "size", "shape")]:
         usual = good[argument]

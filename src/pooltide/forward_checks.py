@@ -9,6 +9,7 @@ import numpy as np
 
 from .binding import Arrays
 from .call import TensorMeta, Unusable, overlaps
+from .functions import too_large
 from .geometry import UNIT, Axis, dilated, strided_outputs
 from .plain import plain, shown
 from .pooling import Pooling
@@ -100,6 +101,14 @@ def checked_out(
             f"{name}: {argument} has strides {meta.strides}, which lets cells share memory; "
             "it must be free of overlap."
         )
+
+
+def reserve(name: str, nbytes: int) -> None:
+    """Raises MemoryError where a result of so many bytes has no room, before tables as long are made."""
+    try:
+        np.empty(nbytes, np.uint8)
+    except MemoryError as error:
+        raise too_large(name, error) from None
 
 
 def _usable(name: str, argument: str, value: TensorMeta | Unusable) -> TensorMeta:

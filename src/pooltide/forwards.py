@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 from types import ModuleType
 from typing import Any
 
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from .backends import forward_cpu, forward_reference
 from .call import shares_cells
-from .forward_checks import Adaptive, Asked, Strided, checked_out, pooling_of, settled
+from .forward_checks import Adaptive, Asked, Strided, checked_out, pooling_of, reserve, settled
 from .functions import ARRAYS, as_volume, memory_layout, too_large
 from .plain import kinds, plain, plain_array, shown
 from .plan import ENVIRONMENT, NoBackend
@@ -255,7 +256,7 @@ def _prepare(name: str, input: Any, asked: Asked, return_indices: Any, out: Any)
             checked_out(name, ARRAYS, argument, array, shape, np.dtype(np.int64) if at else input.dtype)
             arrays.append(array)
     else:
-        np.empty(shape, input.dtype)  # fails where the result has no room, before tables as long are made
+        reserve(name, prod(shape) * input.itemsize)
     backend = backend_for(pooling)
     layout, *others = (memory_layout(array, axes) for array in arrays)
     if layout == "strided":

@@ -132,7 +132,9 @@ def _key(
 
 
 def too_large(name: str, error: MemoryError) -> MemoryError:
-    """The sentence for a call that finds no memory."""
+    """The sentence for a call that finds no memory; an error that is such a sentence already stays."""
+    if str(error).startswith(f"{name}: "):
+        return error
     return MemoryError(f"{name}: the call has no room ({error or 'out of memory'}); it must be smaller.")
 
 
