@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import ml_dtypes
@@ -10,6 +11,7 @@ import pytest
 
 import pooltide
 from geometries import DTYPES, FUNCTIONS, geometry
+from hostile.arguments import odd_values
 
 G = np.random.default_rng(2).standard_normal((2, 3, 4, 6)).astype(np.float32)
 SHAPE = (2, 3, 7, 11)
@@ -231,16 +233,34 @@ def test_a_wide_divisor_is_rounded_once(divisor: int) -> None:
     np.testing.assert_array_equal(got, x.grad.numpy())
 
 
+def _said_by_set_num_threads(n: Any) -> str | None:
+    try:
+        pooltide.set_num_threads(n)
+    except (TypeError, ValueError) as error:
+        return str(error)
+    return None
+
+
 def test_threads() -> None:
     before = pooltide.get_num_threads()
     assert before >= 1
     try:
         pooltide.set_num_threads(7)
         assert pooltide.get_num_threads() == 7
-        for wrong, error in ((0, ValueError), (-1, ValueError), (1.5, TypeError), (True, TypeError)):
-            with pytest.raises(error, match="set_num_threads: n is"):
+        for label, wrong in odd_values("count", 2):
+            said = _said_by_set_num_threads(wrong)
+            assert said is None or re.match("set_num_threads: n is .*; it must be .*1 to 4096", said), label
+            assert said is None or pooltide.get_num_threads() == 7, label
+            assert type(pooltide.get_num_threads()) is int, label
+            assert 1 <= pooltide.get_num_threads() <= 4096, label
+            pooltide.set_num_threads(7)
+        for good in (1, 4096, np.int8(3), np.array(2), np.uint64(4)):
+            pooltide.set_num_threads(good)  # type: ignore[arg-type]
+            assert pooltide.get_num_threads() == good
+            pooltide.avg_pool2d_backward(G, SHAPE, 3, 2, 1)
+        for wrong in (0, -1, 4097, 2**64, 1.5, True, "2", None, [2], np.timedelta64(2)):
+            with pytest.raises((TypeError, ValueError), match="set_num_threads: n is"):
                 pooltide.set_num_threads(wrong)  # type: ignore[arg-type]
-        assert pooltide.get_num_threads() == 7
     finally:
         pooltide.set_num_threads(before)
 

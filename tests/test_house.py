@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "pooltide"
 # Import order is the architecture: a module may import those before it, never one after it.
 ORDER = [
-    "toml", "dtypes", "geometry", "offsets", "pages", "call", "rules", "catalog", "support", "problem", "rounding", "pooling",
+    "toml", "plain", "dtypes", "geometry", "offsets", "pages", "call", "rules", "catalog", "support", "problem", "rounding", "pooling",
     "threads",
     "backends", "plan", "binding", "functions", "gradients", "forward_checks",
     "forwards", "notation", "cases", "verdicts", "inputs", "trial",

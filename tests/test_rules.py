@@ -115,7 +115,7 @@ CASES: list[tuple[str, int | None, dict[str, Any], str, str]] = [
      "gradOutput has plane (6, 4); the forward of self (2, 3, 7, 11) with kernel (3, 3), stride (2, 2), "
      "padding (1, 1), floor mode gives (4, 6), so it must be that.", ""),
     (AVG2, 8, {"kernelSize": [9], "padding": [0]},
-     "kernelSize is (9, 9) with padding (0, 0); no window fits into self's plane (7, 11).", ""),
+     "kernelSize is (9, 9) with padding (0, 0); no window fits into self's plane (7, 11), and one must.", ""),
     (AVG2, 9, {"cubeMathType": 4}, "cubeMathType is 4; it must be 0 to 3.", ""),
     (AVG2, 9, {"cubeMathType": -1}, "cubeMathType is -1; it must be 0 to 3.", "ascend950"),
     (AVG2, 9, {"cubeMathType": 0},
@@ -157,7 +157,7 @@ CASES: list[tuple[str, int | None, dict[str, Any], str, str]] = [
     (MAX2, 5, with_all(MAX2, "gradOutput", "indices", shape=(2, 7, 2, 5)),
      "gradOutput has N, C = 2, 7; they must be 2, 3, as self has.", ""),
     (MAX2, None, with_all(MAX2, "self", "gradInput", shape=(2, 3, -7, 11)),
-     "self has shape (2, 3, -7, 11); no dimension may be negative.", ""),
+     "self has shape (2, 3, -7, 11); every dimension must be at least 0.", ""),
     (MAX2, 6, with_all(MAX2, "self", "gradInput", shape=(2, 3, 65536, 32770)) |
      with_all(MAX2, "gradOutput", "indices", shape=(2, 3, 2, 5)),
      "self has H·W = 2147614720; it must be at most 2147483647.", ""),
@@ -186,7 +186,7 @@ CASES: list[tuple[str, int | None, dict[str, Any], str, str]] = [
     (MAX3, 5, with_all(MAX3, "indices", shape=(2, 3, 2, 3, 5)), "indices has shape (2, 3, 2, 3, 5)", ""),
     (MAX3, 5, with_all(MAX3, "gradInput", shape=(2, 3, 5, 11, 7)), "gradInput has shape", ""),
     (MAX3, 5, with_all(MAX3, "gradOutput", "indices", shape=(7, 3, 2, 5, 3)), "gradOutput has N, C = 7, 3", ""),
-    (MAX3, None, with_all(MAX3, "self", "gradInput", shape=(2, 3, 5, -7, 11)), "may be negative", ""),
+    (MAX3, None, with_all(MAX3, "self", "gradInput", shape=(2, 3, 5, -7, 11)), "must be at least 0", ""),
     (MAX3, 6, with_all(MAX3, "self", "gradInput", shape=(2, 3, 2, 32768, 32768)),
      "self has D·H·W = 2147483648; it must be at most 2147483647.", ""),
     (MAX3, None, with_all(MAX3, "gradInput", strides=(1155, 385, 77, 1, 1)), "which lets cells share", ""),

@@ -47,7 +47,7 @@ METADATA: list[tuple[str, Call, type[Exception], str]] = [
     ("size overflow", lambda d: pt.adaptive_avg_pool3d_backward(grad(1, 1, 1, 1, 1, device=d), (1, 1, 2**31, 2**31, 4)),
      ValueError, "adaptive_avg_pool3d_backward: input has shape (1, 1, 2147483648, 2147483648, 4), over 2**63 bytes; it must be smaller."),
     ("negative size", lambda d: pt.adaptive_max_pool2d_backward(grad(device=d), (2, 3, -11, 13), at(device=d)),
-     ValueError, "adaptive_max_pool2d_backward: input has shape (2, 3, -11, 13); no dimension may be negative."),
+     ValueError, "adaptive_max_pool2d_backward: input has shape (2, 3, -11, 13); every dimension must be at least 0."),
     ("rank", lambda d: pt.avg_pool2d_backward(grad(5, 7, device=d), (11, 13), 2),
      ValueError, "avg_pool2d_backward: grad_output has rank 2, shape (5, 7); it must have rank 3 or 4."),
     ("dtype", lambda d: pt.avg_pool2d_backward(grad(device=d, dtype=torch.complex64), X, 2),

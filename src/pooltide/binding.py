@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import chain
 from math import prod
 from typing import Any
-
-import numpy as np
 
 from .call import Call, TensorMeta, Unusable, Value, article
 from .dtypes import DType
 from .pages import HOST, Operator, Parameter
+from .plain import plain, plain_shape, shown
 from .rules import check
+
+_LARGEST = 2**62  # sums of a few sizes stay within 64 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,8 @@ class Arrays:
         return Unusable(found or _what(value), f"{self.noun} of {dtypes}")
 
     def ints(self, value: Any) -> tuple[int, ...] | None:
-        if not isinstance(value, (tuple, list)):
+        """The ints of a plain tuple, or None."""
+        if type(value) is not tuple:
             return None
         found = tuple(map(self.integer, value))
         return None if None in found else found  # type: ignore[return-value]
@@ -61,7 +62,7 @@ def bind(
     """
     grad = arrays.floats(grad_output)
     dtype = grad.dtype if isinstance(grad, TensorMeta) else None
-    given = iter(attributes)
+    given = map(plain, attributes)
     values: dict[str, Value] = {}
     for parameter in operator.parameters:
         match parameter.role:
@@ -84,14 +85,6 @@ def bind(
     return call
 
 
-def kinds(values: tuple[Any, ...]) -> tuple[type, ...]:
-    """The types of values, tuples looked into, for a key: 2.0 equals 2, and True 1, but mean other calls."""
-    found = tuple(map(type, values))
-    if tuple in found:
-        found += tuple(map(type, chain.from_iterable(v for v in values if type(v) is tuple)))
-    return found
-
-
 def _what(value: object) -> str:
     if value is None:
         return "is None"
@@ -101,36 +94,39 @@ def _what(value: object) -> str:
 
 def _shape(arrays: Arrays, input: Any, dtype: DType | None) -> TensorMeta | Unusable:
     must = "the forward's input, or its shape, a tuple of ints"
+    input = plain_shape(input)
     meta = arrays.read(input, False)
     shape = arrays.ints(input) if meta is None else tuple(input.shape)
     if shape is None:
-        return Unusable(f"is {input!r:.60}", must)
+        return Unusable(f"is {shown(input)}", must)
     if dtype is None:  # grad_output is unusable; that is what the caller will read
         return Unusable("has no dtype", must)
     known = all(type(n) is int for n in shape)  # under tracing a size may be a symbol
     if known and prod(max(n, 1) for n in shape) * dtype.itemsize >= 2**63:
-        return Unusable(f"has shape {shape}, over 2**63 bytes", "smaller", ValueError)
+        return Unusable(f"has shape {shown(shape)}, over 2**63 bytes", "smaller", ValueError)
+    if known and any(n <= -_LARGEST for n in shape):
+        return Unusable(f"has shape {shown(shape)}", "of sizes that are not negative", ValueError)
     return TensorMeta(shape, dtype)
 
 
 def _attribute(arrays: Arrays, parameter: Parameter, value: Any) -> Value:
     if parameter.type == "bool":
-        if isinstance(value, (bool, np.bool_)):
-            return bool(value)
-        return Unusable(f"is {value!r:.60}", "True or False")
+        if type(value) is bool:
+            return value
+        return Unusable(f"is {shown(value)}", "True or False")
     if parameter.type == "int_array":
         if value is None:
             return () if parameter.nullable else None
-        values = arrays.ints(value if isinstance(value, (tuple, list)) else (value,))
+        values = arrays.ints(value if type(value) is tuple else (value,))
         if values is None:
-            return Unusable(f"is {value!r:.60}", "an int or a tuple of ints")
-        if any(type(v) is int and not -(2**62) < v < 2**62 for v in values):
-            return Unusable(f"is {value!r:.60}", "smaller than 2**62", ValueError)
+            return Unusable(f"is {shown(value)}", "an int or a tuple of ints")
+        if any(type(v) is int and not -_LARGEST < v < _LARGEST for v in values):
+            return Unusable(f"is {shown(value)}", "smaller than 2**62", ValueError)
         return values
     if value is None:
         return 0
     if (found := arrays.integer(value)) is None:
-        return Unusable(f"is {value!r:.60}", "an int, or None")
+        return Unusable(f"is {shown(value)}", "an int, or None")
     if found == 0 or not -(2**63) <= found < 2**63:
-        return Unusable(f"is {value}", "None or a 64-bit int other than 0", ValueError)
+        return Unusable(f"is {shown(value)}", "None or a 64-bit int other than 0", ValueError)
     return found

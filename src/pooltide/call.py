@@ -11,6 +11,7 @@ from math import prod
 from typing import Any, TypeGuard
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .dtypes import DType
 from .pages import HOST, Operator
@@ -143,9 +144,18 @@ def overlaps(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool | None:
     return bool(np.unique(offsets).size < cells)
 
 
+def shares_cells(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    """Whether two arrays share an element, or it is too costly to show that they do not."""
+    try:
+        return np.shares_memory(one, other, max_work=100_000)  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return True
+
+
 def article(noun: str) -> str:
-    return "an" if noun[0] in "aeiou" else "a"
+    return "an" if noun[:1] in "aeiou" else "a"
 
 
 def is_int(value: object) -> TypeGuard[int]:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_))
+    kind = type(value)  # isinstance would ask the value itself
+    return issubclass(kind, (int, np.integer)) and not issubclass(kind, (bool, np.timedelta64))

@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .binding import Arrays
-from .call import TensorMeta, Unusable, is_int, overlaps
+from .call import TensorMeta, Unusable, overlaps
+from .functions import too_large
 from .geometry import UNIT, Axis, dilated, strided_outputs
+from .plain import plain, shown
 from .pooling import Pooling
 
 
@@ -29,11 +31,18 @@ class Adaptive(NamedTuple):
     output_size: Any
 
 
-def pooling_of(
-    name: str, arrays: Arrays, x: Any, asked: Strided | Adaptive, return_indices: Any = False
-) -> Pooling:
+Asked = Strided | Adaptive
+
+
+def settled(asked: Asked) -> Asked:
+    """The same with plain values (plain.py) where they have a meaning."""
+    return type(asked)(*map(plain, asked))
+
+
+def pooling_of(name: str, arrays: Arrays, x: Any, asked: Asked, return_indices: Any = False) -> Pooling:
     """The pooling that a call of the function `name` asks for; raises what is wrong first."""
     axes = int(name[-2])
+    asked, return_indices = settled(asked), plain(return_indices)
     meta = _usable(name, "input", arrays.floats(x))
     if meta.dtype.name not in ("FLOAT32", "FLOAT64", "FLOAT16", "BFLOAT16"):
         found = meta.dtype.numpy
@@ -81,7 +90,7 @@ def checked_out(
     """Raises unless `out` is an array that a result of this shape and dtype can be written to."""
     found = arrays.read(out, True)
     if not isinstance(found, (TensorMeta, Unusable)):
-        found = Unusable(found or f"is {out!r:.60}", f"a NumPy array of {dtype}")
+        found = Unusable(found or f"is {shown(out)}", f"a NumPy array of {dtype}")
     meta = _usable(name, argument, found)
     if meta.dtype.numpy != dtype:
         raise TypeError(f"{name}: {argument} has dtype {meta.dtype.numpy}; it must be {dtype}.")
@@ -94,6 +103,14 @@ def checked_out(
         )
 
 
+def reserve(name: str, nbytes: int) -> None:
+    """Raises MemoryError where a result of so many bytes has no room, before tables as long are made."""
+    try:
+        np.empty(nbytes, np.uint8)
+    except MemoryError as error:
+        raise too_large(name, error) from None
+
+
 def _usable(name: str, argument: str, value: TensorMeta | Unusable) -> TensorMeta:
     if isinstance(value, Unusable):
         raise value.error(f"{name}: {argument} {value.what}; it must be {value.must}.")
@@ -101,29 +118,28 @@ def _usable(name: str, argument: str, value: TensorMeta | Unusable) -> TensorMet
 
 
 def _flag(name: str, argument: str, value: Any) -> bool:
-    if not isinstance(value, (bool, np.bool_)):
-        raise TypeError(f"{name}: {argument} is {value!r:.60}; it must be True or False.")
-    return bool(value)
+    if type(value) is not bool:
+        raise TypeError(f"{name}: {argument} is {shown(value)}; it must be True or False.")
+    return value
 
 
 def _ints(name: str, argument: str, value: Any, axes: int, least: int) -> tuple[int, ...]:
     """One int for each axis."""
-    given = tuple(value) if isinstance(value, (tuple, list)) else (value,)
-    if not all(map(is_int, given)):
-        raise TypeError(f"{name}: {argument} is {value!r:.60}; it must be an int or a tuple of ints.")
-    if len(given) not in (1, axes):
+    ints = value if type(value) is tuple else (value,)
+    if not all(type(n) is int for n in ints):
+        raise TypeError(f"{name}: {argument} is {shown(value)}; it must be an int or a tuple of ints.")
+    if len(ints) not in (1, axes):
         count = "1 value" if axes == 1 else f"1 or {axes} values"
-        raise ValueError(f"{name}: {argument} has {len(given)} values; it must have {count}.")
-    ints = tuple(map(int, given))
+        raise ValueError(f"{name}: {argument} has {len(ints)} values; it must have {count}.")
     if min(ints) < least or max(ints) >= 2**62:
         bounds = f"at least {least}" if min(ints) < least else "smaller than 2**62"
-        raise ValueError(f"{name}: {argument} is {value!r:.60}; it must be {bounds}.")
+        raise ValueError(f"{name}: {argument} is {shown(value)}; it must be {bounds}.")
     return ints * axes if len(ints) == 1 else ints
 
 
 def _adaptive(name: str, lengths: tuple[int, ...], asked: Adaptive) -> tuple[list[Axis], tuple[int, ...]]:
     value = asked.output_size
-    if isinstance(value, (tuple, list)) and len(value) == len(lengths):  # None keeps an axis as it is
+    if type(value) is tuple and len(value) == len(lengths):  # None keeps an axis as it is
         value = tuple(n if o is None else o for n, o in zip(lengths, value, strict=True))
     outputs = _ints(name, "output_size", lengths if value is None else value, len(lengths), 0)
     return [Axis(*sizes) for sizes in zip(lengths, outputs, strict=True)], (1,) * len(lengths)
@@ -132,7 +148,9 @@ def _adaptive(name: str, lengths: tuple[int, ...], asked: Adaptive) -> tuple[lis
 def _strided(name: str, lengths: tuple[int, ...], asked: Strided) -> tuple[list[Axis], tuple[int, ...]]:
     axes = len(lengths)
     kernel = _ints(name, "kernel_size", asked.kernel_size, axes, 1)
-    given = kernel if asked.stride is None or asked.stride in ((), []) else asked.stride
+    given = asked.stride
+    if given is None or (type(given) is tuple and not given):
+        given = kernel
     stride = _ints(name, "stride", given, axes, 1)
     padding = _ints(name, "padding", asked.padding, axes, 0)
     dilation = _ints(name, "dilation", asked.dilation, axes, 1)
@@ -158,20 +176,20 @@ def _strided(name: str, lengths: tuple[int, ...], asked: Strided) -> tuple[list[
     return found, dilation
 
 
-def _quotient(name: str, asked: Strided | Adaptive) -> tuple[str, int]:
+def _quotient(name: str, asked: Asked) -> tuple[str, int]:
     if isinstance(asked, Adaptive):
         return "chained", 0
     counted = _flag(name, "count_include_pad", asked.count_include_pad)
     divisor = asked.divisor_override
     if divisor is None:
         return ("extent" if counted else "valid"), 0
-    if not is_int(divisor):
-        raise TypeError(f"{name}: divisor_override is {divisor!r:.60}; it must be an int, or None.")
+    if type(divisor) is not int:
+        raise TypeError(f"{name}: divisor_override is {shown(divisor)}; it must be an int, or None.")
     if divisor == 0 or not -(2**63) <= divisor < 2**63:
         raise ValueError(
-            f"{name}: divisor_override is {divisor}; it must be None or a 64-bit int other than 0."
+            f"{name}: divisor_override is {shown(divisor)}; it must be None or a 64-bit int other than 0."
         )
-    return "override", int(divisor)
+    return "override", divisor
 
 
 def _refuse_empty_windows(name: str, pooling: Pooling) -> None:

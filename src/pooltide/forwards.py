@@ -9,15 +9,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import ModuleType, NoneType
+from math import prod
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .backends import forward_cpu, forward_reference
-from .forward_checks import Adaptive, Strided, checked_out, pooling_of
-from .functions import ARRAYS, as_volume, memory_layout
+from .call import shares_cells
+from .forward_checks import Adaptive, Asked, Strided, checked_out, pooling_of, reserve, settled
+from .functions import ARRAYS, as_volume, memory_layout, too_large
+from .plain import kinds, plain, plain_array, shown
 from .plan import ENVIRONMENT, NoBackend
 from .pooling import Pooling
 from .threads import get_num_threads
@@ -172,24 +175,44 @@ class _Ready:
 
 
 _KEPT: dict[tuple[Any, ...], _Ready] = {}
-_EXACT = frozenset({int, bool, NoneType})
 
 
-def _values(name: str, input: Array, asked: Strided | Adaptive, out: Array | None) -> Array:
+def _values(name: str, input: Array, asked: Asked, out: Array | None) -> Array:
     found = _pool(name, input, asked, False, out)
     assert isinstance(found, np.ndarray)
     return found
 
 
-def _pool(name: str, input: Array, asked: Strided | Adaptive, return_indices: bool, out: Any) -> Any:
-    key = _key(name, input, asked, return_indices, out)
-    ready = None if key is None else _KEPT.get(key)
-    if ready is None:
-        ready = _prepare(name, input, asked, return_indices, out)
-        if key is not None:
+def _pool(name: str, input: Array, asked: Asked, return_indices: bool, out: Any) -> Any:
+    try:
+        key = _key(name, input, asked, return_indices, out)
+        if key is None:
+            return _by_plain_arguments(name, input, asked, return_indices, out)
+        ready = _KEPT.get(key)
+        if ready is None:
+            ready = _prepare(name, input, asked, return_indices, out)
             if len(_KEPT) >= 1024:
                 _KEPT.clear()
             _KEPT[key] = ready
+        return _run(name, ready, input, return_indices, out)
+    except MemoryError as error:
+        raise too_large(name, error) from None
+
+
+def _by_plain_arguments(name: str, input: Any, asked: Asked, return_indices: Any, out: Any) -> Any:
+    """The same call in plain values (plain.py); where some still are not, the checks find the sentence."""
+    input, asked, return_indices = plain_array(input), settled(asked), plain(return_indices)
+    pair = plain(out) if return_indices is True else out  # a list of two becomes a tuple
+    written = tuple(map(plain_array, pair)) if type(pair) is tuple else plain_array(pair)
+    given = input, asked, return_indices, written
+    if _key(name, *given) is not None:
+        result = _pool(name, *given)
+    else:
+        result = _run(name, _prepare(name, *given), input, return_indices, written)
+    return result if out is None else pair
+
+
+def _run(name: str, ready: _Ready, input: Array, return_indices: bool, out: Any) -> Any:
     values, indices = out if return_indices and out is not None else (out, None)
     if out is None:
         values = _empty(ready.shape, ready.axes, input.dtype, ready.layout)
@@ -197,34 +220,26 @@ def _pool(name: str, input: Array, asked: Strided | Adaptive, return_indices: bo
             _empty(ready.shape, ready.axes, np.dtype(np.int64), ready.layout) if return_indices else None
         )
     if ready.direct is None or ready.direct(None, input, indices, values, get_num_threads()) is not None:
+        if indices is not None and shares_cells(values, indices):
+            raise ValueError(f"{name}: out[1] shares memory with out[0]; it must have its own.")
         _run_on_copies(ready, input, values, indices)
     return (values, indices) if return_indices else values
 
 
-def _key(
-    name: str, input: Any, asked: Strided | Adaptive, return_indices: Any, out: Any
-) -> tuple[Any, ...] | None:
-    """All that a call's checks and plan depend on, or None where equal keys might stand for unequal calls."""
-    if type(input) is not np.ndarray or type(return_indices) is not bool:
+def _key(name: str, input: Any, asked: Asked, return_indices: Any, out: Any) -> tuple[Any, ...] | None:
+    """All that a call's checks and plan depend on, or None where some argument is not plain (plain.py)."""
+    if type(input) is not np.ndarray or type(return_indices) is not bool or (types := kinds(asked)) is None:
         return None
     outs: tuple[Any, ...] = ()
     for array in out if type(out) is tuple else (out,) if out is not None else ():
         if type(array) is not np.ndarray or not array.flags.writeable:
             return None
         outs += array.dtype, array.shape, array.strides
-    kinds = tuple(map(type, asked))
-    inner: tuple[Any, ...] = ()
-    if not _EXACT.issuperset(kinds):
-        for value in asked:
-            if type(value) is tuple:
-                inner += tuple(map(type, value))
-            elif type(value) not in _EXACT:
-                return None
-    how = name, asked, kinds, inner, return_indices, os.environ.get(ENVIRONMENT)
+    how = name, asked, types, return_indices, os.environ.get(ENVIRONMENT)
     return how, input.dtype, input.shape, input.strides, outs, type(out)
 
 
-def _prepare(name: str, input: Any, asked: Strided | Adaptive, return_indices: Any, out: Any) -> _Ready:
+def _prepare(name: str, input: Any, asked: Asked, return_indices: Any, out: Any) -> _Ready:
     pooling = pooling_of(name, ARRAYS, input, asked, return_indices)
     axes = int(name[-2])
     shape = tuple(input.shape[:-axes]) + pooling.output_plane[3 - axes :]
@@ -232,14 +247,16 @@ def _prepare(name: str, input: Any, asked: Strided | Adaptive, return_indices: A
     if out is not None:
         outs = {"out": out}
         if return_indices:
-            if not isinstance(out, (tuple, list)) or len(out) != 2:
+            if type(out) is not tuple or len(out) != 2:
                 raise TypeError(
-                    f"{name}: out is {out!r:.60}; with return_indices it must be a pair of NumPy arrays."
+                    f"{name}: out is {shown(out)}; with return_indices it must be a pair of NumPy arrays."
                 )
             outs = {"out[0]": out[0], "out[1]": out[1]}
         for at, (argument, array) in enumerate(outs.items()):
             checked_out(name, ARRAYS, argument, array, shape, np.dtype(np.int64) if at else input.dtype)
             arrays.append(array)
+    else:
+        reserve(name, prod(shape) * input.itemsize)
     backend = backend_for(pooling)
     layout, *others = (memory_layout(array, axes) for array in arrays)
     if layout == "strided":

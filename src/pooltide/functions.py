@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .backends import IndexFault
-from .binding import Arrays, bind, kinds
-from .call import Call, TensorMeta, Unusable, is_int, overlaps
+from .binding import Arrays, bind
+from .call import Call, TensorMeta, Unusable, overlaps
 from .catalog import operators
 from .dtypes import dtype_of
 from .pages import Operator
+from .plain import kinds, plain, plain_array, plain_shape
 from .plan import ENVIRONMENT, Plan, execute, layout_of, make_plan, shortcut
 from .problem import lower
 from .threads import get_num_threads
@@ -35,15 +36,49 @@ def gradient(
     attributes: tuple[Any, ...],
     out: Array | None,
 ) -> Array:
-    key = _key(name, grad_output, input, indices, attributes, out)
-    if key is not None and (known := _SHORTCUTS.get(key)) is not None:
-        run, shape, dtype = known
-        result = np.empty(shape, dtype) if out is None else out
-        if run(grad_output, None, indices, result, get_num_threads()) is None:
-            return result
+    try:
+        key = _key(name, grad_output, input, indices, attributes, out)
+        if key is None:
+            return _by_plain_arguments(name, grad_output, input, indices, attributes, out)
+        if (known := _SHORTCUTS.get(key)) is not None:
+            run, shape, dtype = known
+            result = np.empty(shape, dtype) if out is None else out
+            if run(grad_output, None, indices, result, get_num_threads()) is None:
+                return result
+        return _planned(key, name, grad_output, input, indices, attributes, out)
+    except MemoryError as error:
+        raise too_large(name, error) from None
+
+
+def _by_plain_arguments(
+    name: str, grad_output: Any, input: Any, indices: Any, attributes: tuple[Any, ...], out: Any
+) -> Array:
+    """The same call in plain values (plain.py); where some still are not, the checks find the sentence."""
+    given = grad_output, input, indices, attributes, written = (
+        plain_array(grad_output),
+        plain_shape(input),
+        plain_array(indices),
+        tuple(map(plain, attributes)),
+        plain_array(out),
+    )
+    known = _key(name, *given) is not None
+    result = gradient(name, *given) if known else _planned(None, name, *given)
+    return result if written is out else out
+
+
+def _planned(
+    key: tuple[Any, ...] | None,
+    name: str,
+    grad_output: Array,
+    input: Array | Sequence[int],
+    indices: Array | None,
+    attributes: tuple[Any, ...],
+    out: Array | None,
+) -> Array:
+    """Check, plan and compute a call; keep its kernel under `key`, if there is one."""
     operator = operators()[name]
     plan = _prepare(operator, grad_output, input, indices, attributes, out)
-    shape = tuple(input.shape) if isinstance(input, np.ndarray) else tuple(input)
+    shape = tuple(input.shape if isinstance(input, np.ndarray) else input)
     result = np.empty(shape, grad_output.dtype) if out is None else out
     if out is not None and (np.may_share_memory(out, grad_output) or _shares(out, indices)):
         grad_output = grad_output.copy()
@@ -66,23 +101,25 @@ def gradient(
     return result
 
 
+_INT = frozenset({int})
 _SHORTCUTS: dict[tuple[Any, ...], tuple[Callable[..., Any], tuple[int, ...], np.dtype[Any]]] = {}
 
 
 def _key(
     name: str, grad_output: Any, input: Any, indices: Any, attributes: tuple[Any, ...], out: Any
 ) -> tuple[Any, ...] | None:
-    """All that a call's checks and plan depend on, or None where equal keys might stand for unequal calls.
+    """All that a call's checks and plan depend on, or None where some argument is not plain (plain.py).
 
-    Arrays count by dtype, shape and strides. Ints count by type as well: 2.0 and True are not 2.
+    Arrays count by dtype, shape and strides. Attributes count by type as well: True is not 1.
     """
-    if type(grad_output) is not np.ndarray or list in map(type, attributes):
+    types = kinds(attributes)
+    if types is None or type(grad_output) is not np.ndarray:
         return None
     key: tuple[Any, ...] = (name, grad_output.dtype, grad_output.shape, grad_output.strides, attributes)
     if type(input) is np.ndarray:
         key += (input.shape,)
-    elif type(input) is tuple:
-        key += (input, *map(type, input))
+    elif type(input) is tuple and _INT.issuperset(map(type, input)):
+        key += (input, None)
     else:
         return None
     for array in (indices, out):
@@ -92,7 +129,14 @@ def _key(
             key += (None,)
         else:
             return None
-    return (key, kinds(attributes), os.environ.get(ENVIRONMENT))
+    return (key, types, os.environ.get(ENVIRONMENT))
+
+
+def too_large(name: str, error: MemoryError) -> MemoryError:
+    """The sentence for a call that finds no memory; an error that is such a sentence already stays."""
+    if str(error).startswith(f"{name}: "):
+        return error
+    return MemoryError(f"{name}: the call has no room ({error or 'out of memory'}); it must be smaller.")
 
 
 def _shares(out: Array, indices: Array | None) -> bool:
@@ -114,7 +158,8 @@ def index_message(argument: str, fault: IndexFault, shape: Sequence[int], plane:
     size = "×".join(map(str, plane))
     if prod(plane) == 0:
         return (
-            f"{argument}{list(at)} is {fault.value}; the {size} plane has no cell that it could name{more}."
+            f"{argument}{list(at)} is {fault.value}; the {size} plane has no cell that it could name, "
+            f"so {argument} must be empty{more}."
         )
     return (
         f"{argument}{list(at)} is {fault.value}; "
@@ -156,7 +201,7 @@ def memory_layout(array: Array, axes: int) -> str:
 
 
 def _read(value: Any, written: bool) -> TensorMeta | Unusable | str | None:
-    if not isinstance(value, np.ndarray):
+    if not issubclass(type(value), np.ndarray):
         return None
     if (dtype := dtype_of(value.dtype)) is None:
         return f"has dtype {value.dtype}"
@@ -173,4 +218,4 @@ def _read(value: Any, written: bool) -> TensorMeta | Unusable | str | None:
     return TensorMeta(value.shape, dtype, strides=strides)
 
 
-ARRAYS = Arrays("a NumPy array", _read, lambda value: int(value) if is_int(value) else None)
+ARRAYS = Arrays("a NumPy array", _read, lambda value: value if type(value) is int else None)

@@ -158,7 +158,7 @@ def natural_dimensions(call: Call, of: Names) -> Fault | None:
     for name in of:
         shape = call.tensor(name).shape
         if any(n < 0 for n in shape):
-            return Fault(f"{call.spell(name)} has shape {_shape(shape)}; no dimension may be negative.")
+            return Fault(f"{call.spell(name)} has shape {_shape(shape)}; every dimension must be at least 0.")
     return None
 
 
@@ -210,7 +210,7 @@ def forward_shape(call: Call) -> Fault | None:
     if any(n < 1 for n in must):
         return Fault(
             f"{_role(call, 'kernel')} is {_kernel(call)} with padding {_shape(call.padding)}; "
-            f"no window fits into {call.spell(x)}'s plane {_shape(call.spatial(x))}."
+            f"no window fits into {call.spell(x)}'s plane {_shape(call.spatial(x))}, and one must."
         )
     if (got := call.spatial(grad)) != must:
         return Fault(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 
-from .call import is_int
+from .plain import plain, shown
 
+MOST = 4096  # threads that a kernel takes
 _threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -15,10 +16,11 @@ def get_num_threads() -> int:
 
 
 def set_num_threads(n: int) -> None:
-    """Let kernels use `n` threads, at least 1. The results are the same bits for every count."""
+    """Let kernels use `n` threads, 1 to 4096. The results are the same bits for every count."""
     global _threads
-    if not is_int(n):
-        raise TypeError(f"set_num_threads: n is {n!r}; it must be an int of at least 1.")
-    if n < 1:
-        raise ValueError(f"set_num_threads: n is {n}; it must be at least 1.")
-    _threads = int(n)
+    count = plain(n)
+    if type(count) is not int:
+        raise TypeError(f"set_num_threads: n is {shown(n)}; it must be an int, 1 to {MOST}.")
+    if not 1 <= count <= MOST:
+        raise ValueError(f"set_num_threads: n is {shown(count)}; it must be 1 to {MOST}.")
+    _threads = count

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ..forward_checks import Adaptive, Strided
+from ..forward_checks import Adaptive, Strided, settled
 from ..plan import NoBackend
 from . import pools
 from .gradients import Ints, gradient, is_plain
@@ -152,11 +152,12 @@ def average_of(function: str, input: Tensor, *attributes: Any) -> Tensor:
 
 
 def _average(name: str, input: Tensor, asked: pools.Asked) -> Tensor:
-    result: Tensor = _Average.apply(input, name, asked)  # type: ignore[no-untyped-call]
+    result: Tensor = _Average.apply(input, name, _settled(asked))  # type: ignore[no-untyped-call]
     return result
 
 
 def _maximum(name: str, input: Tensor, asked: pools.Asked, return_indices: bool) -> Maxima:
+    asked = _settled(asked)
     alone = not return_indices and not (input.requires_grad and torch.is_grad_enabled())
     if alone and (plain := pools.ready_for(name, input, asked)) is not None:
         return pools.values_of(plain, input)
@@ -166,6 +167,11 @@ def _maximum(name: str, input: Tensor, asked: pools.Asked, return_indices: bool)
         return found
     result, *places = _Maximum.apply(input, name, asked, ready, return_indices)  # type: ignore[no-untyped-call]
     return (result, places[-1]) if return_indices else result
+
+
+def _settled(asked: pools.Asked) -> pools.Asked:
+    """NumPy sizes as ints, for the checks, the caches and PyTorch; a tracer sees the sizes as they come."""
+    return asked if torch.compiler.is_compiling() else settled(asked)
 
 
 def smallest_index_dtype(cells: int) -> torch.dtype:

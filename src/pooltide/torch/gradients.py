@@ -13,8 +13,9 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
-from ..binding import bind
+from ..binding import Arrays, bind
 from ..catalog import operators
+from ..plain import plain, plain_shape
 from ..plan import NoBackend
 from .autograd import differentiable
 from .operators import ARRAYS, AXES
@@ -49,6 +50,11 @@ def gradient(
         return _dispatched(function, grad_output, input, indices, attributes, hint, out, within)
     if out is None and (result := find(function, hint, grad_output, input, indices, attributes)) is not None:
         return result  # type: ignore[no-any-return]
+    attributes = tuple(map(plain, attributes))
+    if not issubclass(type(input), torch.Tensor):
+        input = plain_shape(input)
+        if type(input) is not tuple:
+            bind(_arrays_of(grad_output), operators()[function], grad_output, input, indices, attributes, out)
     if not is_plain(grad_output, indices) or not (out is None or _bare(out)):
         return _dispatched(function, grad_output, input, indices, attributes, hint, out, within)
     lies = input.stride() if isinstance(input, torch.Tensor) else hint
@@ -66,6 +72,11 @@ def gradient(
     if recipe.shortcut and (indices is None or recipe.kernel) and (kernel := recipe.shortcut()):
         add(function, hint, grad_output, input, indices, attributes, kernel, recipe.template)
     return result
+
+
+def _arrays_of(grad_output: Any) -> Arrays:
+    tensor = isinstance(grad_output, torch.Tensor)
+    return arrays_on(grad_output.device if tensor else torch.device("cpu"))
 
 
 def is_plain(grad_output: Any, indices: Any) -> bool:
@@ -102,11 +113,11 @@ def _dispatched(
     within: bool,
 ) -> torch.Tensor:
     axes, arrays = AXES[function], ARRAYS[function]
-    shape = tuple(input.shape) if isinstance(input, torch.Tensor) else tuple(input)
     if not _compiling():
         operator = operators()[function]
-        bind(arrays_on(grad_output.device), operator, grad_output, shape, indices, attributes, out)
-    elif shape[:-axes] != tuple(grad_output.shape[:-axes]):
+        bind(arrays_on(grad_output.device), operator, grad_output, input, indices, attributes, out)
+    shape = tuple(input.shape) if isinstance(input, torch.Tensor) else tuple(input)
+    if shape[:-axes] != tuple(grad_output.shape[:-axes]):
         raise ValueError(f"{function}: grad_output and input differ in N or C; they must have the same.")
     if isinstance(input, torch.Tensor):
         hint = lies_channels_last(input, axes)

@@ -20,10 +20,10 @@ import torch.nn.functional as F
 
 from ..backends import forward_cpu
 from ..backends.cpu import STORES
-from ..binding import kinds
-from ..forward_checks import Adaptive, Strided, pooling_of
+from ..forward_checks import Adaptive, Strided, pooling_of, reserve
 from ..forwards import backend_for
 from ..offsets import Offsets, offsets_of
+from ..plain import kinds
 from ..pooling import Pooling, gradient_by_offsets, with_offsets
 from ..threads import get_num_threads
 from . import devices
@@ -59,15 +59,13 @@ def ready_for(name: str, x: Tensor, asked: Asked, places: str = "none") -> Ready
     """
     if torch.compiler.is_compiling() or not isinstance(x, Tensor) or x.dtype not in _FLOATS or not _plain(x):
         return None
-    try:
-        casting = torch.is_autocast_enabled(x.device.type)
-        key: Any = (name, asked, kinds(asked), places, x.shape, x.stride(), x.dtype, x.device, casting)
-        if key in _ready:
-            return _ready[key]
-    except TypeError:  # a list
-        key = None
+    casting = torch.is_autocast_enabled(x.device.type)
+    types = kinds(asked)
+    key: Any = (name, asked, types, places, x.shape, x.stride(), x.dtype, x.device, casting)
+    if types is not None and key in _ready:
+        return _ready[key]
     found = _prepare(name, x, asked, places, casting)
-    if key is not None:
+    if types is not None:  # what is not plain may fail to hash
         if len(_ready) >= _MOST:
             _ready.clear()
         _ready[key] = found
@@ -84,6 +82,9 @@ def _plain(x: Tensor) -> bool:
 def _prepare(name: str, x: Tensor, asked: Asked, places: str, casting: bool) -> Ready | None:
     axes = int(name[-2])
     pooling = pooling_of(name, arrays_on(x.device), x, asked, places != "none")
+    shape = (*x.shape[:-axes], *pooling.output_plane[3 - axes :])
+    if x.is_cpu:
+        reserve(name, prod(shape) * x.element_size())
     if places == "offsets":
         small = with_offsets(pooling)
         if small is None:
@@ -95,7 +96,6 @@ def _prepare(name: str, x: Tensor, asked: Asked, places: str, casting: bool) -> 
         kernel = forward_cpu.prepare(pooling, "channels_last" if last else "planes").run
     elif places != "offsets":
         return None
-    shape = (*x.shape[:-axes], *pooling.output_plane[3 - axes :])
     form = memory_format(last, axes)
     copied = None if x.is_contiguous(memory_format=form) else form
     return Ready(pooling, axes, shape, dense_strides(shape, last), copied, kernel)

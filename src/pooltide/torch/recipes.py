@@ -13,10 +13,11 @@ from typing import Any
 import torch
 
 from ..backends import IndexFault
-from ..binding import bind, kinds
+from ..binding import bind
 from ..call import TensorMeta
 from ..catalog import operators
 from ..functions import index_message
+from ..plain import kinds
 from ..plan import layout_of
 from ..problem import Problem, lower
 from . import devices
@@ -66,21 +67,23 @@ def recipe_for(
 
     `typed` attributes come from the dispatcher, which has seen to it that an int is no bool.
     """
+    types = () if typed else kinds(attributes)
+    sizes = kinds(input) if type(input) is tuple else ()
     try:
         key: Any = (
             function, input.shape if isinstance(input, torch.Tensor) else input, hint,
             grad_output.shape, grad_output.stride(), grad_output.dtype,
             grad_output.is_cpu or _place(grad_output), attributes,
-            kinds(attributes) if attributes and not typed else (),
-            kinds(input) if type(input) is tuple else (),
+            types, sizes,
         )  # fmt: skip
         if indices is not None:
             key = (key, indices.shape, indices.stride(), indices.dtype, indices.is_cpu or _place(indices))
         if out is not None:
             key = (key, out.shape, out.stride(), out.dtype, out.is_cpu or _place(out))
-        found = _recipes.get(key)
-        if found is not None:
-            return found
+        if types is None or sizes is None:
+            key = None  # what is not plain may fail to hash
+        elif (known := _recipes.get(key)) is not None:
+            return known
     except (TypeError, AttributeError, RuntimeError):  # no tensor, one without strides, or a list
         key = None
     found = _work_out(function, grad_output, input, hint, indices, attributes, out)

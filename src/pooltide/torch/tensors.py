@@ -15,7 +15,7 @@ from torch._prims_common import suggest_memory_format
 
 from ..backends import cpu
 from ..binding import Arrays
-from ..call import TensorMeta, Unusable, contiguous_strides, is_int
+from ..call import TensorMeta, Unusable, contiguous_strides
 from ..dtypes import DTYPES, DType
 
 DEVICES = ("cpu", "cuda")
@@ -44,7 +44,7 @@ def arrays_on(device: torch.device) -> Arrays:
     """How to look at the tensors of a call whose grad_output is on `device`."""
 
     def read(value: Any, written: bool) -> TensorMeta | Unusable | str | None:
-        if not isinstance(value, torch.Tensor):
+        if not issubclass(type(value), torch.Tensor):  # isinstance would ask the value itself
             return None
         if value.layout != torch.strided:
             return Unusable(f"has layout {value.layout}", "a strided tensor", TypeError)
@@ -60,9 +60,8 @@ def arrays_on(device: torch.device) -> Arrays:
 
 
 def _integer(value: Any) -> int | None:
-    if isinstance(value, torch.SymInt):
-        return value  # type: ignore[return-value]
-    return int(value) if is_int(value) else None
+    """A plain int, or a symbol for one, which a size may be under tracing."""
+    return value if type(value) is int or issubclass(type(value), torch.SymInt) else None
 
 
 def lies_channels_last(tensor: torch.Tensor, axes: int) -> bool:
