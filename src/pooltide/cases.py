@@ -22,7 +22,7 @@ from typing import Any
 
 from .notation import Case, NotationError, parse
 
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 _TRUE, _FALSE = ("true", "yes", "1"), ("false", "no", "0", "")
 
 # field: the prefix of its numbers; "" for a word as it stands; (word when true, word when false)
@@ -173,7 +173,7 @@ def _cells(text: str) -> list[str]:
 
 def _name(fields: Mapping[str, Any], number: int) -> str:
     name = fields.get("name") or _default(number)
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    if not isinstance(name, str) or not NAME.fullmatch(name):
         raise CasesError(f"name is {str(name)[:60]!r}; it must be letters, digits, . _ or -, at most 100")
     return name
 

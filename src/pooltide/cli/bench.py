@@ -18,10 +18,12 @@ from ..cases import Line
 from ..dtypes import DTYPES
 from ..inputs import TooLarge
 from ..notation import Case, parse, short_dtype
+from ..plan import NoBackend
 from ..threads import get_num_threads, set_num_threads
 from ..trial import Refused
 from .contest import Result, Wrong, contest
 from .problems import NOTATION, Problems
+from .speech import one_line, say
 
 # Where real models call these gradients, and one shape that is hard for each kernel.
 SHAPES = {
@@ -121,18 +123,18 @@ def command(
                 try:
                     for result in race(case, rounds):
                         progress.advance(task) if result is None else found.append((name, result))
-                except (Wrong, Refused, TooLarge) as error:
-                    errors.append(str(error))
+                except (Wrong, Refused, TooLarge, NoBackend, MemoryError) as error:
+                    errors.append(str(error) or f"{case}: there was not enough memory")
         told = _document(found, rounds, device) if as_json else None
         where = _where(device)
     finally:
         set_num_threads(before)
     if told is not None:
-        click.echo(json.dumps(told, indent=1))
+        say(json.dumps(told, indent=1))
     else:
         _tables(found, rounds, where)
     for text in errors:
-        click.echo(text, err=True)
+        say(one_line(text), err=True)
     raise SystemExit(1 if errors else 0)
 
 
