@@ -92,7 +92,10 @@ def _write(directory: Path, entry: dict[str, Any], arrays: Mapping[str, Array | 
     partial.mkdir(parents=True)
     for role, about in entry["files"].items():
         array = np.ascontiguousarray(arrays[role]).reshape(about["shape"])
-        contents = {"npy": [npy_header(array), raw_bytes(array)], "bin": [raw_bytes(array)]}
+        contents: dict[str, list[bytes | memoryview]] = {
+            "npy": [npy_header(array), raw_bytes(array)],
+            "bin": [raw_bytes(array)],
+        }
         for suffix, content in contents.items():
             digest = hashlib.sha256()
             with (partial / f"{role}.{suffix}").open("xb") as file:

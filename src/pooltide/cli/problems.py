@@ -10,7 +10,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from ..cases import CasesError, Line, lines, read
+from ..cases import CasesError, Line, limited, lines, read
 from ..notation import NotationError, parse
 from ..pages import PRODUCTS
 from .speech import one_line
@@ -66,7 +66,7 @@ class Problems(click.ParamType):  # type: ignore[type-arg]
     def _standard_input(self, param: click.Parameter | None, ctx: click.Context | None) -> list[Line]:
         if sys.stdin is None:
             self.fail("the standard input is closed", param, ctx)
-        return self._some(list(lines(sys.stdin.buffer)), "the standard input", param, ctx)
+        return self._some(list(lines(limited(sys.stdin.buffer))), "the standard input", param, ctx)
 
     def _some(
         self, found: list[Line], where: str, param: click.Parameter | None, ctx: click.Context | None
