@@ -150,16 +150,22 @@ def _word(field: str, value: Any) -> str:
     return value
 
 
+def parse_json(text: str | bytes) -> Any:
+    """One line of JSON; CasesError says why it is none."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        reason = "too many brackets stand inside one another"
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        reason = str(error)[:100]
+    except ValueError:
+        reason = "a number has too many digits"
+    raise CasesError(f"the line is no JSON: {reason}")
+
+
 def _fields(text: str, header: list[str] | None) -> dict[str, Any]:
     if text[0] in '{"[':
-        try:
-            found = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            text = {
-                RecursionError: "too many brackets inside one another",
-                ValueError: "a number is too long",
-            }
-            raise CasesError(f"the line is no JSON: {text.get(type(error), str(error)[:100])}") from None
+        found = parse_json(text)
         if isinstance(found, str):
             return {"case": found}
         if not isinstance(found, dict):

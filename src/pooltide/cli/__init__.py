@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -58,7 +58,7 @@ class Lazy(click.Group):
         try:
             status = self._run(args, prog_name, extra)
             sys.stdout.flush()
-        except BrokenPipeError:
+        except (BrokenPipeError, _NoReader):
             _end("", 141)
         except OSError as error:
             where = f"{error.filename}: " if error.filename else "the output can't be written: "
@@ -75,9 +75,27 @@ class Lazy(click.Group):
         try:
             return super().main(args, prog_name, **(extra | {"standalone_mode": False}))
         except SystemExit as end:
-            if isinstance(end.__context__, BrokenPipeError):  # click makes this of it
-                raise end.__context__ from None
             return end.code
+
+    def make_context(self, *arguments: Any, **named: Any) -> click.Context:
+        with _closed_pipe():
+            return super().make_context(*arguments, **named)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _closed_pipe():
+            return super().invoke(ctx)
+
+
+class _NoReader(Exception):
+    """Nobody reads the output any more. Not an OSError, which click would take for its own."""
+
+
+@contextmanager
+def _closed_pipe() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise _NoReader from None
 
 
 def _about(error: click.ClickException) -> str:
