@@ -18,11 +18,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from .notation import Case, NotationError, parse
+from .writing import why
 
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 _TRUE, _FALSE = ("true", "yes", "1"), ("false", "no", "0", "")
 
 # field: the prefix of its numbers; "" for a word as it stands; (word when true, word when false)
@@ -48,6 +49,7 @@ FIELDS: dict[str, str | tuple[str, str]] = {
     "product": "",
     "words": "",
 }
+_LONGEST = 1 << 20  # bytes of a line
 _OWN = ("name", "case", "operator", "input")
 
 
@@ -65,10 +67,20 @@ class CasesError(ValueError):
 
 def read(path: Path) -> list[Line]:
     try:
+        if path.is_char_device() or path.is_block_device():  # such as /dev/zero, which never ends
+            raise CasesError(f"{path}: the path is a device; it must be a file, or - for the standard input")
         with path.open("rb") as file:
-            return list(lines(file))
+            return list(lines(limited(file)))
     except OSError as error:
-        raise CasesError(f"{path}: can't be read: {error.strerror}") from None
+        raise CasesError(f"{path}: can't be read: {why(error)}") from None
+
+
+def limited(file: BinaryIO) -> Iterator[bytes]:
+    """The lines of a file; one that is too long to be a case ends it."""
+    for number, raw in enumerate(iter(lambda: file.readline(_LONGEST + 1), b""), 1):
+        if len(raw) > _LONGEST:
+            raise CasesError(f"line {number} has more than {_LONGEST} bytes; it must have fewer")
+        yield raw
 
 
 def lines(source: Iterable[bytes]) -> Iterator[Line]:
@@ -81,7 +93,7 @@ def lines(source: Iterable[bytes]) -> Iterator[Line]:
             if not text or text.startswith("#"):
                 continue
             if header is None and not seen and _is_header(text):
-                header = _cells(text)
+                header = _header(text)
                 continue
             fields = _fields(text, header)
             name = _name(fields, number)
@@ -101,6 +113,8 @@ def notation(fields: Mapping[str, Any]) -> str:
         known = ", ".join((*_OWN, *FIELDS))
         raise CasesError(f"field {unknown[0][:60]!r} is unknown; known are {known}")
     if fields.get("case"):
+        if said := [field for field in ("operator", "input") if fields.get(field)]:
+            raise CasesError(f"case and {said[0]} are both there; give one of them")
         text = _word("case", fields["case"])
     elif fields.get("operator") and fields.get("input"):
         text = f"{_word('operator', fields['operator'])}:{_joined('input', fields['input'])}"
@@ -136,12 +150,22 @@ def _word(field: str, value: Any) -> str:
     return value
 
 
+def parse_json(text: str | bytes) -> Any:
+    """One line of JSON; CasesError says why it is none."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        reason = "too many brackets stand inside one another"
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        reason = str(error)[:100]
+    except ValueError:
+        reason = "a number has too many digits"
+    raise CasesError(f"the line is no JSON: {reason}")
+
+
 def _fields(text: str, header: list[str] | None) -> dict[str, Any]:
     if text[0] in '{"[':
-        try:
-            found = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise CasesError(f"the line is no JSON: {str(error)[:100]}") from None
+        found = parse_json(text)
         if isinstance(found, str):
             return {"case": found}
         if not isinstance(found, dict):
@@ -159,6 +183,13 @@ def _fields(text: str, header: list[str] | None) -> dict[str, Any]:
     return dict(zip(header, cells, strict=True))
 
 
+def _header(text: str) -> list[str]:
+    names = _cells(text)
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise CasesError(f"the header names {twice[0][:60]!r} twice; each field must be there once")
+    return names
+
+
 def _is_header(text: str) -> bool:
     known = {*_OWN, *FIELDS}
     return text[0] not in '{"[' and bool(known.intersection(cell.strip() for cell in text.split(",")))
@@ -173,7 +204,7 @@ def _cells(text: str) -> list[str]:
 
 def _name(fields: Mapping[str, Any], number: int) -> str:
     name = fields.get("name") or _default(number)
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    if not isinstance(name, str) or not NAME.fullmatch(name):
         raise CasesError(f"name is {str(name)[:60]!r}; it must be letters, digits, . _ or -, at most 100")
     return name
 

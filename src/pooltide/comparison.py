@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from typing import Any
 
 from .anatomy import LARGEST_PLANE, Anatomy, Array, Reader, dissect, piece_size
 from .dtypes import DTYPES, DType
-from .golden import file_dtype, file_shape
+from .manifest import touched
 from .notation import NotationError, parse
 from .problem import Problem
-from .tensorfile import TensorFile, TensorFileError, open_tensor
+from .tensorfile import GoldenError, TensorFile, TensorFileError, open_tensor
 from .trial import Refused, problem_of
 from .verdicts import STANDARDS, Measures, Standard, Verdict, judge, measure_all, standard_of
 
@@ -64,26 +64,38 @@ def pair_files(
     raw = [path.suffix == ".bin" for path in (actual, golden)]
     if raw[1]:
         a = open_tensor(actual, dtype)
-        g = open_tensor(golden, a.dtype, None if raw[0] else a.shape)
+        g = _open_golden(golden, a.dtype, None if raw[0] else a.shape)
     else:
-        g = open_tensor(golden)
+        g = _open_golden(golden)
         own = g.dtype if raw[0] and dtype is None else dtype
         a = open_tensor(actual, own, g.shape if raw[0] else None)
-    t = None if third is None else open_tensor(third, a.dtype, a.shape)
+    t = None if third is None else _open_golden(third, a.dtype, a.shape)
     return _matched(Pair(name, a, g, t, rounding))
 
 
 def pair_entry(entry: Mapping[str, Any], golden: Path, actual: Path, third: Path | None) -> Pair:
-    """The files of one entry of golden's manifest; the float64 result is the golden one if it is there."""
-    dtype, shape = file_dtype(entry, "grad_input"), file_shape(entry, "grad_input")
-    if dtype.name not in STANDARDS:
-        raise TensorFileError(f"{entry['name']}: grad_input has dtype {dtype}; it must be a float")
-    wide = "grad_input_float64" in entry["files"]
-    role, stored = ("grad_input_float64", DTYPES["FLOAT64"]) if wide else ("grad_input", dtype)
-    g = open_tensor(golden / entry["name"] / f"{role}.npy", stored, shape)
-    a = open_tensor(find(actual, entry["name"]), dtype, shape)
-    t = None if third is None else open_tensor(find(third, entry["name"]), dtype, shape)
-    return _matched(Pair(entry["name"], a, g, t, entry["rounding"], entry["case"]))
+    """The files of one entry of golden's manifest; the float64 result is the golden one if it is there.
+
+    GoldenError: a file of the entry is not what was made. The golden result itself is checked by its reader.
+    """
+    name, files = entry["name"], entry["files"]
+    role = "grad_input_float64" if "grad_input_float64" in files else "grad_input"
+    if text := touched(golden, entry, but=f"{role}.npy"):
+        raise GoldenError(text)
+    dtype, shape = DTYPES[files["grad_input"]["dtype"]], tuple(files["grad_input"]["shape"])
+    g = _open_golden(golden / name / f"{role}.npy", DTYPES[files[role]["dtype"]], shape)
+    g = replace(g, sha256=files[role]["sha256"]["npy"])
+    a = open_tensor(find(actual, name), dtype, shape)
+    t = None if third is None else _open_golden(find(third, name), dtype, shape)
+    return _matched(Pair(name, a, g, t, entry["rounding"], entry["case"]))
+
+
+def _open_golden(path: Path, dtype: DType | None = None, shape: tuple[int, ...] | None = None) -> TensorFile:
+    """A file that results are held against: one that can't be read fails no result."""
+    try:
+        return open_tensor(path, dtype, shape)
+    except TensorFileError as error:
+        raise GoldenError(str(error)) from None
 
 
 def find(directory: Path, name: str) -> Path:

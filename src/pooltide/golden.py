@@ -5,6 +5,8 @@
 
 A case is written into DIR/.partial and its directory renamed when all of it is there; its line in the
 manifest comes last. So what the manifest has is whole, and a second start goes on after it.
+DIR may hold other files too. DIR/.partial/claimed.json names the directories that golden makes or replaces;
+a directory of another origin, or one with a file that golden does not write, is left alone.
 """
 
 from __future__ import annotations
@@ -12,9 +14,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
-import sys
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,22 +24,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import __version__
 from .backends import reference
-from .dtypes import DTYPES, DType, dtype_of
+from .cases import NAME
 from .inputs import TooLarge, draw
+from .manifest import MANIFEST, ROLES, SUFFIXES, ManifestError, expected, read_manifest, whole, write_manifest
 from .notation import NotationError, parse
-from .problem import Problem
-from .tensorfile import npy_header, raw_bytes, write_whole
+from .tensorfile import npy_header, raw_bytes
 from .trial import Refused, problem_of
+from .writing import why, write_whole
 
 Array = NDArray[Any]
-MANIFEST = "manifest.jsonl"
 PARTIAL = ".partial"
-
-
-class ManifestError(ValueError):
-    """A manifest that can't be what golden wrote."""
+CLAIMED = "claimed.json"
+_FILES = {f"{role}.{suffix}" for role in ROLES for suffix in SUFFIXES}
+_WORK = re.compile(r"(.+)\.[0-9]+(?:\.old)?")  # in PARTIAL: a case's directory that a process works on
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Made:
 
 def make(task: Task, directory: Path, known: Mapping[str, Any] | None = None) -> Made:
     """One case's files; those that `known` describes are kept if they are still what it says."""
-    if known is not None and whole(directory, known):
+    if known is not None and _same(known, task) and whole(directory, known):
         return Made(task.number, task.name, task.case, known)
     try:
         problem = problem_of(case := parse(task.case))
@@ -71,140 +71,111 @@ def make(task: Task, directory: Path, known: Mapping[str, Any] | None = None) ->
         return Made(task.number, task.name, task.case, None, str(error))
     except MemoryError:
         return Made(task.number, task.name, task.case, None, "there was not enough memory")
-    call = case.call(case.product or "host")
     arrays = {"grad_output": grad, "indices": indices, "grad_input": golden}
     if task.wide:
         arrays["grad_input_float64"] = total
-    shapes = {"grad_output": call.role("grad_output").shape, "grad_input": call.role("grad_input").shape}
-    shapes |= {"indices": shapes["grad_output"], "grad_input_float64": shapes["grad_input"]}
+    entry = expected(task.name, task.number, task.case, task.wide)
     try:
-        files = _write(
-            directory, task.name, {k: v.reshape(shapes[k]) for k, v in arrays.items() if v is not None}
-        )
+        _write(directory, entry, arrays)
     except OSError as error:
-        return Made(
-            task.number, task.name, task.case, None, f"{directory}: can't be written: {error.strerror}"
-        )
-    return Made(task.number, task.name, task.case, _entry(task, problem, files))
+        return Made(task.number, task.name, task.case, None, f"{directory}: can't be written: {why(error)}")
+    return Made(task.number, task.name, task.case, entry)
 
 
-def _entry(task: Task, problem: Problem, files: Mapping[str, Any]) -> dict[str, Any]:
-    case = parse(task.case)
-    return {
-        "name": task.name,
-        "line": task.number,
-        "case": task.case,
-        "seed": case.data.seed,
-        "distribution": case.data.distribution,
-        "input_shape": list(case.shape),
-        "rounding": problem.rounding,
-        "files": files,
-    }
+def _same(entry: Mapping[str, Any], task: Task) -> bool:
+    return entry["case"] == task.case and ("grad_input_float64" in entry["files"]) == task.wide
 
 
-def _write(directory: Path, name: str, arrays: Mapping[str, Array]) -> dict[str, Any]:
-    partial = directory / PARTIAL / f"{name}.{os.getpid()}"
+def _write(directory: Path, entry: dict[str, Any], arrays: Mapping[str, Array | None]) -> None:
+    """Write the files of the entry and put their sha256 into it."""
+    partial = directory / PARTIAL / f"{entry['name']}.{os.getpid()}"
     partial.mkdir(parents=True)
-    files = {}
-    for role, array in arrays.items():
-        array = np.ascontiguousarray(array)
+    for role, about in entry["files"].items():
+        array = np.ascontiguousarray(arrays[role]).reshape(about["shape"])
         contents: dict[str, list[bytes | memoryview]] = {
             "npy": [npy_header(array), raw_bytes(array)],
             "bin": [raw_bytes(array)],
         }
-        digests = {}
         for suffix, content in contents.items():
             digest = hashlib.sha256()
-            with (partial / f"{role}.{suffix}").open("wb") as file:
+            with (partial / f"{role}.{suffix}").open("xb") as file:
                 for part in content:
                     digest.update(part)
                     file.write(part)
-            digests[suffix] = digest.hexdigest()
-        dtype = dtype_of(array.dtype)
-        assert dtype is not None
-        files[role] = {"shape": list(array.shape), "dtype": dtype.name, "sha256": digests}
-    if (directory / name).exists():
-        shutil.rmtree(directory / name)
-    partial.rename(directory / name)
-    return files
+            about["sha256"][suffix] = digest.hexdigest()
+    place, old = directory / entry["name"], partial.with_name(f"{partial.name}.old")
+    with suppress(FileNotFoundError):
+        place.rename(old)
+    partial.rename(place)
+    _remove(old)
 
 
-def whole(directory: Path, entry: Mapping[str, Any]) -> bool:
-    """Whether every file of the entry is there with its sha256."""
+def start(directory: Path) -> dict[str, dict[str, Any]]:
+    """The entries of a directory that golden shall write to. ManifestError: the directory is not golden's."""
+    directory.mkdir(parents=True, exist_ok=True)
+    manifest, partial = directory / MANIFEST, directory / PARTIAL
+    if os.path.lexists(partial) and (partial.is_symlink() or not partial.is_dir() or not manifest.exists()):
+        raise ManifestError(f"{partial} is there, but {MANIFEST} is not; pooltide golden uses that name")
+    return read_manifest(directory, broken_tail=True) if os.path.lexists(manifest) else {}
+
+
+def claim(directory: Path, names: Iterable[str], entries: Collection[str]) -> dict[str, str]:
+    """Note that the named directories are golden's; for those that are not, the sentence why."""
+    own = {*entries, *_claimed(directory)}
+    foreign = {name: text for name in names if (text := _foreign(directory / name, name in own))}
+    (directory / PARTIAL).mkdir(exist_ok=True)
+    claimed = sorted((own | {*names}) - foreign.keys())
+    write_whole(directory / PARTIAL / CLAIMED, json.dumps(claimed).encode())
+    return foreign
+
+
+def _foreign(place: Path, own: bool) -> str:
+    if not os.path.lexists(place):
+        return ""
+    must = "move it away, or give another --output"
+    if place.is_symlink() or not place.is_dir():
+        return f"{place} is there and is no directory; {must}"
+    if not own:
+        return f"{place} is there and {MANIFEST} has no line for it; {must}"
+    if strange := sorted({path.name for path in place.iterdir()} - _FILES):
+        return f"{place / strange[0]} is there, and pooltide golden did not write it; {must}"
+    return ""
+
+
+def _claimed(directory: Path) -> list[str]:
+    """The names that an earlier start claimed and did not finish with."""
+    worked_on = [
+        match[1] for path in (directory / PARTIAL).glob("*") if (match := _WORK.fullmatch(path.name))
+    ]
     try:
-        for role, about in entry["files"].items():
-            for suffix, digest in about["sha256"].items():
-                with (directory / entry["name"] / f"{role}.{suffix}").open("rb") as file:
-                    if hashlib.file_digest(file, "sha256").hexdigest() != digest:
-                        return False
-    except OSError:
-        return False
-    return True
+        found = json.loads((directory / PARTIAL / CLAIMED).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return worked_on
+    names = worked_on + (found if isinstance(found, list) else [])
+    return [name for name in names if isinstance(name, str) and NAME.fullmatch(name)]
 
 
-def read_manifest(directory: Path, *, broken_tail: bool = False) -> dict[str, dict[str, Any]]:
-    """The entries by name. With `broken_tail`, a last line that was cut short is passed over."""
-    path = directory / MANIFEST
-    try:
-        lines = path.read_bytes().split(b"\n")
-    except OSError as error:
-        raise ManifestError(f"{path}: can't be read: {error.strerror}") from None
-    entries: dict[str, dict[str, Any]] = {}
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            entry = _checked(json.loads(line))
-        except (ValueError, RecursionError) as error:
-            if broken_tail and number == len(lines):
-                continue
-            raise ManifestError(f"{path}, line {number}: {str(error)[:200]}") from None
-        if entry is not None:
-            entries[entry["name"]] = entry
-    return entries
+def clean(directory: Path) -> None:
+    """Remove what a process that was killed left in PARTIAL."""
+    for work in (directory / PARTIAL).glob("*"):
+        if _WORK.fullmatch(work.name):
+            _remove(work)
 
 
-def _checked(entry: Any) -> dict[str, Any] | None:
-    """An entry with all that the readers rely on; None for the line about the manifest itself."""
-    if not isinstance(entry, dict):
-        raise ValueError(f"the line is JSON of {type(entry).__name__}; it must be an object")
-    if "pooltide" in entry:
-        return None
-    for key, kind in {"name": str, "case": str, "rounding": str, "files": dict}.items():
-        if not isinstance(entry.get(key), kind):
-            raise ValueError(f"{key} is {str(entry.get(key))[:60]}; it must be {kind.__name__}")
-    if entry["name"] in ("", ".", "..") or "/" in entry["name"] or "\0" in entry["name"]:
-        raise ValueError(f"name is {entry['name'][:60]!r}; it must be the name of a directory")
-    for role, about in entry["files"].items():
-        shape = about.get("shape") if isinstance(about, dict) else None
-        good = isinstance(shape, list) and all(type(n) is int and n >= 0 for n in shape)
-        digests = about.get("sha256") if good else None
-        if not isinstance(digests, dict) or about.get("dtype") not in DTYPES or "/" in role or "\0" in role:
-            raise ValueError(f"files.{role[:60]} must have shape, dtype and sha256")
-    if "grad_input" not in entry["files"]:
-        raise ValueError("files has no grad_input; it must have")
-    return entry
-
-
-def file_dtype(entry: Mapping[str, Any], role: str) -> DType:
-    return DTYPES[entry["files"][role]["dtype"]]
-
-
-def file_shape(entry: Mapping[str, Any], role: str) -> tuple[int, ...]:
-    return tuple(entry["files"][role]["shape"])
-
-
-def head() -> str:
-    return json.dumps({"pooltide": __version__, "numpy": np.__version__, "byteorder": sys.byteorder}) + "\n"
-
-
-def manifest_lines(entries: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    yield head()
-    for entry in sorted(entries.values(), key=lambda entry: (entry.get("line", 0), entry["name"])):
-        yield json.dumps(entry, ensure_ascii=False) + "\n"
-
-
-def finish(directory: Path, entries: Mapping[str, Mapping[str, Any]]) -> None:
+def finish(directory: Path, entries: Mapping[str, Mapping[str, Any]], *, complete: bool) -> None:
     """The manifest in the order of the cases, and no remains of work in progress."""
-    write_whole(directory / MANIFEST, "".join(manifest_lines(entries)).encode())
-    shutil.rmtree(directory / PARTIAL, ignore_errors=True)
+    write_manifest(directory, entries, complete=complete)
+    clean(directory)
+    for name in set(_claimed(directory)) - entries.keys():
+        _remove(directory / name)
+    with suppress(OSError):
+        (directory / PARTIAL / CLAIMED).unlink(missing_ok=True)
+        (directory / PARTIAL).rmdir()
+
+
+def _remove(place: Path) -> None:
+    """Remove a case's directory with the files that golden writes; with others in it, it stays."""
+    with suppress(OSError):
+        for name in _FILES:
+            (place / name).unlink(missing_ok=True)
+        place.rmdir()

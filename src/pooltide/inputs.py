@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import os
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .call import Call, TensorMeta
-from .geometry import tables
+from .geometry import Axis, tables
 from .notation import Data
 from .problem import Problem
 from .rounding import round_once
@@ -28,8 +29,13 @@ from .rounding import round_once
 Array = NDArray[Any]
 
 
+_LONGEST = 60.0  # seconds that the float64 reference may take, by the estimate below
+_PER_WINDOW, _PER_CELL = 4e-6, 1e-9  # seconds: the reference adds window after window
+_CGROUP = Path("/sys/fs/cgroup/memory.max")
+
+
 class TooLarge(ValueError):
-    """A case that this machine's memory can't hold."""
+    """A case that this machine's memory can't hold, or that takes too long to check."""
 
 
 def draw(problem: Problem, data: Data) -> tuple[Array, Array | None]:
@@ -47,12 +53,54 @@ def draw(problem: Problem, data: Data) -> tuple[Array, Array | None]:
 
 
 def refuse_if_too_large(problem: Problem) -> None:
-    """Inputs, result and oracle side by side, the oracle in float64."""
-    cells = problem.cells + problem.planes * prod(problem.output_plane)
-    need = cells * (problem.dtype.itemsize * 2 + 24)
-    have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    """Know from the sizes alone what a case takes, before anything is allocated."""
+    need, have = _bytes_needed(problem), _memory()
     if need > have:
-        raise TooLarge(f"the case needs {need / 2**30:.1f} GiB; this machine has {have / 2**30:.1f} GiB")
+        raise TooLarge(f"the case needs {_gib(need)} GiB; this machine has {_gib(have)} GiB")
+    seconds = _seconds_needed(problem)
+    if seconds > _LONGEST:
+        raise TooLarge(
+            f"the case has {prod(problem.output_plane)} windows in each of {problem.planes} planes, and the "
+            f"float64 reference takes about {seconds / 60:.0f} minutes for them; at most "
+            f"{_LONGEST / 60:.0f} is allowed: make the plane, the kernel or the batch smaller"
+        )
+
+
+def _bytes_needed(problem: Problem) -> int:
+    """Inputs, result and oracle side by side, the oracle in float64; indices come with int64 copies."""
+    outputs = problem.planes * prod(problem.output_plane)
+    arrays = (problem.cells + outputs) * (problem.dtype.itemsize * 2 + 24)
+    indices = outputs * 40 if problem.index_dtype else 0
+    tables = sum(5 * 8 * (axis.length + axis.outputs) for axis in problem.axes)
+    return arrays + indices + tables
+
+
+def _seconds_needed(problem: Problem) -> float:
+    """The time of the oracle, roughly."""
+    if problem.planes == 0:
+        return 0.0
+    if problem.kind == "indexed":
+        return problem.planes * prod(problem.output_plane) * 50 * _PER_CELL
+    added = problem.planes * prod(axis.outputs * _longest_window(axis) for axis in problem.axes)
+    return prod(problem.output_plane) * _PER_WINDOW + added * _PER_CELL
+
+
+def _longest_window(axis: Axis) -> int:
+    window = -(-axis.length // max(axis.outputs, 1)) + 1 if axis.adaptive else axis.k
+    return min(window, axis.length)
+
+
+def _memory() -> int:
+    """Bytes that this process can have: the machine's, or its container's."""
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        return min(physical, int(_CGROUP.read_text()))
+    except (OSError, ValueError):  # no such limit
+        return physical
+
+
+def _gib(count: int) -> str:
+    return f"{count / 2**30:,.1f}" if count < 2**60 else f"{count >> 30:.2e}"
 
 
 def place(array: Array, tensor: TensorMeta) -> Array:

@@ -46,8 +46,8 @@ _NUMBERS = {  # role: (prefix, an array?, default)
     "cube_math_type": ("cube", False, 0),
 }
 _FLAGS = {"ceil_mode": ("ceil", True), "count_include_pad": ("nopad", False)}  # role: (word, its value)
-_PREFIXED = re.compile(r"([a-z]+?)((?:-?\d+(?:x-?\d+)*)?)")
-_SHAPE = re.compile(r"-?\d+(?:x-?\d+)*")
+_PREFIXED = re.compile(r"([a-z]+?)((?:-?[0-9]+(?:x-?[0-9]+)*)?)")
+_SHAPE = re.compile(r"-?[0-9]+(?:x-?[0-9]+)*")
 
 
 class NotationError(ValueError):

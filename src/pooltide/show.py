@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import product
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from .trial import problem_of
 _GAP, _HEAD = 24, 40
 _PANEL = 480  # pixels that a panel's longer side should have
 _LARGEST = 1024  # cells along a side
+_MOST_WINDOWS = 1 << 16
 _GRID: picture.Colour = (225, 225, 225)
 
 
@@ -56,11 +58,14 @@ def draw_case(case: Case, depth: int | None = None) -> Canvas:
 
 
 def _check(problem: Problem, depth: int | None) -> None:
-    _, height, width = problem.input_plane
     if 0 in (problem.planes, *problem.input_plane, *problem.output_plane):
         raise Undrawable("the case has no cell; a picture needs one")
-    if max(height, width, *problem.output_plane) > _LARGEST:
-        raise Undrawable(f"the plane is {height}×{width}; a picture has at most {_LARGEST} cells a side")
+    for name, (_, h, w) in (("input", problem.input_plane), ("output", problem.output_plane)):
+        if max(h, w) > _LARGEST:
+            raise Undrawable(f"the {name}'s plane is {h}×{w}; a picture has at most {_LARGEST} cells a side")
+    if prod(problem.output_plane[1:]) > _MOST_WINDOWS:
+        windows = prod(problem.output_plane[1:])
+        raise Undrawable(f"the plane has {windows} windows; a picture has at most {_MOST_WINDOWS}")
     if depth is not None and not 0 <= depth < problem.axes[0].length:
         raise Undrawable(f"the slice is {depth}; it must be 0 to {problem.axes[0].length - 1}")
 

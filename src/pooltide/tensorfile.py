@@ -1,16 +1,13 @@
-"""Tensors in files: `.npy`, read strictly and in pieces, and raw `.bin`. Nothing is ever unpickled.
-
-A file appears under its name only when it is whole: it is written beside, then renamed.
-"""
+"""Tensors in files: `.npy`, read strictly and in pieces, and raw `.bin`. Nothing is ever unpickled."""
 
 from __future__ import annotations
 
 import ast
-import os
+import hashlib
 import re
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BufferedReader
 from math import prod
@@ -21,16 +18,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .dtypes import DTYPES, DType, dtype_of
+from .writing import why
 
 Array = NDArray[Any]
 _MAGIC = b"\x93NUMPY"
 _LONGEST_HEADER = 10_000
 _PLAIN = re.compile(r"[<>=|]?[fiub][0-9]{1,2}")
+_LARGEST = 2**63  # one more than a size may be
+CHANGED = "the file was changed after it was made; its sha256 is not the manifest's"
 _PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 
 
 class TensorFileError(ValueError):
     """A file that holds no tensor that we read; the text says which file and why."""
+
+
+class GoldenError(TensorFileError):
+    """A golden file that is not what was made: nothing can be compared with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,22 +45,31 @@ class TensorFile:
     stored: np.dtype[Any]  # as the bytes lie, in either byte order
     offset: int
     fortran: bool = False
+    sha256: str = ""  # of the whole file, where it is known and must be so
 
     @property
     def count(self) -> int:
         return prod(self.shape)
 
     def pieces(self, cells: int) -> Iterator[Array]:
-        """The elements in the file's order, `cells` at a time, native."""
+        """The elements in the file's order, `cells` at a time, native.
+
+        GoldenError, after the last piece, when the file's sha256 is not the one that it must be.
+        """
         with _opened(self.path) as file:
+            digest = hashlib.sha256(file.read(self.offset)) if self.sha256 else None
             file.seek(self.offset)
             left = self.count
             while left:
                 piece = np.empty(min(cells, left), self.stored)
-                if file.readinto(piece.view(np.uint8).data) != piece.nbytes:
+                if file.readinto(words := piece.view(np.uint8).data) != piece.nbytes:
                     raise TensorFileError(f"{self.path}: the file grew shorter while it was read")
+                if digest is not None:
+                    digest.update(words)
                 left -= piece.size
                 yield piece.astype(self.dtype.numpy, copy=False)
+        if digest is not None and digest.hexdigest() != self.sha256:
+            raise GoldenError(f"{self.path}: {CHANGED}")
 
     def part(self, start: int, cells: int) -> Array:
         """`cells` elements from `start`, in the file's order."""
@@ -143,7 +156,7 @@ def _header(path: Path, text: bytes) -> tuple[tuple[int, ...], np.dtype[Any], bo
     else:
         raise TensorFileError(f"{path}: descr is {str(descr)[:60]!r}; it must be a plain number's")
     sizes = shape if isinstance(shape, tuple) else (-1,)
-    if len(sizes) > 32 or any(type(n) is not int or n < 0 for n in sizes):
+    if len(sizes) > 32 or any(type(n) is not int or not 0 <= n < _LARGEST for n in sizes):
         raise TensorFileError(f"{path}: shape is {str(shape)[:60]}; it must be a tuple of sizes")
     if type(fortran) is not bool:
         raise TensorFileError(f"{path}: fortran_order is {str(fortran)[:60]}; it must be True or False")
@@ -152,18 +165,20 @@ def _header(path: Path, text: bytes) -> tuple[tuple[int, ...], np.dtype[Any], bo
 
 @contextmanager
 def _opened(path: Path) -> Iterator[BufferedReader]:
+    if path.exists() and not path.is_file():  # to open a pipe would wait for ever
+        raise TensorFileError(f"{path}: the path is no plain file; it must be one")
     try:
         with path.open("rb") as file:
             yield file
     except OSError as error:
-        raise TensorFileError(f"{path}: can't be read: {error.strerror}") from None
+        raise TensorFileError(f"{path}: can't be read: {why(error)}") from None
 
 
 def _size(path: Path) -> int:
     try:
         return path.stat().st_size
     except OSError as error:
-        raise TensorFileError(f"{path}: can't be read: {error.strerror}") from None
+        raise TensorFileError(f"{path}: can't be read: {why(error)}") from None
 
 
 def raw_bytes(array: Array) -> memoryview:
@@ -177,16 +192,3 @@ def npy_header(array: Array) -> bytes:
     header = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {array.shape!r}, }}".encode()
     header += b" " * (-(len(header) + 11) % 64) + b"\n"
     return b"".join([_MAGIC, b"\x01\x00", struct.pack("<H", len(header)), header])
-
-
-def write_whole(path: Path, *content: bytes | memoryview) -> None:
-    """The file with this content, or the file as it was: never a part."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with beside.open("wb") as file:
-            file.writelines(content)
-        os.replace(beside, path)
-    except BaseException:
-        with suppress(OSError):
-            beside.unlink()
-        raise

@@ -29,8 +29,8 @@ def make_all(tasks: Sequence[Task], directory: Path, known: Mapping[str, Any], j
             yield make(task, directory, entry)
         return
     size = min(max(len(work) // (jobs * 8), 1), _MOST_AT_ONCE)
-    with ProcessPoolExecutor(jobs, initializer=_start) as pool:
-        chunks = [work[at : at + size] for at in range(0, len(work), size)]
+    chunks = [work[at : at + size] for at in range(0, len(work), size)]
+    with ProcessPoolExecutor(min(jobs, len(chunks)), initializer=_start) as pool:
         futures = [pool.submit(_make_chunk, chunk, directory) for chunk in chunks]
         try:
             for future in as_completed(futures):

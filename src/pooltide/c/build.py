@@ -22,6 +22,7 @@ from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
 
+from ..writing import write_whole
 from .generate import ALIASES, LIBRARY, cmake_config, entries, headers
 
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -110,7 +111,7 @@ def install(recipe: Recipe | None = None, root: Path | None = None) -> Installat
             return Installation(root)
         for name, text in recipe.texts.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
-            (root / name).write_text(text, "utf-8")
+            write_whole(root / name, text.encode())
         command = [*compiler(c_only=True), *arguments]
         made = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
         if made.returncode:
@@ -121,7 +122,7 @@ def install(recipe: Recipe | None = None, root: Path | None = None) -> Installat
             link = library.with_name(alias)
             if not link.is_symlink():
                 link.symlink_to(LIBRARY)
-        record.write_text(stamp)
+        write_whole(record, stamp.encode())
     return Installation(root)
 
 

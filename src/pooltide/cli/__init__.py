@@ -1,15 +1,23 @@
 """The command line. A command is a module of this package; only the one that runs is imported.
 
-Exit status: 0 good, 1 a check failed, 2 wrong usage.
+Exit status: 0 good, 1 a check failed, 2 wrong usage or no answer (golden data that was changed, a full
+disk). As of other programs: 130 after Ctrl-C, 141 when nobody reads the output any more.
 """
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib import import_module
+from typing import Any, NoReturn
 
 import click
 
 from .. import __version__
+from ..writing import why
+from .speech import visible
 
 COMMANDS = {
     "ops": "Print which operators run on which products, with their rules.",
@@ -38,6 +46,78 @@ class Lazy(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+    def main(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
+    ) -> NoReturn:
+        """The program from its first word to its exit status: no exception leaves it but SystemExit."""
+        if sys.stdout is None:
+            _end("the standard output is closed", 2)
+        with suppress(AttributeError):  # a stand-in for the stream, in tests
+            sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+        try:
+            status = self._run(args, prog_name, extra)
+            sys.stdout.flush()
+        except (BrokenPipeError, _NoReader):
+            _end("", 141)
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else "the output can't be written: "
+            _end(f"{where}{why(error)}", 2)
+        except MemoryError:
+            _end("there was not enough memory", 2)
+        except click.Abort:
+            _end("interrupted", 130)
+        except click.ClickException as error:
+            _end(_about(error), error.exit_code)
+        sys.exit(status)
+
+    def _run(self, args: Sequence[str] | None, prog_name: str | None, extra: dict[str, Any]) -> Any:
+        try:
+            return super().main(args, prog_name, **(extra | {"standalone_mode": False}))
+        except SystemExit as end:
+            return end.code
+
+    def make_context(self, *arguments: Any, **named: Any) -> click.Context:
+        with _closed_pipe():
+            return super().make_context(*arguments, **named)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _closed_pipe():
+            return super().invoke(ctx)
+
+
+class _NoReader(Exception):
+    """Nobody reads the output any more. Not an OSError, which click would take for its own."""
+
+
+@contextmanager
+def _closed_pipe() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise _NoReader from None
+
+
+def _about(error: click.ClickException) -> str:
+    """The message of a wrong usage, with the usage."""
+    text = f"Error: {error.format_message()}"
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        text = f"{error.ctx.get_usage()}\nTry '{error.ctx.command_path} --help' for help.\n\n{text}"
+    return text
+
+
+def _end(text: str, status: int) -> NoReturn:
+    """End with a sentence on stderr. What stdout still holds can't be written, and is dropped."""
+    if text:
+        with suppress(OSError, ValueError, AttributeError):
+            sys.stderr.write(visible(text) + "\n")
+            sys.stderr.flush()
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    sys.exit(status)
 
 
 @click.command(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})

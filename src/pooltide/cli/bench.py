@@ -18,10 +18,12 @@ from ..cases import Line
 from ..dtypes import DTYPES
 from ..inputs import TooLarge
 from ..notation import Case, parse, short_dtype
+from ..plan import NoBackend
 from ..threads import get_num_threads, set_num_threads
 from ..trial import Refused
 from .contest import Result, Wrong, contest
 from .problems import NOTATION, Problems
+from .speech import one_line, say
 
 # Where real models call these gradients, and one shape that is hard for each kernel.
 SHAPES = {
@@ -107,8 +109,10 @@ def command(
     A case whose result is wrong gets no time, and exit status 1.
     """
     cuda = device == "cuda"
-    named = CUDA_SHAPES if cuda else SHAPES
-    cases, errors = _cases(problems, shapes, dtypes or ("f32,bf16" if cuda else "f32,bf16,f16"), named)
+    named, default = (CUDA_SHAPES, "f32,bf16") if cuda else (SHAPES, "f32,bf16,f16")
+    if problems and (shapes or dtypes is not None):
+        raise click.UsageError("--shape and --dtype are for the named shapes; a PROBLEM has its own")
+    cases, errors = _cases(problems, shapes, default if dtypes is None else dtypes, named)
     race = _race_on_cuda(not no_compile, channels_last) if cuda else contest
     before = get_num_threads()
     set_num_threads(threads or before)
@@ -121,18 +125,19 @@ def command(
                 try:
                     for result in race(case, rounds):
                         progress.advance(task) if result is None else found.append((name, result))
-                except (Wrong, Refused, TooLarge) as error:
-                    errors.append(str(error))
+                except (Wrong, Refused, TooLarge, NoBackend, MemoryError) as error:
+                    text = str(error) or "there was not enough memory"
+                    errors.append(text if text.startswith(f"{case}:") else f"{case}: {text}")
         told = _document(found, rounds, device) if as_json else None
         where = _where(device)
     finally:
         set_num_threads(before)
     if told is not None:
-        click.echo(json.dumps(told, indent=1))
+        say(json.dumps(told, indent=1))
     else:
         _tables(found, rounds, where)
     for text in errors:
-        click.echo(text, err=True)
+        say(one_line(text), err=True)
     raise SystemExit(1 if errors else 0)
 
 

@@ -12,6 +12,7 @@ from ..notation import Case
 from ..pages import ASCEND_PRODUCTS, PRODUCTS
 from ..rules import Fault, check
 from .problems import NOTATION, failed, problem_argument, product_option
+from .speech import reproduce, say
 from .tables import aligned
 
 
@@ -31,18 +32,18 @@ def command(problems: list[Line], product: str | None, all_products: bool, as_js
     for line in problems:
         if line.case is None:
             good = False
-            click.echo(failed(line, line.error), err=True)
+            say(failed(line, line.error), err=True)
             continue
         products = ASCEND_PRODUCTS if all_products else (product or line.case.asked,)
         faults = {name: check(line.case.call(name)) for name in products}
         good &= None in faults.values()
         if as_json:
             for name, fault in faults.items():
-                click.echo(json.dumps(_record(line, name, fault), ensure_ascii=False))
+                say(json.dumps(_record(line, name, fault), ensure_ascii=False))
         elif all_products:
-            click.echo(_table(line.case, faults))
+            say(_table(line.case, faults))
         else:
-            click.echo(_sentence(line, products[0], faults[products[0]], alone=len(problems) == 1))
+            say(_sentence(line, products[0], faults[products[0]], alone=len(problems) == 1))
     raise SystemExit(0 if good else 1)
 
 
@@ -54,7 +55,7 @@ def _sentence(line: Line, product: str, fault: Fault | None, alone: bool) -> str
     if fault is None:
         return f"{start}accepted: {call.title} on {name}: {line.case}"
     rule = f"rule {_rule(fault)}" + (f", row {fault.row} of the error table" if fault.row else "")
-    again = f"reproduce: pooltide check {line.case} --product {product}"
+    again = reproduce("check", line.case, "--product", product)
     return f"{start}refused on {name}: {fault.message(call.title)}\n{rule}\n{again}"
 
 

@@ -12,19 +12,23 @@ import click
 
 from ..comparison import Comparison, Pair, anatomy, compare, pair_entry, pair_files
 from ..dtypes import DTYPES
-from ..golden import ManifestError, read_manifest
+from ..manifest import MANIFEST, ManifestError, read_golden
 from ..notation import NotationError, parse, short_dtype
-from ..tensorfile import TensorFileError
+from ..tensorfile import GoldenError, TensorFileError
 from ..verdicts import LEVELS, STANDARDS, bin_names
 from .reports import MEASURES, judged, measured, report_option, verdict_option, write_report
+from .speech import one_line, reproduce, say
 from .tables import aligned
 
 if TYPE_CHECKING:
+    from ..anatomy import Anatomy
     from ..report import Entry
 
 _DTYPES = {short_dtype(DTYPES[name]): DTYPES[name] for name in STANDARDS if name in DTYPES}
 _MOST_ROWS = 40
 _PATH = click.Path(exists=True, path_type=Path)
+Outcome = Comparison | TensorFileError
+Row = tuple[str, str, Outcome]  # name, case
 
 
 @click.command()
@@ -53,7 +57,8 @@ def command(
     """Hold ACTUAL against GOLDEN: two files (.npy or .bin), or a directory against one of pooltide golden.
 
     A directory has NAME/grad_input.npy or NAME.npy (or .bin) for each case of the golden manifest.
-    Exit status 1 when the chosen verdict fails for any case, or a result is missing or can't be read.
+    Exit status 1 when the chosen verdict fails for any case, or a result is missing or can't be read;
+    2 when golden data are missing, or are not what the manifest's sha256 says.
 
     \b
     single  MERE < T, MARE < 10·T     T = 2^-10 float16, 2^-7 bfloat16,
@@ -67,65 +72,82 @@ def command(
     """
     if verdict == "two" and third is None:
         raise click.UsageError("--verdict two needs --third, another's result for the same golden files")
-    rows: list[tuple[str, str, Comparison | str]] = []
+    rows: list[Row] = []
     try:
         if case is not None:
             case = str(parse(case))
         for name, text, pair in _pairs(actual, golden, third, dtype, case):
             rows.append((name, text, _compared(pair, level)))
             if as_json:
-                click.echo(json.dumps(_record(*rows[-1]), ensure_ascii=False))
+                say(json.dumps(_record(*rows[-1]), ensure_ascii=False))
     except (ManifestError, NotationError) as error:
         raise click.UsageError(str(error)) from None
     if not as_json:
-        click.echo(_told(rows, verdict))
+        say(_told(rows, verdict))
     if report is not None:
         source = golden if golden.is_dir() else None
         columns = (*MEASURES, *_verdict_names(third is not None))
         entries = [_entry(*row, verdict, len(columns)) for row in rows]
         entries = _with_anatomy(entries, {name: outcome for name, _, outcome in rows}, source)
         write_report(report, "pooltide compare", columns, entries)
+    if any(isinstance(outcome, GoldenError) for *_, outcome in rows):
+        raise SystemExit(2)
     raise SystemExit(0 if all(_passed(outcome, verdict) for *_, outcome in rows) else 1)
 
 
 def _pairs(
     actual: Path, golden: Path, third: Path | None, dtype: str | None, case: str | None
-) -> Iterator[tuple[str, str, Pair | str]]:
-    """(name, case, pair or the sentence why there is none)."""
+) -> Iterator[tuple[str, str, Pair | TensorFileError]]:
+    """(name, case, pair or the error why there is none)."""
     if golden.is_dir() != actual.is_dir() or (third is not None and third.is_dir() != golden.is_dir()):
         raise click.UsageError("ACTUAL, GOLDEN and --third must all be files, or all directories")
     rounding = "HFLOAT32" if dtype == "hf32" else "keep"
     if not golden.is_dir():
+        _check_names(actual, golden, third, dtype)
         known = DTYPES["FLOAT32"] if dtype == "hf32" else _DTYPES.get(dtype or "")
         try:
             pair = pair_files(actual.name, actual, golden, third, known, rounding)
             yield actual.name, case or "", replace(pair, case=case or "")
         except TensorFileError as error:
-            yield actual.name, case or "", str(error)
+            yield actual.name, case or "", error
         return
-    for entry in read_manifest(golden).values():
+    if dtype or case:
+        raise click.UsageError("--dtype and --case are for two files; the manifest has them for directories")
+    found = read_golden(golden)
+    if not found.entries or not found.complete:
+        what = "is not complete" if found.entries else "has no case"
+        raise ManifestError(f"{golden / MANIFEST} {what}; start pooltide golden again")
+    for entry in found.entries.values():
         try:
             yield entry["name"], entry["case"], pair_entry(entry, golden, actual, third)
         except TensorFileError as error:
-            yield entry["name"], entry["case"], str(error)
+            yield entry["name"], entry["case"], error
 
 
-def _compared(pair: Pair | str, level: str) -> Comparison | str:
+def _check_names(actual: Path, golden: Path, third: Path | None, dtype: str | None) -> None:
+    for path in filter(None, (actual, golden, third)):
+        if path.suffix not in (".npy", ".bin"):
+            raise click.UsageError(f"{path}: the name ends in {path.suffix!r}; it must end in .npy or .bin")
+    if dtype is None and actual.suffix == golden.suffix == ".bin":
+        raise click.UsageError(f"{actual}: a .bin file has no dtype of its own; say it with --dtype")
+
+
+def _compared(pair: Pair | TensorFileError, level: str) -> Outcome:
     try:
-        return pair if isinstance(pair, str) else compare(pair, level)
+        return pair if isinstance(pair, TensorFileError) else compare(pair, level)
     except TensorFileError as error:
-        return str(error)
+        return error
 
 
-def _passed(outcome: Comparison | str, verdict: str) -> bool:
-    return not isinstance(outcome, str) and outcome.verdict(verdict).passed
+def _passed(outcome: Outcome, verdict: str) -> bool:
+    return isinstance(outcome, Comparison) and outcome.verdict(verdict).passed
 
 
 def _verdict_names(third: bool) -> tuple[str, ...]:
     return ("single", "two", "mixed", "bits") if third else ("single", "mixed", "bits")
 
 
-def _told(rows: list[tuple[str, str, Comparison | str]], verdict: str) -> str:
+def _told(rows: list[Row], verdict: str) -> str:
     bad = [row for row in rows if not _passed(row[2], verdict)]
     parts = []
     if len(rows) == 1 and isinstance(rows[0][2], Comparison):
@@ -136,12 +158,13 @@ def _told(rows: list[tuple[str, str, Comparison | str]], verdict: str) -> str:
         if good:
             head = ["case", "MERE", "MARE", "max ULP", *(v.name for v in good[0][1].verdicts)]
             parts.append(aligned(head, [_cells(name, outcome) for name, outcome in good]))
-        parts += [f"{name}: {outcome}" for name, _, outcome in listed if isinstance(outcome, str)]
+        wrong = [(name, outcome) for name, _, outcome in listed if isinstance(outcome, TensorFileError)]
+        parts += [one_line(f"{name}: {outcome}") for name, outcome in wrong]
         if len(bad) > len(listed):
             parts.append(f"… and {len(bad) - len(listed)} more that fail; --json or --report has them all")
     parts.append(f"{verdict}: {len(rows) - len(bad)} of {len(rows)} pass")
     if bad and (case := next((case for _, case, _ in bad if case), "")):
-        parts.append(f"reproduce: pooltide run {case}")
+        parts.append(reproduce("run", case))
     return "\n".join(parts)
 
 
@@ -158,21 +181,21 @@ def _one(outcome: Comparison) -> str:
     return "\n".join([*lines, f"ULP      {', '.join(found) or 'no finite cells'}"])
 
 
-def _record(name: str, case: str, outcome: Comparison | str) -> dict[str, Any]:
+def _record(name: str, case: str, outcome: Outcome) -> dict[str, Any]:
     record: dict[str, Any] = {"name": name, "case": case}
-    if isinstance(outcome, str):
-        return record | {"error": outcome}
+    if isinstance(outcome, TensorFileError):
+        return record | {"error": str(outcome)}
     m = outcome.measures
     record |= {"count": m.count, "misplaced": m.misplaced, **dict(zip(MEASURES, measured(m), strict=True))}
     record |= {"ulp_histogram": {k: n for k, n in zip(bin_names(), m.histogram, strict=True) if n}}
     return record | {"verdicts": {v.name: {"pass": v.passed, "text": v.text} for v in outcome.verdicts}}
 
 
-def _entry(name: str, case: str, outcome: Comparison | str, verdict: str, width: int) -> Entry:
+def _entry(name: str, case: str, outcome: Outcome, verdict: str, width: int) -> Entry:
     from ..report import Entry
 
-    if isinstance(outcome, str):
-        return Entry(name, case, "error", ("",) * width, outcome)
+    if isinstance(outcome, TensorFileError):
+        return Entry(name, case, "error", ("",) * width, str(outcome))
     values = (*measured(outcome.measures), *judged(outcome.verdicts))
     chosen = outcome.verdict(verdict)
     if chosen.passed:
@@ -180,12 +203,17 @@ def _entry(name: str, case: str, outcome: Comparison | str, verdict: str, width:
     return Entry(name, case, "fail", values, chosen.text, outcome.measures.histogram)
 
 
-def _with_anatomy(
-    entries: list[Entry], outcomes: dict[str, Comparison | str], golden: Path | None
-) -> list[Entry]:
+def _with_anatomy(entries: list[Entry], outcomes: dict[str, Outcome], golden: Path | None) -> list[Entry]:
     """Only the sections that the report will have are worth a second pass over their files."""
     from ..report import MOST_SECTIONS
 
     failing = [entry.name for entry in entries if entry.status == "fail"][:MOST_SECTIONS]
-    found = {name: anatomy(outcomes[name].pair, golden) for name in failing}  # type: ignore[union-attr]
+    found = {name: _anatomy(outcomes[name], golden) for name in failing}
     return [replace(entry, anatomy=found.get(entry.name)) for entry in entries]
+
+
+def _anatomy(outcome: Outcome, golden: Path | None) -> Anatomy | None:
+    try:
+        return anatomy(outcome.pair, golden) if isinstance(outcome, Comparison) else None
+    except TensorFileError:  # a file that changed since it was compared: the report does without
+        return None

@@ -72,7 +72,7 @@ class Result:
 
 def contest(case: Case, rounds: int) -> Iterator[Result | None]:
     """Yields None after each round, the result at last."""
-    problem = problem_of(case)
+    problem = timeable(case)
     drawn = arrays(case.call(HOST), problem, case.data)
     runners = _ours(case, *drawn)
     _verify(case, problem, drawn, runners)
@@ -96,6 +96,13 @@ def contest(case: Case, rounds: int) -> Iterator[Result | None]:
             yield None
     speed = 2 * COPY_BYTES / median(times["copy"])
     yield Result(case, drawn[2].nbytes, problem.least_bytes / speed, times, sum(shares) / rounds)
+
+
+def timeable(case: Case) -> Problem:
+    problem = problem_of(case)
+    if 0 in (problem.planes, *problem.input_plane, *problem.output_plane):
+        raise Refused("the case has no cell; there is nothing to time")
+    return problem
 
 
 def _round(runners: Runners, turn: int) -> tuple[dict[str, float], float]:
@@ -162,7 +169,10 @@ def _ours(case: Case, grad: Array, indices: Array | None, out: Array) -> Runners
 
 def _verify(case: Case, problem: Problem, drawn: Any, runners: Runners) -> None:
     axes = len(case.operator.axes)
-    runners["ours out="]()
+    try:
+        runners["ours out="]()
+    except (TypeError, ValueError, IndexError) as error:  # what our functions raise for a bad call
+        raise Refused(str(error)) from None
     if not np.array_equal(_words(runners["ours"]()), _words(drawn[2])):
         raise Wrong(f"{case}: out= and a fresh result differ")
     check_sample(case, problem, *(None if a is None else as_volume(a, axes) for a in drawn))

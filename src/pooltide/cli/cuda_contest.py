@@ -23,8 +23,7 @@ from ..functions import as_volume
 from ..inputs import arrays
 from ..notation import Case
 from ..pages import HOST
-from ..trial import problem_of
-from .contest import Result, Runners, Wrong, aten_call, attributes_of, check_sample, torch_tensor
+from .contest import Result, Runners, Wrong, aten_call, attributes_of, check_sample, timeable, torch_tensor
 
 COPY_BYTES = 1 << 30
 SWEEP_BYTES = 2 << 30  # four times the cache, and long enough that the host is ahead of the device
@@ -45,7 +44,7 @@ def contest(
 
 
 def _contest(case: Case, rounds: int, compile: bool, channels_last: bool) -> Iterator[Result | None]:
-    problem = problem_of(case)
+    problem = timeable(case)
     drawn = arrays(case.call(HOST), problem, case.data)
     runners, into, result = _runners(case, drawn, compile, channels_last)
     runners["ours out="]()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import signal
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,14 +17,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..cases import Line
-from ..golden import MANIFEST, Made, ManifestError, Task, finish, read_manifest
+from ..golden import Made, Task, claim, clean, finish, start
+from ..manifest import MANIFEST, ManifestError, write_manifest
 from ..threads import get_num_threads
 from ..workers import WorkerDied, make_all
+from ..writing import why
 from .problems import NOTATION, problem_argument, product_option
 from .reports import report_option, write_report
+from .speech import one_line, reproduce, say
 
 if TYPE_CHECKING:
     from ..report import Entry
+
+_PATIENCE = 3.0  # seconds: the workers of a program that was killed keep its lock for a moment
 
 
 @click.command(epilog=NOTATION)
@@ -41,47 +49,89 @@ def command(
     OUTPUT/NAME has .npy and raw .bin files, OUTPUT/manifest.jsonl their shapes, dtypes, seeds and sha256.
     Started again, it goes on where it was. A bad case is reported with its line; the others go on.
     """
-    entries = _known(output)
-    tasks = [_task(line, product, wide) for line in problems if line.case is not None]
-    known = {t.name: entries[t.name] for t in tasks if t.name in entries and _same(entries[t.name], t)}
-    made = [Made(line.number, line.name, "", None, line.error) for line in problems if line.case is None]
-    for bad in made:
-        click.echo(_failed(bad), err=True)
-    stopped = ""
-    try:
-        with _terminating(), _appending(output, entries) as append, _progress(len(tasks)) as advance:
-            for one in make_all(tasks, output, known, jobs or get_num_threads()):
-                made.append(one)
-                advance()
-                if one.entry is None:
-                    click.echo(_failed(one), err=True)
-                elif one.name not in known or one.entry is not known[one.name]:
-                    append(one.entry)
-    except KeyboardInterrupt:
-        stopped = "interrupted; start it again to go on"
-    except (WorkerDied, OSError) as error:
-        stopped = f"{output}: {getattr(error, 'strerror', None) or error}"
-    stopped = _finished(output, entries) or stopped
+    with _alone(output):
+        made, stopped = _make(problems, output, product, wide, jobs or get_num_threads())
     bad_ones = [one for one in made if one.entry is None]
-    click.echo(
-        f"{output / MANIFEST}: {len(made) - len(bad_ones)} of {len(problems)} cases, {len(bad_ones)} bad"
-    )
+    say(f"{output / MANIFEST}: {len(made) - len(bad_ones)} of {len(problems)} cases, {len(bad_ones)} bad")
     write_report(
         report, "pooltide golden", ("dtype", "shape", "seed"), [*map(_entry, sorted(made, key=_line))]
     )
     if stopped:
-        click.echo(stopped, err=True)
+        say(stopped, err=True)
     raise SystemExit(1 if stopped or bad_ones else 0)
+
+
+def _make(
+    problems: list[Line], output: Path, product: str | None, wide: bool, jobs: int
+) -> tuple[list[Made], str]:
+    """What became of each case, and the sentence why the work stopped early, if it did."""
+    entries = _known(output)
+    made = [Made(line.number, line.name, "", None, line.error) for line in problems if line.case is None]
+    tasks = [_task(line, product, wide) for line in problems if line.case is not None]
+    stopped = ""
+    try:
+        with _terminating(), _progress(len(tasks)) as advance:
+            write_manifest(output, entries, complete=False)
+            foreign = claim(output, [task.name for task in tasks], entries)
+            clean(output)
+            refused = [task for task in tasks if task.name in foreign]
+            made += [Made(t.number, t.name, t.case, None, foreign[t.name]) for t in refused]
+            for bad in made:
+                say(_failed(bad), err=True)
+            free = [task for task in tasks if task.name not in foreign]
+            with _appending(output, entries) as append:
+                for one in make_all(free, output, dict(entries), jobs):
+                    made.append(one)
+                    advance()
+                    if one.entry is None:
+                        say(_failed(one), err=True)
+                    elif entries.get(one.name) != one.entry:
+                        append(one.entry)
+    except KeyboardInterrupt:
+        stopped = "interrupted; start it again to go on"
+    except WorkerDied as error:
+        stopped = f"{output}: {error}"
+    except OSError as error:
+        stopped = f"{output}: {why(error)}"
+    return made, _finished(output, entries, complete=not stopped) or stopped
 
 
 def _known(output: Path) -> dict[str, Any]:
     try:
-        output.mkdir(parents=True, exist_ok=True)
-        return read_manifest(output, broken_tail=True) if (output / MANIFEST).exists() else {}
+        return start(output)
     except ManifestError as error:
         raise click.UsageError(f"{error}; give another --output, or remove it") from None
     except OSError as error:
-        raise click.UsageError(f"{output}: can't be made: {error.strerror}") from None
+        raise click.UsageError(f"{output}: can't be made: {why(error)}") from None
+
+
+@contextmanager
+def _alone(output: Path) -> Iterator[None]:
+    """Lock the directory: two programs that write one manifest would lose each other's lines."""
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        directory = os.open(output, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise click.UsageError(f"{output}: can't be made: {why(error)}") from None
+    try:
+        _lock(output, directory)
+        yield
+    finally:
+        os.close(directory)
+
+
+def _lock(output: Path, directory: int) -> None:
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                text = "another pooltide golden writes there; wait for it, or give another --output"
+                raise click.UsageError(f"{output}: {text}") from None
+            time.sleep(0.1)
+        except OSError:  # a file system without locks
+            return None
 
 
 def _task(line: Line, product: str | None, wide: bool) -> Task:
@@ -90,23 +140,18 @@ def _task(line: Line, product: str | None, wide: bool) -> Task:
     return Task(line.number, line.name, str(case), wide)
 
 
-def _finished(output: Path, entries: Mapping[str, Any]) -> str:
+def _finished(output: Path, entries: Mapping[str, Any], *, complete: bool) -> str:
     """The manifest put in order; else the sentence why not. What was appended to it stays good."""
     try:
-        finish(output, entries)
+        finish(output, entries, complete=complete)
     except OSError as error:
-        return f"{output}: can't be written: {error.strerror}"
+        return f"{output}: can't be written: {why(error)}"
     return ""
-
-
-def _same(entry: Mapping[str, Any], task: Task) -> bool:
-    return entry["case"] == task.case and ("grad_input_float64" in entry["files"]) == task.wide
 
 
 @contextmanager
 def _appending(output: Path, entries: dict[str, Any]) -> Iterator[Any]:
     """Each finished case goes into the manifest at once, so that a kill loses none."""
-    finish(output, entries)
     with (output / MANIFEST).open("a", encoding="utf-8") as file:
 
         def append(entry: Mapping[str, Any]) -> None:
@@ -153,8 +198,8 @@ def _progress(total: int) -> Iterator[Any]:
 
 
 def _failed(made: Made) -> str:
-    text = f"line {made.number} ({made.name}): {made.error}"
-    return f"{text}\nreproduce: pooltide run {made.case}" if made.case else text
+    text = one_line(f"line {made.number} ({made.name}): {made.error}")
+    return f"{text}\n{reproduce('run', made.case)}" if made.case else text
 
 
 def _line(made: Made) -> int:

@@ -11,6 +11,7 @@ from ..catalog import operators
 from ..dtypes import status_name
 from ..pages import ASCEND_PRODUCTS, HOST, PRODUCTS, Operator, Parameter
 from ..support import NOTES, by_entrance, by_layout
+from .speech import say
 from .tables import aligned, markdown
 
 
@@ -32,7 +33,7 @@ def command(operator: str | None, form: str | None, support: bool) -> None:
         if operator is not None or form == "json":
             raise click.UsageError("--support is of all operators, as text or Markdown")
         tables = [(markdown if form else aligned)(*table) for table in (by_entrance(), by_layout())]
-        click.echo("\n\n".join([*tables, *NOTES]))
+        say("\n\n".join([*tables, *NOTES]))
         return
     chosen = list(operators().values())
     if operator is not None:
@@ -41,7 +42,7 @@ def command(operator: str | None, form: str | None, support: bool) -> None:
             known = ", ".join(op.short for op in operators().values())
             raise click.UsageError(f"operator {operator!r} is unknown; known are {known}")
     if form == "json":
-        click.echo(json.dumps([_record(op) for op in chosen], indent=2, ensure_ascii=False))
+        say(json.dumps([_record(op) for op in chosen], indent=2, ensure_ascii=False))
         return
     table = markdown if form == "markdown" else aligned
     parts = [_support(chosen, table), _functions(chosen, table)] if operator is None else []
@@ -49,7 +50,7 @@ def command(operator: str | None, form: str | None, support: bool) -> None:
         parts += [_title(op, form), _parameters(op, table)]
         parts += [_cube(op, table)] if op.cube else []
         parts += [_rules(op, table)]
-    click.echo("\n\n".join(parts))
+    say("\n\n".join(parts))
 
 
 def _title(op: Operator, form: str | None) -> str:

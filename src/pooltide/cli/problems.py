@@ -10,9 +10,10 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from ..cases import CasesError, Line, lines, read
+from ..cases import CasesError, Line, limited, lines, read
 from ..notation import NotationError, parse
 from ..pages import PRODUCTS
+from .speech import one_line
 
 NOTATION = """\b
 PROBLEM is a case in one word, or a file of cases (CSV or JSON lines), or -.
@@ -46,9 +47,9 @@ class Problems(click.ParamType):  # type: ignore[type-arg]
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[Line]:
         if isinstance(value, list):
             return value
-        if value == "-":
-            return list(lines(sys.stdin.buffer))
         try:
+            if value == "-":
+                return self._standard_input(param, ctx)
             if ":" not in value or os.path.isfile(value):
                 return self._file(value, param, ctx)
             return [Line(1, "case", parse(value))]
@@ -60,9 +61,18 @@ class Problems(click.ParamType):  # type: ignore[type-arg]
             self.fail(
                 f"{value!r} is no case and no file; a case is one word such as avg2d:2x3x11x13:k3", param, ctx
             )
-        found = read(Path(value))
+        return self._some(read(Path(value)), value, param, ctx)
+
+    def _standard_input(self, param: click.Parameter | None, ctx: click.Context | None) -> list[Line]:
+        if sys.stdin is None:
+            self.fail("the standard input is closed", param, ctx)
+        return self._some(list(lines(limited(sys.stdin.buffer))), "the standard input", param, ctx)
+
+    def _some(
+        self, found: list[Line], where: str, param: click.Parameter | None, ctx: click.Context | None
+    ) -> list[Line]:
         if not found:
-            self.fail(f"{value} has no case", param, ctx)
+            self.fail(f"{where} has no case", param, ctx)
         return found
 
     def shell_complete(
@@ -84,4 +94,4 @@ product_option = click.option(
 
 def failed(line: Line, text: str) -> str:
     """The sentence about a case of a file, with its place."""
-    return f"line {line.number} ({line.name}): {text}"
+    return one_line(f"line {line.number} ({line.name}): {text}")

@@ -10,8 +10,9 @@ from typing import Any
 
 import click
 
-from ..tensorfile import write_whole
 from ..verdicts import Measures, Verdict
+from ..writing import why, write_whole
+from .speech import say, visible
 
 report_option = click.option(
     "--report",
@@ -44,7 +45,7 @@ def write_report(path: Path | None, title: str, columns: Sequence[str], entries:
 
     facts = [("command", shlex.join(["pooltide", *sys.argv[1:]])), ("cases", str(len(entries)))]
     try:
-        write_whole(path, page(title, facts, columns, entries).encode())
+        write_whole(path, visible(page(title, facts, columns, entries)).encode())
     except OSError as error:
-        raise click.UsageError(f"{path}: can't be written: {error.strerror}") from None
-    click.echo(f"report: {path}", err=True)
+        raise click.UsageError(f"{path}: can't be written: {why(error)}") from None
+    say(f"report: {path}", err=True)

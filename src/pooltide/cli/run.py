@@ -11,10 +11,12 @@ import numpy as np
 from ..cases import Line
 from ..inputs import TooLarge
 from ..plan import BACKENDS, NoBackend
-from ..tensorfile import npy_header, raw_bytes, write_whole
+from ..tensorfile import npy_header, raw_bytes
 from ..trial import Refused, Trial, run
+from ..writing import why, write_whole
 from .problems import NOTATION, failed, problem_argument, product_option
 from .reports import MEASURES, judged, measured, report_option, verdict_option, write_report
+from .speech import one_line, reproduce, say
 
 if TYPE_CHECKING:
     from ..anatomy import Anatomy
@@ -58,14 +60,14 @@ def command(
             trial = run(line.case, product, backend, repeat)
             passed = next(v.passed for v in trial.verdicts if v.name == verdict)
             note = ""
-            click.echo(_told(trial, passed, product, backend))
+            say(_told(trial, passed, product, backend))
             _save(save, line.name, trial)
         except (Refused, TooLarge, NoBackend, MemoryError) as error:
             note = str(error) or "there was not enough memory"
             passed = False
-            click.echo(failed(line, note) if len(problems) > 1 else note, err=True)
+            say(failed(line, note) if len(problems) > 1 else one_line(note), err=True)
             if line.case is not None:
-                click.echo(_reproduce(str(line.case), product, backend), err=True)
+                say(_reproduce(str(line.case), product, backend), err=True)
         good &= passed
         if report is not None:
             entries.append(_entry(line, trial, passed, note))
@@ -81,7 +83,7 @@ def _save(directory: Path | None, name: str, trial: Trial) -> None:
         result = np.ascontiguousarray(trial.actual).reshape(trial.case.shape)
         write_whole(directory / f"{name}.npy", npy_header(result), raw_bytes(result))
     except OSError as error:
-        raise click.UsageError(f"{directory}: can't be written: {error.strerror}") from None
+        raise click.UsageError(f"{directory}: can't be written: {why(error)}") from None
 
 
 def _told(trial: Trial, passed: bool, product: str | None, backend: str | None) -> str:
@@ -99,9 +101,9 @@ def _told(trial: Trial, passed: bool, product: str | None, backend: str | None) 
 
 
 def _reproduce(case: str, product: str | None, backend: str | None) -> str:
-    options = f" --product {product}" if product else ""
-    options += f" --backend {backend}" if backend else ""
-    return f"reproduce: pooltide run {case}{options}"
+    options = ["--product", product] if product else []
+    options += ["--backend", backend] if backend else []
+    return reproduce("run", case, *options)
 
 
 def _entry(line: Line, trial: Trial | None, passed: bool, note: str) -> Entry:

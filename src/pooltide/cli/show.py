@@ -10,9 +10,10 @@ from ..cases import Line
 from ..inputs import TooLarge
 from ..picture import png
 from ..show import Undrawable, draw_case
-from ..tensorfile import write_whole
 from ..trial import Refused
+from ..writing import why, write_whole
 from .problems import NOTATION, problem_argument
+from .speech import one_line, reproduce, say
 
 
 @click.command(epilog=NOTATION)
@@ -28,11 +29,12 @@ def command(problems: list[Line], output: Path, depth: int | None) -> None:
     case = problems[0].case
     try:
         canvas = draw_case(case, depth)
-    except (Refused, Undrawable, TooLarge) as error:
-        click.echo(f"{error}\nreproduce: pooltide show {case} -o {output}", err=True)
+    except (Refused, Undrawable, TooLarge, MemoryError) as error:
+        text = str(error) or "there was not enough memory"
+        say(f"{one_line(text)}\n{reproduce('show', case, '-o', output)}", err=True)
         raise SystemExit(1) from None
     try:
         write_whole(output, png(canvas))
     except OSError as error:
-        raise click.UsageError(f"{output}: can't be written: {error.strerror}") from None
-    click.echo(f"{output}: {canvas.shape[1]}×{canvas.shape[0]} pixels, {case}")
+        raise click.UsageError(f"{output}: can't be written: {why(error)}") from None
+    say(f"{output}: {canvas.shape[1]}×{canvas.shape[0]} pixels, {case}")

@@ -1,0 +1,89 @@
+"""Files that people name: each is written whole or not at all, and nothing else is harmed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+Content = bytes | memoryview
+_STANDARD = (1, 2)  # the output streams of this process
+
+
+def write_whole(path: Path, *content: Content) -> None:
+    """Write the file, or raise OSError and leave the old file as it was.
+
+    A plain file is replaced in one step, so that a reader or a second writer never meets half a file.
+    A link to a plain file stays: its target is replaced. A device or a pipe is written to directly.
+    Everything else (a directory, a socket, a link to nothing) is refused.
+    """
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        if path.is_symlink():
+            raise _refused("the link names a file that does not exist", path) from None
+        return _replace(path, content)
+    for stream in _STANDARD:
+        if _same_file(stream, found):
+            return _stream(stream, content)
+    if stat.S_ISCHR(found.st_mode) or stat.S_ISBLK(found.st_mode) or stat.S_ISFIFO(found.st_mode):
+        with path.open("wb", buffering=0) as device:
+            return _write_all(device.fileno(), content)
+    if not stat.S_ISREG(found.st_mode):
+        raise _refused("the path is no plain file", path)
+    target = path.resolve()
+    if not os.access(target, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+    return _replace(target, content, stat.S_IMODE(found.st_mode))
+
+
+def why(error: OSError) -> str:
+    """The reason of an OSError, for a message."""
+    return error.strerror or str(error) or type(error).__name__
+
+
+def _refused(text: str, path: Path) -> OSError:
+    return OSError(errno.EINVAL, text, str(path))
+
+
+def _replace(path: Path, content: Iterable[Content], mode: int | None = None) -> None:
+    beside = path.with_name(f".pooltide-{secrets.token_hex(8)}")
+    try:
+        with beside.open("xb") as file:
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
+            file.writelines(content)
+            file.flush()
+            os.fsync(file.fileno())  # some file systems report a full disk only here
+        os.replace(beside, path)
+    except BaseException:
+        with suppress(OSError):
+            beside.unlink()
+        raise
+
+
+def _same_file(stream: int, found: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(os.fstat(stream), found)
+    except OSError:
+        return False
+
+
+def _stream(stream: int, content: Iterable[Content]) -> None:
+    """Write to a stream that this process has open, such as /dev/stdout: a second file position is wrong."""
+    for printed in (sys.stdout, sys.stderr):
+        if printed is not None:
+            printed.flush()
+    _write_all(stream, content)
+
+
+def _write_all(descriptor: int, content: Iterable[Content]) -> None:
+    for part in content:
+        rest = memoryview(part).cast("B")
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
