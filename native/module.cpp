@@ -114,7 +114,7 @@ PyMethodDef prepared_methods[] = {
     {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(run)), METH_FASTCALL,
      "run(grad_output, indices, out, threads) -> None or (count, position, value) of bad indices.\n\n"
      "Arguments are arrays in the prepared layout, or addresses of such memory. NotImplemented where\n"
-     "an array is not aligned, not in native byte order or not writable, or out meets another."},
+     "memory is not aligned, an array is not in native byte order or not writable, or out meets another."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -46,8 +46,8 @@ def arrays_on(device: torch.device) -> Arrays:
     def read(value: Any, written: bool) -> TensorMeta | Unusable | str | None:
         if not isinstance(value, torch.Tensor):
             return None
-        if value.layout != torch.strided:
-            return Unusable(f"has layout {value.layout}", "a strided tensor", TypeError)
+        if kind := unreadable(value):
+            return Unusable(kind, "a strided tensor", TypeError)
         if value.device != device:
             return Unusable(f"is on {value.device}", f"on {device}, as grad_output is", ValueError)
         if device.type not in DEVICES and device.type != "meta":
@@ -57,6 +57,13 @@ def arrays_on(device: torch.device) -> Arrays:
         return TensorMeta(tuple(value.shape), dtype, strides=tuple(value.stride()))
 
     return Arrays("a tensor", read, _integer)
+
+
+def unreadable(tensor: torch.Tensor) -> str | None:
+    """Why no kernel can read the tensor, whatever its dtype; None where kernels can."""
+    if tensor.is_nested:
+        return "is a nested tensor"
+    return None if tensor.layout is torch.strided else f"has layout {tensor.layout}"
 
 
 def _integer(value: Any) -> int | None:
@@ -100,6 +107,11 @@ def allocate(
     if nbytes >= _HUGE and device.type == "cpu":
         cpu.use_huge_pages(result.data_ptr(), nbytes)
     return result
+
+
+def aligned(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, or a copy where its address is no multiple of its element size: kernels need that."""
+    return tensor if tensor.data_ptr() % tensor.element_size() == 0 else tensor.clone()
 
 
 def as_volume(tensor: torch.Tensor, axes: int) -> torch.Tensor:
