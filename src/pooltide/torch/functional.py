@@ -152,11 +152,15 @@ def average_of(function: str, input: Tensor, *attributes: Any) -> Tensor:
 
 
 def _average(name: str, input: Tensor, asked: pools.Asked) -> Tensor:
+    if pools.is_foreign(input):
+        return pools.foreign(name, input, asked)  # type: ignore[no-any-return]
     result: Tensor = _Average.apply(input, name, asked)  # type: ignore[no-untyped-call]
     return result
 
 
 def _maximum(name: str, input: Tensor, asked: pools.Asked, return_indices: bool) -> Maxima:
+    if pools.is_foreign(input):
+        return pools.foreign(name, input, asked, return_indices)  # type: ignore[no-any-return]
     alone = not return_indices and not (input.requires_grad and torch.is_grad_enabled())
     if alone and (plain := pools.ready_for(name, input, asked)) is not None:
         return pools.values_of(plain, input)

@@ -83,7 +83,10 @@ def is_plain(grad_output: Any, indices: Any) -> bool:
 
 
 def is_bare(tensor: Any) -> bool:
-    """Whether a kernel may take the tensor's memory as it is, and autograd need not know. Also of no tensor."""
+    """Whether a kernel may take the tensor's memory as it is, and autograd need not know.
+
+    What is no tensor at all is bare, too.
+    """
     kind = type(tensor)
     if kind is torch.Tensor or kind is torch.nn.Parameter:
         tracked = tensor.requires_grad and _grad_enabled()

@@ -220,7 +220,10 @@ def _front(function: str, own: Callable[..., Any]) -> Callable[..., Any]:
             return own(keys, grad_output, x, *rest)  # type: ignore[no-any-return]
         indices, attributes = (rest[-1], rest[:-1]) if indexed else (None, rest)
         tracked = _grad_enabled() and x.requires_grad
-        if not tracked and (result := find(function, _PATCHED, grad_output, x, indices, attributes)) is not None:
+        if (
+            not tracked
+            and (result := find(function, _PATCHED, grad_output, x, indices, attributes)) is not None
+        ):
             return result  # type: ignore[no-any-return]
         if grad_output.is_cpu or devices.missing(grad_output.device) is None:
             if is_plain(grad_output, indices) and is_bare(x):
@@ -235,7 +238,7 @@ def _front(function: str, own: Callable[..., Any]) -> Callable[..., Any]:
                     found = differentiable(function, grad_output, x.shape[-axes:], *given, last, True)
                 except _FAULTS as fault:
                     raise as_pytorch(fault) from None
-                return _OfInput.apply(found, x) if tracked else found  # type: ignore[no-any-return, no-untyped-call]
+                return _OfInput.apply(found, x) if tracked else found  # type: ignore[no-untyped-call]
         return own(keys, grad_output, x, *rest)  # type: ignore[no-any-return]
 
     return front
@@ -250,7 +253,7 @@ class _OfInput(torch.autograd.Function):
         return found.view_as(found)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         return grad, torch.zeros_like(ctx.saved_tensors[0])
 
 

@@ -8,6 +8,7 @@ its index in the smallest integer type.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -24,12 +25,24 @@ from ..binding import kinds
 from ..forward_checks import Adaptive, Strided, pooling_of
 from ..forwards import backend_for
 from ..offsets import Offsets, offsets_of
+from ..plan import ENVIRONMENT
 from ..pooling import Pooling, gradient_by_offsets, with_offsets
 from ..threads import get_num_threads
 from . import devices
+from .errors import DtypeError
 from .gradients import is_plain
 from .recipes import Recipe, compute, layout_in_memory, recipe_of
-from .tensors import DEVICES, TYPES, allocate, arrays_on, dense_strides, lies_channels_last, memory_format
+from .tensors import (
+    DEVICES,
+    TYPES,
+    aligned,
+    allocate,
+    arrays_on,
+    dense_strides,
+    lies_channels_last,
+    memory_format,
+    unreadable,
+)
 
 Tensor = torch.Tensor
 Asked = Strided | Adaptive
@@ -61,7 +74,10 @@ def ready_for(name: str, x: Tensor, asked: Asked, places: str = "none") -> Ready
         return None
     try:
         casting = torch.is_autocast_enabled(x.device.type)
-        key: Any = (name, asked, kinds(asked), places, x.shape, x.stride(), x.dtype, x.device, casting)
+        key: Any = (
+            name, asked, kinds(asked), places, x.shape, x.stride(), x.dtype, x.device, casting,
+            os.environ.get(ENVIRONMENT),
+        )  # fmt: skip
         if key in _ready:
             return _ready[key]
     except TypeError:  # a list
@@ -116,6 +132,7 @@ def _run(ready: Ready, x: Tensor, places: torch.dtype | None) -> tuple[Tensor, T
     assert ready.kernel is not None
     if ready.copied is not None:
         x = x.contiguous(memory_format=ready.copied)
+    x = aligned(x)
     values = _empty(ready, x, x.dtype)
     found = None if places is None else _empty(ready, x, places)
     threads = min(get_num_threads(), torch.get_num_threads())
@@ -132,6 +149,20 @@ def own(name: str, x: Tensor, asked: Asked, places: bool = False) -> Any:
     given = asked if isinstance(asked, Adaptive) else attributes(name, asked)
     more = {"return_indices": True} if places else {}
     return getattr(F, name)(x, *given, **more)
+
+
+def is_foreign(x: Any) -> bool:
+    """Whether a tensor is of a kind that only PyTorch may know: sparse, nested, mkldnn or quantized."""
+    return isinstance(x, Tensor) and (x.is_quantized or unreadable(x) is not None)
+
+
+def foreign(name: str, x: Tensor, asked: Asked, places: bool = False) -> Any:
+    """PyTorch's pool of such a tensor, with PyTorch's gradient; raises DtypeError where it has none."""
+    try:
+        return own(name, x, asked, places)
+    except RuntimeError as error:
+        kind = unreadable(x) or f"has dtype {x.dtype}".replace("torch.", "")
+        raise DtypeError(f"{name}: input {kind}; it must be a strided tensor of floats.") from error
 
 
 def cast(name: str, x: Tensor, asked: Asked) -> Tensor:
@@ -191,7 +222,8 @@ def gradient_from(
 ) -> Tensor:
     """The gradient of maxima, channels_last or not; raises NoBackend where no kernel reads offsets."""
     layouts = layout_in_memory(grad_output, ready.axes), layout_in_memory(offsets, ready.axes)
-    recipe = _recipe(function, ready, layouts, shape, last, grad_output.dtype, grad_output.device)
+    backend = os.environ.get(ENVIRONMENT)
+    recipe = _recipe(function, ready, layouts, shape, last, grad_output.dtype, grad_output.device, backend)
     return compute(recipe, grad_output, offsets, None, within=True)
 
 
@@ -204,6 +236,7 @@ def _recipe(
     last: bool,
     dtype: torch.dtype,
     device: torch.device,
+    _backend: str | None,  # by which the environment makes other recipes
 ) -> Recipe:
     problem = gradient_by_offsets(ready.pooling, TYPES[dtype])
     lies = "channels_last" if last else "planes"
