@@ -22,6 +22,7 @@ import torch.nn.functional as F
 from ..backends import forward_cpu
 from ..backends.cpu import STORES
 from ..binding import kinds
+from ..catalog import operators
 from ..forward_checks import Adaptive, Strided, pooling_of
 from ..forwards import backend_for
 from ..offsets import Offsets, offsets_of
@@ -48,6 +49,8 @@ Tensor = torch.Tensor
 Asked = Strided | Adaptive
 _FLOATS = frozenset(dtype for dtype, known in TYPES.items() if known.name in STORES)
 _MOST = 4096
+# Kept from the start: a program may put our pools into torch.nn.functional.
+_OWN = {name: getattr(F, name) for name in (function.removesuffix("_backward") for function in operators())}
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +151,7 @@ def own(name: str, x: Tensor, asked: Asked, places: bool = False) -> Any:
     """PyTorch's pool; of a maximum with `places` also int64 indices."""
     given = asked if isinstance(asked, Adaptive) else attributes(name, asked)
     more = {"return_indices": True} if places else {}
-    return getattr(F, name)(x, *given, **more)
+    return _OWN[name](x, *given, **more)
 
 
 def is_foreign(x: Any) -> bool:
