@@ -73,7 +73,8 @@ def _backward(ctx: Any, grad: Tensor) -> Any:
 
     if ctx.saved_tensors:
         (indices,) = ctx.saved_tensors
-        found = grad.flatten(-ctx.axes).gather(-1, indices.flatten(-ctx.axes).long()).view(indices.shape)
+        rows = grad.reshape(*grad.shape[: -ctx.axes], -1)  # flatten takes no batch of gradients
+        found = rows.gather(-1, indices.flatten(-ctx.axes).long()).view(indices.shape)
     elif ctx.attributes:
         kernel, stride, *rest = ctx.attributes
         found = functional.average_of(ctx.function, grad, kernel, stride or None, *rest)

@@ -30,6 +30,7 @@ _modes = torch._C._len_torch_dispatch_stack
 _transforms = torch._C._are_functorch_transforms_active
 _grad_enabled = torch.is_grad_enabled
 _compiling = torch.compiler.is_compiling
+_has_storage = torch._C._has_storage
 
 
 def gradient(
@@ -90,7 +91,9 @@ def is_bare(tensor: Any) -> bool:
     kind = type(tensor)
     if kind is torch.Tensor or kind is torch.nn.Parameter:
         tracked = tensor.requires_grad and _grad_enabled()
-        return not (tracked or tensor.is_neg() or tensor._is_zerotensor() or unreadable(tensor))
+        odd = tensor.is_neg() or tensor._is_zerotensor() or unreadable(tensor)
+        # A batch of gradients (is_grads_batched) looks like one tensor, of no storage.
+        return _has_storage(tensor) and not (tracked or odd)
     return not isinstance(tensor, torch.Tensor)
 
 

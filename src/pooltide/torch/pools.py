@@ -9,7 +9,7 @@ its index in the smallest integer type.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -22,7 +22,6 @@ import torch.nn.functional as F
 from ..backends import forward_cpu
 from ..backends.cpu import STORES
 from ..binding import kinds
-from ..catalog import operators
 from ..forward_checks import Adaptive, Strided, pooling_of
 from ..forwards import backend_for
 from ..offsets import Offsets, offsets_of
@@ -30,7 +29,7 @@ from ..plan import ENVIRONMENT
 from ..pooling import Pooling, gradient_by_offsets, with_offsets
 from ..threads import get_num_threads
 from . import devices
-from .errors import DtypeError
+from .errors import DtypeError, ShapeError, as_pytorch
 from .gradients import is_plain
 from .recipes import Recipe, compute, layout_in_memory, recipe_of
 from .tensors import (
@@ -49,8 +48,16 @@ Tensor = torch.Tensor
 Asked = Strided | Adaptive
 _FLOATS = frozenset(dtype for dtype, known in TYPES.items() if known.name in STORES)
 _MOST = 4096
-# Kept from the start: a program may put our pools into torch.nn.functional.
-_OWN = {name: getattr(F, name) for name in (function.removesuffix("_backward") for function in operators())}
+# As PyTorch has them at import: whoever puts our pools in their place must not send us to ourselves.
+_PYTORCHS = {
+    name: getattr(F, name)
+    for name in (
+        f"{kind}_pool{axes}d" for kind in ("avg", "adaptive_avg", "max", "adaptive_max") for axes in (1, 2, 3)
+    )
+}
+# Of an input in channels_last_3d these are contiguous in PyTorch, and their callers may count on it.
+_CONTIGUOUS = frozenset({"avg_pool3d", "adaptive_avg_pool3d", "adaptive_max_pool3d"})
+_NO_CHANNELS = frozenset({"adaptive_avg_pool1d", "adaptive_avg_pool2d"})  # PyTorch's take C = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +70,7 @@ class Ready:
     strides: tuple[int, ...]
     copied: torch.memory_format | None  # into which the input must be brought
     kernel: Callable[..., Any] | None
+    contiguous: bool  # whether results are made so after the kernel; offsets never are
 
 
 _ready: dict[Any, Ready | None] = {}
@@ -85,7 +93,10 @@ def ready_for(name: str, x: Tensor, asked: Asked, places: str = "none") -> Ready
             return _ready[key]
     except TypeError:  # a list
         key = None
-    found = _prepare(name, x, asked, places, casting)
+    try:
+        found = _prepare(name, x, asked, places, casting)
+    except (TypeError, ValueError) as error:
+        raise as_pytorch(error) from None
     if key is not None:
         if len(_ready) >= _MOST:
             _ready.clear()
@@ -103,6 +114,12 @@ def _plain(x: Tensor) -> bool:
 def _prepare(name: str, x: Tensor, asked: Asked, places: str, casting: bool) -> Ready | None:
     axes = int(name[-2])
     pooling = pooling_of(name, arrays_on(x.device), x, asked, places != "none")
+    if pooling.batch[1] == 0 and name not in _NO_CHANNELS:
+        raise ShapeError(
+            f"{name}: input has shape {tuple(x.shape)}; every dimension but N must be greater than 0."
+        )
+    if places != "none" and may_miss_the_plane(asked, x.shape[-axes:]):
+        return None
     if places == "offsets":
         small = with_offsets(pooling)
         if small is None:
@@ -117,7 +134,47 @@ def _prepare(name: str, x: Tensor, asked: Asked, places: str, casting: bool) -> 
     shape = (*x.shape[:-axes], *pooling.output_plane[3 - axes :])
     form = memory_format(last, axes)
     copied = None if x.is_contiguous(memory_format=form) else form
-    return Ready(pooling, axes, shape, dense_strides(shape, last), copied, kernel)
+    strides = dense_strides(shape, last)
+    return Ready(pooling, axes, shape, strides, copied, kernel, last and name in _CONTIGUOUS)
+
+
+def may_miss_the_plane(asked: Asked, lengths: Sequence[int]) -> bool:
+    """Whether dilation may step from the padding over an axis, so that a window has no cell.
+
+    PyTorch's index of such a window lies outside the plane, or is another window's cell.
+    """
+    steps = asked.dilation if isinstance(asked, Strided) else 1
+    if isinstance(steps, int):
+        return steps > 1 and any(steps > length for length in lengths)
+    return any(step > length for step, length in zip(steps, lengths, strict=False))
+
+
+def unit_axis(name: str, x: Tensor) -> int | None:
+    """Where an axis of length 1 makes of a plain tensor one that PyTorch takes for channels_last, or None.
+
+    PyTorch pools (N, C, W) as (N, C, 1, W), and max_pool3d an unbatched tensor as a batch of one; results
+    then have the input's layout.
+    """
+    if torch.compiler.is_compiling() or x.layout != torch.strided:
+        return None
+    if name.endswith("1d"):
+        at, axes, near = -2, 2, x.dim() == 3 and x.stride(1) <= x.stride(2)
+    else:
+        at, axes, near = 0, 3, name == "max_pool3d" and x.dim() == 4 and x.stride(0) <= x.stride(3)
+    return at if near and _plain(x) and lies_channels_last(x.unsqueeze(at), axes) else None
+
+
+def with_unit_axis(name: str, x: Tensor, asked: Asked, at: int) -> tuple[str, Tensor, Asked]:
+    """The same pool of the tensor with its `unit_axis`; its results have that axis too."""
+    if at == 0:
+        return name, x.unsqueeze(0), asked
+    width = [value[-1] if isinstance(value, (tuple, list)) and value else value for value in asked]
+    if isinstance(asked, Adaptive):
+        wide: Asked = Adaptive((1, width[0]))
+    else:
+        kernel, stride, padding, dilation, *rest = width
+        wide = Strided((1, kernel), (1, stride) if stride else None, (0, padding), (1, dilation), *rest)
+    return name.replace("1d", "2d"), x.unsqueeze(-2), wide
 
 
 def values_of(ready: Ready, x: Tensor) -> Tensor:
@@ -140,6 +197,9 @@ def _run(ready: Ready, x: Tensor, places: torch.dtype | None) -> tuple[Tensor, T
     found = None if places is None else _empty(ready, x, places)
     threads = min(get_num_threads(), torch.get_num_threads())
     ready.kernel(x.data_ptr(), values.data_ptr(), 0 if found is None else found.data_ptr(), threads)
+    if ready.contiguous:
+        values = values.contiguous()
+        found = found.contiguous() if places == torch.int64 and found is not None else found
     return values, found
 
 
@@ -147,11 +207,11 @@ def _empty(ready: Ready, x: Tensor, dtype: torch.dtype) -> Tensor:
     return allocate(ready.shape, ready.strides, prod(ready.shape) * dtype.itemsize, dtype, x.device)
 
 
-def own(name: str, x: Tensor, asked: Asked, places: bool = False) -> Any:
+def pytorchs(name: str, x: Tensor, asked: Asked, places: bool = False) -> Any:
     """PyTorch's pool; of a maximum with `places` also int64 indices."""
     given = asked if isinstance(asked, Adaptive) else attributes(name, asked)
     more = {"return_indices": True} if places else {}
-    return _OWN[name](x, *given, **more)
+    return _PYTORCHS[name](x, *given, **more)
 
 
 def is_foreign(x: Any) -> bool:
@@ -162,7 +222,7 @@ def is_foreign(x: Any) -> bool:
 def foreign(name: str, x: Tensor, asked: Asked, places: bool = False) -> Any:
     """PyTorch's pool of such a tensor, with PyTorch's gradient; raises DtypeError where it has none."""
     try:
-        return own(name, x, asked, places)
+        return pytorchs(name, x, asked, places)
     except RuntimeError as error:
         kind = unreadable(x) or f"has dtype {x.dtype}".replace("torch.", "")
         raise DtypeError(f"{name}: input {kind}; it must be a strided tensor of floats.") from error
@@ -174,7 +234,7 @@ def cast(name: str, x: Tensor, asked: Asked) -> Tensor:
         return x
     batched = x.dim() == int(name[-2]) + 2
     none = x.new_empty((0, *x.shape[1:]) if batched else (0, *x.shape))
-    return x.to(own(name, none, asked).dtype)
+    return x.to(pytorchs(name, none, asked).dtype)
 
 
 def attributes(name: str, asked: Asked) -> tuple[Any, ...]:

@@ -74,7 +74,7 @@ def _integer(value: Any) -> int | None:
 
 def lies_channels_last(tensor: torch.Tensor, axes: int) -> bool:
     """Whether PyTorch takes the tensor for channels_last (channels_last_3d on three axes)."""
-    if axes == 1 or tensor.dim() != axes + 2 or tensor.is_contiguous():
+    if axes == 1 or tensor.dim() != axes + 2:
         return False
     return suggest_memory_format(tensor) == _channels_last(axes)
 
