@@ -31,11 +31,22 @@ class Gradient(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:
-        _keep(ctx, inputs[0], inputs[1:])
+        function, _, *rest = inputs
+        _keep(ctx, function, inputs[1:])
+        indices = split(function, rest[1:])[0]
+        ctx.rest = [None if value is indices and indices is not None else value for value in rest]
+        ctx.save_for_forward(*([] if indices is None else [indices]))
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         return None, *_backward(ctx, grad)
+
+    @staticmethod
+    def jvp(ctx: Any, _: Any, tangent: Tensor, *__: Any) -> Tensor:
+        """A gradient is linear in grad_output: its derivative is the same gradient of the tangent."""
+        plane, *rest = ctx.rest
+        given = [*ctx.saved_tensors, *rest[1:]] if ctx.saved_tensors else rest
+        return Gradient.forward(ctx.function, tangent, plane, *given)
 
 
 def differentiable(function: str, *arguments: Any) -> Tensor:

@@ -50,6 +50,11 @@ class Average(torch.autograd.Function):
             found = _gradient(ctx, grad_output, None)
         return _tied(ctx, found), None, None, None
 
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, *_: Any) -> Any:
+        """An average is linear: its derivative is the same average of the tangent."""
+        return pools.pytorchs(ctx.name, tangent, ctx.asked), tangent.new_empty(0)
+
 
 class Maximum(torch.autograd.Function):
     """Values, what is kept of their places, and the token; then int64 indices if asked for."""
@@ -82,6 +87,8 @@ class Maximum(torch.autograd.Function):
         ctx.kept = kept.shape, kept.dtype, kept.device
         ctx.mark_non_differentiable(kept, *indices)
         ctx.save_for_backward(kept, token)
+        ctx.save_for_forward(kept)
+        ctx.outputs = len(output)
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor | None, *_: Any) -> Any:
@@ -93,6 +100,15 @@ class Maximum(torch.autograd.Function):
             _check(f"{ctx.name}_backward: the tensor kept for the gradient", kept, ctx.kept, "was kept")
             found = _scattered(ctx, grad_output, kept)
         return _tied(ctx, found), None, None, None, None
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, *_: Any) -> Any:
+        """The tangent of each maximum, from where it lies. Forward mode keeps indices, never offsets."""
+        (kept,) = ctx.saved_tensors
+        axes = int(ctx.name[-2])
+        rows = tangent.reshape(*tangent.shape[:-axes], -1)
+        places = kept.reshape(*kept.shape[:-axes], -1).long()
+        return rows.gather(-1, places).reshape(kept.shape), None, tangent.new_empty(0), *[None] * (ctx.outputs - 3)
 
 
 def smallest_index_dtype(cells: int) -> torch.dtype:
