@@ -260,7 +260,7 @@ def hold(name: str, pool: str, check: Callable[[Case], Any], cases: list[Case], 
 @pytest.mark.parametrize("name", MODES)
 @pytest.mark.parametrize("pool", POOLS)
 def test_functions(pool: str, name: str, check: Any, monkeypatch: Any) -> None:
-    hold(name, pool, check, some(functions(pool), 20 if check is views else 4), monkeypatch)
+    hold(name, pool, check, some(functions(pool), 20 if check is views else 3), monkeypatch)
 
 
 @pytest.mark.parametrize("name", MODES)

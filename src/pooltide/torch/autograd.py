@@ -41,6 +41,10 @@ class Gradient(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> Any:
         return None, *_backward(ctx, grad)
 
+
+class ForwardGradient(Gradient):
+    """With a derivative in forward mode, which torch.compile refuses to trace."""
+
     @staticmethod
     def jvp(ctx: Any, _: Any, tangent: Tensor, *__: Any) -> Tensor:
         """A gradient is linear in grad_output: its derivative is the same gradient of the tangent."""
@@ -54,7 +58,8 @@ def differentiable(function: str, *arguments: Any) -> Tensor:
     if not torch.compiler.is_compiling():
         sharding.ensure()
     if torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0:
-        found: Tensor = Gradient.apply(function, *arguments)  # type: ignore[no-untyped-call]
+        node = Gradient if torch.compiler.is_compiling() else ForwardGradient
+        found: Tensor = node.apply(function, *arguments)  # type: ignore[no-untyped-call]
     else:
         found = getattr(torch.ops.pooltide, function).default(*arguments)
     return found

@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 from ..forward_checks import Adaptive, Strided
 from . import pools
 from .errors import DtypeError
 from .gradients import Ints
-from .nodes import Average, Maximum
+from .nodes import Average, ForwardAverage, ForwardMaximum, Maximum
 from .operators import ARRAYS
 
 Tensor = torch.Tensor
@@ -158,7 +159,8 @@ def _average(name: str, input: Tensor, asked: pools.Asked) -> Tensor:
         return wide.squeeze(at)
     if ready is not None and not _needs_gradient(input):
         return pools.values_of(ready, input)
-    result: Tensor = Average.apply(input, name, asked, ready)[0]  # type: ignore[no-untyped-call]
+    node = ForwardAverage if _transformed() else Average
+    result: Tensor = node.apply(input, name, asked, ready)[0]  # type: ignore[no-untyped-call]
     return result
 
 
@@ -178,7 +180,8 @@ def _maximum(name: str, input: Tensor, asked: pools.Asked, return_indices: bool)
     if alone and ready is not None:
         found: Tensor = pools.pytorchs(name, input, asked)
         return found
-    result, _, _, *indices = Maximum.apply(input, name, asked, ready, return_indices)  # type: ignore[no-untyped-call]
+    node = ForwardMaximum if _transformed() else Maximum
+    result, _, _, *indices = node.apply(input, name, asked, ready, return_indices)  # type: ignore[no-untyped-call]
     return (result, indices[0]) if return_indices else result
 
 
@@ -190,3 +193,10 @@ def _tensor(name: str, input: Any) -> Tensor:
 
 def _needs_gradient(input: Tensor) -> bool:
     return input.requires_grad and torch.is_grad_enabled()
+
+
+def _transformed() -> bool:
+    """Whether forward mode, or a transform of torch.func that may be it, is active outside a compiler."""
+    if torch.compiler.is_compiling():
+        return False
+    return forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active()

@@ -50,11 +50,6 @@ class Average(torch.autograd.Function):
             found = _gradient(ctx, grad_output, None)
         return _tied(ctx, found), None, None, None
 
-    @staticmethod
-    def jvp(ctx: Any, tangent: Tensor, *_: Any) -> Any:
-        """An average is linear: its derivative is the same average of the tangent."""
-        return pools.pytorchs(ctx.name, tangent, ctx.asked), tangent.new_empty(0)
-
 
 class Maximum(torch.autograd.Function):
     """Values, what is kept of their places, and the token; then int64 indices if asked for."""
@@ -101,6 +96,19 @@ class Maximum(torch.autograd.Function):
             found = _scattered(ctx, grad_output, kept)
         return _tied(ctx, found), None, None, None, None
 
+
+class ForwardAverage(Average):
+    """With a derivative in forward mode, which torch.compile refuses to trace."""
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, *_: Any) -> Any:
+        """An average is linear: its derivative is the same average of the tangent."""
+        return pools.pytorchs(ctx.name, tangent, ctx.asked), tangent.new_empty(0)
+
+
+class ForwardMaximum(Maximum):
+    """The same of maxima."""
+
     @staticmethod
     def jvp(ctx: Any, tangent: Tensor, *_: Any) -> Any:
         """The tangent of each maximum, from where it lies. Forward mode keeps indices, never offsets."""
@@ -108,7 +116,12 @@ class Maximum(torch.autograd.Function):
         axes = int(ctx.name[-2])
         rows = tangent.reshape(*tangent.shape[:-axes], -1)
         places = kept.reshape(*kept.shape[:-axes], -1).long()
-        return rows.gather(-1, places).reshape(kept.shape), None, tangent.new_empty(0), *[None] * (ctx.outputs - 3)
+        return (
+            rows.gather(-1, places).reshape(kept.shape),
+            None,
+            tangent.new_empty(0),
+            *[None] * (ctx.outputs - 3),
+        )
 
 
 def smallest_index_dtype(cells: int) -> torch.dtype:
