@@ -95,6 +95,44 @@ def test_an_index_outside_the_plane(device: str, value: int) -> None:
             torch.ops.aten.adaptive_max_pool2d_backward(grad(), torch.ones(X), indices)
 
 
+PATCHED: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
+    ("average's shape", lambda: torch.ops.aten.avg_pool2d_backward(grad(2, 3, 5, 5), torch.ones(X), [2, 2], [2, 2], [0, 0], False, True, None),
+     ValueError, "grad_output has plane"),
+    ("kernel", lambda: torch.ops.aten.avg_pool3d_backward(grad(1, *G), torch.ones(1, 2, 3, 11, 13), [0, 2, 2], [], [0, 0, 0], False, True, None),
+     ValueError, "kernel_size has values"),
+    ("indices' dtype", lambda: torch.ops.aten.adaptive_max_pool2d_backward(grad(), torch.ones(X), at().to(torch.int16)),
+     TypeError, "indices has dtype"),
+    ("index", lambda: torch.ops.aten.max_pool2d_with_indices_backward(grad(2, 3, 5, 6), torch.ones(X), [2, 2], [2, 2], [0, 0], [1, 1], False, at(2, 3, 5, 6) + 143),
+     IndexError, "is 143; it must be 0 to 142"),
+    ("out's dtype", lambda: torch.ops.aten.adaptive_max_pool2d_backward.grad_input(grad(), torch.ones(X), at(), grad_input=torch.ones(X).double()),
+     TypeError, "out has dtype"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"), [row[1:] for row in PATCHED], ids=[row[0] for row in PATCHED]
+)
+def test_what_is_patched_raises_what_pytorchs_callers_catch(
+    call: Callable[[], Any], error: type[Exception], text: str
+) -> None:
+    """A RuntimeError, as plain PyTorch does, that is our class of error and has our sentence."""
+    if error is not IndexError:  # with a bad index plain PyTorch writes to memory that is not the result's
+        with pytest.raises(RuntimeError):
+            call()
+    with pt.patch(), pytest.raises(RuntimeError, match=text) as raised:
+        call()
+    assert isinstance(raised.value, error)
+
+
+def test_traced_gradients_raise_it_too() -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with pt.patch(), FakeTensorMode(), pytest.raises(RuntimeError, match="grad_output has plane"):
+        torch.ops.aten.avg_pool2d_backward(
+            torch.ones(2, 3, 5, 5), torch.ones(X), [2, 2], [2, 2], [0, 0], False, True, None
+        )
+
+
 def test_what_is_patched_refuses_as_we_do() -> None:
     with pt.patch():
         with pytest.raises(ValueError, match="indices has shape"):
@@ -120,6 +158,78 @@ def test_other_devices_and_layouts() -> None:
         TypeError, match=r"grad_output has layout torch\._mkldnn; it must be a strided tensor"
     ):
         pt.avg_pool2d_backward(grad(2, 3, 5, 6).to_mkldnn(), X, 2)
+
+
+def nested(t: Any) -> Any:
+    return torch.nested.nested_tensor([t[0], t[1]])
+
+
+def jagged(t: Any) -> Any:
+    return torch.nested.nested_tensor([t[0], t[1]], layout=torch.jagged)
+
+
+def quantized(t: Any) -> Any:
+    return torch.quantize_per_tensor(t.float(), 0.1, 0, torch.quint8)
+
+
+KINDS: dict[Callable[[Any], Any], str] = {
+    torch.Tensor.to_sparse: r"has layout torch\.sparse_coo; it must be a strided tensor",
+    torch.Tensor.to_sparse_csr: r"has layout torch\.sparse_csr; it must be a strided tensor",
+    nested: "is a nested tensor; it must be a strided tensor",
+    jagged: "is a nested tensor; it must be a strided tensor",
+    quantized: "has dtype quint8; it must be a tensor of",
+}
+each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state"),
+    pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype stage"),
+    pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor"),
+]
+
+
+@each_kind
+def test_kinds_of_tensors_that_no_kernel_reads(kind: Any) -> None:
+    g, x, indices = grad(2, 3, 5, 6), torch.ones(X), at(2, 3, 5, 6)
+    for _ in range(2):  # a call that is known by the tensors' strides must not lend its recipe
+        pt.max_pool2d_backward(g[:1, :1, :1, :1].expand(g.shape), x, indices, 2)
+        with pytest.raises(TypeError, match=f"grad_output {KINDS[kind]}"):
+            pt.max_pool2d_backward(kind(g), x, indices, 2)
+        with pytest.raises(TypeError, match=f"indices {KINDS[kind]}"):
+            pt.max_pool2d_backward(g, x, kind(indices), 2)
+        with pytest.raises(TypeError, match=f"out {KINDS[kind]}"):
+            pt.max_pool2d_backward(g, x, indices, 2, out=kind(x))
+    if kind is quantized:
+        assert torch.equal(pt.avg_pool2d_backward(g, kind(x), 2), pt.avg_pool2d_backward(g, x, 2))
+    else:
+        with pytest.raises(TypeError, match=f"input {KINDS[kind]} or a shape"):
+            pt.avg_pool2d_backward(g, kind(x), 2)
+
+
+def test_the_input_may_be_meta() -> None:
+    g, x = grad(2, 3, 5, 6), torch.ones(X)
+    assert torch.equal(pt.avg_pool2d_backward(g, x.to("meta"), 2), pt.avg_pool2d_backward(g, x, 2))
+
+
+@each_kind
+@pytest.mark.parametrize("pool", ["avg_pool2d", "max_pool2d", "adaptive_avg_pool2d", "adaptive_max_pool2d"])
+def test_our_pools_take_the_kinds_that_pytorchs_take(pool: str, kind: Any) -> None:
+    x = kind(torch.arange(1.0, 859.0).view(X))
+    try:
+        must = getattr(torch.nn.functional, pool)(x, 2)
+    except RuntimeError:
+        with pytest.raises(TypeError, match=f"{pool}: input (is|has) .*; it must be a strided") as raised:
+            getattr(pt.functional, pool)(x, 2)
+        assert isinstance(raised.value, RuntimeError)
+    else:
+        assert torch.equal(getattr(pt.functional, pool)(x, 2), must)
+
+
+def test_out_may_be_an_inference_tensor_in_inference_mode_only() -> None:
+    with torch.inference_mode():
+        out = torch.empty(X)
+        assert pt.avg_pool2d_backward(grad(2, 3, 5, 6), X, 2, out=out) is out
+    with pytest.raises(ValueError, match="out is an inference tensor; outside inference mode"):
+        pt.avg_pool2d_backward(grad(2, 3, 5, 6), X, 2, out=out)
 
 
 def test_out_takes_no_part_in_autograd() -> None:

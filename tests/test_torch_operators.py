@@ -177,11 +177,19 @@ def test_export() -> None:
     assert torch.equal(exported.module()(*other), Gradients()(*other))
 
 
-def test_forward_mode_is_refused_not_forgotten() -> None:
-    with torch.autograd.forward_ad.dual_level():
-        g = torch.autograd.forward_ad.make_dual(torch.randn(2, 3, 5, 7), torch.randn(2, 3, 5, 7))
-        with pytest.raises((RuntimeError, NotImplementedError)):
-            pt.avg_pool2d_backward(g, (2, 3, 10, 14), 2)
+def test_forward_mode_has_the_gradient_of_the_tangent() -> None:
+    forward_ad = torch.autograd.forward_ad
+    g, tangent, at = torch.randn(2, 3, 5, 7), torch.randn(2, 3, 5, 7), torch.randint(0, 140, (2, 3, 5, 7))
+    calls = [
+        lambda g: pt.avg_pool2d_backward(g, (2, 3, 10, 14), 2),
+        lambda g: pt.adaptive_max_pool2d_backward(g, (2, 3, 10, 14), at),
+    ]
+    for call in calls:
+        with forward_ad.dual_level():
+            found = forward_ad.unpack_dual(call(forward_ad.make_dual(g, tangent)))
+            assert torch.equal(found.primal, call(g))
+        assert torch.equal(found.tangent, call(tangent))
+        assert torch.equal(torch.func.jvp(call, (g,), (tangent,))[1], call(tangent))
 
 
 def test_negated_views_are_read_as_what_they_mean() -> None:

@@ -2,7 +2,7 @@
 
 Each is held to the gradient that PyTorch computes eagerly on the CPU without us, wherever it runs: float32
 and float64 have its bits, on a GPU too; halves are the float64 gradient rounded once.
-Forward mode is left out: the gradients refuse it.
+Forward mode is tested in test_torch_suite.py.
 
 A compiler gets many samples in one function, because it takes seconds for each. By aot_eager, which runs
 the graphs that any compiler gets as they are, go all samples in float32 (`distinct`) and some in the other

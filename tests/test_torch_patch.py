@@ -85,6 +85,36 @@ def test_out_forms(reached: list[str]) -> None:
     assert len(reached) == 4 * len(forms)
 
 
+def test_out_is_resized_and_counted_as_pytorch_does(reached: list[str]) -> None:
+    g, x = torch.randn(2, 3, 2, 5), torch.randn(2, 3, 4, 10)
+    form = torch.ops.aten.avg_pool2d_backward.grad_input
+
+    def write(x: Any, out: Any) -> Any:
+        before = out._version
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="An output with one or more elements was resized")
+            form(g, x, [2, 2], [2, 2], [0, 0], False, True, None, grad_input=out)
+        return out, out.stride(), out._version - before
+
+    for given in (x, x.to(memory_format=torch.channels_last)):
+        for out in (torch.empty(0), torch.zeros(3, 5), torch.zeros(x.shape)):
+            must = write(given, out.clone())
+            with pt.patch():
+                found = write(given, out.clone())
+            assert torch.equal(found[0], must[0])
+            assert found[1:] == must[1:]
+    assert len(reached) == 6
+
+
+def test_what_was_saved_and_is_overwritten_is_found_out(reached: list[str]) -> None:
+    g, x, saved = torch.randn(1, 1, 2, 2), torch.randn(1, 1, 4, 4), torch.zeros(1, 1, 4, 4)
+    loss = (torch.ones_like(saved, requires_grad=True) * saved).sum()
+    with pt.patch():
+        torch.ops.aten._adaptive_avg_pool2d_backward.out(g, x, out=saved)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
 def test_second_gradients_and_torch_func(reached: list[str]) -> None:
     for pool in EVERY:
         loss = lambda x, pool=pool: pool.forward(x).pow(3).sum()  # noqa: E731
@@ -102,6 +132,42 @@ def test_second_gradients_and_torch_func(reached: list[str]) -> None:
         for ours, theirs in zip(found, must, strict=True):
             assert torch.equal(ours, theirs), pool
     assert set(reached) == GRADIENTS
+
+
+def second_gradient(pool: Pool) -> tuple[Any, Any]:
+    """Of the sum, whose cotangent requires no gradient: only the input ties the first gradient to the graph."""
+    x = sample(pool, torch.float64).requires_grad_()
+    (first,) = torch.autograd.grad(pool.forward(x).sum(), x, create_graph=True)
+    assert first.requires_grad
+    return first, torch.autograd.grad(first.sum(), x)[0]
+
+
+@each_pool
+def test_a_gradient_stays_a_function_of_the_input(pool: Pool, reached: list[str]) -> None:
+    must = second_gradient(pool)
+    assert not must[1].any()
+    with pt.patch():
+        for _ in range(2):
+            found = second_gradient(pool)
+            assert torch.equal(found[0], must[0])
+            assert torch.equal(found[1], must[1])
+    assert set(reached) == {pool.gradient}
+
+
+def test_a_traced_gradient_stays_a_function_of_the_input(reached: list[str]) -> None:
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    def second(x: Any) -> Any:
+        x = x.detach().requires_grad_()
+        (first,) = torch.autograd.grad(F.avg_pool2d(x, 2).sum(), x, create_graph=True)
+        return first, torch.autograd.grad(first.sum(), x)[0]
+
+    with pt.patch():
+        graph = make_fx(second, tracing_mode="fake")(torch.ones(1, 1, 4, 4))
+    assert "pooltide.avg_pool2d_backward" in graph.code
+    first, zero = graph(torch.ones(1, 1, 4, 4))
+    assert torch.equal(first, torch.full((1, 1, 4, 4), 0.25))
+    assert not zero.any()
 
 
 def test_deterministic_algorithms(reached: list[str]) -> None:

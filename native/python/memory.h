@@ -24,7 +24,7 @@ constexpr int kAligned = 0x100, kNative = 0x200, kWriteable = 0x400;
 struct Memory {
   char* data = nullptr;
   int64_t bytes = 0;
-  bool usable = true;  // false: an array that is misaligned, byte-swapped, or not to be written
+  bool usable = true;  // false: misaligned, or an array that is byte-swapped or not to be written
 
   // False with an exception set when `object` is no such memory.
   bool take(PyObject* object, const char* name, int64_t elements, int itemsize, int needs) {
@@ -33,6 +33,7 @@ struct Memory {
       data = static_cast<char*>(PyLong_AsVoidPtr(object));
       if (!data && bytes && !PyErr_Occurred())
         PyErr_Format(PyExc_ValueError, "%s has no memory; it must have %lld bytes", name, (long long)bytes);
+      usable = reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(itemsize) == 0;
       return data || !PyErr_Occurred();
     }
     static PyObject* name_of_struct = PyUnicode_InternFromString("__array_struct__");

@@ -6,6 +6,7 @@
 
 #include "memory.h"
 
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
@@ -85,6 +86,7 @@ struct Shortcuts {
   PyObject_HEAD
   Exchange* exchange;
   PyObject *tensor, *modes, *transforms, *grad_enabled, *forward_ad, *empty_like, *deterministic;
+  PyObject *backend;  // the name of the environment variable that chooses a backend
   PyObject *requires_grad, *is_neg, *current_level, *one;
   std::vector<Entry>* entries;
 };
@@ -109,6 +111,11 @@ bool plain(const Shortcuts* self, PyObject* grad_output) {
   return is_zero(PyObject_CallMethodNoArgs(grad_output, self->is_neg));
 }
 
+char* memory(const Described& t) { return static_cast<char*>(t.data) + t.byte_offset; }
+PyObject* address(const Described& t) { return PyLong_FromVoidPtr(memory(t)); }
+// Kernels need whole elements; Python copies what lies between them.
+bool aligned(const Described& t) { return reinterpret_cast<uintptr_t>(memory(t)) * 8 % t.bits == 0; }
+
 // function, hint, grad_output, input, indices, attributes
 struct Call {
   Words words;
@@ -120,9 +127,12 @@ struct Call {
     auto exact = [&](PyObject* o) { return reinterpret_cast<PyObject*>(Py_TYPE(o)) == self->tensor; };
     indexed = at != Py_None;
     if (!exact(grad_output) || (indexed && !exact(at)) || !PyTuple_CheckExact(attributes)) return false;
+    const char* backend = std::getenv(PyUnicode_AsUTF8(self->backend));
+    if (backend && *backend) return false;  // the kernels kept here are those of the default backend
     words.put(args[0]);
     words.put(args[1]);
     if (!describe(self, grad_output, grad) || !grad.data) return false;  // a zero tensor has no memory
+    if (!aligned(grad)) return false;
     words.tensor(grad, true);
     if (exact(input)) {
       Described shape{};
@@ -135,7 +145,7 @@ struct Call {
       return false;
     }
     if (indexed) {
-      if (!describe(self, at, indices)) return false;
+      if (!describe(self, at, indices) || !aligned(indices)) return false;
       words.tensor(indices, true);
     }
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(attributes); i++) words.attribute(PyTuple_GET_ITEM(attributes, i));
@@ -147,8 +157,6 @@ struct Call {
     return found.device_type == kCpu || found.device_type == kCuda;
   }
 };
-
-PyObject* address(const Described& t) { return PyLong_FromVoidPtr(static_cast<char*>(t.data) + t.byte_offset); }
 
 Entry& place(const Shortcuts* self, const Words& words) { return (*self->entries)[words.hash() % kEntries]; }
 
@@ -204,9 +212,9 @@ PyObject* add(PyObject* object, PyObject* const* args, Py_ssize_t n) {
 }
 
 PyObject* create(PyTypeObject* type, PyObject* args, PyObject*) {
-  PyObject *capsule, *held[7];
-  if (!PyArg_ParseTuple(args, "OOOOOOOO", &capsule, &held[0], &held[1], &held[2], &held[3], &held[4], &held[5],
-                        &held[6]))
+  PyObject *capsule, *held[8];
+  if (!PyArg_ParseTuple(args, "OOOOOOOOU", &capsule, &held[0], &held[1], &held[2], &held[3], &held[4], &held[5],
+                        &held[6], &held[7]))
     return nullptr;
   auto* exchange = static_cast<Exchange*>(PyCapsule_GetPointer(capsule, "dlpack_exchange_api"));
   if (!exchange) return nullptr;
@@ -215,8 +223,8 @@ PyObject* create(PyTypeObject* type, PyObject* args, PyObject*) {
   if (!self) return nullptr;
   self->exchange = exchange;
   PyObject** slots[] = {&self->tensor, &self->modes, &self->transforms, &self->grad_enabled, &self->forward_ad,
-                        &self->empty_like, &self->deterministic};
-  for (int i = 0; i < 7; i++) *slots[i] = Py_NewRef(held[i]);
+                        &self->empty_like, &self->deterministic, &self->backend};
+  for (int i = 0; i < 8; i++) *slots[i] = Py_NewRef(held[i]);
   self->requires_grad = PyUnicode_InternFromString("requires_grad");
   self->is_neg = PyUnicode_InternFromString("is_neg");
   self->current_level = PyUnicode_InternFromString("_current_level");
@@ -236,8 +244,8 @@ void destroy(PyObject* object) {
       for (PyObject* each : {entry.function, entry.kernel, entry.model}) Py_XDECREF(each);
   delete self->entries;
   for (PyObject* each : {self->tensor, self->modes, self->transforms, self->grad_enabled, self->forward_ad,
-                         self->empty_like, self->deterministic, self->requires_grad, self->is_neg,
-                         self->current_level, self->one})
+                         self->empty_like, self->deterministic, self->backend, self->requires_grad,
+                         self->is_neg, self->current_level, self->one})
     Py_XDECREF(each);
   Py_TYPE(object)->tp_free(object);
 }

@@ -59,6 +59,7 @@ class Shortcuts:
         forward_ad: ModuleType,
         empty_like: Callable[[Any], Any],
         deterministic: Callable[[], bool],
+        backend: str,
     ) -> None: ...
     def find(
         self,

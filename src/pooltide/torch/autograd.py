@@ -31,11 +31,26 @@ class Gradient(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:
-        _keep(ctx, inputs[0], inputs[1:])
+        function, _, *rest = inputs
+        _keep(ctx, function, inputs[1:])
+        indices = split(function, rest[1:])[0]
+        ctx.rest = [None if value is indices and indices is not None else value for value in rest]
+        ctx.save_for_forward(*([] if indices is None else [indices]))
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         return None, *_backward(ctx, grad)
+
+
+class ForwardGradient(Gradient):
+    """With a derivative in forward mode, which torch.compile refuses to trace."""
+
+    @staticmethod
+    def jvp(ctx: Any, _: Any, tangent: Tensor, *__: Any) -> Tensor:
+        """A gradient is linear in grad_output: its derivative is the same gradient of the tangent."""
+        plane, *rest = ctx.rest
+        given = [*ctx.saved_tensors, *rest[1:]] if ctx.saved_tensors else rest
+        return Gradient.forward(ctx.function, tangent, plane, *given)
 
 
 def differentiable(function: str, *arguments: Any) -> Tensor:
@@ -43,7 +58,8 @@ def differentiable(function: str, *arguments: Any) -> Tensor:
     if not torch.compiler.is_compiling():
         sharding.ensure()
     if torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0:
-        found: Tensor = Gradient.apply(function, *arguments)  # type: ignore[no-untyped-call]
+        node = Gradient if torch.compiler.is_compiling() else ForwardGradient
+        found: Tensor = node.apply(function, *arguments)  # type: ignore[no-untyped-call]
     else:
         found = getattr(torch.ops.pooltide, function).default(*arguments)
     return found
@@ -73,7 +89,8 @@ def _backward(ctx: Any, grad: Tensor) -> Any:
 
     if ctx.saved_tensors:
         (indices,) = ctx.saved_tensors
-        found = grad.flatten(-ctx.axes).gather(-1, indices.flatten(-ctx.axes).long()).view(indices.shape)
+        rows = grad.reshape(*grad.shape[: -ctx.axes], -1)  # flatten takes no batch of gradients
+        found = rows.gather(-1, indices.flatten(-ctx.axes).long()).view(indices.shape)
     elif ctx.attributes:
         kernel, stride, *rest = ctx.attributes
         found = functional.average_of(ctx.function, grad, kernel, stride or None, *rest)

@@ -2,7 +2,10 @@
 
 `grad_output` is (N, C, …) or unbatched (C, …); `input` is the forward's input or its shape.
 The result has `input`'s shape and memory format (`grad_output`'s where `input` is a shape) and
-`grad_output`'s dtype, and is written to `out` if given.
+`grad_output`'s dtype, and is written to `out` if given. Of `input` only the shape and the layout count.
+
+An index outside its plane raises IndexError; what `out` holds then is unspecified, and nothing outside it
+is touched.
 
 To raise for an index outside its plane, a GPU is waited for; with `check_indices=False` nothing waits,
 and `index_errors` tells what was dropped there.
@@ -96,7 +99,8 @@ def max_pool1d_backward(
     """Gradient of 1-D max pooling with respect to its input.
 
     `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: w.
-    An index outside the plane raises IndexError; on a GPU only with `check_indices`.
+    An index outside the plane raises IndexError; on a GPU only with `check_indices`. What `out` holds then
+    is unspecified.
     """
     attributes = (kernel_size, stride, padding, dilation, ceil_mode)
     return gradient(
@@ -120,7 +124,8 @@ def max_pool2d_backward(
     """Gradient of 2-D max pooling with respect to its input.
 
     `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: h·W + w.
-    An index outside the plane raises IndexError; on a GPU only with `check_indices`.
+    An index outside the plane raises IndexError; on a GPU only with `check_indices`. What `out` holds then
+    is unspecified.
     """
     attributes = (kernel_size, stride, padding, dilation, ceil_mode)
     return gradient(
@@ -144,7 +149,8 @@ def max_pool3d_backward(
     """Gradient of 3-D max pooling with respect to its input.
 
     `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: (d·H + h)·W + w.
-    An index outside the plane raises IndexError; on a GPU only with `check_indices`.
+    An index outside the plane raises IndexError; on a GPU only with `check_indices`. What `out` holds then
+    is unspecified.
     """
     attributes = (kernel_size, stride, padding, dilation, ceil_mode)
     return gradient(
@@ -163,7 +169,8 @@ def adaptive_max_pool1d_backward(
     """Gradient of 1-D adaptive max pooling with respect to its input.
 
     `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: w.
-    An index outside the plane raises IndexError; on a GPU only with `check_indices`.
+    An index outside the plane raises IndexError; on a GPU only with `check_indices`. What `out` holds then
+    is unspecified.
     """
     return gradient(
         "adaptive_max_pool1d_backward", grad_output, input, indices, (), out=out, within=not check_indices
@@ -181,7 +188,8 @@ def adaptive_max_pool2d_backward(
     """Gradient of 2-D adaptive max pooling with respect to its input.
 
     `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: h·W + w.
-    An index outside the plane raises IndexError; on a GPU only with `check_indices`.
+    An index outside the plane raises IndexError; on a GPU only with `check_indices`. What `out` holds then
+    is unspecified.
     """
     return gradient(
         "adaptive_max_pool2d_backward", grad_output, input, indices, (), out=out, within=not check_indices
@@ -199,7 +207,8 @@ def adaptive_max_pool3d_backward(
     """Gradient of 3-D adaptive max pooling with respect to its input.
 
     `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: (d·H + h)·W + w.
-    An index outside the plane raises IndexError; on a GPU only with `check_indices`.
+    An index outside the plane raises IndexError; on a GPU only with `check_indices`. What `out` holds then
+    is unspecified.
     """
     return gradient(
         "adaptive_max_pool3d_backward", grad_output, input, indices, (), out=out, within=not check_indices

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from math import prod
-from types import ModuleType
+from types import ModuleType, NotImplementedType
 from typing import Any
 
 import torch
@@ -27,7 +27,8 @@ from .tensors import as_numpy, as_volume
 Run = Callable[[int, torch.Tensor, torch.Tensor | None, torch.Tensor, bool], IndexFault | None]
 
 
-Kernel = Callable[[int, None, int | None, int, int], tuple[int, int, int] | None]
+# NotImplemented where an address is misaligned.
+Kernel = Callable[[int, None, int | None, int, int], tuple[int, int, int] | NotImplementedType | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,7 @@ def _on_cpu(device: torch.device, problem: Problem, layouts: tuple[str, ...]) ->
         threads = min(get_num_threads(), torch.get_num_threads())
         where = None if indices is None else indices.data_ptr()
         fault = kernel(grad_output.data_ptr(), None, where, out.data_ptr(), threads)
+        assert fault is None or isinstance(fault, tuple), "the tensors are aligned and disjoint"
         return None if fault is None else IndexFault(*fault)
 
     return Chosen(plan.layout, plan.copied, run, kernel, lambda: kernel)

@@ -6,19 +6,18 @@ maximum needs where it was found: one byte per window tells that where windows h
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from math import prod
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 from ..forward_checks import Adaptive, Strided, settled
-from ..plan import NoBackend
 from . import pools
-from .gradients import Ints, gradient, is_plain
+from .errors import DtypeError
+from .gradients import Ints
+from .nodes import Average, ForwardAverage, ForwardMaximum, Maximum
 from .operators import ARRAYS
-from .tensors import lies_channels_last
 
 Tensor = torch.Tensor
 Size = int | None | Sequence[int | None]
@@ -152,21 +151,40 @@ def average_of(function: str, input: Tensor, *attributes: Any) -> Tensor:
 
 
 def _average(name: str, input: Tensor, asked: pools.Asked) -> Tensor:
-    result: Tensor = _Average.apply(input, name, _settled(asked))  # type: ignore[no-untyped-call]
+    asked = _settled(asked)
+    if pools.is_foreign(input):
+        return pools.foreign(name, input, asked)  # type: ignore[no-any-return]
+    ready = pools.ready_for(name, _tensor(name, input), asked)
+    if (at := pools.unit_axis(name, input)) is not None:
+        wide = _average(*pools.with_unit_axis(name, input, asked, at))
+        return wide.squeeze(at)
+    if ready is not None and not _needs_gradient(input):
+        return pools.values_of(ready, input)
+    node = ForwardAverage if _transformed() else Average
+    result: Tensor = node.apply(input, name, asked, ready)[0]  # type: ignore[no-untyped-call]
     return result
 
 
 def _maximum(name: str, input: Tensor, asked: pools.Asked, return_indices: bool) -> Maxima:
     asked = _settled(asked)
-    alone = not return_indices and not (input.requires_grad and torch.is_grad_enabled())
-    if alone and (plain := pools.ready_for(name, input, asked)) is not None:
+    if pools.is_foreign(input):
+        return pools.foreign(name, input, asked, return_indices)  # type: ignore[no-any-return]
+    alone = not return_indices and not _needs_gradient(_tensor(name, input))
+    plain = pools.ready_for(name, input, asked) if alone else None
+    if plain is not None and name == "max_pool1d":  # PyTorch's, too, is contiguous then, whatever the input
         return pools.values_of(plain, input)
-    ready = pools.ready_for(name, input, asked, "offsets")
+    ready = None if plain is not None else pools.ready_for(name, input, asked, "offsets")
+    if (at := pools.unit_axis(name, input)) is not None:
+        wide = _maximum(*pools.with_unit_axis(name, input, asked, at), return_indices)
+        return (wide[0].squeeze(at), wide[1].squeeze(at)) if isinstance(wide, tuple) else wide.squeeze(at)
+    if plain is not None:
+        return pools.values_of(plain, input)
     if alone and ready is not None:
-        found: Tensor = pools.own(name, input, asked)
+        found: Tensor = pools.pytorchs(name, input, asked)
         return found
-    result, *places = _Maximum.apply(input, name, asked, ready, return_indices)  # type: ignore[no-untyped-call]
-    return (result, places[-1]) if return_indices else result
+    node = ForwardMaximum if _transformed() else Maximum
+    result, _, _, *indices = node.apply(input, name, asked, ready, return_indices)  # type: ignore[no-untyped-call]
+    return (result, indices[0]) if return_indices else result
 
 
 def _settled(asked: pools.Asked) -> pools.Asked:
@@ -174,81 +192,18 @@ def _settled(asked: pools.Asked) -> pools.Asked:
     return asked if torch.compiler.is_compiling() else settled(asked)
 
 
-def smallest_index_dtype(cells: int) -> torch.dtype:
-    for dtype in (torch.uint8, torch.int16, torch.int32):
-        if cells - 1 <= torch.iinfo(dtype).max:
-            return dtype
-    return torch.int64
+def _tensor(name: str, input: Any) -> Tensor:
+    if not isinstance(input, Tensor):
+        raise DtypeError(f"{name}: input is {input!r:.60}; it must be a tensor.")
+    return input
 
 
-class _Average(torch.autograd.Function):
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(input: Tensor, name: str, asked: pools.Asked) -> Tensor:
-        ready = pools.ready_for(name, input, asked)
-        found: Tensor = pools.own(name, input, asked) if ready is None else pools.values_of(ready, input)
-        return found
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:
-        input, ctx.name, ctx.asked = inputs
-        ctx.shape = input.shape
-        ctx.last = lies_channels_last(input, int(ctx.name[-2]))
-
-    @staticmethod
-    def backward(ctx: Any, grad_output: Tensor) -> Any:
-        attributes = pools.attributes(ctx.name, ctx.asked)
-        function, shape = sys.intern(f"{ctx.name}_backward"), tuple(ctx.shape)  # shortcuts know it by address
-        found = gradient(function, grad_output, shape, None, attributes, ctx.last, within=True)
-        return found, None, None
+def _needs_gradient(input: Tensor) -> bool:
+    return input.requires_grad and torch.is_grad_enabled()
 
 
-class _Maximum(torch.autograd.Function):
-    """Values and what is kept of their places; then int64 indices if asked for."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(
-        input: Tensor, name: str, asked: pools.Asked, ready: pools.Ready | None, return_indices: bool
-    ) -> tuple[Tensor, ...]:
-        if ready is not None and ready.kernel is not None and not return_indices:
-            return pools.maxima_of(ready, input)
-        if not return_indices:
-            input = pools.cast(name, input, asked)
-        plain = pools.ready_for(name, input, asked, "indices")
-        found = pools.own(name, input, asked, True) if plain is None else pools.maxima_of(plain, input)
-        values, indices = found
-        if ready is None:
-            kept = indices.to(smallest_index_dtype(prod(input.shape[-int(name[-2]) :])))
-        else:
-            kept = pools.offsets_from(ready, indices)
-        return (values, kept, indices) if return_indices else (values, kept)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        input, ctx.name, ctx.asked, ctx.ready, _ = inputs
-        _, kept, *indices = output
-        ctx.shape = input.shape
-        ctx.last = lies_channels_last(input, int(ctx.name[-2]))
-        ctx.mark_non_differentiable(kept, *indices)
-        ctx.save_for_backward(kept)
-
-    @staticmethod
-    def backward(ctx: Any, grad_output: Tensor, *_: Tensor) -> Any:
-        (kept,) = ctx.saved_tensors
-        function, shape = sys.intern(f"{ctx.name}_backward"), tuple(ctx.shape)  # shortcuts know it by address
-        if ctx.ready is not None and is_plain(grad_output, kept):
-            try:
-                return pools.gradient_from(ctx.ready, function, grad_output, kept, shape, ctx.last), *[
-                    None
-                ] * 4
-            except NoBackend:
-                pass  # some backends read no offsets
-        if ctx.ready is not None:
-            kept = pools.indices_from(ctx.ready, kept)
-        elif kept.dtype not in (torch.int32, torch.int64):
-            kept = kept.to(torch.int32)
-        attributes = pools.attributes(ctx.name, ctx.asked)
-        return gradient(function, grad_output, shape, kept, attributes, ctx.last, within=True), *[None] * 4
+def _transformed() -> bool:
+    """Whether forward mode, or a transform of torch.func that may be it, is active outside a compiler."""
+    if torch.compiler.is_compiling():
+        return False
+    return forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active()

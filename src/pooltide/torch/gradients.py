@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch.autograd import forward_ad
+from torch.autograd.graph import increment_version
 
 from ..binding import Arrays, bind
 from ..catalog import operators
@@ -21,7 +22,7 @@ from .autograd import differentiable
 from .operators import ARRAYS, AXES
 from .recipes import Hint, compute, recipe_for
 from .shortcuts import add, find
-from .tensors import arrays_on, lies_channels_last
+from .tensors import arrays_on, lies_channels_last, unreadable
 
 Ints = int | Sequence[int]
 Input = torch.Tensor | Sequence[int]
@@ -30,6 +31,7 @@ _modes = torch._C._len_torch_dispatch_stack
 _transforms = torch._C._are_functorch_transforms_active
 _grad_enabled = torch.is_grad_enabled
 _compiling = torch.compiler.is_compiling
+_has_storage = torch._C._has_storage
 
 
 def gradient(
@@ -50,12 +52,14 @@ def gradient(
         return _dispatched(function, grad_output, input, indices, attributes, hint, out, within)
     if out is None and (result := find(function, hint, grad_output, input, indices, attributes)) is not None:
         return result  # type: ignore[no-any-return]
+    if isinstance(input, torch.Tensor) and (kind := unreadable(input)):
+        raise TypeError(f"{function}: input {kind}; it must be a strided tensor or a shape.")
     attributes = tuple(map(plain, attributes))
     if not issubclass(type(input), torch.Tensor):
         input = plain_shape(input)
         if type(input) is not tuple:
             bind(_arrays_of(grad_output), operators()[function], grad_output, input, indices, attributes, out)
-    if not is_plain(grad_output, indices) or not (out is None or _bare(out)):
+    if not is_plain(grad_output, indices) or not (out is None or is_bare(out)):
         return _dispatched(function, grad_output, input, indices, attributes, hint, out, within)
     lies = input.stride() if isinstance(input, torch.Tensor) else hint
     if out is not None and shares(out, grad_output, indices):
@@ -67,6 +71,8 @@ def gradient(
         if within:
             return _dispatched(function, grad_output, input, indices, attributes, hint, out, within)
         raise
+    if out is not None:
+        _mark_written(function, out)
     result = compute(recipe, grad_output, indices, out, within)
     # A GPU's indices are checked, unless within a backward pass: no shortcut does that.
     if recipe.shortcut and (indices is None or recipe.kernel) and (kernel := recipe.shortcut()):
@@ -83,23 +89,46 @@ def is_plain(grad_output: Any, indices: Any) -> bool:
     """Whether nothing but the kernel has a say in this call. What is no tensor at all is plain."""
     if _modes() or _transforms() or forward_ad._current_level >= 0:
         return False
-    if indices is not None and type(indices) is not torch.Tensor and isinstance(indices, torch.Tensor):
+    if isinstance(indices, torch.Tensor) and (type(indices) is not torch.Tensor or unreadable(indices)):
         return False
-    return _bare(grad_output)
+    return is_bare(grad_output)
 
 
-def _bare(tensor: Any) -> bool:
+def is_bare(tensor: Any) -> bool:
+    """Whether a kernel may take the tensor's memory as it is, and autograd need not know.
+
+    What is no tensor at all is bare, too.
+    """
     kind = type(tensor)
     if kind is torch.Tensor or kind is torch.nn.Parameter:
-        return not ((tensor.requires_grad and _grad_enabled()) or tensor.is_neg() or tensor._is_zerotensor())
+        tracked = tensor.requires_grad and _grad_enabled()
+        odd = tensor.is_neg() or tensor._is_zerotensor() or unreadable(tensor)
+        # A batch of gradients (is_grads_batched) looks like one tensor, of no storage.
+        return _has_storage(tensor) and not (tracked or odd)
     return not isinstance(tensor, torch.Tensor)
 
 
 def shares(out: Any, *tensors: torch.Tensor | None) -> bool:
+    """Whether `out`'s storage overlaps one of the tensors'; two storages may hold the same memory."""
     if not isinstance(out, torch.Tensor):
         return False
-    where = out.untyped_storage().data_ptr()
-    return any(isinstance(t, torch.Tensor) and t.untyped_storage().data_ptr() == where for t in tensors)
+    begin, end = _span(out)
+    spans = (_span(t) for t in tensors if isinstance(t, torch.Tensor))
+    return any(first < end and begin < last for first, last in spans)
+
+
+def _span(tensor: torch.Tensor) -> tuple[int, int]:
+    storage = tensor.untyped_storage()
+    return storage.data_ptr(), storage.data_ptr() + storage.nbytes()
+
+
+def _mark_written(function: str, out: torch.Tensor) -> None:
+    """Tell autograd, which may have saved `out` for a backward pass, that its values change."""
+    if out.is_inference() and not torch.is_inference_mode_enabled():
+        raise ValueError(
+            f"{function}: out is an inference tensor; outside inference mode it must be a normal one."
+        )
+    increment_version(out)
 
 
 def _dispatched(

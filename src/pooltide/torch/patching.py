@@ -21,17 +21,19 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch._prims_common.wrappers import _maybe_resize_out
 
 from .. import __version__
 from ..plan import NoBackend
 from . import devices
 from .autograd import differentiable
-from .gradients import is_plain, shares
+from .errors import as_pytorch
+from .gradients import is_bare, is_plain, shares
 from .operators import ARRAYS, AXES
 from .own import ATEN, tell
 from .recipes import compute, recipe_for
 from .shortcuts import add, find
-from .tensors import TYPES, lies_channels_last
+from .tensors import TYPES, lies_channels_last, memory_format
 
 Tensor = torch.Tensor
 CACHE_TAG = f"pooltide.patch {__version__};"
@@ -47,6 +49,9 @@ _INDEXED = {function for function in ATEN if "max" in function}
 # aten's results of these are contiguous, whatever the input is
 _FORMATLESS = {"adaptive_avg_pool3d_backward", "adaptive_max_pool3d_backward", "avg_pool3d_backward"}
 _FLOATS = {dtype for dtype in TYPES if dtype.is_floating_point}
+
+_FAULTS = (TypeError, ValueError, IndexError)
+_grad_enabled = torch.is_grad_enabled
 
 _PATCHED = "within"  # the hint of our shortcuts: other calls may have to check indices
 
@@ -214,10 +219,14 @@ def _front(function: str, own: Callable[..., Any]) -> Callable[..., Any]:
         if not _depth:
             return own(keys, grad_output, x, *rest)  # type: ignore[no-any-return]
         indices, attributes = (rest[-1], rest[:-1]) if indexed else (None, rest)
-        if (result := find(function, _PATCHED, grad_output, x, indices, attributes)) is not None:
+        tracked = _grad_enabled() and x.requires_grad
+        if (
+            not tracked
+            and (result := find(function, _PATCHED, grad_output, x, indices, attributes)) is not None
+        ):
             return result  # type: ignore[no-any-return]
         if grad_output.is_cpu or devices.missing(grad_output.device) is None:
-            if is_plain(grad_output, indices):
+            if is_plain(grad_output, indices) and is_bare(x):
                 try:
                     return _computed(function, grad_output, x, x.stride(), rest, None)
                 except (NoBackend, TypeError):
@@ -225,10 +234,27 @@ def _front(function: str, own: Callable[..., Any]) -> Callable[..., Any]:
             elif _traced(grad_output) and grad_output.dtype in _FLOATS:
                 last = lies_channels_last(x, axes)
                 given = attributes if indices is None else (indices, *attributes)
-                return differentiable(function, grad_output, x.shape[-axes:], *given, last, True)
+                try:
+                    found = differentiable(function, grad_output, x.shape[-axes:], *given, last, True)
+                except _FAULTS as fault:
+                    raise as_pytorch(fault) from None
+                return _OfInput.apply(found, x) if tracked else found  # type: ignore[no-untyped-call]
         return own(keys, grad_output, x, *rest)  # type: ignore[no-any-return]
 
     return front
+
+
+class _OfInput(torch.autograd.Function):
+    """Makes a gradient a function of the forward's input, as PyTorch's is; the derivative is zero."""
+
+    @staticmethod
+    def forward(ctx: Any, found: Tensor, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return found.view_as(found)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        return grad, torch.zeros_like(ctx.saved_tensors[0])
 
 
 def _refusal(grad_output: Tensor) -> str | None:
@@ -251,12 +277,16 @@ def _computed(
     arrays = ARRAYS[function]
     attributes = (*map(tuple, given[:arrays]), *given[arrays:])
     if out is not None:
-        if out.numel() == 0:
-            out.resize_(x.shape)
+        axes = AXES[function]
+        last = function not in _FORMATLESS and lies_channels_last(x, axes)
+        _maybe_resize_out(out, x.shape, memory_format(last, axes))
         if shares(out, grad_output, indices):
             grad_output, indices = grad_output.clone(), None if indices is None else indices.clone()
-    recipe = recipe_for(function, grad_output, x, hint, indices, attributes, out, True)
-    result = compute(recipe, grad_output, indices, out, True)
+    try:
+        recipe = recipe_for(function, grad_output, x, hint, indices, attributes, out, True)
+        result = compute(recipe, grad_output, indices, out, True)
+    except _FAULTS as fault:
+        raise as_pytorch(fault) from None
     if recipe.shortcut and hint is not False and (kernel := recipe.shortcut()):
         add(function, _PATCHED, grad_output, x, indices, given, kernel, recipe.template)
     return result

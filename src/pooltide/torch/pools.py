@@ -8,7 +8,8 @@ its index in the smallest integer type.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -24,17 +25,39 @@ from ..forward_checks import Adaptive, Strided, pooling_of, reserve
 from ..forwards import backend_for
 from ..offsets import Offsets, offsets_of
 from ..plain import kinds
+from ..plan import ENVIRONMENT
 from ..pooling import Pooling, gradient_by_offsets, with_offsets
 from ..threads import get_num_threads
 from . import devices
+from .errors import DtypeError, ShapeError, as_pytorch
 from .gradients import is_plain
 from .recipes import Recipe, compute, layout_in_memory, recipe_of
-from .tensors import DEVICES, TYPES, allocate, arrays_on, dense_strides, lies_channels_last, memory_format
+from .tensors import (
+    DEVICES,
+    TYPES,
+    aligned,
+    allocate,
+    arrays_on,
+    dense_strides,
+    lies_channels_last,
+    memory_format,
+    unreadable,
+)
 
 Tensor = torch.Tensor
 Asked = Strided | Adaptive
 _FLOATS = frozenset(dtype for dtype, known in TYPES.items() if known.name in STORES)
 _MOST = 4096
+# As PyTorch has them at import: whoever puts our pools in their place must not send us to ourselves.
+_PYTORCHS = {
+    name: getattr(F, name)
+    for name in (
+        f"{kind}_pool{axes}d" for kind in ("avg", "adaptive_avg", "max", "adaptive_max") for axes in (1, 2, 3)
+    )
+}
+# Of an input in channels_last_3d these are contiguous in PyTorch, and their callers may count on it.
+_CONTIGUOUS = frozenset({"avg_pool3d", "adaptive_avg_pool3d", "adaptive_max_pool3d"})
+_NO_CHANNELS = frozenset({"adaptive_avg_pool1d", "adaptive_avg_pool2d"})  # PyTorch's take C = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +70,7 @@ class Ready:
     strides: tuple[int, ...]
     copied: torch.memory_format | None  # into which the input must be brought
     kernel: Callable[..., Any] | None
+    contiguous: bool  # whether results are made so after the kernel; offsets never are
 
 
 _ready: dict[Any, Ready | None] = {}
@@ -61,10 +85,16 @@ def ready_for(name: str, x: Tensor, asked: Asked, places: str = "none") -> Ready
         return None
     casting = torch.is_autocast_enabled(x.device.type)
     types = kinds(asked)
-    key: Any = (name, asked, types, places, x.shape, x.stride(), x.dtype, x.device, casting)
+    key: Any = (
+        name, asked, types, places, x.shape, x.stride(), x.dtype, x.device, casting,
+        os.environ.get(ENVIRONMENT),
+    )  # fmt: skip
     if types is not None and key in _ready:
         return _ready[key]
-    found = _prepare(name, x, asked, places, casting)
+    try:
+        found = _prepare(name, x, asked, places, casting)
+    except (TypeError, ValueError) as error:
+        raise as_pytorch(error) from None
     if types is not None:  # what is not plain may fail to hash
         if len(_ready) >= _MOST:
             _ready.clear()
@@ -82,6 +112,12 @@ def _plain(x: Tensor) -> bool:
 def _prepare(name: str, x: Tensor, asked: Asked, places: str, casting: bool) -> Ready | None:
     axes = int(name[-2])
     pooling = pooling_of(name, arrays_on(x.device), x, asked, places != "none")
+    if pooling.batch[1] == 0 and name not in _NO_CHANNELS:
+        raise ShapeError(
+            f"{name}: input has shape {tuple(x.shape)}; every dimension but N must be greater than 0."
+        )
+    if places != "none" and may_miss_the_plane(asked, x.shape[-axes:]):
+        return None
     shape = (*x.shape[:-axes], *pooling.output_plane[3 - axes :])
     if x.is_cpu:
         reserve(name, prod(shape) * x.element_size())
@@ -98,7 +134,47 @@ def _prepare(name: str, x: Tensor, asked: Asked, places: str, casting: bool) -> 
         return None
     form = memory_format(last, axes)
     copied = None if x.is_contiguous(memory_format=form) else form
-    return Ready(pooling, axes, shape, dense_strides(shape, last), copied, kernel)
+    strides = dense_strides(shape, last)
+    return Ready(pooling, axes, shape, strides, copied, kernel, last and name in _CONTIGUOUS)
+
+
+def may_miss_the_plane(asked: Asked, lengths: Sequence[int]) -> bool:
+    """Whether dilation may step from the padding over an axis, so that a window has no cell.
+
+    PyTorch's index of such a window lies outside the plane, or is another window's cell.
+    """
+    steps = asked.dilation if isinstance(asked, Strided) else 1
+    if isinstance(steps, int):
+        return steps > 1 and any(steps > length for length in lengths)
+    return any(step > length for step, length in zip(steps, lengths, strict=False))
+
+
+def unit_axis(name: str, x: Tensor) -> int | None:
+    """Where an axis of length 1 makes of a plain tensor one that PyTorch takes for channels_last, or None.
+
+    PyTorch pools (N, C, W) as (N, C, 1, W), and max_pool3d an unbatched tensor as a batch of one; results
+    then have the input's layout.
+    """
+    if torch.compiler.is_compiling() or x.layout != torch.strided:
+        return None
+    if name.endswith("1d"):
+        at, axes, near = -2, 2, x.dim() == 3 and x.stride(1) <= x.stride(2)
+    else:
+        at, axes, near = 0, 3, name == "max_pool3d" and x.dim() == 4 and x.stride(0) <= x.stride(3)
+    return at if near and _plain(x) and lies_channels_last(x.unsqueeze(at), axes) else None
+
+
+def with_unit_axis(name: str, x: Tensor, asked: Asked, at: int) -> tuple[str, Tensor, Asked]:
+    """The same pool of the tensor with its `unit_axis`; its results have that axis too."""
+    if at == 0:
+        return name, x.unsqueeze(0), asked
+    width = [value[-1] if isinstance(value, (tuple, list)) and value else value for value in asked]
+    if isinstance(asked, Adaptive):
+        wide: Asked = Adaptive((1, width[0]))
+    else:
+        kernel, stride, padding, dilation, *rest = width
+        wide = Strided((1, kernel), (1, stride) if stride else None, (0, padding), (1, dilation), *rest)
+    return name.replace("1d", "2d"), x.unsqueeze(-2), wide
 
 
 def values_of(ready: Ready, x: Tensor) -> Tensor:
@@ -116,11 +192,15 @@ def _run(ready: Ready, x: Tensor, places: torch.dtype | None) -> tuple[Tensor, T
     assert ready.kernel is not None
     if ready.copied is not None:
         x = x.contiguous(memory_format=ready.copied)
+    x = aligned(x)
     values = _empty(ready, x, x.dtype)
     found = None if places is None else _empty(ready, x, places)
     threads = min(get_num_threads(), torch.get_num_threads())
     places_at = None if found is None else found.data_ptr()
     ready.kernel(None, x.data_ptr(), places_at, values.data_ptr(), threads)
+    if ready.contiguous:
+        values = values.contiguous()
+        found = found.contiguous() if places == torch.int64 and found is not None else found
     return values, found
 
 
@@ -128,11 +208,25 @@ def _empty(ready: Ready, x: Tensor, dtype: torch.dtype) -> Tensor:
     return allocate(ready.shape, ready.strides, prod(ready.shape) * dtype.itemsize, dtype, x.device)
 
 
-def own(name: str, x: Tensor, asked: Asked, places: bool = False) -> Any:
+def pytorchs(name: str, x: Tensor, asked: Asked, places: bool = False) -> Any:
     """PyTorch's pool; of a maximum with `places` also int64 indices."""
     given = asked if isinstance(asked, Adaptive) else attributes(name, asked)
     more = {"return_indices": True} if places else {}
-    return getattr(F, name)(x, *given, **more)
+    return _PYTORCHS[name](x, *given, **more)
+
+
+def is_foreign(x: Any) -> bool:
+    """Whether a tensor is of a kind that only PyTorch may know: sparse, nested, mkldnn or quantized."""
+    return isinstance(x, Tensor) and (x.is_quantized or unreadable(x) is not None)
+
+
+def foreign(name: str, x: Tensor, asked: Asked, places: bool = False) -> Any:
+    """PyTorch's pool of such a tensor, with PyTorch's gradient; raises DtypeError where it has none."""
+    try:
+        return pytorchs(name, x, asked, places)
+    except RuntimeError as error:
+        kind = unreadable(x) or f"has dtype {x.dtype}".replace("torch.", "")
+        raise DtypeError(f"{name}: input {kind}; it must be a strided tensor of floats.") from error
 
 
 def cast(name: str, x: Tensor, asked: Asked) -> Tensor:
@@ -141,7 +235,7 @@ def cast(name: str, x: Tensor, asked: Asked) -> Tensor:
         return x
     batched = x.dim() == int(name[-2]) + 2
     none = x.new_empty((0, *x.shape[1:]) if batched else (0, *x.shape))
-    return x.to(own(name, none, asked).dtype)
+    return x.to(pytorchs(name, none, asked).dtype)
 
 
 def attributes(name: str, asked: Asked) -> tuple[Any, ...]:
@@ -192,7 +286,8 @@ def gradient_from(
 ) -> Tensor:
     """The gradient of maxima, channels_last or not; raises NoBackend where no kernel reads offsets."""
     layouts = layout_in_memory(grad_output, ready.axes), layout_in_memory(offsets, ready.axes)
-    recipe = _recipe(function, ready, layouts, shape, last, grad_output.dtype, grad_output.device)
+    backend = os.environ.get(ENVIRONMENT)
+    recipe = _recipe(function, ready, layouts, shape, last, grad_output.dtype, grad_output.device, backend)
     return compute(recipe, grad_output, offsets, None, within=True)
 
 
@@ -205,6 +300,7 @@ def _recipe(
     last: bool,
     dtype: torch.dtype,
     device: torch.device,
+    _backend: str | None,  # by which the environment makes other recipes
 ) -> Recipe:
     problem = gradient_by_offsets(ready.pooling, TYPES[dtype])
     lies = "channels_last" if last else "planes"

@@ -6,6 +6,7 @@ strides and dtypes as PyTorch gives them, attributes as they came.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,10 +19,10 @@ from ..call import TensorMeta
 from ..catalog import operators
 from ..functions import index_message
 from ..plain import kinds
-from ..plan import layout_of
+from ..plan import ENVIRONMENT, layout_of
 from ..problem import Problem, lower
 from . import devices
-from .tensors import allocate, arrays_on, dense_strides, lies_channels_last, memory_format
+from .tensors import aligned, allocate, arrays_on, dense_strides, lies_channels_last, memory_format
 
 Shape = tuple[int, ...]
 # How the result is to lie: as an input of these strides, channels_last or not, or (None) as grad_output.
@@ -74,7 +75,7 @@ def recipe_for(
             function, input.shape if isinstance(input, torch.Tensor) else input, hint,
             grad_output.shape, grad_output.stride(), grad_output.dtype,
             grad_output.is_cpu or _place(grad_output), attributes,
-            types, sizes,
+            types, sizes, os.environ.get(ENVIRONMENT),
         )  # fmt: skip
         if indices is not None:
             key = (key, indices.shape, indices.stride(), indices.dtype, indices.is_cpu or _place(indices))
@@ -181,11 +182,13 @@ def compute(
     if kernel := recipe.kernel:
         result = _empty_like(recipe.template)  # type: ignore[arg-type]
         where = None if indices is None else indices.data_ptr()
-        if bad := kernel(grad_output.data_ptr(), None, where, result.data_ptr(), 1):
+        bad = kernel(grad_output.data_ptr(), None, where, result.data_ptr(), 1)
+        if bad is None:
+            return result
+        if bad is not NotImplemented:  # that means a misaligned address
             raise IndexError(message(recipe, IndexFault(*bad), grad_output.shape))
-        return result
     result = _result(recipe) if out is None else out
-    written = result
+    written = aligned(result)
     if copied := recipe.copied:
         if "grad_output" in copied:
             grad_output = grad_output.contiguous(memory_format=recipe.format)
@@ -193,6 +196,7 @@ def compute(
             indices = indices.contiguous(memory_format=recipe.format)
         if "out" in copied:
             written = _result(recipe)
+    grad_output, indices = aligned(grad_output), None if indices is None else aligned(indices)
     if fault := recipe.run(recipe.axes, grad_output, indices, written, within):
         raise IndexError(message(recipe, fault, grad_output.shape))
     if written is not result:

@@ -1,8 +1,9 @@
 """The way of small calls that were made before: from the tensors to the kernel without Python in between.
 
 `find(function, hint, grad_output, input, indices, attributes)` has the result, or None where it knows no
-equal call; `add` makes one known, with its kernel and a tensor that results are like. They need DLPack's
-exchange API, which PyTorch 2.11 and 2.13 have; without it nothing is ever found.
+equal call; `add` makes one known, with its kernel and a tensor that results are like. Nothing is found or
+added while the environment chooses a backend, or for a misaligned tensor. They need DLPack's exchange API,
+which PyTorch 2.11 and 2.13 have; without it nothing is ever found.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import torch
 from torch.autograd import forward_ad
 
 from ..backends import cpu
+from ..plan import ENVIRONMENT
 
 
 def _table() -> tuple[Callable[..., Any], Callable[..., None]]:
@@ -31,6 +33,7 @@ def _table() -> tuple[Callable[..., Any], Callable[..., None]]:
         forward_ad,
         torch.empty_like,
         torch.are_deterministic_algorithms_enabled,
+        ENVIRONMENT,
     )
     return table.find, table.add
 

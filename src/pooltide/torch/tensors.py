@@ -46,8 +46,8 @@ def arrays_on(device: torch.device) -> Arrays:
     def read(value: Any, written: bool) -> TensorMeta | Unusable | str | None:
         if not issubclass(type(value), torch.Tensor):  # isinstance would ask the value itself
             return None
-        if value.layout != torch.strided:
-            return Unusable(f"has layout {value.layout}", "a strided tensor", TypeError)
+        if kind := unreadable(value):
+            return Unusable(kind, "a strided tensor", TypeError)
         if value.device != device:
             return Unusable(f"is on {value.device}", f"on {device}, as grad_output is", ValueError)
         if device.type not in DEVICES and device.type != "meta":
@@ -59,6 +59,13 @@ def arrays_on(device: torch.device) -> Arrays:
     return Arrays("a tensor", read, _integer)
 
 
+def unreadable(tensor: torch.Tensor) -> str | None:
+    """Why no kernel can read the tensor, whatever its dtype; None where kernels can."""
+    if tensor.is_nested:
+        return "is a nested tensor"
+    return None if tensor.layout is torch.strided else f"has layout {tensor.layout}"
+
+
 def _integer(value: Any) -> int | None:
     """A plain int, or a symbol for one, which a size may be under tracing."""
     return value if type(value) is int or issubclass(type(value), torch.SymInt) else None
@@ -66,7 +73,7 @@ def _integer(value: Any) -> int | None:
 
 def lies_channels_last(tensor: torch.Tensor, axes: int) -> bool:
     """Whether PyTorch takes the tensor for channels_last (channels_last_3d on three axes)."""
-    if axes == 1 or tensor.dim() != axes + 2 or tensor.is_contiguous():
+    if axes == 1 or tensor.dim() != axes + 2:
         return False
     return suggest_memory_format(tensor) == _channels_last(axes)
 
@@ -99,6 +106,11 @@ def allocate(
     if nbytes >= _HUGE and device.type == "cpu":
         cpu.use_huge_pages(result.data_ptr(), nbytes)
     return result
+
+
+def aligned(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, or a copy where its address is no multiple of its element size: kernels need that."""
+    return tensor if tensor.data_ptr() % tensor.element_size() == 0 else tensor.clone()
 
 
 def as_volume(tensor: torch.Tensor, axes: int) -> torch.Tensor:
