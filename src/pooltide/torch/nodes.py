@@ -228,4 +228,5 @@ def _tied(ctx: Any, found: Tensor) -> Tensor:
         return found
     if torch._C._are_functorch_transforms_active():  # who has zeros for what does not depend
         return found
-    return found - ctx.saved_tensors[-1].sum()  # x - (+0) has the bits of x
+    tied: Tensor = found - ctx.saved_tensors[-1].sum()  # x - (+0) has the bits of x
+    return tied
