@@ -23,7 +23,9 @@ Pool = Callable[..., Any]
 MODES = ("forward", "backward", "backward", "double", "hook", "prehook", "saved", "scribble", "vmap", "twice")
 
 
-def draw(rng: Random, module: Any = pooltide.torch.functional, title: str = "pooltide.torch.functional") -> Call:
+def draw(
+    rng: Random, module: Any = pooltide.torch.functional, title: str = "pooltide.torch.functional"
+) -> Call:
     MEMORY.begin()
     problem = problems.draw(rng, rng.choice(problems.POOLS), large=0.0005)
     x = filled(rng, problem.input, problem.dtype).detach()
@@ -34,10 +36,13 @@ def draw(rng: Random, module: Any = pooltide.torch.functional, title: str = "poo
         given["return_indices"] = True
     mode = rng.choice(MODES)
     pool = getattr(module, problem.pool)
-    other = _other(rng, problem)
+    label, other = _other(rng)
     grad_output = filled(rng, problem.output, problem.dtype)
-    call = Call(f"{title}.{problem.pool}", lambda **given: STEPS[mode](pool, given, grad_output, other), given)
-    call.title = f"[{mode}] {call.title}"
+    call = Call(
+        f"{title}.{problem.pool}", lambda **given: STEPS[mode](pool, given, grad_output, other), given
+    )
+    hooked = f" returns <{label}>" if mode in ("hook", "prehook", "saved") else ""
+    call.title = f"[{mode}{hooked}] {call.title}"
     call.good = mode in ("forward", "backward", "double", "twice") and module is not torch.nn.functional
     call.accepted = lambda error: accepted(error, problem.pool, call)
     if rng.random() < 0.35:
@@ -58,7 +63,7 @@ def accepted(error: BaseException, function: str, call: Call) -> bool:
     ours = isinstance(error, REFUSALS) and any(our_message(name, error) for name in names)
     if ours or isinstance(error, RuntimeError):
         return (not call.good and not BROKEN.search(str(error))) or no_memory(error)
-    return not call.good and (TORCH.search(str(error)) is not None or not _passed_us(error))
+    return not call.good and (TORCH.search(str(error)) is not None or _by_torch(error))
 
 
 # How PyTorch's argument parser, its dispatcher and its hooks begin their messages; and its bugs.
@@ -66,18 +71,19 @@ TORCH = re.compile(r"^\w+\(\): argument|aten::|unpack_hook")
 BROKEN = re.compile(r"INTERNAL ASSERT FAILED(?!.*python_arg_parser)", re.S)
 
 
-def _passed_us(error: BaseException) -> bool:
-    """Whether the error was raised below a line of pooltide."""
-    trace = error.__traceback__
+def _by_torch(error: BaseException) -> bool:
+    """Whether no line of pooltide took part, or PyTorch's Python raised the error."""
+    files, trace = [], error.__traceback__
     while trace is not None:
-        if "/pooltide/" in trace.tb_frame.f_code.co_filename:
-            return True
+        files.append(trace.tb_frame.f_code.co_filename)
         trace = trace.tb_next
-    return False
+    return not any("/pooltide/" in file for file in files) or (
+        "/torch/" in files[-1] and "/pooltide/" not in files[-1]
+    )
 
 
-def _other(rng: Random, problem: problems.Problem) -> Callable[[torch.Tensor], Any]:
-    """What a hook returns instead of a tensor."""
+def _other(rng: Random) -> tuple[str, Callable[[torch.Tensor], Any]]:
+    """What a hook returns instead of a tensor, and its label."""
     label = rng.choice([*STRANGE, "shape", "dtype", "noise", "noise"])
 
     def change(tensor: torch.Tensor) -> Any:
@@ -89,7 +95,7 @@ def _other(rng: Random, problem: problems.Problem) -> Callable[[torch.Tensor], A
             return tensor.to(rng.choice(OTHER_DTYPES))
         return torch.full_like(tensor, rng.choice((127, 7, 1)))
 
-    return change
+    return label, change
 
 
 def _forward(pool: Pool, given: dict[str, Any], *_: Any) -> Any:

@@ -17,7 +17,9 @@ from .memory import Place, content
 from .problems import FLOATS, Problem
 
 LAYOUTS = ("planes", "planes", "planes", "channels_last", "channels_last", "view", "view", "unaligned")
-OTHER_DTYPES = [np.dtype(t) for t in ("i1", "i4", "i8", "u8", "f2", "f4", "f8", ">f4", "c8", "?", "g", "U1", "V4")]
+OTHER_DTYPES = [
+    np.dtype(t) for t in ("i1", "i4", "i8", "u8", "f2", "f4", "f8", ">f4", "c8", "?", "g", "U1", "V4")
+]
 OTHER_INDICES = (-1, -(2**63), 2**63 - 1, 2**31, 2**32, 2**31 - 1)
 COMPARED = 0.03  # the share of calls with a result that the reference backend must confirm
 
@@ -89,7 +91,17 @@ def _spoil(rng: Random, call: Call, problem: Problem, argument: str) -> None:
     """Replace an argument by an odd one."""
     value = call.given[argument]
     if argument == "out" and type(value) is tuple:
-        odd = rng.choice([value[0], value[:1], (*value, value[0]), (value[0], None), list(value), value[::-1], (value[0],) * 2])
+        odd = rng.choice(
+            [
+                value[0],
+                value[:1],
+                (*value, value[0]),
+                (value[0], None),
+                list(value),
+                value[::-1],
+                (value[0],) * 2,
+            ]
+        )
         call.make_odd(argument, odd)
     elif type(value) is not np.ndarray or rng.random() < 0.15:
         kind = "shape" if argument == "input" and type(value) is tuple else argument

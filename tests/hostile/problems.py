@@ -12,7 +12,9 @@ import numpy as np
 
 from pooltide.geometry import strided_outputs
 
-POOLS = [f"{pool}_pool{axes}d" for pool in ("adaptive_avg", "adaptive_max", "avg", "max") for axes in (1, 2, 3)]
+POOLS = [
+    f"{pool}_pool{axes}d" for pool in ("adaptive_avg", "adaptive_max", "avg", "max") for axes in (1, 2, 3)
+]
 FLOATS = {
     "float32": np.dtype(np.float32),
     "float64": np.dtype(np.float64),

@@ -47,10 +47,12 @@ class Report:
     outside: int = 0
     findings: dict[str, Finding] = field(default_factory=dict)
 
-    def add(self, finding: Finding) -> None:
+    def add(self, finding: Finding) -> Finding:
+        """Returns the first finding of this cause."""
         known = self.findings.setdefault(f"{finding.kind} {same(finding.text)}", finding)
         if known is not finding:
             known.count += 1
+        return known
 
 
 class Worker:
@@ -96,9 +98,8 @@ class Worker:
             raise RuntimeError(f"the worker of {self.report.entrance} does not start:\n{self._errors()}")
         self.report.crashes += kind == "crash"
         self.report.hangs += kind == "hang"
-        self.report.add(
-            Finding(kind, text, describe(self.report.entrance, self.seed, index), self.reproduction(index))
-        )
+        finding = self.report.add(Finding(kind, text, "", self.reproduction(index)))
+        finding.call = finding.call or describe(self.report.entrance, self.seed, index)
         self.deaths += 1
         following = index + self.indices.step
         if self.deaths == MOST_DEATHS or following >= self.indices.stop:
@@ -114,7 +115,8 @@ class Worker:
 
     def _stack(self) -> str:
         """The innermost Python lines, as faulthandler wrote them before the end."""
-        lines = [line.split("/")[-1] for line in self._errors().splitlines() if line.startswith("  File")]
+        current = self._errors().rpartition("Current thread")[2]
+        lines = [line.split("/")[-1] for line in current.splitlines() if line.startswith("  File")]
         return " < ".join(lines[:3])
 
     def close(self) -> None:
@@ -127,9 +129,7 @@ class Worker:
         path = self.folder / "findings"
         for line in path.read_text().splitlines() if path.exists() else ():
             row = json.loads(line)
-            self.report.add(
-                Finding(row["kind"], row["text"], row["call"], self.reproduction(row["index"]))
-            )
+            self.report.add(Finding(row["kind"], row["text"], row["call"], self.reproduction(row["index"])))
 
 
 def _python(entrance: str, seed: int, first: int, indices: range, folder: object, **more: Any) -> Any:

@@ -21,7 +21,9 @@ OTHER_DTYPES = [
 ]  # fmt: skip
 
 
-def place(rng: Random, shape: tuple[int, ...], dtype: torch.dtype, layouts: tuple[str, ...] = LAYOUTS) -> Place:
+def place(
+    rng: Random, shape: tuple[int, ...], dtype: torch.dtype, layouts: tuple[str, ...] = LAYOUTS
+) -> Place:
     return MEMORY.place(rng, shape, dtype.itemsize, rng.choice(layouts))
 
 
@@ -38,7 +40,9 @@ def indices_for(rng: Random, problem: Problem, dtype: str) -> torch.Tensor:
     return where.tensor(TYPES[dtype])
 
 
-def written(rng: Random, call: Call, shape: tuple[int, ...], dtype: torch.dtype, layouts: tuple[str, ...] = LAYOUTS) -> Any:
+def written(
+    rng: Random, call: Call, shape: tuple[int, ...], dtype: torch.dtype, layouts: tuple[str, ...] = LAYOUTS
+) -> Any:
     """A tensor that the call may write."""
     where = place(rng, shape, dtype, layouts)
     call.written.append(where)
@@ -108,7 +112,8 @@ def spoil_tensor(rng: Random, call: Call, argument: str, tensor: torch.Tensor, o
     layouts = ("broadcast",) if rng.random() < 0.2 else LAYOUTS
     if argument != output:
         call.make_odd(argument, place(rng, tuple(shape), dtype, layouts).tensor(dtype))
-    elif 0 in shape:  # PyTorch may resize it, and would do so within the slot
+    elif output == "grad_input" and tuple(shape) != tuple(tensor.shape):
+        # PyTorch resizes a result of the wrong shape, and would do so over the rest of the slot
         call.make_odd(argument, torch.empty(shape, dtype=dtype))
     else:
         call.make_odd(argument, written(rng, call, tuple(shape), dtype, layouts))

@@ -92,7 +92,9 @@ def main(name: str, seed: int, indices: range, counters: Any, findings: Path) ->
             drawn = trial(module, seed, index)
             drawn.run(tally)
         except Exception as error:
-            where = " < ".join(f"{f.name}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__)[:-4:-1])
+            where = " < ".join(
+                f"{f.name}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__)[:-4:-1]
+            )
             tally.find("suite", f"{type(error).__name__}: {error} ({where})", str(drawn))
 
 
