@@ -12,31 +12,31 @@ import pytest
 from hostile.memory import Memory
 from hostile.supervise import Report, describe, entrances, run
 
-CALLS = {"numpy": 4000, "torch": 1500, "functional": 600, "patch": 1000, "acl": 3000, "cli": 100, "c": 100}
+CALLS = {"numpy": 3000, "torch": 1000, "functional": 400, "patch": 600, "acl": 2000, "cli": 60}
+ENTRANCES = [name for name in entrances() if name in CALLS]
 
 
 @pytest.fixture(scope="module")
 def reports() -> dict[str, Report]:
-    return {report.entrance: report for report in run({name: CALLS[name] for name in entrances()}, seed=20)}
+    return {report.entrance: report for report in run({name: CALLS[name] for name in ENTRANCES}, seed=20)}
 
 
 def _told(report: Report) -> str:
     return "\n".join(f"{f.kind}: {f.text}\n  {f.call}\n  {f.reproduce}" for f in report.findings.values())
 
 
-@pytest.mark.parametrize("entrance", list(entrances()))
+@pytest.mark.parametrize("entrance", ENTRANCES)
 def test_no_call_crashes_or_hangs_or_writes_outside(reports: dict[str, Report], entrance: str) -> None:
     report = reports[entrance]
     assert (report.crashes, report.hangs, report.outside) == (0, 0, 0), _told(report)
     assert report.calls >= CALLS[entrance] // 2, "the calls were not made"
 
 
-@pytest.mark.parametrize("entrance", list(entrances()))
+@pytest.mark.parametrize("entrance", ENTRANCES)
 def test_every_refusal_is_in_our_words(reports: dict[str, Report], entrance: str) -> None:
     report = reports[entrance]
     assert not report.findings, _told(report)
-    if entrance != "c":
-        assert min(report.results, report.refusals) > report.calls // 10
+    assert min(report.results, report.refusals) > report.calls // 10
 
 
 @pytest.fixture(scope="module")
@@ -57,10 +57,10 @@ def test_the_suite_counts_every_kind_of_fault(faulty: Report) -> None:
     assert "in string_at" in found["crash"]
     assert "in _beyond" in found["crash"], "the page behind an array is forbidden"
     assert "input changed 60 bytes outside" in found["outside"], "an argument that is only read was written"
-    assert "outside changed 65476 bytes outside" in found["outside"], (
+    assert "outside changed 16324 bytes outside" in found["outside"], (
         "all of the slot but the 60 bytes of out"
     )
-    assert faulty.outside == 4 * 60 + 65476
+    assert faulty.outside == 4 * 60 + 16324
     assert found["odd error"] == "odd raised KeyError: 'odd'"
 
 

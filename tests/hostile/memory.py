@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 PAGE = mmap.PAGESIZE
-SMALL, LARGE = 1 << 16, 1 << 25
+SIZES = (1 << 14, 1 << 18, 1 << 25)  # of slots; most arrays fit into the smallest
 PATTERN = 0xA5
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -69,7 +69,7 @@ class Memory:
     """Hands out places; tells after a call how many bytes changed that had to stay."""
 
     def __init__(self) -> None:
-        self._slots: dict[int, list[Slot]] = {SMALL: [], LARGE: []}
+        self._slots: dict[int, list[Slot]] = {size: [] for size in SIZES}
         self._used: list[Slot] = []
 
     def begin(self) -> None:
@@ -79,7 +79,7 @@ class Memory:
 
     def place(self, rng: Random, shape: tuple[int, ...], itemsize: int, layout: str) -> Place:
         strides, below, above = byte_strides(rng, shape, itemsize, layout)
-        if below + above > LARGE:
+        if below + above > SIZES[-1]:
             strides, below, above = byte_strides(rng, shape, itemsize, "planes")
         slot = self._slot(below + above)
         room = slot.size - below - above
@@ -89,7 +89,7 @@ class Memory:
         return Place(slot, shape, itemsize, strides, at + below)
 
     def _slot(self, size: int) -> Slot:
-        kind = SMALL if size <= SMALL else LARGE
+        kind = next(length for length in SIZES if size <= length)
         slots = self._slots[kind]
         taken = sum(slot.size == kind for slot in self._used)
         if taken == len(slots):
