@@ -47,9 +47,15 @@ def plain(kind: str, value: Any) -> Any:
         return tuple(int(n) for n in np.shape(value))
     if kind == "flag":
         return bool(value)
-    if isinstance(value, (tuple, list, np.ndarray)) and np.ndim(value):
-        return tuple(None if n is None else int(n) for n in value)
-    return int(value)
+    if isinstance(value, (tuple, list)):
+        items = tuple.__iter__(value) if isinstance(value, tuple) else list.__iter__(value)
+        return tuple(None if n is None else _integer(n) for n in items)
+    return tuple(value.tolist()) if isinstance(value, np.ndarray) and value.ndim else _integer(value)
+
+
+def _integer(value: Any) -> int:
+    """The int itself, whatever a subclass makes of its methods."""
+    return int.__index__(value) if isinstance(value, int) else int(value)
 
 
 def _fails(*_: Any, **__: Any) -> Any:
