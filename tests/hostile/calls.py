@@ -76,7 +76,7 @@ class Call:
         text = f"{self.name} raised {type(error).__name__}: {str(error)[:300]}"
         if isinstance(error, MemoryError) or self.accepted(error):
             return None
-        if type(error) not in REFUSALS or not our_message(self.name, error):
+        if not isinstance(error, REFUSALS) or not our_message(self.name, error):
             return text
         return f"{text} (of a good call)" if self.good else None
 

@@ -43,7 +43,9 @@ def draw(
     )
     hooked = f" returns <{label}>" if mode in ("hook", "prehook", "saved") else ""
     call.title = f"[{mode}{hooked}] {call.title}"
-    call.good = mode in ("forward", "backward", "double", "twice") and module is not torch.nn.functional
+    no_channels = len(problem.batch) == 1 and not problem.batch[0]  # PyTorch refuses these
+    plain_mode = mode in ("forward", "backward", "double", "twice")
+    call.good = plain_mode and module is not torch.nn.functional and not no_channels
     call.accepted = lambda error: accepted(error, problem.pool, call)
     if rng.random() < 0.35:
         for argument in rng.sample(list(given), min(len(given), rng.choice((1, 1, 1, 2)))):
@@ -67,8 +69,8 @@ def accepted(error: BaseException, function: str, call: Call) -> bool:
 
 
 # How PyTorch's argument parser, its dispatcher and its hooks begin their messages; and its bugs.
-TORCH = re.compile(r"^\w+\(\): argument|aten::|unpack_hook")
-BROKEN = re.compile(r"INTERNAL ASSERT FAILED(?!.*python_arg_parser)", re.S)
+TORCH = re.compile(r"^\w+\(\): argument|aten::|unpack_hook|Overflow when unpacking")
+BROKEN = re.compile(r"INTERNAL ASSERT FAILED(?!.*(python_arg_parser|functorch))", re.S)
 
 
 def _by_torch(error: BaseException) -> bool:
