@@ -102,7 +102,11 @@ class Worker:
         finding.call = finding.call or describe(self.report.entrance, self.seed, index)
         self.deaths += 1
         following = index + self.indices.step
-        if self.deaths == MOST_DEATHS or following >= self.indices.stop:
+        if following >= self.indices.stop:
+            return False
+        if self.deaths == MOST_DEATHS:
+            text = f"trials from {following} on were left out after {MOST_DEATHS} crashes and hangs"
+            self.report.add(Finding("left out", text, "", self.reproduction(following)))
             return False
         self._start(following)
         return True
