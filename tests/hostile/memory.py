@@ -34,7 +34,6 @@ class Slot:
         self.kept = np.empty(size, np.uint8)
         self.bytes[:] = PATTERN
 
-    @cache  # noqa: B019  (slots live as long as the process)
     def tensor(self, dtype: Any) -> Any:
         """All of the slot as one flat tensor."""
         import torch

@@ -107,13 +107,14 @@ def spoil_tensor(rng: Random, call: Call, argument: str, tensor: torch.Tensor, o
             return
         case 3 | 4:
             label = rng.choice(list(STRANGE))
+            if argument == output:  # PyTorch resizes a result of the wrong shape, also within a slot
+                tensor = tensor.clone()
             call.make_odd(argument, STRANGE[label](tensor), f"<{label}>")
             return
     layouts = ("broadcast",) if rng.random() < 0.2 else LAYOUTS
     if argument != output:
         call.make_odd(argument, place(rng, tuple(shape), dtype, layouts).tensor(dtype))
     elif output == "grad_input" and tuple(shape) != tuple(tensor.shape):
-        # PyTorch resizes a result of the wrong shape, and would do so over the rest of the slot
         call.make_odd(argument, torch.empty(shape, dtype=dtype))
     else:
         call.make_odd(argument, written(rng, call, tuple(shape), dtype, layouts))
