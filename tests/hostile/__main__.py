@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 
 from rich.console import Console
@@ -22,6 +23,7 @@ def main() -> int:
     whole = sum(WEIGHTS.get(name, 1) for name in names)
     calls = {name: max(1, arguments.calls * WEIGHTS.get(name, 1) // whole) for name in names}
     console = Console()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a run that is stopped reports, too
     if arguments.only is not None:
         for name in names:
             console.print(describe(name, arguments.seed, arguments.only), markup=False, highlight=False)

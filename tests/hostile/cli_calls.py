@@ -16,7 +16,8 @@ from . import problems
 from .problems import Problem
 from .worker import Tally
 
-FOLDER = Path(tempfile.mkdtemp(prefix="hostile-cli-"))
+_folder = tempfile.TemporaryDirectory(prefix="hostile-cli-")
+FOLDER = Path(_folder.name)
 NAMES = {pool: pool.replace("_pool", "") for pool in problems.POOLS}
 DTYPES = {"float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16"}
 WORDS = [

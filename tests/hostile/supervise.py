@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -134,6 +135,7 @@ class Worker:
         for line in path.read_text().splitlines() if path.exists() else ():
             row = json.loads(line)
             self.report.add(Finding(row["kind"], row["text"], row["call"], self.reproduction(row["index"])))
+        shutil.rmtree(self.folder)
 
 
 def _python(entrance: str, seed: int, first: int, indices: range, folder: object, **more: Any) -> Any:
@@ -167,7 +169,7 @@ def run(
     only: int | None = None,
     progress: Callable[[list[Report]], None] = lambda reports: None,
 ) -> list[Report]:
-    """Try so many calls of each entrance, with so many processes at a time."""
+    """Try so many calls of each entrance, with so many processes at a time. Ctrl+C ends it early."""
     reports = {name: Report(name) for name in calls}
     waiting = _shares(calls, workers, only)
     active: list[Worker] = []
@@ -184,6 +186,8 @@ def run(
                 worker.close()
             progress([*reports.values(), *(live(worker) for worker in active)])
             time.sleep(0.05)
+    except KeyboardInterrupt:
+        pass  # what was found until now is worth a report
     finally:
         for worker in active:
             worker.close()

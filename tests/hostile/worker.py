@@ -6,10 +6,12 @@ written there before the trial runs; `--describe` prints what that trial would c
 
 from __future__ import annotations
 
+import ctypes
 import faulthandler
 import json
 import re
 import resource
+import signal
 import sys
 import traceback
 from collections import Counter
@@ -82,6 +84,7 @@ def trial(module: Any, seed: int, index: int) -> Trial:
 
 def main(name: str, seed: int, indices: range, counters: Any, findings: Path) -> None:
     faulthandler.enable()
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: end with the parent
     module = import_module(ENTRANCES.get(name, name))
     _limit_memory()
     tally = Tally(counters, findings)
