@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from .worker import Tally
 
 _folder = tempfile.TemporaryDirectory(prefix="hostile-cli-")
 FOLDER = Path(_folder.name)
+os.chdir(FOLDER)  # golden writes to the working directory when its -o is empty
 NAMES = {pool: pool.replace("_pool", "") for pool in problems.POOLS}
 DTYPES = {"float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16"}
 WORDS = [
