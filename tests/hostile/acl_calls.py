@@ -1,0 +1,194 @@
+"""Drawn programs of the documented interface: calls in any order, good and bad handles, several threads."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from pooltide.dtypes import DTYPES, FORMATS
+
+from . import problems
+from .acl_programs import Program, Ref, Step
+from .calls import MEMORY
+
+STEPS = 12
+OPERATORS = {
+    "aclnnAdaptiveAvgPool3dBackward": "adaptive_avg_pool3d",
+    "aclnnAvgPool2dBackward": "avg_pool2d",
+    "aclnnAdaptiveMaxPool2dBackward": "adaptive_max_pool2d",
+    "aclnnAdaptiveMaxPool3dBackward": "adaptive_max_pool3d",
+}
+STRANGE = [
+    None,
+    0,
+    1,
+    7,
+    -5,
+    64,
+    2**31,
+    2**63 - 1,
+    2**63,
+    2**64,
+    10**40,
+    -(2**63),
+    1.5,
+    "x",
+    b"x",
+    True,
+    (),
+    object(),
+    [3],
+]
+
+
+def draw(rng: Random) -> Program:
+    MEMORY.begin()
+    program = Program([], rng.choice((1, 1, 1, 1, 1, 3)), [])
+    while len(program.steps) < STEPS:
+        if rng.random() < 0.25:
+            _operator(rng, program)
+        else:
+            program.steps.append(_single(rng, program))
+    for step in program.steps:
+        # A host address that is no address ends a C program, and this one: memcpy gets none.
+        strange = [v for v in STRANGE if not isinstance(v, int)] if step.name == "aclrtMemcpy" else STRANGE
+        step.arguments = tuple(rng.choice(strange) if rng.random() < 0.04 else a for a in step.arguments)
+        step.thread = rng.randrange(program.threads)
+    return program
+
+
+def _ref(rng: Random, kind: str) -> Ref:
+    return Ref(
+        kind, rng.choice((0, 0, 0, 1, 2, 3)), rng.choice((0, 0, 0, 0, 1, 8, 100)) if kind == "address" else 0
+    )
+
+
+def _single(rng: Random, program: Program) -> Step:
+    """One call of the runtime."""
+    name = rng.choice(list(CALLS))
+    return Step(name, CALLS[name](rng, program))
+
+
+def _copy(rng: Random, program: Program) -> tuple[Any, ...]:
+    kind = rng.choice((0, 1, 1, 1, 2, 2, 2, 3, 9))
+    count = rng.choice((0, 1, 8, 16, 64, 200, 4096))
+    sides = []
+    for device, written in ((kind in (1, 3), True), (kind in (2, 3), False)):
+        where = MEMORY.place(rng, (rng.choice((1, 8, 64, 200, 4096)),), 1, "planes")
+        if written:
+            program.written.append(where)
+        host = where.array(np.uint8)
+        if rng.random() < 0.05:
+            host.setflags(write=False)
+        given = host if rng.random() < 0.7 or count > where.shape[0] else int(host.ctypes.data)
+        # The wrong kind of side now and then; never an address that the copy would leave.
+        wrong = rng.random() < 0.05
+        sides.append(_ref(rng, "address") if device != wrong else given)
+    return sides[0], rng.choice((count, count, 4096, count - 1)), sides[1], count, kind
+
+
+def _tensor(rng: Random, program: Program) -> tuple[Any, ...]:
+    rank = rng.choice((0, 1, 3, 4, 4, 5, 5, 70))
+    shape = [
+        rng.choice((0, 1, 2, 3, 5, 5, 7, -1, 2**40)) if rng.random() < 0.3 else rng.randint(1, 6)
+        for _ in range(rank)
+    ]
+    strides = rng.choice((None, None, [1] * rank, [rng.randint(-3, 9) for _ in shape], [2**62] * rank, [1]))
+    offset = rng.choice((0, 0, 0, 1, 5, -1, 2**62, -(2**63)))
+    storage = rng.choice((shape, [4096], []))
+    codes = [dtype.code for dtype in DTYPES.values()]
+    return (
+        shape,
+        rng.choice(codes),
+        strides,
+        offset,
+        rng.choice(list(FORMATS.values())),
+        storage,
+        _ref(rng, "address"),
+    )
+
+
+CALLS: dict[str, Any] = {
+    "aclInit": lambda r, p: (r.choice((None, None, "/nonexistent", "/dev/null", "\0", 7)),),
+    "aclrtSetDevice": lambda r, p: (r.choice((0, 0, 1, -1)),),
+    "aclrtResetDevice": lambda r, p: (r.choice((0, 0, 3)),),
+    "aclrtCreateStream": lambda r, p: (),
+    "aclrtDestroyStream": lambda r, p: (_ref(r, "stream"),),
+    "aclrtSynchronizeStream": lambda r, p: (r.choice((None, _ref(r, "stream"))),),
+    "aclrtMalloc": lambda r, p: (r.choice((1, 8, 100, 4096, 65536, 0, -1, 2**62, 2**64)), r.choice((0, 0, 1, 2, 9))),
+    "aclrtFree": lambda r, p: (_ref(r, "address"),),
+    "aclrtMemcpy": _copy,
+    "aclrtCtxSetSysParamOpt": lambda r, p: (r.choice((0, 0, 5)), r.choice((0, 1, 2, 3, 4, -1))),
+    "aclrtCtxGetSysParamOpt": lambda r, p: (r.choice((0, 0, 5)),),
+    "aclGetRecentErrMsg": lambda r, p: (),
+    "aclCreateTensor": _tensor,
+    "aclDestroyTensor": lambda r, p: (_ref(r, "tensor"),),
+    "aclCreateIntArray": lambda r, p: (r.choice(([3], [2, 2], [], [0], [-1, 2**62], [2**63], np.array([3, 3]), [1.5])),),
+    "aclDestroyIntArray": lambda r, p: (_ref(r, "array"),),
+    "aclSetAclOpExecutorRepeatable": lambda r, p: (_ref(r, "executor"),),
+    "aclDestroyAclOpExecutor": lambda r, p: (_ref(r, "executor"),),
+    "tensor_to_numpy": lambda r, p: (_ref(r, "tensor"),),
+    "set_product": lambda r, p: (r.choice(("atlas-a2", "atlas-a2", "atlas-a2", "ascend950", "atlas-training", "host")),),
+    "set_checks": lambda r, p: (r.choice(("off", "off", "off", "warn", "strict", "none")),),
+    "aclFinalize": lambda r, p: (),
+}  # fmt: skip
+
+
+def _operator(rng: Random, program: Program) -> None:
+    """The two phases of an operator on tensors that fit, most of the time."""
+    name = rng.choice(list(OPERATORS))
+    problem = problems.draw(rng, OPERATORS[name], large=0)
+    dtype = problems.FLOATS["float32" if problem.dtype == "float64" else problem.dtype]
+    shapes = [problem.output, problem.input, problem.input]
+    if rng.random() < 0.1:
+        shapes[rng.randrange(3)] = tuple(rng.randint(1, 5) for _ in problem.input)
+    indexed = ["indices"] if problem.is_max else []
+    format = FORMATS["NCHW"] if name == "aclnnAvgPool2dBackward" else FORMATS["ND"]
+    for shape in shapes:
+        program.steps.append(Step("tensor_from_numpy", (np.ones(shape, dtype), format)))
+    g, x, out = Ref("tensor", 2), Ref("tensor", 1), Ref("tensor", 0)
+    if indexed:
+        places = np.zeros(problem.output, rng.choice((np.int32, np.int32, np.int64))) + rng.choice(
+            (0, 0, 0, 10**6, -1)
+        )
+        program.steps.append(Step("tensor_from_numpy", (places, format)))
+        g, x, out = Ref("tensor", 3), Ref("tensor", 2), Ref("tensor", 1)
+        given: tuple[Any, ...] = (g, x, Ref("tensor", 0), out)
+    elif "kernel_size" in problem.attributes:
+        for key in ("kernel_size", "stride", "padding"):
+            value = problem.attributes[key]
+            program.steps.append(
+                Step("aclCreateIntArray", (list(value) if isinstance(value, (tuple, list)) else [value],))
+            )
+        k, s, p = (Ref("array", back) for back in (2, 1, 0))
+        more = problem.attributes
+        given = (
+            g,
+            x,
+            k,
+            s,
+            p,
+            more["ceil_mode"],
+            more["count_include_pad"],
+            more["divisor_override"] or 0,
+            rng.choice((0, 0, 0, 1, 2, 3, 4)),
+            out,
+        )
+    else:
+        given = (g, x, out)
+    program.steps.append(Step(f"{name}GetWorkspaceSize", given))
+    if rng.random() < 0.1:
+        program.steps.append(_single(rng, program))
+    if rng.random() < 0.2:
+        name = rng.choice(list(OPERATORS))
+    program.steps.append(Step("aclrtMalloc", (rng.choice((64, 65536, 1 << 20)), 0)))
+    size = rng.choice((Ref("size"), Ref("size"), Ref("size"), 0, 1 << 20, 2**64))
+    stream = rng.choice((None, _ref(rng, "stream")))
+    program.steps.append(
+        Step(name, (rng.choice((Ref("address"), Ref("address"), None)), size, Ref("executor"), stream))
+    )
+    if rng.random() < 0.3:
+        program.steps.append(_single(rng, program))
+    program.steps.append(Step("aclrtSynchronizeStream", (stream,)))
