@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .backends import IndexFault, cpu, reference
+from .geometry import is_long
 from .problem import Problem
 from .rounding import round_gradient
 
@@ -92,9 +93,10 @@ def _planned(problem: Problem, layouts: tuple[str, ...], only: str | None) -> Pl
 def shortcut(plan: Plan) -> Callable[..., Any] | None:
     """The chosen kernel itself, where nothing needs to be copied for it: run(grad, indices, out, threads).
 
-    It gives None when all is well, and leaves alone arrays it can't take (NotImplemented).
+    None of long axes, whose tables nobody should keep alive. A kernel returns None when all is well, and
+    NotImplemented for arrays it can't take, which it leaves alone.
     """
-    if plan.backend != "cpu" or plan.copied:
+    if plan.backend != "cpu" or plan.copied or is_long(plan.problem.axes):
         return None
     return cpu.prepare(plan.problem, plan.layout).run
 

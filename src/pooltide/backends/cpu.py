@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..geometry import Axis, tables
+from ..geometry import Axis, is_long, tables
 from ..problem import Problem
 from ..threads import get_num_threads
 from . import IndexFault
@@ -71,9 +71,12 @@ def run(
     return None if fault is None else IndexFault(*fault)
 
 
-@lru_cache(maxsize=256)
 def prepare(problem: Problem, layout: str) -> _native.Prepared:
     """The problem, ready to run on arrays, or addresses, that lie in this layout."""
+    return (_prepared_last if is_long(problem.axes) else _prepared)(problem, layout)
+
+
+def _prepare(problem: Problem, layout: str) -> _native.Prepared:
     divisor = float(as_float(problem.divisor, problem.dtype.accumulator)) if problem.divisor else 1.0
     offsets = problem.offsets
     return _native.Prepared(
@@ -87,6 +90,10 @@ def prepare(problem: Problem, layout: str) -> _native.Prepared:
         *(table for at in range(3) for table in _axis(problem, at, layout)),
         np.zeros(0, np.int64) if offsets is None else offsets.jump,
     )
+
+
+_prepared = lru_cache(maxsize=256)(_prepare)
+_prepared_last = lru_cache(maxsize=1)(_prepare)
 
 
 def _axis(problem: Problem, at: int, layout: str) -> tuple[Array, Array, Array]:
@@ -103,7 +110,8 @@ def _axis(problem: Problem, at: int, layout: str) -> tuple[Array, Array, Array]:
             none = np.zeros(axis.length, np.int64)
             return none, none, begin
         return table.first, table.count, begin
-    lengths = table.extent if problem.quotient == "extent" else table.end - table.start
+    whole = problem.quotient == "extent" or axis.adaptive  # no window of an adaptive axis is clipped
+    lengths = table.extent if whole else table.end - table.start
     return table.first, table.count, lengths
 
 

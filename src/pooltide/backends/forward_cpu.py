@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..geometry import is_long
 from ..pooling import Pooling, windows
 from ..threads import get_num_threads
 from .cpu import BUILT, QUOTIENTS, STORES
@@ -42,8 +43,12 @@ def run(pooling: Pooling, layout: str, x: Array, out: Array, indices: Array | No
     assert done is None, "an array is misaligned, or two share memory"
 
 
-@lru_cache(maxsize=256)
 def prepare(pooling: Pooling, layout: str) -> _native.Forward:
+    """The pooling, ready to run on arrays, or addresses, that lie in this layout."""
+    return (_prepared_last if is_long(pooling.axes) else _prepared)(pooling, layout)
+
+
+def _prepare(pooling: Pooling, layout: str) -> _native.Forward:
     divisor = float(as_float(pooling.divisor, pooling.dtype.accumulator)) if pooling.divisor else 1.0
     tables = windows(pooling)
     return _native.Forward(
@@ -59,3 +64,7 @@ def prepare(pooling: Pooling, layout: str) -> _native.Forward:
         pooling.dilation,
         *(np.ascontiguousarray(t) for axis in tables for t in (axis.first, axis.count, axis.divisor)),
     )
+
+
+_prepared = lru_cache(maxsize=256)(_prepare)
+_prepared_last = lru_cache(maxsize=1)(_prepare)
