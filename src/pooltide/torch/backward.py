@@ -97,6 +97,7 @@ def max_pool1d_backward(
 
     `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: w.
     An index outside the plane raises IndexError; on a GPU only with `check_indices`.
+    What `out` holds then is unspecified; nothing outside `out` is touched.
     """
     attributes = (kernel_size, stride, padding, dilation, ceil_mode)
     return gradient(
@@ -121,6 +122,7 @@ def max_pool2d_backward(
 
     `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: h·W + w.
     An index outside the plane raises IndexError; on a GPU only with `check_indices`.
+    What `out` holds then is unspecified; nothing outside `out` is touched.
     """
     attributes = (kernel_size, stride, padding, dilation, ceil_mode)
     return gradient(
@@ -145,6 +147,7 @@ def max_pool3d_backward(
 
     `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: (d·H + h)·W + w.
     An index outside the plane raises IndexError; on a GPU only with `check_indices`.
+    What `out` holds then is unspecified; nothing outside `out` is touched.
     """
     attributes = (kernel_size, stride, padding, dilation, ceil_mode)
     return gradient(
@@ -164,6 +167,7 @@ def adaptive_max_pool1d_backward(
 
     `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: w.
     An index outside the plane raises IndexError; on a GPU only with `check_indices`.
+    What `out` holds then is unspecified; nothing outside `out` is touched.
     """
     return gradient(
         "adaptive_max_pool1d_backward", grad_output, input, indices, (), out=out, within=not check_indices
@@ -182,6 +186,7 @@ def adaptive_max_pool2d_backward(
 
     `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: h·W + w.
     An index outside the plane raises IndexError; on a GPU only with `check_indices`.
+    What `out` holds then is unspecified; nothing outside `out` is touched.
     """
     return gradient(
         "adaptive_max_pool2d_backward", grad_output, input, indices, (), out=out, within=not check_indices
@@ -200,6 +205,7 @@ def adaptive_max_pool3d_backward(
 
     `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: (d·H + h)·W + w.
     An index outside the plane raises IndexError; on a GPU only with `check_indices`.
+    What `out` holds then is unspecified; nothing outside `out` is touched.
     """
     return gradient(
         "adaptive_max_pool3d_backward", grad_output, input, indices, (), out=out, within=not check_indices
