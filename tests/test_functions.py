@@ -269,3 +269,37 @@ def test_numpy_ints_are_ints() -> None:
     a = pooltide.avg_pool2d_backward(G, tuple(np.array(SHAPE)), np.int64(3), np.int32(2), (np.int8(1), 1))
     np.testing.assert_array_equal(a, pooltide.avg_pool2d_backward(G, SHAPE, 3, 2, 1))
     assert ml_dtypes.bfloat16 is not None
+
+
+@pytest.mark.parametrize("function", [name for name in FUNCTIONS if "max" in name])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_a_bad_index_touches_nothing_but_out(function: str, dtype: np.dtype[Any]) -> None:
+    """A cell outside `out` keeps its canary, whatever the index, and the inputs stay as they were."""
+    for seed in range(6):
+        case = geometry(function, seed, dtype)
+        cells = int(np.prod(case.input_shape[-case.axes :]))
+        memory = np.full((*case.input_shape[:-1], 3 * case.input_shape[-1] + 40), 7, dtype)
+        inside = np.zeros(memory.shape, bool)
+        out, mark = memory[..., 20:-20:3], inside[..., 20:-20:3]
+        if seed % 2:  # contiguous: kernels write to it in place
+            middle = slice(16, 16 + out.size)
+            out, mark = (array.ravel()[middle].reshape(case.input_shape) for array in (memory, inside))
+        mark[...] = True
+        for bad in (-1, cells, cells + 1, -cells, 2**31 - 1, -(2**31)):
+            indices = case.indices.copy("K")
+            indices.flat[-1] = bad
+            grad, given = case.grad_output.copy("K"), indices.copy("K")
+            for _ in range(2):
+                with pytest.raises(
+                    IndexError, match=rf"{function}: indices\[.*\] is {bad}; it must be 0 to {cells - 1},"
+                ):
+                    getattr(pooltide, function)(grad, case.input_shape, given, **case.attributes, out=out)
+            assert (memory[~inside] == 7).all(), (seed, bad)
+            np.testing.assert_array_equal(grad, case.grad_output)
+            np.testing.assert_array_equal(given, indices)
+
+
+def test_the_documents_say_what_out_holds_after_a_bad_index() -> None:
+    for function in (name for name in FUNCTIONS if "max" in name):
+        text = " ".join((getattr(pooltide, function).__doc__ or "").split())
+        assert "What `out` holds then is unspecified; nothing outside `out` is touched." in text

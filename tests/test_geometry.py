@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
-from math import ceil, floor
+from math import ceil, floor, inf
+from time import process_time
 
+import numpy as np
 import pytest
 
-from pooltide.geometry import Axis, strided_outputs, tables, windows_written_out
+import pooltide
+from pooltide import forwards, functions
+from pooltide.backends import cpu
+from pooltide.geometry import Axis, is_long, strided_outputs, tables, windows_written_out
 
 
 def _axes() -> list[Axis]:
@@ -91,3 +97,31 @@ def test_tables_whose_products_pass_64_bits() -> None:
 def _per_window(axis: Axis) -> list[list[int]]:
     """The tables per window alone: those per cell of so long an axis don't fit anywhere."""
     return [table.tolist() for table in windows_written_out(axis)]
+
+
+def test_tables_of_a_long_axis_cost_a_few_passes_over_it() -> None:
+    """5 to 10 times what a sum of two tables takes; bisection for each cell takes 50 times that."""
+    axis, table = Axis(1 << 23, (1 << 23) // 3), np.zeros(1 << 23, np.int64)
+    assert _seconds(lambda: tables(axis)) < 25 * _seconds(lambda: table + table)
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    best = inf
+    for _ in range(5):
+        begin = process_time()
+        work()
+        best = min(best, process_time() - begin)
+    return best
+
+
+def test_tables_of_a_long_axis_are_not_kept() -> None:
+    g, shape = np.ones((1, 1, 1 << 19), np.float16), (1, 1, (1 << 20) + 1)
+    axis = Axis(shape[-1], g.shape[-1])
+    assert is_long([axis])
+    assert not is_long([Axis(1 << 10, 1 << 9)])
+    before = len(functions._SHORTCUTS), cpu._prepared.cache_info().currsize, len(forwards._KEPT)
+    for _ in range(2):
+        pooltide.adaptive_avg_pool1d_backward(g, shape)
+        pooltide.adaptive_max_pool1d(np.ones(shape, np.float16), g.shape[-1])
+    assert (len(functions._SHORTCUTS), cpu._prepared.cache_info().currsize, len(forwards._KEPT)) == before
+    assert cpu._prepared_last.cache_info().maxsize == 1

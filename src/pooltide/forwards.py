@@ -20,6 +20,7 @@ from .backends import forward_cpu, forward_reference
 from .call import shares_cells
 from .forward_checks import Adaptive, Asked, Strided, checked_out, pooling_of, reserve, settled
 from .functions import ARRAYS, as_volume, memory_layout, too_large
+from .geometry import is_long
 from .plain import kinds, plain, plain_array, shown
 from .plan import ENVIRONMENT, NoBackend
 from .pooling import Pooling
@@ -193,7 +194,8 @@ def _pool(name: str, input: Array, asked: Asked, return_indices: bool, out: Any)
             ready = _prepare(name, input, asked, return_indices, out)
             if len(_KEPT) >= 1024:
                 _KEPT.clear()
-            _KEPT[key] = ready
+            if not is_long(ready.pooling.axes):  # its kernel has tables as long
+                _KEPT[key] = ready
         return _run(name, ready, input, return_indices, out)
     except MemoryError as error:
         raise too_large(name, error) from None

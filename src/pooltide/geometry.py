@@ -11,6 +11,7 @@ needs just (first window, number of windows), which is what the gather kernels r
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -91,21 +92,25 @@ UNIT = Axis(1, 1)
 
 
 def tables(axis: Axis) -> Tables:
-    """The axis written out: O(length + outputs) memory, so only a kernel asks for it."""
+    """The axis written out: O(length + outputs) time and memory, so only a kernel asks for it."""
     return _kept(axis) if axis.length + axis.outputs <= _SHORT else _write_out(axis)
 
 
-def windows_written_out(axis: Axis) -> tuple[Table, Table, Table]:
-    """start, end and extent of every window."""
-    if axis.adaptive and axis.length * (axis.outputs + 1) >= 2**63:
-        windows = [axis.window(o) for o in range(axis.outputs)]
+def windows_written_out(axis: Axis, begin: int = 0, stop: int | None = None) -> tuple[Table, Table, Table]:
+    """Start, end and extent of the windows from `begin` to `stop` - 1, by default of all."""
+    stop = axis.outputs if stop is None else stop
+    if axis.adaptive and axis.length * (axis.outputs + 1) + axis.outputs >= 2**63:
+        windows = [axis.window(o) for o in range(begin, stop)]
         start, end, extent = np.array(windows, dtype=np.int64).reshape(-1, 3).T
         return start, end, extent
-    o = np.arange(axis.outputs, dtype=np.int64)
+    o = np.arange(begin, stop, dtype=np.int64)
     if axis.adaptive:
-        start = o * axis.length // max(axis.outputs, 1)
-        end = -(-(o + 1) * axis.length // max(axis.outputs, 1))
-        return start, end, end - start
+        outputs = max(axis.outputs, 1)
+        start = o * axis.length
+        end = start + (axis.length + outputs - 1)  # in place from here on: a long axis fills the memory
+        start //= outputs
+        end //= outputs
+        return start, end, np.subtract(end, start, out=o)
     start = o * axis.s - axis.p
     end = np.minimum(start + axis.k, axis.length + axis.p)
     return np.maximum(start, 0), np.minimum(end, axis.length), end - start
@@ -113,17 +118,29 @@ def windows_written_out(axis: Axis) -> tuple[Table, Table, Table]:
 
 def _write_out(axis: Axis) -> Tables:
     start, end, extent = map(np.ascontiguousarray, windows_written_out(axis))
-    cells = np.arange(axis.length, dtype=np.int64)
-    first = np.searchsorted(end, cells, side="right")  # windows that ended before the cell
-    count = np.searchsorted(start, cells, side="right") - first  # begun, less ended
-    found = (start, end, extent, first, np.maximum(count, 0))
+    first = _so_far(end, axis.length)  # windows that ended before the cell or at it
+    count = _so_far(start, axis.length)
+    count -= first  # begun, less ended
+    np.maximum(count, 0, out=count)
+    found = (start, end, extent, first, count)
     for table in found:
         table.setflags(write=False)
     return Tables(*found)
 
 
+def _so_far(places: Table, length: int) -> Table:
+    """For each of `length` cells how many of the places, none of them negative, lie at or before it."""
+    found: Table = np.bincount(places, minlength=length)[:length]
+    return np.cumsum(found, out=found)
+
+
 _SHORT = 1 << 16  # cells and windows of an axis whose tables are worth keeping
 _kept = lru_cache(maxsize=256)(_write_out)
+
+
+def is_long(axes: Iterable[Axis]) -> bool:
+    """Whether tables of the axes take so much memory that at most one set of them may be kept."""
+    return sum(axis.length + axis.outputs for axis in axes) > 1 << 20
 
 
 def dilated(axis: Axis, dilation: int) -> tuple[Table, Table]:

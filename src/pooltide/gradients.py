@@ -95,6 +95,7 @@ def max_pool1d_backward(
 
     `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: w.
     An index outside the plane raises IndexError.
+    What `out` holds then is unspecified; nothing outside `out` is touched.
     """
     attributes = (kernel_size, stride, padding, dilation, ceil_mode)
     return gradient("max_pool1d_backward", grad_output, input, indices, attributes, out)
@@ -116,6 +117,7 @@ def max_pool2d_backward(
 
     `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: h·W + w.
     An index outside the plane raises IndexError.
+    What `out` holds then is unspecified; nothing outside `out` is touched.
     """
     attributes = (kernel_size, stride, padding, dilation, ceil_mode)
     return gradient("max_pool2d_backward", grad_output, input, indices, attributes, out)
@@ -137,6 +139,7 @@ def max_pool3d_backward(
 
     `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: (d·H + h)·W + w.
     An index outside the plane raises IndexError.
+    What `out` holds then is unspecified; nothing outside `out` is touched.
     """
     attributes = (kernel_size, stride, padding, dilation, ceil_mode)
     return gradient("max_pool3d_backward", grad_output, input, indices, attributes, out)
@@ -149,6 +152,7 @@ def adaptive_max_pool1d_backward(
 
     `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: w.
     An index outside the plane raises IndexError.
+    What `out` holds then is unspecified; nothing outside `out` is touched.
     """
     return gradient("adaptive_max_pool1d_backward", grad_output, input, indices, (), out)
 
@@ -160,6 +164,7 @@ def adaptive_max_pool2d_backward(
 
     `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: h·W + w.
     An index outside the plane raises IndexError.
+    What `out` holds then is unspecified; nothing outside `out` is touched.
     """
     return gradient("adaptive_max_pool2d_backward", grad_output, input, indices, (), out)
 
@@ -171,5 +176,6 @@ def adaptive_max_pool3d_backward(
 
     `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: (d·H + h)·W + w.
     An index outside the plane raises IndexError.
+    What `out` holds then is unspecified; nothing outside `out` is touched.
     """
     return gradient("adaptive_max_pool3d_backward", grad_output, input, indices, (), out)

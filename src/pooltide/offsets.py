@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .geometry import Axis, Table, dilated
+from .geometry import Axis, Table, dilated, is_long
 
 Triple = tuple[int, int, int]
 Axes = tuple[Axis, Axis, Axis]
@@ -39,9 +39,12 @@ class Offsets:
         return found
 
 
-@lru_cache(maxsize=256)
 def offsets_of(axes: Axes, dilation: Triple) -> Offsets | None:
     """How windows with cells `dilation` apart are counted through, or None where they have too many."""
+    return (_offsets_of if is_long(axes) else _kept)(axes, dilation)
+
+
+def _offsets_of(axes: Axes, dilation: Triple) -> Offsets | None:
     found = [dilated(axis, step) for axis, step in zip(axes, dilation, strict=True)]
     d, h, w = (max(int(count.max(initial=1)), 1) for _, count in found)
     if d * h * w > MOST:
@@ -55,3 +58,6 @@ def offsets_of(axes: Axes, dilation: Triple) -> Offsets | None:
     for table in (*first, jump):
         table.setflags(write=False)
     return Offsets((first[0], first[1], first[2]), (d, h, w), jump)
+
+
+_kept = lru_cache(maxsize=256)(_offsets_of)

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .backends import IndexFault, cpu, reference
+from .geometry import is_long
 from .problem import Problem
 from .rounding import round_gradient
 
@@ -92,10 +93,11 @@ def _planned(problem: Problem, layouts: tuple[str, ...], only: str | None) -> Pl
 def shortcut(plan: Plan) -> Callable[..., Any] | None:
     """The chosen kernel itself, where nothing needs to be copied for it, or None.
 
-    The kernel takes (grad_output, None, indices, out, threads). It returns None when all is well, and
-    NotImplemented, with nothing written, for arrays that it can't take.
+    None for long axes too, whose tables should not stay in a cache. The kernel takes (grad_output, None,
+    indices, out, threads). It returns None when all is well, and NotImplemented, with nothing written, for
+    arrays that it can't take.
     """
-    if plan.backend != "cpu" or plan.copied:
+    if plan.backend != "cpu" or plan.copied or is_long(plan.problem.axes):
         return None
     return cpu.prepare(plan.problem, plan.layout).run
 

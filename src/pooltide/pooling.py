@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .dtypes import DTYPES, DType
-from .geometry import Axis, Table, dilated, windows_written_out
+from .geometry import Axis, Table, dilated, is_long, windows_written_out
 from .offsets import offsets_of
 from .problem import Problem
 
@@ -69,20 +69,22 @@ class Windows:
 
 def windows(pooling: Pooling) -> tuple[Windows, Windows, Windows]:
     d, h, w = (
-        _windows(axis, step, pooling.quotient == "extent")
+        (_write_out if is_long([axis]) else _kept)(axis, step, pooling.quotient == "extent")
         for axis, step in zip(pooling.axes, pooling.dilation, strict=True)
     )
     return d, h, w
 
 
-@lru_cache(maxsize=64)
-def _windows(axis: Axis, step: int, padding_counts: bool) -> Windows:
+def _write_out(axis: Axis, step: int, padding_counts: bool) -> Windows:
     first, count = dilated(axis, step)
     divisor = windows_written_out(axis)[2] if padding_counts else count
     first, count, divisor = map(np.ascontiguousarray, (first, count, divisor))
     for table in (first, count, divisor):
         table.setflags(write=False)
     return Windows(first, count, divisor, step)
+
+
+_kept = lru_cache(maxsize=64)(_write_out)
 
 
 def with_offsets(pooling: Pooling) -> Pooling | None:

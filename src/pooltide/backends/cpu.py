@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..geometry import Axis, dilated, windows_written_out
+from ..geometry import Axis, dilated, is_long, windows_written_out
 from ..problem import Problem, cells_apart
 from ..threads import get_num_threads
 from . import IndexFault
@@ -32,6 +32,7 @@ LAYOUTS = frozenset({"planes", "channels_last"})
 KINDS = {"average": 0, "largest": 1, "average_gradient": 2, "indexed": 3}
 STORES = {"FLOAT32": 0, "FLOAT64": 1, "FLOAT16": 2, "BFLOAT16": 3}
 QUOTIENTS = {"": 0, "chained": 0, "extent": 1, "valid": 1, "override": 2, "mean": 3}
+_CHUNK = 1 << 20  # windows whose tables are made at a time
 Tables = tuple[Array, Array, Array]  # per window: first cell, number of cells, factor of the divisor
 
 
@@ -72,13 +73,20 @@ def run(
     return None if fault is None else IndexFault(*fault)
 
 
-@lru_cache(maxsize=256)
 def prepare(problem: Problem, layout: str) -> _native.Prepared:
     """The problem, ready to run on arrays, or addresses, that lie in this layout."""
+    return (_prepared_last if is_long(problem.axes) else _prepared)(problem, layout)
+
+
+def _prepare(problem: Problem, layout: str) -> _native.Prepared:
     kind = "average_gradient" if problem.kind == "average" else problem.kind
     index_bytes = problem.index_dtype.itemsize if problem.index_dtype else 0
-    tables = [_windows(problem, at) for at in range(3)]
+    tables = [_windows(problem, at, layout) for at in range(3)]
     return prepared(problem, layout, KINDS[kind], index_bytes, problem.dilation, tables)
+
+
+_prepared = lru_cache(maxsize=256)(_prepare)
+_prepared_last = lru_cache(maxsize=1)(_prepare)
 
 
 def prepared(
@@ -107,13 +115,24 @@ def prepared(
     )
 
 
-def _windows(problem: Problem, at: int) -> Tables:
+def _windows(problem: Problem, at: int, layout: str) -> Tables:
     axis, offsets = problem.axes[at], problem.offsets
     if offsets:
         first, count = dilated(cells_apart(axis, problem.dilation[at]), problem.dilation[at])
         return first, count, count
-    start, end, extent = windows_written_out(axis)
-    return start, end - start, extent if problem.quotient == "extent" else end - start
+    if problem.kind == "indexed" and layout == "planes" and is_long([axis]):
+        none = np.zeros(0, np.int32)  # gradients are scattered plane by plane, without tables
+        return none, none, none
+    start, length, divisor = (np.empty(axis.outputs, np.int32) for _ in range(3))
+    if problem.quotient != "extent":
+        divisor = length
+    for begin in range(0, axis.outputs, _CHUNK):  # of a long axis, tables of 64 bits would fill the memory
+        part = slice(begin, min(begin + _CHUNK, axis.outputs))
+        begins, ends, extents = windows_written_out(axis, part.start, part.stop)
+        start[part], length[part] = begins, ends - begins
+        if divisor is not length:
+            divisor[part] = extents
+    return start, length, divisor
 
 
 def use_huge_pages(address: int, nbytes: int) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from ..geometry import is_long
 from ..pooling import Pooling, windows
 from ..threads import get_num_threads
 from .cpu import BUILT, KINDS, STORES, prepared
@@ -40,8 +41,16 @@ def run(pooling: Pooling, layout: str, x: Array, out: Array, indices: Array | No
     assert done is None, "an array is misaligned, or two share memory"
 
 
-@lru_cache(maxsize=256)
 def prepare(pooling: Pooling, layout: str) -> _native.Prepared:
+    """The pooling, ready to run on arrays, or addresses, in this layout."""
+    return (_prepared_last if is_long(pooling.axes) else _prepared)(pooling, layout)
+
+
+def _prepare(pooling: Pooling, layout: str) -> _native.Prepared:
     index_bytes = 0 if not pooling.indexed else 1 if pooling.offsets else 8
     tables = [(axis.first, axis.count, axis.divisor) for axis in windows(pooling)]
     return prepared(pooling, layout, KINDS[pooling.kind], index_bytes, pooling.dilation, tables)
+
+
+_prepared = lru_cache(maxsize=256)(_prepare)
+_prepared_last = lru_cache(maxsize=1)(_prepare)

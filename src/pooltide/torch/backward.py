@@ -99,8 +99,8 @@ def max_pool1d_backward(
     """Gradient of 1-D max pooling with respect to its input.
 
     `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: w.
-    An index outside the plane raises IndexError; on a GPU only with `check_indices`. What `out` holds then
-    is unspecified.
+    An index outside the plane raises IndexError; on a GPU only with `check_indices`.
+    What `out` holds then is unspecified; nothing outside `out` is touched.
     """
     attributes = (kernel_size, stride, padding, dilation, ceil_mode)
     return gradient(
@@ -124,8 +124,8 @@ def max_pool2d_backward(
     """Gradient of 2-D max pooling with respect to its input.
 
     `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: h·W + w.
-    An index outside the plane raises IndexError; on a GPU only with `check_indices`. What `out` holds then
-    is unspecified.
+    An index outside the plane raises IndexError; on a GPU only with `check_indices`.
+    What `out` holds then is unspecified; nothing outside `out` is touched.
     """
     attributes = (kernel_size, stride, padding, dilation, ceil_mode)
     return gradient(
@@ -149,8 +149,8 @@ def max_pool3d_backward(
     """Gradient of 3-D max pooling with respect to its input.
 
     `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: (d·H + h)·W + w.
-    An index outside the plane raises IndexError; on a GPU only with `check_indices`. What `out` holds then
-    is unspecified.
+    An index outside the plane raises IndexError; on a GPU only with `check_indices`.
+    What `out` holds then is unspecified; nothing outside `out` is touched.
     """
     attributes = (kernel_size, stride, padding, dilation, ceil_mode)
     return gradient(
@@ -169,8 +169,8 @@ def adaptive_max_pool1d_backward(
     """Gradient of 1-D adaptive max pooling with respect to its input.
 
     `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: w.
-    An index outside the plane raises IndexError; on a GPU only with `check_indices`. What `out` holds then
-    is unspecified.
+    An index outside the plane raises IndexError; on a GPU only with `check_indices`.
+    What `out` holds then is unspecified; nothing outside `out` is touched.
     """
     return gradient(
         "adaptive_max_pool1d_backward", grad_output, input, indices, (), out=out, within=not check_indices
@@ -188,8 +188,8 @@ def adaptive_max_pool2d_backward(
     """Gradient of 2-D adaptive max pooling with respect to its input.
 
     `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: h·W + w.
-    An index outside the plane raises IndexError; on a GPU only with `check_indices`. What `out` holds then
-    is unspecified.
+    An index outside the plane raises IndexError; on a GPU only with `check_indices`.
+    What `out` holds then is unspecified; nothing outside `out` is touched.
     """
     return gradient(
         "adaptive_max_pool2d_backward", grad_output, input, indices, (), out=out, within=not check_indices
@@ -207,8 +207,8 @@ def adaptive_max_pool3d_backward(
     """Gradient of 3-D adaptive max pooling with respect to its input.
 
     `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: (d·H + h)·W + w.
-    An index outside the plane raises IndexError; on a GPU only with `check_indices`. What `out` holds then
-    is unspecified.
+    An index outside the plane raises IndexError; on a GPU only with `check_indices`.
+    What `out` holds then is unspecified; nothing outside `out` is touched.
     """
     return gradient(
         "adaptive_max_pool3d_backward", grad_output, input, indices, (), out=out, within=not check_indices
