@@ -150,7 +150,10 @@ def average_of(function: str, input: Tensor, *attributes: Any) -> Tensor:
 
 
 def _average(name: str, input: Tensor, asked: pools.Asked) -> Tensor:
-    ready = pools.ready_for(name, _tensor(name, input), asked)
+    if _is_empty(name, input):
+        nothing: Tensor = pools.of_nothing(name, input, asked, False)
+        return nothing
+    ready = pools.ready_for(name, input, asked)
     if (at := pools.unit_axis(name, input)) is not None:
         wide = _average(*pools.with_unit_axis(name, input, asked, at))
         return wide.squeeze(at)
@@ -161,7 +164,10 @@ def _average(name: str, input: Tensor, asked: pools.Asked) -> Tensor:
 
 
 def _maximum(name: str, input: Tensor, asked: pools.Asked, return_indices: bool) -> Maxima:
-    alone = not return_indices and not _needs_gradient(_tensor(name, input))
+    if _is_empty(name, input):
+        nothing: Maxima = pools.of_nothing(name, input, asked, return_indices)
+        return nothing
+    alone = not return_indices and not _needs_gradient(input)
     plain = pools.ready_for(name, input, asked) if alone else None
     if plain is not None and name == "max_pool1d":  # PyTorch's, too, is contiguous then, whatever the input
         return pools.values_of(plain, input)
@@ -178,10 +184,11 @@ def _maximum(name: str, input: Tensor, asked: pools.Asked, return_indices: bool)
     return (result, indices[0]) if return_indices else result
 
 
-def _tensor(name: str, input: Any) -> Tensor:
+def _is_empty(name: str, input: Any) -> bool:
+    """Whether a tensor has no elements, False while it is traced; raises where the input is no tensor."""
     if not isinstance(input, Tensor):
         raise DtypeError(f"{name}: input is {input!r:.60}; it must be a tensor.")
-    return input
+    return not torch.compiler.is_compiling() and input.numel() == 0
 
 
 def _needs_gradient(input: Tensor) -> bool:

@@ -128,7 +128,7 @@ def _check_gradient(ctx: Any, grad_output: Tensor) -> None:
     _check(what, grad_output, ctx.result, "the result has")
     if torch.compiler.is_compiling() or grad_output.numel() or _is_mean(ctx):
         return
-    if 0 in grad_output.shape[-int(ctx.name[-2]) - 1 :]:  # as PyTorch has it, also where maxima have a gradient
+    if 0 in grad_output.shape[-int(ctx.name[-2]) - 1 :]:  # as PyTorch has it, of maxima too
         shape = tuple(grad_output.shape)
         raise ShapeError(f"{what} has shape {shape}; every dimension but N must be greater than 0.")
 

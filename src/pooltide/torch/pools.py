@@ -40,14 +40,11 @@ _MOST = 4096
 _PYTORCHS = {
     name: getattr(F, name)
     for name in (
-        f"{kind}_pool{axes}d"
-        for kind in ("avg", "adaptive_avg", "max", "adaptive_max")
-        for axes in (1, 2, 3)
+        f"{kind}_pool{axes}d" for kind in ("avg", "adaptive_avg", "max", "adaptive_max") for axes in (1, 2, 3)
     )
 }
 # Of an input in channels_last_3d these are contiguous in PyTorch, and their callers may count on it.
 _CONTIGUOUS = frozenset({"avg_pool3d", "adaptive_avg_pool3d", "adaptive_max_pool3d"})
-_NO_CHANNELS = frozenset({"adaptive_avg_pool1d", "adaptive_avg_pool2d"})  # PyTorch's take C = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +98,6 @@ def _plain(x: Tensor) -> bool:
 def _prepare(name: str, x: Tensor, asked: Asked, places: str, casting: bool) -> Ready | None:
     axes = int(name[-2])
     pooling = pooling_of(name, arrays_on(x.device), x, asked, places != "none")
-    if pooling.batch[1] == 0 and name not in _NO_CHANNELS:
-        raise ShapeError(
-            f"{name}: input has shape {tuple(x.shape)}; every dimension but N must be greater than 0."
-        )
     if places != "none" and may_miss_the_plane(asked, x.shape[-axes:]):
         return None
     if places == "offsets":
@@ -198,6 +191,17 @@ def pytorchs(name: str, x: Tensor, asked: Asked, places: bool = False) -> Any:
     given = asked if isinstance(asked, Adaptive) else attributes(name, asked)
     more = {"return_indices": True} if places else {}
     return _PYTORCHS[name](x, *given, **more)
+
+
+def of_nothing(name: str, x: Tensor, asked: Asked, places: bool) -> Any:
+    """The pool of a tensor of no elements, with PyTorch's gradient; PyTorch alone knows which ones it has."""
+    try:
+        return pytorchs(name, x, asked, places)
+    except RuntimeError as error:
+        ready_for(name, x, asked)  # which has a better sentence for all but C = 0
+        shape = tuple(x.shape)
+        must = "every dimension but N must be greater than 0"
+        raise ShapeError(f"{name}: input has shape {shape}; {must}.") from error
 
 
 def cast(name: str, x: Tensor, asked: Asked) -> Tensor:
