@@ -150,9 +150,9 @@ def average_of(function: str, input: Tensor, *attributes: Any) -> Tensor:
 
 
 def _average(name: str, input: Tensor, asked: pools.Asked) -> Tensor:
-    if _is_empty(name, input):
-        nothing: Tensor = pools.of_nothing(name, input, asked, False)
-        return nothing
+    if _is_pytorchs(name, input):
+        theirs: Tensor = pools.left_to_pytorch(name, input, asked, False)
+        return theirs
     ready = pools.ready_for(name, input, asked)
     if (at := pools.unit_axis(name, input)) is not None:
         wide = _average(*pools.with_unit_axis(name, input, asked, at))
@@ -164,9 +164,9 @@ def _average(name: str, input: Tensor, asked: pools.Asked) -> Tensor:
 
 
 def _maximum(name: str, input: Tensor, asked: pools.Asked, return_indices: bool) -> Maxima:
-    if _is_empty(name, input):
-        nothing: Maxima = pools.of_nothing(name, input, asked, return_indices)
-        return nothing
+    if _is_pytorchs(name, input):
+        theirs: Maxima = pools.left_to_pytorch(name, input, asked, return_indices)
+        return theirs
     alone = not return_indices and not _needs_gradient(input)
     plain = pools.ready_for(name, input, asked) if alone else None
     if plain is not None and name == "max_pool1d":  # PyTorch's, too, is contiguous then, whatever the input
@@ -184,11 +184,11 @@ def _maximum(name: str, input: Tensor, asked: pools.Asked, return_indices: bool)
     return (result, indices[0]) if return_indices else result
 
 
-def _is_empty(name: str, input: Any) -> bool:
-    """Whether a tensor has no elements, False while it is traced; raises where the input is no tensor."""
+def _is_pytorchs(name: str, input: Any) -> bool:
+    """Whether PyTorch computes all, gradient included; raises where `input` is no tensor."""
     if not isinstance(input, Tensor):
         raise DtypeError(f"{name}: input is {input!r:.60}; it must be a tensor.")
-    return not torch.compiler.is_compiling() and input.numel() == 0
+    return not input.is_floating_point() or (not torch.compiler.is_compiling() and input.numel() == 0)
 
 
 def _needs_gradient(input: Tensor) -> bool:
