@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator
 from itertools import permutations, product
 from math import prod
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -194,19 +193,10 @@ def test_batches_of_gradients(pool: Pool) -> None:
             assert torch.equal(ours, theirs)
 
 
-PYTORCHS = SimpleNamespace(**{name: getattr(F, name) for name in TWELVE})
-
-
-@pytest.fixture
-def replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in TWELVE:
-        monkeypatch.setattr(F, name, getattr(functional, name))
-
-
-def in_every_mode(pool: Pool, module: Any) -> list[Any]:
+def in_every_mode(pool: Pool) -> list[Any]:
     """The results, or the kinds of error, of a pool eager, in dtypes that we have not, transformed and compiled."""
     x = sample(pool).requires_grad_()
-    run = lambda x: pool.forward(x, module)  # noqa: E731
+    run = lambda x: getattr(F, pool.name)(x, **pool.arguments)  # noqa: E731
     torch.compiler.reset()
     modes = [
         lambda: run(x),
@@ -230,16 +220,17 @@ def in_every_mode(pool: Pool, module: Any) -> list[Any]:
     return found
 
 
-@pytest.mark.usefixtures("replaced")
 @pytest.mark.parametrize("pool", [*ONE_OF_EACH, *MEANS], ids=str)
-def test_pools_in_the_place_of_pytorchs(pool: Pool) -> None:
+def test_pools_in_the_place_of_pytorchs(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     kinds = [pool]
     if "max" in pool.name:
         kinds.append(Pool(pool.name, pool.shape, pool.arguments | {"return_indices": True}))
-    for kind in kinds:
-        for ours, theirs in zip(in_every_mode(kind, F), in_every_mode(kind, PYTORCHS), strict=True):
-            for our, their in zip(*map(pytree.tree_leaves, (ours, theirs)), strict=True):
-                assert torch.equal(our, their) if isinstance(their, torch.Tensor) else our == their
+    theirs = [in_every_mode(kind) for kind in kinds]
+    for name in TWELVE:
+        monkeypatch.setattr(F, name, getattr(functional, name))
+    ours = [in_every_mode(kind) for kind in kinds]
+    for our, their in zip(*map(pytree.tree_leaves, (ours, theirs)), strict=True):
+        assert torch.equal(our, their) if isinstance(their, torch.Tensor) else our == their
 
 
 def layouts_of(shape: tuple[int, ...]) -> Iterator[Any]:
