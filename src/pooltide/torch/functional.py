@@ -15,7 +15,7 @@ from ..forward_checks import Adaptive, Strided
 from . import pools
 from .errors import DtypeError
 from .gradients import Ints
-from .nodes import Average, Maximum
+from .nodes import Average, Maximum, applied
 from .operators import ARRAYS
 
 Tensor = torch.Tensor
@@ -159,7 +159,7 @@ def _average(name: str, input: Tensor, asked: pools.Asked) -> Tensor:
         return wide.squeeze(at)
     if ready is not None and not _needs_gradient(input):
         return pools.values_of(ready, input)
-    result: Tensor = Average.apply(input, name, asked, ready)[0]  # type: ignore[no-untyped-call]
+    result: Tensor = applied(Average, ready is not None, input, name, asked, ready)[0]
     return result
 
 
@@ -180,7 +180,7 @@ def _maximum(name: str, input: Tensor, asked: pools.Asked, return_indices: bool)
     if alone and ready is not None:
         found: Tensor = pools.pytorchs(name, input, asked)
         return found
-    result, _, _, *indices = Maximum.apply(input, name, asked, ready, return_indices)  # type: ignore[no-untyped-call]
+    result, _, _, *indices = applied(Maximum, ready is not None, input, name, asked, ready, return_indices)
     return (result, indices[0]) if return_indices else result
 
 

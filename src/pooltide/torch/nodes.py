@@ -95,6 +95,16 @@ class Maximum(torch.autograd.Function):
         return _tied(ctx, found), None, None, None, None
 
 
+def applied(node: type[torch.autograd.Function], plain: bool, *arguments: Any) -> Any:
+    """The node's outputs. `plain` says that nothing transforms the call.
+
+    Function.apply then only binds defaults, which takes longer than a small pool; so it is left out.
+    """
+    if plain:
+        return super(torch.autograd.Function, node).apply(*arguments)  # type: ignore[misc]
+    return node.apply(*arguments)  # type: ignore[no-untyped-call]
+
+
 def smallest_index_dtype(cells: int) -> torch.dtype:
     for dtype in (torch.uint8, torch.int16, torch.int32):
         if cells - 1 <= torch.iinfo(dtype).max:
@@ -199,4 +209,5 @@ def _tied(ctx: Any, found: Tensor) -> Tensor:
         return found
     if torch._C._are_functorch_transforms_active():  # who has zeros for what does not depend
         return found
-    return found - ctx.saved_tensors[-1].sum()  # x - (+0) has the bits of x
+    token: Tensor = ctx.saved_tensors[-1]
+    return found - token.sum()  # x - (+0) has the bits of x
