@@ -9,6 +9,7 @@ from random import Random
 
 import numpy as np
 import pytest
+
 from hostile.memory import Memory
 from hostile.supervise import Report, describe, entrances, run
 

@@ -10,7 +10,7 @@ import numpy as np
 from .binding import Arrays
 from .call import TensorMeta, Unusable, overlaps
 from .functions import too_large
-from .geometry import UNIT, Axis, dilated, strided_outputs
+from .geometry import UNIT, Axis, strided_outputs
 from .plain import plain, shown
 from .pooling import Pooling
 
@@ -69,7 +69,7 @@ def pooling_of(name: str, arrays: Arrays, x: Any, asked: Asked, return_indices: 
     quotient, divisor = ("", 0) if "max" in name else _quotient(name, asked)
     if quotient == "chained" and all(axis.outputs == 1 for axis in found_axes):
         quotient = "mean"
-    pooling = Pooling(
+    return Pooling(
         "largest" if "max" in name else "average",
         batch,
         (d, h, w),
@@ -79,9 +79,6 @@ def pooling_of(name: str, arrays: Arrays, x: Any, asked: Asked, return_indices: 
         (steps[0], steps[1], steps[2]),
         bool(return_indices),
     )
-    if return_indices:
-        _refuse_empty_windows(name, pooling)
-    return pooling
 
 
 def checked_out(
@@ -190,12 +187,3 @@ def _quotient(name: str, asked: Asked) -> tuple[str, int]:
             f"{name}: divisor_override is {shown(divisor)}; it must be None or a 64-bit int other than 0."
         )
     return "override", divisor
-
-
-def _refuse_empty_windows(name: str, pooling: Pooling) -> None:
-    for letter, axis, step in zip("DHW", pooling.axes, pooling.dilation, strict=True):
-        if step > axis.length and not dilated(axis, step)[1].all():
-            raise ValueError(
-                f"{name}: dilation is {step} on axis {letter}, which leaves a window between the cells of "
-                f"an axis of {axis.length}, with no index to return; it must be at most {axis.length}."
-            )

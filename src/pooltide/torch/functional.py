@@ -16,7 +16,7 @@ from ..forward_checks import Adaptive, Strided, settled
 from . import pools
 from .errors import DtypeError
 from .gradients import Ints
-from .nodes import Average, ForwardAverage, ForwardMaximum, Maximum
+from .nodes import Average, ForwardAverage, ForwardMaximum, Maximum, applied
 from .operators import ARRAYS
 
 Tensor = torch.Tensor
@@ -154,14 +154,17 @@ def _average(name: str, input: Tensor, asked: pools.Asked) -> Tensor:
     asked = _settled(asked)
     if pools.is_foreign(input):
         return pools.foreign(name, input, asked)  # type: ignore[no-any-return]
-    ready = pools.ready_for(name, _tensor(name, input), asked)
+    if _is_pytorchs(name, input):
+        theirs: Tensor = pools.left_to_pytorch(name, input, asked, False)
+        return theirs
+    ready = pools.ready_for(name, input, asked)
     if (at := pools.unit_axis(name, input)) is not None:
         wide = _average(*pools.with_unit_axis(name, input, asked, at))
         return wide.squeeze(at)
     if ready is not None and not _needs_gradient(input):
         return pools.values_of(ready, input)
     node = ForwardAverage if _transformed() else Average
-    result: Tensor = node.apply(input, name, asked, ready)[0]  # type: ignore[no-untyped-call]
+    result: Tensor = applied(node, ready is not None, input, name, asked, ready)[0]
     return result
 
 
@@ -169,7 +172,10 @@ def _maximum(name: str, input: Tensor, asked: pools.Asked, return_indices: bool)
     asked = _settled(asked)
     if pools.is_foreign(input):
         return pools.foreign(name, input, asked, return_indices)  # type: ignore[no-any-return]
-    alone = not return_indices and not _needs_gradient(_tensor(name, input))
+    if _is_pytorchs(name, input):
+        theirs: Maxima = pools.left_to_pytorch(name, input, asked, return_indices)
+        return theirs
+    alone = not return_indices and not _needs_gradient(input)
     plain = pools.ready_for(name, input, asked) if alone else None
     if plain is not None and name == "max_pool1d":  # PyTorch's, too, is contiguous then, whatever the input
         return pools.values_of(plain, input)
@@ -183,7 +189,7 @@ def _maximum(name: str, input: Tensor, asked: pools.Asked, return_indices: bool)
         found: Tensor = pools.pytorchs(name, input, asked)
         return found
     node = ForwardMaximum if _transformed() else Maximum
-    result, _, _, *indices = node.apply(input, name, asked, ready, return_indices)  # type: ignore[no-untyped-call]
+    result, _, _, *indices = applied(node, ready is not None, input, name, asked, ready, return_indices)
     return (result, indices[0]) if return_indices else result
 
 
@@ -192,10 +198,11 @@ def _settled(asked: pools.Asked) -> pools.Asked:
     return asked if torch.compiler.is_compiling() else settled(asked)
 
 
-def _tensor(name: str, input: Any) -> Tensor:
+def _is_pytorchs(name: str, input: Any) -> bool:
+    """Whether PyTorch computes all, gradient included; raises where `input` is no tensor."""
     if not isinstance(input, Tensor):
         raise DtypeError(f"{name}: input is {input!r:.60}; it must be a tensor.")
-    return input
+    return not input.is_floating_point() or (not torch.compiler.is_compiling() and input.numel() == 0)
 
 
 def _needs_gradient(input: Tensor) -> bool:

@@ -124,6 +124,16 @@ class ForwardMaximum(Maximum):
         )
 
 
+def applied(node: type[torch.autograd.Function], plain: bool, *arguments: Any) -> Any:
+    """The node's outputs. `plain` says that nothing transforms the call.
+
+    Function.apply then only binds defaults, which takes longer than a small pool; so it is left out.
+    """
+    if plain:
+        return super(torch.autograd.Function, node).apply(*arguments)  # type: ignore[misc]
+    return node.apply(*arguments)  # type: ignore[no-untyped-call]
+
+
 def smallest_index_dtype(cells: int) -> torch.dtype:
     for dtype in (torch.uint8, torch.int16, torch.int32):
         if cells - 1 <= torch.iinfo(dtype).max:
