@@ -27,17 +27,16 @@ import numpy as np
 import torch
 
 from pooltide import _native
-from pooltide.backends import cpu, forward_cpu, forward_reference
+from pooltide.backends import Arrays, cpu, reference
 from pooltide.dtypes import DTYPES
-from pooltide.geometry import UNIT, Axis, strided_outputs
-from pooltide.offsets import offsets_of
-from pooltide.pooling import Pooling, gradient_by_offsets
-from pooltide.problem import Problem
+from pooltide.geometry import UNIT, Axis, cells_of_windows, strided_outputs
+from pooltide.problem import Problem, gradient_of, with_offsets
 
 SIZES = range(1, 8)
 ROWS = (*SIZES, 9, 16, 17, 31, 33, 40)
 BATCHES = [(1, 1), (2, 3), (1, 17), (1, 5), (2, 16), (1, 33), (3, 1)]
 NAMES = {"FLOAT32": np.float32, "FLOAT64": np.float64, "FLOAT16": np.float16, "BFLOAT16": ml_dtypes.bfloat16}
+NONE = np.empty(0, np.uint8)  # scratch
 GUARD = 64  # bytes before and after each result
 # stream, chunk, tight: as usual; past the cache in single units; in place in pieces; past the cache at once
 VARIANTS = [(-1, 0, False), (1, 1, True), (0, 2, True), (1, 0, False), (0, 1, False), (0, 0, True)]
@@ -50,7 +49,6 @@ class Geometry:
     pool: str  # avg | max
     spatial: int
     axes: tuple[Axis, Axis, Axis]
-    dilation: tuple[int, int, int] = (1, 1, 1)
     ceil: bool = False
     counted: bool = True  # count_include_pad
 
@@ -61,7 +59,7 @@ class Geometry:
     def __str__(self) -> str:
         how = f"{'adaptive_' if self.adaptive else ''}{self.pool}_pool{self.spatial}d"
         axes = " ".join(map(str, self.axes[3 - self.spatial :]))
-        return f"{how} {axes} dilation={self.dilation} ceil={self.ceil} counted={self.counted}"
+        return f"{how} {axes} ceil={self.ceil} counted={self.counted}"
 
 
 def strided_axes(
@@ -72,15 +70,13 @@ def strided_axes(
         for p in range(k // 2 + 1):
             outputs = strided_outputs(n, dilation * (k - 1) + 1, s, p, ceil)
             if outputs > 0:
-                found.append(Axis(n, outputs, k, s, p))
+                found.append(Axis(n, outputs, k, s, p, dilation))
     return found
 
 
-def differs(axes: tuple[Axis, ...], dilation: int) -> bool:
+def differs(axes: tuple[Axis, ...]) -> bool:
     """Whether ceil mode makes a difference on one of the axes."""
-    return any(
-        a.outputs != strided_outputs(a.length, dilation * (a.k - 1) + 1, a.s, a.p, False) for a in axes
-    )
+    return any(a.outputs != strided_outputs(a.length, a.reach, a.s, a.p, False) for a in axes)
 
 
 def strided(pool: str, spatial: int) -> Iterator[Geometry]:
@@ -90,15 +86,14 @@ def strided(pool: str, spatial: int) -> Iterator[Geometry]:
         columns = strided_axes((1, 2, 3, 4, 6) if spatial == 3 else SIZES, ceil, dilation, **few)
         depths = strided_axes((1, 2, 3, 4), ceil, dilation, **few)
         choices = [depths, columns, rows][3 - spatial :]
-        steps = (1,) * (3 - spatial) + (dilation,) * spatial
         for axes in itertools.product(*choices):
-            if ceil and not differs(axes, dilation):
+            if ceil and not differs(axes):
                 continue
             if pool == "avg" and spatial == 3 and any(a.k > a.length for a in axes):
                 continue  # PyTorch refuses them
             d, h, w = (UNIT,) * (3 - spatial) + axes
             for counted in (True, False) if pool == "avg" and any(a.p or ceil for a in axes) else (True,):
-                yield Geometry(pool, spatial, (d, h, w), (steps[0], steps[1], steps[2]), ceil, counted)
+                yield Geometry(pool, spatial, (d, h, w), ceil, counted)
 
 
 def adaptive(pool: str, spatial: int) -> Iterator[Geometry]:
@@ -146,63 +141,61 @@ class Checker:
 
     def averages(self, g: Geometry, batch: tuple[int, int], dtypes: list[str]) -> None:
         quotient = "chained" if g.adaptive else "extent" if g.counted else "valid"
-        base = Pooling("average", batch, g.axes, DTYPES["FLOAT32"], quotient)
-        if g.adaptive and base.output_plane == (1, 1, 1):
-            base = replace(base, quotient="mean")
+        base = Problem("average_gradient", batch, g.axes, DTYPES["FLOAT32"], quotient)
         x, grad = self.values(batch + base.input_plane), self.values(batch + base.output_plane)
+        mean = g.adaptive and base.output_plane == (1, 1, 1)
         for name in dtypes:
             wide = np.float64 if name == "FLOAT64" else np.float32
             values, gradient = torch_averages(g, x.astype(wide), grad.astype(wide))
-            forward = replace(base, dtype=DTYPES[name])
-            if forward.quotient == "mean":  # PyTorch's bits depend on the machine there
+            problem = replace(base, dtype=DTYPES[name])
+            forward = replace(problem, kind="average", quotient="mean" if mean else quotient)
+            if mean:  # PyTorch's bits depend on the machine there
                 values = np.empty(grad.shape, NAMES[name])
-                forward_reference.run(forward, "planes", x.astype(NAMES[name]), values, None)
+                reference.run(forward, "planes", Arrays(input=x.astype(NAMES[name]), out=values), NONE)
             self.forward(forward, x, values, None)
-            self.gradient(Problem("average", batch, g.axes, DTYPES[name], quotient), grad, None, gradient)
+            self.gradient(problem, grad, None, gradient)
 
     def maxima(self, g: Geometry, batch: tuple[int, int], dtypes: list[str]) -> None:
-        base = Pooling("largest", batch, g.axes, DTYPES["FLOAT32"], dilation=g.dilation)
+        base = Problem("maximum", batch, g.axes, DTYPES["FLOAT32"])
         x = self.rng.integers(-4, 5, batch + base.input_plane).astype(np.float32)  # many equal cells
         if self.rng.random() < 0.2:
             x[self.rng.random(x.shape) < 0.1] = np.nan
         grad = self.values(batch + base.output_plane)
         values, indices = torch_maxima(g, x)
-        offsets = offsets_of(g.axes, g.dilation)
-        empty = any(not table.all() for table in (w.count for w in forward_windows(base)))
+        empty = any(not cells_of_windows(axis)[1].all() for axis in g.axes)
         for name in dtypes:
-            wide = np.float64 if name == "FLOAT64" else np.float32
-            pooling = replace(base, dtype=DTYPES[name])
-            self.forward(pooling, x, values, None)
-            if empty:
+            problem = replace(base, dtype=DTYPES[name])
+            self.forward(problem, x, values, None)
+            self.forward(replace(problem, index_dtype=DTYPES["INT64"]), x, values, indices)
+            if empty:  # PyTorch's index of such a window may be outside the plane
                 continue
-            self.forward(replace(pooling, indexed=True), x, values, indices)
+            wide = np.float64 if name == "FLOAT64" else np.float32
             gradient = scattered(grad.astype(wide), indices, base.input_plane)
-            reach = gradient_by_offsets(pooling).axes
             for index in ("INT32", "INT64"):
-                problem = Problem("indexed", batch, reach, DTYPES[name], index_dtype=DTYPES[index])
-                self.gradient(problem, grad, indices.astype(index.lower()), gradient)
-            if offsets is not None:
-                bytes_ = np.empty(values.shape, np.uint8)
-                small = replace(pooling, indexed=True, offsets=True)
-                forward_reference.run(
-                    replace(small, dtype=DTYPES["FLOAT32"]), "planes", x, np.empty_like(values), bytes_
-                )
-                np.testing.assert_array_equal(offsets.indices(bytes_, base.input_plane), indices)
-                self.forward(small, x, values, bytes_)
-                self.gradient(gradient_by_offsets(small), grad, bytes_, gradient)
+                indexed = replace(problem, index_dtype=DTYPES[index])
+                self.gradient(gradient_of(indexed), grad, indices.astype(index.lower()), gradient)
+            if (small := with_offsets(problem)) is not None:
+                offsets, again = np.empty(values.shape, np.uint8), np.empty_like(values)
+                arrays = Arrays(input=x, indices=offsets, out=again)
+                reference.run(replace(small, dtype=DTYPES["FLOAT32"]), "planes", arrays, NONE)
+                assert small.offset_tables is not None
+                decoded = small.offset_tables.indices(offsets, base.input_plane)
+                assert (decoded == indices).all(), "the reference's offsets name other cells"
+                self.forward(small, x, values, offsets)
+                self.gradient(gradient_of(small), grad, offsets, gradient)
 
-    def forward(self, pooling: Pooling, x: Any, values: Any, places: Any) -> None:
+    def forward(self, problem: Problem, x: Any, values: Any, places: Any) -> None:
         for layout in ("planes", "channels_last"):
-            prepared = forward_cpu.prepare.__wrapped__(pooling, layout)
-            given = (None, lay(x.astype(pooling.dtype.numpy), layout), None)
-            self.paths(prepared, given, lay(round_to(values, pooling), layout), places, layout)
+            given = (None, lay(x.astype(problem.dtype.numpy), layout), None)
+            want = lay(values.astype(problem.dtype.numpy), layout)
+            self.paths(cpu._prepare(problem, layout), given, want, places, layout)
 
     def gradient(self, problem: Problem, grad: Any, indices: Any, want: Any) -> None:
         for layout in ("planes", "channels_last"):
-            prepared = cpu.prepare.__wrapped__(problem, layout)
             laid = None if indices is None else lay(indices, layout)
             given = (lay(grad.astype(problem.dtype.numpy), layout), None, laid)
-            self.paths(prepared, given, lay(round_to(want, problem), layout), None, layout)
+            rounded = lay(want.astype(problem.dtype.numpy), layout)
+            self.paths(cpu._prepare(problem, layout), given, rounded, None, layout)
 
     def paths(self, prepared: Any, given: Any, want: Any, places: Any, layout: str) -> None:
         """All kernels that can compute it, each in two variants."""
@@ -239,12 +232,6 @@ class Checker:
         return out, [self.memory[at - GUARD : at], self.memory[end : end + GUARD]]
 
 
-def forward_windows(pooling: Pooling) -> Any:
-    from pooltide.pooling import windows
-
-    return windows(pooling)
-
-
 def lay(array: Any, layout: str) -> Any:
     if layout == "planes":
         return np.ascontiguousarray(array)
@@ -268,20 +255,6 @@ def difference(found: Any, want: Any) -> str:
     return f"{len(wrong)} of {found.size} cells are wrong, the first at {first}: {found[first]} for {want[first]}"
 
 
-def round_to(values: Any, problem: Any) -> Any:
-    return values.astype(problem.dtype.numpy)
-
-
-def _torch_arguments(g: Geometry) -> dict[str, Any]:
-    real = g.axes[3 - g.spatial :]
-    return {
-        "k": [a.k for a in real],
-        "s": [a.s for a in real],
-        "p": [a.p for a in real],
-        "d": list(g.dilation[3 - g.spatial :]),
-    }
-
-
 def _tensor(array: Any, g: Geometry) -> Any:
     """As PyTorch's operator of 2 or 3 axes wants it."""
     made = torch.from_numpy(np.ascontiguousarray(array))
@@ -292,7 +265,7 @@ def _arguments(g: Geometry, dilated: bool) -> list[Any]:
     """kernel, stride, padding (and dilation) for the 2-D or 3-D operator; 1-D pools are 2-D with height 1."""
     real = g.axes[0 if g.spatial == 3 else 1 :]
     given = [[a.k or 1 for a in real], [a.s or 1 for a in real], [a.p for a in real]]
-    return [*given, list(g.dilation[-len(real) :])] if dilated else given
+    return [*given, [a.dilation for a in real]] if dilated else given
 
 
 def torch_averages(g: Geometry, x: Any, grad: Any) -> tuple[Any, Any]:

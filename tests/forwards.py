@@ -12,8 +12,8 @@ import torch.nn.functional as F
 
 import pooltide
 from geometries import random_view
-from pooltide.backends import forward_reference
-from pooltide.forward_checks import Adaptive, Strided, pooling_of
+from pooltide.backends import Arrays, reference
+from pooltide.forward_checks import Adaptive, Strided, forward_problem
 from pooltide.functions import ARRAYS, as_volume
 
 NAMES = [f"{how}{what}_pool{n}d" for how in ("", "adaptive_") for what in ("avg", "max") for n in (1, 2, 3)]
@@ -48,11 +48,12 @@ class Forward:
         adaptive = "adaptive" in self.name
         asked = Adaptive(**self.arguments) if adaptive else Strided(**(defaults | self.arguments))
         largest = "max" in self.name
-        pooling = pooling_of(self.name, ARRAYS, x, asked, largest)
-        values = np.full(pooling.batch + pooling.output_plane, np.nan).astype(x.dtype)
+        problem = forward_problem(self.name, ARRAYS, x, asked, largest)
+        values = np.full(problem.batch + problem.output_plane, np.nan).astype(x.dtype)
         places = np.full(values.shape, -1) if largest else None
-        forward_reference.run(pooling, "strided", as_volume(x, self.axes), values, places)
-        shape = x.shape[: -self.axes] + pooling.output_plane[3 - self.axes :]
+        arrays = Arrays(None, as_volume(x, self.axes), places, values)
+        reference.run(problem, "strided", arrays, np.empty(0, np.uint8))
+        shape = x.shape[: -self.axes] + problem.output_plane[3 - self.axes :]
         return values.reshape(shape), None if places is None else places.reshape(shape)
 
     @property

@@ -15,6 +15,7 @@ import numpy as np
 
 import pooltide
 from pooltide.geometry import strided_outputs
+from pooltide.problem import Problem
 
 FUNCTIONS = [
     f"{pool}_pool{axes}d_backward"
@@ -47,6 +48,13 @@ class Geometry:
     def __str__(self) -> str:
         g = self.grad_output
         return f"{self.function} {g.dtype} {g.shape} -> {self.input_shape} {self.attributes}"
+
+
+def maxima_gradient(batch: tuple[int, int], axes: Any, dtype: Any, index: Any) -> Problem:
+    """A gradient of maxima with indices of this dtype; UINT8 means one-byte offsets."""
+    if index.name == "UINT8":
+        return Problem("maximum_gradient", batch, axes, dtype, offsets=True)
+    return Problem("maximum_gradient", batch, axes, dtype, index_dtype=index)
 
 
 def axes_of(function: str) -> int:

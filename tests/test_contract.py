@@ -40,7 +40,7 @@ def oracle(case: Geometry, grad: Any) -> tuple[Any, Problem]:
 def bound(case: Geometry, exact: Any, problem: Problem) -> Any:
     magnitude, _ = oracle(case, np.abs(case.grad_output))
     magnitude = np.abs(magnitude)
-    terms = np.prod([tables(axis).count.max() for axis in problem.axes], dtype=float)
+    terms = np.prod([tables(axis).window_count.max() for axis in problem.axes], dtype=float)
     if case.indices is not None:
         terms = float(np.prod(problem.output_plane))
     info = {2: 11 if case.grad_output.dtype == np.float16 else 8, 4: 24, 8: 53}[problem.dtype.itemsize]

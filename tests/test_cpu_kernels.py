@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import pooltide
-from geometries import DTYPES, FUNCTIONS, geometry, torch_gradient
+from geometries import DTYPES, FUNCTIONS, geometry, maxima_gradient, torch_gradient
 from pooltide import _native
-from pooltide.backends import IndexFault, cpu, reference
+from pooltide.backends import Arrays, IndexFault, cpu, reference
 from pooltide.dtypes import DTYPES as TYPES
 from pooltide.functions import as_volume
 from pooltide.geometry import UNIT, Axis, strided_outputs, tables
@@ -121,7 +121,7 @@ def gradients(problem: Problem, seed: int) -> Any:
 def run(problem: Problem, layout: str, grad: Any, indices: Any) -> tuple[Any, IndexFault | None]:
     out = lay(np.full(problem.batch + problem.input_plane, np.nan, problem.dtype.numpy), layout)
     laid = None if indices is None else lay(indices, layout)
-    fault = cpu.run(problem, layout, lay(grad, layout), laid, out, np.empty(0, np.uint8))
+    fault = cpu.run(problem, layout, Arrays(lay(grad, layout), None, laid, out), np.empty(0, np.uint8))
     return out, fault
 
 
@@ -129,7 +129,7 @@ def check_everywhere(problem: Problem, grad: Any, indices: Any = None) -> IndexF
     assert cpu.refuse(problem) is None
     want = np.full(problem.batch + problem.input_plane, np.nan, problem.dtype.numpy)
     scratch = np.empty(reference.scratch(problem), np.uint8)
-    expected = reference.run(problem, "planes", grad, indices, want, scratch)
+    expected = reference.run(problem, "planes", Arrays(grad, None, indices, want), scratch)
     for layout in LAYOUTS:
         for isa in _native.instruction_sets():
             for threads in (1, 2, 7):
@@ -146,7 +146,7 @@ def check_everywhere(problem: Problem, grad: Any, indices: Any = None) -> IndexF
 def test_average_has_the_bits_of_the_reference(reason: str, dtype: str) -> None:
     quotient, batch, axes = AVERAGES[reason]
     divisor = -7 if quotient == "override" else 0
-    problem = Problem("average", batch, axes, TYPES[dtype], quotient, divisor)
+    problem = Problem("average_gradient", batch, axes, TYPES[dtype], quotient, divisor)
     check_everywhere(problem, gradients(problem, 1))
 
 
@@ -155,7 +155,7 @@ def test_average_has_the_bits_of_the_reference(reason: str, dtype: str) -> None:
 @pytest.mark.parametrize("reason", INDEXED)
 def test_indexed_has_the_bits_of_the_reference(reason: str, index: str, dtype: str) -> None:
     batch, axes = INDEXED[reason]
-    problem = Problem("indexed", batch, axes, TYPES[dtype], index_dtype=TYPES[index])
+    problem = maxima_gradient(batch, axes, TYPES[dtype], TYPES[index])
     grad = gradients(problem, 2)
     cells = np.prod(problem.input_plane)
     indices = np.random.default_rng(3).integers(0, cells, grad.shape).astype(TYPES[index].numpy)
@@ -164,15 +164,14 @@ def test_indexed_has_the_bits_of_the_reference(reason: str, index: str, dtype: s
 
 def own_indices(problem: Problem, seed: int) -> Any:
     """Of a cell in each window, as a forward gives them: in the plane, or offsets in the window."""
-    rng, offsets = np.random.default_rng(seed), problem.offsets
+    rng, offsets = np.random.default_rng(seed), problem.offset_tables
     places: Any = 0
     for i, (axis, at) in enumerate(zip(problem.axes, ((-1, 1, 1), (-1, 1), (-1,)), strict=True)):
         table = tables(axis)
         start, end = (edge.reshape(at) for edge in (table.start, table.end))
         cell = rng.integers(start, end, problem.batch + problem.output_plane)
         places = places * offsets.most[i] + cell - start if offsets else places * axis.length + cell
-    assert problem.index_dtype is not None
-    return places.astype(problem.index_dtype.numpy)
+    return places.astype(problem.index_dtype.numpy if problem.index_dtype else np.uint8)
 
 
 @pytest.mark.parametrize("dtype", NAMES)
@@ -180,7 +179,7 @@ def own_indices(problem: Problem, seed: int) -> Any:
 @pytest.mark.parametrize("reason", GATHERED)
 def test_cells_look_for_themselves_in_their_windows(reason: str, index: str, dtype: str) -> None:
     batch, axes = GATHERED[reason]
-    problem = Problem("indexed", batch, axes, TYPES[dtype], index_dtype=TYPES[index])
+    problem = maxima_gradient(batch, axes, TYPES[dtype], TYPES[index])
     for isa in _native.instruction_sets():
         _native.use_instruction_set(isa)
         assert gathers(problem, "channels_last")
@@ -194,7 +193,7 @@ def test_cells_look_for_themselves_in_their_windows(reason: str, index: str, dty
 def test_an_index_outside_its_window_is_found_wherever_it_is(reason: str, index: str) -> None:
     """Beside its window on each side, far away, or nowhere; whatever it names counts, none is left out."""
     batch, axes = GATHERED[reason]
-    problem = Problem("indexed", batch, axes, TYPES["BFLOAT16"], index_dtype=TYPES[index])
+    problem = maxima_gradient(batch, axes, TYPES["BFLOAT16"], TYPES[index])
     grad, indices = gradients(problem, 8), own_indices(problem, 9)
     rng, cells = np.random.default_rng(10), int(np.prod(problem.input_plane))
     line = problem.input_plane[2]
@@ -210,7 +209,7 @@ def test_an_index_outside_its_window_is_found_wherever_it_is(reason: str, index:
 def test_images_that_stay_in_the_cache_are_summed_in_place(dtype: str) -> None:
     axes = (UNIT, strided(37, 3, 2, 1), strided(41, 3, 2, 1))
     for index in ("INT32", "INT64", "UINT8"):
-        problem = Problem("indexed", (5, 17), axes, TYPES[dtype], index_dtype=TYPES[index])
+        problem = maxima_gradient((5, 17), axes, TYPES[dtype], TYPES[index])
         in_place = dtype in ("FLOAT32", "FLOAT64") and index != "UINT8"
         assert gathers(problem, "channels_last") != in_place
         assert check_everywhere(problem, gradients(problem, 8), own_indices(problem, 9)) is None
@@ -218,7 +217,7 @@ def test_images_that_stay_in_the_cache_are_summed_in_place(dtype: str) -> None:
 
 def test_windows_that_overlap_much_are_scattered() -> None:
     axes = (UNIT, strided(37, 13, 1, 6), strided(41, 13, 1, 6))
-    problem = Problem("indexed", (2, 17), axes, TYPES["FLOAT16"], index_dtype=TYPES["INT64"])
+    problem = maxima_gradient((2, 17), axes, TYPES["FLOAT16"], TYPES["INT64"])
     assert not gathers(problem, "channels_last")
     assert check_everywhere(problem, gradients(problem, 8), own_indices(problem, 9)) is None
 
@@ -228,7 +227,7 @@ def test_windows_that_overlap_much_are_scattered() -> None:
 @pytest.mark.parametrize("reason", INDEXED)
 def test_indices_in_their_windows_and_one_that_is_not(reason: str, stray: str, dtype: str) -> None:
     batch, axes = INDEXED[reason]
-    problem = Problem("indexed", batch, axes, TYPES[dtype], index_dtype=TYPES["INT64"])
+    problem = maxima_gradient(batch, axes, TYPES[dtype], TYPES["INT64"])
     grad, indices = gradients(problem, 6), own_indices(problem, 7)
     if stray != "none":  # the last window of the last plane names the first cell, or none
         indices.flat[-1] = 0 if stray == "foreign" else -1
@@ -241,7 +240,7 @@ def test_indices_in_their_windows_and_one_that_is_not(reason: str, stray: str, d
 def test_windows_apart_and_cells_that_two_name(index: str, dtype: str) -> None:
     """A half type's cell is its one gradient as it is, unless windows name others' cells; never -0."""
     axes = (UNIT, strided(38, 2, 2, 0), strided(59, 2, 3, 0))
-    problem = Problem("indexed", (3, 67), axes, TYPES[dtype], index_dtype=TYPES[index])
+    problem = maxima_gradient((3, 67), axes, TYPES[dtype], TYPES[index])
     grad, indices = gradients(problem, 11), own_indices(problem, 12)
     grad[:, ::3] = -0.0
     assert check_everywhere(problem, grad, indices) is None
@@ -255,14 +254,15 @@ def test_windows_apart_and_cells_that_two_name(index: str, dtype: str) -> None:
 @pytest.mark.parametrize("width", [300, 160, 41])
 def test_offsets_of_windows_that_do_not_begin_in_order(width: int, dtype: str) -> None:
     """Dilation steps over padding: the third window begins before the first."""
-    axes = (UNIT, strided(64, 13, 1, 2), strided(width, 13, 1, 2))  # 5 × 5 cells, 3 apart
-    problem = Problem("indexed", (2, 4), axes, TYPES[dtype], index_dtype=TYPES["UINT8"], dilation=(1, 3, 3))
-    assert problem.offsets is not None
-    assert problem.offsets.first[1][0] > problem.offsets.first[1][2]
+    h, w = (Axis(n, strided_outputs(n, 13, 1, 2, False), 5, 1, 2, 3) for n in (64, width))
+    axes = (UNIT, h, w)  # 5 × 5 cells, 3 apart
+    problem = maxima_gradient((2, 4), axes, TYPES[dtype], TYPES["UINT8"])
+    assert problem.offset_tables is not None
+    assert problem.offset_tables.first_cell[1][0] > problem.offset_tables.first_cell[1][2]
     rng, found = np.random.default_rng(13), np.zeros(problem.batch + problem.output_plane, np.int64)
     for i, axis in enumerate(axes):
-        cells = -(-(tables(axis).end - problem.offsets.first[i]) // problem.dilation[i])
-        found = found * problem.offsets.most[i] + rng.integers(
+        cells = -(-(tables(axis).end - problem.offset_tables.first_cell[i]) // problem.dilation[i])
+        found = found * problem.offset_tables.most[i] + rng.integers(
             0, cells.reshape((-1,) + (1,) * (2 - i)), found.shape
         )
     assert check_everywhere(problem, gradients(problem, 14), found.astype(np.uint8)) is None
@@ -271,8 +271,8 @@ def test_offsets_of_windows_that_do_not_begin_in_order(width: int, dtype: str) -
 @pytest.mark.parametrize("dtype", NAMES)
 def test_an_offset_that_its_window_has_not_stays_in_the_plane(dtype: str) -> None:
     """The last window begins first, so the first one's cells are the farthest."""
-    axes = (UNIT, UNIT, Axis(7, 2, 6, 2, 1))  # 2 cells, 5 apart: at 4 and (9), 1 and 6
-    problem = Problem("indexed", (1, 3), axes, TYPES[dtype], index_dtype=TYPES["UINT8"], dilation=(1, 1, 5))
+    axes = (UNIT, UNIT, Axis(7, 2, 2, 2, 1, 5))  # 2 cells, 5 apart: at 4 and (9), 1 and 6
+    problem = maxima_gradient((1, 3), axes, TYPES[dtype], TYPES["UINT8"])
     indices = np.array([1, 0], np.uint8) + np.zeros((1, 3, 1, 1, 2), np.uint8)
     fault = check_everywhere(problem, gradients(problem, 15), indices)
     assert fault is not None
@@ -282,7 +282,7 @@ def test_an_offset_that_its_window_has_not_stays_in_the_plane(dtype: str) -> Non
 @pytest.mark.parametrize("dtype", NAMES)
 def test_bad_indices_are_counted_and_the_first_is_named(dtype: str) -> None:
     batch, axes = INDEXED["dense"]
-    problem = Problem("indexed", batch, axes, TYPES[dtype], index_dtype=TYPES["INT64"])
+    problem = maxima_gradient(batch, axes, TYPES[dtype], TYPES["INT64"])
     grad, cells = gradients(problem, 4), int(np.prod(problem.input_plane))
     indices = np.random.default_rng(5).integers(0, cells, grad.shape)
     for place, value in ((100_003, 2**32), (70_001, cells), (5_003, -1), (200_003, -(2**63))):
@@ -294,12 +294,16 @@ def test_bad_indices_are_counted_and_the_first_is_named(dtype: str) -> None:
 def test_results_beyond_the_cache(layout: str) -> None:
     """From 32 MB on results are streamed past the cache; 8 seams of a thread's part are odd here."""
     problem = Problem(
-        "average", (7, 53), (UNIT, strided(151, 3, 2, 1), strided(157, 3, 2, 1)), TYPES["FLOAT32"], "extent"
+        "average_gradient",
+        (7, 53),
+        (UNIT, strided(151, 3, 2, 1), strided(157, 3, 2, 1)),
+        TYPES["FLOAT32"],
+        "extent",
     )
     assert problem.cells * 4 >= 32 << 20
     grad = gradients(problem, 6)
     want = np.empty(problem.batch + problem.input_plane, np.float32)
-    reference.run(problem, "planes", grad, None, want, np.empty(0, np.uint8))
+    reference.run(problem, "planes", Arrays(grad, out=want), np.empty(0, np.uint8))
     for isa in _native.instruction_sets():
         _native.use_instruction_set(isa)
         np.testing.assert_array_equal(bits(run(problem, layout, grad, None)[0]), bits(want), err_msg=isa)
@@ -308,7 +312,7 @@ def test_results_beyond_the_cache(layout: str) -> None:
 @pytest.mark.parametrize("dtype", ["FLOAT32", "BFLOAT16"])
 def test_gathered_results_beyond_the_cache(dtype: str) -> None:
     axes = (UNIT, strided(151, 3, 2, 1), strided(157, 3, 2, 1))
-    problem = Problem("indexed", (3, 131), axes, TYPES[dtype], index_dtype=TYPES["INT64"])
+    problem = maxima_gradient((3, 131), axes, TYPES[dtype], TYPES["INT64"])
     assert problem.least_bytes >= 32 << 20
     assert gathers(problem, "channels_last")
     assert check_everywhere(problem, gradients(problem, 6), own_indices(problem, 7)) is None
@@ -357,10 +361,10 @@ def test_subnormals_are_kept_whatever_the_thread_has_set() -> None:
 
 
 def test_an_unusable_size_is_refused_with_a_reason() -> None:
-    huge = Problem("average", (1, 1), (UNIT, UNIT, Axis(2**31, 1)), TYPES["FLOAT32"], "chained")
+    huge = Problem("average_gradient", (1, 1), (UNIT, UNIT, Axis(2**31, 1)), TYPES["FLOAT32"], "chained")
     assert "2**31" in (cpu.refuse(huge) or "")
     padded = Axis(4, 1, 2**30, 1, 2**29)
-    wide = Problem("average", (1, 1), (UNIT, padded, padded), TYPES["FLOAT32"], "extent")
+    wide = Problem("average_gradient", (1, 1), (UNIT, padded, padded), TYPES["FLOAT32"], "extent")
     assert "2**53" in (cpu.refuse(wide) or "")
     plan = make_plan(huge, ("planes", "planes"))
     assert (plan.backend, plan.refused[0][0]) == ("reference", "cpu")
@@ -402,9 +406,13 @@ def test_shared_and_misaligned_memory_is_copied() -> None:
         got = pooltide.avg_pool2d_backward(raw, (2, 3, 10, 14), 2)
         np.testing.assert_array_equal(got, pooltide.avg_pool2d_backward(raw.copy(), (2, 3, 10, 14), 2))
     problem = Problem(
-        "average", (2, 3), (UNIT, strided(11, 3, 1, 1), strided(13, 3, 1, 1)), TYPES["FLOAT32"], "extent"
+        "average_gradient",
+        (2, 3),
+        (UNIT, strided(11, 3, 1, 1), strided(13, 3, 1, 1)),
+        TYPES["FLOAT32"],
+        "extent",
     )
     volume = as_volume(block.copy().reshape(2, 3, 11, 13), 2)
     want, _ = run(problem, "planes", volume.copy(), None)
-    assert cpu.run(problem, "planes", volume, None, volume, np.empty(0, np.uint8)) is None
+    assert cpu.run(problem, "planes", Arrays(volume, out=volume), np.empty(0, np.uint8)) is None
     np.testing.assert_array_equal(volume, want)

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 
 import pooltide
 from forwards import NAMES, bits, forward, tensor
-from pooltide import forwards
+from pooltide.backends import cpu
 
 RNG = np.random.default_rng(2)
 X = RNG.standard_normal((2, 3, 7, 11)).astype(np.float32)
@@ -166,7 +166,7 @@ def test_the_mean_of_a_plane_is_near_pytorch_s() -> None:
 def test_the_reference_can_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = pooltide.max_pool2d(X, 3, 2, 1)
     monkeypatch.setenv("POOLTIDE_BACKEND", "reference")
-    monkeypatch.setattr(forwards.forward_cpu, "run", None)
+    monkeypatch.setattr(cpu, "run", None)
     np.testing.assert_array_equal(pooltide.max_pool2d(X, 3, 2, 1), expected)
     monkeypatch.setenv("POOLTIDE_BACKEND", "abacus")
     with pytest.raises(RuntimeError, match="backend 'abacus' is unknown; known are cpu, reference"):

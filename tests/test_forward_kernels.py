@@ -12,7 +12,7 @@ import pytest
 import pooltide
 from forwards import DTYPES, NAMES, Forward, bits, forward
 from pooltide import _native
-from pooltide.backends import forward_reference
+from pooltide.backends import reference
 
 THREADS = (1, 2, 7)
 
@@ -34,7 +34,7 @@ def compute(call: Forward, **more: Any) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_random_forwards_have_the_bits_of_pytorch(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forward_reference, "run", None)  # the kernels alone
+    monkeypatch.setattr(reference, "run", None)  # the kernels alone
     compared = 0
     for seed in range(300):
         call = forward(

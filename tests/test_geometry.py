@@ -13,7 +13,7 @@ import pytest
 import pooltide
 from pooltide import forwards, functions
 from pooltide.backends import cpu
-from pooltide.geometry import Axis, is_long, strided_outputs, tables, windows_written_out
+from pooltide.geometry import Axis, is_long, spans, strided_outputs, tables
 
 
 def _axes() -> list[Axis]:
@@ -45,7 +45,7 @@ def test_tables_say_what_the_windows_say() -> None:
         assert [*zip(found.start, found.end, found.extent, strict=True)] == windows
         for cell in range(axis.length):
             holding = [o for o, w in enumerate(windows) if w.start <= cell < w.end]
-            first, count = int(found.first[cell]), int(found.count[cell])
+            first, count = int(found.first_window[cell]), int(found.window_count[cell])
             assert list(range(first, first + count)) == holding or (count == 0 and not holding), axis
 
 
@@ -56,7 +56,7 @@ def test_every_window_holds_a_cell() -> None:
 
 def test_disjoint_and_whole_are_what_they_say() -> None:
     for axis in _axes():
-        counts = tables(axis).count
+        counts = tables(axis).window_count
         if axis.disjoint:
             assert counts.max() <= 1, axis
         if axis.adaptive:
@@ -96,7 +96,7 @@ def test_tables_whose_products_pass_64_bits() -> None:
 
 def _per_window(axis: Axis) -> list[list[int]]:
     """The tables per window alone: those per cell of so long an axis don't fit anywhere."""
-    return [table.tolist() for table in windows_written_out(axis)]
+    return [table.tolist() for table in spans(axis)]
 
 
 def test_tables_of_a_long_axis_cost_a_few_passes_over_it() -> None:
@@ -119,9 +119,9 @@ def test_tables_of_a_long_axis_are_not_kept() -> None:
     axis = Axis(shape[-1], g.shape[-1])
     assert is_long([axis])
     assert not is_long([Axis(1 << 10, 1 << 9)])
-    before = len(functions._SHORTCUTS), cpu._prepared.cache_info().currsize, len(forwards._KEPT)
+    before = len(functions._SHORTCUTS), cpu._cached.cache_info().currsize, len(forwards._CHECKED)
     for _ in range(2):
         pooltide.adaptive_avg_pool1d_backward(g, shape)
         pooltide.adaptive_max_pool1d(np.ones(shape, np.float16), g.shape[-1])
-    assert (len(functions._SHORTCUTS), cpu._prepared.cache_info().currsize, len(forwards._KEPT)) == before
-    assert cpu._prepared_last.cache_info().maxsize == 1
+    assert (len(functions._SHORTCUTS), cpu._cached.cache_info().currsize, len(forwards._CHECKED)) == before
+    assert cpu._last_long.cache_info().maxsize == 1

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from test_triton import EVERYWHERE, TYPES, alike, expected, lay, own_indices, own_offsets, spoil, strided
 
+from geometries import maxima_gradient
 from pooltide.dtypes import DTYPES, DType
 from pooltide.geometry import UNIT, Axis
 from pooltide.offsets import offsets_of
@@ -52,17 +53,17 @@ def random_problem(rng: np.random.Generator, operator: int, dtype: DType) -> tup
         axes = random_windows(rng, lengths[1:])
         how = str(rng.choice(["extent", "valid", "override"]))
         divisor = int(rng.choice([-7, 3, 6, 2**33])) if how == "override" else 0
-        return Problem("average", batch, (UNIT, axes[0], axes[1]), dtype, how, divisor), layout
+        return Problem("average_gradient", batch, (UNIT, axes[0], axes[1]), dtype, how, divisor), layout
     windows = [int(rng.choice([1, 2, 3, max(n // 2, 1), max(n - 1, 1), n, n + 3])) for n in lengths]
     d, h, w = (Axis(n, o) for n, o in zip(lengths, windows, strict=True))
     if operator == 1:
-        return Problem("average", batch, (d, h, w), dtype, "chained"), layout
+        return Problem("average_gradient", batch, (d, h, w), dtype, "chained"), layout
     if rng.integers(2):
         d, h, w = random_windows(rng, lengths)
     axes = (d if operator == 3 else UNIT, h, w)
-    most = offsets_of(axes, (1, 1, 1))
+    most = offsets_of(axes)
     index = DTYPES[str(rng.choice(["INT32", "INT64", "UINT8"] if most else ["INT32", "INT64"]))]
-    return Problem("indexed", batch, axes, dtype, index_dtype=index), layout
+    return maxima_gradient(batch, axes, dtype, index), layout
 
 
 def random_windows(rng: np.random.Generator, lengths: list[int]) -> list[Axis]:
@@ -107,7 +108,7 @@ def check_random(seed: int) -> str | None:
     problem, layout = random_problem(rng, seed % 4, DTYPES[TYPES[seed // 4 % 4]])
     with np.errstate(all="ignore"):
         grad = random_gradient(problem, rng)
-    indices = random_indices(problem, rng) if problem.kind == "indexed" else None
+    indices = random_indices(problem, rng) if problem.kind == "maximum_gradient" else None
     want, fault = expected(problem, grad, indices)
     tuned = {name: getattr(triton_tables, name) for name in EVERYWHERE}
     share, programs = triton_plan.SHARE, triton_tables.PROGRAMS
@@ -147,17 +148,19 @@ def test_random_problems_give_the_references_bits() -> None:
 def cases() -> list[Problem]:
     f32, bf16, i64 = DTYPES["FLOAT32"], DTYPES["BFLOAT16"], DTYPES["INT64"]
     return [
-        Problem("average", (3, 5), (UNIT, strided(29, 3, 2, 1), strided(31, 3, 2, 1)), f32, "extent"),
-        Problem("average", (3, 5), (Axis(13, 5), Axis(29, 9), Axis(24, 7)), bf16, "chained"),
-        Problem("indexed", (3, 5), (UNIT, Axis(29, 13), Axis(31, 17)), f32, index_dtype=i64),
-        Problem("indexed", (3, 5), (Axis(13, 5), Axis(29, 9), Axis(24, 7)), bf16, index_dtype=i64),
+        Problem(
+            "average_gradient", (3, 5), (UNIT, strided(29, 3, 2, 1), strided(31, 3, 2, 1)), f32, "extent"
+        ),
+        Problem("average_gradient", (3, 5), (Axis(13, 5), Axis(29, 9), Axis(24, 7)), bf16, "chained"),
+        Problem("maximum_gradient", (3, 5), (UNIT, Axis(29, 13), Axis(31, 17)), f32, index_dtype=i64),
+        Problem("maximum_gradient", (3, 5), (Axis(13, 5), Axis(29, 9), Axis(24, 7)), bf16, index_dtype=i64),
     ]
 
 
 def prepared(problem: Problem) -> tuple[Any, Any, Any, np.ndarray]:
     rng = np.random.default_rng(7)
     grad = rng.standard_normal(problem.batch + problem.output_plane).astype(problem.dtype.numpy)
-    indices = own_indices(problem, rng) if problem.kind == "indexed" else None
+    indices = own_indices(problem, rng) if problem.kind == "maximum_gradient" else None
     want, _ = expected(problem, grad, indices)
     return on_gpu(grad), None if indices is None else on_gpu(indices), torch.empty_like(on_gpu(want)), want
 
@@ -280,7 +283,7 @@ def test_another_batch_compiles_nothing() -> None:
         return sum(len(cache[0]) for cache in triton_average.rows.device_caches.values())
 
     def run(n: int, axes: Any) -> None:
-        problem = Problem("average", (n, 3), axes, DTYPES["FLOAT32"], "chained")
+        problem = Problem("average_gradient", (n, 3), axes, DTYPES["FLOAT32"], "chained")
         shape = problem.batch + problem.output_plane
         out = torch.empty(problem.batch + problem.input_plane, device="cuda")
         triton_launch.run(problem, "planes", torch.ones(shape, device="cuda"), None, out)
@@ -300,18 +303,18 @@ BIG = (2051, 1024)  # planes of 33 × 32 cells: over 2**31 elements
 @pytest.mark.parametrize(
     ("kind", "how", "axes"),
     [
-        ("average", "extent", (UNIT, strided(33, 3, 3, 0), strided(32, 2, 2, 0))),
-        ("average", "chained", (UNIT, Axis(33, 1), Axis(32, 1))),
-        ("average", "chained", (UNIT, Axis(33, 3), Axis(32, 2))),
-        ("average", "chained", (UNIT, Axis(33, 5), Axis(32, 3))),
-        ("indexed", "", (UNIT, Axis(33, 5), Axis(32, 3))),
+        ("average_gradient", "extent", (UNIT, strided(33, 3, 3, 0), strided(32, 2, 2, 0))),
+        ("average_gradient", "chained", (UNIT, Axis(33, 1), Axis(32, 1))),
+        ("average_gradient", "chained", (UNIT, Axis(33, 3), Axis(32, 2))),
+        ("average_gradient", "chained", (UNIT, Axis(33, 5), Axis(32, 3))),
+        ("maximum_gradient", "", (UNIT, Axis(33, 5), Axis(32, 3))),
     ],
     ids=["strided", "whole", "single", "rows", "indexed"],
 )
 def test_more_than_2_to_the_31_elements(kind: str, how: str, axes: Any, layout: str) -> None:
     from pooltide.backends import triton_launch as launch
 
-    index = DTYPES["INT32"] if kind == "indexed" else None
+    index = DTYPES["INT32"] if kind == "maximum_gradient" else None
     problem = Problem(kind, BIG, axes, DTYPES["BFLOAT16"], how, index_dtype=index)
     assert problem.cells > 2**31
     shape, result = problem.batch + problem.output_plane, problem.batch + problem.input_plane

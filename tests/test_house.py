@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "pooltide"
 # Import order is the architecture: a module may import those before it, never one after it.
 ORDER = [
-    "writing", "toml", "plain", "dtypes", "geometry", "offsets", "pages", "call", "rules", "catalog", "support", "problem", "rounding", "pooling",
+    "writing", "toml", "plain", "dtypes", "geometry", "offsets", "pages", "call", "rules", "catalog", "support", "problem", "rounding",
     "threads",
     "backends", "plan", "binding", "functions", "gradients", "forward_checks",
     "forwards", "notation", "cases", "verdicts", "inputs", "trial",

@@ -11,12 +11,12 @@ import pytest
 import pooltide
 from forwards import DTYPES, NAMES, Forward, bits, forward
 from pooltide import _native
-from pooltide.backends import IndexFault, cpu, forward_cpu, forward_reference, reference
-from pooltide.forward_checks import Adaptive, Strided, pooling_of
+from pooltide.backends import Arrays, IndexFault, cpu, reference
+from pooltide.forward_checks import Adaptive, Strided, forward_problem
 from pooltide.functions import ARRAYS
 from pooltide.geometry import Axis
 from pooltide.offsets import offsets_of
-from pooltide.pooling import Pooling, gradient_by_offsets, with_offsets
+from pooltide.problem import Problem, gradient_of, with_offsets
 
 MAXIMA = [name for name in NAMES if "max" in name]
 
@@ -29,11 +29,14 @@ def restored() -> Iterator[None]:
     pooltide.set_num_threads(threads)
 
 
-def pooling_for(call: Forward) -> Pooling:
+NONE = np.empty(0, np.uint8)  # scratch
+
+
+def problem_for(call: Forward) -> Problem:
     defaults = {"stride": None, "padding": 0, "dilation": 1, "ceil_mode": False}
     adaptive = "adaptive" in call.name
     asked = Adaptive(**call.arguments) if adaptive else Strided(**(defaults | call.arguments))
-    return pooling_of(call.name, ARRAYS, call.x, asked, True)
+    return forward_problem(call.name, ARRAYS, call.x, asked, True)
 
 
 def laid(array: Any, layout: str) -> Any:
@@ -56,7 +59,7 @@ def test_offsets_written_and_read_stand_for_indices(name: str, layout: str) -> N
     used, isas = 0, _native.instruction_sets()
     for seed in range(60):
         call = forward(name, seed, largest=23)
-        small = with_offsets(pooling_for(call))
+        small = with_offsets(problem_for(call))
         if small is None:
             continue
         used += 1
@@ -66,22 +69,22 @@ def test_offsets_written_and_read_stand_for_indices(name: str, layout: str) -> N
         shape = small.batch + small.output_plane
         x = laid(call.x.reshape(small.batch + small.input_plane), layout)
         found, offsets = poisoned(shape, x.dtype, layout), poisoned(shape, np.uint8, layout)
-        forward_cpu.run(small, layout, x, found, offsets)
+        cpu.run(small, layout, Arrays(None, x, offsets, found), NONE)
         np.testing.assert_array_equal(bits(found).ravel(), bits(values).ravel(), err_msg=str(call))
         slow, expected = np.empty_like(found), np.empty_like(offsets)
-        forward_reference.run(small, layout, x, slow, expected)
+        reference.run(small, layout, Arrays(None, x, expected, slow), NONE)
         np.testing.assert_array_equal(offsets, expected, err_msg=str(call))
 
-        problem = gradient_by_offsets(small, small.dtype)
-        assert problem.offsets is not None
-        decoded = problem.offsets.indices(offsets, small.input_plane)
+        problem = gradient_of(small)
+        assert problem.offset_tables is not None
+        decoded = problem.offset_tables.indices(offsets, small.input_plane)
         np.testing.assert_array_equal(decoded.ravel(), indices.ravel(), err_msg=str(call))
         g = laid(np.random.default_rng(seed).standard_normal(shape).astype(x.dtype), layout)
         results = []
         for backend in (cpu, reference):
             out = poisoned(x.shape, x.dtype, layout)
             scratch = np.empty(backend.scratch(problem), np.uint8)
-            assert backend.run(problem, layout, g, offsets, out, scratch) is None
+            assert backend.run(problem, layout, Arrays(g, None, offsets, out), scratch) is None
             results.append(bits(out).ravel())
         np.testing.assert_array_equal(*results, err_msg=str(call))
         function = getattr(pooltide, f"{name}_backward")
@@ -122,9 +125,9 @@ def test_gradients_by_offsets_have_the_bits_of_gradients_by_indices(reason: str,
     random = np.random.default_rng(3)
     call = Forward(name, random.integers(-9, 9, shape).astype(dtype), arguments)  # ties everywhere
     values, indices = call.run(return_indices=True)
-    small = with_offsets(pooling_for(call))
+    small = with_offsets(problem_for(call))
     assert small is not None
-    problem = gradient_by_offsets(small, small.dtype)
+    problem = gradient_of(small)
     g = random.standard_normal(indices.shape).astype(dtype)
     function = getattr(pooltide, f"{name}_backward")
     expected = bits(function(g, shape, indices, **({} if "adaptive" in name else arguments))).ravel()
@@ -134,12 +137,10 @@ def test_gradients_by_offsets_have_the_bits_of_gradients_by_indices(reason: str,
             x = laid(call.x.reshape(small.batch + small.input_plane), layout)
             found = poisoned(small.batch + small.output_plane, dtype, layout)
             offsets = poisoned(found.shape, np.uint8, layout)
-            forward_cpu.run(small, layout, x, found, offsets)
+            cpu.run(small, layout, Arrays(None, x, offsets, found), NONE)
             np.testing.assert_array_equal(bits(found).ravel(), bits(values).ravel())
             out = poisoned(x.shape, dtype, layout)
-            cpu.run(
-                problem, layout, laid(g.reshape(found.shape), layout), offsets, out, np.empty(0, np.uint8)
-            )
+            cpu.run(problem, layout, Arrays(laid(g.reshape(found.shape), layout), None, offsets, out), NONE)
             np.testing.assert_array_equal(bits(out).ravel(), expected, err_msg=f"{isa} {layout}")
 
 
@@ -148,9 +149,9 @@ def test_gradients_by_offsets_have_the_bits_of_gradients_by_indices(reason: str,
 def test_an_offset_that_points_out_of_the_plane_is_dropped_and_told(layout: str, dtype: Any) -> None:
     x = np.random.default_rng(0).standard_normal((2, 3, 7, 11)).astype(dtype)
     asked = Strided(3, 2, 1, 1, False)
-    small = with_offsets(pooling_of("max_pool2d", ARRAYS, x, asked, True))
+    small = with_offsets(forward_problem("max_pool2d", ARRAYS, x, asked, True))
     assert small is not None
-    problem = gradient_by_offsets(small, small.dtype)
+    problem = gradient_of(small)
     shape = small.batch + small.output_plane
     g = laid(np.arange(1, 1 + np.prod(shape)).reshape(shape).astype(dtype), layout)
     for bad, at in ((9, (0, 1, 0, 2, 3)), (255, (1, 2, 0, 0, 1)), (8, (1, 2, 0, 3, 5))):
@@ -159,9 +160,8 @@ def test_an_offset_that_points_out_of_the_plane_is_dropped_and_told(layout: str,
         total = []
         for backend in (cpu, reference):
             out = poisoned(small.batch + small.input_plane, dtype, layout)
-            fault = backend.run(
-                problem, layout, g, offsets, out, np.empty(backend.scratch(problem), np.uint8)
-            )
+            scratch = np.empty(backend.scratch(problem), np.uint8)
+            fault = backend.run(problem, layout, Arrays(g, None, offsets, out), scratch)
             assert isinstance(fault, IndexFault)
             assert (fault.count, fault.position) == (1, np.ravel_multi_index(at, shape))
             total.append(out)
@@ -172,7 +172,7 @@ def test_an_offset_that_points_out_of_the_plane_is_dropped_and_told(layout: str,
 def test_a_window_of_more_than_256_cells_has_no_offsets() -> None:
     def counted(*kernel: int) -> Any:
         d, h, w = (Axis(60, 60 - k + 1, k, 1, 0) for k in kernel)
-        return offsets_of((d, h, w), (1, 1, 1))
+        return offsets_of((d, h, w))
 
     assert counted(4, 8, 8).most == (4, 8, 8)
     assert counted(5, 8, 7) is None

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from calls import AVG2, GOOD, T, phase_one
-from pooltide.backends import reference
+from pooltide.backends import Arrays, cpu, reference
 from pooltide.dtypes import DTYPES
 from pooltide.geometry import UNIT, Axis
 from pooltide.plan import BACKENDS, NoBackend, _planned, execute, layout_of, make_plan
@@ -17,8 +17,8 @@ from pooltide.problem import Problem
 
 F32, F16, I64 = DTYPES["FLOAT32"], DTYPES["FLOAT16"], DTYPES["INT64"]
 AXES = (UNIT, Axis(7, 3), Axis(11, 5))
-AVERAGE = Problem("average", (2, 3), AXES, F32, "chained")
-INDEXED = Problem("indexed", (2, 3), AXES, F16, index_dtype=I64)
+AVERAGE = Problem("average_gradient", (2, 3), AXES, F32, "chained")
+INDEXED = Problem("maximum_gradient", (2, 3), AXES, F16, index_dtype=I64)
 PLANES = ("planes", "planes")
 
 
@@ -40,9 +40,26 @@ def test_two_to_the_forty_elements_are_checked_and_planned() -> None:
 def test_plans_are_cached_and_printable() -> None:
     assert make_plan(AVERAGE, PLANES) is make_plan(AVERAGE, PLANES)
     text = str(make_plan(INDEXED, ("strided", "planes", "planes"), "reference"))
-    assert "indexed FLOAT16 2×3 planes, h:7→3 w:11→5, by INT64" in text
+    assert "maximum_gradient FLOAT16 2×3 planes, h:7→3 w:11→5, by INT64" in text
     assert "backend  reference" in text
     assert "scratch  1848 bytes" in text
+
+
+def test_a_plan_names_its_kernel_and_the_reasons_against_those_before() -> None:
+    if not cpu.BUILT:
+        pytest.skip("NOT TESTED: the extension is not built")
+    square = Problem(
+        "average_gradient", (1, 1), (UNIT, Axis(7, 5, 3, 1, 0), Axis(9, 7, 3, 1, 0)), F32, "extent"
+    )
+    plan = make_plan(square, PLANES)
+    assert plan.kernels[-1] == ("sliding_3x3", None)
+    assert ("one_window", "a plane has more than one window, or cells outside its window") in plan.kernels
+    assert "kernel   sliding_3x3" in str(plan)
+    assert "not      long_row: a plane has more than one row" in str(plan)
+    short = Problem(
+        "average_gradient", (1, 1), (UNIT, Axis(3, 1, 3, 1, 0), Axis(9, 7, 3, 1, 0)), F32, "extent"
+    )
+    assert ("sliding_3x3", "some rows of cells share all their windows") in make_plan(short, PLANES).kernels
 
 
 def test_the_first_that_does_not_refuse_is_chosen_and_reasons_are_kept(
@@ -96,13 +113,13 @@ def test_planned_copies_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> N
     plan = make_plan(INDEXED, ("strided", "planes", "strided"), "narrow")
     assert plan.copied == ("grad_output", "out")
     workspace = np.empty(plan.scratch, np.uint8)
-    assert execute(plan, g, indices, out, workspace) is None
+    assert execute(plan, Arrays(g, None, indices, out), workspace) is None
     direct = np.empty((2, 3, 1, 7, 11), np.float16)
     whole = make_plan(INDEXED, ("strided", "planes", "planes"), "reference")
-    assert execute(whole, g, indices, direct) is None
+    assert execute(whole, Arrays(g, None, indices, direct)) is None
     np.testing.assert_array_equal(out, direct)
 
 
 def test_rounding_first_is_a_planned_copy() -> None:
-    rounded = Problem("average", (2, 3), AXES, F32, "chained", rounding="HFLOAT32")
+    rounded = Problem("average_gradient", (2, 3), AXES, F32, "chained", rounding="HFLOAT32")
     assert make_plan(rounded, PLANES).copied == ("grad_output",)

@@ -173,7 +173,7 @@ def reached(monkeypatch: Any) -> Iterator[set[str]]:
         return result
 
     def of_maxima(ready: Any, *rest: Any) -> Any:
-        form = "adaptive_" if ready.pooling.axes[2].adaptive else ""
+        form = "adaptive_" if ready.problem.axes[2].adaptive else ""
         functions.add(f"{form}max_pool{ready.axes}d_backward")
         return by_offsets(ready, *rest)
 

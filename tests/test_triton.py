@@ -18,6 +18,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from geometries import maxima_gradient
 from pooltide.backends import reference
 from pooltide.dtypes import DTYPES
 from pooltide.geometry import UNIT, Axis, strided_outputs, tables
@@ -31,6 +32,10 @@ EVERYWHERE = {"FEW": 0, "LARGE": 2**40, "PAYS": float("inf"), "NEIGHBOURS": 0}
 
 def strided(length: int, k: int, s: int, p: int, ceil: bool = False) -> Axis:
     return Axis(length, strided_outputs(length, k, s, p, ceil), k, s, p)
+
+
+def dilated(length: int, k: int, s: int, p: int, dilation: int) -> Axis:
+    return Axis(length, strided_outputs(length, dilation * (k - 1) + 1, s, p, False), k, s, p, dilation)
 
 
 def averages() -> list[tuple[str, str, Problem]]:
@@ -73,19 +78,27 @@ def averages() -> list[tuple[str, str, Problem]]:
     found = []
     for i, (kernel, how, divisor, axes) in enumerate(planes):
         dtype = DTYPES[TYPES[i % 4]]
-        found.append((kernel, "planes", Problem("average", (2, 3), axes, dtype, how, divisor)))
-        found.append((kernel, "planes", Problem("average", (1, 5), axes, DTYPES["FLOAT32"], how, divisor)))
+        found.append((kernel, "planes", Problem("average_gradient", (2, 3), axes, dtype, how, divisor)))
+        found.append(
+            (kernel, "planes", Problem("average_gradient", (1, 5), axes, DTYPES["FLOAT32"], how, divisor))
+        )
         if kernel == "bands":
             found.append(
-                (kernel, "planes", Problem("average", (2, 4), axes, DTYPES["FLOAT32"], how, divisor))
+                (kernel, "planes", Problem("average_gradient", (2, 4), axes, DTYPES["FLOAT32"], how, divisor))
             )
     for kernel, how, divisor, axes in volumes:
-        found.append((kernel, "planes", Problem("average", (2, 3), axes, DTYPES["FLOAT32"], how, divisor)))
+        found.append(
+            (kernel, "planes", Problem("average_gradient", (2, 3), axes, DTYPES["FLOAT32"], how, divisor))
+        )
     for i, (kernel, how, divisor, axes) in enumerate(last):
         for channels in (3, 8):
             dtype = DTYPES[TYPES[(i + channels) % 3]]
             found.append(
-                (kernel, "channels_last", Problem("average", (2, channels), axes, dtype, how, divisor))
+                (
+                    kernel,
+                    "channels_last",
+                    Problem("average_gradient", (2, channels), axes, dtype, how, divisor),
+                )
             )
     return found
 
@@ -97,13 +110,13 @@ def indexed() -> list[tuple[str, str, Problem]]:
         (UNIT, Axis(11, 5), Axis(13, 7)),
         (Axis(5, 3), Axis(7, 4), Axis(11, 5)),
         (Axis(2, 3), Axis(3, 7), Axis(5, 2)),  # more than two windows to a cell
-        (UNIT, strided(11, 5, 2, 1), strided(13, 7, 1, 1)),  # kernel 3 and 3, dilation 2 and 3
+        (UNIT, dilated(11, 3, 2, 1, 2), dilated(13, 3, 1, 1, 3)),
     ]
     found = []
     for i, axis in enumerate(axes):
         for kernel, layout in (("scatter", "planes"), ("pieces", "planes"), ("pieces", "channels_last")):
             dtype, index = DTYPES[TYPES[(i + len(found)) % 4]], DTYPES[("INT32", "INT64")[len(found) % 2]]
-            found.append((kernel, layout, Problem("indexed", (2, 3), axis, dtype, index_dtype=index)))
+            found.append((kernel, layout, maxima_gradient((2, 3), axis, dtype, index)))
     patched = [
         *(axes[0], axes[1], axes[2], axes[4]),
         (UNIT, strided(11, 3, 2, 1), strided(16, 3, 2, 1)),
@@ -115,14 +128,12 @@ def indexed() -> list[tuple[str, str, Problem]]:
     for i, axis in enumerate(patched):
         dtype, index = DTYPES[TYPES[i % 4]], DTYPES[("INT64", "INT32")[i % 2]]
         for layout in ("planes", "channels_last"):
-            found.append(("patches", layout, Problem("indexed", (2, 3), axis, dtype, index_dtype=index)))
+            found.append(("patches", layout, maxima_gradient((2, 3), axis, dtype, index)))
     ways = [("patches", "planes"), ("scatter", "planes"), ("pieces", "planes"), ("pieces", "channels_last")]
     ways += [("patches", "channels_last")]
     for i, axis in enumerate([axes[1], axes[4], *patched[4:6], *patched[7:]]):
         (kernel, layout), dtype = ways[i % 5], DTYPES[TYPES[i % 3]]
-        dilation = (1, 2, 3) if axis is axes[4] else (1, 1, 1)
-        offsets = Problem("indexed", (2, 3), axis, dtype, index_dtype=DTYPES["UINT8"], dilation=dilation)
-        found.append((kernel, layout, offsets))
+        found.append((kernel, layout, maxima_gradient((2, 3), axis, dtype, DTYPES["UINT8"])))
     return found
 
 
@@ -140,12 +151,12 @@ def own_indices(problem: Problem, rng: np.random.Generator) -> np.ndarray:
 
 def own_offsets(problem: Problem, rng: np.random.Generator) -> np.ndarray:
     """The offset of a random cell of its window for every window."""
-    assert problem.offsets is not None
+    assert problem.offset_tables is not None
     shape = problem.batch + problem.output_plane
     found = np.zeros(shape, dtype=np.int64)
-    for i, (axis, most) in enumerate(zip(problem.axes, problem.offsets.most, strict=True)):
+    for i, (axis, most) in enumerate(zip(problem.axes, problem.offset_tables.most, strict=True)):
         step = problem.dilation[i]
-        cells = -(-(tables(axis).end - problem.offsets.first[i]) // step)
+        cells = -(-(tables(axis).end - problem.offset_tables.first_cell[i]) // step)
         found = found * most + (rng.random(shape) * np.expand_dims(cells, tuple(range(1, 3 - i)))).astype(int)
     return found.astype(np.uint8)
 
@@ -208,12 +219,12 @@ def interpret(seed: int) -> None:
         triton_plan.SHARE = 8 if kernel == "pieces" else share
         triton_tables.PROGRAMS = 1 if kernel == "long bands" else programs
         vars(triton_tables).update(EVERYWHERE if kernel == "patches" else tuned)
-        for strays in ("none", "foreign", "outside") if problem.kind == "indexed" else ("none",):
+        for strays in ("none", "foreign", "outside") if problem.kind == "maximum_gradient" else ("none",):
             indices = None
-            if problem.kind == "indexed":
-                if problem.offsets:
+            if problem.kind == "maximum_gradient":
+                if problem.offset_tables:
                     indices = own_offsets(problem, rng)
-                    places = problem.offsets.indices(indices, problem.input_plane)
+                    places = problem.offset_tables.indices(indices, problem.input_plane)
                     found = launch.offsets_from(problem, layout, tensor(lay(places, layout)))
                     assert np.array_equal(found.numpy(), indices), f"offsets of {problem} {layout}"
                     indices[..., 0] = {"none": indices[..., 0], "foreign": 0, "outside": 254}[strays]

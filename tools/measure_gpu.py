@@ -72,7 +72,7 @@ def alone(case: str) -> tuple[float, Problem]:
 
     dtype = next(dtype for dtype, known in TYPES.items() if known == problem.dtype)
     g = lay(torch.randn(*problem.batch, *problem.output_plane, device="cuda").to(dtype))
-    at = lay(indices_of(problem)) if problem.kind == "indexed" else None
+    at = lay(indices_of(problem)) if problem.kind == "maximum_gradient" else None
     result = lay(torch.empty(*problem.batch, *problem.input_plane, dtype=dtype, device="cuda"))
     ready = Ready(problem, "channels_last" if last else "planes", torch.cuda.current_device())
     return median(alone_seconds(lambda target: ready(g, at, target), result)), problem

@@ -101,7 +101,7 @@ def _feeders(
     problem: Problem, plane: int, cell: Position, grad: Reader | None, indices: Reader | None
 ) -> tuple[tuple[Feeder, ...], int]:
     """The outputs whose gradient reaches the cell, in the order in which it is summed."""
-    if problem.kind == "indexed":
+    if problem.kind == "maximum_gradient":
         if indices is None:
             return (), 0
         flat = int(np.ravel_multi_index(cell, problem.input_plane))
@@ -112,7 +112,8 @@ def _feeders(
         spans = []
         for i, axis in zip(cell, problem.axes, strict=True):
             table = tables(axis)
-            spans.append(range(int(table.first[i]), int(table.first[i] + table.count[i])))
+            first = int(table.first_window[i])
+            spans.append(range(first, first + int(table.window_count[i])))
         at = list(islice(product(*spans), _FEEDERS))
         count = prod(map(len, spans))
     values = grad(plane).reshape(problem.output_plane) if grad else None

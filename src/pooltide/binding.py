@@ -1,6 +1,6 @@
 """From a function's arguments to a call: what the NumPy and the PyTorch functions share.
 
-The two differ in what an array is, and in nothing else: `Arrays` says how to look at one.
+The two differ in what an array is, and in nothing else: `ArrayReader` says how to look at one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LARGEST = 2**62  # sums of a few sizes stay within 64 bits
 
 
 @dataclass(frozen=True, slots=True)
-class Arrays:
+class ArrayReader:
     """How an entrance looks at its arrays and its ints."""
 
     noun: str  # "a NumPy array"
@@ -48,7 +48,7 @@ class Arrays:
 
 
 def bind(
-    arrays: Arrays,
+    arrays: ArrayReader,
     operator: Operator,
     grad_output: Any,
     input: Any,
@@ -92,7 +92,7 @@ def _what(value: object) -> str:
     return f"is {article(kind)} {kind}"
 
 
-def _shape(arrays: Arrays, input: Any, dtype: DType | None) -> TensorMeta | Unusable:
+def _shape(arrays: ArrayReader, input: Any, dtype: DType | None) -> TensorMeta | Unusable:
     must = "the forward's input, or its shape, a tuple of ints"
     input = plain_shape(input)
     meta = arrays.read(input, False)
@@ -109,7 +109,7 @@ def _shape(arrays: Arrays, input: Any, dtype: DType | None) -> TensorMeta | Unus
     return TensorMeta(shape, dtype)
 
 
-def _attribute(arrays: Arrays, parameter: Parameter, value: Any) -> Value:
+def _attribute(arrays: ArrayReader, parameter: Parameter, value: Any) -> Value:
     if parameter.type == "bool":
         if type(value) is bool:
             return value

@@ -108,9 +108,12 @@ class Call:
     @property
     def reach(self) -> tuple[int, ...]:
         """Cells from a window's first to its last: the kernel, spread by the dilation."""
-        if self.operator.by_role("dilation") is None:
-            return self.kernel
-        return tuple(r * (k - 1) + 1 for k, r in zip(self.kernel, self.pairs("dilation"), strict=True))
+        return tuple(r * (k - 1) + 1 for k, r in zip(self.kernel, self.dilation, strict=True))
+
+    @property
+    def dilation(self) -> tuple[int, ...]:
+        has = self.operator.by_role("dilation") is not None
+        return self.pairs("dilation") if has else (1,) * len(self.operator.axes)
 
     @property
     def stride(self) -> tuple[int, ...]:

@@ -35,9 +35,9 @@ def aten_name(operator: Operator) -> str | None:
     if len(operator.axes) == 1:
         return None
     match operator.kind, operator.windows:
-        case "indexed", "strided":
+        case "maximum_gradient", "strided":
             return operator.function.replace("_backward", "_with_indices_backward")
-        case "average", "adaptive":
+        case "average_gradient", "adaptive":
             return f"_{operator.function}"
     return operator.function
 

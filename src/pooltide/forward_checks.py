@@ -7,12 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .binding import Arrays
+from .binding import ArrayReader
 from .call import TensorMeta, Unusable, overlaps
+from .dtypes import DTYPES
 from .functions import too_large
 from .geometry import UNIT, Axis, strided_outputs
 from .plain import plain, shown
-from .pooling import Pooling
+from .problem import Problem, strided_axis
 
 
 class Strided(NamedTuple):
@@ -39,8 +40,10 @@ def settled(asked: Asked) -> Asked:
     return type(asked)(*map(plain, asked))
 
 
-def pooling_of(name: str, arrays: Arrays, x: Any, asked: Asked, return_indices: Any = False) -> Pooling:
-    """The pooling that a call of the function `name` asks for; raises what is wrong first."""
+def forward_problem(
+    name: str, arrays: ArrayReader, x: Any, asked: Asked, return_indices: Any = False
+) -> Problem:
+    """The problem that a call of the function `name` asks for; raises what is wrong first."""
     axes = int(name[-2])
     asked, return_indices = settled(asked), plain(return_indices)
     meta = _usable(name, "input", arrays.floats(x))
@@ -56,33 +59,22 @@ def pooling_of(name: str, arrays: Arrays, x: Any, asked: Asked, return_indices: 
     if 0 in lengths:
         raise ValueError(f"{name}: input has shape {shape}; every spatial dimension must be greater than 0.")
     _flag(name, "return_indices", return_indices)
-    if isinstance(asked, Adaptive):
-        found_axes, dilation = _adaptive(name, lengths, asked)
-    else:
-        found_axes, dilation = _strided(name, lengths, asked)
-    pad = 3 - axes
-    d, h, w = [UNIT] * pad + found_axes
-    steps = (1,) * pad + dilation
+    found_axes = (_adaptive if isinstance(asked, Adaptive) else _strided)(name, lengths, asked)
+    d, h, w = [UNIT] * (3 - axes) + found_axes
     batch = (shape[0] if len(shape) == axes + 2 else 1, shape[-axes - 1])
     if prod(batch) * prod(max(axis.outputs, 1) for axis in found_axes) * 8 >= 2**63:
         raise ValueError(f"{name}: the result would have over 2**63 bytes; it must be smaller.")
-    quotient, divisor = ("", 0) if "max" in name else _quotient(name, asked)
+    if "max" in name:
+        index_dtype = DTYPES["INT64"] if return_indices else None
+        return Problem("maximum", batch, (d, h, w), meta.dtype, index_dtype=index_dtype)
+    quotient, divisor = _quotient(name, asked)
     if quotient == "chained" and all(axis.outputs == 1 for axis in found_axes):
         quotient = "mean"
-    return Pooling(
-        "largest" if "max" in name else "average",
-        batch,
-        (d, h, w),
-        meta.dtype,
-        quotient,
-        divisor,
-        (steps[0], steps[1], steps[2]),
-        bool(return_indices),
-    )
+    return Problem("average", batch, (d, h, w), meta.dtype, quotient, divisor)
 
 
 def checked_out(
-    name: str, arrays: Arrays, argument: str, out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]
+    name: str, arrays: ArrayReader, argument: str, out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]
 ) -> None:
     """Raises unless `out` is an array that a result of this shape and dtype can be written to."""
     found = arrays.read(out, True)
@@ -134,15 +126,15 @@ def _ints(name: str, argument: str, value: Any, axes: int, least: int) -> tuple[
     return ints * axes if len(ints) == 1 else ints
 
 
-def _adaptive(name: str, lengths: tuple[int, ...], asked: Adaptive) -> tuple[list[Axis], tuple[int, ...]]:
+def _adaptive(name: str, lengths: tuple[int, ...], asked: Any) -> list[Axis]:
     value = asked.output_size
     if type(value) is tuple and len(value) == len(lengths):  # None keeps an axis as it is
         value = tuple(n if o is None else o for n, o in zip(lengths, value, strict=True))
     outputs = _ints(name, "output_size", lengths if value is None else value, len(lengths), 0)
-    return [Axis(*sizes) for sizes in zip(lengths, outputs, strict=True)], (1,) * len(lengths)
+    return [Axis(*sizes) for sizes in zip(lengths, outputs, strict=True)]
 
 
-def _strided(name: str, lengths: tuple[int, ...], asked: Strided) -> tuple[list[Axis], tuple[int, ...]]:
+def _strided(name: str, lengths: tuple[int, ...], asked: Any) -> list[Axis]:
     axes = len(lengths)
     kernel = _ints(name, "kernel_size", asked.kernel_size, axes, 1)
     given = asked.stride
@@ -169,8 +161,8 @@ def _strided(name: str, lengths: tuple[int, ...], asked: Strided) -> tuple[list[
                 f"{name}: input has length {n} on axis {letter}; with padding {p} a window of {reach} "
                 f"cells must fit, so it must be at least {reach - 2 * p}."
             )
-        found.append(Axis(n, outputs, k, s, p))
-    return found, dilation
+        found.append(strided_axis(n, outputs, k, s, p, step))
+    return found
 
 
 def _quotient(name: str, asked: Asked) -> tuple[str, int]:

@@ -1,8 +1,8 @@
 """The forwards on NumPy arrays: PyTorch's names, order and defaults, on arrays of any strides.
 
-A result lies in memory as its input does: channels-last if the input is, else C-contiguous. `out` is
-where values are written; with return_indices a pair, for values and int64 indices. A window that padding
-and dilation leave without a cell has value -inf and PyTorch's index, which may lie outside the plane.
+A result has the layout of its input: channels-last if the input is, else C-contiguous. Values are written
+to `out`, which with return_indices is a pair, for values and int64 indices. A window that padding and
+dilation leave without a cell has value -inf and PyTorch's index, which may be outside the plane.
 """
 
 from __future__ import annotations
@@ -11,26 +11,23 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .backends import forward_cpu, forward_reference
+from .backends import Arrays
 from .call import shares_cells
-from .forward_checks import Adaptive, Asked, Strided, checked_out, pooling_of, reserve, settled
+from .forward_checks import Adaptive, Asked, Strided, checked_out, forward_problem, reserve, settled
 from .functions import ARRAYS, as_volume, memory_layout, too_large
 from .geometry import is_long
 from .plain import kinds, plain, plain_array, shown
-from .plan import ENVIRONMENT, NoBackend
-from .pooling import Pooling
+from .plan import ENVIRONMENT, Plan, execute, make_plan, shortcut
 from .threads import get_num_threads
 
 Array = NDArray[Any]
 Ints = int | Sequence[int]
 Sizes = int | Sequence[int | None] | None
-BACKENDS: dict[str, ModuleType] = {"cpu": forward_cpu, "reference": forward_reference}
 
 
 def avg_pool1d(
@@ -165,18 +162,17 @@ def adaptive_max_pool3d(
 
 
 @dataclass(frozen=True, slots=True)
-class _Ready:
+class _CheckedCall:
     """A call, checked and planned: all but its arrays."""
 
-    pooling: Pooling
-    backend: ModuleType
-    layout: str  # what the kernel works in
-    shape: tuple[int, ...]  # of the result
+    plan: Plan
     axes: int
-    direct: Callable[..., Any] | None  # the kernel itself, where the arrays lie as it wants them
+    shape: tuple[int, ...]  # of the result
+    result_layout: str  # of a fresh result
+    kernel: Callable[..., Any] | None  # the kernel itself, where no array needs to be copied for it
 
 
-_KEPT: dict[tuple[Any, ...], _Ready] = {}
+_CHECKED: dict[tuple[Any, ...], _CheckedCall] = {}
 
 
 def _values(name: str, input: Array, asked: Asked, out: Array | None) -> Array:
@@ -190,14 +186,14 @@ def _pool(name: str, input: Array, asked: Asked, return_indices: bool, out: Any)
         key = _key(name, input, asked, return_indices, out)
         if key is None:
             return _by_plain_arguments(name, input, asked, return_indices, out)
-        ready = _KEPT.get(key)
-        if ready is None:
-            ready = _prepare(name, input, asked, return_indices, out)
-            if len(_KEPT) >= 1024:
-                _KEPT.clear()
-            if not is_long(ready.pooling.axes):  # its kernel has tables as long
-                _KEPT[key] = ready
-        return _run(name, ready, input, return_indices, out)
+        call = _CHECKED.get(key)
+        if call is None:
+            call = _prepare(name, input, asked, return_indices, out)
+            if len(_CHECKED) >= 1024:
+                _CHECKED.clear()
+            if not is_long(call.plan.problem.axes):  # the kernel has tables as long
+                _CHECKED[key] = call
+        return _run(name, call, input, return_indices, out)
     except MemoryError as error:
         raise too_large(name, error) from None
 
@@ -215,17 +211,16 @@ def _by_plain_arguments(name: str, input: Any, asked: Asked, return_indices: Any
     return result if out is None else pair
 
 
-def _run(name: str, ready: _Ready, input: Array, return_indices: bool, out: Any) -> Any:
+def _run(name: str, call: _CheckedCall, input: Array, return_indices: bool, out: Any) -> Any:
     values, indices = out if return_indices and out is not None else (out, None)
     if out is None:
-        values = _empty(ready.shape, ready.axes, input.dtype, ready.layout)
-        indices = (
-            _empty(ready.shape, ready.axes, np.dtype(np.int64), ready.layout) if return_indices else None
-        )
-    if ready.direct is None or ready.direct(None, input, indices, values, get_num_threads()) is not None:
+        values = _empty(call, input.dtype)
+        indices = _empty(call, np.dtype(np.int64)) if return_indices else None
+    if call.kernel is None or call.kernel(None, input, indices, values, get_num_threads()) is not None:
         if indices is not None and shares_cells(values, indices):
             raise ValueError(f"{name}: out[1] shares memory with out[0]; it must have its own.")
-        _run_on_copies(ready, input, values, indices)
+        volumes = (None if a is None else as_volume(a, call.axes) for a in (input, indices, values))
+        execute(call.plan, Arrays(None, *volumes))
     return (values, indices) if return_indices else values
 
 
@@ -242,70 +237,41 @@ def _key(name: str, input: Any, asked: Asked, return_indices: Any, out: Any) -> 
     return how, input.dtype, input.shape, input.strides, outs, type(out)
 
 
-def _prepare(name: str, input: Any, asked: Asked, return_indices: Any, out: Any) -> _Ready:
-    pooling = pooling_of(name, ARRAYS, input, asked, return_indices)
+def _prepare(name: str, input: Any, asked: Asked, return_indices: Any, out: Any) -> _CheckedCall:
+    problem = forward_problem(name, ARRAYS, input, asked, return_indices)
     axes = int(name[-2])
-    shape = tuple(input.shape[:-axes]) + pooling.output_plane[3 - axes :]
-    arrays = [input]
-    if out is not None:
-        outs = {"out": out}
-        if return_indices:
-            if type(out) is not tuple or len(out) != 2:
-                raise TypeError(
-                    f"{name}: out is {shown(out)}; with return_indices it must be a pair of NumPy arrays."
-                )
-            outs = {"out[0]": out[0], "out[1]": out[1]}
-        for at, (argument, array) in enumerate(outs.items()):
-            checked_out(name, ARRAYS, argument, array, shape, np.dtype(np.int64) if at else input.dtype)
-            arrays.append(array)
-    else:
+    shape = tuple(input.shape[:-axes]) + problem.output_plane[3 - axes :]
+    outs = _results(name, return_indices, out)
+    for at, (argument, array) in enumerate(outs.items()):
+        checked_out(name, ARRAYS, argument, array, shape, np.dtype(np.int64) if at else input.dtype)
+    if not outs:
         reserve(name, prod(shape) * input.itemsize)
-    backend = backend_for(pooling)
-    layout, *others = (memory_layout(array, axes) for array in arrays)
-    if layout == "strided":
-        layout, others = "planes", ["copied"]
-    direct = None
-    if backend is forward_cpu and all(other == layout for other in others):
-        direct = forward_cpu.prepare(pooling, layout).run
-    return _Ready(pooling, backend, layout, shape, axes, direct)
+    layout = memory_layout(input, axes)
+    result_layout = "planes" if layout == "strided" else layout
+    results = [memory_layout(array, axes) for array in outs.values()] or [result_layout] * 2
+    layouts = (layout, *reversed(results[: 1 + bool(problem.index_bytes)]))
+    plan = make_plan(problem, layouts)
+    return _CheckedCall(plan, axes, shape, result_layout, shortcut(plan))
 
 
-def backend_for(pooling: Pooling) -> ModuleType:
-    """The first backend that does not refuse; raises NoBackend with each one's reason."""
-    only = os.environ.get(ENVIRONMENT) or None
-    if only is not None and only not in BACKENDS:
-        raise NoBackend(f"backend {only!r} is unknown; known are {', '.join(BACKENDS)}")
-    reasons = []
-    for name in (only,) if only else BACKENDS:
-        if (reason := BACKENDS[name].refuse(pooling)) is None:
-            return BACKENDS[name]
-        reasons.append(f"{name}: {reason}")
-    raise NoBackend("; ".join(reasons))
+def _results(name: str, return_indices: bool, out: Any) -> dict[str, Any]:
+    """The given results by their names in messages: values, then indices."""
+    if out is None:
+        return {}
+    if not return_indices:
+        return {"out": out}
+    if type(out) is not tuple or len(out) != 2:
+        raise TypeError(
+            f"{name}: out is {shown(out)}; with return_indices it must be a pair of NumPy arrays."
+        )
+    return {"out[0]": out[0], "out[1]": out[1]}
 
 
-def _empty(shape: tuple[int, ...], axes: int, dtype: np.dtype[Any], layout: str) -> Array:
-    """An array of `shape`, (N,) C and the spatial axes, lying in `layout`."""
-    if layout == "planes":
+def _empty(call: _CheckedCall, dtype: np.dtype[Any]) -> Array:
+    """A fresh result, (N,) C and the spatial axes, in its layout."""
+    shape, lead = call.shape, len(call.shape) - call.axes
+    if call.result_layout == "planes":
         return np.empty(shape, dtype)
-    lead = len(shape) - axes
     return np.moveaxis(
         np.empty(shape[: lead - 1] + shape[lead:] + shape[lead - 1 : lead], dtype), -1, lead - 1
     )
-
-
-def _run_on_copies(ready: _Ready, input: Array, values: Array, indices: Array | None) -> None:
-    """Through fresh arrays in the kernel's layout: whatever the given ones are, or share."""
-    axes = ready.axes
-    x = _empty(input.shape, axes, input.dtype, ready.layout)
-    x[...] = input
-    found = _empty(ready.shape, axes, values.dtype, ready.layout)
-    places = None if indices is None else _empty(ready.shape, axes, indices.dtype, ready.layout)
-    volumes = (
-        as_volume(x, axes),
-        as_volume(found, axes),
-        None if places is None else as_volume(places, axes),
-    )
-    ready.backend.run(ready.pooling, ready.layout, *volumes)
-    values[...] = found
-    if indices is not None:
-        indices[...] = places

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .backends import IndexFault
-from .binding import Arrays, bind
+from .backends import Arrays, IndexFault
+from .binding import ArrayReader, bind
 from .call import Call, TensorMeta, Unusable, overlaps
 from .catalog import operators
 from .dtypes import dtype_of
@@ -85,12 +85,8 @@ def _planned(
         indices = None if indices is None else indices.copy()
         plan = _prepare(operator, grad_output, input, indices, attributes, out)
     axes = len(operator.axes)
-    fault = execute(
-        plan,
-        as_volume(grad_output, axes),
-        None if indices is None else as_volume(indices, axes),
-        as_volume(result, axes),
-    )
+    volumes = (None if a is None else as_volume(a, axes) for a in (grad_output, None, indices, result))
+    fault = execute(plan, Arrays(*volumes))
     if fault is not None:
         text = index_message("indices", fault, grad_output.shape, shape[-axes:])
         raise IndexError(f"{name}: {text}")
@@ -110,7 +106,7 @@ def _key(
 ) -> tuple[Any, ...] | None:
     """All that a call's checks and plan depend on, or None where some argument is not plain (plain.py).
 
-    Arrays count by dtype, shape and strides. Attributes count by type as well: True is not 1.
+    ArrayReader count by dtype, shape and strides. Attributes count by type as well: True is not 1.
     """
     types = kinds(attributes)
     if types is None or type(grad_output) is not np.ndarray:
@@ -218,4 +214,4 @@ def _read(value: Any, written: bool) -> TensorMeta | Unusable | str | None:
     return TensorMeta(value.shape, dtype, strides=strides)
 
 
-ARRAYS = Arrays("a NumPy array", _read, lambda value: value if type(value) is int else None)
+ARRAYS = ArrayReader("a NumPy array", _read, lambda value: value if type(value) is int else None)

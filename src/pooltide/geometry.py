@@ -1,12 +1,13 @@
-"""Window arithmetic, in integers only: the one place that knows where a window lies.
+"""Window arithmetic, in integers only: the one place that computes where a window begins and ends.
 
-An axis has `length` input cells and `outputs` windows.
+An axis has `length` input cells and `outputs` windows. A window of a strided axis has `k` cells, `dilation`
+cells apart, so it spans reach = dilation·(k-1) + 1 cells.
 
-    strided    start = o*s - p            end = min(start + k, length + p)
+    strided    start = o*s - p            end = min(start + reach, length + p)
     adaptive   start = floor(o*L / Lo)    end = ceil((o+1)*L / Lo)
 
-Starts and ends never decrease with o. So the windows that hold an input cell are neighbours: a cell
-needs just (first window, number of windows), which is what the gather kernels read.
+Starts and ends never decrease with o. So the windows whose span holds an input cell are neighbours: two
+numbers per cell describe them, the first window and the number of windows.
 """
 
 from __future__ import annotations
@@ -23,20 +24,20 @@ Table = NDArray[np.int64]
 
 
 class Window(NamedTuple):
-    start: int  # first input cell, clipped to the axis
+    start: int  # first input cell of the span, clipped to the axis
     end: int  # one past the last, clipped
     extent: int  # length before clipping to [0, length): what count_include_pad counts
 
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """An axis written out; `first` and `count` are per input cell, the others per window."""
+    """An axis written out. `first_window` and `window_count` are per input cell, the others per window."""
 
     start: Table
     end: Table
     extent: Table
-    first: Table
-    count: Table
+    first_window: Table
+    window_count: Table
 
 
 def strided_outputs(length: int, k: int, s: int, p: int, ceil: bool) -> int:
@@ -49,17 +50,23 @@ def strided_outputs(length: int, k: int, s: int, p: int, ceil: bool) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """`k == 0` marks an adaptive axis; a strided one has its kernel, stride and padding."""
+    """`k == 0` marks an adaptive axis; a strided one has its kernel, stride, padding and dilation."""
 
     length: int
     outputs: int
     k: int = 0
     s: int = 0
     p: int = 0
+    dilation: int = 1
 
     @property
     def adaptive(self) -> bool:
         return self.k == 0
+
+    @property
+    def reach(self) -> int:
+        """Cells from a strided window's first to its last; 0 on an adaptive axis."""
+        return self.dilation * (self.k - 1) + 1 if self.k else 0
 
     def window(self, o: int) -> Window:
         if self.adaptive:
@@ -67,7 +74,7 @@ class Axis:
             end = -(-(o + 1) * self.length // self.outputs)
             return Window(start, end, end - start)
         start = o * self.s - self.p
-        end = min(start + self.k, self.length + self.p)
+        end = min(start + self.reach, self.length + self.p)
         return Window(max(start, 0), min(end, self.length), end - start)
 
     @property
@@ -80,12 +87,13 @@ class Axis:
         """No cell lies in two windows."""
         if self.adaptive:
             return self.outputs <= 1 or (self.outputs > 0 and self.length % self.outputs == 0)
-        return self.s >= self.k or self.outputs <= 1
+        return self.s >= self.reach or self.outputs <= 1
 
     def __str__(self) -> str:
         if self.adaptive:
             return f"{self.length}→{self.outputs}"
-        return f"{self.length}→{self.outputs} k{self.k}s{self.s}p{self.p}"
+        dilation = f"d{self.dilation}" if self.dilation > 1 else ""
+        return f"{self.length}→{self.outputs} k{self.k}s{self.s}p{self.p}{dilation}"
 
 
 UNIT = Axis(1, 1)
@@ -93,11 +101,11 @@ UNIT = Axis(1, 1)
 
 def tables(axis: Axis) -> Tables:
     """The axis written out: O(length + outputs) time and memory, so only a kernel asks for it."""
-    return _kept(axis) if axis.length + axis.outputs <= _SHORT else _write_out(axis)
+    return _cached(axis) if axis.length + axis.outputs <= _SHORT else _write_out(axis)
 
 
-def windows_written_out(axis: Axis, begin: int = 0, stop: int | None = None) -> tuple[Table, Table, Table]:
-    """Start, end and extent of the windows from `begin` to `stop` - 1, by default of all."""
+def spans(axis: Axis, begin: int = 0, stop: int | None = None) -> tuple[Table, Table, Table]:
+    """Start, end and extent (see Window) of the windows from `begin` to `stop` - 1, by default of all."""
     stop = axis.outputs if stop is None else stop
     if axis.adaptive and axis.length * (axis.outputs + 1) + axis.outputs >= 2**63:
         windows = [axis.window(o) for o in range(begin, stop)]
@@ -112,15 +120,15 @@ def windows_written_out(axis: Axis, begin: int = 0, stop: int | None = None) -> 
         end //= outputs
         return start, end, np.subtract(end, start, out=o)
     start = o * axis.s - axis.p
-    end = np.minimum(start + axis.k, axis.length + axis.p)
+    end = np.minimum(start + axis.reach, axis.length + axis.p)
     return np.maximum(start, 0), np.minimum(end, axis.length), end - start
 
 
 def _write_out(axis: Axis) -> Tables:
-    start, end, extent = map(np.ascontiguousarray, windows_written_out(axis))
-    first = _so_far(end, axis.length)  # windows that ended before the cell or at it
+    start, end, extent = map(np.ascontiguousarray, spans(axis))
+    first = _so_far(end, axis.length)  # windows that ended at or before the cell
     count = _so_far(start, axis.length)
-    count -= first  # begun, less ended
+    count -= first  # windows begun, less those ended
     np.maximum(count, 0, out=count)
     found = (start, end, extent, first, count)
     for table in found:
@@ -129,30 +137,31 @@ def _write_out(axis: Axis) -> Tables:
 
 
 def _so_far(places: Table, length: int) -> Table:
-    """For each of `length` cells how many of the places, none of them negative, lie at or before it."""
+    """For each of `length` cells, how many of the places, none of them negative, are at or before it."""
     found: Table = np.bincount(places, minlength=length)[:length]
     return np.cumsum(found, out=found)
 
 
-_SHORT = 1 << 16  # cells and windows of an axis whose tables are worth keeping
-_kept = lru_cache(maxsize=256)(_write_out)
+_SHORT = 1 << 16  # cells and windows of an axis whose tables are cached
+_cached = lru_cache(maxsize=256)(_write_out)
 
 
 def is_long(axes: Iterable[Axis]) -> bool:
-    """Whether tables of the axes take so much memory that at most one set of them may be kept."""
+    """Whether the tables of the axes take so much memory that no cache should hold several sets of them."""
     return sum(axis.length + axis.outputs for axis in axes) > 1 << 20
 
 
-def dilated(axis: Axis, dilation: int) -> tuple[Table, Table]:
-    """The first cell of every window inside the axis, and how many of its cells, `dilation` apart, are.
+def cells_of_windows(axis: Axis) -> tuple[Table, Table]:
+    """Per window: its first cell inside the axis, and how many of its cells, `dilation` apart, are inside.
 
-    A window may hold none: dilation can step from the padding in front over a short axis.
+    A window may hold no cell: dilation can step from the padding over a short axis. Its first cell is then
+    the one that dilation would reach, outside the axis.
     """
-    start, end, _ = windows_written_out(axis)
-    if dilation == 1:
+    start, end, _ = spans(axis)
+    if axis.dilation == 1:
         return start, end - start
     corner = np.arange(axis.outputs, dtype=np.int64) * axis.s - axis.p
-    skipped = np.maximum(-(corner // dilation), 0)  # cells of the window that lie before the axis
-    first = corner + skipped * dilation
-    inside = -((first - axis.length) // dilation)
+    skipped = np.maximum(-(corner // axis.dilation), 0)  # cells of the window before the axis
+    first = corner + skipped * axis.dilation
+    inside = -((first - axis.length) // axis.dilation)
     return first, np.maximum(np.minimum(axis.k - skipped, inside), 0)

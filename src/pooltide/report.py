@@ -130,8 +130,8 @@ def _windows(anatomy: Anatomy) -> str:
         rectangles += [_rectangle(h, w, oh, ow, "window") for oh, ow in every]
     if anatomy.worst:
         y, x = anatomy.worst[0].position[3:]
-        for oh in range(int(h.first[y]), int(h.first[y] + h.count[y]))[:30]:
-            for ow in range(int(w.first[x]), int(w.first[x] + w.count[x]))[:30]:
+        for oh in range(int(h.first_window[y]), int(h.first_window[y] + h.window_count[y]))[:30]:
+            for ow in range(int(w.first_window[x]), int(w.first_window[x] + w.window_count[x]))[:30]:
                 rectangles.append(_rectangle(h, w, oh, ow, "window held"))
         rectangles.append(f'<rect class="cell" x="{x}" y="{y}" width="1" height="1"/>')
     return "".join(rectangles)

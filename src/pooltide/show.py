@@ -43,14 +43,14 @@ def draw_case(case: Case, depth: int | None = None) -> Canvas:
     one = replace(problem, batch=(1, 1))
     grad, indices = draw(one, case.data)
     total, _ = reference.oracle(one, grad, indices)
-    held = int(d.first[depth] + d.count[depth] // 2)
+    held = int(d.first_window[depth] + d.window_count[depth] // 2)
     slice_of_grad = grad[0, 0, min(held, grad.shape[2] - 1)].astype(np.float64)
-    scale = max(1, min(40, _PANEL // max(h.first.size, w.first.size)))
-    coverage = int(d.count[depth]) * np.outer(h.count, w.count)
+    scale = max(1, min(40, _PANEL // max(h.first_window.size, w.first_window.size)))
+    coverage = int(d.window_count[depth]) * np.outer(h.window_count, w.window_count)
     panels = [
         ("windows", _windows(h, w, scale)),
         (f"coverage, at most {coverage.max()}", _numbers(coverage, scale)),
-        ("grad output", _signed(slice_of_grad, _fitting(slice_of_grad, h.first.size * scale))),
+        ("grad output", _signed(slice_of_grad, _fitting(slice_of_grad, h.first_window.size * scale))),
         ("grad input", _gridded(_signed(total[0, 0, depth], scale), scale)),
     ]
     where = f" slice d={depth} of {problem.axes[0].length}" if problem.axes[0].length > 1 else ""
@@ -72,7 +72,7 @@ def _check(problem: Problem, depth: int | None) -> None:
 
 def _windows(h: Tables, w: Tables, scale: int) -> Canvas:
     """Every window's outline, set in a little where windows overlap, so that none hides another."""
-    canvas = _gridded(picture.blank(h.first.size * scale, w.first.size * scale), scale)
+    canvas = _gridded(picture.blank(h.first_window.size * scale, w.first_window.size * scale), scale)
     for oh, ow in product(range(h.start.size), range(w.start.size)):
         inset = (oh % 2 + 2 * (ow % 2)) if scale >= 12 else 0
         edges = (h.start[oh], w.start[ow], h.end[oh], w.end[ow])

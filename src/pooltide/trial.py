@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .backends import reference
+from .backends import Arrays, reference
 from .functions import as_volume, index_message
 from .inputs import arrays
 from .notation import Case
@@ -63,7 +63,7 @@ def run(case: Case, product: str | None = None, backend: str | None = None, repe
     for _ in range(repeat):
         out[...] = np.nan
         start = perf_counter()
-        fault = execute(plan, grad, indices, out, workspace)
+        fault = execute(plan, Arrays(grad, None, indices, out), workspace)
         seconds.append(perf_counter() - start)
     if fault is not None:
         text = index_message("indices", fault, grad.shape, problem.input_plane)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..backends import Arrays
 from ..functions import as_volume, index_message
 from ..pages import Operator
 from ..plan import execute
@@ -112,13 +113,8 @@ def _compute(executor: aclOpExecutor, workspace: int | None, checks: str) -> Non
         return
     out = _output(target, spelled["grad_input"], found)
     grad, indices = _inputs(executor.tensors, spelled, out, found)
-    fault = execute(
-        plan,
-        as_volume(grad, axes),
-        None if indices is None else as_volume(indices, axes),
-        as_volume(out, axes),
-        _scratch(workspace, plan.scratch, found),
-    )
+    volumes = (None if a is None else as_volume(a, axes) for a in (grad, None, indices, out))
+    fault = execute(plan, Arrays(*volumes), _scratch(workspace, plan.scratch, found))
     if fault is not None:
         plane = call.spatial(spelled["input"])
         found(index_message(spelled["indices"], fault, grad.shape, plane))

@@ -90,7 +90,7 @@ class Launch:
 
 
 def plan(problem: Problem, layout: str, device: int) -> tuple[Launch, ...]:
-    if problem.kind == "indexed":
+    if problem.kind == "maximum_gradient":
         blocks = blocks_for(problem, layout == "channels_last")
         return _patches(problem, layout, device, *blocks) if blocks else _indexed(problem, layout, device)
     if layout == "planes" and all(axis.whole for axis in problem.axes):
@@ -100,7 +100,7 @@ def plan(problem: Problem, layout: str, device: int) -> tuple[Launch, ...]:
     if layout == "planes" and (patch := patch_of(problem)):
         return (_phases(problem, device, *patch),)
     lanes = lanes_of(problem, layout)
-    if lanes.full and all(tables(axis).count.max() <= 1 for axis in problem.axes):
+    if lanes.full and all(tables(axis).window_count.max() <= 1 for axis in problem.axes):
         return (_single(problem, layout, device),)
     if banded := _bands(problem, layout, device):
         return (banded,)
@@ -141,7 +141,7 @@ def _single(problem: Problem, layout: str, device: int) -> Launch:
     )
     wide = count >= 2**31 - FLAT
     constants = (FLAT, lanes.vector, lanes.last, even, wide, *division(problem))
-    of_w = tables(w).first[:: 1 if lanes.last else lanes.vector]
+    of_w = tables(w).first_window[:: 1 if lanes.last else lanes.vector]
     places = _upload(np.concatenate([window_of(d), window_of(h), of_w]), np.int32, device)
     kept = (places, _divisor_table(problem, device))
     return Launch(average.single, cdiv(count, FLAT), kept, (*sizes, *constants))
@@ -176,7 +176,7 @@ def _bands(problem: Problem, layout: str, device: int) -> Launch | None:
     edges = bands_of(h) if d == UNIT and lanes.reach <= UNROLLED else None
     if edges is None or h.length * (lanes.groups + LANES) * lanes.vector > NEAR:
         return None
-    if not lanes.last and lanes.vector > 1 and h.k != 1:
+    if not lanes.last and lanes.vector > 1 and h.reach != 1:
         return None
     chunk = chunk_of(h.outputs, h.outputs, lanes)
     chunks = cdiv(h.outputs, chunk)
@@ -204,7 +204,7 @@ def _phases(problem: Problem, device: int, vector: int, patch_rows: int) -> Laun
     lanes = problem.planes * groups
     even = all(len(np.unique(axis)) == 1 for axis in divisors(problem)[1:])
     constants = (
-        *(width, vector, patch_rows, h.k, h.s, h.p, w.k, w.s, w.p),
+        *(width, vector, patch_rows, h.reach, h.s, h.p, w.reach, w.s, w.p),
         *(*reach(h, patch_rows), *reach(w, vector)),
         *(even, ragged, h.length % patch_rows != 0, lanes >= 2**31 - width),
         *(division(problem)[0], signless(problem)),
@@ -276,7 +276,7 @@ def _indexed(problem: Problem, layout: str, device: int) -> tuple[Launch, ...]:
     pieces = cuts(problem.axes, cells if own else max(most_cells // inner, 1))
     ragged = any(bool((table * inner * share % vector).any()) for table in (pieces[:, 0], pieces[:, 1]))
     ragged = ragged or problem.cells % vector != 0
-    most = [int(tables(axis).count.max()) for axis in problem.axes]
+    most = [int(tables(axis).window_count.max()) for axis in problem.axes]
     unrolled = most if max(most) <= 2 else (0, 0, 0)
     sizes = (
         *(outers, share, len(pieces), cells, *problem.input_plane, *problem.output_plane, q),
@@ -291,8 +291,8 @@ def _indexed(problem: Problem, layout: str, device: int) -> tuple[Launch, ...]:
     grid = cdiv(outers, share) * len(pieces)
     found = [tables(axis) for axis in problem.axes]
     strides = (h.outputs * w.outputs, w.outputs, 1)
-    firsts = [table.first * stride for table, stride in zip(found, strides, strict=True)]
-    holders = np.concatenate([*firsts, *(table.count for table in found)])
+    firsts = [table.first_window * stride for table, stride in zip(found, strides, strict=True)]
+    holders = np.concatenate([*firsts, *(table.window_count for table in found)])
     corners = _upload(corners_of(problem), np.int32, device)
     kept = (_upload(pieces, np.int32, device), _upload(holders, np.int32, device), corners)
     scatter = Launch(indexed.scatter, grid, kept, (*sizes, *constants), warps, 0 if own else grid)
@@ -305,10 +305,10 @@ def _indexed(problem: Problem, layout: str, device: int) -> tuple[Launch, ...]:
 
 def compact(problem: Problem, layout: str, device: int) -> Launch:
     """Makes a problem's offsets from indices."""
-    assert problem.offsets is not None
+    assert problem.offset_tables is not None
     _, height, width = problem.input_plane
     inner = problem.batch[1] if layout == "channels_last" else 1
-    size, (_, *most) = prod(problem.output_plane) * inner, problem.offsets.most
+    size, (_, *most) = prod(problem.output_plane) * inner, problem.offset_tables.most
     block = min(max(1 << (size - 1).bit_length(), 64), 1024)
     parts, steps = cdiv(size, block), problem.dilation
     magics = (*magic(inner), *_window_magic(problem), *magic(height * width), *magic(width))

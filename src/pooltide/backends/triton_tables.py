@@ -69,7 +69,7 @@ def _even(length: int, most: int) -> int:
 def _between(axis: Axis, begin: int, end: int) -> tuple[int, int]:
     """The windows that hold one of the cells begin…end − 1: the first, and one past the last."""
     table = tables(axis)
-    return int(table.first[begin]), int(table.first[end - 1] + table.count[end - 1])
+    return int(table.first_window[begin]), int(table.first_window[end - 1] + table.window_count[end - 1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +92,9 @@ def lanes_of(problem: Problem, layout: str, most: int = BYTES) -> Lanes:
     while (inner if last else width) % vector:
         vector //= 2
     table = tables(problem.axes[2])
-    first, count = (t.reshape(-1, 1 if last else vector) for t in (table.first, table.count))
+    first, count = (t.reshape(-1, 1 if last else vector) for t in (table.first_window, table.window_count))
     base = first[:, :1]
-    columns = np.concatenate([base.ravel(), (first - base).ravel(), table.count])
+    columns = np.concatenate([base.ravel(), (first - base).ravel(), table.window_count])
     reach = max(int((first - base + count).max()), 1)
     full = bool((first == base).all() and (count == 1).all())
     groups = width * inner // vector
@@ -118,7 +118,7 @@ def patch_of(problem: Problem) -> tuple[int, int] | None:
     vector = max(BYTES // problem.dtype.itemsize, 4)
     while vector > max(w.s, 4) and w.length % vector:
         vector //= 2
-    taps = cdiv(h.k, h.s) * cdiv(w.k, w.s)
+    taps = cdiv(h.reach, h.s) * cdiv(w.reach, w.s)
     if vector % w.s or taps > 25:
         return None
     tallest = 8 if h.s == 1 else max(4, h.s)
@@ -135,7 +135,7 @@ def patch_of(problem: Problem) -> tuple[int, int] | None:
 
 def reach(axis: Axis, cells: int) -> tuple[int, int]:
     """The windows of `cells` neighbours, from a multiple of the stride on: the first, and how many."""
-    first = (axis.p - axis.k) // axis.s + 1
+    first = (axis.p - axis.reach) // axis.s + 1
     return first, (cells - 1 + axis.p) // axis.s - first + 1
 
 
@@ -164,9 +164,9 @@ def blocks_of(axis: Axis, size: int) -> Blocks | None:
     cells = np.arange(cdiv(axis.length, size) * size)
     if axis.adaptive:
         table, cells = tables(axis), np.minimum(cells, axis.length - 1)
-        first, end = table.first[cells], (table.first + table.count)[cells]
+        first, end = table.first_window[cells], (table.first_window + table.window_count)[cells]
     else:  # as if there were windows beyond the ends: those of all blocks lie alike
-        first, end = (cells + axis.p - axis.k) // axis.s + 1, (cells + axis.p) // axis.s + 1
+        first, end = (cells + axis.p - axis.reach) // axis.s + 1, (cells + axis.p) // axis.s + 1
     first, end = first.reshape(-1, size), end.reshape(-1, size)
     bases = first[:, 0]
     low, high = (first - bases[:, None]).min(axis=0), (end - bases[:, None]).max(axis=0)
@@ -231,18 +231,18 @@ _POWERS = frozenset(2.0**i for i in range(64))
 def segments_of(axis: Axis) -> Array:
     """Runs of at most PIECE cells in the same windows: (start, length, first window, windows) each."""
     table = tables(axis)
-    change = (np.diff(table.first) != 0) | (np.diff(table.count) != 0)
+    change = (np.diff(table.first_window) != 0) | (np.diff(table.window_count) != 0)
     edges = np.concatenate([[0], np.flatnonzero(change) + 1])
     run = np.arange(axis.length) - np.repeat(edges, np.diff(np.append(edges, axis.length)))
     start = np.flatnonzero(run % PIECE == 0)
     length = np.diff(np.append(start, axis.length))
-    return np.stack([start, length, table.first[start], table.count[start]], axis=1)
+    return np.stack([start, length, table.first_window[start], table.window_count[start]], axis=1)
 
 
 def bands_of(axis: Axis) -> Array | None:
     """The `edges` of bands, or None where a cell is in more than two windows."""
     table = tables(axis)
-    if table.count.max() > 2:
+    if table.window_count.max() > 2:
         return None
     start, end = table.start, table.end
     following = np.append(start[1:], axis.length)
@@ -254,7 +254,7 @@ def bands_of(axis: Axis) -> Array | None:
 def window_of(axis: Axis) -> Array:
     """The window of every cell that is in one, else -1."""
     table = tables(axis)
-    return np.where(table.count > 0, table.first, -1)
+    return np.where(table.window_count > 0, table.first_window, -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +269,7 @@ class Taps:
 
 def taps_of(problem: Problem, blocks: tuple[Blocks, ...]) -> Taps | None:
     """None where indices are no offsets, or windows lie in too many ways."""
-    if (offsets := problem.offsets) is None:
+    if (offsets := problem.offset_tables) is None:
         return None
     if prod(offsets.most) > 31:
         return None
@@ -277,8 +277,8 @@ def taps_of(problem: Problem, blocks: tuple[Blocks, ...]) -> Taps | None:
     within = np.indices(offsets.most).reshape(3, -1)  # of each offset: d, h, w
     radix = (offsets.most[1] * offsets.most[2], offsets.most[2], 1)
     for i, (axis, cut) in enumerate(zip(problem.axes, blocks, strict=True)):
-        step, most, first = problem.dilation[i], offsets.most[i], offsets.first[i]
-        k = axis.length // axis.outputs if axis.adaptive else axis.k
+        step, most, first = problem.dilation[i], offsets.most[i], offsets.first_cell[i]
+        k = axis.length // axis.outputs if axis.adaptive else axis.reach
         s, p = (k, 0) if axis.adaptive else (axis.s, axis.p)
         odd = axis.length % axis.outputs if axis.adaptive else most != (k - 1) // step + 1
         if odd or cut.size % s or most > 15:
@@ -296,11 +296,11 @@ def taps_of(problem: Problem, blocks: tuple[Blocks, ...]) -> Taps | None:
 
 def corners_of(problem: Problem) -> Array:
     """The kernels' `corners`: nothing, unless indices are offsets."""
-    if (offsets := problem.offsets) is None:
+    if (offsets := problem.offset_tables) is None:
         return np.zeros(1, np.int32)
     _, height, width = problem.input_plane
     steps = (height * width, width, 1)
-    firsts = [first * step for first, step in zip(offsets.first, steps, strict=True)]
+    firsts = [first * step for first, step in zip(offsets.first_cell, steps, strict=True)]
     return np.concatenate([np.maximum(offsets.jump, -(2**31)), *firsts])
 
 
@@ -313,10 +313,11 @@ def blocks_for(problem: Problem, last: bool) -> tuple[Blocks, Blocks, Blocks] | 
     windows, plane = prod(problem.output_plane), prod(problem.input_plane)
     if last and problem.batch[1] < NEIGHBOURS:
         return None
-    if problem.cells < FEW or windows * LARGE < plane or (problem.offsets and problem.offsets.jump[-1] >= 0):
+    tables = problem.offset_tables
+    if problem.cells < FEW or windows * LARGE < plane or (tables and tables.jump[-1] >= 0):
         return None
     deep = problem.axes[0].length > 1
-    wide = problem.offsets and not deep and problem.axes[2].length % 8 == 0
+    wide = tables is not None and not deep and problem.axes[2].length % 8 == 0
     sizes = itertools.product((1, 2, 4) if deep else (1,), range(1, 9), (8 if wide else 4,))
     cut = (_cut(problem.axes, size) for size in sizes)
     found = [(_cost(problem, last, blocks), blocks) for blocks in cut if blocks]

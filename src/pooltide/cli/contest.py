@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import gradients
-from ..backends import reference
+from ..backends import Arrays, reference
 from ..functions import as_volume
 from ..inputs import arrays
 from ..notation import Case
@@ -189,8 +189,8 @@ def check_sample(case: Case, problem: Problem, grad: Any, indices: Any, out: Any
     want = np.empty(sample.batch + sample.input_plane, problem.dtype.numpy)
     scratch = np.empty(reference.scratch(sample), np.uint8)
     picked = None if indices is None else chosen(indices)
-    if reference.run(sample, "planes", chosen(grad), picked, want, scratch) is not None:
-        raise Refused(f"{case}: an index lies outside its plane")
+    if reference.run(sample, "planes", Arrays(chosen(grad), None, picked, want), scratch) is not None:
+        raise Refused(f"{case}: an index is outside its plane")
     if not np.array_equal(_words(chosen(out)), _words(want)):
         raise Wrong(f"{case}: the result differs from the reference")
 

@@ -15,6 +15,7 @@ from ..dtypes import DTYPES, FORMATS, STATUS
 from ..toml import PageError, exact_keys, read_page
 from .family import written_out
 
+KINDS = {"average", "maximum", "average_gradient", "maximum_gradient"}
 _NOT_OPERATORS = {"functions.toml", "products.toml", "runtime.toml"}
 _PRODUCTS = read_page("products", keys={"default", "functions", "names"})
 
@@ -121,7 +122,7 @@ def load(where: str, page: Mapping[str, Any]) -> Operator:
     else:
         keys |= {"operator", "header"}
     exact_keys(where, page, keys, optional={"cube_math_type", "divisor_override"})
-    _known(where, "kind", [page["kind"]], {"average", "indexed"})
+    _known(where, "kind", [page["kind"]], KINDS)
     _known(where, "windows", [page["windows"]], {"adaptive", "strided"})
     _known(where, "axes", page["axes"], {"d", "h", "w"})
     _known(where, "products", page["products"], PRODUCTS)

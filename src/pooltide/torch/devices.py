@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from ..backends import IndexFault, cpu
+from ..backends import Arrays, IndexFault, cpu
 from ..plan import NoBackend, arrange, execute, make_plan
 from ..problem import Problem
 from ..threads import get_num_threads
@@ -52,7 +52,7 @@ def choose(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -> 
 def _on_cpu(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -> Chosen:
     plan = make_plan(problem, layouts)
     if plan.backend != "cpu":
-        return Chosen(plan.layout, (), lambda axes, *args: execute(plan, *_volumes(axes, *args[:3])))
+        return Chosen(plan.layout, (), lambda axes, *args: execute(plan, _volumes(axes, *args[:3])))
     kernel = cpu.prepare(problem, plan.layout).run
 
     def run(
@@ -71,8 +71,9 @@ def _on_cpu(device: torch.device, problem: Problem, layouts: tuple[str, ...]) ->
     return Chosen(plan.layout, plan.copied, run, kernel, lambda: kernel)
 
 
-def _volumes(axes: int, *tensors: torch.Tensor | None) -> Any:
-    return [None if t is None else as_numpy(as_volume(t, axes)) for t in tensors]
+def _volumes(axes: int, grad_output: torch.Tensor, indices: torch.Tensor | None, out: torch.Tensor) -> Arrays:
+    tensors = (grad_output, None, indices, out)
+    return Arrays(*(None if t is None else as_numpy(as_volume(t, axes)) for t in tensors))
 
 
 @cache

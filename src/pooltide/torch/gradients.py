@@ -14,7 +14,7 @@ import torch
 from torch.autograd import forward_ad
 from torch.autograd.graph import increment_version
 
-from ..binding import Arrays, bind
+from ..binding import ArrayReader, bind
 from ..catalog import operators
 from ..plain import plain, plain_shape
 from ..plan import NoBackend
@@ -80,7 +80,7 @@ def gradient(
     return result
 
 
-def _arrays_of(grad_output: Any) -> Arrays:
+def _arrays_of(grad_output: Any) -> ArrayReader:
     tensor = isinstance(grad_output, torch.Tensor)
     return arrays_on(grad_output.device if tensor else torch.device("cpu"))
 

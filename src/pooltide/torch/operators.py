@@ -57,7 +57,7 @@ def _schema(function: str) -> str:
 def split(function: str, rest: Sequence[Any]) -> Split:
     """What follows `plane` in the schema: indices, attributes, channels_last, within."""
     *middle, channels_last, within = rest
-    if operators()[function].kind == "indexed":
+    if operators()[function].kind == "maximum_gradient":
         return middle[0], tuple(middle[1:]), channels_last, within
     return None, tuple(middle), channels_last, within
 

@@ -58,7 +58,7 @@ def calls_of(
     axes = len(operator.axes)
     g, x = (torch.randn(n, c, *[cells] * axes, device=device) for cells in (side // 2, side))
     indices = None
-    if operator.kind == "indexed":
+    if operator.kind == "maximum_gradient":
         pool = getattr(torch.nn.functional, function.removesuffix("_backward"))
         indices = pool(x, side // 2 if operator.windows == "adaptive" else 2, return_indices=True)[1]
     tensors = (g, x) if indices is None else (g, x, indices)

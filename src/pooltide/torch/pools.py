@@ -19,14 +19,12 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from ..backends import forward_cpu
 from ..backends.cpu import STORES
-from ..forward_checks import Adaptive, Strided, pooling_of, reserve
-from ..forwards import backend_for
+from ..forward_checks import Adaptive, Strided, forward_problem, reserve
 from ..offsets import Offsets, offsets_of
 from ..plain import kinds
-from ..plan import ENVIRONMENT
-from ..pooling import Pooling, gradient_by_offsets, with_offsets
+from ..plan import ENVIRONMENT, make_plan, roles, shortcut
+from ..problem import Problem, gradient_of, with_offsets
 from ..threads import get_num_threads
 from . import devices
 from .errors import DtypeError, ShapeError, as_pytorch
@@ -63,7 +61,7 @@ _CONTIGUOUS = frozenset({"avg_pool3d", "adaptive_avg_pool3d", "adaptive_max_pool
 class Ready:
     """A pool of one kind of tensor, checked and prepared. Without a kernel PyTorch computes the maxima."""
 
-    pooling: Pooling
+    problem: Problem
     axes: int
     shape: tuple[int, ...]  # of the result
     strides: tuple[int, ...]
@@ -110,27 +108,28 @@ def _plain(x: Tensor) -> bool:
 
 def _prepare(name: str, x: Tensor, asked: Asked, places: str, casting: bool) -> Ready | None:
     axes = int(name[-2])
-    pooling = pooling_of(name, arrays_on(x.device), x, asked, places != "none")
+    problem = forward_problem(name, arrays_on(x.device), x, asked, places != "none")
     if places != "none" and may_miss_the_plane(asked, x.shape[-axes:]):
         return None
-    shape = (*x.shape[:-axes], *pooling.output_plane[3 - axes :])
+    shape = (*x.shape[:-axes], *problem.output_plane[3 - axes :])
     if x.is_cpu:
         reserve(name, prod(shape) * x.element_size())
     if places == "offsets":
-        small = with_offsets(pooling)
+        small = with_offsets(problem)
         if small is None:
             return None
-        pooling = small
+        problem = small
     last = lies_channels_last(x, axes)
     kernel = None
-    if x.is_cpu and not casting and pooling.quotient != "mean" and backend_for(pooling) is forward_cpu:
-        kernel = forward_cpu.prepare(pooling, "channels_last" if last else "planes").run
-    elif places != "offsets":
+    if x.is_cpu and not casting and problem.quotient != "mean":
+        layout = "channels_last" if last else "planes"
+        kernel = shortcut(make_plan(problem, (layout,) * len(roles(problem))))
+    if kernel is None and places != "offsets":
         return None
     form = memory_format(last, axes)
     copied = None if x.is_contiguous(memory_format=form) else form
     strides = dense_strides(shape, last)
-    return Ready(pooling, axes, shape, strides, copied, kernel, last and name in _CONTIGUOUS)
+    return Ready(problem, axes, shape, strides, copied, kernel, last and name in _CONTIGUOUS)
 
 
 def may_miss_the_plane(asked: Asked, lengths: Sequence[int]) -> bool:
@@ -178,7 +177,7 @@ def values_of(ready: Ready, x: Tensor) -> Tensor:
 
 def maxima_of(ready: Ready, x: Tensor) -> tuple[Tensor, Tensor]:
     """The values, and their offsets or int64 indices, whichever are ready."""
-    values, places = _run(ready, x, torch.uint8 if ready.pooling.offsets else torch.int64)
+    values, places = _run(ready, x, torch.uint8 if ready.problem.offsets else torch.int64)
     assert places is not None
     return values, places
 
@@ -262,14 +261,14 @@ def attributes(name: str, asked: Asked) -> tuple[Any, ...]:
 def offsets_from(ready: Ready, indices: Tensor) -> Tensor:
     """Indices, flat in their planes, as offsets in their windows."""
     if indices.is_cuda:
-        problem = gradient_by_offsets(ready.pooling, ready.pooling.dtype)
+        problem = gradient_of(ready.problem, ready.problem.dtype)
         found = devices.offsets_from(problem, layout_in_memory(indices, ready.axes), indices)
         if found is not None:
             return found
-    written, corner, _ = _tables(ready.pooling, ready.axes, indices.device)
-    _, height, width = ready.pooling.input_plane
+    written, corner, _ = _tables(ready.problem, ready.axes, indices.device)
+    _, height, width = ready.problem.input_plane
     _, h, w = written.most
-    i, j, k = ready.pooling.dilation
+    i, j, k = ready.problem.dilation
     far = indices - corner
     d_steps = far // (height * width) // i
     h_steps = far % (height * width) // width // j
@@ -278,17 +277,17 @@ def offsets_from(ready: Ready, indices: Tensor) -> Tensor:
 
 def indices_from(ready: Ready, offsets: Tensor) -> Tensor:
     """Offsets as int64 indices."""
-    _, corner, jump = _tables(ready.pooling, ready.axes, offsets.device)
+    _, corner, jump = _tables(ready.problem, ready.axes, offsets.device)
     return jump[offsets.long()] + corner
 
 
 @lru_cache(maxsize=256)
-def _tables(pooling: Pooling, axes: int, device: torch.device) -> tuple[Offsets, Tensor, Tensor]:
+def _tables(problem: Problem, axes: int, device: torch.device) -> tuple[Offsets, Tensor, Tensor]:
     """How offsets are counted, the first cell of each window, and how far from it offsets lie."""
-    written = offsets_of(pooling.axes, pooling.dilation)
+    written = offsets_of(problem.axes)
     assert written is not None
-    corner = written.indices(np.zeros(pooling.output_plane, np.uint8), pooling.input_plane)
-    plane = torch.tensor(corner, device=device).reshape(pooling.output_plane[3 - axes :])
+    corner = written.indices(np.zeros(problem.output_plane, np.uint8), problem.input_plane)
+    plane = torch.tensor(corner, device=device).reshape(problem.output_plane[3 - axes :])
     return written, plane, torch.tensor(written.jump, device=device)
 
 
@@ -313,6 +312,6 @@ def _recipe(
     device: torch.device,
     _backend: str | None,  # by which the environment makes other recipes
 ) -> Recipe:
-    problem = gradient_by_offsets(ready.pooling, TYPES[dtype])
+    problem = gradient_of(ready.problem, TYPES[dtype])
     lies = "channels_last" if last else "planes"
     return recipe_of(function, ready.axes, problem, (*layouts, lies), shape, last, dtype, device)

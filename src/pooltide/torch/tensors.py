@@ -14,7 +14,7 @@ import torch
 from torch._prims_common import suggest_memory_format
 
 from ..backends import cpu
-from ..binding import Arrays
+from ..binding import ArrayReader
 from ..call import TensorMeta, Unusable, contiguous_strides
 from ..dtypes import DTYPES, DType
 
@@ -40,7 +40,7 @@ TYPES: dict[torch.dtype, DType] = {
 
 
 @cache
-def arrays_on(device: torch.device) -> Arrays:
+def arrays_on(device: torch.device) -> ArrayReader:
     """How to look at the tensors of a call whose grad_output is on `device`."""
 
     def read(value: Any, written: bool) -> TensorMeta | Unusable | str | None:
@@ -56,7 +56,7 @@ def arrays_on(device: torch.device) -> Arrays:
             return f"has dtype {value.dtype}".replace("torch.", "")
         return TensorMeta(tuple(value.shape), dtype, strides=tuple(value.stride()))
 
-    return Arrays("a tensor", read, _integer)
+    return ArrayReader("a tensor", read, _integer)
 
 
 def unreadable(tensor: torch.Tensor) -> str | None:
