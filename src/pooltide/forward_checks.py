@@ -9,7 +9,7 @@ import numpy as np
 
 from .binding import Arrays
 from .call import TensorMeta, Unusable, is_int, overlaps
-from .geometry import UNIT, Axis, dilated, strided_outputs
+from .geometry import UNIT, Axis, strided_outputs
 from .pooling import Pooling
 
 
@@ -60,7 +60,7 @@ def pooling_of(
     quotient, divisor = ("", 0) if "max" in name else _quotient(name, asked)
     if quotient == "chained" and all(axis.outputs == 1 for axis in found_axes):
         quotient = "mean"
-    pooling = Pooling(
+    return Pooling(
         "largest" if "max" in name else "average",
         batch,
         (d, h, w),
@@ -70,9 +70,6 @@ def pooling_of(
         (steps[0], steps[1], steps[2]),
         bool(return_indices),
     )
-    if return_indices:
-        _refuse_empty_windows(name, pooling)
-    return pooling
 
 
 def checked_out(
@@ -172,12 +169,3 @@ def _quotient(name: str, asked: Strided | Adaptive) -> tuple[str, int]:
             f"{name}: divisor_override is {divisor}; it must be None or a 64-bit int other than 0."
         )
     return "override", int(divisor)
-
-
-def _refuse_empty_windows(name: str, pooling: Pooling) -> None:
-    for letter, axis, step in zip("DHW", pooling.axes, pooling.dilation, strict=True):
-        if step > axis.length and not dilated(axis, step)[1].all():
-            raise ValueError(
-                f"{name}: dilation is {step} on axis {letter}, which leaves a window between the cells of "
-                f"an axis of {axis.length}, with no index to return; it must be at most {axis.length}."
-            )

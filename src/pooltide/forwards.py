@@ -1,7 +1,8 @@
 """The forwards on NumPy arrays: PyTorch's names, order and defaults, on arrays of any strides.
 
 A result lies in memory as its input does: channels-last if the input is, else C-contiguous. `out` is
-where values are written; with return_indices a pair, for values and int64 indices.
+where values are written; with return_indices a pair, for values and int64 indices. A window that padding
+and dilation leave without a cell has value -inf and PyTorch's index, which may lie outside the plane.
 """
 
 from __future__ import annotations

@@ -4,6 +4,10 @@
     largest   out[window] = its greatest cell, the first of equals; a NaN exceeds all, the last of them
               wins; its index is flat within the plane: (d·H + h)·W + w
 
+Dilation can step from the padding over a short axis, so that a window holds no cell. Its value is -inf.
+Its index is computed, as in PyTorch, from where its first cell after the padding would be: that may lie
+outside the plane, and no gradient function takes it then.
+
 Padding holds no cells. The divisor of an average is taken as problem.py says of quotients; a chained
 one divides the sum by the three lengths in turn. One more quotient is a forward's own: the mean of a
 plane, an adaptive average to size 1, is 16 sums, cell i in the (i mod 16)th, added in pairs 8, 4, 2, 1

@@ -153,7 +153,10 @@ def average_of(function: str, input: Tensor, *attributes: Any) -> Tensor:
 def _average(name: str, input: Tensor, asked: pools.Asked) -> Tensor:
     if pools.is_foreign(input):
         return pools.foreign(name, input, asked)  # type: ignore[no-any-return]
-    ready = pools.ready_for(name, _tensor(name, input), asked)
+    if _is_pytorchs(name, input):
+        theirs: Tensor = pools.left_to_pytorch(name, input, asked, False)
+        return theirs
+    ready = pools.ready_for(name, input, asked)
     if (at := pools.unit_axis(name, input)) is not None:
         wide = _average(*pools.with_unit_axis(name, input, asked, at))
         return wide.squeeze(at)
@@ -167,7 +170,10 @@ def _average(name: str, input: Tensor, asked: pools.Asked) -> Tensor:
 def _maximum(name: str, input: Tensor, asked: pools.Asked, return_indices: bool) -> Maxima:
     if pools.is_foreign(input):
         return pools.foreign(name, input, asked, return_indices)  # type: ignore[no-any-return]
-    alone = not return_indices and not _needs_gradient(_tensor(name, input))
+    if _is_pytorchs(name, input):
+        theirs: Maxima = pools.left_to_pytorch(name, input, asked, return_indices)
+        return theirs
+    alone = not return_indices and not _needs_gradient(input)
     plain = pools.ready_for(name, input, asked) if alone else None
     if plain is not None and name == "max_pool1d":  # PyTorch's, too, is contiguous then, whatever the input
         return pools.values_of(plain, input)
@@ -185,10 +191,11 @@ def _maximum(name: str, input: Tensor, asked: pools.Asked, return_indices: bool)
     return (result, indices[0]) if return_indices else result
 
 
-def _tensor(name: str, input: Any) -> Tensor:
+def _is_pytorchs(name: str, input: Any) -> bool:
+    """Whether PyTorch computes all, gradient included; raises where `input` is no tensor."""
     if not isinstance(input, Tensor):
         raise DtypeError(f"{name}: input is {input!r:.60}; it must be a tensor.")
-    return input
+    return not input.is_floating_point() or (not torch.compiler.is_compiling() and input.numel() == 0)
 
 
 def _needs_gradient(input: Tensor) -> bool:

@@ -57,7 +57,6 @@ _PYTORCHS = {
 }
 # Of an input in channels_last_3d these are contiguous in PyTorch, and their callers may count on it.
 _CONTIGUOUS = frozenset({"avg_pool3d", "adaptive_avg_pool3d", "adaptive_max_pool3d"})
-_NO_CHANNELS = frozenset({"adaptive_avg_pool1d", "adaptive_avg_pool2d"})  # PyTorch's take C = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +113,6 @@ def _plain(x: Tensor) -> bool:
 def _prepare(name: str, x: Tensor, asked: Asked, places: str, casting: bool) -> Ready | None:
     axes = int(name[-2])
     pooling = pooling_of(name, arrays_on(x.device), x, asked, places != "none")
-    if pooling.batch[1] == 0 and name not in _NO_CHANNELS:
-        raise ShapeError(
-            f"{name}: input has shape {tuple(x.shape)}; every dimension but N must be greater than 0."
-        )
     if places != "none" and may_miss_the_plane(asked, x.shape[-axes:]):
         return None
     if places == "offsets":
@@ -158,16 +153,16 @@ def unit_axis(name: str, x: Tensor) -> int | None:
     if torch.compiler.is_compiling() or x.layout != torch.strided:
         return None
     if name.endswith("1d"):
-        at, axes, near = -2, 2, x.dim() == 3 and x.stride(1) <= x.stride(2)
-    else:
-        at, axes, near = 0, 3, name == "max_pool3d" and x.dim() == 4 and x.stride(0) <= x.stride(3)
-    return at if near and _plain(x) and lies_channels_last(x.unsqueeze(at), axes) else None
+        near = x.dim() == 3 and x.stride(1) <= x.stride(2)
+        return -2 if near and _plain(x) and lies_channels_last(x.unsqueeze(-2), 2) else None
+    near = name == "max_pool3d" and x.dim() == 4 and x.stride(0) <= x.stride(3) and not x.is_contiguous()
+    return 0 if near and _plain(x) and x.movedim(0, -1).is_contiguous() else None
 
 
 def with_unit_axis(name: str, x: Tensor, asked: Asked, at: int) -> tuple[str, Tensor, Asked]:
     """The same pool of the tensor with its `unit_axis`; its results have that axis too."""
     if at == 0:
-        return name, x.unsqueeze(0), asked
+        return name, x.movedim(0, -1).unsqueeze(0).movedim(-1, 1), asked  # strides of channels_last_3d
     width = [value[-1] if isinstance(value, (tuple, list)) and value else value for value in asked]
     if isinstance(asked, Adaptive):
         wide: Asked = Adaptive((1, width[0]))
@@ -226,6 +221,22 @@ def foreign(name: str, x: Tensor, asked: Asked, places: bool = False) -> Any:
     except RuntimeError as error:
         kind = unreadable(x) or f"has dtype {x.dtype}".replace("torch.", "")
         raise DtypeError(f"{name}: input {kind}; it must be a strided tensor of floats.") from error
+
+
+def left_to_pytorch(name: str, x: Tensor, asked: Asked, places: bool) -> Any:
+    """PyTorch's pool with PyTorch's gradient, of other than floats and of no elements.
+
+    Which of the latter it takes depends on the pool in many ways; where it raises, we say why.
+    """
+    try:
+        return pytorchs(name, x, asked, places)
+    except RuntimeError as error:
+        if x.numel():
+            raise
+        ready_for(name, x, asked)  # which has a better sentence for all but C = 0
+        shape = tuple(x.shape)
+        must = "every dimension but N must be greater than 0"
+        raise ShapeError(f"{name}: input has shape {shape}; {must}.") from error
 
 
 def cast(name: str, x: Tensor, asked: Asked) -> Tensor:
