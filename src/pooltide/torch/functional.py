@@ -10,13 +10,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch.autograd import forward_ad
 
 from ..forward_checks import Adaptive, Strided, settled
 from . import pools
 from .errors import DtypeError
 from .gradients import Ints
-from .nodes import Average, ForwardAverage, ForwardMaximum, Maximum, applied
+from .nodes import Average, Maximum, applied
 from .operators import ARRAYS
 
 Tensor = torch.Tensor
@@ -163,8 +162,7 @@ def _average(name: str, input: Tensor, asked: pools.Asked) -> Tensor:
         return wide.squeeze(at)
     if ready is not None and not _needs_gradient(input):
         return pools.values_of(ready, input)
-    node = ForwardAverage if _transformed() else Average
-    result: Tensor = applied(node, ready is not None, input, name, asked, ready)[0]
+    result: Tensor = applied(Average, ready is not None, input, name, asked, ready)[0]
     return result
 
 
@@ -188,8 +186,7 @@ def _maximum(name: str, input: Tensor, asked: pools.Asked, return_indices: bool)
     if alone and ready is not None:
         found: Tensor = pools.pytorchs(name, input, asked)
         return found
-    node = ForwardMaximum if _transformed() else Maximum
-    result, _, _, *indices = applied(node, ready is not None, input, name, asked, ready, return_indices)
+    result, _, _, *indices = applied(Maximum, ready is not None, input, name, asked, ready, return_indices)
     return (result, indices[0]) if return_indices else result
 
 
@@ -207,10 +204,3 @@ def _is_pytorchs(name: str, input: Any) -> bool:
 
 def _needs_gradient(input: Tensor) -> bool:
     return input.requires_grad and torch.is_grad_enabled()
-
-
-def _transformed() -> bool:
-    """Whether forward mode, or a transform of torch.func that may be it, is active outside a compiler."""
-    if torch.compiler.is_compiling():
-        return False
-    return forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active()

@@ -12,6 +12,7 @@ from math import prod
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 from ..plan import NoBackend
 from . import pools
@@ -116,12 +117,8 @@ class ForwardMaximum(Maximum):
         axes = int(ctx.name[-2])
         rows = tangent.reshape(*tangent.shape[:-axes], -1)
         places = kept.reshape(*kept.shape[:-axes], -1).long()
-        return (
-            rows.gather(-1, places).reshape(kept.shape),
-            None,
-            tangent.new_empty(0),
-            *[None] * (ctx.outputs - 3),
-        )
+        found = rows.gather(-1, places).reshape(kept.shape)
+        return found, None, tangent.new_empty(0), *[None] * (ctx.outputs - 3)
 
 
 def applied(node: type[torch.autograd.Function], plain: bool, *arguments: Any) -> Any:
@@ -131,7 +128,15 @@ def applied(node: type[torch.autograd.Function], plain: bool, *arguments: Any) -
     """
     if plain:
         return super(torch.autograd.Function, node).apply(*arguments)  # type: ignore[misc]
-    return node.apply(*arguments)  # type: ignore[no-untyped-call]
+    forward = {Average: ForwardAverage, Maximum: ForwardMaximum}[node] if _transformed() else node
+    return forward.apply(*arguments)  # type: ignore[no-untyped-call]
+
+
+def _transformed() -> bool:
+    """Whether forward mode, or a transform of torch.func that may be it, is active outside a compiler."""
+    if torch.compiler.is_compiling():
+        return False
+    return forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active()
 
 
 def smallest_index_dtype(cells: int) -> torch.dtype:
