@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pooltide import acl, aclnn
-from pooltide.catalog import operator_named
-from pooltide.dtypes import DTYPES, FORMATS
+from pooltide.operators.catalog import operator_named
+from pooltide.operators.dtypes import DTYPES, FORMATS
 
 
 @dataclass(frozen=True)

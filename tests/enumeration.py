@@ -27,10 +27,10 @@ import numpy as np
 import torch
 
 from pooltide import _native
-from pooltide.backends import Arrays, cpu, reference
-from pooltide.dtypes import DTYPES
-from pooltide.geometry import UNIT, Axis, cells_of_windows, strided_outputs
-from pooltide.problem import Problem, gradient_of, with_offsets
+from pooltide.kernels import Arrays, cpu, reference
+from pooltide.operators.dtypes import DTYPES
+from pooltide.problem.geometry import UNIT, Axis, cells_of_windows, strided_outputs
+from pooltide.problem.problem import Problem, gradient_of, with_offsets
 
 SIZES = range(1, 8)
 ROWS = (*SIZES, 9, 16, 17, 31, 33, 40)

@@ -12,9 +12,9 @@ import torch.nn.functional as F
 
 import pooltide
 from geometries import random_view
-from pooltide.backends import Arrays, reference
-from pooltide.forward_checks import Adaptive, Strided, forward_problem
-from pooltide.functions import ARRAYS, as_volume
+from pooltide.arrays.calls import ARRAYS, as_volume
+from pooltide.kernels import Arrays, reference
+from pooltide.problem.forwards import Adaptive, Strided, forward_problem
 
 NAMES = [f"{how}{what}_pool{n}d" for how in ("", "adaptive_") for what in ("avg", "max") for n in (1, 2, 3)]
 DTYPES = [np.dtype(t) for t in (np.float32, np.float64, np.float16, ml_dtypes.bfloat16)]

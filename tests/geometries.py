@@ -14,8 +14,8 @@ import ml_dtypes
 import numpy as np
 
 import pooltide
-from pooltide.geometry import strided_outputs
-from pooltide.problem import Problem
+from pooltide.problem.geometry import strided_outputs
+from pooltide.problem.problem import Problem
 
 FUNCTIONS = [
     f"{pool}_pool{axes}d_backward"

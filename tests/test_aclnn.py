@@ -13,7 +13,7 @@ from calls import AVG2, AVG3, GOOD, MAX2, MAX3
 from geometries import DTYPES, geometry
 from pooltide import acl, aclnn
 from pooltide.acl.stream import STREAMS
-from pooltide.catalog import documented, operators
+from pooltide.operators.catalog import documented, operators
 
 pytestmark = pytest.mark.usefixtures("runtime")
 
@@ -59,9 +59,9 @@ class Max2:
 @pytest.fixture
 def needs_workspace(monkeypatch: pytest.MonkeyPatch) -> None:
     """The reference keeps float32 sums for halves in the workspace, so there is one to get wrong."""
-    import pooltide.plan
+    import pooltide.kernels.plan
 
-    monkeypatch.setenv(pooltide.plan.ENVIRONMENT, "reference")
+    monkeypatch.setenv(pooltide.kernels.plan.ENVIRONMENT, "reference")
 
 
 def run(operator: str, size: int, executor: Any, stream: Any) -> int:
@@ -379,7 +379,7 @@ def _strided_tensor(array: Any, format: str) -> Any:
 @pytest.mark.parametrize("value", [1, 2, 3])
 def test_cube_math_type_rounds_the_gradient_first(value: int) -> None:
     import pooltide
-    from pooltide.rounding import to_float16, to_hfloat32
+    from pooltide.problem.rounding import to_float16, to_hfloat32
 
     g = RNG.standard_normal((2, 3, 4, 6)).astype(np.float32)
     g[0, 0, 0, :2] = [1e5, np.inf]  # 1e5 is Inf in FLOAT16

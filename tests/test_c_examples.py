@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import pooltide
 from pooltide import examples
-from pooltide.catalog import documented
+from pooltide.operators.catalog import documented
 
 EXAMPLES = Path(examples.__file__).parent
 

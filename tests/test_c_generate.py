@@ -17,9 +17,9 @@ from pooltide import acl, aclnn
 from pooltide.c import generate, signatures
 from pooltide.c.build import Recipe, install
 from pooltide.c.signatures import functions, operator_functions, runtime_function
-from pooltide.catalog import operators
-from pooltide.dtypes import RUNTIME
-from pooltide.toml import PageError
+from pooltide.operators.catalog import operators
+from pooltide.operators.dtypes import RUNTIME
+from pooltide.operators.toml import PageError
 
 DOCS = Path(__file__).parent.parent / "docs" / "c.md"
 

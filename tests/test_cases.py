@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from pooltide.cases import FIELDS, Line, lines
-from pooltide.notation import parse
+from pooltide.acceptance.cases import FIELDS, Line, lines
+from pooltide.acceptance.notation import parse
 
 
 def read(text: str) -> list[Line]:

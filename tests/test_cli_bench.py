@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from pooltide import gradients
+from pooltide.acceptance.notation import parse
+from pooltide.acceptance.trial import problem_of
+from pooltide.arrays import gradients
 from pooltide.cli import main
 from pooltide.cli.bench import SHAPES
-from pooltide.notation import parse
-from pooltide.trial import problem_of
 
 CASES = [
     "avg2d:2x3x23x29:k3:s2:p1:bf16",

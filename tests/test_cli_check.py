@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from commandline import PROGRAM, pooltide
 
-from pooltide.catalog import operators
-from pooltide.pages import ASCEND_PRODUCTS, PRODUCTS
+from pooltide.operators.catalog import operators
+from pooltide.operators.pages import ASCEND_PRODUCTS, PRODUCTS
 
 
 def test_ops_prints_every_page() -> None:

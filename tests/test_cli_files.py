@@ -16,9 +16,9 @@ import pytest
 from click.testing import CliRunner
 from commandline import pooltide
 
+from pooltide.acceptance.golden import read_manifest
+from pooltide.acceptance.manifest import touched
 from pooltide.cli import main
-from pooltide.golden import read_manifest
-from pooltide.manifest import touched
 from pooltide.writing import write_whole
 
 CASE = "avg2d:2x3x5x7:k3:f32"

@@ -19,7 +19,7 @@ import pytest
 import torch
 from commandline import PROGRAM, pooltide
 
-from pooltide.golden import Task, make, read_manifest, whole
+from pooltide.acceptance.golden import Task, make, read_manifest, whole
 
 CASES = """\
 name,case

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from commandline import pooltide
 
-from pooltide.backends import reference
-from pooltide.geometry import tables
-from pooltide.inputs import draw
-from pooltide.notation import DISTRIBUTIONS, parse, short_names
-from pooltide.picture import heat
-from pooltide.plan import BACKENDS
-from pooltide.show import draw_case
-from pooltide.trial import problem_of, run
+from pooltide.acceptance.inputs import draw
+from pooltide.acceptance.notation import DISTRIBUTIONS, parse, short_names
+from pooltide.acceptance.picture import heat
+from pooltide.acceptance.show import draw_case
+from pooltide.acceptance.trial import problem_of, run
+from pooltide.kernels import reference
+from pooltide.kernels.plan import BACKENDS
+from pooltide.problem.geometry import tables
 
 CASES = [
     "avg2d:2x3x11x13:k3x5:s2:p1:ceil:nopad:f16",

@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-import pooltide.plan
+import pooltide.kernels.plan
 from geometries import DTYPES, FUNCTIONS, Geometry, geometry, random_view, torch_gradient
-from pooltide.backends import reference
-from pooltide.catalog import operators
-from pooltide.functions import as_volume, checked_call
-from pooltide.geometry import tables
-from pooltide.problem import Problem, lower
+from pooltide.arrays.calls import as_volume, checked_call
+from pooltide.kernels import reference
+from pooltide.operators.catalog import operators
+from pooltide.problem.geometry import tables
+from pooltide.problem.problem import Problem, lower
 
 COUNT = {function: 500 if page.documented else 200 for function, page in operators().items()}
-BACKENDS = list(pooltide.plan.BACKENDS)
+BACKENDS = list(pooltide.kernels.plan.BACKENDS)
 
 
 def problem_of(case: Geometry) -> Problem:
@@ -54,7 +54,7 @@ def bound(case: Geometry, exact: Any, problem: Problem) -> Any:
 
 @pytest.fixture(params=BACKENDS)
 def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv(pooltide.plan.ENVIRONMENT, request.param)
+    monkeypatch.setenv(pooltide.kernels.plan.ENVIRONMENT, request.param)
     return str(request.param)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pooltide.backends import cuda_driver
+from pooltide.kernels.cuda import driver as cuda_driver
 
 FUNCTION = 0x7000
 

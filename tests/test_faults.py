@@ -10,7 +10,7 @@ import pytest
 
 import pooltide
 from geometries import FUNCTIONS, axes_of
-from pooltide.catalog import operators
+from pooltide.operators.catalog import operators
 
 try:
     import torch

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 
 import pooltide
 from forwards import NAMES, bits, forward, tensor
-from pooltide.backends import cpu
+from pooltide.kernels import cpu
 
 RNG = np.random.default_rng(2)
 X = RNG.standard_normal((2, 3, 7, 11)).astype(np.float32)

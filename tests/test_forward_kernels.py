@@ -12,7 +12,7 @@ import pytest
 import pooltide
 from forwards import DTYPES, NAMES, Forward, bits, forward
 from pooltide import _native
-from pooltide.backends import reference
+from pooltide.kernels import reference
 
 THREADS = (1, 2, 7)
 

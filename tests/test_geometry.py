@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 import pooltide
-from pooltide import forwards, functions
-from pooltide.backends import cpu
-from pooltide.geometry import Axis, is_long, spans, strided_outputs, tables
+from pooltide.arrays import calls as functions
+from pooltide.arrays import forwards
+from pooltide.kernels import cpu
+from pooltide.problem.geometry import Axis, is_long, spans, strided_outputs, tables
 
 
 def _axes() -> list[Axis]:

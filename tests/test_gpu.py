@@ -18,10 +18,10 @@ import pytest
 from test_triton import EVERYWHERE, TYPES, alike, expected, lay, own_indices, own_offsets, spoil, strided
 
 from geometries import maxima_gradient
-from pooltide.dtypes import DTYPES, DType
-from pooltide.geometry import UNIT, Axis
-from pooltide.offsets import offsets_of
-from pooltide.problem import Problem
+from pooltide.operators.dtypes import DTYPES, DType
+from pooltide.problem.geometry import UNIT, Axis
+from pooltide.problem.offsets import offsets_of
+from pooltide.problem.problem import Problem
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
@@ -101,8 +101,9 @@ def random_gradient(problem: Problem, rng: np.random.Generator) -> np.ndarray:
 
 def check_random(seed: int) -> str | None:
     """What differs from the reference in the seed's problem, or None."""
-    from pooltide.backends import triton_launch as launch
-    from pooltide.backends import triton_plan, triton_tables
+    from pooltide.kernels.cuda import launch
+    from pooltide.kernels.cuda import plan as triton_plan
+    from pooltide.kernels.cuda import tables as triton_tables
 
     rng = np.random.default_rng(seed)
     problem, layout = random_problem(rng, seed % 4, DTYPES[TYPES[seed // 4 % 4]])
@@ -167,7 +168,7 @@ def prepared(problem: Problem) -> tuple[Any, Any, Any, np.ndarray]:
 
 @pytest.mark.parametrize("problem", cases(), ids=str)
 def test_twenty_runs_give_the_same_bits(problem: Problem) -> None:
-    from pooltide.backends import triton_launch as launch
+    from pooltide.kernels.cuda import launch
 
     grad, indices, out, want = prepared(problem)
     for _ in range(20):
@@ -179,7 +180,7 @@ def test_twenty_runs_give_the_same_bits(problem: Problem) -> None:
 @pytest.mark.parametrize("problem", cases(), ids=str)
 def test_another_stream_waits_for_nothing_else(problem: Problem) -> None:
     """The kernels run where the caller's stream is: behind its work, and before what it does next."""
-    from pooltide.backends import triton_launch as launch
+    from pooltide.kernels.cuda import launch
 
     grad, indices, out, want = prepared(problem)
     launch.run(problem, "planes", grad, indices, out)
@@ -198,7 +199,7 @@ def test_another_stream_waits_for_nothing_else(problem: Problem) -> None:
 
 @pytest.mark.parametrize("problem", cases(), ids=str)
 def test_a_captured_graph_replays(problem: Problem) -> None:
-    from pooltide.backends import triton_launch as launch
+    from pooltide.kernels.cuda import launch
 
     grad, indices, out, want = prepared(problem)
     launch.run(problem, "planes", grad, indices, out)
@@ -213,7 +214,7 @@ def test_a_captured_graph_replays(problem: Problem) -> None:
 
 @pytest.mark.parametrize("problem", cases(), ids=str)
 def test_memory_that_is_not_16_byte_aligned(problem: Problem) -> None:
-    from pooltide.backends import triton_launch as launch
+    from pooltide.kernels.cuda import launch
 
     grad, indices, out, want = prepared(problem)
     block = torch.full((out.numel() + 1,), float("nan"), dtype=out.dtype, device="cuda")
@@ -226,8 +227,8 @@ def test_memory_that_is_not_16_byte_aligned(problem: Problem) -> None:
 @pytest.mark.parametrize("problem", cases(), ids=str)
 @pytest.mark.parametrize("driver", [True, False])
 def test_launches_by_the_driver_and_by_triton(problem: Problem, driver: bool, monkeypatch: Any) -> None:
-    from pooltide.backends import cuda_driver
-    from pooltide.backends import triton_launch as launch
+    from pooltide.kernels.cuda import driver as cuda_driver
+    from pooltide.kernels.cuda import launch
 
     if not driver:
         monkeypatch.setattr(cuda_driver, "_driver", lambda: None)
@@ -244,7 +245,7 @@ def test_launches_by_the_driver_and_by_triton(problem: Problem, driver: bool, mo
 
 @pytest.mark.parametrize("problem", cases(), ids=str)
 def test_threads_launch_at_once(problem: Problem) -> None:
-    from pooltide.backends import triton_launch as launch
+    from pooltide.kernels.cuda import launch
 
     grad, indices, out, want = prepared(problem)
     ready = launch.Ready(problem, "planes", 0)
@@ -264,7 +265,7 @@ def test_threads_launch_at_once(problem: Problem) -> None:
 
 
 def test_index_errors_reads_and_clears_the_devices_record() -> None:
-    from pooltide.backends import triton_launch as launch
+    from pooltide.kernels.cuda import launch
 
     problem = cases()[2]
     grad, indices, out, _ = prepared(problem)
@@ -277,7 +278,8 @@ def test_index_errors_reads_and_clears_the_devices_record() -> None:
 
 
 def test_another_batch_compiles_nothing() -> None:
-    from pooltide.backends import triton_average, triton_launch
+    from pooltide.kernels.cuda import launch as triton_launch
+    from pooltide.kernels.cuda.device import average as triton_average
 
     def compiled() -> int:
         return sum(len(cache[0]) for cache in triton_average.rows.device_caches.values())
@@ -312,7 +314,7 @@ BIG = (2051, 1024)  # planes of 33 × 32 cells: over 2**31 elements
     ids=["strided", "whole", "single", "rows", "indexed"],
 )
 def test_more_than_2_to_the_31_elements(kind: str, how: str, axes: Any, layout: str) -> None:
-    from pooltide.backends import triton_launch as launch
+    from pooltide.kernels.cuda import launch
 
     index = DTYPES["INT32"] if kind == "maximum_gradient" else None
     problem = Problem(kind, BIG, axes, DTYPES["BFLOAT16"], how, index_dtype=index)

@@ -16,12 +16,8 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "pooltide"
 # Import order is the architecture: a module may import those before it, never one after it.
 ORDER = [
-    "writing", "toml", "plain", "dtypes", "geometry", "offsets", "pages", "call", "rules", "catalog", "support", "problem", "rounding",
-    "threads",
-    "backends", "plan", "binding", "functions", "gradients", "forward_checks",
-    "forwards", "notation", "cases", "verdicts", "inputs", "trial",
-    "tensorfile", "manifest", "golden", "workers", "anatomy", "comparison", "picture", "show", "report",
-    "acl", "aclnn", "c", "torch", "examples", "cli", "__main__",
+    "writing", "operators", "problem", "kernels", "arrays", "acceptance", "acl", "aclnn", "c", "torch", "examples", "cli",
+    "__main__",
 ]  # fmt: skip
 HEAVY = ("torch", "triton")
 

@@ -7,11 +7,11 @@ import random
 import numpy as np
 import pytest
 
-from pooltide.call import TensorMeta, channels_last_strides
-from pooltide.notation import DISTRIBUTIONS, NotationError, parse
-from pooltide.pages import HOST
-from pooltide.problem import lower
-from pooltide.rules import check
+from pooltide.acceptance.notation import DISTRIBUTIONS, NotationError, parse
+from pooltide.operators.call import TensorMeta, channels_last_strides
+from pooltide.operators.pages import HOST
+from pooltide.operators.rules import check
+from pooltide.problem.problem import lower
 
 CANONICAL = [
     "avg2d:32x64x112x112:k3:s2:p1:f32",

@@ -11,12 +11,12 @@ import pytest
 import pooltide
 from forwards import DTYPES, NAMES, Forward, bits, forward
 from pooltide import _native
-from pooltide.backends import Arrays, IndexFault, cpu, reference
-from pooltide.forward_checks import Adaptive, Strided, forward_problem
-from pooltide.functions import ARRAYS
-from pooltide.geometry import Axis
-from pooltide.offsets import offsets_of
-from pooltide.problem import Problem, gradient_of, with_offsets
+from pooltide.arrays.calls import ARRAYS
+from pooltide.kernels import Arrays, IndexFault, cpu, reference
+from pooltide.problem.forwards import Adaptive, Strided, forward_problem
+from pooltide.problem.geometry import Axis
+from pooltide.problem.offsets import offsets_of
+from pooltide.problem.problem import Problem, gradient_of, with_offsets
 
 MAXIMA = [name for name in NAMES if "max" in name]
 

@@ -11,9 +11,9 @@ import pytest
 
 import pooltide
 from geometries import FUNCTIONS
-from pooltide.catalog import documented, operators, verified
-from pooltide.pages import load
-from pooltide.toml import PageError, read
+from pooltide.operators.catalog import documented, operators, verified
+from pooltide.operators.pages import load
+from pooltide.operators.toml import PageError, read
 
 NAME = "avg_pool2d_backward.toml"
 Page = dict[str, Any]

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from calls import AVG2, GOOD, T, phase_one
-from pooltide.backends import Arrays, cpu, reference
-from pooltide.dtypes import DTYPES
-from pooltide.geometry import UNIT, Axis
-from pooltide.plan import BACKENDS, NoBackend, _planned, execute, layout_of, make_plan
-from pooltide.problem import Problem
+from pooltide.kernels import Arrays, cpu, reference
+from pooltide.kernels.plan import BACKENDS, NoBackend, _planned, execute, layout_of, make_plan
+from pooltide.operators.dtypes import DTYPES
+from pooltide.problem.geometry import UNIT, Axis
+from pooltide.problem.problem import Problem
 
 F32, F16, I64 = DTYPES["FLOAT32"], DTYPES["FLOAT16"], DTYPES["INT64"]
 AXES = (UNIT, Axis(7, 3), Axis(11, 5))
@@ -68,7 +68,7 @@ def test_the_first_that_does_not_refuse_is_chosen_and_reasons_are_kept(
     proud = types.ModuleType("proud")
     proud.refuse = lambda problem: "it is beneath me"  # type: ignore[attr-defined]
     monkeypatch.setattr(
-        sys.modules["pooltide.plan"], "BACKENDS", {"proud": proud, "reference": BACKENDS["reference"]}
+        sys.modules["pooltide.kernels.plan"], "BACKENDS", {"proud": proud, "reference": BACKENDS["reference"]}
     )
     _planned.cache_clear()
     plan = make_plan(AVERAGE, PLANES)

@@ -7,7 +7,7 @@ from fractions import Fraction
 import ml_dtypes
 import numpy as np
 
-from pooltide.rounding import round_once, to_float16, to_hfloat32
+from pooltide.problem.rounding import round_once, to_float16, to_hfloat32
 
 
 def _patterns() -> np.ndarray:

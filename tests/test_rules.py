@@ -10,11 +10,11 @@ import pytest
 from calls import AVG2, AVG3, GOOD, MAX2, MAX3, T, arguments, good_for, phase_one, product, with_all
 from pooltide import acl, aclnn
 from pooltide.aclnn import _value
-from pooltide.call import Call
-from pooltide.catalog import operator_named
-from pooltide.dtypes import STATUS
-from pooltide.pages import ASCEND_PRODUCTS
-from pooltide.rules import RULES, check
+from pooltide.operators.call import Call
+from pooltide.operators.catalog import operator_named
+from pooltide.operators.dtypes import STATUS
+from pooltide.operators.pages import ASCEND_PRODUCTS
+from pooltide.operators.rules import RULES, check
 
 pytestmark = pytest.mark.usefixtures("runtime")
 

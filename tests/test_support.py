@@ -10,9 +10,10 @@ from ml_dtypes import bfloat16
 
 import pooltide
 from geometries import FUNCTIONS, axes_of
-from pooltide import aclnn, functions
-from pooltide.catalog import operators
-from pooltide.support import ENTRANCES, by_entrance, by_layout
+from pooltide import aclnn
+from pooltide.arrays import calls as functions
+from pooltide.operators.catalog import operators
+from pooltide.operators.support import ENTRANCES, by_entrance, by_layout
 
 try:
     import torch

@@ -240,7 +240,7 @@ def test_out_takes_no_part_in_autograd() -> None:
 
 
 def test_cuda_without_kernels_says_why(monkeypatch: Any) -> None:
-    from pooltide.plan import NoBackend
+    from pooltide.kernels.plan import NoBackend
     from pooltide.torch import devices
 
     monkeypatch.setattr(

@@ -33,7 +33,7 @@ def main() -> None:
     from pools import EVERY, POOLS, gradient, sample
 
     import pooltide.torch as pt
-    from pooltide.backends import triton_launch
+    from pooltide.kernels.cuda import launch as triton_launch
     from pooltide.torch import devices, functional
 
     must = [gradient(pool.forward, sample(pool)) for pool in EVERY]

@@ -15,7 +15,7 @@ import torch.nn.functional as F  # noqa: E402
 from pools import EVERY, POOLS, Pool, gradient, sample, watch_patched  # noqa: E402
 
 import pooltide.torch as pt  # noqa: E402
-from pooltide.plan import NoBackend  # noqa: E402
+from pooltide.kernels.plan import NoBackend  # noqa: E402
 from pooltide.torch import own, patching  # noqa: E402
 
 each_pool = pytest.mark.parametrize("pool", EVERY, ids=str)

@@ -19,11 +19,11 @@ import numpy as np
 import pytest
 
 from geometries import maxima_gradient
-from pooltide.backends import reference
-from pooltide.dtypes import DTYPES
-from pooltide.geometry import UNIT, Axis, strided_outputs, tables
-from pooltide.problem import Problem
-from pooltide.rounding import round_once
+from pooltide.kernels import reference
+from pooltide.operators.dtypes import DTYPES
+from pooltide.problem.geometry import UNIT, Axis, strided_outputs, tables
+from pooltide.problem.problem import Problem
+from pooltide.problem.rounding import round_once
 
 TYPES = ("FLOAT32", "FLOAT64", "FLOAT16", "BFLOAT16")
 # Of triton_tables: gather wherever that is possible.
@@ -203,8 +203,9 @@ def interpret(seed: int) -> None:
     """Run every case and print one JSON line for each."""
     import torch
 
-    from pooltide.backends import triton_launch as launch
-    from pooltide.backends import triton_plan, triton_tables
+    from pooltide.kernels.cuda import launch
+    from pooltide.kernels.cuda import plan as triton_plan
+    from pooltide.kernels.cuda import tables as triton_tables
 
     def tensor(array: np.ndarray) -> torch.Tensor:
         if array.dtype == ml_dtypes.bfloat16:
@@ -291,7 +292,7 @@ def test_pieces_read_only_windows_that_exist() -> None:
     """A program loads the first windows of its piece before it knows whether it has any."""
     pytest.importorskip("torch")
     pytest.importorskip("triton")
-    from pooltide.backends.triton_tables import cuts
+    from pooltide.kernels.cuda.tables import cuts
 
     for d in (strided(13, 2, 5, 0), strided(11, 1, 4, 0), Axis(7, 3), UNIT):  # the first two with gaps
         for h in (strided(9, 2, 4, 0), strided(11, 3, 2, 1), Axis(8, 5)):

@@ -8,8 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from pooltide.dtypes import DTYPES
-from pooltide.verdicts import (
+from pooltide.acceptance.verdicts import (
     LEVELS,
     STANDARDS,
     Measures,
@@ -21,6 +20,7 @@ from pooltide.verdicts import (
     ulp_distance,
     ulp_histogram,
 )
+from pooltide.operators.dtypes import DTYPES
 
 F32 = STANDARDS["FLOAT32"]
 

@@ -15,13 +15,13 @@ from statistics import median
 
 import torch
 
-from pooltide.backends.triton_launch import Ready
+from pooltide.acceptance.notation import parse
+from pooltide.acceptance.trial import problem_of
 from pooltide.cli.cuda_contest import COPY_BYTES, alone_seconds, elapsed_seconds
-from pooltide.geometry import tables
-from pooltide.notation import parse
-from pooltide.problem import Problem
+from pooltide.kernels.cuda.launch import Ready
+from pooltide.problem.geometry import tables
+from pooltide.problem.problem import Problem
 from pooltide.torch.tensors import TYPES
-from pooltide.trial import problem_of
 
 PLANES = """
 avg2d:256x64x112x112:k3:s2:p1 avg2d:256x256x56x56:k2:s2 avg2d:128x192x35x35:k3:s1:p1 avg2d:256x2048x7x7:k7

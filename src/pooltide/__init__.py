@@ -3,7 +3,7 @@
 The NumPy functions are here; `pooltide.acl` and `pooltide.aclnn` are the documented interface.
 """
 
-from .forwards import (
+from .arrays.forwards import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
     adaptive_avg_pool3d,
@@ -17,7 +17,7 @@ from .forwards import (
     max_pool2d,
     max_pool3d,
 )
-from .gradients import (
+from .arrays.gradients import (
     adaptive_avg_pool1d_backward,
     adaptive_avg_pool2d_backward,
     adaptive_avg_pool3d_backward,
@@ -31,7 +31,7 @@ from .gradients import (
     max_pool2d_backward,
     max_pool3d_backward,
 )
-from .threads import get_num_threads, set_num_threads
+from .kernels.threads import get_num_threads, set_num_threads
 
 __version__ = "0.1.0"
 

@@ -17,12 +17,12 @@ from .acl.execution import enqueue
 from .acl.handles import aclIntArray, aclOpExecutor, aclTensor
 from .acl.objects import INNER, NOT_RUNNING, unusable
 from .acl.state import STATE, guarded, keep_message, not_running
-from .call import Call, Unusable, Value, is_int
-from .catalog import documented
-from .pages import Operator, Parameter
-from .plan import layout_of, make_plan
-from .problem import lower
-from .rules import check
+from .kernels.plan import layout_of, make_plan
+from .operators.call import Call, Unusable, Value, is_int
+from .operators.catalog import documented
+from .operators.pages import Operator, Parameter
+from .operators.rules import check
+from .problem.problem import lower
 
 PhaseOne = Callable[..., tuple[int, aclOpExecutor | None, int]]
 PhaseTwo = Callable[[int | None, int, aclOpExecutor | None, Any], int]

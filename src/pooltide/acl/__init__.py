@@ -6,7 +6,7 @@ Functions have their C names; results come first and the status last; None is th
 
 from typing import TYPE_CHECKING
 
-from ..dtypes import DTYPES, ENUMS, ERRORS, FORMATS, STATUS
+from ..operators.dtypes import DTYPES, ENUMS, ERRORS, FORMATS, STATUS
 from .arrays import tensor_from_numpy, tensor_to_numpy
 from .handles import aclIntArray, aclOpExecutor, aclTensor
 from .objects import (

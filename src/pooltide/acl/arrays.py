@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..dtypes import FORMATS, dtype_of
+from ..operators.dtypes import FORMATS, dtype_of
 from .handles import OutOfBounds, aclTensor
 from .memory import MEMORY
 from .objects import aclCreateTensor, unusable

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..backends import Arrays
-from ..functions import as_volume, index_message
-from ..pages import Operator
-from ..plan import execute
+from ..arrays.calls import as_volume, index_message
+from ..kernels import Arrays
+from ..kernels.plan import execute
+from ..operators.pages import Operator
 from .handles import OutOfBounds, aclOpExecutor, aclTensor
 from .memory import MEMORY
 from .objects import BAD, NOT_RUNNING, NULL, unusable

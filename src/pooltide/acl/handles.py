@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..call import TensorMeta
-from ..dtypes import DType
+from ..operators.call import TensorMeta
+from ..operators.dtypes import DType
 from .memory import MEMORY, Block, missing_bytes
 from .written import Cells
 
 if TYPE_CHECKING:
-    from ..call import Call
-    from ..plan import Plan
+    from ..kernels.plan import Plan
+    from ..operators.call import Call
 
 Array = NDArray[Any]
 _FAR = 1 << 56  # bytes: farther from a block than memory reaches

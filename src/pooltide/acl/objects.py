@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..call import contiguous_strides, is_int
-from ..dtypes import FORMATS, STATUS, dtype_by_code, format_by_code
+from ..operators.call import contiguous_strides, is_int
+from ..operators.dtypes import FORMATS, STATUS, dtype_by_code, format_by_code
 from .handles import aclIntArray, aclOpExecutor, aclTensor
 from .memory import MEMORY
 from .state import an, fail, guarded, not_running

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..call import is_int
-from ..dtypes import ENUMS, ERRORS
+from ..operators.call import is_int
+from ..operators.dtypes import ENUMS, ERRORS
 from .memory import MEMORY, host_bytes
 from .state import (
     BAD_ALLOC,

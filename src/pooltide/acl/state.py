@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, TypeVar, cast
 
-from ..call import article, is_int
-from ..dtypes import ENUMS, ERRORS, status_name
-from ..pages import ASCEND_PRODUCTS, DEFAULT_PRODUCT
+from ..operators.call import article, is_int
+from ..operators.dtypes import ENUMS, ERRORS, status_name
+from ..operators.pages import ASCEND_PRODUCTS, DEFAULT_PRODUCT
 
 INVALID = ERRORS["ACL_ERROR_INVALID_PARAM"]
 UNINITIALIZED = ERRORS["ACL_ERROR_UNINITIALIZE"]

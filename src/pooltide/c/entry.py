@@ -15,7 +15,7 @@ from .. import acl, aclnn
 from ..acl.addresses import GUARDS
 from ..acl.memory import MEMORY
 from ..acl.state import INTERNAL, STATE, fail, keep_message, say, take_message
-from ..dtypes import ERRORS, STATUS
+from ..operators.dtypes import ERRORS, STATUS
 from .leaks import leftovers
 from .signatures import CFunction, CParameter, functions
 from .table import Table

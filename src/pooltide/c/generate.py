@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ..dtypes import ERRORS, STATUS
+from ..operators.dtypes import ERRORS, STATUS
 from .signatures import C_ENUMS, HANDLES, CFunction, functions
 
 LIBRARY = "libpooltide_acl.so"

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from ..catalog import documented
-from ..dtypes import DTYPES, ENUMS, FORMATS, RUNTIME
-from ..pages import Operator
-from ..toml import PageError, exact_keys
+from ..operators.catalog import documented
+from ..operators.dtypes import DTYPES, ENUMS, FORMATS, RUNTIME
+from ..operators.pages import Operator
+from ..operators.toml import PageError, exact_keys
 
 HANDLES = ("aclTensor", "aclIntArray", "aclOpExecutor")
 C_ENUMS: dict[str, dict[str, int]] = {

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..acl.state import say
-from ..dtypes import status_name
+from ..operators.dtypes import status_name
 from .signatures import C_ENUMS, CFunction, CParameter
 
 Answer = tuple[tuple[int, ...] | None, Any]

@@ -14,13 +14,13 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from ..cases import Line
-from ..dtypes import DTYPES
-from ..inputs import TooLarge
-from ..notation import Case, parse, short_dtype
-from ..plan import NoBackend
-from ..threads import get_num_threads, set_num_threads
-from ..trial import Refused
+from ..acceptance.cases import Line
+from ..acceptance.inputs import TooLarge
+from ..acceptance.notation import Case, parse, short_dtype
+from ..acceptance.trial import Refused
+from ..kernels.plan import NoBackend
+from ..kernels.threads import get_num_threads, set_num_threads
+from ..operators.dtypes import DTYPES
 from .contest import Result, Wrong, contest
 from .problems import NOTATION, Problems
 from .speech import one_line, say

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from ..cases import Line
-from ..notation import Case
-from ..pages import ASCEND_PRODUCTS, PRODUCTS
-from ..rules import Fault, check
+from ..acceptance.cases import Line
+from ..acceptance.notation import Case
+from ..operators.pages import ASCEND_PRODUCTS, PRODUCTS
+from ..operators.rules import Fault, check
 from .problems import NOTATION, failed, problem_argument, product_option
 from .speech import reproduce, say
 from .tables import aligned

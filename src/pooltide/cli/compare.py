@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..comparison import Comparison, Pair, anatomy, compare, pair_entry, pair_files
-from ..dtypes import DTYPES
-from ..manifest import MANIFEST, ManifestError, read_golden
-from ..notation import NotationError, parse, short_dtype
-from ..tensorfile import GoldenError, TensorFileError
-from ..verdicts import LEVELS, STANDARDS, bin_names
+from ..acceptance.comparison import Comparison, Pair, anatomy, compare, pair_entry, pair_files
+from ..acceptance.manifest import MANIFEST, ManifestError, read_golden
+from ..acceptance.notation import NotationError, parse, short_dtype
+from ..acceptance.tensorfile import GoldenError, TensorFileError
+from ..acceptance.verdicts import LEVELS, STANDARDS, bin_names
+from ..operators.dtypes import DTYPES
 from .reports import MEASURES, judged, measured, report_option, verdict_option, write_report
 from .speech import one_line, reproduce, say
 from .tables import aligned
 
 if TYPE_CHECKING:
-    from ..anatomy import Anatomy
-    from ..report import Entry
+    from ..acceptance.anatomy import Anatomy
+    from ..acceptance.report import Entry
 
 _DTYPES = {short_dtype(DTYPES[name]): DTYPES[name] for name in STANDARDS if name in DTYPES}
 _MOST_ROWS = 40
@@ -192,7 +192,7 @@ def _record(name: str, case: str, outcome: Outcome) -> dict[str, Any]:
 
 
 def _entry(name: str, case: str, outcome: Outcome, verdict: str, width: int) -> Entry:
-    from ..report import Entry
+    from ..acceptance.report import Entry
 
     if isinstance(outcome, TensorFileError):
         return Entry(name, case, "error", ("",) * width, str(outcome))
@@ -205,7 +205,7 @@ def _entry(name: str, case: str, outcome: Outcome, verdict: str, width: int) -> 
 
 def _with_anatomy(entries: list[Entry], outcomes: dict[str, Outcome], golden: Path | None) -> list[Entry]:
     """Only the sections that the report will have are worth a second pass over their files."""
-    from ..report import MOST_SECTIONS
+    from ..acceptance.report import MOST_SECTIONS
 
     failing = [entry.name for entry in entries if entry.status == "fail"][:MOST_SECTIONS]
     found = {name: _anatomy(outcomes[name], golden) for name in failing}

@@ -26,15 +26,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import gradients
-from ..backends import Arrays, reference
-from ..functions import as_volume
-from ..inputs import arrays
-from ..notation import Case
-from ..pages import HOST
-from ..problem import Problem
-from ..threads import get_num_threads
-from ..trial import Refused, problem_of
+from ..acceptance.inputs import arrays
+from ..acceptance.notation import Case
+from ..acceptance.trial import Refused, problem_of
+from ..arrays import gradients
+from ..arrays.calls import as_volume
+from ..kernels import Arrays, reference
+from ..kernels.threads import get_num_threads
+from ..operators.pages import HOST
+from ..problem.problem import Problem
 
 Array = NDArray[Any]
 COPY_BYTES = 64 << 20

@@ -19,10 +19,10 @@ from typing import Any
 import torch
 
 from .. import torch as ours
-from ..functions import as_volume
-from ..inputs import arrays
-from ..notation import Case
-from ..pages import HOST
+from ..acceptance.inputs import arrays
+from ..acceptance.notation import Case
+from ..arrays.calls import as_volume
+from ..operators.pages import HOST
 from .contest import Result, Runners, Wrong, aten_call, attributes_of, check_sample, timeable, torch_tensor
 
 COPY_BYTES = 1 << 30

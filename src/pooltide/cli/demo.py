@@ -14,10 +14,10 @@ from rich.console import Console
 from rich.markup import escape
 
 from ..acl.state import get_checks
-from ..backends import reference
-from ..catalog import operators
-from ..functions import as_volume, checked_call
-from ..problem import lower
+from ..arrays.calls import as_volume, checked_call
+from ..kernels import reference
+from ..operators.catalog import operators
+from ..problem.problem import lower
 
 PROGRAMS = (
     "adaptive_avg_pool3d_backward",

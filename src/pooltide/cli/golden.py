@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..cases import Line
-from ..golden import Made, Task, claim, clean, finish, start
-from ..manifest import MANIFEST, ManifestError, write_manifest
-from ..threads import get_num_threads
-from ..workers import WorkerDied, make_all
+from ..acceptance.cases import Line
+from ..acceptance.golden import Made, Task, claim, clean, finish, start
+from ..acceptance.manifest import MANIFEST, ManifestError, write_manifest
+from ..acceptance.workers import WorkerDied, make_all
+from ..kernels.threads import get_num_threads
 from ..writing import why
 from .problems import NOTATION, problem_argument, product_option
 from .reports import report_option, write_report
 from .speech import one_line, reproduce, say
 
 if TYPE_CHECKING:
-    from ..report import Entry
+    from ..acceptance.report import Entry
 
 _PATIENCE = 3.0  # seconds: the workers of a program that was killed keep its lock for a moment
 
@@ -207,7 +207,7 @@ def _line(made: Made) -> int:
 
 
 def _entry(made: Made) -> Entry:
-    from ..report import Entry
+    from ..acceptance.report import Entry
 
     if made.entry is None:
         return Entry(made.name, made.case, "error", ("", "", ""), made.error)

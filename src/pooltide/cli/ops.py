@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from ..catalog import operators
-from ..dtypes import status_name
-from ..pages import ASCEND_PRODUCTS, HOST, PRODUCTS, Operator, Parameter
-from ..support import NOTES, by_entrance, by_layout
+from ..operators.catalog import operators
+from ..operators.dtypes import status_name
+from ..operators.pages import ASCEND_PRODUCTS, HOST, PRODUCTS, Operator, Parameter
+from ..operators.support import NOTES, by_entrance, by_layout
 from .speech import say
 from .tables import aligned, markdown
 

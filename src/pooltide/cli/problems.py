@@ -10,9 +10,9 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from ..cases import CasesError, Line, limited, lines, read
-from ..notation import NotationError, parse
-from ..pages import PRODUCTS
+from ..acceptance.cases import CasesError, Line, limited, lines, read
+from ..acceptance.notation import NotationError, parse
+from ..operators.pages import PRODUCTS
 from .speech import one_line
 
 NOTATION = """\b
@@ -80,7 +80,7 @@ class Problems(click.ParamType):  # type: ignore[type-arg]
     ) -> list[CompletionItem]:
         if ":" in incomplete:
             return []
-        from ..notation import short_names
+        from ..acceptance.notation import short_names
 
         starts = [f"{name}:" for name in short_names() if name.startswith(incomplete)]
         return [*map(CompletionItem, starts), CompletionItem(incomplete, type="file")]

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from ..verdicts import Measures, Verdict
+from ..acceptance.verdicts import Measures, Verdict
 from ..writing import why, write_whole
 from .speech import say, visible
 
@@ -41,7 +41,7 @@ def write_report(path: Path | None, title: str, columns: Sequence[str], entries:
     """Nothing without a path. The report's module is only loaded when one is asked for."""
     if path is None:
         return
-    from ..report import page
+    from ..acceptance.report import page
 
     facts = [("command", shlex.join(["pooltide", *sys.argv[1:]])), ("cases", str(len(entries)))]
     try:

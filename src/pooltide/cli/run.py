@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 import click
 import numpy as np
 
-from ..cases import Line
-from ..inputs import TooLarge
-from ..plan import BACKENDS, NoBackend
-from ..tensorfile import npy_header, raw_bytes
-from ..trial import Refused, Trial, run
+from ..acceptance.cases import Line
+from ..acceptance.inputs import TooLarge
+from ..acceptance.tensorfile import npy_header, raw_bytes
+from ..acceptance.trial import Refused, Trial, run
+from ..kernels.plan import BACKENDS, NoBackend
 from ..writing import why, write_whole
 from .problems import NOTATION, failed, problem_argument, product_option
 from .reports import MEASURES, judged, measured, report_option, verdict_option, write_report
 from .speech import one_line, reproduce, say
 
 if TYPE_CHECKING:
-    from ..anatomy import Anatomy
-    from ..report import Entry
+    from ..acceptance.anatomy import Anatomy
+    from ..acceptance.report import Entry
 
 _COLUMNS = ("backend", "ms", *MEASURES, "single", "mixed", "bits")
 
@@ -107,7 +107,7 @@ def _reproduce(case: str, product: str | None, backend: str | None) -> str:
 
 
 def _entry(line: Line, trial: Trial | None, passed: bool, note: str) -> Entry:
-    from ..report import Entry
+    from ..acceptance.report import Entry
 
     text = str(line.case) if line.case else ""
     if trial is None:
@@ -120,7 +120,7 @@ def _entry(line: Line, trial: Trial | None, passed: bool, note: str) -> Entry:
 
 
 def _anatomy(trial: Trial) -> Anatomy:
-    from ..anatomy import dissect
+    from ..acceptance.anatomy import dissect
 
     problem = trial.plan.problem
     grad = np.ascontiguousarray(trial.grad_output).reshape(problem.planes, -1)

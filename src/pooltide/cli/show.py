@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from ..cases import Line
-from ..inputs import TooLarge
-from ..picture import png
-from ..show import Undrawable, draw_case
-from ..trial import Refused
+from ..acceptance.cases import Line
+from ..acceptance.inputs import TooLarge
+from ..acceptance.picture import png
+from ..acceptance.show import Undrawable, draw_case
+from ..acceptance.trial import Refused
 from ..writing import why, write_whole
 from .problems import NOTATION, problem_argument
 from .speech import one_line, reproduce, say

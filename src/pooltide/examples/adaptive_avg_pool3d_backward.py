@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pooltide import acl, aclnn
-from pooltide.examples.steps import Device, must
+from .. import acl, aclnn
+from .steps import Device, must
 
 FUNCTION = "adaptive_avg_pool3d_backward"
 GRAD_OUTPUT = np.arange(1, 9, dtype=np.float32).reshape(2, 2, 1, 1, 2)

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pooltide import acl, aclnn
-from pooltide.examples.steps import Device, must
+from .. import acl, aclnn
+from .steps import Device, must
 
 FUNCTION = "adaptive_max_pool2d_backward"
 GRAD_OUTPUT = np.full((1, 1, 1, 1), 0.4757, np.float32)

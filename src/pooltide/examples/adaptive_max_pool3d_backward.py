@@ -11,8 +11,8 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from pooltide import acl, aclnn
-from pooltide.examples.steps import Device, must
+from .. import acl, aclnn
+from .steps import Device, must
 
 FUNCTION = "adaptive_max_pool3d_backward"
 GRAD_OUTPUT = np.array([1, 2, 3, 4], ml_dtypes.bfloat16).reshape(1, 1, 1, 2, 2)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pooltide import acl, aclnn
-from pooltide.examples.steps import Device, must
+from .. import acl, aclnn
+from .steps import Device, must
 
 FUNCTION = "avg_pool2d_backward"
 GRAD_OUTPUT = np.ones((1, 16, 1, 1), np.float32)

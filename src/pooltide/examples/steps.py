@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pooltide import acl
+from .. import acl
 
 
 def must(ret: int, what: str) -> None:

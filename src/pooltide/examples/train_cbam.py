@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pooltide.examples.training import show, table
+from .training import show, table
 
 SHAPE = (7, 3, 29, 31)
 

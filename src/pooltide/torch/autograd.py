@@ -85,7 +85,7 @@ def _keep(ctx: Any, function: str, arguments: Any) -> None:
 
 
 def _backward(ctx: Any, grad: Tensor) -> Any:
-    from . import functional  # which is differentiable because this module exists
+    from . import functional
 
     if ctx.saved_tensors:
         (indices,) = ctx.saved_tensors

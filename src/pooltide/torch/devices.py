@@ -16,10 +16,10 @@ from typing import Any
 
 import torch
 
-from ..backends import Arrays, IndexFault, cpu
-from ..plan import NoBackend, arrange, execute, make_plan
-from ..problem import Problem
-from ..threads import get_num_threads
+from ..kernels import Arrays, IndexFault, cpu
+from ..kernels.plan import NoBackend, arrange, execute, make_plan
+from ..kernels.threads import get_num_threads
+from ..problem.problem import Problem
 from .tensors import as_numpy, as_volume
 
 # Of the number of axes, grad_output, indices, out, and whether indices are the forward's own: then a GPU
@@ -80,7 +80,7 @@ def _volumes(axes: int, grad_output: torch.Tensor, indices: torch.Tensor | None,
 def _triton() -> ModuleType | str:
     """The GPU kernels, or why there are none."""
     try:
-        return import_module("pooltide.backends.triton_launch")
+        return import_module("pooltide.kernels.cuda.launch")
     except ImportError as missing:
         return f"there are no CUDA kernels: {missing}"
 

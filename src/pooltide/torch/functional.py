@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ..forward_checks import Adaptive, Strided, settled
+from ..problem.forwards import Adaptive, Strided, settled
 from . import pools
 from .errors import DtypeError
 from .gradients import Ints

@@ -14,10 +14,10 @@ import torch
 from torch.autograd import forward_ad
 from torch.autograd.graph import increment_version
 
-from ..binding import ArrayReader, bind
-from ..catalog import operators
-from ..plain import plain, plain_shape
-from ..plan import NoBackend
+from ..kernels.plan import NoBackend
+from ..operators.binding import ArrayReader, bind
+from ..operators.catalog import operators
+from ..operators.plain import plain, plain_shape
 from .autograd import differentiable
 from .operators import ARRAYS, AXES
 from .recipes import Hint, compute, recipe_for

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
-from ..plan import NoBackend
+from ..kernels.plan import NoBackend
 from . import pools
 from .errors import DtypeError, ShapeError, as_pytorch
 from .gradients import gradient, is_plain

@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
-from ..binding import bind
-from ..catalog import operators
-from ..plan import NoBackend
+from ..kernels.plan import NoBackend
+from ..operators.binding import bind
+from ..operators.catalog import operators
 from .own import own_gradient
 from .recipes import compute, recipe_for
 from .tensors import DEVICES, arrays_on, dense_strides

@@ -24,7 +24,7 @@ import torch
 import pooltide
 import pooltide.torch as pt
 
-from ..catalog import operators
+from ..operators.catalog import operators
 from .own import ATEN, aten_call
 
 ROUNDS, CALLS = 60, 500

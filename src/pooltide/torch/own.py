@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ..catalog import aten_name, operators
+from ..operators.catalog import aten_name, operators
 from .tensors import memory_format
 
 ATEN = {function: name for function, operator in operators().items() if (name := aten_name(operator))}

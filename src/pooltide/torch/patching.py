@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from torch._prims_common.wrappers import _maybe_resize_out
 
 from .. import __version__
-from ..plan import NoBackend
+from ..kernels.plan import NoBackend
 from . import devices
 from .autograd import differentiable
 from .errors import as_pytorch

@@ -19,13 +19,13 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from ..backends.cpu import STORES
-from ..forward_checks import Adaptive, Strided, forward_problem, reserve
-from ..offsets import Offsets, offsets_of
-from ..plain import kinds
-from ..plan import ENVIRONMENT, make_plan, roles, shortcut
-from ..problem import Problem, gradient_of, with_offsets
-from ..threads import get_num_threads
+from ..kernels.cpu import STORES
+from ..kernels.plan import ENVIRONMENT, make_plan, roles, shortcut
+from ..kernels.threads import get_num_threads
+from ..operators.plain import kinds
+from ..problem.forwards import Adaptive, Strided, forward_problem, reserve
+from ..problem.offsets import Offsets, offsets_of
+from ..problem.problem import Problem, gradient_of, with_offsets
 from . import devices
 from .errors import DtypeError, ShapeError, as_pytorch
 from .gradients import is_plain

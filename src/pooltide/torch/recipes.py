@@ -13,14 +13,14 @@ from typing import Any
 
 import torch
 
-from ..backends import IndexFault
-from ..binding import bind
-from ..call import TensorMeta
-from ..catalog import operators
-from ..functions import index_message
-from ..plain import kinds
-from ..plan import ENVIRONMENT, layout_of
-from ..problem import Problem, lower
+from ..arrays.calls import index_message
+from ..kernels import IndexFault
+from ..kernels.plan import ENVIRONMENT, layout_of
+from ..operators.binding import bind
+from ..operators.call import TensorMeta
+from ..operators.catalog import operators
+from ..operators.plain import kinds
+from ..problem.problem import Problem, lower
 from . import devices
 from .tensors import aligned, allocate, arrays_on, dense_strides, lies_channels_last, memory_format
 

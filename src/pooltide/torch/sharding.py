@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from ..catalog import operators
+from ..operators.catalog import operators
 
 _registered = False
 

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
-from ..backends import cpu
-from ..plan import ENVIRONMENT
+from ..kernels import cpu
+from ..kernels.plan import ENVIRONMENT
 
 
 def _table() -> tuple[Callable[..., Any], Callable[..., None]]:

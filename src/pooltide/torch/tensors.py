@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch._prims_common import suggest_memory_format
 
-from ..backends import cpu
-from ..binding import ArrayReader
-from ..call import TensorMeta, Unusable, contiguous_strides
-from ..dtypes import DTYPES, DType
+from ..kernels import cpu
+from ..operators.binding import ArrayReader
+from ..operators.call import TensorMeta, Unusable, contiguous_strides
+from ..operators.dtypes import DTYPES, DType
 
 DEVICES = ("cpu", "cuda")
 _HUGE = 4 << 20  # bytes from which huge pages pay

@@ -1,0 +1,1 @@
+"""For those who accept operators: cases, golden data, verdicts, comparison, reports, pictures."""

@@ -1,0 +1,121 @@
+"""Where the errors of a result are: over the plane, in which cells most, and what feeds those cells.
+
+Error here is the distance in ULPs; a NaN or Inf out of place is infinitely far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import islice, product
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..problem.geometry import tables
+from ..problem.problem import Problem
+from ..problem.rounding import round_once
+from .verdicts import ulp_distance
+
+Array = NDArray[Any]
+Position = tuple[int, ...]
+Reader = Callable[[int], Array]  # a plane's number → its flat elements
+LARGEST_PLANE = 1 << 24
+_WORST = 10
+_FEEDERS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Feeder:
+    position: Position  # in grad_output's plane: (d, h, w)
+    value: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    position: Position  # n, c, d, h, w
+    actual: float
+    golden: float
+    ulp: float
+    feeders: tuple[Feeder, ...] = ()
+    more: int = 0  # feeders that are not listed
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Anatomy:
+    errors: Array  # (D, H, W): the largest distance over all planes
+    worst: tuple[Cell, ...]
+    problem: Problem | None
+
+
+def piece_size(plane: Position) -> int:
+    """A piece of a stream that is whole planes, about a million cells."""
+    return max(1, (1 << 20) // max(prod(plane), 1)) * max(prod(plane), 1)
+
+
+def dissect(
+    pairs: Iterable[tuple[Array, Array]],
+    batch: tuple[int, int],
+    plane: Position,
+    problem: Problem | None,
+    grad: Reader | None = None,
+    indices: Reader | None = None,
+) -> Anatomy:
+    """`pairs` are flat pieces of whole planes, in order."""
+    cells = prod(plane)
+    errors = np.zeros(cells)
+    found: list[tuple[float, int, float, float]] = []
+    start = 0
+    for actual, golden in pairs:
+        distance = distances(actual, golden)
+        np.maximum(errors, distance.reshape(-1, cells).max(axis=0), out=errors)
+        top = np.argsort(-distance, kind="stable")[:_WORST]
+        found += [
+            (float(distance[i]), start + int(i), float(actual[i]), float(golden[i]))
+            for i in top
+            if distance[i] > 0
+        ]
+        found = sorted(found, key=lambda cell: (-cell[0], cell[1]))[:_WORST]
+        start += actual.size
+    worst = []
+    for ulp, flat, a, g in found:
+        position = tuple(int(i) for i in np.unravel_index(flat, batch + plane))
+        feeders, more = _feeders(problem, flat // cells, position[2:], grad, indices) if problem else ((), 0)
+        worst.append(Cell(position, a, g, ulp, feeders, more))
+    return Anatomy(errors.reshape(plane), tuple(worst), problem)
+
+
+def distances(actual: Array, golden: Array) -> NDArray[np.float64]:
+    rounded = round_once(golden, actual.dtype)
+    a, g = actual.astype(np.float64), rounded.astype(np.float64)
+    finite = np.isfinite(a) & np.isfinite(g)
+    same = (a == g) | (np.isnan(a) & np.isnan(g))
+    distance = np.where(same, 0.0, np.inf)
+    distance[finite] = ulp_distance(actual[finite], rounded[finite])
+    return distance
+
+
+def _feeders(
+    problem: Problem, plane: int, cell: Position, grad: Reader | None, indices: Reader | None
+) -> tuple[tuple[Feeder, ...], int]:
+    """The outputs whose gradient reaches the cell, in the order in which it is summed."""
+    if problem.kind == "maximum_gradient":
+        if indices is None:
+            return (), 0
+        flat = int(np.ravel_multi_index(cell, problem.input_plane))
+        hits = np.flatnonzero(indices(plane) == flat)
+        at = [tuple(int(i) for i in np.unravel_index(q, problem.output_plane)) for q in hits[:_FEEDERS]]
+        count = hits.size
+    else:
+        spans = []
+        for i, axis in zip(cell, problem.axes, strict=True):
+            table = tables(axis)
+            first = int(table.first_window[i])
+            spans.append(range(first, first + int(table.window_count[i])))
+        at = list(islice(product(*spans), _FEEDERS))
+        count = prod(map(len, spans))
+    values = grad(plane).reshape(problem.output_plane) if grad else None
+    feeders = tuple(Feeder(p, None if values is None else float(values[p])) for p in at)
+    return feeders, count - len(feeders)

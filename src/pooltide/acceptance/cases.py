@@ -1,0 +1,213 @@
+"""Files of cases: CSV or JSON lines, one case each. A bad line is an answer, not an end.
+
+    avg2d:2x3x11x13:k3:s2:f16                          a line may be the notation alone
+    name,case,seed                                     or CSV under a header of fields
+    stem,avg2d:2x3x11x13:k3:s2:f16,7
+    {"name": "stem", "case": "avg2d:2x3x11x13:k3:s2"}  or a JSON object of fields
+    {"operator": "avg2d", "input": [2, 3, 11, 13], "kernel": [3, 3], "ceil_mode": true}
+
+Either `case`, or `operator` and `input`, must be there; every other field of FIELDS adds its word to the
+notation. Empty lines and lines that begin with # are passed over.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from ..writing import why
+from .notation import Case, NotationError, parse
+
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
+_TRUE, _FALSE = ("true", "yes", "1"), ("false", "no", "0", "")
+
+# field: the prefix of its numbers; "" for a word as it stands; (word when true, word when false)
+FIELDS: dict[str, str | tuple[str, str]] = {
+    "output": "o",
+    "kernel": "k",
+    "stride": "s",
+    "padding": "p",
+    "dilation": "d",
+    "ceil_mode": ("ceil", ""),
+    "count_include_pad": ("", "nopad"),
+    "divisor_override": "div",
+    "cube_math_type": "cube",
+    "dtype": "",
+    "index_dtype": "",
+    "format": "",
+    "layout": "",
+    "distribution": "",
+    "seed": "seed",
+    "nan": ("nan", ""),
+    "inf": ("inf", ""),
+    "anywhere": ("anywhere", ""),
+    "product": "",
+    "words": "",
+}
+_LONGEST = 1 << 20  # bytes of a line
+_OWN = ("name", "case", "operator", "input")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    number: int
+    name: str
+    case: Case | None
+    error: str = ""
+
+
+class CasesError(ValueError):
+    """A file of cases that can't be read at all."""
+
+
+def read(path: Path) -> list[Line]:
+    try:
+        if path.is_char_device() or path.is_block_device():  # such as /dev/zero, which never ends
+            raise CasesError(f"{path}: the path is a device; it must be a file, or - for the standard input")
+        with path.open("rb") as file:
+            return list(lines(limited(file)))
+    except OSError as error:
+        raise CasesError(f"{path}: can't be read: {why(error)}") from None
+
+
+def limited(file: BinaryIO) -> Iterator[bytes]:
+    """The lines of a file; one that is too long to be a case ends it."""
+    for number, raw in enumerate(iter(lambda: file.readline(_LONGEST + 1), b""), 1):
+        if len(raw) > _LONGEST:
+            raise CasesError(f"line {number} has more than {_LONGEST} bytes; it must have fewer")
+        yield raw
+
+
+def lines(source: Iterable[bytes]) -> Iterator[Line]:
+    """Every case of a file, good or bad, in order."""
+    header: list[str] | None = None
+    seen: dict[str, int] = {}
+    for number, raw in enumerate(source, 1):
+        try:
+            text = raw.decode("utf-8-sig" if number == 1 else "utf-8").strip()
+            if not text or text.startswith("#"):
+                continue
+            if header is None and not seen and _is_header(text):
+                header = _header(text)
+                continue
+            fields = _fields(text, header)
+            name = _name(fields, number)
+            if name in seen:
+                raise CasesError(f"name is {name!r}, which line {seen[name]} has; it must be its own")
+            seen[name] = number
+            yield Line(number, name, parse(notation(fields)))
+        except UnicodeDecodeError as error:
+            yield Line(number, _default(number), None, f"byte {error.start} is not UTF-8; it must be")
+        except (CasesError, NotationError) as error:
+            yield Line(number, _default(number), None, str(error))
+
+
+def notation(fields: Mapping[str, Any]) -> str:
+    """The fields of one case as its notation."""
+    if unknown := sorted(fields.keys() - FIELDS.keys() - set(_OWN)):
+        known = ", ".join((*_OWN, *FIELDS))
+        raise CasesError(f"field {unknown[0][:60]!r} is unknown; known are {known}")
+    if fields.get("case"):
+        if said := [field for field in ("operator", "input") if fields.get(field)]:
+            raise CasesError(f"case and {said[0]} are both there; give one of them")
+        text = _word("case", fields["case"])
+    elif fields.get("operator") and fields.get("input"):
+        text = f"{_word('operator', fields['operator'])}:{_joined('input', fields['input'])}"
+    else:
+        raise CasesError("there is no case; give the field case, or operator and input")
+    words = [word for field, value in fields.items() if field in FIELDS for word in _words(field, value)]
+    return ":".join([text, *words])
+
+
+def _words(field: str, value: Any) -> list[str]:
+    how = FIELDS[field]
+    if value is None or value == "":
+        return []
+    if isinstance(how, tuple):
+        spelled = str(value).lower()
+        if spelled not in _TRUE + _FALSE:
+            raise CasesError(f"{field} is {str(value)[:60]!r}; it must be true or false")
+        word = how[0] if spelled in _TRUE else how[1]
+        return [word] if word else []
+    return [how + _joined(field, value)] if how else [_word(field, value)]
+
+
+def _joined(field: str, value: Any) -> str:
+    values = value if isinstance(value, list) else [value]
+    if any(isinstance(v, (bool, dict, list, float)) or v is None for v in values):
+        raise CasesError(f"{field} is {str(value)[:60]}; it must be ints")
+    return "x".join(map(str, values))
+
+
+def _word(field: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise CasesError(f"{field} is {str(value)[:60]}; it must be text")
+    return value
+
+
+def parse_json(text: str | bytes) -> Any:
+    """One line of JSON; CasesError says why it is none."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        reason = "too many brackets stand inside one another"
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        reason = str(error)[:100]
+    except ValueError:
+        reason = "a number has too many digits"
+    raise CasesError(f"the line is no JSON: {reason}")
+
+
+def _fields(text: str, header: list[str] | None) -> dict[str, Any]:
+    if text[0] in '{"[':
+        found = parse_json(text)
+        if isinstance(found, str):
+            return {"case": found}
+        if not isinstance(found, dict):
+            raise CasesError(f"the line is JSON of {type(found).__name__}; it must be an object or a string")
+        return found
+    cells = _cells(text)
+    if header is None:
+        if len(cells) > 1:
+            raise CasesError(
+                "the line has commas but the file no header; the first line must name the fields"
+            )
+        return {"case": cells[0]}
+    if len(cells) != len(header):
+        raise CasesError(f"the line has {len(cells)} cells; it must have {len(header)}, as the header has")
+    return dict(zip(header, cells, strict=True))
+
+
+def _header(text: str) -> list[str]:
+    names = _cells(text)
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise CasesError(f"the header names {twice[0][:60]!r} twice; each field must be there once")
+    return names
+
+
+def _is_header(text: str) -> bool:
+    known = {*_OWN, *FIELDS}
+    return text[0] not in '{"[' and bool(known.intersection(cell.strip() for cell in text.split(",")))
+
+
+def _cells(text: str) -> list[str]:
+    try:
+        return [cell.strip() for cell in next(csv.reader([text], strict=True))]
+    except (csv.Error, StopIteration) as error:
+        raise CasesError(f"the line is no CSV: {error}") from None
+
+
+def _name(fields: Mapping[str, Any], number: int) -> str:
+    name = fields.get("name") or _default(number)
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise CasesError(f"name is {str(name)[:60]!r}; it must be letters, digits, . _ or -, at most 100")
+    return name
+
+
+def _default(number: int) -> str:
+    return f"case-{number:06d}"

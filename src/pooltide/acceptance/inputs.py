@@ -1,0 +1,156 @@
+"""The inputs that a case describes: drawn from its seed and distribution, the same on every machine.
+
+    normal     standard normal
+    uniform    −1 to 1
+    integers   −8 to 8
+    wide       either sign, 2⁻¹² to 2¹², every binade alike
+    nan, inf   on top: about one cell in a hundred, and at least one
+
+An index lies in its own window (in the reach of a dilated one), or anywhere in the plane where the case
+says `anywhere`.
+"""
+
+from __future__ import annotations
+
+import os
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..operators.call import Call, TensorMeta
+from ..problem.geometry import Axis, tables
+from ..problem.problem import Problem
+from ..problem.rounding import round_once
+from .notation import Data
+
+Array = NDArray[Any]
+
+
+_LONGEST = 60.0  # seconds that the float64 reference may take, by the estimate below
+_PER_WINDOW, _PER_CELL = 4e-6, 1e-9  # seconds: the reference adds window after window
+_CGROUP = Path("/sys/fs/cgroup/memory.max")
+
+
+class TooLarge(ValueError):
+    """A case that this machine's memory can't hold, or that takes too long to check."""
+
+
+def draw(problem: Problem, data: Data) -> tuple[Array, Array | None]:
+    """grad_output and indices, (N, C, D, H, W), C-contiguous."""
+    refuse_if_too_large(problem)
+    random = np.random.Generator(np.random.PCG64(data.seed))
+    shape = problem.batch + problem.output_plane
+    values = _values(random, data.distribution, shape)
+    if data.nan:
+        _sprinkle(random, values, np.array([np.nan]))
+    if data.inf:
+        _sprinkle(random, values, np.array([np.inf, -np.inf]))
+    indices = None if problem.index_dtype is None else _indices(random, problem, data.anywhere)
+    return round_once(values, problem.dtype.numpy), indices
+
+
+def refuse_if_too_large(problem: Problem) -> None:
+    """Know from the sizes alone what a case takes, before anything is allocated."""
+    need, have = _bytes_needed(problem), _memory()
+    if need > have:
+        raise TooLarge(f"the case needs {_gib(need)} GiB; this machine has {_gib(have)} GiB")
+    seconds = _seconds_needed(problem)
+    if seconds > _LONGEST:
+        raise TooLarge(
+            f"the case has {prod(problem.output_plane)} windows in each of {problem.planes} planes, and the "
+            f"float64 reference takes about {seconds / 60:.0f} minutes for them; at most "
+            f"{_LONGEST / 60:.0f} is allowed: make the plane, the kernel or the batch smaller"
+        )
+
+
+def _bytes_needed(problem: Problem) -> int:
+    """Inputs, result and oracle side by side, the oracle in float64; indices come with int64 copies."""
+    outputs = problem.planes * prod(problem.output_plane)
+    arrays = (problem.cells + outputs) * (problem.dtype.itemsize * 2 + 24)
+    indices = outputs * 40 if problem.index_dtype else 0
+    tables = sum(5 * 8 * (axis.length + axis.outputs) for axis in problem.axes)
+    return arrays + indices + tables
+
+
+def _seconds_needed(problem: Problem) -> float:
+    """The time of the oracle, roughly."""
+    if problem.planes == 0:
+        return 0.0
+    if problem.kind == "indexed":
+        return problem.planes * prod(problem.output_plane) * 50 * _PER_CELL
+    added = problem.planes * prod(axis.outputs * _longest_window(axis) for axis in problem.axes)
+    return prod(problem.output_plane) * _PER_WINDOW + added * _PER_CELL
+
+
+def _longest_window(axis: Axis) -> int:
+    window = -(-axis.length // max(axis.outputs, 1)) + 1 if axis.adaptive else axis.k
+    return min(window, axis.length)
+
+
+def _memory() -> int:
+    """Bytes that this process can have: the machine's, or its container's."""
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        return min(physical, int(_CGROUP.read_text()))
+    except (OSError, ValueError):  # no such limit
+        return physical
+
+
+def _gib(count: int) -> str:
+    return f"{count / 2**30:,.1f}" if count < 2**60 else f"{count >> 30:.2e}"
+
+
+def place(array: Array, tensor: TensorMeta) -> Array:
+    """A copy with the tensor's shape, lying in memory as the tensor does."""
+    array = array.reshape(tensor.shape)
+    if tensor.strides is None or array.size == 0:
+        return np.ascontiguousarray(array)
+    order = sorted(range(array.ndim), key=lambda axis: -tensor.strides[axis])  # type: ignore[index]
+    return np.ascontiguousarray(array.transpose(order)).transpose(np.argsort(order))
+
+
+def arrays(call: Call, problem: Problem, data: Data) -> tuple[Array, Array | None, Array]:
+    """grad_output, indices and a poisoned grad_input, laid out as the call says."""
+    grad, indices = draw(problem, data)
+    fill = np.full(problem.batch + problem.input_plane, np.nan, problem.dtype.numpy)
+    placed = None if indices is None else place(indices, call.role("indices"))
+    return place(grad, call.role("grad_output")), placed, place(fill, call.role("grad_input"))
+
+
+def _values(random: np.random.Generator, distribution: str, shape: tuple[int, ...]) -> Array:
+    match distribution:
+        case "uniform":
+            return random.uniform(-1, 1, shape)
+        case "integers":
+            return random.integers(-8, 8, shape, endpoint=True).astype(np.float64)
+        case "wide":
+            sign = random.integers(0, 2, shape) * 2.0 - 1
+            return sign * 2.0 ** random.uniform(-12, 12, shape)
+    return random.standard_normal(shape)
+
+
+def _sprinkle(random: np.random.Generator, values: Array, what: Array) -> None:
+    if values.size:
+        at = random.integers(0, values.size, max(1, values.size // 100))
+        values.reshape(-1)[at] = random.choice(what, at.size)
+
+
+def _indices(random: np.random.Generator, problem: Problem, anywhere: bool) -> Array:
+    assert problem.index_dtype is not None
+    shape = problem.batch + problem.output_plane
+    dtype = problem.index_dtype.numpy
+    if prod(problem.input_plane) == 0:
+        return np.zeros(shape, dtype)
+    if anywhere:
+        return random.integers(0, prod(problem.input_plane), shape).astype(dtype)
+    flat = np.zeros(shape, np.int64)
+    for at, axis in enumerate(problem.axes):
+        table = tables(axis)
+        sizes = [1, 1, 1]
+        sizes[at] = axis.outputs
+        start, end = (t.reshape(sizes) for t in (table.start, table.end))
+        flat = flat * axis.length + random.integers(start, end, shape)
+    return flat.astype(dtype)

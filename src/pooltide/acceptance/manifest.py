@@ -1,0 +1,207 @@
+"""The manifest of golden data: DIR/manifest.jsonl, a line about itself, then a line for each finished case.
+
+An entry says of its case only what the case itself says, and of each file its sha256. So every line can be
+checked without the files, and every file without the program that made it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import __version__
+from ..operators.dtypes import DTYPES, DType
+from ..writing import why, write_whole
+from .cases import NAME, parse_json
+from .notation import NotationError, parse
+from .tensorfile import CHANGED
+from .trial import Refused, problem_of
+
+MANIFEST = "manifest.jsonl"
+ROLES = ("grad_output", "indices", "grad_input", "grad_input_float64")
+SUFFIXES = ("npy", "bin")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+class ManifestError(ValueError):
+    """A manifest that can't be what golden wrote."""
+
+
+@dataclass(frozen=True, slots=True)
+class Golden:
+    """What a manifest holds. `complete` is false while golden is at work, or after it was stopped."""
+
+    entries: dict[str, dict[str, Any]]
+    complete: bool
+
+
+def read_manifest(directory: Path, *, broken_tail: bool = False) -> dict[str, dict[str, Any]]:
+    """The entries by name. With `broken_tail`, a last line that was cut short is passed over."""
+    return read_golden(directory, broken_tail=broken_tail).entries
+
+
+def read_golden(directory: Path, *, broken_tail: bool = False) -> Golden:
+    path = directory / MANIFEST
+    if path.exists() and not path.is_file():
+        raise ManifestError(f"{path}: the path is no plain file; it must be one")
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise ManifestError(f"{path}: can't be read: {why(error)}") from None
+    entries: dict[str, dict[str, Any]] = {}
+    complete = False
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            found = _json(line)
+            if not entries and "pooltide" in found:
+                complete = _complete(found)
+            else:
+                entry = _checked(found)
+                entries[entry["name"]] = entry
+        except ValueError as error:
+            if broken_tail and number == len(lines):
+                continue
+            raise ManifestError(f"{path}, line {number}: {str(error)[:200]}") from None
+    return Golden(entries, complete)
+
+
+def _json(line: bytes) -> dict[str, Any]:
+    found = parse_json(line)
+    if not isinstance(found, dict):
+        raise ValueError(f"the line is JSON of {type(found).__name__}; it must be an object")
+    return found
+
+
+def _complete(head: Mapping[str, Any]) -> bool:
+    complete = head.get("complete")
+    if type(complete) is not bool:
+        raise ValueError(f"complete is {_short(complete)}; it must be true or false")
+    return complete
+
+
+def _checked(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """The entry, if each of its fields is what golden writes for the entry's case."""
+    for key, kind in {"name": str, "line": int, "case": str, "files": dict}.items():
+        if type(entry.get(key)) is not kind:
+            raise ValueError(f"{key} is {_short(entry.get(key))}; it must be {kind.__name__}")
+    if not 0 < entry["line"] < 2**63:
+        raise ValueError(f"line is {_short(entry['line'])}; it must be the number of a line")
+    if not NAME.fullmatch(entry["name"]):
+        raise ValueError(f"name is {_short(entry['name'])}; it must be letters, digits, . _ or -")
+    must = expected(entry["name"], entry["line"], entry["case"], "grad_input_float64" in entry["files"])
+    _equal("", {**entry, "files": None}, {**must, "files": None})
+    _equal("files.", dict.fromkeys(entry["files"]), dict.fromkeys(must["files"]))
+    for role, about in must["files"].items():
+        got = entry["files"][role]
+        if not isinstance(got, dict):
+            raise ValueError(f"files.{role} is {_short(got)}; it must have shape, dtype and sha256")
+        _equal(f"files.{role}.", {**got, "sha256": None}, {**about, "sha256": None})
+        _digests(role, got.get("sha256"))
+    return dict(entry)
+
+
+def _digests(role: str, digests: Any) -> None:
+    where = f"files.{role}.sha256"
+    if not isinstance(digests, dict) or digests.keys() != set(SUFFIXES):
+        raise ValueError(f"{where} is {_short(digests)}; it must have {' and '.join(SUFFIXES)}")
+    for suffix, digest in digests.items():
+        if not isinstance(digest, str) or not _SHA256.fullmatch(digest):
+            raise ValueError(f"{where}.{suffix} is {_short(digest)}; it must be 64 hexadecimal digits")
+
+
+def _equal(where: str, got: Mapping[str, Any], must: Mapping[str, Any]) -> None:
+    for key in [*must, *got]:
+        if key not in must:
+            raise ValueError(f"{where}{_short(key)} is unknown; known are {', '.join(must)}")
+        if key not in got:
+            raise ValueError(f"{where}{key} is missing; it must be there")
+        if json.dumps(got[key]) != json.dumps(must[key]):  # == takes True for 1
+            raise ValueError(f"{where}{key} is {_short(got[key])}; for this case it must be {must[key]!r}")
+
+
+def _short(value: Any) -> str:
+    try:
+        return repr(value)[:60]
+    except (RecursionError, ValueError):
+        return "a value too long to print"
+
+
+def expected(name: str, line: int, case: str, wide: bool) -> dict[str, Any]:
+    """A case's entry as golden writes it, with no sha256 yet. ValueError: the case makes no golden data."""
+    try:
+        parsed = parse(case)
+        problem = problem_of(parsed)
+    except (NotationError, Refused) as error:
+        raise ValueError(str(error)) from None
+    if str(parsed) != case:
+        raise ValueError(f"case is {_short(case)}; it must be spelled {parsed}")
+    call = parsed.call(parsed.product or "host")
+    dtypes: dict[str, DType | None] = {
+        "grad_output": problem.dtype,
+        "indices": problem.index_dtype,
+        "grad_input": problem.dtype,
+        "grad_input_float64": DTYPES["FLOAT64"] if wide else None,
+    }
+    files = {}
+    for role, dtype in dtypes.items():
+        if dtype is not None:
+            tensor = call.role("grad_input" if role.startswith("grad_input") else "grad_output")
+            files[role] = {"shape": list(tensor.shape), "dtype": dtype.name, "sha256": {}}
+    return {
+        "name": name,
+        "line": line,
+        "case": case,
+        "seed": parsed.data.seed,
+        "distribution": parsed.data.distribution,
+        "input_shape": list(parsed.shape),
+        "rounding": problem.rounding,
+        "files": files,
+    }
+
+
+def whole(directory: Path, entry: Mapping[str, Any]) -> bool:
+    """Whether every file of the entry is there with its sha256."""
+    return touched(directory, entry) is None
+
+
+def touched(directory: Path, entry: Mapping[str, Any], *, but: str = "") -> str | None:
+    """The sentence about the first file that is not what the entry says; None when all are.
+
+    `but` names a file that the caller checks itself.
+    """
+    for role, about in entry["files"].items():
+        for suffix, digest in about["sha256"].items():
+            path = directory / entry["name"] / f"{role}.{suffix}"
+            if path.name == but:
+                continue
+            if not path.is_file():
+                return f"{path}: the file is missing; {MANIFEST} has it"
+            try:
+                with path.open("rb") as file:
+                    if hashlib.file_digest(file, "sha256").hexdigest() != digest:
+                        return f"{path}: {CHANGED}"
+            except OSError as error:
+                return f"{path}: can't be read: {why(error)}"
+    return None
+
+
+def _lines(entries: Mapping[str, Mapping[str, Any]], complete: bool) -> Iterator[str]:
+    head = {"pooltide": __version__, "numpy": np.__version__, "byteorder": sys.byteorder}
+    yield json.dumps(head | {"complete": complete}) + "\n"
+    for entry in sorted(entries.values(), key=lambda entry: (entry["line"], entry["name"])):
+        yield json.dumps(entry, ensure_ascii=False) + "\n"
+
+
+def write_manifest(directory: Path, entries: Mapping[str, Mapping[str, Any]], *, complete: bool) -> None:
+    """The whole manifest, in the order of the cases."""
+    write_whole(directory / MANIFEST, "".join(_lines(entries, complete)).encode())

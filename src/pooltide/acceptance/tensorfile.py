@@ -1,0 +1,194 @@
+"""Tensors in files: `.npy`, read strictly and in pieces, and raw `.bin`. Nothing is ever unpickled."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import re
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BufferedReader
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..operators.dtypes import DTYPES, DType, dtype_of
+from ..writing import why
+
+Array = NDArray[Any]
+_MAGIC = b"\x93NUMPY"
+_LONGEST_HEADER = 10_000
+_PLAIN = re.compile(r"[<>=|]?[fiub][0-9]{1,2}")
+_LARGEST = 2**63  # one more than a size may be
+CHANGED = "the file was changed after it was made; its sha256 is not the manifest's"
+_PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+
+
+class TensorFileError(ValueError):
+    """A file that holds no tensor that we read; the text says which file and why."""
+
+
+class GoldenError(TensorFileError):
+    """A golden file that is not what was made: nothing can be compared with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorFile:
+    path: Path
+    shape: tuple[int, ...]
+    dtype: DType
+    stored: np.dtype[Any]  # as the bytes lie, in either byte order
+    offset: int
+    fortran: bool = False
+    sha256: str = ""  # of the whole file, where it is known and must be so
+
+    @property
+    def count(self) -> int:
+        return prod(self.shape)
+
+    def pieces(self, cells: int) -> Iterator[Array]:
+        """The elements in the file's order, `cells` at a time, native.
+
+        GoldenError, after the last piece, when the file's sha256 is not the one that it must be.
+        """
+        with _opened(self.path) as file:
+            digest = hashlib.sha256(file.read(self.offset)) if self.sha256 else None
+            file.seek(self.offset)
+            left = self.count
+            while left:
+                piece = np.empty(min(cells, left), self.stored)
+                if file.readinto(words := piece.view(np.uint8).data) != piece.nbytes:
+                    raise TensorFileError(f"{self.path}: the file grew shorter while it was read")
+                if digest is not None:
+                    digest.update(words)
+                left -= piece.size
+                yield piece.astype(self.dtype.numpy, copy=False)
+        if digest is not None and digest.hexdigest() != self.sha256:
+            raise GoldenError(f"{self.path}: {CHANGED}")
+
+    def part(self, start: int, cells: int) -> Array:
+        """`cells` elements from `start`, in the file's order."""
+        at = TensorFile(
+            self.path, (cells,), self.dtype, self.stored, self.offset + start * self.stored.itemsize
+        )
+        return next(at.pieces(cells), np.empty(0, self.dtype.numpy))
+
+
+def open_tensor(path: Path, dtype: DType | None = None, shape: tuple[int, ...] | None = None) -> TensorFile:
+    """A `.npy` file, or a raw `.bin` file of `dtype`; both must have `shape`, where it is given."""
+    if path.suffix == ".npy":
+        found = _npy(path)
+    elif path.suffix == ".bin":
+        found = _raw(path, dtype, shape)
+    else:
+        raise TensorFileError(f"{path}: the name ends in {path.suffix!r}; it must end in .npy or .bin")
+    if dtype is not None and found.dtype != dtype:
+        raise TensorFileError(f"{path}: the file has dtype {found.dtype}; it must be {dtype}")
+    if shape is not None and found.shape != shape:
+        raise TensorFileError(f"{path}: the file has shape {found.shape}; it must be {shape}")
+    return found
+
+
+def _raw(path: Path, dtype: DType | None, shape: tuple[int, ...] | None) -> TensorFile:
+    if dtype is None:
+        raise TensorFileError(f"{path}: a .bin file has no dtype of its own; say it with --dtype")
+    size = _size(path)
+    must = prod(shape) * dtype.itemsize if shape is not None else size // dtype.itemsize * dtype.itemsize
+    if size != must:
+        what = f"shape {shape} of {dtype}" if shape is not None else f"whole elements of {dtype}"
+        raise TensorFileError(f"{path}: the file has {size} bytes; {what} must be {must}")
+    return TensorFile(path, shape if shape is not None else (size // dtype.itemsize,), dtype, dtype.numpy, 0)
+
+
+def _npy(path: Path) -> TensorFile:
+    with _opened(path) as file:
+        start = file.read(8)
+        if start[:6] != _MAGIC:
+            kind = (
+                "looks like a pickle, which is never loaded" if start[:2] in _PICKLES else "is no .npy file"
+            )
+            raise TensorFileError(f"{path}: the file begins with {start[:6]!r} and {kind}")
+        if len(start) < 8 or start[6] not in (1, 2, 3):
+            raise TensorFileError(f"{path}: the .npy version is {start[6:]!r}; it must be 1, 2 or 3")
+        width = 2 if start[6] == 1 else 4
+        length = file.read(width)
+        if len(length) < width:
+            raise TensorFileError(f"{path}: the file ends inside its header")
+        size = int(struct.unpack("<H" if width == 2 else "<I", length)[0])
+        if size > _LONGEST_HEADER:
+            raise TensorFileError(f"{path}: the header has {size} bytes; at most {_LONGEST_HEADER} are read")
+        text = file.read(size)
+        if len(text) < size:
+            raise TensorFileError(f"{path}: the file ends inside its header")
+        shape, stored, fortran = _header(path, text)
+        offset = file.tell()
+    dtype = DTYPES["BFLOAT16"] if stored.kind == "V" else dtype_of(stored.newbyteorder("="))
+    if dtype is None:
+        raise TensorFileError(f"{path}: the file has dtype {stored}; it must be one of {', '.join(DTYPES)}")
+    must, got = prod(shape) * stored.itemsize, _size(path) - offset
+    if must != got:
+        raise TensorFileError(f"{path}: shape {shape} of {dtype} takes {must} bytes; the file has {got}")
+    return TensorFile(path, shape, dtype, dtype.numpy if stored.kind == "V" else stored, offset, fortran)
+
+
+def _header(path: Path, text: bytes) -> tuple[tuple[int, ...], np.dtype[Any], bool]:
+    try:
+        header = ast.literal_eval(text.decode("utf-8").strip())
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        raise TensorFileError(f"{path}: the header is no Python literal") from None
+    if not isinstance(header, dict) or header.keys() != {"descr", "fortran_order", "shape"}:
+        raise TensorFileError(f"{path}: the header must have descr, fortran_order and shape, no more")
+    descr, fortran, shape = header["descr"], header["fortran_order"], header["shape"]
+    if isinstance(descr, str) and "O" in descr:
+        raise TensorFileError(f"{path}: the file holds Python objects in a pickle, which is never loaded")
+    if descr in ("|V2", "<V2"):  # what NumPy writes for ml_dtypes.bfloat16
+        stored: np.dtype[Any] = np.dtype("V2")
+    elif isinstance(descr, str) and _PLAIN.fullmatch(descr):
+        try:
+            stored = np.dtype(descr)
+        except TypeError:
+            raise TensorFileError(f"{path}: descr is {descr!r}, which is no dtype") from None
+    else:
+        raise TensorFileError(f"{path}: descr is {str(descr)[:60]!r}; it must be a plain number's")
+    sizes = shape if isinstance(shape, tuple) else (-1,)
+    if len(sizes) > 32 or any(type(n) is not int or not 0 <= n < _LARGEST for n in sizes):
+        raise TensorFileError(f"{path}: shape is {str(shape)[:60]}; it must be a tuple of sizes")
+    if type(fortran) is not bool:
+        raise TensorFileError(f"{path}: fortran_order is {str(fortran)[:60]}; it must be True or False")
+    return sizes, stored, fortran
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BufferedReader]:
+    if path.exists() and not path.is_file():  # to open a pipe would wait for ever
+        raise TensorFileError(f"{path}: the path is no plain file; it must be one")
+    try:
+        with path.open("rb") as file:
+            yield file
+    except OSError as error:
+        raise TensorFileError(f"{path}: can't be read: {why(error)}") from None
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError as error:
+        raise TensorFileError(f"{path}: can't be read: {why(error)}") from None
+
+
+def raw_bytes(array: Array) -> memoryview:
+    """The elements of a C-contiguous array, as they lie."""
+    return array.reshape(-1).view(np.uint8).data
+
+
+def npy_header(array: Array) -> bytes:
+    """What a `.npy` file has before the elements of a C-contiguous array."""
+    descr = "|V2" if array.dtype.kind == "V" else array.dtype.str
+    header = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {array.shape!r}, }}".encode()
+    header += b" " * (-(len(header) + 11) % 64) + b"\n"
+    return b"".join([_MAGIC, b"\x01\x00", struct.pack("<H", len(header)), header])

@@ -1,0 +1,1 @@
+"""The NumPy entrance: PyTorch's pooling functions and their gradients on arrays."""

@@ -1,0 +1,277 @@
+"""The forwards on NumPy arrays: PyTorch's names, order and defaults, on arrays of any strides.
+
+A result has the layout of its input: channels-last if the input is, else C-contiguous. Values are written
+to `out`, which with return_indices is a pair, for values and int64 indices. A window that padding and
+dilation leave without a cell has value -inf and PyTorch's index, which may be outside the plane.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..kernels import Arrays
+from ..kernels.plan import ENVIRONMENT, Plan, execute, make_plan, shortcut
+from ..kernels.threads import get_num_threads
+from ..operators.call import shares_cells
+from ..operators.plain import kinds, plain, plain_array, shown
+from ..problem.forwards import Adaptive, Asked, Strided, checked_out, forward_problem, reserve, settled
+from ..problem.geometry import is_long
+from .calls import ARRAYS, as_volume, memory_layout, too_large
+
+Array = NDArray[Any]
+Ints = int | Sequence[int]
+Sizes = int | Sequence[int | None] | None
+
+
+def avg_pool1d(
+    input: Array,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    *,
+    out: Array | None = None,
+) -> Array:
+    """1-D average pooling."""
+    asked = Strided(kernel_size, stride, padding, 1, ceil_mode, count_include_pad)
+    return _values("avg_pool1d", input, asked, out)
+
+
+def avg_pool2d(
+    input: Array,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+    *,
+    out: Array | None = None,
+) -> Array:
+    """2-D average pooling."""
+    asked = Strided(kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor_override)
+    return _values("avg_pool2d", input, asked, out)
+
+
+def avg_pool3d(
+    input: Array,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+    *,
+    out: Array | None = None,
+) -> Array:
+    """3-D average pooling."""
+    asked = Strided(kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor_override)
+    return _values("avg_pool3d", input, asked, out)
+
+
+def adaptive_avg_pool1d(input: Array, output_size: Ints, *, out: Array | None = None) -> Array:
+    """1-D average pooling to a given size."""
+    return _values("adaptive_avg_pool1d", input, Adaptive(output_size), out)
+
+
+def adaptive_avg_pool2d(input: Array, output_size: Sizes, *, out: Array | None = None) -> Array:
+    """2-D average pooling to a given size; None keeps an axis as it is."""
+    return _values("adaptive_avg_pool2d", input, Adaptive(output_size), out)
+
+
+def adaptive_avg_pool3d(input: Array, output_size: Sizes, *, out: Array | None = None) -> Array:
+    """3-D average pooling to a given size; None keeps an axis as it is."""
+    return _values("adaptive_avg_pool3d", input, Adaptive(output_size), out)
+
+
+def max_pool1d(
+    input: Array,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    dilation: Ints = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+    *,
+    out: Any = None,
+) -> Any:
+    """1-D max pooling; with return_indices also where each maximum lies, flat within its plane."""
+    asked = Strided(kernel_size, stride, padding, dilation, ceil_mode)
+    return _pool("max_pool1d", input, asked, return_indices, out)
+
+
+def max_pool2d(
+    input: Array,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    dilation: Ints = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+    *,
+    out: Any = None,
+) -> Any:
+    """2-D max pooling; with return_indices also where each maximum lies, flat within its plane."""
+    asked = Strided(kernel_size, stride, padding, dilation, ceil_mode)
+    return _pool("max_pool2d", input, asked, return_indices, out)
+
+
+def max_pool3d(
+    input: Array,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    dilation: Ints = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+    *,
+    out: Any = None,
+) -> Any:
+    """3-D max pooling; with return_indices also where each maximum lies, flat within its plane."""
+    asked = Strided(kernel_size, stride, padding, dilation, ceil_mode)
+    return _pool("max_pool3d", input, asked, return_indices, out)
+
+
+def adaptive_max_pool1d(
+    input: Array, output_size: Ints, return_indices: bool = False, *, out: Any = None
+) -> Any:
+    """1-D max pooling to a given size; with return_indices also where each maximum lies in its plane."""
+    return _pool("adaptive_max_pool1d", input, Adaptive(output_size), return_indices, out)
+
+
+def adaptive_max_pool2d(
+    input: Array, output_size: Sizes, return_indices: bool = False, *, out: Any = None
+) -> Any:
+    """2-D max pooling to a given size; with return_indices also where each maximum lies in its plane."""
+    return _pool("adaptive_max_pool2d", input, Adaptive(output_size), return_indices, out)
+
+
+def adaptive_max_pool3d(
+    input: Array, output_size: Sizes, return_indices: bool = False, *, out: Any = None
+) -> Any:
+    """3-D max pooling to a given size; with return_indices also where each maximum lies in its plane."""
+    return _pool("adaptive_max_pool3d", input, Adaptive(output_size), return_indices, out)
+
+
+@dataclass(frozen=True, slots=True)
+class _CheckedCall:
+    """A call, checked and planned: all but its arrays."""
+
+    plan: Plan
+    axes: int
+    shape: tuple[int, ...]  # of the result
+    result_layout: str  # of a fresh result
+    kernel: Callable[..., Any] | None  # the kernel itself, where no array needs to be copied for it
+
+
+_CHECKED: dict[tuple[Any, ...], _CheckedCall] = {}
+
+
+def _values(name: str, input: Array, asked: Asked, out: Array | None) -> Array:
+    found = _pool(name, input, asked, False, out)
+    assert isinstance(found, np.ndarray)
+    return found
+
+
+def _pool(name: str, input: Array, asked: Asked, return_indices: bool, out: Any) -> Any:
+    try:
+        key = _key(name, input, asked, return_indices, out)
+        if key is None:
+            return _by_plain_arguments(name, input, asked, return_indices, out)
+        call = _CHECKED.get(key)
+        if call is None:
+            call = _prepare(name, input, asked, return_indices, out)
+            if len(_CHECKED) >= 1024:
+                _CHECKED.clear()
+            if not is_long(call.plan.problem.axes):  # the kernel has tables as long
+                _CHECKED[key] = call
+        return _run(name, call, input, return_indices, out)
+    except MemoryError as error:
+        raise too_large(name, error) from None
+
+
+def _by_plain_arguments(name: str, input: Any, asked: Asked, return_indices: Any, out: Any) -> Any:
+    """The same call in plain values (plain.py); where some still are not, the checks find the sentence."""
+    input, asked, return_indices = plain_array(input), settled(asked), plain(return_indices)
+    pair = plain(out) if return_indices is True else out  # a list of two becomes a tuple
+    written = tuple(map(plain_array, pair)) if type(pair) is tuple else plain_array(pair)
+    given = input, asked, return_indices, written
+    if _key(name, *given) is not None:
+        result = _pool(name, *given)
+    else:
+        result = _run(name, _prepare(name, *given), input, return_indices, written)
+    return result if out is None else pair
+
+
+def _run(name: str, call: _CheckedCall, input: Array, return_indices: bool, out: Any) -> Any:
+    values, indices = out if return_indices and out is not None else (out, None)
+    if out is None:
+        values = _empty(call, input.dtype)
+        indices = _empty(call, np.dtype(np.int64)) if return_indices else None
+    if call.kernel is None or call.kernel(None, input, indices, values, get_num_threads()) is not None:
+        if indices is not None and shares_cells(values, indices):
+            raise ValueError(f"{name}: out[1] shares memory with out[0]; it must have its own.")
+        volumes = (None if a is None else as_volume(a, call.axes) for a in (input, indices, values))
+        execute(call.plan, Arrays(None, *volumes))
+    return (values, indices) if return_indices else values
+
+
+def _key(name: str, input: Any, asked: Asked, return_indices: Any, out: Any) -> tuple[Any, ...] | None:
+    """All that a call's checks and plan depend on, or None where some argument is not plain (plain.py)."""
+    if type(input) is not np.ndarray or type(return_indices) is not bool or (types := kinds(asked)) is None:
+        return None
+    outs: tuple[Any, ...] = ()
+    for array in out if type(out) is tuple else (out,) if out is not None else ():
+        if type(array) is not np.ndarray or not array.flags.writeable:
+            return None
+        outs += array.dtype, array.shape, array.strides
+    how = name, asked, types, return_indices, os.environ.get(ENVIRONMENT)
+    return how, input.dtype, input.shape, input.strides, outs, type(out)
+
+
+def _prepare(name: str, input: Any, asked: Asked, return_indices: Any, out: Any) -> _CheckedCall:
+    problem = forward_problem(name, ARRAYS, input, asked, return_indices)
+    axes = int(name[-2])
+    shape = tuple(input.shape[:-axes]) + problem.output_plane[3 - axes :]
+    outs = _results(name, return_indices, out)
+    for at, (argument, array) in enumerate(outs.items()):
+        checked_out(name, ARRAYS, argument, array, shape, np.dtype(np.int64) if at else input.dtype)
+    if not outs:
+        reserve(name, prod(shape) * input.itemsize)
+    layout = memory_layout(input, axes)
+    result_layout = "planes" if layout == "strided" else layout
+    results = [memory_layout(array, axes) for array in outs.values()] or [result_layout] * 2
+    layouts = (layout, *reversed(results[: 1 + bool(problem.index_bytes)]))
+    plan = make_plan(problem, layouts)
+    return _CheckedCall(plan, axes, shape, result_layout, shortcut(plan))
+
+
+def _results(name: str, return_indices: bool, out: Any) -> dict[str, Any]:
+    """The given results by their names in messages: values, then indices."""
+    if out is None:
+        return {}
+    if not return_indices:
+        return {"out": out}
+    if type(out) is not tuple or len(out) != 2:
+        raise TypeError(
+            f"{name}: out is {shown(out)}; with return_indices it must be a pair of NumPy arrays."
+        )
+    return {"out[0]": out[0], "out[1]": out[1]}
+
+
+def _empty(call: _CheckedCall, dtype: np.dtype[Any]) -> Array:
+    """A fresh result, (N,) C and the spatial axes, in its layout."""
+    shape, lead = call.shape, len(call.shape) - call.axes
+    if call.result_layout == "planes":
+        return np.empty(shape, dtype)
+    return np.moveaxis(
+        np.empty(shape[: lead - 1] + shape[lead:] + shape[lead - 1 : lead], dtype), -1, lead - 1
+    )

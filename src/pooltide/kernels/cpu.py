@@ -1,0 +1,141 @@
+"""The CPU kernels: compiled code over tables of windows, at the speed of memory.
+
+A problem in one layout is prepared once (tables handed over, kernel chosen) and cached; a call then passes
+addresses and releases the GIL while it computes.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..problem.geometry import Axis, cells_of_windows, is_long, spans
+from ..problem.problem import Problem
+from . import Arrays, IndexFault
+from .reference import as_float
+from .threads import get_num_threads
+
+try:
+    from .. import _native
+except ImportError:  # a source tree without the extension: other backends still work, and say why
+    BUILT = False
+else:
+    BUILT = True
+
+Array = NDArray[Any]
+LAYOUTS = frozenset({"planes", "channels_last"})
+
+KINDS = {"average": 0, "maximum": 1, "average_gradient": 2, "maximum_gradient": 3}
+STORES = {"FLOAT32": 0, "FLOAT64": 1, "FLOAT16": 2, "BFLOAT16": 3}
+QUOTIENTS = {"": 0, "chained": 0, "extent": 1, "valid": 1, "override": 2, "mean": 3}
+_LIMIT = 2**31 - 64  # tables are of 32 bits, and are read a vector at a time
+_CHUNK = 1 << 20  # windows whose tables are made at a time, as 64-bit tables of a long axis fill the memory
+
+
+def refuse(problem: Problem) -> str | None:
+    if not BUILT:
+        return "the extension pooltide._native is not built here; pip install . builds it"
+    if problem.dtype.name not in STORES:
+        return f"it has no kernel for {problem.dtype}"
+    if max(max(axis.length, axis.outputs, axis.reach) for axis in problem.axes) >= _LIMIT:
+        return "an axis has 2**31 cells or windows or more"
+    if problem.kind == "maximum_gradient" and prod(problem.input_plane) == 0:
+        return "the plane has no cells"
+    narrow_places = problem.kind == "maximum" and problem.index_bytes == 8 and problem.dtype.itemsize < 8
+    if narrow_places and prod(problem.input_plane) >= 2**31:
+        return "a plane has 2**31 cells or more"
+    if problem.average and prod(max(axis.reach, axis.length, 1) for axis in problem.axes) >= 2**53:
+        return "a divisor may reach 2**53"
+    return None
+
+
+def scratch(problem: Problem) -> int:
+    """None: each thread allocates what it needs, a plane at most, and keeps it between calls unless large."""
+    return 0
+
+
+def run(problem: Problem, layout: str, arrays: Arrays, scratch: Array) -> IndexFault | None:
+    prepared, threads = prepare(problem, layout), get_num_threads()
+    a = arrays
+    fault = prepared.run(a.grad_output, a.input, a.indices, a.out, threads)
+    if fault is NotImplemented:  # an array is misaligned, or the result shares memory: work on copies
+        grad, x, indices = (_copy(array) for array in (a.grad_output, a.input, a.indices))
+        out = a.out.copy("K")
+        fault = prepared.run(grad, x, indices, out, threads)
+        a.out[...] = out
+        if a.indices is not None and not problem.gradient:
+            a.indices[...] = indices
+    assert fault is None or isinstance(fault, tuple), "copies are aligned and share no memory"
+    return None if fault is None else IndexFault(*fault)
+
+
+def _copy(array: Array | None) -> Array | None:
+    return None if array is None else array.copy("K")
+
+
+def prepare(problem: Problem, layout: str) -> _native.Prepared:
+    """The problem, ready to run on arrays, or addresses, in this layout."""
+    return (_last_long if is_long(problem.axes) else _cached)(problem, layout)
+
+
+def _prepare(problem: Problem, layout: str) -> _native.Prepared:
+    divisor = float(as_float(problem.divisor, problem.dtype.accumulator)) if problem.divisor else 1.0
+    dilation = problem.dilation if _by_cells(problem) else (1, 1, 1)
+    return _native.Prepared(
+        KINDS[problem.kind],
+        STORES[problem.dtype.name],
+        QUOTIENTS[problem.quotient],
+        divisor,
+        layout == "channels_last",
+        problem.index_bytes,
+        problem.batch[0],
+        problem.batch[1],
+        problem.input_plane,
+        problem.output_plane,
+        dilation,
+        *(
+            np.ascontiguousarray(t, np.int32)
+            for axis in problem.axes
+            for t in _windows(problem, layout, axis)
+        ),
+    )
+
+
+_cached = lru_cache(maxsize=256)(_prepare)
+_last_long = lru_cache(maxsize=1)(_prepare)
+
+
+def _by_cells(problem: Problem) -> bool:
+    """Whether dilated windows count by their cells; else by their spans, which hold every index as well."""
+    return not problem.gradient or problem.offsets
+
+
+def _windows(problem: Problem, layout: str, axis: Axis) -> tuple[Array, Array, Array]:
+    """Per window: its first cell, its number of cells, its factor of the divisor."""
+    if problem.kind == "maximum_gradient" and not problem.offsets and layout == "planes" and is_long([axis]):
+        none = np.zeros(0, np.int32)  # such a problem is scattered plane by plane, without tables
+        return none, none, none
+    if _by_cells(problem) and axis.dilation > 1:
+        first, count = cells_of_windows(axis)
+        return first, count, count
+    start, length, extent = (np.empty(axis.outputs, np.int32) for _ in range(3))
+    for begin in range(0, axis.outputs, _CHUNK):
+        part = slice(begin, min(begin + _CHUNK, axis.outputs))
+        start[part], end, extent[part] = spans(axis, part.start, part.stop)
+        length[part] = end - start[part]
+    return start, length, extent if problem.quotient == "extent" else length
+
+
+def kernels(problem: Problem, layout: str) -> list[tuple[str, str | None]]:
+    """The kernels up to the chosen one, each with the reason why it was not chosen; None for the chosen."""
+    return prepare(problem, layout).kernels(False)
+
+
+def use_huge_pages(address: int, nbytes: int) -> None:
+    """Ask for huge pages under fresh memory, which costs more than a kernel in pages of 4 KB."""
+    if BUILT:
+        _native.use_huge_pages(address, nbytes)

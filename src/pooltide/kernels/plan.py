@@ -1,0 +1,194 @@
+"""From a problem to the backend and kernel that compute it, and the copies that it needs. Cached; no data.
+
+The first backend that doesn't refuse is chosen; the others' reasons are kept. A backend works in some memory
+layouts; an array in another layout is copied into scratch, and the plan says so.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import prod
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..problem.geometry import is_long
+from ..problem.problem import Problem
+from ..problem.rounding import round_gradient
+from . import Arrays, IndexFault, cpu, reference
+
+Array = NDArray[Any]
+BACKENDS: dict[str, ModuleType] = {"cpu": cpu, "reference": reference}
+ENVIRONMENT = "POOLTIDE_BACKEND"
+_ALIGN = 64
+
+
+class NoBackend(RuntimeError):
+    """Every backend refused; the text has each one's reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    problem: Problem
+    backend: str
+    layout: str  # what the kernel works in: planes | channels_last | strided
+    copied: tuple[str, ...]  # the arrays, by their names in kernels.Arrays, that go through scratch
+    refused: tuple[tuple[str, str], ...]  # backends before the chosen one, and their reasons
+    kernel_scratch: int
+
+    @property
+    def scratch(self) -> int:
+        """Bytes of workspace: the copies, then what the kernel itself needs."""
+        copies = sum(_aligned(_bytes(self.problem, role)) for role in self.copied)
+        return copies + self.kernel_scratch
+
+    @property
+    def kernels(self) -> list[tuple[str, str | None]]:
+        """The backend's kernels up to the chosen one, each with the reason against it; None: it is chosen."""
+        kernels = getattr(BACKENDS[self.backend], "kernels", None)
+        found: list[tuple[str, str | None]] = kernels(self.problem, self.layout) if kernels else []
+        return found
+
+    def __str__(self) -> str:
+        lines = [f"problem  {self.problem}", f"backend  {self.backend}, working on {self.layout}"]
+        lines += [f"refused  {name}: {reason}" for name, reason in self.refused]
+        lines += [f"kernel   {name}" for name, reason in self.kernels if reason is None]
+        lines += [f"not      {name}: {reason}" for name, reason in self.kernels if reason is not None]
+        lines += [f"copied   {role}" for role in self.copied]
+        return "\n".join([*lines, f"scratch  {self.scratch} bytes"])
+
+
+def layout_of(shape: Sequence[int], strides: Sequence[int]) -> str:
+    """The layout of a 5-D (N, C, D, H, W) array: planes, channels_last or strided; strides count elements."""
+    if 0 in shape or _dense(shape, strides, (0, 1, 2, 3, 4)):
+        return "planes"
+    return "channels_last" if _dense(shape, strides, (0, 2, 3, 4, 1)) else "strided"
+
+
+def _dense(shape: Sequence[int], strides: Sequence[int], order: Sequence[int]) -> bool:
+    step = 1
+    for axis in reversed(order):
+        if shape[axis] != 1 and strides[axis] != step:
+            return False
+        step *= shape[axis]
+    return True
+
+
+def make_plan(problem: Problem, layouts: tuple[str, ...], only: str | None = None) -> Plan:
+    """The plan for arrays in these layouts, in the order of `roles`; `only` names the one backend to use."""
+    return _planned(problem, layouts, only or os.environ.get(ENVIRONMENT) or None)
+
+
+def roles(problem: Problem) -> tuple[str, ...]:
+    """The arrays of a problem, by their names in kernels.Arrays: those read, then the result."""
+    found = ["grad_output" if problem.gradient else "input"]
+    if problem.index_bytes:
+        found.append("indices")
+    return (*found, "out")
+
+
+def written(problem: Problem) -> tuple[str, ...]:
+    """The arrays that a problem writes."""
+    return ("out",) if problem.gradient or not problem.index_bytes else ("indices", "out")
+
+
+@lru_cache(maxsize=4096)
+def _planned(problem: Problem, layouts: tuple[str, ...], only: str | None) -> Plan:
+    refused: list[tuple[str, str]] = []
+    if only is not None and only not in BACKENDS:
+        raise NoBackend(f"backend {only!r} is unknown; known are {', '.join(BACKENDS)}")
+    for name in (only,) if only else BACKENDS:
+        backend = BACKENDS[name]
+        if reason := backend.refuse(problem):
+            refused.append((name, reason))
+            continue
+        layout, copied = arrange(problem, layouts, backend.LAYOUTS)
+        return Plan(problem, name, layout, copied, tuple(refused), backend.scratch(problem))
+    raise NoBackend("; ".join(f"{name}: {reason}" for name, reason in refused))
+
+
+def shortcut(plan: Plan) -> Callable[..., Any] | None:
+    """The chosen kernel itself, where nothing needs to be copied for it, or None.
+
+    None for long axes too, whose tables no cache should hold. The kernel takes (grad_output, input, indices,
+    out, threads), None for arrays that the problem does not have. It returns None when all is well, and
+    NotImplemented, with nothing written, for arrays that it can't take.
+    """
+    if plan.backend != "cpu" or plan.copied or is_long(plan.problem.axes):
+        return None
+    return cpu.prepare(plan.problem, plan.layout).run
+
+
+def arrange(problem: Problem, layouts: tuple[str, ...], able: frozenset[str]) -> tuple[str, tuple[str, ...]]:
+    """The layout to work in, and the arrays that must be copied into it."""
+    if "strided" in able:
+        layout = layouts[0] if len(set(layouts)) == 1 else "strided"
+        copied: list[str] = []
+    else:
+        layout = layouts[-1] if layouts[-1] in able else "planes"
+        both = _dense_both_ways(problem)
+        copied = [
+            role
+            for role, found in zip(roles(problem), layouts, strict=True)
+            if found != layout and (found == "strided" or role not in both)
+        ]
+    if problem.rounding != "keep" and "grad_output" not in copied:
+        copied.insert(0, "grad_output")
+    return layout, tuple(copied)
+
+
+def _dense_both_ways(problem: Problem) -> set[str]:
+    """The arrays that are planes and channels-last at once: of one channel, or of one cell per plane."""
+    return {role for role in roles(problem) if prod(_plane(problem, role)) == 1 or problem.batch[1] == 1}
+
+
+def _plane(problem: Problem, role: str) -> tuple[int, int, int]:
+    """The spatial shape of an array."""
+    has_cells = role == "input" or (role == "out" and problem.gradient)
+    return problem.input_plane if has_cells else problem.output_plane
+
+
+def _bytes(problem: Problem, role: str) -> int:
+    itemsize = problem.index_bytes if role == "indices" else problem.dtype.itemsize
+    return problem.planes * prod(_plane(problem, role)) * itemsize
+
+
+def _aligned(size: int) -> int:
+    return -(-size // _ALIGN) * _ALIGN
+
+
+def execute(plan: Plan, arrays: Arrays, workspace: Array | None = None) -> IndexFault | None:
+    """Compute. Arrays are 5-D with the layouts planned for; `workspace` has plan.scratch bytes."""
+    problem = plan.problem
+    if workspace is None:
+        workspace = np.empty(plan.scratch, dtype=np.uint8)
+    at, copies = 0, {}
+    for role in plan.copied:
+        source = getattr(arrays, role)
+        copy = copies[role] = _like(source, workspace[at : at + source.nbytes], plan.layout)
+        at += _aligned(source.nbytes)
+        if role == "grad_output":
+            copy[...] = round_gradient(source, problem.rounding)
+        elif role not in written(problem):
+            copy[...] = source
+    rest = workspace[at : at + plan.kernel_scratch]
+    fault: IndexFault | None = BACKENDS[plan.backend].run(
+        problem, plan.layout, replace(arrays, **copies), rest
+    )
+    for role in copies.keys() & set(written(problem)):
+        getattr(arrays, role)[...] = copies[role]
+    return fault
+
+
+def _like(array: Array, buffer: Array, layout: str) -> Array:
+    """An array of the same shape and dtype over `buffer`, in the kernel's layout."""
+    flat = buffer.view(array.dtype)
+    if layout != "channels_last":
+        return flat.reshape(array.shape)
+    n, c, d, h, w = array.shape
+    return flat.reshape(n, d, h, w, c).transpose(0, 4, 1, 2, 3)

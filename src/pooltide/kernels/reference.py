@@ -1,0 +1,161 @@
+"""The reference: plain NumPy in the shortest honest form. Slow, and obviously right.
+
+`compute` in float32 (float64 for FLOAT64) with one rounding at the end is the contract: these are the bits
+that every other backend gives. In float64 for all dtypes it is the oracle.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..problem.geometry import cells_of_windows
+from ..problem.problem import Problem
+from ..problem.rounding import round_gradient, round_once
+from . import Arrays, IndexFault
+
+Array = NDArray[Any]
+Index = tuple[int, int, int]
+LAYOUTS = frozenset({"planes", "channels_last", "strided"})
+
+
+def refuse(problem: Problem) -> str | None:
+    return None
+
+
+def scratch(problem: Problem) -> int:
+    """Sums of half types are kept in float32 until all are done."""
+    return problem.cells * 4 if problem.gradient and problem.dtype.itemsize == 2 else 0
+
+
+def run(problem: Problem, layout: str, arrays: Arrays, scratch: Array) -> IndexFault | None:
+    out = arrays.out
+    if not problem.gradient:
+        _forward(problem, arrays.input, out, arrays.indices)
+        return None
+    total = scratch.view(np.float32).reshape(out.shape) if problem.dtype.itemsize == 2 else out
+    fault = accumulate(problem, arrays.grad_output, arrays.indices, total)
+    if total is not out:
+        out[...] = round_once(total, out.dtype)
+    return fault
+
+
+def oracle(problem: Problem, grad_output: Array, indices: Array | None) -> tuple[Array, Array]:
+    """The gradient in float64, and the same rounded once to the problem's dtype."""
+    rounded = round_gradient(grad_output, problem.rounding)
+    total = np.empty(problem.batch + problem.input_plane)
+    accumulate(problem, rounded.astype(np.float64), indices, total)
+    return total, round_once(total, problem.dtype.numpy)
+
+
+def accumulate(
+    problem: Problem, grad_output: Array, indices: Array | None, total: Array
+) -> IndexFault | None:
+    """The gradient in `total`'s dtype."""
+    total[...] = 0
+    g = grad_output.astype(total.dtype)
+    with np.errstate(all="ignore"):
+        if indices is not None:
+            return _scatter(problem, g, indices, total)
+        for o in np.ndindex(problem.output_plane):
+            total[_slices(problem, o)] += _quotient(problem, o, g[(..., *o)])[..., None, None, None]
+    return None
+
+
+def _forward(problem: Problem, x: Array, out: Array, indices: Array | None) -> None:
+    with np.errstate(all="ignore"):
+        for o in np.ndindex(problem.output_plane):
+            if problem.kind == "average":
+                total = _quotient(problem, o, _sum(problem, o, x))
+                if problem.quotient not in ("chained", "mean"):
+                    total = total + total.dtype.type(0)  # never -0, as in PyTorch
+                out[(..., *o)] = round_once(total, out.dtype)
+                continue
+            out[(..., *o)], place = _maximum(problem, o, x)
+            if indices is not None:
+                indices[(..., *o)] = place
+
+
+def _slices(problem: Problem, o: Index) -> Any:
+    """The cells of window o in every plane, as an index into (N, C, D, H, W)."""
+    found = [axis.window(i) for axis, i in zip(problem.axes, o, strict=True)]
+    return (..., *(slice(w.start, w.end, axis.dilation) for w, axis in zip(found, problem.axes, strict=True)))
+
+
+def _cells(problem: Problem, o: Index) -> list[Index]:
+    """The cells of window o, (d, h, w) ascending."""
+    ranges = []
+    for axis, i in zip(problem.axes, o, strict=True):
+        first, count = (int(table[i]) for table in cells_of_windows(axis))
+        ranges.append(range(first, first + count * axis.dilation, axis.dilation))
+    d, h, w = ranges
+    return list(product(d, h, w))
+
+
+def _sum(problem: Problem, o: Index, x: Array) -> Array:
+    sums = np.zeros((16 if problem.quotient == "mean" else 1, *problem.batch), problem.dtype.accumulator)
+    for i, (d, h, w) in enumerate(_cells(problem, o)):
+        sums[i % len(sums)] += x[..., d, h, w].astype(sums.dtype)
+    while len(sums) > 1:
+        sums = sums[: len(sums) // 2] + sums[len(sums) // 2 :]
+    total: Array = sums[0]
+    return total
+
+
+def _maximum(problem: Problem, o: Index, x: Array) -> tuple[Array, Array]:
+    """The largest cells of window o in all planes, and their indices or offsets."""
+    first = [int(cells_of_windows(axis)[0][i]) for axis, i in zip(problem.axes, o, strict=True)]
+    tables = problem.offset_tables
+    sizes = problem.input_plane if tables is None else tables.most
+
+    def place_of(cell: Index) -> int:
+        if tables is None:
+            i, j, k = cell
+        else:
+            i, j, k = ((c - f) // axis.dilation for c, f, axis in zip(cell, first, problem.axes, strict=True))
+        return (i * sizes[1] + j) * sizes[2] + k
+
+    value = np.full(problem.batch, -np.inf).astype(x.dtype)
+    place = np.full(problem.batch, place_of((first[0], first[1], first[2])))
+    for cell in _cells(problem, o):
+        candidate = x[(..., *cell)]
+        wins = (candidate > value) | np.isnan(candidate)
+        value = np.where(wins, candidate, value)
+        place = np.where(wins, place_of(cell), place)
+    return value, place
+
+
+def _quotient(problem: Problem, o: Index, value: Array) -> Array:
+    found = [axis.window(i) for axis, i in zip(problem.axes, o, strict=True)]
+    valid, extent = [w.end - w.start for w in found], [w.extent for w in found]
+    divisors = {"chained": valid, "extent": [prod(extent)], "override": [problem.divisor]}
+    for divisor in divisors.get(problem.quotient, [prod(valid)]):
+        value = value / as_float(divisor, value.dtype)
+    return value
+
+
+def as_float(divisor: int, dtype: np.dtype[Any]) -> Any:
+    """An integer as a float, rounded once: NumPy's own conversion goes through float64."""
+    if -(2**63) <= divisor < 2**63:
+        return np.int64(divisor).astype(dtype)
+    return dtype.type(float(divisor))
+
+
+def _scatter(problem: Problem, g: Array, indices: Array, total: Array) -> IndexFault | None:
+    cells = prod(problem.input_plane)
+    if tables := problem.offset_tables:
+        indices = tables.indices(indices, problem.input_plane)
+    wide = indices.astype(np.int64).reshape(problem.planes, prod(problem.output_plane))
+    good = (wide >= 0) & (wide < cells)
+    sums = np.zeros((problem.planes, max(cells, 1)), dtype=total.dtype)
+    plane = np.broadcast_to(np.arange(problem.planes)[:, None], wide.shape)
+    np.add.at(sums, (plane[good], wide[good]), g.reshape(wide.shape)[good])
+    total[...] = sums[:, :cells].reshape(total.shape)
+    if good.all():
+        return None
+    first = int(np.flatnonzero(~good)[0])
+    return IndexFault(int((~good).sum()), first, int(wide.flat[first]))

@@ -1,0 +1,1 @@
+"""The facts: operators, products, dtypes, rules, and how arguments become a checked call."""

@@ -1,0 +1,1 @@
+"""What is computed, without data: geometry, the canonical problem, rounding, and the lowering of calls."""

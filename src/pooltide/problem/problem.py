@@ -1,0 +1,165 @@
+"""The canonical problem: what is left of a call when its spelling is gone.
+
+Every pool and every gradient is planes × three axes. Ranks below five get unit axes in front, so that a 2-D
+operator is the 3-D one with depth 1. Four kinds, with q a window:
+
+    average            out[q] = (sum of its cells, (d, h, w) ascending, from +0) / divisor[q]
+    maximum            out[q] = its largest cell, the first of equals; a NaN is larger than all else, and the
+                       last NaN wins; indices[q] = that cell, flat within the plane: (d·H + h)·W + w. A
+                       window without cells, which dilation can step over, has -inf, and the index, as in
+                       PyTorch, of its first cell after the padding, which may be outside the plane
+    average_gradient   out[cell] = sum over the windows q that hold the cell, (d, h, w) ascending, of
+                       grad_output[q] / divisor[q]
+    maximum_gradient   out[indices[q]] += grad_output[q], q ascending, within one plane
+
+and one way per average to divide:
+
+    chained    ((x / lenD) / lenH) / lenW                        adaptive average
+    extent     x / (product of the windows' extents)             strided, padding counted
+    valid      x / (product of the clipped lengths)              strided, padding not counted
+    override   x / divisor                                       divisor_override
+    mean       of a forward whose one window is the plane: 16 sums, cell i in the (i mod 16)th, added in
+               pairs 8, 4, 2, 1 apart, divided by the number of cells (PyTorch's bits depend on the machine)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+
+from ..operators.call import Call
+from ..operators.dtypes import DTYPES, DType
+from ..operators.rules import pools_globally
+from .geometry import UNIT, Axis
+from .offsets import Offsets, offsets_of
+
+Triple = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    kind: str  # average | maximum | average_gradient | maximum_gradient
+    batch: tuple[int, int]  # N, C
+    axes: tuple[Axis, Axis, Axis]  # d, h, w
+    dtype: DType
+    quotient: str = ""  # of an average: chained | extent | valid | override | mean
+    divisor: int = 0  # of an override
+    index_dtype: DType | None = None  # of indices, flat in the plane; None: there are none
+    offsets: bool = False  # one-byte offsets in the window in place of indices
+    rounding: str = "keep"  # of grad_output, before all else: keep | HFLOAT32 | FLOAT16
+
+    @property
+    def gradient(self) -> bool:
+        return self.kind.endswith("_gradient")
+
+    @property
+    def average(self) -> bool:
+        return self.kind.startswith("average")
+
+    @property
+    def planes(self) -> int:
+        return prod(self.batch)
+
+    @property
+    def output_plane(self) -> Triple:
+        """The windows of a plane: the spatial shape of a forward's result, and of grad_output."""
+        d, h, w = self.axes
+        return d.outputs, h.outputs, w.outputs
+
+    @property
+    def input_plane(self) -> Triple:
+        """The cells of a plane: the spatial shape of the input, and of its gradient."""
+        d, h, w = self.axes
+        return d.length, h.length, w.length
+
+    @property
+    def dilation(self) -> Triple:
+        d, h, w = self.axes
+        return d.dilation, h.dilation, w.dilation
+
+    @property
+    def offset_tables(self) -> Offsets | None:
+        """How offsets are read; None where indices are flat in their plane."""
+        found = offsets_of(self.axes) if self.offsets else None
+        assert found is not None or not self.offsets, "a window has more cells than a byte counts"
+        return found
+
+    @property
+    def index_bytes(self) -> int:
+        return 1 if self.offsets else self.index_dtype.itemsize if self.index_dtype else 0
+
+    @property
+    def cells(self) -> int:
+        """Elements of the input."""
+        return self.planes * prod(self.input_plane)
+
+    @property
+    def least_bytes(self) -> int:
+        """What must move: each element of input, gradients and indices read or written once."""
+        windows = self.planes * prod(self.output_plane)
+        return windows * (self.dtype.itemsize + self.index_bytes) + self.cells * self.dtype.itemsize
+
+    def __str__(self) -> str:
+        axes = " ".join(f"{n}:{axis}" for n, axis in zip("dhw", self.axes, strict=True) if axis != UNIT)
+        how = f"{self.quotient}{f' {self.divisor}' if self.quotient == 'override' else ''}"
+        if not self.average:
+            how = "by offsets" if self.offsets else f"by {self.index_dtype}" if self.index_dtype else "values"
+        rounded = "" if self.rounding == "keep" else f", gradOutput rounded to {self.rounding}"
+        n, c = self.batch
+        return f"{self.kind} {self.dtype} {n}×{c} planes, {axes or '1→1'}, {how}{rounded}"
+
+
+def lower(call: Call) -> Problem:
+    """The problem of a call that passed its rules."""
+    grad, x = call.role("grad_output"), call.role("input")
+    spatial = len(call.operator.axes)
+    name = call.operator.by_role("input")
+    assert name is not None
+    batch = call.batch(name.name)
+    lengths, outputs = x.shape[-spatial:], grad.shape[-spatial:]
+    if call.operator.windows == "adaptive":
+        axes = [Axis(*sizes) for sizes in zip(lengths, outputs, strict=True)]
+    else:
+        windows = zip(lengths, outputs, call.kernel, call.stride, call.padding, call.dilation, strict=True)
+        axes = [strided_axis(*window) for window in windows]
+    d, h, w = [UNIT] * (3 - spatial) + axes
+    if call.operator.kind == "maximum_gradient":
+        index_dtype = DTYPES[call.role("indices").dtype.name]
+        return Problem("maximum_gradient", batch, (d, h, w), grad.dtype, index_dtype=index_dtype)
+    quotient, divisor = _quotient(call)
+    return Problem(
+        "average_gradient", batch, (d, h, w), grad.dtype, quotient, divisor, rounding=_rounding(call)
+    )
+
+
+def strided_axis(length: int, outputs: int, k: int, s: int, p: int, dilation: int = 1) -> Axis:
+    """An axis of windows; numbers beyond the padded axis are clipped, as they may exceed 64 bits."""
+    most = length + 2 * p
+    dilation = min(dilation, max(most, 1))
+    return Axis(length, outputs, min(k, (most - 1) // dilation + 1 if most else 1), s, p, dilation)
+
+
+def with_offsets(problem: Problem) -> Problem | None:
+    """The same maxima with one-byte offsets, or None where a window has too many cells for them."""
+    return replace(problem, index_dtype=None, offsets=True) if offsets_of(problem.axes) else None
+
+
+def gradient_of(problem: Problem, dtype: DType | None = None) -> Problem:
+    """The gradient of maxima, in their dtype or another; it reads the offsets or indices that they wrote."""
+    return replace(problem, kind="maximum_gradient", dtype=dtype or problem.dtype)
+
+
+def _quotient(call: Call) -> tuple[str, int]:
+    if call.operator.windows == "adaptive":
+        return "chained", 0
+    if divisor := call.role("divisor_override"):
+        return "override", divisor
+    return ("extent" if call.role("count_include_pad") else "valid"), 0
+
+
+def _rounding(call: Call) -> str:
+    cube = call.operator.cube
+    if cube is None or (call.product in cube.global_only and not pools_globally(call)):
+        return "keep"
+    dtype = call.role("grad_output").dtype.name
+    return cube.action(call.product, dtype, call.role("cube_math_type"))
