@@ -27,9 +27,9 @@ import numpy as np
 import torch
 
 from pooltide import _native
+from pooltide.geometry import UNIT, Axis, cells_of_windows, strided_outputs
 from pooltide.kernels import Arrays, cpu, reference
 from pooltide.operators.dtypes import DTYPES
-from pooltide.problem.geometry import UNIT, Axis, cells_of_windows, strided_outputs
 from pooltide.problem.problem import Problem, gradient_of, with_offsets
 
 SIZES = range(1, 8)

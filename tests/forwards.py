@@ -12,7 +12,8 @@ import torch.nn.functional as F
 
 import pooltide
 from geometries import random_view
-from pooltide.arrays.calls import ARRAYS, as_volume
+from pooltide.arrays.reader import ARRAYS
+from pooltide.arrays.volumes import as_volume
 from pooltide.kernels import Arrays, reference
 from pooltide.problem.forwards import Adaptive, Strided, forward_problem
 

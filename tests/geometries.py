@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 
 import pooltide
-from pooltide.problem.geometry import strided_outputs
+from pooltide.geometry import strided_outputs
 from pooltide.problem.problem import Problem
 
 FUNCTIONS = [

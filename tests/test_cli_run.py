@@ -16,9 +16,9 @@ from pooltide.acceptance.notation import DISTRIBUTIONS, parse, short_names
 from pooltide.acceptance.picture import heat
 from pooltide.acceptance.show import draw_case
 from pooltide.acceptance.trial import problem_of, run
+from pooltide.geometry import tables
 from pooltide.kernels import reference
 from pooltide.kernels.plan import BACKENDS
-from pooltide.problem.geometry import tables
 
 CASES = [
     "avg2d:2x3x11x13:k3x5:s2:p1:ceil:nopad:f16",

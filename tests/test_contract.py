@@ -14,10 +14,11 @@ import pytest
 
 import pooltide.kernels.plan
 from geometries import DTYPES, FUNCTIONS, Geometry, geometry, random_view, torch_gradient
-from pooltide.arrays.calls import as_volume, checked_call
+from pooltide.arrays.calls import checked_call
+from pooltide.arrays.volumes import as_volume
+from pooltide.geometry import tables
 from pooltide.kernels import reference
 from pooltide.operators.catalog import operators
-from pooltide.problem.geometry import tables
 from pooltide.problem.problem import Problem, lower
 
 COUNT = {function: 500 if page.documented else 200 for function, page in operators().items()}

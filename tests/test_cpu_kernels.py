@@ -11,11 +11,11 @@ import pytest
 import pooltide
 from geometries import DTYPES, FUNCTIONS, geometry, maxima_gradient, torch_gradient
 from pooltide import _native
-from pooltide.arrays.calls import as_volume
+from pooltide.arrays.volumes import as_volume
+from pooltide.geometry import UNIT, Axis, strided_outputs, tables
 from pooltide.kernels import Arrays, IndexFault, cpu, reference
 from pooltide.kernels.plan import make_plan
 from pooltide.operators.dtypes import DTYPES as TYPES
-from pooltide.problem.geometry import UNIT, Axis, strided_outputs, tables
 from pooltide.problem.problem import Problem
 
 LAYOUTS = ["planes", "channels_last"]

@@ -12,7 +12,7 @@ import enumeration
 import pooltide
 from enumeration import Checker, Geometry, adaptive, geometries, strided
 from pooltide import _native
-from pooltide.problem.geometry import UNIT, Axis, strided_outputs
+from pooltide.geometry import UNIT, Axis, strided_outputs
 
 KERNELS = {name for name, _ in _native.Prepared(
     2, 0, 0, 1.0, False, 0, 1, 1, (1, 1, 1), (1, 1, 1), (1, 1, 1), *[np.ones(1, np.int32) - (i % 3 == 0) for i in range(9)]

@@ -13,8 +13,8 @@ import pytest
 import pooltide
 from pooltide.arrays import calls as functions
 from pooltide.arrays import forwards
+from pooltide.geometry import Axis, is_long, spans, strided_outputs, tables
 from pooltide.kernels import cpu
-from pooltide.problem.geometry import Axis, is_long, spans, strided_outputs, tables
 
 
 def _axes() -> list[Axis]:

@@ -18,8 +18,8 @@ import pytest
 from test_triton import EVERYWHERE, TYPES, alike, expected, lay, own_indices, own_offsets, spoil, strided
 
 from geometries import maxima_gradient
+from pooltide.geometry import UNIT, Axis
 from pooltide.operators.dtypes import DTYPES, DType
-from pooltide.problem.geometry import UNIT, Axis
 from pooltide.problem.offsets import offsets_of
 from pooltide.problem.problem import Problem
 

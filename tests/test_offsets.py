@@ -11,10 +11,10 @@ import pytest
 import pooltide
 from forwards import DTYPES, NAMES, Forward, bits, forward
 from pooltide import _native
-from pooltide.arrays.calls import ARRAYS
+from pooltide.arrays.reader import ARRAYS
+from pooltide.geometry import Axis
 from pooltide.kernels import Arrays, IndexFault, cpu, reference
 from pooltide.problem.forwards import Adaptive, Strided, forward_problem
-from pooltide.problem.geometry import Axis
 from pooltide.problem.offsets import offsets_of
 from pooltide.problem.problem import Problem, gradient_of, with_offsets
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from calls import AVG2, GOOD, T, phase_one
+from pooltide.geometry import UNIT, Axis
 from pooltide.kernels import Arrays, cpu, reference
 from pooltide.kernels.plan import BACKENDS, NoBackend, _planned, execute, layout_of, make_plan
 from pooltide.operators.dtypes import DTYPES
-from pooltide.problem.geometry import UNIT, Axis
 from pooltide.problem.problem import Problem
 
 F32, F16, I64 = DTYPES["FLOAT32"], DTYPES["FLOAT16"], DTYPES["INT64"]

@@ -19,9 +19,9 @@ import numpy as np
 import pytest
 
 from geometries import maxima_gradient
+from pooltide.geometry import UNIT, Axis, strided_outputs, tables
 from pooltide.kernels import reference
 from pooltide.operators.dtypes import DTYPES
-from pooltide.problem.geometry import UNIT, Axis, strided_outputs, tables
 from pooltide.problem.problem import Problem
 from pooltide.problem.rounding import round_once
 

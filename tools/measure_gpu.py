@@ -18,8 +18,8 @@ import torch
 from pooltide.acceptance.notation import parse
 from pooltide.acceptance.trial import problem_of
 from pooltide.cli.cuda_contest import COPY_BYTES, alone_seconds, elapsed_seconds
+from pooltide.geometry import tables
 from pooltide.kernels.cuda.launch import Ready
-from pooltide.problem.geometry import tables
 from pooltide.problem.problem import Problem
 from pooltide.torch.tensors import TYPES
 

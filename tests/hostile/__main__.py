@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from pooltide.supervise import Report, describe, entrances, run
+from .supervise import Report, describe, entrances, run
 
 # How the calls are shared out: what is quick to call gets the most.
 WEIGHTS = {"numpy": 50, "torch": 16, "functional": 6, "patch": 9, "acl": 16, "cli": 2, "c": 1}

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from pooltide import problems
-from pooltide.acl_programs import Program, Ref, Step
-from pooltide.calls import MEMORY
 from pooltide.operators.dtypes import DTYPES, FORMATS
+
+from . import problems
+from .acl_programs import Program, Ref, Step
+from .calls import MEMORY
 
 STEPS = 12
 OPERATORS = {

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from pooltide import acl, aclnn
-from pooltide.calls import MEMORY, show
-from pooltide.memory import Place
-from pooltide.worker import Tally
+
+from .calls import MEMORY, show
+from .memory import Place
+from .worker import Tally
 
 COMFORT = ("tensor_from_numpy", "tensor_to_numpy", "set_product", "set_checks")  # these raise
 RESULTS = {

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from pooltide.arguments import odd_values
-from pooltide.memory import Memory, Place
-from pooltide.worker import Tally, our_message
+from .arguments import odd_values
+from .memory import Memory, Place
+from .worker import Tally, our_message
 
 MEMORY = Memory()
 # A bad argument raises one of these. Memory that the machine does not have is no bad argument.

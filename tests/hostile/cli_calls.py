@@ -11,10 +11,11 @@ from typing import Any
 
 from click.testing import CliRunner
 
-from pooltide import problems
 from pooltide.cli import main
-from pooltide.problems import Problem
-from pooltide.worker import Tally
+
+from . import problems
+from .problems import Problem
+from .worker import Tally
 
 _folder = tempfile.TemporaryDirectory(prefix="hostile-cli-")
 FOLDER = Path(_folder.name)

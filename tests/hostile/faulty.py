@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pooltide.calls import MEMORY, Call
+from .calls import MEMORY, Call
 
 
 def draw(rng: Random) -> Call:

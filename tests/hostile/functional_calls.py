@@ -12,11 +12,12 @@ from torch.autograd import grad
 from torch.autograd.graph import saved_tensors_hooks
 
 import pooltide.torch
-from pooltide import problems
-from pooltide.calls import MEMORY, REFUSALS, Call
-from pooltide.tensors import OTHER_DTYPES, STRANGE, filled
-from pooltide.torch_calls import no_memory, spoil
-from pooltide.worker import our_message
+
+from . import problems
+from .calls import MEMORY, REFUSALS, Call
+from .tensors import OTHER_DTYPES, STRANGE, filled
+from .torch_calls import no_memory, spoil
+from .worker import our_message
 
 Pool = Callable[..., Any]
 MODES = ("forward", "backward", "backward", "double", "hook", "prehook", "saved", "scribble", "vmap", "twice")

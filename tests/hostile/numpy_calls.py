@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 import pooltide
-from pooltide import problems
-from pooltide.calls import MEMORY, Call, odd_value
 from pooltide.kernels.plan import ENVIRONMENT
-from pooltide.memory import Place, content
-from pooltide.problems import FLOATS, Problem
+
+from . import problems
+from .calls import MEMORY, Call, odd_value
+from .memory import Place, content
+from .problems import FLOATS, Problem
 
 LAYOUTS = ("planes", "planes", "planes", "channels_last", "channels_last", "view", "view", "unaligned")
 OTHER_DTYPES = [

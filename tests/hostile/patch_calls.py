@@ -9,12 +9,13 @@ from typing import Any
 import torch
 
 import pooltide.torch
-from pooltide import functional_calls, problems
-from pooltide.calls import MEMORY, Call
-from pooltide.functional_calls import accepted, plain
-from pooltide.tensors import TYPES, filled, indices_for, written
 from pooltide.torch.own import ATEN
-from pooltide.torch_calls import spoil, to_array
+
+from . import functional_calls, problems
+from .calls import MEMORY, Call
+from .functional_calls import accepted, plain
+from .tensors import TYPES, filled, indices_for, written
+from .torch_calls import spoil, to_array
 
 COMPARED = 0.05
 PATCH = pooltide.torch.patch()

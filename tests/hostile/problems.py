@@ -10,7 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from pooltide.problem.geometry import strided_outputs
+from pooltide.geometry import strided_outputs
 
 POOLS = [
     f"{pool}_pool{axes}d" for pool in ("adaptive_avg", "adaptive_max", "avg", "max") for axes in (1, 2, 3)

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from pooltide.worker import COUNTERS, ENTRANCES, same
+from .worker import COUNTERS, ENTRANCES, same
 
 START_LIMIT = 180.0  # seconds that a worker may take to import everything
 MOST_DEATHS = 25  # of one worker; a fault that kills at every turn needs no more evidence

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from pooltide.calls import MEMORY, Call
-from pooltide.memory import Place, content
-from pooltide.problems import FLOATS, Problem
+from .calls import MEMORY, Call
+from .memory import Place, content
+from .problems import FLOATS, Problem
 
 LAYOUTS = ("planes", "planes", "channels_last", "positive")
 TYPES = {name: getattr(torch, name) for name in (*FLOATS, "int32", "int64")}

@@ -9,11 +9,12 @@ import numpy as np
 import torch
 
 import pooltide.torch
-from pooltide import problems
-from pooltide.calls import MEMORY, Call, odd_value
-from pooltide.numpy_calls import equal_bits
-from pooltide.problems import FLOATS
-from pooltide.tensors import TYPES, filled, indices_for, spoil_tensor, written
+
+from . import problems
+from .calls import MEMORY, Call, odd_value
+from .numpy_calls import equal_bits
+from .problems import FLOATS
+from .tensors import TYPES, filled, indices_for, spoil_tensor, written
 
 COMPARED = 0.05
 torch.set_num_threads(2)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..problem.geometry import tables
+from ..geometry import tables
 from ..problem.problem import Problem
 from ..problem.rounding import round_once
 from .verdicts import ulp_distance

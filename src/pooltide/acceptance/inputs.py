@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..geometry import Axis, tables
 from ..operators.call import Call, TensorMeta
-from ..problem.geometry import Axis, tables
 from ..problem.problem import Problem
 from ..problem.rounding import round_once
 from .notation import Data

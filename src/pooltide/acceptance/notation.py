@@ -28,11 +28,11 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+from ..geometry import strided_outputs
 from ..operators.call import Call, TensorMeta, Value, channels_last_strides
 from ..operators.catalog import operators
 from ..operators.dtypes import DTYPES, FORMATS, DType
 from ..operators.pages import DEFAULT_PRODUCT, HOST, PRODUCTS, Operator, Parameter
-from ..problem.geometry import strided_outputs
 
 Shape = tuple[int, ...]
 DISTRIBUTIONS = ("normal", "uniform", "integers", "wide")

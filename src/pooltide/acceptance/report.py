@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from .. import __version__
-from ..problem.geometry import tables
+from ..geometry import tables
 from . import picture
 from .anatomy import Anatomy, Cell
 from .verdicts import bin_names

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..geometry import Tables, tables
 from ..kernels import reference
-from ..problem.geometry import Tables, tables
 from ..problem.problem import Problem
 from . import picture
 from .inputs import draw

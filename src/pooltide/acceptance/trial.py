@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays.calls import as_volume, index_message
+from ..arrays.volumes import as_volume
 from ..kernels import Arrays, reference
 from ..kernels.plan import Plan, execute, layout_of, make_plan
 from ..operators.pages import HOST
@@ -66,7 +66,7 @@ def run(case: Case, product: str | None = None, backend: str | None = None, repe
         fault = execute(plan, Arrays(grad, None, indices, out), workspace)
         seconds.append(perf_counter() - start)
     if fault is not None:
-        text = index_message("indices", fault, grad.shape, problem.input_plane)
+        text = fault.message("indices", grad.shape, problem.input_plane)
         raise Refused(f"{call.title}: {text}")
     golden, _ = reference.oracle(problem, grad, indices)
     standard = standard_of(problem.dtype, problem.rounding)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays.calls import as_volume, index_message
+from ..arrays.volumes import as_volume
 from ..kernels import Arrays
 from ..kernels.plan import execute
 from ..operators.pages import Operator
@@ -117,7 +117,7 @@ def _compute(executor: aclOpExecutor, workspace: int | None, checks: str) -> Non
     fault = execute(plan, Arrays(*volumes), _scratch(workspace, plan.scratch, found))
     if fault is not None:
         plane = call.spatial(spelled["input"])
-        found(index_message(spelled["indices"], fault, grad.shape, plane))
+        found(fault.message(spelled["indices"], grad.shape, plane))
     if out.base is None:  # no view of device memory: it reaches outside its block
         target.write_inside(out)
     else:

@@ -1,29 +1,29 @@
-"""What the NumPy functions do: bind arguments to a call, check it by the operator's rules, plan, run.
+"""A gradient on NumPy arrays: bind the arguments to a call, check it by the operator's rules, plan, run.
 
-All that depends on metadata alone is done once per kind of call and kept.
+What depends on metadata alone is done once per kind of call and cached.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Sequence
-from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernels import Arrays, IndexFault
-from ..kernels.plan import ENVIRONMENT, Plan, execute, layout_of, make_plan, shortcut
+from ..kernels import Arrays
+from ..kernels.plan import ENVIRONMENT, Plan, execute, make_plan, shortcut
 from ..kernels.threads import get_num_threads
-from ..operators.binding import ArrayReader, bind
-from ..operators.call import Call, TensorMeta, Unusable, overlaps
+from ..operators.binding import bind
+from ..operators.call import Call
 from ..operators.catalog import operators
-from ..operators.dtypes import dtype_of
+from ..operators.memory import too_large
 from ..operators.pages import Operator
 from ..operators.plain import kinds, plain, plain_array, plain_shape
 from ..problem.problem import lower
+from .reader import ARRAYS
+from .volumes import as_volume, memory_layout
 
 Array = NDArray[Any]
 
@@ -88,8 +88,7 @@ def _planned(
     volumes = (None if a is None else as_volume(a, axes) for a in (grad_output, None, indices, result))
     fault = execute(plan, Arrays(*volumes))
     if fault is not None:
-        text = index_message("indices", fault, grad_output.shape, shape[-axes:])
-        raise IndexError(f"{name}: {text}")
+        raise IndexError(f"{name}: {fault.message('indices', grad_output.shape, shape[-axes:])}")
     if key is not None and (kernel := shortcut(plan)) is not None:
         if len(_SHORTCUTS) >= 1024:
             _SHORTCUTS.clear()
@@ -106,7 +105,7 @@ def _key(
 ) -> tuple[Any, ...] | None:
     """All that a call's checks and plan depend on, or None where some argument is not plain (plain.py).
 
-    ArrayReader count by dtype, shape and strides. Attributes count by type as well: True is not 1.
+    Arrays count by dtype, shape and strides. Attributes count by type as well: True is not 1.
     """
     types = kinds(attributes)
     if types is None or type(grad_output) is not np.ndarray:
@@ -128,39 +127,8 @@ def _key(
     return (key, types, os.environ.get(ENVIRONMENT))
 
 
-def too_large(name: str, error: MemoryError) -> MemoryError:
-    """The sentence for a call that finds no memory; an error that is such a sentence already stays."""
-    if str(error).startswith(f"{name}: "):
-        return error
-    return MemoryError(f"{name}: the call has no room ({error or 'out of memory'}); it must be smaller.")
-
-
 def _shares(out: Array, indices: Array | None) -> bool:
     return indices is not None and np.may_share_memory(out, indices)
-
-
-def as_volume(array: Array, axes: int) -> Array:
-    """The array as (N, C, D, H, W), with unit axes where it has none. Always a view."""
-    lead = array.ndim - axes
-    index = (None,) * (2 - lead) + (slice(None),) * lead + (None,) * (3 - axes)
-    view: Array = np.asarray(array)[index]
-    return view
-
-
-def index_message(argument: str, fault: IndexFault, shape: Sequence[int], plane: Sequence[int]) -> str:
-    """The sentence for indices that lie outside the plane."""
-    at = tuple(int(i) for i in np.unravel_index(fault.position, tuple(shape)))
-    more = f" ({fault.count} such indices in all)" if fault.count > 1 else ""
-    size = "×".join(map(str, plane))
-    if prod(plane) == 0:
-        return (
-            f"{argument}{list(at)} is {fault.value}; the {size} plane has no cell that it could name, "
-            f"so {argument} must be empty{more}."
-        )
-    return (
-        f"{argument}{list(at)} is {fault.value}; "
-        f"it must be 0 to {prod(plane) - 1}, inside the {size} plane{more}."
-    )
 
 
 def _prepare(
@@ -187,31 +155,3 @@ def checked_call(
 ) -> Call:
     """The checked call of a function's arguments; `attributes` in the order of the page."""
     return bind(ARRAYS, operator, grad_output, input, indices, attributes, out)
-
-
-def memory_layout(array: Array, axes: int) -> str:
-    volume = as_volume(array, axes)
-    if not volume.flags.aligned or any(step % volume.itemsize for step in volume.strides):
-        return "strided"
-    return layout_of(volume.shape, [step // volume.itemsize for step in volume.strides])
-
-
-def _read(value: Any, written: bool) -> TensorMeta | Unusable | str | None:
-    if not issubclass(type(value), np.ndarray):
-        return None
-    if (dtype := dtype_of(value.dtype)) is None:
-        return f"has dtype {value.dtype}"
-    # No import in a call: another thread that forks meanwhile leaves its child an import without an end.
-    if isinstance(value, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())):
-        return Unusable("is a masked array", "a plain one: fill it first")
-    if written and not value.flags.writeable:
-        return Unusable("is read-only", "writable", ValueError)
-    if any(step % value.itemsize for step in value.strides):
-        if written and overlaps((*value.shape, value.itemsize), (*value.strides, 1)) is not False:
-            return Unusable(f"has strides of {value.strides} bytes", "free of overlap", ValueError)
-        return TensorMeta(value.shape, dtype, strides=None)
-    strides = tuple(step // value.itemsize for step in value.strides)
-    return TensorMeta(value.shape, dtype, strides=strides)
-
-
-ARRAYS = ArrayReader("a NumPy array", _read, lambda value: value if type(value) is int else None)

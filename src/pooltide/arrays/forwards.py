@@ -16,14 +16,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..geometry import is_long
 from ..kernels import Arrays
 from ..kernels.plan import ENVIRONMENT, Plan, execute, make_plan, shortcut
 from ..kernels.threads import get_num_threads
 from ..operators.call import shares_cells
+from ..operators.memory import reserve, too_large
 from ..operators.plain import kinds, plain, plain_array, shown
-from ..problem.forwards import Adaptive, Asked, Strided, checked_out, forward_problem, reserve, settled
-from ..problem.geometry import is_long
-from .calls import ARRAYS, as_volume, memory_layout, too_large
+from ..problem.forwards import Adaptive, Asked, Strided, checked_out, forward_problem, settled
+from .reader import ARRAYS
+from .volumes import as_volume, memory_layout
 
 Array = NDArray[Any]
 Ints = int | Sequence[int]

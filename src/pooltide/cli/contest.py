@@ -30,7 +30,7 @@ from ..acceptance.inputs import arrays
 from ..acceptance.notation import Case
 from ..acceptance.trial import Refused, problem_of
 from ..arrays import gradients
-from ..arrays.calls import as_volume
+from ..arrays.volumes import as_volume
 from ..kernels import Arrays, reference
 from ..kernels.threads import get_num_threads
 from ..operators.pages import HOST

@@ -21,7 +21,7 @@ import torch
 from .. import torch as ours
 from ..acceptance.inputs import arrays
 from ..acceptance.notation import Case
-from ..arrays.calls import as_volume
+from ..arrays.volumes import as_volume
 from ..operators.pages import HOST
 from .contest import Result, Runners, Wrong, aten_call, attributes_of, check_sample, timeable, torch_tensor
 

@@ -14,7 +14,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from ..acl.state import get_checks
-from ..arrays.calls import as_volume, checked_call
+from ..arrays.calls import checked_call
+from ..arrays.volumes import as_volume
 from ..kernels import reference
 from ..operators.catalog import operators
 from ..problem.problem import lower

@@ -12,8 +12,12 @@ first such index.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
+
+import numpy as np
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,3 +37,18 @@ class IndexFault:
     count: int
     position: int  # of the first, flat over (N, C, Do, Ho, Wo)
     value: int
+
+    def message(self, argument: str, shape: Sequence[int], plane: Sequence[int]) -> str:
+        """The sentence; `shape` is that of the indices, `plane` that of the cells they may name."""
+        at = tuple(int(i) for i in np.unravel_index(self.position, tuple(shape)))
+        more = f" ({self.count} such indices in all)" if self.count > 1 else ""
+        size = "×".join(map(str, plane))
+        if prod(plane) == 0:
+            return (
+                f"{argument}{list(at)} is {self.value}; the {size} plane has no cell that it could name, "
+                f"so {argument} must be empty{more}."
+            )
+        return (
+            f"{argument}{list(at)} is {self.value}; "
+            f"it must be 0 to {prod(plane) - 1}, inside the {size} plane{more}."
+        )

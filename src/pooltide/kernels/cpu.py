@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..problem.geometry import Axis, cells_of_windows, is_long, spans
+from ..geometry import Axis, cells_of_windows, is_long, spans
 from ..problem.problem import Problem
 from . import Arrays, IndexFault
 from .reference import as_float

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..problem.geometry import is_long
+from ..geometry import is_long
 from ..problem.problem import Problem
 from ..problem.rounding import round_gradient
 from . import Arrays, IndexFault, cpu, reference

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..problem.geometry import cells_of_windows
+from ..geometry import cells_of_windows
 from ..problem.problem import Problem
 from ..problem.rounding import round_gradient, round_once
 from . import Arrays, IndexFault

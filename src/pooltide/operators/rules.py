@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from ..problem.geometry import Axis, strided_outputs
+from ..geometry import Axis, strided_outputs
 from .call import Call, TensorMeta, Unusable, overlaps
 from .dtypes import STATUS, status_name
 from .pages import HOST, PRODUCTS, Rule

@@ -7,12 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arrays.calls import too_large
+from ..geometry import UNIT, Axis, strided_outputs
 from ..operators.binding import ArrayReader
 from ..operators.call import TensorMeta, Unusable, overlaps
 from ..operators.dtypes import DTYPES
 from ..operators.plain import plain, shown
-from .geometry import UNIT, Axis, strided_outputs
 from .problem import Problem, strided_axis
 
 
@@ -90,14 +89,6 @@ def checked_out(
             f"{name}: {argument} has strides {meta.strides}, which lets cells share memory; "
             "it must be free of overlap."
         )
-
-
-def reserve(name: str, nbytes: int) -> None:
-    """Raises MemoryError where a result of so many bytes has no room, before tables as long are made."""
-    try:
-        np.empty(nbytes, np.uint8)
-    except MemoryError as error:
-        raise too_large(name, error) from None
 
 
 def _usable(name: str, argument: str, value: TensorMeta | Unusable) -> TensorMeta:

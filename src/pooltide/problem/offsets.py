@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .geometry import Axis, Table, cells_of_windows, is_long
+from ..geometry import Axis, Table, cells_of_windows, is_long
 
 Triple = tuple[int, int, int]
 Axes = tuple[Axis, Axis, Axis]

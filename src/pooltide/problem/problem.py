@@ -27,10 +27,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import prod
 
+from ..geometry import UNIT, Axis
 from ..operators.call import Call
 from ..operators.dtypes import DTYPES, DType
 from ..operators.rules import pools_globally
-from .geometry import UNIT, Axis
 from .offsets import Offsets, offsets_of
 
 Triple = tuple[int, int, int]

@@ -22,8 +22,9 @@ import torch.nn.functional as F
 from ..kernels.cpu import STORES
 from ..kernels.plan import ENVIRONMENT, make_plan, roles, shortcut
 from ..kernels.threads import get_num_threads
+from ..operators.memory import reserve
 from ..operators.plain import kinds
-from ..problem.forwards import Adaptive, Strided, forward_problem, reserve
+from ..problem.forwards import Adaptive, Strided, forward_problem
 from ..problem.offsets import Offsets, offsets_of
 from ..problem.problem import Problem, gradient_of, with_offsets
 from . import devices

@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 
-from ..arrays.calls import index_message
 from ..kernels import IndexFault
 from ..kernels.plan import ENVIRONMENT, layout_of
 from ..operators.binding import bind
@@ -211,5 +210,5 @@ def _result(recipe: Recipe) -> torch.Tensor:
 
 
 def message(recipe: Recipe, fault: IndexFault, shape: Shape) -> str:
-    text = index_message("indices", fault, shape, recipe.shape[-recipe.axes :])
+    text = fault.message("indices", shape, recipe.shape[-recipe.axes :])
     return f"{recipe.function}: {text}"

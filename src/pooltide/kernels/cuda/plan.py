@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...problem.geometry import UNIT, Axis, tables
+from ...geometry import UNIT, Axis, tables
 from ...problem.problem import Problem
 from .device import average, bands, gather, indexed
 from .driver import Launcher, launcher

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...problem.geometry import UNIT, Axis, tables
+from ...geometry import UNIT, Axis, tables
 from ...problem.problem import Problem
 from .device.average import INTERPRETED
 
