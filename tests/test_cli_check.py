@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from commandline import PROGRAM, pooltide
 
-from pooltide.operators.catalog import operators
+from pooltide.operators.catalog import gradients
 from pooltide.operators.pages import ASCEND_PRODUCTS, PRODUCTS
 
 
 def test_ops_prints_every_page() -> None:
     text = pooltide("ops")
-    for operator in operators().values():
+    for operator in gradients().values():
         assert operator.name in text
         for rule in operator.rules:
             assert rule.name.replace("_", " ") in text

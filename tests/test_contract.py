@@ -18,10 +18,10 @@ from pooltide.arrays.calls import checked_call
 from pooltide.arrays.volumes import as_volume
 from pooltide.geometry import tables
 from pooltide.kernels import reference
-from pooltide.operators.catalog import operators
+from pooltide.operators.catalog import gradients, operators
 from pooltide.problem.problem import Problem, lower
 
-COUNT = {function: 500 if page.documented else 200 for function, page in operators().items()}
+COUNT = {function: 500 if page.documented else 200 for function, page in gradients().items()}
 BACKENDS = list(pooltide.kernels.plan.BACKENDS)
 
 

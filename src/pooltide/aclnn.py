@@ -42,7 +42,7 @@ def plan_call(operator: Operator, arguments: tuple[Any, ...]) -> tuple[int, aclO
         keep_message(fault.message(operator.name))
         return 0, None, fault.status
     tensors = {p.role: argument for p, argument in given.items() if p.type == "tensor"}
-    roles = [role for role in ("grad_output", "indices", "grad_input") if role in tensors]
+    roles = [role for role in ("grad_output", "indices", "out") if role in tensors]
     axes = len(operator.axes)
     plan = make_plan(lower(call), tuple(_layout(tensors[role], axes) for role in roles))
     return plan.scratch, aclOpExecutor(call, tensors, plan), 0

@@ -117,7 +117,7 @@ def arrays(call: Call, problem: Problem, data: Data) -> tuple[Array, Array | Non
     grad, indices = draw(problem, data)
     fill = np.full(problem.batch + problem.input_plane, np.nan, problem.dtype.numpy)
     placed = None if indices is None else place(indices, call.role("indices"))
-    return place(grad, call.role("grad_output")), placed, place(fill, call.role("grad_input"))
+    return place(grad, call.role("grad_output")), placed, place(fill, call.role("out"))
 
 
 def _values(random: np.random.Generator, distribution: str, shape: tuple[int, ...]) -> Array:

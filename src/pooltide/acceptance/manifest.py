@@ -155,7 +155,7 @@ def expected(name: str, line: int, case: str, wide: bool) -> dict[str, Any]:
     files = {}
     for role, dtype in dtypes.items():
         if dtype is not None:
-            tensor = call.role("grad_input" if role.startswith("grad_input") else "grad_output")
+            tensor = call.role("out" if role.startswith("grad_input") else "grad_output")
             files[role] = {"shape": list(tensor.shape), "dtype": dtype.name, "sha256": {}}
     return {
         "name": name,

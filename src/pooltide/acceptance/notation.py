@@ -30,7 +30,7 @@ from typing import Any
 
 from ..geometry import strided_outputs
 from ..operators.call import Call, TensorMeta, Value, channels_last_strides
-from ..operators.catalog import operators
+from ..operators.catalog import gradients
 from ..operators.dtypes import DTYPES, FORMATS, DType
 from ..operators.pages import DEFAULT_PRODUCT, HOST, PRODUCTS, Operator, Parameter
 
@@ -130,7 +130,7 @@ class Case:
         apart = {kind: value for name, kind, value in self.apart if name == parameter.name}
         if "null" in apart:
             return None
-        inner = parameter.role in ("input", "grad_input")
+        inner = parameter.role in ("input", "out")
         shape = self.shape if inner else self.shape[: -len(self.operator.axes)] + self.plane
         dtype = self.index_dtype if parameter.role == "indices" else self.dtype
         shape, dtype = apart.get("shape", shape), apart.get("dtype", dtype)
@@ -319,7 +319,7 @@ def _example(operator: Operator) -> str:
 
 @cache
 def short_names() -> dict[str, Operator]:
-    return {operator.short: operator for operator in operators().values()}
+    return {operator.short: operator for operator in gradients().values()}
 
 
 def _joined(values: Shape) -> str:

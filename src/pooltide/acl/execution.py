@@ -108,10 +108,10 @@ def _compute(executor: aclOpExecutor, workspace: int | None, checks: str) -> Non
     found = partial(_finding, call.operator.name, checks)
     spelled = {p.role: p.name for p in call.operator.parameters}
     axes = len(call.operator.axes)
-    target = executor.tensors["grad_input"]
+    target = executor.tensors["out"]
     if plan.problem.planes == 0:
         return
-    out = _output(target, spelled["grad_input"], found)
+    out = _output(target, spelled["out"], found)
     grad, indices = _inputs(executor.tensors, spelled, out, found)
     volumes = (None if a is None else as_volume(a, axes) for a in (grad, None, indices, out))
     fault = execute(plan, Arrays(*volumes), _scratch(workspace, plan.scratch, found))

@@ -21,9 +21,10 @@ from ..kernels import Arrays
 from ..kernels.plan import ENVIRONMENT, Plan, execute, make_plan, shortcut
 from ..kernels.threads import get_num_threads
 from ..operators.call import shares_cells
+from ..operators.catalog import operators
 from ..operators.memory import reserve, too_large
 from ..operators.plain import kinds, plain, plain_array, shown
-from ..problem.forwards import Adaptive, Asked, Strided, checked_out, forward_problem, settled
+from ..problem.forwards import Adaptive, Asked, Strided, forward_problem, settled
 from .reader import ARRAYS
 from .volumes import as_volume, memory_layout
 
@@ -240,33 +241,31 @@ def _key(name: str, input: Any, asked: Asked, return_indices: Any, out: Any) -> 
 
 
 def _prepare(name: str, input: Any, asked: Asked, return_indices: Any, out: Any) -> _CheckedCall:
-    problem = forward_problem(name, ARRAYS, input, asked, return_indices)
-    axes = int(name[-2])
+    values, indices = _results(name, return_indices, out)
+    problem = forward_problem(name, ARRAYS, input, asked, return_indices, values, indices)
+    axes = len(operators()[name].axes)
     shape = tuple(input.shape[:-axes]) + problem.output_plane[3 - axes :]
-    outs = _results(name, return_indices, out)
-    for at, (argument, array) in enumerate(outs.items()):
-        checked_out(name, ARRAYS, argument, array, shape, np.dtype(np.int64) if at else input.dtype)
-    if not outs:
+    if out is None:
         reserve(name, prod(shape) * input.itemsize)
     layout = memory_layout(input, axes)
     result_layout = "planes" if layout == "strided" else layout
-    results = [memory_layout(array, axes) for array in outs.values()] or [result_layout] * 2
-    layouts = (layout, *reversed(results[: 1 + bool(problem.index_bytes)]))
-    plan = make_plan(problem, layouts)
+    found = [result_layout if a is None else memory_layout(a, axes) for a in (indices, values)]
+    plan = make_plan(problem, (layout, *found[0 if problem.index_bytes else 1 :]))
     return _CheckedCall(plan, axes, shape, result_layout, shortcut(plan))
 
 
-def _results(name: str, return_indices: bool, out: Any) -> dict[str, Any]:
-    """The given results by their names in messages: values, then indices."""
-    if out is None:
-        return {}
-    if not return_indices:
-        return {"out": out}
+def _results(name: str, return_indices: Any, out: Any) -> tuple[Any, Any]:
+    """The arrays for values and indices; None where they are allocated."""
+    if out is None or return_indices is not True:
+        return out, None
     if type(out) is not tuple or len(out) != 2:
         raise TypeError(
             f"{name}: out is {shown(out)}; with return_indices it must be a pair of NumPy arrays."
         )
-    return {"out[0]": out[0], "out[1]": out[1]}
+    for at, array in enumerate(out):
+        if array is None:
+            raise TypeError(f"{name}: out[{at}] is None; it must be a NumPy array.")
+    return out
 
 
 def _empty(call: _CheckedCall, dtype: np.dtype[Any]) -> Array:

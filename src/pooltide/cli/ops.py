@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ..operators.catalog import operators
+from ..operators.catalog import gradients
 from ..operators.dtypes import status_name
 from ..operators.pages import ASCEND_PRODUCTS, HOST, PRODUCTS, Operator, Parameter
 from ..operators.support import NOTES, by_entrance, by_layout
@@ -16,7 +16,7 @@ from .tables import aligned, markdown
 
 
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    return [op.short for op in operators().values() if op.short.startswith(incomplete)]
+    return [op.short for op in gradients().values() if op.short.startswith(incomplete)]
 
 
 @click.command()
@@ -35,11 +35,11 @@ def command(operator: str | None, form: str | None, support: bool) -> None:
         tables = [(markdown if form else aligned)(*table) for table in (by_entrance(), by_layout())]
         say("\n\n".join([*tables, *NOTES]))
         return
-    chosen = list(operators().values())
+    chosen = list(gradients().values())
     if operator is not None:
         chosen = [op for op in chosen if operator in (op.short, op.function, op.name)]
         if not chosen:
-            known = ", ".join(op.short for op in operators().values())
+            known = ", ".join(op.short for op in gradients().values())
             raise click.UsageError(f"operator {operator!r} is unknown; known are {known}")
     if form == "json":
         say(json.dumps([_record(op) for op in chosen], indent=2, ensure_ascii=False))

@@ -33,6 +33,10 @@ class ArrayReader:
     def indices(self, value: Any) -> TensorMeta | Unusable:
         return self._meta(value, False, "int32 or int64")
 
+    def places(self, value: Any) -> TensorMeta | Unusable:
+        """An array that indices are written to."""
+        return self._meta(value, True, "int64")
+
     def _meta(self, value: Any, written: bool, dtypes: str) -> TensorMeta | Unusable:
         found = self.read(value, written)
         if isinstance(found, (TensorMeta, Unusable)):
@@ -58,9 +62,11 @@ def bind(
 ) -> Call:
     """The call that these arguments make; raises the operator's first fault.
 
-    `attributes` are in the order of the operator's page.
+    `attributes` are in the order of the operator's page. A gradient takes `input` as an array or a shape; a
+    forward writes `indices` and `out`, and allocates those that are None.
     """
-    grad = arrays.floats(grad_output)
+    forward = not operator.gradient
+    grad = arrays.floats(input if forward else grad_output)
     dtype = grad.dtype if isinstance(grad, TensorMeta) else None
     given = map(plain, attributes)
     values: dict[str, Value] = {}
@@ -69,11 +75,16 @@ def bind(
             case "grad_output":
                 value: Value = grad
             case "input":
-                shape = value = _shape(arrays, input, dtype)
+                shape = value = grad if forward else _shape(arrays, input, dtype)
+            case "indices" if forward:
+                value = None if indices is None else arrays.places(indices)
             case "indices":
                 value = arrays.indices(indices)
-            case "grad_input":
-                value = shape if out is None else arrays.floats(out, written=True)
+            case "out":
+                fresh = None if forward else shape
+                value = fresh if out is None else arrays.floats(out, written=True)
+            case "output_size":
+                value = _attribute(arrays, parameter, _whole_sizes(shape, len(operator.axes), next(given)))
             case "cube_math_type":
                 value = 0
             case _:
@@ -83,6 +94,18 @@ def bind(
     if fault := check(call):
         raise fault.error(f"{operator.function}: {fault.text}")
     return call
+
+
+def _whole_sizes(input: Value, axes: int, value: Any) -> Any:
+    """An output size with None, which keeps the size of an axis, replaced by that size."""
+    if not isinstance(input, TensorMeta) or len(input.shape) < axes:
+        return 0 if value is None else value  # the rules refuse the input
+    lengths = input.shape[-axes:]
+    if value is None:
+        return lengths
+    if type(value) is tuple and len(value) == axes:
+        return tuple(n if o is None else o for n, o in zip(lengths, value, strict=True))
+    return value
 
 
 def _what(value: object) -> str:

@@ -25,8 +25,14 @@ def operators() -> dict[str, Operator]:
 
 
 @cache
+def gradients() -> dict[str, Operator]:
+    """The operators that are gradients."""
+    return {name: operator for name, operator in operators().items() if operator.gradient}
+
+
+@cache
 def documented() -> dict[str, Operator]:
-    """Those that CANN's documents have."""
+    """The operators whose two phases CANN documents and this library has."""
     return {name: operator for name, operator in operators().items() if operator.documented}
 
 

@@ -37,7 +37,10 @@ def check(call: Call) -> Fault | None:
     for rule in call.operator.rules:
         if call.product in rule.skip:
             continue
-        fault = RULES[rule.name](call, **rule.arguments)
+        arguments = rule.arguments
+        if "of" in arguments and rule.name != "not_null":  # optional arguments that are not given pass
+            arguments = {**arguments, "of": tuple(n for n in arguments["of"] if call.values[n] is not None)}
+        fault = RULES[rule.name](call, **arguments)
         if fault is None and rule.name == "not_null":
             fault = _usable(call)
         if fault is not None:
@@ -90,7 +93,7 @@ def format_supported(call: Call, of: Names) -> Fault | None:
 
 
 def same_dtype(call: Call, of: Names) -> Fault | None:
-    if call.by_function:  # there `input` is a shape, which has grad_output's dtype by definition
+    if call.by_function and call.operator.gradient:  # there `input` is a shape, without a dtype of its own
         of = tuple(n for n in of if call.operator.parameter(n).role != "input")
     return _same(call, of, "dtype", lambda t: _dtype(call, t.dtype.name), TypeError)
 
@@ -114,9 +117,8 @@ def _same(
     read: Callable[[TensorMeta], Any],
     error: type[Exception] = ValueError,
 ) -> Fault | None:
-    first, *others = of
-    must = read(call.tensor(first))
-    for name in others:
+    for name in of[1:]:
+        first, must = of[0], read(call.tensor(of[0]))
         if (got := read(call.tensor(name))) != must:
             as_first = f"it must be {_spelled(must)}, as {call.spell(first)} has"
             return Fault(f"{call.spell(name)} has {what} {_spelled(got)}; {as_first}.", error)
@@ -222,6 +224,58 @@ def forward_shape(call: Call) -> Fault | None:
     return None
 
 
+def window_fits(call: Call) -> Fault | None:
+    """Of a forward: at least one window fits each padded axis."""
+    ceil, (x,) = bool(call.role("ceil_mode")), _names(call, "input")
+    geometry = zip(call.operator.axes, call.spatial(x), call.reach, call.stride, call.padding, strict=True)
+    for axis, length, reach, s, p in geometry:
+        if strided_outputs(length, reach, s, p, ceil) < 1:
+            return Fault(
+                f"{call.spell(x)} has length {length} on axis {axis.upper()}; with padding {p} a window of "
+                f"{reach} cells must fit, so it must be at least {reach - 2 * p}."
+            )
+    return None
+
+
+def kernel_within_input(call: Call) -> Fault | None:
+    """PyTorch asks this of its 3-D average alone."""
+    (x,) = _names(call, "input")
+    for axis, length, k in zip(call.operator.axes, call.spatial(x), call.kernel, strict=True):
+        if length < k:
+            return Fault(
+                f"{call.spell(x)} has length {length} on axis {axis.upper()}; it must be at least {k}, as "
+                f"{_role(call, 'kernel')} is, whatever the padding."
+            )
+    return None
+
+
+def result_fits_memory(call: Call) -> Fault | None:
+    if prod(max(n, 1) for n in forward_result(call)) * 8 < 2**63:
+        return None
+    return Fault("the result would have over 2**63 bytes; it must be smaller.")
+
+
+def result_shape(call: Call, of: Names) -> Fault | None:
+    must = forward_result(call)
+    for name in of:
+        if (got := call.tensor(name).shape) != must:
+            return Fault(f"{call.spell(name)} has shape {_shape(got)}; it must be {_shape(must)}.")
+    return None
+
+
+def forward_result(call: Call) -> tuple[int, ...]:
+    """The shape of a forward's result."""
+    (x,) = _names(call, "input")
+    lengths = call.spatial(x)
+    if call.operator.windows == "adaptive":
+        outputs = call.pairs("output_size")
+    else:
+        ceil = bool(call.role("ceil_mode"))
+        geometry = zip(lengths, call.reach, call.stride, call.padding, strict=True)
+        outputs = tuple(strided_outputs(n, k, s, p, ceil) for n, k, s, p in geometry)
+    return call.tensor(x).shape[: -len(lengths)] + outputs
+
+
 def _kernel(call: Call) -> str:
     dilated = call.operator.by_role("dilation") is not None and max(call.pairs("dilation")) > 1
     return _shape(call.kernel) + (f", dilation {_shape(call.pairs('dilation'))}" if dilated else "")
@@ -308,6 +362,7 @@ RULES: dict[str, Callable[..., Fault | None]] = {
         rank_supported, same_rank, rank_format, positive_dimensions, natural_dimensions, same_shape,
         same_batch, array_lengths, array_values, padding_half_kernel, forward_shape, cube_math_type,
         divisor_range, plane_at_most, multiple_or_plane_at_most, writable_once,
+        window_fits, kernel_within_input, result_fits_memory, result_shape,
     )
 }  # fmt: skip
 

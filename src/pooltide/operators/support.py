@@ -5,7 +5,7 @@ The facts come from the operators' pages; what stands here is which entrance has
 
 from __future__ import annotations
 
-from .catalog import aten_name, documented, operators
+from .catalog import aten_name, documented, gradients
 from .pages import ASCEND_PRODUCTS, HOST, Operator
 
 Table = tuple[list[str], list[list[str]]]  # a head and rows
@@ -25,12 +25,12 @@ NOTES = (
 
 def by_entrance() -> Table:
     """Each operator by entrance: the devices it runs on, or why on none."""
-    gradients = [[name, *_gradient(operator)] for name, operator in operators().items()]
+    rows = [[name, *_gradient(operator)] for name, operator in gradients().items()]
     forwards = [
         [name.removesuffix("_backward"), "CPU", BOTH, "PyTorch's own", UNDOCUMENTED, "gradients only"]
-        for name in operators()
+        for name in gradients()
     ]
-    return ["", *ENTRANCES], gradients + forwards
+    return ["", *ENTRANCES], rows + forwards
 
 
 def _gradient(operator: Operator) -> list[str]:
@@ -57,7 +57,7 @@ def by_layout() -> Table:
 
 def _dtypes(*products: str, role: str = "grad_output") -> str:
     """Those of any operator on any of the products, in the order of the pages."""
-    chosen = operators() if HOST in products else documented()
+    chosen = gradients() if HOST in products else documented()
     found = (
         dtype
         for operator in chosen.values()

@@ -30,7 +30,7 @@ from math import prod
 from ..geometry import UNIT, Axis
 from ..operators.call import Call
 from ..operators.dtypes import DTYPES, DType
-from ..operators.rules import pools_globally
+from ..operators.rules import forward_result, pools_globally
 from .offsets import Offsets, offsets_of
 
 Triple = tuple[int, int, int]
@@ -109,11 +109,12 @@ class Problem:
         return f"{self.kind} {self.dtype} {n}×{c} planes, {axes or '1→1'}, {how}{rounded}"
 
 
-def lower(call: Call) -> Problem:
-    """The problem of a call that passed its rules."""
-    grad, x = call.role("grad_output"), call.role("input")
-    spatial = len(call.operator.axes)
-    name = call.operator.by_role("input")
+def lower(call: Call, indexed: bool = False) -> Problem:
+    """The problem of a call that passed its rules; `indexed`: maxima are wanted with their indices."""
+    operator, x = call.operator, call.role("input")
+    grad = call.role("grad_output") or replace(x, shape=forward_result(call))
+    spatial = len(operator.axes)
+    name = operator.by_role("input")
     assert name is not None
     batch = call.batch(name.name)
     lengths, outputs = x.shape[-spatial:], grad.shape[-spatial:]
@@ -123,13 +124,16 @@ def lower(call: Call) -> Problem:
         windows = zip(lengths, outputs, call.kernel, call.stride, call.padding, call.dilation, strict=True)
         axes = [strided_axis(*window) for window in windows]
     d, h, w = [UNIT] * (3 - spatial) + axes
-    if call.operator.kind == "maximum_gradient":
+    if operator.kind == "maximum":
+        index_dtype = DTYPES["INT64"] if indexed else None
+        return Problem("maximum", batch, (d, h, w), x.dtype, index_dtype=index_dtype)
+    if operator.kind == "maximum_gradient":
         index_dtype = DTYPES[call.role("indices").dtype.name]
         return Problem("maximum_gradient", batch, (d, h, w), grad.dtype, index_dtype=index_dtype)
     quotient, divisor = _quotient(call)
-    return Problem(
-        "average_gradient", batch, (d, h, w), grad.dtype, quotient, divisor, rounding=_rounding(call)
-    )
+    if operator.kind == "average" and quotient == "chained" and all(axis.outputs == 1 for axis in axes):
+        quotient = "mean"
+    return Problem(operator.kind, batch, (d, h, w), grad.dtype, quotient, divisor, rounding=_rounding(call))
 
 
 def strided_axis(length: int, outputs: int, k: int, s: int, p: int, dilation: int = 1) -> Axis:

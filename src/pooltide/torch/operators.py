@@ -16,7 +16,7 @@ import torch
 
 from ..kernels.plan import NoBackend
 from ..operators.binding import bind
-from ..operators.catalog import operators
+from ..operators.catalog import gradients, operators
 from .own import own_gradient
 from .recipes import compute, recipe_for
 from .tensors import DEVICES, arrays_on, dense_strides
@@ -24,10 +24,10 @@ from .tensors import DEVICES, arrays_on, dense_strides
 Tensor = torch.Tensor
 Split = tuple[Tensor | None, tuple[Any, ...], bool, bool]
 
-FUNCTIONS = tuple(operators())
-AXES = {function: len(operator.axes) for function, operator in operators().items()}
+FUNCTIONS = tuple(gradients())
+AXES = {function: len(operator.axes) for function, operator in gradients().items()}
 # How many int arrays an operator has; they are the first of its attributes.
-ARRAYS = {f: sum(p.type == "int_array" for p in operator.parameters) for f, operator in operators().items()}
+ARRAYS = {f: sum(p.type == "int_array" for p in operator.parameters) for f, operator in gradients().items()}
 _TYPES = {"int_array": "int[]", "bool": "bool", "int64": "int?"}
 
 

@@ -24,7 +24,7 @@ import torch
 import pooltide
 import pooltide.torch as pt
 
-from ..operators.catalog import operators
+from ..operators.catalog import gradients, operators
 from .own import ATEN, aten_call
 
 ROUNDS, CALLS = 60, 500
@@ -123,7 +123,7 @@ def main(device: str) -> None:
     cuda = device == "cuda"
     sizes = (SMALLEST, SMALL) if cuda else (SMALLEST,)
     timed = partial(least, rounds=20, finish=torch.cuda.synchronize) if cuda else least
-    calls = {(f, size): calls_of(f, device, size) for size in sizes for f in operators()}
+    calls = {(f, size): calls_of(f, device, size) for size in sizes for f in gradients()}
     unpatched = {what: timed(*both) for what, both in calls.items()}  # before any patch: it leaves traces
     print(f"{'':45} PyTorch   direct          patched")
     with pt.patch():

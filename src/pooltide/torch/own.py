@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from ..operators.catalog import aten_name, operators
+from ..operators.catalog import aten_name, gradients, operators
 from .tensors import memory_format
 
-ATEN = {function: name for function, operator in operators().items() if (name := aten_name(operator))}
+ATEN = {function: name for function, operator in gradients().items() if (name := aten_name(operator))}
 
 _told: set[str] = set()
 

@@ -120,7 +120,7 @@ def _work_out(
     last = hint and len(shape) == axes + 2
     problem = lower(call)
     result = (
-        call.role("grad_input")
+        call.role("out")
         if out is not None
         else TensorMeta(shape, problem.dtype, strides=dense_strides(shape, last))
     )

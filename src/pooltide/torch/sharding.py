@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from ..operators.catalog import operators
+from ..operators.catalog import gradients
 
 _registered = False
 
@@ -24,7 +24,7 @@ def ensure() -> None:
         _registered = True
         from torch.distributed.tensor.experimental import register_sharding
 
-        for function in operators():
+        for function in gradients():
             register_sharding(getattr(torch.ops.pooltide, function).default)(_placements)
 
 

@@ -34,7 +34,7 @@ _PARAMETER_KEYS = {
     "int8": set(),
 }
 _ROLES = {
-    "grad_output", "input", "indices", "grad_input",
+    "grad_output", "input", "indices", "out", "output_size",
     "kernel", "stride", "padding", "dilation", "ceil_mode", "count_include_pad", "divisor_override",
     "cube_math_type",
 }  # fmt: skip
@@ -91,6 +91,10 @@ class Operator:
     dtype_groups: Mapping[str, Mapping[str, tuple[str, ...]]]
     cube: CubeMathType | None
     divisor_ranges: Mapping[str, tuple[int, int]]
+
+    @property
+    def gradient(self) -> bool:
+        return self.kind.endswith("_gradient")
 
     @property
     def documented(self) -> bool:

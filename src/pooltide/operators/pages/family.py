@@ -10,7 +10,7 @@ from typing import Any
 
 from ..toml import PageError, exact_keys, read_page
 
-_SHARED = read_page("functions", keys={"dtypes", "arguments", "rules"})
+_SHARED = read_page("functions", keys={"dtypes", "arguments", "rules", "forward_arguments", "forward_rules"})
 
 
 def written_out(where: str, page: Mapping[str, Any]) -> dict[str, Any]:
@@ -23,13 +23,20 @@ def written_out(where: str, page: Mapping[str, Any]) -> dict[str, Any]:
         raise PageError(f"{where}: arguments names {unknown[0]!r}; known are {known}")
     return rest | {
         "dtypes": _SHARED["dtypes"],
-        "parameters": [_parameter(name, len(page["axes"])) for name in names],
-        "rules": [_rule(rule, names) for rule in _SHARED["rules"] if _covers(rule, page)],
+        "parameters": [_parameter(name, page) for name in names],
+        "rules": [_rule(rule, names) for rule in _SHARED[_of(page, "rules")] if _covers(rule, page)],
     }
 
 
-def _parameter(name: str, axes: int) -> dict[str, Any]:
-    table: dict[str, Any] = {"name": name, "argument": name} | _SHARED["arguments"][name]
+def _of(page: Mapping[str, Any], table: str) -> str:
+    """The name of the table for the page's direction."""
+    return table if page["kind"].endswith("_gradient") else f"forward_{table}"
+
+
+def _parameter(name: str, page: Mapping[str, Any]) -> dict[str, Any]:
+    axes, shared = len(page["axes"]), _SHARED["arguments"]
+    table: dict[str, Any] = {"name": name, "argument": name}
+    table |= _SHARED[_of(page, "arguments")].get(name) or shared[name]
     match table["type"]:
         case "tensor":
             return table | {"formats": ["ND"], "ranks": [axes + 1, axes + 2]}
@@ -40,7 +47,7 @@ def _parameter(name: str, axes: int) -> dict[str, Any]:
 
 def _covers(rule: Mapping[str, Any], page: Mapping[str, Any]) -> bool:
     only = rule.get("only")
-    return only is None or page["kind"] in only or page["windows"] in only
+    return only is None or not {page["kind"], page["windows"], page["function"]}.isdisjoint(only)
 
 
 def _rule(rule: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
