@@ -47,9 +47,17 @@ def draw(rng: Random) -> Call:
     if rng.random() < 0.5:
         for argument in rng.sample(list(given), min(len(given), rng.choice((1, 1, 1, 2)))):
             spoil(rng, call, argument, "grad_input")
+        _keep_resized_results_out_of_guarded_memory(call)
     elif rng.random() < COMPARED:
         call.check = lambda result: _compare(call, problem, result)
     return call
+
+
+def _keep_resized_results_out_of_guarded_memory(call: Call) -> None:
+    """PyTorch resizes a result of another shape than `self` in its storage, which here is a whole slot."""
+    result, x = call.given.get("grad_input"), call.given["self"]
+    if type(result) is torch.Tensor and isinstance(x, torch.Tensor) and result.shape != x.shape:
+        call.given["grad_input"] = result.clone()
 
 
 def _compare(call: Call, problem: problems.Problem, result: torch.Tensor) -> str | None:

@@ -23,6 +23,7 @@ from ..backends import forward_cpu
 from ..backends.cpu import STORES
 from ..forward_checks import Adaptive, Strided, pooling_of, reserve
 from ..forwards import backend_for
+from ..geometry import is_long
 from ..offsets import Offsets, offsets_of
 from ..plain import kinds
 from ..plan import ENVIRONMENT
@@ -94,7 +95,8 @@ def ready_for(name: str, x: Tensor, asked: Asked, places: str = "none") -> Ready
         found = _prepare(name, x, asked, places, casting)
     except (TypeError, ValueError) as error:
         raise as_pytorch(error) from None
-    if types is not None:  # what is not plain may fail to hash
+    # What is not plain may fail to hash; the kernel of long axes has tables as long.
+    if types is not None and (found is None or not is_long(found.pooling.axes)):
         if len(_ready) >= _MOST:
             _ready.clear()
         _ready[key] = found
@@ -298,12 +300,12 @@ def gradient_from(
     """The gradient of maxima, channels_last or not; raises NoBackend where no kernel reads offsets."""
     layouts = layout_in_memory(grad_output, ready.axes), layout_in_memory(offsets, ready.axes)
     backend = os.environ.get(ENVIRONMENT)
-    recipe = _recipe(function, ready, layouts, shape, last, grad_output.dtype, grad_output.device, backend)
+    recipe_in = _recipe_of if is_long(ready.pooling.axes) else _recipe
+    recipe = recipe_in(function, ready, layouts, shape, last, grad_output.dtype, grad_output.device, backend)
     return compute(recipe, grad_output, offsets, None, within=True)
 
 
-@lru_cache(maxsize=1024)
-def _recipe(
+def _recipe_of(
     function: str,
     ready: Ready,
     layouts: tuple[str, str],
@@ -316,3 +318,6 @@ def _recipe(
     problem = gradient_by_offsets(ready.pooling, TYPES[dtype])
     lies = "channels_last" if last else "planes"
     return recipe_of(function, ready.axes, problem, (*layouts, lies), shape, last, dtype, device)
+
+
+_recipe = lru_cache(maxsize=1024)(_recipe_of)

@@ -18,11 +18,20 @@ from ..binding import bind
 from ..call import TensorMeta
 from ..catalog import operators
 from ..functions import index_message
+from ..geometry import is_long
 from ..plain import kinds
 from ..plan import ENVIRONMENT, layout_of
 from ..problem import Problem, lower
 from . import devices
-from .tensors import aligned, allocate, arrays_on, dense_strides, lies_channels_last, memory_format
+from .tensors import (
+    aligned,
+    allocate,
+    arrays_on,
+    dense_strides,
+    is_tensor,
+    lies_channels_last,
+    memory_format,
+)
 
 Shape = tuple[int, ...]
 # How the result is to lie: as an input of these strides, channels_last or not, or (None) as grad_output.
@@ -72,7 +81,7 @@ def recipe_for(
     sizes = kinds(input) if type(input) is tuple else ()
     try:
         key: Any = (
-            function, input.shape if isinstance(input, torch.Tensor) else input, hint,
+            function, input.shape if is_tensor(input) else input, hint,
             grad_output.shape, grad_output.stride(), grad_output.dtype,
             grad_output.is_cpu or _place(grad_output), attributes,
             types, sizes, os.environ.get(ENVIRONMENT),
@@ -88,7 +97,7 @@ def recipe_for(
     except (TypeError, AttributeError, RuntimeError):  # no tensor, one without strides, or a list
         key = None
     found = _work_out(function, grad_output, input, hint, indices, attributes, out)
-    if key is not None:
+    if key is not None and not is_long(found.problem.axes):  # the kernel has tables as long
         if len(_recipes) >= _MOST:
             _recipes.clear()
         _recipes[key] = found
@@ -111,7 +120,7 @@ def _work_out(
 ) -> Recipe:
     operator = operators()[function]
     axes = len(operator.axes)
-    device = grad_output.device if isinstance(grad_output, torch.Tensor) else torch.device("cpu")
+    device = grad_output.device if is_tensor(grad_output) else torch.device("cpu")
     call = bind(arrays_on(device), operator, grad_output, input, indices, attributes, out)
     shape: Shape = call.role("input").shape
     if hint is None:
@@ -191,9 +200,9 @@ def compute(
     written = aligned(result)
     if copied := recipe.copied:
         if "grad_output" in copied:
-            grad_output = grad_output.contiguous(memory_format=recipe.format)
+            grad_output = _dense(recipe, grad_output)
         if indices is not None and "indices" in copied:
-            indices = indices.contiguous(memory_format=recipe.format)
+            indices = _dense(recipe, indices)
         if "out" in copied:
             written = _result(recipe)
     grad_output, indices = aligned(grad_output), None if indices is None else aligned(indices)
@@ -202,6 +211,13 @@ def compute(
     if written is not result:
         result.copy_(written)
     return result
+
+
+def _dense(recipe: Recipe, tensor: torch.Tensor) -> torch.Tensor:
+    """A copy in the layout that the kernel works in; PyTorch has a channels-last one only of batches."""
+    if tensor.dim() == recipe.axes + 1:
+        return tensor.unsqueeze(0).contiguous(memory_format=recipe.format).squeeze(0)
+    return tensor.contiguous(memory_format=recipe.format)
 
 
 def _result(recipe: Recipe) -> torch.Tensor:
