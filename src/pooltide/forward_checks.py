@@ -64,7 +64,8 @@ def pooling_of(name: str, arrays: Arrays, x: Any, asked: Asked, return_indices: 
     d, h, w = [UNIT] * pad + found_axes
     steps = (1,) * pad + dilation
     batch = (shape[0] if len(shape) == axes + 2 else 1, shape[-axes - 1])
-    if prod(batch) * prod(max(axis.outputs, 1) for axis in found_axes) * 8 >= 2**63:
+    sizes = *batch, *(axis.outputs for axis in found_axes)
+    if prod(max(n, 1) for n in sizes) * 8 >= 2**63:  # NumPy counts so: an empty array may be too large
         raise ValueError(f"{name}: the result would have over 2**63 bytes; it must be smaller.")
     quotient, divisor = ("", 0) if "max" in name else _quotient(name, asked)
     if quotient == "chained" and all(axis.outputs == 1 for axis in found_axes):

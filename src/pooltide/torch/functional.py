@@ -211,7 +211,8 @@ def _check(name: str, input: Any, return_indices: Any = False) -> bool:
         raise DtypeError(f"{name}: input is {shown(input)}; it must be a tensor.")
     if text := shortage(input):
         raise ShapeError(f"{name}: input {text}")
-    if not isinstance(flag := plain(return_indices), (int, NoneType)):  # PyTorch takes 0, 1 and None, too
+    flag = plain(return_indices)
+    if type(flag) not in (bool, int, NoneType):  # PyTorch takes 0, 1 and None, too
         raise DtypeError(f"{name}: return_indices is {shown(return_indices)}; it must be True or False.")
     return bool(flag)
 

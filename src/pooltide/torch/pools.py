@@ -236,6 +236,13 @@ def left_to_pytorch(name: str, x: Tensor, asked: Asked, places: bool) -> Any:
     except RuntimeError as error:
         if x.numel():
             raise
+        if (
+            isinstance(error, NotImplementedError)
+            and x.dtype in (torch.float16, torch.bfloat16)
+            and not places
+        ):
+            # PyTorch's avg_pool3d has no kernel of this dtype, even for a batch of no samples.
+            return left_to_pytorch(name, x.float(), asked, False).to(x.dtype)
         ready_for(name, x, asked)  # which has a better sentence for all but C = 0
         shape = tuple(x.shape)
         must = "every dimension but N must be greater than 0"

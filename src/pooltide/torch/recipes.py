@@ -94,7 +94,7 @@ def recipe_for(
             key = None  # what is not plain may fail to hash
         elif (known := _recipes.get(key)) is not None:
             return known
-    except (TypeError, AttributeError, RuntimeError):  # no tensor, one without strides, or a list
+    except Exception:  # a list, a tensor without strides, or an object that fails in any way: checked below
         key = None
     found = _work_out(function, grad_output, input, hint, indices, attributes, out)
     if key is not None and not is_long(found.problem.axes):  # the kernel has tables as long
@@ -157,7 +157,7 @@ def recipe_of(
     nbytes = problem.cells * problem.dtype.itemsize
     form = memory_format(chosen.layout == "channels_last", axes)
     template = torch.empty(1, dtype=dtype, device=device).expand(shape)
-    small = fresh and not copied and (nbytes <= _SMALL or device.type == "cuda")
+    small = fresh and not copied and not is_long(problem.axes) and (nbytes <= _SMALL or device.type == "cuda")
     small = small and _empty_like(template).stride() == strides
     return Recipe(
         function, axes, problem, chosen.run, shape, strides, nbytes, dtype, device, form, copied,
