@@ -152,3 +152,23 @@ def test_a_batch_of_no_samples_has_an_empty_result(dtype: Any) -> None:
     y = pt.functional.avg_pool3d(x, (1, 4, 4), (1, 3, 5), ceil_mode=True)
     assert (y.shape, y.dtype) == ((0, 2, 3, 3, 1), dtype)
     assert torch.autograd.grad(y.sum(), x)[0].shape == x.shape
+
+
+def test_odd_sizes_are_refused_where_pytorch_computes() -> None:
+    """PyTorch computes pools of empty tensors, of ints and under vmap; we check their sizes all the same."""
+    none, whole, many = (
+        torch.ones(2, 0, 4, 4),
+        torch.ones(1, 2, 4, 4, dtype=torch.int64),
+        torch.ones(3, 2, 4, 4),
+    )
+    odd = np.timedelta64("NaT")
+    for call in (
+        lambda: pt.functional.adaptive_max_pool2d(none, Hostile()),
+        lambda: pt.functional.max_pool2d(whole, 2, padding=odd),
+        lambda: torch.func.vmap(lambda x: pt.functional.avg_pool2d(x, 2, padding=(0, odd)))(many),
+    ):
+        with pytest.raises(TypeError, match=r"^\w+: \w+ is .*; it must be an int or a tuple of ints\.$"):
+            call()
+    csr = torch.eye(3).to_sparse_csr()
+    with pytest.raises(TypeError, match=r"^avg_pool2d: input has layout torch.sparse_csr; it must be "):
+        pt.functional.avg_pool2d(csr, 2)

@@ -69,7 +69,7 @@ def accepted(error: BaseException, function: str, call: Call) -> bool:
 
 
 # How PyTorch's argument parser, its dispatcher and its hooks begin their messages; and its bugs.
-TORCH = re.compile(r"^\w+\(\): argument|aten::|unpack_hook|Overflow when unpacking")
+TORCH = re.compile(r"^\w+\(\): argument|aten::|unpack_hook|Overflow when unpacking|^Dimension out of range")
 BROKEN = re.compile(r"INTERNAL ASSERT FAILED(?!.*(python_arg_parser|functorch))", re.S)
 
 

@@ -25,7 +25,7 @@ from ..forward_checks import Adaptive, Strided, pooling_of, reserve
 from ..forwards import backend_for
 from ..geometry import is_long
 from ..offsets import Offsets, offsets_of
-from ..plain import kinds
+from ..plain import kinds, shown
 from ..plan import ENVIRONMENT
 from ..pooling import Pooling, gradient_by_offsets, with_offsets
 from ..threads import get_num_threads
@@ -49,6 +49,7 @@ Tensor = torch.Tensor
 Asked = Strided | Adaptive
 _FLOATS = frozenset(dtype for dtype, known in TYPES.items() if known.name in STORES)
 _MOST = 4096
+_FLAGS = ("ceil_mode", "count_include_pad")
 # As PyTorch has them at import: whoever puts our pools in their place must not send us to ourselves.
 _PYTORCHS = {
     name: getattr(F, name)
@@ -207,9 +208,21 @@ def _empty(ready: Ready, x: Tensor, dtype: torch.dtype) -> Tensor:
 
 def pytorchs(name: str, x: Tensor, asked: Asked, places: bool = False) -> Any:
     """PyTorch's pool; of a maximum with `places` also int64 indices."""
+    if not torch.compiler.is_compiling() and kinds(asked) is None:
+        _refuse_odd(name, asked)
     given = asked if isinstance(asked, Adaptive) else attributes(name, asked)
     more = {"return_indices": True} if places else {}
     return _PYTORCHS[name](x, *given, **more)
+
+
+def _refuse_odd(name: str, asked: Asked) -> None:
+    """Raise for an argument that is neither plain (plain.py) nor a size under tracing."""
+    for argument, value in zip(asked._fields, asked, strict=True):
+        values = value if type(value) is tuple else (value,)
+        if kinds(tuple(v for v in values if type(v) is not torch.SymInt)) is None:
+            must = "True or False" if argument in _FLAGS else "an int or a tuple of ints"
+            text = f"{argument} is {shown(value)}; it must be {must}"
+            raise DtypeError(f"{name}: {text}.")
 
 
 def is_foreign(x: Any) -> bool:
@@ -221,7 +234,9 @@ def foreign(name: str, x: Tensor, asked: Asked, places: bool = False) -> Any:
     """PyTorch's pool of such a tensor, with PyTorch's gradient; raises DtypeError where it has none."""
     try:
         return pytorchs(name, x, asked, places)
-    except RuntimeError as error:
+    except DtypeError:
+        raise
+    except (RuntimeError, IndexError) as error:
         kind = unreadable(x) or f"has dtype {x.dtype}".replace("torch.", "")
         raise DtypeError(f"{name}: input {kind}; it must be a strided tensor of floats.") from error
 
