@@ -305,6 +305,21 @@ class TestRunning:
             acl.tensor_to_numpy(tensor)
         with pytest.raises(TypeError, match="dtype complex64"):
             acl.tensor_from_numpy(array.astype(np.complex64))
+        for odd, text in ((5, "an int, 5"), (None, "null"), ([1.0], "a list")):
+            with pytest.raises(
+                TypeError, match=f"^tensor_from_numpy: array is {text}; it must be a NumPy array.$"
+            ):
+                acl.tensor_from_numpy(odd)  # type: ignore[arg-type]
+
+    def test_a_tensor_of_sizes_that_no_array_has_is_refused(self) -> None:
+        address = acl.aclrtMalloc(64, 0)[0]
+        for dims in ([-1, 2], [0, -1], [0, 2**62, 2**62]):
+            tensor = acl.aclCreateTensor(dims, acl.ACL_FLOAT, None, 0, acl.ACL_FORMAT_ND, dims, address)
+            assert tensor is not None
+            with pytest.raises(
+                ValueError, match=r"^tensor_to_numpy: tensor has viewDims .*; .* must be \w+\.$"
+            ):
+                acl.tensor_to_numpy(tensor)
 
     def test_a_strided_tensor_with_an_offset(self) -> None:
         storage = acl.tensor_from_numpy(np.arange(24, dtype=np.int32))

@@ -73,6 +73,17 @@ def test_a_text_that_changes_makes_the_library_again(tmp_path: Path) -> None:
     assert "/* changed */" in (made.include / "acl" / "acl.h").read_text()
 
 
+def test_an_alias_that_became_a_file_becomes_a_link_again(tmp_path: Path) -> None:
+    """Some ways to copy a directory make files of links."""
+    lib = install(root=tmp_path).lib
+    alias = lib / generate.ALIASES[0]
+    alias.unlink()
+    alias.write_bytes(b"old")
+    (tmp_path / "stamp").unlink()
+    install(root=tmp_path)
+    assert alias.readlink() == Path(generate.LIBRARY)
+
+
 def test_headers_declare_every_function_once() -> None:
     text = "".join(generate.headers().values())
     for function in functions():

@@ -260,3 +260,28 @@ def test_a_manifest_that_was_changed_is_never_a_pass(golden: Path) -> None:
     assert "manifest.jsonl is not complete" in invoke("compare", golden, golden, rc=2)
     invoke("golden", golden.parent / "cases", "-o", golden)
     assert "2 of 2 pass" in invoke("compare", golden, golden)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("golden", CASE, "-o"),
+        ("show", CASE, "-o"),
+        ("run", CASE, "--save"),
+        ("run", CASE, "--report"),
+        ("compare", "{file}", "{file}", "--third"),
+        ("compare", "{file}"),
+    ],
+    ids=" ".join,
+)
+def test_a_path_that_names_nothing_is_refused(
+    arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An empty one would be the working directory: golden filled it without a word."""
+    file = tmp_path / "a.npy"
+    np.save(file, np.ones(3, np.float32))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    for path, text in (("", "the path is empty; it must"), ("\0", "has a null byte; it must")):
+        assert text in " ".join(invoke(*(a.format(file=file) for a in arguments), path, rc=2).split())
+    assert not list(Path().iterdir())

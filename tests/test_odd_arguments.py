@@ -149,3 +149,20 @@ def test_ints_too_long_to_print_are_told_by_their_bits(value: Any) -> None:
     ):
         with pytest.raises((ValueError, TypeError), match=r"an int of 16610 bits.* must be"):
             call()
+
+
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if "adaptive" in name])
+def test_an_input_vector_counts_by_its_values(name: str) -> None:
+    """Calls whose vectors differ in values alone are different calls, however they are kept."""
+    good = good_call(name)
+    *batch, last = good["input"]
+    for length in (last, last + 1, last + 2, last):
+        found = getattr(pooltide, name)(**good | {"input": np.array([*batch, length]), "out": None})
+        assert np.array_equal(
+            found, getattr(pooltide, name)(**good | {"input": (*batch, length), "out": None})
+        )
+
+
+def test_an_empty_result_may_be_too_large_for_numpy() -> None:
+    with pytest.raises(ValueError, match=r"^adaptive_max_pool2d: the result would have over 2\*\*63 bytes"):
+        pooltide.adaptive_max_pool2d(np.ones((2, 0, 12, 7), np.float32), 2**61, return_indices=True)

@@ -19,7 +19,7 @@ from .worker import Tally
 
 _folder = tempfile.TemporaryDirectory(prefix="hostile-cli-")
 FOLDER = Path(_folder.name)
-os.chdir(FOLDER)  # golden writes to the working directory when its -o is empty
+os.chdir(FOLDER)  # whatever is written to the working directory goes with it
 NAMES = {pool: pool.replace("_pool", "") for pool in problems.POOLS}
 DTYPES = {"float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16"}
 WORDS = [
@@ -51,8 +51,8 @@ FILES: dict[str, bytes] = {
 OPTIONS = {
     "check": ["--all-products", "--json", "--product=atlas-a3", "--product=host", "--product", "--product=x"],
     "run": ["--plan", "--json", "--backend=reference", "--repeat=2", "--repeat=0", "--verdict=bits", "--save={folder}/saved",
-            "--save={file}", "--report={folder}/r.html", "--report={folder}", "--product=atlas-a2", "--verdict"],
-    "golden": ["--float64", "--jobs=1", "--report={folder}/r.html", "--report=/dev/full", "--product=host"],
+            "--save={file}", "--save=\0", "--report={folder}/r.html", "--report={folder}", "--product=atlas-a2", "--verdict"],
+    "golden": ["--float64", "--jobs=1", "--report={folder}/r.html", "--report={folder}/none/r.html", "--report=\0", "--product=host"],
     "compare": ["--third={file}", "--verdict=two", "--verdict=bits", "--level=L0", "--dtype=f16", "--json", "--case=avg2d:1x1x3x3:k2",
                 "--case=avg2d", "--report={folder}/r.html", "--dtype=hf32", "--standard=none"],
     "show": ["--slice=0", "--slice=-1", "--slice=x"],
@@ -117,11 +117,16 @@ def draw(rng: Random) -> CommandLine:
     if command == "bench":  # a real benchmark takes minutes
         arguments = [rng.choice(("nothing", "avg2d", "avg2d:1x1", "--shape=none", "{file}x"))]
     if command == "golden":
-        arguments += ["-o", rng.choice(("{folder}/golden", "{folder}/golden", "{file}", "/dev/null/x", ""))]
+        arguments += [
+            "-o",
+            rng.choice(("{folder}/golden", "{folder}/golden", "{file}", "{file}/x", "", "\0")),
+        ]
     if command == "show":
         arguments += [
             "-o",
-            rng.choice(("{folder}/a.png", "{folder}/a.png", "{folder}/none/a.png", "{folder}", "/dev/full")),
+            rng.choice(
+                ("{folder}/a.png", "{folder}/a.png", "{folder}/none/a.png", "{folder}", "{file}/a.png")
+            ),
         ]
     for _ in range(rng.choice((0, 0, 1, 2, 3))):
         arguments.insert(rng.randrange(len(arguments) + 1), rng.choice(OPTIONS[command]))
@@ -137,7 +142,7 @@ def _argument(rng: Random, command: str) -> str:
         return str(
             FOLDER
             / rng.choice(
-                ("array.npy", "array.npy", "array.npy", "raw.bin", "empty", "golden", "none.npy", "")
+                ("array.npy", "array.npy", "array.npy", "raw.bin", "empty", "golden", "none.npy", "\0", "")
             )
         )
     if command == "ops":

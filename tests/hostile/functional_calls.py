@@ -69,7 +69,7 @@ def accepted(error: BaseException, function: str, call: Call) -> bool:
 
 
 # How PyTorch's argument parser, its dispatcher and its hooks begin their messages; and its bugs.
-TORCH = re.compile(r"^\w+\(\): argument|aten::|unpack_hook|Overflow when unpacking")
+TORCH = re.compile(r"^\w+\(\): argument|aten::|unpack_hook|Overflow when unpacking|^Dimension out of range")
 BROKEN = re.compile(r"INTERNAL ASSERT FAILED(?!.*(python_arg_parser|functorch))", re.S)
 
 
@@ -158,7 +158,9 @@ def _scribble(pool: Pool, given: dict[str, Any], g: Any, other: Any) -> Any:
 
 def _vmap(pool: Pool, given: dict[str, Any], g: Any, other: Any) -> Any:
     rest = {name: value for name, value in given.items() if name != "input"}
-    many = torch.stack([given["input"]] * 2)
+    x = given["input"]
+    # A copy of freed memory would end the process: PyTorch does not check.
+    many = x.expand(2, *x.shape) if isinstance(x, torch.Tensor) else x
     return torch.func.vmap(lambda x: pool(x, **rest))(many)
 
 

@@ -47,9 +47,20 @@ def draw(rng: Random) -> Call:
     if rng.random() < 0.5:
         for argument in rng.sample(list(given), min(len(given), rng.choice((1, 1, 1, 2)))):
             spoil(rng, call, argument, "grad_input")
+        _keep_resized_results_out_of_guarded_memory(call)
     elif rng.random() < COMPARED:
         call.check = lambda result: _compare(call, problem, result)
     return call
+
+
+def _keep_resized_results_out_of_guarded_memory(call: Call) -> None:
+    """PyTorch resizes a result of another shape than `self` in its storage, which here is a whole slot."""
+    x = call.given["self"]
+    if "grad_input" not in call.given or "grad_input" in call.labels or not isinstance(x, torch.Tensor):
+        return
+    result = call.given["grad_input"]
+    if type(result) is torch.Tensor and not x.is_nested and result.shape != x.shape:
+        call.given["grad_input"] = result.clone()
 
 
 def _compare(call: Call, problem: problems.Problem, result: torch.Tensor) -> str | None:

@@ -11,13 +11,15 @@ from ..operators.dtypes import FORMATS, dtype_of
 from .handles import OutOfBounds, aclTensor
 from .memory import MEMORY
 from .objects import aclCreateTensor, unusable
-from .state import not_running, take_message
+from .state import an, not_running, take_message
 
 
 def tensor_from_numpy(array: NDArray[Any], format: int = FORMATS["ND"]) -> aclTensor:
     """Allocate device memory, copy the array there, describe it. aclDestroyTensor frees both."""
     if not_running("tensor_from_numpy"):
         raise RuntimeError(take_message())
+    if not issubclass(type(array), np.ndarray):
+        raise TypeError(f"tensor_from_numpy: array is {an(array)}; it must be a NumPy array.")
     dtype = dtype_of(array.dtype)
     if dtype is None:
         raise TypeError(f"tensor_from_numpy: array has dtype {array.dtype}, which aclDataType lacks.")
@@ -40,7 +42,13 @@ def tensor_to_numpy(tensor: aclTensor) -> NDArray[Any]:
     """A copy of what the tensor's view shows now. Synchronize the stream before."""
     if text := unusable(tensor, aclTensor):
         raise ValueError(f"tensor_to_numpy: tensor {text}.")
+    if any(n < 0 for n in tensor.shape):
+        raise ValueError(f"tensor_to_numpy: tensor has viewDims {tensor.shape}; none must be negative.")
     try:
         return tensor.view().copy()
     except OutOfBounds as found:
         raise ValueError(f"tensor_to_numpy: tensor {found}; it must lie inside one block.") from None
+    except ValueError:  # NumPy can't have an empty array of such sizes
+        raise ValueError(
+            f"tensor_to_numpy: tensor has viewDims {tensor.shape}; they must be smaller."
+        ) from None

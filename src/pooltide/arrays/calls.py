@@ -111,7 +111,7 @@ def _key(
     if types is None or type(grad_output) is not np.ndarray:
         return None
     key: tuple[Any, ...] = (name, grad_output.dtype, grad_output.shape, grad_output.strides, attributes)
-    if type(input) is np.ndarray:
+    if type(input) is np.ndarray and input.ndim != 1:  # of one axis it is a shape, by its values
         key += (input.shape,)
     elif type(input) is tuple and _INT.issuperset(map(type, input)):
         key += (input, None)

@@ -121,6 +121,7 @@ def install(recipe: Recipe | None = None, root: Path | None = None) -> Installat
         for alias in ALIASES:
             link = library.with_name(alias)
             if not link.is_symlink():
+                link.unlink(missing_ok=True)  # a copy of the directory may have turned the link into a file
                 link.symlink_to(LIBRARY)
         write_whole(record, stamp.encode())
     return Installation(root)

@@ -16,6 +16,7 @@ from ..acceptance.notation import NotationError, parse, short_dtype
 from ..acceptance.tensorfile import GoldenError, TensorFileError
 from ..acceptance.verdicts import LEVELS, STANDARDS, bin_names
 from ..operators.dtypes import DTYPES
+from .paths import NamedPath
 from .reports import MEASURES, judged, measured, report_option, verdict_option, write_report
 from .speech import one_line, reproduce, say
 from .tables import aligned
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 _DTYPES = {short_dtype(DTYPES[name]): DTYPES[name] for name in STANDARDS if name in DTYPES}
 _MOST_ROWS = 40
-_PATH = click.Path(exists=True, path_type=Path)
+_PATH = NamedPath(exists=True)
 Outcome = Comparison | TensorFileError
 Row = tuple[str, str, Outcome]  # name, case
 

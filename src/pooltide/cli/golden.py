@@ -22,6 +22,7 @@ from ..acceptance.manifest import MANIFEST, ManifestError, write_manifest
 from ..acceptance.workers import WorkerDied, make_all
 from ..kernels.threads import get_num_threads
 from ..writing import why
+from .paths import NamedPath
 from .problems import NOTATION, problem_argument, product_option
 from .reports import report_option, write_report
 from .speech import one_line, reproduce, say
@@ -34,9 +35,7 @@ _PATIENCE = 3.0  # seconds: the workers of a program that was killed keep its lo
 
 @click.command(epilog=NOTATION)
 @problem_argument
-@click.option(
-    "-o", "--output", required=True, type=click.Path(file_okay=False, path_type=Path), help="The directory."
-)
+@click.option("-o", "--output", required=True, type=NamedPath(file_okay=False), help="The directory.")
 @product_option
 @click.option("--float64", "wide", is_flag=True, help="Keep the float64 result too, not rounded.")
 @click.option("--jobs", type=click.IntRange(1, 1024), help="Processes (the cores there are).")

@@ -12,11 +12,12 @@ import click
 
 from ..acceptance.verdicts import Measures, Verdict
 from ..writing import why, write_whole
+from .paths import NamedPath
 from .speech import say, visible
 
 report_option = click.option(
     "--report",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=NamedPath(dir_okay=False),
     help="Write a page with all cases and, for those that fail, where the errors are.",
 )
 verdict_option = click.option(

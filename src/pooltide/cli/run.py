@@ -14,6 +14,7 @@ from ..acceptance.tensorfile import npy_header, raw_bytes
 from ..acceptance.trial import Refused, Trial, run
 from ..kernels.plan import BACKENDS, NoBackend
 from ..writing import why, write_whole
+from .paths import NamedPath
 from .problems import NOTATION, failed, problem_argument, product_option
 from .reports import MEASURES, judged, measured, report_option, verdict_option, write_report
 from .speech import one_line, reproduce, say
@@ -30,9 +31,7 @@ _COLUMNS = ("backend", "ms", *MEASURES, "single", "mixed", "bits")
 @product_option
 @click.option("--backend", type=click.Choice(list(BACKENDS)), help="Instead of the first that can do it.")
 @click.option("--repeat", type=click.IntRange(1, 1_000_000), default=1, help="Runs; the best time counts.")
-@click.option(
-    "--save", type=click.Path(file_okay=False, path_type=Path), help="Keep each result as SAVE/NAME.npy."
-)
+@click.option("--save", type=NamedPath(file_okay=False), help="Keep each result as SAVE/NAME.npy.")
 @verdict_option
 @report_option
 def command(

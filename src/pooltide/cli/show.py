@@ -12,15 +12,14 @@ from ..acceptance.picture import png
 from ..acceptance.show import Undrawable, draw_case
 from ..acceptance.trial import Refused
 from ..writing import why, write_whole
+from .paths import NamedPath
 from .problems import NOTATION, problem_argument
 from .speech import one_line, reproduce, say
 
 
 @click.command(epilog=NOTATION)
 @problem_argument
-@click.option(
-    "-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The PNG to write."
-)
+@click.option("-o", "--output", required=True, type=NamedPath(dir_okay=False), help="The PNG to write.")
 @click.option("--slice", "depth", type=int, help="Of a volume, the input depth to draw (the middle one).")
 def command(problems: list[Line], output: Path, depth: int | None) -> None:
     """Draw the windows over the input, how many cover each cell, and where the gradient goes."""

@@ -15,6 +15,7 @@ from torch.autograd import forward_ad
 
 from . import sharding
 from .operators import AXES, FUNCTIONS, split
+from .tensors import check_memory
 
 Tensor = torch.Tensor
 
@@ -89,6 +90,8 @@ def _backward(ctx: Any, grad: Tensor) -> Any:
 
     if ctx.saved_tensors:
         (indices,) = ctx.saved_tensors
+        if not torch.compiler.is_compiling():
+            check_memory(ctx.function, grad, indices)
         rows = grad.reshape(*grad.shape[: -ctx.axes], -1)  # flatten takes no batch of gradients
         found = rows.gather(-1, indices.flatten(-ctx.axes).long()).view(indices.shape)
     elif ctx.attributes:

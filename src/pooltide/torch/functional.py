@@ -7,16 +7,19 @@ maximum needs where it was found: one byte per window tells that where windows h
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import NoneType
 from typing import Any
 
 import torch
 
+from ..operators.plain import plain, shown
 from ..problem.forwards import Adaptive, Strided, settled
 from . import pools
-from .errors import DtypeError
+from .errors import DtypeError, ShapeError
 from .gradients import Ints
 from .nodes import Average, Maximum, applied
 from .operators import ARRAYS
+from .tensors import is_tensor, shortage
 
 Tensor = torch.Tensor
 Size = int | None | Sequence[int | None]
@@ -151,9 +154,10 @@ def average_of(function: str, input: Tensor, *attributes: Any) -> Tensor:
 
 def _average(name: str, input: Tensor, asked: pools.Asked) -> Tensor:
     asked = _settled(asked)
+    _check(name, input)
     if pools.is_foreign(input):
         return pools.foreign(name, input, asked)  # type: ignore[no-any-return]
-    if _is_pytorchs(name, input):
+    if _is_pytorchs(input):
         theirs: Tensor = pools.left_to_pytorch(name, input, asked, False)
         return theirs
     ready = pools.ready_for(name, input, asked)
@@ -168,21 +172,22 @@ def _average(name: str, input: Tensor, asked: pools.Asked) -> Tensor:
 
 def _maximum(name: str, input: Tensor, asked: pools.Asked, return_indices: bool) -> Maxima:
     asked = _settled(asked)
+    return_indices = _check(name, input, return_indices)
     if pools.is_foreign(input):
         return pools.foreign(name, input, asked, return_indices)  # type: ignore[no-any-return]
-    if _is_pytorchs(name, input):
+    if _is_pytorchs(input):
         theirs: Maxima = pools.left_to_pytorch(name, input, asked, return_indices)
         return theirs
     alone = not return_indices and not _needs_gradient(input)
-    plain = pools.ready_for(name, input, asked) if alone else None
-    if plain is not None and name == "max_pool1d":  # PyTorch's, too, is contiguous then, whatever the input
-        return pools.values_of(plain, input)
-    ready = None if plain is not None else pools.ready_for(name, input, asked, "offsets")
+    values = pools.ready_for(name, input, asked) if alone else None
+    if values is not None and name == "max_pool1d":  # PyTorch's, too, is contiguous then, whatever the input
+        return pools.values_of(values, input)
+    ready = None if values is not None else pools.ready_for(name, input, asked, "offsets")
     if (at := pools.unit_axis(name, input)) is not None:
         wide = _maximum(*pools.with_unit_axis(name, input, asked, at), return_indices)
         return (wide[0].squeeze(at), wide[1].squeeze(at)) if isinstance(wide, tuple) else wide.squeeze(at)
-    if plain is not None:
-        return pools.values_of(plain, input)
+    if values is not None:
+        return pools.values_of(values, input)
     if alone and ready is not None:
         found: Tensor = pools.pytorchs(name, input, asked)
         return found
@@ -195,10 +200,22 @@ def _settled(asked: pools.Asked) -> pools.Asked:
     return asked if torch.compiler.is_compiling() else settled(asked)
 
 
-def _is_pytorchs(name: str, input: Any) -> bool:
-    """Whether PyTorch computes all, gradient included; raises where `input` is no tensor."""
-    if not isinstance(input, Tensor):
-        raise DtypeError(f"{name}: input is {input!r:.60}; it must be a tensor.")
+def _check(name: str, input: Any, return_indices: Any = False) -> bool:
+    """`return_indices` as a bool; raises for arguments with which Python or PyTorch fails in other words."""
+    if torch.compiler.is_compiling():
+        return bool(return_indices)
+    if not is_tensor(input):
+        raise DtypeError(f"{name}: input is {shown(input)}; it must be a tensor.")
+    if text := shortage(input):
+        raise ShapeError(f"{name}: input {text}")
+    flag = plain(return_indices)
+    if type(flag) not in (bool, int, NoneType):  # PyTorch takes 0, 1 and None, too
+        raise DtypeError(f"{name}: return_indices is {shown(return_indices)}; it must be True or False.")
+    return bool(flag)
+
+
+def _is_pytorchs(input: Tensor) -> bool:
+    """Whether PyTorch computes all, gradient included."""
     return not input.is_floating_point() or (not torch.compiler.is_compiling() and input.numel() == 0)
 
 

@@ -22,7 +22,7 @@ from .autograd import differentiable
 from .operators import ARRAYS, AXES
 from .recipes import Hint, compute, recipe_for
 from .shortcuts import add, find
-from .tensors import arrays_on, lies_channels_last, unreadable
+from .tensors import arrays_on, check_memory, is_tensor, lies_channels_last, unreadable
 
 Ints = int | Sequence[int]
 Input = torch.Tensor | Sequence[int]
@@ -50,12 +50,13 @@ def gradient(
     """
     if _compiling():
         return _dispatched(function, grad_output, input, indices, attributes, hint, out, within)
+    check_memory(function, grad_output, indices, out)
     if out is None and (result := find(function, hint, grad_output, input, indices, attributes)) is not None:
         return result  # type: ignore[no-any-return]
-    if isinstance(input, torch.Tensor) and (kind := unreadable(input)):
+    if is_tensor(input) and (kind := unreadable(input)):
         raise TypeError(f"{function}: input {kind}; it must be a strided tensor or a shape.")
     attributes = tuple(map(plain, attributes))
-    if not issubclass(type(input), torch.Tensor):
+    if not is_tensor(input):
         input = plain_shape(input)
         if type(input) is not tuple:
             bind(_arrays_of(grad_output), operators()[function], grad_output, input, indices, attributes, out)
@@ -81,15 +82,14 @@ def gradient(
 
 
 def _arrays_of(grad_output: Any) -> ArrayReader:
-    tensor = isinstance(grad_output, torch.Tensor)
-    return arrays_on(grad_output.device if tensor else torch.device("cpu"))
+    return arrays_on(grad_output.device if is_tensor(grad_output) else torch.device("cpu"))
 
 
 def is_plain(grad_output: Any, indices: Any) -> bool:
     """Whether nothing but the kernel has a say in this call. What is no tensor at all is plain."""
     if _modes() or _transforms() or forward_ad._current_level >= 0:
         return False
-    if isinstance(indices, torch.Tensor) and (type(indices) is not torch.Tensor or unreadable(indices)):
+    if is_tensor(indices) and (type(indices) is not torch.Tensor or _is_odd(indices)):
         return False
     return is_bare(grad_output)
 
@@ -102,18 +102,24 @@ def is_bare(tensor: Any) -> bool:
     kind = type(tensor)
     if kind is torch.Tensor or kind is torch.nn.Parameter:
         tracked = tensor.requires_grad and _grad_enabled()
-        odd = tensor.is_neg() or tensor._is_zerotensor() or unreadable(tensor)
-        # A batch of gradients (is_grads_batched) looks like one tensor, of no storage.
-        return _has_storage(tensor) and not (tracked or odd)
-    return not isinstance(tensor, torch.Tensor)
+        return not (tracked or _is_odd(tensor))
+    return not is_tensor(tensor)
+
+
+def _is_odd(tensor: torch.Tensor) -> bool:
+    """Whether the memory of a tensor does not have its values as shape and strides say."""
+    # A batch of gradients (is_grads_batched) looks like one tensor, of no storage.
+    if not _has_storage(tensor) or tensor.is_neg() or tensor._is_zerotensor():
+        return True
+    return unreadable(tensor) is not None
 
 
 def shares(out: Any, *tensors: torch.Tensor | None) -> bool:
     """Whether `out`'s storage overlaps one of the tensors'; two storages may hold the same memory."""
-    if not isinstance(out, torch.Tensor):
+    if not is_tensor(out):
         return False
     begin, end = _span(out)
-    spans = (_span(t) for t in tensors if isinstance(t, torch.Tensor))
+    spans = (_span(t) for t in tensors if is_tensor(t))
     return any(first < end and begin < last for first, last in spans)
 
 
@@ -144,7 +150,7 @@ def _dispatched(
     axes, arrays = AXES[function], ARRAYS[function]
     if not _compiling():
         operator = operators()[function]
-        bind(arrays_on(grad_output.device), operator, grad_output, input, indices, attributes, out)
+        bind(_arrays_of(grad_output), operator, grad_output, input, indices, attributes, out)
     shape = tuple(input.shape) if isinstance(input, torch.Tensor) else tuple(input)
     if shape[:-axes] != tuple(grad_output.shape[:-axes]):
         raise ValueError(f"{function}: grad_output and input differ in N or C; they must have the same.")

@@ -18,7 +18,7 @@ from ..kernels.plan import NoBackend
 from . import pools
 from .errors import DtypeError, ShapeError, as_pytorch
 from .gradients import gradient, is_plain
-from .tensors import lies_channels_last
+from .tensors import lies_channels_last, shortage
 
 Tensor = torch.Tensor
 
@@ -191,6 +191,8 @@ def _check(what: str, tensor: Any, expected: tuple[Any, ...], whose: str) -> Non
         raise DtypeError(f"{what} has dtype {tensor.dtype}; it must be {dtype}, as {whose}.")
     if tensor.device != device:
         raise ShapeError(f"{what} is on {tensor.device}; it must be on {device}, as {whose}.")
+    if text := shortage(tensor):
+        raise ShapeError(f"{what} {text}")
 
 
 def _scattered(ctx: Any, grad_output: Tensor, kept: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from ..operators.binding import bind
 from ..operators.catalog import gradients, operators
 from .own import own_gradient
 from .recipes import compute, recipe_for
-from .tensors import DEVICES, arrays_on, dense_strides
+from .tensors import DEVICES, arrays_on, check_memory, dense_strides
 
 Tensor = torch.Tensor
 Split = tuple[Tensor | None, tuple[Any, ...], bool, bool]
@@ -65,6 +65,7 @@ def split(function: str, rest: Sequence[Any]) -> Split:
 def _kernel(function: str) -> Callable[..., Tensor]:
     def kernel(grad_output: Tensor, plane: Sequence[int], *rest: Any) -> Tensor:
         indices, attributes, last, within = split(function, rest)
+        check_memory(function, grad_output, indices)
         hashable = tuple(tuple(a) if isinstance(a, list) else a for a in attributes)
         shape = (*grad_output.shape[: -len(plane)], *plane)
         try:

@@ -27,13 +27,13 @@ from .. import __version__
 from ..kernels.plan import NoBackend
 from . import devices
 from .autograd import differentiable
-from .errors import as_pytorch
+from .errors import DtypeError, as_pytorch
 from .gradients import is_bare, is_plain, shares
 from .operators import ARRAYS, AXES
 from .own import ATEN, tell
 from .recipes import compute, recipe_for
 from .shortcuts import add, find
-from .tensors import TYPES, lies_channels_last, memory_format
+from .tensors import TYPES, check_memory, lies_channels_last, memory_format
 
 Tensor = torch.Tensor
 CACHE_TAG = f"pooltide.patch {__version__};"
@@ -197,6 +197,8 @@ def _below(function: str, own: Callable[..., Any]) -> Callable[..., Any]:
         keys: Any, grad_output: Tensor, x: Tensor, *rest: Any, grad_input: Tensor | None = None
     ) -> Tensor:
         given = {} if grad_input is None else {"grad_input": grad_input}
+        if _depth:
+            _check(function, grad_output, x, rest)
         hint = False if function in _FORMATLESS else x.stride()
         reason = _refusal(grad_output)
         if _depth and reason is None:
@@ -218,6 +220,7 @@ def _front(function: str, own: Callable[..., Any]) -> Callable[..., Any]:
     def front(keys: Any, grad_output: Tensor, x: Tensor, *rest: Any) -> Tensor:
         if not _depth:
             return own(keys, grad_output, x, *rest)  # type: ignore[no-any-return]
+        _check(function, grad_output, x, rest)
         indices, attributes = (rest[-1], rest[:-1]) if indexed else (None, rest)
         tracked = _grad_enabled() and x.requires_grad
         if (
@@ -242,6 +245,17 @@ def _front(function: str, own: Callable[..., Any]) -> Callable[..., Any]:
         return own(keys, grad_output, x, *rest)  # type: ignore[no-any-return]
 
     return front
+
+
+def _check(function: str, grad_output: Any, x: Any, rest: tuple[Any, ...]) -> None:
+    """Raise for tensors that no kernel, PyTorch's own included, can take. The dispatcher lets None pass."""
+    for name, tensor in (("grad_output", grad_output), ("self", x)):
+        if tensor is None:
+            raise DtypeError(f"{function}: {name} is None; it must be a tensor.")
+    try:
+        check_memory(function, grad_output, rest[-1] if function in _INDEXED else None)
+    except ValueError as error:
+        raise as_pytorch(error) from None
 
 
 class _OfInput(torch.autograd.Function):
@@ -283,6 +297,7 @@ def _computed(
         if shares(out, grad_output, indices):
             grad_output, indices = grad_output.clone(), None if indices is None else indices.clone()
     try:
+        check_memory(function, None, None, out)
         recipe = recipe_for(function, grad_output, x, hint, indices, attributes, out, True)
         result = compute(recipe, grad_output, indices, out, True)
     except _FAULTS as fault:

@@ -19,11 +19,12 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from ..geometry import is_long
 from ..kernels.cpu import STORES
 from ..kernels.plan import ENVIRONMENT, make_plan, roles, shortcut
 from ..kernels.threads import get_num_threads
 from ..operators.memory import reserve
-from ..operators.plain import kinds
+from ..operators.plain import kinds, shown
 from ..problem.forwards import Adaptive, Strided, forward_problem
 from ..problem.offsets import Offsets, offsets_of
 from ..problem.problem import Problem, gradient_of, with_offsets
@@ -47,6 +48,7 @@ Tensor = torch.Tensor
 Asked = Strided | Adaptive
 _FLOATS = frozenset(dtype for dtype, known in TYPES.items() if known.name in STORES)
 _MOST = 4096
+_FLAGS = ("ceil_mode", "count_include_pad")
 # As PyTorch has them at import: whoever puts our pools in their place must not send us to ourselves.
 _PYTORCHS = {
     name: getattr(F, name)
@@ -93,7 +95,8 @@ def ready_for(name: str, x: Tensor, asked: Asked, places: str = "none") -> Ready
         found = _prepare(name, x, asked, places, casting)
     except (TypeError, ValueError) as error:
         raise as_pytorch(error) from None
-    if types is not None:  # what is not plain may fail to hash
+    # What is not plain may fail to hash; the kernel of long axes has tables as long.
+    if types is not None and (found is None or not is_long(found.problem.axes)):
         if len(_ready) >= _MOST:
             _ready.clear()
         _ready[key] = found
@@ -205,9 +208,21 @@ def _empty(ready: Ready, x: Tensor, dtype: torch.dtype) -> Tensor:
 
 def pytorchs(name: str, x: Tensor, asked: Asked, places: bool = False) -> Any:
     """PyTorch's pool; of a maximum with `places` also int64 indices."""
+    if not torch.compiler.is_compiling() and kinds(asked) is None:
+        _refuse_odd(name, asked)
     given = asked if isinstance(asked, Adaptive) else attributes(name, asked)
     more = {"return_indices": True} if places else {}
     return _PYTORCHS[name](x, *given, **more)
+
+
+def _refuse_odd(name: str, asked: Asked) -> None:
+    """Raise for an argument that is neither plain (plain.py) nor a size under tracing."""
+    for argument, value in zip(asked._fields, asked, strict=True):
+        values = value if type(value) is tuple else (value,)
+        if kinds(tuple(v for v in values if type(v) is not torch.SymInt)) is None:
+            must = "True or False" if argument in _FLAGS else "an int or a tuple of ints"
+            text = f"{argument} is {shown(value)}; it must be {must}"
+            raise DtypeError(f"{name}: {text}.")
 
 
 def is_foreign(x: Any) -> bool:
@@ -219,7 +234,9 @@ def foreign(name: str, x: Tensor, asked: Asked, places: bool = False) -> Any:
     """PyTorch's pool of such a tensor, with PyTorch's gradient; raises DtypeError where it has none."""
     try:
         return pytorchs(name, x, asked, places)
-    except RuntimeError as error:
+    except DtypeError:
+        raise
+    except (RuntimeError, IndexError) as error:
         kind = unreadable(x) or f"has dtype {x.dtype}".replace("torch.", "")
         raise DtypeError(f"{name}: input {kind}; it must be a strided tensor of floats.") from error
 
@@ -234,6 +251,13 @@ def left_to_pytorch(name: str, x: Tensor, asked: Asked, places: bool) -> Any:
     except RuntimeError as error:
         if x.numel():
             raise
+        if (
+            isinstance(error, NotImplementedError)
+            and x.dtype in (torch.float16, torch.bfloat16)
+            and not places
+        ):
+            # PyTorch's avg_pool3d has no kernel of this dtype, even for a batch of no samples.
+            return left_to_pytorch(name, x.float(), asked, False).to(x.dtype)
         ready_for(name, x, asked)  # which has a better sentence for all but C = 0
         shape = tuple(x.shape)
         must = "every dimension but N must be greater than 0"
@@ -298,12 +322,12 @@ def gradient_from(
     """The gradient of maxima, channels_last or not; raises NoBackend where no kernel reads offsets."""
     layouts = layout_in_memory(grad_output, ready.axes), layout_in_memory(offsets, ready.axes)
     backend = os.environ.get(ENVIRONMENT)
-    recipe = _recipe(function, ready, layouts, shape, last, grad_output.dtype, grad_output.device, backend)
+    recipe_in = _recipe_of if is_long(ready.problem.axes) else _recipe
+    recipe = recipe_in(function, ready, layouts, shape, last, grad_output.dtype, grad_output.device, backend)
     return compute(recipe, grad_output, offsets, None, within=True)
 
 
-@lru_cache(maxsize=1024)
-def _recipe(
+def _recipe_of(
     function: str,
     ready: Ready,
     layouts: tuple[str, str],
@@ -316,3 +340,6 @@ def _recipe(
     problem = gradient_of(ready.problem, TYPES[dtype])
     lies = "channels_last" if last else "planes"
     return recipe_of(function, ready.axes, problem, (*layouts, lies), shape, last, dtype, device)
+
+
+_recipe = lru_cache(maxsize=1024)(_recipe_of)

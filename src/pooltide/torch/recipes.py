@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from ..geometry import is_long
 from ..kernels import IndexFault
 from ..kernels.plan import ENVIRONMENT, layout_of
 from ..operators.binding import bind
@@ -21,7 +22,15 @@ from ..operators.catalog import operators
 from ..operators.plain import kinds
 from ..problem.problem import Problem, lower
 from . import devices
-from .tensors import aligned, allocate, arrays_on, dense_strides, lies_channels_last, memory_format
+from .tensors import (
+    aligned,
+    allocate,
+    arrays_on,
+    dense_strides,
+    is_tensor,
+    lies_channels_last,
+    memory_format,
+)
 
 Shape = tuple[int, ...]
 # How the result is to lie: as an input of these strides, channels_last or not, or (None) as grad_output.
@@ -71,7 +80,7 @@ def recipe_for(
     sizes = kinds(input) if type(input) is tuple else ()
     try:
         key: Any = (
-            function, input.shape if isinstance(input, torch.Tensor) else input, hint,
+            function, input.shape if is_tensor(input) else input, hint,
             grad_output.shape, grad_output.stride(), grad_output.dtype,
             grad_output.is_cpu or _place(grad_output), attributes,
             types, sizes, os.environ.get(ENVIRONMENT),
@@ -84,10 +93,10 @@ def recipe_for(
             key = None  # what is not plain may fail to hash
         elif (known := _recipes.get(key)) is not None:
             return known
-    except (TypeError, AttributeError, RuntimeError):  # no tensor, one without strides, or a list
+    except Exception:  # a list, a tensor without strides, or an object that fails in any way: checked below
         key = None
     found = _work_out(function, grad_output, input, hint, indices, attributes, out)
-    if key is not None:
+    if key is not None and not is_long(found.problem.axes):  # the kernel has tables as long
         if len(_recipes) >= _MOST:
             _recipes.clear()
         _recipes[key] = found
@@ -110,7 +119,7 @@ def _work_out(
 ) -> Recipe:
     operator = operators()[function]
     axes = len(operator.axes)
-    device = grad_output.device if isinstance(grad_output, torch.Tensor) else torch.device("cpu")
+    device = grad_output.device if is_tensor(grad_output) else torch.device("cpu")
     call = bind(arrays_on(device), operator, grad_output, input, indices, attributes, out)
     shape: Shape = call.role("input").shape
     if hint is None:
@@ -147,7 +156,7 @@ def recipe_of(
     nbytes = problem.cells * problem.dtype.itemsize
     form = memory_format(chosen.layout == "channels_last", axes)
     template = torch.empty(1, dtype=dtype, device=device).expand(shape)
-    small = fresh and not copied and (nbytes <= _SMALL or device.type == "cuda")
+    small = fresh and not copied and not is_long(problem.axes) and (nbytes <= _SMALL or device.type == "cuda")
     small = small and _empty_like(template).stride() == strides
     return Recipe(
         function, axes, problem, chosen.run, shape, strides, nbytes, dtype, device, form, copied,
@@ -190,9 +199,9 @@ def compute(
     written = aligned(result)
     if copied := recipe.copied:
         if "grad_output" in copied:
-            grad_output = grad_output.contiguous(memory_format=recipe.format)
+            grad_output = _dense(recipe, grad_output)
         if indices is not None and "indices" in copied:
-            indices = indices.contiguous(memory_format=recipe.format)
+            indices = _dense(recipe, indices)
         if "out" in copied:
             written = _result(recipe)
     grad_output, indices = aligned(grad_output), None if indices is None else aligned(indices)
@@ -201,6 +210,13 @@ def compute(
     if written is not result:
         result.copy_(written)
     return result
+
+
+def _dense(recipe: Recipe, tensor: torch.Tensor) -> torch.Tensor:
+    """A copy in the layout that the kernel works in; PyTorch has a channels-last one only of batches."""
+    if tensor.dim() == recipe.axes + 1:
+        return tensor.unsqueeze(0).contiguous(memory_format=recipe.format).squeeze(0)
+    return tensor.contiguous(memory_format=recipe.format)
 
 
 def _result(recipe: Recipe) -> torch.Tensor:

@@ -8,7 +8,7 @@ tensor is filled with NaN first; a result that is written in full anyway is take
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch._prims_common import suggest_memory_format
@@ -44,7 +44,7 @@ def arrays_on(device: torch.device) -> ArrayReader:
     """How to look at the tensors of a call whose grad_output is on `device`."""
 
     def read(value: Any, written: bool) -> TensorMeta | Unusable | str | None:
-        if not issubclass(type(value), torch.Tensor):  # isinstance would ask the value itself
+        if not is_tensor(value):
             return None
         if kind := unreadable(value):
             return Unusable(kind, "a strided tensor", TypeError)
@@ -57,6 +57,45 @@ def arrays_on(device: torch.device) -> ArrayReader:
         return TensorMeta(tuple(value.shape), dtype, strides=tuple(value.stride()))
 
     return ArrayReader("a tensor", read, _integer)
+
+
+def is_tensor(value: Any) -> TypeGuard[torch.Tensor]:
+    """Whether a value is a tensor, by its type alone: isinstance would ask the value, which may fail."""
+    return issubclass(type(value), torch.Tensor)
+
+
+def check_memory(function: str, grad_output: Any, indices: Any = None, out: Any = None) -> None:
+    """Raise ValueError for a tensor whose `shortage` would end the process, or an `out` that is read-only."""
+    for name, tensor in (("grad_output", grad_output), ("indices", indices), ("out", out)):
+        if tensor is not None and (text := shortage(tensor)):
+            raise ValueError(f"{function}: {name} {text}")
+    if out is not None and type(out) is torch.Tensor and out._is_zerotensor():
+        raise ValueError(f"{function}: out is a zero tensor, which is read-only; it must be a normal one.")
+
+
+def shortage(tensor: Any) -> str | None:
+    """How the storage ends before the tensor's last cell, as the rest of a sentence; None where it doesn't.
+
+    Storage that was freed, as sharded training does, has 0 bytes. PyTorch itself copies such a tensor
+    without a check, and the process ends.
+    """
+    if type(tensor) not in _WITH_STORAGE:  # a subclass may do without storage
+        return None
+    try:
+        have = len(tensor.untyped_storage())
+        if tensor.is_contiguous() and not tensor.storage_offset() and have >= tensor.nbytes:
+            return None
+        last = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
+        need = (tensor.storage_offset() + last + 1) * tensor.itemsize if tensor.numel() else 0
+    except RuntimeError:  # not strided, or a wrapper that torch.func makes
+        return shortage(_unwrapped(tensor)) if _is_wrapper(tensor) else None
+    if have >= need or tensor._is_zerotensor():
+        return None
+    return f"has storage of {have} bytes; it must have {need}, as shape and strides need."
+
+
+_WITH_STORAGE = frozenset({torch.Tensor, torch.nn.Parameter})
+_is_wrapper, _unwrapped = torch._C._functorch.is_functorch_wrapped_tensor, torch._C._functorch.get_unwrapped
 
 
 def unreadable(tensor: torch.Tensor) -> str | None:
