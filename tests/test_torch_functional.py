@@ -16,6 +16,7 @@ from test_forward import BAD  # noqa: E402
 import pooltide  # noqa: E402
 from geometries import axes_of  # noqa: E402
 from pooltide.kernels import cpu, reference  # noqa: E402
+from pooltide.problem.problem import Problem
 from pooltide.torch import functional, nodes, pools  # noqa: E402
 
 each_pool = pytest.mark.parametrize("pool", EVERY, ids=str)
@@ -142,11 +143,13 @@ def test_indices_come_beside_what_is_kept(pool: Pool) -> None:
 def test_the_gradient_reads_bytes(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
     real = cpu.prepare
-    monkeypatch.setattr(
-        cpu,
-        "prepare",
-        lambda problem, layout: read.append(problem.index_dtype.itemsize) or real(problem, layout),
-    )
+
+    def watched(problem: Problem, layout: str) -> Any:
+        if problem.gradient:
+            read.append(problem.index_bytes)
+        return real(problem, layout)
+
+    monkeypatch.setattr(cpu, "prepare", watched)
     pools._recipe.cache_clear()
     gradient(lambda x: pool.forward(x, functional), sample(pool))
     pools._recipe.cache_clear()
@@ -230,10 +233,10 @@ def test_a_window_fits_where_it_fits_in_pytorch(name: str) -> None:
 
 def test_the_reference_computes_gradients_of_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POOLTIDE_BACKEND", "reference")
-    read: list[str] = []
+    read: list[bool] = []
     real = reference.run
     monkeypatch.setattr(
-        reference, "run", lambda problem, *rest: read.append(str(problem.index_dtype)) or real(problem, *rest)
+        reference, "run", lambda problem, *rest: read.append(problem.offsets) or real(problem, *rest)
     )
     pools._ready.clear(), pools._recipe.cache_clear()
     for pool in MAXIMA:
@@ -242,4 +245,4 @@ def test_the_reference_computes_gradients_of_offsets(monkeypatch: pytest.MonkeyP
             gradient(lambda x, pool=pool: pool.forward(x, functional), x), gradient(pool.forward, x)
         )
     pools._ready.clear(), pools._recipe.cache_clear()
-    assert read == ["UINT8"] * len(MAXIMA)
+    assert read == [True] * len(MAXIMA)

@@ -6,6 +6,8 @@ that every other backend gives. In float64 for all dtypes it is the oracle.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import lru_cache
 from itertools import product
 from math import prod
 from typing import Any
@@ -13,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..geometry import cells_of_windows
+from ..geometry import Axis, cells_of_windows
 from ..problem.problem import Problem
 from ..problem.rounding import round_gradient, round_once
 from . import Arrays, IndexFault
@@ -80,20 +82,23 @@ def _forward(problem: Problem, x: Array, out: Array, indices: Array | None) -> N
                 indices[(..., *o)] = place
 
 
+@lru_cache(maxsize=16)
+def _ranges(axis: Axis) -> list[range]:
+    """Per window, its cells."""
+    tables = (table.tolist() for table in cells_of_windows(axis))
+    return [range(first, first + n * axis.dilation, axis.dilation) for first, n in zip(*tables, strict=True)]
+
+
 def _slices(problem: Problem, o: Index) -> Any:
     """The cells of window o in every plane, as an index into (N, C, D, H, W)."""
-    found = [axis.window(i) for axis, i in zip(problem.axes, o, strict=True)]
-    return (..., *(slice(w.start, w.end, axis.dilation) for w, axis in zip(found, problem.axes, strict=True)))
+    cells = (_ranges(axis)[i] for axis, i in zip(problem.axes, o, strict=True))
+    return (..., *(slice(c.start, c.stop, c.step) for c in cells))
 
 
-def _cells(problem: Problem, o: Index) -> list[Index]:
+def _cells(problem: Problem, o: Index) -> Iterable[Index]:
     """The cells of window o, (d, h, w) ascending."""
-    ranges = []
-    for axis, i in zip(problem.axes, o, strict=True):
-        first, count = (int(table[i]) for table in cells_of_windows(axis))
-        ranges.append(range(first, first + count * axis.dilation, axis.dilation))
-    d, h, w = ranges
-    return list(product(d, h, w))
+    d, h, w = (_ranges(axis)[i] for axis, i in zip(problem.axes, o, strict=True))
+    return product(d, h, w)
 
 
 def _sum(problem: Problem, o: Index, x: Array) -> Array:
@@ -108,7 +113,7 @@ def _sum(problem: Problem, o: Index, x: Array) -> Array:
 
 def _maximum(problem: Problem, o: Index, x: Array) -> tuple[Array, Array]:
     """The largest cells of window o in all planes, and their indices or offsets."""
-    first = [int(cells_of_windows(axis)[0][i]) for axis, i in zip(problem.axes, o, strict=True)]
+    first = [_ranges(axis)[i].start for axis, i in zip(problem.axes, o, strict=True)]
     tables = problem.offset_tables
     sizes = problem.input_plane if tables is None else tables.most
 
