@@ -16,7 +16,7 @@ from test_forward import BAD  # noqa: E402
 import pooltide  # noqa: E402
 from geometries import axes_of  # noqa: E402
 from pooltide.kernels import cpu, reference  # noqa: E402
-from pooltide.problem.problem import Problem
+from pooltide.problem.problem import Problem  # noqa: E402
 from pooltide.torch import functional, nodes, pools  # noqa: E402
 
 each_pool = pytest.mark.parametrize("pool", EVERY, ids=str)
