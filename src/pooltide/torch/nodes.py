@@ -128,6 +128,8 @@ def applied(node: type[torch.autograd.Function], plain: bool, *arguments: Any) -
     """
     if plain:
         return super(torch.autograd.Function, node).apply(*arguments)  # type: ignore[misc]
+    _, name, asked, *_ = arguments
+    pools.refuse_odd(name, asked)  # torch.func looks at every argument
     forward = {Average: ForwardAverage, Maximum: ForwardMaximum}[node] if _transformed() else node
     return forward.apply(*arguments)  # type: ignore[no-untyped-call]
 

@@ -208,15 +208,16 @@ def _empty(ready: Ready, x: Tensor, dtype: torch.dtype) -> Tensor:
 
 def pytorchs(name: str, x: Tensor, asked: Asked, places: bool = False) -> Any:
     """PyTorch's pool; of a maximum with `places` also int64 indices."""
-    if not torch.compiler.is_compiling() and kinds(asked) is None:
-        _refuse_odd(name, asked)
+    refuse_odd(name, asked)
     given = asked if isinstance(asked, Adaptive) else attributes(name, asked)
     more = {"return_indices": True} if places else {}
     return _PYTORCHS[name](x, *given, **more)
 
 
-def _refuse_odd(name: str, asked: Asked) -> None:
+def refuse_odd(name: str, asked: Asked) -> None:
     """Raise for an argument that is neither plain (plain.py) nor a size under tracing."""
+    if torch.compiler.is_compiling() or kinds(asked) is not None:
+        return
     for argument, value in zip(asked._fields, asked, strict=True):
         values = value if type(value) is tuple else (value,)
         if kinds(tuple(v for v in values if type(v) is not torch.SymInt)) is None:
