@@ -36,7 +36,7 @@ def test_threads(sanitizer: str, tmp_path: Path) -> None:
     program = compile_program(
         PROGRAMS / "threads.cpp", tmp_path / "program", "-std=c++11", "-pthread", *flags
     )
-    run = run_program(program, environment={"TSAN_OPTIONS": "halt_on_error=0"}, timeout=300)
+    run = run_program(program, environment={"TSAN_OPTIONS": "halt_on_error=0"})
     assert run.stdout == "8 threads, 200 rounds, 0 wrong\n", run.stdout + run.stderr[-2000:]
     assert run.returncode == 0, run.stderr[-4000:]
     refused = [line for line in run.stderr.splitlines() if "padding is" in line]
@@ -75,23 +75,21 @@ def test_garbage_is_survived(level: str, tmp_path: Path) -> None:
 
 
 def test_fork_gives_the_child_an_error(tmp_path: Path) -> None:
-    run = run_program(compile_program(PROGRAMS / "fork.c", tmp_path / "program", "-std=gnu11"), timeout=20)
+    run = run_program(compile_program(PROGRAMS / "fork.c", tmp_path / "program", "-std=gnu11"))
     assert run.returncode == 0, run.stderr
     assert re.search(r"child: 500000 aclrtMalloc: this process was forked", run.stdout)
     assert "pooltide: aclrtMalloc: this process was forked" in run.stderr
 
 
 def test_fork_before_the_first_call_is_well(tmp_path: Path) -> None:
-    run = run_program(
-        compile_program(PROGRAMS / "fork_first.c", tmp_path / "program", "-std=gnu11"), timeout=20
-    )
+    run = run_program(compile_program(PROGRAMS / "fork_first.c", tmp_path / "program", "-std=gnu11"))
     assert run.returncode == 0, run.stderr
     assert run.stderr == ""
 
 
 def test_fork_while_another_thread_makes_the_first_call(tmp_path: Path) -> None:
     program = compile_program(PROGRAMS / "fork_while_starting.c", tmp_path / "program", "-pthread")
-    run = run_program(program, timeout=300)
+    run = run_program(program)
     assert run.stdout == "first call 0, 0 children hung, 0 wrong, some refused\n", run.stderr
 
 
@@ -136,7 +134,7 @@ int main(void) {
 @pytest.mark.parametrize("before", ["idle", "late", "busy", "streams"])
 def test_a_process_ends_with_its_last_thread(before: str, tmp_path: Path) -> None:
     program = compile_program(PROGRAMS / "main_thread_exits.c", tmp_path / "program", "-pthread")
-    run = run_program(program, before, timeout=20)
+    run = run_program(program, before)
     assert (run.returncode, run.stdout) == (0, "the last thread ended\n"), run.stderr
 
 
