@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from c_programs import COMPILERS, POOLTIDE, PROGRAMS, compile_program, need_compiler, run_program
 
-from pooltide.c.build import Recipe, install, libpython
+from pooltide.c.build import BuildInputs, install, libpython
 from pooltide.c.generate import ALIASES, LIBRARY
 
 
@@ -172,9 +172,9 @@ def test_without_room_for_guarded_addresses(tmp_path: Path) -> None:
     assert (touching.returncode, touching.stderr) == (0, "")
 
 
-def _broken(source: str, recipe: Recipe, tmp_path: Path) -> subprocess.CompletedProcess[str]:
+def _broken(source: str, inputs: BuildInputs, tmp_path: Path) -> subprocess.CompletedProcess[str]:
     need_compiler("gcc")
-    made = install(recipe, tmp_path / "root")
+    made = install(inputs, tmp_path / "root")
     program = tmp_path / "program"
     command = ["gcc", *made.compile_flags, str(PROGRAMS / source), "-o", str(program), *made.link_flags]
     subprocess.run(command, check=True)
@@ -182,17 +182,17 @@ def _broken(source: str, recipe: Recipe, tmp_path: Path) -> subprocess.Completed
 
 
 @pytest.mark.parametrize(
-    ("recipe", "why"),
+    ("inputs", "why"),
     [
-        (Recipe(python="/nowhere/bin/python"), "/nowhere/bin/python can't be loaded"),
-        (Recipe(library="/nowhere/libpython.so"), "libpython can't be loaded: /nowhere/libpython.so"),
+        (BuildInputs(python="/nowhere/bin/python"), "/nowhere/bin/python can't be loaded"),
+        (BuildInputs(libpython="/nowhere/libpython.so"), "libpython can't be loaded: /nowhere/libpython.so"),
     ],
     ids=["no interpreter", "no libpython"],
 )
 def test_an_interpreter_that_cannot_start_never_looks_like_success(
-    recipe: Recipe, why: str, tmp_path: Path
+    inputs: BuildInputs, why: str, tmp_path: Path
 ) -> None:
-    run = _broken("smallest.c", recipe, tmp_path)
+    run = _broken("smallest.c", inputs, tmp_path)
     assert run.returncode == 1
     assert re.match(r"status 500000, torch absent, message .*can't be loaded", run.stdout)
     assert run.stderr.startswith("pooltide: aclInit: ")

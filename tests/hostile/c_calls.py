@@ -19,7 +19,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from pooltide.c.build import Recipe, compiler, install
+from pooltide.c.build import BuildInputs, compiler, install
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 SHARE = 20_000  # calls of one run of the program
@@ -57,7 +57,7 @@ def run(
 def _build(folder: Path, sanitizer: str, source: Path) -> Path:
     """Compile the program and a separate library, both with the sanitizer."""
     flags = FLAGS[sanitizer] and (*FLAGS[sanitizer], "-g", "-O1")
-    made = install(Recipe(flags=flags), folder / "library")
+    made = install(BuildInputs(flags=flags), folder / "library")
     program = folder / "program"
     inputs = ["-pthread", *made.compile_flags, str(source)]
     subprocess.run(
