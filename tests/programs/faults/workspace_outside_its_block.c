@@ -1,4 +1,4 @@
-/* says: aclnnAvgPool2dBackward: workspace is 0x*, 0 bytes into a block of 7 bytes at 0x*, and * bytes are asked for; it must lie inside one block. [161002 ACLNN_ERR_PARAM_INVALID]
+/* says: aclnnAvgPool2dBackward: workspace is 0x*, 0 bytes into a block of 7 bytes at 0x*, and the call needs * bytes; it must lie inside one block. [161002 ACLNN_ERR_PARAM_INVALID]
    warn: fails */
 #include "../setup.h"
 int main(void) {
