@@ -71,37 +71,30 @@ class aclTensor:
         """The data in device memory, not a copy. Raises OutOfBounds."""
         if self.empty:
             return np.empty(self.shape, self.dtype.numpy)
-        start, end = self.span()
-        data = None
-        if self.address is not None and MEMORY.find(self.address) is MEMORY.find(start):
-            data = MEMORY.range(start, end - start)
-        if data is None:
+        if not (found := self._cells()):
             raise OutOfBounds(self._place())
-        at = (self.address or 0) + self.offset * self.dtype.itemsize - start
-        steps = tuple(step * self.dtype.itemsize for step in self.strides)
-        return np.ndarray(self.shape, self.dtype.numpy, data.data, at, steps)
+        block, cells = found
+        return np.ndarray(self.shape, self.dtype.numpy, block.data.data, cells.start, cells.steps)
 
     def _cells(self) -> tuple[Block, Cells] | None:
-        start, end = self.span()
-        block = None if self.empty or self.address is None else MEMORY.find(start)
+        """The block and the cells in it; None if there is no cell, or if one is outside the block."""
+        block = None if self.empty or self.address is None else MEMORY.find(self.address)
         if block is None:
             return None
-        base, size = block.address, self.dtype.itemsize
-        steps = tuple(step * size for step in self.strides)
+        (start, end), size, base = self.span(), self.dtype.itemsize, block.address
+        if start < base or end > base + block.size:
+            return None
         at = (self.address or 0) + self.offset * size - base
+        steps = tuple(step * size for step in self.strides)
         return block, Cells(at, start - base, end - base, self.shape, steps, size)
 
     def mark_written(self) -> None:
         """Record that the cells were written. The view must be inside its block."""
         if found := self._cells():
-            block, cells = found
-            block.written.mark(cells)
+            found[0].written.mark(found[1])
 
     def never_written(self) -> str | None:
-        """The fault when some cells were never written, as a sentence without its subject, or None.
-
-        The view must be inside its block.
-        """
+        """The fault when some cells were never written, as a sentence without its subject, or None."""
         found = self._cells()
         return never_written(*found) if found else None
 

@@ -173,13 +173,12 @@ def libpython(library: Path) -> tuple[Path, list[str]]:
     config = sysconfig.get_config_vars()
     places = [config.get("LIBDIR"), config.get("LIBPL"), f"{sys.base_prefix}/lib"]
     places += [f"{place}/{config['MULTIARCH']}" for place in places if place and config.get("MULTIARCH")]
-    for name in (f"libpython{VERSION}{sys.abiflags}.so.1.0", f"libpython{VERSION}{sys.abiflags}.so"):
+    for ending in (".so.1.0", ".so", "-pic.a", ".a"):
         for place in filter(None, places):
-            if (path := Path(place) / name).exists():
+            path = Path(place) / f"libpython{VERSION}{sys.abiflags}{ending}"
+            if path.exists() and ending.startswith(".so"):
                 return path, []
-    for name in (f"libpython{VERSION}{sys.abiflags}-pic.a", f"libpython{VERSION}{sys.abiflags}.a"):
-        for place in filter(None, places):
-            if (path := Path(place) / name).exists():
+            if path.exists():
                 needed = " ".join(config.get(name) or "" for name in ("MODLIBS", "LIBS", "SYSLIBS")).split()
                 return library, ["-Wl,--whole-archive", str(path), "-Wl,--no-whole-archive", *needed]
     raise CannotBuild(_NO_SHARED)
