@@ -1,4 +1,4 @@
-"""The library in a process: threads, sanitizers, fork, a hostile environment, a broken one, a host's own Python."""
+"""The library in a process: threads, sanitizers, fork, signals, the environment, a process that runs Python."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_threads(sanitizer: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sanitizer", ["address", "thread"])
 def test_a_sanitizer_still_sees_the_program_s_own_faults(sanitizer: str, tmp_path: Path) -> None:
-    """So that a clean run means something."""
+    """Otherwise a run without findings would prove nothing."""
     leak = "int main(void) { void *volatile p = malloc(7); p = NULL; return aclInit(NULL) || aclFinalize() || p; }"
     race = (
         "static int shared; static void *work(void *p) { shared++; return p; }\n"
@@ -65,7 +65,7 @@ def test_a_sanitizer_still_sees_the_program_s_own_faults(sanitizer: str, tmp_pat
 @pytest.mark.parametrize("level", ["off", "warn", "strict"])
 def test_garbage_is_survived(level: str, tmp_path: Path) -> None:
     program = compile_program(PROGRAMS / "garbage.cpp", tmp_path / "program", "-fsanitize=address", "-g")
-    no_abort = {"ASAN_OPTIONS": "allocator_may_return_null=1"}  # a terabyte is asked for, too
+    no_abort = {"ASAN_OPTIONS": "allocator_may_return_null=1"}  # the program also allocates terabytes
     run = run_program(program, environment=no_abort | {"POOLTIDE_CHECKS": level})
     assert run.stdout == "20000 calls tried, 0 bytes outside, right\n", run.stderr[-2000:]
     assert run.returncode == (1 if level == "strict" else 0), run.stderr[-2000:]
@@ -94,11 +94,11 @@ def test_fork_while_another_thread_makes_the_first_call(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "end"),
+    ("action", "end"),
     [("siginfo", 0), ("plain", 0), ("ignored", -signal.SIGSEGV), ("default", -signal.SIGSEGV)],
 )
-def test_a_stack_overflow_does_what_the_program_asked_for(asked: str, end: int, tmp_path: Path) -> None:
-    run = run_program(compile_program(PROGRAMS / "stack_overflow.c", tmp_path / "program"), asked)
+def test_a_stack_overflow_does_what_the_program_set(action: str, end: int, tmp_path: Path) -> None:
+    run = run_program(compile_program(PROGRAMS / "stack_overflow.c", tmp_path / "program"), action)
     assert (run.returncode, run.stdout) == (end, "" if end else "handled\n" * 3), run.stderr
 
 
@@ -138,7 +138,7 @@ def test_a_process_ends_with_its_last_thread(before: str, tmp_path: Path) -> Non
     assert (run.returncode, run.stdout) == (0, "the last thread ended\n"), run.stderr
 
 
-def test_no_environment_variable_leads_astray(smallest: Path, tmp_path: Path) -> None:
+def test_environment_variables_have_no_effect(smallest: Path, tmp_path: Path) -> None:
     (tmp_path / "numpy.py").write_text("raise RuntimeError('the wrong numpy')")
     for name in (LIBRARY, *ALIASES, libpython(Path())[0].name):
         (tmp_path / name).write_text("not a library")
@@ -161,7 +161,7 @@ def test_the_python_side_is_light() -> None:
 
 
 def test_without_room_for_guarded_addresses(tmp_path: Path) -> None:
-    """A limit on the address space leaves device memory unguarded, and all else as it was."""
+    """With a limit on the address space, host accesses to device memory are not found; other faults are."""
 
     def limit(source: Path) -> subprocess.CompletedProcess[str]:
         program = compile_program(source, tmp_path / source.stem)
@@ -288,6 +288,6 @@ def test_trace_has_a_line_for_every_call(tmp_path: Path) -> None:
 
 
 def test_round_trips_can_be_timed(tmp_path: Path) -> None:
-    """tools/measure.py reads these figures; what they are is no test's business."""
+    """tools/measure.py reads these numbers; the test does not judge them."""
     run = run_program(compile_program(PROGRAMS / "round_trip.cpp", tmp_path / "program", "-O2"))
     assert re.match(r"a tenth below [\d.]+ us, half below [\d.]+ us", run.stdout), run.stdout + run.stderr
