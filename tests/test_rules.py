@@ -217,7 +217,7 @@ def test_each_rule_has_an_input_that_breaks_it_alone(
 
 
 def _broken_rows(call: Call) -> set[tuple[str, int | None]]:
-    """Every rule that the call breaks, of those that can be asked at all of such a call."""
+    """Every rule that the call breaks, except rules that can't be evaluated on such a call."""
     broken = set()
     for rule in call.operator.rules:
         try:
@@ -300,7 +300,7 @@ def test_a_call_that_breaks_two_rules_reports_the_earlier(
     fault = check(call)
     assert fault is not None
     assert fault.row == early, fault.text
-    if early > 1:  # what follows a null can't be asked
+    if early > 1:  # the rules after a null can't be evaluated
         rows = {row for _, row in _broken_rows(call)}
         assert late in rows or early in (4, 5), "the call must break the later row too"
 
@@ -426,7 +426,7 @@ def test_empty_tensors_are_accepted_by_the_indexed_operators(operator: str) -> N
     assert phase_one(operator, values | with_all(operator, "self", "gradInput", shape=inner))[2] == 0
 
 
-def test_what_is_no_handle_is_refused_by_name() -> None:
+def test_a_bad_handle_is_refused_by_name() -> None:
     for wrong, what in ((7, "an int, 7"), ("x", "a str"), ([1], "a list"), (object(), "an object")):
         values = arguments(AVG2, GOOD[AVG2])
         values[1] = wrong
