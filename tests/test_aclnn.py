@@ -355,7 +355,7 @@ def test_random_geometries_with_strides_and_offsets(function: str) -> None:
 
 
 def _strided_tensor(array: Any, format: str) -> Any:
-    """A device tensor with the array's own strides and an offset into its storage."""
+    """A device tensor with the array's strides and an offset into its storage."""
     storage = array
     while storage.base is not None:
         storage = storage.base
@@ -393,7 +393,7 @@ def test_cube_math_type_rounds_the_gradient_first(value: int) -> None:
 
 
 def test_two_threads_with_a_stream_each() -> None:
-    """1,000 calls: right results, and each thread reads its own errors."""
+    """1,000 calls: right results, and each thread reads only its errors."""
     faults: list[str] = []
 
     def work(name: int) -> None:

@@ -197,6 +197,7 @@ def test_an_interpreter_that_cannot_start_never_looks_like_success(
     assert re.match(r"status 500000, torch absent, message .*can't be loaded", run.stdout)
     assert run.stderr.startswith("pooltide: aclInit: ")
     assert why in run.stderr
+    assert "; install pooltide again, run `pooltide cflags`" in run.stderr
 
 
 def test_as_a_plug_in_with_local_symbols(tmp_path: Path) -> None:
@@ -255,9 +256,9 @@ def test_cmake(tmp_path: Path) -> None:
         "cmake_minimum_required(VERSION 3.13)\nproject(user C)\nfind_package(pooltide REQUIRED)\n"
         f"add_executable(program {PROGRAMS / 'smallest.c'})\ntarget_link_libraries(program pooltide::acl)\n"
     )
-    asked = subprocess.run([POOLTIDE, "cflags", "--cmake"], capture_output=True, text=True, check=True)
+    cflags = subprocess.run([POOLTIDE, "cflags", "--cmake"], capture_output=True, text=True, check=True)
     build = tmp_path / "build"
-    configure = ["cmake", "-S", tmp_path, "-B", build, f"-Dpooltide_DIR={asked.stdout.strip()}"]
+    configure = ["cmake", "-S", tmp_path, "-B", build, f"-Dpooltide_DIR={cflags.stdout.strip()}"]
     subprocess.run(configure, check=True, capture_output=True)
     subprocess.run(["cmake", "--build", build], check=True, capture_output=True)
     assert run_program(build / "program").stdout.startswith("status 0")

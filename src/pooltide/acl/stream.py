@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from .state import BAD_ALLOC, INTERNAL, STATE, Refused, format_message, say
 
-# The system's name of a worker and of the threads that it starts. The C library tells them from the
-# program's threads by this name (c/ending.h).
+# The system's name of a worker and of the threads that it starts. The C library uses the name to
+# distinguish them from the program's threads (c/ending.h).
 _THREAD_NAME = "[pooltide]"
 
 
@@ -62,7 +62,7 @@ class Stream:
             self._idle.wait_for(lambda: self._pending == 0)
 
     def close(self) -> None:
-        """Finish the queued jobs, end the worker, and print the failures that nobody has seen."""
+        """Finish the queued jobs, end the worker, and print the failures that were not reported yet."""
         with self._idle:
             if not self.alive:
                 return
