@@ -5,6 +5,7 @@ Phase one reads no tensor data, so these tensors have no memory, and sizes may b
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -29,6 +30,19 @@ class T:
 
 def _tensors(format: str, dtype: str = "FLOAT32", **shapes: tuple[int, ...]) -> dict[str, T]:
     return {name: T(shape, dtype, format) for name, shape in shapes.items()}
+
+
+# A status message says where, what, and what would work: function: X; it must be Y. [status NAME]
+FORM = re.compile(r"\w+: .+; .*(must|first|is supported on).*\. \[\d+ ACL\w+\]", re.S)
+
+
+def said() -> str:
+    """The message of the last failure, whose form is checked."""
+    message = acl.aclGetRecentErrMsg()
+    assert message is not None
+    assert FORM.fullmatch(message), message
+    assert acl.aclGetRecentErrMsg() is None, "the first call clears the message"
+    return message
 
 
 AVG3 = "aclnnAdaptiveAvgPool3dBackward"

@@ -29,7 +29,7 @@ def _program(number: str) -> bytes:
 def _build(number: str, directory: Path, standard: str, cxx: str) -> Path:
     source = directory / "program.cpp"
     source.write_bytes(_program(number))
-    # The programs print int64_t with %ld; warnings about their own text are none of ours.
+    # The programs print int64_t with %ld: no warnings, as their text must stay unchanged.
     return compile_program(source, directory / "program", f"-std={standard}", "-w", cxx=cxx)
 
 

@@ -1,4 +1,4 @@
-"""The checker: one faulty program for each finding, with the line that it must bring about."""
+"""One faulty program for each finding of the checks, with the line that the library must print."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_there_are_faults() -> None:
 def test_fault(source: Path, tmp_path: Path) -> None:
     says, at_warn = _expected(source)
     program = compile_program(source, tmp_path / "program")
-    reference = {"POOLTIDE_BACKEND": "reference"}  # which needs a workspace where another may not
+    reference = {"POOLTIDE_BACKEND": "reference"}  # the backend that needs a workspace
     for level in ("warn", "strict", "off"):
         run = run_program(program, environment=reference | {"POOLTIDE_CHECKS": level})
         strict = level == "strict" and at_warn == "goes on"

@@ -15,7 +15,7 @@ import pytest
 
 from pooltide import acl, aclnn
 from pooltide.c import generate, signatures
-from pooltide.c.build import Recipe, install
+from pooltide.c.build import BuildInputs, install
 from pooltide.c.signatures import functions, operator_functions, runtime_function
 from pooltide.operators.catalog import operators
 from pooltide.operators.dtypes import RUNTIME
@@ -66,9 +66,9 @@ def test_a_text_that_changes_makes_the_library_again(tmp_path: Path) -> None:
     first = library.stat().st_ino
     install(root=tmp_path)
     assert library.stat().st_ino == first, "nothing changed, so nothing is made"
-    recipe = Recipe()
-    recipe.texts["include/acl/acl.h"] += "/* changed */\n"
-    install(recipe, tmp_path)
+    inputs = BuildInputs()
+    inputs.texts["include/acl/acl.h"] += "/* changed */\n"
+    install(inputs, tmp_path)
     assert library.stat().st_ino != first
     assert "/* changed */" in (made.include / "acl" / "acl.h").read_text()
 

@@ -1,10 +1,10 @@
-"""The operators' two phases, made from the operator pages.
+"""The two functions of each documented operator, made from the operator pages.
 
     size, executor, ret = aclnnXGetWorkspaceSize(inputs…, attributes…, output)
     ret = aclnnX(workspace, size, executor, stream)
 
-Phase one checks every argument by the page's rules, plans, and reads no data.
-Phase two puts the computation on the stream and returns.
+Phase one checks the arguments by the page's rules and plans the computation; it reads no data.
+Phase two submits the computation to the stream and returns.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from .acl.execution import enqueue
 from .acl.handles import aclIntArray, aclOpExecutor, aclTensor
-from .acl.objects import INNER, NOT_RUNNING, unusable
-from .acl.state import STATE, guarded, keep_message, not_running
-from .kernels.plan import layout_of, make_plan
+from .acl.objects import handle_fault
+from .acl.state import ACLNN_STATUSES, STATE, Refused, entry_point, set_message
+from .kernels.plan import NoBackend, layout_of, make_plan
 from .operators.call import Call, Unusable, Value, is_int
 from .operators.catalog import documented
 from .operators.pages import Operator, Parameter
@@ -31,24 +31,28 @@ _RANGES = {"int64": (-(2**63), 2**63 - 1), "int8": (-128, 127)}
 
 
 def plan_call(operator: Operator, arguments: tuple[Any, ...]) -> tuple[int, aclOpExecutor | None, int]:
-    """Phase one: check, lower, plan."""
-    title = f"{operator.name}GetWorkspaceSize"
-    if status := not_running(title, NOT_RUNNING):
-        return 0, None, status
+    """Phase one: (the workspace's size, the executor, 0), or (0, None, the status of a broken rule)."""
     given = dict(zip(operator.parameters, arguments, strict=True))
     values = {parameter.name: _value(parameter, argument) for parameter, argument in given.items()}
     call = Call(operator, STATE.product, values)
     if fault := check(call):
-        keep_message(fault.message(operator.name))
+        set_message(fault.message(operator.name))
         return 0, None, fault.status
     tensors = {p.role: argument for p, argument in given.items() if p.type == "tensor"}
     roles = [role for role in ("grad_output", "indices", "out") if role in tensors]
     axes = len(operator.axes)
-    plan = make_plan(lower(call), tuple(_layout(tensors[role], axes) for role in roles))
+    try:
+        plan = make_plan(lower(call), tuple(_layout(tensors[role], axes) for role in roles))
+    except NoBackend as error:
+        text = (
+            f"{error}; the environment variable POOLTIDE_BACKEND must name a backend that can run the call."
+        )
+        raise Refused(ACLNN_STATUSES[1], text) from None
     return plan.scratch, aclOpExecutor(call, tensors, plan), 0
 
 
 def _layout(tensor: aclTensor, axes: int) -> str:
+    """The layout of the tensor as a volume with axes N C D H W; absent axes have size 1."""
     if not tensor.aligned:
         return "strided"
     lead = (1,) * (2 + axes - len(tensor.shape))
@@ -61,9 +65,9 @@ def _layout(tensor: aclTensor, axes: int) -> str:
 def _value(parameter: Parameter, argument: Any) -> Value:
     match parameter.type:
         case "tensor":
-            return _handle(argument, aclTensor) or (argument and argument.meta)
+            return _handle_value(argument, aclTensor, "meta")
         case "int_array":
-            return _handle(argument, aclIntArray) or (argument and argument.values)
+            return _handle_value(argument, aclIntArray, "values")
         case "bool":
             if isinstance(argument, bool) or (is_int(argument) and argument in (0, 1)):
                 return bool(argument)
@@ -75,11 +79,12 @@ def _value(parameter: Parameter, argument: Any) -> Value:
             return Unusable(f"is {argument!r:.60}", f"an {parameter.type}, {low} to {high}")
 
 
-def _handle(argument: Any, kind: type[Any]) -> Unusable | None:
-    if argument is None or not (text := unusable(argument, kind)):
+def _handle_value(argument: Any, kind: type[Any], attribute: str) -> Value:
+    if argument is None:
         return None
-    what, must = text.split("; it must be ")
-    return Unusable(what, must)
+    fault = handle_fault(argument, kind)
+    value: Value = Unusable(*fault) if fault else getattr(argument, attribute)
+    return value
 
 
 def _phase_one(operator: Operator) -> PhaseOne:
@@ -94,16 +99,18 @@ def _phase_one(operator: Operator) -> PhaseOne:
     phase_one.__signature__ = signature  # type: ignore[attr-defined]
     phase_one.__doc__ = f"{operator.summary} Phase one: (workspaceSize, executor, status)."
     _rename(phase_one, f"{operator.name}GetWorkspaceSize")
-    return guarded(lambda status: (0, None, status), INNER)(phase_one)
+    return entry_point(lambda status: (0, None, status), ACLNN_STATUSES)(phase_one)
 
 
 def _phase_two(operator: Operator) -> PhaseTwo:
     def phase_two(workspace: int | None, workspaceSize: int, executor: Any, stream: Any) -> int:
         return enqueue(operator, workspace, workspaceSize, executor, stream)
 
-    phase_two.__doc__ = f"{operator.summary} Phase two: the status; the result comes with the stream."
+    phase_two.__doc__ = (
+        f"{operator.summary} Phase two: the status. The output is ready when the stream is done."
+    )
     _rename(phase_two, operator.name)
-    return guarded(int, INNER)(phase_two)
+    return entry_point(int, ACLNN_STATUSES, needs_init=False)(phase_two)  # `enqueue` checks, with a lock
 
 
 def _rename(function: Any, name: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from pooltide.operators.catalog import documented
 from pooltide.operators.dtypes import DTYPES, FORMATS
 
 from . import problems
@@ -14,12 +15,7 @@ from .acl_programs import Program, Ref, Step
 from .calls import MEMORY
 
 STEPS = 12
-OPERATORS = {
-    "aclnnAdaptiveAvgPool3dBackward": "adaptive_avg_pool3d",
-    "aclnnAvgPool2dBackward": "avg_pool2d",
-    "aclnnAdaptiveMaxPool2dBackward": "adaptive_max_pool2d",
-    "aclnnAdaptiveMaxPool3dBackward": "adaptive_max_pool3d",
-}
+OPERATORS = {page.name: page.function.removesuffix("_backward") for page in documented().values()}
 STRANGE = [
     None,
     0,

@@ -145,6 +145,6 @@ def _message_fault(name: str, status: int) -> str | None:
         return f"{name} gave status {status} without a message"
     if "beyond what can be handled" in text:  # an exception that nobody foresaw
         return f"{name} gave {text[:200]}"
-    if not re.fullmatch(r"\w+: .+\. \[\d+ ACL\w+\]", text, re.S):
+    if not re.fullmatch(r"\w+: .+; .*(must|first|is supported on).*\. \[\d+ ACL\w+\]", text, re.S):
         return f"{name} gave a message of another form: {text[:200]}"
     return None

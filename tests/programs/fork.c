@@ -1,4 +1,4 @@
-/* A child of a process that called the runtime gets an error, not a hang; its parent goes on. */
+/* A child of a process that has called the runtime must get an error, not hang; the parent goes on. */
 #include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-/* A process may fork before its first call; parent and child then each have a runtime. */
+/* A process that forks before its first call: parent and child can both use the runtime. */
 #include <sys/wait.h>
 #include <unistd.h>
 

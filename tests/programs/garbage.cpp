@@ -1,9 +1,10 @@
 // Random calls from several threads: garbage CALLS SEED THREADS.
 //
-// Every function with every word it may get: live, dead and made-up handles of all threads, device
-// addresses whole and beyond, odd sizes; with several threads also aclFinalize and aclInit at any time.
-// Nothing may crash or hang, no byte around the host's arrays may change, and a good gradient must still
-// come out at the end.
+// The calls reach every function. Their arguments are live, destroyed and invented handles of all
+// threads, device addresses inside and outside of blocks, and odd sizes. With several threads the calls
+// include aclFinalize and aclInit at any time.
+// No call may crash or hang, no byte around the host's arrays may change, and a correct call at the end
+// must still give the right gradient. A hang ends the program by SIGALRM.
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -11,6 +12,7 @@
 #include <mutex>
 #include <random>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 #include "acl/acl.h"
@@ -19,7 +21,8 @@
 #include "aclnnop/aclnn_adaptive_max_pool3d_backward.h"
 #include "aclnnop/aclnn_avgpool2d_backward.h"
 
-static const size_t LIVING = 24;  // words of a kind that are remembered
+static const size_t REMEMBERED = 24;   // words of each kind
+static const unsigned CALL_LIMIT = 120;  // seconds without a finished call that count as a hang
 enum Kind { MEMORY, TENSOR, ARRAY, EXECUTOR, STREAM, KINDS };
 static std::mutex seen_lock;
 static std::vector<void *> seen[KINDS];
@@ -48,7 +51,7 @@ template <typename T, size_t COUNT> class Fenced {
     T &operator[](size_t i) { return values_[i]; }
 };
 
-/* Mostly a word of this kind, dead or alive; at times of another, or made up. */
+/* Mostly a word of this kind, live or destroyed; sometimes of another kind, null or invented. */
 static void *any(Kind kind) {
     if (below(12) == 0) kind = static_cast<Kind>(below(KINDS));
     if (below(40) == 0) return reinterpret_cast<void *>(random_words() >> below(64));
@@ -66,8 +69,8 @@ static void *stream() { return any(STREAM); }
 static void keep(Kind kind, int status, void *word) {
     if (status != 0 || word == nullptr) return;
     std::lock_guard<std::mutex> hold(seen_lock);
-    if (seen[kind].size() < LIVING) seen[kind].push_back(word);
-    else seen[kind][static_cast<size_t>(below(LIVING))] = word;
+    if (seen[kind].size() < REMEMBERED) seen[kind].push_back(word);
+    else seen[kind][static_cast<size_t>(below(REMEMBERED))] = word;
 }
 
 static int64_t number() {
@@ -139,7 +142,6 @@ static void copy() {
     }
 }
 
-/* Device memory, of a size that may be odd. */
 static void allocate() {
     Fenced<void *, 1> made;
     const int status = aclrtMalloc(below(100) ? made.values() : nullptr,
@@ -158,7 +160,7 @@ static void runtime_options() {
     }
 }
 
-/* One random call; `others`: whether other threads are calling too. */
+/* One random call. `others` is true when other threads make calls too. */
 static void call(bool others) {
     Fenced<aclrtStream, 1> made;
     switch (below(25)) {
@@ -188,9 +190,10 @@ static void call(bool others) {
     const char *message = below(5) == 0 ? aclGetRecentErrMsg() : nullptr;
     if (message != nullptr && std::strlen(message) >= 4096) bytes_outside++;
     tried++;
+    alarm(CALL_LIMIT);
 }
 
-/* (1,1,1,2) = 3, 5 back to (1,1,1,4). */
+/* Whether the gradient of (3, 5) with respect to four cells is (1.5, 1.5, 2.5, 2.5). */
 static bool still_right() {
     const int64_t small[] = {1, 1, 1, 2}, large[] = {1, 1, 1, 4};
     const float grad[] = {3, 5}, want[] = {1.5, 1.5, 2.5, 2.5};
@@ -214,6 +217,7 @@ int main(int count, char **arguments) {
     const long calls = count > 1 ? std::atol(arguments[1]) : 20000;
     const unsigned long seed = count > 2 ? std::strtoul(arguments[2], nullptr, 10) : 20230707;
     const int threads = count > 3 ? std::atoi(arguments[3]) : 1;
+    alarm(CALL_LIMIT);
     if (aclInit(nullptr) || aclrtSetDevice(0)) return 2;
     std::vector<std::thread> working;
     for (int thread = 0; thread < threads; thread++)
@@ -222,7 +226,7 @@ int main(int count, char **arguments) {
             for (long i = thread; i < calls; i += threads) call(threads > 1);
         });
     for (auto &thread : working) thread.join();
-    if (threads > 1) aclInit(nullptr);  // one of them may have finalized
+    if (threads > 1) aclInit(nullptr);  // a thread may have called aclFinalize
     const bool right = still_right();
     const int end = aclFinalize();
     std::printf("%ld calls tried, %ld bytes outside, %s\n", tried.load(), bytes_outside.load(), right ? "right" : "wrong");

@@ -1,6 +1,6 @@
-/* The main thread ends by pthread_exit; the process ends, with status 0, when the program's last thread
- * does, and no sooner. The argument says what the program does before: "idle" makes no call,
- * "late" makes its first call after the main thread's end, "busy" computes, "streams" leaves two. */
+/* The main thread ends by pthread_exit. The process must end with status 0 when the program's last thread
+ * ends, and not earlier. The argument says what the program does: "idle" makes no call, "late" makes its
+ * first call after the end of the main thread, "busy" computes, "streams" does not destroy its streams. */
 #include <pthread.h>
 #include <string.h>
 #include <unistd.h>

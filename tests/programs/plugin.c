@@ -1,4 +1,4 @@
-/* The library as a plug-in: opened at run time, with its symbols local. */
+/* Opens the library at run time with RTLD_LOCAL, as a plug-in. */
 #include <dlfcn.h>
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-// How long phase one, phase two and a synchronization take together, after warm-up.
+// Measures the time of phase one, phase two and a synchronization together, after warm-up.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

@@ -1,5 +1,5 @@
-/* What the programs share. A faulty program ends with 0 when its faulty call succeeds, with 1 when
- * that fails; 2 means that the program did not get there. */
+/* Functions for all programs. A faulty program returns 0 when its faulty call succeeds and 1 when that
+ * call fails; 2 means that an earlier call failed. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -52,7 +52,7 @@ static inline aclOpExecutor *plan(const aclTensor *grad, const aclTensor *self, 
     return executor;
 }
 
-/* Run an average gradient of (2,1,1,3) to (2,1,5,7) with this gradOutput memory; its status. */
+/* Compute an average gradient of (2,1,1,3) to (2,1,5,7) from this gradOutput memory; whether that fails. */
 static inline int gradient(void *memory) {
     void *block = device(70 * sizeof(float));
     aclTensor *grad = volume(2, 1, 1, 3, memory), *out = volume(2, 1, 5, 7, block);
@@ -62,4 +62,16 @@ static inline int gradient(void *memory) {
     aclDestroyTensor(out);
     NEED(aclrtFree(block));
     return status != 0;
+}
+
+/* Plan an average gradient with cubeMathType 3; the size of its workspace goes to `size`. */
+static inline aclOpExecutor *plan_with_workspace(uint64_t *size) {
+    const int64_t small[] = {2, 1, 1}, large[] = {2, 3, 5}, kernel[] = {3, 5}, none[] = {0};
+    aclOpExecutor *executor = NULL;
+    aclTensor *grad = aclCreateTensor(small, 3, ACL_FLOAT, NULL, 0, ACL_FORMAT_NCL, small, 3, numbers(2));
+    aclTensor *out = aclCreateTensor(large, 3, ACL_FLOAT, NULL, 0, ACL_FORMAT_NCL, large, 3, numbers(30));
+    NEED(aclnnAvgPool2dBackwardGetWorkspaceSize(grad, out, aclCreateIntArray(kernel, 2), NULL,
+                                                aclCreateIntArray(none, 1), false, true, 0, 3, out, size, &executor));
+    need(*size > 7, "to need a workspace");
+    return executor;
 }

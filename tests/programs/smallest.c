@@ -1,4 +1,4 @@
-/* The smallest program; it tells whether anything heavy was loaded into it. */
+/* The smallest program. It prints whether libtorch was loaded. */
 #include <stdio.h>
 #include <string.h>
 

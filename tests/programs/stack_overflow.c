@@ -1,5 +1,5 @@
-/* The program's own handler for stack overflow, on its own stack, still runs after aclInit. The argument
- * says what the program asked for: siginfo or plain (a handler), ignored or default. */
+/* The program's handler for stack overflow, on an alternate stack, must still run after aclInit. The
+ * argument names the program's action for SIGSEGV: siginfo or plain (a handler), ignored or default. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>

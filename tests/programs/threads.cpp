@@ -1,5 +1,5 @@
-// 8 host threads, each with its own stream and its own problem: 200 gradients, checked against the
-// definition, and a refused call each, whose message must be this thread's own.
+// 8 threads, each with another stream and another problem. In each of 200 rounds a thread makes a bad call,
+// whose message must name this thread's argument, and computes a gradient, which must be exact.
 #include <atomic>
 #include <cmath>
 #include <cstdio>

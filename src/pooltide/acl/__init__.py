@@ -1,7 +1,7 @@
-"""The runtime that CANN documents, on this machine: memory, tensors, streams, errors.
+"""CANN's documented runtime on this machine: memory, tensors, streams, messages.
 
-Functions have their C names; results come first and the status last; None is the null pointer.
-`aclGetRecentErrMsg()` has the reason of the calling thread's last failure.
+The functions have their C names. They return the C out-parameters first and the status last; None is
+the null pointer. `aclGetRecentErrMsg()` says why the calling thread's last call failed.
 """
 
 from typing import TYPE_CHECKING

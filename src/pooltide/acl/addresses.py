@@ -1,8 +1,8 @@
-"""Device addresses: ranges reserved from the system that nobody may touch.
+"""Device addresses: ranges of the address space that are reserved without access rights.
 
-Kernels reach a block's data elsewhere, so an address that a program was given is a name, and a host
-that follows it faults, as it would beside a real device. Where the system reserves nothing (a limit
-on the address space), a block's address is that of its data, and goes unguarded.
+A block's data are stored elsewhere, so an address that a program gets only names a block. A host that
+reads or writes there gets SIGSEGV, as it would beside a real device. Where the system reserves no range
+(a limit on the address space), a block's address is that of its data, and the host can access it.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import numpy as np
 
 ALIGN = 512
 _CHUNK = 1 << 36
-_KEPT = 64  # freed ranges of one length that are left alone before the oldest is used again
-_STEPS = 8  # lengths between a power of two and the next: few, so that what is kept of them stays small
+_QUARANTINE = 64  # freed ranges of one length that stay unused, so that late uses of them are found
+_STEPS = 8  # lengths per power of two: a small number, so that few ranges are in quarantine
 
-# [start, end) of every range, zero after the last; a fault handler reads it.
+# [start, end) of every reserved range, zero after the last; the C library's fault handler reads it.
 GUARDS = np.zeros((64, 2), dtype=np.int64)
 _ranges: list[mmap.mmap] = []
 
 
 def reserve(size: int) -> int | None:
-    """The start of a range that nobody may touch."""
+    """The start of a range without access rights; None when the system or GUARDS has no room."""
     if len(_ranges) + 1 >= len(GUARDS):
         return None
     try:
@@ -36,21 +36,23 @@ def reserve(size: int) -> int | None:
     return start
 
 
-def guarded(address: int) -> bool:
-    """Whether touching the address would fault."""
+def is_guarded(address: int) -> bool:
+    """Whether an access to the address would fault."""
     return any(start <= address < end for start, end in GUARDS[: len(_ranges)].tolist())
 
 
 class Addresses:
+    """Gives out ranges for blocks and takes them back."""
+
     def __init__(self) -> None:
         self._next = self._end = 0
         self._free: dict[int, deque[int]] = {}
 
     def take(self, size: int) -> int | None:
-        """The start of an unused range, ALIGN bytes or more beyond the last; None: none is left."""
+        """The start of an unused range of at least size + ALIGN bytes; None when none is left."""
         length = _length(size)
         freed = self._free.get(length)
-        if freed is not None and len(freed) > _KEPT:
+        if freed is not None and len(freed) > _QUARANTINE:
             return freed.popleft()
         if self._next + length > self._end:
             chunk = max(length, _CHUNK)
@@ -61,12 +63,12 @@ class Addresses:
         return self._next - length
 
     def give_back(self, address: int, size: int) -> None:
-        if guarded(address):
+        if is_guarded(address):
             self._free.setdefault(_length(size), deque()).append(address)
 
 
 def _length(size: int) -> int:
-    """Of the range for a block: at least ALIGN bytes more, and one of _STEPS for each power of two."""
+    """The length of a block's range: size + ALIGN, rounded up to one of _STEPS per power of two."""
     units = size // ALIGN + 2
     step = 1 << max(units.bit_length() - _STEPS.bit_length(), 0)
     return -(-units // step) * step * ALIGN

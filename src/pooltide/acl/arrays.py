@@ -1,4 +1,4 @@
-"""From NumPy arrays to device tensors and back, for Python's comfort. These raise."""
+"""Conversion of NumPy arrays to device tensors and back. These functions raise for bad arguments."""
 
 from __future__ import annotations
 
@@ -7,22 +7,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..operators.dtypes import FORMATS, dtype_of
+from ..operators.dtypes import DTYPES, FORMATS, dtype_of
 from .handles import OutOfBounds, aclTensor
 from .memory import MEMORY
-from .objects import aclCreateTensor, unusable
-from .state import an, not_running, take_message
+from .objects import aclCreateTensor, handle_fault
+from .state import Refused, describe, format_message, require_running, take_message
 
 
 def tensor_from_numpy(array: NDArray[Any], format: int = FORMATS["ND"]) -> aclTensor:
-    """Allocate device memory, copy the array there, describe it. aclDestroyTensor frees both."""
-    if not_running("tensor_from_numpy"):
-        raise RuntimeError(take_message())
+    """A tensor in new device memory with a copy of the array. aclDestroyTensor frees the memory too."""
+    try:
+        require_running()
+    except Refused as error:
+        raise RuntimeError(format_message("tensor_from_numpy", error.text, error.status)) from None
     if not issubclass(type(array), np.ndarray):
-        raise TypeError(f"tensor_from_numpy: array is {an(array)}; it must be a NumPy array.")
+        raise TypeError(f"tensor_from_numpy: array is {describe(array)}; it must be a NumPy array.")
     dtype = dtype_of(array.dtype)
     if dtype is None:
-        raise TypeError(f"tensor_from_numpy: array has dtype {array.dtype}, which aclDataType lacks.")
+        known = ", ".join(name.lower() for name in DTYPES)
+        raise TypeError(f"tensor_from_numpy: array has dtype {array.dtype}; it must be one of {known}.")
     address = None
     if array.nbytes:
         block = MEMORY.allocate(array.nbytes)
@@ -39,9 +42,9 @@ def tensor_from_numpy(array: NDArray[Any], format: int = FORMATS["ND"]) -> aclTe
 
 
 def tensor_to_numpy(tensor: aclTensor) -> NDArray[Any]:
-    """A copy of what the tensor's view shows now. Synchronize the stream before."""
-    if text := unusable(tensor, aclTensor):
-        raise ValueError(f"tensor_to_numpy: tensor {text}.")
+    """A copy of the tensor's cells. Synchronize the stream that writes them first."""
+    if fault := handle_fault(tensor, aclTensor):
+        raise ValueError(f"tensor_to_numpy: tensor {fault[0]}; it must be {fault[1]}.")
     if any(n < 0 for n in tensor.shape):
         raise ValueError(f"tensor_to_numpy: tensor has viewDims {tensor.shape}; none must be negative.")
     try:

@@ -1,7 +1,8 @@
-"""Phase two: from an executor to a job on a stream, and the job itself.
+"""Phase two: `enqueue` checks an executor and submits a job to a stream; the job computes.
 
-A job finds the tensors' memory when it runs. What it finds wrong there goes by the checks level:
-strict fails the stream, warn drops what is bad and says so in a line, off drops it in silence.
+A job finds the memory of its tensors when it runs. The checks level says what happens when the job
+finds bad data there: strict fails the stream, warn prints a line and ignores the bad cells, off
+ignores the bad cells silently.
 """
 
 from __future__ import annotations
@@ -16,171 +17,163 @@ from numpy.typing import NDArray
 from ..arrays.volumes import as_volume
 from ..kernels import Arrays
 from ..kernels.plan import execute
+from ..operators.call import is_int
 from ..operators.pages import Operator
 from .handles import OutOfBounds, aclOpExecutor, aclTensor
 from .memory import MEMORY
-from .objects import BAD, NOT_RUNNING, NULL, unusable
-from .runtime import dead_stream
-from .state import INTERNAL, STATE, fail, not_running, say
-from .stream import STREAMS, Failure
+from .objects import require_live
+from .runtime import live_stream
+from .state import ACLNN_STATUSES, BAD, INTERNAL, NULL, STATE, Refused, describe, require_running, say
+from .stream import Job
 
 Array = NDArray[Any]
+Report = Callable[[str, str], None]  # a fault, and what happens to the bad cells when the job goes on
 
 
 def enqueue(operator: Operator, workspace: Any, workspace_size: Any, executor: Any, stream: Any) -> int:
-    title = operator.name
-    with STATE.lock:  # two threads may hold one executor; a third may call aclFinalize
-        if status := not_running(title, NOT_RUNNING):
-            return status
+    """Submit the executor's job; returns 0. Raises Refused for bad arguments."""
+    with STATE.lock:  # two threads may use one executor; a third may call aclFinalize
+        require_running(ACLNN_STATUSES[0])
         if executor is None:
-            must = f"it must be the executor of {title}GetWorkspaceSize."
-            return fail(title, f"executor is null; {must}", NULL)
-        if refused := _refused(operator, executor):
-            return fail(title, refused, BAD)
-        return _submit(title, workspace, workspace_size, executor, stream)
-
-
-def _submit(title: str, workspace: Any, workspace_size: Any, executor: aclOpExecutor, stream: Any) -> int:
-    need = executor.plan.scratch
-    if need and (workspace is None or workspace == 0):
-        must = f"it must be device memory of {need} bytes, as phase one said."
-        return fail(title, f"workspace is null; {must}", NULL)
-    fault = _workspace_fault(workspace, workspace_size, need) or dead_stream(stream)
-    if need and not fault:
-        fault = _workspace_in_use(int(workspace), need, executor)
-    if fault:
-        return fail(title, fault, BAD)
-    job = partial(_compute, executor, workspace if need else None, STATE.checks)
-    if not (stream or STREAMS.default()).submit(job):
-        return fail(title, "stream was destroyed meanwhile; it must live.", BAD)
-    executor.used = True
+            must = f"it must be the executor of {operator.name}GetWorkspaceSize."
+            raise Refused(NULL, f"executor is null; {must}")
+        _require_executor(operator, executor)
+        need = executor.plan.scratch
+        _require_workspace(workspace, workspace_size, need)
+        target = live_stream(stream, BAD)
+        if need:
+            _require_disjoint(int(workspace), need, executor)
+        run = partial(_compute, executor, workspace if need else None, STATE.checks)
+        if not target.submit(Job(operator.name, run)):
+            raise Refused(BAD, "stream was destroyed during this call; it must live until the call returns.")
+        executor.used = True
     return 0
 
 
-def _refused(operator: Operator, executor: Any) -> str | None:
-    if text := unusable(executor, aclOpExecutor):
-        return f"executor {text}."
+def _require_executor(operator: Operator, executor: Any) -> None:
+    require_live("executor", executor, aclOpExecutor)
     made_by = executor.call.operator.name
     if made_by != operator.name:
-        return f"executor was made by {made_by}GetWorkspaceSize; it must be made by {operator.name}'s."
+        must = f"it must be made by {operator.name}GetWorkspaceSize."
+        raise Refused(BAD, f"executor was made by {made_by}GetWorkspaceSize; {must}")
     if executor.used and not executor.repeatable:
-        return (
-            "executor has served its one call; make a new one, or call "
-            "aclSetAclOpExecutorRepeatable before the first use."
+        must = (
+            "it must be a new one, or made repeatable by aclSetAclOpExecutorRepeatable before its first use."
         )
+        raise Refused(BAD, f"executor has served its one call; {must}")
     for parameter in operator.parameters:
         if parameter.type == "tensor" and not executor.tensors[parameter.role].alive:
-            return f"{parameter.name} was destroyed after phase one; it must live until the stream is done."
-    return None
+            must = "it must live until the stream is done."
+            raise Refused(BAD, f"{parameter.name} was destroyed after phase one; {must}")
 
 
-def _workspace_in_use(workspace: int, need: int, executor: aclOpExecutor) -> str | None:
+def _require_workspace(workspace: Any, size: Any, need: int) -> None:
+    if need and (workspace is None or workspace == 0):
+        must = f"it must be device memory of {need} bytes, as phase one said."
+        raise Refused(NULL, f"workspace is null; {must}")
+    if not is_int(size) or size < need:
+        must = f"it must be at least {need}, as phase one said."
+        raise Refused(BAD, f"workspaceSize is {size!r:.40}; {must}")
+    if not need:
+        return
+    if not is_int(workspace):
+        must = "it must be a device address of aclrtMalloc."
+        raise Refused(BAD, f"workspace is {describe(workspace)}; {must}")
+    if MEMORY.range(int(workspace), need) is None:
+        raise Refused(BAD, f"workspace {MEMORY.fault(int(workspace), need)}")
+
+
+def _require_disjoint(workspace: int, need: int, executor: aclOpExecutor) -> None:
+    """Raises Refused if the workspace overlaps a tensor whose data the call reads or writes."""
     for parameter in executor.call.operator.parameters:
         if parameter.type != "tensor" or parameter.role == "input":
             continue
         tensor = executor.tensors[parameter.role]
-        if (
-            tensor.address is None
-            or tensor.empty
-            or MEMORY.find(tensor.address) is not MEMORY.find(workspace)
-        ):
+        if tensor.empty or tensor.address is None:
             continue
         start, end = tensor.span()
-        if start < workspace + need and workspace < end:
-            return f"workspace is {workspace:#x}, in memory of {parameter.name}; it must be its own."
-    return None
-
-
-def _workspace_fault(workspace: Any, size: Any, need: int) -> str | None:
-    if not isinstance(size, (int, np.integer)) or size < need:
-        return f"workspaceSize is {size!r:.40}; it must be at least {need}, as phase one said."
-    if not need:
-        return None
-    if not isinstance(workspace, (int, np.integer)):
-        return f"workspace is a {type(workspace).__name__}; it must be a device address of aclrtMalloc."
-    if MEMORY.range(int(workspace), need) is None:
-        return f"workspace {MEMORY.why_not(int(workspace), need)}"
-    return None
+        same_block = MEMORY.find(tensor.address) is MEMORY.find(workspace)
+        if same_block and start < workspace + need and workspace < end:
+            must = "it must be memory that no tensor of the call uses."
+            raise Refused(BAD, f"workspace is {workspace:#x}, in memory of {parameter.name}; {must}")
 
 
 def _compute(executor: aclOpExecutor, workspace: int | None, checks: str) -> None:
+    """The job: read the inputs, run the plan, write the output."""
     call, plan = executor.call, executor.plan
-    found = partial(_finding, call.operator.name, checks)
-    spelled = {p.role: p.name for p in call.operator.parameters}
-    axes = len(call.operator.axes)
-    target = executor.tensors["out"]
     if plan.problem.planes == 0:
         return
-    out = _output(target, spelled["out"], found)
-    grad, indices = _inputs(executor.tensors, spelled, out, found)
+    report = partial(_report, call.operator.name, checks)
+    names = {p.role: p.name for p in call.operator.parameters}
+    axes = len(call.operator.axes)
+    target = executor.tensors["out"]
+    out = _output(target, names["out"], report)
+    grad, indices = _inputs(executor.tensors, names, out, report)
     volumes = (None if a is None else as_volume(a, axes) for a in (grad, None, indices, out))
-    fault = execute(plan, Arrays(*volumes), _scratch(workspace, plan.scratch, found))
+    fault = execute(plan, Arrays(*volumes), _scratch(workspace, plan.scratch, report))
     if fault is not None:
-        plane = call.spatial(spelled["input"])
-        found(fault.message(spelled["indices"], grad.shape, plane))
-    if out.base is None:  # no view of device memory: it reaches outside its block
+        plane = call.spatial(names["input"])
+        report(fault.message(names["indices"], grad.shape, plane), "")
+    if out.base is None:  # a fresh array, as the tensor leaves its block
         target.write_inside(out)
     else:
         target.mark_written()
 
 
 def _inputs(
-    tensors: Mapping[str, aclTensor], spelled: Mapping[str, str], out: Array, found: Callable[[str], None]
+    tensors: Mapping[str, aclTensor], names: Mapping[str, str], out: Array, report: Report
 ) -> tuple[Array, Array | None]:
-    """gradOutput and indices. A pair with a part outside its block becomes index 0, gradient +0,
-    which changes no sum."""
-    grad, _ = _input(tensors["grad_output"], spelled["grad_output"], out, found)
+    """gradOutput and indices. A cell whose index is outside the block gets index 0 and gradient 0."""
+    grad, _ = _input(tensors["grad_output"], names["grad_output"], out, report)
     if "indices" not in tensors:
         return grad, None
-    indices, good = _input(tensors["indices"], spelled["indices"], out, found)
-    if good is not None:
-        grad = np.where(good, grad, grad.dtype.type(0))
+    indices, inside = _input(tensors["indices"], names["indices"], out, report)
+    if inside is not None:
+        grad = np.where(inside, grad, grad.dtype.type(0))
     return grad, indices
 
 
-def _finding(title: str, checks: str, text: str, fatal: bool = False) -> None:
-    if checks == "strict" or fatal:
-        raise Failure(INTERNAL, f"{title}: {text} [{INTERNAL} ACL_ERROR_INTERNAL_ERROR]")
+def _report(title: str, checks: str, fault: str, effect: str) -> None:
+    if checks == "strict":
+        raise Refused(INTERNAL, fault)
     if checks == "warn":
-        say(f"{title}: {text}")
+        say(f"{title}: {fault}{effect}")
 
 
-def _output(tensor: aclTensor, name: str, found: Callable[[str], None]) -> Array:
+def _report_outside(tensor: aclTensor, name: str, error: OutOfBounds, report: Report, effect: str) -> None:
+    must = f"{name} {error}; it must lie inside one block"
+    if tensor.too_large:
+        raise Refused(INTERNAL, f"{must}: it is too large to be used in part.")
+    report(f"{must}.", effect)
+
+
+def _output(tensor: aclTensor, name: str, report: Report) -> Array:
+    """The output's cells in device memory, or a fresh array if the tensor leaves its block."""
     try:
         return tensor.view()
     except OutOfBounds as error:
-        found(f"{_in_part(tensor, name, error, found)}, and what lies outside is not written.")
+        _report_outside(tensor, name, error, report, " The cells outside are not written.")
         return np.empty(tensor.shape, tensor.dtype.numpy)
 
 
-def _in_part(tensor: aclTensor, name: str, error: OutOfBounds, found: Callable[..., None]) -> str:
-    """What a finding says of a view that reaches outside; a failure if it can't be used in part."""
-    must = f"{name} {error}; it must lie inside one block"
-    if tensor.too_large:
-        found(f"{must}: it is too large to be used in part.", fatal=True)
-    return must
-
-
-def _input(
-    tensor: aclTensor, name: str, out: Array, found: Callable[[str], None]
-) -> tuple[Array, Array | None]:
-    """The data, and which of its cells lie inside their block (None: all)."""
+def _input(tensor: aclTensor, name: str, out: Array, report: Report) -> tuple[Array, Array | None]:
+    """The data, and a mask of the cells inside the tensor's block; None when all are inside."""
     try:
         view = tensor.view()
     except OutOfBounds as error:
-        found(f"{_in_part(tensor, name, error, found)}, and what lies outside counts for nothing.")
+        _report_outside(tensor, name, error, report, " The cells outside are ignored.")
         return tensor.read_inside()
-    if text := tensor.never_written():
-        found(f"{name} {text}")
+    if fault := tensor.never_written():
+        report(f"{name} {fault}", "")
     return (view.copy() if np.may_share_memory(view, out) else view), None
 
 
-def _scratch(workspace: int | None, size: int, found: Callable[[str], None]) -> Array | None:
+def _scratch(workspace: int | None, size: int, report: Report) -> Array | None:
+    """The workspace's bytes; None when the plan must allocate its scratch buffer itself."""
     if workspace is None:
         return None
     data = MEMORY.range(workspace, size)
     if data is None:
-        found(f"workspace {MEMORY.why_not(workspace, size)}")
+        report(f"workspace {MEMORY.fault(workspace, size)}", "")
         return None
-    # A workspace that is not aligned as sums are is not used; the job takes its own memory.
-    return data if data.ctypes.data % 8 == 0 else None
+    return data if data.ctypes.data % 8 == 0 else None  # sums need alignment to 8 bytes

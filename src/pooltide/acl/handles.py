@@ -1,4 +1,8 @@
-"""The opaque objects of the interface: tensors, int arrays, executors. They are descriptions."""
+"""The opaque objects of the interface: tensors, int arrays and executors.
+
+A tensor describes a view of device memory. It finds its block whenever the view is read or written, so
+a block that was freed, or a view that leaves its block, is noticed then.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..operators.call import TensorMeta
 from ..operators.dtypes import DType
-from .memory import MEMORY, Block, missing_bytes
+from .memory import MEMORY, Block, never_written
 from .written import Cells
 
 if TYPE_CHECKING:
@@ -19,12 +23,12 @@ if TYPE_CHECKING:
     from ..operators.call import Call
 
 Array = NDArray[Any]
-_FAR = 1 << 56  # bytes: farther from a block than memory reaches
-_PARTIAL = 1 << 26  # cells of a view that reaches outside its block, beyond which it is refused
+_FAR = 1 << 56  # bytes; any address that far from a block is outside of it
+_MAX_PARTIAL = 1 << 26  # cells of a view that may be used in part
 
 
 class OutOfBounds(Exception):
-    """A view that can't be read or written as a whole; the text says which bytes are missing."""
+    """A view leaves its block; the text says which bytes it needs, as a sentence without its subject."""
 
 
 @dataclass(eq=False)
@@ -52,7 +56,7 @@ class aclTensor:
         return (self.address or 0) % self.dtype.itemsize == 0
 
     def span(self) -> tuple[int, int]:
-        """First byte and one past the last byte that the view reaches."""
+        """The addresses of the first byte that the view reaches, and of the byte after the last."""
         reach = [(n - 1) * step for n, step in zip(self.shape, self.strides, strict=True)]
         low = self.offset + sum(min(r, 0) for r in reach)
         high = self.offset + sum(max(r, 0) for r in reach)
@@ -64,49 +68,43 @@ class aclTensor:
         return 0 in self.shape
 
     def view(self) -> Array:
-        """The view over device memory, no copy. Raises OutOfBounds."""
+        """The data in device memory, not a copy. Raises OutOfBounds."""
         if self.empty:
             return np.empty(self.shape, self.dtype.numpy)
-        start, end = self.span()
-        data = None
-        if self.address is not None and MEMORY.find(self.address) is MEMORY.find(start):
-            data = MEMORY.range(start, end - start)
-        if data is None:
-            raise OutOfBounds(self.whereabouts())
-        at = (self.address or 0) + self.offset * self.dtype.itemsize - start
-        steps = tuple(step * self.dtype.itemsize for step in self.strides)
-        return np.ndarray(self.shape, self.dtype.numpy, data.data, at, steps)
+        if not (found := self._cells()):
+            raise OutOfBounds(self._place())
+        block, cells = found
+        return np.ndarray(self.shape, self.dtype.numpy, block.data.data, cells.start, cells.steps)
 
     def _cells(self) -> tuple[Block, Cells] | None:
-        start, end = self.span()
-        block = None if self.empty or self.address is None else MEMORY.find(start)
+        """The block and the cells in it; None if there is no cell, or if one is outside the block."""
+        block = None if self.empty or self.address is None else MEMORY.find(self.address)
         if block is None:
             return None
-        base, size = block.address, self.dtype.itemsize
-        steps = tuple(step * size for step in self.strides)
+        (start, end), size, base = self.span(), self.dtype.itemsize, block.address
+        if start < base or end > base + block.size:
+            return None
         at = (self.address or 0) + self.offset * size - base
+        steps = tuple(step * size for step in self.strides)
         return block, Cells(at, start - base, end - base, self.shape, steps, size)
 
     def mark_written(self) -> None:
-        """Remember that a view that lies inside its block was written."""
+        """Record that the cells were written. The view must be inside its block."""
         if found := self._cells():
-            block, cells = found
-            block.written.mark(cells)
+            found[0].written.mark(found[1])
 
     def never_written(self) -> str | None:
-        """What is wrong with reading a view that lies inside its block, as the rest of a sentence."""
-        if not (found := self._cells()):
-            return None
-        block, cells = found
-        return missing_bytes(block, block.written.missing(cells))
+        """The fault when some cells were never written, as a sentence without its subject, or None."""
+        found = self._cells()
+        return never_written(*found) if found else None
 
-    def whereabouts(self) -> str:
+    def _place(self) -> str:
         if self.address is None:
             return "has no memory (its address is null)"
         start, end = self.span()
         block = MEMORY.find(self.address)
         if block is None:
-            why, _, _ = MEMORY.why_not(self.address, end - start).partition(";")
+            why, _, _ = MEMORY.fault(self.address, end - start).partition(";")
             return f"has an address that {why}"
         return (
             f"reaches bytes {start - block.address} to {end - block.address} of a block of {block.size} bytes"
@@ -114,26 +112,21 @@ class aclTensor:
 
     @property
     def too_large(self) -> bool:
-        """Whether the view has too many cells to be used in part."""
-        return prod(self.shape) > _PARTIAL
+        """Whether the view has too many cells for `read_inside` and `write_inside`."""
+        return prod(self.shape) > _MAX_PARTIAL
 
-    def inside(self) -> tuple[Array, Array, Block | None]:
-        """For a view that reaches outside: (cells that lie inside, their byte offsets, the block).
-
-        Takes memory for each cell: ask `too_large` first.
-        """
+    def _inside(self) -> tuple[Array, Array, Block | None]:
+        """(a mask of the cells inside the block, the byte offsets of these cells, the block)."""
         block = None if self.address is None else MEMORY.find(self.address)
-        if block is None:
-            return np.zeros(self.shape, np.bool_), np.zeros(0, np.int64), None
-        start = (self.address or 0) - block.address + self.offset * self.dtype.itemsize
-        if abs(start) >= _FAR:
+        start = (self.address or 0) - (block.address if block else 0) + self.offset * self.dtype.itemsize
+        if block is None or abs(start) >= _FAR:
             return np.zeros(self.shape, np.bool_), np.zeros(0, np.int64), None
         at = np.full(self.shape, start, dtype=np.int64)
         near = np.ones(self.shape, np.bool_)
         for axis, step in enumerate(self.strides):
             cells = np.arange(self.shape[axis], dtype=np.int64)
             along = [-1 if i == axis else 1 for i in range(at.ndim)]
-            # Beyond _FAR on one axis a cell is outside, whatever the others do: sums stay in 64 bits.
+            # A cell beyond _FAR on one axis is outside: without it, the sums fit in 64 bits.
             close = cells <= _FAR // max(abs(step) * self.dtype.itemsize, 1)
             reach = np.where(close, cells, 0) * (step * self.dtype.itemsize if close[1:].any() else 0)
             near &= close.reshape(along)
@@ -142,8 +135,8 @@ class aclTensor:
         return good, at[good], block
 
     def read_inside(self) -> tuple[Array, Array]:
-        """A copy of the view, 0 where it lies outside its block, and which cells lie inside."""
-        good, at, block = self.inside()
+        """A copy of the view with 0 in the cells outside its block, and a mask of the cells inside."""
+        good, at, block = self._inside()
         result = np.zeros(self.shape, dtype=self.dtype.numpy)
         if block is not None and at.size:
             size = self.dtype.itemsize
@@ -151,8 +144,8 @@ class aclTensor:
         return result, good
 
     def write_inside(self, values: Array) -> None:
-        """Write the cells of the view that lie inside its block, and no others."""
-        good, at, block = self.inside()
+        """Write only the cells of the view that are inside its block."""
+        good, at, block = self._inside()
         if block is not None and at.size:
             size = self.dtype.itemsize
             raw = np.ascontiguousarray(values[good]).view(np.uint8).reshape(-1, size)
@@ -171,7 +164,7 @@ class aclIntArray:
 
 @dataclass(eq=False)
 class aclOpExecutor:
-    """A planned call, ready to run once, or until destroyed when made repeatable."""
+    """A planned call. It runs once; a repeatable one runs any number of times until it is destroyed."""
 
     call: Call
     tensors: dict[str, aclTensor]  # by role

@@ -1,4 +1,8 @@
-"""Device memory: blocks whose bounds the runtime knows. Nothing outside a block is touched."""
+"""Device memory: blocks with known bounds, by address.
+
+`Memory` allocates, frees and finds blocks, and explains why a range of addresses can't be used.
+`host_bytes` gives access to the host side of a copy.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +18,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .addresses import Addresses, guarded
-from .written import Written, run
+from .addresses import Addresses, is_guarded
+from .written import Cells, Written, byte_range
 
 Array = NDArray[Any]
-_ALIGN = 64  # of a block's data; its address is aligned to a multiple of that
-_MAPPED = 1 << 20  # bytes from which data are mapped, so that the system has them back when they are freed
-_HUGE = 1 << 22  # bytes from which huge pages pay, as NumPy has it
+_ALIGN = 64  # of a block's data
+_MAPPED = 1 << 20  # bytes from which data are mapped, so that free returns them to the system
+_HUGE = 1 << 22  # bytes from which huge pages make access faster; NumPy has the same limit
 _REMEMBERED = 1024  # freed blocks that a message can still name
 
 
@@ -28,7 +32,7 @@ _REMEMBERED = 1024  # freed blocks that a message can still name
 class Block:
     address: int
     size: int
-    data: NDArray[np.uint8]  # not at `address`, which the host must not touch
+    data: NDArray[np.uint8]  # stored elsewhere: the host must not access `address`
     written: Written
 
     def bytes_at(self, address: int, count: int) -> NDArray[np.uint8]:
@@ -37,7 +41,7 @@ class Block:
 
 
 class Memory:
-    """The blocks that are allocated now, by address, and the last ones that were freed."""
+    """The allocated blocks by address, and the bounds of the blocks that were freed last."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -58,73 +62,71 @@ class Memory:
         return block
 
     def free(self, address: int) -> str | None:
-        """Give a block back; the reason, when there is none at this address."""
+        """Free the block that starts at this address; returns None, or the fault when there is none."""
         with self._lock:
             block = self._blocks.pop(address, None)
             if block is not None:
                 self._addresses.remove(address)
-                # The bytes go; bounds stay, so that later misuse is called by its name.
                 self._freed.pop(address, None)
                 self._freed[address] = Block(address, block.size, np.empty(0, np.uint8), Written(0))
                 self._free_addresses.give_back(address, block.size)
                 while len(self._freed) > _REMEMBERED:
                     del self._freed[next(iter(self._freed))]
                 return None
-        return self.why_not(address, 1, "be the start of a block that aclrtMalloc gave out")
+        return self.fault(address, 1, "be the start of a block that aclrtMalloc gave out")
 
     def find(self, address: int) -> Block | None:
-        """The block that holds this address."""
+        """The allocated block that contains this address, or None."""
         with self._lock:
             at = bisect.bisect_right(self._addresses, address) - 1
             block = self._blocks[self._addresses[at]] if at >= 0 else None
         return block if block is not None and address < block.address + block.size else None
 
     def range(self, address: int, count: int) -> NDArray[np.uint8] | None:
-        """The bytes of [address, address + count) if one block holds them all."""
+        """The bytes of [address, address + count); None unless one block contains them all."""
         block = self.find(address)
         if block is None or address + count > block.address + block.size:
             return None
         return block.bytes_at(address, count)
 
     def mark(self, address: int, count: int) -> None:
-        """The bytes of [address, address + count) are written from now on."""
+        """Record that the bytes of [address, address + count) were written."""
         if (block := self.find(address)) is not None:
-            block.written.mark(run(address - block.address, address - block.address + count))
+            start = address - block.address
+            block.written.mark(byte_range(start, start + count))
 
     def never_written(self, address: int, count: int) -> str | None:
-        """What is wrong with reading [address, address + count), as the rest of a sentence."""
+        """The fault of a read of [address, address + count), as a sentence without its subject, or None."""
         if (block := self.find(address)) is None:
             return None
         start = address - block.address
-        return missing_bytes(block, block.written.missing(run(start, start + count)))
+        return never_written(block, byte_range(start, start + count))
 
     def live(self) -> list[Block]:
         with self._lock:
             return list(self._blocks.values())
 
-    def why_not(self, address: int, count: int, must: str = "lie inside one block") -> str:
-        """Why [address, address + count) can't be used, as the rest of a sentence."""
+    def fault(self, address: int, count: int, must: str = "lie inside one block") -> str:
+        """Why [address, address + count) can't be used, as a sentence without its subject."""
         if (block := self.find(address)) is not None:
             at = address - block.address
             return (
                 f"is {address:#x}, {at} bytes into a block of {block.size} bytes at {block.address:#x}, "
-                f"and {count} bytes are asked for; it must {must}."
+                f"and the call needs {count} bytes; it must {must}."
             )
         for freed in reversed(list(self._freed.values())):
             if freed.address <= address < freed.address + max(freed.size, 1):
                 return f"is {address:#x}, in a block of {freed.size} bytes that was freed; it must {must}."
         return f"is {address:#x}, in no block that aclrtMalloc gave out; it must {must}."
 
-    def clear(self) -> list[Block]:
-        """Give all back, as at the end of a process; returns what was left."""
+    def clear(self) -> None:
+        """Free every block and forget the freed ones."""
         with self._lock:
-            left = list(self._blocks.values())
-            for block in left:
+            for block in self._blocks.values():
                 self._free_addresses.give_back(block.address, block.size)
             self._addresses.clear()
             self._blocks.clear()
             self._freed.clear()
-        return left
 
 
 def _bytes(count: int) -> NDArray[np.uint8]:
@@ -144,15 +146,16 @@ MEMORY = Memory()
 
 
 def _after_fork() -> None:
-    """A child has no device memory of its parent's; another thread may have been changing the lists."""
+    """In a child: forget the parent's blocks, whose lists another thread may have been changing."""
     MEMORY.__init__()  # type: ignore[misc]
 
 
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def missing_bytes(block: Block, missing: tuple[int, int] | None) -> str | None:
-    if missing is None:
+def never_written(block: Block, cells: Cells) -> str | None:
+    """The fault of a read of cells that were not all written, as a sentence without its subject, or None."""
+    if (missing := block.written.missing(cells)) is None:
         return None
     count, first = missing
     return (
@@ -162,7 +165,10 @@ def missing_bytes(block: Block, missing: tuple[int, int] | None) -> str | None:
 
 
 def host_bytes(side: Any, count: int, *, write: bool) -> Array | str:
-    """The first `count` bytes of a host side, an array or an address; or what is wrong with it."""
+    """The first `count` bytes of the host side of a copy, an array or an address; a str says why not.
+
+    `write` is true when the copy writes there.
+    """
     if isinstance(side, np.ndarray):
         if side.dtype.hasobject:
             return "is an array of Python objects; it must hold plain data."
@@ -170,15 +176,15 @@ def host_bytes(side: Any, count: int, *, write: bool) -> Array | str:
         if not side.flags.c_contiguous:
             return f"is an array with strides {side.strides}; it must be C-contiguous."
         if count > side.nbytes:
-            return f"is an array of {side.nbytes} bytes and {count} are asked for; it must hold them."
+            return f"is an array of {side.nbytes} bytes; the call needs {count} bytes, and it must hold them."
         if write and not side.flags.writeable:
             return "is a read-only array; it must be writable."
         whole: Array = side.reshape(-1).view(np.uint8)
         return whole[:count]
     if side + count > 2**64:
-        return f"is {side:#x} and {count} bytes are asked for; it must be an address of this machine."
+        return f"is {side:#x}, and the call needs {count} bytes; it must be an address of this machine."
     if MEMORY.find(side) is not None:
         return f"is {side:#x}, device memory; in this direction of copy it must be host memory."
-    if guarded(side):
-        return MEMORY.why_not(side, count, "be host memory in this direction of copy")
+    if is_guarded(side):
+        return MEMORY.fault(side, count, "be host memory in this direction of copy")
     return np.ctypeslib.as_array((ctypes.c_uint8 * count).from_address(side))

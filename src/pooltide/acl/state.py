@@ -1,7 +1,7 @@
-"""What the runtime remembers: whether it runs, the product, the checks level, errors by thread.
+"""The state of the runtime: initialized or not, the product, the checks level, a message per thread.
 
-A function of the interface never raises for what a C caller could get wrong: it records a sentence
-for the calling thread and returns the status. `fail` does both.
+A public function never raises for a mistake that a C caller could make. Inside, the code raises
+`Refused`; the decorator `entry_point` stores the message for the calling thread and returns the status.
 """
 
 from __future__ import annotations
@@ -16,14 +16,19 @@ from functools import wraps
 from typing import Any, TypeVar, cast
 
 from ..operators.call import article, is_int
-from ..operators.dtypes import ENUMS, ERRORS, status_name
+from ..operators.dtypes import ERRORS, STATUS, status_name
 from ..operators.pages import ASCEND_PRODUCTS, DEFAULT_PRODUCT
 
 INVALID = ERRORS["ACL_ERROR_INVALID_PARAM"]
-UNINITIALIZED = ERRORS["ACL_ERROR_UNINITIALIZE"]
 RT_INVALID = ERRORS["ACL_ERROR_RT_PARAM_INVALID"]
 BAD_ALLOC = ERRORS["ACL_ERROR_BAD_ALLOC"]
 INTERNAL = ERRORS["ACL_ERROR_INTERNAL_ERROR"]
+BAD = STATUS["ACLNN_ERR_PARAM_INVALID"]
+NULL = STATUS["ACLNN_ERR_PARAM_NULLPTR"]
+
+# The statuses of a call before aclInit, and of a call that raises an unforeseen exception.
+ACL_STATUSES = ERRORS["ACL_ERROR_UNINITIALIZE"], INTERNAL
+ACLNN_STATUSES = STATUS["ACLNN_ERR_RUNTIME_ERROR"], STATUS["ACLNN_ERR_INNER"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 CHECKS = ("off", "warn", "strict")
@@ -34,8 +39,8 @@ class State:
     product: str = DEFAULT_PRODUCT
     checks: str = "warn"
     initialized: bool = False
-    finalized: bool = False  # since the last aclInit: a second aclFinalize says so
-    forked: bool = False  # this is a child, and the parent's runtime is not its own
+    finalized: bool = False  # aclFinalize was called after the last aclInit
+    forked: bool = False  # this process is a child of a process whose runtime was initialized
     options: dict[int, int] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -44,53 +49,79 @@ STATE = State()
 _thread = threading.local()
 
 
-def fail(title: str, text: str, status: int) -> int:
-    """Keep the reason for the calling thread, and return the status."""
-    _thread.message = f"{title}: {text} [{status} {status_name(status)}]"
-    return status
+class Refused(Exception):
+    """A call or a job that fails; `text` says why and what would work."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(status, text)
+        self.status, self.text = status, text
 
 
-def keep_message(message: str) -> None:
-    """A reason found elsewhere, on a stream's worker, becomes this thread's."""
+def format_message(title: str, text: str, status: int) -> str:
+    return f"{title}: {text} [{status} {status_name(status)}]"
+
+
+def set_message(message: str) -> None:
     _thread.message = message
 
 
-def take_message() -> str | None:
+def record(title: str, refused: Refused) -> int:
+    """Store the message for the calling thread; returns the status."""
+    set_message(format_message(title, refused.text, refused.status))
+    return refused.status
+
+
+def recent_message() -> str | None:
     message: str | None = getattr(_thread, "message", None)
+    return message
+
+
+def take_message() -> str | None:
+    """The calling thread's message, which is cleared; None when there is none."""
+    message = recent_message()
     _thread.message = None
     return message
 
 
-def not_running(title: str, status: int = UNINITIALIZED) -> int:
-    """0 while the runtime runs; else the status, with the reason kept."""
-    if STATE.initialized:
-        return 0
-    when = "after aclFinalize" if STATE.finalized else "before aclInit"
-    when = "in a child process after fork()" if STATE.forked else when
-    return fail(title, f"it was called {when}; call aclInit first.", status)
+def require_running(status: int = ACL_STATUSES[0]) -> None:
+    """Raises Refused unless the runtime is initialized."""
+    if not STATE.initialized:
+        when = "after aclFinalize" if STATE.finalized else "before aclInit"
+        when = "in a child process after fork()" if STATE.forked else when
+        raise Refused(status, f"it was called {when}; call aclInit first.")
 
 
 def say(line: str) -> None:
-    """One readable line for the person who runs the program. It may not cost them the program."""
+    """Print a line on stderr. A stderr that is closed or full must not stop the program."""
     if sys.stderr is not None:
         with contextlib.suppress(OSError, ValueError):
-            sys.stderr.write(f"pooltide: {line}\n")  # in one piece: other threads write too
+            sys.stderr.write(f"pooltide: {line}\n")  # one write, as other threads write too
             sys.stderr.flush()
 
 
-def guarded(failed: Callable[[int], Any], status: int = INTERNAL) -> Callable[[F], F]:
-    """What a function must never let out, an exception, becomes `failed(status)` and a reason."""
+def entry_point(
+    failed: Callable[[int], Any], statuses: tuple[int, int] = ACL_STATUSES, *, needs_init: bool = True
+) -> Callable[[F], F]:
+    """Makes a public function, which returns `failed(status)` where the code inside raises.
+
+    `needs_init` is true when a call before aclInit must fail.
+    """
 
     def wrap(function: F) -> F:
         @wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             try:
+                if needs_init:
+                    require_running(statuses[0])
                 return function(*args, **kwargs)
+            except Refused as error:
+                return failed(record(function.__name__, error))
             except Exception as error:
                 if error.__traceback__ is not None and error.__traceback__.tb_next is None:
-                    raise  # not ours: the call itself has too few or too many arguments
-                text = f"{type(error).__name__}: {error}; an argument is beyond what can be handled."
-                return failed(fail(function.__name__, text, status))
+                    raise  # the caller passed too few or too many arguments
+                text = f"an argument is beyond what can be handled ({type(error).__name__}: {error})"
+                refused = Refused(statuses[1], f"{text}; it must be a value of its C type.")
+                return failed(record(function.__name__, refused))
 
         return cast(F, call)
 
@@ -98,7 +129,7 @@ def guarded(failed: Callable[[int], Any], status: int = INTERNAL) -> Callable[[F
 
 
 def _after_fork() -> None:
-    """A child has no workers, and a lock that another thread held stays locked."""
+    """In a child: another thread of the parent may have held the lock, so make a new one."""
     STATE.lock = threading.RLock()
     STATE.forked = STATE.forked or STATE.initialized
     STATE.initialized = False
@@ -108,18 +139,18 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 @dataclass(frozen=True)
-class NoHandle:
-    """A word that a C program handed in as a handle, and that is none."""
+class InvalidHandle:
+    """A word that a C program passed as a handle, and that is not one."""
 
     value: int
     why: str  # "which no call gave out"
 
 
-def an(value: Any) -> str:
+def describe(value: Any) -> str:
     """A value as a message names it: its type, and an int's value."""
     if value is None:
         return "null"
-    if isinstance(value, NoHandle):
+    if isinstance(value, InvalidHandle):
         return f"{value.value:#x}, {value.why}"
     if is_int(value):
         return f"an int, {value}"
@@ -128,7 +159,7 @@ def an(value: Any) -> str:
 
 
 def set_product(product: str) -> None:
-    """Check calls as the product of this id does; `get_product` tells which it is."""
+    """Check calls by the rules of this product. Raises ValueError for an unknown id."""
     if product not in ASCEND_PRODUCTS:
         known = ", ".join(ASCEND_PRODUCTS)
         raise ValueError(f"set_product: product is {product!r}; it must be one of {known}.")
@@ -140,7 +171,7 @@ def get_product() -> str:
 
 
 def set_checks(level: str) -> None:
-    """off, warn or strict: what happens when a computation meets bad data."""
+    """Set what happens when a computation meets bad data: off, warn or strict."""
     if level not in CHECKS:
         raise ValueError(f"set_checks: level is {level!r}; it must be one of {', '.join(CHECKS)}.")
     STATE.checks = level
@@ -151,7 +182,7 @@ def get_checks() -> str:
 
 
 def read_environment() -> str | None:
-    """Take POOLTIDE_PRODUCT and POOLTIDE_CHECKS; the reason, when one has no meaning."""
+    """Apply POOLTIDE_PRODUCT and POOLTIDE_CHECKS; returns the fault of the first bad value, or None."""
     for name, setter in (("POOLTIDE_PRODUCT", set_product), ("POOLTIDE_CHECKS", set_checks)):
         if value := os.environ.get(name):
             try:
@@ -162,4 +193,3 @@ def read_environment() -> str | None:
 
 
 ENVIRONMENT_FAULT = read_environment()
-DETERMINISTIC = ENUMS["aclSysParamOpt"]["ACL_OPT_DETERMINISTIC"]

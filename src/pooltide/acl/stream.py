@@ -1,6 +1,6 @@
-"""A stream: an ordered queue with a worker of its own.
+"""Streams: each is a queue of jobs and a worker thread that runs them in order.
 
-What goes wrong in a job is kept until somebody synchronizes; then it is that thread's message.
+A stream stores the failures of its jobs until a thread synchronizes the stream.
 """
 
 from __future__ import annotations
@@ -12,17 +12,21 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .state import BAD_ALLOC, INTERNAL, STATE, say
+from .state import BAD_ALLOC, INTERNAL, STATE, Refused, format_message, say
 
-# The system's name of a worker and of the threads that it starts. By this name the C library knows
-# that they are not the program's (c/ending.h).
+# The system's name of a worker and of the threads that it starts. The C library uses the name to
+# distinguish them from the program's threads (c/ending.h).
 _THREAD_NAME = "[pooltide]"
 
 
-@dataclass(eq=False)
-class Failure(Exception):
-    """A job that failed for a reason that the program's author should read."""
+@dataclass(frozen=True)
+class Job:
+    title: str  # of the function that submitted it, for messages
+    run: Callable[[], object]
 
+
+@dataclass(frozen=True)
+class Failure:
     status: int
     message: str
 
@@ -30,15 +34,15 @@ class Failure(Exception):
 class Stream:
     def __init__(self) -> None:
         self.alive = True
-        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._idle = threading.Condition()
         self._pending = 0
         self._failures: list[Failure] = []
         self._worker = threading.Thread(target=self._work, name="pooltide-stream", daemon=True)
         self._worker.start()
 
-    def submit(self, job: Callable[[], None]) -> bool:
-        """Queue a job; False when the stream was destroyed meanwhile."""
+    def submit(self, job: Job) -> bool:
+        """Queue a job. Returns False when the stream is destroyed."""
         with self._idle:
             if self.alive:
                 self._pending += 1
@@ -46,19 +50,19 @@ class Stream:
             return self.alive
 
     def synchronize(self) -> Failure | None:
-        """Wait for all that was submitted; the first failure since the last time."""
+        """Wait for all jobs; returns the first failure since the last call, or None."""
         with self._idle:
             self._idle.wait_for(lambda: self._pending == 0)
             failures, self._failures = self._failures, []
         return failures[0] if failures else None
 
     def wait(self) -> None:
-        """Wait for all that was submitted, and leave failures for who synchronizes."""
+        """Wait for all jobs, and leave their failures for `synchronize`."""
         with self._idle:
             self._idle.wait_for(lambda: self._pending == 0)
 
     def close(self) -> None:
-        """Finish what is queued, then end the worker. A failure that nobody asked for is said."""
+        """Finish the queued jobs, end the worker, and print the failures that were not reported yet."""
         with self._idle:
             if not self.alive:
                 return
@@ -66,7 +70,7 @@ class Stream:
             self._jobs.put(None)
         self._worker.join()
         for failure in self._failures if STATE.checks != "off" else ():
-            say(f"a stream was destroyed before anybody learned that {failure.message}")
+            say(f"a stream was destroyed without aclrtSynchronizeStream after a failure: {failure.message}")
 
     def _work(self) -> None:
         with (
@@ -83,22 +87,23 @@ class Stream:
                 self._idle.notify_all()
 
 
-def _outcome(job: Callable[[], None]) -> Failure | None:
+def _outcome(job: Job) -> Failure | None:
     try:
-        job()
-    except Failure as found:
-        return found
+        job.run()
+        return None
+    except Refused as error:
+        status, text = error.status, error.text
     except MemoryError:
-        return Failure(BAD_ALLOC, f"a job ran out of memory. [{BAD_ALLOC} ACL_ERROR_BAD_ALLOC]")
-    except Exception as error:  # a bug of ours: the program must learn of it, and go on
-        text = f"internal error, please report it: {type(error).__name__}: {error}"
-        say(text)
-        return Failure(INTERNAL, f"{text} [{INTERNAL} ACL_ERROR_INTERNAL_ERROR]")
-    return None
+        status = BAD_ALLOC
+        text = "the machine has too little memory for this call; free some, or use smaller tensors."
+    except Exception as error:  # a bug in pooltide: the program must learn of it, and go on
+        status, text = INTERNAL, f"internal error, please report it: {type(error).__name__}: {error}"
+        say(f"{job.title}: {text}")
+    return Failure(status, format_message(job.title, text, status))
 
 
 class Streams:
-    """Every stream that lives, and the default one that a null handle means."""
+    """All live streams. A null handle means the default stream."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -140,7 +145,7 @@ STREAMS = Streams()
 
 
 def _after_fork() -> None:
-    """The parent's workers don't run in a child, so nobody may wait for its streams there."""
+    """In a child: the parent's workers do not run there, so a wait for its streams would never end."""
     for stream in STREAMS._live:
         stream.alive = False
     STREAMS.__init__()  # type: ignore[misc]

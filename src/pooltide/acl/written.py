@@ -1,39 +1,39 @@
-"""Which bytes of a block were ever written: one interval while that is enough, else a map."""
+"""The bytes of a block that were written: one interval while that suffices, else a map of all bytes."""
 
 from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+Map = NDArray[np.bool_]
+
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Elements of a block, in bytes from its start."""
+    """Elements of a block. All numbers count bytes; positions count from the start of the block."""
 
     start: int  # of the first element
     low: int
-    high: int  # every element lies in [low, high)
+    high: int  # all elements are inside [low, high)
     shape: tuple[int, ...]
     steps: tuple[int, ...]
     itemsize: int
 
     @property
     def dense(self) -> bool:
-        count = self.itemsize
-        for size in self.shape:
-            count *= size
-        return count == self.high - self.low
+        return prod(self.shape) * self.itemsize == self.high - self.low
 
-    def of(self, bytes_: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """A view of the cells' bytes, one axis more than the cells have."""
-        return np.ndarray((*self.shape, self.itemsize), np.bool_, bytes_.data, self.start, (*self.steps, 1))
+    def select(self, map_: Map) -> Map:
+        """The part of a block's map that belongs to the cells: a view with one more axis, for bytes."""
+        return np.ndarray((*self.shape, self.itemsize), np.bool_, map_.data, self.start, (*self.steps, 1))
 
 
-def run(low: int, high: int) -> Cells:
+def byte_range(low: int, high: int) -> Cells:
     return Cells(low, low, high, (high - low,), (1,), 1)
 
 
@@ -42,31 +42,30 @@ class Written:
         self._lock = threading.Lock()
         self._size = size
         self._low = self._high = 0
-        self._map: NDArray[np.bool_] | None = None
+        self._map: Map | None = None
 
     def mark(self, cells: Cells) -> None:
         with self._lock:
-            low, high = cells.low, cells.high
-            if self._map is None and self._low <= low and high <= self._high:
+            if self._in_interval(cells):
                 return
-            touches = self._low == self._high or (low <= self._high and high >= self._low)
+            empty = self._low == self._high
+            touches = empty or (cells.low <= self._high and cells.high >= self._low)
             if self._map is None and cells.dense and touches:
-                empty = self._low == self._high
-                self._low = low if empty else min(low, self._low)
-                self._high = high if empty else max(high, self._high)
-                return
-            cells.of(self._spread())[...] = True
+                self._low = cells.low if empty else min(cells.low, self._low)
+                self._high = cells.high if empty else max(cells.high, self._high)
+            else:
+                cells.select(self._as_map())[...] = True
 
     def mark_bytes(self, at: NDArray[Any]) -> None:
         with self._lock:
-            self._spread()[at] = True
+            self._as_map()[at] = True
 
     def missing(self, cells: Cells) -> tuple[int, int] | None:
         """(how many bytes of the cells were never written, where the first is), or None."""
         with self._lock:
-            if self._map is None and self._low <= cells.low and cells.high <= self._high:
+            if self._in_interval(cells):
                 return None
-            part = cells.of(self._spread())
+            part = cells.select(self._as_map())
             count = part.size - int(np.count_nonzero(part))
             if count == 0:
                 return None
@@ -74,7 +73,10 @@ class Written:
             steps = (*cells.steps, 1)
             return count, cells.start + sum(int(i) * step for i, step in zip(index, steps, strict=True))
 
-    def _spread(self) -> NDArray[np.bool_]:
+    def _in_interval(self, cells: Cells) -> bool:
+        return self._map is None and self._low <= cells.low and cells.high <= self._high
+
+    def _as_map(self) -> Map:
         if self._map is None:
             self._map = np.zeros(self._size, dtype=np.bool_)
             self._map[self._low : self._high] = True

@@ -1,8 +1,8 @@
-"""Headers and library, made once for each environment and again when their text changes.
+"""Builds the headers and the library, once for each environment and again when an input changes.
 
-They lie in the environment itself (`lib/pooltide` of a virtual environment) or, where Python is not
-in one of its own, in the user's cache under a name made from the interpreter. The library knows its
-interpreter by absolute path, so that it can be made where it is used, by the compiler of the user.
+`install` writes them to `lib/pooltide` of the virtual environment or, without one, to the user's cache
+under a name made from the interpreter's path. The library starts its interpreter by absolute path, so
+it is compiled on the user's machine, by the user's compiler.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NO_SHARED = (
 
 
 class CannotBuild(RuntimeError):
-    """The library can't be made here; the text says what is missing."""
+    """The library can't be built; the text says what is missing."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Installation:
 
     @property
     def link_flags(self) -> list[str]:
-        """The old kind of run path, which LD_LIBRARY_PATH can't override."""
+        """The linker's flags. The run path is DT_RPATH, which LD_LIBRARY_PATH can't override."""
         return [f"-L{self.lib}", f"-Wl,--disable-new-dtags,-rpath,{self.lib}", "-lpooltide_acl"]
 
     @property
@@ -65,12 +65,12 @@ class Installation:
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """Everything that the library is made from."""
+class BuildInputs:
+    """All inputs of the library."""
 
     python: str = sys.executable
-    library: str = ""  # the interpreter's; empty: found
-    flags: tuple[str, ...] = ()  # more of the compiler's, such as a sanitizer
+    libpython: str = ""  # its path; empty: search for it
+    flags: tuple[str, ...] = ()  # additional flags of the compiler, such as a sanitizer
 
     @cached_property
     def texts(self) -> dict[str, str]:
@@ -83,13 +83,13 @@ class Recipe:
         }
 
     def arguments(self, root: Path, output: Path) -> list[str]:
-        """The compiler's."""
+        """The compiler's arguments."""
         found, more = libpython(root / "lib" / LIBRARY)
         return [
             *("-std=gnu11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread", *self.flags),
             *(f"-I{root / 'include'}", f"-I{python_headers()}"),
             f'-DPOOLTIDE_PYTHON="{self.python}"',
-            f'-DPOOLTIDE_LIBPYTHON="{self.library or found}"',
+            f'-DPOOLTIDE_LIBPYTHON="{self.libpython or found}"',
             f'-DPOOLTIDE_VERSION="{VERSION}"',
             f"-Wl,-soname,{LIBRARY},-z,nodelete,-z,defs",
             *(str(root / "source" / "shim.c"), "-o", str(output)),
@@ -98,18 +98,18 @@ class Recipe:
         ]
 
 
-def install(recipe: Recipe | None = None, root: Path | None = None) -> Installation:
-    """Make what is missing or stale; several processes may try at once."""
-    recipe, root = recipe or Recipe(), root or _root()
+def install(inputs: BuildInputs | None = None, root: Path | None = None) -> Installation:
+    """Build whatever is missing or outdated. Several processes may call this at the same time."""
+    inputs, root = inputs or BuildInputs(), root or _root()
     library = root / "lib" / LIBRARY
     fresh = library.with_suffix(".new")
-    with _alone(root):
-        arguments = recipe.arguments(root, fresh)
-        stamp = hashlib.sha256(repr((recipe.texts, arguments)).encode()).hexdigest()
+    with _locked(root):
+        arguments = inputs.arguments(root, fresh)
+        stamp = hashlib.sha256(repr((inputs.texts, arguments)).encode()).hexdigest()
         record = root / "stamp"
         if library.exists() and record.exists() and record.read_text() == stamp:
             return Installation(root)
-        for name, text in recipe.texts.items():
+        for name, text in inputs.texts.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             write_whole(root / name, text.encode())
         command = [*compiler(c_only=True), *arguments]
@@ -128,16 +128,16 @@ def install(recipe: Recipe | None = None, root: Path | None = None) -> Installat
 
 
 def _root() -> Path:
-    own = Path(sys.prefix) / "lib"
-    if sys.prefix != sys.base_prefix and os.access(own, os.W_OK):
-        return own / "pooltide"
+    environment = Path(sys.prefix) / "lib"
+    if sys.prefix != sys.base_prefix and os.access(environment, os.W_OK):
+        return environment / "pooltide"
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     name = hashlib.sha256(f"{sys.executable} {VERSION}".encode()).hexdigest()[:16]
     return cache / "pooltide" / name
 
 
 @contextmanager
-def _alone(root: Path) -> Iterator[None]:
+def _locked(root: Path) -> Iterator[None]:
     try:
         root.mkdir(parents=True, exist_ok=True)
         lock = open(root / "lock", "w")  # noqa: SIM115
@@ -149,14 +149,14 @@ def _alone(root: Path) -> Iterator[None]:
 
 
 def compiler(*, c_only: bool) -> list[str]:
-    """$CC or $CXX, else the first compiler found."""
+    """The command of $CC or $CXX, else of the first compiler found. `c_only`: all sources are C."""
     variable, names = ("CC", ("cc", "gcc", "clang")) if c_only else ("CXX", ("c++", "g++", "clang++"))
     if chosen := os.environ.get(variable):
         return shlex.split(chosen)
     for name in names:
         if found := shutil.which(name):
             return [found]
-    raise CannotBuild(f"no compiler is here: neither ${variable} nor {', '.join(names)}; install one.")
+    raise CannotBuild(f"no compiler was found: neither ${variable} nor {', '.join(names)}; install one.")
 
 
 def python_headers() -> Path:
@@ -166,19 +166,20 @@ def python_headers() -> Path:
     return path
 
 
-def libpython(own: Path) -> tuple[Path, list[str]]:
-    """Where the interpreter's library is, and what to link when it is a static one: then our
-    library holds the interpreter."""
+def libpython(library: Path) -> tuple[Path, list[str]]:
+    """The file that contains the interpreter, and additional linker arguments.
+
+    Where Python has only a static library, `library` (ours) links it and so contains the interpreter.
+    """
     config = sysconfig.get_config_vars()
     places = [config.get("LIBDIR"), config.get("LIBPL"), f"{sys.base_prefix}/lib"]
     places += [f"{place}/{config['MULTIARCH']}" for place in places if place and config.get("MULTIARCH")]
-    for name in (f"libpython{VERSION}{sys.abiflags}.so.1.0", f"libpython{VERSION}{sys.abiflags}.so"):
+    for ending in (".so.1.0", ".so", "-pic.a", ".a"):
         for place in filter(None, places):
-            if (path := Path(place) / name).exists():
+            path = Path(place) / f"libpython{VERSION}{sys.abiflags}{ending}"
+            if path.exists() and ending.startswith(".so"):
                 return path, []
-    for name in (f"libpython{VERSION}{sys.abiflags}-pic.a", f"libpython{VERSION}{sys.abiflags}.a"):
-        for place in filter(None, places):
-            if (path := Path(place) / name).exists():
+            if path.exists():
                 needed = " ".join(config.get(name) or "" for name in ("MODLIBS", "LIBS", "SYSLIBS")).split()
-                return own, ["-Wl,--whole-archive", str(path), "-Wl,--no-whole-archive", *needed]
+                return library, ["-Wl,--whole-archive", str(path), "-Wl,--no-whole-archive", *needed]
     raise CannotBuild(_NO_SHARED)

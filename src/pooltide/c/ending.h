@@ -1,18 +1,18 @@
-/* How a process ends whose main thread calls pthread_exit.
+/* The end of a process whose main thread calls pthread_exit.
  *
- * Such a process ends when its last thread ends. The library's threads never do: streams, kernels
- * and NumPy's linear algebra keep theirs. So, once the main thread is gone, a watcher lists the
- * threads every few milliseconds, and calls exit(0), as the C library would, when only threads of
- * the library are left. They are known by their name, which a new thread inherits from the thread
- * that creates it. */
+ * Such a process ends when its last thread ends, but the threads of streams, kernels and NumPy's linear
+ * algebra never end. So, after the end of the main thread, a watcher lists the threads every few
+ * milliseconds. When only threads of the library are left, the watcher calls exit(0), as the C library
+ * would. The watcher knows the library's threads by their name: a new thread inherits the name of the
+ * thread that creates it. */
 
 #include <dirent.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
 #define THREAD_NAME "[pooltide]"  /* of every thread of the library; acl/stream.py has it too */
-#define WATCH_US 5000             /* between two looks */
-#define LOOKS 3                   /* in a row that must agree: one look may miss a thread that starts */
+#define WATCH_US 5000             /* between two listings */
+#define LISTINGS 3                /* equal ones in a row: one may miss a thread that is starting */
 
 static int main_ended, watched;       /* atomic */
 static pthread_key_t main_thread_key; /* its destructor runs when the main thread ends */
@@ -27,6 +27,7 @@ static void read_task(const char *thread, const char *file, char *text, size_t s
     if (stream) fclose(stream);
 }
 
+/* Whether the thread is the library's, or is the main thread and has ended. */
 static int is_ours(const char *thread) {
     char text[512];
     if (atoi(thread) == getpid()) {  /* a main thread that has ended stays listed, as a zombie */
@@ -38,8 +39,8 @@ static int is_ours(const char *thread) {
     return strcmp(text, THREAD_NAME "\n") == 0;
 }
 
-/* The sum of the numbers of all threads when all are the library's; 0 when the program has some;
- * -1 when the system does not tell. */
+/* The sum of the ids of all threads if all are the library's; 0 if some are the program's;
+ * -1 if /proc can't be read. */
 static long only_ours(void) {
     long sum = 0;
     DIR *tasks = opendir("/proc/self/task");
@@ -53,11 +54,11 @@ static long only_ours(void) {
 static void *watch(void *nothing) {
     long sum, last = 0;
     prctl(PR_SET_NAME, THREAD_NAME);
-    for (int looks = 0; looks < LOOKS; last = sum) {
+    for (int listings = 0; listings < LISTINGS; last = sum) {
         usleep(WATCH_US);
         sum = only_ours();
         if (sum < 0) return nothing;
-        looks = sum == 0 ? 0 : sum == last ? looks + 1 : 1;
+        listings = sum == 0 ? 0 : sum == last ? listings + 1 : 1;
     }
     exit(0);
 }
@@ -68,13 +69,13 @@ static void start_watcher(void) {
     sigset_t all, mask;
     if (__atomic_exchange_n(&watched, 1, __ATOMIC_SEQ_CST)) return;
     sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &mask);  /* the program's signals are for its own threads */
+    pthread_sigmask(SIG_BLOCK, &all, &mask);  /* the program's threads handle its signals */
     if (pthread_create(&thread, NULL, watch, NULL) == 0) pthread_detach(thread);
     pthread_sigmask(SIG_SETMASK, &mask, NULL);
 }
 
-/* Remember the main thread, if this is it. */
-static void know_main_thread(void (*ends)(void *)) {
+/* Call `ends` when the main thread ends, if the calling thread is the main thread. */
+static void watch_main_thread(void (*ends)(void *)) {
     if (pthread_key_create(&main_thread_key, ends) == 0 && syscall(SYS_gettid) == getpid())
         pthread_setspecific(main_thread_key, &main_thread_key);
 }

@@ -1,8 +1,9 @@
-"""What the library calls: one Python function for each C function.
+"""The Python side of the library: one function for each C function.
 
-Words come in as `signatures` says; handles become objects and objects handles; `acl` and `aclnn` do
-the work. The answer is (values of the out-parameters, or None: leave them be; the result).
-A call that fails says why on stderr too, unless checks are off: C programs seldom ask.
+A function gets words as `signatures` describes them, replaces handles by objects, calls `acl` or
+`aclnn`, and replaces objects by handles. It returns (the values of the out-parameters, or None to leave
+them unchanged; the result). A call that fails also prints its message on stderr, unless checks are off:
+few C programs call aclGetRecentErrMsg.
 """
 
 from __future__ import annotations
@@ -14,22 +15,22 @@ from typing import Any
 from .. import acl, aclnn
 from ..acl.addresses import GUARDS
 from ..acl.memory import MEMORY
-from ..acl.state import INTERNAL, STATE, fail, keep_message, say, take_message
+from ..acl.state import INTERNAL, STATE, Refused, recent_message, record, say
 from ..operators.dtypes import ERRORS, STATUS
-from .leaks import leftovers
+from .leaks import leaks
 from .signatures import CFunction, CParameter, functions
-from .table import Table
+from .table import HandleTable
 from .trace import Answer, traced
 
-TABLE = Table()
-LONGEST = 4096  # elements of an array; the library hands a longer one's length in
+TABLE = HandleTable()
+MAX_ARRAY = 4096  # elements of an array; for a longer one the library passes the length alone
 
 
 def start() -> tuple[tuple[Callable[..., Answer], ...], int]:
-    """The functions in the order of the C table, and where the guarded addresses are listed."""
+    """The functions in the order of the C table, and the address of the list of guarded ranges."""
     trace = os.environ.get("POOLTIDE_TRACE", "0") not in ("", "0")
-    doors = ((function, _entry(function)) for function in functions())
-    made = tuple(traced(function, entry) if trace else entry for function, entry in doors)
+    entries = ((function, _entry(function)) for function in functions())
+    made = tuple(traced(function, entry) if trace else entry for function, entry in entries)
     return made, GUARDS.ctypes.data
 
 
@@ -41,13 +42,11 @@ def _entry(function: CFunction) -> Callable[..., Answer]:
     def entry(*words: Any) -> Answer:
         try:
             answer = _call(function, target, parameters, words)
-        except Exception as error:  # a bug of ours: the program must learn of it, and go on
+        except Exception as error:  # a bug in pooltide: the program must learn of it, and go on
             text = f"internal error, please report it: {type(error).__name__}: {error}"
             answer = _refuse(function, text, INTERNAL, STATUS["ACLNN_ERR_INNER"])
         if _failed(function, answer[1]) and STATE.checks != "off":
-            message = take_message()
-            keep_message(message or f"{name}: it failed.")
-            say(message or f"{name}: it failed.")
+            say(recent_message() or f"{name}: it failed.")
         return answer
 
     return entry
@@ -64,13 +63,12 @@ def _call(
     for parameter, word in zip(parameters, words, strict=True):
         if parameter.out:
             if word is None:
-                return _refuse(function, f"{parameter.name} is null; it must point to where the result goes.")
+                return _refuse(function, f"{parameter.name} is null; it must point to memory for the result.")
         elif parameter.kind == "h":
             arguments.append(TABLE.find(word))
         elif parameter.kind == "a" and isinstance(word, int):
-            text = (
-                f"{parameter.length} is {word}; it must be the length of {parameter.name}, {LONGEST} at most."
-            )
+            must = f"it must be the length of {parameter.name}, {MAX_ARRAY} at most."
+            text = f"{parameter.length} is {word}; {must}"
             return _refuse(function, text, status=STATUS["ACLNN_ERR_PARAM_INVALID"])
         else:
             arguments.append(word)
@@ -94,31 +92,35 @@ def _refuse(
     error: int = ERRORS["ACL_ERROR_INVALID_PARAM"],
     status: int = STATUS["ACLNN_ERR_PARAM_NULLPTR"],
 ) -> Answer:
-    code = fail(function.name, text, error if function.returns == "aclError" else status)
+    refused = Refused(error if function.returns == "aclError" else status, text)
+    code = record(function.name, refused)
     return None, code if function.result == "i" else None
 
 
 def _finalize() -> int:
-    """aclFinalize, which also tells what is left."""
-    found = leftovers(TABLE)
+    """aclFinalize, which also reports objects and memory that the program did not release."""
+    found = leaks(TABLE)
     status = acl.aclFinalize()
     if status or not found or STATE.checks == "off":
         return status
     for text in found if STATE.checks == "warn" else found[1:]:
         say(f"aclFinalize: {text}")
-    return fail("aclFinalize", found[0], INTERNAL) if STATE.checks == "strict" else 0
+    return record("aclFinalize", Refused(INTERNAL, found[0])) if STATE.checks == "strict" else 0
 
 
-def touched(address: int, writes: int, latest: str) -> None:
-    """The host is about to fault on a guarded address; the library's signal handler calls this."""
+def report_host_access(address: int, writes: int, last_call: str) -> None:
+    """Print which guarded address the host accessed. The library's SIGSEGV handler calls this.
+
+    `writes` is 1 for a write, 0 for a read and -1 for an unknown access.
+    """
     if STATE.checks == "off":
         return
-    did = {0: "read", 1: "wrote to"}.get(writes, "touched")
-    say(f"the host {did} {_whereabouts(address)} (the last call of this thread was {latest or 'none'}).")
+    did = {0: "read", 1: "wrote to"}.get(writes, "accessed")
+    say(f"the host {did} {_describe(address)} (the last call of this thread was {last_call or 'none'}).")
 
 
-def _whereabouts(address: int) -> str:
-    if TABLE.holds(address):
+def _describe(address: int) -> str:
+    if TABLE.contains(address):
         return f"{address:#x}, a handle; handles are opaque and must only be passed to calls"
     must = "only aclrtMemcpy may cross to the host"
     if (block := MEMORY.find(address)) is not None:

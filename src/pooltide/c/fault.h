@@ -1,43 +1,43 @@
-/* A host that touches device memory: say so, then let the fault do what it did before.
+/* The SIGSEGV handler: if the host accessed device memory, print a line; then pass the signal on.
  *
- * The handler runs on the thread's alternate stack if it has one, so that a program's own handler
- * for stack overflow, which is called next, can run. Such a stack may be too small for Python, so
- * another thread says the line. */
+ * The handler runs on the thread's alternate stack if there is one, so that a program's handler for
+ * stack overflow, which is called next, can run. Such a stack may be too small for Python, so another
+ * thread prints the line. */
 
 typedef struct {
     int64_t address;
-    int writes;          /* 1: it wrote; 0: it read; -1: unknown */
-    const char *latest;  /* the name of the thread's last call */
-} Touch;
+    int writes;             /* 1: a write; 0: a read; -1: unknown */
+    const char *last_call;  /* the name of the thread's last call */
+} Access;
 
-static struct sigaction before;  /* what SIGSEGV did */
+static struct sigaction previous;  /* the action of SIGSEGV before the first call */
 
-static void *say_touched(void *argument) {
-    const Touch *touch = argument;
+static void *print_access(void *argument) {
+    const Access *access = argument;
     PyGILState_STATE gil = py.PyGILState_Ensure();
-    PyObject *done = py.PyObject_CallMethod(door, "touched", "Lis", (long long)touch->address, touch->writes,
-                                            touch->latest);
+    PyObject *done = py.PyObject_CallMethod(entry_module, "report_host_access", "Lis",
+                                            (long long)access->address, access->writes, access->last_call);
     if (done == NULL) py.PyErr_Clear();
     else py.Py_DecRef(done);
     py.PyGILState_Release(gil);
     return NULL;
 }
 
-/* Say the line from another thread. If it can't be said within 5 seconds, the program goes on. */
+/* Print the line from another thread, and wait for that thread for at most 5 seconds. */
 static void report(int64_t address, int writes) {
-    static Touch touch;  /* outlives this frame: the other thread may be late */
+    static Access access;  /* static, as the other thread may read it after this function returns */
     pthread_t thread;
     struct timespec end;
-    touch = (Touch){address, writes, latest ? latest : ""};
+    access = (Access){address, writes, last_call ? last_call : ""};
     clock_gettime(CLOCK_REALTIME, &end);
     end.tv_sec += 5;
-    if (pthread_create(&thread, NULL, say_touched, &touch) == 0) pthread_timedjoin_np(thread, NULL, &end);
+    if (pthread_create(&thread, NULL, print_access, &access) == 0) pthread_timedjoin_np(thread, NULL, &end);
 }
 
-/* Do what the program's own handler, or the system, does with this signal. */
+/* Do what the program's handler, or the system, does with this signal. */
 static void pass_on(int number, siginfo_t *info, void *context) {
-    const struct sigaction then = before;
-    const int sent = info->si_code <= 0;  /* by kill() or raise(): no instruction will fault again */
+    const struct sigaction then = previous;
+    const int sent = info->si_code <= 0;  /* by kill() or raise(), so no instruction will fault again */
     sigset_t self;
     if (then.sa_handler == SIG_IGN && sent) return;
     if (then.sa_handler == SIG_DFL || then.sa_handler == SIG_IGN) {
@@ -45,8 +45,8 @@ static void pass_on(int number, siginfo_t *info, void *context) {
         if (sent) raise(number);
         return;
     }
-    if (then.sa_flags & SA_RESETHAND) before = (struct sigaction){.sa_handler = SIG_DFL};
-    pthread_sigmask(SIG_BLOCK, &then.sa_mask, NULL);  /* our own return restores the mask */
+    if (then.sa_flags & SA_RESETHAND) previous = (struct sigaction){.sa_handler = SIG_DFL};
+    pthread_sigmask(SIG_BLOCK, &then.sa_mask, NULL);  /* the return from on_fault restores the mask */
     sigemptyset(&self);
     sigaddset(&self, number);
     if (then.sa_flags & SA_NODEFER) pthread_sigmask(SIG_UNBLOCK, &self, NULL);
@@ -70,6 +70,6 @@ static void on_fault(int number, siginfo_t *info, void *context) {
 
 static void handle_faults(void) {
     struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
-    sigaction(SIGSEGV, NULL, &before);
+    sigaction(SIGSEGV, NULL, &previous);
     sigaction(SIGSEGV, &action, NULL);
 }

@@ -1,7 +1,6 @@
-"""The text of the headers, of the library's entry points, and of the table in the documentation.
+"""The texts that are made from `signatures`: headers, C code of the library, table of the documentation.
 
-Nothing here is kept in a file of the project: it is printed from `signatures`, so that a page that
-changes changes all of it.
+The project stores none of them except the table, so that a change of a page changes all of them.
 """
 
 from __future__ import annotations
@@ -12,14 +11,14 @@ from ..operators.dtypes import ERRORS, STATUS
 from .signatures import C_ENUMS, HANDLES, CFunction, functions
 
 LIBRARY = "libpooltide_acl.so"
-ALIASES = ("libascendcl.so", "libnnopbase.so", "libopapi.so")  # names that programs link with
+ALIASES = ("libascendcl.so", "libnnopbase.so", "libopapi.so")  # names that programs pass to the linker
 RUNTIME_HEADER = "acl/acl.h"
 _MADE = "/* Made by pooltide from its pages; changes here are lost. */\n"
 _FAILURES = {"aclError": ERRORS["ACL_ERROR_INTERNAL_ERROR"], "aclnnStatus": STATUS["ACLNN_ERR_INNER"]}
 
 
 def headers(table: Sequence[CFunction] | None = None) -> dict[str, str]:
-    """Every header by its path."""
+    """Every header's text by its path."""
     table = functions() if table is None else table
     paths = dict.fromkeys(function.header for function in table)
     return {path: _header(path, [f for f in table if f.header == path]) for path in paths}
@@ -66,7 +65,7 @@ typedef void *aclrtStream;
 
 
 def entries(table: Sequence[CFunction] | None = None) -> str:
-    """The C definitions of all functions: each packs its arguments into words and calls Python."""
+    """The C definitions of all functions: each stores its arguments as words and calls Python."""
     table = functions() if table is None else table
     includes = "".join(f'#include "{path}"\n' for path in dict.fromkeys(f.header for f in table))
     rows = "".join(f"    {_row(f)},\n" for f in table)
@@ -75,7 +74,10 @@ def entries(table: Sequence[CFunction] | None = None) -> str:
 
 
 def _row(function: CFunction) -> str:
-    """Name, kinds, for each array the position of its length, result, and what failure returns."""
+    """Name, parameter kinds, result kind, and the result of a call that fails before Python runs.
+
+    The kind of an array is "a" and the position of its length.
+    """
     names = [p.name for p in function.parameters]
     kinds = "".join(
         "o" if p.out else f"a{names.index(p.length)}" if p.kind == "a" else "p" if p.kind == "h" else p.kind

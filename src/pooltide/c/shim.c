@@ -1,10 +1,10 @@
-/* The library behind the headers: one Python interpreter, started at the first call or joined if
- * the process has one, and a door to it. All logic is in Python (pooltide/c/entry.py).
+/* The library behind the headers. Each C function converts its arguments and calls the Python function
+ * of the same name in pooltide/c/entry.py. The first call starts a Python interpreter, unless the
+ * process runs one already.
  *
- * The interpreter is known by absolute path, POOLTIDE_PYTHON, and its library, POOLTIDE_LIBPYTHON,
- * is opened by absolute path too, so that no environment variable can put another in its place; and
- * globally, since extension modules look their symbols up in the process.
- * A program must never take a failure to start for success: then every call fails and says why. */
+ * The interpreter, POOLTIDE_PYTHON, and its library, POOLTIDE_LIBPYTHON, have absolute paths, so that no
+ * environment variable can replace them. The library is opened with RTLD_GLOBAL, as Python's extension
+ * modules need its symbols. If the interpreter can't start, every call fails and says why. */
 
 #define _GNU_SOURCE
 #define PY_SSIZE_T_CLEAN
@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #define TEXT 4096       /* bytes of a message */
-#define LONGEST 4096    /* elements of an array that a program may pass */
+#define MAX_ARRAY 4096  /* elements of an array that a program may pass */
 
 typedef uintptr_t Word;
 
@@ -29,7 +29,7 @@ typedef struct {
     const char *name;
     const char *kinds;  /* of the parameters, as signatures.py lists them; o: an out-parameter */
     char result;
-    Word failure;
+    Word failure;       /* the result of a call that fails before Python runs */
 } Entry;
 
 static Word call_python(int index, const Word *words);
@@ -58,37 +58,41 @@ static struct {
 
 static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
 static enum { IDLE, STARTING, STARTED, BROKEN } state;  /* atomic */
-static int forked;                            /* set in a child whose parent had begun to start Python */
-static char reason[TEXT];                     /* of BROKEN */
-static PyObject *targets;                     /* a tuple of Python functions, in the entries' order */
-static PyObject *door;                        /* the module pooltide.c.entry */
-static const int64_t (*guards)[2];            /* device addresses: [start, end), until start is 0 */
-static pthread_key_t leaving;                 /* a thread's Python state, given back at its end */
+static int forked;                           /* 1 in a child whose parent had begun to start Python */
+static char start_fault[TEXT];               /* why the state is BROKEN */
+static PyObject *targets;                    /* a tuple of Python functions, in the order of entries */
+static PyObject *entry_module;               /* pooltide.c.entry */
+static const int64_t (*guards)[2];           /* device addresses: [start, end), until start is 0 */
+static pthread_key_t thread_state_key;       /* its destructor frees a thread's Python state */
 
-static _Thread_local char message[TEXT];      /* what aclGetRecentErrMsg returns */
-static _Thread_local int attached;
-static _Thread_local const char *latest;      /* the name of this thread's last call */
+static _Thread_local char message[TEXT];     /* the text that aclGetRecentErrMsg returns */
+static _Thread_local int attached;           /* this thread has made a call */
+static _Thread_local const char *last_call;  /* the name of this thread's last call */
 
-static void keep(char *target, const char *text) {
+/* Copy a text of any length, cut between two UTF-8 characters. */
+static void copy_text(char *target, const char *text) {
     size_t length = strnlen(text, TEXT - 1);
     while (length == TEXT - 1 && length > 0 && ((unsigned char)text[length] & 0xC0) == 0x80) length--;
     memcpy(target, text, length);
     target[length] = 0;
 }
 
-static void broken(const char *what, const char *detail) {
+/* Say why Python can't start; returns 0. */
+static int cannot_start(const char *what, const char *detail) {
     char text[TEXT];
-    snprintf(text, sizeof text, "%s: %s", what, detail && *detail ? detail : "no reason given");
-    keep(reason, text);
+    snprintf(text, sizeof text, "%s: %s; install pooltide again, run `pooltide cflags`, then start the program again.",
+             what, detail && *detail ? detail : "no reason given");
+    copy_text(start_fault, text);
+    return 0;
 }
 
-/* The pending exception as text. */
-static void exception(char *text) {
+/* Copy and clear the pending exception's text. */
+static void take_exception(char *text) {
     PyObject *type = NULL, *value = NULL, *trace = NULL;
     py.PyErr_Fetch(&type, &value, &trace);
     PyObject *words = value ? py.PyObject_Str(value) : NULL;
     const char *utf8 = words ? py.PyUnicode_AsUTF8(words) : NULL;
-    keep(text, utf8 ? utf8 : "an exception without a text");
+    copy_text(text, utf8 ? utf8 : "an exception without a text");
     py.PyErr_Clear();
     if (words) py.Py_DecRef(words);
     if (type) py.Py_DecRef(type);
@@ -96,24 +100,24 @@ static void exception(char *text) {
     if (trace) py.Py_DecRef(trace);
 }
 
-/* Find Python's functions: in the process if it runs Python, else in the environment's library. */
+/* Find Python's functions: in the process if it runs Python, else in POOLTIDE_LIBPYTHON. */
 static int find_python(void) {
     void *library = RTLD_DEFAULT;
     int (*running)(void) = (int (*)(void))(Word)dlsym(RTLD_DEFAULT, "Py_IsInitialized");
     if (running == NULL || !running()) {
         library = dlopen(POOLTIDE_LIBPYTHON, RTLD_NOW | RTLD_GLOBAL);
-        if (library == NULL) return broken("libpython can't be loaded", dlerror()), 0;
+        if (library == NULL) return cannot_start("libpython can't be loaded", dlerror());
     }
 #define X(symbol) \
     if ((py.symbol = (__typeof__(py.symbol))(Word)dlsym(library, #symbol)) == NULL) \
-        return broken("libpython lacks a function", #symbol), 0;
+        return cannot_start("libpython lacks a function", #symbol);
     PYTHON(X)
 #undef X
     py.None = dlsym(library, "_Py_NoneStruct");
     size_t known = strlen(POOLTIDE_VERSION);
     if (strncmp(py.Py_GetVersion(), POOLTIDE_VERSION, known) != 0 || py.Py_GetVersion()[known] != '.')
-        return broken("this library was built for Python " POOLTIDE_VERSION ", and the process runs",
-                      py.Py_GetVersion()), 0;
+        return cannot_start("this library was built for Python " POOLTIDE_VERSION ", and the process runs",
+                            py.Py_GetVersion());
     return py.None != NULL;
 }
 
@@ -121,7 +125,7 @@ static int initialize(void) {
     PyPreConfig pre;
     py.PyPreConfig_InitIsolatedConfig(&pre);
     pre.utf8_mode = 1;
-    /* A leak checker looks for pointers in malloc's blocks only, not in Python's own arenas. */
+    /* A leak checker finds pointers in malloc's blocks, but not in Python's arenas. */
     if (dlsym(RTLD_DEFAULT, "__lsan_do_leak_check")) pre.allocator = PYMEM_ALLOCATOR_MALLOC;
     PyStatus status = py.Py_PreInitialize(&pre);
     PyConfig config;
@@ -134,37 +138,37 @@ static int initialize(void) {
     if (!py.PyStatus_Exception(status)) status = py.Py_InitializeFromConfig(&config);
     py.PyConfig_Clear(&config);
     if (py.PyStatus_Exception(status))
-        return broken("the interpreter " POOLTIDE_PYTHON " can't start", status.err_msg), 0;
+        return cannot_start("the interpreter " POOLTIDE_PYTHON " can't start", status.err_msg);
     return 1;
 }
 
-/* Import the Python side, with the GIL held. */
-static int open_door(void) {
+/* Import the Python side, with the GIL held; returns whether that was possible. */
+static int import_entry_module(void) {
     char text[TEXT];
     PyObject *pair = NULL;
-    door = py.PyImport_ImportModule("pooltide.c.entry");
-    if (door != NULL) pair = py.PyObject_CallMethod(door, "start", NULL);
+    entry_module = py.PyImport_ImportModule("pooltide.c.entry");
+    if (entry_module != NULL) pair = py.PyObject_CallMethod(entry_module, "start", NULL);
     if (pair == NULL) {
-        exception(text);
-        return broken("the package pooltide of " POOLTIDE_PYTHON " can't be loaded", text), 0;
+        take_exception(text);
+        return cannot_start("the package pooltide of " POOLTIDE_PYTHON " can't be loaded", text);
     }
     targets = py.PyTuple_GetItem(pair, 0);
     guards = (const int64_t(*)[2])(Word)py.PyLong_AsUnsignedLongLongMask(py.PyTuple_GetItem(pair, 1));
     if (py.PyTuple_Size(targets) != COUNT) {
-        snprintf(text, sizeof text, "it has %d functions and this library %d; run pooltide cflags",
+        snprintf(text, sizeof text, "the package has %d functions, the library %d",
                  (int)py.PyTuple_Size(targets), COUNT);
-        return broken("the package pooltide is not the one that made this library", text), 0;
+        return cannot_start("this library was made by another version of the package pooltide", text);
     }
     return 1;
 }
 
-/* Another thread may have been inside Python, or starting it: the child can't use what it left. */
+/* Another thread of the parent may have been inside Python, so the child can't use its interpreter. */
 static void in_child(void) {
     if (state == STARTING || state == STARTED) forked = 1;
     pthread_mutex_init(&starting, NULL);
 }
 
-static void leave(void *thread_state) {
+static void free_thread_state(void *thread_state) {
     if (forked || !py.Py_IsInitialized()) return;
     py.PyEval_RestoreThread(thread_state);
     py.PyThreadState_Clear(thread_state);
@@ -182,26 +186,26 @@ static void on_main_end(void *key) {
 
 __attribute__((constructor)) static void on_load(void) {
     pthread_atfork(NULL, NULL, in_child);
-    know_main_thread(on_main_end);
+    watch_main_thread(on_main_end);
 }
 
-/* Start or join the interpreter, and open the door; whether that was possible. */
+/* Start Python, or use the interpreter that runs, and import the Python side; whether that was possible. */
 static int start_python(void) {
-    int joins = 0;
+    int runs = 0;
     PyGILState_STATE gil;
     int good = find_python();
     if (good) {
-        joins = py.Py_IsInitialized();
-        if (joins) gil = py.PyGILState_Ensure();
+        runs = py.Py_IsInitialized();
+        if (runs) gil = py.PyGILState_Ensure();
         else good = initialize();
     }
     if (good) {
-        good = open_door();
-        if (joins) py.PyGILState_Release(gil);
-        else py.PyEval_SaveThread();  /* never finalized: its threads may run until the process ends */
+        good = import_entry_module();
+        if (runs) py.PyGILState_Release(gil);
+        else py.PyEval_SaveThread();  /* never finalized, as its threads may run until the process ends */
     }
-    if (good) pthread_key_create(&leaving, leave);
-    if (good && !joins) handle_faults();
+    if (good) pthread_key_create(&thread_state_key, free_thread_state);
+    if (good && !runs) handle_faults();
     return good;
 }
 
@@ -216,8 +220,8 @@ static void start(void) {
     if (good && __atomic_load_n(&main_ended, __ATOMIC_SEQ_CST)) start_watcher();
 }
 
-/* Why Python can't be called; NULL when it can. */
-static const char *unready(void) {
+/* Start Python at the first call. Returns NULL, or why Python can't be called. */
+static const char *ensure_started(void) {
     if (!forked && __atomic_load_n(&state, __ATOMIC_ACQUIRE) < STARTED) {
         pthread_mutex_lock(&starting);
         if (state == IDLE) start();
@@ -226,15 +230,15 @@ static const char *unready(void) {
     if (forked)
         return "this process was forked from one that had called the runtime; "
                "fork before the first call, or call from the parent.";
-    return __atomic_load_n(&state, __ATOMIC_ACQUIRE) == BROKEN ? reason : NULL;
+    return __atomic_load_n(&state, __ATOMIC_ACQUIRE) == BROKEN ? start_fault : NULL;
 }
 
-/* Fail without Python: say why, and keep it for aclGetRecentErrMsg. */
+/* Fail without Python: print why, and store it for aclGetRecentErrMsg. */
 static Word fail(const Entry *entry, const char *why) {
-    char text[TEXT];
+    char text[TEXT + 64];
     if (entry->result == 's') return (Word)(*message ? message : why);
     snprintf(text, sizeof text, "%s: %s", entry->name, why);
-    keep(message, text);
+    copy_text(message, text);
     fprintf(stderr, "pooltide: %s\n", message);
     return entry->failure;
 }
@@ -244,10 +248,10 @@ static PyObject *none(void) {
     return py.None;
 }
 
-/* An array as a tuple; its length alone when nobody can mean that many. */
+/* An array as a tuple; its length as an int if the array is longer than MAX_ARRAY. */
 static PyObject *array(const int64_t *values, Word length) {
     if (values == NULL && length > 0) return none();
-    if (length > LONGEST) return py.PyLong_FromUnsignedLongLong(length);
+    if (length > MAX_ARRAY) return py.PyLong_FromUnsignedLongLong(length);
     PyObject *tuple = py.PyTuple_New((Py_ssize_t)length);
     for (Word i = 0; tuple != NULL && i < length; i++)
         py.PyTuple_SetItem(tuple, (Py_ssize_t)i, py.PyLong_FromLongLong(values[i]));
@@ -263,7 +267,7 @@ static PyObject *as_python(char kind, Word word) {
     }
 }
 
-/* The words as a tuple: the arguments in order, an out-parameter as its address, no lengths. */
+/* The words as a tuple: an out-parameter as its address, an array with its length as one item. */
 static PyObject *pack(const char *kinds, const Word *words) {
     PyObject *items[32];
     int count = 0;
@@ -279,7 +283,8 @@ static PyObject *pack(const char *kinds, const Word *words) {
     return tuple;
 }
 
-/* Python's answer: (the out-parameters' values or None where all stay, the result). */
+/* Store the values of the out-parameters and return the result. The answer is (the values, or None to
+ * leave them unchanged; the result). */
 static Word unpack(const Entry *entry, PyObject *answer, const Word *words) {
     PyObject *outs = py.PyTuple_GetItem(answer, 0), *result = py.PyTuple_GetItem(answer, 1);
     int next = 0;
@@ -292,7 +297,7 @@ static Word unpack(const Entry *entry, PyObject *answer, const Word *words) {
     if (result == py.None) return 0;
     if (entry->result != 's') return (Word)py.PyLong_AsUnsignedLongLongMask(result);
     const char *text = py.PyUnicode_AsUTF8(result);
-    keep(message, text ? text : "");
+    copy_text(message, text ? text : "");
     return (Word)message;
 }
 
@@ -300,15 +305,15 @@ static Word call_python(int index, const Word *words) {
     const Entry *entry = &entries[index];
     Word result = entry->failure;
     char text[TEXT];
-    const char *why = unready();
+    const char *why = ensure_started();
     if (why != NULL) return fail(entry, why);
-    latest = entry->name;
+    last_call = entry->name;
     PyThreadState *known = attached ? NULL : py.PyGILState_GetThisThreadState();
     PyGILState_STATE gil = py.PyGILState_Ensure();
     if (!attached && known == NULL) {
-        /* One reference more, so that Python's memory of this thread lasts until the thread ends. */
+        /* A second reference, so that this thread's Python state lasts until the thread ends. */
         py.PyGILState_Ensure();
-        pthread_setspecific(leaving, py.PyGILState_GetThisThreadState());
+        pthread_setspecific(thread_state_key, py.PyGILState_GetThisThreadState());
     }
     attached = 1;
     PyObject *arguments = pack(entry->kinds, words);
@@ -319,7 +324,7 @@ static Word call_python(int index, const Word *words) {
         py.Py_DecRef(answer);
         py.PyErr_Clear();
     } else {
-        exception(text);
+        take_exception(text);
     }
     py.PyGILState_Release(gil);
     return answer != NULL ? result : fail(entry, text);

@@ -1,12 +1,12 @@
 """The C functions, from the runtime page's function table and the operator pages.
 
-A parameter's kind says how its word crosses from C to Python:
+A parameter's kind says how its word is converted from C to Python:
 
     i, u    a signed or unsigned integer          p   an address; null is None
     s       a string; null is None                h   a handle; null is None
-    a       an array of int64_t; null is None     n   the length of an array, which Python does not get
+    a       an array of int64_t; null is None     n   the length of an array, which is not passed to Python
 
-and an out-parameter's kind is that of the word it receives.
+The kind of an out-parameter is the kind of the value that Python stores there.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class CParameter:
     name: str
     kind: str
     out: bool = False
-    length: str = ""  # of an array: the parameter that counts it
+    length: str = ""  # the name of the parameter with an array's length
 
     @property
     def declaration(self) -> str:
@@ -64,7 +64,7 @@ class CFunction:
 
     @property
     def result(self) -> str:
-        """The kind of what C gets back."""
+        """The kind of the C return value."""
         return _RETURNS[self.returns]
 
     @property

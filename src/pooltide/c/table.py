@@ -1,7 +1,7 @@
-"""Handles for C: each is a word that names a Python object, never the object's address.
+"""Handles for C: each handle is a word that stands for a Python object; it is not the object's address.
 
-A word that a program makes up, or keeps too long, is looked up and found wanting; following it
-faults, as the words lie in a range that nobody may touch.
+The table recognizes a word that a program invented or used too late. The words are in a range without
+access rights, so a program that dereferences a handle gets SIGSEGV.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Any
 from ..acl.addresses import reserve
 from ..acl.handles import aclOpExecutor
 from ..acl.memory import MEMORY
-from ..acl.state import NoHandle
+from ..acl.state import InvalidHandle
 
 _STEP = 16
 _SLOTS = 1 << 26
-_FALLBACK = 1 << 40  # where words start when no range can be reserved
-_REMEMBERED = 4096  # objects that are done with, and that a message can still name
+_FALLBACK = 1 << 40  # the first word when no range can be reserved
+_REMEMBERED = 4096  # destroyed objects that a message can still name
 
 
-class Table:
+class HandleTable:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._base = reserve(_SLOTS * _STEP) or _FALLBACK
@@ -38,16 +38,17 @@ class Table:
             return word
 
     def find(self, word: int | None) -> Any:
-        """What a word names; None for null, NoHandle for what never was a handle or is forgotten."""
+        """The object of a handle; None for null; InvalidHandle for any other word."""
         if word is None or (thing := self._objects.get(word)) is not None:
             return None if word is None else thing
         if self._base <= word < self._base + min(self._next, _SLOTS) * _STEP:
-            return NoHandle(word, "a handle that was used up or destroyed")
+            return InvalidHandle(word, "a handle that was used up or destroyed")
         if MEMORY.find(word) is not None:
-            return NoHandle(word, "the address of device memory")
-        return NoHandle(word, "which no call gave out")
+            return InvalidHandle(word, "the address of device memory")
+        return InvalidHandle(word, "which no call gave out")
 
-    def holds(self, word: int) -> bool:
+    def contains(self, word: int) -> bool:
+        """Whether the word is in the range of handles."""
         return self._base <= word < self._base + _SLOTS * _STEP
 
     def live(self) -> list[Any]:

@@ -1,4 +1,4 @@
-"""POOLTIDE_TRACE=1: a line for every call of a C program, with arguments, result and time."""
+"""POOLTIDE_TRACE=1 prints a line for every call of a C program, with arguments, result and time."""
 
 from __future__ import annotations
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
+
+_MACHINE = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")  # bytes of memory
 
 
 def too_large(name: str, error: MemoryError) -> MemoryError:
@@ -13,7 +17,12 @@ def too_large(name: str, error: MemoryError) -> MemoryError:
 
 
 def reserve(name: str, nbytes: int) -> None:
-    """Raises MemoryError where a result of so many bytes has no room, before tables as long are made."""
+    """Raises MemoryError where a result of so many bytes has no room, before tables as long are made.
+
+    A system that promises more memory than it has would let the call run for hours.
+    """
+    if nbytes > _MACHINE:
+        raise too_large(name, MemoryError(f"{nbytes} bytes of {_MACHINE} on this machine"))
     try:
         np.empty(nbytes, np.uint8)
     except MemoryError as error:

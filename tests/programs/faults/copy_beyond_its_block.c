@@ -1,4 +1,4 @@
-/* says: aclrtMemcpy: dst is 0x*, 4 bytes into a block of 12 bytes at 0x*, and 12 bytes are asked for; it must lie inside one block. [107000 ACL_ERROR_RT_PARAM_INVALID]
+/* says: aclrtMemcpy: dst is 0x*, 4 bytes into a block of 12 bytes at 0x*, and the call needs 12 bytes; it must lie inside one block. [107000 ACL_ERROR_RT_PARAM_INVALID]
    warn: fails */
 #include "../setup.h"
 int main(void) {

@@ -1,4 +1,4 @@
-/* says: aclnnAvgPool2dBackward: executor was made by aclnnAdaptiveAvgPool3dBackwardGetWorkspaceSize; it must be made by aclnnAvgPool2dBackward's. [161002 ACLNN_ERR_PARAM_INVALID]
+/* says: aclnnAvgPool2dBackward: executor was made by aclnnAdaptiveAvgPool3dBackwardGetWorkspaceSize; it must be made by aclnnAvgPool2dBackwardGetWorkspaceSize. [161002 ACLNN_ERR_PARAM_INVALID]
    warn: fails */
 #include "../setup.h"
 int main(void) {

@@ -1,4 +1,4 @@
-/* says: aclnnAdaptiveAvgPool3dBackward: executor has served its one call; make a new one, or call aclSetAclOpExecutorRepeatable before the first use. [161002 ACLNN_ERR_PARAM_INVALID]
+/* says: aclnnAdaptiveAvgPool3dBackward: executor has served its one call; it must be a new one, or made repeatable by aclSetAclOpExecutorRepeatable before its first use. [161002 ACLNN_ERR_PARAM_INVALID]
    warn: fails */
 #include "../setup.h"
 int main(void) {

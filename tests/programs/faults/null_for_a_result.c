@@ -1,4 +1,4 @@
-/* says: aclnnAdaptiveAvgPool3dBackwardGetWorkspaceSize: executor is null; it must point to where the result goes. [161001 ACLNN_ERR_PARAM_NULLPTR]
+/* says: aclnnAdaptiveAvgPool3dBackwardGetWorkspaceSize: executor is null; it must point to memory for the result. [161001 ACLNN_ERR_PARAM_NULLPTR]
    warn: fails */
 #include "../setup.h"
 int main(void) {
