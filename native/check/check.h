@@ -1,4 +1,4 @@
-// What the check draws and compares: axes, numbers, and half types converted bit by bit.
+// Random axes and numbers for check.cpp, and half types converted bit by bit.
 
 #pragma once
 
@@ -44,7 +44,8 @@ inline Side adaptive(int64_t cells, int64_t outputs) {
   return side;
 }
 
-// Windows of k cells, `dilation` apart; with `three`, of 3 cells with stride 1 where they fit. Some may hold no cell, because dilation steps over a short axis.
+// Windows of k cells, `dilation` apart; with `three`, of 3 cells with stride 1 if the axis has 3 cells. Some
+// windows may have no cell, because dilation steps over a short axis.
 inline Side strided(int64_t cells, bool padding_counts, int64_t dilation, bool three) {
   Side side;
   side.cells = cells, side.dilation = dilation;
