@@ -29,7 +29,9 @@ template <class K> constexpr Kernel kernel(const char* name) {
 
 // Gradients of averages with one layout of lines.
 template <class S, Lines lines> struct Averages {
-  static const char* refuse(const Problem& p, bool ignore_speed) { return LineLayout<S>::refuse(p, lines, ignore_speed); }
+  static const char* refuse(const Problem& p, bool ignore_speed) {
+    return LineLayout<S>::refuse(p, lines, ignore_speed);
+  }
   static int64_t units(const Problem& p) { return AverageGradient<S>::units(p); }
   static int64_t scratch(const Problem& p, const Arrays& arrays) {
     return AverageGradient<S>::scratch(p, arrays, lines);

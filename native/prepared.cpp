@@ -174,7 +174,7 @@ PreparedProblem::PreparedProblem(const Problem& facts) : problem_(facts) {
   for (const InstructionSet* set : instruction_sets()) chosen_.push_back(choose(set->kernels(p.store), p));
 }
 
-// Axes of one cell and one window change nothing. They come first, so that vectors run along real rows.
+// Moves axes of one cell and one window to the front, so that a row along w has more than one cell.
 void PreparedProblem::move_unit_axes() {
   Problem& p = problem_;
   for (int i = 0; i < 2 && is_unit(p.w); i++) {
@@ -241,16 +241,16 @@ void PreparedProblem::derive_jump() {
 
 // Leaves 0 if a window has no cell, because then no index can name a cell of that window.
 void PreparedProblem::derive_cover() {
-  double found = 1;
+  double cover = 1;
   for (const Axis* axis : {&problem_.d, &problem_.h, &problem_.w}) {
-    double held = 0;
+    double lengths = 0;
     for (int64_t o = 0; o < axis->windows; o++) {
       if (axis->length[o] == 0) return;
-      held += axis->length[o];
+      lengths += axis->length[o];
     }
-    found *= held / double(axis->cells);
+    cover *= lengths / double(axis->cells);
   }
-  problem_.cover = found;
+  problem_.cover = cover;
 }
 
 KernelList PreparedProblem::kernels() const { return instruction_sets()[current()]->kernels(problem_.store); }

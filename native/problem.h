@@ -93,8 +93,8 @@ struct Fault {
   int64_t count = 0, position = 0, value = 0;
   bool retry = false;
 
-  void add(int64_t at, int64_t what) {
-    if (count++ == 0 || at < position) position = at, value = what;
+  void add(int64_t at, int64_t index) {
+    if (count++ == 0 || at < position) position = at, value = index;
   }
   void merge(const Fault& other) {
     retry |= other.retry;

@@ -21,7 +21,7 @@ namespace {
 
 struct Trial {
   Problem facts;
-  Side d, h, w;
+  AxisTables d, h, w;
   int64_t planes, cells, windows;
   std::vector<char> source, indices;  // indices: read by a gradient of maxima
   std::vector<double> expected;       // by the formula, in (N, C, D, H, W) order; sums rounded as their type

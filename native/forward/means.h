@@ -37,7 +37,6 @@ template <class S> class PlanesMean {
  public:
   PlanesMean(const Problem& p, const Arrays& arrays, void*) : p_(p), arrays_(arrays) {}
   static int64_t units(const Problem& p) { return p.planes(); }
-  int64_t scratch() const { return 0; }
   static const char* refuse(const Problem& p, bool) { return p.channels_last ? "the arrays are channels-last" : nullptr; }
 
   void run(int64_t begin, int64_t end) const {
@@ -85,7 +84,6 @@ template <class S> class ChannelsMean {
  public:
   ChannelsMean(const Problem& p, const Arrays& arrays, void*) : p_(p), arrays_(arrays) {}
   static int64_t units(const Problem& p) { return p.batch; }
-  int64_t scratch() const { return 0; }
   static const char* refuse(const Problem& p, bool) { return p.channels_last ? nullptr : "the arrays are not channels-last"; }
 
   void run(int64_t begin, int64_t end) const {

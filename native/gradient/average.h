@@ -32,7 +32,8 @@ template <class S> class AverageGradient {
 
  public:
   AverageGradient(const Problem& p, const Arrays& arrays, Lines lines, void* scratch)
-      : p_(p), arrays_(arrays), layout_(p, lines, arrays.tight), same_division_(p, 0, 0, p.w.windows ? 0 : -1), carve_(scratch) {
+      : p_(p), arrays_(arrays), layout_(p, lines, arrays.tight),
+        same_division_(p, 0, 0, p.w.windows ? 0 : -1), carve_(scratch) {
     slots_ = carve_.take<T>(layout_.slots() * layout_.slot + p.w.most + 2 * L);
     zeros_ = carve_.take<T>(layout_.lines == Lines::sliding ? layout_.slot : 0);
     quotients_ = carve_.take<T>(layout_.quotients);
@@ -104,10 +105,10 @@ template <class S> class AverageGradient {
     int64_t rows = p_.d.windows * p_.h.windows, n = p_.w.windows;
     if (layout_.dense) n *= rows, rows = 1;
     if (p_.same_divisor) {
-      divide<S, T>(grad_, rows, n, grad_end_, same_division_, nullptr, layout_.slot, to);
+      divide<S, T>({grad_, rows, n, grad_end_}, same_division_, nullptr, layout_.slot, to);
     } else {
       if (!plane_divisors_.n) plane_divisors_.fill(p_);
-      plane_divisors_.template divide<S>(grad_, rows, n, grad_end_, layout_.slot, to);
+      plane_divisors_.template divide<S>({grad_, rows, n, grad_end_}, layout_.slot, to);
     }
     for (; !layout_.dense && rows > 0; rows--, to += layout_.slot) store(to + n, typename Lanes<T>::V{});
   }
@@ -155,15 +156,15 @@ template <class S> class AverageGradient {
     divided_from_ = (image_ * p_.d.windows + od) * p_.h.windows + oh;
     divided_to_ = divided_from_ + n;
     const S* g = grad_row(od, oh);
-    if (p_.same_divisor) return divide<S, T>(g, 1, n * p_.w.windows, grad_end_, same_division_, nullptr, 0, quotients_);
+    if (p_.same_divisor) return divide<S, T>({g, 1, n * p_.w.windows, grad_end_}, same_division_, nullptr, 0, quotients_);
     for (int64_t i = 0; i < n; i++) divide_row(od, oh + i, quotients_ + i * p_.w.windows);
   }
 
   void divide_row(int64_t od, int64_t oh, T* to) {
     const S* g = grad_row(od, oh);
-    if (p_.same_divisor) return divide<S, T>(g, 1, p_.w.windows, grad_end_, same_division_, nullptr, 0, to);
+    if (p_.same_divisor) return divide<S, T>({g, 1, p_.w.windows, grad_end_}, same_division_, nullptr, 0, to);
     prepare_divisors(od, oh);
-    divide<S, T>(g, 1, p_.w.windows, grad_end_, Division<T>(p_, od, oh), divisors_, 0, to);
+    divide<S, T>({g, 1, p_.w.windows, grad_end_}, Division<T>(p_, od, oh), divisors_, 0, to);
   }
 
   // Fills the last divisor of each window of a row; it rarely changes from row to row.
@@ -178,7 +179,7 @@ template <class S> class AverageGradient {
   void divide_channels(int64_t od, int64_t oh, T* to) const {
     const S* g = grad_row(od, oh);
     for (int64_t o = 0; o < p_.w.windows; o++, g += p_.channels, to += p_.channels)
-      divide<S, T>(g, 1, p_.channels, grad_end_, Division<T>(p_, od, oh, o), nullptr, 0, to);
+      divide<S, T>({g, 1, p_.channels, grad_end_}, Division<T>(p_, od, oh, o), nullptr, 0, to);
   }
 
   // Appends to `list` the rows of quotients that row (d, h) of cells adds. `first`: the list is still empty.

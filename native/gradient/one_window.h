@@ -27,14 +27,13 @@ template <class S> class OneWindow {
     int64_t cells = p.cells();
     const S* grad = (const S*)arrays.grad;
     S* out = (S*)arrays.out;
-    Sink<S> sink(out + begin * cells, out + end * cells, (S*)scratch, Sink<S>::stage_size(kBlock),
-                 arrays.stream);
+    Sink<S> sink(out + begin * cells, out + end * cells, (S*)scratch, Sink<S>::stage_size(kBlock), arrays.stream);
     const Division<T> by(p, 0, 0, 0);
     T quotients[kPlanes];
     S values[kPlanes];
     for (int64_t i = begin; i < end; i += kPlanes) {
       int64_t n = smaller(kPlanes, end - i);
-      divide<S, T>(grad + i, 1, n, grad + end, by, nullptr, 0, quotients);
+      divide<S, T>({grad + i, 1, n, grad + end}, by, nullptr, 0, quotients);
       for (int64_t k = 0; k < n; k += L) store(values + k, load(quotients + k));
       for (int64_t k = 0; k < n; k++) fill(values[k], cells, sink);
     }

@@ -59,13 +59,21 @@ template <class T, class V> inline V divided(V v, Divide how, T by) {
   return how == Divide::by_multiplying ? v * by : v / by;
 }
 
-// Divides `rows` consecutive rows of n elements at `g`; writes them to `to`, `step` elements apart.
-// `quotient(v, o)` divides the vector that begins at element o of all rows. Adding 0 turns -0 into +0.
-// Reads nothing from `end` on. Writes whole vectors; rows ascend, so the next row overwrites the surplus.
-template <class S, class T, class F>
-inline void divide_rows(const S* g, int64_t rows, int64_t n, const S* end, int64_t step, T* to, F quotient) {
-  for (int64_t from = 0; rows > 0; rows--, g += n, from += n, to += step) {
-    int64_t inside = smaller(n, (end - g) / lanes<S> * lanes<S>), o = 0;
+// `rows` consecutive rows of n gradients. Nothing may be read from `end` on.
+template <class S> struct GradRows {
+  const S* first;
+  int64_t rows, n;
+  const S* end;
+};
+
+// Writes the quotients of the rows to `to`, `step` elements apart. `quotient(v, o)` divides the vector that
+// begins at element o of all rows. Adding 0 turns -0 into +0. Writes whole vectors; rows ascend, so the next row
+// overwrites the surplus.
+template <class S, class T, class F> inline void divide_rows(const GradRows<S>& grad, int64_t step, T* to, F quotient) {
+  const S* g = grad.first;
+  const int64_t n = grad.n;
+  for (int64_t from = 0, rows = grad.rows; rows > 0; rows--, g += n, from += n, to += step) {
+    int64_t inside = smaller(n, (grad.end - g) / lanes<S> * lanes<S>), o = 0;
     for (; o < inside; o += lanes<S>) {
       __builtin_prefetch(g + o + kPrefetchBytes / sizeof(S));
       store(to + o, quotient(load(g + o), from + o) + T(0));
@@ -76,17 +84,15 @@ inline void divide_rows(const S* g, int64_t rows, int64_t n, const S* end, int64
 
 // Divides all elements by the same divisors, then element o of each row by last[o] unless `last` is null.
 template <class S, class T>
-inline void divide(const S* g, int64_t rows, int64_t n, const S* end, const Division<T>& by, const T* last,
-                   int64_t step, T* to) {
+inline void divide(const GradRows<S>& grad, const Division<T>& by, const T* last, int64_t step, T* to) {
   const Divide how1 = by.first.how, how2 = by.second.how, how3 = by.third.how;
   const T by1 = by.first.value, by2 = by.second.value, by3 = by.third.value;
   using V = VecOf<S>;
   if (!last && how2 == Divide::not_at_all && how3 == Divide::not_at_all) {
-    if (how1 == Divide::by_multiplying)
-      return divide_rows(g, rows, n, end, step, to, [=](V v, int64_t) { return v * by1; });
-    return divide_rows(g, rows, n, end, step, to, [=](V v, int64_t) { return divided(v, how1, by1); });
+    if (how1 == Divide::by_multiplying) return divide_rows(grad, step, to, [=](V v, int64_t) { return v * by1; });
+    return divide_rows(grad, step, to, [=](V v, int64_t) { return divided(v, how1, by1); });
   }
-  divide_rows(g, rows, n, end, step, to, [=](V v, int64_t o) {
+  divide_rows(grad, step, to, [=](V v, int64_t o) {
     v = divided(divided(divided(v, how1, by1), how2, by2), how3, by3);
     return last ? v / load(last + o) : v;
   });
@@ -110,17 +116,12 @@ template <class T> struct PlaneDivisors {
     fill([&](int64_t, int64_t, int64_t w) { return double(p.w.divisor[w]); }, p);
   }
 
-  template <class S>
-  void divide(const S* g, int64_t rows, int64_t in_row, const S* end, int64_t step, T* to) const {
+  template <class S> void divide(const GradRows<S>& grad, int64_t step, T* to) const {
     const T *a = values, *b = a + size, *c = b + size;
     using V = VecOf<S>;
-    if (n == 1)
-      return divide_rows(g, rows, in_row, end, step, to, [=](V v, int64_t o) { return v / load(a + o); });
-    if (n == 2)
-      return divide_rows(g, rows, in_row, end, step, to,
-                         [=](V v, int64_t o) { return v / load(a + o) / load(b + o); });
-    divide_rows(g, rows, in_row, end, step, to,
-                [=](V v, int64_t o) { return v / load(a + o) / load(b + o) / load(c + o); });
+    if (n == 1) return divide_rows(grad, step, to, [=](V v, int64_t o) { return v / load(a + o); });
+    if (n == 2) return divide_rows(grad, step, to, [=](V v, int64_t o) { return v / load(a + o) / load(b + o); });
+    divide_rows(grad, step, to, [=](V v, int64_t o) { return v / load(a + o) / load(b + o) / load(c + o); });
   }
 
  private:

@@ -130,7 +130,7 @@ template <class S, class I> class ScatterPlanes {
     if constexpr (kHalf) {
       int64_t cells = p_.cells(), n = p_.windows();
       const S* g = (const S*)arrays_.grad + plane * n;
-      const CellIndex* at = decode(plane, 0, n);
+      const CellIndex* at = decode(plane);
       S* to = sink.reserve(cells, 0);
       memset((void*)to, 0, cells * sizeof(S));
       uint16_t taken = 0;
@@ -149,7 +149,7 @@ template <class S, class I> class ScatterPlanes {
   // nothing committed, if an index is outside the plane.
   bool scatter_sparse(int64_t plane, Sink<S>& sink) {
     int64_t cells = p_.cells(), n = p_.windows();
-    const CellIndex* at = decode(plane, 0, n);
+    const CellIndex* at = decode(plane);
     for (int64_t k = 0; k * kBlock < n; k++)
       if (!inside(k, at + k * kBlock, smaller(kBlock, n - k * kBlock))) return false;
     add(widen((const S*)arrays_.grad + plane * n, n), at, n, sums_);
@@ -272,14 +272,14 @@ template <class S, class I> class ScatterPlanes {
     }
   }
 
-  const CellIndex* decode(int64_t plane, int64_t from, int64_t n) {
-    const I* indices = (const I*)arrays_.indices + plane * p_.windows() + from;
+  // Returns the cells that the indices of a plane name.
+  const CellIndex* decode(int64_t plane) {
+    const I* indices = (const I*)arrays_.indices + plane * p_.windows();
     if constexpr (sizeof(I) == 1) {
-      for (int64_t i = 0; i < n;) {
-        int64_t row = (from + i) / p_.w.windows, ow = from + i - row * p_.w.windows;
-        int64_t corner = row_start(p_, row), end = smaller(n, i + p_.w.windows - ow);
-        for (; i < end; i++, ow++) decoded_[i] = corner + p_.w.start[ow] + p_.jump[indices[i]];
-      }
+      CellIndex* to = decoded_;
+      for (int64_t row = 0; row < p_.d.windows * p_.h.windows; row++)
+        for (int64_t ow = 0, corner = row_start(p_, row); ow < p_.w.windows; ow++)
+          *to++ = corner + p_.w.start[ow] + p_.jump[*indices++];
       return decoded_;
     } else {
       return indices;

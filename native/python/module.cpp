@@ -10,33 +10,24 @@
 
 #include "../prepared.h"
 
+namespace pooltide {
 namespace {
-
-using pooltide::Arrays;
-using pooltide::Axis;
-using pooltide::Fault;
-using pooltide::Forced;
-using pooltide::Ints;
-using pooltide::Kernel;
-using pooltide::KernelList;
-using pooltide::Memory;
-using pooltide::Problem;
 
 struct PreparedObject {
   PyObject_HEAD
-  pooltide::PreparedProblem* prepared;
+  PreparedProblem* prepared;
   Ints* tables;  // nine: start, length and divisor per window of the axes d, h and w
 };
 
-const pooltide::PreparedProblem& prepared_of(PyObject* self) { return *reinterpret_cast<PreparedObject*>(self)->prepared; }
+const PreparedProblem& prepared_of(PyObject* self) { return *reinterpret_cast<PreparedObject*>(self)->prepared; }
 
 // Runs the problem on args: grad_output, input, indices, out, threads. Arrays that the problem does not use are
 // None. Returns what `run` returns (see its documentation below).
-PyObject* run_with(const pooltide::PreparedProblem& prepared, PyObject* const* args, const Forced& forced) {
+PyObject* run_with(const PreparedProblem& prepared, PyObject* const* args, const Forced& forced) {
   const Problem& p = prepared.problem();
   int itemsize = static_cast<int>(p.itemsize());
   Memory source, indices, out;
-  constexpr int readable = pooltide::kAligned | pooltide::kNative, writable = readable | pooltide::kWriteable;
+  constexpr int readable = kAligned | kNative, writable = readable | kWriteable;
   const char* name = p.gradient() ? "grad_output" : "input";
   if (!source.read(args[p.gradient() ? 0 : 1], name, p.read_elements(), itemsize, readable)) return nullptr;
   if (p.index_bytes && !indices.read(args[2], "indices", p.planes() * p.windows(), p.index_bytes, p.gradient() ? readable : writable))
@@ -73,7 +64,7 @@ PyObject* run(PyObject* self, PyObject* const* args, Py_ssize_t n) {
 // After the arguments of run: the kernel's name, stream (-1, 0 or 1), chunk and tight.
 PyObject* run_forced(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   if (n != 9) return PyErr_Format(PyExc_TypeError, "run_forced takes 9 arguments, not %zd", n);
-  const pooltide::PreparedProblem& prepared = prepared_of(self);
+  const PreparedProblem& prepared = prepared_of(self);
   Forced forced;
   const char* name = PyUnicode_AsUTF8(args[5]);
   if (!name) return nullptr;
@@ -90,7 +81,7 @@ PyObject* run_forced(PyObject* self, PyObject* const* args, Py_ssize_t n) {
 }
 
 PyObject* kernels(PyObject* self, PyObject* ignore_speed) {
-  const pooltide::PreparedProblem& prepared = prepared_of(self);
+  const PreparedProblem& prepared = prepared_of(self);
   int all = PyObject_IsTrue(ignore_speed);
   PyObject* found = all < 0 ? nullptr : PyList_New(0);
   KernelList list = prepared.kernels();
@@ -137,9 +128,9 @@ PyObject* create(PyTypeObject* type, PyObject* args, PyObject*) {
       &dilation[0], &dilation[1], &dilation[2], &t[0].view, &t[1].view, &t[2].view, &t[3].view, &t[4].view,
       &t[5].view, &t[6].view, &t[7].view, &t[8].view);
   if (valid) {
-    facts.kind = static_cast<pooltide::Kind>(kind);
-    facts.store = static_cast<pooltide::Store>(store);
-    facts.quotient = static_cast<pooltide::Quotient>(quotient);
+    facts.kind = static_cast<Kind>(kind);
+    facts.store = static_cast<Store>(store);
+    facts.quotient = static_cast<Quotient>(quotient);
     facts.channels_last = channels_last, facts.index_bytes = index_bytes;
     facts.batch = batch, facts.channels = channels;
   }
@@ -148,7 +139,7 @@ PyObject* create(PyTypeObject* type, PyObject* args, PyObject*) {
     valid = set_tables(i, t + 3 * i, *axes[i]);
   }
   if (valid) try {
-      self->prepared = new pooltide::PreparedProblem(facts);
+      self->prepared = new PreparedProblem(facts);
     } catch (const std::exception&) {
       PyErr_NoMemory();
     }
@@ -183,12 +174,12 @@ PyMethodDef prepared_methods[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 
-PyTypeObject prepared_type = pooltide::make_type({"pooltide._native.Prepared", "A problem in one layout, ready to run.",
-                                                   sizeof(PreparedObject), prepared_methods, create, destroy});
+PyTypeObject prepared_type = make_type({"pooltide._native.Prepared", "A problem in one layout, ready to run.",
+                                        sizeof(PreparedObject), prepared_methods, create, destroy});
 
 PyObject* instruction_sets(PyObject*, PyObject*) {
   PyObject* names = PyList_New(0);
-  for (const pooltide::InstructionSet* k : pooltide::instruction_sets()) {
+  for (const InstructionSet* k : pooltide::instruction_sets()) {
     PyObject* name = names ? PyUnicode_FromString(k->name) : nullptr;
     if (!name || PyList_Append(names, name) < 0) Py_CLEAR(names);
     Py_XDECREF(name);
@@ -239,6 +230,8 @@ PyMODINIT_FUNC PyInit__native() {
   PyObject* module = PyModule_Create(&definition);
   if (module && PyModule_AddObjectRef(module, "Prepared", reinterpret_cast<PyObject*>(&prepared_type)) < 0)
     Py_CLEAR(module);
-  if (module && !pooltide::add_shortcuts(module)) Py_CLEAR(module);
+  if (module && !add_shortcuts(module)) Py_CLEAR(module);
   return module;
 }
+
+}  // namespace pooltide

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <vector>
 
+namespace pooltide {
 namespace {
 
 // DLPack's structs of version 1; their layout is part of its ABI.
@@ -56,8 +57,7 @@ struct CallKey {
     put(PyLong_AsLongLongAndOverflow(value, &overflow));
     return valid = valid && !overflow;
   }
-  // An attribute is None, True, False, an int, or a tuple or list of ints; True differs from 1. Other types, such as
-  // float, are not valid.
+  // An attribute is None, True, False, an int, or a tuple or list of ints. True differs from 1; a float is not valid.
   void attribute(PyObject* value) {
     if (value == Py_None || value == Py_True || value == Py_False) {
       put(-1);
@@ -265,13 +265,11 @@ PyMethodDef methods[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 
-PyTypeObject shortcuts_type = pooltide::make_type({"pooltide._native.Shortcuts",
-                                                    "Kernels of earlier calls, by the metadata of their tensors.",
-                                                    sizeof(Shortcuts), methods, create, destroy});
+PyTypeObject shortcuts_type = make_type({"pooltide._native.Shortcuts",
+                                         "Kernels of earlier calls, by the metadata of their tensors.",
+                                         sizeof(Shortcuts), methods, create, destroy});
 
 }  // namespace
-
-namespace pooltide {
 
 bool add_shortcuts(PyObject* module) {
   if (PyType_Ready(&shortcuts_type) < 0) return false;
