@@ -14,16 +14,6 @@
 namespace pooltide {
 namespace {
 
-// Writes the channels of one cell: the sums over n rows of `most` lines, `step` elements apart.
-template <class S, int J>
-void add_channels(const typename Sum<S>::T* const* from, int64_t n, int64_t most, int64_t step, S* to) {
-  using T = typename Sum<S>::T;
-  for (int64_t c = 0; c < step; c += lanes<S>) {
-    auto line = [=](const T* row, int64_t j) { return load(row + c + j * step); };
-    store(to + c, add_lines<VecOf<S>, J>(from, n, most, line));
-  }
-}
-
 // One thread's work. A unit is a row of cells of the result, in channels-last order with all its channels.
 template <class S> class AverageGradient {
   using T = typename Sum<S>::T;

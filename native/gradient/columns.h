@@ -6,7 +6,7 @@
 #pragma once
 
 #include "../problem.h"
-#include "../simd/lanes.h"
+#include "../simd/pick.h"
 
 namespace pooltide {
 namespace {
@@ -111,6 +111,16 @@ template <class S> void add_sliding(const Strip<S>& strip) {
       left = load(below), middle = load(below + 1), right = load(below + 2);
       store(to, ((sum + left) + middle) + right);
     }
+  }
+}
+
+// Writes the channels of one cell: the sums over n rows of `most` lines, `step` elements apart.
+template <class S, int J>
+void add_channels(const typename Sum<S>::T* const* from, int64_t n, int64_t most, int64_t step, S* to) {
+  using T = typename Sum<S>::T;
+  for (int64_t c = 0; c < step; c += lanes<S>) {
+    auto line = [=](const T* row, int64_t j) { return load(row + c + j * step); };
+    store(to + c, add_lines<VecOf<S>, J>(from, n, most, line));
   }
 }
 

@@ -11,7 +11,9 @@
 
 #pragma once
 
-#include "scatter_channels.h"
+#include "../simd/scratch.h"
+#include "../simd/sink.h"
+#include "indices.h"
 
 namespace pooltide {
 namespace {

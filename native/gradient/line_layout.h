@@ -17,6 +17,7 @@
 
 #pragma once
 
+#include "../simd/pick.h"
 #include "../simd/sink.h"
 #include "quotients.h"
 

@@ -7,7 +7,8 @@
 
 #pragma once
 
-#include "scatter_planes.h"
+#include "../simd/scratch.h"
+#include "indices.h"
 
 namespace pooltide {
 namespace {
