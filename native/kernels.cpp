@@ -1,7 +1,7 @@
-// The kernels of one instruction set, POOLTIDE_ISA, as one list per storage type; compiled once for each set.
+// The kernels of one instruction set, POOLTIDE_ISA: one list per storage type. Compiled once for each set.
 //
-// The first kernel of the list that does not refuse a problem computes it. A kernel refuses what it can't do,
-// and what a later kernel does faster.
+// The first kernel of the list that does not refuse a problem computes it. A kernel refuses problems that it
+// can't compute, and problems that a later kernel computes faster.
 
 #include "forward/channels.h"
 #include "forward/means.h"
@@ -17,26 +17,27 @@
 namespace pooltide {
 namespace {
 
-// Results must be IEEE's, whatever the calling thread has set.
 template <void (*run)(const Problem&, const Arrays&, int64_t, int64_t, void*, Fault&)>
-void run_ieee(const Problem& p, const Arrays& arrays, int64_t begin, int64_t end, void* block, Fault& fault) {
+void run_ieee(const Problem& p, const Arrays& arrays, int64_t begin, int64_t end, void* scratch, Fault& fault) {
   IeeeMode ieee;
-  run(p, arrays, begin, end, block, fault);
+  run(p, arrays, begin, end, scratch, fault);
 }
 
 template <class K> constexpr Kernel kernel(const char* name) {
   return {name, K::refuse, K::units, K::scratch, nullptr, run_ieee<K::run>};
 }
 
-// Gradients of averages with a given layout of lines.
+// Gradients of averages with one layout of lines.
 template <class S, Lines lines> struct Averages {
-  static const char* refuse(const Problem& p, bool able) { return LineLayout<S>::refuse(p, lines, able); }
+  static const char* refuse(const Problem& p, bool ignore_speed) {
+    return LineLayout<S>::refuse(p, lines, ignore_speed);
+  }
   static int64_t units(const Problem& p) { return AverageGradient<S>::units(p); }
   static int64_t scratch(const Problem& p, const Arrays& arrays) {
     return AverageGradient<S>::scratch(p, arrays, lines);
   }
-  static void run(const Problem& p, const Arrays& arrays, int64_t begin, int64_t end, void* block, Fault&) {
-    AverageGradient<S>(p, arrays, lines, block).run(begin, end);
+  static void run(const Problem& p, const Arrays& arrays, int64_t begin, int64_t end, void* scratch, Fault&) {
+    AverageGradient<S>(p, arrays, lines, scratch).run(begin, end);
   }
 };
 
@@ -49,70 +50,70 @@ template <class P> struct PointedBy;
 template <class X> struct PointedBy<X*> { using Type = X; };
 template <class P> using Pointed = typename PointedBy<P>::Type;
 
-// Gradients of maxima: `Way` makes, for an index type, the object that scatters or gathers.
-template <class S, class Way> struct Maxima {
-  static const char* refuse(const Problem& p, bool able) {
+// Gradients of maxima. `Method::make` returns, for an index type, the object that scatters or gathers.
+template <class S, class Method> struct Maxima {
+  static const char* refuse(const Problem& p, bool ignore_speed) {
     if (p.kind != Kind::maximum_gradient) return "it computes gradients of maxima";
-    if (p.channels_last != Way::channels_last)
+    if (p.channels_last != Method::channels_last)
       return p.channels_last ? "the arrays are channels-last" : "the arrays are not channels-last";
-    return Way::refuse(p, able);
+    return Method::refuse(p, ignore_speed);
   }
-  static int64_t units(const Problem& p) { return Way::units(p); }
+  static int64_t units(const Problem& p) { return Method::units(p); }
   static int64_t scratch(const Problem& p, const Arrays& arrays) {
-    return with_index_type(p, [&](auto* i) { return Way::template make<Pointed<decltype(i)>>(p, arrays, nullptr).scratch(); });
+    return with_index_type(p, [&](auto* i) { return Method::template make<Pointed<decltype(i)>>(p, arrays, nullptr).scratch(); });
   }
-  static void begin(const Problem& p, const Arrays& arrays, void* block) {
-    Way::template make<int64_t>(p, arrays, block).begin();
+  static void begin(const Problem& p, const Arrays& arrays, void* scratch) {
+    Method::template make<int64_t>(p, arrays, scratch).begin();
   }
-  static void run(const Problem& p, const Arrays& arrays, int64_t from, int64_t to, void* block, Fault& fault) {
-    with_index_type(p, [&](auto* i) { Way::template make<Pointed<decltype(i)>>(p, arrays, block).run(from, to, fault); });
+  static void run(const Problem& p, const Arrays& arrays, int64_t from, int64_t to, void* scratch, Fault& fault) {
+    with_index_type(p, [&](auto* i) { Method::template make<Pointed<decltype(i)>>(p, arrays, scratch).run(from, to, fault); });
   }
 };
 
 template <class S> struct Gather {
   static constexpr bool channels_last = true;
-  static constexpr int64_t kHeldImage = 8 << 20;  // bytes of a result that stays in the cache while it is summed
-  template <class I> static GatherChannels<S, I> make(const Problem& p, const Arrays& arrays, void* block) {
-    return {p, arrays, block};
+  static constexpr int64_t kCachedImage = 8 << 20;  // an image of at most so many bytes stays in the cache
+  template <class I> static GatherChannels<S, I> make(const Problem& p, const Arrays& arrays, void* scratch) {
+    return {p, arrays, scratch};
   }
   static int64_t units(const Problem& p) { return GatherChannels<S, int64_t>::units(p); }
   // A gather reads each window once per cell that it holds; a scatter reads it once, but writes in any order.
-  static const char* refuse(const Problem& p, bool able) {
+  static const char* refuse(const Problem& p, bool ignore_speed) {
     if (p.cover == 0) return "a cell can't find its windows: they are dilated, or hold no cell, or the plane is too large";
-    if (able) return nullptr;
+    if (ignore_speed) return nullptr;
     if (p.cover > 4 * lanes<float>) return "a cell is in many windows";
-    bool held = p.itemsize() >= 4 && p.batch >= 4 && p.cells() * p.channels * p.itemsize() <= kHeldImage;
-    return held && p.index_bytes != 1 ? "images stay in the cache, where scattering is faster" : nullptr;
+    bool cached = p.itemsize() >= 4 && p.batch >= 4 && p.cells() * p.channels * p.itemsize() <= kCachedImage;
+    return cached && p.index_bytes != 1 ? "images stay in the cache, where scattering is faster" : nullptr;
   }
 };
 
 template <class S> struct ScatterByChannels {
   static constexpr bool channels_last = true;
-  template <class I> static ScatterChannels<S, I> make(const Problem& p, const Arrays& arrays, void* block) {
-    return {p, arrays, block};
+  template <class I> static ScatterChannels<S, I> make(const Problem& p, const Arrays& arrays, void* scratch) {
+    return {p, arrays, scratch};
   }
   static int64_t units(const Problem& p) { return ScatterChannels<S, int64_t>::units(p); }
   static const char* refuse(const Problem&, bool) { return nullptr; }
 };
 
-template <class S, Scatter way> struct ScatterByPlanes {
-  static constexpr bool channels_last = false, narrow = sizeof(S) < sizeof(typename Sum<S>::T);
-  template <class I> static ScatterPlanes<S, I> make(const Problem& p, const Arrays& arrays, void* block) {
-    return {p, arrays, way, block};
+template <class S, Scatter method> struct ScatterByPlanes {
+  static constexpr bool channels_last = false, half = sizeof(S) < sizeof(typename Sum<S>::T);
+  template <class I> static ScatterPlanes<S, I> make(const Problem& p, const Arrays& arrays, void* scratch) {
+    return {p, arrays, method, scratch};
   }
   static int64_t units(const Problem& p) { return p.planes(); }
-  static const char* refuse(const Problem& p, bool able) {
-    if (narrow == (way == Scatter::in_place)) return narrow ? "half types are summed in float32" : "the result is summed in place";
-    if (able || !narrow || way == Scatter::pieces) return nullptr;
+  static const char* refuse(const Problem& p, bool ignore_speed) {
+    if (half == (method == Scatter::in_place)) return half ? "half types are summed in float32" : "the result is summed in place";
+    if (ignore_speed || !half || method == Scatter::blocks) return nullptr;
     if (p.cells() > 1 << 18) return "the plane outgrows the cache";
-    if (way == Scatter::sparse) return p.windows() <= p.cells() / 16 ? nullptr : "windows are not few";
+    if (method == Scatter::sparse) return p.windows() <= p.cells() / 16 ? nullptr : "there are too many windows";
     return p.d.disjoint && p.h.disjoint && p.w.disjoint ? nullptr : "windows overlap";
   }
 };
 
-template <class S, class Way> constexpr Kernel maxima(const char* name, bool begins) {
-  using K = Maxima<S, Way>;
-  if constexpr (Way::channels_last) return {name, K::refuse, K::units, K::scratch, nullptr, run_ieee<K::run>};
+template <class S, class Method> constexpr Kernel maxima(const char* name, bool begins) {
+  using K = Maxima<S, Method>;
+  if constexpr (Method::channels_last) return {name, K::refuse, K::units, K::scratch, nullptr, run_ieee<K::run>};
   else return {name, K::refuse, K::units, K::scratch, begins ? K::begin : nullptr, run_ieee<K::run>};
 }
 
@@ -122,24 +123,24 @@ template <class S, template <class, bool, bool> class K> struct Forwards {
     if (p.kind == Kind::average) return use((K<S, false, false>*)nullptr);
     return p.index_bytes ? use((K<S, true, true>*)nullptr) : use((K<S, true, false>*)nullptr);
   }
-  static const char* refuse(const Problem& p, bool able) {
+  static const char* refuse(const Problem& p, bool ignore_speed) {
     if (p.gradient()) return "it computes forwards";
     if (p.quotient == Quotient::mean) return "the mean of a plane is summed in another order";
-    return K<S, false, false>::refuse(p, able);
+    return K<S, false, false>::refuse(p, ignore_speed);
   }
   static int64_t units(const Problem& p) { return K<S, false, false>::units(p); }
   static int64_t scratch(const Problem& p, const Arrays& arrays) {
     return with_kind(p, [&](auto* k) { return Pointed<decltype(k)>(p, arrays, nullptr).scratch(); });
   }
-  static void run(const Problem& p, const Arrays& arrays, int64_t begin, int64_t end, void* block, Fault&) {
-    with_kind(p, [&](auto* k) { Pointed<decltype(k)>(p, arrays, block).run(begin, end); });
+  static void run(const Problem& p, const Arrays& arrays, int64_t begin, int64_t end, void* scratch, Fault&) {
+    with_kind(p, [&](auto* k) { Pointed<decltype(k)>(p, arrays, scratch).run(begin, end); });
   }
 };
 
 template <class K> struct Means {
-  static const char* refuse(const Problem& p, bool able) {
+  static const char* refuse(const Problem& p, bool ignore_speed) {
     if (p.gradient() || p.quotient != Quotient::mean) return "it computes means of whole planes";
-    return K::refuse(p, able);
+    return K::refuse(p, ignore_speed);
   }
   static int64_t units(const Problem& p) { return K::units(p); }
   static int64_t scratch(const Problem&, const Arrays&) { return 0; }
@@ -164,7 +165,7 @@ template <class S> KernelList list() {
       maxima<S, ScatterByPlanes<S, Scatter::in_place>>("scatter_in_place", false),
       maxima<S, ScatterByPlanes<S, Scatter::disjoint>>("scatter_disjoint", true),
       maxima<S, ScatterByPlanes<S, Scatter::sparse>>("scatter_sparse", true),
-      maxima<S, ScatterByPlanes<S, Scatter::pieces>>("scatter_pieces", true),
+      maxima<S, ScatterByPlanes<S, Scatter::blocks>>("scatter_blocks", true),
       kernel<Means<ChannelsMean<S>>>("mean_channels"),
       kernel<Means<PlanesMean<S>>>("mean_planes"),
       kernel<Forwards<S, ChannelsForward>>("windows_channels"),

@@ -24,7 +24,7 @@ size_t current() {
   return at == SIZE_MAX ? instruction_sets().size() - 1 : at;
 }
 
-// Scratch buffers of all threads of a call. The calling thread keeps them for its next call, unless large.
+// The scratch buffers of all threads of a call. The calling thread keeps them for its next call, unless large.
 class Scratch {
  public:
   ~Scratch() { std::free(block_); }
@@ -50,7 +50,7 @@ class Scratch {
 
 thread_local Scratch scratch;
 
-// What the threads of one call share.
+// One call, as its threads share it.
 struct Job {
   const Problem& problem;
   const Arrays& arrays;
@@ -74,13 +74,13 @@ void work(void* context, int worker) {
     if (first && job.kernel.begin) job.kernel.begin(job.problem, job.arrays, scratch);
     job.kernel.run(job.problem, job.arrays, begin, end, scratch, mine);
   }
-  if (mine.count == 0 && !mine.astray) return;
+  if (mine.count == 0 && !mine.retry) return;
   std::lock_guard<std::mutex> hold(job.merging);
   job.fault.merge(mine);
 }
 
-// Units per chunk and threads worth waking. A gradient's rows are taken by whole images where images are
-// small, because a thread that begins in the middle of an image divides some rows of windows again.
+// How many units a thread takes at a time, and how many threads are useful. Chunks of a gradient are whole
+// images if images are small: a thread that begins inside an image divides some rows of windows again.
 struct Parts {
   int64_t chunk, threads;
 
@@ -101,8 +101,8 @@ struct Parts {
   }
 };
 
-// Whether each pair of cells reads windows i and i+1, or i-1 and i, as the phase says; windows outside the
-// axis are left out. Behind the last window a row of quotients has room for two zeros.
+// Returns whether each pair of cells reads windows i and i+1, or i-1 and i, as the phase says; windows outside
+// the axis are ignored. A row of quotients has two zeros after the last window.
 bool has_phase(const Axis& axis, Phase phase) {
   for (int64_t c = 0; c < axis.cells; c++) {
     int64_t i = c / 2, from = i, to = i + 1;
@@ -157,12 +157,12 @@ PreparedProblem::PreparedProblem(const Problem& facts) : problem_(facts) {
   Problem& p = problem_;
   move_unit_axes();
   Axis* axes[] = {&p.d, &p.h, &p.w};
-  p.even = true;
+  p.same_divisor = true;
   for (Axis* axis : axes) {
     derive_windows(*axis);
-    for (int64_t o = 1; o < axis->windows && axis->divisor; o++) p.even = p.even && axis->divisor[o] == axis->divisor[0];
+    for (int64_t o = 1; o < axis->windows && axis->divisor; o++) p.same_divisor = p.same_divisor && axis->divisor[o] == axis->divisor[0];
   }
-  p.even = p.even || p.quotient == Quotient::constant;
+  p.same_divisor = p.same_divisor || p.quotient == Quotient::constant;
   bool dilated = p.d.dilation > 1 || p.h.dilation > 1 || p.w.dilation > 1;
   bool long_row = !p.channels_last && p.d.cells * p.h.cells == 1 && p.d.windows * p.h.windows == 1 &&
                   p.w.cells > kLongRow;
@@ -174,7 +174,7 @@ PreparedProblem::PreparedProblem(const Problem& facts) : problem_(facts) {
   for (const InstructionSet* set : instruction_sets()) chosen_.push_back(choose(set->kernels(p.store), p));
 }
 
-// Axes of one cell and one window change nothing. They come first, so that vectors run along real rows.
+// Moves axes of one cell and one window to the front, so that a row along w has more than one cell.
 void PreparedProblem::move_unit_axes() {
   Problem& p = problem_;
   for (int i = 0; i < 2 && is_unit(p.w); i++) {
@@ -184,7 +184,7 @@ void PreparedProblem::move_unit_axes() {
   if (is_unit(p.h)) std::swap(p.d, p.h);
 }
 
-// An axis whose tables per window nobody reads comes without them.
+// An axis has no tables per window if no kernel reads them.
 void PreparedProblem::derive_windows(Axis& axis) const {
   if (!axis.start) return;
   axis.longest = 0, axis.disjoint = true;
@@ -199,12 +199,12 @@ void PreparedProblem::derive_windows(Axis& axis) const {
   auto follows = [&](int64_t o) {
     return axis.start[o] - axis.start[o - 1] == axis.stride && axis.length[o] == axis.length[o - 1];
   };
-  axis.even_from = axis.even_to = middle;
-  while (axis.even_from > 0 && follows(axis.even_from)) axis.even_from--;
-  while (axis.even_to < axis.windows && follows(axis.even_to)) axis.even_to++;
+  axis.regular_from = axis.regular_to = middle;
+  while (axis.regular_from > 0 && follows(axis.regular_from)) axis.regular_from--;
+  while (axis.regular_to < axis.windows && follows(axis.regular_to)) axis.regular_to++;
 }
 
-// Starts and ends ascend, so the windows that hold a cell are those begun, less those ended.
+// Starts and ends ascend: the windows that hold a cell are those that have begun, minus those that have ended.
 void PreparedProblem::derive_cells(int at, Axis& axis) {
   int64_t n = axis.cells, padded = n + kMostLanes, begun = 0, ended = 0;
   auto &first = cells_[at][0], &count = cells_[at][1], &run = cells_[at][2], &group = cells_[at][3];
@@ -229,7 +229,7 @@ void PreparedProblem::derive_cells(int at, Axis& axis) {
   axis.run = run.data(), axis.group = group.data();
 }
 
-// Offsets count through the cells of the longest window; the values beyond point outside of every plane.
+// Offsets count the cells of the longest window. Larger offsets point outside of every plane.
 void PreparedProblem::derive_jump() {
   const Problem& p = problem_;
   jump_.assign(kOffsets, -(int64_t{1} << 62));
@@ -239,18 +239,18 @@ void PreparedProblem::derive_jump() {
   problem_.jump = jump_.data();
 }
 
-// 0 where a window has no cell: no index can name a cell of that window.
+// Leaves 0 if a window has no cell, because then no index can name a cell of that window.
 void PreparedProblem::derive_cover() {
-  double found = 1;
+  double cover = 1;
   for (const Axis* axis : {&problem_.d, &problem_.h, &problem_.w}) {
-    double held = 0;
+    double lengths = 0;
     for (int64_t o = 0; o < axis->windows; o++) {
       if (axis->length[o] == 0) return;
-      held += axis->length[o];
+      lengths += axis->length[o];
     }
-    found *= held / double(axis->cells);
+    cover *= lengths / double(axis->cells);
   }
-  problem_.cover = found;
+  problem_.cover = cover;
 }
 
 KernelList PreparedProblem::kernels() const { return instruction_sets()[current()]->kernels(problem_.store); }
@@ -265,7 +265,7 @@ Fault PreparedProblem::run(Arrays arrays, int threads, const Forced& forced) con
   arrays.tight = forced.tight;
   const Kernel& kernel = forced.kernel ? *forced.kernel : chosen();
   Fault fault = run_kernel(kernel, arrays, threads, forced.chunk);
-  if (!fault.astray) return fault;
+  if (!fault.retry) return fault;
   KernelList list = kernels();
   for (const Kernel* next = &kernel + 1; next < list.first + list.count; next++)
     if (!next->refuse(p, true)) return run_kernel(*next, arrays, threads, forced.chunk);

@@ -9,7 +9,7 @@
 
 namespace pooltide {
 
-// What a test may force; the defaults choose as usual.
+// Choices that a test may force; with the defaults nothing is forced.
 struct Forced {
   const Kernel* kernel = nullptr;
   int stream = -1;        // 0 or 1: write the result in place, or past the cache
@@ -46,11 +46,11 @@ class PreparedProblem {
   std::vector<const Kernel*> chosen_;  // per instruction set
 };
 
-
 // Fills the fields of an axis that follow from its tables per cell, which have room for kMostLanes more.
 void describe_cells(Axis& axis);
 
-// Instruction sets that this machine has, best last; `use_instruction_set` takes one of their names.
+// The instruction sets of this machine, the best last. `use_instruction_set` takes one of their names; it
+// returns false for any other.
 const std::vector<const InstructionSet*>& instruction_sets();
 bool use_instruction_set(const char* name);
 const char* instruction_set();

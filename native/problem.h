@@ -21,11 +21,11 @@ enum class Kind : int { average, maximum, average_gradient, maximum_gradient };
 enum class Store : int { f32, f64, f16, bf16 };
 enum class Quotient : int { chained, product, constant, mean };  // mean: of a forward only
 
-// Stride 2, where cells 2i and 2i+1 lie in one or two of two neighbouring windows: both cells in the
-// same single window, the odd cells in two windows, or the even cells in two windows.
+// Stride 2, where cells 2i and 2i+1 are each in one or two of two neighbouring windows: both cells in the same
+// single window, the odd cells in two windows, or the even cells in two windows.
 enum class Phase : int { none, alike, wide_odd, wide_even };
 
-constexpr int64_t kLongRow = 1 << 20;  // cells of a row from which no table per cell is made
+constexpr int64_t kLongRow = 1 << 20;  // longer rows get no table per cell
 constexpr int64_t kOffsets = 256;   // values of a one-byte offset
 constexpr int64_t kMostLanes = 16;  // tables per cell are padded so that a whole vector can be read
 
@@ -36,9 +36,9 @@ struct Axis {
   const int32_t* length = nullptr;   // its number of cells inside the axis, `dilation` apart
   const int32_t* divisor = nullptr;  // its factor of an average's divisor
   int64_t longest = 0;               // the largest length
-  int64_t even_from = 0, even_to = 0, stride = 0;  // windows of one length, `stride` cells apart
-  bool disjoint = false;             // no cell lies between the ends of two windows
-  // Per cell, of gradients that gather: the cell lies in the windows first, …, first + count - 1.
+  int64_t regular_from = 0, regular_to = 0, stride = 0;  // windows of one length, `stride` cells apart
+  bool disjoint = false;             // no two windows overlap, and each has a cell
+  // Per cell, of gradients that gather: the windows first, …, first + count - 1 hold the cell.
   const int32_t* first = nullptr;
   const int32_t* count = nullptr;    // 0 in the padding of the table
   int64_t most = 0;                  // the largest count
@@ -62,9 +62,9 @@ struct Problem {
   int64_t batch = 0, channels = 0;
   Axis d, h, w;
   // Derived.
-  bool even = false;              // all windows have the same divisor
-  double cover = 0;               // windows that hold a cell, on average; 0: cells can't find their windows
-  const int64_t* jump = nullptr;  // kOffsets: how far an offset lies from its window's first cell
+  bool same_divisor = false;      // all windows have the same divisor
+  double cover = 0;               // windows that hold a cell, on average; 0: no table finds the windows of a cell
+  const int64_t* jump = nullptr;  // kOffsets: how many cells an offset is away from its window's first cell
 
   bool gradient() const { return kind == Kind::average_gradient || kind == Kind::maximum_gradient; }
   bool average() const { return kind == Kind::average || kind == Kind::average_gradient; }
@@ -76,7 +76,7 @@ struct Problem {
   int64_t written_elements() const { return planes() * (gradient() ? cells() : windows()); }
 };
 
-// The memory of one call, and how it is to be worked on.
+// The arrays of one call, and how a kernel must write them.
 struct Arrays {
   const void* grad = nullptr;   // of a gradient
   const void* input = nullptr;  // of a forward
@@ -86,18 +86,18 @@ struct Arrays {
   bool tight = false;   // use the smallest scratch buffers: tests reach the code for large planes on small ones
 };
 
-// Indices outside the plane: how many, and the first in (N, C, D, H, W) order.
-// `astray`: a kernel that needs every index inside its own window met one that is not; its result is
-// unusable and another kernel must compute it again.
+// The indices outside the plane: how many, and the position and value of the first in (N, C, D, H, W) order.
+// `retry`: the kernel needs every index inside its own window, and found one outside. Its result is unusable;
+// PreparedProblem::run computes it with another kernel.
 struct Fault {
   int64_t count = 0, position = 0, value = 0;
-  bool astray = false;
+  bool retry = false;
 
-  void add(int64_t at, int64_t what) {
-    if (count++ == 0 || at < position) position = at, value = what;
+  void add(int64_t at, int64_t index) {
+    if (count++ == 0 || at < position) position = at, value = index;
   }
   void merge(const Fault& other) {
-    astray |= other.astray;
+    retry |= other.retry;
     if (other.count == 0) return;
     if (count == 0 || other.position < position) position = other.position, value = other.value;
     count += other.count;
@@ -107,9 +107,9 @@ struct Fault {
 // One kernel of one instruction set and storage type. Work is a range of units; units are independent.
 struct Kernel {
   const char* name;
-  // Returns why the kernel does not take the problem, or null. With `able` it returns only reasons that
+  // Returns why the kernel does not take the problem, or null. With `ignore_speed` it returns only reasons that
   // would make the result wrong, not those that would make it slow.
-  const char* (*refuse)(const Problem&, bool able);
+  const char* (*refuse)(const Problem&, bool ignore_speed);
   int64_t (*units)(const Problem&);
   int64_t (*scratch)(const Problem&, const Arrays&);             // bytes that each thread needs
   void (*begin)(const Problem&, const Arrays&, void* scratch);   // null, or called once before a thread's first run

@@ -21,11 +21,11 @@ namespace {
 
 struct Trial {
   Problem facts;
-  Side d, h, w;
+  AxisTables d, h, w;
   int64_t planes, cells, windows;
   std::vector<char> source, indices;  // indices: read by a gradient of maxima
-  std::vector<double> values;         // of the formula, in (N, C, D, H, W) order; sums rounded as their type
-  std::vector<int64_t> places;        // of a maximum
+  std::vector<double> expected;       // by the formula, in (N, C, D, H, W) order; sums rounded as their type
+  std::vector<int64_t> expected_indices;  // of a maximum
   Fault fault;
 
   bool gradient() const { return facts.gradient(); }
@@ -33,12 +33,12 @@ struct Trial {
     int64_t at = position(facts, plane, i, gradient() ? windows : cells);
     return value_at(source.data() + at * facts.itemsize(), facts.store);
   }
-  // Calls see(cell, i, j, k) for each cell of a window, in order.
-  template <class F> void visit(int64_t q, F see) const {
+  // Calls use(cell, i, j, k) for each cell of a window, in order.
+  template <class F> void visit(int64_t q, F use) const {
     int64_t ow = q % w.windows(), oh = q / w.windows() % h.windows(), od = q / w.windows() / h.windows();
     for (int64_t i = 0; i < d.length[od]; i++)
       for (int64_t j = 0; j < h.length[oh]; j++)
-        for (int64_t k = 0; k < w.length[ow]; k++) see(corner(q) + jump(i, j, k), i, j, k);
+        for (int64_t k = 0; k < w.length[ow]; k++) use(corner(q) + jump(i, j, k), i, j, k);
   }
   int64_t corner(int64_t q) const {
     int64_t ow = q % w.windows(), oh = q / w.windows() % h.windows(), od = q / w.windows() / h.windows();
@@ -52,9 +52,9 @@ struct Trial {
   int64_t index(int64_t plane, int64_t q) const {
     const char* p = indices.data() + position(facts, plane, q, windows) * facts.index_bytes;
     int64_t wide = 0;
-    int32_t slim;
+    int32_t narrow32;
     if (facts.index_bytes == 8) memcpy(&wide, p, 8);
-    if (facts.index_bytes == 4) memcpy(&slim, p, 4), wide = slim;
+    if (facts.index_bytes == 4) memcpy(&narrow32, p, 4), wide = narrow32;
     if (facts.index_bytes != 1) return wide;
     int64_t o = uint8_t(*p), lh = h.longest(), lw = w.longest();
     if (o >= d.longest() * lh * lw) return corner(q) - (int64_t{1} << 62);
@@ -84,10 +84,10 @@ template <class T> T mean_sum(const Trial& t, int64_t plane) {
   return sums[0];
 }
 
-template <class T> void follow_formula(Trial& t) {
+template <class T> void compute_expected(Trial& t) {
   for (int64_t plane = 0; plane < t.planes; plane++)
     for (int64_t q = 0; q < t.windows; q++) {
-      double* out = t.values.data() + plane * (t.gradient() ? t.cells : t.windows);
+      double* out = t.expected.data() + plane * (t.gradient() ? t.cells : t.windows);
       if (t.facts.kind == Kind::maximum_gradient) {
         int64_t index = t.index(plane, q);
         if (index < 0 || index >= t.cells) t.fault.add(plane * t.windows + q, index);
@@ -101,29 +101,30 @@ template <class T> void follow_formula(Trial& t) {
         out[q] = quotient(t, t.facts.quotient == Quotient::mean ? mean_sum<T>(t, plane) : sum, q);
       } else {
         double best = -INFINITY;
-        int64_t place = t.facts.index_bytes == 1 ? 0 : t.corner(q);
+        int64_t index = t.facts.index_bytes == 1 ? 0 : t.corner(q);
         t.visit(q, [&](int64_t cell, int64_t i, int64_t j, int64_t k) {
           double x = t.element(plane, cell);
-          if (x > best || std::isnan(x)) best = x, place = t.facts.index_bytes == 1 ? t.offset(i, j, k) : cell;
+          if (x > best || std::isnan(x)) best = x, index = t.facts.index_bytes == 1 ? t.offset(i, j, k) : cell;
         });
-        out[q] = best, t.places[size_t(plane * t.windows + q)] = place;
+        out[q] = best, t.expected_indices[size_t(plane * t.windows + q)] = index;
       }
     }
 }
 
-// An index, or offset, of window q: of one of its own cells, of any cell, or `astray`, of none.
-int64_t draw_index(const Trial& t, int64_t q, bool own, bool astray) {
+// Returns an index, or offset, for window q. With in_window it names a cell of q, otherwise any cell. With
+// `wrong` it may name no cell.
+int64_t draw_index(const Trial& t, int64_t q, bool in_window, bool wrong) {
   int64_t cell = draw(0, t.cells - 1), offset = 0, pick = draw(0, 1 << 20), count = 0;
   t.visit(q, [&](int64_t, int64_t, int64_t, int64_t) { count++; });
   if (count) {
     pick %= count;
     t.visit(q, [&](int64_t at, int64_t i, int64_t j, int64_t k) {
-      if (pick-- == 0) offset = t.offset(i, j, k), cell = own ? at : cell;
+      if (pick-- == 0) offset = t.offset(i, j, k), cell = in_window ? at : cell;
     });
   }
-  if (t.facts.index_bytes == 1) return astray && draw(0, 9) == 0 ? draw(0, 255) : offset;
-  if (astray && draw(0, 19) == 0) return (const int64_t[]){-1, t.cells, INT32_MIN, INT32_MAX}[draw(0, 3)];
-  if (astray && t.facts.index_bytes == 8 && draw(0, 19) == 0) return (int64_t{1} << 40) + 1;
+  if (t.facts.index_bytes == 1) return wrong && draw(0, 9) == 0 ? draw(0, 255) : offset;
+  if (wrong && draw(0, 19) == 0) return (const int64_t[]){-1, t.cells, INT32_MIN, INT32_MAX}[draw(0, 3)];
+  if (wrong && t.facts.index_bytes == 8 && draw(0, 19) == 0) return (int64_t{1} << 40) + 1;
   return cell;
 }
 
@@ -160,42 +161,42 @@ Trial draw_trial() {
   t.planes = f.planes(), t.cells = f.cells(), t.windows = f.windows();
   int64_t read = f.read_elements();
   t.source.resize(size_t(read * f.itemsize()));
-  bool special = draw(0, 3) == 0, astray = draw(0, 3) == 0, own = draw(0, 1), ties = draw(0, 1);
+  bool special = draw(0, 3) == 0, wrong = draw(0, 3) == 0, in_window = draw(0, 1), ties = draw(0, 1);
   for (int64_t i = 0; i < read; i++)
     put_at(&t.source[size_t(i * f.itemsize())], f.store, ties && !f.average() ? double(draw(-3, 3)) : draw_number(special));
   if (f.kind == Kind::maximum_gradient) t.indices.resize(size_t(read * f.index_bytes));
   for (int64_t plane = 0; plane < t.planes && !t.indices.empty(); plane++)
     for (int64_t q = 0; q < t.windows; q++) {
-      int64_t wide = draw_index(t, q, own, astray);
+      int64_t wide = draw_index(t, q, in_window, wrong);
       memcpy(&t.indices[size_t(position(f, plane, q, t.windows) * f.index_bytes)], &wide, size_t(f.index_bytes));
     }
-  t.values.assign(size_t(f.written_elements()), 0);
-  t.places.assign(size_t(t.planes * t.windows), 0);
-  f.store == Store::f64 ? follow_formula<double>(t) : follow_formula<float>(t);
+  t.expected.assign(size_t(f.written_elements()), 0);
+  t.expected_indices.assign(size_t(t.planes * t.windows), 0);
+  f.store == Store::f64 ? compute_expected<double>(t) : compute_expected<float>(t);
   return t;
 }
 
 bool agrees(const Trial& t, const PreparedProblem& prepared, int threads, const Forced& forced) {
   int64_t item = t.facts.itemsize(), shift = draw(0, 9) * item, size = t.gradient() ? t.cells : t.windows;
   std::vector<char> out(size_t(shift + t.facts.written_elements() * item), char(0xFF));  // odd alignments, exact bounds
-  std::vector<char> places(t.gradient() ? 0 : size_t(t.planes * t.windows * t.facts.index_bytes), char(0xFF));
+  std::vector<char> found_indices(t.gradient() ? 0 : size_t(t.planes * t.windows * t.facts.index_bytes), char(0xFF));
   std::vector<char> given = t.indices;
   Arrays arrays;
   (t.gradient() ? arrays.grad : arrays.input) = t.source.data();
-  arrays.indices = t.gradient() ? given.data() : places.data();
+  arrays.indices = t.gradient() ? given.data() : found_indices.data();
   arrays.out = out.data() + shift;
   Fault fault = prepared.run(arrays, threads, forced);
   if (fault.count != t.fault.count || fault.position != t.fault.position || fault.value != t.fault.value) return false;
   for (int64_t plane = 0; plane < t.planes; plane++)
     for (int64_t i = 0; i < size; i++) {
-      double want = t.values[size_t(plane * size + i)];
+      double want = t.expected[size_t(plane * size + i)];
       if (item == 2) want = widen(narrow(float(want), t.facts.store), t.facts.store);
       int64_t at = position(t.facts, plane, i, size);
       if (!same(want, value_at(out.data() + shift + at * item, t.facts.store))) return false;
-      if (places.empty()) continue;
-      int64_t place = 0;
-      memcpy(&place, &places[size_t(at * t.facts.index_bytes)], size_t(t.facts.index_bytes));
-      if (place != t.places[size_t(plane * t.windows + i)]) return false;
+      if (found_indices.empty()) continue;
+      int64_t index = 0;
+      memcpy(&index, &found_indices[size_t(at * t.facts.index_bytes)], size_t(t.facts.index_bytes));
+      if (index != t.expected_indices[size_t(plane * t.windows + i)]) return false;
     }
   return true;
 }

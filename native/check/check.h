@@ -1,4 +1,4 @@
-// What the check draws and compares: axes, numbers, and half types converted bit by bit.
+// Random axes and numbers for check.cpp, and half types converted bit by bit.
 
 #pragma once
 
@@ -17,47 +17,48 @@ extern std::mt19937_64 random_bits;
 inline int64_t draw(int64_t low, int64_t high) { return low + int64_t(random_bits() % uint64_t(high - low + 1)); }
 
 // An axis with its tables per window.
-struct Side {
+struct AxisTables {
   int64_t cells = 1, dilation = 1;
   std::vector<int32_t> start, length, divisor;
 
   int64_t windows() const { return int64_t(start.size()); }
   int64_t longest() const { return *std::max_element(length.begin(), length.end()); }
   Axis axis() const {
-    Axis made;
-    made.cells = cells, made.windows = windows(), made.dilation = dilation;
-    made.start = start.data(), made.length = length.data(), made.divisor = divisor.data();
-    return made;
+    Axis result;
+    result.cells = cells, result.windows = windows(), result.dilation = dilation;
+    result.start = start.data(), result.length = length.data(), result.divisor = divisor.data();
+    return result;
   }
   void add(int64_t first, int64_t count, int64_t by) {
     start.push_back(int32_t(first)), length.push_back(int32_t(count)), divisor.push_back(int32_t(by));
   }
 };
 
-inline Side adaptive(int64_t cells, int64_t outputs) {
-  Side side;
-  side.cells = cells;
+inline AxisTables adaptive(int64_t cells, int64_t outputs) {
+  AxisTables tables;
+  tables.cells = cells;
   for (int64_t o = 0; o < outputs; o++) {
     int64_t start = o * cells / outputs, end = ((o + 1) * cells + outputs - 1) / outputs;
-    side.add(start, end - start, end - start);
+    tables.add(start, end - start, end - start);
   }
-  return side;
+  return tables;
 }
 
-// Windows of k cells, `dilation` apart; with `three`, of 3 cells with stride 1 where they fit. Some may hold no cell, because dilation steps over a short axis.
-inline Side strided(int64_t cells, bool padding_counts, int64_t dilation, bool three) {
-  Side side;
-  side.cells = cells, side.dilation = dilation;
+// Windows of k cells, `dilation` apart; with `three`, of 3 cells with stride 1 if the axis has 3 cells. Some
+// windows may have no cell, because dilation steps over a short axis.
+inline AxisTables strided(int64_t cells, bool padding_counts, int64_t dilation, bool three) {
+  AxisTables tables;
+  tables.cells = cells, tables.dilation = dilation;
   int64_t k = three && cells >= 3 ? 3 : draw(1, std::min<int64_t>(cells, 9)), s = three ? 1 : draw(1, 4);
-  int64_t p = draw(0, k / 2), reach = dilation * (k - 1) + 1;
-  if (cells + 2 * p < reach) side.dilation = 1, reach = k;
-  for (int64_t o = 0; o <= (cells + 2 * p - reach) / s; o++) {
-    int64_t corner = o * s - p, skipped = corner < 0 ? (-corner + side.dilation - 1) / side.dilation : 0;
-    int64_t first = corner + skipped * side.dilation, inside = (cells - first + side.dilation - 1) / side.dilation;
+  int64_t p = draw(0, k / 2), extent = dilation * (k - 1) + 1;
+  if (cells + 2 * p < extent) tables.dilation = 1, extent = k;
+  for (int64_t o = 0; o <= (cells + 2 * p - extent) / s; o++) {
+    int64_t corner = o * s - p, skipped = corner < 0 ? (-corner + tables.dilation - 1) / tables.dilation : 0;
+    int64_t first = corner + skipped * tables.dilation, inside = (cells - first + tables.dilation - 1) / tables.dilation;
     int64_t count = std::max<int64_t>(0, std::min(k - skipped, inside));
-    side.add(first, count, padding_counts ? std::min(corner + k, cells + p) - corner : count);
+    tables.add(first, count, padding_counts ? std::min(corner + k, cells + p) - corner : count);
   }
-  return side;
+  return tables;
 }
 
 // Half types converted bit by bit, in another way than the kernels do it.

@@ -1,4 +1,4 @@
-// Forwards in channels-last order: a vector holds neighbouring channels of one cell.
+// Forwards in channels-last order: a vector holds neighbouring channels of one cell. An image has all channels.
 
 #pragma once
 
@@ -7,7 +7,7 @@
 namespace pooltide {
 namespace {
 
-template <class S, bool largest, bool indexed> class ChannelsForward {
+template <class S, bool maximum, bool indexed> class ChannelsForward {
   using T = typename Sum<S>::T;
   using Int = IntOf<T>;
   using V = VecOf<S>;
@@ -23,49 +23,42 @@ template <class S, bool largest, bool indexed> class ChannelsForward {
   void run(int64_t begin, int64_t end) const {
     for (int64_t unit = begin; unit < end; unit++) {
       Cursor at(p_, unit);
-      for (int64_t o = at.from; o < at.from + at.n; o++) window({p_, at.od, at.oh}, at.image, o);
+      for (int64_t o = at.from; o < at.from + at.n; o++) reduce_window({p_, at.od, at.oh}, at.image, o);
     }
   }
 
  private:
-  void window(const Origin<T>& origin, int64_t image, int64_t ow) const {
-    int64_t channels = p_.channels, q = ((image * p_.d.windows + origin.od) * p_.h.windows + origin.oh) * p_.w.windows + ow;
+  void reduce_window(const WindowRow<T>& windows, int64_t image, int64_t ow) const {
+    int64_t channels = p_.channels, q = ((image * p_.d.windows + windows.od) * p_.h.windows + windows.oh) * p_.w.windows + ow;
     const S* x = (const S*)arrays_.input + image * p_.cells() * channels;
     for (int64_t c = 0; c < channels; c += L) {
       int64_t from = channels < L ? 0 : smaller(c, channels - L);  // the last vector ends with the channels
       int64_t n = smaller(L, channels), to = q * channels + from;
-      Best<T, indexed> best = reduce(origin, ow, x + from, n);
-      if (!largest) best.value = origin.quotient(best.value, ow);
-      put<S>(p_, arrays_, to, best, n);
+      Reduction<T, indexed> result = reduce(windows, ow, x + from, n);
+      if (!maximum) result.value = windows.quotient(result.value, ow);
+      store_results<S>(p_, arrays_, to, result, n);
     }
   }
 
-  Best<T, indexed> reduce(const Origin<T>& origin, int64_t ow, const S* x, int64_t n) const {
+  // Reduces window ow in n channels from x on.
+  Reduction<T, indexed> reduce(const WindowRow<T>& windows, int64_t ow, const S* x, int64_t n) const {
     int64_t first = p_.w.start[ow], count = p_.w.length[ow], step = p_.w.dilation, channels = p_.channels;
-    Best<T, indexed> best{largest ? splat(kLeast<T>) : V{}, (Int)origin.place(ow) - I{}};
-    for (int64_t i = 0; i < p_.d.length[origin.od]; i++)
-      for (int64_t j = 0; j < p_.h.length[origin.oh]; j++) {
-        int64_t from = origin.row(i, j) * p_.w.cells + first, stride = place_step(p_);
-        int64_t place = origin.place_of_row(i, j) + first_place(p_, ow);
+    Reduction<T, indexed> result{maximum ? splat(kLowest<T>) : V{}, (Int)windows.index(ow) - I{}};
+    for (int64_t i = 0; i < p_.d.length[windows.od]; i++)
+      for (int64_t j = 0; j < p_.h.length[windows.oh]; j++) {
+        int64_t from = windows.row(i, j) * p_.w.cells + first, stride = index_step(p_);
+        int64_t index = windows.index_of_row(i, j) + first_index(p_, ow);
         if (n == L) {
-          one_row(best, x + from * channels, count, step * channels, place, stride);
+          reduce_cells<S, maximum>(result, x + from * channels, count, step * channels, index, stride);
           continue;
         }
         for (int64_t k = 0; k < count; k++) {
           S cell[L] = {};
           memcpy(cell, x + (from + k * step) * channels, n * sizeof(S));
-          one_row(best, cell, 1, 0, place + k * stride, 0);
+          reduce_cells<S, maximum>(result, cell, 1, 0, index + k * stride, 0);
         }
       }
-    return best;
-  }
-
-  static void one_row(Best<T, indexed>& best, const S* p, int64_t count, int64_t step, int64_t place, int64_t stride) {
-    if (largest) {
-      meet_cells<S>(best, p, count, step, place, stride);
-    } else {
-      add_cells<S>(best.value, p, count, step);
-    }
+    return result;
   }
 
   const Problem& p_;

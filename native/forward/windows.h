@@ -1,11 +1,11 @@
-// Forwards: each window's sum or maximum, its cells ascending in (d, h, w).
+// Forwards: the sum or maximum of each window, its cells in ascending order of (d, h, w).
 //
 //     average   ((0 + x[1st cell]) + x[2nd]) + …, then divided
-//     maximum   the first of the largest cells; a NaN is larger than all else, and the last NaN wins
+//     maximum   the first of the largest cells; NaN is larger than every number, and the last NaN wins
 //
-// Both are chains of operations that may not be reordered, so a vector holds many windows: the same window
-// of many planes (tiles.h) or channels (channels.h), or neighbours in a row (rows.h). This file has what
-// they share. Strides, overlaps and dilation do not change the work per cell of a window.
+// These operations must not be reordered within a window, so a vector holds many windows: the same window of
+// many planes (tiles.h) or channels (channels.h), or neighbours in a row (rows.h). This file has the parts that
+// the three share. Stride, overlap and dilation do not change the work per cell of a window.
 
 #pragma once
 
@@ -16,57 +16,59 @@
 namespace pooltide {
 namespace {
 
-template <class T> struct Places;  // integers as wide as T, for the places of maxima
-template <> struct Places<float> { using Int = int32_t; };
-template <> struct Places<double> { using Int = int64_t; };
-template <class T> using IntOf = typename Places<T>::Int;
-template <class T> struct IntLanes { typedef IntOf<T> I __attribute__((vector_size(kBytes))); };
+template <class T> struct IndexOf;  // integers as wide as T, for the indices of maxima
+template <> struct IndexOf<float> { using Int = int32_t; };
+template <> struct IndexOf<double> { using Int = int64_t; };
+template <class T> using IntOf = typename IndexOf<T>::Int;
+template <class T> struct IntLanes { typedef IntOf<T> I __attribute__((vector_size(kVectorBytes))); };
 
-template <class T> constexpr T kLeast = -__builtin_inf();
+template <class T> constexpr T kLowest = -__builtin_inf();
 
-// Where a maximum is, as the result's indices say it: flat inside the plane, or an offset inside the window.
-// Cell k of window o, in row (i, j) of that window, which is row `row` of the plane, has the place
-// row_place + first_place + k * place_step.
-inline int64_t row_place(const Problem& p, int64_t row, int64_t i, int64_t j) {
+// Indices of maxima: flat inside the plane or, in one byte, an offset inside the window.
+// Cell k of window o, in row (i, j) of the window, which is row `row` of the plane, has the index
+// row_index + first_index + k * index_step.
+inline int64_t row_index(const Problem& p, int64_t row, int64_t i, int64_t j) {
   return p.index_bytes == 1 ? (i * p.h.longest + j) * p.w.longest : row * p.w.cells;
 }
-inline int64_t first_place(const Problem& p, int64_t o) { return p.index_bytes == 1 ? 0 : p.w.start[o]; }
-inline int64_t place_step(const Problem& p) { return p.index_bytes == 1 ? 1 : p.w.dilation; }
+inline int64_t first_index(const Problem& p, int64_t o) { return p.index_bytes == 1 ? 0 : p.w.start[o]; }
+inline int64_t index_step(const Problem& p) { return p.index_bytes == 1 ? 1 : p.w.dilation; }
 
-// A maximum so far and its place, in each lane.
-template <class T, bool indexed> struct Best {
+// The sum, or the maximum and its index, of the cells seen so far; one window per lane.
+template <class T, bool indexed> struct Reduction {
   using V = typename Lanes<T>::V;
   using I = typename IntLanes<T>::I;
   V value;
-  I place;
+  I index;
 
-  void meet(V x, I at) {
+  // Takes x if it is larger, or NaN.
+  void update(V x, I at) {
 #if defined(__AVX512F__)
     if constexpr (sizeof(T) == 4) {
       __mmask16 wins = _mm512_cmp_ps_mask((__m512)x, (__m512)value, _CMP_GT_OQ) |
                        _mm512_cmp_ps_mask((__m512)x, (__m512)x, _CMP_UNORD_Q);
       value = (V)_mm512_mask_mov_ps((__m512)value, wins, (__m512)x);
-      if (indexed) place = (I)_mm512_mask_mov_epi32((__m512i)place, wins, (__m512i)at);
+      if (indexed) index = (I)_mm512_mask_mov_epi32((__m512i)index, wins, (__m512i)at);
     } else {
       __mmask8 wins = _mm512_cmp_pd_mask((__m512d)x, (__m512d)value, _CMP_GT_OQ) |
                       _mm512_cmp_pd_mask((__m512d)x, (__m512d)x, _CMP_UNORD_Q);
       value = (V)_mm512_mask_mov_pd((__m512d)value, wins, (__m512d)x);
-      if (indexed) place = (I)_mm512_mask_mov_epi64((__m512i)place, wins, (__m512i)at);
+      if (indexed) index = (I)_mm512_mask_mov_epi64((__m512i)index, wins, (__m512i)at);
     }
 #else
     I wins = (I)(x > value) | (I)(x != x);
     value = (V)(((I)x & wins) | ((I)value & ~wins));
-    if (indexed) place = (at & wins) | (place & ~wins);
+    if (indexed) index = (at & wins) | (index & ~wins);
 #endif
   }
 };
 
-// One more cell of each window, `at` its place.
-template <bool largest, class B, class V, class I> inline void take(B& best, V x, I at) {
-  if (largest) best.meet(x, at);
-  else best.value += x;
+// Adds one cell x per window, or updates the maximum; `at` is the index of x.
+template <bool maximum, class R, class V, class I> inline void reduce_cell(R& result, V x, I at) {
+  if (maximum) result.update(x, at);
+  else result.value += x;
 }
-// `count` cells, `step` elements apart, of any storage type: added to a sum or met by a maximum.
+// The same for `count` cells of any storage type: the cells are `step` elements apart, and their indices are
+// at, at + stride, ….
 template <class S> inline void add_cells(VecOf<S>& sum, const S* p, int64_t count, int64_t step) {
   switch (count) {
     case 3: sum += load(p), p += step; [[fallthrough]];
@@ -76,29 +78,34 @@ template <class S> inline void add_cells(VecOf<S>& sum, const S* p, int64_t coun
       for (int64_t j = 0; j < count; j++) sum += load(p + j * step);
   }
 }
-template <class S, class B>
-inline void meet_cells(B& best, const S* p, int64_t count, int64_t step, int64_t at, int64_t stride) {
+template <class S, class R>
+inline void max_cells(R& result, const S* p, int64_t count, int64_t step, int64_t at, int64_t stride) {
   using T = typename Sum<S>::T;
   using I = typename IntLanes<T>::I;
-  I place = (IntOf<T>)at - I{};
-  for (int64_t j = 0; j < count; j++, place += (IntOf<T>)stride) best.meet(load(p + j * step), place);
+  I index = (IntOf<T>)at - I{};
+  for (int64_t j = 0; j < count; j++, index += (IntOf<T>)stride) result.update(load(p + j * step), index);
+}
+template <class S, bool maximum, class R>
+inline void reduce_cells(R& result, const S* p, int64_t count, int64_t step, int64_t at, int64_t stride) {
+  if (maximum) max_cells<S>(result, p, count, step, at, stride);
+  else add_cells<S>(result.value, p, count, step);
 }
 
-// The windows of row (od, oh): where they begin, what divides their sums.
-template <class T> struct Origin {
+// Row (od, oh) of windows: where its windows begin, and their divisors.
+template <class T> struct WindowRow {
   const Problem& p;
   int64_t od, oh;
 
   int64_t row(int64_t i, int64_t j) const {
     return (p.d.start[od] + i * p.d.dilation) * p.h.cells + p.h.start[oh] + j * p.h.dilation;
   }
-  int64_t place_of_row(int64_t i, int64_t j) const { return row_place(p, row(i, j), i, j); }
-  int64_t place(int64_t ow) const { return place_of_row(0, 0) + first_place(p, ow); }
-  // Of n neighbouring windows.
+  int64_t index_of_row(int64_t i, int64_t j) const { return row_index(p, row(i, j), i, j); }
+  int64_t index(int64_t ow) const { return index_of_row(0, 0) + first_index(p, ow); }
+  // Returns the quotients of n neighbouring windows from ow on.
   template <class V> V quotients(V sums, int64_t ow, int64_t n) const {
-    bool alike = true;
-    for (int64_t k = 1; k < n; k++) alike = alike && p.w.divisor[ow + k] == p.w.divisor[ow];
-    if (alike) return quotient(sums, ow);
+    bool same = true;
+    for (int64_t k = 1; k < n; k++) same = same && p.w.divisor[ow + k] == p.w.divisor[ow];
+    if (same) return quotient(sums, ow);
     T sum[Lanes<T>::n];
     store(sum, sums);
     for (int64_t k = 0; k < n; k++) sum[k] = quotient(sum[k], ow + k);
@@ -115,31 +122,30 @@ template <class T> struct Origin {
   }
 };
 
-// Writes the results of n windows, from the one at `at` on.
-template <class S> inline void put(const Arrays& arrays, int64_t at, VecOf<S> values, int64_t n) {
+// Writes the results of n windows; `at` is the position of the first.
+template <class S> inline void store_results(const Arrays& arrays, int64_t at, VecOf<S> values, int64_t n) {
   S* out = (S*)arrays.out + at;
   n == lanes<S> ? store(out, values) : store_part(out, values, n);
 }
-// Writes the places of n windows, likewise.
-template <class Int> inline void tell(const Problem& p, const Arrays& arrays, int64_t at, const Int* places, int64_t n) {
+template <class Int> inline void store_indices(const Problem& p, const Arrays& arrays, int64_t at, const Int* indices, int64_t n) {
   if (p.index_bytes == 1) {
-    for (int64_t i = 0; i < n; i++) ((uint8_t*)arrays.indices)[at + i] = (uint8_t)places[i];
+    for (int64_t i = 0; i < n; i++) ((uint8_t*)arrays.indices)[at + i] = (uint8_t)indices[i];
   } else {
-    for (int64_t i = 0; i < n; i++) ((int64_t*)arrays.indices)[at + i] = places[i];
+    for (int64_t i = 0; i < n; i++) ((int64_t*)arrays.indices)[at + i] = indices[i];
   }
 }
 template <class S, class T, bool indexed>
-inline void put(const Problem& p, const Arrays& arrays, int64_t at, const Best<T, indexed>& best, int64_t n) {
-  put<S>(arrays, at, best.value, n);
+inline void store_results(const Problem& p, const Arrays& arrays, int64_t at, const Reduction<T, indexed>& result, int64_t n) {
+  store_results<S>(arrays, at, result.value, n);
   if (!indexed) return;
-  IntOf<T> places[lanes<S>];
-  write(places, best.place);
-  tell(p, arrays, at, places, n);
+  IntOf<T> indices[lanes<S>];
+  write(indices, result.index);
+  store_indices(p, arrays, at, indices, n);
 }
 
-constexpr int64_t kSegment = 512;  // windows of a row that are worked on at a time
+constexpr int64_t kSegment = 512;
 
-// What a range of units is: rows of windows cut into segments.
+// A unit of the forwards: up to kSegment windows of one row.
 struct Cursor {
   int64_t image, od, oh, from, n;
   Cursor(const Problem& p, int64_t unit) {

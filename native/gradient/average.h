@@ -1,9 +1,9 @@
-// Gradients of averages: each cell of the result gathers the quotients of the windows that hold it.
+// Gradients of averages: each cell of the result adds the quotients of the windows that hold it.
 //
 //     out[cell] = ((0 + q[1st window]) + q[2nd]) + …      windows ascending in (d, h, w)
 //
-// line_layout.h describes how quotients are laid out for this. Adding +0 changes no sum, because no
-// partial sum is ever -0: quotients are made +0 first.
+// line_layout.h describes the layout of the quotients. Adding +0 changes no sum, because no partial sum is ever
+// -0: a quotient of -0 is first turned into +0.
 
 #pragma once
 
@@ -14,34 +14,25 @@
 namespace pooltide {
 namespace {
 
-// Channels of one cell: sums over n rows of `most` lines, `step` apart.
-template <class S, int J>
-void add_channels(const typename Sum<S>::T* const* from, int64_t n, int64_t most, int64_t step, S* to) {
-  using T = typename Sum<S>::T;
-  for (int64_t c = 0; c < step; c += lanes<S>) {
-    auto line = [=](const T* row, int64_t j) { return load(row + c + j * step); };
-    store(to + c, add_lines<VecOf<S>, J>(from, n, most, line));
-  }
-}
-
 // One thread's work. A unit is a row of cells of the result, in channels-last order with all its channels.
 template <class S> class AverageGradient {
   using T = typename Sum<S>::T;
   using V = VecOf<S>;
-  static constexpr int64_t L = lanes<S>, kPiece = 2048 / (int64_t)sizeof(S);
+  static constexpr int64_t L = lanes<S>, kBlock = 2048 / (int64_t)sizeof(S);
 
  public:
-  AverageGradient(const Problem& p, const Arrays& arrays, Lines lines, void* block)
-      : p_(p), arrays_(arrays), layout_(p, lines, arrays.tight), even_(p, 0, 0, p.w.windows ? 0 : -1), carve_(block) {
+  AverageGradient(const Problem& p, const Arrays& arrays, Lines lines, void* scratch)
+      : p_(p), arrays_(arrays), layout_(p, lines, arrays.tight),
+        same_division_(p, 0, 0, p.w.windows ? 0 : -1), carve_(scratch) {
     slots_ = carve_.take<T>(layout_.slots() * layout_.slot + p.w.most + 2 * L);
     zeros_ = carve_.take<T>(layout_.lines == Lines::sliding ? layout_.slot : 0);
     quotients_ = carve_.take<T>(layout_.quotients);
     divisors_ = carve_.take<T>(p.w.windows + L);
-    bool written = layout_.resident && !p.even && (layout_.dense || layout_.padded());
-    written_out_ = {carve_.take<T>(written ? PlaneDivisors<T>::most(p) * (p.windows() + L) : 0), p.windows() + L};
+    bool per_window = layout_.resident && !p.same_divisor && (layout_.dense || layout_.padded());
+    plane_divisors_ = {carve_.take<T>(per_window ? PlaneDivisors<T>::most(p) * (p.windows() + L) : 0), p.windows() + L};
     lists_ = carve_.take<const T*>(layout_.lists);
     rows_ = carve_.take<Row<T>>(layout_.resident ? p.d.groups * p.h.groups : 0);
-    strip_ = carve_.take<Row<T>>(layout_.tall);
+    strip_ = carve_.take<Row<T>>(layout_.strip_rows);
     tags_ = carve_.take<int64_t>(layout_.resident ? 0 : layout_.slots());
     stage_ = carve_.take<S>(layout_.stage);
   }
@@ -52,26 +43,26 @@ template <class S> class AverageGradient {
   }
 
   void run(int64_t begin, int64_t end) {
-    clear();
+    prepare_slots();
     S* out = (S*)arrays_.out;
     Sink<S> sink(out + begin * layout_.row, out + end * layout_.row, stage_, layout_.stage, arrays_.stream);
     int64_t h = begin % p_.h.cells, d = begin / p_.h.cells % p_.d.cells;
-    open(begin / p_.h.cells / p_.d.cells);
+    open_image(begin / p_.h.cells / p_.d.cells);
     for (int64_t left = end - begin; left > 0;) {
-      int64_t most = smaller(smaller(left, layout_.tall), p_.h.cells - h);
-      int64_t done = layout_.lines == Lines::channels ? row_of_channels(d, h, sink) : strip(d, h, most, sink);
+      int64_t most = smaller(smaller(left, layout_.strip_rows), p_.h.cells - h);
+      int64_t done = layout_.lines == Lines::channels ? write_channels_row(d, h, sink) : write_strip(d, h, most, sink);
       left -= done;
       if ((h += done) < p_.h.cells || left == 0) continue;
       h = 0;
       if (++d < p_.d.cells) continue;
       d = 0;
-      open(image_ + 1);
+      open_image(image_ + 1);
     }
     sink.finish();
   }
 
  private:
-  void clear() {
+  void prepare_slots() {
     if (layout_.padded()) memset((void*)slots_, 0, layout_.slots() * layout_.slot * sizeof(T));
     if (layout_.lines == Lines::sliding) memset((void*)zeros_, 0, layout_.slot * sizeof(T));
     if (!layout_.resident) {
@@ -81,11 +72,12 @@ template <class S> class AverageGradient {
     const T** list = lists_;
     Row<T>* row = rows_;
     for (int64_t d = 0; d < p_.d.cells; d += p_.d.run[d])
-      for (int64_t h = 0; h < p_.h.cells; h += p_.h.run[h]) *row++ = row_at(d, h, h == 0, list);
+      for (int64_t h = 0; h < p_.h.cells; h += p_.h.run[h]) *row++ = list_row(d, h, h == 0, list);
   }
 
-  // An image is what shares one grad_output plane: a plane, or in channels-last order all channels.
-  void open(int64_t image) {
+  // Divides the rows of windows of an image, if they are resident. An image is a plane, or all channels of a
+  // batch element in channels-last order.
+  void open_image(int64_t image) {
     image_ = image;
     int64_t size = p_.windows() * (p_.channels_last ? p_.channels : 1);
     int64_t images = p_.channels_last ? p_.batch : p_.planes();
@@ -97,26 +89,26 @@ template <class S> class AverageGradient {
       for (int64_t oh = 0; oh < p_.h.windows; oh++) fill_slot(od, oh, slot(slot_of(od, oh)));
   }
 
-  // The rows of an open plane at once; where nothing is between them, without regard to rows.
+  // Divides all rows of a plane at once. Dense slots follow each other, so they are divided as one row.
   void divide_plane() {
     T* to = slot(0) + layout_.back;
     int64_t rows = p_.d.windows * p_.h.windows, n = p_.w.windows;
     if (layout_.dense) n *= rows, rows = 1;
-    if (p_.even) {
-      divide<S, T>(grad_, rows, n, grad_end_, even_, nullptr, layout_.slot, to);
+    if (p_.same_divisor) {
+      divide<S, T>({grad_, rows, n, grad_end_}, same_division_, nullptr, layout_.slot, to);
     } else {
-      if (!written_out_.n) written_out_.fill(p_);
-      written_out_.template divide<S>(grad_, rows, n, grad_end_, layout_.slot, to);
+      if (!plane_divisors_.n) plane_divisors_.fill(p_);
+      plane_divisors_.template divide<S>({grad_, rows, n, grad_end_}, layout_.slot, to);
     }
     for (; !layout_.dense && rows > 0; rows--, to += layout_.slot) store(to + n, typename Lanes<T>::V{});
   }
 
   int64_t slot_of(int64_t od, int64_t oh) const {
-    return modulo(od, layout_.deep) * layout_.high + modulo(oh, layout_.high);
+    return modulo(od, layout_.slots_d) * layout_.slots_h + modulo(oh, layout_.slots_h);
   }
   T* slot(int64_t i) const { return slots_ + i * layout_.slot + layout_.offset; }
 
-  // The row of windows, divided; resident ones are or will be.
+  // Returns the quotients of a row of windows. A slot of the ring is first filled if it holds another row.
   const T* window_row(int64_t od, int64_t oh) {
     int64_t i = slot_of(od, oh), row = (image_ * p_.d.windows + od) * p_.h.windows + oh;
     if (!layout_.resident && tags_[i] != row) {
@@ -147,41 +139,41 @@ template <class S> class AverageGradient {
     return grad_ + (od * p_.h.windows + oh) * p_.w.windows * (p_.channels_last ? p_.channels : 1);
   }
 
-  // Divides a few rows at once, from (od, oh) on: where all divisors are equal, without regard to
-  // rows, so that no vector is partly empty.
+  // Divides several rows at once, from (od, oh) on. With one divisor for all, they are divided as one row, so
+  // that no vector is partly empty.
   void divide_rows(int64_t od, int64_t oh) {
-    int64_t n = smaller(layout_.rows, p_.h.windows - oh);
+    int64_t n = smaller(layout_.divided_rows, p_.h.windows - oh);
     divided_from_ = (image_ * p_.d.windows + od) * p_.h.windows + oh;
     divided_to_ = divided_from_ + n;
     const S* g = grad_row(od, oh);
-    if (p_.even) return divide<S, T>(g, 1, n * p_.w.windows, grad_end_, even_, nullptr, 0, quotients_);
+    if (p_.same_divisor) return divide<S, T>({g, 1, n * p_.w.windows, grad_end_}, same_division_, nullptr, 0, quotients_);
     for (int64_t i = 0; i < n; i++) divide_row(od, oh + i, quotients_ + i * p_.w.windows);
   }
 
   void divide_row(int64_t od, int64_t oh, T* to) {
     const S* g = grad_row(od, oh);
-    if (p_.even) return divide<S, T>(g, 1, p_.w.windows, grad_end_, even_, nullptr, 0, to);
+    if (p_.same_divisor) return divide<S, T>({g, 1, p_.w.windows, grad_end_}, same_division_, nullptr, 0, to);
     prepare_divisors(od, oh);
-    divide<S, T>(g, 1, p_.w.windows, grad_end_, Division<T>(p_, od, oh), divisors_, 0, to);
+    divide<S, T>({g, 1, p_.w.windows, grad_end_}, Division<T>(p_, od, oh), divisors_, 0, to);
   }
 
-  // The last divisor of each window of a row; they rarely change from row to row.
+  // Fills the last divisor of each window of a row; it rarely changes from row to row.
   void prepare_divisors(int64_t od, int64_t oh) {
-    double key = p_.quotient == Quotient::product ? double(p_.d.divisor[od]) * p_.h.divisor[oh] : 1;
-    if (key == divisors_key_) return;
-    divisors_key_ = key;
-    for (int64_t o = 0; o < p_.w.windows; o++) divisors_[o] = T(key * p_.w.divisor[o]);
+    double factor = p_.quotient == Quotient::product ? double(p_.d.divisor[od]) * p_.h.divisor[oh] : 1;
+    if (factor == divisors_factor_) return;
+    divisors_factor_ = factor;
+    for (int64_t o = 0; o < p_.w.windows; o++) divisors_[o] = T(factor * p_.w.divisor[o]);
     for (int64_t o = p_.w.windows; o < p_.w.windows + L; o++) divisors_[o] = 1;
   }
 
   void divide_channels(int64_t od, int64_t oh, T* to) const {
     const S* g = grad_row(od, oh);
     for (int64_t o = 0; o < p_.w.windows; o++, g += p_.channels, to += p_.channels)
-      divide<S, T>(g, 1, p_.channels, grad_end_, Division<T>(p_, od, oh, o), nullptr, 0, to);
+      divide<S, T>({g, 1, p_.channels, grad_end_}, Division<T>(p_, od, oh, o), nullptr, 0, to);
   }
 
-  // What row (d, h) of cells adds, listed behind what is listed already.
-  Row<T> row_at(int64_t d, int64_t h, bool first, const T**& list) {
+  // Appends to `list` the rows of quotients that row (d, h) of cells adds. `first`: the list is still empty.
+  Row<T> list_row(int64_t d, int64_t h, bool first, const T**& list) {
     const T** begin = list;
     int32_t run = p_.h.run[h];
     if (layout_.lines == Lines::sliding) {  // rows share one list, three entries each
@@ -196,8 +188,8 @@ template <class S> class AverageGradient {
     return {begin, (int32_t)(list - begin), run};
   }
 
-  // Writes up to `most` rows of cells from (d, h) on; how many.
-  int64_t strip(int64_t d, int64_t h, int64_t most, Sink<S>& sink) {
+  // Writes up to `most` rows of cells from (d, h) on. Returns how many it wrote.
+  int64_t write_strip(int64_t d, int64_t h, int64_t most, Sink<S>& sink) {
     const Row<T>* rows = layout_.resident ? rows_ + p_.d.group[d] * p_.h.groups : nullptr;
     int64_t count, done = rows ? whole_runs(h, most) : 0;
     if (done) {
@@ -207,13 +199,13 @@ template <class S> class AverageGradient {
       done = list_rows(d, h, most, rows, count);
       rows = strip_;
     }
-    S* to = sink.room(done * layout_.row);
+    S* to = sink.reserve(done * layout_.row);
     add_rows(rows, count, to);
     sink.commit(to, done * layout_.row);
     return done;
   }
 
-  // How many of `most` rows from h on are whole runs.
+  // Returns how many of the `most` rows from h on form whole runs.
   int64_t whole_runs(int64_t h, int64_t most) const {
     const int32_t* group = p_.h.group;
     if (h > 0 && group[h] == group[h - 1]) return 0;
@@ -221,25 +213,26 @@ template <class S> class AverageGradient {
     return most;
   }
 
-  // Rows that a resident list does not have as they are needed.
+  // Lists rows whose lists are not resident, or that begin or end within a run. Returns how many rows of cells
+  // they are, and in `count` how many entries of strip_ they take.
   int64_t list_rows(int64_t d, int64_t h, int64_t most, const Row<T>* resident, int64_t& count) {
     const T** list = lists_;
     int64_t done = 0;
     for (count = 0; done < most; count++) {
       int64_t at = h + done, reach = p_.h.first[at] + p_.h.count[at] - p_.h.first[h];
-      if (!resident && count && reach > layout_.high) break;
-      Row<T> row = resident ? resident[p_.h.group[at]] : row_at(d, at, count == 0, list);
+      if (!resident && count && reach > layout_.slots_h) break;
+      Row<T> row = resident ? resident[p_.h.group[at]] : list_row(d, at, count == 0, list);
       row.run = (int32_t)smaller(p_.h.run[at], most - done);
       strip_[count] = row, done += row.run;
     }
     return done;
   }
 
-  // A few kilobytes at a time, so that memory beyond the cache is asked for while others are summed.
+  // Adds a few kilobytes at a time, so that a result beyond the cache is fetched while other rows are added.
   void add_rows(const Row<T>* rows, int64_t count, S* to) {
     for (const Row<T>*end = rows + count, *next = rows; rows < end; rows = next) {
       int64_t cells = 0;
-      while (next < end && cells < kPiece) cells += next++->run * layout_.row;
+      while (next < end && cells < kBlock) cells += next++->run * layout_.row;
       add({rows, next - rows, to, layout_.row});
       to += cells;
     }
@@ -248,7 +241,7 @@ template <class S> class AverageGradient {
   void add(const Strip<S>& strip) {
     const Axis& w = p_.w;
     switch (layout_.lines) {
-      case Lines::sliding: return slide(strip);
+      case Lines::sliding: return add_sliding(strip);
       case Lines::phased:
         if (w.phase == Phase::alike) return add_phases<S, Phase::alike>(strip);
         if (w.phase == Phase::wide_even) return add_phases<S, Phase::wide_even>(strip);
@@ -256,16 +249,16 @@ template <class S> class AverageGradient {
       case Lines::picked:
         if (w.most == 1) return add_picked<S, 1>(strip, w);
         return w.most == 2 ? add_picked<S, 2>(strip, w) : add_picked<S, 3>(strip, w);
-      case Lines::single: return gather(strip);
+      case Lines::single: return add_cell_by_cell(strip);
       default: break;
     }
     int64_t step = layout_.lines == Lines::shifted ? 1 : layout_.width;
-    if (w.most == 1) return add_apart<S, 1>(strip, 1, step);
-    if (w.most == 2) return add_apart<S, 2>(strip, 2, step);
-    w.most == 3 ? add_apart<S, 3>(strip, 3, step) : add_apart<S, 0>(strip, w.most, step);
+    if (w.most == 1) return add_strided<S, 1>(strip, 1, step);
+    if (w.most == 2) return add_strided<S, 2>(strip, 2, step);
+    w.most == 3 ? add_strided<S, 3>(strip, 3, step) : add_strided<S, 0>(strip, w.most, step);
   }
 
-  void gather(const Strip<S>& strip) const {
+  void add_cell_by_cell(const Strip<S>& strip) const {
     const Axis& w = p_.w;
     for (int64_t i = strip.last(L); i >= 0; i -= L)
       strip.fill(i, [&, i](const T* const* from, int64_t n) {
@@ -277,13 +270,13 @@ template <class S> class AverageGradient {
       });
   }
 
-  int64_t row_of_channels(int64_t d, int64_t h, Sink<S>& sink) {
+  int64_t write_channels_row(int64_t d, int64_t h, Sink<S>& sink) {
     const Axis& w = p_.w;
     const T **list = lists_, **cell = lists_ + layout_.lists / 2;
-    int64_t n = row_at(d, h, true, list).n;
+    int64_t n = list_row(d, h, true, list).n;
     for (int64_t i = 0; i < w.cells; i++) {
       for (int64_t r = 0; r < n; r++) cell[r] = lists_[r] + w.first[i] * p_.channels;
-      S* to = sink.room(p_.channels);
+      S* to = sink.reserve(p_.channels);
       switch (w.count[i]) {
         case 0: add_channels<S, 1>(cell, 0, 0, p_.channels, to); break;
         case 1: add_channels<S, 1>(cell, n, 1, p_.channels, to); break;
@@ -299,17 +292,17 @@ template <class S> class AverageGradient {
   const Problem& p_;
   const Arrays& arrays_;
   const LineLayout<S> layout_;
-  const Division<T> even_;
+  const Division<T> same_division_;
   Carve carve_;
   T *slots_, *zeros_, *quotients_, *divisors_;
-  PlaneDivisors<T> written_out_;
+  PlaneDivisors<T> plane_divisors_;
   const T** lists_;
   Row<T> *rows_, *strip_;
   int64_t* tags_;
   S* stage_;
   const S *grad_ = nullptr, *grad_end_ = nullptr;
   int64_t image_ = -1, divided_from_ = 0, divided_to_ = 0;
-  double divisors_key_ = -1;
+  double divisors_factor_ = -1;
 };
 
 }  // namespace

@@ -1,25 +1,25 @@
-// Sums of rows of cells: a vector of columns at a time, down many rows.
+// Sums of rows of cells: one vector of columns at a time, down many rows.
 //
-// What a vector needs to find its quotients stays in registers from row to row. Each row adds its
-// rows of quotients in order; rows of the result that share their windows are summed once.
+// The tables that a vector of columns needs stay in registers from row to row. Each row of cells adds its rows
+// of quotients in order; neighbouring rows of cells with the same windows are summed once.
 
 #pragma once
 
 #include "../problem.h"
-#include "../simd/lanes.h"
+#include "../simd/pick.h"
 
 namespace pooltide {
 namespace {
 
-// `n` rows of quotients, and how many rows of the result are their sum.
+// `run` neighbouring rows of the result: each is the sum of the `n` rows of quotients `from`.
 template <class T> struct Row {
   const T* const* from;
   int32_t n, run;
 };
 
-// Rows of the result, `length` cells each, one behind the other. Columns are filled from the last to
-// the first, so that what is written too much of one row is overwritten by the next row's first
-// vector; behind the last row up to two vectors more may be written.
+// Consecutive rows of the result, `length` cells each. Columns are filled from the last to the first: a vector
+// that passes the end of its row is overwritten by the next row's first vector. Up to two vectors may be
+// written after the last row.
 template <class S> struct Strip {
   using T = typename Sum<S>::T;
   const Row<T>* rows;
@@ -29,7 +29,7 @@ template <class S> struct Strip {
 
   int64_t last(int64_t width) const { return (length - 1) / width * width; }
 
-  // `sum(from, n)` is what cells w, w + 1, … of a row are.
+  // `sum(from, n)` returns the packed sums of the cells w, w + 1, … of a row.
   template <class F> void fill(int64_t w, F sum) const {
     S* at = to + w;
     for (const Row<T>*r = rows, *end = rows + count; r < end; r++) {
@@ -39,7 +39,8 @@ template <class S> struct Strip {
   }
 };
 
-// Lines 0 … J-1 of each row, added; `line(row, j)` is a vector of line j. J is 0 where it is `most`.
+// Returns the sum of all lines of n rows; `line(row, j)` loads a vector of line j. The number of lines is J, or
+// `most` if J is 0.
 template <class V, int J, class T, class F>
 inline V add_lines(const T* const* from, int64_t n, int64_t most, F line) {
   V sum{};
@@ -51,8 +52,8 @@ inline V add_lines(const T* const* from, int64_t n, int64_t most, F line) {
   return sum;
 }
 
-// Lines `step` apart.
-template <class S, int J> void add_apart(const Strip<S>& strip, int64_t most, int64_t step) {
+// For lines in memory: line j + 1 begins `step` elements after line j.
+template <class S, int J> void add_strided(const Strip<S>& strip, int64_t most, int64_t step) {
   using T = typename Sum<S>::T;
   for (int64_t w = strip.last(lanes<S>); w >= 0; w -= lanes<S>)
     strip.fill(w, [=](const T* const* from, int64_t n) {
@@ -61,7 +62,7 @@ template <class S, int J> void add_apart(const Strip<S>& strip, int64_t most, in
     });
 }
 
-// Line j picked from its row.
+// For lines that are permutations of their row.
 template <class S, int J> void add_picked(const Strip<S>& strip, const Axis& axis) {
   using T = typename Sum<S>::T;
   for (int64_t w = strip.last(lanes<S>); w >= 0; w -= lanes<S>) {
@@ -73,7 +74,7 @@ template <class S, int J> void add_picked(const Strip<S>& strip, const Axis& axi
   }
 }
 
-// Stride 2: cells 2i and 2i+1 add one or two of the quotients i and i+1, and are interleaved.
+// Stride 2: cells 2i and 2i+1 add one or two of the quotients i and i+1. The two vectors are interleaved.
 template <class S, Phase phase> void add_phases(const Strip<S>& strip) {
   using T = typename Sum<S>::T;
   using V = VecOf<S>;
@@ -89,13 +90,13 @@ template <class S, Phase phase> void add_phases(const Strip<S>& strip) {
         if (wide_odd) odd += a;
         if (wide_even || wide_odd) odd += b;
       }
-      return interleaved(S{}, even, phase == Phase::alike ? even : odd);
+      return pack_interleaved(S{}, even, phase == Phase::alike ? even : odd);
     });
 }
 
-// Windows of 3 × 3, one cell apart: each row of quotients is loaded once, for three rows of cells.
-// Rows `from` of the first row and the following are all that there are, zeros at the edges.
-template <class S> void slide(const Strip<S>& strip) {
+// 3 × 3 windows with stride 1: each row of quotients is loaded once for three rows of cells. The list `from` of
+// the first row holds the rows of quotients of all rows of cells, with rows of zeros at the edges.
+template <class S> void add_sliding(const Strip<S>& strip) {
   using T = typename Sum<S>::T;
   using V = VecOf<S>;
   for (int64_t w = strip.last(lanes<S>); w >= 0; w -= lanes<S>) {
@@ -110,6 +111,16 @@ template <class S> void slide(const Strip<S>& strip) {
       left = load(below), middle = load(below + 1), right = load(below + 2);
       store(to, ((sum + left) + middle) + right);
     }
+  }
+}
+
+// Writes the channels of one cell: the sums over n rows of `most` lines, `step` elements apart.
+template <class S, int J>
+void add_channels(const typename Sum<S>::T* const* from, int64_t n, int64_t most, int64_t step, S* to) {
+  using T = typename Sum<S>::T;
+  for (int64_t c = 0; c < step; c += lanes<S>) {
+    auto line = [=](const T* row, int64_t j) { return load(row + c + j * step); };
+    store(to + c, add_lines<VecOf<S>, J>(from, n, most, line));
   }
 }
 

@@ -1,22 +1,23 @@
-// How the quotients of an average gradient are laid out in a thread's scratch memory.
+// The layout of an average gradient's quotients in a thread's scratch buffer.
 //
-// A row of windows (od, oh) is divided once. Its quotients are then laid out so that the sums of a row
-// of cells run down columns of vectors: `most` lines, where line j holds, for each cell, the quotient of
+// A row of windows (od, oh) is divided once. Its quotients are then arranged in lines, so that the sums of a
+// row of cells are sums of vectors: there are `most` lines, and line j holds, for each cell, the quotient of
 // the j-th window that holds the cell, or +0.
 //
 //     sliding    stride 1, 3 × 3 windows: three rows of quotients stay in registers
 //     shifted    stride 1: line j is the row itself, j elements further on, between zeros
 //     phased     stride 2: even and odd cells are sums of the row itself, then interleaved
-//     picked     a line is a permutation of the row, made in registers where it is added
-//     spread     the lines are written out
+//     picked     a line is a permutation of the row, computed in registers when it is added
+//     spread     the lines are stored in memory
 //     single     no lines: each cell adds its windows one by one
 //     channels   channels-last: a vector holds channels, so the row itself is a line
 //
-// Where all rows of windows of a plane fit the cache (`resident`) they are divided together, and what
-// each row of cells adds is looked up once for all planes. Otherwise rows of windows pass through a ring.
+// If all rows of windows of a plane fit the cache (`resident`), they are divided together, and the list of
+// rows that each row of cells adds is made once for all planes. Otherwise the rows share a ring of slots.
 
 #pragma once
 
+#include "../simd/pick.h"
 #include "../simd/sink.h"
 #include "quotients.h"
 
@@ -25,36 +26,40 @@ namespace {
 
 enum class Lines { sliding, shifted, phased, picked, spread, single, channels };
 
-// Sizes in elements. `slot` is one divided row of windows, laid out in lines.
+// Sizes are in elements. A slot holds one divided row of windows, arranged in lines.
 template <class S> struct LineLayout {
   using T = typename Sum<S>::T;
-  static constexpr int64_t V = lanes<S>, kHeld = 64 << 10, kLists = 4096;
+  static constexpr int64_t V = lanes<S>, kCachedBytes = 64 << 10, kLists = 4096;
   Lines lines;
   bool resident;       // a slot for each row of windows of a plane
-  bool dense = false;  // and nothing between the slots
+  bool dense = false;  // resident, without padding between the slots
   int64_t back = 0;    // zeros before the first quotient of a slot
-  int64_t row, width, slot, offset = 0, deep, high, rows, tall, quotients, stage, lists;
+  int64_t offset = 0;  // of a slot's first element, so that its quotients are aligned
+  int64_t row, width;  // elements of a row of cells; its cells, rounded up to whole vectors
+  int64_t slot, slots_d, slots_h;   // the size of a slot; the number of slots along d and h
+  int64_t divided_rows, quotients;  // rows that are divided together; room for their quotients
+  int64_t strip_rows, stage, lists; // rows of the result written together; their stage; entries of the lists
 
   LineLayout(const Problem& p, Lines chosen, bool tight) : lines(chosen) {
     row = p.channels_last ? p.w.cells * p.channels : p.w.cells;
     width = round_up(p.w.cells, V);
-    rows = larger(1, smaller(p.h.windows, 2048 / (p.w.windows + 1)));
-    quotients = p.channels_last ? 0 : rows * p.w.windows + p.w.most + 2 * V;
-    deep = larger(p.d.most, 1);
-    high = larger(p.h.most, 1);
+    divided_rows = larger(1, smaller(p.h.windows, 2048 / (p.w.windows + 1)));
+    quotients = p.channels_last ? 0 : divided_rows * p.w.windows + p.w.most + 2 * V;
+    slots_d = larger(p.d.most, 1);
+    slots_h = larger(p.h.most, 1);
     measure_slot(p);
-    stage = Sink<S>::staging(p.channels_last ? p.channels : row, tight ? 0 : 16384);
-    tall = lines == Lines::channels ? 1 : larger(1, (stage - stage / 8) / larger(row, 1));  // rows written at once
+    stage = Sink<S>::stage_size(p.channels_last ? p.channels : row, tight ? 0 : 16384);
+    strip_rows = lines == Lines::channels ? 1 : larger(1, (stage - stage / 8) / larger(row, 1));
     lists = p.d.pairs * (p.h.pairs + p.h.cells) + 2;
-    resident = !tight && !p.channels_last && lists <= kLists && p.d.windows * p.h.windows * slot * item() <= kHeld;
+    resident = !tight && !p.channels_last && lists <= kLists && p.d.windows * p.h.windows * slot * item() <= kCachedBytes;
     if (resident) {
-      deep = larger(p.d.windows, 1), high = larger(p.h.windows, 1);
+      slots_d = larger(p.d.windows, 1), slots_h = larger(p.h.windows, 1);
       dense = lines == Lines::picked || (lines == Lines::phased && p.w.phase == Phase::alike && p.w.cells <= 2 * p.w.windows);
       if (dense) slot = p.w.windows, offset = 0;
     } else {
-      int64_t fit = tight ? 0 : kHeld / 4 / (deep * slot * item());
-      high = smaller(larger(p.h.windows, 1), larger(high, fit));
-      lists = (tall + 2) * larger(1, p.d.most * p.h.most);
+      int64_t fit = tight ? 0 : kCachedBytes / 4 / (slots_d * slot * item());
+      slots_h = smaller(larger(p.h.windows, 1), larger(slots_h, fit));
+      lists = (strip_rows + 2) * larger(1, p.d.most * p.h.most);
     }
   }
 
@@ -79,13 +84,14 @@ template <class S> struct LineLayout {
 
   static int64_t spread_line(const Problem& p) { return larger(p.w.most, 1) * round_up(p.w.cells, V); }
   static constexpr int64_t item() { return sizeof(T); }
-  int64_t slots() const { return deep * high; }
+  int64_t slots() const { return slots_d * slots_h; }
   bool padded() const {
     return !dense && (lines == Lines::shifted || lines == Lines::sliding || lines == Lines::phased);
   }
 
-  // Why these lines can't hold the problem, or with `able` unset why others are faster; null: they fit.
-  static const char* refuse(const Problem& p, Lines lines, bool able) {
+  // Returns why this layout can't hold the problem or, unless `ignore_speed` is set, why another one is
+  // faster. Returns null if neither is the case.
+  static const char* refuse(const Problem& p, Lines lines, bool ignore_speed) {
     if (p.kind != Kind::average_gradient) return "it computes gradients of averages";
     if (p.channels_last != (lines == Lines::channels))
       return p.channels_last ? "the arrays are channels-last" : "the arrays are not channels-last";
@@ -100,19 +106,19 @@ template <class S> struct LineLayout {
       case Lines::shifted: return p.w.shifted ? nullptr : "the stride along the row is not 1";
       case Lines::phased: return p.w.phase != Phase::none ? nullptr : "the stride along the row is not 2, or a cell is in more than 2 windows";
       case Lines::picked:
-        if (!Pick<T>::quick && !able) return "this instruction set permutes slowly";
+        if (!Pick<T>::fast && !ignore_speed) return "this instruction set permutes slowly";
         if (!p.w.unit_steps) return "neighbouring cells skip a window";
         return p.w.most <= 3 ? nullptr : "a cell is in more than 3 windows of a row";
       case Lines::spread: {
         bool fits = larger(p.d.most, 1) * larger(p.h.most, 1) * spread_line(p) * item() <= (1 << 19);
-        return able || p.w.most <= 1 || fits ? nullptr : "the lines outgrow the cache";
+        return ignore_speed || p.w.most <= 1 || fits ? nullptr : "the lines outgrow the cache";
       }
     }
     return nullptr;
   }
 };
 
-// The lines of one row of windows; `width` cells each, padding included.
+// Writes the lines of one row of windows; each has `width` cells, padding included.
 template <class T> void spread_lines(const Axis& w, const T* from, T* lines, int64_t width) {
   const int32_t *first = w.first, *count = w.count;
   int32_t most = (int32_t)w.most;

@@ -1,8 +1,8 @@
-// Gradients of averages over long rows: each row is cut into segments of cells, and the tables per cell
+// Gradients of averages over long rows: each row is divided into segments of cells, and the tables per cell
 // are made for one segment at a time. A table for the whole row would take more memory than the row.
 //
-// A segment is a problem of its own: one plane of one row, whose windows are those that hold its cells.
-// A unit is a segment.
+// A segment is computed as a problem of one plane and one row, with the windows that hold its cells. A unit is
+// a segment.
 
 #pragma once
 
@@ -19,25 +19,25 @@ template <class S> class LongRow {
   static constexpr Lines kChoices[] = {Lines::shifted, Lines::phased, Lines::picked, Lines::single};
 
  public:
-  static const char* refuse(const Problem& p, bool able) {
+  static const char* refuse(const Problem& p, bool ignore_speed) {
     if (p.kind != Kind::average_gradient) return "it computes gradients of averages";
     if (p.channels_last) return "the arrays are channels-last";
     if (p.d.cells * p.h.cells != 1 || p.d.windows * p.h.windows != 1) return "a plane has more than one row";
-    return able || p.w.cells > kLongRow ? nullptr : "the row is short";
+    return ignore_speed || p.w.cells > kLongRow ? nullptr : "the row is short";
   }
 
   static int64_t units(const Problem& p) { return p.planes() * segments(p); }
   static int64_t scratch(const Problem& p, const Arrays& arrays) {
-    LongRow all(p, arrays, nullptr);
-    return all.carve_.used() + all.inner_scratch();
+    LongRow self(p, arrays, nullptr);
+    return self.carve_.used() + self.inner_scratch();
   }
-  static void run(const Problem& p, const Arrays& arrays, int64_t begin, int64_t end, void* block, Fault&) {
-    LongRow all(p, arrays, block);
-    for (int64_t unit = begin; unit < end; unit++) all.compute(unit / segments(p), unit % segments(p));
+  static void run(const Problem& p, const Arrays& arrays, int64_t begin, int64_t end, void* scratch, Fault&) {
+    LongRow self(p, arrays, scratch);
+    for (int64_t unit = begin; unit < end; unit++) self.compute(unit / segments(p), unit % segments(p));
   }
 
  private:
-  LongRow(const Problem& p, const Arrays& arrays, void* block) : p_(p), arrays_(arrays), carve_(block) {
+  LongRow(const Problem& p, const Arrays& arrays, void* scratch) : p_(p), arrays_(arrays), carve_(scratch) {
     first_ = carve_.take<int32_t>(kCells + kMostLanes);
     count_ = carve_.take<int32_t>(kCells + kMostLanes);
     inner_ = carve_.take<char>(0);
@@ -49,7 +49,7 @@ template <class S> class LongRow {
   }
   static int64_t segments(const Problem& p) { return (p.w.cells + segment_cells(p) - 1) / segment_cells(p); }
 
-  // The number of windows that end at or before a cell: ends ascend.
+  // Returns the number of windows that end at or before a cell. Window ends ascend.
   int64_t ended(int64_t cell) const {
     int64_t low = 0, high = p_.w.windows;
     while (low < high) {
@@ -60,7 +60,8 @@ template <class S> class LongRow {
     return low;
   }
 
-  // Enough for any segment: as if it had the most windows that one has, and each cell were in all of them.
+  // Returns a size that is enough for any segment: that of a segment with the most windows, each cell in all of
+  // them.
   int64_t inner_scratch() const {
     int64_t n = segment_cells(p_), windows = 0, most = 0;
     for (int64_t i = 0; i < segments(p_); i++) {
@@ -77,7 +78,7 @@ template <class S> class LongRow {
         arrays.tight = tight;
         most = larger(most, AverageGradient<S>::scratch(whole, arrays, lines));
       }
-    return most + 3 * LineLayout<S>::kHeld * 8;  // and the divisors of a resident row
+    return most + 3 * LineLayout<S>::kCachedBytes * 8;  // and the divisors of a resident row
   }
 
   void compute(int64_t plane, int64_t segment) {
@@ -95,9 +96,9 @@ template <class S> class LongRow {
     w.cells = to - from, w.windows = larger(begun, over) - before, w.divisor = p_.w.divisor + before;
     w.first = first_, w.count = count_;
     describe_cells(w);
-    part.even = true;
-    for (int64_t o = 1; o < w.windows; o++) part.even = part.even && w.divisor[o] == w.divisor[0];
-    part.even = part.even || part.quotient == Quotient::constant;
+    part.same_divisor = true;
+    for (int64_t o = 1; o < w.windows; o++) part.same_divisor = part.same_divisor && w.divisor[o] == w.divisor[0];
+    part.same_divisor = part.same_divisor || part.quotient == Quotient::constant;
     Arrays arrays = arrays_;
     arrays.grad = (const S*)arrays_.grad + plane * p_.w.windows + before;
     arrays.out = (S*)arrays_.out + plane * p_.w.cells + from;

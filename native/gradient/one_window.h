@@ -1,4 +1,4 @@
-// Gradients of averages where one window holds the whole plane: its quotient is the value of every cell.
+// Gradients of averages where one window holds the whole plane: every cell is the quotient of that window.
 // A unit is a plane.
 
 #pragma once
@@ -11,7 +11,7 @@ namespace {
 
 template <class S> class OneWindow {
   using T = typename Sum<S>::T;
-  static constexpr int64_t L = lanes<S>, kPiece = 4096, kPlanes = 256;
+  static constexpr int64_t L = lanes<S>, kBlock = 4096, kPlanes = 256;
 
  public:
   static const char* refuse(const Problem& p, bool) {
@@ -21,20 +21,19 @@ template <class S> class OneWindow {
     return whole ? nullptr : "a plane has more than one window, or cells outside its window";
   }
   static int64_t units(const Problem& p) { return p.planes(); }
-  static int64_t scratch(const Problem&, const Arrays&) { return Sink<S>::staging(kPiece) * sizeof(S); }
+  static int64_t scratch(const Problem&, const Arrays&) { return Sink<S>::stage_size(kBlock) * sizeof(S); }
 
-  static void run(const Problem& p, const Arrays& arrays, int64_t begin, int64_t end, void* block, Fault&) {
+  static void run(const Problem& p, const Arrays& arrays, int64_t begin, int64_t end, void* scratch, Fault&) {
     int64_t cells = p.cells();
     const S* grad = (const S*)arrays.grad;
     S* out = (S*)arrays.out;
-    Sink<S> sink(out + begin * cells, out + end * cells, (S*)block, Sink<S>::staging(kPiece),
-                 arrays.stream);
+    Sink<S> sink(out + begin * cells, out + end * cells, (S*)scratch, Sink<S>::stage_size(kBlock), arrays.stream);
     const Division<T> by(p, 0, 0, 0);
     T quotients[kPlanes];
     S values[kPlanes];
     for (int64_t i = begin; i < end; i += kPlanes) {
       int64_t n = smaller(kPlanes, end - i);
-      divide<S, T>(grad + i, 1, n, grad + end, by, nullptr, 0, quotients);
+      divide<S, T>({grad + i, 1, n, grad + end}, by, nullptr, 0, quotients);
       for (int64_t k = 0; k < n; k += L) store(values + k, load(quotients + k));
       for (int64_t k = 0; k < n; k++) fill(values[k], cells, sink);
     }
@@ -47,11 +46,11 @@ template <class S> class OneWindow {
   static void fill(S value, int64_t cells, Sink<S>& sink) {
     S values[L];
     for (int i = 0; i < L; i++) values[i] = value;
-    auto piece = read<PackedOf<S>>(values);
+    auto packed = read<PackedOf<S>>(values);
     while (cells > 0) {
-      int64_t n = smaller(cells, kPiece);
-      S* to = sink.room(n);
-      for (int64_t i = 0; i < n; i += L) write(to + i, piece);
+      int64_t n = smaller(cells, kBlock);
+      S* to = sink.reserve(n);
+      for (int64_t i = 0; i < n; i += L) write(to + i, packed);
       sink.commit(to, n);
       cells -= n;
     }

@@ -1,4 +1,7 @@
-// Quotients: gradients divided by the lengths of their windows, each step rounded once.
+// Quotients of an average gradient: each gradient is divided by the divisor of its window.
+//
+// The divisor is one number (`constant`, `product`) or one number per axis (`chained`): then the gradient is
+// divided by them one after the other. Each division is rounded once.
 
 #pragma once
 
@@ -9,7 +12,7 @@
 namespace pooltide {
 namespace {
 
-constexpr int64_t kAhead = 1024;  // bytes between a load and its prefetch
+constexpr int64_t kPrefetchBytes = 1024;  // bytes between a load and its prefetch
 
 inline int64_t modulo(int64_t n, int64_t m) { return n < m ? n : (int32_t)n % (int32_t)m; }
 
@@ -19,7 +22,7 @@ inline bool power_of_two(double x) {
   return (bits & 0xFFFFFFFFFFFFF) == 0;
 }
 
-// Division by an integer. By a power of two, multiplying by the reciprocal rounds the same number.
+// How to divide by an integer. For a power of two, multiplying by the reciprocal rounds to the same number.
 enum class Divide { not_at_all, by_multiplying, by_dividing };
 
 inline Divide how_to_divide(double d) {
@@ -34,8 +37,8 @@ template <class T> struct Divisor {
       : how(how_to_divide(d)), value(how == Divide::by_multiplying ? T(1 / d) : T(d)) {}
 };
 
-// The quotient of one window, or with no `ow` what all windows of a row are divided by first.
-// Built in place and read field by field: copies would wait for the stores just made.
+// The divisors of window (od, oh, ow). With ow = -1: those that all windows of row (od, oh) share.
+// Constructed in place and read field by field: a copy would wait for the stores just made.
 template <class T> struct Division {
   Divisor<T> first, second, third;
   Division(const Problem& p, int64_t od, int64_t oh, int64_t ow = -1)
@@ -56,40 +59,47 @@ template <class T, class V> inline V divided(V v, Divide how, T by) {
   return how == Divide::by_multiplying ? v * by : v / by;
 }
 
-// Rows of quotients: `n` elements of each of `rows` rows, one behind the other at `g`, come to lie
-// `step` apart; `quotient(v, o)` divides the vector from element o on. Zeros are normal ones. Reads
-// nothing from `end` on; writes up to a vector too much of each row, rows ascending.
-template <class S, class T, class F>
-inline void divide_rows(const S* g, int64_t rows, int64_t n, const S* end, int64_t step, T* to, F quotient) {
-  for (int64_t from = 0; rows > 0; rows--, g += n, from += n, to += step) {
-    int64_t inside = smaller(n, (end - g) / lanes<S> * lanes<S>), o = 0;
+// `rows` consecutive rows of n gradients. Nothing may be read from `end` on.
+template <class S> struct GradRows {
+  const S* first;
+  int64_t rows, n;
+  const S* end;
+};
+
+// Writes the quotients of the rows to `to`, `step` elements apart. `quotient(v, o)` divides the vector that
+// begins at element o of all rows. Adding 0 turns -0 into +0. Writes whole vectors; rows ascend, so the next row
+// overwrites the surplus.
+template <class S, class T, class F> inline void divide_rows(const GradRows<S>& grad, int64_t step, T* to, F quotient) {
+  const S* g = grad.first;
+  const int64_t n = grad.n;
+  for (int64_t from = 0, rows = grad.rows; rows > 0; rows--, g += n, from += n, to += step) {
+    int64_t inside = smaller(n, (grad.end - g) / lanes<S> * lanes<S>), o = 0;
     for (; o < inside; o += lanes<S>) {
-      __builtin_prefetch(g + o + kAhead / sizeof(S));
+      __builtin_prefetch(g + o + kPrefetchBytes / sizeof(S));
       store(to + o, quotient(load(g + o), from + o) + T(0));
     }
     if (o < n) store(to + o, quotient(load_part(g + o, n - o), from + o) + T(0));
   }
 }
 
-// All divided alike; a row's last divisors are in `last`, if given.
+// Divides all elements by the same divisors, then element o of each row by last[o] unless `last` is null.
 template <class S, class T>
-inline void divide(const S* g, int64_t rows, int64_t n, const S* end, const Division<T>& by, const T* last,
-                   int64_t step, T* to) {
+inline void divide(const GradRows<S>& grad, const Division<T>& by, const T* last, int64_t step, T* to) {
   const Divide how1 = by.first.how, how2 = by.second.how, how3 = by.third.how;
   const T by1 = by.first.value, by2 = by.second.value, by3 = by.third.value;
   using V = VecOf<S>;
   if (!last && how2 == Divide::not_at_all && how3 == Divide::not_at_all) {
-    if (how1 == Divide::by_multiplying)
-      return divide_rows(g, rows, n, end, step, to, [=](V v, int64_t) { return v * by1; });
-    return divide_rows(g, rows, n, end, step, to, [=](V v, int64_t) { return divided(v, how1, by1); });
+    if (how1 == Divide::by_multiplying) return divide_rows(grad, step, to, [=](V v, int64_t) { return v * by1; });
+    return divide_rows(grad, step, to, [=](V v, int64_t) { return divided(v, how1, by1); });
   }
-  divide_rows(g, rows, n, end, step, to, [=](V v, int64_t o) {
+  divide_rows(grad, step, to, [=](V v, int64_t o) {
     v = divided(divided(divided(v, how1, by1), how2, by2), how3, by3);
     return last ? v / load(last + o) : v;
   });
 }
 
-// Every window of a plane has its divisors written out: `n` of them, `size` apart, in order.
+// The divisors of every window of a plane: n tables of `size` elements; a gradient is divided by each table in
+// order.
 template <class T> struct PlaneDivisors {
   T* values;
   int64_t size, n = 0;
@@ -106,21 +116,16 @@ template <class T> struct PlaneDivisors {
     fill([&](int64_t, int64_t, int64_t w) { return double(p.w.divisor[w]); }, p);
   }
 
-  template <class S>
-  void divide(const S* g, int64_t rows, int64_t in_row, const S* end, int64_t step, T* to) const {
+  template <class S> void divide(const GradRows<S>& grad, int64_t step, T* to) const {
     const T *a = values, *b = a + size, *c = b + size;
     using V = VecOf<S>;
-    if (n == 1)
-      return divide_rows(g, rows, in_row, end, step, to, [=](V v, int64_t o) { return v / load(a + o); });
-    if (n == 2)
-      return divide_rows(g, rows, in_row, end, step, to,
-                         [=](V v, int64_t o) { return v / load(a + o) / load(b + o); });
-    divide_rows(g, rows, in_row, end, step, to,
-                [=](V v, int64_t o) { return v / load(a + o) / load(b + o) / load(c + o); });
+    if (n == 1) return divide_rows(grad, step, to, [=](V v, int64_t o) { return v / load(a + o); });
+    if (n == 2) return divide_rows(grad, step, to, [=](V v, int64_t o) { return v / load(a + o) / load(b + o); });
+    divide_rows(grad, step, to, [=](V v, int64_t o) { return v / load(a + o) / load(b + o) / load(c + o); });
   }
 
  private:
-  // Divisors that are all 1 are left out.
+  // Adds a table. A table of ones is left out.
   template <class F> void fill(F divisor, const Problem& p) {
     T* to = values + n * size;
     bool divides = false;

@@ -1,4 +1,4 @@
-// Memory that Python hands to the kernels: arrays, addresses, buffers of integers.
+// What module.cpp and shortcuts.cpp share: memory that Python passes to the kernels, and the types they add.
 
 #pragma once
 
@@ -20,14 +20,15 @@ struct ArrayInterface {
 };
 constexpr int kAligned = 0x100, kNative = 0x200, kWriteable = 0x400;
 
-// Memory of `elements` × `itemsize` bytes, of an array or at an address taken on trust.
+// Memory of `elements` × `itemsize` bytes: of an array, or at an address that is not checked.
 struct Memory {
   char* data = nullptr;
   int64_t bytes = 0;
-  bool usable = true;  // false: misaligned, or an array that is byte-swapped or not to be written
+  bool usable = true;  // false: misaligned, byte-swapped or read-only
 
-  // False with an exception set when `object` is no such memory.
-  bool take(PyObject* object, const char* name, int64_t elements, int itemsize, int needs) {
+  // Reads `object`, an array or an address. `required` holds the flags that an array must have to be usable.
+  // Returns false with an exception set if the array has another size.
+  bool read(PyObject* object, const char* name, int64_t elements, int itemsize, int required) {
     bytes = elements * itemsize;
     if (PyLong_Check(object)) {
       data = static_cast<char*>(PyLong_AsVoidPtr(object));
@@ -36,18 +37,18 @@ struct Memory {
       usable = reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(itemsize) == 0;
       return data || !PyErr_Occurred();
     }
-    static PyObject* name_of_struct = PyUnicode_InternFromString("__array_struct__");
-    if (!name_of_struct) return false;
-    PyObject* capsule = PyObject_GetAttr(object, name_of_struct);
+    static PyObject* attribute = PyUnicode_InternFromString("__array_struct__");
+    if (!attribute) return false;
+    PyObject* capsule = PyObject_GetAttr(object, attribute);
     if (!capsule) return false;
     auto* array = static_cast<ArrayInterface*>(PyCapsule_GetPointer(capsule, nullptr));
     bool fits = array && array->two == 2 && array->itemsize == itemsize;
     if (fits) {
-      int64_t found = 1;
-      for (int i = 0; i < array->nd; i++) found *= array->shape[i];
-      fits = found == elements;
+      int64_t size = 1;
+      for (int i = 0; i < array->nd; i++) size *= array->shape[i];
+      fits = size == elements;
       data = static_cast<char*>(array->data);
-      usable = (array->flags & needs) == needs;
+      usable = (array->flags & required) == required;
     }
     Py_DECREF(capsule);
     if (!fits && !PyErr_Occurred())
@@ -55,10 +56,10 @@ struct Memory {
     return fits;
   }
 
-  bool meets(const Memory& other) const { return data < other.data + other.bytes && other.data < data + bytes; }
+  bool overlaps(const Memory& other) const { return data < other.data + other.bytes && other.data < data + bytes; }
 };
 
-// A buffer of int32 that is released with its scope.
+// A Python buffer of int32; the destructor releases it.
 struct Ints {
   Py_buffer view{};
   ~Ints() { if (view.obj) PyBuffer_Release(&view); }
@@ -66,7 +67,28 @@ struct Ints {
   int64_t size() const { return view.len / static_cast<Py_ssize_t>(sizeof(int32_t)); }
 };
 
-// Adds the type Shortcuts to the module. Returns false with an exception set when it can't.
+// Adds the type Shortcuts to the module. Returns false with an exception set if it fails.
 bool add_shortcuts(PyObject* module);
+
+struct TypeParts {
+  const char *name, *doc;
+  Py_ssize_t size;
+  PyMethodDef* methods;
+  newfunc create;
+  destructor destroy;
+};
+
+inline PyTypeObject make_type(const TypeParts& parts) {
+  PyTypeObject type{};
+  Py_SET_REFCNT(reinterpret_cast<PyObject*>(&type), 1);
+  type.tp_name = parts.name;
+  type.tp_doc = parts.doc;
+  type.tp_basicsize = parts.size;
+  type.tp_flags = Py_TPFLAGS_DEFAULT;
+  type.tp_methods = parts.methods;
+  type.tp_new = parts.create;
+  type.tp_dealloc = parts.destroy;
+  return type;
+}
 
 }  // namespace pooltide

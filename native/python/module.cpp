@@ -1,4 +1,4 @@
-// The extension module pooltide._native: what Python calls of the compiled code.
+// The extension module pooltide._native: prepared problems, instruction sets, huge pages, shortcuts.
 
 #include "memory.h"
 
@@ -10,69 +10,61 @@
 
 #include "../prepared.h"
 
+namespace pooltide {
 namespace {
-
-using pooltide::Arrays;
-using pooltide::Axis;
-using pooltide::Fault;
-using pooltide::Forced;
-using pooltide::Ints;
-using pooltide::Kernel;
-using pooltide::KernelList;
-using pooltide::Memory;
-using pooltide::Problem;
 
 struct PreparedObject {
   PyObject_HEAD
-  pooltide::PreparedProblem* prepared;
+  PreparedProblem* prepared;
   Ints* tables;  // nine: start, length and divisor per window of the axes d, h and w
 };
 
-const pooltide::PreparedProblem& prepared_of(PyObject* self) { return *reinterpret_cast<PreparedObject*>(self)->prepared; }
+const PreparedProblem& prepared_of(PyObject* self) { return *reinterpret_cast<PreparedObject*>(self)->prepared; }
 
-// grad_output, input, indices, out, threads. A problem reads and writes only some of the arrays; the others are None.
-PyObject* run_on(const pooltide::PreparedProblem& prepared, PyObject* const* args, const Forced& forced) {
+// Runs the problem on args: grad_output, input, indices, out, threads. Arrays that the problem does not use are
+// None. Returns what `run` returns (see its documentation below).
+PyObject* run_with(const PreparedProblem& prepared, PyObject* const* args, const Forced& forced) {
   const Problem& p = prepared.problem();
   int itemsize = static_cast<int>(p.itemsize());
   Memory source, indices, out;
-  constexpr int readable = pooltide::kAligned | pooltide::kNative, writable = readable | pooltide::kWriteable;
+  constexpr int readable = kAligned | kNative, writable = readable | kWriteable;
   const char* name = p.gradient() ? "grad_output" : "input";
-  if (!source.take(args[p.gradient() ? 0 : 1], name, p.read_elements(), itemsize, readable)) return nullptr;
-  if (p.index_bytes && !indices.take(args[2], "indices", p.planes() * p.windows(), p.index_bytes, p.gradient() ? readable : writable))
+  if (!source.read(args[p.gradient() ? 0 : 1], name, p.read_elements(), itemsize, readable)) return nullptr;
+  if (p.index_bytes && !indices.read(args[2], "indices", p.planes() * p.windows(), p.index_bytes, p.gradient() ? readable : writable))
     return nullptr;
-  if (!out.take(args[3], "out", p.written_elements(), itemsize, writable)) return nullptr;
-  if (!source.usable || !indices.usable || !out.usable || out.meets(source) || out.meets(indices) ||
-      (!p.gradient() && indices.meets(source)))
+  if (!out.read(args[3], "out", p.written_elements(), itemsize, writable)) return nullptr;
+  if (!source.usable || !indices.usable || !out.usable || out.overlaps(source) || out.overlaps(indices) ||
+      (!p.gradient() && indices.overlaps(source)))
     Py_RETURN_NOTIMPLEMENTED;
   long threads = PyLong_AsLong(args[4]);
   if (threads == -1 && PyErr_Occurred()) return nullptr;
   Fault fault;
-  bool starved = false;
+  bool out_of_memory = false;
   Arrays arrays;
   (p.gradient() ? arrays.grad : arrays.input) = source.data;
   arrays.indices = indices.data, arrays.out = out.data;
-  int limited = static_cast<int>(threads > 4096 ? 4096 : threads < 1 ? 1 : threads);
+  int limited_threads = static_cast<int>(threads > 4096 ? 4096 : threads < 1 ? 1 : threads);
   Py_BEGIN_ALLOW_THREADS
   try {
-    fault = prepared.run(arrays, limited, forced);
+    fault = prepared.run(arrays, limited_threads, forced);
   } catch (const std::bad_alloc&) {
-    starved = true;
+    out_of_memory = true;
   }
   Py_END_ALLOW_THREADS
-  if (starved) return PyErr_NoMemory();
+  if (out_of_memory) return PyErr_NoMemory();
   if (fault.count == 0) Py_RETURN_NONE;
   return Py_BuildValue("LLL", (long long)fault.count, (long long)fault.position, (long long)fault.value);
 }
 
 PyObject* run(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   if (n != 5) return PyErr_Format(PyExc_TypeError, "run(grad_output, input, indices, out, threads) got %zd arguments", n);
-  return run_on(prepared_of(self), args, Forced());
+  return run_with(prepared_of(self), args, Forced());
 }
 
 // After the arguments of run: the kernel's name, stream (-1, 0 or 1), chunk and tight.
 PyObject* run_forced(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   if (n != 9) return PyErr_Format(PyExc_TypeError, "run_forced takes 9 arguments, not %zd", n);
-  const pooltide::PreparedProblem& prepared = prepared_of(self);
+  const PreparedProblem& prepared = prepared_of(self);
   Forced forced;
   const char* name = PyUnicode_AsUTF8(args[5]);
   if (!name) return nullptr;
@@ -85,14 +77,12 @@ PyObject* run_forced(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   forced.chunk = PyLong_AsLongLong(args[7]);
   forced.tight = PyObject_IsTrue(args[8]) == 1;
   if (PyErr_Occurred()) return nullptr;
-  return run_on(prepared, args, forced);
+  return run_with(prepared, args, forced);
 }
 
-// The kernels up to the chosen one, each with the reason why it was not chosen, or None; with `able`, all
-// kernels, each with the reason why its result would be wrong, or None.
-PyObject* kernels(PyObject* self, PyObject* able) {
-  const pooltide::PreparedProblem& prepared = prepared_of(self);
-  int all = PyObject_IsTrue(able);
+PyObject* kernels(PyObject* self, PyObject* ignore_speed) {
+  const PreparedProblem& prepared = prepared_of(self);
+  int all = PyObject_IsTrue(ignore_speed);
   PyObject* found = all < 0 ? nullptr : PyList_New(0);
   KernelList list = prepared.kernels();
   for (int i = 0; found && i < list.count; i++) {
@@ -105,13 +95,13 @@ PyObject* kernels(PyObject* self, PyObject* able) {
   return found;
 }
 
-// Sets an exception and returns false where a window has cells outside its axis, or where tables are of
-// different lengths. An axis may come without tables.
-bool adopt(int at, const Ints* tables, Axis& axis) {
+// Sets the tables per window of an axis, which may have none. Returns false with an exception set if a window
+// has cells outside its axis, or if the tables have different lengths.
+bool set_tables(int at, const Ints* tables, Axis& axis) {
   int64_t n = tables[0].size();
   if (n == 0 && tables[1].size() == 0 && tables[2].size() == 0) return true;
   if (n != axis.windows || tables[1].size() != n || tables[2].size() != n) {
-    PyErr_Format(PyExc_ValueError, "axis %d: a table has not one element for each window", at);
+    PyErr_Format(PyExc_ValueError, "axis %d: a table must have one element for each window", at);
     return false;
   }
   axis.start = tables[0].data(), axis.length = tables[1].data(), axis.divisor = tables[2].data();
@@ -132,24 +122,24 @@ PyObject* create(PyTypeObject* type, PyObject* args, PyObject*) {
   Problem facts;
   long long batch, channels, cells[3], windows[3], dilation[3];
   Axis* axes[] = {&facts.d, &facts.h, &facts.w};
-  bool good = t && PyArg_ParseTuple(
+  bool valid = t && PyArg_ParseTuple(
       args, "iiidpiLL(LLL)(LLL)(LLL)y*y*y*y*y*y*y*y*y*", &kind, &store, &quotient, &facts.divisor, &channels_last,
       &index_bytes, &batch, &channels, &cells[0], &cells[1], &cells[2], &windows[0], &windows[1], &windows[2],
       &dilation[0], &dilation[1], &dilation[2], &t[0].view, &t[1].view, &t[2].view, &t[3].view, &t[4].view,
       &t[5].view, &t[6].view, &t[7].view, &t[8].view);
-  if (good) {
-    facts.kind = static_cast<pooltide::Kind>(kind);
-    facts.store = static_cast<pooltide::Store>(store);
-    facts.quotient = static_cast<pooltide::Quotient>(quotient);
+  if (valid) {
+    facts.kind = static_cast<Kind>(kind);
+    facts.store = static_cast<Store>(store);
+    facts.quotient = static_cast<Quotient>(quotient);
     facts.channels_last = channels_last, facts.index_bytes = index_bytes;
     facts.batch = batch, facts.channels = channels;
   }
-  for (int i = 0; good && i < 3; i++) {
+  for (int i = 0; valid && i < 3; i++) {
     axes[i]->cells = cells[i], axes[i]->windows = windows[i], axes[i]->dilation = dilation[i];
-    good = adopt(i, t + 3 * i, *axes[i]);
+    valid = set_tables(i, t + 3 * i, *axes[i]);
   }
-  if (good) try {
-      self->prepared = new pooltide::PreparedProblem(facts);
+  if (valid) try {
+      self->prepared = new PreparedProblem(facts);
     } catch (const std::exception&) {
       PyErr_NoMemory();
     }
@@ -168,9 +158,9 @@ void destroy(PyObject* self) {
 
 PyMethodDef prepared_methods[] = {
     {"kernels", kernels, METH_O,
-     "kernels(able) -> [(name, reason or None), …], for the instruction set in use.\n\n"
-     "The kernels up to the chosen one, with the reasons against those before it. With able=True all\n"
-     "kernels, with the reasons that would make their results wrong."},
+     "kernels(ignore_speed) -> [(name, reason or None), …], for the instruction set in use.\n\n"
+     "The kernels up to the chosen one; the reasons say why the earlier kernels were not chosen.\n"
+     "With ignore_speed=True all kernels; the reasons say why a kernel's result would be wrong."},
     {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(run)), METH_FASTCALL,
      "run(grad_output, input, indices, out, threads) -> None, (count, position, value) of bad indices, or\n"
      "NotImplemented.\n\n"
@@ -179,27 +169,17 @@ PyMethodDef prepared_methods[] = {
      "byte order or not writable, or where the result overlaps another array."},
     {"run_forced", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(run_forced)), METH_FASTCALL,
      "run_forced(grad_output, input, indices, out, threads, kernel, stream, chunk, tight): as run, for tests.\n\n"
-     "By the named kernel; with stream 1 (0) past (in) the cache, -1 as usual; `chunk` units at a time, 0 as usual;\n"
-     "with tight=True in the smallest scratch buffers, as if the plane were large."},
+     "kernel: its name. stream: 1 writes past the cache, 0 does not, -1 chooses as usual. chunk: the units that a\n"
+     "thread takes at a time, 0 chooses as usual. tight: use the smallest scratch buffers, as for a large plane."},
     {nullptr, nullptr, 0, nullptr},
 };
 
-PyTypeObject prepared_type = [] {
-  PyTypeObject type{};
-  Py_SET_REFCNT(reinterpret_cast<PyObject*>(&type), 1);
-  type.tp_name = "pooltide._native.Prepared";
-  type.tp_basicsize = sizeof(PreparedObject);
-  type.tp_flags = Py_TPFLAGS_DEFAULT;
-  type.tp_doc = "A problem in one layout, ready to run.";
-  type.tp_methods = prepared_methods;
-  type.tp_new = create;
-  type.tp_dealloc = destroy;
-  return type;
-}();
+PyTypeObject prepared_type = make_type({"pooltide._native.Prepared", "A problem in one layout, ready to run.",
+                                        sizeof(PreparedObject), prepared_methods, create, destroy});
 
 PyObject* instruction_sets(PyObject*, PyObject*) {
   PyObject* names = PyList_New(0);
-  for (const pooltide::InstructionSet* k : pooltide::instruction_sets()) {
+  for (const InstructionSet* k : pooltide::instruction_sets()) {
     PyObject* name = names ? PyUnicode_FromString(k->name) : nullptr;
     if (!name || PyList_Append(names, name) < 0) Py_CLEAR(names);
     Py_XDECREF(name);
@@ -216,7 +196,7 @@ PyObject* use_instruction_set(PyObject*, PyObject* name) {
   return PyErr_Format(PyExc_ValueError, "use_instruction_set: name is %R; it must be one of instruction_sets()", name);
 }
 
-// Fresh memory costs more than a kernel when it comes in 4 KB pages.
+// The page faults of new memory take longer than a pooling kernel if pages have 4 KB.
 PyObject* use_huge_pages(PyObject*, PyObject* args) {
   PyObject* address;
   Py_ssize_t bytes;
@@ -232,11 +212,11 @@ PyObject* use_huge_pages(PyObject*, PyObject* args) {
 }
 
 PyMethodDef methods[] = {
-    {"instruction_sets", instruction_sets, METH_NOARGS, "Those that this machine has, the best last."},
-    {"instruction_set", instruction_set, METH_NOARGS, "The one in use."},
+    {"instruction_sets", instruction_sets, METH_NOARGS, "The names of the instruction sets of this machine, the best last."},
+    {"instruction_set", instruction_set, METH_NOARGS, "The name of the instruction set in use."},
     {"use_instruction_set", use_instruction_set, METH_O, "Use one of instruction_sets() from now on."},
     {"use_huge_pages", use_huge_pages, METH_VARARGS,
-     "use_huge_pages(address, bytes) -> bool\n\nAsk for huge pages under memory not yet touched."},
+     "use_huge_pages(address, bytes) -> bool\n\nRequest huge pages for memory that was not touched yet. Returns whether the system accepts."},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -250,6 +230,8 @@ PyMODINIT_FUNC PyInit__native() {
   PyObject* module = PyModule_Create(&definition);
   if (module && PyModule_AddObjectRef(module, "Prepared", reinterpret_cast<PyObject*>(&prepared_type)) < 0)
     Py_CLEAR(module);
-  if (module && !pooltide::add_shortcuts(module)) Py_CLEAR(module);
+  if (module && !add_shortcuts(module)) Py_CLEAR(module);
   return module;
 }
+
+}  // namespace pooltide

@@ -1,8 +1,9 @@
-// Shortcuts: small calls on tensors that were made before, and were found good, go straight to their kernel.
+// Shortcuts: a call on small tensors that equals an earlier call goes directly to the kernel of that call.
 //
-// A tiny pool costs less than to ask Python for a tensor's shape. PyTorch hands out a C function that
-// describes a tensor (DLPack's exchange API); with it, all that a call's checks depend on becomes a few
-// integers, and equal integers mean an equal call. What is not known here is left to Python.
+// A small pooling call takes less time than reading a tensor's shape in Python. PyTorch provides a C function
+// that describes a tensor (DLPack's exchange API). With it, all values that the checks of a call depend on
+// become a key of integers. Calls with equal keys are equal, so the checks need not run again. For other calls
+// `find` returns None, and Python handles them.
 
 #include "memory.h"
 
@@ -10,10 +11,11 @@
 #include <cstring>
 #include <vector>
 
+namespace pooltide {
 namespace {
 
-// DLPack 1: its layout is its ABI.
-struct Described {
+// DLPack's structs of version 1; their layout is part of its ABI.
+struct DLTensor {
   void* data;
   int32_t device_type, device_id, ndim;
   uint8_t code, bits;
@@ -21,27 +23,28 @@ struct Described {
   int64_t *shape, *strides;
   uint64_t byte_offset;
 };
-struct Exchange {
+struct DLPackExchange {
   uint32_t major, minor;
-  void *older, *allocate, *from_object, *to_object;
-  int (*describe)(void* object, Described* out);
+  void *previous, *allocator, *from_object, *to_object;
+  int (*describe)(void* object, DLTensor* out);
   void* current_stream;
 };
 constexpr int32_t kCpu = 1, kCuda = 2;
 
-// A call as integers. Sizes of tensors come with their number, so that no two calls read alike.
-struct Words {
+// The key of a call: integers. Each tensor's sizes follow their number, so different calls have different keys.
+// `valid` is false if the key would be too long, or if an argument has no integer form.
+struct CallKey {
   static constexpr int kMost = 96;
-  int64_t words[kMost];
+  int64_t values[kMost];
   int count = 0;
-  bool good = true;
+  bool valid = true;
 
-  void put(int64_t word) {
-    if (count < kMost) words[count++] = word;
-    else good = false;
+  void put(int64_t value) {
+    if (count < kMost) values[count++] = value;
+    else valid = false;
   }
   void put(const void* pointer) { put(static_cast<int64_t>(reinterpret_cast<intptr_t>(pointer))); }
-  void tensor(const Described& t, bool typed) {
+  void tensor(const DLTensor& t, bool typed) {
     put(t.ndim);
     put(static_cast<int64_t>(t.device_type) << 32 | t.device_id);
     if (typed) put(t.code << 16 | t.bits << 8 | (t.lanes != 1));
@@ -49,12 +52,12 @@ struct Words {
     for (int i = 0; i < t.ndim; i++) put(t.strides[i]);
   }
   bool integer(PyObject* value) {
-    if (!PyLong_CheckExact(value)) return good = false;
+    if (!PyLong_CheckExact(value)) return valid = false;
     int overflow;
     put(PyLong_AsLongLongAndOverflow(value, &overflow));
-    return good = good && !overflow;
+    return valid = valid && !overflow;
   }
-  // None, True, False, an int, or a tuple or list of ints; nothing else equals them here, not 2.0 nor 1.
+  // An attribute is None, True, False, an int, or a tuple or list of ints. True differs from 1; a float is not valid.
   void attribute(PyObject* value) {
     if (value == Py_None || value == Py_True || value == Py_False) {
       put(-1);
@@ -70,21 +73,21 @@ struct Words {
   }
   size_t hash() const {
     uint64_t h = 0;
-    for (int i = 0; i < count; i++) h = (h ^ static_cast<uint64_t>(words[i])) * 0x9e3779b97f4a7c15u, h ^= h >> 29;
+    for (int i = 0; i < count; i++) h = (h ^ static_cast<uint64_t>(values[i])) * 0x9e3779b97f4a7c15u, h ^= h >> 29;
     return static_cast<size_t>(h);
   }
 };
 
 struct Entry {
-  std::vector<int64_t> words;
-  PyObject *function = nullptr, *kernel = nullptr, *model = nullptr;  // function: its address is a word
+  std::vector<int64_t> key;
+  PyObject *function = nullptr, *kernel = nullptr, *model = nullptr;  // the address of `function` is in the key
 };
 
-constexpr size_t kEntries = 1024;  // a call whose place another one has takes it over
+constexpr size_t kEntries = 1024;  // a new call replaces the entry with the same hash
 
 struct Shortcuts {
   PyObject_HEAD
-  Exchange* exchange;
+  DLPackExchange* exchange;
   PyObject *tensor, *modes, *transforms, *grad_enabled, *forward_ad, *empty_like, *deterministic;
   PyObject *backend;  // the name of the environment variable that chooses a backend
   PyObject *requires_grad, *is_neg, *current_level, *one;
@@ -98,8 +101,9 @@ bool is_zero(PyObject* found) {
   return zero;
 }
 
-// Whether nothing but the kernel has a say in a call with this gradient.
-bool plain(const Shortcuts* self, PyObject* grad_output) {
+// Returns whether the call needs only its kernel: no dispatch mode, transform, forward AD, autograd, or lazy
+// negation of grad_output.
+bool needs_only_kernel(const Shortcuts* self, PyObject* grad_output) {
   if (!is_zero(PyObject_CallNoArgs(self->modes)) || !is_zero(PyObject_CallNoArgs(self->transforms))) return false;
   PyObject* level = PyObject_GetAttr(self->forward_ad, self->current_level);
   bool forward = !level || PyLong_AsLong(level) >= 0;
@@ -111,15 +115,15 @@ bool plain(const Shortcuts* self, PyObject* grad_output) {
   return is_zero(PyObject_CallMethodNoArgs(grad_output, self->is_neg));
 }
 
-char* memory(const Described& t) { return static_cast<char*>(t.data) + t.byte_offset; }
-PyObject* address(const Described& t) { return PyLong_FromVoidPtr(memory(t)); }
-// Kernels need whole elements; Python copies what lies between them.
-bool aligned(const Described& t) { return reinterpret_cast<uintptr_t>(memory(t)) * 8 % t.bits == 0; }
+char* memory(const DLTensor& t) { return static_cast<char*>(t.data) + t.byte_offset; }
+PyObject* address(const DLTensor& t) { return PyLong_FromVoidPtr(memory(t)); }
+// Kernels need aligned elements; for others Python makes a copy.
+bool aligned(const DLTensor& t) { return reinterpret_cast<uintptr_t>(memory(t)) * 8 % t.bits == 0; }
 
-// function, hint, grad_output, input, indices, attributes
+// The arguments function, result_layout, grad_output, input, indices, attributes, as their key and tensors.
 struct Call {
-  Words words;
-  Described grad{}, indices{};
+  CallKey key;
+  DLTensor grad{}, indices{};
   bool indexed = false;
 
   bool read(const Shortcuts* self, PyObject* const* args) {
@@ -128,60 +132,60 @@ struct Call {
     indexed = at != Py_None;
     if (!exact(grad_output) || (indexed && !exact(at)) || !PyTuple_CheckExact(attributes)) return false;
     const char* backend = std::getenv(PyUnicode_AsUTF8(self->backend));
-    if (backend && *backend) return false;  // the kernels kept here are those of the default backend
-    words.put(args[0]);
-    words.put(args[1]);
+    if (backend && *backend) return false;  // the cached kernels are those of the default backend
+    key.put(args[0]);
+    key.put(args[1]);
     if (!describe(self, grad_output, grad) || !grad.data) return false;  // a zero tensor has no memory
     if (!aligned(grad)) return false;
-    words.tensor(grad, true);
+    key.tensor(grad, true);
     if (exact(input)) {
-      Described shape{};
+      DLTensor shape{};
       if (!describe(self, input, shape)) return false;
-      words.tensor(shape, false);
+      key.tensor(shape, false);
     } else if (PyTuple_CheckExact(input)) {
-      words.put(-3);
-      words.attribute(input);
+      key.put(-3);
+      key.attribute(input);
     } else {
       return false;
     }
     if (indexed) {
       if (!describe(self, at, indices) || !aligned(indices)) return false;
-      words.tensor(indices, true);
+      key.tensor(indices, true);
     }
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(attributes); i++) words.attribute(PyTuple_GET_ITEM(attributes, i));
-    return words.good;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(attributes); i++) key.attribute(PyTuple_GET_ITEM(attributes, i));
+    return key.valid;
   }
 
-  static bool describe(const Shortcuts* self, PyObject* tensor, Described& found) {
+  static bool describe(const Shortcuts* self, PyObject* tensor, DLTensor& found) {
     if (self->exchange->describe(tensor, &found)) return PyErr_Clear(), false;
     return found.device_type == kCpu || found.device_type == kCuda;
   }
 };
 
-Entry& place(const Shortcuts* self, const Words& words) { return (*self->entries)[words.hash() % kEntries]; }
+Entry& entry_for(const Shortcuts* self, const CallKey& key) { return (*self->entries)[key.hash() % kEntries]; }
 
 PyObject* find(PyObject* object, PyObject* const* args, Py_ssize_t n) {
   if (n != 6) return PyErr_Format(PyExc_TypeError, "find takes 6 arguments, not %zd", n);
   auto* self = reinterpret_cast<Shortcuts*>(object);
   Call call;
   if (!call.read(self, args)) Py_RETURN_NONE;
-  const Words& words = call.words;
-  const Entry& entry = place(self, words);
-  if (entry.words.size() != static_cast<size_t>(words.count) ||
-      std::memcmp(entry.words.data(), words.words, sizeof(int64_t) * words.count))
+  const CallKey& key = call.key;
+  const Entry& entry = entry_for(self, key);
+  if (entry.key.size() != static_cast<size_t>(key.count) ||
+      std::memcmp(entry.key.data(), key.values, sizeof(int64_t) * key.count))
     Py_RETURN_NONE;
-  // Before any Python runs, which may let another thread take the place over.
+  // Take references before any Python code runs: another thread may replace the entry.
   PyObject *kernel = Py_NewRef(entry.kernel), *model = Py_NewRef(entry.model), *result = nullptr;
-  bool good = plain(self, args[2]);
-  // Deterministic results on a GPU PyTorch would fill, with a kernel of its own.
-  if (good && call.grad.device_type == kCuda) good = is_zero(PyObject_CallNoArgs(self->deterministic));
-  if (good) result = PyObject_CallOneArg(self->empty_like, model);
+  bool usable = needs_only_kernel(self, args[2]);
+  // In deterministic mode PyTorch fills new GPU tensors by a kernel of its own, so Python handles the call.
+  if (usable && call.grad.device_type == kCuda) usable = is_zero(PyObject_CallNoArgs(self->deterministic));
+  if (usable) result = PyObject_CallOneArg(self->empty_like, model);
   Py_DECREF(model);
-  if (!good) {
+  if (!usable) {
     Py_DECREF(kernel);
     Py_RETURN_NONE;
   }
-  Described out{};
+  DLTensor out{};
   PyObject* fault = nullptr;
   if (result && self->exchange->describe(result, &out) == 0) {
     PyObject* given[] = {address(call.grad), call.indexed ? address(call.indices) : Py_NewRef(Py_None), address(out)};
@@ -191,7 +195,7 @@ PyObject* find(PyObject* object, PyObject* const* args, Py_ssize_t n) {
   }
   Py_DECREF(kernel);
   if (!fault) Py_CLEAR(result);
-  if (fault && fault != Py_None) Py_SETREF(result, Py_NewRef(Py_None));  // Python finds the words for it
+  if (fault && fault != Py_None) Py_SETREF(result, Py_NewRef(Py_None));  // Python runs the call again and reports the fault
   Py_XDECREF(fault);
   return result;
 }
@@ -201,9 +205,9 @@ PyObject* add(PyObject* object, PyObject* const* args, Py_ssize_t n) {
   auto* self = reinterpret_cast<Shortcuts*>(object);
   Call call;
   if (!call.read(self, args)) Py_RETURN_NONE;
-  Entry& entry = place(self, call.words);
+  Entry& entry = entry_for(self, call.key);
   Entry old = std::move(entry);
-  entry.words.assign(call.words.words, call.words.words + call.words.count);
+  entry.key.assign(call.key.values, call.key.values + call.key.count);
   entry.function = Py_NewRef(args[0]);
   entry.kernel = Py_NewRef(args[6]);
   entry.model = Py_NewRef(args[7]);
@@ -212,11 +216,11 @@ PyObject* add(PyObject* object, PyObject* const* args, Py_ssize_t n) {
 }
 
 PyObject* create(PyTypeObject* type, PyObject* args, PyObject*) {
-  PyObject *capsule, *held[8];
-  if (!PyArg_ParseTuple(args, "OOOOOOOOU", &capsule, &held[0], &held[1], &held[2], &held[3], &held[4], &held[5],
-                        &held[6], &held[7]))
+  PyObject *capsule, *objects[8];
+  if (!PyArg_ParseTuple(args, "OOOOOOOOU", &capsule, &objects[0], &objects[1], &objects[2], &objects[3], &objects[4],
+                        &objects[5], &objects[6], &objects[7]))
     return nullptr;
-  auto* exchange = static_cast<Exchange*>(PyCapsule_GetPointer(capsule, "dlpack_exchange_api"));
+  auto* exchange = static_cast<DLPackExchange*>(PyCapsule_GetPointer(capsule, "dlpack_exchange_api"));
   if (!exchange) return nullptr;
   if (exchange->major != 1) return PyErr_Format(PyExc_ValueError, "DLPack is of version %u; it must be 1", exchange->major);
   auto* self = reinterpret_cast<Shortcuts*>(type->tp_alloc(type, 0));
@@ -224,7 +228,7 @@ PyObject* create(PyTypeObject* type, PyObject* args, PyObject*) {
   self->exchange = exchange;
   PyObject** slots[] = {&self->tensor, &self->modes, &self->transforms, &self->grad_enabled, &self->forward_ad,
                         &self->empty_like, &self->deterministic, &self->backend};
-  for (int i = 0; i < 8; i++) *slots[i] = Py_NewRef(held[i]);
+  for (int i = 0; i < 8; i++) *slots[i] = Py_NewRef(objects[i]);
   self->requires_grad = PyUnicode_InternFromString("requires_grad");
   self->is_neg = PyUnicode_InternFromString("is_neg");
   self->current_level = PyUnicode_InternFromString("_current_level");
@@ -252,29 +256,20 @@ void destroy(PyObject* object) {
 
 PyMethodDef methods[] = {
     {"find", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(find)), METH_FASTCALL,
-     "find(function, hint, grad_output, input, indices, attributes) -> the result, or None where it is not known."},
+     "find(function, result_layout, grad_output, input, indices, attributes) -> the result, or None if no equal\n"
+     "call was added."},
     {"add", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(add)), METH_FASTCALL,
-     "add(function, hint, grad_output, input, indices, attributes, kernel, model): a call found good; results\n"
-     "lie as empty_like(model), and kernel takes the address of grad_output, None, the addresses of indices and result, and threads."},
+     "add(function, result_layout, grad_output, input, indices, attributes, kernel, model): add a call that passed\n"
+     "its checks. Results are empty_like(model). The kernel takes the address of grad_output, None, the addresses of\n"
+     "indices and result, and the number of threads."},
     {nullptr, nullptr, 0, nullptr},
 };
 
-PyTypeObject shortcuts_type = [] {
-  PyTypeObject type{};
-  Py_SET_REFCNT(reinterpret_cast<PyObject*>(&type), 1);
-  type.tp_name = "pooltide._native.Shortcuts";
-  type.tp_basicsize = sizeof(Shortcuts);
-  type.tp_flags = Py_TPFLAGS_DEFAULT;
-  type.tp_doc = "Small calls on tensors, known by their metadata.";
-  type.tp_methods = methods;
-  type.tp_new = create;
-  type.tp_dealloc = destroy;
-  return type;
-}();
+PyTypeObject shortcuts_type = make_type({"pooltide._native.Shortcuts",
+                                         "Kernels of earlier calls, by the metadata of their tensors.",
+                                         sizeof(Shortcuts), methods, create, destroy});
 
 }  // namespace
-
-namespace pooltide {
 
 bool add_shortcuts(PyObject* module) {
   if (PyType_Ready(&shortcuts_type) < 0) return false;

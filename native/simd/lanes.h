@@ -1,7 +1,9 @@
-// Vectors of one instruction set, and how each storage type becomes and leaves float32.
+// Vectors of the instruction set that this source is compiled for: load, store, convert, permute.
 //
-// The same source is compiled once per instruction set. Everything lies in an unnamed namespace and
-// nothing of the C++ library is used, so that no code of a newer set can be linked into an older one.
+// `load` converts a storage type (float, double, Half, Bfloat) to the type of its sums (float or double),
+// `pack` rounds sums to the storage type, and `store` packs and writes.
+// The kernels are compiled once per instruction set. They are in an unnamed namespace and use nothing of the
+// C++ library, because the linker could share such a function between a newer and an older set.
 
 #pragma once
 
@@ -16,11 +18,11 @@ namespace pooltide {
 namespace {
 
 #if defined(__AVX512F__)
-constexpr int kBytes = 64;
+constexpr int kVectorBytes = 64;
 #elif defined(__AVX2__)
-constexpr int kBytes = 32;
+constexpr int kVectorBytes = 32;
 #else
-constexpr int kBytes = 16;
+constexpr int kVectorBytes = 16;
 #endif
 
 struct Half { uint16_t bits; };
@@ -28,17 +30,17 @@ struct Bfloat { uint16_t bits; };
 
 template <class T> struct Lanes;
 template <> struct Lanes<float> {
-  static constexpr int n = kBytes / 4;
-  typedef float V __attribute__((vector_size(kBytes)));
-  typedef int32_t I __attribute__((vector_size(kBytes)));
+  static constexpr int n = kVectorBytes / 4;
+  typedef float V __attribute__((vector_size(kVectorBytes)));
+  typedef int32_t I __attribute__((vector_size(kVectorBytes)));
 };
 template <> struct Lanes<double> {
-  static constexpr int n = kBytes / 8;
-  typedef double V __attribute__((vector_size(kBytes)));
-  typedef int64_t I __attribute__((vector_size(kBytes)));
+  static constexpr int n = kVectorBytes / 8;
+  typedef double V __attribute__((vector_size(kVectorBytes)));
+  typedef int64_t I __attribute__((vector_size(kVectorBytes)));
 };
-typedef uint32_t U32 __attribute__((vector_size(kBytes)));
-typedef uint16_t U16 __attribute__((vector_size(kBytes / 2)));
+typedef uint32_t U32 __attribute__((vector_size(kVectorBytes)));
+typedef uint16_t U16 __attribute__((vector_size(kVectorBytes / 2)));
 using F32 = Lanes<float>::V;
 using F64 = Lanes<double>::V;
 
@@ -64,12 +66,12 @@ inline F32 load(const Bfloat* p) {
 #endif
 }
 
-// Sums rounded to the storage type of the first argument.
+// Returns the sums v, rounded to the storage type of the first argument.
 inline F32 pack(float, F32 v) { return v; }
 inline F64 pack(double, F64 v) { return v; }
 #if defined(__AVX512F__)
-// In the upper halves; what is in the lower ones does not count.
-inline __m512i rounded(F32 v) {
+// The result is in the upper 16 bits of each lane; the lower 16 bits are undefined.
+inline __m512i round_bfloat(F32 v) {
   __m512i bits = (__m512i)v, odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
   __m512i up = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7FFF)), odd);
   __mmask16 nan = _mm512_cmp_ps_mask((__m512)v, (__m512)v, _CMP_UNORD_Q);
@@ -78,7 +80,7 @@ inline __m512i rounded(F32 v) {
 #endif
 inline U16 pack(Bfloat, F32 v) {
 #if defined(__AVX512F__)
-  return (U16)_mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded(v), 16));
+  return (U16)_mm512_cvtepi32_epi16(_mm512_srli_epi32(round_bfloat(v), 16));
 #else
   U32 u = (U32)v;
   U32 nan = (U32)(v != v);
@@ -129,37 +131,37 @@ template <int n, int... i> struct UpToN : UpToN<n - 1, n - 1, i...> {};
 template <int... i> struct UpToN<0, i...> { using All = Order<i...>; };
 template <int n> using UpTo = typename UpToN<n>::All;
 
-// a0 b0 a1 b1 …, from the lower or the upper halves.
+// Returns a0 b0 a1 b1 …, from the lower (half = 0) or upper (half = 1) halves of a and b.
 template <int n, int half, class V, int... i> inline V zip(V a, V b, Order<i...>) {
   return __builtin_shufflevector(a, b, (i % 2 * n + half * n / 2 + i / 2)...);
 }
 
-// Two vectors rounded: one behind the other, or as even and odd cells.
-template <class P> struct Both { P low, high; };
-template <class P> inline void write(void* to, Both<P> v) {
+// Two packed vectors. `pack_two` packs neighbouring vectors, `pack_interleaved` those of the even and odd cells.
+template <class P> struct PackedPair { P low, high; };
+template <class P> inline void write(void* to, PackedPair<P> v) {
   write(to, v.low);
   write((char*)to + sizeof(P), v.high);
 }
-template <class S> inline Both<PackedOf<S>> two(S, VecOf<S> low, VecOf<S> high) {
+template <class S> inline PackedPair<PackedOf<S>> pack_two(S, VecOf<S> low, VecOf<S> high) {
   return {pack(S{}, low), pack(S{}, high)};
 }
-template <class S> inline Both<PackedOf<S>> interleaved(S, VecOf<S> even, VecOf<S> odd) {
+template <class S> inline PackedPair<PackedOf<S>> pack_interleaved(S, VecOf<S> even, VecOf<S> odd) {
   constexpr int n = lanes<S>;
   PackedOf<S> a = pack(S{}, even), b = pack(S{}, odd);
   return {zip<n, 0>(a, b, UpTo<n>()), zip<n, 1>(a, b, UpTo<n>())};
 }
 #if defined(__AVX512F__)
 template <int... i> inline __m512i upper_halves(__m512i low, __m512i high, Order<i...>) {
-  typedef uint16_t Words __attribute__((vector_size(64)));
-  return (__m512i)__builtin_shufflevector((Words)low, (Words)high, (2 * i + 1)...);
+  typedef uint16_t Halves __attribute__((vector_size(64)));
+  return (__m512i)__builtin_shufflevector((Halves)low, (Halves)high, (2 * i + 1)...);
 }
-inline __m512i two(Bfloat, F32 low, F32 high) { return upper_halves(rounded(low), rounded(high), UpTo<32>()); }
-inline __m512i interleaved(Bfloat, F32 even, F32 odd) {
-  return _mm512_mask_mov_epi16(_mm512_srli_epi32(rounded(even), 16), 0xAAAAAAAA, rounded(odd));
+inline __m512i pack_two(Bfloat, F32 low, F32 high) { return upper_halves(round_bfloat(low), round_bfloat(high), UpTo<32>()); }
+inline __m512i pack_interleaved(Bfloat, F32 even, F32 odd) {
+  return _mm512_mask_mov_epi16(_mm512_srli_epi32(round_bfloat(even), 16), 0xAAAAAAAA, round_bfloat(odd));
 }
 #endif
 
-// A vector of which only the first `n` elements exist in memory.
+// Vectors of which only the first `n` elements exist in memory. `load_part` sets the others to 0.
 template <class S> inline VecOf<S> load_part(const S* p, int64_t n) {
   S padded[lanes<S>] = {};
   memcpy(padded, p, n * sizeof(S));
@@ -174,98 +176,32 @@ template <class P> inline void write_part(void* to, P v, int64_t n) { memcpy(to,
 #endif
 template <class S> inline void store_part(S* p, VecOf<S> v, int64_t n) { write_part(p, pack(S{}, v), n); }
 
-// sum + g in the lanes where `at` is `name`. Elsewhere +0 may be added: it changes no sum that began at +0.
-template <class N, class T> inline typename Lanes<T>::V add_where(typename Lanes<T>::V sum, const N* at, N name, const T* g) {
+// Returns sum + g in the lanes where indices == index, and sum or sum + 0 in the others. Adding +0 changes no
+// sum that started at +0.
+template <class N, class T> inline typename Lanes<T>::V add_where(typename Lanes<T>::V sum, const N* indices, N index, const T* g) {
   constexpr int n = Lanes<T>::n;
 #if defined(__AVX512F__)
-  auto named = [&] {
-    if constexpr (sizeof(N) == 4 && n == 16) return _mm512_cmpeq_epi32_mask(read<__m512i>(at), _mm512_set1_epi32(name));
-    else if constexpr (sizeof(N) == 4) return _mm256_cmpeq_epi32_mask(read<__m256i>(at), _mm256_set1_epi32(name));
-    else if constexpr (n == 16) return _mm_cmpeq_epi8_mask(read<__m128i>(at), _mm_set1_epi8((char)name));
-    else return (__mmask8)_mm_cmpeq_epi8_mask(_mm_loadl_epi64((const __m128i*)at), _mm_set1_epi8((char)name));
+  auto match = [&] {
+    if constexpr (sizeof(N) == 4 && n == 16) return _mm512_cmpeq_epi32_mask(read<__m512i>(indices), _mm512_set1_epi32(index));
+    else if constexpr (sizeof(N) == 4) return _mm256_cmpeq_epi32_mask(read<__m256i>(indices), _mm256_set1_epi32(index));
+    else if constexpr (n == 16) return _mm_cmpeq_epi8_mask(read<__m128i>(indices), _mm_set1_epi8((char)index));
+    else return (__mmask8)_mm_cmpeq_epi8_mask(_mm_loadl_epi64((const __m128i*)indices), _mm_set1_epi8((char)index));
   }();
-  if constexpr (n == 16) return (F32)_mm512_mask_add_ps((__m512)sum, named, (__m512)sum, read<__m512>(g));
-  else return (F64)_mm512_mask_add_pd((__m512d)sum, named, (__m512d)sum, read<__m512d>(g));
+  if constexpr (n == 16) return (F32)_mm512_mask_add_ps((__m512)sum, match, (__m512)sum, read<__m512>(g));
+  else return (F64)_mm512_mask_add_pd((__m512d)sum, match, (__m512d)sum, read<__m512d>(g));
 #else
-  typedef N Names __attribute__((vector_size(n * sizeof(N))));
+  typedef N IndexVector __attribute__((vector_size(n * sizeof(N))));
   typedef typename Lanes<T>::I Bits;
-  return sum + (typename Lanes<T>::V)(__builtin_convertvector(read<Names>(at) == name, Bits) & (Bits)load(g));
+  return sum + (typename Lanes<T>::V)(__builtin_convertvector(read<IndexVector>(indices) == index, Bits) & (Bits)load(g));
 #endif
 }
 
 template <class T> inline typename Lanes<T>::V splat(T x) { return x - typename Lanes<T>::V{}; }
 
-// For a vector of neighbouring cells: lane i becomes q[first[i] + j], or +0 where j is not below
-// count[i]. `first` grows by 0 or 1 per cell, so that one vector of q has them all.
-template <class T> class Pick {
- public:
-  static constexpr bool quick = false;
-  Pick(const int32_t* first, const int32_t* count) : first_(first), count_(count) {}
-  typename Lanes<T>::V operator()(const T* q, int32_t j) const {
-    T found[Lanes<T>::n];
-    for (int i = 0; i < Lanes<T>::n; i++) found[i] = j < count_[i] ? q[first_[i] + j] : 0;
-    return load(found);
-  }
-
- private:
-  const int32_t *first_, *count_;
-};
-
-#if defined(__AVX512F__)
-template <> class Pick<float> {
- public:
-  static constexpr bool quick = true;
-  Pick(const int32_t* first, const int32_t* count)
-      : base_(*first), lane_(_mm512_sub_epi32(read<__m512i>(first), _mm512_set1_epi32(*first))),
-        count_(read<__m512i>(count)) {}
-  F32 operator()(const float* q, int32_t j) const {
-    __mmask16 held = _mm512_cmpgt_epi32_mask(count_, _mm512_set1_epi32(j));
-    return (F32)_mm512_maskz_permutexvar_ps(held, lane_, read<__m512>(q + base_ + j));
-  }
-
- private:
-  int64_t base_;
-  __m512i lane_, count_;
-};
-template <> class Pick<double> {
- public:
-  static constexpr bool quick = true;
-  Pick(const int32_t* first, const int32_t* count)
-      : base_(*first),
-        lane_(_mm512_cvtepi32_epi64(_mm256_sub_epi32(read<__m256i>(first), _mm256_set1_epi32(*first)))),
-        count_(_mm512_cvtepi32_epi64(read<__m256i>(count))) {}
-  F64 operator()(const double* q, int32_t j) const {
-    __mmask8 held = _mm512_cmpgt_epi64_mask(count_, _mm512_set1_epi64(j));
-    return (F64)_mm512_maskz_permutexvar_pd(held, lane_, read<__m512d>(q + base_ + j));
-  }
-
- private:
-  int64_t base_;
-  __m512i lane_, count_;
-};
-#elif defined(__AVX2__)
-template <> class Pick<float> {
- public:
-  static constexpr bool quick = true;
-  Pick(const int32_t* first, const int32_t* count)
-      : base_(*first), lane_(_mm256_sub_epi32(read<__m256i>(first), _mm256_set1_epi32(*first))),
-        count_(read<__m256i>(count)) {}
-  F32 operator()(const float* q, int32_t j) const {
-    __m256i held = _mm256_cmpgt_epi32(count_, _mm256_set1_epi32(j));
-    __m256 moved = _mm256_permutevar8x32_ps(read<__m256>(q + base_ + j), lane_);
-    return (F32)_mm256_and_ps(moved, _mm256_castsi256_ps(held));
-  }
-
- private:
-  int64_t base_;
-  __m256i lane_, count_;
-};
-#endif
-
-// Copies whole cache lines past the cache; `to` is aligned to a line.
+// Copies whole cache lines by non-temporal stores; `to` is aligned to a line.
 inline void stream_lines(char* to, const char* from, int64_t bytes) {
 #if defined(__SSE2__)
-  for (int64_t i = 0; i < bytes; i += kBytes) {
+  for (int64_t i = 0; i < bytes; i += kVectorBytes) {
 #if defined(__AVX512F__)
     _mm512_stream_si512((__m512i*)(to + i), read<__m512i>(from + i));
 #elif defined(__AVX2__)
@@ -285,23 +221,24 @@ inline void stream_fence() {
 #endif
 }
 
-// Results are IEEE's whatever the calling thread has set (PyTorch can flush subnormals to zero).
+// While it lives, the thread rounds to nearest and keeps subnormals. The caller may have set another mode:
+// PyTorch can flush subnormals to zero.
 class IeeeMode {
  public:
 #if defined(__SSE2__)
-  IeeeMode() : kept_(_mm_getcsr()) { if (changed()) _mm_setcsr(0x1F80); }
-  ~IeeeMode() { if (changed()) _mm_setcsr(kept_); }
+  IeeeMode() : saved_(_mm_getcsr()) { if (changed()) _mm_setcsr(0x1F80); }
+  ~IeeeMode() { if (changed()) _mm_setcsr(saved_); }
  private:
-  bool changed() const { return (kept_ & 0xFFC0) != 0x1F80; }  // the low bits are sticky flags
-  unsigned kept_;
+  bool changed() const { return (saved_ & 0xFFC0) != 0x1F80; }  // the low bits are sticky flags
+  unsigned saved_;
 #elif defined(__aarch64__)
   IeeeMode() {
-    asm volatile("mrs %0, fpcr" : "=r"(kept_));
+    asm volatile("mrs %0, fpcr" : "=r"(saved_));
     asm volatile("msr fpcr, %0" : : "r"(uint64_t{0}));
   }
-  ~IeeeMode() { asm volatile("msr fpcr, %0" : : "r"(kept_)); }
+  ~IeeeMode() { asm volatile("msr fpcr, %0" : : "r"(saved_)); }
  private:
-  uint64_t kept_;
+  uint64_t saved_;
 #endif
 };
 

@@ -1,4 +1,4 @@
-// Small arithmetic, and scratch memory cut into arrays.
+// Integer helpers, and `Carve`, which divides a scratch buffer into aligned arrays.
 
 #pragma once
 
@@ -11,19 +11,19 @@ inline int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step 
 inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// Cuts one block of memory into aligned arrays. With a null block it only counts the bytes.
+// Divides one buffer into arrays, each aligned to 64 bytes. With a null buffer it only counts the bytes.
 class Carve {
  public:
-  explicit Carve(void* block) : block_((uintptr_t)block) {}
+  explicit Carve(void* scratch) : memory_((uintptr_t)scratch) {}
   template <class X> X* take(int64_t n) {
-    X* found = (X*)(block_ + used_);
+    X* array = (X*)(memory_ + used_);
     used_ += round_up(n * (int64_t)sizeof(X), 64);
-    return found;
+    return array;
   }
   int64_t used() const { return used_; }
 
  private:
-  uintptr_t block_;
+  uintptr_t memory_;
   int64_t used_ = 0;
 };
 

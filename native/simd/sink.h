@@ -1,8 +1,10 @@
-// Where a kernel puts its part of the result: cells in ascending order, each written once.
+// Writes a kernel's part of the result: elements in ascending order, each committed once.
 //
-// A kernel asks for room, may write two vectors too much, and commits what counts. Small results are
-// written in place: what was written too much lies in the same part and is overwritten later. Results
-// beyond the cache are staged in a few kilobytes and leave in whole lines by non-temporal stores.
+// A kernel reserves n elements, writes them and up to two vectors more, and commits the n elements.
+// Without `stream` it writes into the result itself, and the next elements overwrite the surplus. Near the
+// end of the part, where the surplus does not fit, it writes into the stage, and `commit` copies.
+// With `stream`, for results larger than the cache, all elements pass through the stage, a buffer of a few
+// kilobytes, and leave it as whole cache lines by non-temporal stores.
 
 #pragma once
 
@@ -11,7 +13,7 @@
 namespace pooltide {
 namespace {
 
-// Copies n elements and up to a vector more, upwards.
+// Copies n elements, rounded up to whole vectors.
 template <class S> inline void copy_vectors(S* to, const S* from, int64_t n) {
   for (int64_t i = 0; i < n; i += lanes<S>) write(to + i, read<PackedOf<S>>(from + i));
 }
@@ -20,27 +22,29 @@ template <class S> class Sink {
  public:
   static constexpr int64_t kLine = 64 / sizeof(S), kSlack = 2 * lanes<S>;
 
-  // Elements of staging for pieces of up to `piece`.
-  static int64_t staging(int64_t piece, int64_t bytes = 16384) {
-    int64_t least = piece + kSlack + 2 * kLine, usual = bytes / (int64_t)sizeof(S);
+  // Returns the size of a stage for reservations of up to `most` elements; `bytes` is the usual size.
+  static int64_t stage_size(int64_t most, int64_t bytes = 16384) {
+    int64_t least = most + kSlack + 2 * kLine, usual = bytes / (int64_t)sizeof(S);
     return least > usual ? least : usual;
   }
 
   Sink(S* begin, S* end, S* stage, int64_t capacity, bool stream)
       : at_(begin), end_(end), stage_(stage), capacity_(capacity), stream_(stream) {}
 
-  S* room(int64_t n, int64_t slack = kSlack) {
+  // Returns where to write n elements and up to `slack` more.
+  S* reserve(int64_t n, int64_t slack = kSlack) {
     if (!stream_) return end_ - at_ >= n + slack ? at_ : stage_;
     if (fill_ + n + kSlack > capacity_) flush();
     return stage_ + fill_;
   }
 
-  void commit(const S* piece, int64_t n) {
+  // `from` is the address that `reserve` returned.
+  void commit(const S* from, int64_t n) {
     if (stream_) {
       fill_ += n;
       return;
     }
-    if (piece != at_) memcpy(at_, piece, n * sizeof(S));
+    if (from != at_) memcpy(at_, from, n * sizeof(S));
     at_ += n;
   }
 
@@ -52,6 +56,7 @@ template <class S> class Sink {
   }
 
  private:
+  // Moves the whole cache lines of the stage to the result.
   void flush() {
     int64_t head = (-(uintptr_t)at_ % 64) / sizeof(S);
     if (head >= fill_) return;

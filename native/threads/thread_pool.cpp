@@ -13,22 +13,22 @@ namespace {
 
 class Pool {
  public:
-  bool claim() { return taken_.try_lock(); }
-  void release() { taken_.unlock(); }
+  bool claim() { return in_use_.try_lock(); }
+  void release() { in_use_.unlock(); }
 
   void run(int threads, void (*work)(void*, int), void* context) {
     {
-      std::lock_guard<std::mutex> hold(state_);
+      std::lock_guard<std::mutex> lock(state_);
       while (helpers_ < threads - 1 && start_helper()) {}
       work_ = work, context_ = context;
-      open_ = threads - 1 < helpers_ ? threads - 1 : helpers_;
+      wanted_ = threads - 1 < helpers_ ? threads - 1 : helpers_;
       next_ = 1;
     }
     wake_.notify_all();
     work(context, 0);
-    std::unique_lock<std::mutex> hold(state_);
-    open_ = 0;
-    idle_.wait(hold, [this] { return running_ == 0; });
+    std::unique_lock<std::mutex> lock(state_);
+    wanted_ = 0;
+    idle_.wait(lock, [this] { return running_ == 0; });
   }
 
  private:
@@ -43,33 +43,33 @@ class Pool {
   }
 
   void help() {
-    std::unique_lock<std::mutex> hold(state_);
+    std::unique_lock<std::mutex> lock(state_);
     for (;;) {
-      wake_.wait(hold, [this] { return open_ > 0; });
-      open_--;
+      wake_.wait(lock, [this] { return wanted_ > 0; });
+      wanted_--;
       running_++;
       int worker = next_++;
       auto work = work_;
       auto context = context_;
-      hold.unlock();
+      lock.unlock();
       work(context, worker);
-      hold.lock();
+      lock.lock();
       if (--running_ == 0) idle_.notify_one();
     }
   }
 
-  std::mutex taken_, state_;
+  std::mutex in_use_, state_;
   std::condition_variable wake_, idle_;
   void (*work_)(void*, int) = nullptr;
   void* context_ = nullptr;
-  int helpers_ = 0, open_ = 0, running_ = 0, next_ = 1;
+  int helpers_ = 0, wanted_ = 0, running_ = 0, next_ = 1;
 };
 
-// Never destroyed: helpers may outlive the main thread's last statement. Made when the library is
-// loaded: a pool that is made at the first call could be half made when another thread forks.
+// Never destroyed: helpers may outlive the main thread's last statement. Constructed when the library is
+// loaded: during a first call, another thread could fork while the pool is half constructed.
 alignas(Pool) char memory[sizeof(Pool)];
 Pool* const pool = new (memory) Pool;
-[[maybe_unused]] const int child_makes_its_own = pthread_atfork(nullptr, nullptr, [] { new (memory) Pool; });
+[[maybe_unused]] const int reset_in_child = pthread_atfork(nullptr, nullptr, [] { new (memory) Pool; });
 
 }  // namespace
 

@@ -1,14 +1,14 @@
-// A pool of threads that survives fork(): the child starts its own when it needs them.
+// A pool of threads that survives fork(): the child process starts its own helpers when it needs them.
 //
-// One call at a time has the helpers; a call that finds them busy works alone, so that many Python
-// threads never wait for each other. A helper that wakes too late is not waited for either.
+// Only one call at a time uses the helpers. A call that finds them busy works alone, so Python threads never
+// wait for each other. A call does not wait for helpers that have not started before the work is done.
 
 #pragma once
 
 namespace pooltide {
 
-// Calls work(context, worker) on up to `threads` threads, this one included, with distinct `worker`
-// from 0 up; returns when all have returned. `work` must not throw.
+// Calls work(context, worker) on up to `threads` threads, including the calling thread, each with another
+// `worker` from 0 up. Returns when all calls have returned. `work` must not throw.
 void run_on_threads(int threads, void (*work)(void* context, int worker), void* context);
 
 }  // namespace pooltide

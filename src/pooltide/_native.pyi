@@ -24,7 +24,7 @@ class Prepared:
         dilation: tuple[int, int, int],
         *tables: NDArray[Any],
     ) -> None: ...
-    def kernels(self, able: bool, /) -> list[tuple[str, str | None]]: ...
+    def kernels(self, ignore_speed: bool, /) -> list[tuple[str, str | None]]: ...
     def run(
         self,
         grad_output: Memory | None,
@@ -64,7 +64,7 @@ class Shortcuts:
     def find(
         self,
         function: str,
-        hint: bool | None,
+        result_layout: bool | None,
         grad_output: Any,
         input: Any,
         indices: Any,
@@ -74,7 +74,7 @@ class Shortcuts:
     def add(
         self,
         function: str,
-        hint: bool | None,
+        result_layout: bool | None,
         grad_output: Any,
         input: Any,
         indices: Any,

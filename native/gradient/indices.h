@@ -1,0 +1,43 @@
+// What the gradients of maxima share: types of indices, the first cell of a row of windows, and gradients in the
+// type of their sums.
+
+#pragma once
+
+#include "../problem.h"
+#include "../simd/lanes.h"
+
+namespace pooltide {
+namespace {
+
+// The type of a cell's index after `jump` is added to a one-byte offset.
+template <class I> struct Decoded { using Type = I; };
+template <> struct Decoded<uint8_t> { using Type = int64_t; };
+
+template <class I> struct Unsigned { using Type = uint64_t; };
+template <> struct Unsigned<int32_t> { using Type = uint32_t; };
+template <> struct Unsigned<uint8_t> { using Type = uint8_t; };
+
+// Returns the first cell of row (d, h) of windows.
+inline int64_t row_start(const Problem& p, int64_t row) {
+  int64_t d = p.d.start[row / p.h.windows], h = p.h.start[row % p.h.windows];
+  return (d * p.h.cells + h) * p.w.cells;
+}
+
+// Returns n gradients in the type of the sums. Half types are converted into `to`, and the elements `ahead` of
+// them are prefetched.
+template <class S, class T> inline const T* widened(const S* grad, int64_t n, T* to, int64_t ahead) {
+  if constexpr (sizeof(S) == sizeof(T)) {
+    return (const T*)grad;
+  } else {
+    int64_t i = 0;
+    for (; i + lanes<S> <= n; i += lanes<S>) {
+      __builtin_prefetch(grad + i + ahead);
+      store(to + i, load(grad + i));
+    }
+    if (i < n) store(to + i, load_part(grad + i, n - i));
+    return to;
+  }
+}
+
+}  // namespace
+}  // namespace pooltide
