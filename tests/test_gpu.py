@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from test_triton import EVERYWHERE, TYPES, alike, expected, lay, own_indices, own_offsets, spoil, strided
 
+from enumeration import Checker, geometries
 from geometries import maxima_gradient
 from pooltide.geometry import UNIT, Axis
 from pooltide.operators.dtypes import DTYPES, DType
@@ -130,6 +131,48 @@ def check_random(seed: int) -> str | None:
     ):
         return f"seed {seed}: {problem} {layout}: counted {record.tolist()}, must be {fault}"
     return None
+
+
+class OnGpu(Checker):
+    """Sends enumerated geometries' gradients through the GPU kernels, tuned and with gathering forced."""
+
+    def forward(self, *_: Any) -> None:
+        """The GPU has no forwards of ours."""
+
+    def gradient(self, problem: Problem, grad: Any, indices: Any, want: Any) -> None:
+        from pooltide.kernels.cuda import launch
+        from pooltide.kernels.cuda import tables as triton_tables
+
+        rounded = want.astype(problem.dtype.numpy)
+        tuned = {name: getattr(triton_tables, name) for name in EVERYWHERE}
+        for layout in ("planes", "channels_last"):
+            for chosen in (tuned, EVERYWHERE) if indices is not None else (tuned,):
+                vars(triton_tables).update(chosen)
+                out = on_gpu(lay(np.full(rounded.shape, np.nan, rounded.dtype), layout))
+                given = None if indices is None else on_gpu(lay(indices, layout))
+                ready = launch.Ready(problem, layout, 0)
+                ready(on_gpu(lay(grad.astype(problem.dtype.numpy), layout)), given, out, None)
+                vars(triton_tables).update(tuned)
+                self.runs += 1
+                assert alike(np.ascontiguousarray(to_numpy(out)), rounded), f"{problem} {layout}"
+
+
+def check_enumerated(at: int, share: int) -> list[str]:
+    found, checker = [], OnGpu()
+    for number, geometry in geometries((at, share)):
+        try:
+            checker.check(number, geometry)
+        except AssertionError as wrong:
+            found.append(str(wrong))
+    return found
+
+
+def test_enumerated_geometries_have_pytorchs_bits() -> None:
+    parts, share = 42, 4999 * 42
+    with ProcessPoolExecutor(14, multiprocessing.get_context("spawn")) as pool:
+        jobs = [pool.submit(check_enumerated, 13 + i * 4999, share) for i in range(parts)]
+        found = [line for job in jobs for line in job.result()]
+    assert not found, "\n".join(found[:20])
 
 
 def check_randoms(first: int, end: int) -> list[str]:
