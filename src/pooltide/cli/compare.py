@@ -14,9 +14,19 @@ from ..acceptance.comparison import Comparison, Pair, anatomy, compare, pair_ent
 from ..acceptance.manifest import MANIFEST, ManifestError, read_golden
 from ..acceptance.notation import NotationError, parse, short_dtype
 from ..acceptance.tensorfile import GoldenError, TensorFileError
-from ..acceptance.verdicts import LEVELS, STANDARDS, bin_names
+from ..acceptance.verdicts import LEVELS, STANDARDS, VERDICTS
 from ..operators.dtypes import DTYPES
-from .reports import MEASURES, judged, measured, report_option, verdict_option, write_report
+from .reports import (
+    MEASURES,
+    figures,
+    histogram,
+    judged,
+    measured,
+    report_option,
+    verdict_lines,
+    verdict_option,
+    write_report,
+)
 from .speech import one_line, reproduce, say
 from .tables import aligned
 
@@ -86,7 +96,7 @@ def command(
         say(_told(rows, verdict))
     if report is not None:
         source = golden if golden.is_dir() else None
-        columns = (*MEASURES, *_verdict_names(third is not None))
+        columns = (*MEASURES, *(name for name in VERDICTS if third or name != "two"))
         entries = [_entry(*row, verdict, len(columns)) for row in rows]
         entries = _with_anatomy(entries, {name: outcome for name, _, outcome in rows}, source)
         write_report(report, "pooltide compare", columns, entries)
@@ -143,10 +153,6 @@ def _passed(outcome: Outcome, verdict: str) -> bool:
     return isinstance(outcome, Comparison) and outcome.verdict(verdict).passed
 
 
-def _verdict_names(third: bool) -> tuple[str, ...]:
-    return ("single", "two", "mixed", "bits") if third else ("single", "mixed", "bits")
-
-
 def _told(rows: list[Row], verdict: str) -> str:
     bad = [row for row in rows if not _passed(row[2], verdict)]
     parts = []
@@ -175,20 +181,16 @@ def _cells(name: str, outcome: Comparison) -> list[str]:
 
 def _one(outcome: Comparison) -> str:
     m = outcome.measures
-    lines = [f"{v.name:8} {'pass' if v.passed else 'FAIL'}: {v.text}" for v in outcome.verdicts]
-    lines.append(f"error    MERE {m.mere:.3g}, MARE {m.mare:.3g}, RMSE {m.rmse:.3g}, largest {m.max_abs:.3g}")
-    found = [f"{name}: {n}" for name, n in zip(bin_names(), m.histogram, strict=True) if n]
-    return "\n".join([*lines, f"ULP      {', '.join(found) or 'no finite cells'}"])
+    error = f"error    MERE {m.mere:.3g}, MARE {m.mare:.3g}, RMSE {m.rmse:.3g}, largest {m.max_abs:.3g}"
+    ulps = ", ".join(f"{name}: {n}" for name, n in histogram(m).items())
+    return "\n".join([*verdict_lines(outcome.verdicts), error, f"ULP      {ulps or 'no finite cells'}"])
 
 
 def _record(name: str, case: str, outcome: Outcome) -> dict[str, Any]:
     record: dict[str, Any] = {"name": name, "case": case}
     if isinstance(outcome, TensorFileError):
         return record | {"error": str(outcome)}
-    m = outcome.measures
-    record |= {"count": m.count, "misplaced": m.misplaced, **dict(zip(MEASURES, measured(m), strict=True))}
-    record |= {"ulp_histogram": {k: n for k, n in zip(bin_names(), m.histogram, strict=True) if n}}
-    return record | {"verdicts": {v.name: {"pass": v.passed, "text": v.text} for v in outcome.verdicts}}
+    return record | figures(outcome.measures, outcome.verdicts)
 
 
 def _entry(name: str, case: str, outcome: Outcome, verdict: str, width: int) -> Entry:
