@@ -15,11 +15,12 @@ from commandline import pooltide
 
 from pooltide.acceptance import inputs, trial
 from pooltide.acceptance.inputs import arrays, draw
-from pooltide.acceptance.notation import DISTRIBUTIONS, parse, short_names
+from pooltide.acceptance.notation import parse
 from pooltide.acceptance.picture import heat
 from pooltide.acceptance.show import draw_case
 from pooltide.acceptance.trial import plan_of, problem_of, run
 from pooltide.acceptance.verdicts import Measures
+from pooltide.acceptance.words import DISTRIBUTIONS, short_names
 from pooltide.arrays.volumes import memory_layout
 from pooltide.cli import main
 from pooltide.cli.reports import figures

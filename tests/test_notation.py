@@ -7,7 +7,8 @@ import random
 import numpy as np
 import pytest
 
-from pooltide.acceptance.notation import DISTRIBUTIONS, NotationError, parse
+from pooltide.acceptance.notation import parse
+from pooltide.acceptance.words import DISTRIBUTIONS, NotationError
 from pooltide.operators.call import TensorMeta, channels_last_strides
 from pooltide.operators.pages import HOST
 from pooltide.operators.rules import check

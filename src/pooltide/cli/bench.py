@@ -16,11 +16,11 @@ from rich.table import Table
 
 from ..acceptance.cases import Line
 from ..acceptance.inputs import TooLarge
-from ..acceptance.notation import Case, parse, short_dtype
+from ..acceptance.notation import Case, parse
 from ..acceptance.trial import Refused
+from ..acceptance.words import BY_SHORT_DTYPE, short_dtype
 from ..kernels.plan import NoBackend
 from ..kernels.threads import get_num_threads, set_num_threads
-from ..operators.dtypes import DTYPES
 from .contest import Result, Wrong, contest
 from .problems import NOTATION, Problems
 from .speech import one_line, say
@@ -172,14 +172,13 @@ def _cases(
     if problems:
         good = [(line.name, line.case) for line in problems if line.case is not None]
         return good, [line.error for line in problems if line.case is None]
-    known = {short_dtype(dtype): dtype for dtype in DTYPES.values()}
     if bad := [word for word in dtypes.split(",") if word not in ("f32", "f64", "f16", "bf16")]:
         raise click.UsageError(f"--dtype has {bad[0]!r}; it must be f32, f64, f16 or bf16, joined by commas")
     chosen = shapes or tuple(named)
     if absent := [name for name in chosen if name not in named]:
         raise click.UsageError(f"--shape {absent[0]} is not for this device; there are {', '.join(named)}")
     return [
-        (name, replace(parse(named[name]), dtype=known[word]))
+        (name, replace(parse(named[name]), dtype=BY_SHORT_DTYPE[word]))
         for name in chosen
         for word in dtypes.split(",")
     ], []

@@ -34,7 +34,7 @@ def command(problems: list[Line], product: str | None, all_products: bool, as_js
             good = False
             say(failed(line, line.error), err=True)
             continue
-        products = ASCEND_PRODUCTS if all_products else (product or line.case.asked,)
+        products = ASCEND_PRODUCTS if all_products else (product or line.case.checked_product,)
         faults = {name: check(line.case.call(name)) for name in products}
         good &= None in faults.values()
         if as_json:

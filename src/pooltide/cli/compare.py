@@ -1,4 +1,4 @@
-"""`pooltide compare`: the verdicts on results, one file or a directory of them."""
+"""`pooltide compare`: judges results in a file or a directory by their golden data."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..acceptance.comparison import Comparison, Pair, anatomy, compare, pair_entry, pair_files
-from ..acceptance.manifest import MANIFEST, ManifestError, read_golden
-from ..acceptance.notation import NotationError, parse, short_dtype
+from ..acceptance.comparison import Comparison, Pair, compare, error_map, pair_entry, pair_files
+from ..acceptance.manifest import MANIFEST, ManifestError, read_manifest
+from ..acceptance.notation import parse
 from ..acceptance.tensorfile import GoldenError, TensorFileError
 from ..acceptance.verdicts import LEVELS, STANDARDS, VERDICTS
+from ..acceptance.words import BY_SHORT_DTYPE, NotationError
 from ..operators.dtypes import DTYPES
 from .reports import (
     MEASURES,
@@ -31,10 +32,10 @@ from .speech import one_line, reproduce, say
 from .tables import aligned
 
 if TYPE_CHECKING:
-    from ..acceptance.anatomy import Anatomy
+    from ..acceptance.errormap import ErrorMap
     from ..acceptance.report import Entry
 
-_DTYPES = {short_dtype(DTYPES[name]): DTYPES[name] for name in STANDARDS if name in DTYPES}
+_DTYPES = {short: dtype for short, dtype in BY_SHORT_DTYPE.items() if dtype.name in STANDARDS}
 _MOST_ROWS = 40
 _PATH = click.Path(exists=True, path_type=Path)
 Outcome = Comparison | TensorFileError
@@ -64,7 +65,7 @@ def command(
     as_json: bool,
     report: Path | None,
 ) -> None:
-    """Hold ACTUAL against GOLDEN: two files (.npy or .bin), or a directory against one of pooltide golden.
+    """Compare ACTUAL with GOLDEN: two files (.npy or .bin), or a directory with one of pooltide golden.
 
     A directory has NAME/grad_input.npy or NAME.npy (or .bin) for each case of the golden manifest.
     Exit status 1 when the chosen verdict fails for any case, or a result is missing or can't be read;
@@ -93,12 +94,12 @@ def command(
     except (ManifestError, NotationError) as error:
         raise click.UsageError(str(error)) from None
     if not as_json:
-        say(_told(rows, verdict))
+        say(_text(rows, verdict))
     if report is not None:
         source = golden if golden.is_dir() else None
         columns = (*MEASURES, *(name for name in VERDICTS if third or name != "two"))
         entries = [_entry(*row, verdict, len(columns)) for row in rows]
-        entries = _with_anatomy(entries, {name: outcome for name, _, outcome in rows}, source)
+        entries = _with_errors(entries, {name: outcome for name, _, outcome in rows}, source)
         write_report(report, "pooltide compare", columns, entries)
     if any(isinstance(outcome, GoldenError) for *_, outcome in rows):
         raise SystemExit(2)
@@ -108,7 +109,7 @@ def command(
 def _pairs(
     actual: Path, golden: Path, third: Path | None, dtype: str | None, case: str | None
 ) -> Iterator[tuple[str, str, Pair | TensorFileError]]:
-    """(name, case, pair or the error why there is none)."""
+    """For each case: its name, its notation, and its pair or the error of opening it."""
     if golden.is_dir() != actual.is_dir() or (third is not None and third.is_dir() != golden.is_dir()):
         raise click.UsageError("ACTUAL, GOLDEN and --third must all be files, or all directories")
     rounding = "HFLOAT32" if dtype == "hf32" else "keep"
@@ -123,7 +124,7 @@ def _pairs(
         return
     if dtype or case:
         raise click.UsageError("--dtype and --case are for two files; the manifest has them for directories")
-    found = read_golden(golden)
+    found = read_manifest(golden)
     if not found.entries or not found.complete:
         what = "is not complete" if found.entries else "has no case"
         raise ManifestError(f"{golden / MANIFEST} {what}; start pooltide golden again")
@@ -153,7 +154,7 @@ def _passed(outcome: Outcome, verdict: str) -> bool:
     return isinstance(outcome, Comparison) and outcome.verdict(verdict).passed
 
 
-def _told(rows: list[Row], verdict: str) -> str:
+def _text(rows: list[Row], verdict: str) -> str:
     bad = [row for row in rows if not _passed(row[2], verdict)]
     parts = []
     if len(rows) == 1 and isinstance(rows[0][2], Comparison):
@@ -205,17 +206,17 @@ def _entry(name: str, case: str, outcome: Outcome, verdict: str, width: int) -> 
     return Entry(name, case, "fail", values, chosen.text, outcome.measures.histogram)
 
 
-def _with_anatomy(entries: list[Entry], outcomes: dict[str, Outcome], golden: Path | None) -> list[Entry]:
-    """Only the sections that the report will have are worth a second pass over their files."""
+def _with_errors(entries: list[Entry], outcomes: dict[str, Outcome], golden: Path | None) -> list[Entry]:
+    """Read the files a second time, but only those of the cases that get a section in the report."""
     from ..acceptance.report import MOST_SECTIONS
 
     failing = [entry.name for entry in entries if entry.status == "fail"][:MOST_SECTIONS]
-    found = {name: _anatomy(outcomes[name], golden) for name in failing}
-    return [replace(entry, anatomy=found.get(entry.name)) for entry in entries]
+    found = {name: _errors(outcomes[name], golden) for name in failing}
+    return [replace(entry, errors=found.get(entry.name)) for entry in entries]
 
 
-def _anatomy(outcome: Outcome, golden: Path | None) -> Anatomy | None:
+def _errors(outcome: Outcome, golden: Path | None) -> ErrorMap | None:
     try:
-        return anatomy(outcome.pair, golden) if isinstance(outcome, Comparison) else None
-    except TensorFileError:  # a file that changed since it was compared: the report does without
+        return error_map(outcome.pair, golden) if isinstance(outcome, Comparison) else None
+    except TensorFileError:  # a file has changed since it was compared
         return None

@@ -35,7 +35,7 @@ from .reports import (
 from .speech import one_line, reproduce, say
 
 if TYPE_CHECKING:
-    from ..acceptance.anatomy import Anatomy
+    from ..acceptance.errormap import ErrorMap
     from ..acceptance.report import Entry
 
 _COLUMNS = ("backend", "ms", *MEASURES, "single", "mixed", "bits")
@@ -175,18 +175,18 @@ def _entry(line: Line, outcome: Outcome, passed: bool) -> Entry:
     values = (outcome.plan.backend, outcome.seconds * 1e3, *measured(m), *judged(outcome.verdicts))
     if passed:
         return Entry(line.name, text, "pass", values)
-    return Entry(line.name, text, "fail", values, "", m.histogram, _anatomy(outcome))
+    return Entry(line.name, text, "fail", values, "", m.histogram, _errors(outcome))
 
 
-def _anatomy(trial: Trial) -> Anatomy:
-    from ..acceptance.anatomy import dissect
+def _errors(trial: Trial) -> ErrorMap:
+    from ..acceptance.errormap import map_errors
 
     problem = trial.plan.problem
     grad, indices = (
         None if array is None else np.ascontiguousarray(array).reshape(problem.planes, -1)
         for array in (trial.grad_output, trial.indices)
     )
-    return dissect(
+    return map_errors(
         [(np.ascontiguousarray(trial.actual).ravel(), trial.golden.ravel())],
         problem.batch,
         problem.input_plane,
