@@ -17,17 +17,7 @@ from ..acceptance.tensorfile import GoldenError, TensorFileError
 from ..acceptance.verdicts import LEVELS, STANDARDS, VERDICTS
 from ..acceptance.words import BY_SHORT_DTYPE, NotationError
 from ..operators.dtypes import DTYPES
-from .reports import (
-    MEASURES,
-    figures,
-    histogram,
-    judged,
-    measured,
-    report_option,
-    verdict_lines,
-    verdict_option,
-    write_report,
-)
+from . import reports
 from .speech import one_line, reproduce, say
 from .tables import aligned
 
@@ -46,14 +36,14 @@ Row = tuple[str, str, Outcome]  # name, case
 @click.argument("actual", type=_PATH)
 @click.argument("golden", type=_PATH)
 @click.option("--third", type=_PATH, help="Another's result, such as a GPU's: gives the verdict two.")
-@verdict_option
+@reports.verdict_option
 @click.option("--level", type=click.Choice(list(LEVELS)), default="L1", show_default=True, help="Of two.")
 @click.option(
     "--dtype", type=click.Choice([*_DTYPES, "hf32"]), help="Of .bin files; hf32: computed in HFLOAT32."
 )
 @click.option("--case", "case", help="The case of two files, so that the report can draw its windows.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per case.")
-@report_option
+@reports.report_option
 def command(
     actual: Path,
     golden: Path,
@@ -97,10 +87,10 @@ def command(
         say(_text(rows, verdict))
     if report is not None:
         source = golden if golden.is_dir() else None
-        columns = (*MEASURES, *(name for name in VERDICTS if third or name != "two"))
+        columns = (*reports.MEASURES, *(name for name in VERDICTS if third or name != "two"))
         entries = [_entry(*row, verdict, len(columns)) for row in rows]
         entries = _with_errors(entries, {name: outcome for name, _, outcome in rows}, source)
-        write_report(report, "pooltide compare", columns, entries)
+        reports.write_report(report, "pooltide compare", columns, entries)
     if any(isinstance(outcome, GoldenError) for *_, outcome in rows):
         raise SystemExit(2)
     raise SystemExit(0 if all(_passed(outcome, verdict) for *_, outcome in rows) else 1)
@@ -177,21 +167,23 @@ def _text(rows: list[Row], verdict: str) -> str:
 
 def _cells(name: str, outcome: Comparison) -> list[str]:
     m = outcome.measures
-    return [name, f"{m.mere:.3g}", f"{m.mare:.3g}", str(m.max_ulp), *judged(outcome.verdicts)]
+    return [name, f"{m.mere:.3g}", f"{m.mare:.3g}", str(m.max_ulp), *reports.judged(outcome.verdicts)]
 
 
 def _one(outcome: Comparison) -> str:
     m = outcome.measures
     error = f"error    MERE {m.mere:.3g}, MARE {m.mare:.3g}, RMSE {m.rmse:.3g}, largest {m.max_abs:.3g}"
-    ulps = ", ".join(f"{name}: {n}" for name, n in histogram(m).items())
-    return "\n".join([*verdict_lines(outcome.verdicts), error, f"ULP      {ulps or 'no finite cells'}"])
+    ulps = ", ".join(f"{name}: {n}" for name, n in reports.histogram(m).items())
+    return "\n".join(
+        [*reports.verdict_lines(outcome.verdicts), error, f"ULP      {ulps or 'no finite cells'}"]
+    )
 
 
 def _record(name: str, case: str, outcome: Outcome) -> dict[str, Any]:
     record: dict[str, Any] = {"name": name, "case": case}
     if isinstance(outcome, TensorFileError):
         return record | {"error": str(outcome)}
-    return record | figures(outcome.measures, outcome.verdicts)
+    return record | reports.figures(outcome.measures, outcome.verdicts)
 
 
 def _entry(name: str, case: str, outcome: Outcome, verdict: str, width: int) -> Entry:
@@ -199,7 +191,7 @@ def _entry(name: str, case: str, outcome: Outcome, verdict: str, width: int) -> 
 
     if isinstance(outcome, TensorFileError):
         return Entry(name, case, "error", ("",) * width, str(outcome))
-    values = (*measured(outcome.measures), *judged(outcome.verdicts))
+    values = (*reports.measured(outcome.measures), *reports.judged(outcome.verdicts))
     chosen = outcome.verdict(verdict)
     if chosen.passed:
         return Entry(name, case, "pass", values)

@@ -55,32 +55,9 @@ class Problems(click.ParamType):  # type: ignore[type-arg]
         if isinstance(value, list):
             return value
         try:
-            if value == "-":
-                return self._standard_input(param, ctx)
-            if ":" not in value or os.path.isfile(value):
-                return self._file(value, param, ctx)
-            return [Line(1, "case", parse(value))]
+            return _lines(value)
         except (NotationError, CasesError) as error:
             self.fail(str(error), param, ctx)
-
-    def _file(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> list[Line]:
-        if not os.path.exists(value):
-            self.fail(
-                f"{value!r} is no case and no file; a case is one word such as avg2d:2x3x11x13:k3", param, ctx
-            )
-        return self._some(read(Path(value)), value, param, ctx)
-
-    def _standard_input(self, param: click.Parameter | None, ctx: click.Context | None) -> list[Line]:
-        if sys.stdin is None:
-            self.fail("the standard input is closed", param, ctx)
-        return self._some(list(lines(bounded(sys.stdin.buffer))), "the standard input", param, ctx)
-
-    def _some(
-        self, found: list[Line], where: str, param: click.Parameter | None, ctx: click.Context | None
-    ) -> list[Line]:
-        if not found:
-            self.fail(f"{where} has no case", param, ctx)
-        return found
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
@@ -91,6 +68,20 @@ class Problems(click.ParamType):  # type: ignore[type-arg]
 
         starts = [f"{name}:" for name in short_names() if name.startswith(incomplete)]
         return [*map(CompletionItem, starts), CompletionItem(incomplete, type="file")]
+
+
+def _lines(value: str) -> list[Line]:
+    """The lines that the argument means. CasesError or NotationError: it means none."""
+    if value != "-" and ":" in value and not os.path.isfile(value):
+        return [Line(1, "case", parse(value))]
+    if value != "-" and not os.path.exists(value):
+        raise CasesError(f"{value!r} is no case and no file; a case is one word such as avg2d:2x3x11x13:k3")
+    if value == "-" and sys.stdin is None:
+        raise CasesError("the standard input is closed")
+    found = list(lines(bounded(sys.stdin.buffer))) if value == "-" else read(Path(value))
+    if not found:
+        raise CasesError(f"{'the standard input' if value == '-' else value} has no case")
+    return found
 
 
 problem_argument = click.argument("problems", metavar="PROBLEM", type=Problems())

@@ -21,24 +21,15 @@ from ..acceptance.tensorfile import npy_header, raw_bytes
 from ..acceptance.trial import Refused, Trial, plan_of, run
 from ..kernels.plan import BACKENDS, NoBackend, Plan
 from ..writing import why, write_whole
+from . import reports
 from .problems import NOTATION, failed, problem_argument, product_option
-from .reports import (
-    MEASURES,
-    figures,
-    judged,
-    measured,
-    report_option,
-    verdict_lines,
-    verdict_option,
-    write_report,
-)
 from .speech import one_line, reproduce, say
 
 if TYPE_CHECKING:
     from ..acceptance.errormap import ErrorMap
     from ..acceptance.report import Entry
 
-_COLUMNS = ("backend", "ms", *MEASURES, "single", "mixed", "bits")
+_COLUMNS = ("backend", "ms", *reports.MEASURES, "single", "mixed", "bits")
 Outcome = Trial | Plan | str  # str: why the case has neither
 
 
@@ -52,8 +43,8 @@ Outcome = Trial | Plan | str  # str: why the case has neither
 @click.option(
     "--save", type=click.Path(file_okay=False, path_type=Path), help="Keep each result as SAVE/NAME.npy."
 )
-@verdict_option
-@report_option
+@reports.verdict_option
+@reports.report_option
 def command(
     problems: list[Line],
     product: str | None,
@@ -93,7 +84,7 @@ def command(
             _save(save, line.name, outcome)
         if report is not None:
             entries.append(_entry(line, outcome, passed))
-    write_report(report, "pooltide run", _COLUMNS, entries)
+    reports.write_report(report, "pooltide run", _COLUMNS, entries)
     raise SystemExit(0 if good else 1)
 
 
@@ -133,7 +124,7 @@ def _text(line: Line, outcome: Outcome, *, alone: bool) -> list[str]:
         f"error    MERE {m.mere:.3g}, MARE {m.mare:.3g}, RMSE {m.rmse:.3g}; {m.differing} of {m.count} "
         f"differ from the correctly rounded result, at most {m.max_ulp} ULP",
         f"time     {outcome.seconds * 1e3:.3f} ms, {_rate(outcome):.2f} GB/s of what must move",
-        *verdict_lines(outcome.verdicts),
+        *reports.verdict_lines(outcome.verdicts),
     ]
 
 
@@ -149,7 +140,7 @@ def _record(line: Line, outcome: Outcome) -> dict[str, Any]:
     if isinstance(outcome, Plan):
         return record | {"plan": _plan_record(outcome)}
     record |= {"plan": _plan_record(outcome.plan), "seconds": outcome.seconds, "GB/s": _rate(outcome)}
-    return record | figures(outcome.measures, outcome.verdicts)
+    return record | reports.figures(outcome.measures, outcome.verdicts)
 
 
 def _plan_record(plan: Plan) -> dict[str, Any]:
@@ -172,7 +163,12 @@ def _entry(line: Line, outcome: Outcome, passed: bool) -> Entry:
     if not isinstance(outcome, Trial):
         return Entry(line.name, text, "error", ("",) * len(_COLUMNS), str(outcome))
     m = outcome.measures
-    values = (outcome.plan.backend, outcome.seconds * 1e3, *measured(m), *judged(outcome.verdicts))
+    values = (
+        outcome.plan.backend,
+        outcome.seconds * 1e3,
+        *reports.measured(m),
+        *reports.judged(outcome.verdicts),
+    )
     if passed:
         return Entry(line.name, text, "pass", values)
     return Entry(line.name, text, "fail", values, "", m.histogram, _errors(outcome))
