@@ -70,20 +70,11 @@ class Measures:
     histogram: tuple[int, ...] = (0,) * BINS
 
     def __add__(self, other: Measures) -> Measures:
-        return Measures(
-            self.count + other.count,
-            self.finite + other.finite,
-            self.misplaced + other.misplaced,
-            self.differing + other.differing,
-            self.sum_rel + other.sum_rel,
-            max(self.max_rel, other.max_rel),
-            self.sum_square + other.sum_square,
-            max(self.max_abs, other.max_abs),
-            self.outside + other.outside,
-            self.beyond + other.beyond,
-            max(self.max_ulp, other.max_ulp),
-            tuple(map(sum, zip(self.histogram, other.histogram, strict=True))),
-        )
+        """Maxima by max, all else by sum."""
+        pairs = {name: (getattr(self, name), getattr(other, name)) for name in Measures.__slots__}
+        bins = tuple(map(sum, zip(*pairs.pop("histogram"), strict=True)))
+        found = {name: max(pair) if name.startswith("max_") else sum(pair) for name, pair in pairs.items()}
+        return Measures(**found, histogram=bins)
 
     @property
     def mere(self) -> float:
