@@ -151,7 +151,7 @@ def parse(text: str) -> Case:
         for word in words[1:]:
             key, value = read_word(operator, word)
             if key in found:
-                raise NotationError(f"word {word!r} says {key} again; each may be said once")
+                raise NotationError(f"word {word!r} sets {key} again; each may be set once")
             found[key] = value
         return _case(operator, shape, found)
     except NotationError as error:

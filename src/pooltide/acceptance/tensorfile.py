@@ -99,7 +99,7 @@ def open_tensor(path: Path, dtype: DType | None = None, shape: tuple[int, ...] |
 
 def _raw(path: Path, dtype: DType | None, shape: tuple[int, ...] | None) -> TensorFile:
     if dtype is None:
-        raise TensorFileError(f"{path}: a .bin file has no dtype of its own; say it with --dtype")
+        raise TensorFileError(f"{path}: a .bin file has no dtype; give it with --dtype")
     size = _size(path)
     what = f"shape {shape} of {dtype}" if shape is not None else f"whole elements of {dtype}"
     shape = shape if shape is not None else (size // dtype.itemsize,)

@@ -93,7 +93,7 @@ def measure(actual: Array, golden: Array, standard: Standard) -> Measures:
     """The errors of `actual`. `golden` has the same dtype, or is float64 and not rounded."""
     if actual.dtype != golden.dtype:
         return _measure(actual, golden, standard)
-    differ = _words(actual) != _words(golden)  # most cells of a good result are equal, and need no arithmetic
+    differ = bits_of(actual) != bits_of(golden)  # equal cells, most of a good result, need no work
     differing = golden[differ]
     finite = int(np.isfinite(golden).sum()) - int(np.isfinite(differing).sum())
     equal = Measures(actual.size - differing.size, finite, histogram=(finite,) + (0,) * (BINS - 1))
@@ -105,7 +105,7 @@ def _measure(actual: Array, golden: Array, standard: Standard) -> Measures:
     rounded = round_once(golden, actual.dtype)
     both = np.isfinite(a) & np.isfinite(rounded)
     same = (np.isnan(a) & np.isnan(rounded)) | (np.isinf(a) & (actual == rounded))
-    differing = (_words(actual) != _words(rounded)) & ~(np.isnan(a) & np.isnan(rounded))
+    differing = (bits_of(actual) != bits_of(rounded)) & ~(np.isnan(a) & np.isnan(rounded))
     ulp = ulp_distance(actual[both], rounded[both])
     a, g = a[both], g[both]
     error = np.abs(a - g)
@@ -129,8 +129,9 @@ def _measure(actual: Array, golden: Array, standard: Standard) -> Measures:
     )
 
 
-def _words(x: Array) -> Array:
-    return x.view(f"u{x.itemsize}")
+def bits_of(x: Array) -> Array:
+    """The bits of each element, as unsigned integers."""
+    return np.ascontiguousarray(x).view(f"u{x.itemsize}")
 
 
 def ulp_distance(a: Array, g: Array) -> NDArray[np.uint64]:
@@ -139,7 +140,7 @@ def ulp_distance(a: Array, g: Array) -> NDArray[np.uint64]:
     magnitude = np.uint64(2 ** (bits - 1) - 1)
 
     def ordered(x: Array) -> NDArray[np.int64]:
-        word = np.ascontiguousarray(x).view(f"u{x.itemsize}").astype(np.uint64)
+        word = bits_of(x).astype(np.uint64)
         signed = (word & magnitude).astype(np.int64)
         return np.where(word > magnitude, -signed, signed)
 

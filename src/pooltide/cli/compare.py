@@ -130,7 +130,7 @@ def _check_names(actual: Path, golden: Path, third: Path | None, dtype: str | No
         if path.suffix not in (".npy", ".bin"):
             raise click.UsageError(f"{path}: the name ends in {path.suffix!r}; it must end in .npy or .bin")
     if dtype is None and actual.suffix == golden.suffix == ".bin":
-        raise click.UsageError(f"{actual}: a .bin file has no dtype of its own; say it with --dtype")
+        raise click.UsageError(f"{actual}: a .bin file has no dtype; give it with --dtype")
 
 
 def _compared(pair: Pair | TensorFileError, level: str) -> Outcome:

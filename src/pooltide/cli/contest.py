@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from ..acceptance.inputs import arrays
 from ..acceptance.notation import Case
 from ..acceptance.trial import Refused, problem_of
+from ..acceptance.verdicts import bits_of
 from ..arrays import gradients
 from ..arrays.volumes import as_volume
 from ..kernels import Arrays, reference
@@ -177,7 +178,7 @@ def _verify(case: Case, problem: Problem, drawn: Any, runners: Runners) -> None:
         runners["ours out="]()
     except (TypeError, ValueError, IndexError) as error:  # the function refuses the call
         raise Refused(str(error)) from None
-    if not np.array_equal(_words(runners["ours"]()), _words(drawn[2])):
+    if not np.array_equal(bits_of(runners["ours"]()), bits_of(drawn[2])):
         raise Wrong(f"{case}: out= and a fresh result differ")
     check_sample(case, problem, *(None if a is None else as_volume(a, axes) for a in drawn))
 
@@ -195,13 +196,8 @@ def check_sample(case: Case, problem: Problem, grad: Any, indices: Any, out: Any
     picked = None if indices is None else chosen(indices)
     if reference.run(sample, "planes", Arrays(chosen(grad), None, picked, want), scratch) is not None:
         raise Refused(f"{case}: an index is outside its plane")
-    if not np.array_equal(_words(chosen(out)), _words(want)):
+    if not np.array_equal(bits_of(chosen(out)), bits_of(want)):
         raise Wrong(f"{case}: the result differs from the reference")
-
-
-def _words(array: Array) -> Array:
-    plain = np.ascontiguousarray(array)
-    return plain.view(f"u{plain.itemsize}")
 
 
 def torch_tensor(case: Case, array: Array) -> Any:
@@ -248,6 +244,6 @@ def _torch(case: Case, grad: Array, indices: Array | None, out: Array) -> Runner
         into()
     except NotImplementedError:  # PyTorch has no avg_pool3d in halves on the CPU
         return {}
-    if case.dtype.name == "FLOAT32" and not np.array_equal(_words(ours), _words(out)):
+    if case.dtype.name == "FLOAT32" and not np.array_equal(bits_of(ours), bits_of(out)):
         raise Wrong(f"{case}: the result differs from PyTorch's")
     return {"torch out=": into, "torch": fresh}

@@ -53,9 +53,9 @@ def _show(console: Console, name: str) -> str:
     console.print(f"[bold]{operator.name}[/]")
     for line in (example.__doc__ or "").strip().splitlines():
         console.print(f"  [dim]{escape(line)}[/]" if line else "")
-    said = io.StringIO()
+    warnings = io.StringIO()
     try:
-        with contextlib.redirect_stderr(said):
+        with contextlib.redirect_stderr(warnings):
             got = example.main()
     except SystemExit as stopped:
         console.print(f"  stopped: {escape(str(stopped))}\n")
@@ -63,7 +63,7 @@ def _show(console: Console, name: str) -> str:
         return "stopped by strict checks" if expected else "stopped"
     _print_plane("gradOutput", example.GRAD_OUTPUT, console)
     _print_plane("result", got, console)
-    for line in said.getvalue().splitlines():
+    for line in warnings.getvalue().splitlines():
         console.print(f"  [yellow]{escape(line)}[/]")
     good = bool((got == _reference(example)).all())
     console.print(f"  {'[green]equals' if good else '[red]differs from'} the float64 reference[/]\n")
