@@ -79,4 +79,4 @@ def test_sentences_for_wrong_lines() -> None:
 
 def test_a_name_stands_once() -> None:
     found = read("name,case\na,avg2d:1x2x3:k1\na,avg2d:1x2x3:k1")
-    assert found[1].error == "name is 'a', which line 2 has; it must be its own"
+    assert found[1].error == "name is 'a', which line 2 has; it must be unique"

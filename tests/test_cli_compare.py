@@ -88,7 +88,7 @@ def test_raw_files(tmp_path: Path) -> None:
     np.save(tmp_path / "g.npy", values)  # NumPy calls it V2
     for pair in (("a.bin", "g.npy"), ("g.npy", "a.bin")):
         assert "bits     pass: 0 of 101" in pooltide("compare", *pair, cwd=tmp_path)
-    assert "say it with --dtype" in pooltide("compare", "a.bin", "a.bin", cwd=tmp_path, rc=2)
+    assert "give it with --dtype" in pooltide("compare", "a.bin", "a.bin", cwd=tmp_path, rc=2)
     pooltide("compare", "a.bin", "a.bin", "--dtype", "bf16", cwd=tmp_path)
     assert "the file has 202 bytes; whole elements of FLOAT32 must be 200" in pooltide(
         "compare", "a.bin", "a.bin", "--dtype", "hf32", cwd=tmp_path, rc=1

@@ -16,8 +16,7 @@ import pytest
 from click.testing import CliRunner
 from commandline import pooltide
 
-from pooltide.acceptance.golden import read_manifest
-from pooltide.acceptance.manifest import touched
+from pooltide.acceptance.manifest import first_change, read_manifest
 from pooltide.cli import main
 from pooltide.writing import write_whole
 
@@ -148,7 +147,7 @@ def test_a_directory_of_the_user_is_not_touched(tmp_path: Path) -> None:
     assert "1 of 5 cases, 4 bad" in text
     assert (tmp_path / "out/stem/thesis.tex").read_text() == "years of work"
     assert (tmp_path / "out/head").read_text() == "a plain file"
-    assert list(read_manifest(tmp_path / "out")) == ["good"]
+    assert list(read_manifest(tmp_path / "out").entries) == ["good"]
     assert not (tmp_path / "out/.partial").exists()
 
 
@@ -225,7 +224,7 @@ def test_every_golden_file_counts(name: str, how: str, golden: Path) -> None:
         path.mkdir()
     assert str(path) in invoke("compare", actual, golden, rc=2)
     assert "error" in invoke("compare", actual, golden, "--json", rc=2)
-    assert touched(golden, read_manifest(golden)["a"])
+    assert first_change(golden, read_manifest(golden).entries["a"])
 
 
 def changes(entry: dict[str, Any]) -> list[dict[str, Any]]:

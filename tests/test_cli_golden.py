@@ -19,7 +19,8 @@ import pytest
 import torch
 from commandline import PROGRAM, pooltide
 
-from pooltide.acceptance.golden import Task, make, read_manifest, whole
+from pooltide.acceptance.golden import Task, make
+from pooltide.acceptance.manifest import first_change, read_manifest
 
 CASES = """\
 name,case
@@ -33,7 +34,7 @@ hf32,avg2d:2x3x7x5:k7x5:cube1:f32:atlas-a2:seed6
 
 
 def entries(directory: Path) -> dict[str, Any]:
-    return read_manifest(directory)
+    return read_manifest(directory).entries
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +138,7 @@ def test_what_is_there_is_kept_and_what_is_broken_is_made_again(tmp_path: Path) 
     assert not (out / ".partial").exists()
     again = {path.parent.name for path in out.rglob("*.npy") if path.stat().st_mtime_ns != times[path]}
     assert again == {"stem", "peaks", "volume", "hf32"}
-    assert all(whole(out, entry) for entry in entries(out).values())
+    assert not any(first_change(out, entry) for entry in entries(out).values())
 
 
 def test_another_case_under_the_same_name_is_made_again(tmp_path: Path) -> None:
@@ -168,9 +169,9 @@ def test_interrupted_it_leaves_nothing_broken_and_goes_on(how: signal.Signals, t
         time.sleep(0.01)
     os.kill(process.pid, how)
     text, _ = process.communicate(timeout=60)
-    done = read_manifest(out, broken_tail=True)
+    done = read_manifest(out, broken_tail=True).entries
     assert 20 <= len(done) < count
-    assert all(whole(out, entry) for entry in done.values())
+    assert not any(first_change(out, entry) for entry in done.values())
     if how != signal.SIGKILL:
         assert process.returncode == 1
         assert "interrupted; start it again to go on" in text
@@ -218,9 +219,9 @@ def test_a_full_disk_is_a_message(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert f"{tmp_path}/out: can't be written: File too large" in done.stderr
     assert "Traceback" not in done.stdout + done.stderr
-    kept = read_manifest(tmp_path / "out", broken_tail=True)
+    kept = read_manifest(tmp_path / "out", broken_tail=True).entries
     assert 0 < len(kept) < 40
-    assert all(whole(tmp_path / "out", entry) for entry in kept.values())
+    assert not any(first_change(tmp_path / "out", entry) for entry in kept.values())
     pooltide("golden", tmp_path / "cases.csv", "-o", tmp_path / "out")
     assert len(entries(tmp_path / "out")) == 40
 

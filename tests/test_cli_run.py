@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import struct
 import zlib
@@ -9,16 +10,24 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from commandline import pooltide
 
-from pooltide.acceptance.inputs import draw
-from pooltide.acceptance.notation import DISTRIBUTIONS, parse, short_names
+from pooltide.acceptance import inputs, trial
+from pooltide.acceptance.inputs import arrays, draw
+from pooltide.acceptance.notation import parse
 from pooltide.acceptance.picture import heat
 from pooltide.acceptance.show import draw_case
-from pooltide.acceptance.trial import problem_of, run
+from pooltide.acceptance.trial import plan_of, problem_of, run
+from pooltide.acceptance.verdicts import Measures
+from pooltide.acceptance.words import DISTRIBUTIONS, short_names
+from pooltide.arrays.volumes import memory_layout
+from pooltide.cli import main
+from pooltide.cli.reports import figures
 from pooltide.geometry import tables
 from pooltide.kernels import reference
-from pooltide.kernels.plan import BACKENDS
+from pooltide.kernels.plan import BACKENDS, make_plan
+from pooltide.operators.pages import HOST
 
 CASES = [
     "avg2d:2x3x11x13:k3x5:s2:p1:ceil:nopad:f16",
@@ -40,6 +49,67 @@ def test_run_prints_the_plan_the_error_and_the_time(case: str, backend: str) -> 
     assert "mixed    pass" in text
 
 
+def test_plan_prints_the_kernel_and_why_not_those_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("--plan draws no data")
+
+    monkeypatch.setattr(trial, "arrays", refuse)
+    case = "avg2d:2x3x11x13:k3:s2:f16"
+    text = CliRunner().invoke(main, ["run", "--plan", case]).stdout
+    assert text.startswith(f"case     {case}\nproblem  average_gradient FLOAT16")
+    assert "\nbackend  cpu, working on planes\n" in text
+    assert "\nkernel   stride_2\n" in text
+    assert "\nnot      stride_1: the stride along the row is not 1\n" in text
+    assert text.endswith("scratch  0 bytes\n")
+
+
+def test_plan_prints_the_copies_and_the_chosen_backend() -> None:
+    text = pooltide("run", "--plan", "adaptive_max2d:2x3x11x13:o5x3:f32:i32:gradInput.cl")
+    assert "copied   grad_output\ncopied   indices\nscratch  768 bytes" in text
+    assert "backend  reference, working on" in pooltide("run", "--plan", CASES[0], "--backend", "reference")
+
+
+def test_a_plan_that_is_refused_says_why() -> None:
+    text = pooltide("run", "--plan", "avg2d:2x3x11x13:k3:cube2:bf16:atlas-a2", rc=1)
+    assert "cubeMathType is 2 (USE_FP16), which is not supported for BFLOAT16" in text
+    assert text.endswith("reproduce: pooltide run avg2d:2x3x11x13:k3:cube2:bf16:atlas-a2 --plan\n")
+    assert "GiB; this machine has" in pooltide("run", "--plan", "avg2d:1x1x1000000x10000000:k1", rc=1)
+    assert "--plan computes nothing" in pooltide("run", "--plan", CASES[0], "--save", "x", rc=2)
+
+
+@pytest.mark.parametrize("case", [*CASES, "adaptive_max2d:2x3x11x13:o5x3:gradInput.cl", "avg1d:0x3x7:k2:cl"])
+def test_the_plan_has_the_layouts_of_the_drawn_arrays(case: str) -> None:
+    parsed = parse(case)
+    problem = problem_of(parsed)
+    drawn = [array for array in arrays(parsed.call(HOST), problem, parsed.data) if array is not None]
+    layouts = tuple(memory_layout(array, len(parsed.operator.axes)) for array in drawn)
+    assert plan_of(parsed) == make_plan(problem, layouts)
+
+
+def test_json_has_the_figures_and_the_plan_of_every_case(tmp_path: Path) -> None:
+    cases = tmp_path / "cases"
+    cases.write_text("avg2d:2x3x11x13:k3:s2:f16\navg2d:2x3x11x13:k0\nnothing:3\n")
+    good, refused, bad = map(json.loads, pooltide("run", "--json", cases, rc=1).splitlines())
+    assert (good["line"], good["name"], good["case"]) == (1, "case-000001", "avg2d:2x3x11x13:k3:s2:f16")
+    assert good["plan"]["kernel"] == "stride_2"
+    assert good["plan"]["not"]["stride_1"] == "the stride along the row is not 1"
+    assert good["seconds"] > 0
+    assert (good["count"], good["differing"], good["max ULP"]) == (858, 1, 1)
+    assert good["verdicts"]["mixed"]["pass"]
+    assert not good["verdicts"]["bits"]["pass"]
+    assert "kernel" in refused["error"]
+    assert "the operator is 'nothing'" in bad["error"]
+    (plan,) = map(json.loads, pooltide("run", "--json", "--plan", "avg2d:2x3x11x13:k3:s2:f16").splitlines())
+    assert plan["plan"] == good["plan"]
+    assert "seconds" not in plan
+
+
+def test_an_infinite_figure_is_null_in_json() -> None:
+    found = figures(Measures(count=1, finite=1, max_rel=float("inf"), sum_rel=float("inf")), [])
+    text = json.dumps(found, allow_nan=False)
+    assert json.loads(text)["MARE"] is None
+
+
 def test_a_case_that_fails_ends_with_how_to_reproduce_it() -> None:
     text = pooltide("run", "adaptive_avg3d:2x3x7x11x13:o5x3x4", "--verdict", "bits", rc=1)
     assert "bits     FAIL" in text
@@ -54,6 +124,13 @@ def test_a_refused_case_says_why() -> None:
 def test_a_case_beyond_the_machine_says_so() -> None:
     text = pooltide("run", "adaptive_max2d:1x1x1000000x10000000:o1x1", rc=1)
     assert "GiB; this machine has" in text
+
+
+def test_the_time_of_the_reference_is_estimated_by_kind() -> None:
+    """The reference of maxima scatters all windows at once; that of averages adds window after window."""
+    inputs._refuse_beyond_time(problem_of(parse("max2d:1x1x4096x4096:k1")))
+    with pytest.raises(inputs.TooLarge, match="16777216 windows in each of 1 planes"):
+        inputs._refuse_beyond_time(problem_of(parse("avg2d:1x1x4096x4096:k1")))
 
 
 def test_the_product_changes_what_is_computed() -> None:

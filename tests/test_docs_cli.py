@@ -11,7 +11,8 @@ import pytest
 from commandline import PROGRAM
 
 from pooltide.acceptance.cases import FIELDS
-from pooltide.acceptance.notation import parse, short_names
+from pooltide.acceptance.notation import parse
+from pooltide.acceptance.words import short_names
 
 PAGE = Path(__file__).parent.parent / "docs" / "cli.md"
 pytestmark = pytest.mark.skipif(not PAGE.exists(), reason="NO DOCS: the tests run outside the source tree")

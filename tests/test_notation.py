@@ -7,7 +7,8 @@ import random
 import numpy as np
 import pytest
 
-from pooltide.acceptance.notation import DISTRIBUTIONS, NotationError, parse
+from pooltide.acceptance.notation import parse
+from pooltide.acceptance.words import DISTRIBUTIONS, NotationError
 from pooltide.operators.call import TensorMeta, channels_last_strides
 from pooltide.operators.pages import HOST
 from pooltide.operators.rules import check
@@ -104,8 +105,8 @@ def test_channels_last_strides_are_numpys() -> None:
         ("adaptive_avg3d:1x2x3x4", "the output's plane is missing; add a word such as o7x7x7"),
         ("adaptive_avg3d:1x2x3x4:o7x7", "word o7x7 has 2 sizes; it must have 1 or 3"),
         ("adaptive_avg3d:1x2x3x4:o7:k3", "word 'k3' is unknown for adaptive_avg3d; it must be o7x7x7"),
-        ("avg2d:1x2x3:k3:k5", "word 'k5' says kernel again"),
-        ("avg2d:1x2x3:k3:f32:bf16", "word 'bf16' says dtype again"),
+        ("avg2d:1x2x3:k3:k5", "word 'k5' sets kernel again"),
+        ("avg2d:1x2x3:k3:f32:bf16", "word 'bf16' sets dtype again"),
         ("avg2d:1x2x3:k3:foo.null", "names 'foo'; it must be gradOutput, self, kernelSize"),
         ("avg2d:1x2x3:k3:self.7q", "after the dot it must be a shape, a dtype, a format, cl or null"),
         ("avg2d:1x2x3:k3:seed-1", "word 'seed-1' is unknown"),

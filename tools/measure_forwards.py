@@ -3,8 +3,7 @@
     python tools/measure_forwards.py [ROUNDS]
 
 A case is timed only after its result had PyTorch's bits (in half precision: where PyTorch sums in
-float32). Between two calls there is a pause, in which the other's threads stop spinning. Run it on an
-otherwise idle machine.
+float32). Calls are timed as by `pooltide bench`. Run it on an otherwise idle machine.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from __future__ import annotations
 import platform
 import statistics
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +21,7 @@ import torch.nn.functional as F
 
 import pooltide
 from pooltide import _native
+from pooltide.cli.contest import seconds, spread
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 CASES: list[tuple[str, tuple[int, ...], dict[str, Any]]] = [
@@ -55,18 +54,6 @@ def agrees(name: str, dtype: str, arguments: dict[str, Any], ours: Any, theirs: 
     if arguments.get("output_size") == 1 or (name == "adaptive_avg_pool3d" and dtype != "float32"):
         return np.allclose(ours.astype(np.float64), theirs.double().numpy(), rtol=0.02, atol=0.02)
     return np.array_equal(ours, array(theirs))
-
-
-def seconds(run: Callable[[], object]) -> float:
-    time.sleep(0.01)
-    start = time.perf_counter()
-    run()
-    return time.perf_counter() - start
-
-
-def spread(times: list[float]) -> float:
-    low, _, high = statistics.quantiles(times, n=4)
-    return (high - low) / 2 / statistics.median(times)
 
 
 def row(name: str, shape: tuple[int, ...], arguments: dict[str, Any], dtype: str, rounds: int) -> str:

@@ -3,9 +3,10 @@
     python tools/measure_gpu.py [CASE …]
 
 A case is written as for `pooltide bench`, dtype and `cl` last (`max2d:256x64x112x112:k3:s2:p1:i64:bf16:cl`);
-without any, those of docs/performance.md. Each is a graph of calls that write to four results or more,
-256 MB and more in all, replayed 9 times: the median per call, and its ratio to the limit, which is the
-bytes over what a device-to-device copy moves. Results are not checked here: tests/test_gpu.py does that.
+without any, the named shapes of `bench` and some channels-last ones. Each is a graph of calls that write to
+four results or more, 256 MB and more in all, replayed 9 times: the median per call, and its ratio to the
+limit, which is the bytes over what a device-to-device copy moves. Results are not checked here:
+tests/test_gpu.py does that.
 """
 
 from __future__ import annotations
@@ -17,24 +18,13 @@ import torch
 
 from pooltide.acceptance.notation import parse
 from pooltide.acceptance.trial import problem_of
+from pooltide.cli.bench import CUDA_SHAPES
 from pooltide.cli.cuda_contest import COPY_BYTES, alone_seconds, elapsed_seconds
 from pooltide.geometry import tables
 from pooltide.kernels.cuda.launch import Ready
 from pooltide.problem.problem import Problem
 from pooltide.torch.tensors import TYPES
 
-PLANES = """
-avg2d:256x64x112x112:k3:s2:p1 avg2d:256x256x56x56:k2:s2 avg2d:128x192x35x35:k3:s1:p1 avg2d:256x2048x7x7:k7
-adaptive_avg3d:16x64x16x56x56:o4x7x7 adaptive_avg3d:8x32x32x64x64:o8x16x16
-adaptive_avg3d:16x64x16x56x56:o5x9x9 adaptive_avg3d:64x512x4x7x7:o1x1x1
-adaptive_max2d:256x256x56x56:o7x7:i64 adaptive_max2d:128x64x112x112:o50x50:i64
-adaptive_max2d:256x512x28x28:o14x14:i64
-adaptive_max3d:16x64x16x56x56:o5x9x9:i64 adaptive_max3d:16x64x16x56x56:o8x28x28:i64
-max2d:256x64x112x112:k3:s2:p1:i64 max2d:64x128x112x112:k2:s2:i64 adaptive_avg2d:256x512x17x17:o7x7
-max3d:8x32x32x64x64:k2:i64 avg3d:16x64x16x56x56:k2:s2
-avg1d:256x256x4096:k3:s2:p1 adaptive_avg1d:256x512x2048:o61
-max1d:256x256x4096:k3:s2:p1:i64 adaptive_max1d:256x512x2048:o61:i64
-"""
 CHANNELS_LAST = """
 avg2d:256x64x112x112:k3:s2:p1 avg2d:256x256x56x56:k2:s2 avg2d:128x192x35x35:k3:s1:p1
 adaptive_avg2d:256x512x17x17:o7x7 adaptive_avg2d:256x256x56x56:o9x9
@@ -80,8 +70,8 @@ def alone(case: str) -> tuple[float, Problem]:
 
 def main() -> None:
     cases = sys.argv[1:]
-    for names, last in ((PLANES, ""), (CHANNELS_LAST, ":cl")) if not cases else ():
-        cases += [f"{name}:{dtype}{last}" for name in names.split() for dtype in ("f32", "bf16")]
+    for names, last in ((CUDA_SHAPES.values(), ""), (CHANNELS_LAST.split(), ":cl")) if not cases else ():
+        cases += [f"{name}:{dtype}{last}" for name in names for dtype in ("f32", "bf16")]
     rate = bytes_per_second()
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, copy {rate / 1e12:.2f} TB/s")
     for case in cases:

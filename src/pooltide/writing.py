@@ -1,4 +1,7 @@
-"""Files that people name: each is written whole or not at all, and nothing else is harmed."""
+"""Writes files that users name: a file is replaced completely, or stays as it was.
+
+`write_whole` raises OSError; `why` turns an OSError into text for a message.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,9 @@ _STANDARD = (1, 2)  # the output streams of this process
 def write_whole(path: Path, *content: Content) -> None:
     """Write the file, or raise OSError and leave the old file as it was.
 
-    A plain file is replaced in one step, so that a reader or a second writer never meets half a file.
-    A link to a plain file stays: its target is replaced. A device or a pipe is written to directly.
-    Everything else (a directory, a socket, a link to nothing) is refused.
+    A plain file is replaced in one step, so that no reader and no second writer sees a part of it.
+    A link to a plain file stays, and its target is replaced. A device or a pipe is written to directly.
+    Everything else (a directory, a socket, a dangling link) is refused.
     """
     try:
         found = path.stat()
@@ -43,7 +46,7 @@ def write_whole(path: Path, *content: Content) -> None:
 
 
 def why(error: OSError) -> str:
-    """The reason of an OSError, for a message."""
+    """The reason of an OSError."""
     return error.strerror or str(error) or type(error).__name__
 
 
@@ -75,7 +78,7 @@ def _same_file(stream: int, found: os.stat_result) -> bool:
 
 
 def _stream(stream: int, content: Iterable[Content]) -> None:
-    """Write to a stream that this process has open, such as /dev/stdout: a second file position is wrong."""
+    """Write to an open stream, such as /dev/stdout: opened again, it would have another file position."""
     for printed in (sys.stdout, sys.stderr):
         if printed is not None:
             printed.flush()

@@ -1,1 +1,1 @@
-"""For those who accept operators: cases, golden data, verdicts, comparison, reports, pictures."""
+"""Tools to accept or reject an operator: cases, golden data, verdicts, comparison, reports, pictures."""

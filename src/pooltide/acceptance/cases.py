@@ -1,4 +1,4 @@
-"""Files of cases: CSV or JSON lines, one case each. A bad line is an answer, not an end.
+"""Reads files of cases: CSV or JSON lines, one case each. A bad line gives a Line with an error.
 
     avg2d:2x3x11x13:k3:s2:f16                          a line may be the notation alone
     name,case,seed                                     or CSV under a header of fields
@@ -6,8 +6,8 @@
     {"name": "stem", "case": "avg2d:2x3x11x13:k3:s2"}  or a JSON object of fields
     {"operator": "avg2d", "input": [2, 3, 11, 13], "kernel": [3, 3], "ceil_mode": true}
 
-Either `case`, or `operator` and `input`, must be there; every other field of FIELDS adds its word to the
-notation. Empty lines and lines that begin with # are passed over.
+A line needs `case`, or `operator` and `input`; every other field of FIELDS adds its word to the notation.
+Empty lines and lines that begin with # are skipped.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ..writing import why
-from .notation import Case, NotationError, parse
+from .notation import Case, parse
+from .words import NotationError
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 _TRUE, _FALSE = ("true", "yes", "1"), ("false", "no", "0", "")
 
-# field: the prefix of its numbers; "" for a word as it stands; (word when true, word when false)
+# field: the prefix of its numbers; "": the value is the word; (word for true, word for false)
 FIELDS: dict[str, str | tuple[str, str]] = {
     "output": "o",
     "kernel": "k",
@@ -49,8 +50,8 @@ FIELDS: dict[str, str | tuple[str, str]] = {
     "product": "",
     "words": "",
 }
+_MAIN = ("name", "case", "operator", "input")
 _LONGEST = 1 << 20  # bytes of a line
-_OWN = ("name", "case", "operator", "input")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,21 +63,21 @@ class Line:
 
 
 class CasesError(ValueError):
-    """A file of cases that can't be read at all."""
+    """A file, or a line of it, that can't be read."""
 
 
 def read(path: Path) -> list[Line]:
     try:
-        if path.is_char_device() or path.is_block_device():  # such as /dev/zero, which never ends
+        if path.is_char_device() or path.is_block_device():  # /dev/zero never ends
             raise CasesError(f"{path}: the path is a device; it must be a file, or - for the standard input")
         with path.open("rb") as file:
-            return list(lines(limited(file)))
+            return list(lines(bounded(file)))
     except OSError as error:
         raise CasesError(f"{path}: can't be read: {why(error)}") from None
 
 
-def limited(file: BinaryIO) -> Iterator[bytes]:
-    """The lines of a file; one that is too long to be a case ends it."""
+def bounded(file: BinaryIO) -> Iterator[bytes]:
+    """The lines of a file. CasesError: a line is too long."""
     for number, raw in enumerate(iter(lambda: file.readline(_LONGEST + 1), b""), 1):
         if len(raw) > _LONGEST:
             raise CasesError(f"line {number} has more than {_LONGEST} bytes; it must have fewer")
@@ -84,7 +85,7 @@ def limited(file: BinaryIO) -> Iterator[bytes]:
 
 
 def lines(source: Iterable[bytes]) -> Iterator[Line]:
-    """Every case of a file, good or bad, in order."""
+    """Every case of a file in order; a line that can't be read has no case, but an error."""
     header: list[str] | None = None
     seen: dict[str, int] = {}
     for number, raw in enumerate(source, 1):
@@ -98,7 +99,7 @@ def lines(source: Iterable[bytes]) -> Iterator[Line]:
             fields = _fields(text, header)
             name = _name(fields, number)
             if name in seen:
-                raise CasesError(f"name is {name!r}, which line {seen[name]} has; it must be its own")
+                raise CasesError(f"name is {name!r}, which line {seen[name]} has; it must be unique")
             seen[name] = number
             yield Line(number, name, parse(notation(fields)))
         except UnicodeDecodeError as error:
@@ -108,13 +109,13 @@ def lines(source: Iterable[bytes]) -> Iterator[Line]:
 
 
 def notation(fields: Mapping[str, Any]) -> str:
-    """The fields of one case as its notation."""
-    if unknown := sorted(fields.keys() - FIELDS.keys() - set(_OWN)):
-        known = ", ".join((*_OWN, *FIELDS))
+    """The notation of a case that is given by fields."""
+    if unknown := sorted(fields.keys() - FIELDS.keys() - set(_MAIN)):
+        known = ", ".join((*_MAIN, *FIELDS))
         raise CasesError(f"field {unknown[0][:60]!r} is unknown; known are {known}")
     if fields.get("case"):
-        if said := [field for field in ("operator", "input") if fields.get(field)]:
-            raise CasesError(f"case and {said[0]} are both there; give one of them")
+        if both := [field for field in ("operator", "input") if fields.get(field)]:
+            raise CasesError(f"case and {both[0]} are both there; give one of them")
         text = _word("case", fields["case"])
     elif fields.get("operator") and fields.get("input"):
         text = f"{_word('operator', fields['operator'])}:{_joined('input', fields['input'])}"
@@ -125,16 +126,16 @@ def notation(fields: Mapping[str, Any]) -> str:
 
 
 def _words(field: str, value: Any) -> list[str]:
-    how = FIELDS[field]
+    spelling = FIELDS[field]
     if value is None or value == "":
         return []
-    if isinstance(how, tuple):
-        spelled = str(value).lower()
-        if spelled not in _TRUE + _FALSE:
+    if isinstance(spelling, tuple):
+        lower = str(value).lower()
+        if lower not in _TRUE + _FALSE:
             raise CasesError(f"{field} is {str(value)[:60]!r}; it must be true or false")
-        word = how[0] if spelled in _TRUE else how[1]
+        word = spelling[0] if lower in _TRUE else spelling[1]
         return [word] if word else []
-    return [how + _joined(field, value)] if how else [_word(field, value)]
+    return [spelling + _joined(field, value)] if spelling else [_word(field, value)]
 
 
 def _joined(field: str, value: Any) -> str:
@@ -151,11 +152,11 @@ def _word(field: str, value: Any) -> str:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """One line of JSON; CasesError says why it is none."""
+    """The value of one line of JSON. CasesError: the line is not JSON, or is too deep or too long."""
     try:
         return json.loads(text)
     except RecursionError:
-        reason = "too many brackets stand inside one another"
+        reason = "too many brackets are nested"
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         reason = str(error)[:100]
     except ValueError:
@@ -191,7 +192,7 @@ def _header(text: str) -> list[str]:
 
 
 def _is_header(text: str) -> bool:
-    known = {*_OWN, *FIELDS}
+    known = {*_MAIN, *FIELDS}
     return text[0] not in '{"[' and bool(known.intersection(cell.strip() for cell in text.split(",")))
 
 

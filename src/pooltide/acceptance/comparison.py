@@ -1,4 +1,8 @@
-"""Results in files against golden ones, piece by piece: memory does not grow with the files."""
+"""Compares results in files with golden ones.
+
+`pair_files` and `pair_entry` open the files of a case as a Pair, `compare` judges it, and `error_map` says
+where its errors are. Files are read piece by piece, so memory does not grow with their size.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +14,20 @@ from typing import Any
 
 from ..operators.dtypes import DTYPES, DType
 from ..problem.problem import Problem
-from .anatomy import LARGEST_PLANE, Anatomy, Array, Reader, dissect, piece_size
-from .manifest import touched
-from .notation import NotationError, parse
+from .errormap import LARGEST_PLANE, Array, ErrorMap, Reader, map_errors, piece_size
+from .manifest import first_change
+from .notation import parse
 from .tensorfile import GoldenError, TensorFile, TensorFileError, open_tensor
 from .trial import Refused, problem_of
 from .verdicts import STANDARDS, Measures, Standard, Verdict, judge, measure_all, standard_of
+from .words import NotationError
 
 _PIECE = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """What is held against what. `third` is another's result for the same golden file."""
+    """A result and its golden values; `third` is a result of another implementation, or None."""
 
     name: str
     actual: TensorFile
@@ -60,46 +65,45 @@ def _pieces(actual: TensorFile, golden: TensorFile, cells: int) -> Iterator[tupl
 def pair_files(
     name: str, actual: Path, golden: Path, third: Path | None, dtype: DType | None, rounding: str
 ) -> Pair:
-    """Two files (or three). What a .bin file does not say of itself, the other one does."""
+    """Open two files, or three. A .bin file has the dtype and shape of the other file."""
     raw = [path.suffix == ".bin" for path in (actual, golden)]
     if raw[1]:
         a = open_tensor(actual, dtype)
         g = _open_golden(golden, a.dtype, None if raw[0] else a.shape)
     else:
         g = _open_golden(golden)
-        own = g.dtype if raw[0] and dtype is None else dtype
-        a = open_tensor(actual, own, g.shape if raw[0] else None)
+        a = open_tensor(actual, dtype or (g.dtype if raw[0] else None), g.shape if raw[0] else None)
     t = None if third is None else _open_golden(third, a.dtype, a.shape)
-    return _matched(Pair(name, a, g, t, rounding))
+    return _checked(Pair(name, a, g, t, rounding))
 
 
 def pair_entry(entry: Mapping[str, Any], golden: Path, actual: Path, third: Path | None) -> Pair:
-    """The files of one entry of golden's manifest; the float64 result is the golden one if it is there.
+    """Open the files of one entry of the manifest; the golden result is the float64 one if there is one.
 
-    GoldenError: a file of the entry is not what was made. The golden result itself is checked by its reader.
+    GoldenError: a golden file was changed. The golden result is checked later, while it is read.
     """
     name, files = entry["name"], entry["files"]
     role = "grad_input_float64" if "grad_input_float64" in files else "grad_input"
-    if text := touched(golden, entry, but=f"{role}.npy"):
+    if text := first_change(golden, entry, skip=f"{role}.npy"):
         raise GoldenError(text)
     dtype, shape = DTYPES[files["grad_input"]["dtype"]], tuple(files["grad_input"]["shape"])
     g = _open_golden(golden / name / f"{role}.npy", DTYPES[files[role]["dtype"]], shape)
     g = replace(g, sha256=files[role]["sha256"]["npy"])
-    a = open_tensor(find(actual, name), dtype, shape)
-    t = None if third is None else _open_golden(find(third, name), dtype, shape)
-    return _matched(Pair(name, a, g, t, entry["rounding"], entry["case"]))
+    a = open_tensor(result_path(actual, name), dtype, shape)
+    t = None if third is None else _open_golden(result_path(third, name), dtype, shape)
+    return _checked(Pair(name, a, g, t, entry["rounding"], entry["case"]))
 
 
 def _open_golden(path: Path, dtype: DType | None = None, shape: tuple[int, ...] | None = None) -> TensorFile:
-    """A file that results are held against: one that can't be read fails no result."""
+    """Open a golden or third file; an error is a GoldenError, which fails no result."""
     try:
         return open_tensor(path, dtype, shape)
     except TensorFileError as error:
         raise GoldenError(str(error)) from None
 
 
-def find(directory: Path, name: str) -> Path:
-    """Where a directory of results keeps a case's."""
+def result_path(directory: Path, name: str) -> Path:
+    """The file of a case in a directory of results. TensorFileError: there is none."""
     places = [directory / name / "grad_input", directory / name]
     candidates = [Path(f"{place}{suffix}") for place in places for suffix in (".npy", ".bin")]
     for path in candidates:
@@ -110,7 +114,8 @@ def find(directory: Path, name: str) -> Path:
     )
 
 
-def _matched(pair: Pair) -> Pair:
+def _checked(pair: Pair) -> Pair:
+    """The pair, if its files have matching dtypes, shapes and orders; else TensorFileError."""
     a, g = pair.actual, pair.golden
     if a.dtype.name not in STANDARDS:
         known = ", ".join(name for name in STANDARDS if name in DTYPES)
@@ -133,9 +138,12 @@ def _matched(pair: Pair) -> Pair:
     return pair
 
 
-def anatomy(pair: Pair, golden: Path | None = None, case: str = "") -> Anatomy | None:
-    """Where a pair's errors are. `golden` is the directory that has the case's inputs."""
-    problem = problem_or_none(case or pair.case)
+def error_map(pair: Pair, golden: Path | None = None) -> ErrorMap | None:
+    """Where the errors of a pair are; None for planes too large to draw and for Fortran order.
+
+    `golden` is the directory with the inputs of the case.
+    """
+    problem = _problem(pair.case)
     shape = pair.actual.shape
     *_, height, width = 1, 1, *shape
     batch, plane = (1, prod(shape[:-2])), (1, height, width)
@@ -147,10 +155,10 @@ def anatomy(pair: Pair, golden: Path | None = None, case: str = "") -> Anatomy |
         return None
     grad, indices = (_plane_reader(golden, pair.name, role, problem) for role in ("grad_output", "indices"))
     pairs = _pieces(pair.actual, pair.golden, piece_size(plane))
-    return dissect(pairs, batch, plane, problem, grad, indices)
+    return map_errors(pairs, batch, plane, problem, grad, indices)
 
 
-def problem_or_none(case: str) -> Problem | None:
+def _problem(case: str) -> Problem | None:
     try:
         return problem_of(parse(case)) if case else None
     except (NotationError, Refused):
@@ -162,7 +170,7 @@ def _plane_reader(directory: Path | None, name: str, role: str, problem: Problem
         return None
     try:
         file = open_tensor(directory / name / f"{role}.npy")
-    except TensorFileError:  # the report then does without the values
+    except TensorFileError:  # the report then has no values
         return None
     cells = prod(problem.output_plane)
     if file.count != cells * problem.planes:

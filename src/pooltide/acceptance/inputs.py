@@ -1,13 +1,13 @@
-"""The inputs that a case describes: drawn from its seed and distribution, the same on every machine.
+"""Draws the inputs of a case from its seed and distribution: the same values on every machine.
 
     normal     standard normal
     uniform    −1 to 1
     integers   −8 to 8
-    wide       either sign, 2⁻¹² to 2¹², every binade alike
-    nan, inf   on top: about one cell in a hundred, and at least one
+    wide       either sign, magnitude 2⁻¹² to 2¹², every binade equally likely
+    nan, inf   replace about one cell in a hundred, and at least one
 
-An index lies in its own window (in the reach of a dilated one), or anywhere in the plane where the case
-says `anywhere`.
+An index is a cell of its window (for a dilated window: any cell that the window spans), or any cell of the
+plane if the case says `anywhere`. A case that is too large for this machine is refused before allocation.
 """
 
 from __future__ import annotations
@@ -35,12 +35,13 @@ _CGROUP = Path("/sys/fs/cgroup/memory.max")
 
 
 class TooLarge(ValueError):
-    """A case that this machine's memory can't hold, or that takes too long to check."""
+    """The case needs more memory than this machine has, or its reference takes too long."""
 
 
 def draw(problem: Problem, data: Data) -> tuple[Array, Array | None]:
-    """grad_output and indices, (N, C, D, H, W), C-contiguous."""
-    refuse_if_too_large(problem)
+    """grad_output, and indices or None: (N, C, D, H, W), C-contiguous."""
+    refuse_beyond_memory(problem)
+    _refuse_beyond_time(problem)
     random = np.random.Generator(np.random.PCG64(data.seed))
     shape = problem.batch + problem.output_plane
     values = _values(random, data.distribution, shape)
@@ -52,11 +53,14 @@ def draw(problem: Problem, data: Data) -> tuple[Array, Array | None]:
     return round_once(values, problem.dtype.numpy), indices
 
 
-def refuse_if_too_large(problem: Problem) -> None:
-    """Know from the sizes alone what a case takes, before anything is allocated."""
+def refuse_beyond_memory(problem: Problem) -> None:
+    """Raise TooLarge if the case needs more memory than there is, computed from its sizes."""
     need, have = _bytes_needed(problem), _memory()
     if need > have:
         raise TooLarge(f"the case needs {_gib(need)} GiB; this machine has {_gib(have)} GiB")
+
+
+def _refuse_beyond_time(problem: Problem) -> None:
     seconds = _seconds_needed(problem)
     if seconds > _LONGEST:
         raise TooLarge(
@@ -67,7 +71,7 @@ def refuse_if_too_large(problem: Problem) -> None:
 
 
 def _bytes_needed(problem: Problem) -> int:
-    """Inputs, result and oracle side by side, the oracle in float64; indices come with int64 copies."""
+    """Inputs, result and float64 reference together; indices are also copied to int64."""
     outputs = problem.planes * prod(problem.output_plane)
     arrays = (problem.cells + outputs) * (problem.dtype.itemsize * 2 + 24)
     indices = outputs * 40 if problem.index_dtype else 0
@@ -76,10 +80,10 @@ def _bytes_needed(problem: Problem) -> int:
 
 
 def _seconds_needed(problem: Problem) -> float:
-    """The time of the oracle, roughly."""
+    """A rough estimate of the time of the float64 reference."""
     if problem.planes == 0:
         return 0.0
-    if problem.kind == "indexed":
+    if not problem.average:
         return problem.planes * prod(problem.output_plane) * 50 * _PER_CELL
     added = problem.planes * prod(axis.outputs * _longest_window(axis) for axis in problem.axes)
     return prod(problem.output_plane) * _PER_WINDOW + added * _PER_CELL
@@ -91,11 +95,11 @@ def _longest_window(axis: Axis) -> int:
 
 
 def _memory() -> int:
-    """Bytes that this process can have: the machine's, or its container's."""
+    """Bytes that this process can have: those of the machine, or of its container if that has fewer."""
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
         return min(physical, int(_CGROUP.read_text()))
-    except (OSError, ValueError):  # no such limit
+    except (OSError, ValueError):  # the container has no limit
         return physical
 
 
@@ -104,7 +108,7 @@ def _gib(count: int) -> str:
 
 
 def place(array: Array, tensor: TensorMeta) -> Array:
-    """A copy with the tensor's shape, lying in memory as the tensor does."""
+    """A copy with the shape and the layout of the tensor."""
     array = array.reshape(tensor.shape)
     if tensor.strides is None or array.size == 0:
         return np.ascontiguousarray(array)
@@ -113,7 +117,7 @@ def place(array: Array, tensor: TensorMeta) -> Array:
 
 
 def arrays(call: Call, problem: Problem, data: Data) -> tuple[Array, Array | None, Array]:
-    """grad_output, indices and a poisoned grad_input, laid out as the call says."""
+    """grad_output, indices or None, and a grad_input full of NaN, in the layouts of the call."""
     grad, indices = draw(problem, data)
     fill = np.full(problem.batch + problem.input_plane, np.nan, problem.dtype.numpy)
     placed = None if indices is None else place(indices, call.role("indices"))

@@ -1,7 +1,7 @@
-"""The manifest of golden data: DIR/manifest.jsonl, a line about itself, then a line for each finished case.
+"""The manifest of golden data: DIR/manifest.jsonl has a header line, then a line for each finished case.
 
-An entry says of its case only what the case itself says, and of each file its sha256. So every line can be
-checked without the files, and every file without the program that made it.
+All fields of an entry but the sha256 of its files follow from its case. So `read_manifest` can check every
+line without the files, and `first_change` can check every file without computing anything.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from .. import __version__
 from ..operators.dtypes import DTYPES, DType
 from ..writing import why, write_whole
 from .cases import NAME, parse_json
-from .notation import NotationError, parse
+from .notation import parse
 from .tensorfile import CHANGED
 from .trial import Refused, problem_of
+from .words import NotationError
 
 MANIFEST = "manifest.jsonl"
 ROLES = ("grad_output", "indices", "grad_input", "grad_input_float64")
@@ -32,23 +33,19 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class ManifestError(ValueError):
-    """A manifest that can't be what golden wrote."""
+    """A manifest that `pooltide golden` can't have written."""
 
 
 @dataclass(frozen=True, slots=True)
-class Golden:
-    """What a manifest holds. `complete` is false while golden is at work, or after it was stopped."""
+class Manifest:
+    """The entries by name. `complete` is false while `pooltide golden` runs, or after it was interrupted."""
 
     entries: dict[str, dict[str, Any]]
     complete: bool
 
 
-def read_manifest(directory: Path, *, broken_tail: bool = False) -> dict[str, dict[str, Any]]:
-    """The entries by name. With `broken_tail`, a last line that was cut short is passed over."""
-    return read_golden(directory, broken_tail=broken_tail).entries
-
-
-def read_golden(directory: Path, *, broken_tail: bool = False) -> Golden:
+def read_manifest(directory: Path, *, broken_tail: bool = False) -> Manifest:
+    """With `broken_tail`, a last line that was cut short is ignored. ManifestError: the file is invalid."""
     path = directory / MANIFEST
     if path.exists() and not path.is_file():
         raise ManifestError(f"{path}: the path is no plain file; it must be one")
@@ -72,7 +69,7 @@ def read_golden(directory: Path, *, broken_tail: bool = False) -> Golden:
             if broken_tail and number == len(lines):
                 continue
             raise ManifestError(f"{path}, line {number}: {str(error)[:200]}") from None
-    return Golden(entries, complete)
+    return Manifest(entries, complete)
 
 
 def _json(line: bytes) -> dict[str, Any]:
@@ -90,7 +87,7 @@ def _complete(head: Mapping[str, Any]) -> bool:
 
 
 def _checked(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """The entry, if each of its fields is what golden writes for the entry's case."""
+    """The entry, if each of its fields is what `pooltide golden` writes for its case; else ValueError."""
     for key, kind in {"name": str, "line": int, "case": str, "files": dict}.items():
         if type(entry.get(key)) is not kind:
             raise ValueError(f"{key} is {_short(entry.get(key))}; it must be {kind.__name__}")
@@ -98,10 +95,10 @@ def _checked(entry: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError(f"line is {_short(entry['line'])}; it must be the number of a line")
     if not NAME.fullmatch(entry["name"]):
         raise ValueError(f"name is {_short(entry['name'])}; it must be letters, digits, . _ or -")
-    must = expected(entry["name"], entry["line"], entry["case"], "grad_input_float64" in entry["files"])
-    _equal("", {**entry, "files": None}, {**must, "files": None})
-    _equal("files.", dict.fromkeys(entry["files"]), dict.fromkeys(must["files"]))
-    for role, about in must["files"].items():
+    want = expected(entry["name"], entry["line"], entry["case"], "grad_input_float64" in entry["files"])
+    _equal("", {**entry, "files": None}, {**want, "files": None})
+    _equal("files.", dict.fromkeys(entry["files"]), dict.fromkeys(want["files"]))
+    for role, about in want["files"].items():
         got = entry["files"][role]
         if not isinstance(got, dict):
             raise ValueError(f"files.{role} is {_short(got)}; it must have shape, dtype and sha256")
@@ -119,14 +116,14 @@ def _digests(role: str, digests: Any) -> None:
             raise ValueError(f"{where}.{suffix} is {_short(digest)}; it must be 64 hexadecimal digits")
 
 
-def _equal(where: str, got: Mapping[str, Any], must: Mapping[str, Any]) -> None:
-    for key in [*must, *got]:
-        if key not in must:
-            raise ValueError(f"{where}{_short(key)} is unknown; known are {', '.join(must)}")
+def _equal(where: str, got: Mapping[str, Any], want: Mapping[str, Any]) -> None:
+    for key in [*want, *got]:
+        if key not in want:
+            raise ValueError(f"{where}{_short(key)} is unknown; known are {', '.join(want)}")
         if key not in got:
             raise ValueError(f"{where}{key} is missing; it must be there")
-        if json.dumps(got[key]) != json.dumps(must[key]):  # == takes True for 1
-            raise ValueError(f"{where}{key} is {_short(got[key])}; for this case it must be {must[key]!r}")
+        if json.dumps(got[key]) != json.dumps(want[key]):  # unlike ==, json distinguishes True from 1
+            raise ValueError(f"{where}{key} is {_short(got[key])}; for this case it must be {want[key]!r}")
 
 
 def _short(value: Any) -> str:
@@ -136,8 +133,11 @@ def _short(value: Any) -> str:
         return "a value too long to print"
 
 
-def expected(name: str, line: int, case: str, wide: bool) -> dict[str, Any]:
-    """A case's entry as golden writes it, with no sha256 yet. ValueError: the case makes no golden data."""
+def expected(name: str, line: int, case: str, float64: bool) -> dict[str, Any]:
+    """The entry of a case, without the sha256 of its files. ValueError: the case can't be computed.
+
+    With `float64`, the entry has the unrounded result too.
+    """
     try:
         parsed = parse(case)
         problem = problem_of(parsed)
@@ -150,7 +150,7 @@ def expected(name: str, line: int, case: str, wide: bool) -> dict[str, Any]:
         "grad_output": problem.dtype,
         "indices": problem.index_dtype,
         "grad_input": problem.dtype,
-        "grad_input_float64": DTYPES["FLOAT64"] if wide else None,
+        "grad_input_float64": DTYPES["FLOAT64"] if float64 else None,
     }
     files = {}
     for role, dtype in dtypes.items():
@@ -169,20 +169,15 @@ def expected(name: str, line: int, case: str, wide: bool) -> dict[str, Any]:
     }
 
 
-def whole(directory: Path, entry: Mapping[str, Any]) -> bool:
-    """Whether every file of the entry is there with its sha256."""
-    return touched(directory, entry) is None
+def first_change(directory: Path, entry: Mapping[str, Any], *, skip: str = "") -> str | None:
+    """A message about the first file that is missing or has another sha256; None if all files are unchanged.
 
-
-def touched(directory: Path, entry: Mapping[str, Any], *, but: str = "") -> str | None:
-    """The sentence about the first file that is not what the entry says; None when all are.
-
-    `but` names a file that the caller checks itself.
+    `skip` names a file that the caller checks itself.
     """
     for role, about in entry["files"].items():
         for suffix, digest in about["sha256"].items():
             path = directory / entry["name"] / f"{role}.{suffix}"
-            if path.name == but:
+            if path.name == skip:
                 continue
             if not path.is_file():
                 return f"{path}: the file is missing; {MANIFEST} has it"
@@ -203,5 +198,5 @@ def _lines(entries: Mapping[str, Mapping[str, Any]], complete: bool) -> Iterator
 
 
 def write_manifest(directory: Path, entries: Mapping[str, Mapping[str, Any]], *, complete: bool) -> None:
-    """The whole manifest, in the order of the cases."""
+    """Replace the whole manifest; its lines are in the order of the cases."""
     write_whole(directory / MANIFEST, "".join(_lines(entries, complete)).encode())

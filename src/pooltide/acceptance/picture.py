@@ -1,6 +1,6 @@
-"""Pictures without a picture library: an RGB array, a few marks on it, and PNG by zlib.
+"""Draws rectangles, heat maps and text into RGB arrays, and encodes them as PNG, with NumPy and zlib only.
 
-A canvas is a (height, width, 3) array of bytes; every function here draws on one or makes one.
+A canvas is a (height, width, 3) array of bytes; every function here makes one or draws on one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SERIES: tuple[Colour, ...] = (
 _HEAT = ((255, 255, 255), (253, 224, 165), (244, 140, 90), (200, 50, 70), (80, 15, 70))
 _COLD = ((255, 255, 255), (170, 205, 235), (80, 145, 205), (30, 80, 150), (10, 30, 80))
 
-# Glyphs of 3×5 dots, row by row from the top left, as 15 bits.
+# Letters of 3×5 dots as 15 bits, row by row from the top left.
 _GLYPHS = dict(
     zip(
         "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ-.:,()[]=+/×_'<|",
@@ -58,7 +58,7 @@ def png(canvas: Canvas) -> bytes:
 
 
 def heat(values: NDArray[Any]) -> Canvas:
-    """Colours for values in −1 … 1: white at 0, warm above, cold below; grey where there is none."""
+    """Colours for values from −1 to 1: white for 0, warm above, cold below; grey for NaN."""
     values = np.asarray(values, np.float64)
     warm, cold = _ramp(np.clip(values, 0, 1), _HEAT), _ramp(np.clip(-values, 0, 1), _COLD)
     colours = np.where((values >= 0)[..., None], warm, cold)
@@ -80,7 +80,7 @@ def paste(canvas: Canvas, part: Canvas, y: int, x: int) -> None:
 
 
 def frame(canvas: Canvas, top: int, left: int, bottom: int, right: int, colour: Colour) -> None:
-    """A rectangle's outline; what lies outside the canvas is not drawn."""
+    """Draw the outline of a rectangle, without its parts outside the canvas."""
     height, width, _ = canvas.shape
     y0, x0, y1, x1 = max(top, 0), max(left, 0), min(bottom, height), min(right, width)
     if 0 <= top < height:
@@ -94,7 +94,7 @@ def frame(canvas: Canvas, top: int, left: int, bottom: int, right: int, colour: 
 
 
 def text(canvas: Canvas, words: str, y: int, x: int, colour: Colour = INK, size: int = 2) -> None:
-    """Words in capitals, each dot `size` pixels wide; what does not fit is cut off."""
+    """Draw words in capitals, each dot `size` pixels wide; text beyond the canvas is cut off."""
     for letter in words.upper():
         bits = _GLYPHS.get(letter, 0)
         for dot in range(15):

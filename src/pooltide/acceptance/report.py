@@ -1,7 +1,7 @@
-"""The report: one page that needs nothing but a browser. Tables sort and filter; failures are drawn.
+"""Writes the report: one HTML page without other files, whose table can be sorted and filtered.
 
-The page is `report.html` with its marks filled in. A case that failed gets a section: the errors over the
-plane with the windows drawn over it, the ULP histogram, the worst cells and what feeds them.
+The page is `report.html` with its {{MARKS}} replaced. Each failed case gets a section: the errors over the
+plane with the windows, the ULP histogram, the worst cells and the terms of their sums.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from .. import __version__
 from ..geometry import tables
 from . import picture
-from .anatomy import Anatomy, Cell
+from .errormap import Cell, ErrorMap
 from .verdicts import bin_names
 
 MOST_SECTIONS = 50
@@ -28,7 +28,7 @@ _MOST_WINDOWS = 900
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One case of the report. `values` go with the report's columns."""
+    """One case of the report. `values` has one value for each column."""
 
     name: str
     case: str
@@ -36,16 +36,16 @@ class Entry:
     values: tuple[Any, ...] = ()
     note: str = ""
     histogram: tuple[int, ...] = ()
-    anatomy: Anatomy | None = None
+    errors: ErrorMap | None = None
 
 
 def page(
     title: str, facts: Sequence[tuple[str, str]], columns: Sequence[str], entries: Sequence[Entry]
 ) -> str:
-    bad = [entry for entry in entries if entry.status != "pass"]
-    sections = [entry for entry in bad if entry.anatomy or entry.histogram][:MOST_SECTIONS]
+    failing = [e for e in entries if e.status != "pass" and (e.errors or e.histogram)]
+    sections = failing[:MOST_SECTIONS]
     counts = [(kind, sum(entry.status == kind for entry in entries)) for kind in ("pass", "fail", "error")]
-    left = len([entry for entry in bad if entry.anatomy or entry.histogram]) - len(sections)
+    left = len(failing) - len(sections)
     marks = {
         "TITLE": escape(title),
         "VERSION": escape(__version__),
@@ -88,20 +88,19 @@ def _shown(value: Any) -> str:
 def _section(entry: Entry) -> str:
     parts = [f'<section id="case-{escape(entry.name)}"><h2>{escape(entry.name)}</h2>']
     parts += [f"<p>{escape(entry.note)}</p>"] if entry.note else []
-    if entry.anatomy:
-        parts += ['<div class="figures">', _heat_map(entry.anatomy)]
+    if entry.errors:
+        parts += ['<div class="figures">', _heat_map(entry.errors)]
     if entry.histogram:
         parts.append(_histogram(entry.histogram))
-    if entry.anatomy:
-        parts += ["</div>", _worst(entry.anatomy.worst)]
+    if entry.errors:
+        parts += ["</div>", _worst(entry.errors.worst)]
     return "".join([*parts, f"<pre>reproduce: pooltide run {escape(entry.case)}</pre></section>"])
 
 
-def _heat_map(anatomy: Anatomy) -> str:
-    """The worst slice of the plane, 0 white; windows in grey, those that hold the worst cell in blue."""
-    errors = anatomy.errors
-    slice_at = int(np.argmax(errors.max(axis=(1, 2))))
-    shown = errors[slice_at]
+def _heat_map(errors: ErrorMap) -> str:
+    """The worst slice of the plane, 0 in white; windows in grey, those of the worst cell in blue."""
+    depth = int(np.argmax(errors.errors.max(axis=(1, 2))))
+    shown = errors.errors[depth]
     height, width = shown.shape
     finite = shown[np.isfinite(shown)].max(initial=0)
     share = np.where(np.isfinite(shown), np.log2(1 + shown) / max(np.log2(1 + finite), 1) * 0.85, 1.0)
@@ -109,28 +108,28 @@ def _heat_map(anatomy: Anatomy) -> str:
         picture.png(picture.heat(np.where(shown > 0, np.maximum(share, 0.15), 0)))
     ).decode()
     scale = max(1, min(24, 480 // max(height, width)))
-    where = f"depth {slice_at} of {errors.shape[0]}, " if errors.shape[0] > 1 else ""
+    where = f"depth {depth} of {len(errors.errors)}, " if len(errors.errors) > 1 else ""
     darkest = "NaN or Inf out of place" if np.isinf(shown).any() else f"{finite:.0f} ULP"
     return (
         f'<figure><svg class="heat" viewBox="0 0 {width} {height}" width="{width * scale}" '
         f'height="{height * scale}"><image href="data:image/png;base64,{image}" width="{width}" '
-        f'height="{height}"/>{_windows(anatomy)}</svg><figcaption>Largest error over all planes, {where}'
+        f'height="{height}"/>{_windows(errors)}</svg><figcaption>Largest error over all planes, {where}'
         f"{height}×{width} cells; darkest: {darkest}."
-        f"{_windows_note(anatomy)}</figcaption></figure>"
+        f"{_windows_note(errors)}</figcaption></figure>"
     )
 
 
-def _windows(anatomy: Anatomy) -> str:
-    if anatomy.problem is None:
+def _windows(errors: ErrorMap) -> str:
+    if errors.problem is None:
         return ""
-    _, h, w = (tables(axis) for axis in anatomy.problem.axes)
-    _, outputs_h, outputs_w = anatomy.problem.output_plane
+    _, h, w = (tables(axis) for axis in errors.problem.axes)
+    _, outputs_h, outputs_w = errors.problem.output_plane
     rectangles = []
     if outputs_h * outputs_w <= _MOST_WINDOWS:
         every = [(oh, ow) for oh in range(outputs_h) for ow in range(outputs_w)]
         rectangles += [_rectangle(h, w, oh, ow, "window") for oh, ow in every]
-    if anatomy.worst:
-        y, x = anatomy.worst[0].position[3:]
+    if errors.worst:
+        y, x = errors.worst[0].position[3:]
         for oh in range(int(h.first_window[y]), int(h.first_window[y] + h.window_count[y]))[:30]:
             for ow in range(int(w.first_window[x]), int(w.first_window[x] + w.window_count[x]))[:30]:
                 rectangles.append(_rectangle(h, w, oh, ow, "window held"))
@@ -146,14 +145,14 @@ def _rectangle(h: Any, w: Any, oh: int, ow: int, kind: str) -> str:
     )
 
 
-def _windows_note(anatomy: Anatomy) -> str:
-    if anatomy.problem is None:
+def _windows_note(errors: ErrorMap) -> str:
+    if errors.problem is None:
         return " No case is known, so no windows are drawn."
-    return " Blue: the windows that hold the worst cell." if anatomy.worst else ""
+    return " Blue: the windows that hold the worst cell." if errors.worst else ""
 
 
 def _histogram(histogram: Sequence[int]) -> str:
-    """Bars on a logarithmic scale, so that one wrong cell among a million is seen."""
+    """Bars on a logarithmic scale, which shows one wrong cell among a million."""
     last = max([i for i, n in enumerate(histogram) if n], default=0)
     bars = []
     tallest = np.log10(1 + max(histogram)) or 1.0
@@ -179,7 +178,7 @@ def _worst(worst: Sequence[Cell]) -> str:
         f"<tr><td>{_position(cell.position)}</td><td class='number'>{cell.actual!r}</td>"
         f"<td class='number'>{cell.golden!r}</td>"
         f"<td class='number'>{'out of place' if isinf(cell.ulp) else f'{cell.ulp:.0f}'}</td>"
-        f"<td>{_fed_by(cell)}</td></tr>"
+        f"<td>{_terms(cell)}</td></tr>"
         for cell in worst
     )
     heads = ("n, c, d, h, w", "actual", "golden", "ULP", "outputs (d, h, w) that feed it")
@@ -187,12 +186,12 @@ def _worst(worst: Sequence[Cell]) -> str:
     return f'<table class="worst"><tr>{head}</tr>{rows}</table>'
 
 
-def _fed_by(cell: Cell) -> str:
-    fed = [
-        f"({_position(f.position)})" + ("" if f.value is None else f" {f.value:.6g}") for f in cell.feeders
+def _terms(cell: Cell) -> str:
+    terms = [
+        f"({_position(t.position)})" + ("" if t.value is None else f" {t.value:.6g}") for t in cell.terms
     ]
     more = [f"… and {cell.more} more"] if cell.more else []
-    return escape("; ".join(fed + more)) or "none"
+    return escape("; ".join(terms + more)) or "none"
 
 
 def _position(position: tuple[int, ...]) -> str:

@@ -1,8 +1,8 @@
-"""A problem drawn: its windows over the input, how many cover each cell, and where the gradient goes.
+"""Draws a case as four panels of one (h, w) plane: windows, coverage, grad_output and grad_input.
 
-Four panels of one (h, w) plane: the windows, the coverage, grad_output, grad_input. Of a volume, one
-slice: input depth d, and for grad_output the middle one of the windows that hold d. What is drawn of the
-gradients is the first plane of the case's own data.
+The coverage of a cell is the number of windows that hold it. A volume is drawn as one slice: input depth d,
+and for grad_output the middle one of the windows that hold d. The gradients are those of the first plane of
+the case, drawn from its seed.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from .picture import INK, SERIES, Canvas
 from .trial import problem_of
 
 _GAP, _HEAD = 24, 40
-_PANEL = 480  # pixels that a panel's longer side should have
+_PANEL = 480  # pixels of the longer side of a panel, where cells can be that small
 _LARGEST = 1024  # cells along a side
 _MOST_WINDOWS = 1 << 16
 _GRID: picture.Colour = (225, 225, 225)
 
 
 class Undrawable(ValueError):
-    """A case that makes no picture; the text says why."""
+    """A case that can't be drawn; the text says why."""
 
 
 def draw_case(case: Case, depth: int | None = None) -> Canvas:
@@ -63,15 +63,14 @@ def _check(problem: Problem, depth: int | None) -> None:
     for name, (_, h, w) in (("input", problem.input_plane), ("output", problem.output_plane)):
         if max(h, w) > _LARGEST:
             raise Undrawable(f"the {name}'s plane is {h}×{w}; a picture has at most {_LARGEST} cells a side")
-    if prod(problem.output_plane[1:]) > _MOST_WINDOWS:
-        windows = prod(problem.output_plane[1:])
+    if (windows := prod(problem.output_plane[1:])) > _MOST_WINDOWS:
         raise Undrawable(f"the plane has {windows} windows; a picture has at most {_MOST_WINDOWS}")
     if depth is not None and not 0 <= depth < problem.axes[0].length:
         raise Undrawable(f"the slice is {depth}; it must be 0 to {problem.axes[0].length - 1}")
 
 
 def _windows(h: Tables, w: Tables, scale: int) -> Canvas:
-    """Every window's outline, set in a little where windows overlap, so that none hides another."""
+    """The outlines of all windows, each a little smaller than its neighbours, so that none hides another."""
     canvas = _gridded(picture.blank(h.first_window.size * scale, w.first_window.size * scale), scale)
     for oh, ow in product(range(h.start.size), range(w.start.size)):
         inset = (oh % 2 + 2 * (ow % 2)) if scale >= 12 else 0

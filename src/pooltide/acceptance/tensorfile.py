@@ -1,4 +1,8 @@
-"""Tensors in files: `.npy`, read strictly and in pieces, and raw `.bin`. Nothing is ever unpickled."""
+"""Reads tensors from files in pieces, and writes the header of `.npy` files.
+
+`open_tensor` reads the header of a `.npy` file, with strict checks, or takes dtype and shape of a raw `.bin`
+file from the caller. Pickles are never loaded.
+"""
 
 from __future__ import annotations
 
@@ -24,17 +28,16 @@ Array = NDArray[Any]
 _MAGIC = b"\x93NUMPY"
 _LONGEST_HEADER = 10_000
 _PLAIN = re.compile(r"[<>=|]?[fiub][0-9]{1,2}")
-_LARGEST = 2**63  # one more than a size may be
 CHANGED = "the file was changed after it was made; its sha256 is not the manifest's"
 _PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 
 
 class TensorFileError(ValueError):
-    """A file that holds no tensor that we read; the text says which file and why."""
+    """A file that can't be read as a tensor; the text says which file and why."""
 
 
 class GoldenError(TensorFileError):
-    """A golden file that is not what was made: nothing can be compared with it."""
+    """A golden file that can't be read or was changed: nothing can be compared with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +45,19 @@ class TensorFile:
     path: Path
     shape: tuple[int, ...]
     dtype: DType
-    stored: np.dtype[Any]  # as the bytes lie, in either byte order
+    stored: np.dtype[Any]  # with the byte order of the file
     offset: int
     fortran: bool = False
-    sha256: str = ""  # of the whole file, where it is known and must be so
+    sha256: str = ""  # that the whole file must have; "": any
 
     @property
     def count(self) -> int:
         return prod(self.shape)
 
     def pieces(self, cells: int) -> Iterator[Array]:
-        """The elements in the file's order, `cells` at a time, native.
+        """The elements in the order of the file, `cells` at a time, in native byte order.
 
-        GoldenError, after the last piece, when the file's sha256 is not the one that it must be.
+        GoldenError, after the last piece: the file does not have its sha256.
         """
         with _opened(self.path) as file:
             digest = hashlib.sha256(file.read(self.offset)) if self.sha256 else None
@@ -72,7 +75,7 @@ class TensorFile:
             raise GoldenError(f"{self.path}: {CHANGED}")
 
     def part(self, start: int, cells: int) -> Array:
-        """`cells` elements from `start`, in the file's order."""
+        """`cells` elements from `start`, in the order of the file."""
         at = TensorFile(
             self.path, (cells,), self.dtype, self.stored, self.offset + start * self.stored.itemsize
         )
@@ -80,7 +83,7 @@ class TensorFile:
 
 
 def open_tensor(path: Path, dtype: DType | None = None, shape: tuple[int, ...] | None = None) -> TensorFile:
-    """A `.npy` file, or a raw `.bin` file of `dtype`; both must have `shape`, where it is given."""
+    """Open a `.npy` file, or a raw `.bin` file of `dtype`; it must have `dtype` and `shape` if given."""
     if path.suffix == ".npy":
         found = _npy(path)
     elif path.suffix == ".bin":
@@ -96,13 +99,13 @@ def open_tensor(path: Path, dtype: DType | None = None, shape: tuple[int, ...] |
 
 def _raw(path: Path, dtype: DType | None, shape: tuple[int, ...] | None) -> TensorFile:
     if dtype is None:
-        raise TensorFileError(f"{path}: a .bin file has no dtype of its own; say it with --dtype")
+        raise TensorFileError(f"{path}: a .bin file has no dtype; give it with --dtype")
     size = _size(path)
-    must = prod(shape) * dtype.itemsize if shape is not None else size // dtype.itemsize * dtype.itemsize
-    if size != must:
-        what = f"shape {shape} of {dtype}" if shape is not None else f"whole elements of {dtype}"
+    what = f"shape {shape} of {dtype}" if shape is not None else f"whole elements of {dtype}"
+    shape = shape if shape is not None else (size // dtype.itemsize,)
+    if size != (must := prod(shape) * dtype.itemsize):
         raise TensorFileError(f"{path}: the file has {size} bytes; {what} must be {must}")
-    return TensorFile(path, shape if shape is not None else (size // dtype.itemsize,), dtype, dtype.numpy, 0)
+    return TensorFile(path, shape, dtype, dtype.numpy, 0)
 
 
 def _npy(path: Path) -> TensorFile:
@@ -156,7 +159,7 @@ def _header(path: Path, text: bytes) -> tuple[tuple[int, ...], np.dtype[Any], bo
     else:
         raise TensorFileError(f"{path}: descr is {str(descr)[:60]!r}; it must be a plain number's")
     sizes = shape if isinstance(shape, tuple) else (-1,)
-    if len(sizes) > 32 or any(type(n) is not int or not 0 <= n < _LARGEST for n in sizes):
+    if len(sizes) > 32 or any(type(n) is not int or not 0 <= n < 2**63 for n in sizes):
         raise TensorFileError(f"{path}: shape is {str(shape)[:60]}; it must be a tuple of sizes")
     if type(fortran) is not bool:
         raise TensorFileError(f"{path}: fortran_order is {str(fortran)[:60]}; it must be True or False")
@@ -165,7 +168,7 @@ def _header(path: Path, text: bytes) -> tuple[tuple[int, ...], np.dtype[Any], bo
 
 @contextmanager
 def _opened(path: Path) -> Iterator[BufferedReader]:
-    if path.exists() and not path.is_file():  # to open a pipe would wait for ever
+    if path.exists() and not path.is_file():  # opening a pipe could wait forever
         raise TensorFileError(f"{path}: the path is no plain file; it must be one")
     try:
         with path.open("rb") as file:
@@ -182,12 +185,12 @@ def _size(path: Path) -> int:
 
 
 def raw_bytes(array: Array) -> memoryview:
-    """The elements of a C-contiguous array, as they lie."""
+    """The bytes of a C-contiguous array."""
     return array.reshape(-1).view(np.uint8).data
 
 
 def npy_header(array: Array) -> bytes:
-    """What a `.npy` file has before the elements of a C-contiguous array."""
+    """The header of the `.npy` file of a C-contiguous array."""
     descr = "|V2" if array.dtype.kind == "V" else array.dtype.str
     header = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {array.shape!r}, }}".encode()
     header += b" " * (-(len(header) + 11) % 64) + b"\n"

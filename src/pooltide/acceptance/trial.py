@@ -1,4 +1,8 @@
-"""A trial: one case computed by a backend, timed, and held against the float64 reference."""
+"""Plans and computes one case, and compares its result with the float64 reference.
+
+`problem_of` checks a case by the rules of its operator, `plan_of` chooses its kernel without data, and `run`
+draws the inputs, computes, takes the time and judges the result.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +16,11 @@ from numpy.typing import NDArray
 from ..arrays.volumes import as_volume
 from ..kernels import Arrays, reference
 from ..kernels.plan import Plan, execute, layout_of, make_plan
+from ..operators.call import Call, TensorMeta, channels_last_strides
 from ..operators.pages import HOST
 from ..operators.rules import check
 from ..problem.problem import Problem, lower
-from .inputs import arrays
+from .inputs import arrays, refuse_beyond_memory
 from .notation import Case
 from .verdicts import Measures, Verdict, judge, measure, standard_of
 
@@ -23,7 +28,7 @@ Array = NDArray[Any]
 
 
 class Refused(ValueError):
-    """The case is not a call that can be computed; the text has the rule's sentence."""
+    """The rules refuse the case, or an index is outside its plane; the text says why."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,26 +43,50 @@ class Trial:
     grad_output: Array
     indices: Array | None
 
+    def passed(self, verdict: str) -> bool:
+        return next(v.passed for v in self.verdicts if v.name == verdict)
+
 
 def problem_of(case: Case, product: str | None = None) -> Problem:
-    """The problem of a case that its rules accept. Without a product it is a call of our functions."""
-    call = case.call(product or case.product or HOST)
+    """The problem of a case that the rules accept. Without any product, the case calls a NumPy function."""
+    call = _call(case, product)
     if fault := check(call):
         raise Refused(fault.message(call.title))
     return lower(call)
 
 
-def run(case: Case, product: str | None = None, backend: str | None = None, repeat: int = 1) -> Trial:
+def _call(case: Case, product: str | None) -> Call:
+    return case.call(product or case.product or HOST)
+
+
+def plan_of(case: Case, product: str | None = None, backend: str | None = None) -> Plan:
+    """The plan of a case, from its sizes alone: no array is allocated. `backend` excludes all others."""
     problem = problem_of(case, product)
-    call = case.call(product or case.product or HOST)
-    drawn = arrays(call, problem, case.data)
+    refuse_beyond_memory(problem)  # the kernel is chosen by tables, which grow with the axes
+    call = _call(case, product)
+    tensors = [call.role(role) for role in ("grad_output", "indices", "out")]
+    planes = (problem.output_plane, problem.output_plane, problem.input_plane)
+    layouts = tuple(
+        _layout(tensor, problem.batch + plane)
+        for tensor, plane in zip(tensors, planes, strict=True)
+        if tensor is not None
+    )
+    return make_plan(problem, layouts, only=backend)
+
+
+def _layout(tensor: TensorMeta, volume: tuple[int, ...]) -> str:
+    """The layout of a tensor of a case; the only strides that a case can have are channels-last."""
+    return layout_of(volume, channels_last_strides(volume, 3)) if tensor.strides else "planes"
+
+
+def run(case: Case, product: str | None = None, backend: str | None = None, repeat: int = 1) -> Trial:
+    plan = plan_of(case, product, backend)
+    problem, call = plan.problem, _call(case, product)
     axes = len(case.operator.axes)
+    drawn = arrays(call, problem, case.data)
     grad, indices, out = (None if array is None else as_volume(array, axes) for array in drawn)
     assert grad is not None
     assert out is not None
-    present = [array for array in (grad, indices, out) if array is not None]
-    layouts = tuple(layout_of(a.shape, [step // a.itemsize for step in a.strides]) for a in present)
-    plan = make_plan(problem, layouts, only=backend)
     workspace = np.empty(plan.scratch, np.uint8)
     seconds = []
     for _ in range(repeat):

@@ -1,4 +1,4 @@
-"""Verdicts on a result: the measures that acceptance teams use, gathered in one pass, in pieces.
+"""Judges a result by the measures that acceptance teams use: `measure`, piece by piece, then `judge`.
 
 With a the result, g the golden value, and rel = |a − g| / (|g| + 1e-7) over the finite cells:
 
@@ -7,7 +7,7 @@ With a the result, g the golden value, and rel = |a − g| / (|g| + 1e-7) over t
     mixed    |a − g| ≤ atol + rtol·|g| in 99 % of the cells, and no error above max(limit, 32 ULP)
     bits     equal bits (a NaN is a NaN)
 
-Whatever the verdict, NaN and Inf must stand where the golden ones stand.
+Every verdict fails if a NaN or Inf of the result is not where the golden values have the same.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Standard:
     limit: float
 
 
-# HFLOAT32 has no mixed tolerance of its own and takes FLOAT32's. The standards are silent on FLOAT64:
-# here it is as far from its own precision as FLOAT32 is from its.
+# The standards have no mixed tolerance for HFLOAT32, which gets that of FLOAT32, and nothing for FLOAT64. The
+# thresholds of FLOAT64 have the same ratio to its precision as those of FLOAT32.
 STANDARDS = {
     "FLOAT16": Standard(2**-10, 2**-9, 2**-9, 1e-1),
     "BFLOAT16": Standard(2**-7, 2**-6, 2**-6, 1.0),
@@ -54,36 +54,27 @@ BINS = 20  # of the ULP histogram: 0, 1, 2, 3–4, 5–8, …, more
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """What the verdicts need of a pair of arrays; two of them add up to that of both pairs."""
+    """The errors of a pair of arrays, as sums, maxima and counts. Two Measures add up."""
 
     count: int = 0
     finite: int = 0
-    misplaced: int = 0  # NaN or Inf on one side only, or Infs of two signs
-    differing: int = 0  # in bits
+    misplaced: int = 0  # cells where only one array has that NaN, Inf or −Inf
+    differing: int = 0  # cells whose bits differ
     sum_rel: float = 0.0
     max_rel: float = 0.0
     sum_square: float = 0.0
     max_abs: float = 0.0
-    outside: int = 0  # of the mixed tolerance
-    beyond: int = 0  # of limit and of 32 ULP
+    outside: int = 0  # cells outside the mixed tolerance
+    beyond: int = 0  # cells with an error above the limit and above 32 ULP
     max_ulp: int = 0
     histogram: tuple[int, ...] = (0,) * BINS
 
     def __add__(self, other: Measures) -> Measures:
-        return Measures(
-            self.count + other.count,
-            self.finite + other.finite,
-            self.misplaced + other.misplaced,
-            self.differing + other.differing,
-            self.sum_rel + other.sum_rel,
-            max(self.max_rel, other.max_rel),
-            self.sum_square + other.sum_square,
-            max(self.max_abs, other.max_abs),
-            self.outside + other.outside,
-            self.beyond + other.beyond,
-            max(self.max_ulp, other.max_ulp),
-            tuple(map(sum, zip(self.histogram, other.histogram, strict=True))),
-        )
+        """Maxima by max, all else by sum."""
+        pairs = {name: (getattr(self, name), getattr(other, name)) for name in Measures.__slots__}
+        bins = tuple(map(sum, zip(*pairs.pop("histogram"), strict=True)))
+        found = {name: max(pair) if name.startswith("max_") else sum(pair) for name, pair in pairs.items()}
+        return Measures(**found, histogram=bins)
 
     @property
     def mere(self) -> float:
@@ -99,10 +90,10 @@ class Measures:
 
 
 def measure(actual: Array, golden: Array, standard: Standard) -> Measures:
-    """`golden` has `actual`'s dtype, or is float64 and not yet rounded."""
+    """The errors of `actual`. `golden` has the same dtype, or is float64 and not rounded."""
     if actual.dtype != golden.dtype:
         return _measure(actual, golden, standard)
-    differ = _words(actual) != _words(golden)  # the others have no error, and are most of a good result
+    differ = bits_of(actual) != bits_of(golden)  # equal cells, most of a good result, need no work
     differing = golden[differ]
     finite = int(np.isfinite(golden).sum()) - int(np.isfinite(differing).sum())
     equal = Measures(actual.size - differing.size, finite, histogram=(finite,) + (0,) * (BINS - 1))
@@ -114,7 +105,7 @@ def _measure(actual: Array, golden: Array, standard: Standard) -> Measures:
     rounded = round_once(golden, actual.dtype)
     both = np.isfinite(a) & np.isfinite(rounded)
     same = (np.isnan(a) & np.isnan(rounded)) | (np.isinf(a) & (actual == rounded))
-    differing = (_words(actual) != _words(rounded)) & ~(np.isnan(a) & np.isnan(rounded))
+    differing = (bits_of(actual) != bits_of(rounded)) & ~(np.isnan(a) & np.isnan(rounded))
     ulp = ulp_distance(actual[both], rounded[both])
     a, g = a[both], g[both]
     error = np.abs(a - g)
@@ -138,17 +129,18 @@ def _measure(actual: Array, golden: Array, standard: Standard) -> Measures:
     )
 
 
-def _words(x: Array) -> Array:
-    return x.view(f"u{x.itemsize}")
+def bits_of(x: Array) -> Array:
+    """The bits of each element, as unsigned integers."""
+    return np.ascontiguousarray(x).view(f"u{x.itemsize}")
 
 
 def ulp_distance(a: Array, g: Array) -> NDArray[np.uint64]:
-    """How many values of the dtype lie between a and g, both finite; +0 and −0 are one value."""
+    """The number of steps from a to g through the values of their dtype; both finite; +0 and −0 are equal."""
     bits = a.itemsize * 8
     magnitude = np.uint64(2 ** (bits - 1) - 1)
 
     def ordered(x: Array) -> NDArray[np.int64]:
-        word = np.ascontiguousarray(x).view(f"u{x.itemsize}").astype(np.uint64)
+        word = bits_of(x).astype(np.uint64)
         signed = (word & magnitude).astype(np.int64)
         return np.where(word > magnitude, -signed, signed)
 
@@ -158,7 +150,7 @@ def ulp_distance(a: Array, g: Array) -> NDArray[np.uint64]:
 
 
 def ulp_histogram(ulp: NDArray[np.uint64]) -> tuple[int, ...]:
-    """Counts for 0, 1, 2, 3–4, 5–8, …: bin b > 1 ends at 2^(b−1); the last has all the rest."""
+    """Counts for 0, 1, 2, 3–4, 5–8, …: bin b > 1 ends at 2^(b−1); the last bin has no end."""
     edges = np.array([0, *(2**b for b in range(BINS - 2))], dtype=np.uint64)
     bins = np.searchsorted(edges, ulp, side="left")
     return tuple(int(n) for n in np.bincount(bins, minlength=BINS))
@@ -182,7 +174,7 @@ class Verdict:
 
 
 def judge(m: Measures, standard: Standard, third: Measures | None = None, level: str = "L1") -> list[Verdict]:
-    """Every verdict that can be given, side by side."""
+    """All verdicts; `two` only with a third result."""
     placed = m.misplaced == 0
     t = standard.threshold
     verdicts = [
@@ -217,14 +209,14 @@ def _two(m: Measures, third: Measures, level: str) -> Verdict:
 
 
 def ratio(ours: float, theirs: float) -> float:
-    """Two results without error are equal; an error against none is beyond every limit."""
+    """ours / theirs; 1 if neither has an error, and infinite if only ours has one."""
     if theirs == 0:
         return 1.0 if ours == 0 else float("inf")
     return ours / theirs
 
 
 def standard_of(dtype: DType, rounding: str = "keep") -> Standard:
-    """By the dtype, and by what a cubeMathType made of gradOutput."""
+    """The standard for a dtype, or for the precision to which cubeMathType rounds gradOutput."""
     if rounding == "HFLOAT32" and dtype.name == "FLOAT32":
         return STANDARDS["HFLOAT32"]
     return STANDARDS["FLOAT16" if rounding == "FLOAT16" else dtype.name]

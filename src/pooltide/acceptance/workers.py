@@ -1,4 +1,7 @@
-"""Golden data by many processes. A worker that is left alone goes; a stop is clean between cases."""
+"""Makes golden data in several processes.
+
+Workers end when their parent has died. An interrupt takes effect between two cases.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +17,15 @@ from typing import Any
 
 from .golden import Made, Task, make
 
-_MOST_AT_ONCE = 16  # cases that one worker is handed together
+_MOST_AT_ONCE = 16  # cases in one message to a worker
 
 
 class WorkerDied(RuntimeError):
-    """A worker process ended by itself: most often, the machine had no memory left for it."""
+    """A worker process was killed, most often because the memory was full."""
 
 
 def make_all(tasks: Sequence[Task], directory: Path, known: Mapping[str, Any], jobs: int) -> Iterator[Made]:
-    """Every task's outcome, in the order in which they end."""
+    """The outcomes of all tasks, in the order in which they end."""
     work = [(task, known.get(task.name)) for task in tasks]
     if jobs == 1 or len(tasks) < 2:
         for task, entry in work:
@@ -47,7 +50,7 @@ def _make_chunk(chunk: Sequence[tuple[Task, Any]], directory: Path) -> list[Made
 
 
 def _start() -> None:
-    """Ctrl-C is the parent's to handle; a parent that is gone for good ends its workers."""
+    """Start a worker: only the parent handles Ctrl-C, and the worker ends when the parent has died."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = os.getppid()
 

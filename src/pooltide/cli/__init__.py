@@ -1,7 +1,7 @@
-"""The command line. A command is a module of this package; only the one that runs is imported.
+"""The command line. Each command is a module of this package, imported only when it runs.
 
 Exit status: 0 good, 1 a check failed, 2 wrong usage or no answer (golden data that was changed, a full
-disk). As of other programs: 130 after Ctrl-C, 141 when nobody reads the output any more.
+disk); as usual, 130 after Ctrl-C and 141 when the reader of the output has gone.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from .speech import visible
 COMMANDS = {
     "ops": "Print which operators run on which products, with their rules.",
     "check": "Say whether a call would be accepted on a product, and why not.",
-    "run": "Compute a problem, hold it against the float64 reference, time it.",
+    "run": "Compute a problem, compare it with the float64 reference, time it.",
     "golden": "Write inputs and golden results for a file of cases.",
-    "compare": "Give the verdicts on results against golden ones.",
+    "compare": "Compare results with golden ones, and give verdicts.",
     "show": "Draw a problem's windows, their coverage and the gradient.",
-    "bench": "Race our kernels against PyTorch and the memory's limit.",
+    "bench": "Time our functions, PyTorch's, and a copy of memory.",
     "demo": "Run the documents' programs, in Python, and check their results.",
     "cc": "Compile a C or C++ program written for CANN.",
     "cflags": "Print the flags for such programs.",
@@ -50,10 +50,10 @@ class Lazy(click.Group):
     def main(  # type: ignore[override]
         self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
     ) -> NoReturn:
-        """The program from its first word to its exit status: no exception leaves it but SystemExit."""
+        """Run the program. Every error becomes a message and a SystemExit."""
         if sys.stdout is None:
             _end("the standard output is closed", 2)
-        with suppress(AttributeError):  # a stand-in for the stream, in tests
+        with suppress(AttributeError):  # tests replace the stream
             sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
         try:
             status = self._run(args, prog_name, extra)
@@ -87,7 +87,7 @@ class Lazy(click.Group):
 
 
 class _NoReader(Exception):
-    """Nobody reads the output any more. Not an OSError, which click would take for its own."""
+    """The reader of the output has gone. Not an OSError, which click would handle itself."""
 
 
 @contextmanager
@@ -99,7 +99,7 @@ def _closed_pipe() -> Iterator[None]:
 
 
 def _about(error: click.ClickException) -> str:
-    """The message of a wrong usage, with the usage."""
+    """The message of an error; for wrong usage, after the usage."""
     text = f"Error: {error.format_message()}"
     if isinstance(error, click.UsageError) and error.ctx is not None:
         text = f"{error.ctx.get_usage()}\nTry '{error.ctx.command_path} --help' for help.\n\n{text}"
@@ -107,7 +107,7 @@ def _about(error: click.ClickException) -> str:
 
 
 def _end(text: str, status: int) -> NoReturn:
-    """End with a sentence on stderr. What stdout still holds can't be written, and is dropped."""
+    """Print the text to stderr and exit. Output that stdout can't write is dropped."""
     if text:
         with suppress(OSError, ValueError, AttributeError):
             sys.stderr.write(visible(text) + "\n")

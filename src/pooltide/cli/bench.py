@@ -1,4 +1,4 @@
-"""`pooltide bench`: our time, PyTorch's, and the limit that memory sets."""
+"""`pooltide bench`: times our functions and PyTorch's, and compares both with a copy of memory."""
 
 from __future__ import annotations
 
@@ -16,63 +16,47 @@ from rich.table import Table
 
 from ..acceptance.cases import Line
 from ..acceptance.inputs import TooLarge
-from ..acceptance.notation import Case, parse, short_dtype
+from ..acceptance.notation import Case, parse
 from ..acceptance.trial import Refused
+from ..acceptance.words import BY_SHORT_DTYPE, short_dtype
 from ..kernels.plan import NoBackend
 from ..kernels.threads import get_num_threads, set_num_threads
-from ..operators.dtypes import DTYPES
-from .contest import Result, Wrong, contest
+from .contest import Result, Wrong
+from .contest import contest as cpu_contest
 from .problems import NOTATION, Problems
 from .speech import one_line, say
 
-# Where real models call these gradients, and one shape that is hard for each kernel.
-SHAPES = {
-    "resnet-stem": "avg2d:32x64x112x112:k3:s2:p1",
-    "densenet-transition": "avg2d:32x256x56x56:k2:s2",
-    "resnet-head": "avg2d:32x2048x7x7:k7",
-    "inception-branch": "avg2d:16x192x35x35:k3:s1:p1",
-    "video-disjoint": "adaptive_avg3d:4x64x16x56x56:o4x7x7",
-    "video-overlap": "adaptive_avg3d:4x64x16x56x56:o5x9x9",
-    "volume": "adaptive_avg3d:2x32x32x64x64:o8x16x16",
-    "max-sparse": "adaptive_max2d:32x256x56x56:o7x7:i64",
-    "max-dense": "adaptive_max2d:16x64x112x112:o50x50:i64",
-    "max-video": "adaptive_max3d:4x64x16x56x56:o5x9x9:i64",
-    "resnet-pool": "max2d:32x64x112x112:k3:s2:p1:i64",
-    "vgg-pool": "max2d:16x128x112x112:k2:s2:i64",
-    "dilated": "max2d:16x64x56x56:k3:s1:p1:d2:i64",
-    "vgg-head": "adaptive_avg2d:32x512x17x17:o7x7",
-    "unet3d-pool": "max3d:2x32x32x64x64:k2:i64",
-    "video-transition": "avg3d:4x64x16x56x56:k2:s2",
-    "wave": "avg1d:32x256x4096:k3:s2:p1",
-    "wave-max": "max1d:32x256x4096:k3:s2:p1:i64",
-    "wave-head": "adaptive_avg1d:32x512x2048:o61",
-    "wave-head-max": "adaptive_max1d:32x512x2048:o61:i64",
+# Shapes of real models, and one that is hard for each kernel. {} is N, on the CPU and on a GPU
+# 0: the shape is not for that device.
+_SHAPES = {
+    "resnet-stem": ("avg2d:{}x64x112x112:k3:s2:p1", 32, 256),
+    "densenet-transition": ("avg2d:{}x256x56x56:k2:s2", 32, 256),
+    "resnet-head": ("avg2d:{}x2048x7x7:k7", 32, 256),
+    "inception-branch": ("avg2d:{}x192x35x35:k3:s1:p1", 16, 128),
+    "video-disjoint": ("adaptive_avg3d:{}x64x16x56x56:o4x7x7", 4, 16),
+    "video-overlap": ("adaptive_avg3d:{}x64x16x56x56:o5x9x9", 4, 16),
+    "video-head": ("adaptive_avg3d:{}x512x4x7x7:o1x1x1", 0, 64),
+    "volume": ("adaptive_avg3d:{}x32x32x64x64:o8x16x16", 2, 8),
+    "max-sparse": ("adaptive_max2d:{}x256x56x56:o7x7:i64", 32, 256),
+    "max-dense": ("adaptive_max2d:{}x64x112x112:o50x50:i64", 16, 128),
+    "max-halved": ("adaptive_max2d:{}x512x28x28:o14x14:i64", 0, 256),
+    "max-video": ("adaptive_max3d:{}x64x16x56x56:o5x9x9:i64", 4, 16),
+    "max-video-dense": ("adaptive_max3d:{}x64x16x56x56:o8x28x28:i64", 0, 16),
+    "resnet-pool": ("max2d:{}x64x112x112:k3:s2:p1:i64", 32, 256),
+    "vgg-pool": ("max2d:{}x128x112x112:k2:s2:i64", 16, 64),
+    "dilated": ("max2d:{}x64x56x56:k3:s1:p1:d2:i64", 16, 128),
+    "vgg-head": ("adaptive_avg2d:{}x512x17x17:o7x7", 32, 256),
+    "unet3d-pool": ("max3d:{}x32x32x64x64:k2:i64", 2, 8),
+    "video-transition": ("avg3d:{}x64x16x56x56:k2:s2", 4, 16),
+    "wave": ("avg1d:{}x256x4096:k3:s2:p1", 32, 256),
+    "wave-max": ("max1d:{}x256x4096:k3:s2:p1:i64", 32, 256),
+    "wave-head": ("adaptive_avg1d:{}x512x2048:o61", 32, 256),
+    "wave-head-max": ("adaptive_max1d:{}x512x2048:o61:i64", 32, 256),
 }
-# The same on a GPU, at the batch sizes that fill one.
-CUDA_SHAPES = {
-    "resnet-stem": "avg2d:256x64x112x112:k3:s2:p1",
-    "densenet-transition": "avg2d:256x256x56x56:k2:s2",
-    "inception-branch": "avg2d:128x192x35x35:k3:s1:p1",
-    "resnet-head": "avg2d:256x2048x7x7:k7",
-    "video-disjoint": "adaptive_avg3d:16x64x16x56x56:o4x7x7",
-    "volume": "adaptive_avg3d:8x32x32x64x64:o8x16x16",
-    "video-overlap": "adaptive_avg3d:16x64x16x56x56:o5x9x9",
-    "video-head": "adaptive_avg3d:64x512x4x7x7:o1x1x1",
-    "max-sparse": "adaptive_max2d:256x256x56x56:o7x7:i64",
-    "max-dense": "adaptive_max2d:128x64x112x112:o50x50:i64",
-    "max-halved": "adaptive_max2d:256x512x28x28:o14x14:i64",
-    "max-video": "adaptive_max3d:16x64x16x56x56:o5x9x9:i64",
-    "max-video-dense": "adaptive_max3d:16x64x16x56x56:o8x28x28:i64",
-    "resnet-pool": "max2d:256x64x112x112:k3:s2:p1:i64",
-    "vgg-pool": "max2d:64x128x112x112:k2:s2:i64",
-    "dilated": "max2d:128x64x56x56:k3:s1:p1:d2:i64",
-    "vgg-head": "adaptive_avg2d:256x512x17x17:o7x7",
-    "unet3d-pool": "max3d:8x32x32x64x64:k2:i64",
-    "video-transition": "avg3d:16x64x16x56x56:k2:s2",
-    "wave": "avg1d:256x256x4096:k3:s2:p1",
-    "wave-max": "max1d:256x256x4096:k3:s2:p1:i64",
-}
-LARGE = 32 << 20
+SHAPES = {name: case.format(n) for name, (case, n, _) in _SHAPES.items() if n}
+CUDA_SHAPES = {name: case.format(n) for name, (case, _, n) in _SHAPES.items() if n}
+LARGE = 32 << 20  # bytes of a result
+Contest = Callable[[Case, int], Iterator[Result | None]]
 
 
 @click.command(epilog=NOTATION)
@@ -88,10 +72,10 @@ LARGE = 32 << 20
     "--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True, help="Where it runs."
 )
 @click.option("--dtype", "dtypes", help="Of the named shapes.  [default: f32,bf16,f16; on cuda f32,bf16]")
-@click.option("--no-compile", is_flag=True, help="On cuda: leave torch.compile out, which takes a while.")
-@click.option("--channels-last", is_flag=True, help="On cuda: tensors lie channels-last.")
+@click.option("--no-compile", is_flag=True, help="On cuda: without torch.compile, which is slow to start.")
+@click.option("--channels-last", is_flag=True, help="On cuda: channels-last tensors.")
 @click.option("--rounds", type=click.IntRange(3, 10_000), default=15, show_default=True)
-@click.option("--threads", type=click.IntRange(1, 4096), help="For both; the default is ours.")
+@click.option("--threads", type=click.IntRange(1, 4096), help="Of ours and PyTorch's.  [default: ours]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
 def command(
     problems: list[Line] | None,
@@ -104,7 +88,7 @@ def command(
     threads: int | None,
     as_json: bool,
 ) -> None:
-    """Race a problem, or the named shapes, against PyTorch and against a plain copy of memory.
+    """Time a problem, or the named shapes, and compare with PyTorch and with a copy of memory.
 
     A case whose result is wrong gets no time, and exit status 1.
     """
@@ -113,48 +97,54 @@ def command(
     if problems and (shapes or dtypes is not None):
         raise click.UsageError("--shape and --dtype are for the named shapes; a PROBLEM has its own")
     cases, errors = _cases(problems, shapes, default if dtypes is None else dtypes, named)
-    race = _race_on_cuda(not no_compile, channels_last) if cuda else contest
+    contest = _cuda_contest(not no_compile, channels_last) if cuda else cpu_contest
     before = get_num_threads()
     set_num_threads(threads or before)
-    found: list[tuple[str, Result]] = []
     try:
-        with Progress(console=Console(stderr=True), transient=True) as progress:
-            task = progress.add_task("", total=len(cases) * (rounds + 1))
-            for name, case in cases:
-                progress.update(task, description=str(case))
-                try:
-                    for result in race(case, rounds):
-                        progress.advance(task) if result is None else found.append((name, result))
-                except (Wrong, Refused, TooLarge, NoBackend, MemoryError) as error:
-                    text = str(error) or "there was not enough memory"
-                    errors.append(text if text.startswith(f"{case}:") else f"{case}: {text}")
-        told = _document(found, rounds, device) if as_json else None
-        where = _where(device)
+        found = _results(cases, contest, rounds, errors)
+        machine = _machine(device)
     finally:
         set_num_threads(before)
-    if told is not None:
-        say(json.dumps(told, indent=1))
+    if as_json:
+        say(json.dumps(machine | {"rounds": rounds, "results": [_record(*one) for one in found]}, indent=1))
     else:
-        _tables(found, rounds, where)
+        _tables(found, rounds, machine)
     for text in errors:
         say(one_line(text), err=True)
     raise SystemExit(1 if errors else 0)
 
 
-def _race_on_cuda(compile: bool, channels_last: bool) -> Callable[[Case, int], Iterator[Result | None]]:
+def _results(
+    cases: list[tuple[str, Case]], contest: Contest, rounds: int, errors: list[str]
+) -> list[tuple[str, Result]]:
+    """The results by name. Appends a message to `errors` for each case without a result."""
+    found: list[tuple[str, Result]] = []
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=len(cases) * (rounds + 1))
+        for name, case in cases:
+            progress.update(task, description=str(case))
+            try:
+                for result in contest(case, rounds):
+                    progress.advance(task) if result is None else found.append((name, result))
+            except (Wrong, Refused, TooLarge, NoBackend, MemoryError) as error:
+                text = str(error) or "there was not enough memory"
+                errors.append(text if text.startswith(f"{case}:") else f"{case}: {text}")
+    return found
+
+
+def _cuda_contest(compile: bool, channels_last: bool) -> Contest:
     try:
         import torch
     except ImportError:
         raise click.UsageError("--device cuda needs PyTorch, which is not installed") from None
     if not torch.cuda.is_available():
         raise click.UsageError("--device cuda needs an NVIDIA GPU that PyTorch sees, and there is none")
-    from .cuda_contest import contest as on_cuda
+    from .cuda_contest import contest
 
-    return partial(on_cuda, compile=compile, channels_last=channels_last)
+    return partial(contest, compile=compile, channels_last=channels_last)
 
 
-def _where(device: str) -> dict[str, Any]:
-    """What ran the contest."""
+def _machine(device: str) -> dict[str, Any]:
     if device == "cuda":
         import torch
         import triton
@@ -172,14 +162,13 @@ def _cases(
     if problems:
         good = [(line.name, line.case) for line in problems if line.case is not None]
         return good, [line.error for line in problems if line.case is None]
-    known = {short_dtype(dtype): dtype for dtype in DTYPES.values()}
     if bad := [word for word in dtypes.split(",") if word not in ("f32", "f64", "f16", "bf16")]:
         raise click.UsageError(f"--dtype has {bad[0]!r}; it must be f32, f64, f16 or bf16, joined by commas")
     chosen = shapes or tuple(named)
     if absent := [name for name in chosen if name not in named]:
         raise click.UsageError(f"--shape {absent[0]} is not for this device; there are {', '.join(named)}")
     return [
-        (name, replace(parse(named[name]), dtype=known[word]))
+        (name, replace(parse(named[name]), dtype=BY_SHORT_DTYPE[word]))
         for name in chosen
         for word in dtypes.split(",")
     ], []
@@ -197,33 +186,33 @@ _CUDA_RATIOS = {
 }
 
 
-def _document(found: list[tuple[str, Result]], rounds: int, device: str) -> dict[str, Any]:
-    rows = []
-    for name, result in found:
-        row: dict[str, Any] = {"name": name, "case": str(result.case), "result_bytes": result.result_bytes}
-        row["limit_seconds"] = result.limit
-        row["torch_to_limit"] = _to_limit(result, "torch out=")
-        row["others"] = result.others
-        row["seconds"] = {who: result.typical(who) for who in result.times}
-        row["spread"] = {who: result.spread(who) for who in result.times}
-        row["ratios"] = {title: result.ratio(*pair) for title, pair in (_RATIOS | _CUDA_RATIOS).items()}
-        rows.append(row)
-    return _where(device) | {"rounds": rounds, "results": rows}
+def _record(name: str, result: Result) -> dict[str, Any]:
+    return {
+        "name": name,
+        "case": str(result.case),
+        "result_bytes": result.result_bytes,
+        "limit_seconds": result.limit,
+        "torch_to_limit": _to_limit(result, "torch out="),
+        "others": result.others,
+        "seconds": {name: result.typical(name) for name in result.times},
+        "spread": {name: result.spread(name) for name in result.times},
+        "ratios": {title: result.ratio(*pair) for title, pair in (_RATIOS | _CUDA_RATIOS).items()},
+    }
 
 
-def _tables(found: list[tuple[str, Result]], rounds: int, where: dict[str, Any]) -> None:
+def _tables(found: list[tuple[str, Result]], rounds: int, machine: dict[str, Any]) -> None:
     console = Console(width=None if Console().is_terminal else 150)
-    machine = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in where.items())
-    table = Table(title=f"medians of {rounds} rounds, {machine}; ± is half the quartiles' distance")
+    about = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in machine.items())
+    table = Table(title=f"medians of {rounds} rounds, {about}; ± is half the quartiles' distance")
     table.add_column("case", overflow="fold")
-    ratios = _RATIOS | (_CUDA_RATIOS if where["device"] != "cpu" else {})
+    ratios = _RATIOS | (_CUDA_RATIOS if machine["device"] != "cpu" else {})
     titles = ["limit ms", "ours out= ms", "±", "ours ÷ limit", "torch ÷ limit", *ratios]
     for title in titles:
         table.add_column(title, justify="right")
     for _, result in found:
         ours = result.typical("ours out=") or 0.0
         cells = [f"{result.limit * 1e3:.3f}", f"{ours * 1e3:.3f}", f"{result.spread('ours out='):.0%}"]
-        cells += [_number(_to_limit(result, who)) for who in ("ours out=", "torch out=")]
+        cells += [_number(_to_limit(result, name)) for name in ("ours out=", "torch out=")]
         cells += [_number(result.ratio(*pair)) for pair in ratios.values()]
         table.add_row(str(result.case), *cells)
     console.print(table)
@@ -250,8 +239,8 @@ def _means(results: list[Result]) -> Table:
     return table
 
 
-def _to_limit(result: Result, who: str) -> float | None:
-    seconds = result.typical(who)
+def _to_limit(result: Result, name: str) -> float | None:
+    seconds = result.typical(name)
     return seconds / result.limit if seconds and result.limit else None
 
 

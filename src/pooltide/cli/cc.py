@@ -1,4 +1,4 @@
-"""`pooltide cc`: the compiler, with the flags for a program written for CANN."""
+"""`pooltide cc`: calls the compiler with the flags for a program written for CANN."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NO_LINK = {"-c", "-S", "-E", "-M", "-MM", "-fsyntax-only"}
 def command(ctx: click.Context, arguments: tuple[str, ...]) -> None:
     """Compile a C or C++ program written for CANN.
 
-    Arguments are the compiler's own ($CC where all files are C, else $CXX, or the first found).
+    Arguments are those of the compiler ($CC if all files are C, else $CXX, or the first found).
     """
     sources = [name for name in arguments if name.endswith((".c", ".cc", ".cpp", ".cxx", ".C"))]
     try:

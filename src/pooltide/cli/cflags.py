@@ -1,4 +1,4 @@
-"""`pooltide cflags`: what a build system needs to compile programs written for CANN."""
+"""`pooltide cflags`: prints the flags to compile or link programs written for CANN."""
 
 from __future__ import annotations
 

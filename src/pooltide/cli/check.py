@@ -1,4 +1,4 @@
-"""`pooltide check`: would this call be accepted on that product, and if not, why?"""
+"""`pooltide check`: says whether a product accepts a call, and if not, why."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .tables import aligned
 @click.command(epilog=NOTATION)
 @problem_argument
 @product_option
-@click.option("--all-products", is_flag=True, help="Ask every Ascend product family.")
+@click.option("--all-products", is_flag=True, help="Check on every Ascend product family.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per case and product.")
 def command(problems: list[Line], product: str | None, all_products: bool, as_json: bool) -> None:
     """Say whether a call would be accepted, or the status, the rule and the reason.
@@ -34,7 +34,7 @@ def command(problems: list[Line], product: str | None, all_products: bool, as_js
             good = False
             say(failed(line, line.error), err=True)
             continue
-        products = ASCEND_PRODUCTS if all_products else (product or line.case.asked,)
+        products = ASCEND_PRODUCTS if all_products else (product or line.case.checked_product,)
         faults = {name: check(line.case.call(name)) for name in products}
         good &= None in faults.values()
         if as_json:

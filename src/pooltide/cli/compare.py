@@ -1,4 +1,4 @@
-"""`pooltide compare`: the verdicts on results, one file or a directory of them."""
+"""`pooltide compare`: judges results in a file or a directory by their golden data."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..acceptance.comparison import Comparison, Pair, anatomy, compare, pair_entry, pair_files
-from ..acceptance.manifest import MANIFEST, ManifestError, read_golden
-from ..acceptance.notation import NotationError, parse, short_dtype
+from ..acceptance.comparison import Comparison, Pair, compare, error_map, pair_entry, pair_files
+from ..acceptance.manifest import MANIFEST, ManifestError, read_manifest
+from ..acceptance.notation import parse
 from ..acceptance.tensorfile import GoldenError, TensorFileError
-from ..acceptance.verdicts import LEVELS, STANDARDS, bin_names
+from ..acceptance.verdicts import LEVELS, STANDARDS, VERDICTS
+from ..acceptance.words import BY_SHORT_DTYPE, NotationError
 from ..operators.dtypes import DTYPES
+from . import reports
 from .paths import NamedPath
-from .reports import MEASURES, judged, measured, report_option, verdict_option, write_report
 from .speech import one_line, reproduce, say
 from .tables import aligned
 
 if TYPE_CHECKING:
-    from ..acceptance.anatomy import Anatomy
+    from ..acceptance.errormap import ErrorMap
     from ..acceptance.report import Entry
 
-_DTYPES = {short_dtype(DTYPES[name]): DTYPES[name] for name in STANDARDS if name in DTYPES}
+_DTYPES = {short: dtype for short, dtype in BY_SHORT_DTYPE.items() if dtype.name in STANDARDS}
 _MOST_ROWS = 40
 _PATH = NamedPath(exists=True)
 Outcome = Comparison | TensorFileError
@@ -36,14 +37,14 @@ Row = tuple[str, str, Outcome]  # name, case
 @click.argument("actual", type=_PATH)
 @click.argument("golden", type=_PATH)
 @click.option("--third", type=_PATH, help="Another's result, such as a GPU's: gives the verdict two.")
-@verdict_option
+@reports.verdict_option
 @click.option("--level", type=click.Choice(list(LEVELS)), default="L1", show_default=True, help="Of two.")
 @click.option(
     "--dtype", type=click.Choice([*_DTYPES, "hf32"]), help="Of .bin files; hf32: computed in HFLOAT32."
 )
 @click.option("--case", "case", help="The case of two files, so that the report can draw its windows.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per case.")
-@report_option
+@reports.report_option
 def command(
     actual: Path,
     golden: Path,
@@ -55,7 +56,7 @@ def command(
     as_json: bool,
     report: Path | None,
 ) -> None:
-    """Hold ACTUAL against GOLDEN: two files (.npy or .bin), or a directory against one of pooltide golden.
+    """Compare ACTUAL with GOLDEN: two files (.npy or .bin), or a directory with one of pooltide golden.
 
     A directory has NAME/grad_input.npy or NAME.npy (or .bin) for each case of the golden manifest.
     Exit status 1 when the chosen verdict fails for any case, or a result is missing or can't be read;
@@ -84,13 +85,13 @@ def command(
     except (ManifestError, NotationError) as error:
         raise click.UsageError(str(error)) from None
     if not as_json:
-        say(_told(rows, verdict))
+        say(_text(rows, verdict))
     if report is not None:
         source = golden if golden.is_dir() else None
-        columns = (*MEASURES, *_verdict_names(third is not None))
+        columns = (*reports.MEASURES, *(name for name in VERDICTS if third or name != "two"))
         entries = [_entry(*row, verdict, len(columns)) for row in rows]
-        entries = _with_anatomy(entries, {name: outcome for name, _, outcome in rows}, source)
-        write_report(report, "pooltide compare", columns, entries)
+        entries = _with_errors(entries, {name: outcome for name, _, outcome in rows}, source)
+        reports.write_report(report, "pooltide compare", columns, entries)
     if any(isinstance(outcome, GoldenError) for *_, outcome in rows):
         raise SystemExit(2)
     raise SystemExit(0 if all(_passed(outcome, verdict) for *_, outcome in rows) else 1)
@@ -99,7 +100,7 @@ def command(
 def _pairs(
     actual: Path, golden: Path, third: Path | None, dtype: str | None, case: str | None
 ) -> Iterator[tuple[str, str, Pair | TensorFileError]]:
-    """(name, case, pair or the error why there is none)."""
+    """For each case: its name, its notation, and its pair or the error of opening it."""
     if golden.is_dir() != actual.is_dir() or (third is not None and third.is_dir() != golden.is_dir()):
         raise click.UsageError("ACTUAL, GOLDEN and --third must all be files, or all directories")
     rounding = "HFLOAT32" if dtype == "hf32" else "keep"
@@ -114,7 +115,7 @@ def _pairs(
         return
     if dtype or case:
         raise click.UsageError("--dtype and --case are for two files; the manifest has them for directories")
-    found = read_golden(golden)
+    found = read_manifest(golden)
     if not found.entries or not found.complete:
         what = "is not complete" if found.entries else "has no case"
         raise ManifestError(f"{golden / MANIFEST} {what}; start pooltide golden again")
@@ -130,7 +131,7 @@ def _check_names(actual: Path, golden: Path, third: Path | None, dtype: str | No
         if path.suffix not in (".npy", ".bin"):
             raise click.UsageError(f"{path}: the name ends in {path.suffix!r}; it must end in .npy or .bin")
     if dtype is None and actual.suffix == golden.suffix == ".bin":
-        raise click.UsageError(f"{actual}: a .bin file has no dtype of its own; say it with --dtype")
+        raise click.UsageError(f"{actual}: a .bin file has no dtype; give it with --dtype")
 
 
 def _compared(pair: Pair | TensorFileError, level: str) -> Outcome:
@@ -144,11 +145,7 @@ def _passed(outcome: Outcome, verdict: str) -> bool:
     return isinstance(outcome, Comparison) and outcome.verdict(verdict).passed
 
 
-def _verdict_names(third: bool) -> tuple[str, ...]:
-    return ("single", "two", "mixed", "bits") if third else ("single", "mixed", "bits")
-
-
-def _told(rows: list[Row], verdict: str) -> str:
+def _text(rows: list[Row], verdict: str) -> str:
     bad = [row for row in rows if not _passed(row[2], verdict)]
     parts = []
     if len(rows) == 1 and isinstance(rows[0][2], Comparison):
@@ -171,25 +168,23 @@ def _told(rows: list[Row], verdict: str) -> str:
 
 def _cells(name: str, outcome: Comparison) -> list[str]:
     m = outcome.measures
-    return [name, f"{m.mere:.3g}", f"{m.mare:.3g}", str(m.max_ulp), *judged(outcome.verdicts)]
+    return [name, f"{m.mere:.3g}", f"{m.mare:.3g}", str(m.max_ulp), *reports.judged(outcome.verdicts)]
 
 
 def _one(outcome: Comparison) -> str:
     m = outcome.measures
-    lines = [f"{v.name:8} {'pass' if v.passed else 'FAIL'}: {v.text}" for v in outcome.verdicts]
-    lines.append(f"error    MERE {m.mere:.3g}, MARE {m.mare:.3g}, RMSE {m.rmse:.3g}, largest {m.max_abs:.3g}")
-    found = [f"{name}: {n}" for name, n in zip(bin_names(), m.histogram, strict=True) if n]
-    return "\n".join([*lines, f"ULP      {', '.join(found) or 'no finite cells'}"])
+    error = f"error    MERE {m.mere:.3g}, MARE {m.mare:.3g}, RMSE {m.rmse:.3g}, largest {m.max_abs:.3g}"
+    ulps = ", ".join(f"{name}: {n}" for name, n in reports.histogram(m).items())
+    return "\n".join(
+        [*reports.verdict_lines(outcome.verdicts), error, f"ULP      {ulps or 'no finite cells'}"]
+    )
 
 
 def _record(name: str, case: str, outcome: Outcome) -> dict[str, Any]:
     record: dict[str, Any] = {"name": name, "case": case}
     if isinstance(outcome, TensorFileError):
         return record | {"error": str(outcome)}
-    m = outcome.measures
-    record |= {"count": m.count, "misplaced": m.misplaced, **dict(zip(MEASURES, measured(m), strict=True))}
-    record |= {"ulp_histogram": {k: n for k, n in zip(bin_names(), m.histogram, strict=True) if n}}
-    return record | {"verdicts": {v.name: {"pass": v.passed, "text": v.text} for v in outcome.verdicts}}
+    return record | reports.figures(outcome.measures, outcome.verdicts)
 
 
 def _entry(name: str, case: str, outcome: Outcome, verdict: str, width: int) -> Entry:
@@ -197,24 +192,24 @@ def _entry(name: str, case: str, outcome: Outcome, verdict: str, width: int) -> 
 
     if isinstance(outcome, TensorFileError):
         return Entry(name, case, "error", ("",) * width, str(outcome))
-    values = (*measured(outcome.measures), *judged(outcome.verdicts))
+    values = (*reports.measured(outcome.measures), *reports.judged(outcome.verdicts))
     chosen = outcome.verdict(verdict)
     if chosen.passed:
         return Entry(name, case, "pass", values)
     return Entry(name, case, "fail", values, chosen.text, outcome.measures.histogram)
 
 
-def _with_anatomy(entries: list[Entry], outcomes: dict[str, Outcome], golden: Path | None) -> list[Entry]:
-    """Only the sections that the report will have are worth a second pass over their files."""
+def _with_errors(entries: list[Entry], outcomes: dict[str, Outcome], golden: Path | None) -> list[Entry]:
+    """Read the files a second time, but only those of the cases that get a section in the report."""
     from ..acceptance.report import MOST_SECTIONS
 
     failing = [entry.name for entry in entries if entry.status == "fail"][:MOST_SECTIONS]
-    found = {name: _anatomy(outcomes[name], golden) for name in failing}
-    return [replace(entry, anatomy=found.get(entry.name)) for entry in entries]
+    found = {name: _errors(outcomes[name], golden) for name in failing}
+    return [replace(entry, errors=found.get(entry.name)) for entry in entries]
 
 
-def _anatomy(outcome: Outcome, golden: Path | None) -> Anatomy | None:
+def _errors(outcome: Outcome, golden: Path | None) -> ErrorMap | None:
     try:
-        return anatomy(outcome.pair, golden) if isinstance(outcome, Comparison) else None
-    except TensorFileError:  # a file that changed since it was compared: the report does without
+        return error_map(outcome.pair, golden) if isinstance(outcome, Comparison) else None
+    except TensorFileError:  # a file has changed since it was compared
         return None

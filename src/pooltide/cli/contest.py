@@ -1,14 +1,13 @@
-"""A contest: our functions, PyTorch's operators and a plain copy, in turns, on one problem.
+"""Times our functions, PyTorch's operators and a copy of memory on one case, in turns: the contestants.
 
     limit = bytes that must move / bytes per second that the copy moved in the same run
 
-Every round runs each contestant once, so that a slow moment of the machine meets them all; each round
-begins with another one. A contestant finds the machine as a loop of its own calls would leave it: nobody
-else's threads still spin (OpenMP's do for some milliseconds after a call), and a call that is not timed
-went before. All write to the same memory. A round in which other programs took more than a tenth of the
-processors is run again, up to twice as often as rounds are wanted; with one thread it is processor time
-that counts, which others lengthen little. A median over the rounds stands for each. A case whose result
-is not the reference's has no time.
+Every round runs each contestant once, so that a slow moment of the machine affects all of them; each round
+begins with another contestant. Before a contestant is timed, the threads of the others must be idle (those of
+OpenMP spin for some milliseconds after a call), and the contestant runs once without being timed. All write
+to the same memory. A round in which other programs took more than a tenth of the processors is repeated, at
+most twice the number of rounds in all. With one thread, processor time is measured, which other programs
+change little. Figures are medians over the rounds. A case whose result differs from the reference has none.
 """
 
 from __future__ import annotations
@@ -29,6 +28,7 @@ from numpy.typing import NDArray
 from ..acceptance.inputs import arrays
 from ..acceptance.notation import Case
 from ..acceptance.trial import Refused, problem_of
+from ..acceptance.verdicts import bits_of
 from ..arrays import gradients
 from ..arrays.volumes import as_volume
 from ..kernels import Arrays, reference
@@ -38,15 +38,13 @@ from ..problem.problem import Problem
 
 Array = NDArray[Any]
 COPY_BYTES = 64 << 20
-SAMPLE = 12  # planes held against the reference, bit by bit
-DISTURBED = 0.1  # of the processors' time
-
-
+SAMPLE = 12  # planes compared with the reference, bit by bit
+DISTURBED = 0.1  # share of the processors that other programs take
 Runners = dict[str, Callable[[], Any]]
 
 
 class Wrong(ValueError):
-    """The result is not what it must be, so its time says nothing."""
+    """The result is wrong, so its time says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,23 +53,28 @@ class Result:
     result_bytes: int
     limit: float  # seconds
     times: dict[str, list[float]]  # seconds, by contestant
-    others: float | None = None  # what other programs took of the processors in these rounds
+    others: float | None = None  # share of the processors that other programs took
 
     def typical(self, name: str) -> float | None:
+        """The median of a contestant; None if it did not run."""
         return median(self.times[name]) if name in self.times else None
 
     def spread(self, name: str) -> float:
-        """Half the distance between the quartiles, relative to the median."""
-        low, middle, high = quantiles(self.times[name], n=4)
-        return (high - low) / 2 / middle
+        return spread(self.times[name])
 
     def ratio(self, above: str, below: str) -> float | None:
         a, b = self.typical(above), self.typical(below)
         return None if a is None or b is None else a / b
 
 
+def spread(times: list[float]) -> float:
+    """Half the distance between the quartiles, relative to the median."""
+    low, middle, high = quantiles(times, n=4)
+    return (high - low) / 2 / middle
+
+
 def contest(case: Case, rounds: int) -> Iterator[Result | None]:
-    """Yields None after each round, the result at last."""
+    """Yields None after each round, and the result at the end."""
     problem = timeable(case)
     drawn = arrays(case.call(HOST), problem, case.data)
     runners = _ours(case, *drawn)
@@ -91,14 +94,15 @@ def contest(case: Case, rounds: int) -> Iterator[Result | None]:
                 again -= 1
                 continue
             shares.append(share)
-            for name, seconds in found.items():
-                times[name].append(seconds)
+            for name, taken in found.items():
+                times[name].append(taken)
             yield None
     speed = 2 * COPY_BYTES / median(times["copy"])
     yield Result(case, drawn[2].nbytes, problem.least_bytes / speed, times, sum(shares) / rounds)
 
 
 def timeable(case: Case) -> Problem:
+    """The problem of a case. Refused: the rules refuse it, or it has no cells."""
     problem = problem_of(case)
     if 0 in (problem.planes, *problem.input_plane, *problem.output_plane):
         raise Refused("the case has no cell; there is nothing to time")
@@ -106,17 +110,17 @@ def timeable(case: Case) -> Problem:
 
 
 def _round(runners: Runners, turn: int) -> tuple[dict[str, float], float]:
-    """Each contestant's seconds, and what other programs took of the processors meanwhile."""
+    """The seconds of each contestant, and the share of the processors that other programs took."""
     names = list(runners)
     start, before = perf_counter(), _others()
     first = turn % len(names)
-    found = {name: _seconds(runners[name]) for name in names[first:] + names[:first]}
+    found = {name: seconds(runners[name]) for name in names[first:] + names[:first]}
     share = (_others() - before) / (perf_counter() - start) / (os.cpu_count() or 1)
-    return found, max(share, 0.0)  # the system counts in hundredths of a second
+    return found, max(share, 0.0)  # negative by rounding: the system counts in hundredths of a second
 
 
 def _others() -> float:
-    """Seconds of processor time that other programs have used; 0 where the system does not tell."""
+    """Seconds of processor time that other programs have used; 0 if the system does not report it."""
     try:
         with open("/proc/stat") as stat:
             user, nice, system, _, _, irq, softirq, stolen = map(int, stat.readline().split()[1:9])
@@ -126,17 +130,18 @@ def _others() -> float:
     return ticks / os.sysconf("SC_CLK_TCK") - process_time()
 
 
-def _seconds(run: Callable[[], Any]) -> float:
+def seconds(run: Callable[[], Any]) -> float:
+    """The seconds of one call, after another call that is not timed."""
     clock = perf_counter if get_num_threads() > 1 else process_time
-    _settle()
+    _wait_for_idle_threads()
     run()
     start = clock()
     run()
     return clock() - start
 
 
-def _settle() -> None:
-    """Wait until no thread of this process works, but not for ever."""
+def _wait_for_idle_threads() -> None:
+    """Wait until no thread of this process uses a processor, for at most about 0.1 s."""
     for _ in range(100):
         before = process_time()
         sleep(0.001)
@@ -152,7 +157,7 @@ def _copy(workers: ThreadPoolExecutor) -> Callable[[], Any]:
 
 
 def attributes_of(case: Case) -> list[Any]:
-    """A case's attributes as a function takes them, in order."""
+    """The attributes of a case in the order of the parameters of our function."""
     given = [(role, value) for role, value in case.attributes if role != "cube_math_type"]
     return [value or None if role in ("stride", "divisor_override") else value for role, value in given]
 
@@ -171,15 +176,15 @@ def _verify(case: Case, problem: Problem, drawn: Any, runners: Runners) -> None:
     axes = len(case.operator.axes)
     try:
         runners["ours out="]()
-    except (TypeError, ValueError, IndexError) as error:  # what our functions raise for a bad call
+    except (TypeError, ValueError, IndexError) as error:  # the function refuses the call
         raise Refused(str(error)) from None
-    if not np.array_equal(_words(runners["ours"]()), _words(drawn[2])):
+    if not np.array_equal(bits_of(runners["ours"]()), bits_of(drawn[2])):
         raise Wrong(f"{case}: out= and a fresh result differ")
     check_sample(case, problem, *(None if a is None else as_volume(a, axes) for a in drawn))
 
 
 def check_sample(case: Case, problem: Problem, grad: Any, indices: Any, out: Any) -> None:
-    """Hold some planes of the result against the reference, bit by bit."""
+    """Compare some planes of the result with the reference, bit by bit. Wrong: they differ."""
     planes = np.unique(np.linspace(0, problem.planes - 1, SAMPLE).astype(int))
     sample = replace(problem, batch=(1, len(planes)))
 
@@ -191,13 +196,8 @@ def check_sample(case: Case, problem: Problem, grad: Any, indices: Any, out: Any
     picked = None if indices is None else chosen(indices)
     if reference.run(sample, "planes", Arrays(chosen(grad), None, picked, want), scratch) is not None:
         raise Refused(f"{case}: an index is outside its plane")
-    if not np.array_equal(_words(chosen(out)), _words(want)):
+    if not np.array_equal(bits_of(chosen(out)), bits_of(want)):
         raise Wrong(f"{case}: the result differs from the reference")
-
-
-def _words(array: Array) -> Array:
-    plain = np.ascontiguousarray(array)
-    return plain.view(f"u{plain.itemsize}")
 
 
 def torch_tensor(case: Case, array: Array) -> Any:
@@ -211,7 +211,7 @@ def torch_tensor(case: Case, array: Array) -> Any:
 def aten_call(
     case: Case, grad: Any, x: Any, indices: Any, result: Any
 ) -> tuple[Callable[[], Any], Callable[[], Any]]:
-    """PyTorch's own gradient of the case: with a fresh result, and into `result`."""
+    """Two calls of PyTorch's gradient of the case: one allocates its result, the other writes to `result`."""
     import torch
 
     from ..torch.own import aten_call as named
@@ -244,6 +244,6 @@ def _torch(case: Case, grad: Array, indices: Array | None, out: Array) -> Runner
         into()
     except NotImplementedError:  # PyTorch has no avg_pool3d in halves on the CPU
         return {}
-    if case.dtype.name == "FLOAT32" and not np.array_equal(_words(ours), _words(out)):
+    if case.dtype.name == "FLOAT32" and not np.array_equal(bits_of(ours), bits_of(out)):
         raise Wrong(f"{case}: the result differs from PyTorch's")
     return {"torch out=": into, "torch": fresh}

@@ -1,10 +1,9 @@
-"""The contest on a GPU: our functions on tensors, PyTorch's operators, what torch.compile makes of
-them, and a device-to-device copy, in turns.
+"""Times our functions, PyTorch's operators, the same compiled by torch.compile, and a copy, on a GPU.
 
-Times are the device's own, between events, with the cache swept before each: a kernel that finds its
-data there would beat the limit. `alone` times are a kernel's without its launch: replays of a graph of
-calls that write to one result after another, until the cache has long forgotten the first. `wall` times
-are the host's, per call of many in a row.
+Most times are taken on the device, between two events. Before each call the cache is overwritten, because a
+kernel that finds its data in the cache would be faster than the limit. `alone` times have no launch: a graph
+of calls is replayed, each of which writes to another result, so that no result stays in the cache. `wall`
+times are those of the host, per call, over many calls.
 """
 
 from __future__ import annotations
@@ -27,18 +26,18 @@ from .contest import Result, Runners, Wrong, aten_call, attributes_of, check_sam
 
 COPY_BYTES = 1 << 30
 SWEEP_BYTES = 2 << 30  # four times the cache, and long enough that the host is ahead of the device
-ROW = 100  # calls in a row for a wall time
-RESULTS_BYTES = 256 << 20  # of the results that a graph of calls writes, at least
+WALL_CALLS = 100  # for one wall time
+RESULTS_BYTES = 256 << 20  # that the calls of a graph write, at least
 
 
 def contest(
     case: Case, rounds: int, compile: bool = False, channels_last: bool = False
 ) -> Iterator[Result | None]:
-    """Yields None after each round, the result at last. Leaves the device's memory as it was."""
+    """Yields None after each round, and the result at the end. Frees the memory of the device."""
     try:
         yield from _contest(case, rounds, compile, channels_last)
     finally:
-        torch.compiler.reset()  # or it keeps the tensors of what it compiled
+        torch.compiler.reset()  # else it keeps the tensors of compiled calls
         gc.collect()
         torch.cuda.empty_cache()
 
@@ -91,7 +90,7 @@ def _runners(
     function = getattr(ours, case.operator.function)
     given = (g, x) if where is None else (g, x, where)
     more = attributes_of(case)
-    quiet = {} if where is None else {"check_indices": False}  # waiting for the device is no kernel's time
+    quiet = {} if where is None else {"check_indices": False}  # the check waits for the device
     fresh, into = aten_call(case, g, x, where, result)
     runners: Runners = {
         "ours out=": lambda: function(*given, *more, out=result, **quiet),
@@ -109,7 +108,7 @@ def _runners(
         try:
             compiled()
             runners["compile"] = compiled
-        except RuntimeError as error:  # a compiler that fails is no contestant
+        except RuntimeError as error:  # then the contest goes on without it
             warnings.warn(f"{case}: torch.compile failed: {error}", stacklevel=2)
     alone: Into = {
         "ours": lambda target: function(*given, *more, out=target, **quiet),
@@ -123,7 +122,7 @@ def _half(case: Case) -> bool:
 
 
 def alone_seconds(run: Callable[[torch.Tensor], Any], result: torch.Tensor) -> list[float]:
-    """Of single calls that write to results like this one, by turns."""
+    """Seconds per call, without its launch; the calls write to several results like this one."""
     nbytes = max(result.numel() * result.element_size(), 1)
     targets = [torch.empty_like(result) for _ in range(max(min(RESULTS_BYTES // nbytes, 64), 4))]
     run(targets[0])
@@ -152,11 +151,11 @@ def elapsed_seconds(run: Callable[[], Any]) -> float:
 
 def _wall_seconds(run: Callable[[], Any]) -> float:
     torch.cuda.synchronize()
-    for _ in range(ROW // 10):
+    for _ in range(WALL_CALLS // 10):
         run()
     torch.cuda.synchronize()
     start = perf_counter()
-    for _ in range(ROW):
+    for _ in range(WALL_CALLS):
         run()
     torch.cuda.synchronize()
-    return (perf_counter() - start) / ROW
+    return (perf_counter() - start) / WALL_CALLS

@@ -1,4 +1,4 @@
-"""`pooltide demo`: the documents' programs in Python, one after the other, each checked."""
+"""`pooltide demo`: runs the programs of CANN's documents in Python, and checks their results."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ PROGRAMS = (
 def command() -> None:
     """Run the documents' programs, in Python, and check their results.
 
-    The third program's input is wrong, as it is in its document: the demo shows what the checks say
-    of it. Set POOLTIDE_CHECKS=strict to see its stream fail instead.
+    The input of the third program is wrong, as in its document: the demo shows the message of the checks.
+    With POOLTIDE_CHECKS=strict its stream fails instead.
     """
     console = Console(highlight=False, soft_wrap=True)
     ends = {name: _show(console, name) for name in PROGRAMS}
@@ -53,9 +53,9 @@ def _show(console: Console, name: str) -> str:
     console.print(f"[bold]{operator.name}[/]")
     for line in (example.__doc__ or "").strip().splitlines():
         console.print(f"  [dim]{escape(line)}[/]" if line else "")
-    said = io.StringIO()
+    warnings = io.StringIO()
     try:
-        with contextlib.redirect_stderr(said):
+        with contextlib.redirect_stderr(warnings):
             got = example.main()
     except SystemExit as stopped:
         console.print(f"  stopped: {escape(str(stopped))}\n")
@@ -63,7 +63,7 @@ def _show(console: Console, name: str) -> str:
         return "stopped by strict checks" if expected else "stopped"
     _print_plane("gradOutput", example.GRAD_OUTPUT, console)
     _print_plane("result", got, console)
-    for line in said.getvalue().splitlines():
+    for line in warnings.getvalue().splitlines():
         console.print(f"  [yellow]{escape(line)}[/]")
     good = bool((got == _reference(example)).all())
     console.print(f"  {'[green]equals' if good else '[red]differs from'} the float64 reference[/]\n")
@@ -79,7 +79,7 @@ def _print_plane(name: str, array: Any, console: Console) -> None:
 
 
 def _reference(example: ModuleType) -> Any:
-    """The same gradient by the oracle; an index that the plane lacks carries nothing there too."""
+    """The gradient by the float64 reference, which also ignores an index outside the plane."""
     operator = operators()[example.FUNCTION]
     indices = getattr(example, "INDICES", None)
     given = tuple(example.ATTRIBUTES.values())

@@ -1,4 +1,4 @@
-"""`pooltide golden`: inputs and golden results for many cases, by many processes."""
+"""`pooltide golden`: writes inputs and golden results of many cases, in several processes."""
 
 from __future__ import annotations
 
@@ -23,58 +23,62 @@ from ..acceptance.workers import WorkerDied, make_all
 from ..kernels.threads import get_num_threads
 from ..writing import why
 from .paths import NamedPath
-from .problems import NOTATION, problem_argument, product_option
+from .problems import NOTATION, failed, problem_argument, product_option
 from .reports import report_option, write_report
-from .speech import one_line, reproduce, say
+from .speech import reproduce, say
 
 if TYPE_CHECKING:
     from ..acceptance.report import Entry
 
-_PATIENCE = 3.0  # seconds: the workers of a program that was killed keep its lock for a moment
+_PATIENCE = 3.0  # seconds to wait for the lock: workers of a killed program hold it for a moment
 
 
 @click.command(epilog=NOTATION)
 @problem_argument
 @click.option("-o", "--output", required=True, type=NamedPath(file_okay=False), help="The directory.")
 @product_option
-@click.option("--float64", "wide", is_flag=True, help="Keep the float64 result too, not rounded.")
-@click.option("--jobs", type=click.IntRange(1, 1024), help="Processes (the cores there are).")
+@click.option("--float64", is_flag=True, help="Write the float64 result too, not rounded.")
+@click.option("--jobs", type=click.IntRange(1, 1024), help="Processes.  [default: one per core]")
 @report_option
 def command(
-    problems: list[Line], output: Path, product: str | None, wide: bool, jobs: int | None, report: Path | None
+    problems: list[Line],
+    output: Path,
+    product: str | None,
+    float64: bool,
+    jobs: int | None,
+    report: Path | None,
 ) -> None:
     """Write a case's seeded inputs and its result, computed in float64 and rounded once.
 
     OUTPUT/NAME has .npy and raw .bin files, OUTPUT/manifest.jsonl their shapes, dtypes, seeds and sha256.
-    Started again, it goes on where it was. A bad case is reported with its line; the others go on.
+    Started again, it continues. A bad case is reported with its line, and the other cases are made.
     """
-    with _alone(output):
-        made, stopped = _make(problems, output, product, wide, jobs or get_num_threads())
-    bad_ones = [one for one in made if one.entry is None]
-    say(f"{output / MANIFEST}: {len(made) - len(bad_ones)} of {len(problems)} cases, {len(bad_ones)} bad")
-    write_report(
-        report, "pooltide golden", ("dtype", "shape", "seed"), [*map(_entry, sorted(made, key=_line))]
-    )
+    work = [_task(line, product, float64) for line in problems]
+    with _locked(output):
+        made, stopped = _make(work, output, jobs or get_num_threads())
+    bad = sum(one.entry is None for one in made)
+    say(f"{output / MANIFEST}: {len(made) - bad} of {len(problems)} cases, {bad} bad")
+    in_order = sorted(made, key=lambda one: one.number)
+    write_report(report, "pooltide golden", ("dtype", "shape", "seed"), [*map(_entry, in_order)])
     if stopped:
         say(stopped, err=True)
-    raise SystemExit(1 if stopped or bad_ones else 0)
+    raise SystemExit(1 if stopped or bad else 0)
 
 
-def _make(
-    problems: list[Line], output: Path, product: str | None, wide: bool, jobs: int
-) -> tuple[list[Made], str]:
-    """What became of each case, and the sentence why the work stopped early, if it did."""
+def _make(work: list[Task | Made], output: Path, jobs: int) -> tuple[list[Made], str]:
+    """The outcome of each case, and why the work stopped early, or ""."""
     entries = _known(output)
-    made = [Made(line.number, line.name, "", None, line.error) for line in problems if line.case is None]
-    tasks = [_task(line, product, wide) for line in problems if line.case is not None]
+    made = [one for one in work if isinstance(one, Made)]
+    tasks = [one for one in work if isinstance(one, Task)]
     stopped = ""
     try:
-        with _terminating(), _progress(len(tasks)) as advance:
+        with _sigterm_interrupts(), _progress(len(tasks)) as advance:
             write_manifest(output, entries, complete=False)
             foreign = claim(output, [task.name for task in tasks], entries)
             clean(output)
-            refused = [task for task in tasks if task.name in foreign]
-            made += [Made(t.number, t.name, t.case, None, foreign[t.name]) for t in refused]
+            made += [
+                Made(t.number, t.name, t.case, None, foreign[t.name]) for t in tasks if t.name in foreign
+            ]
             for bad in made:
                 say(_failed(bad), err=True)
             free = [task for task in tasks if task.name not in foreign]
@@ -105,8 +109,8 @@ def _known(output: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def _alone(output: Path) -> Iterator[None]:
-    """Lock the directory: two programs that write one manifest would lose each other's lines."""
+def _locked(output: Path) -> Iterator[None]:
+    """Make and lock the directory: two writers of one manifest would lose lines of each other."""
     try:
         output.mkdir(parents=True, exist_ok=True)
         directory = os.open(output, os.O_RDONLY | os.O_DIRECTORY)
@@ -133,14 +137,16 @@ def _lock(output: Path, directory: int) -> None:
             return None
 
 
-def _task(line: Line, product: str | None, wide: bool) -> Task:
-    assert line.case is not None
+def _task(line: Line, product: str | None, float64: bool) -> Task | Made:
+    """The task of a line, or the outcome of a line that can't be read."""
+    if line.case is None:
+        return Made(line.number, line.name, "", None, line.error)
     case = replace(line.case, product=product or line.case.product)
-    return Task(line.number, line.name, str(case), wide)
+    return Task(line.number, line.name, str(case), float64)
 
 
 def _finished(output: Path, entries: Mapping[str, Any], *, complete: bool) -> str:
-    """The manifest put in order; else the sentence why not. What was appended to it stays good."""
+    """Sort and close the manifest; return "" or why that failed, in which case the old manifest stays."""
     try:
         finish(output, entries, complete=complete)
     except OSError as error:
@@ -150,7 +156,7 @@ def _finished(output: Path, entries: Mapping[str, Any], *, complete: bool) -> st
 
 @contextmanager
 def _appending(output: Path, entries: dict[str, Any]) -> Iterator[Any]:
-    """Each finished case goes into the manifest at once, so that a kill loses none."""
+    """Gives a function that appends an entry to the manifest at once, so that a kill loses none."""
     with (output / MANIFEST).open("a", encoding="utf-8") as file:
 
         def append(entry: Mapping[str, Any]) -> None:
@@ -162,8 +168,8 @@ def _appending(output: Path, entries: dict[str, Any]) -> Iterator[Any]:
 
 
 @contextmanager
-def _terminating() -> Iterator[None]:
-    """SIGTERM stops as cleanly as Ctrl-C does."""
+def _sigterm_interrupts() -> Iterator[None]:
+    """Handle SIGTERM as Ctrl-C."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
@@ -173,9 +179,9 @@ def _terminating() -> Iterator[None]:
 
 @contextmanager
 def _progress(total: int) -> Iterator[Any]:
-    """A bar where there is a terminal; nothing where there is none.
+    """Gives a function to call after each case; on a terminal it draws a progress bar.
 
-    It draws itself when it is told to, not from a thread: workers are forked while it stands.
+    No thread draws the bar, as workers are forked while it is shown.
     """
     if not sys.stderr.isatty():
         yield lambda: None
@@ -197,12 +203,8 @@ def _progress(total: int) -> Iterator[Any]:
 
 
 def _failed(made: Made) -> str:
-    text = one_line(f"line {made.number} ({made.name}): {made.error}")
+    text = failed(made, made.error)
     return f"{text}\n{reproduce('run', made.case)}" if made.case else text
-
-
-def _line(made: Made) -> int:
-    return made.number
 
 
 def _entry(made: Made) -> Entry:

@@ -1,4 +1,4 @@
-"""`pooltide ops`: the operator pages, printed."""
+"""`pooltide ops`: prints the operator pages as text, Markdown or JSON."""
 
 from __future__ import annotations
 

@@ -1,19 +1,26 @@
-"""The PROBLEM argument: a case in the notation, or a file of cases, or - for the standard input."""
+"""The arguments that several commands share: PROBLEM and --product.
+
+PROBLEM is a case in the notation, or a file of cases, or - for the standard input.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
 
-from ..acceptance.cases import CasesError, Line, limited, lines, read
-from ..acceptance.notation import NotationError, parse
+from ..acceptance.cases import CasesError, Line, bounded, lines, read
+from ..acceptance.notation import parse
+from ..acceptance.words import NotationError
 from ..operators.pages import PRODUCTS
 from .speech import one_line
+
+if TYPE_CHECKING:
+    from ..acceptance.golden import Made
 
 NOTATION = """\b
 PROBLEM is a case in one word, or a file of cases (CSV or JSON lines), or -.
@@ -31,16 +38,16 @@ The operator, the shape of self, then in any order:
   ceil       ceil mode
   nopad      padding is not counted      seed7    seed of the data (0)
   div-3      divisor override            normal uniform integers wide
-  cube1      cubeMathType                nan inf  some of gradOutput is
+  cube1      cubeMathType                nan inf  some cells of gradOutput
   o7x7       the output's plane          anywhere indices leave their windows
   atlas-a2   the product
-  NAME.WHAT  one parameter apart: its shape, dtype, format, cl or null,
+  NAME.WHAT  overrides one parameter: a shape, dtype, format, cl or null,
              as in gradOutput.1x16x2x2 self.f16 stride.null
 """
 
 
 class Problems(click.ParamType):  # type: ignore[type-arg]
-    """One case or many. Of many, bad ones come along with their sentence."""
+    """One case, or all lines of a file; a line that is no case has its error."""
 
     name = "problem"
 
@@ -48,42 +55,33 @@ class Problems(click.ParamType):  # type: ignore[type-arg]
         if isinstance(value, list):
             return value
         try:
-            if value == "-":
-                return self._standard_input(param, ctx)
-            if ":" not in value or os.path.isfile(value):
-                return self._file(value, param, ctx)
-            return [Line(1, "case", parse(value))]
+            return _lines(value)
         except (NotationError, CasesError) as error:
             self.fail(str(error), param, ctx)
-
-    def _file(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> list[Line]:
-        if not os.path.exists(value):
-            self.fail(
-                f"{value!r} is no case and no file; a case is one word such as avg2d:2x3x11x13:k3", param, ctx
-            )
-        return self._some(read(Path(value)), value, param, ctx)
-
-    def _standard_input(self, param: click.Parameter | None, ctx: click.Context | None) -> list[Line]:
-        if sys.stdin is None:
-            self.fail("the standard input is closed", param, ctx)
-        return self._some(list(lines(limited(sys.stdin.buffer))), "the standard input", param, ctx)
-
-    def _some(
-        self, found: list[Line], where: str, param: click.Parameter | None, ctx: click.Context | None
-    ) -> list[Line]:
-        if not found:
-            self.fail(f"{where} has no case", param, ctx)
-        return found
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         if ":" in incomplete:
             return []
-        from ..acceptance.notation import short_names
+        from ..acceptance.words import short_names
 
         starts = [f"{name}:" for name in short_names() if name.startswith(incomplete)]
         return [*map(CompletionItem, starts), CompletionItem(incomplete, type="file")]
+
+
+def _lines(value: str) -> list[Line]:
+    """The lines that the argument means. CasesError or NotationError: it means none."""
+    if value != "-" and ":" in value and not os.path.isfile(value):
+        return [Line(1, "case", parse(value))]
+    if value != "-" and not os.path.exists(value):
+        raise CasesError(f"{value!r} is no case and no file; a case is one word such as avg2d:2x3x11x13:k3")
+    if value == "-" and sys.stdin is None:
+        raise CasesError("the standard input is closed")
+    found = list(lines(bounded(sys.stdin.buffer))) if value == "-" else read(Path(value))
+    if not found:
+        raise CasesError(f"{'the standard input' if value == '-' else value} has no case")
+    return found
 
 
 problem_argument = click.argument("problems", metavar="PROBLEM", type=Problems())
@@ -92,6 +90,6 @@ product_option = click.option(
 )
 
 
-def failed(line: Line, text: str) -> str:
-    """The sentence about a case of a file, with its place."""
+def failed(line: Line | Made, text: str) -> str:
+    """The message about one case of a file, after its line and name."""
     return one_line(f"line {line.number} ({line.name}): {text}")

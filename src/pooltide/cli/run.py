@@ -1,29 +1,37 @@
-"""`pooltide run`: compute, hold against the float64 reference, time."""
+"""`pooltide run`: computes cases, compares the results with the float64 reference, and takes the time.
+
+With --plan it only prints which kernel would compute each case, and why not the others.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
 
 from ..acceptance.cases import Line
 from ..acceptance.inputs import TooLarge
+from ..acceptance.notation import Case
 from ..acceptance.tensorfile import npy_header, raw_bytes
-from ..acceptance.trial import Refused, Trial, run
-from ..kernels.plan import BACKENDS, NoBackend
+from ..acceptance.trial import Refused, Trial, plan_of, run
+from ..kernels.plan import BACKENDS, NoBackend, Plan
 from ..writing import why, write_whole
+from . import reports
 from .paths import NamedPath
 from .problems import NOTATION, failed, problem_argument, product_option
-from .reports import MEASURES, judged, measured, report_option, verdict_option, write_report
 from .speech import one_line, reproduce, say
 
 if TYPE_CHECKING:
-    from ..acceptance.anatomy import Anatomy
+    from ..acceptance.errormap import ErrorMap
     from ..acceptance.report import Entry
 
-_COLUMNS = ("backend", "ms", *MEASURES, "single", "mixed", "bits")
+_COLUMNS = ("backend", "ms", *reports.MEASURES, "single", "mixed", "bits")
+Outcome = Trial | Plan | str  # str: why the case has neither
 
 
 @click.command(epilog=NOTATION)
@@ -31,14 +39,18 @@ _COLUMNS = ("backend", "ms", *MEASURES, "single", "mixed", "bits")
 @product_option
 @click.option("--backend", type=click.Choice(list(BACKENDS)), help="Instead of the first that can do it.")
 @click.option("--repeat", type=click.IntRange(1, 1_000_000), default=1, help="Runs; the best time counts.")
+@click.option("--plan", "plan_only", is_flag=True, help="Print the plan and compute nothing.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per case.")
 @click.option("--save", type=NamedPath(file_okay=False), help="Keep each result as SAVE/NAME.npy.")
-@verdict_option
-@report_option
+@reports.verdict_option
+@reports.report_option
 def command(
     problems: list[Line],
     product: str | None,
     backend: str | None,
     repeat: int,
+    plan_only: bool,
+    as_json: bool,
     save: Path | None,
     verdict: str,
     report: Path | None,
@@ -46,32 +58,46 @@ def command(
     """Compute a case from its seed; print the plan, the error against float64, and the time.
 
     Without a product the case is a call of this library's functions. Exit status 1 when the verdict fails.
+    The plan names the backend, its kernel, why not the kernels before it, the copies and the scratch buffer.
     """
     if verdict == "two":
         raise click.UsageError("--verdict two needs a third result; pooltide compare --third gives it")
+    if plan_only and (save or report):
+        raise click.UsageError("--plan computes nothing; --save and --report need a result")
+    compute = partial(plan_of if plan_only else partial(run, repeat=repeat), product=product, backend=backend)
+    options = [*_option("--product", product), *_option("--backend", backend)]
+    options += ["--plan"] if plan_only else []
     good = True
     entries: list[Entry] = []
     for line in problems:
-        trial: Trial | None = None
-        try:
-            if line.case is None:
-                raise Refused(line.error)
-            trial = run(line.case, product, backend, repeat)
-            passed = next(v.passed for v in trial.verdicts if v.name == verdict)
-            note = ""
-            say(_told(trial, passed, product, backend))
-            _save(save, line.name, trial)
-        except (Refused, TooLarge, NoBackend, MemoryError) as error:
-            note = str(error) or "there was not enough memory"
-            passed = False
-            say(failed(line, note) if len(problems) > 1 else one_line(note), err=True)
-            if line.case is not None:
-                say(_reproduce(str(line.case), product, backend), err=True)
+        outcome = _outcome(line, compute)
+        passed = outcome.passed(verdict) if isinstance(outcome, Trial) else isinstance(outcome, Plan)
         good &= passed
+        if as_json:
+            say(json.dumps(_record(line, outcome), ensure_ascii=False))
+        else:
+            lines = _text(line, outcome, alone=len(problems) == 1)
+            lines += [] if passed or line.case is None else [reproduce("run", line.case, *options)]
+            say("\n".join(lines), err=isinstance(outcome, str))
+        if isinstance(outcome, Trial):
+            _save(save, line.name, outcome)
         if report is not None:
-            entries.append(_entry(line, trial, passed, note))
-    write_report(report, "pooltide run", _COLUMNS, entries)
+            entries.append(_entry(line, outcome, passed))
+    reports.write_report(report, "pooltide run", _COLUMNS, entries)
     raise SystemExit(0 if good else 1)
+
+
+def _option(name: str, value: str | None) -> list[str]:
+    return [name, value] if value else []
+
+
+def _outcome(line: Line, compute: Callable[[Case], Trial | Plan]) -> Outcome:
+    if line.case is None:
+        return line.error
+    try:
+        return compute(line.case)
+    except (Refused, TooLarge, NoBackend, MemoryError) as error:
+        return str(error) or "there was not enough memory"
 
 
 def _save(directory: Path | None, name: str, trial: Trial) -> None:
@@ -85,52 +111,81 @@ def _save(directory: Path | None, name: str, trial: Trial) -> None:
         raise click.UsageError(f"{directory}: can't be written: {why(error)}") from None
 
 
-def _told(trial: Trial, passed: bool, product: str | None, backend: str | None) -> str:
-    m = trial.measures
-    rate = trial.plan.problem.least_bytes / trial.seconds / 1e9 if trial.seconds else 0.0
-    lines = [
-        f"case     {trial.case}",
-        str(trial.plan),
+def _text(line: Line, outcome: Outcome, *, alone: bool) -> list[str]:
+    if isinstance(outcome, str):
+        return [one_line(outcome) if alone else failed(line, outcome)]
+    if isinstance(outcome, Plan):
+        return [f"case     {line.case}", str(outcome)]
+    m = outcome.measures
+    return [
+        f"case     {outcome.case}",
+        str(outcome.plan),
         f"error    MERE {m.mere:.3g}, MARE {m.mare:.3g}, RMSE {m.rmse:.3g}; {m.differing} of {m.count} "
         f"differ from the correctly rounded result, at most {m.max_ulp} ULP",
-        f"time     {trial.seconds * 1e3:.3f} ms, {rate:.2f} GB/s of what must move",
-        *(f"{v.name:8} {'pass' if v.passed else 'FAIL'}: {v.text}" for v in trial.verdicts),
+        f"time     {outcome.seconds * 1e3:.3f} ms, {_rate(outcome):.2f} GB/s of what must move",
+        *reports.verdict_lines(outcome.verdicts),
     ]
-    return "\n".join(lines if passed else [*lines, _reproduce(str(trial.case), product, backend)])
 
 
-def _reproduce(case: str, product: str | None, backend: str | None) -> str:
-    options = ["--product", product] if product else []
-    options += ["--backend", backend] if backend else []
-    return reproduce("run", case, *options)
+def _rate(trial: Trial) -> float:
+    """The bytes that must move, in GB/s."""
+    return trial.plan.problem.least_bytes / trial.seconds / 1e9 if trial.seconds else 0.0
 
 
-def _entry(line: Line, trial: Trial | None, passed: bool, note: str) -> Entry:
+def _record(line: Line, outcome: Outcome) -> dict[str, Any]:
+    record = {"line": line.number, "name": line.name, "case": str(line.case) if line.case else ""}
+    if isinstance(outcome, str):
+        return record | {"error": outcome}
+    if isinstance(outcome, Plan):
+        return record | {"plan": _plan_record(outcome)}
+    record |= {"plan": _plan_record(outcome.plan), "seconds": outcome.seconds, "GB/s": _rate(outcome)}
+    return record | reports.figures(outcome.measures, outcome.verdicts)
+
+
+def _plan_record(plan: Plan) -> dict[str, Any]:
+    return {
+        "problem": str(plan.problem),
+        "backend": plan.backend,
+        "layout": plan.layout,
+        "refused": dict(plan.refused),
+        "kernel": next((name for name, reason in plan.kernels if reason is None), None),
+        "not": {name: reason for name, reason in plan.kernels if reason is not None},
+        "copied": plan.copied,
+        "scratch": plan.scratch,
+    }
+
+
+def _entry(line: Line, outcome: Outcome, passed: bool) -> Entry:
     from ..acceptance.report import Entry
 
     text = str(line.case) if line.case else ""
-    if trial is None:
-        return Entry(line.name, text, "error", ("",) * len(_COLUMNS), note)
-    m = trial.measures
-    values = (trial.plan.backend, trial.seconds * 1e3, *measured(m), *judged(trial.verdicts))
+    if not isinstance(outcome, Trial):
+        return Entry(line.name, text, "error", ("",) * len(_COLUMNS), str(outcome))
+    m = outcome.measures
+    values = (
+        outcome.plan.backend,
+        outcome.seconds * 1e3,
+        *reports.measured(m),
+        *reports.judged(outcome.verdicts),
+    )
     if passed:
         return Entry(line.name, text, "pass", values)
-    return Entry(line.name, text, "fail", values, note, m.histogram, _anatomy(trial))
+    return Entry(line.name, text, "fail", values, "", m.histogram, _errors(outcome))
 
 
-def _anatomy(trial: Trial) -> Anatomy:
-    from ..acceptance.anatomy import dissect
+def _errors(trial: Trial) -> ErrorMap:
+    from ..acceptance.errormap import map_errors
 
     problem = trial.plan.problem
-    grad = np.ascontiguousarray(trial.grad_output).reshape(problem.planes, -1)
-    indices = (
-        None if trial.indices is None else np.ascontiguousarray(trial.indices).reshape(problem.planes, -1)
+    grad, indices = (
+        None if array is None else np.ascontiguousarray(array).reshape(problem.planes, -1)
+        for array in (trial.grad_output, trial.indices)
     )
-    return dissect(
+    return map_errors(
         [(np.ascontiguousarray(trial.actual).ravel(), trial.golden.ravel())],
         problem.batch,
         problem.input_plane,
         problem,
-        lambda plane: grad[plane],
-        None if indices is None else lambda plane: indices[plane],
+        None if grad is None else grad.__getitem__,
+        None if indices is None else indices.__getitem__,
     )

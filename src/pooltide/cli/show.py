@@ -1,4 +1,4 @@
-"""`pooltide show`: a problem as a picture."""
+"""`pooltide show`: draws a case as a PNG picture."""
 
 from __future__ import annotations
 

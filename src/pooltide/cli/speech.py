@@ -1,4 +1,4 @@
-"""What the commands print. Text that came from a file can't steer the terminal."""
+"""Prints text. Control characters are escaped, so that text from a file can't control the terminal."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # control, direction of writing, lone 
 
 
 def visible(text: str) -> str:
-    """The text with its control characters as \\u001b; line feeds stay.
+    """The text with control characters escaped as \\u001b, but not line feeds.
 
-    The escapes are those of JSON too, so a JSON document stays one.
+    JSON has the same escapes, so a JSON document stays valid.
     """
     if text.isascii() and text.replace("\n", "").isprintable():
         return text
@@ -31,7 +31,7 @@ def _utf16(code: int) -> tuple[int, ...]:
 
 
 def one_line(text: str) -> str:
-    """A sentence that may hold a path or a name: a line feed in it can't begin a line of its own."""
+    """The text on one line: a line feed, in a path or name, is escaped too."""
     return visible(text).replace("\n", "\\n")
 
 
@@ -40,5 +40,5 @@ def say(text: str, *, err: bool = False) -> None:
 
 
 def reproduce(*words: object) -> str:
-    """The last line of a failure: a command that a shell takes as it stands."""
+    """The last line of a failure: a command that can be pasted into a shell."""
     return f"reproduce: {shlex.join(['pooltide', *map(str, words)])}"

@@ -1,4 +1,4 @@
-"""Tables for people and for pipes: aligned text, or Markdown; no colours, no terminal needed."""
+"""Formats tables as aligned text or as Markdown, without colours."""
 
 from __future__ import annotations
 

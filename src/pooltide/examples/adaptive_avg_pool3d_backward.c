@@ -9,11 +9,7 @@ int main(void) {
     float grad[SMALL], result[LARGE];
     for (int i = 0; i < SMALL; i++) grad[i] = (float)(i * i);
 
-    aclrtStream stream;
-    MUST(aclInit(NULL));
-    MUST(aclrtSetDevice(0));
-    MUST(aclrtCreateStream(&stream));
-
+    aclrtStream stream = start();
     void *grad_block = upload(grad, sizeof grad), *out_block = allocate(sizeof result);
     aclTensor *grad_output = describe(small, 4, ACL_FLOAT, ACL_FORMAT_ND, grad_block);
     aclTensor *self = describe(large, 4, ACL_FLOAT, ACL_FORMAT_ND, NULL); /* only its shape matters */
@@ -35,7 +31,6 @@ int main(void) {
     aclrtFree(grad_block);
     aclrtFree(out_block);
     if (workspace != NULL) aclrtFree(workspace);
-    MUST(aclrtDestroyStream(stream));
-    MUST(aclrtResetDevice(0));
-    return aclFinalize();
+    finish(stream);
+    return 0;
 }

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import acl, aclnn
-from .steps import Device, must
+from pooltide import acl, aclnn
+from pooltide.examples.steps import Device, must
 
 FUNCTION = "adaptive_avg_pool3d_backward"
 GRAD_OUTPUT = np.arange(1, 9, dtype=np.float32).reshape(2, 2, 1, 1, 2)
@@ -27,12 +27,7 @@ def main() -> NDArray[np.float32]:
         workspace = device.allocate(size)
         ret = aclnn.aclnnAdaptiveAvgPool3dBackward(workspace, size, executor, device.stream)
         must(ret, "aclnnAdaptiveAvgPool3dBackward")
-        must(acl.aclrtSynchronizeStream(device.stream), "aclrtSynchronizeStream")
-
-        result = device.read(out, np.float32)
-        for tensor in (grad_output, x, out):
-            acl.aclDestroyTensor(tensor)
-    return result
+        return device.read(out, np.float32)
 
 
 if __name__ == "__main__":

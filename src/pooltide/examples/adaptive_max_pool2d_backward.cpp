@@ -10,11 +10,7 @@ int main() {
     std::vector<float> grad(12), result(2 * 5 * 7);
     const std::vector<int64_t> index = {0, 9, 9, 34, 15, 20, 1, 8, 3, 22, 33, 27};  // h * 7 + w
 
-    aclrtStream stream;
-    MUST(aclInit(nullptr));
-    MUST(aclrtSetDevice(0));
-    MUST(aclrtCreateStream(&stream));
-
+    aclrtStream stream = start();
     const size_t grad_bytes = grad.size() * sizeof(float), result_bytes = result.size() * sizeof(float);
     void *grad_block = allocate(grad_bytes), *out_block = allocate(result_bytes);
     void *index_block = upload(index.data(), index.size() * sizeof(int64_t));
@@ -42,7 +38,6 @@ int main() {
     for (aclTensor *tensor : {grad_output, self, indices, grad_input}) aclDestroyTensor(tensor);
     for (void *block : {grad_block, index_block, out_block, workspace})
         if (block != nullptr) aclrtFree(block);
-    MUST(aclrtDestroyStream(stream));
-    MUST(aclrtResetDevice(0));
-    return aclFinalize();
+    finish(stream);
+    return 0;
 }

@@ -1,8 +1,8 @@
-"""Gradient of 2-D adaptive max pooling, with the input of the documents' program, which is wrong.
+"""Gradient of 2-D adaptive max pooling, with the wrong input of the program in CANN's documents.
 
 Its index is the int32 value 6 in a buffer of four bytes, declared INT64: eight bytes are read where
-there are four, and the 2×2 plane has no cell 6 either. By default the computation drops what is
-bad, says so on stderr, and goes on: four zeros. With POOLTIDE_CHECKS=strict the stream fails.
+there are four, and the 2×2 plane has no cell 6 either. By default the computation ignores the index,
+prints a warning to stderr, and returns four zeros. With POOLTIDE_CHECKS=strict the stream fails.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import acl, aclnn
-from .steps import Device, must
+from pooltide import acl, aclnn
+from pooltide.examples.steps import Device, must
 
 FUNCTION = "adaptive_max_pool2d_backward"
 GRAD_OUTPUT = np.full((1, 1, 1, 1), 0.4757, np.float32)
@@ -36,12 +36,7 @@ def main() -> NDArray[np.float32]:
         workspace = device.allocate(size)
         ret = aclnn.aclnnAdaptiveMaxPool2dBackward(workspace, size, executor, device.stream)
         must(ret, "aclnnAdaptiveMaxPool2dBackward")
-        must(acl.aclrtSynchronizeStream(device.stream), "aclrtSynchronizeStream")
-
-        result = device.read(grad_input, np.float32)
-        for tensor in (grad_output, x, indices, grad_input):
-            acl.aclDestroyTensor(tensor)
-    return result
+        return device.read(grad_input, np.float32)
 
 
 if __name__ == "__main__":

@@ -10,11 +10,7 @@ int main(void) {
     const int32_t index[SMALL] = {0, 7, 7, 29, 16, 3, 12, 3}; /* (d * 3 + h) * 5 + w */
     float result[LARGE];
 
-    aclrtStream stream;
-    MUST(aclInit(NULL));
-    MUST(aclrtSetDevice(0));
-    MUST(aclrtCreateStream(&stream));
-
+    aclrtStream stream = start();
     void *grad_block = upload(grad, sizeof grad), *index_block = upload(index, sizeof index);
     void *out_block = allocate(sizeof result);
     aclTensor *grad_output = describe(small, 4, ACL_FLOAT, ACL_FORMAT_NCDHW, grad_block);
@@ -41,7 +37,6 @@ int main(void) {
     aclrtFree(index_block);
     aclrtFree(out_block);
     if (workspace != NULL) aclrtFree(workspace);
-    MUST(aclrtDestroyStream(stream));
-    MUST(aclrtResetDevice(0));
-    return aclFinalize();
+    finish(stream);
+    return 0;
 }

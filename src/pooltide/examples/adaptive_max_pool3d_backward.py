@@ -1,6 +1,6 @@
-"""Gradient of 3-D adaptive max pooling in bfloat16. The documents have no program for it; this is ours.
+"""Gradient of 3-D adaptive max pooling in bfloat16. CANN's documents have no program for it.
 
-Windows overlap here, so that one cell is the maximum of several windows and collects them all.
+The windows overlap: one cell is the maximum of several windows and sums their gradients.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import acl, aclnn
-from .steps import Device, must
+from pooltide import acl, aclnn
+from pooltide.examples.steps import Device, must
 
 FUNCTION = "adaptive_max_pool3d_backward"
 GRAD_OUTPUT = np.array([1, 2, 3, 4], ml_dtypes.bfloat16).reshape(1, 1, 1, 2, 2)
@@ -35,12 +35,7 @@ def main() -> NDArray[Any]:
         workspace = device.allocate(size)
         ret = aclnn.aclnnAdaptiveMaxPool3dBackward(workspace, size, executor, device.stream)
         must(ret, "aclnnAdaptiveMaxPool3dBackward")
-        must(acl.aclrtSynchronizeStream(device.stream), "aclrtSynchronizeStream")
-
-        result = device.read(grad_input, ml_dtypes.bfloat16)
-        for tensor in (grad_output, x, indices, grad_input):
-            acl.aclDestroyTensor(tensor)
-    return result
+        return device.read(grad_input, ml_dtypes.bfloat16)
 
 
 if __name__ == "__main__":

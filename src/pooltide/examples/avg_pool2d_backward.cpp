@@ -10,11 +10,7 @@ int main() {
     std::vector<float> grad(2 * 4 * 6), result(2 * 7 * 11);
     for (size_t i = 0; i < grad.size(); i++) grad[i] = 9.0f * static_cast<float>(i * 7 % 23);
 
-    aclrtStream stream;
-    MUST(aclInit(nullptr));
-    MUST(aclrtSetDevice(0));
-    MUST(aclrtCreateStream(&stream));
-
+    aclrtStream stream = start();
     void *grad_block = upload(grad.data(), grad.size() * sizeof(float));
     void *out_block = allocate(result.size() * sizeof(float));
     aclTensor *grad_output = describe(small, 4, ACL_FLOAT, ACL_FORMAT_NCHW, grad_block);
@@ -42,7 +38,6 @@ int main() {
     for (aclIntArray *array : {kernel, stride, padding}) aclDestroyIntArray(array);
     for (void *block : {grad_block, out_block, workspace})
         if (block != nullptr) aclrtFree(block);
-    MUST(aclrtDestroyStream(stream));
-    MUST(aclrtResetDevice(0));
-    return aclFinalize();
+    finish(stream);
+    return 0;
 }

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import acl, aclnn
-from .steps import Device, must
+from pooltide import acl, aclnn
+from pooltide.examples.steps import Device, must
 
 FUNCTION = "avg_pool2d_backward"
 GRAD_OUTPUT = np.ones((1, 16, 1, 1), np.float32)
@@ -38,11 +38,7 @@ def main() -> NDArray[np.float32]:
         workspace = device.allocate(size)
         ret = aclnn.aclnnAvgPool2dBackward(workspace, size, executor, device.stream)
         must(ret, "aclnnAvgPool2dBackward")
-        must(acl.aclrtSynchronizeStream(device.stream), "aclrtSynchronizeStream")
-
         result = device.read(grad_input, np.float32)
-        for tensor in (grad_output, x, grad_input):
-            acl.aclDestroyTensor(tensor)
         for array in (kernel, stride, padding):
             acl.aclDestroyIntArray(array)
     return result

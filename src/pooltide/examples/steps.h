@@ -1,4 +1,4 @@
-/* The steps that every example takes, for C and C++. A step that fails says why and ends the program. */
+/* The steps that every example takes, in C and C++. A step that fails prints why and ends the program. */
 #ifndef STEPS_H
 #define STEPS_H
 
@@ -15,13 +15,29 @@ static inline void must(int status, const char *call) {
 }
 #define MUST(call) must((call), #call)
 
+/* Device 0 with a new stream. */
+static inline aclrtStream start(void) {
+    aclrtStream stream = NULL;
+    MUST(aclInit(NULL));
+    MUST(aclrtSetDevice(0));
+    MUST(aclrtCreateStream(&stream));
+    return stream;
+}
+
+static inline void finish(aclrtStream stream) {
+    MUST(aclrtDestroyStream(stream));
+    MUST(aclrtResetDevice(0));
+    MUST(aclFinalize());
+}
+
+/* Device memory; NULL for 0 bytes. */
 static inline void *allocate(size_t size) {
     void *block = NULL;
     if (size > 0) MUST(aclrtMalloc(&block, size, ACL_MEM_MALLOC_HUGE_FIRST));
     return block;
 }
 
-/* Device memory with a copy of `size` bytes of the host's. */
+/* Device memory with a copy of `size` bytes of host memory. */
 static inline void *upload(const void *host, size_t size) {
     void *block = allocate(size);
     MUST(aclrtMemcpy(block, size, host, size, ACL_MEMCPY_HOST_TO_DEVICE));

@@ -1,4 +1,4 @@
-"""The fixed parts of every program: start, tensors on the device, the end."""
+"""The steps that every example takes: start, tensors on the device, reading a result, the end."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import acl
+from pooltide import acl
 
 
 def must(ret: int, what: str) -> None:
-    """Stop with the runtime's own words when a call fails."""
+    """End the program with the message of the runtime if a call failed."""
     if ret != acl.ACL_SUCCESS:
         raise SystemExit(f"{what} failed, status {ret}: {acl.aclGetRecentErrMsg()}")
 
 
 class Device:
-    """Device 0 with one stream, from aclInit to aclFinalize."""
+    """Device 0 with one stream, from aclInit to aclFinalize. Frees its tensors and memory at the end."""
 
     def __enter__(self) -> Device:
         self.memory: list[int] = []
+        self.tensors: list[acl.aclTensor] = []
         must(acl.aclInit(None), "aclInit")
         must(acl.aclrtSetDevice(0), "aclrtSetDevice")
         self.stream, ret = acl.aclrtCreateStream()
@@ -29,7 +30,7 @@ class Device:
         return self
 
     def allocate(self, size: int) -> int | None:
-        """Device memory of `size` bytes; none for 0, as a program does for its workspace."""
+        """The address of `size` bytes of device memory; None for 0 bytes, as for an empty workspace."""
         if size == 0:
             return None
         address, ret = acl.aclrtMalloc(size, acl.ACL_MEM_MALLOC_HUGE_FIRST)
@@ -39,17 +40,19 @@ class Device:
         return address
 
     def tensor(self, array: NDArray[Any], dtype: int, format: int) -> acl.aclTensor:
-        """Allocate, copy, describe: what the documents' programs call CreateAclTensor."""
+        """Allocate memory, copy the array to it, and describe it (CreateAclTensor in CANN's documents)."""
         address = self.allocate(array.nbytes)
         ret = acl.aclrtMemcpy(address, array.nbytes, array, array.nbytes, acl.ACL_MEMCPY_HOST_TO_DEVICE)
         must(ret, "aclrtMemcpy")
         tensor = acl.aclCreateTensor(array.shape, dtype, None, 0, format, array.shape, address)
         if tensor is None:
             raise SystemExit(f"aclCreateTensor failed: {acl.aclGetRecentErrMsg()}")
+        self.tensors.append(tensor)
         return tensor
 
     def read(self, tensor: acl.aclTensor, dtype: Any) -> NDArray[Any]:
-        """Copy a tensor's memory to the host."""
+        """Wait for the stream, then copy a tensor to the host."""
+        must(acl.aclrtSynchronizeStream(self.stream), "aclrtSynchronizeStream")
         result = np.empty(tensor.shape, dtype)
         kind = acl.ACL_MEMCPY_DEVICE_TO_HOST
         must(acl.aclrtMemcpy(result, result.nbytes, tensor.address, result.nbytes, kind), "aclrtMemcpy")
@@ -58,6 +61,8 @@ class Device:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        for tensor in self.tensors:
+            acl.aclDestroyTensor(tensor)
         for address in self.memory:
             acl.aclrtFree(address)
         acl.aclrtDestroyStream(self.stream)

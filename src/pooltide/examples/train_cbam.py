@@ -1,4 +1,4 @@
-"""An image network with CBAM's attention, trained twice: its gates pool by average and by maximum."""
+"""Trains an image network with CBAM's attention twice: its gates pool by average and by maximum."""
 
 from __future__ import annotations
 
@@ -6,37 +6,37 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .training import show, table
+from pooltide.examples.training import show, table
 
 SHAPE = (7, 3, 29, 31)
 
 
 class ChannelGate(nn.Module):
-    """Weighs the channels by what both poolings of the plane say of them."""
+    """Weighs each channel by the average and the maximum of its plane."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
-        self.judge = nn.Sequential(
+        self.weigh = nn.Sequential(
             nn.Linear(channels, channels // 2), nn.ReLU(), nn.Linear(channels // 2, channels)
         )
 
     def forward(self, x: Tensor) -> Tensor:
         mean = F.avg_pool2d(x, x.shape[-2:]).flatten(1)
         most = F.adaptive_max_pool2d(x, 1).flatten(1)
-        weight: Tensor = torch.sigmoid(self.judge(mean) + self.judge(most))
+        weight: Tensor = torch.sigmoid(self.weigh(mean) + self.weigh(most))
         return x * weight[..., None, None]
 
 
 class SpatialGate(nn.Module):
-    """Weighs the places by the mean and the maximum over the channels."""
+    """Weighs each position by the mean and the maximum over the channels."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.judge = nn.Conv2d(2, 1, 7, padding=3)
+        self.weigh = nn.Conv2d(2, 1, 7, padding=3)
 
     def forward(self, x: Tensor) -> Tensor:
         seen = torch.cat([x.mean(1, keepdim=True), x.amax(1, keepdim=True)], 1)
-        return x * torch.sigmoid(self.judge(seen))
+        return x * torch.sigmoid(self.weigh(seen))
 
 
 class Network(nn.Module):

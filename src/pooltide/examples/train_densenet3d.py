@@ -1,4 +1,4 @@
-"""A volume network with dense blocks, trained twice: its transitions pool in three dimensions."""
+"""Trains a volume network with dense blocks twice: its transitions pool in three dimensions."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .training import show, table
+from pooltide.examples.training import show, table
 
 SHAPE = (5, 1, 11, 13, 17)
 
 
 class DenseBlock(nn.Module):
-    """Every layer reads all that came before it."""
+    """Every layer reads the outputs of all layers before it."""
 
     def __init__(self, channels: int, growth: int, layers: int) -> None:
         super().__init__()

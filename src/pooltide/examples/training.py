@@ -1,4 +1,4 @@
-"""Train a small network twice from the same seed, and see whether the weights agree bit for bit."""
+"""Trains a small network twice from the same seed, and compares the weights bit for bit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pooltide.torch
 
 
 def digest(model: nn.Module) -> str:
-    """Of the bits of every weight."""
+    """A hash of the bits of all weights."""
     found = hashlib.sha256()
     for parameter in model.parameters():
         found.update(parameter.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
@@ -35,7 +35,7 @@ def train(make: Callable[[], nn.Module], shape: tuple[int, ...], device: str, st
 
 
 def twice(make: Callable[[], nn.Module], shape: tuple[int, ...], device: str, patched: bool) -> str:
-    """What training twice, with deterministic algorithms asked for, comes to."""
+    """Train twice under use_deterministic_algorithms(True); say whether the weights are the same."""
     before = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(True)
     try:
@@ -49,7 +49,7 @@ def twice(make: Callable[[], nn.Module], shape: tuple[int, ...], device: str, pa
 
 
 def table(make: Callable[[], nn.Module], shape: tuple[int, ...]) -> list[tuple[str, str, str]]:
-    """(device, whose gradients, what training twice comes to)."""
+    """Rows of (device, whose gradients, outcome of training twice)."""
     devices = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
     return [
         (device, "pooltide" if patched else "PyTorch", twice(make, shape, device, patched))

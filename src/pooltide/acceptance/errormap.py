@@ -1,6 +1,6 @@
-"""Where the errors of a result are: over the plane, in which cells most, and what feeds those cells.
+"""Finds where the errors of a result are: over the plane, the worst cells, and what those cells sum.
 
-Error here is the distance in ULPs; a NaN or Inf out of place is infinitely far.
+An error is the distance to the golden value in ULPs; it is infinite if only one of the two is NaN or Inf.
 """
 
 from __future__ import annotations
@@ -21,15 +21,17 @@ from .verdicts import ulp_distance
 
 Array = NDArray[Any]
 Position = tuple[int, ...]
-Reader = Callable[[int], Array]  # a plane's number → its flat elements
+Reader = Callable[[int], Array]  # number of a plane → its elements, flat
 LARGEST_PLANE = 1 << 24
-_WORST = 10
-_FEEDERS = 12
+_MOST_CELLS = 10
+_MOST_TERMS = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Feeder:
-    position: Position  # in grad_output's plane: (d, h, w)
+class Term:
+    """An element of grad_output that is added to a cell."""
+
+    position: Position  # in its plane: (d, h, w)
     value: float | None
 
 
@@ -39,31 +41,31 @@ class Cell:
     actual: float
     golden: float
     ulp: float
-    feeders: tuple[Feeder, ...] = ()
-    more: int = 0  # feeders that are not listed
+    terms: tuple[Term, ...] = ()
+    more: int = 0  # terms that are not listed
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Anatomy:
-    errors: Array  # (D, H, W): the largest distance over all planes
+class ErrorMap:
+    errors: Array  # (D, H, W): the largest error over all planes
     worst: tuple[Cell, ...]
     problem: Problem | None
 
 
 def piece_size(plane: Position) -> int:
-    """A piece of a stream that is whole planes, about a million cells."""
+    """Cells of a piece of a file: whole planes, about a million cells."""
     return max(1, (1 << 20) // max(prod(plane), 1)) * max(prod(plane), 1)
 
 
-def dissect(
+def map_errors(
     pairs: Iterable[tuple[Array, Array]],
     batch: tuple[int, int],
     plane: Position,
     problem: Problem | None,
     grad: Reader | None = None,
     indices: Reader | None = None,
-) -> Anatomy:
-    """`pairs` are flat pieces of whole planes, in order."""
+) -> ErrorMap:
+    """The errors of `pairs` (actual, golden): flat pieces of whole planes, in order."""
     cells = prod(plane)
     errors = np.zeros(cells)
     found: list[tuple[float, int, float, float]] = []
@@ -71,20 +73,20 @@ def dissect(
     for actual, golden in pairs:
         distance = distances(actual, golden)
         np.maximum(errors, distance.reshape(-1, cells).max(axis=0), out=errors)
-        top = np.argsort(-distance, kind="stable")[:_WORST]
+        top = np.argsort(-distance, kind="stable")[:_MOST_CELLS]
         found += [
             (float(distance[i]), start + int(i), float(actual[i]), float(golden[i]))
             for i in top
             if distance[i] > 0
         ]
-        found = sorted(found, key=lambda cell: (-cell[0], cell[1]))[:_WORST]
+        found = sorted(found, key=lambda cell: (-cell[0], cell[1]))[:_MOST_CELLS]
         start += actual.size
     worst = []
     for ulp, flat, a, g in found:
         position = tuple(int(i) for i in np.unravel_index(flat, batch + plane))
-        feeders, more = _feeders(problem, flat // cells, position[2:], grad, indices) if problem else ((), 0)
-        worst.append(Cell(position, a, g, ulp, feeders, more))
-    return Anatomy(errors.reshape(plane), tuple(worst), problem)
+        terms, more = _terms(problem, flat // cells, position[2:], grad, indices) if problem else ((), 0)
+        worst.append(Cell(position, a, g, ulp, terms, more))
+    return ErrorMap(errors.reshape(plane), tuple(worst), problem)
 
 
 def distances(actual: Array, golden: Array) -> NDArray[np.float64]:
@@ -97,16 +99,16 @@ def distances(actual: Array, golden: Array) -> NDArray[np.float64]:
     return distance
 
 
-def _feeders(
+def _terms(
     problem: Problem, plane: int, cell: Position, grad: Reader | None, indices: Reader | None
-) -> tuple[tuple[Feeder, ...], int]:
-    """The outputs whose gradient reaches the cell, in the order in which it is summed."""
+) -> tuple[tuple[Term, ...], int]:
+    """The first terms of the sum of a cell, in the order of the sum, and the number of further terms."""
     if problem.kind == "maximum_gradient":
         if indices is None:
             return (), 0
         flat = int(np.ravel_multi_index(cell, problem.input_plane))
         hits = np.flatnonzero(indices(plane) == flat)
-        at = [tuple(int(i) for i in np.unravel_index(q, problem.output_plane)) for q in hits[:_FEEDERS]]
+        at = [tuple(int(i) for i in np.unravel_index(q, problem.output_plane)) for q in hits[:_MOST_TERMS]]
         count = hits.size
     else:
         spans = []
@@ -114,8 +116,8 @@ def _feeders(
             table = tables(axis)
             first = int(table.first_window[i])
             spans.append(range(first, first + int(table.window_count[i])))
-        at = list(islice(product(*spans), _FEEDERS))
+        at = list(islice(product(*spans), _MOST_TERMS))
         count = prod(map(len, spans))
     values = grad(plane).reshape(problem.output_plane) if grad else None
-    feeders = tuple(Feeder(p, None if values is None else float(values[p])) for p in at)
-    return feeders, count - len(feeders)
+    terms = tuple(Term(p, None if values is None else float(values[p])) for p in at)
+    return terms, count - len(terms)

@@ -1,0 +1,174 @@
+"""The words of the notation: from a word such as `k3x2` to the field that it sets, and back.
+
+`read_word` gives (field, value) for a word; `attribute_words` and `override_word` spell values as words.
+notation.py explains every word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterable
+from functools import cache
+from typing import Any
+
+from ..operators.catalog import gradients
+from ..operators.dtypes import DTYPES, FORMATS, DType
+from ..operators.pages import PRODUCTS, Operator
+
+Shape = tuple[int, ...]
+DISTRIBUTIONS = ("normal", "uniform", "integers", "wide")
+NUMBERS = {  # role: (prefix, whether it takes an array, default)
+    "kernel": ("k", True, ()),
+    "stride": ("s", True, ()),
+    "padding": ("p", True, (0,)),
+    "dilation": ("d", True, (1,)),
+    "divisor_override": ("div", False, 0),
+    "cube_math_type": ("cube", False, 0),
+}
+FLAGS = {"ceil_mode": ("ceil", True), "count_include_pad": ("nopad", False)}  # role: (word, its value)
+_CHOICES: dict[str, Container[str]] = {
+    "format": FORMATS,
+    "product": PRODUCTS,
+    "distribution": DISTRIBUTIONS,
+}
+_PREFIXED = re.compile(r"([a-z]+?)((?:-?[0-9]+(?:x-?[0-9]+)*)?)")
+_SHAPE = re.compile(r"-?[0-9]+(?:x-?[0-9]+)*")
+
+
+class NotationError(ValueError):
+    """A case that can't be read; the text says which word and what it must be."""
+
+
+def short_dtype(dtype: DType) -> str:
+    """FLOAT32 → f32, BFLOAT16 → bf16, INT64 → i64."""
+    return dtype.name.lower().replace("float", "f").replace("uint", "u").replace("int", "i")
+
+
+BY_SHORT_DTYPE = {short_dtype(dtype): dtype for dtype in DTYPES.values()}
+
+
+@cache
+def short_names() -> dict[str, Operator]:
+    return {operator.short: operator for operator in gradients().values()}
+
+
+def operator_of(name: str) -> Operator:
+    if operator := short_names().get(name):
+        return operator
+    raise NotationError(f"the operator is {name[:60]!r}; it must be {_or(short_names())}")
+
+
+def read_shape(words: list[str], operator: Operator) -> Shape:
+    """The shape of self: the first of the words after the operator."""
+    if words and _SHAPE.fullmatch(words[0]):
+        return _numbers(words[0], words[0])
+    got = f"is {words[0][:60]!r}" if words else "is missing"
+    raise NotationError(f"self's shape {got}; it must be sizes joined by x, as in {example(operator)}")
+
+
+def read_word(operator: Operator, word: str) -> tuple[str, Any]:
+    """The field that a word sets, and its value. The field of an override is PARAMETER.KIND."""
+    if "." in word:
+        return _read_override(operator, word)
+    if word in BY_SHORT_DTYPE:
+        dtype = BY_SHORT_DTYPE[word]
+        is_index = dtype.numpy.kind in "iu" and operator.by_role("indices")
+        return ("indices' dtype" if is_index else "dtype"), dtype
+    for field, known in _CHOICES.items():
+        if word in known:
+            return field, word
+    if word == "cl":
+        return "layout", True
+    if word in ("nan", "inf") or (word == "anywhere" and operator.by_role("indices")):
+        return word, True
+    for role, (flag, value) in FLAGS.items():
+        if word == flag and operator.by_role(role):
+            return role, value
+    if match := _PREFIXED.fullmatch(word):
+        prefix, digits = match.groups()
+        numbers = _numbers(digits, word) if digits else ()
+        if prefix == "o" and numbers:
+            return "output", numbers
+        if prefix == "seed" and len(numbers) == 1 and numbers[0] >= 0:
+            return "seed", numbers[0]
+        for role, (short, array, _) in NUMBERS.items():
+            if prefix == short and operator.by_role(role) and (array or len(numbers) == 1):
+                return role, numbers if array else numbers[0]
+    raise NotationError(f"word {word[:60]!r} is unknown for {operator.short}; it must be {_known(operator)}")
+
+
+def _read_override(operator: Operator, word: str) -> tuple[str, Any]:
+    name, _, what = word.partition(".")
+    known = [p for p in operator.parameters if p.type in ("tensor", "int_array")]
+    parameter = next((p for p in known if name in (p.name, p.argument)), None)
+    if parameter is None:
+        names = _or(p.name for p in known)
+        raise NotationError(f"word {word[:60]!r} names {name[:60]!r}; it must be {names}")
+    if what == "null":
+        return f"{parameter.name}.null", True
+    takes = "null"
+    if parameter.type == "tensor":
+        if _SHAPE.fullmatch(what):
+            return f"{parameter.name}.shape", _numbers(what, word)
+        if what in BY_SHORT_DTYPE:
+            return f"{parameter.name}.dtype", BY_SHORT_DTYPE[what]
+        if what in FORMATS:
+            return f"{parameter.name}.format", what
+        if what == "cl":
+            return f"{parameter.name}.cl", True
+        takes = "a shape, a dtype, a format, cl or null"
+    raise NotationError(f"word {word[:60]!r} sets {what[:60]!r}; after the dot it must be {takes}")
+
+
+def _numbers(digits: str, word: str) -> Shape:
+    numbers = digits.split("x")
+    if len(numbers) > 8 or any(len(n) > 20 or not -(2**63) <= int(n) < 2**63 for n in numbers):
+        raise NotationError(f"word {word[:60]!r} is too large; it must be at most 8 numbers of 64 bits")
+    return tuple(map(int, numbers))
+
+
+def attribute_words(role: str, value: Any) -> list[str]:
+    """The word of an attribute; none for a default value, but the kernel is always spelled."""
+    if role in FLAGS:
+        word, on = FLAGS[role]
+        return [word] if value == on else []
+    prefix, array, default = NUMBERS[role]
+    if value == default and role != "kernel":
+        return []
+    return [f"{prefix}{joined(value) if array else value}"]
+
+
+def override_word(kind: str, value: Any) -> str:
+    if kind in ("null", "cl"):
+        return kind
+    if kind == "dtype":
+        return short_dtype(value)
+    return joined(value) if kind == "shape" else str(value)
+
+
+def _known(operator: Operator) -> str:
+    """Examples of all words that the operator takes."""
+    roles = {p.role for p in operator.parameters}
+    words = [
+        f"{prefix}{'3' if array else '1'}" for role, (prefix, array, _) in NUMBERS.items() if role in roles
+    ]
+    words += [word for role, (word, _) in FLAGS.items() if role in roles]
+    words += ["o" + "x".join("7" * len(operator.axes)), "f32", "f16", "bf16", "f64"]
+    words += ["i32", "i64", "anywhere"] if "indices" in roles else []
+    words += ["cl", "seed7", *DISTRIBUTIONS, "nan", "inf", "a format, a product"]
+    return _or([*words, f"an override of one parameter, as in {operator.parameters[0].name}.null"])
+
+
+def example(operator: Operator) -> str:
+    sizes = joined((2, 3, 5, 7, 11)[: 2 + len(operator.axes)])
+    plane = joined((2,) * len(operator.axes))
+    return f"{operator.short}:{sizes}:{'k3' if operator.windows == 'strided' else 'o' + plane}"
+
+
+def joined(values: Shape) -> str:
+    return "x".join(map(str, values))
+
+
+def _or(values: Iterable[str]) -> str:
+    *init, last = values
+    return f"{', '.join(init)} or {last}" if init else last
