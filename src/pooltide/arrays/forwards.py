@@ -24,7 +24,13 @@ from ..operators.call import shares_cells
 from ..operators.catalog import operators
 from ..operators.memory import reserve, too_large
 from ..operators.plain import kinds, plain, plain_array, shown
-from ..problem.forwards import Adaptive, Asked, Strided, forward_problem, settled
+from ..problem.forwards import (
+    AdaptiveArguments,
+    PoolArguments,
+    StridedArguments,
+    forward_problem,
+    plain_arguments,
+)
 from .reader import ARRAYS
 from .volumes import as_volume, memory_layout
 
@@ -44,8 +50,8 @@ def avg_pool1d(
     out: Array | None = None,
 ) -> Array:
     """1-D average pooling."""
-    asked = Strided(kernel_size, stride, padding, 1, ceil_mode, count_include_pad)
-    return _values("avg_pool1d", input, asked, out)
+    arguments = StridedArguments(kernel_size, stride, padding, 1, ceil_mode, count_include_pad)
+    return _values("avg_pool1d", input, arguments, out)
 
 
 def avg_pool2d(
@@ -60,8 +66,10 @@ def avg_pool2d(
     out: Array | None = None,
 ) -> Array:
     """2-D average pooling."""
-    asked = Strided(kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor_override)
-    return _values("avg_pool2d", input, asked, out)
+    arguments = StridedArguments(
+        kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor_override
+    )
+    return _values("avg_pool2d", input, arguments, out)
 
 
 def avg_pool3d(
@@ -76,23 +84,25 @@ def avg_pool3d(
     out: Array | None = None,
 ) -> Array:
     """3-D average pooling."""
-    asked = Strided(kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor_override)
-    return _values("avg_pool3d", input, asked, out)
+    arguments = StridedArguments(
+        kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor_override
+    )
+    return _values("avg_pool3d", input, arguments, out)
 
 
 def adaptive_avg_pool1d(input: Array, output_size: Ints, *, out: Array | None = None) -> Array:
     """1-D average pooling to a given size."""
-    return _values("adaptive_avg_pool1d", input, Adaptive(output_size), out)
+    return _values("adaptive_avg_pool1d", input, AdaptiveArguments(output_size), out)
 
 
 def adaptive_avg_pool2d(input: Array, output_size: Sizes, *, out: Array | None = None) -> Array:
     """2-D average pooling to a given size; None keeps an axis as it is."""
-    return _values("adaptive_avg_pool2d", input, Adaptive(output_size), out)
+    return _values("adaptive_avg_pool2d", input, AdaptiveArguments(output_size), out)
 
 
 def adaptive_avg_pool3d(input: Array, output_size: Sizes, *, out: Array | None = None) -> Array:
     """3-D average pooling to a given size; None keeps an axis as it is."""
-    return _values("adaptive_avg_pool3d", input, Adaptive(output_size), out)
+    return _values("adaptive_avg_pool3d", input, AdaptiveArguments(output_size), out)
 
 
 def max_pool1d(
@@ -107,8 +117,8 @@ def max_pool1d(
     out: Any = None,
 ) -> Any:
     """1-D max pooling; with return_indices also where each maximum lies, flat within its plane."""
-    asked = Strided(kernel_size, stride, padding, dilation, ceil_mode)
-    return _pool("max_pool1d", input, asked, return_indices, out)
+    arguments = StridedArguments(kernel_size, stride, padding, dilation, ceil_mode)
+    return _pool("max_pool1d", input, arguments, return_indices, out)
 
 
 def max_pool2d(
@@ -123,8 +133,8 @@ def max_pool2d(
     out: Any = None,
 ) -> Any:
     """2-D max pooling; with return_indices also where each maximum lies, flat within its plane."""
-    asked = Strided(kernel_size, stride, padding, dilation, ceil_mode)
-    return _pool("max_pool2d", input, asked, return_indices, out)
+    arguments = StridedArguments(kernel_size, stride, padding, dilation, ceil_mode)
+    return _pool("max_pool2d", input, arguments, return_indices, out)
 
 
 def max_pool3d(
@@ -139,29 +149,29 @@ def max_pool3d(
     out: Any = None,
 ) -> Any:
     """3-D max pooling; with return_indices also where each maximum lies, flat within its plane."""
-    asked = Strided(kernel_size, stride, padding, dilation, ceil_mode)
-    return _pool("max_pool3d", input, asked, return_indices, out)
+    arguments = StridedArguments(kernel_size, stride, padding, dilation, ceil_mode)
+    return _pool("max_pool3d", input, arguments, return_indices, out)
 
 
 def adaptive_max_pool1d(
     input: Array, output_size: Ints, return_indices: bool = False, *, out: Any = None
 ) -> Any:
     """1-D max pooling to a given size; with return_indices also where each maximum lies in its plane."""
-    return _pool("adaptive_max_pool1d", input, Adaptive(output_size), return_indices, out)
+    return _pool("adaptive_max_pool1d", input, AdaptiveArguments(output_size), return_indices, out)
 
 
 def adaptive_max_pool2d(
     input: Array, output_size: Sizes, return_indices: bool = False, *, out: Any = None
 ) -> Any:
     """2-D max pooling to a given size; with return_indices also where each maximum lies in its plane."""
-    return _pool("adaptive_max_pool2d", input, Adaptive(output_size), return_indices, out)
+    return _pool("adaptive_max_pool2d", input, AdaptiveArguments(output_size), return_indices, out)
 
 
 def adaptive_max_pool3d(
     input: Array, output_size: Sizes, return_indices: bool = False, *, out: Any = None
 ) -> Any:
     """3-D max pooling to a given size; with return_indices also where each maximum lies in its plane."""
-    return _pool("adaptive_max_pool3d", input, Adaptive(output_size), return_indices, out)
+    return _pool("adaptive_max_pool3d", input, AdaptiveArguments(output_size), return_indices, out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,20 +188,20 @@ class _CheckedCall:
 _CHECKED: dict[tuple[Any, ...], _CheckedCall] = {}
 
 
-def _values(name: str, input: Array, asked: Asked, out: Array | None) -> Array:
-    found = _pool(name, input, asked, False, out)
+def _values(name: str, input: Array, arguments: PoolArguments, out: Array | None) -> Array:
+    found = _pool(name, input, arguments, False, out)
     assert isinstance(found, np.ndarray)
     return found
 
 
-def _pool(name: str, input: Array, asked: Asked, return_indices: bool, out: Any) -> Any:
+def _pool(name: str, input: Array, arguments: PoolArguments, return_indices: bool, out: Any) -> Any:
     try:
-        key = _key(name, input, asked, return_indices, out)
+        key = _key(name, input, arguments, return_indices, out)
         if key is None:
-            return _by_plain_arguments(name, input, asked, return_indices, out)
+            return _by_plain_arguments(name, input, arguments, return_indices, out)
         call = _CHECKED.get(key)
         if call is None:
-            call = _prepare(name, input, asked, return_indices, out)
+            call = _prepare(name, input, arguments, return_indices, out)
             if len(_CHECKED) >= 1024:
                 _CHECKED.clear()
             if not is_long(call.plan.problem.axes):  # the kernel has tables as long
@@ -201,12 +211,14 @@ def _pool(name: str, input: Array, asked: Asked, return_indices: bool, out: Any)
         raise too_large(name, error) from None
 
 
-def _by_plain_arguments(name: str, input: Any, asked: Asked, return_indices: Any, out: Any) -> Any:
+def _by_plain_arguments(
+    name: str, input: Any, arguments: PoolArguments, return_indices: Any, out: Any
+) -> Any:
     """The same call in plain values (plain.py); where some still are not, the checks find the sentence."""
-    input, asked, return_indices = plain_array(input), settled(asked), plain(return_indices)
+    input, arguments, return_indices = plain_array(input), plain_arguments(arguments), plain(return_indices)
     pair = plain(out) if return_indices is True else out  # a list of two becomes a tuple
     written = tuple(map(plain_array, pair)) if type(pair) is tuple else plain_array(pair)
-    given = input, asked, return_indices, written
+    given = input, arguments, return_indices, written
     if _key(name, *given) is not None:
         result = _pool(name, *given)
     else:
@@ -227,22 +239,28 @@ def _run(name: str, call: _CheckedCall, input: Array, return_indices: bool, out:
     return (values, indices) if return_indices else values
 
 
-def _key(name: str, input: Any, asked: Asked, return_indices: Any, out: Any) -> tuple[Any, ...] | None:
+def _key(
+    name: str, input: Any, arguments: PoolArguments, return_indices: Any, out: Any
+) -> tuple[Any, ...] | None:
     """All that a call's checks and plan depend on, or None where some argument is not plain (plain.py)."""
-    if type(input) is not np.ndarray or type(return_indices) is not bool or (types := kinds(asked)) is None:
+    if (
+        type(input) is not np.ndarray
+        or type(return_indices) is not bool
+        or (types := kinds(arguments)) is None
+    ):
         return None
     outs: tuple[Any, ...] = ()
     for array in out if type(out) is tuple else (out,) if out is not None else ():
         if type(array) is not np.ndarray or not array.flags.writeable:
             return None
         outs += array.dtype, array.shape, array.strides
-    how = name, asked, types, return_indices, os.environ.get(ENVIRONMENT)
+    how = name, arguments, types, return_indices, os.environ.get(ENVIRONMENT)
     return how, input.dtype, input.shape, input.strides, outs, type(out)
 
 
-def _prepare(name: str, input: Any, asked: Asked, return_indices: Any, out: Any) -> _CheckedCall:
+def _prepare(name: str, input: Any, arguments: PoolArguments, return_indices: Any, out: Any) -> _CheckedCall:
     values, indices = _results(name, return_indices, out)
-    problem = forward_problem(name, ARRAYS, input, asked, return_indices, values, indices)
+    problem = forward_problem(name, ARRAYS, input, arguments, return_indices, values, indices)
     axes = len(operators()[name].axes)
     shape = tuple(input.shape[:-axes]) + problem.output_plane[3 - axes :]
     if out is None:

@@ -214,7 +214,7 @@ def aten_call(
     """PyTorch's own gradient of the case: with a fresh result, and into `result`."""
     import torch
 
-    from ..torch.own import aten_call as named
+    from ..torch.aten_fallback import aten_call as named
 
     call = case.call(HOST)
     attributes = attributes_of(case)

@@ -47,4 +47,4 @@ __all__ = [
 _library = torch.library.Library("pooltide", "DEF")  # type: ignore[no-untyped-call]
 operators.register(_library)
 autograd.register(_library)
-sharding.ensure()
+sharding.add_rules()

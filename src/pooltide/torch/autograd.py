@@ -57,7 +57,7 @@ class ForwardGradient(Gradient):
 def differentiable(function: str, *arguments: Any) -> Tensor:
     """The operator, by the way that whoever transforms this call can follow."""
     if not torch.compiler.is_compiling():
-        sharding.ensure()
+        sharding.add_rules()
     if torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0:
         node = Gradient if torch.compiler.is_compiling() else ForwardGradient
         found: Tensor = node.apply(function, *arguments)  # type: ignore[no-untyped-call]

@@ -104,7 +104,14 @@ def max_pool1d_backward(
     """
     attributes = (kernel_size, stride, padding, dilation, ceil_mode)
     return gradient(
-        "max_pool1d_backward", grad_output, input, indices, attributes, out=out, within=not check_indices
+        "max_pool1d_backward",
+        grad_output,
+        input,
+        indices,
+        attributes,
+        out=out,
+        check_indices=check_indices,
+        fallback=not check_indices,
     )
 
 
@@ -129,7 +136,14 @@ def max_pool2d_backward(
     """
     attributes = (kernel_size, stride, padding, dilation, ceil_mode)
     return gradient(
-        "max_pool2d_backward", grad_output, input, indices, attributes, out=out, within=not check_indices
+        "max_pool2d_backward",
+        grad_output,
+        input,
+        indices,
+        attributes,
+        out=out,
+        check_indices=check_indices,
+        fallback=not check_indices,
     )
 
 
@@ -154,7 +168,14 @@ def max_pool3d_backward(
     """
     attributes = (kernel_size, stride, padding, dilation, ceil_mode)
     return gradient(
-        "max_pool3d_backward", grad_output, input, indices, attributes, out=out, within=not check_indices
+        "max_pool3d_backward",
+        grad_output,
+        input,
+        indices,
+        attributes,
+        out=out,
+        check_indices=check_indices,
+        fallback=not check_indices,
     )
 
 
@@ -173,7 +194,14 @@ def adaptive_max_pool1d_backward(
     What `out` holds then is unspecified; nothing outside `out` is touched.
     """
     return gradient(
-        "adaptive_max_pool1d_backward", grad_output, input, indices, (), out=out, within=not check_indices
+        "adaptive_max_pool1d_backward",
+        grad_output,
+        input,
+        indices,
+        (),
+        out=out,
+        check_indices=check_indices,
+        fallback=not check_indices,
     )
 
 
@@ -192,7 +220,14 @@ def adaptive_max_pool2d_backward(
     What `out` holds then is unspecified; nothing outside `out` is touched.
     """
     return gradient(
-        "adaptive_max_pool2d_backward", grad_output, input, indices, (), out=out, within=not check_indices
+        "adaptive_max_pool2d_backward",
+        grad_output,
+        input,
+        indices,
+        (),
+        out=out,
+        check_indices=check_indices,
+        fallback=not check_indices,
     )
 
 
@@ -211,5 +246,12 @@ def adaptive_max_pool3d_backward(
     What `out` holds then is unspecified; nothing outside `out` is touched.
     """
     return gradient(
-        "adaptive_max_pool3d_backward", grad_output, input, indices, (), out=out, within=not check_indices
+        "adaptive_max_pool3d_backward",
+        grad_output,
+        input,
+        indices,
+        (),
+        out=out,
+        check_indices=check_indices,
+        fallback=not check_indices,
     )

@@ -32,7 +32,7 @@ Kernel = Callable[[int, None, int | None, int, int], tuple[int, int, int] | NotI
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ChosenKernel:
     layout: str
     copied: tuple[str, ...]
     run: Run
@@ -42,17 +42,17 @@ class Chosen:
     shortcut: Callable[[], Kernel | None] = lambda: None
 
 
-def choose(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -> Chosen:
+def choose(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -> ChosenKernel:
     """The kernel for a problem whose tensors lie so; raises NoBackend with the reason."""
     if device.type == "meta":
-        return Chosen("planes", (), lambda *_: None)
+        return ChosenKernel("planes", (), lambda *_: None)
     return (_on_cpu if device.type == "cpu" else _on_cuda)(device, problem, layouts)
 
 
-def _on_cpu(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -> Chosen:
+def _on_cpu(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -> ChosenKernel:
     plan = make_plan(problem, layouts)
     if plan.backend != "cpu":
-        return Chosen(plan.layout, (), lambda axes, *args: execute(plan, _volumes(axes, *args[:3])))
+        return ChosenKernel(plan.layout, (), lambda axes, *args: execute(plan, _volumes(axes, *args[:3])))
     kernel = cpu.prepare(problem, plan.layout).run
 
     def run(
@@ -60,7 +60,7 @@ def _on_cpu(device: torch.device, problem: Problem, layouts: tuple[str, ...]) ->
         grad_output: torch.Tensor,
         indices: torch.Tensor | None,
         out: torch.Tensor,
-        within: bool,
+        check_indices: bool,
     ) -> IndexFault | None:
         threads = min(get_num_threads(), torch.get_num_threads())
         where = None if indices is None else indices.data_ptr()
@@ -68,7 +68,7 @@ def _on_cpu(device: torch.device, problem: Problem, layouts: tuple[str, ...]) ->
         assert fault is None or isinstance(fault, tuple), "the tensors are aligned and disjoint"
         return None if fault is None else IndexFault(*fault)
 
-    return Chosen(plan.layout, plan.copied, run, kernel, lambda: kernel)
+    return ChosenKernel(plan.layout, plan.copied, run, kernel, lambda: kernel)
 
 
 def _volumes(axes: int, grad_output: torch.Tensor, indices: torch.Tensor | None, out: torch.Tensor) -> Arrays:
@@ -115,7 +115,7 @@ def offsets_from(problem: Problem, layout: str, indices: torch.Tensor) -> torch.
     return found
 
 
-def _on_cuda(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -> Chosen:
+def _on_cuda(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -> ChosenKernel:
     backend = _triton()
     if isinstance(backend, str):
         raise NoBackend(backend)
@@ -123,26 +123,26 @@ def _on_cuda(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -
     if reason := backend.refuse(problem, layout):
         raise NoBackend(reason)
     number = -1 if device.index is None else device.index
-    ready = backend.prepare(problem, layout, number)
+    prepared = backend.prepare(problem, layout, number)
     idle = problem.cells == 0 or prod(problem.output_plane) == 0
     clean: list[torch.Tensor] = []  # records that have met no fault yet
 
     def launch(*tensors: torch.Tensor | None) -> None:
         with torch.cuda.device(number):
-            ready(*tensors)
+            prepared(*tensors)
 
     def run(
         axes: int,
         grad_output: torch.Tensor,
         indices: torch.Tensor | None,
         out: torch.Tensor,
-        within: bool,
+        check_indices: bool,
     ) -> IndexFault | None:
         if idle:
             out.zero_()
             return None
-        start = ready if number == _current_device() else launch
-        if indices is None or within or torch.cuda.is_current_stream_capturing():
+        start = prepared if number == _current_device() else launch
+        if indices is None or not check_indices or torch.cuda.is_current_stream_capturing():
             start(grad_output, indices, out)
             return None
         faults = clean.pop() if clean else backend.new_record(out.device)
@@ -154,10 +154,10 @@ def _on_cuda(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -
         return None
 
     def kernel(grad_output: int, input: None, indices: int | None, out: int, threads: int) -> Any:
-        there = number == _current_device() and ready.at(grad_output, indices, out, ready.errors)
+        there = number == _current_device() and prepared.at(grad_output, indices, out, prepared.errors)
         return None if there else _ELSEWHERE
 
-    return Chosen(layout, copied, run, None, lambda: kernel if ready.quick is not None else None)
+    return ChosenKernel(layout, copied, run, None, lambda: kernel if prepared.quick is not None else None)
 
 
 _ELSEWHERE = (0, 0, 0)

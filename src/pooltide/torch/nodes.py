@@ -17,8 +17,8 @@ from torch.autograd import forward_ad
 from ..kernels.plan import NoBackend
 from . import pools
 from .errors import DtypeError, ShapeError, as_pytorch
-from .gradients import gradient, is_plain
-from .tensors import lies_channels_last, shortage
+from .gradients import gradient, may_skip_dispatcher
+from .tensors import is_channels_last, shortage
 
 Tensor = torch.Tensor
 
@@ -30,16 +30,18 @@ class Average(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        input: Tensor, name: str, asked: pools.Asked, ready: pools.Ready | None
+        input: Tensor, name: str, arguments: pools.PoolArguments, pool: pools.PreparedPool | None
     ) -> tuple[Tensor, Tensor]:
-        values = pools.pytorchs(name, input, asked) if ready is None else pools.values_of(ready, input)
+        values = (
+            pools.pool_by_pytorch(name, input, arguments) if pool is None else pools.values_of(pool, input)
+        )
         return values, input.new_empty(0)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        input, ctx.name, ctx.asked, _ = inputs
+        input, ctx.name, ctx.arguments, _ = inputs
         values, token = output
-        _remember(ctx, input, values)
+        _save_metadata(ctx, input, values)
         ctx.save_for_backward(token)
 
     @staticmethod
@@ -49,7 +51,7 @@ class Average(torch.autograd.Function):
         else:
             _check_gradient(ctx, grad_output)
             found = _gradient(ctx, grad_output, None)
-        return _tied(ctx, found), None, None, None
+        return _tie_to_input(ctx, found), None, None, None
 
 
 class Maximum(torch.autograd.Function):
@@ -59,27 +61,35 @@ class Maximum(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        input: Tensor, name: str, asked: pools.Asked, ready: pools.Ready | None, return_indices: bool
+        input: Tensor,
+        name: str,
+        arguments: pools.PoolArguments,
+        pool: pools.PreparedPool | None,
+        return_indices: bool,
     ) -> tuple[Tensor, ...]:
         token = input.new_empty(0)
-        if ready is not None and ready.kernel is not None and not return_indices:
-            return *pools.maxima_of(ready, input), token
+        if pool is not None and pool.kernel is not None and not return_indices:
+            return *pools.maxima_of(pool, input), token
         if not return_indices:
-            input = pools.cast(name, input, asked)
-        plain = pools.ready_for(name, input, asked, "indices")
-        found = pools.pytorchs(name, input, asked, True) if plain is None else pools.maxima_of(plain, input)
+            input = pools.cast(name, input, arguments)
+        plain = pools.prepare_pool(name, input, arguments, "indices")
+        found = (
+            pools.pool_by_pytorch(name, input, arguments, True)
+            if plain is None
+            else pools.maxima_of(plain, input)
+        )
         values, indices = found
-        if ready is None:
-            kept = _small(indices, asked, input.shape[-int(name[-2]) :])
+        if pool is None:
+            kept = _small(indices, arguments, input.shape[-int(name[-2]) :])
         else:
-            kept = pools.offsets_from(ready, indices)
+            kept = pools.offsets_from(pool, indices)
         return (values, kept, token, indices) if return_indices else (values, kept, token)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        input, ctx.name, ctx.asked, ctx.ready, _ = inputs
+        input, ctx.name, ctx.arguments, ctx.pool, _ = inputs
         values, kept, token, *indices = output
-        _remember(ctx, input, values)
+        _save_metadata(ctx, input, values)
         ctx.kept = kept.shape, kept.dtype, kept.device
         ctx.mark_non_differentiable(kept, *indices)
         ctx.save_for_backward(kept, token)
@@ -95,7 +105,7 @@ class Maximum(torch.autograd.Function):
             _check_gradient(ctx, grad_output)
             _check(f"{ctx.name}_backward: the tensor kept for the gradient", kept, ctx.kept, "was kept")
             found = _scattered(ctx, grad_output, kept)
-        return _tied(ctx, found), None, None, None, None
+        return _tie_to_input(ctx, found), None, None, None, None
 
 
 class ForwardAverage(Average):
@@ -104,7 +114,7 @@ class ForwardAverage(Average):
     @staticmethod
     def jvp(ctx: Any, tangent: Tensor, *_: Any) -> Any:
         """An average is linear: its derivative is the same average of the tangent."""
-        return pools.pytorchs(ctx.name, tangent, ctx.asked), tangent.new_empty(0)
+        return pools.pool_by_pytorch(ctx.name, tangent, ctx.arguments), tangent.new_empty(0)
 
 
 class ForwardMaximum(Maximum):
@@ -116,12 +126,12 @@ class ForwardMaximum(Maximum):
         (kept,) = ctx.saved_tensors
         axes = int(ctx.name[-2])
         rows = tangent.reshape(*tangent.shape[:-axes], -1)
-        places = kept.reshape(*kept.shape[:-axes], -1).long()
-        found = rows.gather(-1, places).reshape(kept.shape)
+        flat_indices = kept.reshape(*kept.shape[:-axes], -1).long()
+        found = rows.gather(-1, flat_indices).reshape(kept.shape)
         return found, None, tangent.new_empty(0), *[None] * (ctx.outputs - 3)
 
 
-def applied(node: type[torch.autograd.Function], plain: bool, *arguments: Any) -> Any:
+def apply_node(node: type[torch.autograd.Function], plain: bool, *arguments: Any) -> Any:
     """The node's outputs. `plain` says that nothing transforms the call.
 
     Function.apply then only binds defaults, which takes longer than a small pool; so it is left out.
@@ -146,18 +156,18 @@ def smallest_index_dtype(cells: int) -> torch.dtype:
     return torch.int64
 
 
-def _small(indices: Tensor, asked: pools.Asked, lengths: tuple[int, ...]) -> Tensor:
+def _small(indices: Tensor, arguments: pools.PoolArguments, lengths: tuple[int, ...]) -> Tensor:
     """Indices in the smallest dtype; one outside the plane becomes the number of the plane's cells."""
     cells = prod(lengths)
-    if pools.may_miss_the_plane(asked, lengths):
+    if pools.may_miss_the_plane(arguments, lengths):
         return indices.clamp(max=cells).to(smallest_index_dtype(cells + 1))
     return indices.to(smallest_index_dtype(cells))
 
 
-def _remember(ctx: Any, input: Tensor, values: Tensor) -> None:
+def _save_metadata(ctx: Any, input: Tensor, values: Tensor) -> None:
     axes = int(ctx.name[-2])
     ctx.shape = input.shape
-    ctx.last = lies_channels_last(input, axes)
+    ctx.channels_last = is_channels_last(input, axes)
     ctx.result = values.shape, values.dtype, values.device
     ctx.set_materialize_grads(False)
 
@@ -197,15 +207,15 @@ def _check(what: str, tensor: Any, expected: tuple[Any, ...], whose: str) -> Non
 
 def _scattered(ctx: Any, grad_output: Tensor, kept: Tensor) -> Tensor:
     """The gradient of maxima from what is kept of their places."""
-    if ctx.ready is not None and is_plain(grad_output, kept):
+    if ctx.pool is not None and may_skip_dispatcher(grad_output, kept):
         try:
             return _by_offsets(ctx, grad_output, kept)
         except NoBackend:
             pass  # some backends read no offsets
-    if ctx.ready is not None:
-        return _gradient(ctx, grad_output, pools.indices_from(ctx.ready, kept))
+    if ctx.pool is not None:
+        return _gradient(ctx, grad_output, pools.indices_from(ctx.pool, kept))
     lengths = ctx.shape[-int(ctx.name[-2]) :]
-    if pools.may_miss_the_plane(ctx.asked, lengths):  # no cell has the gradient of an index outside
+    if pools.may_miss_the_plane(ctx.arguments, lengths):  # no cell has the gradient of an index outside
         outside = kept == prod(lengths)
         grad_output, kept = grad_output.masked_fill(outside, 0), kept.masked_fill(outside, 0)
     if kept.dtype not in (torch.int32, torch.int64):
@@ -215,16 +225,27 @@ def _scattered(ctx: Any, grad_output: Tensor, kept: Tensor) -> Tensor:
 
 def _by_offsets(ctx: Any, grad_output: Tensor, kept: Tensor) -> Tensor:
     try:
-        return pools.gradient_from(ctx.ready, _function(ctx), grad_output, kept, tuple(ctx.shape), ctx.last)
+        return pools.gradient_from(
+            ctx.pool, _function(ctx), grad_output, kept, tuple(ctx.shape), ctx.channels_last
+        )
     except IndexError as error:
         raise as_pytorch(error) from None
 
 
 def _gradient(ctx: Any, grad_output: Tensor, indices: Tensor | None) -> Tensor:
-    attributes = pools.attributes(ctx.name, ctx.asked)
+    attributes = pools.attributes(ctx.name, ctx.arguments)
     shape = tuple(ctx.shape)
     try:
-        return gradient(_function(ctx), grad_output, shape, indices, attributes, ctx.last, within=True)
+        return gradient(
+            _function(ctx),
+            grad_output,
+            shape,
+            indices,
+            attributes,
+            ctx.channels_last,
+            check_indices=False,
+            fallback=True,
+        )
     except (TypeError, ValueError, IndexError) as error:
         raise as_pytorch(error) from None
 
@@ -239,7 +260,7 @@ def _zeros(ctx: Any) -> Tensor:
     return torch.zeros(tuple(ctx.shape), dtype=dtype, device=device)
 
 
-def _tied(ctx: Any, found: Tensor) -> Tensor:
+def _tie_to_input(ctx: Any, found: Tensor) -> Tensor:
     """The gradient so that it depends on the input where a graph of it is asked for."""
     if not torch.is_grad_enabled() or torch.compiler.is_compiling() or _is_mean(ctx):
         return found

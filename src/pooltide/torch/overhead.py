@@ -25,7 +25,7 @@ import pooltide
 import pooltide.torch as pt
 
 from ..operators.catalog import gradients, operators
-from .own import ATEN, aten_call
+from .aten_fallback import ATEN, aten_call
 
 ROUNDS, CALLS = 60, 500
 SMALLEST, SMALL = (1, 16, 4), (8, 64, 28)  # N, C, and the length of every axis
@@ -39,10 +39,10 @@ def least(
 ) -> list[float]:
     """Microseconds per call of each, with what it takes to `finish` them all."""
     found = [float("inf")] * len(calls)
-    places = list(range(len(calls)))
+    order = list(range(len(calls)))
     for _ in range(rounds):
-        places.append(places.pop(0))  # so that none always follows the same one, whose threads may still spin
-        for i in places:
+        order.append(order.pop(0))  # so that none always follows the same one, whose threads may still spin
+        for i in order:
             calls[i]()  # so that the pages it gets were freed by its own kind, not by the call before
             finish()
             taken = timeit.timeit(calls[i], number=number) + timeit.timeit(finish, number=1)

@@ -26,14 +26,14 @@ from torch._prims_common.wrappers import _maybe_resize_out
 from .. import __version__
 from ..kernels.plan import NoBackend
 from . import devices
+from .aten_fallback import ATEN, warn_once
 from .autograd import differentiable
 from .errors import DtypeError, as_pytorch
-from .gradients import is_bare, is_plain, shares
+from .gradients import may_skip_dispatcher, shares, tensor_may_skip_dispatcher
 from .operators import ARRAYS, AXES
-from .own import ATEN, tell
-from .recipes import compute, recipe_for
+from .prepared import compute, prepare_gradient
 from .shortcuts import add, find
-from .tensors import TYPES, check_memory, lies_channels_last, memory_format
+from .tensors import TYPES, check_memory, is_channels_last, memory_format
 
 Tensor = torch.Tensor
 CACHE_TAG = f"pooltide.patch {__version__};"
@@ -53,7 +53,9 @@ _FLOATS = {dtype for dtype in TYPES if dtype.is_floating_point}
 _FAULTS = (TypeError, ValueError, IndexError)
 _grad_enabled = torch.is_grad_enabled
 
-_PATCHED = "within"  # the hint of our shortcuts: other calls may have to check indices
+# Takes the place of a result layout in shortcuts made here: the shortcuts of other calls are kept apart,
+# because those calls may have to check indices.
+_PATCHED = "patched"
 
 _lock = threading.Lock()
 _depth = 0
@@ -168,14 +170,14 @@ def _compiled_graphs() -> int:
 def _override(
     library: torch.library.Library, function: str, overload: str, key: str, make: Callable[..., Any]
 ) -> None:
-    own = _own_kernel(f"aten::{overload}", key)
-    library.impl(overload, make(function, own), key, with_keyset=True)  # type: ignore[no-untyped-call]
+    aten_kernel = _saved_aten_kernel(f"aten::{overload}", key)
+    library.impl(overload, make(function, aten_kernel), key, with_keyset=True)  # type: ignore[no-untyped-call]
     name, _, form = overload.partition(".")
     traced = getattr(getattr(torch.ops.aten, name), form or "default")
     traced._dispatch_cache.clear()  # a trace made earlier has left there whom it found
 
 
-def _own_kernel(overload: str, key: str) -> Callable[..., Any]:
+def _saved_aten_kernel(overload: str, key: str) -> Callable[..., Any]:
     """PyTorch's kernel, kept before it is overridden. Early releases have no way to keep it."""
     if hasattr(torch.library, "get_kernel"):
         kept: Callable[..., Any] = torch.library.get_kernel(overload, key).call_boxed
@@ -190,7 +192,7 @@ def _own_kernel(overload: str, key: str) -> Callable[..., Any]:
     return missing
 
 
-def _below(function: str, own: Callable[..., Any]) -> Callable[..., Any]:
+def _below(function: str, aten_kernel: Callable[..., Any]) -> Callable[..., Any]:
     """The override below autograd, of the functional and the out form."""
 
     def below(
@@ -199,27 +201,27 @@ def _below(function: str, own: Callable[..., Any]) -> Callable[..., Any]:
         given = {} if grad_input is None else {"grad_input": grad_input}
         if _depth:
             _check(function, grad_output, x, rest)
-        hint = False if function in _FORMATLESS else x.stride()
+        result_layout = False if function in _FORMATLESS else x.stride()
         reason = _refusal(grad_output)
         if _depth and reason is None:
             try:
-                return _computed(function, grad_output, x, hint, rest, grad_input)
+                return _computed(function, grad_output, x, result_layout, rest, grad_input)
             except NoBackend as refusal:
                 reason = str(refusal)
         if _depth:
-            tell(function, reason or "")
-        return own(keys, grad_output, x, *rest, **given)  # type: ignore[no-any-return]
+            warn_once(function, reason or "")
+        return aten_kernel(keys, grad_output, x, *rest, **given)  # type: ignore[no-any-return]
 
     return below
 
 
-def _front(function: str, own: Callable[..., Any]) -> Callable[..., Any]:
+def _front(function: str, aten_kernel: Callable[..., Any]) -> Callable[..., Any]:
     """The override at autograd, of the functional form."""
     axes, indexed = AXES[function], function in _INDEXED
 
     def front(keys: Any, grad_output: Tensor, x: Tensor, *rest: Any) -> Tensor:
         if not _depth:
-            return own(keys, grad_output, x, *rest)  # type: ignore[no-any-return]
+            return aten_kernel(keys, grad_output, x, *rest)  # type: ignore[no-any-return]
         _check(function, grad_output, x, rest)
         indices, attributes = (rest[-1], rest[:-1]) if indexed else (None, rest)
         tracked = _grad_enabled() and x.requires_grad
@@ -229,20 +231,22 @@ def _front(function: str, own: Callable[..., Any]) -> Callable[..., Any]:
         ):
             return result  # type: ignore[no-any-return]
         if grad_output.is_cpu or devices.missing(grad_output.device) is None:
-            if is_plain(grad_output, indices) and is_bare(x):
+            if may_skip_dispatcher(grad_output, indices) and tensor_may_skip_dispatcher(x):
                 try:
                     return _computed(function, grad_output, x, x.stride(), rest, None)
                 except (NoBackend, TypeError):
                     pass  # the kernel below says why
             elif _traced(grad_output) and grad_output.dtype in _FLOATS:
-                last = lies_channels_last(x, axes)
+                channels_last = is_channels_last(x, axes)
                 given = attributes if indices is None else (indices, *attributes)
                 try:
-                    found = differentiable(function, grad_output, x.shape[-axes:], *given, last, True)
+                    found = differentiable(
+                        function, grad_output, x.shape[-axes:], *given, channels_last, False, True
+                    )
                 except _FAULTS as fault:
                     raise as_pytorch(fault) from None
                 return _OfInput.apply(found, x) if tracked else found  # type: ignore[no-untyped-call]
-        return own(keys, grad_output, x, *rest)  # type: ignore[no-any-return]
+        return aten_kernel(keys, grad_output, x, *rest)  # type: ignore[no-any-return]
 
     return front
 
@@ -285,23 +289,28 @@ def _traced(grad_output: Tensor) -> bool:
 
 
 def _computed(
-    function: str, grad_output: Tensor, x: Tensor, hint: Any, rest: tuple[Any, ...], out: Tensor | None
+    function: str,
+    grad_output: Tensor,
+    x: Tensor,
+    result_layout: Any,
+    rest: tuple[Any, ...],
+    out: Tensor | None,
 ) -> Tensor:
     indices, given = (rest[-1], rest[:-1]) if function in _INDEXED else (None, rest)
     arrays = ARRAYS[function]
     attributes = (*map(tuple, given[:arrays]), *given[arrays:])
     if out is not None:
         axes = AXES[function]
-        last = function not in _FORMATLESS and lies_channels_last(x, axes)
-        _maybe_resize_out(out, x.shape, memory_format(last, axes))
+        channels_last = function not in _FORMATLESS and is_channels_last(x, axes)
+        _maybe_resize_out(out, x.shape, memory_format(channels_last, axes))
         if shares(out, grad_output, indices):
             grad_output, indices = grad_output.clone(), None if indices is None else indices.clone()
     try:
         check_memory(function, None, None, out)
-        recipe = recipe_for(function, grad_output, x, hint, indices, attributes, out, True)
-        result = compute(recipe, grad_output, indices, out, True)
+        prepared = prepare_gradient(function, grad_output, x, result_layout, indices, attributes, out, True)
+        result = compute(prepared, grad_output, indices, out, check_indices=False)
     except _FAULTS as fault:
         raise as_pytorch(fault) from None
-    if recipe.shortcut and hint is not False and (kernel := recipe.shortcut()):
-        add(function, _PATCHED, grad_output, x, indices, given, kernel, recipe.template)
+    if prepared.shortcut and result_layout is not False and (kernel := prepared.shortcut()):
+        add(function, _PATCHED, grad_output, x, indices, given, kernel, prepared.template)
     return result

@@ -17,7 +17,7 @@ from ..operators.catalog import gradients
 _registered = False
 
 
-def ensure() -> None:
+def add_rules() -> None:
     """Add the rules if DTensor has been imported, once."""
     global _registered
     if not _registered and "torch.distributed.tensor" in sys.modules:

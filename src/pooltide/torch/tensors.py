@@ -110,7 +110,7 @@ def _integer(value: Any) -> int | None:
     return value if type(value) is int or issubclass(type(value), torch.SymInt) else None
 
 
-def lies_channels_last(tensor: torch.Tensor, axes: int) -> bool:
+def is_channels_last(tensor: torch.Tensor, axes: int) -> bool:
     """Whether PyTorch takes the tensor for channels_last (channels_last_3d on three axes)."""
     if axes == 1 or tensor.dim() != axes + 2:
         return False

@@ -13,21 +13,21 @@ from .tensors import memory_format
 
 ATEN = {function: name for function, operator in gradients().items() if (name := aten_name(operator))}
 
-_told: set[str] = set()
+_warned: set[str] = set()
 
 
 class Fallback(UserWarning):
     """A gradient was left to PyTorch."""
 
 
-def tell(function: str, reason: str) -> None:
+def warn_once(function: str, reason: str) -> None:
     text = f"{function}: pooltide leaves this gradient to PyTorch: {reason}"
-    if text not in _told:
-        _told.add(text)
+    if text not in _warned:
+        _warned.add(text)
         warnings.warn(text, Fallback, stacklevel=3)
 
 
-def own_gradient(
+def aten_gradient(
     function: str,
     reason: str,
     grad_output: torch.Tensor,
@@ -37,7 +37,7 @@ def own_gradient(
     attributes: tuple[Any, ...],
 ) -> torch.Tensor:
     """PyTorch's gradient, from the shape of an input that is no longer there."""
-    tell(function, reason)
+    warn_once(function, reason)
     axes = len(operators()[function].axes)
     x = torch.empty(
         shape,

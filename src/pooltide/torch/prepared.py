@@ -1,6 +1,6 @@
-"""A recipe: all that metadata decides about one kind of call, worked out once and kept.
+"""A prepared: all that metadata decides about one kind of call, worked out once and kept.
 
-A tiny call costs as much as finding its recipe, so the key is what the caller has at hand: shapes,
+A tiny call costs as much as finding its prepared, so the key is what the caller has at hand: shapes,
 strides and dtypes as PyTorch gives them, attributes as they came.
 """
 
@@ -27,18 +27,18 @@ from .tensors import (
     allocate,
     arrays_on,
     dense_strides,
+    is_channels_last,
     is_tensor,
-    lies_channels_last,
     memory_format,
 )
 
 Shape = tuple[int, ...]
 # How the result is to lie: as an input of these strides, channels_last or not, or (None) as grad_output.
-Hint = Shape | bool | None
+ResultLayout = Shape | bool | None
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class PreparedGradient:
     function: str
     axes: int
     problem: Problem
@@ -51,28 +51,28 @@ class Recipe:
     format: torch.memory_format  # what the kernel works in
     copied: frozenset[str]  # of grad_output, indices, out: those that lie otherwise
     kernel: devices.Kernel | None  # of a small call that needs no more than this
-    shortcut: Callable[[], devices.Kernel | None] | None  # of a small call, as devices.Chosen has it
+    shortcut: Callable[[], devices.Kernel | None] | None  # of a small call, as devices.ChosenKernel has it
     template: torch.Tensor | None  # of a result that torch.empty_like, the cheapest way, makes right
 
 
-_recipes: dict[Any, Recipe] = {}
+_gradients: dict[Any, PreparedGradient] = {}
 _MOST = 4096
 _SMALL = 64 << 10  # bytes of a result that one thread writes and one cache holds
 _empty_like = torch.empty_like
 _deterministic = torch.are_deterministic_algorithms_enabled
 
 
-def recipe_for(
+def prepare_gradient(
     function: str,
     grad_output: torch.Tensor,
     input: torch.Tensor | Sequence[int],
-    hint: Hint,
+    result_layout: ResultLayout,
     indices: torch.Tensor | None,
     attributes: tuple[Any, ...],
     out: torch.Tensor | None = None,
     typed: bool = False,
-) -> Recipe:
-    """The recipe of a call; raises the operator's first fault, or NoBackend.
+) -> PreparedGradient:
+    """The prepared of a call; raises the operator's first fault, or NoBackend.
 
     `typed` attributes come from the dispatcher, which has seen to it that an int is no bool.
     """
@@ -80,85 +80,93 @@ def recipe_for(
     sizes = kinds(input) if type(input) is tuple else ()
     try:
         key: Any = (
-            function, input.shape if is_tensor(input) else input, hint,
+            function, input.shape if is_tensor(input) else input, result_layout,
             grad_output.shape, grad_output.stride(), grad_output.dtype,
-            grad_output.is_cpu or _place(grad_output), attributes,
+            grad_output.is_cpu or _device_key(grad_output), attributes,
             types, sizes, os.environ.get(ENVIRONMENT),
         )  # fmt: skip
         if indices is not None:
-            key = (key, indices.shape, indices.stride(), indices.dtype, indices.is_cpu or _place(indices))
+            key = (
+                key,
+                indices.shape,
+                indices.stride(),
+                indices.dtype,
+                indices.is_cpu or _device_key(indices),
+            )
         if out is not None:
-            key = (key, out.shape, out.stride(), out.dtype, out.is_cpu or _place(out))
+            key = (key, out.shape, out.stride(), out.dtype, out.is_cpu or _device_key(out))
         if types is None or sizes is None:
             key = None  # what is not plain may fail to hash
-        elif (known := _recipes.get(key)) is not None:
+        elif (known := _gradients.get(key)) is not None:
             return known
     except Exception:  # a list, a tensor without strides, or an object that fails in any way: checked below
         key = None
-    found = _work_out(function, grad_output, input, hint, indices, attributes, out)
+    found = _prepare(function, grad_output, input, result_layout, indices, attributes, out)
     if key is not None and not is_long(found.problem.axes):  # the kernel has tables as long
-        if len(_recipes) >= _MOST:
-            _recipes.clear()
-        _recipes[key] = found
+        if len(_gradients) >= _MOST:
+            _gradients.clear()
+        _gradients[key] = found
     return found
 
 
-def _place(tensor: torch.Tensor) -> int | torch.device:
+def _device_key(tensor: torch.Tensor) -> int | torch.device:
     """The device, in a form that is quick to hash where it is a GPU; none is equal to True."""
     return -2 - tensor.get_device() if tensor.is_cuda else tensor.device
 
 
-def _work_out(
+def _prepare(
     function: str,
     grad_output: Any,
     input: Any,
-    hint: Hint,
+    result_layout: ResultLayout,
     indices: Any,
     attributes: tuple[Any, ...],
     out: Any,
-) -> Recipe:
+) -> PreparedGradient:
     operator = operators()[function]
     axes = len(operator.axes)
     device = grad_output.device if is_tensor(grad_output) else torch.device("cpu")
     call = bind(arrays_on(device), operator, grad_output, input, indices, attributes, out)
     shape: Shape = call.role("input").shape
-    if hint is None:
-        hint = lies_channels_last(grad_output, axes)
-    elif not isinstance(hint, bool):
-        hint = lies_channels_last(torch.empty_strided(shape, hint, device="meta"), axes)
-    last = hint and len(shape) == axes + 2
+    if result_layout is None:
+        result_layout = is_channels_last(grad_output, axes)
+    elif not isinstance(result_layout, bool):
+        result_layout = is_channels_last(torch.empty_strided(shape, result_layout, device="meta"), axes)
+    channels_last = result_layout and len(shape) == axes + 2
     problem = lower(call)
     result = (
         call.role("out")
         if out is not None
-        else TensorMeta(shape, problem.dtype, strides=dense_strides(shape, last))
+        else TensorMeta(shape, problem.dtype, strides=dense_strides(shape, channels_last))
     )
     given = [call.role(role) for role in ("grad_output", "indices") if call.role(role) is not None]
     layouts = tuple(layout_in_memory(meta, axes) for meta in [*given, result])
-    return recipe_of(function, axes, problem, layouts, shape, last, grad_output.dtype, device, out is None)
+    return prepare_problem(
+        function, axes, problem, layouts, shape, channels_last, grad_output.dtype, device, out is None
+    )
 
 
-def recipe_of(
+def prepare_problem(
     function: str,
     axes: int,
     problem: Problem,
     layouts: tuple[str, ...],
     shape: Shape,
-    last: bool,
+    channels_last: bool,
     dtype: torch.dtype,
     device: torch.device,
     fresh: bool = True,
-) -> Recipe:
-    """The recipe of a problem whose tensors lie so; its result, of `shape`, is `fresh` or given."""
+) -> PreparedGradient:
+    """The prepared of a problem whose tensors lie so; its result, of `shape`, is `fresh` or given."""
     chosen = devices.choose(device, problem, layouts)
     copied = frozenset(chosen.copied)
-    strides = dense_strides(shape, last and fresh)
+    strides = dense_strides(shape, channels_last and fresh)
     nbytes = problem.cells * problem.dtype.itemsize
     form = memory_format(chosen.layout == "channels_last", axes)
     template = torch.empty(1, dtype=dtype, device=device).expand(shape)
     small = fresh and not copied and not is_long(problem.axes) and (nbytes <= _SMALL or device.type == "cuda")
     small = small and _empty_like(template).stride() == strides
-    return Recipe(
+    return PreparedGradient(
         function, axes, problem, chosen.run, shape, strides, nbytes, dtype, device, form, copied,
         chosen.kernel if small else None, chosen.shortcut if small else None,
         template if small else None,
@@ -180,51 +188,51 @@ def layout_in_memory(tensor: TensorMeta | torch.Tensor, axes: int) -> str:
 
 
 def compute(
-    recipe: Recipe,
+    prepared: PreparedGradient,
     grad_output: torch.Tensor,
     indices: torch.Tensor | None,
     out: torch.Tensor | None = None,
-    within: bool = False,
+    check_indices: bool = True,
 ) -> torch.Tensor:
-    """Run a recipe on the tensors it was made for; raises IndexError for an index outside its plane."""
-    if kernel := recipe.kernel:
-        result = _empty_like(recipe.template)  # type: ignore[arg-type]
+    """Run a prepared on the tensors it was made for; raises IndexError for an index outside its plane."""
+    if kernel := prepared.kernel:
+        result = _empty_like(prepared.template)  # type: ignore[arg-type]
         where = None if indices is None else indices.data_ptr()
         bad = kernel(grad_output.data_ptr(), None, where, result.data_ptr(), 1)
         if bad is None:
             return result
         if bad is not NotImplemented:  # that means a misaligned address
-            raise IndexError(message(recipe, IndexFault(*bad), grad_output.shape))
-    result = _result(recipe) if out is None else out
+            raise IndexError(message(prepared, IndexFault(*bad), grad_output.shape))
+    result = _result(prepared) if out is None else out
     written = aligned(result)
-    if copied := recipe.copied:
+    if copied := prepared.copied:
         if "grad_output" in copied:
-            grad_output = _dense(recipe, grad_output)
+            grad_output = _dense(prepared, grad_output)
         if indices is not None and "indices" in copied:
-            indices = _dense(recipe, indices)
+            indices = _dense(prepared, indices)
         if "out" in copied:
-            written = _result(recipe)
+            written = _result(prepared)
     grad_output, indices = aligned(grad_output), None if indices is None else aligned(indices)
-    if fault := recipe.run(recipe.axes, grad_output, indices, written, within):
-        raise IndexError(message(recipe, fault, grad_output.shape))
+    if fault := prepared.run(prepared.axes, grad_output, indices, written, check_indices):
+        raise IndexError(message(prepared, fault, grad_output.shape))
     if written is not result:
         result.copy_(written)
     return result
 
 
-def _dense(recipe: Recipe, tensor: torch.Tensor) -> torch.Tensor:
+def _dense(prepared: PreparedGradient, tensor: torch.Tensor) -> torch.Tensor:
     """A copy in the layout that the kernel works in; PyTorch has a channels-last one only of batches."""
-    if tensor.dim() == recipe.axes + 1:
-        return tensor.unsqueeze(0).contiguous(memory_format=recipe.format).squeeze(0)
-    return tensor.contiguous(memory_format=recipe.format)
+    if tensor.dim() == prepared.axes + 1:
+        return tensor.unsqueeze(0).contiguous(memory_format=prepared.format).squeeze(0)
+    return tensor.contiguous(memory_format=prepared.format)
 
 
-def _result(recipe: Recipe) -> torch.Tensor:
-    if recipe.template is not None and not _deterministic():
-        return _empty_like(recipe.template)
-    return allocate(recipe.shape, recipe.strides, recipe.nbytes, recipe.dtype, recipe.device)
+def _result(prepared: PreparedGradient) -> torch.Tensor:
+    if prepared.template is not None and not _deterministic():
+        return _empty_like(prepared.template)
+    return allocate(prepared.shape, prepared.strides, prepared.nbytes, prepared.dtype, prepared.device)
 
 
-def message(recipe: Recipe, fault: IndexFault, shape: Shape) -> str:
-    text = fault.message("indices", shape, recipe.shape[-recipe.axes :])
-    return f"{recipe.function}: {text}"
+def message(prepared: PreparedGradient, fault: IndexFault, shape: Shape) -> str:
+    text = fault.message("indices", shape, prepared.shape[-prepared.axes :])
+    return f"{prepared.function}: {text}"
