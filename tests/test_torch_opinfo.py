@@ -176,8 +176,8 @@ def reached(monkeypatch: Any) -> Iterator[set[str]]:
 
     def of_maxima(pool: Any, *rest: Any) -> Any:
         form = "adaptive_" if pool.problem.axes[2].adaptive else ""
-        functions.add(f"{form}max_pool{ready.axes}d_backward")
-        return by_offsets(ready, *rest)
+        functions.add(f"{form}max_pool{pool.axes}d_backward")
+        return by_offsets(pool, *rest)
 
     monkeypatch.setattr(gradients, "find", found)
     monkeypatch.setattr(our_pools, "gradient_from", of_maxima)

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from ..operators.plain import plain, shown
-from ..problem.forwards import AdaptiveArguments, StridedArguments, plain_arguments
-from . import pools
+from ..problem.forwards import AdaptiveArguments, PoolArguments, StridedArguments, plain_arguments
+from . import pools, pytorch_pools
 from .errors import DtypeError, ShapeError
 from .gradients import Ints
 from .nodes import Average, Maximum, apply_node
@@ -159,19 +159,19 @@ def average_of(function: str, input: Tensor, *attributes: Any) -> Tensor:
     """The average whose gradient `function` is, its attributes in the order of that gradient's page."""
     if ARRAYS[function]:
         kernel, stride, padding, *rest = attributes
-        arguments: pools.PoolArguments = StridedArguments(kernel, stride, padding, 1, *rest)
+        arguments: PoolArguments = StridedArguments(kernel, stride, padding, 1, *rest)
     else:
         arguments = AdaptiveArguments(*attributes)
     return _average(function.removesuffix("_backward"), input, arguments)
 
 
-def _average(name: str, input: Tensor, arguments: pools.PoolArguments) -> Tensor:
+def _average(name: str, input: Tensor, arguments: PoolArguments) -> Tensor:
     arguments = _plain_arguments(arguments)
     _check(name, input)
-    if pools.is_special_tensor(input):
-        return pools.special_pool_by_pytorch(name, input, arguments)  # type: ignore[no-any-return]
+    if pytorch_pools.is_special_tensor(input):
+        return pytorch_pools.special_pool_by_pytorch(name, input, arguments)  # type: ignore[no-any-return]
     if _is_empty_or_integer(input):
-        theirs: Tensor = pools.unsupported_pool_by_pytorch(name, input, arguments, False)
+        theirs: Tensor = pytorch_pools.unsupported_pool_by_pytorch(name, input, arguments, False)
         return theirs
     pool = pools.prepare_pool(name, input, arguments)
     if (at := pools.unit_axis(name, input)) is not None:
@@ -183,13 +183,13 @@ def _average(name: str, input: Tensor, arguments: pools.PoolArguments) -> Tensor
     return result
 
 
-def _maximum(name: str, input: Tensor, arguments: pools.PoolArguments, return_indices: bool) -> Maxima:
+def _maximum(name: str, input: Tensor, arguments: PoolArguments, return_indices: bool) -> Maxima:
     arguments = _plain_arguments(arguments)
     return_indices = _check(name, input, return_indices)
-    if pools.is_special_tensor(input):
-        return pools.special_pool_by_pytorch(name, input, arguments, return_indices)  # type: ignore[no-any-return]
+    if pytorch_pools.is_special_tensor(input):
+        return pytorch_pools.special_pool_by_pytorch(name, input, arguments, return_indices)  # type: ignore[no-any-return]
     if _is_empty_or_integer(input):
-        theirs: Maxima = pools.unsupported_pool_by_pytorch(name, input, arguments, return_indices)
+        theirs: Maxima = pytorch_pools.unsupported_pool_by_pytorch(name, input, arguments, return_indices)
         return theirs
     alone = not return_indices and not _needs_gradient(input)
     values = pools.prepare_pool(name, input, arguments) if alone else None
@@ -202,7 +202,7 @@ def _maximum(name: str, input: Tensor, arguments: pools.PoolArguments, return_in
     if values is not None:
         return pools.values_of(values, input)
     if alone and pool is not None:
-        found: Tensor = pools.pool_by_pytorch(name, input, arguments)
+        found: Tensor = pytorch_pools.pool_by_pytorch(name, input, arguments)
         return found
     result, _, _, *indices = apply_node(
         Maximum, pool is not None, input, name, arguments, pool, return_indices
@@ -210,7 +210,7 @@ def _maximum(name: str, input: Tensor, arguments: pools.PoolArguments, return_in
     return (result, indices[0]) if return_indices else result
 
 
-def _plain_arguments(arguments: pools.PoolArguments) -> pools.PoolArguments:
+def _plain_arguments(arguments: PoolArguments) -> PoolArguments:
     """NumPy sizes as ints, for the checks, the caches and PyTorch; a tracer sees the sizes as they come."""
     return arguments if torch.compiler.is_compiling() else plain_arguments(arguments)
 

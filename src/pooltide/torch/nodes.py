@@ -15,7 +15,8 @@ import torch
 from torch.autograd import forward_ad
 
 from ..kernels.plan import NoBackend
-from . import pools
+from ..problem.forwards import PoolArguments
+from . import pools, pytorch_pools
 from .errors import DtypeError, ShapeError, as_pytorch
 from .gradients import gradient, may_skip_dispatcher
 from .tensors import is_channels_last, shortage
@@ -30,10 +31,12 @@ class Average(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        input: Tensor, name: str, arguments: pools.PoolArguments, pool: pools.PreparedPool | None
+        input: Tensor, name: str, arguments: PoolArguments, pool: pools.PreparedPool | None
     ) -> tuple[Tensor, Tensor]:
         values = (
-            pools.pool_by_pytorch(name, input, arguments) if pool is None else pools.values_of(pool, input)
+            pytorch_pools.pool_by_pytorch(name, input, arguments)
+            if pool is None
+            else pools.values_of(pool, input)
         )
         return values, input.new_empty(0)
 
@@ -63,7 +66,7 @@ class Maximum(torch.autograd.Function):
     def forward(
         input: Tensor,
         name: str,
-        arguments: pools.PoolArguments,
+        arguments: PoolArguments,
         pool: pools.PreparedPool | None,
         return_indices: bool,
     ) -> tuple[Tensor, ...]:
@@ -71,10 +74,10 @@ class Maximum(torch.autograd.Function):
         if pool is not None and pool.kernel is not None and not return_indices:
             return *pools.maxima_of(pool, input), token
         if not return_indices:
-            input = pools.cast(name, input, arguments)
+            input = pytorch_pools.cast(name, input, arguments)
         plain = pools.prepare_pool(name, input, arguments, "indices")
         found = (
-            pools.pool_by_pytorch(name, input, arguments, True)
+            pytorch_pools.pool_by_pytorch(name, input, arguments, True)
             if plain is None
             else pools.maxima_of(plain, input)
         )
@@ -114,7 +117,7 @@ class ForwardAverage(Average):
     @staticmethod
     def jvp(ctx: Any, tangent: Tensor, *_: Any) -> Any:
         """An average is linear: its derivative is the same average of the tangent."""
-        return pools.pool_by_pytorch(ctx.name, tangent, ctx.arguments), tangent.new_empty(0)
+        return pytorch_pools.pool_by_pytorch(ctx.name, tangent, ctx.arguments), tangent.new_empty(0)
 
 
 class ForwardMaximum(Maximum):
@@ -156,7 +159,7 @@ def smallest_index_dtype(cells: int) -> torch.dtype:
     return torch.int64
 
 
-def _small(indices: Tensor, arguments: pools.PoolArguments, lengths: tuple[int, ...]) -> Tensor:
+def _small(indices: Tensor, arguments: PoolArguments, lengths: tuple[int, ...]) -> Tensor:
     """Indices in the smallest dtype; one outside the plane becomes the number of the plane's cells."""
     cells = prod(lengths)
     if pools.may_miss_the_plane(arguments, lengths):
@@ -233,7 +236,7 @@ def _by_offsets(ctx: Any, grad_output: Tensor, kept: Tensor) -> Tensor:
 
 
 def _gradient(ctx: Any, grad_output: Tensor, indices: Tensor | None) -> Tensor:
-    attributes = pools.attributes(ctx.name, ctx.arguments)
+    attributes = pytorch_pools.attributes(ctx.name, ctx.arguments)
     shape = tuple(ctx.shape)
     try:
         return gradient(

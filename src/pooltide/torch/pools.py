@@ -17,19 +17,18 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 
 from ..geometry import is_long
 from ..kernels.cpu import STORES
 from ..kernels.plan import ENVIRONMENT, make_plan, roles, shortcut
 from ..kernels.threads import get_num_threads
 from ..operators.memory import reserve
-from ..operators.plain import kinds, shown
-from ..problem.forwards import AdaptiveArguments, StridedArguments, forward_problem
+from ..operators.plain import kinds
+from ..problem.forwards import AdaptiveArguments, PoolArguments, StridedArguments, forward_problem
 from ..problem.offsets import Offsets, offsets_of
 from ..problem.problem import Problem, gradient_of, with_offsets
 from . import devices
-from .errors import DtypeError, ShapeError, as_pytorch
+from .errors import as_pytorch
 from .gradients import may_skip_dispatcher
 from .prepared import PreparedGradient, compute, layout_in_memory, prepare_problem
 from .tensors import (
@@ -41,21 +40,11 @@ from .tensors import (
     dense_strides,
     is_channels_last,
     memory_format,
-    unreadable,
 )
 
 Tensor = torch.Tensor
-PoolArguments = StridedArguments | AdaptiveArguments
 _FLOATS = frozenset(dtype for dtype, known in TYPES.items() if known.name in STORES)
 _MOST = 4096
-_FLAGS = ("ceil_mode", "count_include_pad")
-# As PyTorch has them at import: whoever puts our pools in their place must not send us to ourselves.
-_PYTORCH_POOLS = {
-    name: getattr(F, name)
-    for name in (
-        f"{kind}_pool{axes}d" for kind in ("avg", "adaptive_avg", "max", "adaptive_max") for axes in (1, 2, 3)
-    )
-}
 # Of an input in channels_last_3d these are contiguous in PyTorch, and their callers may count on it.
 _CONTIGUOUS = frozenset({"avg_pool3d", "adaptive_avg_pool3d", "adaptive_max_pool3d"})
 
@@ -217,85 +206,6 @@ def _run(pool: PreparedPool, x: Tensor, index_dtype: torch.dtype | None) -> tupl
 
 def _empty(pool: PreparedPool, x: Tensor, dtype: torch.dtype) -> Tensor:
     return allocate(pool.shape, pool.strides, prod(pool.shape) * dtype.itemsize, dtype, x.device)
-
-
-def pool_by_pytorch(name: str, x: Tensor, arguments: PoolArguments, return_indices: bool = False) -> Any:
-    """PyTorch's pool; of a maximum with `return_indices` also int64 indices."""
-    if not torch.compiler.is_compiling() and kinds(arguments) is None:
-        _refuse_odd(name, arguments)
-    given = arguments if isinstance(arguments, AdaptiveArguments) else attributes(name, arguments)
-    more = {"return_indices": True} if return_indices else {}
-    return _PYTORCH_POOLS[name](x, *given, **more)
-
-
-def _refuse_odd(name: str, arguments: PoolArguments) -> None:
-    """Raise for an argument that is neither plain (plain.py) nor a size under tracing."""
-    for argument, value in zip(arguments._fields, arguments, strict=True):
-        values = value if type(value) is tuple else (value,)
-        if kinds(tuple(v for v in values if type(v) is not torch.SymInt)) is None:
-            must = "True or False" if argument in _FLAGS else "an int or a tuple of ints"
-            text = f"{argument} is {shown(value)}; it must be {must}"
-            raise DtypeError(f"{name}: {text}.")
-
-
-def is_special_tensor(x: Any) -> bool:
-    """Whether a tensor is of a kind that only PyTorch may know: sparse, nested, mkldnn or quantized."""
-    return isinstance(x, Tensor) and (x.is_quantized or unreadable(x) is not None)
-
-
-def special_pool_by_pytorch(
-    name: str, x: Tensor, arguments: PoolArguments, return_indices: bool = False
-) -> Any:
-    """PyTorch's pool of such a tensor, with PyTorch's gradient; raises DtypeError where it has none."""
-    try:
-        return pool_by_pytorch(name, x, arguments, return_indices)
-    except DtypeError:
-        raise
-    except (RuntimeError, IndexError) as error:
-        kind = unreadable(x) or f"has dtype {x.dtype}".replace("torch.", "")
-        raise DtypeError(f"{name}: input {kind}; it must be a strided tensor of floats.") from error
-
-
-def unsupported_pool_by_pytorch(name: str, x: Tensor, arguments: PoolArguments, return_indices: bool) -> Any:
-    """PyTorch's pool with PyTorch's gradient, of other than floats and of no elements.
-
-    Which of the latter it takes depends on the pool in many ways; where it raises, we say why.
-    """
-    try:
-        return pool_by_pytorch(name, x, arguments, return_indices)
-    except RuntimeError as error:
-        if x.numel():
-            raise
-        if (
-            isinstance(error, NotImplementedError)
-            and x.dtype in (torch.float16, torch.bfloat16)
-            and not return_indices
-        ):
-            # PyTorch's avg_pool3d has no kernel of this dtype, even for a batch of no samples.
-            return unsupported_pool_by_pytorch(name, x.float(), arguments, False).to(x.dtype)
-        prepare_pool(name, x, arguments)  # which has a better sentence for all but C = 0
-        shape = tuple(x.shape)
-        must = "every dimension but N must be greater than 0"
-        raise ShapeError(f"{name}: input has shape {shape}; {must}.") from error
-
-
-def cast(name: str, x: Tensor, arguments: PoolArguments) -> Tensor:
-    """The tensor as autocast hands it to PyTorch's pool; one that also gives indices may get another."""
-    if x.device.type not in DEVICES or not torch.is_autocast_enabled(x.device.type):
-        return x
-    batched = x.dim() == int(name[-2]) + 2
-    none = x.new_empty((0, *x.shape[1:]) if batched else (0, *x.shape))
-    return x.to(pool_by_pytorch(name, none, arguments).dtype)
-
-
-def attributes(name: str, arguments: PoolArguments) -> tuple[Any, ...]:
-    """What PyTorch's pool takes besides its input, and our gradient of it; an adaptive one has none."""
-    if isinstance(arguments, AdaptiveArguments):
-        return ()
-    kernel, stride, padding, dilation, ceil, counted, divisor = arguments
-    if "max" in name:
-        return kernel, stride, padding, dilation, ceil
-    return (kernel, stride, padding, ceil, counted) + (() if "1d" in name else (divisor,))
 
 
 def offsets_from(pool: PreparedPool, indices: Tensor) -> Tensor:

@@ -1,0 +1,108 @@
+"""The pools that PyTorch computes, with its own forward and, except for `pool_by_pytorch`, its gradient.
+
+Input: a pool's name, tensor and `PoolArguments`. Output: what PyTorch's function returns.
+PyTorch computes sparse, nested, mkldnn, quantized, integer and empty tensors, and every forward for which
+`pools.prepare_pool` returns None. Errors have our messages where PyTorch's do not name the argument.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from ..operators.plain import kinds, shown
+from ..problem.forwards import AdaptiveArguments, PoolArguments
+from .errors import DtypeError, ShapeError
+from .pools import prepare_pool
+from .tensors import DEVICES, unreadable
+
+Tensor = torch.Tensor
+_FLAGS = ("ceil_mode", "count_include_pad")
+# Looked up at import: a program may later put our pools in the place of PyTorch's.
+_POOLS = {
+    name: getattr(F, name)
+    for name in (
+        f"{kind}_pool{axes}d" for kind in ("avg", "adaptive_avg", "max", "adaptive_max") for axes in (1, 2, 3)
+    )
+}
+
+
+def pool_by_pytorch(name: str, x: Tensor, arguments: PoolArguments, return_indices: bool = False) -> Any:
+    """PyTorch's pool; of a maximum with `return_indices` also int64 indices."""
+    if not torch.compiler.is_compiling() and kinds(arguments) is None:
+        _refuse_odd(name, arguments)
+    given = arguments if isinstance(arguments, AdaptiveArguments) else attributes(name, arguments)
+    more = {"return_indices": True} if return_indices else {}
+    return _POOLS[name](x, *given, **more)
+
+
+def _refuse_odd(name: str, arguments: PoolArguments) -> None:
+    """Raise for an argument that is neither plain (plain.py) nor a size under tracing."""
+    for argument, value in zip(arguments._fields, arguments, strict=True):
+        values = value if type(value) is tuple else (value,)
+        if kinds(tuple(v for v in values if type(v) is not torch.SymInt)) is None:
+            must = "True or False" if argument in _FLAGS else "an int or a tuple of ints"
+            text = f"{argument} is {shown(value)}; it must be {must}"
+            raise DtypeError(f"{name}: {text}.")
+
+
+def is_special_tensor(x: Any) -> bool:
+    """Whether a tensor is of a kind that only PyTorch may know: sparse, nested, mkldnn or quantized."""
+    return isinstance(x, Tensor) and (x.is_quantized or unreadable(x) is not None)
+
+
+def special_pool_by_pytorch(
+    name: str, x: Tensor, arguments: PoolArguments, return_indices: bool = False
+) -> Any:
+    """PyTorch's pool of such a tensor, with PyTorch's gradient; raises DtypeError where it has none."""
+    try:
+        return pool_by_pytorch(name, x, arguments, return_indices)
+    except DtypeError:
+        raise
+    except (RuntimeError, IndexError) as error:
+        kind = unreadable(x) or f"has dtype {x.dtype}".replace("torch.", "")
+        raise DtypeError(f"{name}: input {kind}; it must be a strided tensor of floats.") from error
+
+
+def unsupported_pool_by_pytorch(name: str, x: Tensor, arguments: PoolArguments, return_indices: bool) -> Any:
+    """PyTorch's pool with PyTorch's gradient, of other than floats and of no elements.
+
+    Which of the latter it takes depends on the pool in many ways; where it raises, we say why.
+    """
+    try:
+        return pool_by_pytorch(name, x, arguments, return_indices)
+    except RuntimeError as error:
+        if x.numel():
+            raise
+        if (
+            isinstance(error, NotImplementedError)
+            and x.dtype in (torch.float16, torch.bfloat16)
+            and not return_indices
+        ):
+            # PyTorch's avg_pool3d has no kernel of this dtype, even for a batch of no samples.
+            return unsupported_pool_by_pytorch(name, x.float(), arguments, False).to(x.dtype)
+        prepare_pool(name, x, arguments)  # which has a better sentence for all but C = 0
+        shape = tuple(x.shape)
+        must = "every dimension but N must be greater than 0"
+        raise ShapeError(f"{name}: input has shape {shape}; {must}.") from error
+
+
+def cast(name: str, x: Tensor, arguments: PoolArguments) -> Tensor:
+    """The tensor as autocast hands it to PyTorch's pool; one that also gives indices may get another."""
+    if x.device.type not in DEVICES or not torch.is_autocast_enabled(x.device.type):
+        return x
+    batched = x.dim() == int(name[-2]) + 2
+    none = x.new_empty((0, *x.shape[1:]) if batched else (0, *x.shape))
+    return x.to(pool_by_pytorch(name, none, arguments).dtype)
+
+
+def attributes(name: str, arguments: PoolArguments) -> tuple[Any, ...]:
+    """What PyTorch's pool takes besides its input, and our gradient of it; an adaptive one has none."""
+    if isinstance(arguments, AdaptiveArguments):
+        return ()
+    kernel, stride, padding, dilation, ceil, counted, divisor = arguments
+    if "max" in name:
+        return kernel, stride, padding, dilation, ceil
+    return (kernel, stride, padding, ceil, counted) + (() if "1d" in name else (divisor,))
