@@ -258,10 +258,10 @@ def test_a_refusing_backend_goes_to_pytorch(monkeypatch: Any) -> None:
 def test_a_release_that_traces_past_us_is_named(monkeypatch: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        patching._expect_traces()
+        patching._check_traces()
     monkeypatch.setattr(patching, "_traced", lambda tensor: False)
     with pytest.warns(UserWarning, match="past pooltide"):
-        patching._expect_traces()
+        patching._check_traces()
 
 
 def _overhanging(x: Any) -> Any:

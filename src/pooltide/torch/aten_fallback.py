@@ -1,4 +1,8 @@
-"""PyTorch's own gradients, for what our kernels refuse; whoever gets them is told so, once."""
+"""PyTorch's gradient kernels (aten), used for calls that our kernels refuse.
+
+`aten_gradient` takes the arguments of one of our gradients and returns PyTorch's result.
+`aten_call` translates the arguments; `warn_once` issues a `Fallback` warning once for each reason.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ _warned: set[str] = set()
 
 
 class Fallback(UserWarning):
-    """A gradient was left to PyTorch."""
+    """PyTorch computed a gradient because our kernels refused the call."""
 
 
 def warn_once(function: str, reason: str) -> None:
@@ -36,7 +40,7 @@ def aten_gradient(
     indices: torch.Tensor | None,
     attributes: tuple[Any, ...],
 ) -> torch.Tensor:
-    """PyTorch's gradient, from the shape of an input that is no longer there."""
+    """Returns PyTorch's gradient. An uninitialized tensor of the input's shape takes the input's place."""
     warn_once(function, reason)
     axes = len(operators()[function].axes)
     x = torch.empty(
@@ -57,7 +61,7 @@ def aten_call(
     indices: torch.Tensor | None,
     attributes: Sequence[Any],
 ) -> tuple[str, tuple[Any, ...]]:
-    """PyTorch's operator and its arguments in order; of a 1-D pool those of planes of height 1."""
+    """Returns the name and arguments of PyTorch's operator. A 1-D pool becomes a 2-D pool of height 1."""
     tensors = [grad_output, x, *([] if indices is None else [indices])]
     if len(operators()[function].axes) == 1:
         tensors = [tensor.unsqueeze(-2) for tensor in tensors]

@@ -1,7 +1,8 @@
-"""Differentiable pools: our gradient, and as little as possible kept for it.
+"""Differentiable pools: the functions of torch.nn.functional with our gradients.
 
-A gradient of an average needs only the input's shape, so the input is not kept. A gradient of a
-maximum needs where it was found: one byte per window tells that where windows have at most 256 cells.
+They take and return what PyTorch's functions do, and save less memory for the backward pass.
+An average saves only the input's shape. A maximum saves its position: one byte per window if windows have
+at most 256 cells, else an index in the smallest integer type.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def avg_pool1d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Tensor:
-    """As torch.nn.functional.avg_pool1d; only the input's shape is kept for the gradient."""
+    """As torch.nn.functional.avg_pool1d; the gradient needs only the input's shape."""
     arguments = StridedArguments(kernel_size, stride, padding, 1, ceil_mode, count_include_pad)
     return _average("avg_pool1d", input, arguments)
 
@@ -48,7 +49,7 @@ def avg_pool2d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Tensor:
-    """As torch.nn.functional.avg_pool2d; only the input's shape is kept for the gradient."""
+    """As torch.nn.functional.avg_pool2d; the gradient needs only the input's shape."""
     arguments = StridedArguments(
         kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor_override
     )
@@ -64,7 +65,7 @@ def avg_pool3d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Tensor:
-    """As torch.nn.functional.avg_pool3d; only the input's shape is kept for the gradient."""
+    """As torch.nn.functional.avg_pool3d; the gradient needs only the input's shape."""
     arguments = StridedArguments(
         kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor_override
     )
@@ -72,17 +73,17 @@ def avg_pool3d(
 
 
 def adaptive_avg_pool1d(input: Tensor, output_size: Ints) -> Tensor:
-    """As torch.nn.functional.adaptive_avg_pool1d; only the input's shape is kept for the gradient."""
+    """As torch.nn.functional.adaptive_avg_pool1d; the gradient needs only the input's shape."""
     return _average("adaptive_avg_pool1d", input, AdaptiveArguments(output_size))
 
 
 def adaptive_avg_pool2d(input: Tensor, output_size: Size) -> Tensor:
-    """As torch.nn.functional.adaptive_avg_pool2d; only the input's shape is kept for the gradient."""
+    """As torch.nn.functional.adaptive_avg_pool2d; the gradient needs only the input's shape."""
     return _average("adaptive_avg_pool2d", input, AdaptiveArguments(output_size))
 
 
 def adaptive_avg_pool3d(input: Tensor, output_size: Size) -> Tensor:
-    """As torch.nn.functional.adaptive_avg_pool3d; only the input's shape is kept for the gradient."""
+    """As torch.nn.functional.adaptive_avg_pool3d; the gradient needs only the input's shape."""
     return _average("adaptive_avg_pool3d", input, AdaptiveArguments(output_size))
 
 
@@ -95,7 +96,7 @@ def max_pool1d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Maxima:
-    """As torch.nn.functional.max_pool1d; a byte per window is kept for the gradient."""
+    """As torch.nn.functional.max_pool1d; saves one byte per window if that suffices."""
     return _maximum(
         "max_pool1d",
         input,
@@ -113,7 +114,7 @@ def max_pool2d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Maxima:
-    """As torch.nn.functional.max_pool2d; a byte per window is kept for the gradient."""
+    """As torch.nn.functional.max_pool2d; saves one byte per window if that suffices."""
     return _maximum(
         "max_pool2d",
         input,
@@ -131,7 +132,7 @@ def max_pool3d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Maxima:
-    """As torch.nn.functional.max_pool3d; a byte per window is kept for the gradient."""
+    """As torch.nn.functional.max_pool3d; saves one byte per window if that suffices."""
     return _maximum(
         "max_pool3d",
         input,
@@ -141,22 +142,22 @@ def max_pool3d(
 
 
 def adaptive_max_pool1d(input: Tensor, output_size: Ints, return_indices: bool = False) -> Maxima:
-    """As torch.nn.functional.adaptive_max_pool1d; a byte per window is kept for the gradient."""
+    """As torch.nn.functional.adaptive_max_pool1d; saves one byte per window if that suffices."""
     return _maximum("adaptive_max_pool1d", input, AdaptiveArguments(output_size), return_indices)
 
 
 def adaptive_max_pool2d(input: Tensor, output_size: Size, return_indices: bool = False) -> Maxima:
-    """As torch.nn.functional.adaptive_max_pool2d; a byte per window is kept for the gradient."""
+    """As torch.nn.functional.adaptive_max_pool2d; saves one byte per window if that suffices."""
     return _maximum("adaptive_max_pool2d", input, AdaptiveArguments(output_size), return_indices)
 
 
 def adaptive_max_pool3d(input: Tensor, output_size: Size, return_indices: bool = False) -> Maxima:
-    """As torch.nn.functional.adaptive_max_pool3d; a byte per window is kept for the gradient."""
+    """As torch.nn.functional.adaptive_max_pool3d; saves one byte per window if that suffices."""
     return _maximum("adaptive_max_pool3d", input, AdaptiveArguments(output_size), return_indices)
 
 
 def average_of(function: str, input: Tensor, *attributes: Any) -> Tensor:
-    """The average whose gradient `function` is, its attributes in the order of that gradient's page."""
+    """Returns the average of which `function` is the gradient; attributes in the gradient's order."""
     if ARRAYS[function]:
         kernel, stride, padding, *rest = attributes
         arguments: PoolArguments = StridedArguments(kernel, stride, padding, 1, *rest)
@@ -193,7 +194,7 @@ def _maximum(name: str, input: Tensor, arguments: PoolArguments, return_indices:
         return theirs
     alone = not return_indices and not _needs_gradient(input)
     values = pools.prepare_pool(name, input, arguments) if alone else None
-    if values is not None and name == "max_pool1d":  # PyTorch's, too, is contiguous then, whatever the input
+    if values is not None and name == "max_pool1d":  # PyTorch's result is contiguous too
         return pools.values_of(values, input)
     pool = None if values is not None else pools.prepare_pool(name, input, arguments, "offsets")
     if (at := pools.unit_axis(name, input)) is not None:
@@ -211,12 +212,12 @@ def _maximum(name: str, input: Tensor, arguments: PoolArguments, return_indices:
 
 
 def _plain_arguments(arguments: PoolArguments) -> PoolArguments:
-    """NumPy sizes as ints, for the checks, the caches and PyTorch; a tracer sees the sizes as they come."""
+    """Returns the arguments as plain values, e.g. NumPy integers as ints; unchanged under a tracer."""
     return arguments if torch.compiler.is_compiling() else plain_arguments(arguments)
 
 
 def _check(name: str, input: Any, return_indices: Any = False) -> bool:
-    """`return_indices` as a bool; raises for arguments with which Python or PyTorch fails in other words."""
+    """Returns `return_indices` as a bool; raises for an input that is not a tensor or lacks storage."""
     if torch.compiler.is_compiling():
         return bool(return_indices)
     if not is_tensor(input):
@@ -230,7 +231,7 @@ def _check(name: str, input: Any, return_indices: Any = False) -> bool:
 
 
 def _is_empty_or_integer(input: Tensor) -> bool:
-    """Whether PyTorch computes all, gradient included."""
+    """Whether PyTorch computes the forward and the gradient."""
     return not input.is_floating_point() or (not torch.compiler.is_compiling() and input.numel() == 0)
 
 

@@ -1,8 +1,8 @@
-"""What the functions on tensors do.
+"""The gradient functions' common implementation, `gradient`.
 
-A plain tensor goes straight to its kernel: PyTorch's dispatcher with a Python operator behind it costs
-more than a small pool. Whatever needs the dispatcher (autograd, vmap, tracing, subclasses) takes
-`torch.ops.pooltide`.
+It takes a gradient's name and arguments and returns the result. It calls the kernel directly where it can,
+because PyTorch's dispatcher costs more than a small pool. Autograd, vmap, tracing and tensor subclasses
+need the dispatcher; for them it calls `torch.ops.pooltide`.
 """
 
 from __future__ import annotations
@@ -45,9 +45,10 @@ def gradient(
     check_indices: bool = True,
     fallback: bool = False,
 ) -> torch.Tensor:
-    """Any of the gradients; `result_layout` says how the result is to lie where `input` is a shape.
+    """Computes the gradient `function`. `result_layout` counts only where `input` is a shape.
 
-    `within` a backward pass, see `operators`.
+    `check_indices`: wait for a GPU and raise for an index outside its plane. The CPU always raises.
+    `fallback`: PyTorch's kernel may compute what our kernels refuse; else this raises NoBackend.
     """
     if _compiling():
         return _dispatched(
@@ -71,7 +72,7 @@ def gradient(
             function, grad_output, input, indices, attributes, result_layout, out, check_indices, fallback
         )
     lies = input.stride() if isinstance(input, torch.Tensor) else result_layout
-    if out is not None and shares(out, grad_output, indices):
+    if out is not None and shares_memory(out, grad_output, indices):
         grad_output = grad_output.clone()
         indices = None if indices is None else indices.clone()
     try:
@@ -96,7 +97,7 @@ def _arrays_of(grad_output: Any) -> ArrayReader:
 
 
 def may_skip_dispatcher(grad_output: Any, indices: Any) -> bool:
-    """Whether nothing but the kernel has a say in this call. What is no tensor at all is plain."""
+    """Whether no mode, transform, subclass or autograd needs to see this call. True for non-tensors."""
     if _modes() or _transforms() or forward_ad._current_level >= 0:
         return False
     if is_tensor(indices) and (type(indices) is not torch.Tensor or _has_special_memory(indices)):
@@ -105,10 +106,7 @@ def may_skip_dispatcher(grad_output: Any, indices: Any) -> bool:
 
 
 def tensor_may_skip_dispatcher(tensor: Any) -> bool:
-    """Whether a kernel may take the tensor's memory as it is, and autograd need not know.
-
-    What is no tensor at all is bare, too.
-    """
+    """Whether a kernel may use the tensor's memory directly, without autograd. True for non-tensors."""
     kind = type(tensor)
     if kind is torch.Tensor or kind is torch.nn.Parameter:
         tracked = tensor.requires_grad and _grad_enabled()
@@ -117,15 +115,15 @@ def tensor_may_skip_dispatcher(tensor: Any) -> bool:
 
 
 def _has_special_memory(tensor: torch.Tensor) -> bool:
-    """Whether the memory of a tensor does not have its values as shape and strides say."""
-    # A batch of gradients (is_grads_batched) looks like one tensor, of no storage.
+    """Whether memory, shape and strides alone do not give the tensor's values."""
+    # A batch of gradients (is_grads_batched) looks like one tensor without storage.
     if not _has_storage(tensor) or tensor.is_neg() or tensor._is_zerotensor():
         return True
     return unreadable(tensor) is not None
 
 
-def shares(out: Any, *tensors: torch.Tensor | None) -> bool:
-    """Whether `out`'s storage overlaps one of the tensors'; two storages may hold the same memory."""
+def shares_memory(out: Any, *tensors: torch.Tensor | None) -> bool:
+    """Whether `out`'s storage overlaps that of a tensor; distinct storages may hold the same memory."""
     if not is_tensor(out):
         return False
     begin, end = _span(out)
@@ -139,7 +137,7 @@ def _span(tensor: torch.Tensor) -> tuple[int, int]:
 
 
 def _mark_written(function: str, out: torch.Tensor) -> None:
-    """Tell autograd, which may have saved `out` for a backward pass, that its values change."""
+    """Tells autograd, which may have saved `out` for a backward pass, that its values change."""
     if out.is_inference() and not torch.is_inference_mode_enabled():
         raise ValueError(
             f"{function}: out is an inference tensor; outside inference mode it must be a normal one."

@@ -101,8 +101,8 @@ def _vmap(function: str) -> Callable[..., tuple[Tensor, int]]:
         indices, attributes, channels_last, check_indices, fallback = split(function, rest)
         size = info.batch_size
         batched = grad_output.dim() - (in_dims[0] is not None) == len(plane) + 2
-        grad_output = _front(grad_output, in_dims[0], size, batched)
-        given = () if indices is None else (_front(indices, in_dims[2], size, batched),)
+        grad_output = _move_to_front(grad_output, in_dims[0], size, batched)
+        given = () if indices is None else (_move_to_front(indices, in_dims[2], size, batched),)
         op = getattr(torch.ops.pooltide, function).default
         result = op(
             grad_output, plane, *given, *attributes, channels_last and batched, check_indices, fallback
@@ -112,7 +112,7 @@ def _vmap(function: str) -> Callable[..., tuple[Tensor, int]]:
     return rule
 
 
-def _front(tensor: Tensor, dim: int | None, size: int, fold: bool) -> Tensor:
+def _move_to_front(tensor: Tensor, dim: int | None, size: int, fold: bool) -> Tensor:
     """Returns the tensor with its vmap axis first; with `fold` that axis is merged with the next one."""
     moved = tensor.expand(size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
     return moved.flatten(0, 1) if fold else moved

@@ -1,9 +1,10 @@
-"""Forwards on tensors, and what they keep for the gradient.
+"""Forward pools on our CPU kernels, and gradients of maxima from one-byte offsets.
 
-On plain tensors of the CPU our kernels compute, elsewhere PyTorch's: on a GPU, where something traces or
-transforms the call, under autocast, for dtypes that we have not, and for the mean of whole planes, whose
-bits are PyTorch's own. Of a maximum they keep offsets of one byte in its window where those suffice, else
-its index in the smallest integer type.
+`prepare_pool` checks a call and returns a `PreparedPool`, or None if PyTorch must compute the forward: on a
+GPU, under tracing, transforms and autocast, for other dtypes, and for the mean of whole planes, whose bits
+depend on PyTorch's code. `values_of` and `maxima_of` run it and return tensors.
+An offset says where in its window a maximum is. It fits in one byte if a window has at most 256 cells;
+`offsets_from` and `indices_from` convert, and `gradient_from` computes the gradient from offsets.
 """
 
 from __future__ import annotations
@@ -45,21 +46,21 @@ from .tensors import (
 Tensor = torch.Tensor
 _FLOATS = frozenset(dtype for dtype, known in TYPES.items() if known.name in STORES)
 _MOST = 4096
-# Of an input in channels_last_3d these are contiguous in PyTorch, and their callers may count on it.
+# For a channels_last_3d input PyTorch's results of these pools are contiguous; callers may rely on that.
 _CONTIGUOUS = frozenset({"avg_pool3d", "adaptive_avg_pool3d", "adaptive_max_pool3d"})
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedPool:
-    """A pool of one kind of tensor, checked and prepared. Without a kernel PyTorch computes the maxima."""
+    """A checked pool, for tensors of one shape, layout, dtype and device. Without a kernel PyTorch pools."""
 
     problem: Problem
     axes: int
     shape: tuple[int, ...]  # of the result
     strides: tuple[int, ...]
-    copied: torch.memory_format | None  # into which the input must be brought
+    copied: torch.memory_format | None  # the format into which the input is copied first
     kernel: Callable[..., Any] | None
-    contiguous: bool  # whether results are made so after the kernel; offsets never are
+    contiguous: bool  # values and indices are made contiguous after the kernel; offsets are not
 
 
 _pools: dict[Any, PreparedPool | None] = {}
@@ -68,9 +69,10 @@ _pools: dict[Any, PreparedPool | None] = {}
 def prepare_pool(
     name: str, x: Tensor, arguments: PoolArguments, positions: str = "none"
 ) -> PreparedPool | None:
-    """How to compute a pool of a plain tensor, or None where that is PyTorch's affair alone.
+    """Returns the prepared pool from the cache or a new one; None if PyTorch must compute the forward.
 
-    `places` says what is wanted of maxima besides: none, indices or offsets. Raises what is wrong.
+    `positions` says what a maximum returns with its values: "none", "indices" or "offsets".
+    Raises for bad arguments.
     """
     if (
         torch.compiler.is_compiling()
@@ -91,7 +93,7 @@ def prepare_pool(
         found = _prepare(name, x, arguments, positions, casting)
     except (TypeError, ValueError) as error:
         raise as_pytorch(error) from None
-    # What is not plain may fail to hash; the kernel of long axes has tables as long.
+    # Other than plain values may fail to hash. A kernel for long axes holds long tables: do not cache it.
     if types is not None and (found is None or not is_long(found.problem.axes)):
         if len(_pools) >= _MOST:
             _pools.clear()
@@ -100,9 +102,10 @@ def prepare_pool(
 
 
 def _kernel_may_read(x: Tensor) -> bool:
+    """Whether our kernels can read the tensor and nothing traces or transforms the call."""
     if x.layout != torch.strided or x.device.type not in DEVICES:
         return False
-    with torch.no_grad():  # what requires a gradient is plain too: autograd is our caller's
+    with torch.no_grad():  # the caller records the autograd node
         return may_skip_dispatcher(x, None)
 
 
@@ -111,7 +114,7 @@ def _prepare(
 ) -> PreparedPool | None:
     axes = int(name[-2])
     problem = forward_problem(name, arrays_on(x.device), x, arguments, positions != "none")
-    if positions != "none" and may_miss_the_plane(arguments, x.shape[-axes:]):
+    if positions != "none" and may_have_empty_windows(arguments, x.shape[-axes:]):
         return None
     shape = (*x.shape[:-axes], *problem.output_plane[3 - axes :])
     if x.is_cpu:
@@ -134,10 +137,10 @@ def _prepare(
     return PreparedPool(problem, axes, shape, strides, copied, kernel, channels_last and name in _CONTIGUOUS)
 
 
-def may_miss_the_plane(arguments: PoolArguments, lengths: Sequence[int]) -> bool:
-    """Whether dilation may step from the padding over an axis, so that a window has no cell.
+def may_have_empty_windows(arguments: PoolArguments, lengths: Sequence[int]) -> bool:
+    """Whether dilation is larger than an axis, so that a window may have no cell.
 
-    PyTorch's index of such a window lies outside the plane, or is another window's cell.
+    PyTorch's index for such a window is outside the plane, or in another window.
     """
     steps = arguments.dilation if isinstance(arguments, StridedArguments) else 1
     if isinstance(steps, int):
@@ -146,10 +149,10 @@ def may_miss_the_plane(arguments: PoolArguments, lengths: Sequence[int]) -> bool
 
 
 def unit_axis(name: str, x: Tensor) -> int | None:
-    """Where an axis of length 1 makes of a plain tensor one that PyTorch takes for channels_last, or None.
+    """Returns where to insert an axis of length 1 that makes the tensor channels_last; None if nowhere.
 
-    PyTorch pools (N, C, W) as (N, C, 1, W), and max_pool3d an unbatched tensor as a batch of one; results
-    then have the input's layout.
+    PyTorch pools (N, C, W) as (N, C, 1, W), and in max_pool3d (C, D, H, W) as (1, C, D, H, W). If PyTorch
+    takes that tensor for channels_last, so is its result.
     """
     if torch.compiler.is_compiling() or x.layout != torch.strided:
         return None
@@ -163,7 +166,7 @@ def unit_axis(name: str, x: Tensor) -> int | None:
 def with_unit_axis(
     name: str, x: Tensor, arguments: PoolArguments, at: int
 ) -> tuple[str, Tensor, PoolArguments]:
-    """The same pool of the tensor with its `unit_axis`; its results have that axis too."""
+    """Returns the equal pool of the tensor with its `unit_axis`: name, tensor, arguments."""
     if at == 0:
         return name, x.movedim(0, -1).unsqueeze(0).movedim(-1, 1), arguments  # strides of channels_last_3d
     width = [value[-1] if isinstance(value, (tuple, list)) and value else value for value in arguments]
@@ -182,7 +185,7 @@ def values_of(pool: PreparedPool, x: Tensor) -> Tensor:
 
 
 def maxima_of(pool: PreparedPool, x: Tensor) -> tuple[Tensor, Tensor]:
-    """The values, and their offsets or int64 indices, whichever are pool."""
+    """Returns the values and, as prepared, their offsets or int64 indices."""
     values, positions = _run(pool, x, torch.uint8 if pool.problem.offsets else torch.int64)
     assert positions is not None
     return values, positions
@@ -209,7 +212,7 @@ def _empty(pool: PreparedPool, x: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def offsets_from(pool: PreparedPool, indices: Tensor) -> Tensor:
-    """Indices, flat in their planes, as offsets in their windows."""
+    """Converts indices, flat in their planes, to offsets in their windows."""
     if indices.is_cuda:
         problem = gradient_of(pool.problem, pool.problem.dtype)
         found = devices.offsets_from(problem, layout_in_memory(indices, pool.axes), indices)
@@ -226,14 +229,14 @@ def offsets_from(pool: PreparedPool, indices: Tensor) -> Tensor:
 
 
 def indices_from(pool: PreparedPool, offsets: Tensor) -> Tensor:
-    """Offsets as int64 indices."""
+    """Converts offsets to int64 indices."""
     _, corner, jump = _tables(pool.problem, pool.axes, offsets.device)
     return jump[offsets.long()] + corner
 
 
 @lru_cache(maxsize=256)
 def _tables(problem: Problem, axes: int, device: torch.device) -> tuple[Offsets, Tensor, Tensor]:
-    """How offsets are counted, the first cell of each window, and how far from it offsets lie."""
+    """Returns how offsets count cells, each window's first index, and each offset's distance from it."""
     written = offsets_of(problem.axes)
     assert written is not None
     corner = written.indices(np.zeros(problem.output_plane, np.uint8), problem.input_plane)
@@ -249,7 +252,7 @@ def gradient_from(
     shape: tuple[int, ...],
     channels_last: bool,
 ) -> Tensor:
-    """The gradient of maxima, channels_last or not; raises NoBackend where no kernel reads offsets."""
+    """Returns the gradient of maxima from their offsets; raises NoBackend if no kernel reads offsets."""
     layouts = layout_in_memory(grad_output, pool.axes), layout_in_memory(offsets, pool.axes)
     backend = os.environ.get(ENVIRONMENT)
     prepare = _prepare_from_offsets if is_long(pool.problem.axes) else _cached_from_offsets
@@ -267,7 +270,7 @@ def _prepare_from_offsets(
     channels_last: bool,
     dtype: torch.dtype,
     device: torch.device,
-    _backend: str | None,  # by which the environment makes other recipes
+    _backend: str | None,  # part of the cache key
 ) -> PreparedGradient:
     problem = gradient_of(pool.problem, TYPES[dtype])
     result_layout = "channels_last" if channels_last else "planes"

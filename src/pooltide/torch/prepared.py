@@ -1,7 +1,9 @@
-"""A prepared: all that metadata decides about one kind of call, worked out once and kept.
+"""Prepared gradients: everything about a call that depends on metadata only, computed once and cached.
 
-A tiny call costs as much as finding its prepared, so the key is what the caller has at hand: shapes,
-strides and dtypes as PyTorch gives them, attributes as they came.
+`prepare_gradient` takes the arguments of a gradient, checks them and returns a `PreparedGradient`.
+`compute` runs it on tensors with the same metadata and returns the result.
+The lookup is most of the cost of a tiny call, so the cache key is what the caller already has: shapes,
+strides, dtypes and attributes, unchanged.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ from .tensors import (
 )
 
 Shape = tuple[int, ...]
-# How the result is to lie: as an input of these strides, channels_last or not, or (None) as grad_output.
+# The layout of the result: that of an input with these strides, channels_last (True) or contiguous (False),
+# or that of grad_output (None).
 ResultLayout = Shape | bool | None
 
 
@@ -48,16 +51,16 @@ class PreparedGradient:
     nbytes: int
     dtype: torch.dtype
     device: torch.device
-    format: torch.memory_format  # what the kernel works in
-    copied: frozenset[str]  # of grad_output, indices, out: those that lie otherwise
-    kernel: devices.Kernel | None  # of a small call that needs no more than this
-    shortcut: Callable[[], devices.Kernel | None] | None  # of a small call, as devices.ChosenKernel has it
-    template: torch.Tensor | None  # of a result that torch.empty_like, the cheapest way, makes right
+    format: torch.memory_format  # of the tensors that the kernel takes
+    copied: frozenset[str]  # which of grad_output, indices, out have another layout than the kernel takes
+    kernel: devices.Kernel | None  # only for a small call that copies nothing
+    shortcut: Callable[[], devices.Kernel | None] | None  # only for a small call; see ChosenKernel
+    template: torch.Tensor | None  # torch.empty_like(template) makes a result; the cheapest way to do so
 
 
 _gradients: dict[Any, PreparedGradient] = {}
 _MOST = 4096
-_SMALL = 64 << 10  # bytes of a result that one thread writes and one cache holds
+_SMALL = 64 << 10  # bytes: one thread writes such a result, and it fits in one cache
 _empty_like = torch.empty_like
 _deterministic = torch.are_deterministic_algorithms_enabled
 
@@ -72,9 +75,9 @@ def prepare_gradient(
     out: torch.Tensor | None = None,
     typed: bool = False,
 ) -> PreparedGradient:
-    """The prepared of a call; raises the operator's first fault, or NoBackend.
+    """Returns the prepared gradient of a call; raises for the first bad argument, or NoBackend.
 
-    `typed` attributes come from the dispatcher, which has seen to it that an int is no bool.
+    `typed`: the attributes come from PyTorch's dispatcher, which has checked their types.
     """
     types = () if typed else kinds(attributes)
     sizes = kinds(input) if type(input) is tuple else ()
@@ -96,13 +99,13 @@ def prepare_gradient(
         if out is not None:
             key = (key, out.shape, out.stride(), out.dtype, out.is_cpu or _device_key(out))
         if types is None or sizes is None:
-            key = None  # what is not plain may fail to hash
+            key = None  # other than plain values may fail to hash
         elif (known := _gradients.get(key)) is not None:
             return known
-    except Exception:  # a list, a tensor without strides, or an object that fails in any way: checked below
+    except Exception:  # e.g. a list, or a tensor without strides: _prepare checks them
         key = None
     found = _prepare(function, grad_output, input, result_layout, indices, attributes, out)
-    if key is not None and not is_long(found.problem.axes):  # the kernel has tables as long
+    if key is not None and not is_long(found.problem.axes):  # such a kernel holds long tables
         if len(_gradients) >= _MOST:
             _gradients.clear()
         _gradients[key] = found
@@ -110,7 +113,7 @@ def prepare_gradient(
 
 
 def _device_key(tensor: torch.Tensor) -> int | torch.device:
-    """The device, in a form that is quick to hash where it is a GPU; none is equal to True."""
+    """Returns a key of the device that hashes fast for a GPU; no key equals True, the key of the CPU."""
     return -2 - tensor.get_device() if tensor.is_cuda else tensor.device
 
 
@@ -157,7 +160,10 @@ def prepare_problem(
     device: torch.device,
     fresh: bool = True,
 ) -> PreparedGradient:
-    """The prepared of a problem whose tensors lie so; its result, of `shape`, is `fresh` or given."""
+    """Returns the prepared gradient of a problem whose tensors have these layouts.
+
+    `fresh`: the result, of `shape`, is allocated; else the caller passes `out`.
+    """
     chosen = devices.choose(device, problem, layouts)
     copied = frozenset(chosen.copied)
     strides = dense_strides(shape, channels_last and fresh)
@@ -174,7 +180,7 @@ def prepare_problem(
 
 
 def layout_in_memory(tensor: TensorMeta | torch.Tensor, axes: int) -> str:
-    """How a tensor, batched or not, lies: planes, channels_last or strided."""
+    """Returns the layout of a batched or unbatched tensor: planes, channels_last or strided."""
     shape, strides = (
         tuple(tensor.shape),
         tensor.stride() if isinstance(tensor, torch.Tensor) else tensor.strides,
@@ -184,7 +190,9 @@ def layout_in_memory(tensor: TensorMeta | torch.Tensor, axes: int) -> str:
     flat = (1,) * lead, shape[: 2 - lead], (1,) * (3 - axes), shape[-axes:]
     steps = (0,) * lead, strides[: 2 - lead], (0,) * (3 - axes), strides[-axes:]
     found = layout_of(sum(flat, ()), sum(steps, ()))
-    return "strided" if axes == 1 and found == "channels_last" else found  # PyTorch has no such rows
+    return (
+        "strided" if axes == 1 and found == "channels_last" else found
+    )  # PyTorch has no channels_last for 1-D pools
 
 
 def compute(
@@ -194,14 +202,17 @@ def compute(
     out: torch.Tensor | None = None,
     check_indices: bool = True,
 ) -> torch.Tensor:
-    """Run a prepared on the tensors it was made for; raises IndexError for an index outside its plane."""
+    """Runs a prepared gradient and returns the result; raises IndexError for an index outside its plane.
+
+    On a GPU it raises only with `check_indices`, and waits for the GPU to do so.
+    """
     if kernel := prepared.kernel:
         result = _empty_like(prepared.template)  # type: ignore[arg-type]
         where = None if indices is None else indices.data_ptr()
         bad = kernel(grad_output.data_ptr(), None, where, result.data_ptr(), 1)
         if bad is None:
             return result
-        if bad is not NotImplemented:  # that means a misaligned address
+        if bad is not NotImplemented:  # NotImplemented: an address is misaligned
             raise IndexError(message(prepared, IndexFault(*bad), grad_output.shape))
     result = _result(prepared) if out is None else out
     written = aligned(result)
@@ -221,7 +232,7 @@ def compute(
 
 
 def _dense(prepared: PreparedGradient, tensor: torch.Tensor) -> torch.Tensor:
-    """A copy in the layout that the kernel works in; PyTorch has a channels-last one only of batches."""
+    """Returns a copy in the kernel's layout. Only batches can be channels_last in PyTorch."""
     if tensor.dim() == prepared.axes + 1:
         return tensor.unsqueeze(0).contiguous(memory_format=prepared.format).squeeze(0)
     return tensor.contiguous(memory_format=prepared.format)

@@ -30,16 +30,16 @@ _POOLS = {
 
 
 def pool_by_pytorch(name: str, x: Tensor, arguments: PoolArguments, return_indices: bool = False) -> Any:
-    """PyTorch's pool; of a maximum with `return_indices` also int64 indices."""
+    """Returns PyTorch's result; with `return_indices` a pair of values and int64 indices."""
     if not torch.compiler.is_compiling() and kinds(arguments) is None:
-        _refuse_odd(name, arguments)
+        _check_plain(name, arguments)
     given = arguments if isinstance(arguments, AdaptiveArguments) else attributes(name, arguments)
     more = {"return_indices": True} if return_indices else {}
     return _POOLS[name](x, *given, **more)
 
 
-def _refuse_odd(name: str, arguments: PoolArguments) -> None:
-    """Raise for an argument that is neither plain (plain.py) nor a size under tracing."""
+def _check_plain(name: str, arguments: PoolArguments) -> None:
+    """Raises for an argument that is neither a plain value (operators/plain.py) nor a traced size."""
     for argument, value in zip(arguments._fields, arguments, strict=True):
         values = value if type(value) is tuple else (value,)
         if kinds(tuple(v for v in values if type(v) is not torch.SymInt)) is None:
@@ -49,14 +49,14 @@ def _refuse_odd(name: str, arguments: PoolArguments) -> None:
 
 
 def is_special_tensor(x: Any) -> bool:
-    """Whether a tensor is of a kind that only PyTorch may know: sparse, nested, mkldnn or quantized."""
+    """Whether the tensor is sparse, nested, mkldnn or quantized: only PyTorch can read such a tensor."""
     return isinstance(x, Tensor) and (x.is_quantized or unreadable(x) is not None)
 
 
 def special_pool_by_pytorch(
     name: str, x: Tensor, arguments: PoolArguments, return_indices: bool = False
 ) -> Any:
-    """PyTorch's pool of such a tensor, with PyTorch's gradient; raises DtypeError where it has none."""
+    """Pools a special tensor; raises DtypeError if PyTorch has no such pool."""
     try:
         return pool_by_pytorch(name, x, arguments, return_indices)
     except DtypeError:
@@ -67,9 +67,9 @@ def special_pool_by_pytorch(
 
 
 def unsupported_pool_by_pytorch(name: str, x: Tensor, arguments: PoolArguments, return_indices: bool) -> Any:
-    """PyTorch's pool with PyTorch's gradient, of other than floats and of no elements.
+    """Pools an integer or empty tensor.
 
-    Which of the latter it takes depends on the pool in many ways; where it raises, we say why.
+    PyTorch's pools accept different empty shapes; where PyTorch raises, this raises with our message.
     """
     try:
         return pool_by_pytorch(name, x, arguments, return_indices)
@@ -81,16 +81,19 @@ def unsupported_pool_by_pytorch(name: str, x: Tensor, arguments: PoolArguments, 
             and x.dtype in (torch.float16, torch.bfloat16)
             and not return_indices
         ):
-            # PyTorch's avg_pool3d has no kernel of this dtype, even for a batch of no samples.
+            # PyTorch's avg_pool3d has no kernel for this dtype, not even for an empty batch.
             return unsupported_pool_by_pytorch(name, x.float(), arguments, False).to(x.dtype)
-        prepare_pool(name, x, arguments)  # which has a better sentence for all but C = 0
+        prepare_pool(name, x, arguments)  # raises a better message, except for C = 0
         shape = tuple(x.shape)
         must = "every dimension but N must be greater than 0"
         raise ShapeError(f"{name}: input has shape {shape}; {must}.") from error
 
 
 def cast(name: str, x: Tensor, arguments: PoolArguments) -> Tensor:
-    """The tensor as autocast hands it to PyTorch's pool; one that also gives indices may get another."""
+    """Returns the tensor in the dtype to which autocast casts the input of a pool without indices.
+
+    Autocast may use another dtype for the pool with indices, so the caller casts first.
+    """
     if x.device.type not in DEVICES or not torch.is_autocast_enabled(x.device.type):
         return x
     batched = x.dim() == int(name[-2]) + 2
@@ -99,7 +102,7 @@ def cast(name: str, x: Tensor, arguments: PoolArguments) -> Tensor:
 
 
 def attributes(name: str, arguments: PoolArguments) -> tuple[Any, ...]:
-    """What PyTorch's pool takes besides its input, and our gradient of it; an adaptive one has none."""
+    """Returns what PyTorch's pool and our gradient take after the tensors; () for an adaptive pool."""
     if isinstance(arguments, AdaptiveArguments):
         return ()
     kernel, stride, padding, dilation, ceil, counted, divisor = arguments
