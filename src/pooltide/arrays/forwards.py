@@ -1,8 +1,8 @@
-"""The forwards on NumPy arrays: PyTorch's names, order and defaults, on arrays of any strides.
+"""Forward pools on NumPy arrays of any strides, with PyTorch's names, argument order and defaults.
 
-A result has the layout of its input: channels-last if the input is, else C-contiguous. Values are written
-to `out`, which with return_indices is a pair, for values and int64 indices. A window that padding and
-dilation leave without a cell has value -inf and PyTorch's index, which may be outside the plane.
+A result is channels-last if its input is, else C-contiguous. With `out` the function writes the values there
+and returns `out`; with return_indices `out` is a pair, for values and int64 indices. A window without cells
+(dilation can step over the plane) has value -inf and PyTorch's index, which may be outside the plane.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def max_pool1d(
     *,
     out: Any = None,
 ) -> Any:
-    """1-D max pooling; with return_indices also where each maximum lies, flat within its plane."""
+    """1-D max pooling; with return_indices also the index of each maximum, flat in its plane."""
     arguments = StridedArguments(kernel_size, stride, padding, dilation, ceil_mode)
     return _pool("max_pool1d", input, arguments, return_indices, out)
 
@@ -132,7 +132,7 @@ def max_pool2d(
     *,
     out: Any = None,
 ) -> Any:
-    """2-D max pooling; with return_indices also where each maximum lies, flat within its plane."""
+    """2-D max pooling; with return_indices also the index of each maximum, flat in its plane."""
     arguments = StridedArguments(kernel_size, stride, padding, dilation, ceil_mode)
     return _pool("max_pool2d", input, arguments, return_indices, out)
 
@@ -148,7 +148,7 @@ def max_pool3d(
     *,
     out: Any = None,
 ) -> Any:
-    """3-D max pooling; with return_indices also where each maximum lies, flat within its plane."""
+    """3-D max pooling; with return_indices also the index of each maximum, flat in its plane."""
     arguments = StridedArguments(kernel_size, stride, padding, dilation, ceil_mode)
     return _pool("max_pool3d", input, arguments, return_indices, out)
 
@@ -156,33 +156,33 @@ def max_pool3d(
 def adaptive_max_pool1d(
     input: Array, output_size: Ints, return_indices: bool = False, *, out: Any = None
 ) -> Any:
-    """1-D max pooling to a given size; with return_indices also where each maximum lies in its plane."""
+    """1-D max pooling to a given size; with return_indices also the index of each maximum in its plane."""
     return _pool("adaptive_max_pool1d", input, AdaptiveArguments(output_size), return_indices, out)
 
 
 def adaptive_max_pool2d(
     input: Array, output_size: Sizes, return_indices: bool = False, *, out: Any = None
 ) -> Any:
-    """2-D max pooling to a given size; with return_indices also where each maximum lies in its plane."""
+    """2-D max pooling to a given size; with return_indices also the index of each maximum in its plane."""
     return _pool("adaptive_max_pool2d", input, AdaptiveArguments(output_size), return_indices, out)
 
 
 def adaptive_max_pool3d(
     input: Array, output_size: Sizes, return_indices: bool = False, *, out: Any = None
 ) -> Any:
-    """3-D max pooling to a given size; with return_indices also where each maximum lies in its plane."""
+    """3-D max pooling to a given size; with return_indices also the index of each maximum in its plane."""
     return _pool("adaptive_max_pool3d", input, AdaptiveArguments(output_size), return_indices, out)
 
 
 @dataclass(frozen=True, slots=True)
 class _CheckedCall:
-    """A call, checked and planned: all but its arrays."""
+    """What the checks and the plan of a call found, without its arrays."""
 
     plan: Plan
     axes: int
     shape: tuple[int, ...]  # of the result
     result_layout: str  # of a fresh result
-    kernel: Callable[..., Any] | None  # the kernel itself, where no array needs to be copied for it
+    kernel: Callable[..., Any] | None  # None if an array must be copied first
 
 
 _CHECKED: dict[tuple[Any, ...], _CheckedCall] = {}
@@ -204,7 +204,7 @@ def _pool(name: str, input: Array, arguments: PoolArguments, return_indices: boo
             call = _prepare(name, input, arguments, return_indices, out)
             if len(_CHECKED) >= 1024:
                 _CHECKED.clear()
-            if not is_long(call.plan.problem.axes):  # the kernel has tables as long
+            if not is_long(call.plan.problem.axes):  # such a kernel holds long tables
                 _CHECKED[key] = call
         return _run(name, call, input, return_indices, out)
     except MemoryError as error:
@@ -214,7 +214,7 @@ def _pool(name: str, input: Array, arguments: PoolArguments, return_indices: boo
 def _by_plain_arguments(
     name: str, input: Any, arguments: PoolArguments, return_indices: Any, out: Any
 ) -> Any:
-    """The same call in plain values (plain.py); where some still are not, the checks find the sentence."""
+    """Repeats the call with plain values (operators/plain.py); raises for a value without a plain form."""
     input, arguments, return_indices = plain_array(input), plain_arguments(arguments), plain(return_indices)
     pair = plain(out) if return_indices is True else out  # a list of two becomes a tuple
     written = tuple(map(plain_array, pair)) if type(pair) is tuple else plain_array(pair)
@@ -242,7 +242,7 @@ def _run(name: str, call: _CheckedCall, input: Array, return_indices: bool, out:
 def _key(
     name: str, input: Any, arguments: PoolArguments, return_indices: Any, out: Any
 ) -> tuple[Any, ...] | None:
-    """All that a call's checks and plan depend on, or None where some argument is not plain (plain.py)."""
+    """Returns the cache key of a call; None if an argument is not a plain value (operators/plain.py)."""
     if (
         type(input) is not np.ndarray
         or type(return_indices) is not bool
@@ -273,7 +273,7 @@ def _prepare(name: str, input: Any, arguments: PoolArguments, return_indices: An
 
 
 def _results(name: str, return_indices: Any, out: Any) -> tuple[Any, Any]:
-    """The arrays for values and indices; None where they are allocated."""
+    """Returns the arrays that receive values and indices; None for each that the function allocates."""
     if out is None or return_indices is not True:
         return out, None
     if type(out) is not tuple or len(out) != 2:
@@ -287,7 +287,7 @@ def _results(name: str, return_indices: Any, out: Any) -> tuple[Any, Any]:
 
 
 def _empty(call: _CheckedCall, dtype: np.dtype[Any]) -> Array:
-    """A fresh result, (N,) C and the spatial axes, in its layout."""
+    """Returns an uninitialized result of shape (N,) C, spatial axes, in the call's result layout."""
     shape, lead = call.shape, len(call.shape) - call.axes
     if call.result_layout == "planes":
         return np.empty(shape, dtype)

@@ -71,12 +71,12 @@ def gradient(
         return _dispatched(
             function, grad_output, input, indices, attributes, result_layout, out, check_indices, fallback
         )
-    lies = input.stride() if isinstance(input, torch.Tensor) else result_layout
+    layout = input.stride() if isinstance(input, torch.Tensor) else result_layout
     if out is not None and shares_memory(out, grad_output, indices):
         grad_output = grad_output.clone()
         indices = None if indices is None else indices.clone()
     try:
-        prepared = prepare_gradient(function, grad_output, input, lies, indices, attributes, out)
+        prepared = prepare_gradient(function, grad_output, input, layout, indices, attributes, out)
     except NoBackend:
         if fallback:
             return _dispatched(

@@ -53,8 +53,8 @@ _FLOATS = {dtype for dtype in TYPES if dtype.is_floating_point}
 _FAULTS = (TypeError, ValueError, IndexError)
 _grad_enabled = torch.is_grad_enabled
 
-# Takes the place of a result layout in shortcuts made here: the shortcuts of other calls are kept apart,
-# because those calls may have to check indices.
+# Replaces the result layout in the key of shortcuts made here. Direct calls must not find these shortcuts,
+# because direct calls may have to check indices.
 _PATCHED = "patched"
 
 _lock = threading.Lock()
@@ -180,8 +180,8 @@ def _override(
 def _saved_aten_kernel(overload: str, key: str) -> Callable[..., Any]:
     """Returns PyTorch's kernel before we override it; in early releases, a function that raises."""
     if hasattr(torch.library, "get_kernel"):
-        kept: Callable[..., Any] = torch.library.get_kernel(overload, key).call_boxed
-        return kept
+        saved: Callable[..., Any] = torch.library.get_kernel(overload, key).call_boxed
+        return saved
 
     def missing(*_: Any, **__: Any) -> Any:
         raise NotImplementedError(
@@ -245,7 +245,7 @@ def _autograd_override(function: str, aten_kernel: Callable[..., Any]) -> Callab
                     )
                 except _FAULTS as fault:
                     raise as_pytorch(fault) from None
-                return _OfInput.apply(found, x) if tracked else found  # type: ignore[no-untyped-call]
+                return _DependOnInput.apply(found, x) if tracked else found  # type: ignore[no-untyped-call]
         return aten_kernel(keys, grad_output, x, *rest)  # type: ignore[no-any-return]
 
     return override
@@ -262,7 +262,7 @@ def _check(function: str, grad_output: Any, x: Any, rest: tuple[Any, ...]) -> No
         raise as_pytorch(error) from None
 
 
-class _OfInput(torch.autograd.Function):
+class _DependOnInput(torch.autograd.Function):
     """Makes a gradient depend on the forward's input with derivative zero, like PyTorch's gradient."""
 
     @staticmethod
@@ -283,6 +283,7 @@ def _refusal(grad_output: Tensor) -> str | None:
 
 
 def _traced(grad_output: Tensor) -> bool:
+    """Whether a dispatch mode or a tensor subclass sees the call, outside torch.func."""
     if torch._C._are_functorch_transforms_active():
         return False
     return torch._C._len_torch_dispatch_stack() > 0 or type(grad_output) is not Tensor
@@ -296,6 +297,7 @@ def _computed(
     rest: tuple[Any, ...],
     out: Tensor | None,
 ) -> Tensor:
+    """Runs our kernel with the arguments of aten's operator and returns the gradient; raises NoBackend."""
     indices, given = (rest[-1], rest[:-1]) if function in _INDEXED else (None, rest)
     arrays = ARRAYS[function]
     attributes = (*map(tuple, given[:arrays]), *given[arrays:])

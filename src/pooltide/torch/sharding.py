@@ -1,7 +1,7 @@
 """DTensor sharding rules for the operators.
 
-Each shard of the batch or of the channels is computed on its own device, without communication. PyTorch
-redistributes any other placement first.
+Each device computes its shard of the batch or of the channels, without communication. PyTorch redistributes
+any other placement first.
 DTensor is slow to import, so `add_rules` adds the rules only after the program has imported DTensor.
 """
 
