@@ -67,6 +67,7 @@ def differentiable(function: str, *arguments: Any) -> Tensor:
 
 
 def register(library: torch.library.Library) -> None:
+    """Adds the derivatives to the operators in `library`."""
     for function in FUNCTIONS:
         torch.library.register_autograd(
             f"pooltide::{function}",
@@ -77,6 +78,7 @@ def register(library: torch.library.Library) -> None:
 
 
 def _save(ctx: Any, function: str, arguments: Any) -> None:
+    """Saves in `ctx` what `_backward` needs from the arguments of the operator."""
     grad_output, _, *rest = arguments
     indices, ctx.attributes, *_ = split(function, rest)
     ctx.function, ctx.axes = function, AXES[function]

@@ -169,10 +169,10 @@ def average_of(function: str, input: Tensor, *attributes: Any) -> Tensor:
 def _average(name: str, input: Tensor, arguments: PoolArguments) -> Tensor:
     arguments = _plain_arguments(arguments)
     _check(name, input)
-    if pytorch_pools.is_special_tensor(input):
-        return pytorch_pools.special_pool_by_pytorch(name, input, arguments)  # type: ignore[no-any-return]
+    if pytorch_pools.is_special(input):
+        return pytorch_pools.pool_special(name, input, arguments)  # type: ignore[no-any-return]
     if _is_empty_or_integer(input):
-        theirs: Tensor = pytorch_pools.unsupported_pool_by_pytorch(name, input, arguments, False)
+        theirs: Tensor = pytorch_pools.pool_empty_or_integer(name, input, arguments, False)
         return theirs
     pool = pools.prepare_pool(name, input, arguments)
     if (at := pools.unit_axis(name, input)) is not None:
@@ -187,10 +187,10 @@ def _average(name: str, input: Tensor, arguments: PoolArguments) -> Tensor:
 def _maximum(name: str, input: Tensor, arguments: PoolArguments, return_indices: bool) -> Maxima:
     arguments = _plain_arguments(arguments)
     return_indices = _check(name, input, return_indices)
-    if pytorch_pools.is_special_tensor(input):
-        return pytorch_pools.special_pool_by_pytorch(name, input, arguments, return_indices)  # type: ignore[no-any-return]
+    if pytorch_pools.is_special(input):
+        return pytorch_pools.pool_special(name, input, arguments, return_indices)  # type: ignore[no-any-return]
     if _is_empty_or_integer(input):
-        theirs: Maxima = pytorch_pools.unsupported_pool_by_pytorch(name, input, arguments, return_indices)
+        theirs: Maxima = pytorch_pools.pool_empty_or_integer(name, input, arguments, return_indices)
         return theirs
     alone = not return_indices and not _needs_gradient(input)
     values = pools.prepare_pool(name, input, arguments) if alone else None
@@ -203,7 +203,7 @@ def _maximum(name: str, input: Tensor, arguments: PoolArguments, return_indices:
     if values is not None:
         return pools.values_of(values, input)
     if alone and pool is not None:
-        found: Tensor = pytorch_pools.pool_by_pytorch(name, input, arguments)
+        found: Tensor = pytorch_pools.pool(name, input, arguments)
         return found
     result, _, _, *indices = apply_node(
         Maximum, pool is not None, input, name, arguments, pool, return_indices

@@ -34,11 +34,7 @@ class Average(torch.autograd.Function):
     def forward(
         input: Tensor, name: str, arguments: PoolArguments, pool: pools.PreparedPool | None
     ) -> tuple[Tensor, Tensor]:
-        values = (
-            pytorch_pools.pool_by_pytorch(name, input, arguments)
-            if pool is None
-            else pools.values_of(pool, input)
-        )
+        values = pytorch_pools.pool(name, input, arguments) if pool is None else pools.values_of(pool, input)
         return values, input.new_empty(0)
 
     @staticmethod
@@ -81,7 +77,7 @@ class Maximum(torch.autograd.Function):
             input = pytorch_pools.cast(name, input, arguments)
         indexed = pools.prepare_pool(name, input, arguments, "indices")
         found = (
-            pytorch_pools.pool_by_pytorch(name, input, arguments, True)
+            pytorch_pools.pool(name, input, arguments, True)
             if indexed is None
             else pools.maxima_of(indexed, input)
         )
@@ -121,7 +117,7 @@ class ForwardAverage(Average):
     @staticmethod
     def jvp(ctx: Any, tangent: Tensor, *_: Any) -> Any:
         """Returns the same average of the tangent: an average is linear."""
-        return pytorch_pools.pool_by_pytorch(ctx.name, tangent, ctx.arguments), tangent.new_empty(0)
+        return pytorch_pools.pool(ctx.name, tangent, ctx.arguments), tangent.new_empty(0)
 
 
 class ForwardMaximum(Maximum):

@@ -24,15 +24,7 @@ from ..operators.catalog import operators
 from ..operators.plain import kinds
 from ..problem.problem import Problem, lower
 from . import devices
-from .tensors import (
-    aligned,
-    allocate,
-    arrays_on,
-    dense_strides,
-    is_channels_last,
-    is_tensor,
-    memory_format,
-)
+from .tensors import aligned, allocate, arrays_on, dense_strides, is_channels_last, is_tensor, memory_format
 
 Shape = tuple[int, ...]
 # The layout of the result: that of an input with these strides, channels_last (True) or contiguous (False),

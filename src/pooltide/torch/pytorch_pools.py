@@ -1,6 +1,7 @@
-"""The pools that PyTorch computes, with its own forward and, except for `pool_by_pytorch`, its gradient.
+"""Calls of PyTorch's own pool functions.
 
 Input: a pool's name, tensor and `PoolArguments`. Output: what PyTorch's function returns.
+`pool_special` and `pool_empty_or_integer` also leave the gradient to PyTorch.
 PyTorch computes sparse, nested, mkldnn, quantized, integer and empty tensors, and every forward for which
 `pools.prepare_pool` returns None. Errors have our messages where PyTorch's do not name the argument.
 """
@@ -29,7 +30,7 @@ _POOLS = {
 }
 
 
-def pool_by_pytorch(name: str, x: Tensor, arguments: PoolArguments, return_indices: bool = False) -> Any:
+def pool(name: str, x: Tensor, arguments: PoolArguments, return_indices: bool = False) -> Any:
     """Returns PyTorch's result; with `return_indices` a pair of values and int64 indices."""
     if not torch.compiler.is_compiling() and kinds(arguments) is None:
         _check_plain(name, arguments)
@@ -48,17 +49,15 @@ def _check_plain(name: str, arguments: PoolArguments) -> None:
             raise DtypeError(f"{name}: {text}.")
 
 
-def is_special_tensor(x: Any) -> bool:
+def is_special(x: Any) -> bool:
     """Whether the tensor is sparse, nested, mkldnn or quantized: only PyTorch can read such a tensor."""
     return isinstance(x, Tensor) and (x.is_quantized or unreadable(x) is not None)
 
 
-def special_pool_by_pytorch(
-    name: str, x: Tensor, arguments: PoolArguments, return_indices: bool = False
-) -> Any:
+def pool_special(name: str, x: Tensor, arguments: PoolArguments, return_indices: bool = False) -> Any:
     """Pools a special tensor; raises DtypeError if PyTorch has no such pool."""
     try:
-        return pool_by_pytorch(name, x, arguments, return_indices)
+        return pool(name, x, arguments, return_indices)
     except DtypeError:
         raise
     except (RuntimeError, IndexError) as error:
@@ -66,13 +65,13 @@ def special_pool_by_pytorch(
         raise DtypeError(f"{name}: input {kind}; it must be a strided tensor of floats.") from error
 
 
-def unsupported_pool_by_pytorch(name: str, x: Tensor, arguments: PoolArguments, return_indices: bool) -> Any:
+def pool_empty_or_integer(name: str, x: Tensor, arguments: PoolArguments, return_indices: bool) -> Any:
     """Pools an integer or empty tensor.
 
     PyTorch's pools accept different empty shapes; where PyTorch raises, this raises with our message.
     """
     try:
-        return pool_by_pytorch(name, x, arguments, return_indices)
+        return pool(name, x, arguments, return_indices)
     except RuntimeError as error:
         if x.numel():
             raise
@@ -82,7 +81,7 @@ def unsupported_pool_by_pytorch(name: str, x: Tensor, arguments: PoolArguments, 
             and not return_indices
         ):
             # PyTorch's avg_pool3d has no kernel for this dtype, not even for an empty batch.
-            return unsupported_pool_by_pytorch(name, x.float(), arguments, False).to(x.dtype)
+            return pool_empty_or_integer(name, x.float(), arguments, False).to(x.dtype)
         prepare_pool(name, x, arguments)  # raises a better message, except for C = 0
         shape = tuple(x.shape)
         must = "every dimension but N must be greater than 0"
@@ -98,7 +97,7 @@ def cast(name: str, x: Tensor, arguments: PoolArguments) -> Tensor:
         return x
     batched = x.dim() == int(name[-2]) + 2
     none = x.new_empty((0, *x.shape[1:]) if batched else (0, *x.shape))
-    return x.to(pool_by_pytorch(name, none, arguments).dtype)
+    return x.to(pool(name, none, arguments).dtype)
 
 
 def attributes(name: str, arguments: PoolArguments) -> tuple[Any, ...]:
