@@ -15,7 +15,7 @@ from geometries import random_view
 from pooltide.arrays.reader import ARRAYS
 from pooltide.arrays.volumes import as_volume
 from pooltide.kernels import Arrays, reference
-from pooltide.problem.forwards import Adaptive, Strided, forward_problem
+from pooltide.problem.forwards import AdaptiveArguments, StridedArguments, forward_problem
 
 NAMES = [f"{how}{what}_pool{n}d" for how in ("", "adaptive_") for what in ("avg", "max") for n in (1, 2, 3)]
 DTYPES = [np.dtype(t) for t in (np.float32, np.float64, np.float16, ml_dtypes.bfloat16)]
@@ -47,7 +47,11 @@ class Forward:
         x = self.x if dtype is None else self.x.astype(dtype)
         defaults = {"stride": None, "padding": 0, "dilation": 1, "ceil_mode": False}
         adaptive = "adaptive" in self.name
-        asked = Adaptive(**self.arguments) if adaptive else Strided(**(defaults | self.arguments))
+        asked = (
+            AdaptiveArguments(**self.arguments)
+            if adaptive
+            else StridedArguments(**(defaults | self.arguments))
+        )
         largest = "max" in self.name
         problem = forward_problem(self.name, ARRAYS, x, asked, largest)
         values = np.full(problem.batch + problem.output_plane, np.nan).astype(x.dtype)

@@ -16,7 +16,7 @@ from pools import EVERY, Pool, sample  # noqa: E402
 
 import pooltide.torch as pt  # noqa: E402
 from pooltide.torch import functional  # noqa: E402
-from pooltide.torch.own import ATEN  # noqa: E402
+from pooltide.torch.aten_fallback import ATEN  # noqa: E402
 
 pytestmark = [
     pytest.mark.gpu,

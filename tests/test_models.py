@@ -79,7 +79,7 @@ def test_compiled_models_have_the_same_gradients(name: str, monkeypatch: Any) ->
     reached: set[str] = set()
     real = operators.compute
     monkeypatch.setattr(
-        operators, "compute", lambda recipe, *rest: reached.add(recipe.function) or real(recipe, *rest)
+        operators, "compute", lambda prepared, *rest: reached.add(prepared.function) or real(prepared, *rest)
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # patched before anything was compiled, which patch can't know

@@ -14,7 +14,7 @@ from pooltide import _native
 from pooltide.arrays.reader import ARRAYS
 from pooltide.geometry import Axis
 from pooltide.kernels import Arrays, IndexFault, cpu, reference
-from pooltide.problem.forwards import Adaptive, Strided, forward_problem
+from pooltide.problem.forwards import AdaptiveArguments, StridedArguments, forward_problem
 from pooltide.problem.offsets import offsets_of
 from pooltide.problem.problem import Problem, gradient_of, with_offsets
 
@@ -35,7 +35,9 @@ NONE = np.empty(0, np.uint8)  # scratch
 def problem_for(call: Forward) -> Problem:
     defaults = {"stride": None, "padding": 0, "dilation": 1, "ceil_mode": False}
     adaptive = "adaptive" in call.name
-    asked = Adaptive(**call.arguments) if adaptive else Strided(**(defaults | call.arguments))
+    asked = (
+        AdaptiveArguments(**call.arguments) if adaptive else StridedArguments(**(defaults | call.arguments))
+    )
     return forward_problem(call.name, ARRAYS, call.x, asked, True)
 
 
@@ -148,7 +150,7 @@ def test_gradients_by_offsets_have_the_bits_of_gradients_by_indices(reason: str,
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_an_offset_that_points_out_of_the_plane_is_dropped_and_told(layout: str, dtype: Any) -> None:
     x = np.random.default_rng(0).standard_normal((2, 3, 7, 11)).astype(dtype)
-    asked = Strided(3, 2, 1, 1, False)
+    asked = StridedArguments(3, 2, 1, 1, False)
     small = with_offsets(forward_problem("max_pool2d", ARRAYS, x, asked, True))
     assert small is not None
     problem = gradient_of(small)

@@ -103,7 +103,7 @@ def tensor(array: Any) -> Any:
 @pytest.mark.parametrize("dtype", LAYOUTS["pooltide.torch"]["dtypes"].split())
 def test_torch_on_the_cpu(function: str, dtype: str) -> None:
     import pooltide.torch as pt
-    from pooltide.torch.recipes import recipe_for
+    from pooltide.torch.prepared import prepare_gradient
 
     kind = bfloat16 if dtype == "bfloat16" else np.dtype(dtype)
     must = tensor(getattr(pooltide, function)(**arguments(function, kind, "contiguous")))
@@ -113,7 +113,7 @@ def test_torch_on_the_cpu(function: str, dtype: str) -> None:
         assert torch.equal(getattr(pt, function)(**given), must)
         call = given["grad_output"], given["input"], None, given.get("indices"), attributes(function)
         in_place = how == "contiguous" or (how == "channels-last" and axes_of(function) > 1)
-        assert bool(recipe_for(function, *call).copied) != in_place, how
+        assert bool(prepare_gradient(function, *call).copied) != in_place, how
 
 
 @pytest.mark.skipif(torch is None, reason="needs PyTorch")

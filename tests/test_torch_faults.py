@@ -190,7 +190,7 @@ pytestmark = [
 @each_kind
 def test_kinds_of_tensors_that_no_kernel_reads(kind: Any) -> None:
     g, x, indices = grad(2, 3, 5, 6), torch.ones(X), at(2, 3, 5, 6)
-    for _ in range(2):  # a call that is known by the tensors' strides must not lend its recipe
+    for _ in range(2):  # a call that is known by the tensors' strides must not lend its prepared gradient
         pt.max_pool2d_backward(g[:1, :1, :1, :1].expand(g.shape), x, indices, 2)
         with pytest.raises(TypeError, match=f"grad_output {KINDS[kind]}"):
             pt.max_pool2d_backward(kind(g), x, indices, 2)

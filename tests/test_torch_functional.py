@@ -150,9 +150,9 @@ def test_the_gradient_reads_bytes(pool: Pool, monkeypatch: pytest.MonkeyPatch) -
         return real(problem, layout)
 
     monkeypatch.setattr(cpu, "prepare", watched)
-    pools._recipe.cache_clear()
+    pools._cached_from_offsets.cache_clear()
     gradient(lambda x: pool.forward(x, functional), sample(pool))
-    pools._recipe.cache_clear()
+    pools._cached_from_offsets.cache_clear()
     assert read == [1]
 
 
@@ -238,11 +238,11 @@ def test_the_reference_computes_gradients_of_offsets(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(
         reference, "run", lambda problem, *rest: read.append(problem.offsets) or real(problem, *rest)
     )
-    pools._ready.clear(), pools._recipe.cache_clear()
+    pools._pools.clear(), pools._cached_from_offsets.cache_clear()
     for pool in MAXIMA:
         x = sample(pool)
         assert torch.equal(
             gradient(lambda x, pool=pool: pool.forward(x, functional), x), gradient(pool.forward, x)
         )
-    pools._ready.clear(), pools._recipe.cache_clear()
+    pools._pools.clear(), pools._cached_from_offsets.cache_clear()
     assert read == [True] * len(MAXIMA)

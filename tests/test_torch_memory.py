@@ -13,8 +13,11 @@ import torch.nn.functional as F  # noqa: E402
 
 import pooltide.torch as pt  # noqa: E402
 from geometries import FUNCTIONS, axes_of  # noqa: E402
-from pooltide.torch import devices, pools  # noqa: E402
-from pooltide.torch import recipes as recipes_kept  # noqa: E402
+from pooltide.torch import (  # noqa: E402
+    devices,
+    pools,
+    prepared,
+)
 
 SMALL, LARGE = 4, 4096  # the side of a plane; results of 64 MB are written past the cache
 PLANE, OUTPUTS = (7, 11, 13), (3, 5, 6)  # of kernel 3, stride 2
@@ -151,7 +154,7 @@ def test_the_environment_chooses_the_backend_of_each_call(pool: str, monkeypatch
     monkeypatch.setattr(devices, "make_plan", watched)
 
     def every_way() -> list[str]:
-        """The backends that new recipes were made for: directly, and by a backward pass of our pool."""
+        """The backends that new gradients were prepared for: directly, and by a backward pass of our pool."""
         used.clear()
         getattr(pt, function)(
             g[:, :3].contiguous(),
@@ -176,19 +179,19 @@ def test_the_environment_chooses_the_backend_of_each_call(pool: str, monkeypatch
 
 def test_kernels_of_long_axes_are_not_kept() -> None:
     """Their tables are as long as the axes: caches of thousands of them would fill the memory."""
-    recipes, ready = dict(recipes_kept._recipes), dict(pools._ready)
+    gradients, checked_pools = dict(prepared._gradients), dict(pools._pools)
     for outputs in (1, 3, 1 << 21):
         x = torch.randn(1, 1, 1 << 20, requires_grad=True)
         y = pt.functional.adaptive_max_pool1d(x, outputs)
-        before = pools._recipe.cache_info().currsize
+        before = pools._cached_from_offsets.cache_info().currsize
         (found,) = torch.autograd.grad(y.sum(), x)
         assert found.sum() == outputs
-        assert pools._recipe.cache_info().currsize == before
+        assert pools._cached_from_offsets.cache_info().currsize == before
         g = torch.ones(1, 1, outputs)
         assert pt.adaptive_avg_pool1d_backward(g, x.shape).shape == x.shape
         assert pt.adaptive_avg_pool1d_backward(torch.ones(1, 1, 1 << 21), (1, 1, 3)).shape == (1, 1, 3)
         pt.functional.adaptive_avg_pool1d(x.detach(), outputs + 1)
-    assert recipes_kept._recipes == recipes
-    assert [key for key, kept in pools._ready.items() if kept is not None and key not in ready] == []
+    assert prepared._gradients == gradients
+    assert [key for key, kept in pools._pools.items() if kept is not None and key not in checked_pools] == []
     pt.adaptive_avg_pool1d_backward(torch.ones(1, 1, 7), (1, 1, 3001))
-    assert recipes_kept._recipes != recipes, "the caches were looked at where they are"
+    assert prepared._gradients != gradients, "the caches were looked at where they are"

@@ -76,7 +76,7 @@ def test_opcheck(call: Any, last: bool) -> None:
     for lead in ((2, 3), (3,)):
         g, *others = arguments(op, *rest, lead=lead)
         for needs in (False, True):
-            args = (g.clone().requires_grad_(needs), *others, last and len(lead) == 2, False)
+            args = (g.clone().requires_grad_(needs), *others, last and len(lead) == 2, True, False)
             torch.library.opcheck(op, args)
 
 

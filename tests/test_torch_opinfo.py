@@ -164,7 +164,9 @@ def reached(monkeypatch: Any) -> Iterator[set[str]]:
     compute, find, by_offsets = operators.compute, gradients.find, our_pools.gradient_from
     for module in (gradients, operators):
         monkeypatch.setattr(
-            module, "compute", lambda recipe, *rest: functions.add(recipe.function) or compute(recipe, *rest)
+            module,
+            "compute",
+            lambda prepared, *rest: functions.add(prepared.function) or compute(prepared, *rest),
         )
 
     def found(function: str, *rest: Any) -> Any:
@@ -172,10 +174,10 @@ def reached(monkeypatch: Any) -> Iterator[set[str]]:
             functions.add(function)
         return result
 
-    def of_maxima(ready: Any, *rest: Any) -> Any:
-        form = "adaptive_" if ready.problem.axes[2].adaptive else ""
-        functions.add(f"{form}max_pool{ready.axes}d_backward")
-        return by_offsets(ready, *rest)
+    def of_maxima(pool: Any, *rest: Any) -> Any:
+        form = "adaptive_" if pool.problem.axes[2].adaptive else ""
+        functions.add(f"{form}max_pool{pool.axes}d_backward")
+        return by_offsets(pool, *rest)
 
     monkeypatch.setattr(gradients, "find", found)
     monkeypatch.setattr(our_pools, "gradient_from", of_maxima)

@@ -16,7 +16,7 @@ from pools import EVERY, POOLS, Pool, gradient, sample, watch_patched  # noqa: E
 
 import pooltide.torch as pt  # noqa: E402
 from pooltide.kernels.plan import NoBackend  # noqa: E402
-from pooltide.torch import own, patching  # noqa: E402
+from pooltide.torch import aten_fallback, patching  # noqa: E402
 
 each_pool = pytest.mark.parametrize("pool", EVERY, ids=str)
 GRADIENTS = {pool.gradient for pool in EVERY}
@@ -225,7 +225,7 @@ def test_threads_may_patch_while_others_compute() -> None:
 
 
 def test_what_we_refuse_goes_to_pytorch_and_is_said_once(monkeypatch: Any) -> None:
-    monkeypatch.setattr(own, "_told", set())
+    monkeypatch.setattr(aten_fallback, "_warned", set())
     g, x = torch.full((1, 2, 2, 2), 8), torch.ones(1, 2, 4, 4, dtype=torch.int64)
     args = (g, x, [2, 2], [2, 2], [0, 0], False, True, None)
     must = torch.ops.aten.avg_pool2d_backward.default(*args)
@@ -239,13 +239,13 @@ def test_what_we_refuse_goes_to_pytorch_and_is_said_once(monkeypatch: Any) -> No
 
 
 def test_a_refusing_backend_goes_to_pytorch(monkeypatch: Any) -> None:
-    monkeypatch.setattr(own, "_told", set())
+    monkeypatch.setattr(aten_fallback, "_warned", set())
     must = [gradient(pool.forward, sample(pool)) for pool in EVERY]
 
     def refuse(*_: Any) -> Any:
         raise NoBackend("not today")
 
-    monkeypatch.setattr(patching, "recipe_for", refuse)
+    monkeypatch.setattr(patching, "prepare_gradient", refuse)
     monkeypatch.setattr(patching, "find", lambda *_: None)
     with pt.patch(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -258,10 +258,10 @@ def test_a_refusing_backend_goes_to_pytorch(monkeypatch: Any) -> None:
 def test_a_release_that_traces_past_us_is_named(monkeypatch: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        patching._expect_traces()
+        patching._check_traces()
     monkeypatch.setattr(patching, "_traced", lambda tensor: False)
     with pytest.warns(UserWarning, match="past pooltide"):
-        patching._expect_traces()
+        patching._check_traces()
 
 
 def _overhanging(x: Any) -> Any:
@@ -290,7 +290,9 @@ def test_compiled_models_use_our_gradients(monkeypatch: Any) -> None:
     reached = []
     real = operators.compute
     monkeypatch.setattr(
-        operators, "compute", lambda recipe, *rest: reached.append(recipe.function) or real(recipe, *rest)
+        operators,
+        "compute",
+        lambda prepared, *rest: reached.append(prepared.function) or real(prepared, *rest),
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -45,7 +45,7 @@ def gradients() -> None:
     refused("adaptive_avg_pool2d_backward: out", average, g, shape, out=cut(*shape))
     refused("adaptive_max_pool2d_backward: indices", largest, g, shape, cut(*g.shape, dtype=INT64))
     operator = torch.ops.pooltide.adaptive_avg_pool2d_backward
-    refused("adaptive_avg_pool2d_backward: grad_output", operator, cut(*g.shape), [4, 4], False, False)
+    refused("adaptive_avg_pool2d_backward: grad_output", operator, cut(*g.shape), [4, 4], False, True, False)
 
 
 def pools() -> None:

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 
 import pooltide.torch as pt
-from pooltide.torch.own import Fallback
+from pooltide.torch.aten_fallback import Fallback
 
 RUNS = 20
 PLANE, OUTPUTS = (11, 29, 53), (5, 13, 24)  # windows overlap, so that the order of additions shows

@@ -1,8 +1,8 @@
-"""The forwards on NumPy arrays: PyTorch's names, order and defaults, on arrays of any strides.
+"""Forward pools on NumPy arrays of any strides, with PyTorch's names, argument order and defaults.
 
-A result has the layout of its input: channels-last if the input is, else C-contiguous. Values are written
-to `out`, which with return_indices is a pair, for values and int64 indices. A window that padding and
-dilation leave without a cell has value -inf and PyTorch's index, which may be outside the plane.
+A result is channels-last if its input is, else C-contiguous. With `out` the function writes the values there
+and returns `out`; with return_indices `out` is a pair, for values and int64 indices. A window without cells
+(dilation can step over the plane) has value -inf and PyTorch's index, which may be outside the plane.
 """
 
 from __future__ import annotations
@@ -24,7 +24,13 @@ from ..operators.call import shares_cells
 from ..operators.catalog import operators
 from ..operators.memory import reserve, too_large
 from ..operators.plain import kinds, plain, plain_array, shown
-from ..problem.forwards import Adaptive, Asked, Strided, forward_problem, settled
+from ..problem.forwards import (
+    AdaptiveArguments,
+    PoolArguments,
+    StridedArguments,
+    forward_problem,
+    plain_arguments,
+)
 from .reader import ARRAYS
 from .volumes import as_volume, memory_layout
 
@@ -44,8 +50,8 @@ def avg_pool1d(
     out: Array | None = None,
 ) -> Array:
     """1-D average pooling."""
-    asked = Strided(kernel_size, stride, padding, 1, ceil_mode, count_include_pad)
-    return _values("avg_pool1d", input, asked, out)
+    arguments = StridedArguments(kernel_size, stride, padding, 1, ceil_mode, count_include_pad)
+    return _values("avg_pool1d", input, arguments, out)
 
 
 def avg_pool2d(
@@ -60,8 +66,10 @@ def avg_pool2d(
     out: Array | None = None,
 ) -> Array:
     """2-D average pooling."""
-    asked = Strided(kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor_override)
-    return _values("avg_pool2d", input, asked, out)
+    arguments = StridedArguments(
+        kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor_override
+    )
+    return _values("avg_pool2d", input, arguments, out)
 
 
 def avg_pool3d(
@@ -76,23 +84,25 @@ def avg_pool3d(
     out: Array | None = None,
 ) -> Array:
     """3-D average pooling."""
-    asked = Strided(kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor_override)
-    return _values("avg_pool3d", input, asked, out)
+    arguments = StridedArguments(
+        kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor_override
+    )
+    return _values("avg_pool3d", input, arguments, out)
 
 
 def adaptive_avg_pool1d(input: Array, output_size: Ints, *, out: Array | None = None) -> Array:
     """1-D average pooling to a given size."""
-    return _values("adaptive_avg_pool1d", input, Adaptive(output_size), out)
+    return _values("adaptive_avg_pool1d", input, AdaptiveArguments(output_size), out)
 
 
 def adaptive_avg_pool2d(input: Array, output_size: Sizes, *, out: Array | None = None) -> Array:
     """2-D average pooling to a given size; None keeps an axis as it is."""
-    return _values("adaptive_avg_pool2d", input, Adaptive(output_size), out)
+    return _values("adaptive_avg_pool2d", input, AdaptiveArguments(output_size), out)
 
 
 def adaptive_avg_pool3d(input: Array, output_size: Sizes, *, out: Array | None = None) -> Array:
     """3-D average pooling to a given size; None keeps an axis as it is."""
-    return _values("adaptive_avg_pool3d", input, Adaptive(output_size), out)
+    return _values("adaptive_avg_pool3d", input, AdaptiveArguments(output_size), out)
 
 
 def max_pool1d(
@@ -106,9 +116,9 @@ def max_pool1d(
     *,
     out: Any = None,
 ) -> Any:
-    """1-D max pooling; with return_indices also where each maximum lies, flat within its plane."""
-    asked = Strided(kernel_size, stride, padding, dilation, ceil_mode)
-    return _pool("max_pool1d", input, asked, return_indices, out)
+    """1-D max pooling; with return_indices also the index of each maximum, flat in its plane."""
+    arguments = StridedArguments(kernel_size, stride, padding, dilation, ceil_mode)
+    return _pool("max_pool1d", input, arguments, return_indices, out)
 
 
 def max_pool2d(
@@ -122,9 +132,9 @@ def max_pool2d(
     *,
     out: Any = None,
 ) -> Any:
-    """2-D max pooling; with return_indices also where each maximum lies, flat within its plane."""
-    asked = Strided(kernel_size, stride, padding, dilation, ceil_mode)
-    return _pool("max_pool2d", input, asked, return_indices, out)
+    """2-D max pooling; with return_indices also the index of each maximum, flat in its plane."""
+    arguments = StridedArguments(kernel_size, stride, padding, dilation, ceil_mode)
+    return _pool("max_pool2d", input, arguments, return_indices, out)
 
 
 def max_pool3d(
@@ -138,75 +148,77 @@ def max_pool3d(
     *,
     out: Any = None,
 ) -> Any:
-    """3-D max pooling; with return_indices also where each maximum lies, flat within its plane."""
-    asked = Strided(kernel_size, stride, padding, dilation, ceil_mode)
-    return _pool("max_pool3d", input, asked, return_indices, out)
+    """3-D max pooling; with return_indices also the index of each maximum, flat in its plane."""
+    arguments = StridedArguments(kernel_size, stride, padding, dilation, ceil_mode)
+    return _pool("max_pool3d", input, arguments, return_indices, out)
 
 
 def adaptive_max_pool1d(
     input: Array, output_size: Ints, return_indices: bool = False, *, out: Any = None
 ) -> Any:
-    """1-D max pooling to a given size; with return_indices also where each maximum lies in its plane."""
-    return _pool("adaptive_max_pool1d", input, Adaptive(output_size), return_indices, out)
+    """1-D max pooling to a given size; with return_indices also the index of each maximum in its plane."""
+    return _pool("adaptive_max_pool1d", input, AdaptiveArguments(output_size), return_indices, out)
 
 
 def adaptive_max_pool2d(
     input: Array, output_size: Sizes, return_indices: bool = False, *, out: Any = None
 ) -> Any:
-    """2-D max pooling to a given size; with return_indices also where each maximum lies in its plane."""
-    return _pool("adaptive_max_pool2d", input, Adaptive(output_size), return_indices, out)
+    """2-D max pooling to a given size; with return_indices also the index of each maximum in its plane."""
+    return _pool("adaptive_max_pool2d", input, AdaptiveArguments(output_size), return_indices, out)
 
 
 def adaptive_max_pool3d(
     input: Array, output_size: Sizes, return_indices: bool = False, *, out: Any = None
 ) -> Any:
-    """3-D max pooling to a given size; with return_indices also where each maximum lies in its plane."""
-    return _pool("adaptive_max_pool3d", input, Adaptive(output_size), return_indices, out)
+    """3-D max pooling to a given size; with return_indices also the index of each maximum in its plane."""
+    return _pool("adaptive_max_pool3d", input, AdaptiveArguments(output_size), return_indices, out)
 
 
 @dataclass(frozen=True, slots=True)
 class _CheckedCall:
-    """A call, checked and planned: all but its arrays."""
+    """What the checks and the plan of a call found, without its arrays."""
 
     plan: Plan
     axes: int
     shape: tuple[int, ...]  # of the result
     result_layout: str  # of a fresh result
-    kernel: Callable[..., Any] | None  # the kernel itself, where no array needs to be copied for it
+    kernel: Callable[..., Any] | None  # None if an array must be copied first
 
 
 _CHECKED: dict[tuple[Any, ...], _CheckedCall] = {}
 
 
-def _values(name: str, input: Array, asked: Asked, out: Array | None) -> Array:
-    found = _pool(name, input, asked, False, out)
+def _values(name: str, input: Array, arguments: PoolArguments, out: Array | None) -> Array:
+    found = _pool(name, input, arguments, False, out)
     assert isinstance(found, np.ndarray)
     return found
 
 
-def _pool(name: str, input: Array, asked: Asked, return_indices: bool, out: Any) -> Any:
+def _pool(name: str, input: Array, arguments: PoolArguments, return_indices: bool, out: Any) -> Any:
     try:
-        key = _key(name, input, asked, return_indices, out)
+        key = _key(name, input, arguments, return_indices, out)
         if key is None:
-            return _by_plain_arguments(name, input, asked, return_indices, out)
+            return _by_plain_arguments(name, input, arguments, return_indices, out)
         call = _CHECKED.get(key)
         if call is None:
-            call = _prepare(name, input, asked, return_indices, out)
+            call = _prepare(name, input, arguments, return_indices, out)
             if len(_CHECKED) >= 1024:
                 _CHECKED.clear()
-            if not is_long(call.plan.problem.axes):  # the kernel has tables as long
+            if not is_long(call.plan.problem.axes):  # such a kernel holds long tables
                 _CHECKED[key] = call
         return _run(name, call, input, return_indices, out)
     except MemoryError as error:
         raise too_large(name, error) from None
 
 
-def _by_plain_arguments(name: str, input: Any, asked: Asked, return_indices: Any, out: Any) -> Any:
-    """The same call in plain values (plain.py); where some still are not, the checks find the sentence."""
-    input, asked, return_indices = plain_array(input), settled(asked), plain(return_indices)
+def _by_plain_arguments(
+    name: str, input: Any, arguments: PoolArguments, return_indices: Any, out: Any
+) -> Any:
+    """Repeats the call with plain values (operators/plain.py); raises for a value without a plain form."""
+    input, arguments, return_indices = plain_array(input), plain_arguments(arguments), plain(return_indices)
     pair = plain(out) if return_indices is True else out  # a list of two becomes a tuple
     written = tuple(map(plain_array, pair)) if type(pair) is tuple else plain_array(pair)
-    given = input, asked, return_indices, written
+    given = input, arguments, return_indices, written
     if _key(name, *given) is not None:
         result = _pool(name, *given)
     else:
@@ -227,22 +239,28 @@ def _run(name: str, call: _CheckedCall, input: Array, return_indices: bool, out:
     return (values, indices) if return_indices else values
 
 
-def _key(name: str, input: Any, asked: Asked, return_indices: Any, out: Any) -> tuple[Any, ...] | None:
-    """All that a call's checks and plan depend on, or None where some argument is not plain (plain.py)."""
-    if type(input) is not np.ndarray or type(return_indices) is not bool or (types := kinds(asked)) is None:
+def _key(
+    name: str, input: Any, arguments: PoolArguments, return_indices: Any, out: Any
+) -> tuple[Any, ...] | None:
+    """Returns the cache key of a call; None if an argument is not a plain value (operators/plain.py)."""
+    if (
+        type(input) is not np.ndarray
+        or type(return_indices) is not bool
+        or (types := kinds(arguments)) is None
+    ):
         return None
     outs: tuple[Any, ...] = ()
     for array in out if type(out) is tuple else (out,) if out is not None else ():
         if type(array) is not np.ndarray or not array.flags.writeable:
             return None
         outs += array.dtype, array.shape, array.strides
-    how = name, asked, types, return_indices, os.environ.get(ENVIRONMENT)
+    how = name, arguments, types, return_indices, os.environ.get(ENVIRONMENT)
     return how, input.dtype, input.shape, input.strides, outs, type(out)
 
 
-def _prepare(name: str, input: Any, asked: Asked, return_indices: Any, out: Any) -> _CheckedCall:
+def _prepare(name: str, input: Any, arguments: PoolArguments, return_indices: Any, out: Any) -> _CheckedCall:
     values, indices = _results(name, return_indices, out)
-    problem = forward_problem(name, ARRAYS, input, asked, return_indices, values, indices)
+    problem = forward_problem(name, ARRAYS, input, arguments, return_indices, values, indices)
     axes = len(operators()[name].axes)
     shape = tuple(input.shape[:-axes]) + problem.output_plane[3 - axes :]
     if out is None:
@@ -255,7 +273,7 @@ def _prepare(name: str, input: Any, asked: Asked, return_indices: Any, out: Any)
 
 
 def _results(name: str, return_indices: Any, out: Any) -> tuple[Any, Any]:
-    """The arrays for values and indices; None where they are allocated."""
+    """Returns the arrays that receive values and indices; None for each that the function allocates."""
     if out is None or return_indices is not True:
         return out, None
     if type(out) is not tuple or len(out) != 2:
@@ -269,7 +287,7 @@ def _results(name: str, return_indices: Any, out: Any) -> tuple[Any, Any]:
 
 
 def _empty(call: _CheckedCall, dtype: np.dtype[Any]) -> Array:
-    """A fresh result, (N,) C and the spatial axes, in its layout."""
+    """Returns an uninitialized result of shape (N,) C, spatial axes, in the call's result layout."""
     shape, lead = call.shape, len(call.shape) - call.axes
     if call.result_layout == "planes":
         return np.empty(shape, dtype)

@@ -214,7 +214,7 @@ def aten_call(
     """Two calls of PyTorch's gradient of the case: one allocates its result, the other writes to `result`."""
     import torch
 
-    from ..torch.own import aten_call as named
+    from ..torch.aten_fallback import aten_call as named
 
     call = case.call(HOST)
     attributes = attributes_of(case)

@@ -1,7 +1,8 @@
-"""A forward's arguments as the functions take them, and the checked problem that they mean.
+"""The arguments of a forward pool, and the checked problem that they describe.
 
-`Strided` and `Adaptive` hold the arguments of a pool besides its input. `forward_problem` binds them to the
-operator's page, checks them by its rules, and lowers the call.
+`StridedArguments` and `AdaptiveArguments` hold all arguments of a pool except its input.
+`forward_problem` takes them with the input, checks them by the operator's rules, and returns a `Problem`.
+It raises for the first bad argument.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from ..operators.plain import plain, shown
 from .problem import Problem, lower
 
 
-class Strided(NamedTuple):
-    """The arguments of an average or max pool; an average has no dilation, a maximum no divisor."""
+class StridedArguments(NamedTuple):
+    """The arguments of an average or max pool. Averages ignore `dilation`; maxima ignore the last two."""
 
     kernel_size: Any
     stride: Any
@@ -26,33 +27,33 @@ class Strided(NamedTuple):
     divisor_override: Any = None
 
 
-class Adaptive(NamedTuple):
+class AdaptiveArguments(NamedTuple):
     output_size: Any
 
 
-Asked = Strided | Adaptive
+PoolArguments = StridedArguments | AdaptiveArguments
 
 
-def settled(asked: Asked) -> Asked:
-    """The same arguments as plain values (plain.py), where they have a meaning as such."""
-    return type(asked)(*map(plain, asked))
+def plain_arguments(arguments: PoolArguments) -> PoolArguments:
+    """Returns the arguments as plain values (operators/plain.py); a value with no plain form is unchanged."""
+    return type(arguments)(*map(plain, arguments))
 
 
 def forward_problem(
     name: str,
     reader: ArrayReader,
     input: Any,
-    asked: Asked,
+    arguments: PoolArguments,
     return_indices: Any = False,
     out: Any = None,
     indices: Any = None,
 ) -> Problem:
-    """The problem of a call of the function `name`; raises its first fault.
+    """Returns the problem of a call of the function `name`; raises for the first bad argument.
 
-    `out` and `indices` are the arrays that the results are written to, or None where they are allocated.
+    `out` and `indices` are the arrays that receive the results, or None where the function allocates them.
     """
     operator, indexed = operators()[name], plain(return_indices)
-    attributes = tuple(getattr(asked, p.argument) for p in operator.parameters if p.type != "tensor")
+    attributes = tuple(getattr(arguments, p.argument) for p in operator.parameters if p.type != "tensor")
     call = bind(reader, operator, None, input, indices, attributes, out)
     if type(indexed) is not bool:
         raise TypeError(f"{name}: return_indices is {shown(indexed)}; it must be True or False.")

@@ -1,7 +1,8 @@
-"""Pooling gradients for PyTorch: the functions on tensors, differentiable pools, and `patch()`.
+"""Pooling gradients for PyTorch.
 
-import pooltide.torch
-pooltide.torch.patch()      # from here on PyTorch's own pools have our gradients
+The functions `*_backward` take tensors and return gradients. `functional` has differentiable pools.
+`patch()` makes PyTorch's own pools use our gradients. Importing this package registers the operators
+`torch.ops.pooltide.*`.
 """
 
 import torch
@@ -47,4 +48,4 @@ __all__ = [
 _library = torch.library.Library("pooltide", "DEF")  # type: ignore[no-untyped-call]
 operators.register(_library)
 autograd.register(_library)
-sharding.ensure()
+sharding.add_rules()

@@ -1,9 +1,9 @@
-"""The gradients' own gradients.
+"""Second derivatives: the derivatives of our gradients with respect to grad_output.
 
-    d/dg  A*(g) = A     the gradient of an average gradient is the average again
-    d/dg  S(g)  = G     of a scatter to indices, the gather from them
-
-They are known twice: to the operators, and as an autograd function, which `torch.func` asks for.
+The gradient of an average is linear in grad_output; its derivative is the average itself.
+The gradient of a maximum scatters to indices; its derivative gathers from them.
+`register` adds both to the operators. `differentiable` calls an operator; under `torch.func` and forward
+mode, which need an autograd function, it calls `Gradient` instead.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Tensor = torch.Tensor
 
 
 class Gradient(torch.autograd.Function):
-    """An operator (the first argument) in a form that torch.func can transform."""
+    """Calls the operator named by the first argument, in a form that torch.func can transform."""
 
     generate_vmap_rule = True
 
@@ -33,7 +33,7 @@ class Gradient(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:
         function, _, *rest = inputs
-        _keep(ctx, function, inputs[1:])
+        _save(ctx, function, inputs[1:])
         indices = split(function, rest[1:])[0]
         ctx.rest = [None if value is indices and indices is not None else value for value in rest]
         ctx.save_for_forward(*([] if indices is None else [indices]))
@@ -44,20 +44,20 @@ class Gradient(torch.autograd.Function):
 
 
 class ForwardGradient(Gradient):
-    """With a derivative in forward mode, which torch.compile refuses to trace."""
+    """Adds the derivative in forward mode, which torch.compile refuses to trace."""
 
     @staticmethod
     def jvp(ctx: Any, _: Any, tangent: Tensor, *__: Any) -> Tensor:
-        """A gradient is linear in grad_output: its derivative is the same gradient of the tangent."""
+        """Returns the same gradient of the tangent: a gradient is linear in grad_output."""
         plane, *rest = ctx.rest
         given = [*ctx.saved_tensors, *rest[1:]] if ctx.saved_tensors else rest
         return Gradient.forward(ctx.function, tangent, plane, *given)
 
 
 def differentiable(function: str, *arguments: Any) -> Tensor:
-    """The operator, by the way that whoever transforms this call can follow."""
+    """Calls the operator `function` so that autograd and all active transforms can follow."""
     if not torch.compiler.is_compiling():
-        sharding.ensure()
+        sharding.add_rules()
     if torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0:
         node = Gradient if torch.compiler.is_compiling() else ForwardGradient
         found: Tensor = node.apply(function, *arguments)  # type: ignore[no-untyped-call]
@@ -67,16 +67,18 @@ def differentiable(function: str, *arguments: Any) -> Tensor:
 
 
 def register(library: torch.library.Library) -> None:
+    """Adds the derivatives to the operators in `library`."""
     for function in FUNCTIONS:
         torch.library.register_autograd(
             f"pooltide::{function}",
             _backward,
-            setup_context=lambda ctx, inputs, output, function=function: _keep(ctx, function, inputs),
+            setup_context=lambda ctx, inputs, output, function=function: _save(ctx, function, inputs),
             lib=library,
         )
 
 
-def _keep(ctx: Any, function: str, arguments: Any) -> None:
+def _save(ctx: Any, function: str, arguments: Any) -> None:
+    """Saves in `ctx` what `_backward` needs from the arguments of the operator."""
     grad_output, _, *rest = arguments
     indices, ctx.attributes, *_ = split(function, rest)
     ctx.function, ctx.axes = function, AXES[function]
@@ -92,7 +94,7 @@ def _backward(ctx: Any, grad: Tensor) -> Any:
         (indices,) = ctx.saved_tensors
         if not torch.compiler.is_compiling():
             check_memory(ctx.function, grad, indices)
-        rows = grad.reshape(*grad.shape[: -ctx.axes], -1)  # flatten takes no batch of gradients
+        rows = grad.reshape(*grad.shape[: -ctx.axes], -1)  # flatten fails under is_grads_batched
         found = rows.gather(-1, indices.flatten(-ctx.axes).long()).view(indices.shape)
     elif ctx.attributes:
         kernel, stride, *rest = ctx.attributes

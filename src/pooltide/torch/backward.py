@@ -1,14 +1,11 @@
-"""The gradients on tensors, under the names, order and defaults of the NumPy functions.
+"""The gradients on tensors: same names, argument order and defaults as the NumPy functions.
 
-`grad_output` is (N, C, …) or unbatched (C, …); `input` is the forward's input or its shape.
-The result has `input`'s shape and memory format (`grad_output`'s where `input` is a shape) and
-`grad_output`'s dtype, and is written to `out` if given. Of `input` only the shape and the layout count.
+`grad_output` is (N, C, …) or unbatched (C, …). `input` is the forward's input or its shape; the functions
+use only its shape and layout. The result has `input`'s shape and memory format (`grad_output`'s memory
+format if `input` is a shape) and `grad_output`'s dtype. The functions write it to `out` if given.
 
-An index outside its plane raises IndexError; what `out` holds then is unspecified, and nothing outside it
-is touched.
-
-To raise for an index outside its plane, a GPU is waited for; with `check_indices=False` nothing waits,
-and `index_errors` tells what was dropped there.
+An index outside its plane raises IndexError. On a GPU the function waits for the GPU to find such an index.
+With `check_indices=False` it does not wait: the GPU drops the index, and `index_errors` counts it.
 """
 
 from __future__ import annotations
@@ -100,11 +97,18 @@ def max_pool1d_backward(
 
     `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: w.
     An index outside the plane raises IndexError; on a GPU only with `check_indices`.
-    What `out` holds then is unspecified; nothing outside `out` is touched.
+    The contents of `out` are then unspecified; memory outside `out` is unchanged.
     """
     attributes = (kernel_size, stride, padding, dilation, ceil_mode)
     return gradient(
-        "max_pool1d_backward", grad_output, input, indices, attributes, out=out, within=not check_indices
+        "max_pool1d_backward",
+        grad_output,
+        input,
+        indices,
+        attributes,
+        out=out,
+        check_indices=check_indices,
+        fallback=not check_indices,
     )
 
 
@@ -125,11 +129,18 @@ def max_pool2d_backward(
 
     `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: h·W + w.
     An index outside the plane raises IndexError; on a GPU only with `check_indices`.
-    What `out` holds then is unspecified; nothing outside `out` is touched.
+    The contents of `out` are then unspecified; memory outside `out` is unchanged.
     """
     attributes = (kernel_size, stride, padding, dilation, ceil_mode)
     return gradient(
-        "max_pool2d_backward", grad_output, input, indices, attributes, out=out, within=not check_indices
+        "max_pool2d_backward",
+        grad_output,
+        input,
+        indices,
+        attributes,
+        out=out,
+        check_indices=check_indices,
+        fallback=not check_indices,
     )
 
 
@@ -150,11 +161,18 @@ def max_pool3d_backward(
 
     `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: (d·H + h)·W + w.
     An index outside the plane raises IndexError; on a GPU only with `check_indices`.
-    What `out` holds then is unspecified; nothing outside `out` is touched.
+    The contents of `out` are then unspecified; memory outside `out` is unchanged.
     """
     attributes = (kernel_size, stride, padding, dilation, ceil_mode)
     return gradient(
-        "max_pool3d_backward", grad_output, input, indices, attributes, out=out, within=not check_indices
+        "max_pool3d_backward",
+        grad_output,
+        input,
+        indices,
+        attributes,
+        out=out,
+        check_indices=check_indices,
+        fallback=not check_indices,
     )
 
 
@@ -170,10 +188,17 @@ def adaptive_max_pool1d_backward(
 
     `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: w.
     An index outside the plane raises IndexError; on a GPU only with `check_indices`.
-    What `out` holds then is unspecified; nothing outside `out` is touched.
+    The contents of `out` are then unspecified; memory outside `out` is unchanged.
     """
     return gradient(
-        "adaptive_max_pool1d_backward", grad_output, input, indices, (), out=out, within=not check_indices
+        "adaptive_max_pool1d_backward",
+        grad_output,
+        input,
+        indices,
+        (),
+        out=out,
+        check_indices=check_indices,
+        fallback=not check_indices,
     )
 
 
@@ -189,10 +214,17 @@ def adaptive_max_pool2d_backward(
 
     `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: h·W + w.
     An index outside the plane raises IndexError; on a GPU only with `check_indices`.
-    What `out` holds then is unspecified; nothing outside `out` is touched.
+    The contents of `out` are then unspecified; memory outside `out` is unchanged.
     """
     return gradient(
-        "adaptive_max_pool2d_backward", grad_output, input, indices, (), out=out, within=not check_indices
+        "adaptive_max_pool2d_backward",
+        grad_output,
+        input,
+        indices,
+        (),
+        out=out,
+        check_indices=check_indices,
+        fallback=not check_indices,
     )
 
 
@@ -208,8 +240,15 @@ def adaptive_max_pool3d_backward(
 
     `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: (d·H + h)·W + w.
     An index outside the plane raises IndexError; on a GPU only with `check_indices`.
-    What `out` holds then is unspecified; nothing outside `out` is touched.
+    The contents of `out` are then unspecified; memory outside `out` is unchanged.
     """
     return gradient(
-        "adaptive_max_pool3d_backward", grad_output, input, indices, (), out=out, within=not check_indices
+        "adaptive_max_pool3d_backward",
+        grad_output,
+        input,
+        indices,
+        (),
+        out=out,
+        check_indices=check_indices,
+        fallback=not check_indices,
     )

@@ -1,7 +1,8 @@
-"""Who computes on which device: the one place where a device's kernels are found.
+"""Chooses the kernel for a problem on a device.
 
-On the CPU it is the plan's backend: the compiled kernels take addresses, any other takes the tensors'
-memory as NumPy arrays. On CUDA it is the Triton kernels, where the package and a Triton exist.
+`choose` takes a device, a problem and the layouts of its tensors, and returns a `ChosenKernel`.
+On the CPU the plan selects the backend: the compiled kernels take addresses, the reference takes the
+tensors' memory as NumPy arrays. On CUDA the Triton kernels run, if Triton is installed.
 """
 
 from __future__ import annotations
@@ -22,37 +23,38 @@ from ..kernels.threads import get_num_threads
 from ..problem.problem import Problem
 from .tensors import as_numpy, as_volume
 
-# Of the number of axes, grad_output, indices, out, and whether indices are the forward's own: then a GPU
-# need not be waited for.
+# Takes the number of axes, grad_output, indices, out and check_indices: whether to wait for a GPU to find
+# indices outside their plane. Returns the first such index, or None.
 Run = Callable[[int, torch.Tensor, torch.Tensor | None, torch.Tensor, bool], IndexFault | None]
 
 
-# NotImplemented where an address is misaligned.
+# Takes addresses: grad_output, None, indices, out; and the number of threads. Returns None for success, a
+# tuple for an index outside its plane, and NotImplemented for a misaligned address.
 Kernel = Callable[[int, None, int | None, int, int], tuple[int, int, int] | NotImplementedType | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ChosenKernel:
     layout: str
     copied: tuple[str, ...]
     run: Run
-    kernel: Kernel | None = None  # takes addresses: grad_output, None, indices, out; and threads
-    # Finds what `shortcuts` may call, None as long as nothing is compiled. A GPU's does not wait to tell of
-    # bad indices; it returns a fault, though there is none, where it must be asked in another way.
+    kernel: Kernel | None = None
+    # Returns the kernel that `shortcuts` may call, or None while Triton has not compiled it. A GPU's kernel
+    # does not check indices. It returns _ELSEWHERE, a sentinel, if the caller must retry through `run`.
     shortcut: Callable[[], Kernel | None] = lambda: None
 
 
-def choose(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -> Chosen:
-    """The kernel for a problem whose tensors lie so; raises NoBackend with the reason."""
+def choose(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -> ChosenKernel:
+    """Returns the kernel for a problem whose tensors have these layouts; raises NoBackend with the reason."""
     if device.type == "meta":
-        return Chosen("planes", (), lambda *_: None)
+        return ChosenKernel("planes", (), lambda *_: None)
     return (_on_cpu if device.type == "cpu" else _on_cuda)(device, problem, layouts)
 
 
-def _on_cpu(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -> Chosen:
+def _on_cpu(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -> ChosenKernel:
     plan = make_plan(problem, layouts)
     if plan.backend != "cpu":
-        return Chosen(plan.layout, (), lambda axes, *args: execute(plan, _volumes(axes, *args[:3])))
+        return ChosenKernel(plan.layout, (), lambda axes, *args: execute(plan, _volumes(axes, *args[:3])))
     kernel = cpu.prepare(problem, plan.layout).run
 
     def run(
@@ -60,7 +62,7 @@ def _on_cpu(device: torch.device, problem: Problem, layouts: tuple[str, ...]) ->
         grad_output: torch.Tensor,
         indices: torch.Tensor | None,
         out: torch.Tensor,
-        within: bool,
+        check_indices: bool,
     ) -> IndexFault | None:
         threads = min(get_num_threads(), torch.get_num_threads())
         where = None if indices is None else indices.data_ptr()
@@ -68,7 +70,7 @@ def _on_cpu(device: torch.device, problem: Problem, layouts: tuple[str, ...]) ->
         assert fault is None or isinstance(fault, tuple), "the tensors are aligned and disjoint"
         return None if fault is None else IndexFault(*fault)
 
-    return Chosen(plan.layout, plan.copied, run, kernel, lambda: kernel)
+    return ChosenKernel(plan.layout, plan.copied, run, kernel, lambda: kernel)
 
 
 def _volumes(axes: int, grad_output: torch.Tensor, indices: torch.Tensor | None, out: torch.Tensor) -> Arrays:
@@ -78,7 +80,7 @@ def _volumes(axes: int, grad_output: torch.Tensor, indices: torch.Tensor | None,
 
 @cache
 def _triton() -> ModuleType | str:
-    """The GPU kernels, or why there are none."""
+    """Returns the module of GPU kernels, or the reason why it cannot be imported."""
     try:
         return import_module("pooltide.kernels.cuda.launch")
     except ImportError as missing:
@@ -86,16 +88,17 @@ def _triton() -> ModuleType | str:
 
 
 def missing(device: torch.device) -> str | None:
-    """Why there are no kernels for a device at all."""
+    """Returns why a device has no kernels at all; None if it has some."""
     found = _triton() if device.type == "cuda" else None
     return found if isinstance(found, str) else None
 
 
 def index_errors(device: torch.device | str | int, *, clear: bool = False) -> tuple[int, int | None]:
-    """How many indices outside their plane were dropped on a device, and where the first one was.
+    """Returns how many indices outside their plane a device has dropped, and the position of the first.
 
-    The place is flat over grad_output. Only what did not raise is counted: backward passes, and calls
-    with `check_indices=False`, on a GPU; on the CPU every call raises. This waits for the device.
+    The position is flat over grad_output; None if there is none. A GPU drops such indices in backward passes
+    and in calls with `check_indices=False`; the CPU raises instead. `clear` resets the count. This waits for
+    the device.
     """
     where = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
     backend = _triton() if where.type == "cuda" else ""
@@ -107,7 +110,7 @@ def index_errors(device: torch.device | str | int, *, clear: bool = False) -> tu
 
 
 def offsets_from(problem: Problem, layout: str, indices: torch.Tensor) -> torch.Tensor | None:
-    """A GPU's indices as offsets in their windows, or None where it has no kernel for that."""
+    """Converts indices on a GPU to offsets in their windows; None if there is no kernel for the problem."""
     backend = _triton() if layout != "strided" else ""
     if isinstance(backend, str) or backend.refuse(problem, layout):
         return None
@@ -115,7 +118,7 @@ def offsets_from(problem: Problem, layout: str, indices: torch.Tensor) -> torch.
     return found
 
 
-def _on_cuda(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -> Chosen:
+def _on_cuda(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -> ChosenKernel:
     backend = _triton()
     if isinstance(backend, str):
         raise NoBackend(backend)
@@ -123,26 +126,26 @@ def _on_cuda(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -
     if reason := backend.refuse(problem, layout):
         raise NoBackend(reason)
     number = -1 if device.index is None else device.index
-    ready = backend.prepare(problem, layout, number)
+    prepared = backend.prepare(problem, layout, number)
     idle = problem.cells == 0 or prod(problem.output_plane) == 0
-    clean: list[torch.Tensor] = []  # records that have met no fault yet
+    clean: list[torch.Tensor] = []  # fault records for reuse: no launch has written to them
 
     def launch(*tensors: torch.Tensor | None) -> None:
         with torch.cuda.device(number):
-            ready(*tensors)
+            prepared(*tensors)
 
     def run(
         axes: int,
         grad_output: torch.Tensor,
         indices: torch.Tensor | None,
         out: torch.Tensor,
-        within: bool,
+        check_indices: bool,
     ) -> IndexFault | None:
         if idle:
             out.zero_()
             return None
-        start = ready if number == _current_device() else launch
-        if indices is None or within or torch.cuda.is_current_stream_capturing():
+        start = prepared if number == _current_device() else launch
+        if indices is None or not check_indices or torch.cuda.is_current_stream_capturing():
             start(grad_output, indices, out)
             return None
         faults = clean.pop() if clean else backend.new_record(out.device)
@@ -154,12 +157,12 @@ def _on_cuda(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -
         return None
 
     def kernel(grad_output: int, input: None, indices: int | None, out: int, threads: int) -> Any:
-        there = number == _current_device() and ready.at(grad_output, indices, out, ready.errors)
+        there = number == _current_device() and prepared.at(grad_output, indices, out, prepared.errors)
         return None if there else _ELSEWHERE
 
-    return Chosen(layout, copied, run, None, lambda: kernel if ready.quick is not None else None)
+    return ChosenKernel(layout, copied, run, None, lambda: kernel if prepared.quick is not None else None)
 
 
 _ELSEWHERE = (0, 0, 0)
-# torch.cuda.current_device without the look whether there is a CUDA at all
+# torch.cuda.current_device without its check that CUDA exists
 _current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", lambda: -1)

@@ -1,7 +1,8 @@
-"""Differentiable pools: our gradient, and as little as possible kept for it.
+"""Differentiable pools: the functions of torch.nn.functional with our gradients.
 
-A gradient of an average needs only the input's shape, so the input is not kept. A gradient of a
-maximum needs where it was found: one byte per window tells that where windows have at most 256 cells.
+They take and return what PyTorch's functions do, and save less memory for the backward pass.
+An average saves only the input's shape. A maximum saves its position: one byte per window if windows have
+at most 256 cells, else an index in the smallest integer type.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from typing import Any
 import torch
 
 from ..operators.plain import plain, shown
-from ..problem.forwards import Adaptive, Strided, settled
-from . import pools
+from ..problem.forwards import AdaptiveArguments, PoolArguments, StridedArguments, plain_arguments
+from . import pools, pytorch_pools
 from .errors import DtypeError, ShapeError
 from .gradients import Ints
-from .nodes import Average, Maximum, applied
+from .nodes import Average, Maximum, apply_node
 from .operators import ARRAYS
 from .tensors import is_tensor, shortage
 
@@ -34,9 +35,9 @@ def avg_pool1d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Tensor:
-    """As torch.nn.functional.avg_pool1d; only the input's shape is kept for the gradient."""
-    asked = Strided(kernel_size, stride, padding, 1, ceil_mode, count_include_pad)
-    return _average("avg_pool1d", input, asked)
+    """As torch.nn.functional.avg_pool1d; the gradient needs only the input's shape."""
+    arguments = StridedArguments(kernel_size, stride, padding, 1, ceil_mode, count_include_pad)
+    return _average("avg_pool1d", input, arguments)
 
 
 def avg_pool2d(
@@ -48,9 +49,11 @@ def avg_pool2d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Tensor:
-    """As torch.nn.functional.avg_pool2d; only the input's shape is kept for the gradient."""
-    asked = Strided(kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor_override)
-    return _average("avg_pool2d", input, asked)
+    """As torch.nn.functional.avg_pool2d; the gradient needs only the input's shape."""
+    arguments = StridedArguments(
+        kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor_override
+    )
+    return _average("avg_pool2d", input, arguments)
 
 
 def avg_pool3d(
@@ -62,24 +65,26 @@ def avg_pool3d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Tensor:
-    """As torch.nn.functional.avg_pool3d; only the input's shape is kept for the gradient."""
-    asked = Strided(kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor_override)
-    return _average("avg_pool3d", input, asked)
+    """As torch.nn.functional.avg_pool3d; the gradient needs only the input's shape."""
+    arguments = StridedArguments(
+        kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor_override
+    )
+    return _average("avg_pool3d", input, arguments)
 
 
 def adaptive_avg_pool1d(input: Tensor, output_size: Ints) -> Tensor:
-    """As torch.nn.functional.adaptive_avg_pool1d; only the input's shape is kept for the gradient."""
-    return _average("adaptive_avg_pool1d", input, Adaptive(output_size))
+    """As torch.nn.functional.adaptive_avg_pool1d; the gradient needs only the input's shape."""
+    return _average("adaptive_avg_pool1d", input, AdaptiveArguments(output_size))
 
 
 def adaptive_avg_pool2d(input: Tensor, output_size: Size) -> Tensor:
-    """As torch.nn.functional.adaptive_avg_pool2d; only the input's shape is kept for the gradient."""
-    return _average("adaptive_avg_pool2d", input, Adaptive(output_size))
+    """As torch.nn.functional.adaptive_avg_pool2d; the gradient needs only the input's shape."""
+    return _average("adaptive_avg_pool2d", input, AdaptiveArguments(output_size))
 
 
 def adaptive_avg_pool3d(input: Tensor, output_size: Size) -> Tensor:
-    """As torch.nn.functional.adaptive_avg_pool3d; only the input's shape is kept for the gradient."""
-    return _average("adaptive_avg_pool3d", input, Adaptive(output_size))
+    """As torch.nn.functional.adaptive_avg_pool3d; the gradient needs only the input's shape."""
+    return _average("adaptive_avg_pool3d", input, AdaptiveArguments(output_size))
 
 
 def max_pool1d(
@@ -91,9 +96,12 @@ def max_pool1d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Maxima:
-    """As torch.nn.functional.max_pool1d; a byte per window is kept for the gradient."""
+    """As torch.nn.functional.max_pool1d; saves one byte per window if that suffices."""
     return _maximum(
-        "max_pool1d", input, Strided(kernel_size, stride, padding, dilation, ceil_mode), return_indices
+        "max_pool1d",
+        input,
+        StridedArguments(kernel_size, stride, padding, dilation, ceil_mode),
+        return_indices,
     )
 
 
@@ -106,9 +114,12 @@ def max_pool2d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Maxima:
-    """As torch.nn.functional.max_pool2d; a byte per window is kept for the gradient."""
+    """As torch.nn.functional.max_pool2d; saves one byte per window if that suffices."""
     return _maximum(
-        "max_pool2d", input, Strided(kernel_size, stride, padding, dilation, ceil_mode), return_indices
+        "max_pool2d",
+        input,
+        StridedArguments(kernel_size, stride, padding, dilation, ceil_mode),
+        return_indices,
     )
 
 
@@ -121,87 +132,92 @@ def max_pool3d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Maxima:
-    """As torch.nn.functional.max_pool3d; a byte per window is kept for the gradient."""
+    """As torch.nn.functional.max_pool3d; saves one byte per window if that suffices."""
     return _maximum(
-        "max_pool3d", input, Strided(kernel_size, stride, padding, dilation, ceil_mode), return_indices
+        "max_pool3d",
+        input,
+        StridedArguments(kernel_size, stride, padding, dilation, ceil_mode),
+        return_indices,
     )
 
 
 def adaptive_max_pool1d(input: Tensor, output_size: Ints, return_indices: bool = False) -> Maxima:
-    """As torch.nn.functional.adaptive_max_pool1d; a byte per window is kept for the gradient."""
-    return _maximum("adaptive_max_pool1d", input, Adaptive(output_size), return_indices)
+    """As torch.nn.functional.adaptive_max_pool1d; saves one byte per window if that suffices."""
+    return _maximum("adaptive_max_pool1d", input, AdaptiveArguments(output_size), return_indices)
 
 
 def adaptive_max_pool2d(input: Tensor, output_size: Size, return_indices: bool = False) -> Maxima:
-    """As torch.nn.functional.adaptive_max_pool2d; a byte per window is kept for the gradient."""
-    return _maximum("adaptive_max_pool2d", input, Adaptive(output_size), return_indices)
+    """As torch.nn.functional.adaptive_max_pool2d; saves one byte per window if that suffices."""
+    return _maximum("adaptive_max_pool2d", input, AdaptiveArguments(output_size), return_indices)
 
 
 def adaptive_max_pool3d(input: Tensor, output_size: Size, return_indices: bool = False) -> Maxima:
-    """As torch.nn.functional.adaptive_max_pool3d; a byte per window is kept for the gradient."""
-    return _maximum("adaptive_max_pool3d", input, Adaptive(output_size), return_indices)
+    """As torch.nn.functional.adaptive_max_pool3d; saves one byte per window if that suffices."""
+    return _maximum("adaptive_max_pool3d", input, AdaptiveArguments(output_size), return_indices)
 
 
 def average_of(function: str, input: Tensor, *attributes: Any) -> Tensor:
-    """The average whose gradient `function` is, its attributes in the order of that gradient's page."""
+    """Returns the average of which `function` is the gradient; attributes in the gradient's order."""
     if ARRAYS[function]:
         kernel, stride, padding, *rest = attributes
-        asked: pools.Asked = Strided(kernel, stride, padding, 1, *rest)
+        arguments: PoolArguments = StridedArguments(kernel, stride, padding, 1, *rest)
     else:
-        asked = Adaptive(*attributes)
-    return _average(function.removesuffix("_backward"), input, asked)
+        arguments = AdaptiveArguments(*attributes)
+    return _average(function.removesuffix("_backward"), input, arguments)
 
 
-def _average(name: str, input: Tensor, asked: pools.Asked) -> Tensor:
-    asked = _settled(asked)
+def _average(name: str, input: Tensor, arguments: PoolArguments) -> Tensor:
+    arguments = _plain_arguments(arguments)
     _check(name, input)
-    if pools.is_foreign(input):
-        return pools.foreign(name, input, asked)  # type: ignore[no-any-return]
-    if _is_pytorchs(input):
-        theirs: Tensor = pools.left_to_pytorch(name, input, asked, False)
+    if pytorch_pools.is_special(input):
+        return pytorch_pools.pool_special(name, input, arguments)  # type: ignore[no-any-return]
+    if _is_empty_or_integer(input):
+        theirs: Tensor = pytorch_pools.pool_empty_or_integer(name, input, arguments, False)
         return theirs
-    ready = pools.ready_for(name, input, asked)
+    pool = pools.prepare_pool(name, input, arguments)
     if (at := pools.unit_axis(name, input)) is not None:
-        wide = _average(*pools.with_unit_axis(name, input, asked, at))
+        wide = _average(*pools.with_unit_axis(name, input, arguments, at))
         return wide.squeeze(at)
-    if ready is not None and not _needs_gradient(input):
-        return pools.values_of(ready, input)
-    result: Tensor = applied(Average, ready is not None, input, name, asked, ready)[0]
+    if pool is not None and not _needs_gradient(input):
+        return pools.values_of(pool, input)
+    result: Tensor = apply_node(Average, pool is not None, input, name, arguments, pool)[0]
     return result
 
 
-def _maximum(name: str, input: Tensor, asked: pools.Asked, return_indices: bool) -> Maxima:
-    asked = _settled(asked)
+def _maximum(name: str, input: Tensor, arguments: PoolArguments, return_indices: bool) -> Maxima:
+    arguments = _plain_arguments(arguments)
     return_indices = _check(name, input, return_indices)
-    if pools.is_foreign(input):
-        return pools.foreign(name, input, asked, return_indices)  # type: ignore[no-any-return]
-    if _is_pytorchs(input):
-        theirs: Maxima = pools.left_to_pytorch(name, input, asked, return_indices)
+    if pytorch_pools.is_special(input):
+        return pytorch_pools.pool_special(name, input, arguments, return_indices)  # type: ignore[no-any-return]
+    if _is_empty_or_integer(input):
+        theirs: Maxima = pytorch_pools.pool_empty_or_integer(name, input, arguments, return_indices)
         return theirs
     alone = not return_indices and not _needs_gradient(input)
-    values = pools.ready_for(name, input, asked) if alone else None
-    if values is not None and name == "max_pool1d":  # PyTorch's, too, is contiguous then, whatever the input
+    values = pools.prepare_pool(name, input, arguments) if alone else None
+    if values is not None and name == "max_pool1d":  # PyTorch's result is contiguous too
         return pools.values_of(values, input)
-    ready = None if values is not None else pools.ready_for(name, input, asked, "offsets")
+    pool = None if values is not None else pools.prepare_pool(name, input, arguments, "offsets")
     if (at := pools.unit_axis(name, input)) is not None:
-        wide = _maximum(*pools.with_unit_axis(name, input, asked, at), return_indices)
+        wide = _maximum(*pools.with_unit_axis(name, input, arguments, at), return_indices)
         return (wide[0].squeeze(at), wide[1].squeeze(at)) if isinstance(wide, tuple) else wide.squeeze(at)
     if values is not None:
         return pools.values_of(values, input)
-    if alone and ready is not None:
-        found: Tensor = pools.pytorchs(name, input, asked)
+    if alone and pool is not None:
+        found: Tensor = pytorch_pools.pool(name, input, arguments)
         return found
-    result, _, _, *indices = applied(Maximum, ready is not None, input, name, asked, ready, return_indices)
+    result, _, _, *indices = apply_node(
+        Maximum, pool is not None, input, name, arguments, pool, return_indices
+    )
     return (result, indices[0]) if return_indices else result
 
 
-def _settled(asked: pools.Asked) -> pools.Asked:
-    """NumPy sizes as ints, for the checks, the caches and PyTorch; a tracer sees the sizes as they come."""
-    return asked if torch.compiler.is_compiling() else settled(asked)
+def _plain_arguments(arguments: PoolArguments) -> PoolArguments:
+    """Returns the arguments as plain values, e.g. NumPy integers as ints; unchanged under a tracer."""
+    return arguments if torch.compiler.is_compiling() else plain_arguments(arguments)
 
 
 def _check(name: str, input: Any, return_indices: Any = False) -> bool:
-    """`return_indices` as a bool; raises for arguments with which Python or PyTorch fails in other words."""
+    """Returns `return_indices` as a bool; raises for an input that is not a tensor or lacks storage."""
     if torch.compiler.is_compiling():
         return bool(return_indices)
     if not is_tensor(input):
@@ -214,8 +230,8 @@ def _check(name: str, input: Any, return_indices: Any = False) -> bool:
     return bool(flag)
 
 
-def _is_pytorchs(input: Tensor) -> bool:
-    """Whether PyTorch computes all, gradient included."""
+def _is_empty_or_integer(input: Tensor) -> bool:
+    """Whether PyTorch computes the forward and the gradient."""
     return not input.is_floating_point() or (not torch.compiler.is_compiling() and input.numel() == 0)
 
 

@@ -1,8 +1,8 @@
-"""What the functions on tensors do.
+"""The gradient functions' common implementation, `gradient`.
 
-A plain tensor goes straight to its kernel: PyTorch's dispatcher with a Python operator behind it costs
-more than a small pool. Whatever needs the dispatcher (autograd, vmap, tracing, subclasses) takes
-`torch.ops.pooltide`.
+It takes a gradient's name and arguments and returns the result. It calls the kernel directly where it can,
+because PyTorch's dispatcher costs more than a small pool. Autograd, vmap, tracing and tensor subclasses
+need the dispatcher; for them it calls `torch.ops.pooltide`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from ..operators.catalog import operators
 from ..operators.plain import plain, plain_shape
 from .autograd import differentiable
 from .operators import ARRAYS, AXES
-from .recipes import Hint, compute, recipe_for
+from .prepared import ResultLayout, compute, prepare_gradient
 from .shortcuts import add, find
-from .tensors import arrays_on, check_memory, is_tensor, lies_channels_last, unreadable
+from .tensors import arrays_on, check_memory, is_channels_last, is_tensor, unreadable
 
 Ints = int | Sequence[int]
 Input = torch.Tensor | Sequence[int]
@@ -40,18 +40,25 @@ def gradient(
     input: Input,
     indices: torch.Tensor | None,
     attributes: tuple[Any, ...],
-    hint: Hint = None,
+    result_layout: ResultLayout = None,
     out: torch.Tensor | None = None,
-    within: bool = False,
+    check_indices: bool = True,
+    fallback: bool = False,
 ) -> torch.Tensor:
-    """Any of the gradients; `hint` says how the result is to lie where `input` is a shape.
+    """Computes the gradient `function`. `result_layout` counts only where `input` is a shape.
 
-    `within` a backward pass, see `operators`.
+    `check_indices`: wait for a GPU and raise for an index outside its plane. The CPU always raises.
+    `fallback`: PyTorch's kernel may compute what our kernels refuse; else this raises NoBackend.
     """
     if _compiling():
-        return _dispatched(function, grad_output, input, indices, attributes, hint, out, within)
+        return _dispatched(
+            function, grad_output, input, indices, attributes, result_layout, out, check_indices, fallback
+        )
     check_memory(function, grad_output, indices, out)
-    if out is None and (result := find(function, hint, grad_output, input, indices, attributes)) is not None:
+    if (
+        out is None
+        and (result := find(function, result_layout, grad_output, input, indices, attributes)) is not None
+    ):
         return result  # type: ignore[no-any-return]
     if is_tensor(input) and (kind := unreadable(input)):
         raise TypeError(f"{function}: input {kind}; it must be a strided tensor or a shape.")
@@ -60,24 +67,28 @@ def gradient(
         input = plain_shape(input)
         if type(input) is not tuple:
             bind(_arrays_of(grad_output), operators()[function], grad_output, input, indices, attributes, out)
-    if not is_plain(grad_output, indices) or not (out is None or is_bare(out)):
-        return _dispatched(function, grad_output, input, indices, attributes, hint, out, within)
-    lies = input.stride() if isinstance(input, torch.Tensor) else hint
-    if out is not None and shares(out, grad_output, indices):
+    if not may_skip_dispatcher(grad_output, indices) or not (out is None or tensor_may_skip_dispatcher(out)):
+        return _dispatched(
+            function, grad_output, input, indices, attributes, result_layout, out, check_indices, fallback
+        )
+    layout = input.stride() if isinstance(input, torch.Tensor) else result_layout
+    if out is not None and shares_memory(out, grad_output, indices):
         grad_output = grad_output.clone()
         indices = None if indices is None else indices.clone()
     try:
-        recipe = recipe_for(function, grad_output, input, lies, indices, attributes, out)
+        prepared = prepare_gradient(function, grad_output, input, layout, indices, attributes, out)
     except NoBackend:
-        if within:
-            return _dispatched(function, grad_output, input, indices, attributes, hint, out, within)
+        if fallback:
+            return _dispatched(
+                function, grad_output, input, indices, attributes, result_layout, out, check_indices, fallback
+            )
         raise
     if out is not None:
         _mark_written(function, out)
-    result = compute(recipe, grad_output, indices, out, within)
-    # A GPU's indices are checked, unless within a backward pass: no shortcut does that.
-    if recipe.shortcut and (indices is None or recipe.kernel) and (kernel := recipe.shortcut()):
-        add(function, hint, grad_output, input, indices, attributes, kernel, recipe.template)
+    result = compute(prepared, grad_output, indices, out, check_indices)
+    # A GPU's shortcut does not check indices, so calls with indices on a GPU get none.
+    if prepared.shortcut and (indices is None or prepared.kernel) and (kernel := prepared.shortcut()):
+        add(function, result_layout, grad_output, input, indices, attributes, kernel, prepared.template)
     return result
 
 
@@ -85,37 +96,34 @@ def _arrays_of(grad_output: Any) -> ArrayReader:
     return arrays_on(grad_output.device if is_tensor(grad_output) else torch.device("cpu"))
 
 
-def is_plain(grad_output: Any, indices: Any) -> bool:
-    """Whether nothing but the kernel has a say in this call. What is no tensor at all is plain."""
+def may_skip_dispatcher(grad_output: Any, indices: Any) -> bool:
+    """Whether no mode, transform, subclass or autograd needs to see this call. True for non-tensors."""
     if _modes() or _transforms() or forward_ad._current_level >= 0:
         return False
-    if is_tensor(indices) and (type(indices) is not torch.Tensor or _is_odd(indices)):
+    if is_tensor(indices) and (type(indices) is not torch.Tensor or _has_special_memory(indices)):
         return False
-    return is_bare(grad_output)
+    return tensor_may_skip_dispatcher(grad_output)
 
 
-def is_bare(tensor: Any) -> bool:
-    """Whether a kernel may take the tensor's memory as it is, and autograd need not know.
-
-    What is no tensor at all is bare, too.
-    """
+def tensor_may_skip_dispatcher(tensor: Any) -> bool:
+    """Whether a kernel may use the tensor's memory directly, without autograd. True for non-tensors."""
     kind = type(tensor)
     if kind is torch.Tensor or kind is torch.nn.Parameter:
         tracked = tensor.requires_grad and _grad_enabled()
-        return not (tracked or _is_odd(tensor))
+        return not (tracked or _has_special_memory(tensor))
     return not is_tensor(tensor)
 
 
-def _is_odd(tensor: torch.Tensor) -> bool:
-    """Whether the memory of a tensor does not have its values as shape and strides say."""
-    # A batch of gradients (is_grads_batched) looks like one tensor, of no storage.
+def _has_special_memory(tensor: torch.Tensor) -> bool:
+    """Whether memory, shape and strides alone do not give the tensor's values."""
+    # A batch of gradients (is_grads_batched) looks like one tensor without storage.
     if not _has_storage(tensor) or tensor.is_neg() or tensor._is_zerotensor():
         return True
     return unreadable(tensor) is not None
 
 
-def shares(out: Any, *tensors: torch.Tensor | None) -> bool:
-    """Whether `out`'s storage overlaps one of the tensors'; two storages may hold the same memory."""
+def shares_memory(out: Any, *tensors: torch.Tensor | None) -> bool:
+    """Whether `out`'s storage overlaps that of a tensor; distinct storages may hold the same memory."""
     if not is_tensor(out):
         return False
     begin, end = _span(out)
@@ -129,7 +137,7 @@ def _span(tensor: torch.Tensor) -> tuple[int, int]:
 
 
 def _mark_written(function: str, out: torch.Tensor) -> None:
-    """Tell autograd, which may have saved `out` for a backward pass, that its values change."""
+    """Tells autograd, which may have saved `out` for a backward pass, that its values change."""
     if out.is_inference() and not torch.is_inference_mode_enabled():
         raise ValueError(
             f"{function}: out is an inference tensor; outside inference mode it must be a normal one."
@@ -143,9 +151,10 @@ def _dispatched(
     input: Input,
     indices: torch.Tensor | None,
     attributes: tuple[Any, ...],
-    hint: Hint,
+    result_layout: ResultLayout,
     out: torch.Tensor | None,
-    within: bool,
+    check_indices: bool,
+    fallback: bool,
 ) -> torch.Tensor:
     axes, arrays = AXES[function], ARRAYS[function]
     if not _compiling():
@@ -155,13 +164,15 @@ def _dispatched(
     if shape[:-axes] != tuple(grad_output.shape[:-axes]):
         raise ValueError(f"{function}: grad_output and input differ in N or C; they must have the same.")
     if isinstance(input, torch.Tensor):
-        hint = lies_channels_last(input, axes)
-    elif hint is None:
-        hint = lies_channels_last(grad_output, axes)
+        result_layout = is_channels_last(input, axes)
+    elif result_layout is None:
+        result_layout = is_channels_last(grad_output, axes)
     given = (*map(_ints, attributes[:arrays]), *attributes[arrays:])
     if indices is not None:
         given = (indices, *given)
-    result = differentiable(function, grad_output, shape[-axes:], *given, hint, within)
+    result = differentiable(
+        function, grad_output, shape[-axes:], *given, result_layout, check_indices, fallback
+    )
     if out is None:
         return result
     if (out.requires_grad and torch.is_grad_enabled()) or result.requires_grad:

@@ -1,8 +1,9 @@
-"""The pools as autograd nodes: forward, what is kept, gradient.
+"""The pools as autograd functions: the forward, the tensors saved for the backward pass, the gradient.
 
-PyTorch's gradients depend on the input, with derivative 0: under create_graph, who differentiates one
-again gets zeros. Ours do not keep the input, so each node has one more output, the token, a tensor of no
-elements. The node keeps the token, and a gradient less the token's sum, 0, depends on the input.
+`apply_node` takes `Average` or `Maximum` and the arguments of its forward, and returns its outputs.
+Under create_graph, PyTorch's gradients depend on the input with derivative 0: differentiating them again
+gives zeros. Our nodes do not save the input, so each node has one more output, the token: a tensor without
+elements, which depends on the input. The backward pass subtracts the token's sum, 0, from the gradient.
 """
 
 from __future__ import annotations
@@ -15,31 +16,32 @@ import torch
 from torch.autograd import forward_ad
 
 from ..kernels.plan import NoBackend
-from . import pools
+from ..problem.forwards import PoolArguments
+from . import pools, pytorch_pools
 from .errors import DtypeError, ShapeError, as_pytorch
-from .gradients import gradient, is_plain
-from .tensors import lies_channels_last, shortage
+from .gradients import gradient, may_skip_dispatcher
+from .tensors import is_channels_last, shortage
 
 Tensor = torch.Tensor
 
 
 class Average(torch.autograd.Function):
-    """Values, and the token."""
+    """Outputs: the values and the token."""
 
     generate_vmap_rule = True
 
     @staticmethod
     def forward(
-        input: Tensor, name: str, asked: pools.Asked, ready: pools.Ready | None
+        input: Tensor, name: str, arguments: PoolArguments, pool: pools.PreparedPool | None
     ) -> tuple[Tensor, Tensor]:
-        values = pools.pytorchs(name, input, asked) if ready is None else pools.values_of(ready, input)
+        values = pytorch_pools.pool(name, input, arguments) if pool is None else pools.values_of(pool, input)
         return values, input.new_empty(0)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        input, ctx.name, ctx.asked, _ = inputs
+        input, ctx.name, ctx.arguments, _ = inputs
         values, token = output
-        _remember(ctx, input, values)
+        _save_metadata(ctx, input, values)
         ctx.save_for_backward(token)
 
     @staticmethod
@@ -49,41 +51,52 @@ class Average(torch.autograd.Function):
         else:
             _check_gradient(ctx, grad_output)
             found = _gradient(ctx, grad_output, None)
-        return _tied(ctx, found), None, None, None
+        return _tie_to_input(ctx, found), None, None, None
 
 
 class Maximum(torch.autograd.Function):
-    """Values, what is kept of their places, and the token; then int64 indices if asked for."""
+    """Outputs: the values, their saved positions, the token and, with return_indices, int64 indices.
+
+    The saved positions are offsets in the windows if the node has a prepared pool, else indices.
+    """
 
     generate_vmap_rule = True
 
     @staticmethod
     def forward(
-        input: Tensor, name: str, asked: pools.Asked, ready: pools.Ready | None, return_indices: bool
+        input: Tensor,
+        name: str,
+        arguments: PoolArguments,
+        pool: pools.PreparedPool | None,
+        return_indices: bool,
     ) -> tuple[Tensor, ...]:
         token = input.new_empty(0)
-        if ready is not None and ready.kernel is not None and not return_indices:
-            return *pools.maxima_of(ready, input), token
+        if pool is not None and pool.kernel is not None and not return_indices:
+            return *pools.maxima_of(pool, input), token
         if not return_indices:
-            input = pools.cast(name, input, asked)
-        plain = pools.ready_for(name, input, asked, "indices")
-        found = pools.pytorchs(name, input, asked, True) if plain is None else pools.maxima_of(plain, input)
+            input = pytorch_pools.cast(name, input, arguments)
+        indexed = pools.prepare_pool(name, input, arguments, "indices")
+        found = (
+            pytorch_pools.pool(name, input, arguments, True)
+            if indexed is None
+            else pools.maxima_of(indexed, input)
+        )
         values, indices = found
-        if ready is None:
-            kept = _small(indices, asked, input.shape[-int(name[-2]) :])
+        if pool is None:
+            positions = _in_smallest_dtype(indices, arguments, input.shape[-int(name[-2]) :])
         else:
-            kept = pools.offsets_from(ready, indices)
-        return (values, kept, token, indices) if return_indices else (values, kept, token)
+            positions = pools.offsets_from(pool, indices)
+        return (values, positions, token, indices) if return_indices else (values, positions, token)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        input, ctx.name, ctx.asked, ctx.ready, _ = inputs
-        values, kept, token, *indices = output
-        _remember(ctx, input, values)
-        ctx.kept = kept.shape, kept.dtype, kept.device
-        ctx.mark_non_differentiable(kept, *indices)
-        ctx.save_for_backward(kept, token)
-        ctx.save_for_forward(kept)
+        input, ctx.name, ctx.arguments, ctx.pool, _ = inputs
+        values, positions, token, *indices = output
+        _save_metadata(ctx, input, values)
+        ctx.saved = positions.shape, positions.dtype, positions.device
+        ctx.mark_non_differentiable(positions, *indices)
+        ctx.save_for_backward(positions, token)
+        ctx.save_for_forward(positions)
         ctx.outputs = len(output)
 
     @staticmethod
@@ -91,51 +104,51 @@ class Maximum(torch.autograd.Function):
         if grad_output is None:
             found = _zeros(ctx)
         else:
-            kept = ctx.saved_tensors[0]
+            positions = ctx.saved_tensors[0]
             _check_gradient(ctx, grad_output)
-            _check(f"{ctx.name}_backward: the tensor kept for the gradient", kept, ctx.kept, "was kept")
-            found = _scattered(ctx, grad_output, kept)
-        return _tied(ctx, found), None, None, None, None
+            _check(f"{ctx.name}_backward: the tensor kept for the gradient", positions, ctx.saved, "was kept")
+            found = _maximum_gradient(ctx, grad_output, positions)
+        return _tie_to_input(ctx, found), None, None, None, None
 
 
 class ForwardAverage(Average):
-    """With a derivative in forward mode, which torch.compile refuses to trace."""
+    """Adds the derivative in forward mode, which torch.compile refuses to trace."""
 
     @staticmethod
     def jvp(ctx: Any, tangent: Tensor, *_: Any) -> Any:
-        """An average is linear: its derivative is the same average of the tangent."""
-        return pools.pytorchs(ctx.name, tangent, ctx.asked), tangent.new_empty(0)
+        """Returns the same average of the tangent: an average is linear."""
+        return pytorch_pools.pool(ctx.name, tangent, ctx.arguments), tangent.new_empty(0)
 
 
 class ForwardMaximum(Maximum):
-    """The same of maxima."""
+    """Adds the derivative in forward mode."""
 
     @staticmethod
     def jvp(ctx: Any, tangent: Tensor, *_: Any) -> Any:
-        """The tangent of each maximum, from where it lies. Forward mode keeps indices, never offsets."""
-        (kept,) = ctx.saved_tensors
+        """Gathers the tangent at each maximum. Forward mode saves indices, never offsets."""
+        (positions,) = ctx.saved_tensors
         axes = int(ctx.name[-2])
         rows = tangent.reshape(*tangent.shape[:-axes], -1)
-        places = kept.reshape(*kept.shape[:-axes], -1).long()
-        found = rows.gather(-1, places).reshape(kept.shape)
+        flat_indices = positions.reshape(*positions.shape[:-axes], -1).long()
+        found = rows.gather(-1, flat_indices).reshape(positions.shape)
         return found, None, tangent.new_empty(0), *[None] * (ctx.outputs - 3)
 
 
-def applied(node: type[torch.autograd.Function], plain: bool, *arguments: Any) -> Any:
-    """The node's outputs. `plain` says that nothing transforms the call.
+def apply_node(node: type[torch.autograd.Function], untransformed: bool, *arguments: Any) -> Any:
+    """Returns the node's outputs. `untransformed`: no transform is active.
 
-    Function.apply then only binds defaults, which takes longer than a small pool; so it is left out.
+    Function.apply then only binds default arguments, which takes longer than a small pool. Skip it.
     """
-    if plain:
+    if untransformed:
         return super(torch.autograd.Function, node).apply(*arguments)  # type: ignore[misc]
-    _, name, asked, *_ = arguments
-    pools.refuse_odd(name, asked)  # torch.func looks at every argument
+    _, name, pool_arguments, *_ = arguments
+    pytorch_pools.check_plain(name, pool_arguments)  # torch.func looks at every argument
     forward = {Average: ForwardAverage, Maximum: ForwardMaximum}[node] if _transformed() else node
     return forward.apply(*arguments)  # type: ignore[no-untyped-call]
 
 
 def _transformed() -> bool:
-    """Whether forward mode, or a transform of torch.func that may be it, is active outside a compiler."""
+    """Whether forward mode or a torch.func transform is active outside a compiler."""
     if torch.compiler.is_compiling():
         return False
     return forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active()
@@ -148,18 +161,18 @@ def smallest_index_dtype(cells: int) -> torch.dtype:
     return torch.int64
 
 
-def _small(indices: Tensor, asked: pools.Asked, lengths: tuple[int, ...]) -> Tensor:
-    """Indices in the smallest dtype; one outside the plane becomes the number of the plane's cells."""
+def _in_smallest_dtype(indices: Tensor, arguments: PoolArguments, lengths: tuple[int, ...]) -> Tensor:
+    """Returns indices in the smallest dtype; an index outside the plane becomes the plane's cell count."""
     cells = prod(lengths)
-    if pools.may_miss_the_plane(asked, lengths):
+    if pools.may_have_empty_windows(arguments, lengths):
         return indices.clamp(max=cells).to(smallest_index_dtype(cells + 1))
     return indices.to(smallest_index_dtype(cells))
 
 
-def _remember(ctx: Any, input: Tensor, values: Tensor) -> None:
+def _save_metadata(ctx: Any, input: Tensor, values: Tensor) -> None:
     axes = int(ctx.name[-2])
     ctx.shape = input.shape
-    ctx.last = lies_channels_last(input, axes)
+    ctx.channels_last = is_channels_last(input, axes)
     ctx.result = values.shape, values.dtype, values.device
     ctx.set_materialize_grads(False)
 
@@ -174,13 +187,13 @@ def _check_gradient(ctx: Any, grad_output: Tensor) -> None:
     _check(what, grad_output, ctx.result, "the result has")
     if torch.compiler.is_compiling() or grad_output.numel() or _is_mean(ctx):
         return
-    if 0 in grad_output.shape[-int(ctx.name[-2]) - 1 :]:  # as PyTorch has it, of maxima too
+    if 0 in grad_output.shape[-int(ctx.name[-2]) - 1 :]:  # PyTorch refuses these, for maxima too
         shape = tuple(grad_output.shape)
         raise ShapeError(f"{what} has shape {shape}; every dimension but N must be greater than 0.")
 
 
 def _check(what: str, tensor: Any, expected: tuple[Any, ...], whose: str) -> None:
-    """A kernel reads memory as metadata says, and a hook or a direct call may hand over any tensor."""
+    """Raises for unexpected metadata: a hook or a direct call may pass any tensor, and kernels trust it."""
     if torch.compiler.is_compiling():
         return
     if not isinstance(tensor, Tensor) or tensor.layout != torch.strided:
@@ -197,55 +210,66 @@ def _check(what: str, tensor: Any, expected: tuple[Any, ...], whose: str) -> Non
         raise ShapeError(f"{what} {text}")
 
 
-def _scattered(ctx: Any, grad_output: Tensor, kept: Tensor) -> Tensor:
-    """The gradient of maxima from what is kept of their places."""
-    if ctx.ready is not None and is_plain(grad_output, kept):
+def _maximum_gradient(ctx: Any, grad_output: Tensor, positions: Tensor) -> Tensor:
+    """Returns the gradient of maxima from their saved positions."""
+    if ctx.pool is not None and may_skip_dispatcher(grad_output, positions):
         try:
-            return _by_offsets(ctx, grad_output, kept)
+            return _gradient_from_offsets(ctx, grad_output, positions)
         except NoBackend:
-            pass  # some backends read no offsets
-    if ctx.ready is not None:
-        return _gradient(ctx, grad_output, pools.indices_from(ctx.ready, kept))
+            pass  # some backends cannot read offsets
+    if ctx.pool is not None:
+        return _gradient(ctx, grad_output, pools.indices_from(ctx.pool, positions))
     lengths = ctx.shape[-int(ctx.name[-2]) :]
-    if pools.may_miss_the_plane(ctx.asked, lengths):  # no cell has the gradient of an index outside
-        outside = kept == prod(lengths)
-        grad_output, kept = grad_output.masked_fill(outside, 0), kept.masked_fill(outside, 0)
-    if kept.dtype not in (torch.int32, torch.int64):
-        kept = kept.to(torch.int32)
-    return _gradient(ctx, grad_output, kept)
+    if pools.may_have_empty_windows(ctx.arguments, lengths):  # drop the gradient of an empty window
+        outside = positions == prod(lengths)
+        grad_output, positions = grad_output.masked_fill(outside, 0), positions.masked_fill(outside, 0)
+    if positions.dtype not in (torch.int32, torch.int64):
+        positions = positions.to(torch.int32)
+    return _gradient(ctx, grad_output, positions)
 
 
-def _by_offsets(ctx: Any, grad_output: Tensor, kept: Tensor) -> Tensor:
+def _gradient_from_offsets(ctx: Any, grad_output: Tensor, positions: Tensor) -> Tensor:
     try:
-        return pools.gradient_from(ctx.ready, _function(ctx), grad_output, kept, tuple(ctx.shape), ctx.last)
+        return pools.gradient_from(
+            ctx.pool, _function(ctx), grad_output, positions, tuple(ctx.shape), ctx.channels_last
+        )
     except IndexError as error:
         raise as_pytorch(error) from None
 
 
 def _gradient(ctx: Any, grad_output: Tensor, indices: Tensor | None) -> Tensor:
-    attributes = pools.attributes(ctx.name, ctx.asked)
+    attributes = pytorch_pools.attributes(ctx.name, ctx.arguments)
     shape = tuple(ctx.shape)
     try:
-        return gradient(_function(ctx), grad_output, shape, indices, attributes, ctx.last, within=True)
+        return gradient(
+            _function(ctx),
+            grad_output,
+            shape,
+            indices,
+            attributes,
+            ctx.channels_last,
+            check_indices=False,
+            fallback=True,
+        )
     except (TypeError, ValueError, IndexError) as error:
         raise as_pytorch(error) from None
 
 
 def _function(ctx: Any) -> str:
-    return sys.intern(f"{ctx.name}_backward")  # shortcuts know it by address
+    return sys.intern(f"{ctx.name}_backward")  # shortcuts compare names by address
 
 
 def _zeros(ctx: Any) -> Tensor:
-    """The gradient where only the token has one: the second derivative that PyTorch has as zeros."""
+    """Returns the gradient if only the token received one: zeros, like PyTorch's second derivative."""
     _, dtype, device = ctx.result
     return torch.zeros(tuple(ctx.shape), dtype=dtype, device=device)
 
 
-def _tied(ctx: Any, found: Tensor) -> Tensor:
-    """The gradient so that it depends on the input where a graph of it is asked for."""
+def _tie_to_input(ctx: Any, found: Tensor) -> Tensor:
+    """Returns the gradient, made to depend on the input if autograd records it (create_graph)."""
     if not torch.is_grad_enabled() or torch.compiler.is_compiling() or _is_mean(ctx):
         return found
-    if torch._C._are_functorch_transforms_active():  # who has zeros for what does not depend
+    if torch._C._are_functorch_transforms_active():  # torch.func returns zeros for an independent input
         return found
     tied: Tensor = found - ctx.saved_tensors[-1].sum()  # x - (+0) has the bits of x
     return tied

@@ -1,10 +1,11 @@
 """The gradients as PyTorch operators, `torch.ops.pooltide.*`: schemas, kernels, fakes, vmap rules.
 
-Of the forward's input an operator takes the spatial sizes, `plane`: N and C are grad_output's, so that a
-shard of a gradient makes the same call as the whole, and nothing keeps the input alive.
-`channels_last` says how the result lies. `within` marks a call from a backward pass: indices are those
-that the forward found, so nothing waits for a GPU to tell of wrong ones, and a problem that no kernel
-of ours takes is left to PyTorch's own.
+Each operator takes grad_output, `plane` (the spatial sizes of the forward's input), the indices of a
+maximum, the pool's attributes and three flags, and returns the gradient. N and C are those of grad_output,
+so a shard makes the same call as the whole tensor, and no operator keeps the forward's input alive.
+`channels_last`: the result has that memory format, else it is contiguous.
+`check_indices`: wait for a GPU and raise if an index is outside its plane. The CPU always raises.
+`fallback`: PyTorch's kernel may compute what our kernels refuse; without it the operator raises NoBackend.
 """
 
 from __future__ import annotations
@@ -17,25 +18,25 @@ import torch
 from ..kernels.plan import NoBackend
 from ..operators.binding import bind
 from ..operators.catalog import gradients, operators
-from .own import own_gradient
-from .recipes import compute, recipe_for
+from .aten_fallback import aten_gradient
+from .prepared import compute, prepare_gradient
 from .tensors import DEVICES, arrays_on, check_memory, dense_strides
 
 Tensor = torch.Tensor
-Split = tuple[Tensor | None, tuple[Any, ...], bool, bool]
+Split = tuple[Tensor | None, tuple[Any, ...], bool, bool, bool]
 
 FUNCTIONS = tuple(gradients())
 AXES = {function: len(operator.axes) for function, operator in gradients().items()}
-# How many int arrays an operator has; they are the first of its attributes.
+# How many of an operator's attributes are int arrays; these come first.
 ARRAYS = {f: sum(p.type == "int_array" for p in operator.parameters) for f, operator in gradients().items()}
 _TYPES = {"int_array": "int[]", "bool": "bool", "int64": "int?"}
 
 
 def register(library: torch.library.Library) -> None:
-    """Define the operators in `library`, all but their autograd formulas."""
+    """Defines the operators in `library`; `autograd.register` adds their derivatives."""
     for function in FUNCTIONS:
         library.define(
-            f"{function}({_schema(function)}, bool channels_last, bool within) -> Tensor",
+            f"{function}({_schema(function)}) -> Tensor",
             tags=(torch.Tag.pt2_compliant_tag,),
         )  # type: ignore[no-untyped-call]
         for device in DEVICES:
@@ -51,62 +52,67 @@ def _schema(function: str) -> str:
         for p in operators()[function].parameters
         if p.role == "indices" or p.type in _TYPES
     ]
-    return ", ".join(["Tensor grad_output", "SymInt[] plane", *middle])
+    flags = "bool channels_last", "bool check_indices", "bool fallback"
+    return ", ".join(["Tensor grad_output", "SymInt[] plane", *middle, *flags])
 
 
 def split(function: str, rest: Sequence[Any]) -> Split:
-    """What follows `plane` in the schema: indices, attributes, channels_last, within."""
-    *middle, channels_last, within = rest
-    if operators()[function].kind == "maximum_gradient":
-        return middle[0], tuple(middle[1:]), channels_last, within
-    return None, tuple(middle), channels_last, within
+    """Splits the arguments after `plane`: indices or None, attributes, and the three flags."""
+    *middle, channels_last, check_indices, fallback = rest
+    indices = middle.pop(0) if operators()[function].kind == "maximum_gradient" else None
+    return indices, tuple(middle), channels_last, check_indices, fallback
 
 
 def _kernel(function: str) -> Callable[..., Tensor]:
     def kernel(grad_output: Tensor, plane: Sequence[int], *rest: Any) -> Tensor:
-        indices, attributes, last, within = split(function, rest)
+        indices, attributes, channels_last, check_indices, fallback = split(function, rest)
         check_memory(function, grad_output, indices)
         hashable = tuple(tuple(a) if isinstance(a, list) else a for a in attributes)
         shape = (*grad_output.shape[: -len(plane)], *plane)
         try:
-            recipe = recipe_for(function, grad_output, shape, last, indices, hashable, None)
+            prepared = prepare_gradient(function, grad_output, shape, channels_last, indices, hashable, None)
         except NoBackend as refusal:
-            if not within:
+            if not fallback:
                 raise
-            return own_gradient(function, str(refusal), grad_output, shape, last, indices, attributes)
-        return compute(recipe, grad_output, indices, None, within)
+            return aten_gradient(
+                function, str(refusal), grad_output, shape, channels_last, indices, attributes
+            )
+        return compute(prepared, grad_output, indices, None, check_indices)
 
     return kernel
 
 
 def _fake(function: str) -> Callable[..., Tensor]:
     def fake(grad_output: Tensor, plane: Sequence[int], *rest: Any) -> Tensor:
-        indices, attributes, last, _ = split(function, rest)
+        indices, attributes, channels_last, *_ = split(function, rest)
         operator = operators()[function]
         shape = (*grad_output.shape[: -len(plane)], *plane)
         bind(arrays_on(grad_output.device), operator, grad_output, shape, indices, attributes, None)
-        last = last and len(shape) == len(operator.axes) + 2
-        return grad_output.new_empty_strided(shape, dense_strides(shape, last))
+        channels_last = channels_last and len(shape) == len(operator.axes) + 2
+        return grad_output.new_empty_strided(shape, dense_strides(shape, channels_last))
 
     return fake
 
 
 def _vmap(function: str) -> Callable[..., tuple[Tensor, int]]:
-    """Samples join the batch: (B, N, C, …) becomes (B·N, C, …), and (B, C, …) is a batch already."""
+    """Merges the vmap axis B with the batch: (B, N, C, …) becomes (B·N, C, …); (B, C, …) is used as it is."""
 
     def rule(info: Any, in_dims: Sequence[Any], grad_output: Tensor, plane: Sequence[int], *rest: Any) -> Any:
-        indices, attributes, last, within = split(function, rest)
+        indices, attributes, channels_last, check_indices, fallback = split(function, rest)
         size = info.batch_size
         batched = grad_output.dim() - (in_dims[0] is not None) == len(plane) + 2
-        grad_output = _front(grad_output, in_dims[0], size, batched)
-        given = () if indices is None else (_front(indices, in_dims[2], size, batched),)
+        grad_output = _move_to_front(grad_output, in_dims[0], size, batched)
+        given = () if indices is None else (_move_to_front(indices, in_dims[2], size, batched),)
         op = getattr(torch.ops.pooltide, function).default
-        result = op(grad_output, plane, *given, *attributes, last and batched, within)
+        result = op(
+            grad_output, plane, *given, *attributes, channels_last and batched, check_indices, fallback
+        )
         return (result.unflatten(0, (size, -1)) if batched else result), 0
 
     return rule
 
 
-def _front(tensor: Tensor, dim: int | None, size: int, fold: bool) -> Tensor:
+def _move_to_front(tensor: Tensor, dim: int | None, size: int, fold: bool) -> Tensor:
+    """Returns the tensor with its vmap axis first; with `fold` that axis is merged with the next one."""
     moved = tensor.expand(size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
     return moved.flatten(0, 1) if fold else moved

@@ -1,14 +1,14 @@
-"""What a call costs before any work is done, and what is left of the gain on large tensors.
+"""Measures the cost of a call on tiny tensors, and the speedup over PyTorch on large ones; prints tables.
 
     python -m pooltide.torch.overhead
     python -m pooltide.torch.overhead cuda
     python -m pooltide.torch.overhead large
 
-Each row is a gradient for a (1, 16, 4, 4) tensor (its likeness for one axis or three) on the CPU: PyTorch's
-own operator (in 1-D that of planes of height 1), ours called directly, and PyTorch's operator patched; the
-least of many rounds, taken in turn.
-With `cuda`: the same on a GPU, for (8, 64, 28, 28) too; nobody waits for it between the calls.
-With `large`: PyTorch's time ÷ ours where each allocates its result, through tensors and through NumPy.
+Each row is a gradient for a (1, 16, 4, 4) tensor (4 or 4×4×4 in 1-D and 3-D) on the CPU: PyTorch's operator
+(in 1-D the 2-D operator with height 1), our function, and PyTorch's operator under patch(). The time is the
+minimum over many rounds; the contestants alternate.
+With `cuda`: the same on a GPU, also for (8, 64, 28, 28), without synchronization between the calls.
+With `large`: PyTorch's time ÷ ours, through tensors and through NumPy; each call allocates its result.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import pooltide
 import pooltide.torch as pt
 
 from ..operators.catalog import gradients, operators
-from .own import ATEN, aten_call
+from .aten_fallback import ATEN, aten_call
 
 ROUNDS, CALLS = 60, 500
 SMALLEST, SMALL = (1, 16, 4), (8, 64, 28)  # N, C, and the length of every axis
@@ -37,13 +37,13 @@ def least(
     number: int = CALLS,
     finish: Callable[[], Any] = lambda: None,
 ) -> list[float]:
-    """Microseconds per call of each, with what it takes to `finish` them all."""
+    """Returns the minimum microseconds per call for each of `calls`, including `finish` after each round."""
     found = [float("inf")] * len(calls)
-    places = list(range(len(calls)))
+    order = list(range(len(calls)))
     for _ in range(rounds):
-        places.append(places.pop(0))  # so that none always follows the same one, whose threads may still spin
-        for i in places:
-            calls[i]()  # so that the pages it gets were freed by its own kind, not by the call before
+        order.append(order.pop(0))  # rotate: the threads of the call before may still spin
+        for i in order:
+            calls[i]()  # warm up: reuse pages that the same call freed
             finish()
             taken = timeit.timeit(calls[i], number=number) + timeit.timeit(finish, number=1)
             found[i] = min(found[i], taken / number * 1e6)
@@ -53,7 +53,7 @@ def least(
 def calls_of(
     function: str, device: str = "cpu", size: tuple[int, int, int] = SMALLEST
 ) -> tuple[Callable[[], Any], Callable[[], Any]]:
-    """PyTorch's operator and our function, on the same tensors: windows of 2 cells on every axis."""
+    """Returns calls of PyTorch's operator and of our function on the same tensors; windows have 2 cells."""
     operator, (n, c, side) = operators()[function], size
     axes = len(operator.axes)
     g, x = (torch.randn(n, c, *[cells] * axes, device=device) for cells in (side // 2, side))
@@ -93,22 +93,22 @@ LARGE: list[tuple[str, tuple[int, ...], tuple[int, ...], tuple[Any, ...]]] = [
 def gains(
     function: str, shape: tuple[int, ...], plane: tuple[int, ...], sizes: tuple[int, ...]
 ) -> list[float]:
-    """PyTorch's time over ours, by tensors and by arrays, float32."""
+    """Returns PyTorch's time ÷ ours in float32, for tensors and for arrays."""
     g, x = torch.randn(*shape[:2], *plane), torch.randn(shape)
     rest: tuple[Any, ...] = sizes
-    own_rest: tuple[Any, ...] = (*([size, size] for size in sizes), False, True, None) if sizes else ()
+    aten_rest: tuple[Any, ...] = (*([size, size] for size in sizes), False, True, None) if sizes else ()
     if "max" in function:
         pool = getattr(torch.nn.functional, function.removesuffix("_backward"))
-        rest = own_rest = (pool(x, plane, return_indices=True)[1],)
+        rest = aten_rest = (pool(x, plane, return_indices=True)[1],)
     aten = getattr(torch.ops.aten, ATEN[function]).default
     arrays = [t.numpy() if isinstance(t, torch.Tensor) else t for t in rest]
     calls: list[Callable[[], Any]] = [
-        lambda: aten(g, x, *own_rest),
+        lambda: aten(g, x, *aten_rest),
         lambda: getattr(pt, function)(g, x, *rest),
         lambda: getattr(pooltide, function)(g.numpy(), shape, *arrays),
     ]
-    own, *ours = least(*calls, rounds=30, number=1)
-    return [own / time for time in ours]
+    aten_time, *ours = least(*calls, rounds=30, number=1)
+    return [aten_time / time for time in ours]
 
 
 def large() -> None:
@@ -124,12 +124,14 @@ def main(device: str) -> None:
     sizes = (SMALLEST, SMALL) if cuda else (SMALLEST,)
     timed = partial(least, rounds=20, finish=torch.cuda.synchronize) if cuda else least
     calls = {(f, size): calls_of(f, device, size) for size in sizes for f in gradients()}
-    unpatched = {what: timed(*both) for what, both in calls.items()}  # before any patch: it leaves traces
+    unpatched = {
+        what: timed(*both) for what, both in calls.items()
+    }  # before any patch: overrides stay after removal
     print(f"{'':45} PyTorch   direct          patched")
     with pt.patch():
-        for (function, (n, c, side)), (own, _) in calls.items():
+        for (function, (n, c, side)), (aten, _) in calls.items():
             plain, direct = unpatched[function, (n, c, side)]
-            (patched,) = timed(own)
+            (patched,) = timed(aten)
             name = f"{function} ({', '.join(map(str, (n, c, *[side] * int(function[-11]))))})"
             ratios = f"{direct:6.1f} µs {direct / plain:4.2f}×  {patched:6.1f} µs {patched / plain:4.2f}×"
             print(f"{name:44} {plain:6.1f} µs {ratios}")

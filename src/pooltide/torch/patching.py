@@ -1,13 +1,13 @@
-"""patch(): PyTorch's own pools, unchanged, get our gradients.
+"""patch(): PyTorch's own pools use our gradients.
 
-Each backward operator of aten is overridden twice. Below autograd (CPU, CUDA) stands the kernel. At
-autograd stands a front that every gradient passes first: a plain one goes straight to the kernel; one
-that is being traced becomes `torch.ops.pooltide.*` in the graph, which no compiler can lower for itself
-(Inductor's own gradient of avg_pool2d is wrong for windows that overhang in ceil mode); all else goes
-PyTorch's way, and meets the kernel further down.
+`patch` overrides each aten backward operator twice: at the device keys (CPU, CUDA) and at the autograd keys.
+The autograd override runs first. It calls our kernel directly if nothing traces or transforms the call.
+Under tracing it puts `torch.ops.pooltide.*` into the graph, which no compiler replaces (Inductor's gradient
+of avg_pool2d is wrong for overhanging windows in ceil mode). Any other call it passes to PyTorch's autograd
+kernel, which then calls the device override.
 
-Overrides stay in the dispatcher once they are there, because other threads may be in them; `remove`
-makes them pass every call on to the kernels that they replaced.
+The overrides stay in the dispatcher, because other threads may be running them; after `remove` they pass
+every call to the kernels that they replaced.
 """
 
 from __future__ import annotations
@@ -26,34 +26,36 @@ from torch._prims_common.wrappers import _maybe_resize_out
 from .. import __version__
 from ..kernels.plan import NoBackend
 from . import devices
+from .aten_fallback import ATEN, warn_once
 from .autograd import differentiable
 from .errors import DtypeError, as_pytorch
-from .gradients import is_bare, is_plain, shares
+from .gradients import may_skip_dispatcher, shares_memory, tensor_may_skip_dispatcher
 from .operators import ARRAYS, AXES
-from .own import ATEN, tell
-from .recipes import compute, recipe_for
+from .prepared import compute, prepare_gradient
 from .shortcuts import add, find
-from .tensors import TYPES, check_memory, lies_channels_last, memory_format
+from .tensors import TYPES, check_memory, is_channels_last, memory_format
 
 Tensor = torch.Tensor
 CACHE_TAG = f"pooltide.patch {__version__};"
-TRACED_BY = "2.13."  # known to trace by our front; any other release is tried out by `patch`
+TRACED_BY = "2.13."  # this release traces through our override; `patch` tests any other release
 
-# The out forms that have kernels of their own; _adaptive_avg_pool2d_backward.out calls the functional one.
+# The out forms with their own kernels; _adaptive_avg_pool2d_backward.out calls the functional form.
 _OUT = {
     function: f"{name.removeprefix('_')}.grad_input"
     for function, name in ATEN.items()
     if function != "adaptive_avg_pool2d_backward"
 }
 _INDEXED = {function for function in ATEN if "max" in function}
-# aten's results of these are contiguous, whatever the input is
+# aten's results of these are contiguous for every input
 _FORMATLESS = {"adaptive_avg_pool3d_backward", "adaptive_max_pool3d_backward", "avg_pool3d_backward"}
 _FLOATS = {dtype for dtype in TYPES if dtype.is_floating_point}
 
 _FAULTS = (TypeError, ValueError, IndexError)
 _grad_enabled = torch.is_grad_enabled
 
-_PATCHED = "within"  # the hint of our shortcuts: other calls may have to check indices
+# Replaces the result layout in the key of shortcuts made here. Direct calls must not find these shortcuts,
+# because direct calls may have to check indices.
+_PATCHED = "patched"
 
 _lock = threading.Lock()
 _depth = 0
@@ -61,13 +63,13 @@ _library: torch.library.Library | None = None
 
 
 class Patch:
-    """What `patch` returns: `remove()` it, or use it as a context manager."""
+    """The handle that `patch` returns: call `remove()`, or use it as a context manager."""
 
     def __init__(self) -> None:
         self._active = True
 
     def remove(self) -> None:
-        """Take this patch back; PyTorch's own gradients return with the last one. Again: no effect."""
+        """Removes this patch. PyTorch's gradients return with the last removal. Safe to call twice."""
         global _depth
         with _lock:
             if self._active:
@@ -86,7 +88,7 @@ class Patch:
 
 
 def patch() -> Patch:
-    """From here on PyTorch's gradients of these pools run on pooltide's kernels, eager and compiled."""
+    """Makes PyTorch's pools use pooltide's gradients, eager and compiled, until the handle is removed."""
     global _depth
     with _lock:
         if _depth == 0:
@@ -107,12 +109,12 @@ def _install() -> None:
             warnings.filterwarnings("ignore", message="(?s).*verriding a previously registered kernel")
             for device in ("CPU", "CUDA") if torch.version.cuda else ("CPU",):
                 for function, name in ATEN.items():
-                    _override(_library, function, name, device, _below)
-                    _override(_library, function, name, f"Autograd{device}", _front)
+                    _override(_library, function, name, device, _device_override)
+                    _override(_library, function, name, f"Autograd{device}", _autograd_override)
                     if form := _OUT.get(function):
-                        _override(_library, function, form, device, _below)
+                        _override(_library, function, form, device, _device_override)
         if not torch.__version__.startswith(TRACED_BY):
-            _expect_traces()
+            _check_traces()
     config = torch.compiler.config
     if hasattr(config, "cache_key_tag"):  # code compiled without the patch must not be found with it
         config.cache_key_tag += CACHE_TAG
@@ -134,8 +136,8 @@ def _uninstall() -> None:
         _library = None
 
 
-def _expect_traces() -> None:
-    """Say so if a release of PyTorch traces these gradients past us, so that compiling undoes the patch."""
+def _check_traces() -> None:
+    """Warns if this release of PyTorch traces past our overrides: compiled models then miss the patch."""
     global _depth
     from torch.fx.experimental.proxy_tensor import make_fx  # takes a second
 
@@ -168,18 +170,18 @@ def _compiled_graphs() -> int:
 def _override(
     library: torch.library.Library, function: str, overload: str, key: str, make: Callable[..., Any]
 ) -> None:
-    own = _own_kernel(f"aten::{overload}", key)
-    library.impl(overload, make(function, own), key, with_keyset=True)  # type: ignore[no-untyped-call]
+    aten_kernel = _saved_aten_kernel(f"aten::{overload}", key)
+    library.impl(overload, make(function, aten_kernel), key, with_keyset=True)  # type: ignore[no-untyped-call]
     name, _, form = overload.partition(".")
     traced = getattr(getattr(torch.ops.aten, name), form or "default")
-    traced._dispatch_cache.clear()  # a trace made earlier has left there whom it found
+    traced._dispatch_cache.clear()  # an earlier trace cached PyTorch's kernel there
 
 
-def _own_kernel(overload: str, key: str) -> Callable[..., Any]:
-    """PyTorch's kernel, kept before it is overridden. Early releases have no way to keep it."""
+def _saved_aten_kernel(overload: str, key: str) -> Callable[..., Any]:
+    """Returns PyTorch's kernel before we override it; in early releases, a function that raises."""
     if hasattr(torch.library, "get_kernel"):
-        kept: Callable[..., Any] = torch.library.get_kernel(overload, key).call_boxed
-        return kept
+        saved: Callable[..., Any] = torch.library.get_kernel(overload, key).call_boxed
+        return saved
 
     def missing(*_: Any, **__: Any) -> Any:
         raise NotImplementedError(
@@ -190,36 +192,36 @@ def _own_kernel(overload: str, key: str) -> Callable[..., Any]:
     return missing
 
 
-def _below(function: str, own: Callable[..., Any]) -> Callable[..., Any]:
-    """The override below autograd, of the functional and the out form."""
+def _device_override(function: str, aten_kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns the override for a device key, for the functional and the out form."""
 
-    def below(
+    def override(
         keys: Any, grad_output: Tensor, x: Tensor, *rest: Any, grad_input: Tensor | None = None
     ) -> Tensor:
         given = {} if grad_input is None else {"grad_input": grad_input}
         if _depth:
             _check(function, grad_output, x, rest)
-        hint = False if function in _FORMATLESS else x.stride()
+        result_layout = False if function in _FORMATLESS else x.stride()
         reason = _refusal(grad_output)
         if _depth and reason is None:
             try:
-                return _computed(function, grad_output, x, hint, rest, grad_input)
+                return _computed(function, grad_output, x, result_layout, rest, grad_input)
             except NoBackend as refusal:
                 reason = str(refusal)
         if _depth:
-            tell(function, reason or "")
-        return own(keys, grad_output, x, *rest, **given)  # type: ignore[no-any-return]
+            warn_once(function, reason or "")
+        return aten_kernel(keys, grad_output, x, *rest, **given)  # type: ignore[no-any-return]
 
-    return below
+    return override
 
 
-def _front(function: str, own: Callable[..., Any]) -> Callable[..., Any]:
-    """The override at autograd, of the functional form."""
+def _autograd_override(function: str, aten_kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns the override for an autograd key, for the functional form."""
     axes, indexed = AXES[function], function in _INDEXED
 
-    def front(keys: Any, grad_output: Tensor, x: Tensor, *rest: Any) -> Tensor:
+    def override(keys: Any, grad_output: Tensor, x: Tensor, *rest: Any) -> Tensor:
         if not _depth:
-            return own(keys, grad_output, x, *rest)  # type: ignore[no-any-return]
+            return aten_kernel(keys, grad_output, x, *rest)  # type: ignore[no-any-return]
         _check(function, grad_output, x, rest)
         indices, attributes = (rest[-1], rest[:-1]) if indexed else (None, rest)
         tracked = _grad_enabled() and x.requires_grad
@@ -229,26 +231,28 @@ def _front(function: str, own: Callable[..., Any]) -> Callable[..., Any]:
         ):
             return result  # type: ignore[no-any-return]
         if grad_output.is_cpu or devices.missing(grad_output.device) is None:
-            if is_plain(grad_output, indices) and is_bare(x):
+            if may_skip_dispatcher(grad_output, indices) and tensor_may_skip_dispatcher(x):
                 try:
                     return _computed(function, grad_output, x, x.stride(), rest, None)
                 except (NoBackend, TypeError):
-                    pass  # the kernel below says why
+                    pass  # the device override reports the reason
             elif _traced(grad_output) and grad_output.dtype in _FLOATS:
-                last = lies_channels_last(x, axes)
+                channels_last = is_channels_last(x, axes)
                 given = attributes if indices is None else (indices, *attributes)
                 try:
-                    found = differentiable(function, grad_output, x.shape[-axes:], *given, last, True)
+                    found = differentiable(
+                        function, grad_output, x.shape[-axes:], *given, channels_last, False, True
+                    )
                 except _FAULTS as fault:
                     raise as_pytorch(fault) from None
-                return _OfInput.apply(found, x) if tracked else found  # type: ignore[no-untyped-call]
-        return own(keys, grad_output, x, *rest)  # type: ignore[no-any-return]
+                return _DependOnInput.apply(found, x) if tracked else found  # type: ignore[no-untyped-call]
+        return aten_kernel(keys, grad_output, x, *rest)  # type: ignore[no-any-return]
 
-    return front
+    return override
 
 
 def _check(function: str, grad_output: Any, x: Any, rest: tuple[Any, ...]) -> None:
-    """Raise for tensors that no kernel, PyTorch's own included, can take. The dispatcher lets None pass."""
+    """Raises for tensors that would crash any kernel, and for None, which the dispatcher accepts."""
     for name, tensor in (("grad_output", grad_output), ("self", x)):
         if tensor is None:
             raise DtypeError(f"{function}: {name} is None; it must be a tensor.")
@@ -258,8 +262,8 @@ def _check(function: str, grad_output: Any, x: Any, rest: tuple[Any, ...]) -> No
         raise as_pytorch(error) from None
 
 
-class _OfInput(torch.autograd.Function):
-    """Makes a gradient a function of the forward's input, as PyTorch's is; the derivative is zero."""
+class _DependOnInput(torch.autograd.Function):
+    """Makes a gradient depend on the forward's input with derivative zero, like PyTorch's gradient."""
 
     @staticmethod
     def forward(ctx: Any, found: Tensor, x: Tensor) -> Tensor:
@@ -272,36 +276,43 @@ class _OfInput(torch.autograd.Function):
 
 
 def _refusal(grad_output: Tensor) -> str | None:
-    """Why no kernel of ours can take a gradient like this, whatever its shape."""
+    """Returns why our kernels cannot take this dtype or device; None if they can."""
     if grad_output.dtype not in _FLOATS:
         return f"it has no kernel for {grad_output.dtype}"
     return None if grad_output.is_cpu else devices.missing(grad_output.device)
 
 
 def _traced(grad_output: Tensor) -> bool:
+    """Whether a dispatch mode or a tensor subclass sees the call, outside torch.func."""
     if torch._C._are_functorch_transforms_active():
         return False
     return torch._C._len_torch_dispatch_stack() > 0 or type(grad_output) is not Tensor
 
 
 def _computed(
-    function: str, grad_output: Tensor, x: Tensor, hint: Any, rest: tuple[Any, ...], out: Tensor | None
+    function: str,
+    grad_output: Tensor,
+    x: Tensor,
+    result_layout: Any,
+    rest: tuple[Any, ...],
+    out: Tensor | None,
 ) -> Tensor:
+    """Runs our kernel with the arguments of aten's operator and returns the gradient; raises NoBackend."""
     indices, given = (rest[-1], rest[:-1]) if function in _INDEXED else (None, rest)
     arrays = ARRAYS[function]
     attributes = (*map(tuple, given[:arrays]), *given[arrays:])
     if out is not None:
         axes = AXES[function]
-        last = function not in _FORMATLESS and lies_channels_last(x, axes)
-        _maybe_resize_out(out, x.shape, memory_format(last, axes))
-        if shares(out, grad_output, indices):
+        channels_last = function not in _FORMATLESS and is_channels_last(x, axes)
+        _maybe_resize_out(out, x.shape, memory_format(channels_last, axes))
+        if shares_memory(out, grad_output, indices):
             grad_output, indices = grad_output.clone(), None if indices is None else indices.clone()
     try:
         check_memory(function, None, None, out)
-        recipe = recipe_for(function, grad_output, x, hint, indices, attributes, out, True)
-        result = compute(recipe, grad_output, indices, out, True)
+        prepared = prepare_gradient(function, grad_output, x, result_layout, indices, attributes, out, True)
+        result = compute(prepared, grad_output, indices, out, check_indices=False)
     except _FAULTS as fault:
         raise as_pytorch(fault) from None
-    if recipe.shortcut and hint is not False and (kernel := recipe.shortcut()):
-        add(function, _PATCHED, grad_output, x, indices, given, kernel, recipe.template)
+    if prepared.shortcut and result_layout is not False and (kernel := prepared.shortcut()):
+        add(function, _PATCHED, grad_output, x, indices, given, kernel, prepared.template)
     return result

@@ -1,8 +1,8 @@
-"""DTensor rules: shards of the batch and of the channels are gradients of their own, so they run where
-they lie. Any other placement is redistributed first.
+"""DTensor sharding rules for the operators.
 
-PyTorch's rules are kept with DTensor itself, which is slow to import: ours are added when DTensor is
-there and an operator is asked for.
+Each device computes its shard of the batch or of the channels, without communication. PyTorch redistributes
+any other placement first.
+DTensor is slow to import, so `add_rules` adds the rules only after the program has imported DTensor.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from ..operators.catalog import gradients
 _registered = False
 
 
-def ensure() -> None:
-    """Add the rules if DTensor has been imported, once."""
+def add_rules() -> None:
+    """Adds the rules once, if DTensor has been imported."""
     global _registered
     if not _registered and "torch.distributed.tensor" in sys.modules:
         _registered = True
@@ -29,6 +29,7 @@ def ensure() -> None:
 
 
 def _placements(grad_output: Any, plane: Any, *rest: Any) -> list[tuple[list[Any], list[Any]]]:
+    """Returns the allowed placements: for each, that of the result and those of the arguments."""
     from torch.distributed.tensor import Replicate, Shard
 
     tensors = [hasattr(argument, "placements") for argument in (grad_output, plane, *rest)]

@@ -1,9 +1,10 @@
-"""The way of small calls that were made before: from the tensors to the kernel without Python in between.
+"""A cache of small calls that runs their kernels from compiled code, with no Python in between.
 
-`find(function, hint, grad_output, input, indices, attributes)` has the result, or None where it knows no
-equal call; `add` makes one known, with its kernel and a tensor that results are like. Nothing is found or
-added while the environment chooses a backend, or for a misaligned tensor. They need DLPack's exchange API,
-which PyTorch 2.11 and 2.13 have; without it nothing is ever found.
+`find(function, result_layout, grad_output, input, indices, attributes)` runs a cached call with equal
+metadata and returns the result, or None if there is no such call.
+`add(…, kernel, template)` takes the same arguments, the kernel, and a tensor that the result resembles.
+Both do nothing while an environment variable selects the backend, and for misaligned tensors.
+They need DLPack's exchange API, which PyTorch 2.11 and 2.13 have; without it `find` returns None.
 """
 
 from __future__ import annotations

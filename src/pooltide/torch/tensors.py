@@ -1,8 +1,8 @@
-"""What the package knows of tensors: their types, their layouts, and where results come from.
+"""Helpers for tensors: dtypes, metadata, storage checks, layouts, and allocation of results.
 
-A fresh result costs more than the kernel that fills it when its pages come 4 KB at a time, so large
-ones ask for huge pages before the first write. Under `torch.use_deterministic_algorithms` an empty
-tensor is filled with NaN first; a result that is written in full anyway is taken from bare storage.
+`allocate` requests huge pages for large results: with 4 KB pages, page faults cost more than the kernel.
+Under `torch.use_deterministic_algorithms`, torch.empty fills tensors with NaN. Our kernels write every
+cell, so `allocate` then takes bare storage instead.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..operators.call import TensorMeta, Unusable, contiguous_strides
 from ..operators.dtypes import DTYPES, DType
 
 DEVICES = ("cpu", "cuda")
-_HUGE = 4 << 20  # bytes from which huge pages pay
+_HUGE = 4 << 20  # bytes: huge pages make results of this size or more faster
 
 TYPES: dict[torch.dtype, DType] = {
     dtype: DTYPES[name]
@@ -41,7 +41,7 @@ TYPES: dict[torch.dtype, DType] = {
 
 @cache
 def arrays_on(device: torch.device) -> ArrayReader:
-    """How to look at the tensors of a call whose grad_output is on `device`."""
+    """Returns the reader of tensor metadata for a call whose grad_output is on `device`."""
 
     def read(value: Any, written: bool) -> TensorMeta | Unusable | str | None:
         if not is_tensor(value):
@@ -60,12 +60,12 @@ def arrays_on(device: torch.device) -> ArrayReader:
 
 
 def is_tensor(value: Any) -> TypeGuard[torch.Tensor]:
-    """Whether a value is a tensor, by its type alone: isinstance would ask the value, which may fail."""
+    """Whether the type is a tensor type. isinstance would read value.__class__, which may raise."""
     return issubclass(type(value), torch.Tensor)
 
 
 def check_memory(function: str, grad_output: Any, indices: Any = None, out: Any = None) -> None:
-    """Raise ValueError for a tensor whose `shortage` would end the process, or an `out` that is read-only."""
+    """Raises ValueError for a tensor with too little storage, or a read-only `out`."""
     for name, tensor in (("grad_output", grad_output), ("indices", indices), ("out", out)):
         if tensor is not None and (text := shortage(tensor)):
             raise ValueError(f"{function}: {name} {text}")
@@ -74,12 +74,12 @@ def check_memory(function: str, grad_output: Any, indices: Any = None, out: Any 
 
 
 def shortage(tensor: Any) -> str | None:
-    """How the storage ends before the tensor's last cell, as the rest of a sentence; None where it doesn't.
+    """Returns the end of an error message if the storage is smaller than the tensor; None if it is not.
 
-    Storage that was freed, as sharded training does, has 0 bytes. PyTorch itself copies such a tensor
-    without a check, and the process ends.
+    Sharded training frees storage, which then has 0 bytes. PyTorch does not check this before a copy, and
+    the process crashes.
     """
-    if type(tensor) not in _WITH_STORAGE:  # a subclass may do without storage
+    if type(tensor) not in _WITH_STORAGE:  # a subclass may have no storage
         return None
     try:
         have = len(tensor.untyped_storage())
@@ -87,7 +87,7 @@ def shortage(tensor: Any) -> str | None:
             return None
         last = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
         need = (tensor.storage_offset() + last + 1) * tensor.itemsize if tensor.numel() else 0
-    except RuntimeError:  # not strided, or a wrapper that torch.func makes
+    except RuntimeError:  # not strided, or a torch.func wrapper
         return shortage(_unwrapped(tensor)) if _is_wrapper(tensor) else None
     if have >= need or tensor._is_zerotensor():
         return None
@@ -99,19 +99,19 @@ _is_wrapper, _unwrapped = torch._C._functorch.is_functorch_wrapped_tensor, torch
 
 
 def unreadable(tensor: torch.Tensor) -> str | None:
-    """Why no kernel can read the tensor, whatever its dtype; None where kernels can."""
+    """Returns why no kernel can read the tensor, for any dtype; None if kernels can."""
     if tensor.is_nested:
         return "is a nested tensor"
     return None if tensor.layout is torch.strided else f"has layout {tensor.layout}"
 
 
 def _integer(value: Any) -> int | None:
-    """A plain int, or a symbol for one, which a size may be under tracing."""
+    """Returns the value if it is an int, or a SymInt (a traced size); None otherwise."""
     return value if type(value) is int or issubclass(type(value), torch.SymInt) else None
 
 
-def lies_channels_last(tensor: torch.Tensor, axes: int) -> bool:
-    """Whether PyTorch takes the tensor for channels_last (channels_last_3d on three axes)."""
+def is_channels_last(tensor: torch.Tensor, axes: int) -> bool:
+    """Whether PyTorch treats the tensor as channels_last (channels_last_3d with three axes)."""
     if axes == 1 or tensor.dim() != axes + 2:
         return False
     return suggest_memory_format(tensor) == _channels_last(axes)
@@ -136,7 +136,7 @@ def dense_strides(shape: tuple[int, ...], channels_last: bool) -> tuple[int, ...
 def allocate(
     shape: tuple[int, ...], strides: tuple[int, ...], nbytes: int, dtype: torch.dtype, device: torch.device
 ) -> torch.Tensor:
-    """A dense result whose every cell the kernel will write."""
+    """Returns an uninitialized dense tensor; the kernel must write every cell."""
     if device.type not in DEVICES or not torch.are_deterministic_algorithms_enabled():
         result = torch.empty_strided(shape, strides, dtype=dtype, device=device)
     else:
@@ -148,12 +148,12 @@ def allocate(
 
 
 def aligned(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor, or a copy where its address is no multiple of its element size: kernels need that."""
+    """Returns the tensor, or a copy if its address is not a multiple of its element size, as kernels need."""
     return tensor if tensor.data_ptr() % tensor.element_size() == 0 else tensor.clone()
 
 
 def as_volume(tensor: torch.Tensor, axes: int) -> torch.Tensor:
-    """The tensor as (N, C, D, H, W), with unit axes where it has none. Always a view."""
+    """Returns a view of the tensor as (N, C, D, H, W), with unit axes for the missing ones."""
     if tensor.dim() == axes + 1:
         tensor = tensor.unsqueeze(0)
     for _ in range(3 - axes):
@@ -162,7 +162,7 @@ def as_volume(tensor: torch.Tensor, axes: int) -> torch.Tensor:
 
 
 def as_numpy(tensor: torch.Tensor) -> Any:
-    """The same memory as a NumPy array."""
+    """Returns a NumPy array that shares the tensor's memory."""
     numpy_dtype = TYPES[tensor.dtype].numpy
     tensor = tensor.detach()
     return (

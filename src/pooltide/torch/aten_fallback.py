@@ -1,4 +1,8 @@
-"""PyTorch's own gradients, for what our kernels refuse; whoever gets them is told so, once."""
+"""PyTorch's gradient kernels (aten), used for calls that our kernels refuse.
+
+`aten_gradient` takes the arguments of one of our gradients and returns PyTorch's result.
+`aten_call` translates the arguments; `warn_once` issues a `Fallback` warning once for each reason.
+"""
 
 from __future__ import annotations
 
@@ -13,21 +17,21 @@ from .tensors import memory_format
 
 ATEN = {function: name for function, operator in gradients().items() if (name := aten_name(operator))}
 
-_told: set[str] = set()
+_warned: set[str] = set()
 
 
 class Fallback(UserWarning):
-    """A gradient was left to PyTorch."""
+    """PyTorch computed a gradient because our kernels refused the call."""
 
 
-def tell(function: str, reason: str) -> None:
+def warn_once(function: str, reason: str) -> None:
     text = f"{function}: pooltide leaves this gradient to PyTorch: {reason}"
-    if text not in _told:
-        _told.add(text)
+    if text not in _warned:
+        _warned.add(text)
         warnings.warn(text, Fallback, stacklevel=3)
 
 
-def own_gradient(
+def aten_gradient(
     function: str,
     reason: str,
     grad_output: torch.Tensor,
@@ -36,8 +40,8 @@ def own_gradient(
     indices: torch.Tensor | None,
     attributes: tuple[Any, ...],
 ) -> torch.Tensor:
-    """PyTorch's gradient, from the shape of an input that is no longer there."""
-    tell(function, reason)
+    """Returns PyTorch's gradient. An uninitialized tensor of the input's shape takes the input's place."""
+    warn_once(function, reason)
     axes = len(operators()[function].axes)
     x = torch.empty(
         shape,
@@ -57,7 +61,7 @@ def aten_call(
     indices: torch.Tensor | None,
     attributes: Sequence[Any],
 ) -> tuple[str, tuple[Any, ...]]:
-    """PyTorch's operator and its arguments in order; of a 1-D pool those of planes of height 1."""
+    """Returns the name and arguments of PyTorch's operator. A 1-D pool becomes a 2-D pool of height 1."""
     tensors = [grad_output, x, *([] if indices is None else [indices])]
     if len(operators()[function].axes) == 1:
         tensors = [tensor.unsqueeze(-2) for tensor in tensors]

@@ -1,0 +1,241 @@
+"""Prepared gradients: everything about a call that depends on metadata only, computed once and cached.
+
+`prepare_gradient` takes the arguments of a gradient, checks them and returns a `PreparedGradient`.
+`compute` runs it on tensors with the same metadata and returns the result.
+The lookup is most of the cost of a tiny call, so the cache key is what the caller already has: shapes,
+strides, dtypes and attributes, unchanged.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..geometry import is_long
+from ..kernels import IndexFault
+from ..kernels.plan import ENVIRONMENT, layout_of
+from ..operators.binding import bind
+from ..operators.call import TensorMeta
+from ..operators.catalog import operators
+from ..operators.plain import kinds
+from ..problem.problem import Problem, lower
+from . import devices
+from .tensors import aligned, allocate, arrays_on, dense_strides, is_channels_last, is_tensor, memory_format
+
+Shape = tuple[int, ...]
+# The layout of the result: that of an input with these strides, channels_last (True) or contiguous (False),
+# or that of grad_output (None).
+ResultLayout = Shape | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedGradient:
+    function: str
+    axes: int
+    problem: Problem
+    run: devices.Run
+    shape: Shape  # of the result
+    strides: Shape
+    nbytes: int
+    dtype: torch.dtype
+    device: torch.device
+    format: torch.memory_format  # of the tensors that the kernel takes
+    copied: frozenset[str]  # which of grad_output, indices, out have another layout than the kernel takes
+    kernel: devices.Kernel | None  # only for a small call that copies nothing
+    shortcut: Callable[[], devices.Kernel | None] | None  # only for a small call; see ChosenKernel
+    template: torch.Tensor | None  # torch.empty_like(template) makes a result; the cheapest way to do so
+
+
+_gradients: dict[Any, PreparedGradient] = {}
+_MOST = 4096
+_SMALL = 64 << 10  # bytes: one thread writes such a result, and it fits in one cache
+_empty_like = torch.empty_like
+_deterministic = torch.are_deterministic_algorithms_enabled
+
+
+def prepare_gradient(
+    function: str,
+    grad_output: torch.Tensor,
+    input: torch.Tensor | Sequence[int],
+    result_layout: ResultLayout,
+    indices: torch.Tensor | None,
+    attributes: tuple[Any, ...],
+    out: torch.Tensor | None = None,
+    typed: bool = False,
+) -> PreparedGradient:
+    """Returns the prepared gradient of a call; raises for the first bad argument, or NoBackend.
+
+    `typed`: the attributes come from PyTorch's dispatcher, which has checked their types.
+    """
+    types = () if typed else kinds(attributes)
+    sizes = kinds(input) if type(input) is tuple else ()
+    try:
+        key: Any = (
+            function, input.shape if is_tensor(input) else input, result_layout,
+            grad_output.shape, grad_output.stride(), grad_output.dtype,
+            grad_output.is_cpu or _device_key(grad_output), attributes,
+            types, sizes, os.environ.get(ENVIRONMENT),
+        )  # fmt: skip
+        if indices is not None:
+            key = (
+                key,
+                indices.shape,
+                indices.stride(),
+                indices.dtype,
+                indices.is_cpu or _device_key(indices),
+            )
+        if out is not None:
+            key = (key, out.shape, out.stride(), out.dtype, out.is_cpu or _device_key(out))
+        if types is None or sizes is None:
+            key = None  # other than plain values may fail to hash
+        elif (known := _gradients.get(key)) is not None:
+            return known
+    except Exception:  # e.g. a list, or a tensor without strides: _prepare checks them
+        key = None
+    found = _prepare(function, grad_output, input, result_layout, indices, attributes, out)
+    if key is not None and not is_long(found.problem.axes):  # such a kernel holds long tables
+        if len(_gradients) >= _MOST:
+            _gradients.clear()
+        _gradients[key] = found
+    return found
+
+
+def _device_key(tensor: torch.Tensor) -> int | torch.device:
+    """Returns a key of the device that hashes fast for a GPU; no key equals True, the key of the CPU."""
+    return -2 - tensor.get_device() if tensor.is_cuda else tensor.device
+
+
+def _prepare(
+    function: str,
+    grad_output: Any,
+    input: Any,
+    result_layout: ResultLayout,
+    indices: Any,
+    attributes: tuple[Any, ...],
+    out: Any,
+) -> PreparedGradient:
+    operator = operators()[function]
+    axes = len(operator.axes)
+    device = grad_output.device if is_tensor(grad_output) else torch.device("cpu")
+    call = bind(arrays_on(device), operator, grad_output, input, indices, attributes, out)
+    shape: Shape = call.role("input").shape
+    if result_layout is None:
+        result_layout = is_channels_last(grad_output, axes)
+    elif not isinstance(result_layout, bool):
+        result_layout = is_channels_last(torch.empty_strided(shape, result_layout, device="meta"), axes)
+    channels_last = result_layout and len(shape) == axes + 2
+    problem = lower(call)
+    result = (
+        call.role("out")
+        if out is not None
+        else TensorMeta(shape, problem.dtype, strides=dense_strides(shape, channels_last))
+    )
+    given = [call.role(role) for role in ("grad_output", "indices") if call.role(role) is not None]
+    layouts = tuple(layout_in_memory(meta, axes) for meta in [*given, result])
+    return prepare_problem(
+        function, axes, problem, layouts, shape, channels_last, grad_output.dtype, device, out is None
+    )
+
+
+def prepare_problem(
+    function: str,
+    axes: int,
+    problem: Problem,
+    layouts: tuple[str, ...],
+    shape: Shape,
+    channels_last: bool,
+    dtype: torch.dtype,
+    device: torch.device,
+    fresh: bool = True,
+) -> PreparedGradient:
+    """Returns the prepared gradient of a problem whose tensors have these layouts.
+
+    `fresh`: the result, of `shape`, is allocated; else the caller passes `out`.
+    """
+    chosen = devices.choose(device, problem, layouts)
+    copied = frozenset(chosen.copied)
+    strides = dense_strides(shape, channels_last and fresh)
+    nbytes = problem.cells * problem.dtype.itemsize
+    form = memory_format(chosen.layout == "channels_last", axes)
+    template = torch.empty(1, dtype=dtype, device=device).expand(shape)
+    small = fresh and not copied and not is_long(problem.axes) and (nbytes <= _SMALL or device.type == "cuda")
+    small = small and _empty_like(template).stride() == strides
+    return PreparedGradient(
+        function, axes, problem, chosen.run, shape, strides, nbytes, dtype, device, form, copied,
+        chosen.kernel if small else None, chosen.shortcut if small else None,
+        template if small else None,
+    )  # fmt: skip
+
+
+def layout_in_memory(tensor: TensorMeta | torch.Tensor, axes: int) -> str:
+    """Returns the layout of a batched or unbatched tensor: planes, channels_last or strided."""
+    shape, strides = (
+        tuple(tensor.shape),
+        tensor.stride() if isinstance(tensor, torch.Tensor) else tensor.strides,
+    )
+    assert strides is not None
+    lead = 2 - (len(shape) - axes)
+    flat = (1,) * lead, shape[: 2 - lead], (1,) * (3 - axes), shape[-axes:]
+    steps = (0,) * lead, strides[: 2 - lead], (0,) * (3 - axes), strides[-axes:]
+    found = layout_of(sum(flat, ()), sum(steps, ()))
+    return (
+        "strided" if axes == 1 and found == "channels_last" else found
+    )  # PyTorch has no channels_last for 1-D pools
+
+
+def compute(
+    prepared: PreparedGradient,
+    grad_output: torch.Tensor,
+    indices: torch.Tensor | None,
+    out: torch.Tensor | None = None,
+    check_indices: bool = True,
+) -> torch.Tensor:
+    """Runs a prepared gradient and returns the result; raises IndexError for an index outside its plane.
+
+    On a GPU it raises only with `check_indices`, and waits for the GPU to do so.
+    """
+    if kernel := prepared.kernel:
+        result = _empty_like(prepared.template)  # type: ignore[arg-type]
+        where = None if indices is None else indices.data_ptr()
+        bad = kernel(grad_output.data_ptr(), None, where, result.data_ptr(), 1)
+        if bad is None:
+            return result
+        if bad is not NotImplemented:  # NotImplemented: an address is misaligned
+            raise IndexError(message(prepared, IndexFault(*bad), grad_output.shape))
+    result = _result(prepared) if out is None else out
+    written = aligned(result)
+    if copied := prepared.copied:
+        if "grad_output" in copied:
+            grad_output = _dense(prepared, grad_output)
+        if indices is not None and "indices" in copied:
+            indices = _dense(prepared, indices)
+        if "out" in copied:
+            written = _result(prepared)
+    grad_output, indices = aligned(grad_output), None if indices is None else aligned(indices)
+    if fault := prepared.run(prepared.axes, grad_output, indices, written, check_indices):
+        raise IndexError(message(prepared, fault, grad_output.shape))
+    if written is not result:
+        result.copy_(written)
+    return result
+
+
+def _dense(prepared: PreparedGradient, tensor: torch.Tensor) -> torch.Tensor:
+    """Returns a copy in the kernel's layout. Only batches can be channels_last in PyTorch."""
+    if tensor.dim() == prepared.axes + 1:
+        return tensor.unsqueeze(0).contiguous(memory_format=prepared.format).squeeze(0)
+    return tensor.contiguous(memory_format=prepared.format)
+
+
+def _result(prepared: PreparedGradient) -> torch.Tensor:
+    if prepared.template is not None and not _deterministic():
+        return _empty_like(prepared.template)
+    return allocate(prepared.shape, prepared.strides, prepared.nbytes, prepared.dtype, prepared.device)
+
+
+def message(prepared: PreparedGradient, fault: IndexFault, shape: Shape) -> str:
+    text = fault.message("indices", shape, prepared.shape[-prepared.axes :])
+    return f"{prepared.function}: {text}"
