@@ -17,13 +17,13 @@ NOT_YET = "not yet"
 
 NOTES = (
     "patch() replaces the gradients of PyTorch's 2-D and 3-D pools. PyTorch computes 1-D pools as 2-D pools, "
-    "so patch() covers them too. patch() leaves the forwards to PyTorch, and also the gradient of an adaptive "
-    "average to size 1, which PyTorch computes as a mean.",
+    "so patch() covers them too. patch() leaves the forwards to PyTorch, and also the gradient of an "
+    "adaptive average to size 1, which PyTorch computes as a mean.",
     "On the CPU, the differentiable pools of pooltide.torch.functional use pooltide's forward and gradient. "
     "On CUDA, and under compilers and transforms, they use PyTorch's forward and pooltide's gradient.",
     "The command line computes gradients on the CPU; bench also measures them on CUDA.",
-    "Not yet: CANN documents more pooling operators than the four that run on the CPU here; pooltide does not "
-    "have the two-phase interface of the others yet.",
+    "Not yet: CANN documents more pooling operators than the four that run on the CPU here; pooltide does "
+    "not have the two-phase interface of the others yet.",
 )
 
 
