@@ -120,3 +120,42 @@ def test_the_repository_holds_no_generated_files() -> None:
     env = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
     run = subprocess.run(["git", "ls-files"], cwd=ROOT, env=env, capture_output=True, text=True, check=True)
     assert not [name for name in run.stdout.split() if name.endswith((".so", ".pyc", ".o"))]
+
+
+def _page(name: str) -> str:
+    return (ROOT / "docs" / name).read_text("utf-8")
+
+
+def _first_column(page: str, title: str) -> list[str]:
+    """The first cells of the table whose head begins with `title`, without backticks."""
+    table = page.partition(f"| {title} |")[2].partition("\n\n")[0]
+    return re.findall(r"^\| `([^`]+)` \|", table, re.M)
+
+
+def test_the_architecture_names_files_that_exist() -> None:
+    named = set(re.findall(r"[\w/.]+\.(?:py|toml|h|cpp|c|md)\b|\b(?:\w+/)+(?!\w)", _page("architecture.md")))
+    folders = (SOURCE, ROOT, ROOT / "docs", SOURCE / "kernels" / "cuda" / "device")
+    assert len(named) > 60, named
+    assert not [name for name in named if not any((folder / name).exists() for folder in folders)]
+
+
+def test_the_architecture_lists_the_rooms_in_import_order() -> None:
+    rooms = _first_column(_page("architecture.md"), "room")
+    assert [room.removesuffix("/").removesuffix(".py") for room in rooms] == ORDER
+
+
+def test_the_architecture_lists_the_kernels_in_their_order() -> None:
+    listed = re.findall(r'>\("(\w+)"', (ROOT / "native" / "kernels.cpp").read_text("utf-8"))
+    assert _first_column(_page("architecture.md"), "kernel") == listed
+
+
+def test_the_glossary_is_short_and_its_terms_are_used() -> None:
+    lines = re.findall(r"^- \*\*(.+?)\*\*: (.+)$", _page("glossary.md"), re.M)
+    terms = [term for term, _ in lines]
+    assert 0 < len(terms) <= 25
+    assert len(set(terms)) == len(terms)
+    assert not [term for term, text in lines if not text.endswith(".") or re.search(r"\. [A-Z]", text)]
+    code = "\n".join(
+        path.read_text("utf-8") for path in [*SOURCE.rglob("*.py"), *(ROOT / "native").rglob("*.h")]
+    )
+    assert not [term for term in terms if not re.search(rf"\b{term}", code, re.I)]
