@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import importlib.util
 import os
 import re
@@ -78,8 +79,8 @@ def _tool(*command: str) -> None:
 
 
 def test_ruff() -> None:
-    _tool("ruff", "check", "src", "tests")
-    _tool("ruff", "format", "--check", "src", "tests")
+    _tool("ruff", "check", "src", "tests", "tools")
+    _tool("ruff", "format", "--check", "src", "tests", "tools")
 
 
 def test_mypy_strict() -> None:
@@ -169,3 +170,17 @@ def test_the_glossary_is_short_and_its_terms_are_used() -> None:
         path.read_text("utf-8") for path in [*SOURCE.rglob("*.py"), *(ROOT / "native").rglob("*.h")]
     )
     assert not [term for term in terms if not re.search(rf"\b{term}", code, re.I)]
+
+
+@pytest.mark.parametrize("tool", sorted((ROOT / "tools").glob("*.py")), ids=lambda path: path.stem)
+def test_tools_import_names_that_exist(tool: Path) -> None:
+    for node in ast.walk(ast.parse(tool.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pooltide"):
+            try:
+                module = importlib.import_module(node.module or "")
+            except ModuleNotFoundError as missing:
+                if str(missing.name).startswith("pooltide"):
+                    raise
+                pytest.skip(f"{missing.name} is not installed")
+            for alias in node.names:
+                assert hasattr(module, alias.name) or importlib.util.find_spec(f"{node.module}.{alias.name}")
