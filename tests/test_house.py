@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import importlib.util
 import os
 import re
@@ -11,6 +12,9 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from pooltide.operators.catalog import operators
+from pooltide.operators.pages import ASCEND_PRODUCTS
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "pooltide"
@@ -75,8 +79,8 @@ def _tool(*command: str) -> None:
 
 
 def test_ruff() -> None:
-    _tool("ruff", "check", "src", "tests")
-    _tool("ruff", "format", "--check", "src", "tests")
+    _tool("ruff", "check", "src", "tests", "tools")
+    _tool("ruff", "format", "--check", "src", "tests", "tools")
 
 
 def test_mypy_strict() -> None:
@@ -99,7 +103,7 @@ def test_the_readme_says_of_products_what_the_pages_say() -> None:
         check=True,
     )
     products, functions, *_ = run.stdout.split("\n\n")
-    assert (products.count("\n"), functions.count("\n")) == (7, 13)
+    assert (products.count("\n"), functions.count("\n")) == (len(ASCEND_PRODUCTS) + 1, len(operators()) + 1)
     for table in (products, functions):
         assert table in (ROOT / "README.md").read_text("utf-8"), table
 
@@ -120,3 +124,63 @@ def test_the_repository_holds_no_generated_files() -> None:
     env = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
     run = subprocess.run(["git", "ls-files"], cwd=ROOT, env=env, capture_output=True, text=True, check=True)
     assert not [name for name in run.stdout.split() if name.endswith((".so", ".pyc", ".o"))]
+
+
+def _page(name: str) -> str:
+    return (ROOT / "docs" / name).read_text("utf-8")
+
+
+def _first_column(page: str, title: str) -> list[str]:
+    """The first cells of the table whose head begins with `title`, without backticks."""
+    table = page.partition(f"| {title} |")[2].partition("\n\n")[0]
+    return re.findall(r"^\| `([^`]+)` \|", table, re.M)
+
+
+@pytest.mark.parametrize("page", ["docs/architecture.md", "docs/glossary.md", "CONTRIBUTING.md", "README.md"])
+def test_documents_name_files_that_exist(page: str) -> None:
+    text = (ROOT / page).read_text("utf-8")
+    named = set(
+        re.findall(
+            r"(?:\.\./)?\b[\w/]+\.(?:py|toml|h|md)\b|\b(?:\w+/)+(?!\w)|\b[\w/]+/\w+\.(?:cpp|c)\b", text
+        )
+    )
+    folders = (SOURCE, ROOT, ROOT / "docs", SOURCE / "kernels" / "cuda" / "device")
+    made_up = {"operators/pages/NAME.toml"}
+    assert not [name for name in named - made_up if not any((folder / name).exists() for folder in folders)]
+    assert page != "docs/architecture.md" or len(named) > 60
+
+
+def test_the_architecture_lists_the_rooms_in_import_order() -> None:
+    rooms = _first_column(_page("architecture.md"), "room")
+    assert [room.removesuffix("/").removesuffix(".py") for room in rooms] == ORDER
+
+
+def test_the_architecture_lists_the_kernels_in_their_order() -> None:
+    listed = re.findall(r'>\("(\w+)"', (ROOT / "native" / "kernels.cpp").read_text("utf-8"))
+    assert _first_column(_page("architecture.md"), "kernel") == listed
+
+
+def test_the_glossary_is_short_and_its_terms_are_used() -> None:
+    lines = re.findall(r"^- \*\*(.+?)\*\*: (.+)$", _page("glossary.md"), re.M)
+    terms = [term for term, _ in lines]
+    assert 0 < len(terms) <= 25
+    assert len(set(terms)) == len(terms)
+    assert not [term for term, text in lines if not text.endswith(".") or re.search(r"\. [A-Z]", text)]
+    code = "\n".join(
+        path.read_text("utf-8") for path in [*SOURCE.rglob("*.py"), *(ROOT / "native").rglob("*.h")]
+    )
+    assert not [term for term in terms if not re.search(rf"\b{term}", code, re.I)]
+
+
+@pytest.mark.parametrize("tool", sorted((ROOT / "tools").glob("*.py")), ids=lambda path: path.stem)
+def test_tools_import_names_that_exist(tool: Path) -> None:
+    for node in ast.walk(ast.parse(tool.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pooltide"):
+            try:
+                module = importlib.import_module(node.module or "")
+            except ModuleNotFoundError as missing:
+                if str(missing.name).startswith("pooltide"):
+                    raise
+                pytest.skip(f"{missing.name} is not installed")
+            for alias in node.names:
+                assert hasattr(module, alias.name) or importlib.util.find_spec(f"{node.module}.{alias.name}")

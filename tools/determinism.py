@@ -1,8 +1,9 @@
-"""What PyTorch's pools do under torch.use_deterministic_algorithms(True), without the patch and with it.
+"""Whether the gradients of PyTorch's pools are deterministic, without the patch and with it.
 
     python tools/determinism.py [cpu|cuda]
 
-Each gradient is computed 20 times in float32 and compared bit for bit; prints a Markdown table.
+Computes each gradient 20 times in float32 under torch.use_deterministic_algorithms(True), compares the
+results bit for bit, and prints a Markdown table.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Times what the command line and the C library promise; medians of a few runs, in one table.
+"""Times the command line and the C library, and prints a table of medians.
 
     python tools/measure.py
 
-Kernels are `pooltide bench`'s. Run it on an otherwise idle machine.
+`pooltide bench` times the kernels. Run both on an idle machine.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Times the forwards against PyTorch's, interleaved, and prints a table of medians.
+"""Times the forwards and PyTorch's forwards in turns, and prints a table of medians.
 
     python tools/measure_forwards.py [ROUNDS]
 
-A case is timed only after its result had PyTorch's bits (in half precision: where PyTorch sums in
-float32). Calls are timed as by `pooltide bench`. Run it on an otherwise idle machine.
+A case is timed only after its result was compared with PyTorch's: equal bits, or near results where PyTorch
+sums in another order or in half precision. A pause before each call lets the threads of the call before
+stop spinning. Run this on an idle machine.
 """
 
 from __future__ import annotations
@@ -73,8 +74,8 @@ def row(name: str, shape: tuple[int, ...], arguments: dict[str, Any], dtype: str
         for taken, run in zip(times, contestants, strict=True):
             taken.append(seconds(run))
     torch_s, out_s, fresh_s = map(statistics.median, times)
-    told = ", ".join(f"{key}={value}" for key, value in arguments.items())
-    cells = [f"`{name}`", str(shape), told, dtype, f"{torch_s * 1e3:.3g}"]
+    text = ", ".join(f"{key}={value}" for key, value in arguments.items())
+    cells = [f"`{name}`", str(shape), text, dtype, f"{torch_s * 1e3:.3g}"]
     cells += [
         f"{out_s * 1e3:.3g} ±{spread(times[1]):.0%}",
         f"{torch_s / out_s:.2f}",

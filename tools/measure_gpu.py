@@ -1,12 +1,13 @@
-"""How far the GPU kernels alone are from the time to move their bytes, in a minute.
+"""Times the GPU kernels without their launches, and compares with the time to move their bytes.
 
     python tools/measure_gpu.py [CASE …]
 
-A case is written as for `pooltide bench`, dtype and `cl` last (`max2d:256x64x112x112:k3:s2:p1:i64:bf16:cl`);
-without any, the named shapes of `bench` and some channels-last ones. Each is a graph of calls that write to
-four results or more, 256 MB and more in all, replayed 9 times: the median per call, and its ratio to the
-limit, which is the bytes over what a device-to-device copy moves. Results are not checked here:
-tests/test_gpu.py does that.
+A case is written as for `pooltide bench`, with dtype and `cl` last:
+`max2d:256x64x112x112:k3:s2:p1:i64:bf16:cl`. Without arguments, the cases of docs/performance.md are timed,
+which takes a minute. Each case is a CUDA graph of calls that write to at least four results, at least 256 MB
+in all. The graph is replayed 9 times. Prints the median time of a call, and its ratio to the limit: the bytes
+of the problem divided by the rate of a device-to-device copy. tests/test_gpu.py checks the results; this
+program does not.
 """
 
 from __future__ import annotations
@@ -54,17 +55,17 @@ def indices_of(problem: Problem) -> torch.Tensor:
 
 def alone(case: str) -> tuple[float, Problem]:
     """Seconds that the kernels of a call take."""
-    last = case.endswith(":cl")
+    channels_last = case.endswith(":cl")
     problem = problem_of(parse(case.removesuffix(":cl")))
 
     def lay(tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.contiguous(memory_format=torch.channels_last_3d) if last else tensor
+        return tensor.contiguous(memory_format=torch.channels_last_3d) if channels_last else tensor
 
     dtype = next(dtype for dtype, known in TYPES.items() if known == problem.dtype)
     g = lay(torch.randn(*problem.batch, *problem.output_plane, device="cuda").to(dtype))
     at = lay(indices_of(problem)) if problem.kind == "maximum_gradient" else None
     result = lay(torch.empty(*problem.batch, *problem.input_plane, dtype=dtype, device="cuda"))
-    ready = Ready(problem, "channels_last" if last else "planes", torch.cuda.current_device())
+    ready = Ready(problem, "channels_last" if channels_last else "planes", torch.cuda.current_device())
     return median(alone_seconds(lambda target: ready(g, at, target), result)), problem
 
 

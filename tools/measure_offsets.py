@@ -1,13 +1,13 @@
-"""What a byte per window saves: time and memory of max pools, forward and backward.
+"""Time and memory that one-byte offsets save in max pools, forward and backward.
 
     python tools/measure_offsets.py          on a GPU
     MALLOC_MMAP_THRESHOLD_=65536 python tools/measure_offsets.py cpu
 
-PyTorch's pools; the same with `pooltide.torch.patch()`, which read PyTorch's int64 indices; and
-`pooltide.torch.functional`, which keep offsets of one byte. Medians of the contestants' rounds, which
-alternate. The peak is what forward and backward take together beyond the input: what they allocate on a
-GPU, resident memory on a CPU, where the variable makes freed memory leave the process. A GPU's times begin
-when it is still busy with something else, so that nobody waits for the host.
+Compares, in turns: PyTorch's pools; PyTorch's pools under `pooltide.torch.patch()`, which read int64 indices;
+and `pooltide.torch.functional`, which saves one-byte offsets. Prints medians. The peak is the memory that
+forward and backward use beyond the input: allocated memory on a GPU, resident memory on a CPU. On a CPU the
+environment variable makes freed memory leave the process. On a GPU, other work runs before the timed calls,
+so that the times do not include the host.
 """
 
 from __future__ import annotations

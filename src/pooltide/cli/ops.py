@@ -10,7 +10,7 @@ import click
 from ..operators.catalog import gradients
 from ..operators.dtypes import status_name
 from ..operators.pages import ASCEND_PRODUCTS, HOST, PRODUCTS, Operator, Parameter
-from ..operators.support import NOTES, by_entrance, by_layout
+from ..operators.support import NOT_YET, NOTES, by_entrance, by_layout
 from .speech import say
 from .tables import aligned, markdown
 
@@ -73,7 +73,7 @@ def _functions(chosen: list[Operator], table: Any) -> str:
         dtypes, indices = (
             " ".join(op.dtypes(p, HOST)).lower() if p else "none" for p in (op.parameters[0], index)
         )
-        rows.append([op.function, op.short, dtypes, indices, op.name if op.documented else "not documented"])
+        rows.append([op.function, op.short, dtypes, indices, op.name if op.documented else NOT_YET])
     return str(table(head, rows))
 
 

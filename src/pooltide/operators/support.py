@@ -1,6 +1,7 @@
-"""What runs where: every gradient and forward by entrance and device, every entrance by dtype and layout.
+"""The support tables: each gradient and forward by entrance and device, each entrance by dtype and layout.
 
-The facts come from the operators' pages; what stands here is which entrance has what, and why not.
+Dtypes and CANN's operators come from the operators' pages. This module adds which entrance runs which
+operator, and the reason where an entrance does not. `pooltide ops --support` prints the tables and the notes.
 """
 
 from __future__ import annotations
@@ -12,22 +13,25 @@ Table = tuple[list[str], list[list[str]]]  # a head and rows
 
 ENTRANCES = ("NumPy", "pooltide.torch", "patch()", "CANN, Python and C", "command line")
 BOTH = "CPU, CUDA"
-UNDOCUMENTED = "not in its documents"
+NOT_YET = "not yet"
 
 NOTES = (
-    "patch() replaces PyTorch's gradients; its 1-D pools take those of its 2-D ones. "
-    "It leaves forwards to PyTorch, and adaptive averages to size 1, which PyTorch takes for means.",
-    "The differentiable pools of pooltide.torch.functional have our forwards on the CPU; on CUDA, and under "
-    "compilers and transforms, they have PyTorch's forward and our gradient.",
-    "The command line makes, checks and compares gradients; of them, bench measures on CUDA too.",
+    "patch() replaces the gradients of PyTorch's 2-D and 3-D pools. PyTorch computes 1-D pools as 2-D pools, "
+    "so patch() covers them too. patch() leaves the forwards to PyTorch, and also the gradient of an "
+    "adaptive average to size 1, which PyTorch computes as a mean.",
+    "On the CPU, the differentiable pools of pooltide.torch.functional use pooltide's forward and gradient. "
+    "On CUDA, and under compilers and transforms, they use PyTorch's forward and pooltide's gradient.",
+    "The command line computes gradients on the CPU; bench also measures them on CUDA.",
+    "Not yet: CANN documents more pooling operators than the four that run on the CPU here; pooltide does "
+    "not have the two-phase interface of the others yet.",
 )
 
 
 def by_entrance() -> Table:
-    """Each operator by entrance: the devices it runs on, or why on none."""
+    """Each operator by entrance: the devices that it runs on, or the reason why it runs on none."""
     rows = [[name, *_gradient(operator)] for name, operator in gradients().items()]
     forwards = [
-        [name.removesuffix("_backward"), "CPU", BOTH, "PyTorch's own", UNDOCUMENTED, "gradients only"]
+        [name.removesuffix("_backward"), "CPU", BOTH, "PyTorch's own", NOT_YET, "gradients only"]
         for name in gradients()
     ]
     return ["", *ENTRANCES], rows + forwards
@@ -35,11 +39,11 @@ def by_entrance() -> Table:
 
 def _gradient(operator: Operator) -> list[str]:
     patched = BOTH if aten_name(operator) else f"as {operator.function.replace('1d', '2d')}"
-    return ["CPU", BOTH, patched, "CPU" if operator.documented else UNDOCUMENTED, "CPU"]
+    return ["CPU", BOTH, patched, "CPU" if operator.documented else NOT_YET, "CPU"]
 
 
 def by_layout() -> Table:
-    """Each entrance by what its arrays may be. Copied: into scratch that the plan knows of."""
+    """Each entrance by the devices, dtypes and layouts of its arrays; the plan counts the copied bytes."""
     ours, theirs = _dtypes(HOST), _dtypes(*ASCEND_PRODUCTS)
     indices = _dtypes(HOST, role="indices")
     inside = "in place; 1-D copied"
@@ -56,7 +60,7 @@ def by_layout() -> Table:
 
 
 def _dtypes(*products: str, role: str = "grad_output") -> str:
-    """Those of any operator on any of the products, in the order of the pages."""
+    """The dtypes of a role that any operator takes on any of the products, in the order of the pages."""
     chosen = gradients() if HOST in products else documented()
     found = (
         dtype
