@@ -162,7 +162,7 @@ def _vmap(pool: Pool, given: dict[str, Any], g: Any, other: Any) -> Any:
     rest = {name: value for name, value in given.items() if name != "input"}
     x = given["input"]
     # A copy of freed memory would end the process: PyTorch does not check.
-    many = x.expand(2, *x.shape) if isinstance(x, torch.Tensor) else x
+    many = x.expand(2, *x.shape) if issubclass(type(x), torch.Tensor) else x
     return torch.func.vmap(lambda x: pool(x, **rest))(many)
 
 
