@@ -146,9 +146,16 @@ def _prehook(pool: Pool, given: dict[str, Any], g: Any, other: Any) -> Any:
 
 
 def _saved(pool: Pool, given: dict[str, Any], g: Any, other: Any) -> Any:
+    x = given["input"]
+    if issubclass(type(x), torch.Tensor) and not (x.dtype.is_floating_point and _has_cells(x)):
+        return _backward(pool, given, g)  # these keep PyTorch's own nodes, which crash on other saved tensors
     with saved_tensors_hooks(lambda tensor: tensor, other):
         x, y = _values(pool, given)
     return grad(y, x, g)
+
+
+def _has_cells(x: torch.Tensor) -> bool:
+    return x.is_nested or x.numel() > 0
 
 
 def _scribble(pool: Pool, given: dict[str, Any], g: Any, other: Any) -> Any:
