@@ -146,9 +146,16 @@ def _prehook(pool: Pool, given: dict[str, Any], g: Any, other: Any) -> Any:
 
 
 def _saved(pool: Pool, given: dict[str, Any], g: Any, other: Any) -> Any:
+    x = given["input"]
+    if issubclass(type(x), torch.Tensor) and not (x.dtype.is_floating_point and _has_cells(x)):
+        return _backward(pool, given, g)  # these keep PyTorch's own nodes, which crash on other saved tensors
     with saved_tensors_hooks(lambda tensor: tensor, other):
         x, y = _values(pool, given)
     return grad(y, x, g)
+
+
+def _has_cells(x: torch.Tensor) -> bool:
+    return x.is_nested or x.numel() > 0
 
 
 def _scribble(pool: Pool, given: dict[str, Any], g: Any, other: Any) -> Any:
@@ -162,7 +169,7 @@ def _vmap(pool: Pool, given: dict[str, Any], g: Any, other: Any) -> Any:
     rest = {name: value for name, value in given.items() if name != "input"}
     x = given["input"]
     # A copy of freed memory would end the process: PyTorch does not check.
-    many = x.expand(2, *x.shape) if isinstance(x, torch.Tensor) else x
+    many = x.expand(2, *x.shape) if issubclass(type(x), torch.Tensor) else x
     return torch.func.vmap(lambda x: pool(x, **rest))(many)
 
 
