@@ -36,7 +36,7 @@ def register(library: torch.library.Library) -> None:
     """Defines the operators in `library`; `autograd.register` adds their derivatives."""
     for function in FUNCTIONS:
         library.define(
-            f"{function}({_schema(function)}) -> Tensor",
+            f"{function}({schema(function)}) -> Tensor",
             tags=(torch.Tag.pt2_compliant_tag,),
         )  # type: ignore[no-untyped-call]
         for device in DEVICES:
@@ -46,7 +46,8 @@ def register(library: torch.library.Library) -> None:
         torch.library.register_vmap(name, _vmap(function), lib=library)
 
 
-def _schema(function: str) -> str:
+def schema(function: str) -> str:
+    """Returns the arguments of the operator in PyTorch's schema notation."""
     middle = [
         "Tensor indices" if p.role == "indices" else f"{_TYPES[p.type]} {p.argument}"
         for p in operators()[function].parameters

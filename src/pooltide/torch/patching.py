@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any
+from zlib import crc32
 
 import torch
 import torch.nn.functional as F
@@ -30,13 +31,14 @@ from .aten_fallback import ATEN, warn_once
 from .autograd import differentiable
 from .errors import DtypeError, as_pytorch
 from .gradients import may_skip_dispatcher, shares_memory, tensor_may_skip_dispatcher
-from .operators import ARRAYS, AXES
+from .operators import ARRAYS, AXES, FUNCTIONS, schema
 from .prepared import compute, prepare_gradient
 from .shortcuts import add, find
 from .tensors import TYPES, check_memory, is_channels_last, memory_format
 
 Tensor = torch.Tensor
-CACHE_TAG = f"pooltide.patch {__version__};"
+# With the schemas: cached code that calls our operators with the arguments of another schema would fail.
+CACHE_TAG = f"pooltide.patch {__version__} {crc32(''.join(map(schema, FUNCTIONS)).encode()):x};"
 TRACED_BY = "2.13."  # this release traces through our override; `patch` tests any other release
 
 # The out forms with their own kernels; _adaptive_avg_pool2d_backward.out calls the functional form.
