@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pooltide.operators.catalog import operators
+from pooltide.operators.catalog import gradients
 from pooltide.operators.pages import ASCEND_PRODUCTS
 
 ROOT = Path(__file__).parent.parent
@@ -103,7 +103,7 @@ def test_the_readme_says_of_products_what_the_pages_say() -> None:
         check=True,
     )
     products, functions, *_ = run.stdout.split("\n\n")
-    assert (products.count("\n"), functions.count("\n")) == (len(ASCEND_PRODUCTS) + 1, len(operators()) + 1)
+    assert (products.count("\n"), functions.count("\n")) == (len(ASCEND_PRODUCTS) + 1, len(gradients()) + 1)
     for table in (products, functions):
         assert table in (ROOT / "README.md").read_text("utf-8"), table
 
