@@ -111,7 +111,8 @@ def test_differentiable_pools_have_the_cpus_gradients(pool: Pool, dtype: Any) ->
         leaf_on_cpu = given.clone().requires_grad_()
         pool.forward(leaf_on_cpu, functional).backward(g)
         assert torch.equal(leaf.grad.cpu(), leaf_on_cpu.grad)
-        assert [t.dtype for t in kept] == ([torch.uint8] if "max" in pool.name else [])
+        saved = [t.dtype for t in kept if t.numel()]  # less the empty token of the graph
+        assert saved == ([torch.uint8] if "max" in pool.name else [])
 
 
 def test_deterministic_results_are_not_filled_first() -> None:

@@ -256,6 +256,7 @@ def test_a_refusing_backend_goes_to_pytorch(monkeypatch: Any) -> None:
 
 
 def test_a_release_that_traces_past_us_is_named(monkeypatch: Any) -> None:
+    pt.patch().remove()  # the overrides stay in the dispatcher
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         patching._check_traces()

@@ -136,6 +136,8 @@ def _uninstall() -> None:
     if not hasattr(torch.library, "get_kernel") and _library is not None:
         _library._destroy()  # type: ignore[no-untyped-call]
         _library = None
+        for overload in (*ATEN.values(), *_OUT.values()):
+            _clear_dispatch_cache(overload)
 
 
 def _check_traces() -> None:
@@ -174,9 +176,13 @@ def _override(
 ) -> None:
     aten_kernel = _saved_aten_kernel(f"aten::{overload}", key)
     library.impl(overload, make(function, aten_kernel), key, with_keyset=True)  # type: ignore[no-untyped-call]
+    _clear_dispatch_cache(overload)
+
+
+def _clear_dispatch_cache(overload: str) -> None:
+    """Makes the Python dispatcher look the kernel up again: an earlier trace cached another kernel."""
     name, _, form = overload.partition(".")
-    traced = getattr(getattr(torch.ops.aten, name), form or "default")
-    traced._dispatch_cache.clear()  # an earlier trace cached PyTorch's kernel there
+    getattr(getattr(torch.ops.aten, name), form or "default")._dispatch_cache.clear()
 
 
 def _saved_aten_kernel(overload: str, key: str) -> Callable[..., Any]:
