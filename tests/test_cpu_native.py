@@ -59,7 +59,7 @@ def test_under_address_and_undefined_sanitizers(tmp_path: Path) -> None:
     if (compiler := shutil.which("g++")) is None:
         pytest.skip("NOT TESTED: no g++ here")
     program = build(tmp_path, compiler, SANITIZE, list(SETS))
-    check([str(program), "400", "7"], _native.instruction_sets())
+    check([str(program), "1200", "7"], _native.instruction_sets())
 
 
 @pytest.mark.slow

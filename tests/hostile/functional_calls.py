@@ -71,7 +71,9 @@ def accepted(error: BaseException, function: str, call: Call) -> bool:
 
 
 # How PyTorch's argument parser, its dispatcher and its hooks begin their messages; and its bugs.
-TORCH = re.compile(r"^\w+\(\): argument|aten::|unpack_hook|Overflow when unpacking|^Dimension out of range")
+TORCH = re.compile(
+    r"^\w+\(\): argument|aten::|unpack_hook|Overflow when unpacking|^Dimension (out of range|specified as)|^Strides must"
+)
 BROKEN = re.compile(r"INTERNAL ASSERT FAILED(?!.*(python_arg_parser|functorch))", re.S)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from ..operators.binding import ArrayReader
 from ..operators.call import TensorMeta, Unusable, overlaps
 from ..operators.dtypes import dtype_of
+from ..operators.plain import masked_array
 
 
 def _read(value: Any, written: bool) -> TensorMeta | Unusable | str | None:
@@ -17,8 +17,7 @@ def _read(value: Any, written: bool) -> TensorMeta | Unusable | str | None:
         return None
     if (dtype := dtype_of(value.dtype)) is None:
         return f"has dtype {value.dtype}"
-    # No import in a call: another thread that forks meanwhile leaves its child an import without an end.
-    if isinstance(value, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())):
+    if isinstance(value, masked_array()):
         return Unusable("is a masked array", "a plain one: fill it first")
     if written and not value.flags.writeable:
         return Unusable("is read-only", "writable", ValueError)

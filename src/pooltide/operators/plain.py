@@ -7,6 +7,7 @@ An odd object may fail in any of its methods, so only its type decides here what
 from __future__ import annotations
 
 import reprlib
+import sys
 from types import NoneType
 from typing import Any
 
@@ -65,9 +66,18 @@ def plain_array(value: Any) -> Any:
     A masked array stays one: without its mask it would mean something else.
     """
     kind = type(value)
-    if kind is np.ndarray or not issubclass(kind, np.ndarray) or issubclass(kind, np.ma.MaskedArray):
+    if kind is np.ndarray or not issubclass(kind, np.ndarray) or issubclass(kind, masked_array()):
         return value
     return np.asarray(value)
+
+
+def masked_array() -> type | tuple[()]:
+    """NumPy's masked array, or () where numpy.ma is not imported, so that no array can be one.
+
+    A call must not import a module: a child that another thread forks meanwhile would wait for the import.
+    """
+    found: type | tuple[()] = getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())
+    return found
 
 
 def _scalar(value: Any) -> Any:
