@@ -83,7 +83,7 @@ STRANGE: dict[str, Callable[[torch.Tensor], Any]] = {
     "without a batch": lambda t: t.new_zeros((0, *t.shape[1:])),
     "transposed": lambda t: t.mT if t.dim() > 1 else t,
     "permuted": lambda t: t.permute(*reversed(range(t.dim()))),
-    "huge and expanded": lambda t: t.new_zeros(()).expand(2**25, 2**25, *t.shape[2:]),
+    "huge and expanded": lambda t: t.new_zeros(()).expand(2**50, *t.shape[1:]),
 }
 
 
