@@ -1,9 +1,15 @@
-"""Launches of a compiled kernel by the CUDA driver itself.
+"""The CUDA driver: what a device is, loading kernels, and launching them.
 
-Triton's launcher takes every argument apart on every call, which costs more than a small pool. Here all
-arguments but the tensors' addresses are laid down once, so that a launch is a few stores and one C call.
-The compiled program tells which parameters it has; where they are not those expected, as another release
-of Triton may have it, there is no such launch, and Triton's own is used.
+    device_facts(device)                       sizes that plans depend on
+    load_kernel(source, device, code)          machine code or PTX -> Kernel
+    Kernel.launcher(grid, block, shared, arguments) -> run(stream, *addresses)
+
+All arguments but the tensors' addresses are laid down once, so that a launch is a few stores and one C call.
+Nothing here waits for the device, so launches can be captured in CUDA graphs.
+
+`launcher` does the same for kernels that Triton compiled, whose own launcher takes every argument apart on
+every call. The compiled program tells which parameters it has; where they are not those expected, as another
+release of Triton may have it, there is no such launch, and Triton's own is used.
 """
 
 from __future__ import annotations
@@ -11,11 +17,18 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cache
+from threading import Lock
 from typing import Any
+
+from .source import Source, packed
 
 Launcher = Callable[..., None]  # of a stream and the addresses
 _INVALID_CONTEXT = 201
+_USUAL_SHARED = 48 << 10  # bytes of shared memory that every kernel may have
+_MAX_DYNAMIC_SHARED = 8  # of cuFuncSetAttribute
+_RELAXED = 2  # of cuThreadExchangeStreamCaptureMode
 _HIDDEN = 2  # pointers to scratch memory, which our kernels have none of
 
 
@@ -32,11 +45,167 @@ class _Config(ctypes.Structure):
     )
 
 
+# The words that begin with the tensors' addresses; the settings; where the driver finds settings and
+# arguments; what must stay alive for it.
+_Block = tuple[Any, _Config, int, int, Any]
+
+
+class NoCompiler(Exception):
+    """Why no kernel can be compiled or loaded here: the caller uses another backend."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFacts:
+    capability: int  # compute capability: 90 is 9.0
+    multiprocessors: int
+    shared_per_block: int  # bytes of shared memory that a block may have
+    shared_per_multiprocessor: int
+    threads_per_multiprocessor: int
+    registers_per_multiprocessor: int
+    l2_bytes: int
+
+
+@dataclass(slots=True)
+class Kernel:
+    """A loaded kernel of one device. `function` is the driver's handle."""
+
+    source: Source
+    device: int
+    function: int
+    shared: int = _USUAL_SHARED  # what blocks may have so far
+    lock: Any = field(default_factory=Lock)
+
+    def launcher(self, grid: int, block: int, shared: int, arguments: Sequence[float]) -> Launcher:
+        """`run(stream, *addresses)`; `arguments` are the numbers after the pointers."""
+        packed(self.source, arguments)  # raises for numbers that do not fit
+        with self.lock:
+            if shared > self.shared:
+                driver = _working_driver()
+                status = driver.cuFuncSetAttribute(self.function, _MAX_DYNAMIC_SHARED, shared)
+                _check(driver, status, f"{self.source.entry} gets no {shared} bytes of shared memory")
+                self.shared = shared
+
+        def lay_down() -> _Block:
+            parameters = packed(self.source, arguments)
+            words = (ctypes.c_uint64 * self.source.pointers).from_buffer(parameters)
+            places = (ctypes.c_void_p * 1)(ctypes.addressof(parameters))
+            config = _Config((grid, 1, 1), (block, 1, 1), shared)
+            kept = (places, parameters)
+            return words, config, ctypes.addressof(config), ctypes.addressof(places), kept
+
+        return _replayed(
+            lay_down, self.source.pointers, self.function, self.source.entry, lambda: bind(self.device)
+        )
+
+
+def _replayed(
+    lay_down: Callable[[], _Block], pointers: int, function: int, name: str, bind: Callable[[], None]
+) -> Launcher:
+    free = [lay_down()]  # one for each thread that is in a launch
+    launch = _working_driver().cuLaunchKernelEx
+
+    def run(stream: int, *addresses: int) -> None:
+        block = free.pop() if free else lay_down()
+        words, config, settings, places, _ = block
+        words[:pointers] = addresses
+        config.stream = stream
+        status = launch(settings, function, places, None)
+        if status == _INVALID_CONTEXT:  # a thread that has not used the device yet
+            bind()
+            status = launch(settings, function, places, None)
+        free.append(block)
+        if status:
+            raise RuntimeError(f"{name}: the CUDA driver refuses the launch with error {status}")
+
+    return run
+
+
+@cache
+def device_facts(device: int) -> DeviceFacts:
+    driver, handle = _working_driver(), _device(device)
+
+    def attribute(number: int) -> int:
+        value = ctypes.c_int()
+        status = driver.cuDeviceGetAttribute(ctypes.byref(value), number, handle)
+        _check(driver, status, f"GPU {device} does not tell its attribute {number}")
+        return value.value
+
+    numbers = (16, 97, 81, 39, 82, 38)  # CUdevice_attribute, in the order of the fields
+    return DeviceFacts(10 * attribute(75) + attribute(76), *map(attribute, numbers))
+
+
+def load_kernel(source: Source, device: int, code: bytes) -> Kernel:
+    """The kernel of compiled code on a device. Works while a CUDA graph is captured, too."""
+    driver = _working_driver()
+    bind(device)
+    module, function = ctypes.c_void_p(), ctypes.c_void_p()
+    mode = ctypes.c_int(_RELAXED)  # loading allocates, which other modes forbid during a capture
+    driver.cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
+    try:
+        status = driver.cuModuleLoadData(ctypes.byref(module), code)
+        _check(driver, status, f"GPU {device} does not load the kernel {source.entry}")
+        status = driver.cuModuleGetFunction(ctypes.byref(function), module, source.entry.encode())
+        _check(driver, status, f"the compiled program has no kernel {source.entry}")
+    finally:
+        driver.cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
+    assert function.value is not None
+    return Kernel(source, device, function.value)
+
+
+def bind(device: int) -> None:
+    """Make the device's primary context, which PyTorch uses, the context of this thread."""
+    driver = _working_driver()
+    _check(driver, driver.cuCtxSetCurrent(_context(device)), f"GPU {device} has no context")
+
+
+def driver_version() -> int:
+    """Such as 12080 for CUDA 12.8; 0 without a driver."""
+    driver, version = _driver(), ctypes.c_int()
+    if driver is not None:
+        driver.cuDriverGetVersion(ctypes.byref(version))
+    return version.value
+
+
+@cache
+def _context(device: int) -> int:
+    driver, context = _working_driver(), ctypes.c_void_p()
+    status = driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), _device(device))
+    _check(driver, status, f"GPU {device} has no context")
+    assert context.value is not None
+    return context.value
+
+
+@cache
+def _device(device: int) -> int:
+    driver, handle = _working_driver(), ctypes.c_int()
+    _check(driver, driver.cuInit(0), "the CUDA driver does not start")
+    _check(driver, driver.cuDeviceGet(ctypes.byref(handle), device), f"there is no GPU {device}")
+    return handle.value
+
+
+def _check(driver: Any, status: int, what: str) -> None:
+    if status:
+        name = ctypes.c_char_p()
+        driver.cuGetErrorName(status, ctypes.byref(name))
+        raise NoCompiler(f"{what}: {(name.value or b'error').decode()} ({status}).")
+
+
+def _working_driver() -> Any:
+    driver = _driver()
+    if driver is None:
+        raise NoCompiler("the CUDA driver is not found; libcuda.so.1 of CUDA 11.8 or newer must be there.")
+    return driver
+
+
 @cache
 def _driver() -> Any:
     try:
         library = ctypes.CDLL("libcuda.so.1")
         library.cuLaunchKernelEx.argtypes = (ctypes.c_void_p,) * 4
+        library.cuFuncSetAttribute.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_int)
+        library.cuCtxSetCurrent.argtypes = (ctypes.c_void_p,)
+        library.cuModuleLoadData.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
+        library.cuModuleGetFunction.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)
     except (OSError, AttributeError):  # no driver, or one before CUDA 11.8
         return None
     return library
@@ -69,30 +238,14 @@ def launcher(
     if any(not _fits(value, size) for value, size in zip(arguments, sizes[pointers:given], strict=True)):
         return None
 
-    def lay_down() -> tuple[Any, _Config, int, int, Any]:
+    def lay_down() -> _Block:
         words = (ctypes.c_int64 * len(sizes))(*[0] * pointers, *arguments)  # little-endian: short ones too
         start = ctypes.addressof(words)
         places = (ctypes.c_void_p * len(sizes))(*[start + 8 * i for i in range(len(sizes))])
         config = _Config((grid, 1, 1), (about.num_warps * 32, 1, 1), about.shared)
         return words, config, ctypes.addressof(config), ctypes.addressof(places), places
 
-    free = [lay_down()]  # one for each thread that is in a launch
-    launch = driver.cuLaunchKernelEx
-
-    def run(stream: int, *addresses: int) -> None:
-        block = free.pop() if free else lay_down()
-        words, config, settings, places, _ = block
-        words[:pointers] = addresses
-        config.stream = stream
-        status = launch(settings, function, places, None)
-        if status == _INVALID_CONTEXT:  # a thread that has not used the device yet
-            bind()
-            status = launch(settings, function, places, None)
-        free.append(block)
-        if status:
-            raise RuntimeError(f"{compiled.name}: the CUDA driver refuses the launch with error {status}")
-
-    return run
+    return _replayed(lay_down, pointers, function, compiled.name, bind)
 
 
 def _fits(value: int, size: int) -> bool:

@@ -1,0 +1,88 @@
+"""The text of a CUDA program, and the layout of the kernel's one argument.
+
+The .cu and .h files of `device/` are the kernels. A kernel takes one struct by value; the struct is
+written here from `Source.parameters`, so that its layout stands in one place:
+
+    #define …                    Source.defines
+    #include "device.h"
+    struct Parameters { … };     Source.parameters
+    #include "FILE"              defines `extern "C" __global__ void ENTRY(const Parameters p)`
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+_SCALARS: dict[str, Any] = {
+    "int": ctypes.c_int32,
+    "unsigned": ctypes.c_uint32,
+    "long long": ctypes.c_int64,
+    "unsigned long long": ctypes.c_uint64,
+    "float": ctypes.c_float,
+    "double": ctypes.c_double,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One specialised kernel. `parameters` are (C type, name) pairs; pointers stand before numbers."""
+
+    file: str
+    entry: str
+    parameters: tuple[tuple[str, str], ...]
+    defines: tuple[tuple[str, str | int], ...] = ()
+
+    @property
+    def pointers(self) -> int:
+        """How many parameters are pointers."""
+        return sum(kind.endswith("*") for kind, _ in self.parameters)
+
+
+def program(source: Source) -> str:
+    """The whole text that a compiler gets."""
+    defines = "".join(f"#define {name} {value}\n" for name, value in source.defines)
+    fields = "".join(f"  {kind} {name};\n" for kind, name in source.parameters)
+    size = ctypes.sizeof(layout(source))
+    return (
+        f'{defines}#include "device.h"\n'
+        f"struct Parameters {{\n{fields}}};\n"
+        f'static_assert(sizeof(Parameters) == {size}, "Python packs the parameters otherwise");\n'
+        f'#include "{source.file}"\n'
+    )
+
+
+@cache
+def layout(source: Source) -> type[ctypes.Structure]:
+    """The struct `Parameters` as ctypes lays it out."""
+    kinds = [kind for kind, _ in source.parameters]
+    assert all(kind.endswith("*") for kind in kinds[: source.pointers]), "a number stands before a pointer"
+    fields = [
+        (name, ctypes.c_uint64 if kind.endswith("*") else _SCALARS[kind]) for kind, name in source.parameters
+    ]
+    return type("Parameters", (ctypes.Structure,), {"_fields_": fields})
+
+
+def packed(source: Source, arguments: Sequence[float]) -> ctypes.Structure:
+    """The struct with these numbers after the pointers, which are null."""
+    numbers = source.parameters[source.pointers :]
+    if len(numbers) != len(arguments):
+        raise ValueError(f"{source.entry}: {len(arguments)} arguments are given; it must be {len(numbers)}.")
+    made = layout(source)()
+    for (kind, name), value in zip(numbers, arguments, strict=True):
+        setattr(made, name, value)
+        if isinstance(value, int) and getattr(made, name) != value:  # ctypes drops high bits silently
+            raise ValueError(f"{source.entry}: {name} is {value}; it must fit {kind}.")
+    return made
+
+
+@cache
+def headers() -> dict[str, str]:
+    """The texts of `device/` by name. NVRTC gets them as headers, so no compiler searches a directory."""
+    folder = files(__package__) / "device"
+    found = [entry for entry in folder.iterdir() if entry.name.endswith((".cu", ".h"))]
+    return {entry.name: entry.read_text("utf-8") for entry in sorted(found, key=lambda entry: entry.name)}
