@@ -25,6 +25,7 @@ _SCALARS: dict[str, Any] = {
     "unsigned long long": ctypes.c_uint64,
     "float": ctypes.c_float,
     "double": ctypes.c_double,
+    "Divider": ctypes.c_uint32 * 3,  # device.h
 }
 
 
@@ -67,7 +68,7 @@ def layout(source: Source) -> type[ctypes.Structure]:
     return type("Parameters", (ctypes.Structure,), {"_fields_": fields})
 
 
-def packed(source: Source, arguments: Sequence[float]) -> ctypes.Structure:
+def packed(source: Source, arguments: Sequence[Any]) -> ctypes.Structure:
     """The struct with these numbers after the pointers, which are null."""
     numbers = source.parameters[source.pointers :]
     if len(numbers) != len(arguments):

@@ -1,0 +1,92 @@
+// What every kernel needs: element types, exact quotients, and division of indices by a fixed number.
+//
+// ELEMENT names the storage type: 0 float, 1 double, 2 IEEE half, 3 bfloat16. Sums are in Sum: float for
+// the first, third and fourth, double for the second. No CUDA header is used, as users may have none: halves
+// are converted by one PTX instruction on the GPU. The host build of the same source brings its own
+// conversions (native/check/simt.h).
+#pragma once
+
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef long long i64;
+
+#if ELEMENT == 0
+typedef float Element;
+typedef float Sum;
+#elif ELEMENT == 1
+typedef double Element;
+typedef double Sum;
+#else
+typedef unsigned short Element;
+typedef float Sum;
+#endif
+
+// INDEX: the bytes of an index, 1 for offsets within windows.
+#if defined(INDEX) && INDEX == 8
+typedef i64 Index;
+#elif defined(INDEX) && INDEX == 4
+typedef int Index;
+#elif defined(INDEX)
+typedef unsigned char Index;
+#endif
+
+#ifdef __CUDACC_RTC__
+// Dynamic shared memory as bytes, aligned for vectors.
+#define SHARED(name) extern __shared__ __align__(16) unsigned char name[]
+
+__device__ __forceinline__ float from_half(unsigned short bits) {
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+  return value;
+}
+
+__device__ __forceinline__ unsigned short to_half(float value) {
+  unsigned short bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return bits;
+}
+#endif
+
+__device__ __forceinline__ float from_bfloat16(unsigned short bits) { return __uint_as_float((u32)bits << 16); }
+
+// Rounds to the nearest, ties to even. A NaN stays a NaN.
+__device__ __forceinline__ unsigned short to_bfloat16(float value) {
+#if defined(__CUDACC_RTC__) && __CUDA_ARCH__ >= 900
+  unsigned short bits;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return bits;
+#else
+  u32 bits = __float_as_uint(value);
+  if (value != value) return 0x7fff;
+  return (unsigned short)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+#endif
+}
+
+__device__ __forceinline__ Sum widen(Element x) {
+#if ELEMENT == 2
+  return from_half(x);
+#elif ELEMENT == 3
+  return from_bfloat16(x);
+#else
+  return x;
+#endif
+}
+
+__device__ __forceinline__ Element narrow(Sum x) {
+#if ELEMENT == 2
+  return to_half(x);
+#elif ELEMENT == 3
+  return to_bfloat16(x);
+#else
+  return x;
+#endif
+}
+
+// x / n for 0 <= x < 2^31 and the `magic` and `shift` of kernels.cuda.tables.magic(n); n is at least 1.
+struct Divider {
+  u32 n, magic, shift;
+};
+
+__device__ __forceinline__ u32 over(u32 x, Divider by) {
+  return by.magic == 0 ? x : __umulhi(x, by.magic) >> by.shift;
+}

@@ -1,0 +1,24 @@
+// How the gradients of maxima read where a maximum is: int64 or int32 indices, flat within the plane, or
+// one-byte offsets within the window. INDEX is 8, 4 or 1.
+#pragma once
+
+// The cell that the index of window q names, or -1 if it is outside the plane.
+// For offsets, `corners` has the distance of each offset from the window's first cell, then the first cells
+// of the windows' rows, then of their columns.
+__device__ __forceinline__ int cell_of(Index index, u32 q, const Parameters &p) {
+#if INDEX == 1
+  const u32 row = over(q, p.by_wo);
+  const int cell = p.corners[index] + p.corners[256 + row] + p.corners[256 + p.window_rows + q - row * p.by_wo.n];
+  return (u32)cell < (u32)p.plane_cells ? cell : -1;
+#elif INDEX == 4
+  return (u32)index < (u32)p.plane_cells ? index : -1;
+#else
+  return (u64)index < (u64)p.plane_cells ? (int)index : -1;
+#endif
+}
+
+// Counts an index outside its plane, and keeps the first position.
+__device__ __forceinline__ void report_fault(u64 *faults, i64 position) {
+  atomicAdd(faults, 1ull);
+  atomicMin(faults + 1, (u64)position);
+}

@@ -1,0 +1,135 @@
+// The gradient of maxima of images whose channels are innermost: every window adds its gradient to the cell
+// that its index names, in ascending order of the windows.
+//
+// A lane owns a channel, so lanes never name the same element. A warp holds a tile of cells, a box of the
+// image, for 32 channels in shared memory, and takes the windows that may name its cells one after another.
+// A block computes 32 channels of an image, or one of `parts` of them, tile by tile. It counts the gradients
+// that were added: if fewer than there are windows, an index names a cell outside its window. Then every tile
+// reads all windows (the second pass; with more than one part a second launch, `redo`).
+//
+//     DEEP  1: images have more than one slice
+#include "indices.h"
+
+#define ALL 0xffffffffu
+#define AHEAD 4  // windows whose gradients and indices are loaded together
+
+struct Box {
+  int d, h, w, nd, nh, nw;  // the first of each axis, and how many
+};
+
+// Adds the gradients of the windows in `windows` that name cells in `tile`; returns how many this lane added.
+// `report`: count the indices that are outside the plane.
+__device__ __forceinline__ int add_windows(const Parameters &p, i64 image, int c, const Box &tile,
+                                           const Box &windows, Sum *sums, bool report) {
+  const int channels = p.channels, total = windows.nh * windows.nd * windows.nw;
+  const i64 start = image * p.plane_windows * channels + c;
+  const Element *grad = p.grad + start;
+  const Index *indices = p.indices + start;
+  const bool live = c < channels;
+  int added = 0;
+  int d = windows.d, h = windows.h, w = windows.w;
+  Element gradients[AHEAD];
+  Index found[AHEAD];
+  int which[AHEAD];
+  auto load = [&](int left) {
+#pragma unroll
+    for (int i = 0; i < AHEAD; ++i) {
+      which[i] = (d * p.Ho + h) * p.Wo + w;
+      if (live && i < left) {
+        gradients[i] = grad[(i64)which[i] * channels];
+        found[i] = indices[(i64)which[i] * channels];
+      }
+      if (++w == windows.w + windows.nw) {
+        w = windows.w;
+        if (++h == windows.h + windows.nh) h = windows.h, ++d;
+      }
+    }
+  };
+  load(total);
+  for (int done = 0; done < total; done += AHEAD) {
+    Element gradient[AHEAD];
+    Index index[AHEAD];
+    int q[AHEAD];
+#pragma unroll
+    for (int i = 0; i < AHEAD; ++i) gradient[i] = gradients[i], index[i] = found[i], q[i] = which[i];
+    load(total - done - AHEAD);
+#pragma unroll
+    for (int i = 0; i < AHEAD; ++i) {
+      if (!live || done + i >= total) continue;
+      const int cell = cell_of(index[i], q[i], p);
+      if (cell < 0) {
+        if (report) report_fault(p.faults, (image * channels + c) * p.plane_windows + q[i]);
+        continue;
+      }
+#if DEEP
+      const u32 slice = over(cell, p.by_slice), rest = cell - slice * p.by_slice.n;
+#else
+      const u32 slice = 0, rest = cell;
+#endif
+      const u32 line = over(rest, p.by_w), column = rest - line * p.by_w.n;
+      const u32 i_d = slice - tile.d, i_h = line - tile.h, i_w = column - tile.w;
+      if (i_d < (u32)tile.nd && i_h < (u32)tile.nh && i_w < (u32)tile.nw) {
+        Sum *at = sums + ((i_d * tile.nh + i_h) * tile.nw + i_w) * 32;
+        *at += widen(gradient[i]);
+        ++added;
+      }
+    }
+  }
+  return added;
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) scatter_channels(const Parameters p) {
+  SHARED(arena);
+  int *total = (int *)arena;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+  const int groups = (p.channels + 31) / 32;
+  u32 at = blockIdx.x;
+  const int part = at % p.parts;
+  at /= p.parts;
+  const int c = at % groups * 32 + lane;
+  const i64 image = at / groups;
+  const int from = (int)((i64)p.tiles * part / p.parts), to = (int)((i64)p.tiles * (part + 1) / p.parts);
+  Sum *sums = (Sum *)(arena + 16 + (i64)warp * p.warp_bytes) + lane;
+  const int expected = min(32, p.channels - (c - lane)) * p.plane_windows;
+  const Box all = {0, 0, 0, p.Do, p.Ho, p.Wo};
+
+  auto compute = [&](bool everything) {
+    int added = 0;
+    for (int b = from + warp; b < to; b += warps) {
+      const int *facts = p.pieces + 12 * b;
+      const Box tile = {facts[0], facts[1], facts[2], facts[3], facts[4], facts[5]};
+      const Box near = {facts[6], facts[7], facts[8], facts[9], facts[10], facts[11]};
+      const int cells = tile.nd * tile.nh * tile.nw;
+      for (int i = 0; i < cells; ++i) sums[i * 32] = 0;
+      added += add_windows(p, image, c, tile, everything ? all : near, sums, everything && b == 0);
+      if (c < p.channels) {
+        const Sum *sum = sums;
+        for (int d = 0; d < tile.nd; ++d)
+          for (int h = 0; h < tile.nh; ++h) {
+            const i64 row = ((image * p.D + tile.d + d) * p.H + tile.h + h) * p.W + tile.w;
+            Element *out = p.out + row * p.channels + c;
+#pragma unroll 4
+            for (int w = 0; w < tile.nw; ++w, sum += 32, out += p.channels) *out = narrow(*sum);
+          }
+      }
+    }
+    return added;
+  };
+
+  if (p.redo) {
+    int sum = 0;
+    for (int i = 0; i < p.parts; ++i) sum += p.counts[(i64)at * p.parts + i];
+    if (sum != expected) compute(true);
+    return;
+  }
+  if (threadIdx.x == 0) *total = 0;
+  __syncthreads();
+  const int added = compute(false);
+  if (added) atomicAdd(total, added);
+  __syncthreads();
+  if (p.parts > 1) {
+    if (threadIdx.x == 0) p.counts[blockIdx.x] = *total;
+  } else if (*total != expected) {
+    compute(true);
+  }
+}

@@ -1,0 +1,193 @@
+// The gradient of maxima: every window adds its gradient to the cell that its index names, in ascending order
+// of the windows.
+//
+// A plane is plane_cells · inner elements: inner is 1, or the channels where there are few of them. A warp
+// holds a band of a plane (or several small planes) in shared memory and takes 32 consecutive windows at a
+// time. Lanes that name the same cell form a group (__match_any_sync); the first lane of the group adds the
+// gradients in lane order, which is window order.
+//
+//     BANDS 0: a warp computes `share` whole planes.
+//           1: a block computes a plane, or one of `parts` of it, band by band. A band reads only the windows
+//              that may name its cells. The block counts the gradients that were added: if fewer than the
+//              plane has windows, an index names a cell outside its window. Then every band reads all windows
+//              of the plane (the second pass). With more than one part the second pass is a second launch
+//              (`redo`), which reads the first one's counts.
+//     INNER 1: inner may be more than 1
+#include "indices.h"
+
+#define VECTOR (16 / (int)sizeof(Element))
+#define ALL 0xffffffffu
+
+struct Band {
+  int begin, size;                   // elements of the plane
+  int ranges, first, count, stride;  // of windows: `count` from `first` on, and again every `stride`
+};
+
+// Clears `size` sums. The array is a whole number of vectors long.
+__device__ __forceinline__ void clear(Sum *sums, int size, int lane) {
+  const int step = 16 / sizeof(Sum);
+  for (int i = lane; i * step < size; i += 32) ((uint4 *)sums)[i] = make_uint4(0, 0, 0, 0);
+}
+
+// Writes sums[skip…] to `to`; sums + skip and `to` lie alike to a vector's boundary.
+__device__ __forceinline__ void flush(const Sum *sums, int skip, int size, Element *to, int lane) {
+  const int end = skip + size;
+  to -= skip;
+  for (int i = lane * VECTOR; i < end; i += 32 * VECTOR) {
+    if (i >= skip && i + VECTOR <= end) {
+      union {
+        uint4 all;
+        Element each[VECTOR];
+      } packed;
+#if ELEMENT < 2
+      packed.all = *(const uint4 *)(sums + i);
+#else
+      const float4 low = *(const float4 *)(sums + i), high = *(const float4 *)(sums + i + 4);
+      packed.each[0] = narrow(low.x), packed.each[1] = narrow(low.y);
+      packed.each[2] = narrow(low.z), packed.each[3] = narrow(low.w);
+      packed.each[4] = narrow(high.x), packed.each[5] = narrow(high.y);
+      packed.each[6] = narrow(high.z), packed.each[7] = narrow(high.w);
+#endif
+      *(uint4 *)(to + i) = packed.all;
+    } else {
+      for (int j = max(i, skip); j < min(i + VECTOR, end); ++j) to[j] = narrow(sums[j]);
+    }
+  }
+}
+
+// How many elements lie between the last vector's boundary and this address.
+__device__ __forceinline__ int skipped(const Element *to) {
+  return (int)((u64)to / sizeof(Element) % VECTOR);
+}
+
+// Adds 32 gradients, lane by lane where they name the same cell. `local` is the cell, or -1.
+__device__ __forceinline__ void add_in_order(Sum *sums, int local, Sum gradient, int lane) {
+  const u32 group = __match_any_sync(ALL, local < 0 ? ~lane : local);
+  const bool first = local >= 0 && (group & ((1u << lane) - 1)) == 0;
+  Sum sum = first ? sums[local] + gradient : (Sum)0;
+  u32 rest = first ? group & (group - 1) : 0;  // the lanes still to be added
+  while (__any_sync(ALL, rest != 0)) {
+    const Sum next = __shfl_sync(ALL, gradient, rest ? __ffs(rest) - 1 : lane);
+    if (rest) sum += next;
+    rest &= rest - 1;
+  }
+  if (first) sums[local] = sum;
+  __syncwarp();
+}
+
+// Adds the gradients of a band's windows, and returns how many this lane added. `report`: count the indices
+// that are outside the plane.
+__device__ __forceinline__ int add_windows(const Parameters &p, i64 plane, const Band &band, Sum *sums, int lane,
+                                           bool report) {
+  const i64 start = plane * p.plane_windows;  // elements of grad
+  const Element *grad = p.grad + start;
+  const Index *indices = p.indices + start;
+  int added = 0;
+  for (int r = 0; r < band.ranges; ++r) {
+    const int begin = band.first + r * band.stride, end = begin + band.count;
+    Element gradient = 0, next_gradient = 0;
+    Index index = 0, next_index = 0;
+    if (begin + lane < end) gradient = grad[begin + lane], index = indices[begin + lane];
+    for (int base = begin; base < end; base += 32) {
+      const int e = base + lane;
+      if (e + 32 < end) next_gradient = grad[e + 32], next_index = indices[e + 32];
+      int local = -1;
+      if (e < end) {
+#if BANDS
+        const u32 of_plane = e, shift = 0;
+#else
+        const u32 nth = over(e, p.by_plane_windows), of_plane = e - nth * p.plane_windows;
+        const u32 shift = nth * p.plane_elements;
+#endif
+#if INNER
+        const u32 q = over(of_plane, p.by_inner), c = of_plane - q * p.by_inner.n;
+        const int cell = cell_of(index, q, p);
+        if (cell >= 0) local = (int)(shift + cell * p.by_inner.n + c) - band.begin;
+#else
+        const u32 q = of_plane;
+        const int cell = cell_of(index, q, p);
+        if (cell >= 0) local = (int)(shift + cell) - band.begin;
+#endif
+        if (report && cell < 0) {
+          const i64 image = start + e - of_plane;  // the position counts (N, C, Do, Ho, Wo)
+#if INNER
+          report_fault(p.faults, image + (i64)c * (p.plane_windows / p.by_inner.n) + q);
+#else
+          report_fault(p.faults, image + q);
+#endif
+        }
+        if ((u32)local >= (u32)band.size) local = -1;
+        added += local >= 0;
+      }
+      add_in_order(sums, local, widen(gradient), lane);
+      gradient = next_gradient, index = next_index;
+    }
+  }
+  return added;
+}
+
+#if !BANDS
+
+extern "C" __global__ void __launch_bounds__(THREADS) scatter_planes(const Parameters p) {
+  SHARED(arena);
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const i64 plane = ((i64)blockIdx.x * (blockDim.x / 32) + warp) * p.share;
+  if (plane >= p.planes) return;
+  const int planes = (int)min((i64)p.share, p.planes - plane), size = planes * p.plane_elements;
+  Element *to = p.out + plane * p.plane_elements;
+  const int skip = skipped(to);
+  Sum *sums = (Sum *)(arena + (i64)warp * p.warp_bytes);
+  clear(sums, skip + size, lane);
+  __syncwarp();
+  const Band band = {0, size, 1, 0, planes * p.plane_windows, 0};
+  add_windows(p, plane, band, sums + skip, lane, true);
+  flush(sums, skip, size, to, lane);
+}
+
+#else
+
+extern "C" __global__ void __launch_bounds__(THREADS) scatter_planes(const Parameters p) {
+  SHARED(arena);
+  int *total = (int *)arena;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+  const i64 plane = blockIdx.x / p.parts;
+  const int part = blockIdx.x % p.parts;
+  const int from = (int)((i64)p.bands * part / p.parts), to = (int)((i64)p.bands * (part + 1) / p.parts);
+  Sum *sums = (Sum *)(arena + 16 + (i64)warp * p.warp_bytes);
+
+  auto compute = [&](bool everything) {
+    int added = 0;
+    for (int b = from + warp; b < to; b += warps) {
+      const int *facts = p.pieces + 6 * b;
+      Band band = {facts[0], facts[1] - facts[0], facts[2], facts[3], facts[4], facts[5]};
+      if (everything) band.ranges = 1, band.first = 0, band.count = p.plane_windows;
+      Element *out = p.out + plane * p.plane_elements + band.begin;
+      const int skip = skipped(out);
+      clear(sums, skip + band.size, lane);
+      __syncwarp();
+      added += add_windows(p, plane, band, sums + skip, lane, everything && b == 0);
+      flush(sums, skip, band.size, out, lane);
+      __syncwarp();
+    }
+    return added;
+  };
+
+  if (p.redo) {
+    int sum = 0;
+    for (int i = 0; i < p.parts; ++i) sum += p.counts[plane * p.parts + i];
+    if (sum != p.plane_windows) compute(true);
+    return;
+  }
+  if (threadIdx.x == 0) *total = 0;
+  __syncthreads();
+  const int added = compute(false);
+  if (added) atomicAdd(total, added);
+  __syncthreads();
+  if (p.parts > 1) {
+    if (threadIdx.x == 0) p.counts[blockIdx.x] = *total;
+  } else if (*total != p.plane_windows) {
+    compute(true);
+  }
+}
+
+#endif
