@@ -66,6 +66,15 @@ def test_arguments_that_do_not_fit_are_refused(arguments: Any, message: str) -> 
         packed(SCALE, arguments)
 
 
+def test_a_divider_is_three_words() -> None:
+    source = Source("a.cu", "a", (("int*", "x"), ("int", "n"), ("Divider", "by"), ("i64", "far")))
+    data = bytes(packed(source, (7, (5, 0xCCCCCCCD, 2), -1)))
+    assert [int.from_bytes(data[at : at + 4], "little") for at in (8, 12, 16, 20)] == [7, 5, 0xCCCCCCCD, 2]
+    assert data[24:] == b"\xff" * 8
+    with pytest.raises(ValueError, match="it must fit Divider"):
+        packed(source, (7, (2**32, 0, 0), 0))
+
+
 def test_a_number_before_a_pointer_is_refused() -> None:
     with pytest.raises(AssertionError, match="before a pointer"):
         layout(Source("a.cu", "a", (("int", "n"), ("float*", "x"))))

@@ -22,7 +22,7 @@ from functools import cache
 from threading import Lock
 from typing import Any
 
-from .source import Source, packed
+from .source import Argument, Source, packed
 
 Launcher = Callable[..., None]  # of a stream and the addresses
 _INVALID_CONTEXT = 201
@@ -75,7 +75,7 @@ class Kernel:
     shared: int = _USUAL_SHARED  # what blocks may have so far
     lock: Any = field(default_factory=Lock)
 
-    def launcher(self, grid: int, block: int, shared: int, arguments: Sequence[float]) -> Launcher:
+    def launcher(self, grid: int, block: int, shared: int, arguments: Sequence[Argument]) -> Launcher:
         """`run(stream, *addresses)`; `arguments` are the numbers after the pointers."""
         packed(self.source, arguments)  # raises for numbers that do not fit
         with self.lock:

@@ -18,15 +18,20 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-_SCALARS: dict[str, Any] = {
+_TYPES: dict[str, Any] = {
     "int": ctypes.c_int32,
     "unsigned": ctypes.c_uint32,
     "long long": ctypes.c_int64,
     "unsigned long long": ctypes.c_uint64,
     "float": ctypes.c_float,
     "double": ctypes.c_double,
-    "Divider": ctypes.c_uint32 * 3,  # device.h
+    # of device.h
+    "u32": ctypes.c_uint32,
+    "i64": ctypes.c_int64,
+    "u64": ctypes.c_uint64,
+    "Divider": ctypes.c_uint32 * 3,
 }
+Argument = float | tuple[int, ...]  # a tuple fills a struct
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +68,12 @@ def layout(source: Source) -> type[ctypes.Structure]:
     kinds = [kind for kind, _ in source.parameters]
     assert all(kind.endswith("*") for kind in kinds[: source.pointers]), "a number stands before a pointer"
     fields = [
-        (name, ctypes.c_uint64 if kind.endswith("*") else _SCALARS[kind]) for kind, name in source.parameters
+        (name, ctypes.c_uint64 if kind.endswith("*") else _TYPES[kind]) for kind, name in source.parameters
     ]
     return type("Parameters", (ctypes.Structure,), {"_fields_": fields})
 
 
-def packed(source: Source, arguments: Sequence[Any]) -> ctypes.Structure:
+def packed(source: Source, arguments: Sequence[Argument]) -> ctypes.Structure:
     """The struct with these numbers after the pointers, which are null."""
     numbers = source.parameters[source.pointers :]
     if len(numbers) != len(arguments):
@@ -76,7 +81,9 @@ def packed(source: Source, arguments: Sequence[Any]) -> ctypes.Structure:
     made = layout(source)()
     for (kind, name), value in zip(numbers, arguments, strict=True):
         setattr(made, name, value)
-        if isinstance(value, int) and getattr(made, name) != value:  # ctypes drops high bits silently
+        found = getattr(made, name)
+        kept = tuple(found) if isinstance(value, tuple) else found
+        if not isinstance(value, float) and kept != value:  # ctypes drops high bits silently
             raise ValueError(f"{source.entry}: {name} is {value}; it must fit {kind}.")
     return made
 

@@ -1,0 +1,198 @@
+// The names of CUDA that the kernels in kernels/cuda/device/ use, for a C++ compiler on the host.
+//
+// fibers.h runs the threads. Operations have the results that CUDA documents; where CUDA leaves a result open,
+// the result here is a pattern that no kernel expects.
+
+#pragma once
+
+#include "fibers.h"
+
+#include <algorithm>
+#include <cmath>
+
+#define __global__
+#define __device__
+#define __host__
+#define __constant__ const
+#define __shared__ static
+#define __forceinline__ inline __attribute__((always_inline))
+#define __launch_bounds__(...)
+#define __align__(bytes) alignas(bytes)
+#define SHARED(name) unsigned char* name = ::simt::launch.shared
+
+#define SIMT_LINE int line = __builtin_LINE()
+
+inline void __syncthreads(SIMT_LINE) { simt::barrier(line); }
+inline void __syncwarp(unsigned mask = ~0u, SIMT_LINE) { simt::exchange(simt::Exchange::sync, mask, 0, 0, line); }
+inline void __threadfence() {}
+inline void __threadfence_block() {}
+// CUDA does not promise that lanes run together, so a lane is alone here.
+inline unsigned __activemask() { return 1u << threadIdx.x % simt::kWarp; }
+
+namespace simt {
+template <class T> u64 as_word(T value) {
+  static_assert(sizeof(T) <= 8, "a shuffle moves at most 8 bytes");
+  u64 word = 0;
+  std::memcpy(&word, &value, sizeof(T));
+  return word;
+}
+template <class T> T from_word(u64 word) {
+  T value;
+  std::memcpy(&value, &word, sizeof(T));
+  return value;
+}
+// `source` is the lane to read, in a group of `width` lanes; outside of the group a lane gets its own value.
+template <class T> T shuffle(unsigned mask, T value, int source, int width, bool inside, int line) {
+  int lane = threadIdx.x % kWarp, group = lane / width * width;
+  return from_word<T>(exchange(Exchange::shuffle, mask, as_word(value), inside ? group + source % width : lane, line));
+}
+}  // namespace simt
+
+template <class T> T __shfl_sync(unsigned mask, T value, int source, int width = 32, SIMT_LINE) {
+  return simt::shuffle(mask, value, source & (width - 1), width, true, line);
+}
+template <class T> T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32, SIMT_LINE) {
+  int source = int(threadIdx.x % width) - int(delta);
+  return simt::shuffle(mask, value, source, width, source >= 0, line);
+}
+template <class T> T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32, SIMT_LINE) {
+  int source = int(threadIdx.x % width) + int(delta);
+  return simt::shuffle(mask, value, source, width, source < width, line);
+}
+template <class T> T __shfl_xor_sync(unsigned mask, T value, int bits, int width = 32, SIMT_LINE) {
+  int source = int(threadIdx.x % width) ^ bits;
+  return simt::shuffle(mask, value, source, width, source < width, line);
+}
+template <class T> unsigned __match_any_sync(unsigned mask, T value, SIMT_LINE) {
+  return unsigned(simt::exchange(simt::Exchange::match, mask, simt::as_word(value), 0, line));
+}
+inline unsigned __ballot_sync(unsigned mask, int predicate, SIMT_LINE) {
+  return unsigned(simt::exchange(simt::Exchange::ballot, mask, predicate != 0, 0, line));
+}
+inline int __any_sync(unsigned mask, int predicate, SIMT_LINE) { return __ballot_sync(mask, predicate, line) != 0; }
+inline int __all_sync(unsigned mask, int predicate, SIMT_LINE) { return __ballot_sync(mask, !predicate, line) == 0; }
+inline unsigned __reduce_add_sync(unsigned mask, unsigned value, SIMT_LINE) {
+  return unsigned(simt::exchange(simt::Exchange::add, mask, value, 0, line));
+}
+inline unsigned __reduce_min_sync(unsigned mask, unsigned value, SIMT_LINE) {
+  return unsigned(simt::exchange(simt::Exchange::smallest, mask, value, 0, line));
+}
+inline unsigned __reduce_max_sync(unsigned mask, unsigned value, SIMT_LINE) {
+  return unsigned(simt::exchange(simt::Exchange::largest, mask, value, 0, line));
+}
+inline unsigned __reduce_or_sync(unsigned mask, unsigned value, SIMT_LINE) {
+  return unsigned(simt::exchange(simt::Exchange::any_bit, mask, value, 0, line));
+}
+
+// A fiber never stops between reading and writing.
+namespace simt {
+template <class T, class F> T replaced(T* at, F change) {
+  T old = *at;
+  *at = change(old);
+  return old;
+}
+}  // namespace simt
+#define SIMT_ATOMICS(T)                                                                                        \
+  inline T atomicAdd(T* at, T x) { return simt::replaced(at, [x](T old) { return (T)(old + x); }); }              \
+  inline T atomicMin(T* at, T x) { return simt::replaced(at, [x](T old) { return old < x ? old : x; }); }       \
+  inline T atomicMax(T* at, T x) { return simt::replaced(at, [x](T old) { return old > x ? old : x; }); }       \
+  inline T atomicOr(T* at, T x) { return simt::replaced(at, [x](T old) { return (T)(old | x); }); }               \
+  inline T atomicAnd(T* at, T x) { return simt::replaced(at, [x](T old) { return (T)(old & x); }); }              \
+  inline T atomicExch(T* at, T x) { return simt::replaced(at, [x](T) { return x; }); }                          \
+  inline T atomicCAS(T* at, T want, T x) { return simt::replaced(at, [=](T old) { return old == want ? x : old; }); }
+SIMT_ATOMICS(int)
+SIMT_ATOMICS(unsigned)
+SIMT_ATOMICS(unsigned long long)
+#undef SIMT_ATOMICS
+
+inline int __popc(unsigned x) { return __builtin_popcount(x); }
+inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
+inline int __ffs(int x) { return __builtin_ffs(x); }
+inline int __ffsll(long long x) { return __builtin_ffsll(x); }
+inline int __clz(int x) { return x ? __builtin_clz(unsigned(x)) : 32; }
+inline int __clzll(long long x) { return x ? __builtin_clzll((unsigned long long)x) : 64; }
+inline unsigned __brev(unsigned x) {
+  unsigned result = 0;
+  for (int i = 0; i < 32; i++) result |= (x >> i & 1) << (31 - i);
+  return result;
+}
+inline unsigned __umulhi(unsigned a, unsigned b) { return unsigned((unsigned long long)a * b >> 32); }
+inline int __mulhi(int a, int b) { return int((long long)a * b >> 32); }
+inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
+  return (unsigned long long)((unsigned __int128)a * b >> 64);
+}
+
+#define SIMT_CAST(name, From, To) \
+  inline To name(From x) { return simt::from_word<To>(simt::as_word(x)); }
+SIMT_CAST(__float_as_uint, float, unsigned)
+SIMT_CAST(__float_as_int, float, int)
+SIMT_CAST(__uint_as_float, unsigned, float)
+SIMT_CAST(__int_as_float, int, float)
+SIMT_CAST(__double_as_longlong, double, long long)
+SIMT_CAST(__longlong_as_double, long long, double)
+#undef SIMT_CAST
+
+inline float __fadd_rn(float a, float b) { return a + b; }
+inline float __fsub_rn(float a, float b) { return a - b; }
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __fdiv_rn(float a, float b) { return a / b; }
+inline float __frcp_rn(float a) { return 1 / a; }
+inline float __fmaf_rn(float a, float b, float c) { return std::fmaf(a, b, c); }
+inline double __dadd_rn(double a, double b) { return a + b; }
+inline double __dmul_rn(double a, double b) { return a * b; }
+inline double __ddiv_rn(double a, double b) { return a / b; }
+inline double __drcp_rn(double a) { return 1 / a; }
+inline double __fma_rn(double a, double b, double c) { return std::fma(a, b, c); }
+
+template <class T> T __ldg(const T* at) { return *at; }
+template <class T> T __ldcs(const T* at) { return *at; }
+template <class T> T __ldcg(const T* at) { return *at; }
+template <class T> T __ldlu(const T* at) { return *at; }
+template <class T> void __stcs(T* at, T x) { *at = x; }
+template <class T> void __stcg(T* at, T x) { *at = x; }
+
+// A NaN loses, as in CUDA.
+#define SIMT_INTEGER(T)                              \
+  inline T min(T a, T b) { return a < b ? a : b; }   \
+  inline T max(T a, T b) { return a > b ? a : b; }
+SIMT_INTEGER(int)
+SIMT_INTEGER(unsigned)
+SIMT_INTEGER(long long)
+SIMT_INTEGER(unsigned long long)
+#undef SIMT_INTEGER
+inline float min(float a, float b) { return std::fmin(a, b); }
+inline float max(float a, float b) { return std::fmax(a, b); }
+inline double min(double a, double b) { return std::fmin(a, b); }
+inline double max(double a, double b) { return std::fmax(a, b); }
+
+#define SIMT_VECTORS(T, name)                                                                    \
+  struct alignas(2 * sizeof(T)) name##2 { T x, y; };                                             \
+  struct alignas(4 * sizeof(T) > 16 ? 16 : 4 * sizeof(T)) name##4 { T x, y, z, w; };             \
+  inline name##2 make_##name##2(T x, T y) { return {x, y}; }                                     \
+  inline name##4 make_##name##4(T x, T y, T z, T w) { return {x, y, z, w}; }
+SIMT_VECTORS(int, int)
+SIMT_VECTORS(unsigned, uint)
+SIMT_VECTORS(float, float)
+SIMT_VECTORS(double, double)
+SIMT_VECTORS(unsigned short, ushort)
+SIMT_VECTORS(unsigned char, uchar)
+SIMT_VECTORS(long long, longlong)
+SIMT_VECTORS(unsigned long long, ulonglong)
+#undef SIMT_VECTORS
+
+// IEEE halves, bit by bit: not every host converts them in hardware.
+inline float from_half(unsigned short bits) {
+  unsigned sign = (bits & 0x8000u) << 16, exponent = bits >> 10 & 31, fraction = bits & 1023u;
+  if (exponent == 31) return __uint_as_float(sign | 0x7f800000u | fraction << 13);
+  float size = exponent == 0 ? float(fraction) * 0x1p-24f : __uint_as_float((exponent + 112) << 23 | fraction << 13);
+  return __uint_as_float(sign | __float_as_uint(size));
+}
+inline unsigned short to_half(float value) {
+  unsigned sign = __float_as_uint(value) >> 16 & 0x8000u;
+  float size = std::fabs(value);
+  if (value != value) return 0x7fff;
+  if (size >= 65520) return (unsigned short)(sign | 0x7c00u);
+  if (size < 0x1p-14f) return (unsigned short)(sign | unsigned(std::nearbyint(size * 0x1p24f)));
+  unsigned bits = __float_as_uint(size) - (112u << 23);
+  return (unsigned short)(sign | (bits + 0xfffu + (bits >> 13 & 1)) >> 13);
+}
