@@ -154,7 +154,7 @@ def translation_unit(sources: Sequence[Source], texts: dict[str, str]) -> str:
     for number, source in enumerate(sources):
         body = _flat(program(source), texts, set())
         entry = f"{source.entry}_{number}"  # functions with C linkage share one namespace
-        names = dict.fromkeys([source.entry, *re.findall(r"^\s*#\s*define\s+(\w+)", body, re.M)])
+        names = [name for name in [source.entry, *_macros(body)] if name not in _macros(_harness())]
         dropped = "".join(f"#undef {name}\n" for name in names)
         pieces.append(
             f"namespace kernel_{number} {{\n#define {source.entry} {entry}\n{body}{dropped}"
@@ -169,6 +169,11 @@ def translation_unit(sources: Sequence[Source], texts: dict[str, str]) -> str:
         "  simt::run(bodies[body], grid, block, shared, parameters, bytes, arrays, count, seed, label);\n}\n"
     )
     return "".join(pieces)
+
+
+def _macros(text: str) -> dict[str, None]:
+    """The names that a text defines, in their order."""
+    return dict.fromkeys(re.findall(r"^\s*#\s*define\s+(\w+)", text, re.M))
 
 
 def _flat(text: str, texts: dict[str, str], seen: set[str]) -> str:

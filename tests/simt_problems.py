@@ -1,0 +1,118 @@
+"""The GPU kernels on the host, over enumerated geometries: every kernel that takes a problem, bit by bit.
+
+    python tests/simt_problems.py --share AT N [--only KIND] [--seed S]
+
+runs every N-th geometry from the AT-th on. tests/test_simt_problems.py starts it with AddressSanitizer loaded.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+import simt
+from enumeration import Checker, bits, difference, geometries
+from pooltide.kernels.cuda import plan
+from pooltide.kernels.cuda.driver import DeviceFacts
+from pooltide.kernels.cuda.plan import KERNELS, Launch, Task
+from pooltide.problem.problem import Problem
+
+SMALL = DeviceFacts(90, 1, 8 << 10, 16 << 10, 2048, 65536, 1 << 20)
+LARGE = DeviceFacts(90, 132, 227 << 10, 228 << 10, 2048, 65536, 50 << 20)
+
+
+def launches(problem: Problem, layout: str, small: bool) -> Iterator[tuple[str, tuple[Launch, ...]]]:
+    """The launches of every kernel that takes the problem. `small`: as if bands and tiles were tiny."""
+    kept = plan.BAND_BYTES, plan.TILE_BYTES, plan.FEW_CHANNELS
+    try:
+        if small:
+            plan.BAND_BYTES, plan.TILE_BYTES, plan.FEW_CHANNELS = 48, 4 * 32 * 4, 2
+        task = Task(problem, layout, SMALL if small else LARGE)
+        for name, planner in KERNELS.get(problem.kind, ()):
+            found = planner(task)
+            if not isinstance(found, str):
+                yield name, found
+    finally:
+        plan.BAND_BYTES, plan.TILE_BYTES, plan.FEW_CHANNELS = kept
+
+
+class GpuChecker(Checker):
+    """Collects the problems first, so that one compilation serves all of them; then runs them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.problems: list[tuple[Problem, str, Any, Any, Any]] = []
+        self.names: set[str] = set()
+
+    def forward(self, problem: Problem, x: Any, values: Any, places: Any) -> None:
+        pass
+
+    def paths(self, prepared: Any, given: Any, want: Any, places: Any, layout: str) -> None:
+        raise NotImplementedError
+
+    def gradient(self, problem: Problem, grad: Any, indices: Any, want: Any) -> None:
+        self.problems.append((problem, "planes", grad, indices, want))
+        self.problems.append((problem, "channels_last", grad, indices, want))
+
+    def run(self, seed: int) -> None:
+        planned = [
+            (name, found, given)
+            for number, given in enumerate(self.problems)
+            for name, found in launches(*given[:2], small=number // 2 % 2 == 0)
+        ]
+        simt.build(launch.source for _, found, _ in planned for launch in found)
+        for name, found, given in planned:
+            self.names.add(name)
+            self.one(name, found, *given, seed)
+
+    def one(
+        self, name: str, found: tuple[Launch, ...], problem: Problem, layout: str,
+        grad: Any, indices: Any, want: Any, seed: int,
+    ) -> None:  # fmt: skip
+        dtype = problem.dtype.numpy
+        label = f"{name}: {problem} {layout}"
+        out = np.full(want.size, np.nan, dtype)
+        faults = np.array([0, 2**63 - 1], np.uint64)
+        counts = np.full(max(found[0].counts, 1), -1, np.int32)
+        tensors: list[Any] = [flat(grad.astype(dtype), layout)]
+        if indices is not None:
+            tensors.append(flat(indices, layout))
+        tensors.append(out)
+        if indices is not None:
+            tensors += [faults, counts]
+        for launch in found:
+            simt.run(
+                launch.source, launch.grid, launch.block, launch.shared, launch.arguments,
+                [*tensors, *launch.tables], seed=seed + self.runs, label=label,
+            )  # fmt: skip
+        self.runs += 1
+        expected = flat(want.astype(dtype), layout)
+        right = (bits(out) == bits(expected)).all() and int(faults[0]) == 0
+        assert right, f"{label}: {difference(out, expected)}"
+
+
+def flat(array: Any, layout: str) -> Any:
+    """The array's elements in the order in which they stand in memory."""
+    return np.ascontiguousarray(array if layout == "planes" else array.transpose(0, 2, 3, 4, 1)).ravel()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--share", nargs=2, type=int, default=(0, 4001), metavar=("AT", "N"))
+    parser.add_argument("--only", default="")
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    checker = GpuChecker()
+    count = 0
+    for number, geometry in geometries(tuple(args.share), args.only):
+        checker.check(number, geometry)
+        count += 1
+    checker.run(args.seed)
+    print(f"{count} geometries, {checker.runs} runs, kernels: {', '.join(sorted(checker.names))}")
+
+
+if __name__ == "__main__":
+    main()
