@@ -1,8 +1,9 @@
 """The GPU kernels on the host, over enumerated geometries: every kernel that takes a problem, bit by bit.
 
-    python tests/simt_problems.py --share AT N [--only KIND] [--seed S]
+    python tests/simt_problems.py [--share AT N] [--only KIND] [--random FIRST END] [--seed S]
 
-runs every N-th geometry from the AT-th on. tests/test_simt_problems.py starts it with AddressSanitizer loaded.
+runs every N-th geometry from the AT-th on, then the random problems of some seeds, with indices that name cells
+outside their windows or planes. tests/test_simt_problems.py starts it with AddressSanitizer loaded.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from cuda_problems import expected, random_task
 
 import simt
 from enumeration import Checker, bits, difference, geometries
+from pooltide.kernels import IndexFault
 from pooltide.kernels.cuda import plan
 from pooltide.kernels.cuda.driver import DeviceFacts
 from pooltide.kernels.cuda.plan import KERNELS, Launch, Task
@@ -44,7 +47,7 @@ class GpuChecker(Checker):
 
     def __init__(self) -> None:
         super().__init__()
-        self.problems: list[tuple[Problem, str, Any, Any, Any]] = []
+        self.problems: list[tuple[Problem, str, Any, Any, Any, Any]] = []
         self.names: set[str] = set()
 
     def forward(self, problem: Problem, x: Any, values: Any, places: Any) -> None:
@@ -54,8 +57,12 @@ class GpuChecker(Checker):
         raise NotImplementedError
 
     def gradient(self, problem: Problem, grad: Any, indices: Any, want: Any) -> None:
-        self.problems.append((problem, "planes", grad, indices, want))
-        self.problems.append((problem, "channels_last", grad, indices, want))
+        self.problems.append((problem, "planes", grad, indices, want, None))
+        self.problems.append((problem, "channels_last", grad, indices, want, None))
+
+    def random(self, seed: int) -> None:
+        problem, layout, grad, indices = random_task(seed)
+        self.problems.append((problem, layout, grad, indices, *expected(problem, grad, indices)))
 
     def run(self, seed: int) -> None:
         planned = [
@@ -70,7 +77,7 @@ class GpuChecker(Checker):
 
     def one(
         self, name: str, found: tuple[Launch, ...], problem: Problem, layout: str,
-        grad: Any, indices: Any, want: Any, seed: int,
+        grad: Any, indices: Any, want: Any, fault: IndexFault | None, seed: int,
     ) -> None:  # fmt: skip
         dtype = problem.dtype.numpy
         label = f"{name}: {problem} {layout}"
@@ -89,9 +96,10 @@ class GpuChecker(Checker):
                 [*tensors, *launch.tables], seed=seed + self.runs, label=label,
             )  # fmt: skip
         self.runs += 1
-        expected = flat(want.astype(dtype), layout)
-        right = (bits(out) == bits(expected)).all() and int(faults[0]) == 0
-        assert right, f"{label}: {difference(out, expected)}"
+        right = flat(want.astype(dtype), layout)
+        assert (bits(out) == bits(right)).all(), f"{label}: {difference(out, right)}"
+        counted = [0, 2**63 - 1] if fault is None else [fault.count, fault.position]
+        assert faults.tolist() == counted, f"{label}: counted {faults.tolist()}, must be {counted}"
 
 
 def flat(array: Any, layout: str) -> Any:
@@ -103,6 +111,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--share", nargs=2, type=int, default=(0, 4001), metavar=("AT", "N"))
     parser.add_argument("--only", default="")
+    parser.add_argument("--random", nargs=2, type=int, default=(0, 0), metavar=("FIRST", "END"))
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     checker = GpuChecker()
@@ -110,6 +119,8 @@ def main() -> None:
     for number, geometry in geometries(tuple(args.share), args.only):
         checker.check(number, geometry)
         count += 1
+    for seed in range(*args.random):
+        checker.random(seed)
     checker.run(args.seed)
     print(f"{count} geometries, {checker.runs} runs, kernels: {', '.join(sorted(checker.names))}")
 

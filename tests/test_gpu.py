@@ -9,23 +9,22 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
-from test_triton import EVERYWHERE, TYPES, alike, expected, lay, own_indices, own_offsets, spoil, strided
+from cuda_problems import alike, expected, lay, own_indices, random_task, strided
 
 from enumeration import Checker, geometries
-from geometries import maxima_gradient
 from pooltide.geometry import UNIT, Axis
-from pooltide.operators.dtypes import DTYPES, DType
-from pooltide.problem.offsets import offsets_of
+from pooltide.operators.dtypes import DTYPES
 from pooltide.problem.problem import Problem
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("triton")
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no NVIDIA GPU"),
@@ -46,84 +45,32 @@ def to_numpy(tensor: Any) -> np.ndarray:
     return tensor.numpy()
 
 
-def random_problem(rng: np.random.Generator, operator: int, dtype: DType) -> tuple[Problem, str]:
-    batch = (int(rng.integers(1, 5)), int(rng.choice([1, 3, 4, 8, 17])))
-    layout = str(rng.choice(["planes", "channels_last"]))
-    lengths = [int(rng.choice([1, 2, 3, 4, 5, 7, 8, 11, 12, 13, 16, 24, 31])) for _ in range(3)]
-    if operator == 0:
-        axes = random_windows(rng, lengths[1:])
-        how = str(rng.choice(["extent", "valid", "override"]))
-        divisor = int(rng.choice([-7, 3, 6, 2**33])) if how == "override" else 0
-        return Problem("average_gradient", batch, (UNIT, axes[0], axes[1]), dtype, how, divisor), layout
-    windows = [int(rng.choice([1, 2, 3, max(n // 2, 1), max(n - 1, 1), n, n + 3])) for n in lengths]
-    d, h, w = (Axis(n, o) for n, o in zip(lengths, windows, strict=True))
-    if operator == 1:
-        return Problem("average_gradient", batch, (d, h, w), dtype, "chained"), layout
-    if rng.integers(2):
-        d, h, w = random_windows(rng, lengths)
-    axes = (d if operator == 3 else UNIT, h, w)
-    most = offsets_of(axes)
-    index = DTYPES[str(rng.choice(["INT32", "INT64", "UINT8"] if most else ["INT32", "INT64"]))]
-    return maxima_gradient(batch, axes, dtype, index), layout
+@contextmanager
+def tiny(wanted: bool) -> Iterator[None]:
+    """Plans kernels as if bands and tiles were tiny, so that small problems have several of them."""
+    from pooltide.kernels.cuda import plan
 
-
-def random_windows(rng: np.random.Generator, lengths: list[int]) -> list[Axis]:
-    axes: list[Axis] = []
-    while len(axes) < len(lengths):
-        k = int(rng.integers(1, 6))
-        s, p = int(rng.integers(1, 5)), int(rng.integers(0, k // 2 + 1))
-        axis = strided(lengths[len(axes)], k, s, p, bool(rng.integers(2)))
-        axes += [axis] if axis.outputs > 0 else []
-    return axes
-
-
-def random_indices(problem: Problem, rng: np.random.Generator) -> np.ndarray:
-    """Each in its window; or some that name other cells, or none."""
-    strays = str(rng.choice(["none", "foreign", "outside"]))
-    if problem.offsets:
-        found = own_offsets(problem, rng)
-        chosen = rng.random(found.shape) < (0 if strays == "none" else 0.2)
-        found[chosen] = rng.integers(0, 256, chosen.sum())
-        return found
-    found = own_indices(problem, rng)
-    spoil(found, int(np.prod(problem.input_plane)), rng, strays)
-    return found
-
-
-def random_gradient(problem: Problem, rng: np.random.Generator) -> np.ndarray:
-    """Normal values, or any words at all: infinities, NaNs, subnormals, both zeros."""
-    shape = problem.batch + problem.output_plane
-    if rng.integers(2):
-        return rng.standard_normal(shape).astype(problem.dtype.numpy)
-    words = rng.integers(0, 256, (*shape, problem.dtype.itemsize), dtype=np.uint8)
-    values = words.view(problem.dtype.numpy).reshape(shape)
-    return np.where(rng.random(shape) < 0.3, values * problem.dtype.numpy.type(0), values)
+    kept = plan.BAND_BYTES, plan.TILE_BYTES
+    if wanted:
+        plan.BAND_BYTES, plan.TILE_BYTES = 256, 64 * 32 * 4
+    try:
+        yield
+    finally:
+        plan.BAND_BYTES, plan.TILE_BYTES = kept
 
 
 def check_random(seed: int) -> str | None:
     """What differs from the reference in the seed's problem, or None."""
     from pooltide.kernels.cuda import launch
-    from pooltide.kernels.cuda import plan as triton_plan
-    from pooltide.kernels.cuda import tables as triton_tables
 
-    rng = np.random.default_rng(seed)
-    problem, layout = random_problem(rng, seed % 4, DTYPES[TYPES[seed // 4 % 4]])
-    with np.errstate(all="ignore"):
-        grad = random_gradient(problem, rng)
-    indices = random_indices(problem, rng) if problem.kind == "maximum_gradient" else None
+    problem, layout, grad, indices = random_task(seed)
     want, fault = expected(problem, grad, indices)
-    tuned = {name: getattr(triton_tables, name) for name in EVERYWHERE}
-    share, programs = triton_plan.SHARE, triton_tables.PROGRAMS
-    triton_plan.SHARE = int(rng.choice([share, 64]))
-    triton_tables.PROGRAMS = int(rng.choice([programs, 1]))
-    if rng.integers(2):
-        vars(triton_tables).update(EVERYWHERE)
     out = on_gpu(lay(np.full(want.shape, np.nan, want.dtype), layout))
     record = launch.new_record(torch.device("cuda"))
     given = None if indices is None else on_gpu(lay(indices, layout))
-    launch.Ready(problem, layout, 0)(on_gpu(lay(grad, layout)), given, out, record)
-    triton_plan.SHARE, triton_tables.PROGRAMS = share, programs
-    vars(triton_tables).update(tuned)
+    with tiny(seed // 16 % 2 == 0):
+        prepared = launch.PreparedLaunches(problem, layout, 0)
+    prepared(on_gpu(lay(grad, layout)), given, out, record)
     if not alike(np.ascontiguousarray(to_numpy(out)), want):
         return f"seed {seed}: {problem} {layout}: values differ"
     if indices is not None and record.tolist() != (
@@ -134,27 +81,23 @@ def check_random(seed: int) -> str | None:
 
 
 class OnGpu(Checker):
-    """Sends enumerated geometries' gradients through the GPU kernels, tuned and with gathering forced."""
+    """Sends enumerated geometries' gradients through the GPU kernels, with bands as usual and tiny."""
 
     def forward(self, *_: Any) -> None:
         """The GPU has no forwards of ours."""
 
     def gradient(self, problem: Problem, grad: Any, indices: Any, want: Any) -> None:
         from pooltide.kernels.cuda import launch
-        from pooltide.kernels.cuda import tables as triton_tables
 
         rounded = want.astype(problem.dtype.numpy)
-        tuned = {name: getattr(triton_tables, name) for name in EVERYWHERE}
         for layout in ("planes", "channels_last"):
-            for chosen in (tuned, EVERYWHERE) if indices is not None else (tuned,):
-                vars(triton_tables).update(chosen)
-                out = on_gpu(lay(np.full(rounded.shape, np.nan, rounded.dtype), layout))
-                given = None if indices is None else on_gpu(lay(indices, layout))
-                ready = launch.Ready(problem, layout, 0)
-                ready(on_gpu(lay(grad.astype(problem.dtype.numpy), layout)), given, out, None)
-                vars(triton_tables).update(tuned)
-                self.runs += 1
-                assert alike(np.ascontiguousarray(to_numpy(out)), rounded), f"{problem} {layout}"
+            out = on_gpu(lay(np.full(rounded.shape, np.nan, rounded.dtype), layout))
+            given = None if indices is None else on_gpu(lay(indices, layout))
+            with tiny(self.runs % 2 == 0):
+                prepared = launch.PreparedLaunches(problem, layout, 0)
+            prepared(on_gpu(lay(grad.astype(problem.dtype.numpy), layout)), given, out, None)
+            self.runs += 1
+            assert alike(np.ascontiguousarray(to_numpy(out)), rounded), f"{problem} {layout}"
 
 
 def check_enumerated(at: int, share: int) -> list[str]:
@@ -168,9 +111,9 @@ def check_enumerated(at: int, share: int) -> list[str]:
 
 
 def test_enumerated_geometries_have_pytorchs_bits() -> None:
-    parts, share = 42, 4999 * 42
+    parts, share = 42, 149 * 42
     with ProcessPoolExecutor(14, multiprocessing.get_context("spawn")) as pool:
-        jobs = [pool.submit(check_enumerated, 13 + i * 4999, share) for i in range(parts)]
+        jobs = [pool.submit(check_enumerated, 13 + i * 149, share) for i in range(parts)]
         found = [line for job in jobs for line in job.result()]
     assert not found, "\n".join(found[:20])
 
@@ -268,30 +211,11 @@ def test_memory_that_is_not_16_byte_aligned(problem: Problem) -> None:
 
 
 @pytest.mark.parametrize("problem", cases(), ids=str)
-@pytest.mark.parametrize("driver", [True, False])
-def test_launches_by_the_driver_and_by_triton(problem: Problem, driver: bool, monkeypatch: Any) -> None:
-    from pooltide.kernels.cuda import driver as cuda_driver
-    from pooltide.kernels.cuda import launch
-
-    if not driver:
-        monkeypatch.setattr(cuda_driver, "_driver", lambda: None)
-    grad, indices, out, want = prepared(problem)
-    ready = launch.Ready(problem, "planes", 0)
-    for _ in range(3):
-        out.fill_(float("nan"))
-        ready(grad, indices, out)
-        assert alike(to_numpy(out), want)
-    replay = next(iter(ready.plans.values()))[0].replay
-    assert replay is not None
-    assert (replay.__module__ == cuda_driver.__name__) == driver
-
-
-@pytest.mark.parametrize("problem", cases(), ids=str)
 def test_threads_launch_at_once(problem: Problem) -> None:
     from pooltide.kernels.cuda import launch
 
     grad, indices, out, want = prepared(problem)
-    ready = launch.Ready(problem, "planes", 0)
+    ready = launch.PreparedLaunches(problem, "planes", 0)
     ready(grad, indices, out)
 
     def run(i: int) -> bool:
@@ -321,24 +245,20 @@ def test_index_errors_reads_and_clears_the_devices_record() -> None:
 
 
 def test_another_batch_compiles_nothing() -> None:
-    from pooltide.kernels.cuda import launch as triton_launch
-    from pooltide.kernels.cuda.device import average as triton_average
-
-    def compiled() -> int:
-        return sum(len(cache[0]) for cache in triton_average.rows.device_caches.values())
+    from pooltide.kernels.cuda import compiler, launch
 
     def run(n: int, axes: Any) -> None:
         problem = Problem("average_gradient", (n, 3), axes, DTYPES["FLOAT32"], "chained")
         shape = problem.batch + problem.output_plane
         out = torch.empty(problem.batch + problem.input_plane, device="cuda")
-        triton_launch.run(problem, "planes", torch.ones(shape, device="cuda"), None, out)
+        launch.run(problem, "planes", torch.ones(shape, device="cuda"), None, out)
 
     axes = (Axis(7, 3), Axis(11, 4), Axis(13, 5))
     run(2, axes)
-    before = compiled()
+    before = len(compiler._kernels)
     for n in (1, 5, 16, 33):
         run(n, axes)
-    assert compiled() == before
+    assert len(compiler._kernels) == before
 
 
 BIG = (2051, 1024)  # planes of 33 × 32 cells: over 2**31 elements

@@ -2,7 +2,7 @@
 
 `choose` takes a device, a problem and the layouts of its tensors, and returns a `ChosenKernel`.
 On the CPU the plan selects the backend: the compiled kernels take addresses, the reference takes the
-tensors' memory as NumPy arrays. On CUDA the Triton kernels run, if Triton is installed.
+tensors' memory as NumPy arrays. On CUDA the kernels run that NVRTC, a library of PyTorch's, compiles.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from ..kernels import Arrays, IndexFault, cpu
+from ..kernels.cuda.driver import NoCompiler
 from ..kernels.plan import NoBackend, arrange, execute, make_plan
 from ..kernels.threads import get_num_threads
 from ..problem.problem import Problem
@@ -39,8 +40,7 @@ class ChosenKernel:
     copied: tuple[str, ...]
     run: Run
     kernel: Kernel | None = None
-    # Returns the kernel that `shortcuts` may call, or None while Triton has not compiled it. A GPU's kernel
-    # does not check indices. It returns _ELSEWHERE, a sentinel, if the caller must retry through `run`.
+    # Returns the kernel that `shortcuts` may call, or None. A GPU's kernel does not check indices. It returns _ELSEWHERE, a sentinel, if the caller must retry through `run`.
     shortcut: Callable[[], Kernel | None] = lambda: None
 
 
@@ -79,17 +79,19 @@ def _volumes(axes: int, grad_output: torch.Tensor, indices: torch.Tensor | None,
 
 
 @cache
-def _triton() -> ModuleType | str:
-    """Returns the module of GPU kernels, or the reason why it cannot be imported."""
+def _cuda() -> ModuleType | str:
+    """Returns the module of GPU kernels, or the reason why they can't be compiled here."""
     try:
-        return import_module("pooltide.kernels.cuda.launch")
-    except ImportError as missing:
+        found = import_module("pooltide.kernels.cuda.launch")
+        found.check_compiler()
+    except (ImportError, NoCompiler) as missing:
         return f"there are no CUDA kernels: {missing}"
+    return found
 
 
 def missing(device: torch.device) -> str | None:
     """Returns why a device has no kernels at all; None if it has some."""
-    found = _triton() if device.type == "cuda" else None
+    found = _cuda() if device.type == "cuda" else None
     return found if isinstance(found, str) else None
 
 
@@ -101,7 +103,7 @@ def index_errors(device: torch.device | str | int, *, clear: bool = False) -> tu
     the device.
     """
     where = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
-    backend = _triton() if where.type == "cuda" else ""
+    backend = _cuda() if where.type == "cuda" else ""
     if isinstance(backend, str):
         return 0, None
     number = torch.cuda.current_device() if where.index is None else where.index
@@ -109,25 +111,20 @@ def index_errors(device: torch.device | str | int, *, clear: bool = False) -> tu
     return found
 
 
-def offsets_from(problem: Problem, layout: str, indices: torch.Tensor) -> torch.Tensor | None:
-    """Converts indices on a GPU to offsets in their windows; None if there is no kernel for the problem."""
-    backend = _triton() if layout != "strided" else ""
-    if isinstance(backend, str) or backend.refuse(problem, layout):
-        return None
-    found: torch.Tensor = backend.offsets_from(problem, layout, indices)
-    return found
-
-
 def _on_cuda(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -> ChosenKernel:
-    backend = _triton()
+    backend = _cuda()
     if isinstance(backend, str):
         raise NoBackend(backend)
     layout, copied = arrange(problem, layouts, backend.LAYOUTS)
     if reason := backend.refuse(problem, layout):
         raise NoBackend(reason)
-    number = -1 if device.index is None else device.index
-    prepared = backend.prepare(problem, layout, number)
-    idle = problem.cells == 0 or prod(problem.output_plane) == 0
+    number = _current_device() if device.index is None else device.index
+    if problem.cells == 0 or prod(problem.output_plane) == 0:
+        return ChosenKernel(layout, copied, _fill_with_zeros)
+    try:
+        prepared = backend.prepare(problem, layout, number)
+    except NoCompiler as missing:
+        raise NoBackend(str(missing)) from None
     clean: list[torch.Tensor] = []  # fault records for reuse: no launch has written to them
 
     def launch(*tensors: torch.Tensor | None) -> None:
@@ -141,9 +138,6 @@ def _on_cuda(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -
         out: torch.Tensor,
         check_indices: bool,
     ) -> IndexFault | None:
-        if idle:
-            out.zero_()
-            return None
         start = prepared if number == _current_device() else launch
         if indices is None or not check_indices or torch.cuda.is_current_stream_capturing():
             start(grad_output, indices, out)
@@ -157,10 +151,18 @@ def _on_cuda(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -
         return None
 
     def kernel(grad_output: int, input: None, indices: int | None, out: int, threads: int) -> Any:
-        there = number == _current_device() and prepared.at(grad_output, indices, out, prepared.errors)
-        return None if there else _ELSEWHERE
+        if number != _current_device():
+            return _ELSEWHERE
+        prepared.at(grad_output, indices, out, prepared.errors)
+        return None
 
-    return ChosenKernel(layout, copied, run, None, lambda: kernel if prepared.quick is not None else None)
+    return ChosenKernel(layout, copied, run, None, lambda: kernel)
+
+
+def _fill_with_zeros(
+    axes: int, grad_output: torch.Tensor, indices: torch.Tensor | None, out: torch.Tensor, check_indices: bool
+) -> None:
+    out.zero_()
 
 
 _ELSEWHERE = (0, 0, 0)

@@ -28,7 +28,6 @@ from ..operators.plain import kinds
 from ..problem.forwards import AdaptiveArguments, PoolArguments, StridedArguments, forward_problem
 from ..problem.offsets import Offsets, offsets_of
 from ..problem.problem import Problem, gradient_of, with_offsets
-from . import devices
 from .errors import as_pytorch
 from .gradients import may_skip_dispatcher
 from .prepared import PreparedGradient, compute, layout_in_memory, prepare_problem
@@ -213,11 +212,6 @@ def _empty(pool: PreparedPool, x: Tensor, dtype: torch.dtype) -> Tensor:
 
 def offsets_from(pool: PreparedPool, indices: Tensor) -> Tensor:
     """Converts indices, flat in their planes, to offsets in their windows."""
-    if indices.is_cuda:
-        problem = gradient_of(pool.problem, pool.problem.dtype)
-        found = devices.offsets_from(problem, layout_in_memory(indices, pool.axes), indices)
-        if found is not None:
-            return found
     written, corner, _ = _tables(pool.problem, pool.axes, indices.device)
     _, height, width = pool.problem.input_plane
     _, h, w = written.most

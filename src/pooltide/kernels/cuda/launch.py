@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache, lru_cache
 from math import prod
-from typing import Any
 
 import torch
 
 from ...problem.problem import Problem
-from .compiler import NoCompiler, compiled
+from .compiler import compiled
 from .driver import Launcher, device_facts
+from .nvrtc import library
 from .plan import KERNELS, plan
 from .plan import kernels as _kernels
 
@@ -27,6 +27,11 @@ _MOST = 2**30  # elements of a plane, or of an image whose channels are innermos
 _NONE = 2**63 - 1
 
 current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)
+
+
+def check_compiler() -> None:
+    """Raises NoCompiler with the reason why kernels can't be compiled here."""
+    library()
 
 
 def refuse(problem: Problem, layout: str = "planes") -> str | None:
@@ -138,6 +143,3 @@ def index_errors(device: int, clear: bool = False) -> tuple[int, int | None]:
     if clear:
         kept.copy_(new_record(torch.device("cpu")))
     return count, None if position == _NONE else position
-
-
-__all__ = ["LAYOUTS", "Any", "NoCompiler", "index_errors", "kernels", "new_record", "prepare", "refuse", "run"]

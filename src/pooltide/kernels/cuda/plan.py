@@ -417,7 +417,11 @@ def _channel_tile(task: Task) -> tuple[int, int, int]:
     most = TILE_BYTES // 32 // task.sum_bytes
     best: tuple[float, tuple[int, int, int]] | None = None
     read = [
-        {share: float(windows_of_shares(axis, share).sum()) for share in _even_shares(axis.length) if share <= most}
+        {
+            share: float(windows_of_shares(axis, share).sum())
+            for share in _even_shares(axis.length)
+            if share <= most
+        }
         for axis in task.problem.axes
     ]
     cells = prod(task.problem.input_plane)

@@ -1,0 +1,142 @@
+"""Random problems for the GPU kernels, and what the reference makes of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from geometries import maxima_gradient
+from pooltide.geometry import UNIT, Axis, strided_outputs, tables
+from pooltide.kernels import reference
+from pooltide.operators.dtypes import DTYPES, DType
+from pooltide.problem.offsets import offsets_of
+from pooltide.problem.problem import Problem
+from pooltide.problem.rounding import round_once
+
+TYPES = ("FLOAT32", "FLOAT64", "FLOAT16", "BFLOAT16")
+
+
+def strided(length: int, k: int, s: int, p: int, ceil: bool = False) -> Axis:
+    return Axis(length, strided_outputs(length, k, s, p, ceil), k, s, p)
+
+
+def own_indices(problem: Problem, rng: np.random.Generator) -> np.ndarray:
+    """A random cell of its window for every window."""
+    shape = problem.batch + problem.output_plane
+    flat = np.zeros(shape, dtype=np.int64)
+    for i, axis in enumerate(problem.axes):
+        table = tables(axis)
+        start, end = (np.expand_dims(t, tuple(range(1, 3 - i))) for t in (table.start, table.end))
+        flat = flat * axis.length + start + (rng.random(shape) * (end - start)).astype(np.int64)
+    assert problem.index_dtype is not None
+    return flat.astype(problem.index_dtype.numpy)
+
+
+def own_offsets(problem: Problem, rng: np.random.Generator) -> np.ndarray:
+    """The offset of a random cell of its window for every window."""
+    assert problem.offset_tables is not None
+    shape = problem.batch + problem.output_plane
+    found = np.zeros(shape, dtype=np.int64)
+    for i, (axis, most) in enumerate(zip(problem.axes, problem.offset_tables.most, strict=True)):
+        step = problem.dilation[i]
+        cells = -(-(tables(axis).end - problem.offset_tables.first_cell[i]) // step)
+        found = found * most + (rng.random(shape) * np.expand_dims(cells, tuple(range(1, 3 - i)))).astype(int)
+    return found.astype(np.uint8)
+
+
+def spoil(indices: np.ndarray, cells: int, rng: np.random.Generator, strays: str) -> None:
+    """Some indices name other cells ("foreign"), or none ("outside")."""
+    if strays == "none":
+        return
+    chosen = rng.random(indices.shape) < 0.2
+    chosen.flat[0] = True
+    beyond = 3 if strays == "outside" else 0
+    indices[chosen] = rng.integers(-beyond, cells + beyond, chosen.sum())
+    if strays == "outside":
+        indices.flat[-1] = cells
+        if indices.itemsize == 8:
+            indices.flat[1] += 2**32  # right in its low word
+
+
+def lay(array: np.ndarray, layout: str) -> np.ndarray:
+    if layout == "planes":
+        return array
+    return np.ascontiguousarray(array.transpose(0, 2, 3, 4, 1)).transpose(0, 4, 1, 2, 3)
+
+
+def expected(problem: Problem, grad: np.ndarray, indices: np.ndarray | None) -> tuple[np.ndarray, Any]:
+    """The contract: sums in the accumulator's type, rounded once; and what indices were at fault."""
+    total = np.empty(problem.batch + problem.input_plane, problem.dtype.accumulator)
+    fault = reference.accumulate(problem, grad, indices, total)
+    return round_once(total, problem.dtype.numpy), fault
+
+
+def alike(a: np.ndarray, b: np.ndarray) -> bool:
+    """Equal bits, or both NaN."""
+    words = np.dtype(f"u{a.itemsize}")
+    same = np.ascontiguousarray(a).view(words) == np.ascontiguousarray(b).view(words)
+    return bool((same | (np.isnan(a) & np.isnan(b))).all())
+
+
+def random_problem(rng: np.random.Generator, operator: int, dtype: DType) -> tuple[Problem, str]:
+    batch = (int(rng.integers(1, 5)), int(rng.choice([1, 3, 4, 8, 17])))
+    layout = str(rng.choice(["planes", "channels_last"]))
+    lengths = [int(rng.choice([1, 2, 3, 4, 5, 7, 8, 11, 12, 13, 16, 24, 31])) for _ in range(3)]
+    if operator == 0:
+        axes = random_windows(rng, lengths[1:])
+        how = str(rng.choice(["extent", "valid", "override"]))
+        divisor = int(rng.choice([-7, 3, 6, 2**33])) if how == "override" else 0
+        return Problem("average_gradient", batch, (UNIT, axes[0], axes[1]), dtype, how, divisor), layout
+    windows = [int(rng.choice([1, 2, 3, max(n // 2, 1), max(n - 1, 1), n, n + 3])) for n in lengths]
+    d, h, w = (Axis(n, o) for n, o in zip(lengths, windows, strict=True))
+    if operator == 1:
+        return Problem("average_gradient", batch, (d, h, w), dtype, "chained"), layout
+    if rng.integers(2):
+        d, h, w = random_windows(rng, lengths)
+    axes = (d if operator == 3 else UNIT, h, w)
+    most = offsets_of(axes)
+    index = DTYPES[str(rng.choice(["INT32", "INT64", "UINT8"] if most else ["INT32", "INT64"]))]
+    return maxima_gradient(batch, axes, dtype, index), layout
+
+
+def random_windows(rng: np.random.Generator, lengths: list[int]) -> list[Axis]:
+    axes: list[Axis] = []
+    while len(axes) < len(lengths):
+        k = int(rng.integers(1, 6))
+        s, p = int(rng.integers(1, 5)), int(rng.integers(0, k // 2 + 1))
+        axis = strided(lengths[len(axes)], k, s, p, bool(rng.integers(2)))
+        axes += [axis] if axis.outputs > 0 else []
+    return axes
+
+
+def random_indices(problem: Problem, rng: np.random.Generator) -> np.ndarray:
+    """Each in its window; or some that name other cells, or none."""
+    strays = str(rng.choice(["none", "foreign", "outside"]))
+    if problem.offsets:
+        found = own_offsets(problem, rng)
+        chosen = rng.random(found.shape) < (0 if strays == "none" else 0.2)
+        found[chosen] = rng.integers(0, 256, chosen.sum())
+        return found
+    found = own_indices(problem, rng)
+    spoil(found, int(np.prod(problem.input_plane)), rng, strays)
+    return found
+
+
+def random_gradient(problem: Problem, rng: np.random.Generator) -> np.ndarray:
+    """Normal values, or any words at all: infinities, NaNs, subnormals, both zeros."""
+    shape = problem.batch + problem.output_plane
+    if rng.integers(2):
+        return rng.standard_normal(shape).astype(problem.dtype.numpy)
+    words = rng.integers(0, 256, (*shape, problem.dtype.itemsize), dtype=np.uint8)
+    values = words.view(problem.dtype.numpy).reshape(shape)
+    return np.where(rng.random(shape) < 0.3, values * problem.dtype.numpy.type(0), values)
+
+
+def random_task(seed: int) -> tuple[Problem, str, np.ndarray, np.ndarray | None]:
+    """The seed's problem, its layout, a gradient and indices."""
+    rng = np.random.default_rng(seed)
+    problem, layout = random_problem(rng, seed % 4, DTYPES[TYPES[seed // 4 % 4]])
+    with np.errstate(all="ignore"):
+        grad = random_gradient(problem, rng)
+    return problem, layout, grad, random_indices(problem, rng) if problem.kind == "maximum_gradient" else None
