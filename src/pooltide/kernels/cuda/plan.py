@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
-from math import prod
+from math import inf, prod
 
 import numpy as np
 
@@ -39,12 +39,16 @@ FEW_CHANNELS = 32  # fewer channels than lanes: pixels, not channels, fill a war
 BAND_BYTES = 8 << 10  # of sums that a warp keeps in shared memory
 TILE_BYTES = 24 << 10  # the same, of 32 channels
 THREADS = 256  # of a block that computes averages, at most
+LONG_WALK = 64  # rows of a thread, from which on finding its place costs little
 SHORT_WALK = 8  # rows, from which on a thread's preparations pay
 SHORT_ROW = 96  # bytes: threads that each write one cell of a row leave vectors incomplete
 LARGE_RESULT = 24 << 10  # bytes of a result that are too many to keep in shared memory
 UNROLLED_ROWS = 8  # the largest stride that is worth unrolling
 UNROLLED = 16  # the most windows on the w axis that are worth unrolling
-IN_REGISTERS = 36  # quotients
+IN_REGISTERS = 54  # quotients
+WINDOW_COST = 14  # instructions of a thread that keeps a window's quotient,
+CELL_COST = 15  # that computes a cell,
+BLOCK_COST = 250  # and that finds its place
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,24 +219,24 @@ class AverageTask:
         return cdiv(kept * self.pack * self.task.sum_bytes, 16) * 16
 
 
-def _average_task(task: Task) -> AverageTask:
-    pack = 4 if task.sum_bytes == 4 else 2
-    while task.inner % pack or not task.aligned:
+def _average_task(task: Task, most: int = 4) -> AverageTask:
+    """`most`: channels that a thread may take together."""
+    pack = most if task.aligned else 1
+    while pack > 1 and (task.inner % pack or pack * task.sum_bytes > 16):
         pack //= 2
-        if pack == 1:
-            break
     return AverageTask(task, _rows(task.problem.axes[1]), pack)
 
 
 def rolling_average(task: Task) -> tuple[Launch, ...] | str:
     """A thread keeps the windows of the last rows in registers."""
-    a = _average_task(task)
-    if not a.rows.strided or a.rows.stride > UNROLLED_ROWS:
+    rows = _rows(task.problem.axes[1])
+    if not rows.strided or rows.stride > UNROLLED_ROWS:
         return "rows have no small stride"
     d, _, w = (_most(axis) for axis in task.problem.axes)
-    kept = d * a.rows.most * w * a.pack
+    kept = d * rows.most * w
     if kept > IN_REGISTERS:
         return f"a thread would keep {kept} quotients in registers, of at most {IN_REGISTERS}"
+    a = _average_task(task, 4 if 4 * kept <= IN_REGISTERS else 2 if 2 * kept <= IN_REGISTERS else 1)
     tile = _staged_tile(a)
     return tile if isinstance(tile, str) else _average(a, tile, staged=True, roll=True)
 
@@ -265,36 +269,36 @@ def _column_tile(a: AverageTask) -> Tile:
 
 
 def _staged_tile(a: AverageTask) -> Tile | str:
-    """The tile that keeps the fewest windows twice, of those that leave room for enough blocks."""
+    """The tile with the fewest instructions, as far as they can be counted here."""
     whole, (d, periods, _) = _column_tile(a), a.cells
     axis, facts = a.task.problem.axes[0], a.task.facts
-    enough = 6 * facts.multiprocessors
-    for blocks in (8, 6, 4, 3, 2, 1):
-        limit = min(facts.shared_per_multiprocessor // blocks, facts.shared_per_block) - 1024
-        share = whole.share
-        while share > 1:
-            tile = Tile(share, d, periods, whole.w, whole.c)
-            if a.staged(tile) <= limit and (a.blocks(tile) >= enough or share <= 2):
-                return tile
-            share //= 2
-        best: tuple[float, Tile] | None = None
-        for of_d, of_h in product(_even_shares(d), _even_shares(periods)):
-            tile = Tile(1, of_d, of_h, whole.w, whole.c)
-            if a.staged(tile) > limit:
-                continue
-            kept = float(windows_of_shares(axis, of_d).sum() * a.rows.windows(of_h).sum())
-            short = a.blocks(tile) < enough and of_d * of_h > 8
-            cost = kept / (axis.outputs * a.task.problem.axes[1].outputs) + (1.0 if short else 0.0)
-            if best is None or cost < best[0]:
-                best = cost, tile
-        if best and (best[0] <= 1.5 or blocks == 1):
-            return best[1]
-    return "the windows of one row of cells are more than a block can keep"
+    width = windows_of_shares(a.task.problem.axes[2], whole.w).sum() * whole.c * cdiv(a.packs, whole.c)
+    cells = prod(a.task.problem.input_plane) * a.packs
+
+    def cost(tile: Tile) -> float:
+        """Instructions of threads per plane; more where the device can't hide how long they take."""
+        size = a.staged(tile)
+        if size > facts.shared_per_block - 1024:
+            return inf
+        blocks, resident = a.blocks(tile), min(facts.shared_per_multiprocessor // (size + 1024), 8)
+        kept = float(windows_of_shares(axis, tile.d).sum() * a.rows.windows(tile.h).sum() * width)
+        work = WINDOW_COST * kept + CELL_COST * cells + BLOCK_COST * THREADS * blocks / a.task.planes
+        few = max(4 * facts.multiprocessors / blocks, 1.0)
+        return work * few * (1 + 1.5 / resident**2)
+
+    shares_ = [Tile(whole.share >> n, d, periods, whole.w, whole.c) for n in range(whole.share.bit_length() - 1)]
+    parts = product(_even_shares(d), _even_shares(periods))
+    tiles = [*shares_, *(Tile(1, of_d, of_h, whole.w, whole.c) for of_d, of_h in parts)]
+    best = min(tiles, key=cost)
+    if cost(best) == inf:
+        return "the windows of one row of cells are more than a block can keep"
+    return best
 
 
 def _even_shares(length: int) -> list[int]:
     """Sensible lengths of equal shares: all of it, a half, a third, …"""
-    return sorted({cdiv(length, n) for n in (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128)})
+    parts = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128)
+    return sorted({cdiv(length, n) for n in parts}, reverse=True)
 
 
 _AVERAGE = (
@@ -302,7 +306,7 @@ _AVERAGE = (
     ("long long", "planes"),
     *(("int", name) for name in ("D", "H", "W", "inner", "Do", "Ho", "Wo", "periods", "first_period", "stride")),
     *(("int", name) for name in ("padding", "rows", "edge", "d_chunk", "h_chunk", "d_walk", "d_walks", "h_walk")),
-    *(("int", name) for name in ("width", "groups", "tile_at")),
+    *(("int", name) for name in ("width", "groups", "tile_at", "repeats")),
     *(("Divider", name) for name in ("by_share", "by_tw", "by_tc", "by_lanes")),
     *(("Divider", name) for name in ("by_h_chunks", "by_d_chunks", "by_c_chunks", "by_w_chunks")),
 )
@@ -324,6 +328,8 @@ def _average(a: AverageTask, tile: Tile, staged: bool, roll: bool) -> tuple[Laun
     by = divisors(problem)
     once, by_d, by_h, by_w = division(problem)
     columns = _most(w)
+    pairs = staged and not rows.strided and max(rows.most, _most(d), columns) <= 2
+    repeats = _repeats(a, tile)
     options = {
         "PACK": a.pack,
         "STAGED": int(staged),
@@ -331,6 +337,8 @@ def _average(a: AverageTask, tile: Tile, staged: bool, roll: bool) -> tuple[Laun
         "COLUMNS": columns if columns <= UNROLLED else 0,
         "ROLL": int(roll),
         "FLUSH": int(flush),
+        "PAIRS": int(pairs),
+        "TWO": int(rows.strided and rows.kernel % rows.stride != 0),
         "LINEAR": int(problem.output_plane[0] == 1 or bool((rows.windows(tile.h) == rows.outputs).all())),
         "UNIFORM": int(all(len(np.unique(axis)) == 1 for axis in by)),
         "ONCE": once,
@@ -340,7 +348,9 @@ def _average(a: AverageTask, tile: Tile, staged: bool, roll: bool) -> tuple[Laun
         "THREADS": THREADS,
     }
     if roll:
-        options |= {"KERNEL": rows.kernel, "STRIDE": rows.stride, "SLICES": _most(d)}
+        options |= {"KERNEL": rows.kernel, "STRIDE": rows.stride}
+    if roll or pairs:
+        options["SLICES"] = _most(d)
     source = Source(
         "average_gradient.cu", "average_gradient", _AVERAGE, (*task.defines, *sorted(options.items()))
     )
@@ -350,13 +360,22 @@ def _average(a: AverageTask, tile: Tile, staged: bool, roll: bool) -> tuple[Laun
     arguments = (
         *(task.planes, *problem.input_plane, a.packs, *problem.output_plane, rows.periods, rows.first),
         *(rows.stride, rows.padding, rows.most, rows.kernel - (rows.most - 1) * rows.stride, tile.d, tile.h),
-        *(d_walk, d_walks, h_walk, width, threads // lanes, sums),
+        *(d_walk, d_walks, h_walk, width, threads // lanes, sums, repeats),
         *(divider(n) for n in (tile.share, tile.w, tile.c, lanes)),
         *(divider(cdiv(n, s)) for n, s in ((rows.periods, tile.h), (d.length, tile.d))),
         *(divider(cdiv(n, s)) for n, s in ((a.packs, tile.c), (w.length, tile.w))),
     )
     tables_ = (np.concatenate(numbers).astype(np.int32), np.stack([values, 1 / values], axis=1))
-    return (Launch(source, a.blocks(tile), threads, sums + result, tables_, arguments),)
+    planes = cdiv(task.planes, tile.share)
+    grid = a.blocks(tile) // planes * cdiv(planes, repeats)
+    return (Launch(source, grid, threads, sums + result, tables_, arguments),)
+
+
+def _repeats(a: AverageTask, tile: Tile) -> int:
+    """How many shares of planes a block computes, so that finding its place costs little."""
+    rows = tile.d * tile.h * (a.rows.stride if a.rows.strided else 1)
+    enough = a.blocks(tile) // (8 * a.task.facts.multiprocessors)
+    return max(min(cdiv(LONG_WALK, rows), enough, cdiv(a.task.planes, tile.share)), 1)
 
 
 def _flushes(a: AverageTask, tile: Tile) -> tuple[bool, int]:
@@ -400,7 +419,7 @@ def scatter_channels(task: Task) -> tuple[Launch, ...] | str:
     warp_bytes = _rounded(prod(tile) * 32 * task.sum_bytes)
     pieces = _boxes(task.problem.axes, tile)
     groups = task.planes * cdiv(task.inner, 32)
-    warps = min(3, len(pieces))
+    warps = min(3 if warp_bytes > TILE_BYTES // 2 + 64 else 4, len(pieces))
     parts = min(cdiv(len(pieces), warps), cdiv(6 * task.facts.multiprocessors, groups))
     problem = task.problem
     d, h, w = problem.input_plane
@@ -409,7 +428,9 @@ def scatter_channels(task: Task) -> tuple[Launch, ...] | str:
         *(problem.axes[0].outputs * problem.axes[1].outputs, warp_bytes, len(pieces), parts, 0),
         *(divider(h * w), divider(w), divider(problem.axes[2].outputs)),
     )
-    options = (("DEEP", int(d > 1)), ("THREADS", 128))
+    pack = 16 // task.sum_bytes
+    pack = pack if task.aligned and task.inner % pack == 0 else 1
+    options = (("DEEP", int(d > 1)), ("PACK", pack), ("THREADS", 128))
     source = Source("scatter_channels.cu", "scatter_channels", _CHANNELS, (*task.defines, *options))
     grid, shared = groups * parts, 16 + warps * warp_bytes
     return _twice(
@@ -487,27 +508,24 @@ def _rounded(size: int) -> int:
 
 
 def _channel_tile(task: Task) -> tuple[int, int, int]:
-    """The box of cells that makes warps read the fewest windows."""
-    most = TILE_BYTES // 32 // task.sum_bytes
+    """The box of cells that makes warps read the fewest windows; a small one, of which more fit, if that is near."""
     best: tuple[float, tuple[int, int, int]] | None = None
-    read = [
-        {
-            share: float(windows_of_shares(axis, share).sum())
-            for share in _even_shares(axis.length)
-            if share <= most
-        }
-        for axis in task.problem.axes
-    ]
-    cells = prod(task.problem.input_plane)
-    for d, h, w in product(*read):
-        if d * h * w > most:
-            continue
-        tiles = prod(cdiv(n, s) for n, s in zip(task.problem.input_plane, (d, h, w), strict=True))
-        cost = 3 * read[0][d] * read[1][h] * read[2][w] + cells + 24 * tiles
-        if best is None or cost < best[0]:
-            best = cost, (d, h, w)
-    if best is None:  # rows of thousands of cells
-        return 1, 1, most
+    for size, slow in ((TILE_BYTES, 1.12), (TILE_BYTES // 2, 1.0)):
+        most = size // 32 // task.sum_bytes
+        read = [
+            {n: float(windows_of_shares(axis, n).sum()) for n in (*_even_shares(axis.length), most) if n <= most}
+            for axis in task.problem.axes
+        ]
+        for box in product(*read):
+            if prod(box) > most:
+                continue
+            lengths = zip(task.problem.input_plane, box, strict=True)
+            tiles = prod(cdiv(length, n) for length, n in lengths)
+            windows = prod(counts[n] for counts, n in zip(read, box, strict=True))
+            cost = (4 * windows + prod(task.problem.input_plane) + 24 * tiles) * slow
+            if best is None or cost < best[0]:
+                best = cost, (box[0], box[1], box[2])
+    assert best is not None
     return best[1]
 
 

@@ -6,6 +6,7 @@
 // taken together. A block computes a tile: some planes, channels and columns, some slices, and some periods of
 // rows. It first keeps the quotients of the tile's windows in shared memory. Then a thread owns one column
 // (plane, w, c) of the tile and walks down its rows, so that all that depends on the column is computed once.
+// It does the same for the next planes, `repeats` times, where planes are small.
 //
 // Rows come in periods, which share the sums or the registers of a thread:
 //     STRIDED 1   windows are `stride` rows apart. Period o begins in the first row of window o, be there such
@@ -16,7 +17,8 @@
 //     COLUMNS  the most windows that hold a cell on the w axis; 0: too many to unroll
 //     SLICES   the same of the d axis, if ROLL
 //     ROLL     1: a thread keeps the windows of the last rows in registers; KERNEL and STRIDE are constants then.
-//              0: it reads the windows again for each row
+//              0: it sums BLOCK periods at once
+//     PAIRS    1: at most two windows hold a cell on each axis, and rows come in runs
 //     STAGED   0: no shared memory: threads divide for themselves. For windows too many to keep
 //     FLUSH    1: the tile is contiguous in the result; its cells go through shared memory, so that short rows
 //              are written by whole vectors, too
@@ -102,6 +104,7 @@ __device__ __forceinline__ Elements narrowed(const Sums &sums) {
 }
 
 #define UNROLLED (COLUMNS > 0 ? COLUMNS : 1)
+#define BLOCK 4
 #define BATCH (PACK * sizeof(Element) < 8 ? 8 : 4)
 #define VECTOR (16 / (int)sizeof(Elements))  // packs
 
@@ -135,11 +138,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) average_gradient(const Par
   const int c0 = (at - rest * p.by_c_chunks.n) * p.by_tc.n;
   at = rest, rest = over(at, p.by_w_chunks);
   const int w0 = (at - rest * p.by_w_chunks.n) * p.by_tw.n;
-  const i64 plane0 = (i64)rest * p.by_share.n;
-  const int planes = (int)min((i64)p.by_share.n, p.planes - plane0);
+  i64 plane0 = (i64)rest * p.by_share.n * p.repeats;
 
   const int row_windows = p.Wo * p.inner, plane_windows = p.Do * p.Ho * row_windows, pitch = p.W * p.inner;
-  const Elements *grad = (const Elements *)p.grad + plane0 * plane_windows;
 
   // The column of this thread, and the slices and periods that it walks down.
   rest = over(t, p.by_tc);
@@ -150,9 +151,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) average_gradient(const Par
   const int plane = at - rest * p.by_share.n;
   const int from_d = d0 + (int)rest % p.d_walks * p.d_walk, to_d = min(from_d + p.d_walk, d1);
   const int from_o = o0 + (int)rest / p.d_walks * p.h_walk, to_o = min(from_o + p.h_walk, o1);
-  const bool live = from_o < to_o && plane < planes && w0 + w < p.W && c0 + c < p.inner;
-  const int mine = live ? first_w[w0 + w] : 0, held = live ? count_w[w0 + w] : 0;
-  Elements *out = (Elements *)p.out + ((plane0 + plane) * p.D * p.H * p.W + w0 + w) * p.inner + c0 + c;
+  const bool within = from_o < to_o && w0 + w < p.W && c0 + c < p.inner;
+  const int mine = within ? first_w[w0 + w] : 0, held = within ? count_w[w0 + w] : 0;
 
   Divisors by;
   by.d = p.divisors[0], by.rd = p.divisors[1];
@@ -170,9 +170,23 @@ extern "C" __global__ void __launch_bounds__(THREADS) average_gradient(const Par
 #else
   const int wh0 = runs[4 * o0 + 2], nh = runs[4 * o1 - 2] + runs[4 * o1 - 1] - wh0;
 #endif
-  const int rows = planes * nd * nh;
-  for (int i = t; i < rows + row; i += blockDim.x) zero[i < row ? i : (i - row + 2) * row - 1] = zeros();
+  const int most = p.by_share.n * nd * nh + row;
+  for (int i = t; i < most; i += blockDim.x) zero[i < row ? i : (i - row + 2) * row - 1] = zeros();
   const u32 group = over(t, p.by_lanes);
+  int offsets[UNROLLED];
+#pragma unroll
+  for (int m = 0; m < UNROLLED; ++m) offsets[m] = m < held ? (mine - ww0 + m) * p.by_tc.n + c : p.width;
+#endif
+
+  for (int again = 0; again < p.repeats && plane0 < p.planes; ++again, plane0 += p.by_share.n) {
+  const int planes = (int)min((i64)p.by_share.n, p.planes - plane0);
+  const bool live = within && plane < planes;
+  const Elements *grad = (const Elements *)p.grad + plane0 * plane_windows;
+  Elements *out = (Elements *)p.out + ((plane0 + plane) * p.D * p.H * p.W + w0 + w) * p.inner + c0 + c;
+
+#if STAGED
+  const int rows = planes * nd * nh;
+  if (again) __syncthreads();
   // Threads own columns of windows here. A tile has several planes only if it has all of their rows.
   for (int column = t - group * p.by_lanes.n; group < p.groups && column < p.width; column += p.by_lanes.n) {
     const u32 ww = over(column, p.by_tc);
@@ -212,12 +226,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) average_gradient(const Par
     for (; r < rows; r += p.groups) put(r, from[source(r)]);
   }
   __syncthreads();
-#if !FLUSH
-  if (!live) return;
-#endif
-  int offsets[UNROLLED];
-#pragma unroll
-  for (int m = 0; m < UNROLLED; ++m) offsets[m] = m < held ? (mine - ww0 + m) * p.by_tc.n + c : p.width;
   const Sums *below = staged + plane * nd * nh * row;
 #if FLUSH
   // The tile begins at the same place within a vector as in the result.
@@ -227,13 +235,12 @@ extern "C" __global__ void __launch_bounds__(THREADS) average_gradient(const Par
   Elements *tile = (Elements *)(arena + p.tile_at) + skip;
   const int size = (p.by_share.n > 1 ? planes * p.D * p.H : (d1 - d0) * (bottom - top)) * pitch;
   out = tile - (d0 * p.H + top) * pitch + plane * p.D * p.H * pitch + w * p.inner + c;
-  if (live)
 #endif
 #else
-  if (!live) return;
   const Elements *below = grad + (i64)plane * plane_windows + mine * p.inner + c0 + c;
 #endif
 
+  if (live)
   for (int d = from_d; d < to_d; ++d) {
     const int fd = first_d[d], cd = count_d[d];
 #if STRIDED
@@ -284,30 +291,57 @@ extern "C" __global__ void __launch_bounds__(THREADS) average_gradient(const Par
       }
     }
 #else
-    for (int o = from_o + p.first_period; o < last; ++o) {
-      for (int part = 0; part < 2; ++part) {
-        Sums sum = zeros();
-        for (int i = 0; i < cd; ++i)
-          for (int k = max(o - ROWS + 1 + part, 0); k <= min(o, p.Ho - 1); ++k) {
-            const Sums *line = lines + k * row + i * slice;
+    for (int o = from_o + p.first_period; o < last; o += BLOCK) {
+      Sums first[BLOCK], second[BLOCK];
+#pragma unroll
+      for (int i = 0; i < BLOCK; ++i) first[i] = second[i] = zeros();
+      for (int i = 0; i < cd; ++i)
+        for (int k = max(o - ROWS + 1, 0); k < min(min(o + BLOCK, last), p.Ho); ++k) {
+          const Sums *line = lines + k * row + i * slice;
+          auto add_to = [&](const Sums &value) {
+#pragma unroll
+            for (int n = 0; n < BLOCK; ++n) {
+              if ((u32)(o + n - k) < (u32)ROWS) add(first[n], value);
+              if (TWO && (u32)(o + n - k) < (u32)ROWS - 1) add(second[n], value);
+            }
+          };
 #if COLUMNS
 #pragma unroll
-            for (int m = 0; m < COLUMNS; ++m) add(sum, line[offsets[m]]);
+          for (int m = 0; m < COLUMNS; ++m) add_to(line[offsets[m]]);
 #else
-            for (int m = 0; m < held; ++m) add(sum, line[offsets[0] + m * p.by_tc.n]);
+          for (int m = 0; m < held; ++m) add_to(line[offsets[0] + m * p.by_tc.n]);
 #endif
-          }
-        const Elements value = narrowed(sum);
-        const int end = o * p.stride - p.padding + (part ? p.stride : p.edge);
+        }
+#pragma unroll
+      for (int n = 0; n < BLOCK; ++n) {
+        if (o + n >= last) break;
+        const int edge = (o + n) * p.stride - p.padding + p.edge, end = edge + p.stride - p.edge;
+        const Elements values = narrowed(first[n]), others = narrowed(second[n]);
         for (; h < end; ++h, to += pitch)
-          if ((u32)h < (u32)p.H) *to = value;
+          if ((u32)h < (u32)p.H) *to = h < edge ? values : others;
       }
     }
 #endif
 #else
+    int4 next = ((const int4 *)runs)[from_o];  // first row, end, first window, windows
     for (int o = from_o; o < to_o; ++o) {
-      const int4 run = ((const int4 *)runs)[o];  // first row, end, first window, windows
+      const int4 run = next;
+      if (o + 1 < to_o) next = ((const int4 *)runs)[o + 1];
       Sums sum = zeros();
+#if PAIRS
+      const Sums *lines = below + ((fd - wd0) * nh + run.z - wh0) * row;
+#pragma unroll
+      for (int i = 0; i < SLICES; ++i) {
+        if (i < cd && run.w > 0) {
+#pragma unroll
+          for (int m = 0; m < UNROLLED; ++m) add(sum, lines[i * nh * row + offsets[m]]);
+        }
+        if (i < cd && run.w > 1) {
+#pragma unroll
+          for (int m = 0; m < UNROLLED; ++m) add(sum, lines[(i * nh + 1) * row + offsets[m]]);
+        }
+      }
+#else
       for (int i = 0; i < cd; ++i) {
         for (int j = 0; j < run.w; ++j) {
 #if STAGED
@@ -330,6 +364,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) average_gradient(const Par
 #endif
         }
       }
+#endif
       const Elements value = narrowed(sum);
       Elements *to = out + (d * p.H + run.x) * pitch;
       for (int h = run.x; h < run.y; ++h, to += pitch) *to = value;
@@ -348,4 +383,5 @@ extern "C" __global__ void __launch_bounds__(THREADS) average_gradient(const Par
       for (int j = max(i, skip); j < min(i + VECTOR, skip + size); ++j) to[j] = from[j];
   }
 #endif
+  }
 }
