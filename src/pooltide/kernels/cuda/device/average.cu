@@ -1,0 +1,95 @@
+// Averages of windows. A thread walks down a column of windows (columns.h).
+//
+//     out = (((0 + x[1st cell]) + x[2nd]) + …) / divisor       cells in ascending order of (d, h, w)
+//
+// The order of the sum is fixed, so windows share no sums; they share what is read. A thread computes WINDOWS
+// windows below each other at a time: it reads each row once and adds the row to all sums that hold it. A cell that
+// a window does not have counts as +0, which changes no sum, as no sum that begins with +0 becomes -0.
+//
+//     COLUMNS  the most cells of a window on the w axis, where threads unroll them; 0: too many for that
+//     CHAINED  1: divides by the lengths on d, h and w in turn; 0: by their product, and never gives -0
+//     BY_D, BY_H, BY_W   0: that length is 1 in all windows (CHAINED)
+//     UNIFORM  1: all windows have the same divisors: p.divisor_d, p.divisor_h and p.divisor_w, or p.divisor_d
+//     EXACT    1: all divisors are powers of two, and p.divisor_d, … are their reciprocals, which gives the same bits
+#include "columns.h"
+
+#define UNROLLED (COLUMNS > 0 ? COLUMNS : 1)
+
+__device__ __forceinline__ Sum quotient(Sum sum, Sum by) {
+#if EXACT
+  return sum * by;  // a reciprocal
+#elif ELEMENT == 1
+  return __ddiv_rn(sum, by);
+#else
+  return __fdiv_rn(sum, by);
+#endif
+}
+
+// d, h and w are the window's divisors, which are not read if all windows have the same.
+__device__ __forceinline__ Element divided(const Parameters &p, Sum sum, int d, int h, int w) {
+#if UNIFORM
+  const Sum by_d = (Sum)p.divisor_d, by_h = (Sum)p.divisor_h, by_w = (Sum)p.divisor_w;
+#elif CHAINED
+  const Sum by_d = (Sum)d, by_h = (Sum)h, by_w = (Sum)w;
+#else
+  const Sum by_d = (Sum)((i64)d * h * w);
+#endif
+#if CHAINED
+  if (BY_D) sum = quotient(sum, by_d);
+  if (BY_H) sum = quotient(sum, by_h);
+  if (BY_W) sum = quotient(sum, by_w);
+  return narrow(sum);
+#else
+  return narrow(quotient(sum, by_d) + (Sum)0);
+#endif
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) average(const Parameters p) {
+  const Column column = column_of(p);
+  if (!column.live) return;
+  const Span d = span_d(p, column.od), w = span_w(p, column.ow);
+  const int pitch = p.W * p.inner;
+  const Element *from = p.x + column.from + (i64)d.first * p.H * pitch + w.first * p.inner;
+  // Divisors per window, after the spans of the three axes.
+  const int *by_d = p.tables + 2 * (p.Do + p.Ho + p.Wo), *by_h = by_d + p.Do, *by_w = by_h + p.Ho;
+  i64 to = column.to;
+
+  for (int oh = column.oh0; oh < column.oh1; oh += WINDOWS) {
+    Span h[WINDOWS];
+    Sum sums[WINDOWS];
+    int end = 0;
+#pragma unroll
+    for (int v = 0; v < WINDOWS; ++v) {
+      sums[v] = 0;
+      h[v].first = h[v].count = 0;
+      if (oh + v < column.oh1) h[v] = span_h(p, oh + v), end = h[v].first + h[v].count;
+    }
+    for (int i = 0; i < d.count; ++i) {
+      const Element *row = from + (i64)(i * p.H + h[0].first) * pitch;
+      for (int r = h[0].first; r < end; ++r, row += pitch) {
+#if COLUMNS
+        Sum cells[UNROLLED];
+#pragma unroll
+        for (int m = 0; m < COLUMNS; ++m) cells[m] = m < w.count ? widen(row[m * p.inner]) : (Sum)0;
+#pragma unroll
+        for (int v = 0; v < WINDOWS; ++v)
+          if (WINDOWS == 1 || (u32)(r - h[v].first) < (u32)h[v].count)
+#pragma unroll
+            for (int m = 0; m < COLUMNS; ++m) sums[v] += cells[m];
+#else
+#pragma unroll 4
+        for (int m = 0; m < w.count; ++m) {
+          const Sum cell = widen(row[m * p.inner]);
+#pragma unroll
+          for (int v = 0; v < WINDOWS; ++v)
+            if (WINDOWS == 1 || (u32)(r - h[v].first) < (u32)h[v].count) sums[v] += cell;
+        }
+#endif
+      }
+    }
+#pragma unroll
+    for (int v = 0; v < WINDOWS; ++v, to += p.columns)
+      if (oh + v < column.oh1)
+        p.out[to] = divided(p, sums[v], by_d[column.od], by_h[oh + v], by_w[column.ow]);
+  }
+}

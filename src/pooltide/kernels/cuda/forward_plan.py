@@ -1,0 +1,334 @@
+"""Which GPU kernel computes a forward, on what grid, with which arguments. Pure: no device is touched.
+
+FORWARD_KERNELS is the ordered list of each kind. Each entry is a function that returns its launches, or the
+reason against it. The last one refuses nothing. The tensors of a launch are x, out and, of maxima with
+indices or offsets, those.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from ...geometry import Axis, cells_of_windows, spans
+from ..reference import as_float
+from .plan import Launch, Planner, Task
+from .source import Source
+from .tables import Array, cdiv, divider, even_share
+
+THREADS = 256
+UNROLLED = 16  # the most cells of a window on the w axis that are worth unrolling
+ROWS_IN_REGISTERS = 5  # of windows that share rows
+SECTION_BYTES = 48 << 10  # of shared memory that a block may take for longer windows
+FEWEST_CELLS = 8  # for one thread, where threads share a window
+_POWERS = frozenset(2.0**i for i in range(64))
+_TENSORS = (("const Element*", "x"), ("Element*", "out"))
+_COLUMNS = (
+    ("const int*", "tables"),
+    *(("i64", name) for name in ("planes", "plane_elements", "plane_windows")),
+    *(("int", name) for name in ("H", "W", "Do", "Ho", "Wo", "inner", "columns", "share", "h_chunk")),
+    *(("Divider", f"by_{name}") for name in ("h_chunks", "do", "w_chunks", "width", "inner")),
+)
+_PLACES = tuple(
+    ("int", name) for name in ("dilation_d", "dilation_h", "dilation_w", "place_d", "place_h", "place_w")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """An axis as kernels read it: each window's first cell inside the axis, and how many it has there."""
+
+    length: int
+    first: Array
+    count: Array
+    dilation: int = 1
+
+    @property
+    def outputs(self) -> int:
+        return len(self.first)
+
+    @property
+    def most(self) -> int:
+        """The most cells of a window, at least 1."""
+        return max(int(self.count.max(initial=1)), 1)
+
+    @property
+    def empty(self) -> bool:
+        """Whether some window has no cell."""
+        return not self.count.all()
+
+    @property
+    def overlap(self) -> float:
+        """How many windows hold a cell, on average."""
+        return float(self.count.sum()) / max(self.length, 1)
+
+
+def _windows(axis: Axis) -> Windows:
+    return Windows(axis.length, *cells_of_windows(axis), axis.dilation)
+
+
+def _table(axes: tuple[Windows, ...], *more: Array) -> Array:
+    parts = [part for axis in axes for part in (axis.first, axis.count)]
+    return np.concatenate([*parts, *more]).astype(np.int32)
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """How kernels of columns.h divide the windows: a block has `share` planes, or `width` columns of one."""
+
+    width: int
+    w_chunks: int
+    share: int
+    h_chunk: int
+    h_chunks: int
+
+    def grid(self, task: Task) -> int:
+        return cdiv(task.planes, self.share) * self.w_chunks * task.problem.axes[0].outputs * self.h_chunks
+
+    def arguments(self, task: Task) -> tuple[object, ...]:
+        problem, inner = task.problem, task.inner
+        (_, h, w), (do, ho, wo) = problem.input_plane, problem.output_plane
+        return (
+            *(task.planes, prod(problem.input_plane) * inner, prod(problem.output_plane) * inner),
+            *(h, w, do, ho, wo, inner, wo * inner, self.share, self.h_chunk),
+            *(divider(n) for n in (self.h_chunks, do, self.w_chunks, self.width, inner)),
+        )
+
+
+def _walk(task: Task, threads: int, shortest: int) -> Walk:
+    """Columns for all threads of a block, and rows so that all multiprocessors have blocks.
+
+    `shortest` is how many rows a thread must walk for its preparations to pay.
+    """
+    do, ho, wo = task.problem.output_plane
+    columns = wo * task.inner
+    width = columns if columns <= threads else min(cdiv(even_share(columns, threads), 32) * 32, threads)
+    w_chunks = cdiv(columns, width)
+    share = max(threads // width, 1) if w_chunks == 1 else 1
+    blocks = cdiv(task.planes, share) * w_chunks * do
+    wanted = 4 * task.facts.multiprocessors * task.facts.threads_per_multiprocessor // threads
+    chunk = even_share(ho, max(ho * blocks // wanted, shortest))
+    return Walk(width, w_chunks, share, chunk, cdiv(ho, chunk))
+
+
+# Maxima
+
+
+def reduced_maximum(task: Task) -> tuple[Launch, ...] | str:
+    """Several threads share a window."""
+    axes = tuple(_windows(axis) for axis in task.problem.axes)
+    cells = float(np.prod([axis.count.mean() for axis in axes]))
+    if cells < 2 * FEWEST_CELLS:
+        return f"windows have {cells:.0f} cells, too few to share"
+    overlap, apart = prod(axis.overlap for axis in axes), axes[2].length / axes[2].outputs * task.inner
+    results = task.planes * task.inner * prod(task.problem.output_plane)
+    resident = task.facts.multiprocessors * task.facts.threads_per_multiprocessor
+    if overlap > 4 and results * 8 > resident:
+        return f"a cell is in {overlap:.0f} windows"
+    if results >= resident and apart < 8:
+        return "neighbouring threads read neighbouring windows"
+    if results >= resident and task.inner >= 32:
+        return "neighbouring threads read neighbouring channels"
+    return _reduced(task, cells, results)
+
+
+def _reduced(task: Task, cells: float, results: int) -> tuple[Launch, ...] | str:
+    problem, inner = task.problem, task.inner
+    d, h, w = _merged(*(_windows(axis) for axis in problem.axes))
+    lanes_c = min(inner, 32)
+    parts = 1
+    resident = task.facts.multiprocessors * task.facts.threads_per_multiprocessor
+    most = THREADS // lanes_c if lanes_c > 1 or results * 32 < resident else 32
+    while parts * 2 * FEWEST_CELLS <= cells and parts * 2 <= most:
+        parts *= 2
+    lanes_w = min(1 << (w.most.bit_length() - 1), parts)
+    groups = max(THREADS // (parts * lanes_c), 1)
+    c_chunks = cdiv(inner, lanes_c)
+    total = task.planes * prod(problem.output_plane) * c_chunks
+    if total >= 2**31:
+        return f"{total} groups of threads are more than a grid numbers"
+    arguments = (
+        *(prod(problem.input_plane) * inner, prod(problem.output_plane) * inner, total),
+        *(h.length, w.length, d.outputs, h.outputs, w.outputs, inner),
+        *(parts, lanes_w, parts // lanes_w, groups),
+        *_places(problem.offsets, (d, h, w)),
+        *(divider(n) for n in (lanes_c, c_chunks, w.outputs, h.outputs, d.outputs)),
+    )
+    parameters = (
+        *_TENSORS,
+        *_index_parameter(task),
+        ("const int*", "tables"),
+        *(("i64", name) for name in ("plane_elements", "plane_windows", "total")),
+        *(("int", name) for name in ("H", "W", "Do", "Ho", "Wo", "inner")),
+        *(("int", name) for name in ("parts", "lanes_w", "lanes_h", "groups")),
+        *_PLACES,
+        *(("Divider", f"by_{name}") for name in ("lanes_c", "c_chunks", "wo", "ho", "do")),
+    )
+    one_warp = 32 % (parts * lanes_c) == 0
+    options = (("ONCE", int(w.most <= lanes_w)), ("WARP", int(one_warp)), ("THREADS", THREADS))
+    source = Source("maximum_reduce.cu", "maximum_reduce", parameters, (*task.defines, *options))
+    block = groups * parts * lanes_c
+    shared = block * (16 if problem.dtype.name == "FLOAT64" else 8)
+    return (Launch(source, cdiv(total, groups), block, shared, (_table((d, h, w)),), arguments),)
+
+
+def _merged(d: Windows, h: Windows, w: Windows) -> tuple[Windows, Windows, Windows]:
+    """Axes whose windows hold whole rows become one axis, so that a window has fewer and longer rows."""
+    unit = Windows(1, np.zeros(1, np.int64), np.ones(1, np.int64))
+    for _ in range(2):
+        if w.outputs != 1 or w.count[0] != w.length or w.dilation != 1 or h.dilation != 1:
+            break
+        d, h, w = unit, d, Windows(h.length * w.length, h.first * w.length, h.count * w.length)
+    return d, h, w
+
+
+def _places(offsets: bool, axes: tuple[Windows, ...]) -> tuple[int, ...]:
+    """The dilations, and how far places are apart: slice to slice, row to row, cell to cell of a window."""
+    _, h, w = axes
+    dilations = tuple(axis.dilation for axis in axes)
+    if offsets:
+        return *dilations, h.most * w.most, w.most, 1
+    return *dilations, dilations[0] * h.length * w.length, dilations[1] * w.length, dilations[2]
+
+
+def _index_parameter(task: Task) -> tuple[tuple[str, str], ...]:
+    return (("Index*", "places"),) if task.problem.index_bytes else ()
+
+
+def rolling_maximum(task: Task) -> tuple[Launch, ...] | str:
+    """The best cells of a window's rows stay in registers for the windows below."""
+    reason = _no_shared_rows(task)
+    h = task.problem.axes[1]
+    if reason is None and h.k > ROWS_IN_REGISTERS:
+        reason = f"windows have {h.k} rows, of which registers hold at most {ROWS_IN_REGISTERS}"
+    return reason or _columns(task, 1, THREADS, 0, (("ROWS", h.k), ("STRIDE", h.s)))
+
+
+def sectioned_maximum(task: Task) -> tuple[Launch, ...] | str:
+    """The best cells of a window's rows stand in shared memory for the windows below."""
+    reason = _no_shared_rows(task)
+    if reason is not None:
+        return reason
+    size = 2 * task.sum_bytes if task.problem.index_bytes else task.sum_bytes
+    rows = task.problem.axes[1].k * size
+    most = min(SECTION_BYTES, task.facts.shared_per_block)
+    threads = next((n for n in (256, 128, 64, 32) if n * rows <= most), 0)
+    if not threads:
+        return f"32 threads would need {32 * rows} bytes of shared memory"
+    return _columns(task, 2, threads, threads * rows, ())
+
+
+def direct_maximum(task: Task) -> tuple[Launch, ...] | str:
+    """Each window is read alone."""
+    return _columns(task, 0, THREADS, 0, ())
+
+
+def _no_shared_rows(task: Task) -> str | None:
+    """Why rows of cells can't be compared once for all windows that hold them; None where they can."""
+    d, h, _ = task.problem.axes
+    if h.adaptive or h.dilation > 1:
+        return "the rows of windows are not a stride apart, each with neighbouring rows of cells"
+    if h.s >= h.k or h.outputs == 1:
+        return "windows share no rows"
+    if any(_windows(axis).empty for axis in task.problem.axes):
+        return "some windows have no cell"
+    return None if _windows(d).most == 1 else "windows have several slices"
+
+
+def _columns(
+    task: Task, walk: int, threads: int, shared: int, options: tuple[tuple[str, int], ...]
+) -> tuple[Launch, ...]:
+    problem = task.problem
+    d, h, w = (_windows(axis) for axis in problem.axes)
+    rows = problem.axes[1]
+    shape = _walk(task, threads, (1, 4 * rows.k, 4 * rows.k)[walk])
+    columns = w.most if w.most <= UNROLLED else 0
+    parameters = (*_TENSORS, *_index_parameter(task), *_COLUMNS, *_PLACES)
+    parameters += tuple(("int", name) for name in ("padding", "rows", "stride"))
+    defines = (*task.defines, ("COLUMNS", columns), ("WALK", walk), *options, ("THREADS", threads))
+    source = Source("maximum.cu", "maximum", parameters, defines)
+    arguments = (*shape.arguments(task), *_places(problem.offsets, (d, h, w)), rows.p, rows.k, rows.s)
+    return (Launch(source, shape.grid(task), threads, shared, (_table((d, h, w)),), arguments),)
+
+
+# Averages
+
+
+def mean_average(task: Task) -> tuple[Launch, ...] | str:
+    """The mean of whole planes, in 16 sums."""
+    if task.problem.quotient != "mean":
+        return "it is no mean of whole planes"
+    inner, cells = task.inner, prod(task.problem.input_plane)
+    channels = min(inner, 32)
+    c_chunks = cdiv(inner, channels)
+    threads = 16 * channels if inner > 1 else THREADS
+    grid = task.planes * c_chunks if inner > 1 else cdiv(task.planes, THREADS // 16)
+    parameters = (
+        *_TENSORS,
+        *(("i64", "planes"), ("int", "cells"), ("int", "inner")),
+        *(("Divider", "by_channels"), ("Divider", "by_c_chunks")),
+    )
+    defines = (*task.defines, ("INNER", int(inner > 1)), ("THREADS", threads))
+    source = Source("mean.cu", "mean", parameters, defines)
+    arguments = (task.planes, cells, inner, divider(channels), divider(c_chunks))
+    return (Launch(source, grid, threads, threads * task.sum_bytes, (), arguments),)
+
+
+def column_average(task: Task) -> tuple[Launch, ...] | str:
+    """A thread walks down a column of windows."""
+    problem = task.problem
+    d, h, w = (_windows(axis) for axis in problem.axes)
+    windows = 4 if h.overlap >= 2 else 2 if h.overlap > 1.25 else 1
+    windows = min(windows, h.outputs)
+    shape = _walk(task, THREADS, windows)
+    columns = w.most if w.most <= UNROLLED else 0
+    divisors = _divisors(task)
+    uniform = all(len(np.unique(axis)) == 1 for axis in divisors) or problem.quotient == "override"
+    chained = problem.quotient == "chained"
+    numbers = _uniform(task, divisors) if uniform else [1.0, 1.0, 1.0]
+    exact = uniform and all(abs(n) in _POWERS for n in numbers)
+    options = (
+        *(("COLUMNS", columns), ("WINDOWS", windows), ("CHAINED", int(chained))),
+        *((f"BY_{name}", int((axis != 1).any())) for name, axis in zip("DHW", divisors, strict=True)),
+        *(("UNIFORM", int(uniform)), ("EXACT", int(exact)), ("THREADS", THREADS)),
+    )
+    parameters = (*_TENSORS, *_COLUMNS, *(("double", f"divisor_{name}") for name in "dhw"))
+    source = Source("average.cu", "average", parameters, (*task.defines, *options))
+    arguments = (*shape.arguments(task), *(1 / n if exact else n for n in numbers))
+    table = _table((d, h, w), *divisors)
+    return (Launch(source, shape.grid(task), THREADS, 0, (table,), arguments),)
+
+
+def _divisors(task: Task) -> tuple[Array, ...]:
+    """What each window's sum is divided by, axis by axis; ones for an override."""
+    problem = task.problem
+    found = [spans(axis) for axis in problem.axes]
+    if problem.quotient == "override":
+        return tuple(np.ones_like(start) for start, _, _ in found)
+    return tuple(extent if problem.quotient == "extent" else end - start for start, end, extent in found)
+
+
+def _uniform(task: Task, divisors: tuple[Array, ...]) -> list[float]:
+    """The divisors of all windows as the sum's type holds them: on d, h and w, or their product and ones."""
+    problem, dtype = task.problem, task.problem.dtype.accumulator
+    if problem.quotient == "chained":
+        return [float(as_float(int(axis[0]), dtype)) for axis in divisors]
+    product = prod(int(axis[0]) for axis in divisors)
+    divisor = problem.divisor if problem.quotient == "override" else product
+    return [float(as_float(divisor, dtype)), 1.0, 1.0]
+
+
+FORWARD_KERNELS: dict[str, tuple[tuple[str, Planner], ...]] = {
+    "maximum": (
+        ("maximum of shared windows", reduced_maximum),
+        ("rolling maximum", rolling_maximum),
+        ("sectioned maximum", sectioned_maximum),
+        ("direct maximum", direct_maximum),
+    ),
+    "average": (
+        ("mean of planes", mean_average),
+        ("average of columns", column_average),
+    ),
+}
