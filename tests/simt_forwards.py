@@ -29,7 +29,14 @@ from pooltide.problem.problem import Problem, with_offsets
 SMALL = DeviceFacts(90, 1, 8 << 10, 16 << 10, 64, 65536, 1 << 20)
 LARGE = DeviceFacts(90, 132, 227 << 10, 228 << 10, 2048, 65536, 50 << 20)
 # Blocks and limits so small that small problems meet them.
-TINY = {"THREADS": 64, "UNROLLED": 3, "ROWS_IN_REGISTERS": 3, "SECTION_BYTES": 8 << 10, "FEWEST_CELLS": 1}
+TINY = {
+    "THREADS": 64,
+    "UNROLLED": 3,
+    "ROWS_IN_REGISTERS": 3,
+    "SECTION_BYTES": 8 << 10,
+    "FEWEST_CELLS": 1,
+    "CELLS_IN_REGISTERS": 20,
+}
 
 
 def launches(problem: Problem, layout: str, small: bool) -> Iterator[tuple[str, tuple[Launch, ...]]]:

@@ -22,15 +22,10 @@ THREADS = 256
 UNROLLED = 16  # the most cells of a window on the w axis that are worth unrolling
 ROWS_IN_REGISTERS = 5  # of windows that share rows
 SECTION_BYTES = 48 << 10  # of shared memory that a block may take for longer windows
+CELLS_IN_REGISTERS = 64  # that a thread reads for several averages
 FEWEST_CELLS = 8  # for one thread, where threads share a window
 _POWERS = frozenset(2.0**i for i in range(64))
 _TENSORS = (("const Element*", "x"), ("Element*", "out"))
-_COLUMNS = (
-    ("const int*", "tables"),
-    *(("i64", name) for name in ("planes", "plane_elements", "plane_windows")),
-    *(("int", name) for name in ("H", "W", "Do", "Ho", "Wo", "inner", "columns", "share", "h_chunk")),
-    *(("Divider", f"by_{name}") for name in ("h_chunks", "do", "w_chunks", "width", "inner")),
-)
 _PLACES = tuple(
     ("int", name) for name in ("dilation_d", "dilation_h", "dilation_w", "place_d", "place_h", "place_w")
 )
@@ -55,6 +50,11 @@ class Windows:
         return max(int(self.count.max(initial=1)), 1)
 
     @property
+    def clipped(self) -> int:
+        """1 if some window has fewer cells than another."""
+        return int(self.count.min(initial=self.most) < self.most)
+
+    @property
     def empty(self) -> bool:
         """Whether some window has no cell."""
         return not self.count.all()
@@ -63,6 +63,17 @@ class Windows:
     def overlap(self) -> float:
         """How many windows hold a cell, on average."""
         return float(self.count.sum()) / max(self.length, 1)
+
+
+def _axes(task: Task) -> tuple[Axis, Axis, Axis]:
+    """The axes; adaptive windows of one length side by side are strided."""
+    d, h, w = (
+        Axis(axis.length, axis.outputs, axis.length // axis.outputs, axis.length // axis.outputs)
+        if axis.adaptive and axis.outputs and axis.length and axis.length % axis.outputs == 0
+        else axis
+        for axis in task.problem.axes
+    )
+    return d, h, w
 
 
 def _windows(axis: Axis) -> Windows:
@@ -84,6 +95,10 @@ class Walk:
     h_chunk: int
     h_chunks: int
 
+    @property
+    def block(self) -> int:
+        return cdiv(self.share * self.width, 32) * 32
+
     def grid(self, task: Task) -> int:
         return cdiv(task.planes, self.share) * self.w_chunks * task.problem.axes[0].outputs * self.h_chunks
 
@@ -93,24 +108,48 @@ class Walk:
         return (
             *(task.planes, prod(problem.input_plane) * inner, prod(problem.output_plane) * inner),
             *(h, w, do, ho, wo, inner, wo * inner, self.share, self.h_chunk),
+            *(problem.axes[2].dilation * inner, _pitch(task)),
             *(divider(n) for n in (self.h_chunks, do, self.w_chunks, self.width, inner)),
         )
 
 
-def _walk(task: Task, threads: int, shortest: int) -> Walk:
+def _pitch(task: Task) -> int:
+    """The bytes of a row."""
+    return task.problem.axes[2].length * task.inner * task.problem.dtype.itemsize
+
+
+def _parameters(task: Task) -> tuple[tuple[str, str], ...]:
+    """Those of columns.h."""
+    return (
+        ("const int*", "tables"),
+        *(("i64", name) for name in ("planes", "plane_elements", "plane_windows")),
+        *(("int", name) for name in ("H", "W", "Do", "Ho", "Wo", "inner", "columns", "share", "h_chunk")),
+        *(("i64", "step"), ("int" if _pitch(task) < 2**31 else "i64", "pitch")),
+        *(("Divider", f"by_{name}") for name in ("h_chunks", "do", "w_chunks", "width", "inner")),
+    )
+
+
+def _walk(task: Task, threads: int, shortest: int, group: int = 1) -> Walk:
     """Columns for all threads of a block, and rows so that all multiprocessors have blocks.
 
-    `shortest` is how many rows a thread must walk for its preparations to pay.
+    A thread must walk `shortest` rows for its preparations to pay; it takes `group` rows at a time.
     """
     do, ho, wo = task.problem.output_plane
     columns = wo * task.inner
     width = columns if columns <= threads else min(cdiv(even_share(columns, threads), 32) * 32, threads)
     w_chunks = cdiv(columns, width)
-    share = max(threads // width, 1) if w_chunks == 1 else 1
+    share = min(max(threads // width, 1), task.planes) if w_chunks == 1 else 1
     blocks = cdiv(task.planes, share) * w_chunks * do
     wanted = 4 * task.facts.multiprocessors * task.facts.threads_per_multiprocessor // threads
-    chunk = even_share(ho, max(ho * blocks // wanted, shortest))
+    chunk = cdiv(even_share(ho, max(ho * blocks // wanted, shortest)), group) * group
     return Walk(width, w_chunks, share, chunk, cdiv(ho, chunk))
+
+
+def _options(task: Task, columns: int, w: Windows, clipped_h: bool) -> tuple[tuple[str, int], ...]:
+    """What the kernels of columns.h are specialised on."""
+    adjacent = task.inner == 1 and w.dilation == 1
+    clipped = (("CLIPPED_H", int(clipped_h)), ("CLIPPED_W", w.clipped))
+    return *task.defines, ("COLUMNS", columns), ("ADJACENT", int(adjacent)), *clipped
 
 
 # Maxima
@@ -199,25 +238,25 @@ def _index_parameter(task: Task) -> tuple[tuple[str, str], ...]:
 
 def rolling_maximum(task: Task) -> tuple[Launch, ...] | str:
     """The best cells of a window's rows stay in registers for the windows below."""
-    reason = _no_shared_rows(task)
-    h = task.problem.axes[1]
+    reason, h = _no_steady_rows(task), _axes(task)[1]
     if reason is None and h.k > ROWS_IN_REGISTERS:
         reason = f"windows have {h.k} rows, of which registers hold at most {ROWS_IN_REGISTERS}"
-    return reason or _columns(task, 1, THREADS, 0, (("ROWS", h.k), ("STRIDE", h.s)))
+    return reason or _columns(task, 1, THREADS, 0, (("ROWS", h.k), ("KEPT", max(h.k - h.s, 0))))
 
 
 def sectioned_maximum(task: Task) -> tuple[Launch, ...] | str:
     """The best cells of a window's rows stand in shared memory for the windows below."""
-    reason = _no_shared_rows(task)
+    reason, h = _no_steady_rows(task), _axes(task)[1]
     if reason is not None:
         return reason
+    if h.s >= h.k or h.outputs == 1:
+        return "windows share no rows"
     size = 2 * task.sum_bytes if task.problem.index_bytes else task.sum_bytes
-    rows = task.problem.axes[1].k * size
     most = min(SECTION_BYTES, task.facts.shared_per_block)
-    threads = next((n for n in (256, 128, 64, 32) if n * rows <= most), 0)
+    threads = next((n for n in (256, 128, 64, 32) if n * h.k * size <= most), 0)
     if not threads:
-        return f"32 threads would need {32 * rows} bytes of shared memory"
-    return _columns(task, 2, threads, threads * rows, ())
+        return f"32 threads would need {32 * h.k * size} bytes of shared memory"
+    return _columns(task, 2, threads, threads * h.k * size, ())
 
 
 def direct_maximum(task: Task) -> tuple[Launch, ...] | str:
@@ -225,14 +264,14 @@ def direct_maximum(task: Task) -> tuple[Launch, ...] | str:
     return _columns(task, 0, THREADS, 0, ())
 
 
-def _no_shared_rows(task: Task) -> str | None:
-    """Why rows of cells can't be compared once for all windows that hold them; None where they can."""
-    d, h, _ = task.problem.axes
-    if h.adaptive or h.dilation > 1:
-        return "the rows of windows are not a stride apart, each with neighbouring rows of cells"
-    if h.s >= h.k or h.outputs == 1:
-        return "windows share no rows"
-    if any(_windows(axis).empty for axis in task.problem.axes):
+def _no_steady_rows(task: Task) -> str | None:
+    """Why windows are not equally many neighbouring rows of one slice, a stride apart; else None."""
+    d, h, _ = axes = _axes(task)
+    if h.adaptive:
+        return "windows differ in how many rows they have"
+    if h.dilation > 1:
+        return "the rows of a window are not neighbours"
+    if any(_windows(axis).empty for axis in axes):
         return "some windows have no cell"
     return None if _windows(d).most == 1 else "windows have several slices"
 
@@ -240,17 +279,18 @@ def _no_shared_rows(task: Task) -> str | None:
 def _columns(
     task: Task, walk: int, threads: int, shared: int, options: tuple[tuple[str, int], ...]
 ) -> tuple[Launch, ...]:
-    problem = task.problem
-    d, h, w = (_windows(axis) for axis in problem.axes)
-    rows = problem.axes[1]
+    rows = _axes(task)[1]
+    d, h, w = (_windows(axis) for axis in task.problem.axes)
     shape = _walk(task, threads, (1, 4 * rows.k, 4 * rows.k)[walk])
     columns = w.most if w.most <= UNROLLED else 0
-    parameters = (*_TENSORS, *_index_parameter(task), *_COLUMNS, *_PLACES)
+    parameters = (*_TENSORS, *_index_parameter(task), *_parameters(task), *_PLACES)
     parameters += tuple(("int", name) for name in ("padding", "rows", "stride"))
-    defines = (*task.defines, ("COLUMNS", columns), ("WALK", walk), *options, ("THREADS", threads))
+    # A section may reach beyond the last window.
+    clipped = walk == 2 or bool((h.count != rows.k).any())
+    defines = (*_options(task, columns, w, clipped), ("WALK", walk), *options, ("THREADS", threads))
     source = Source("maximum.cu", "maximum", parameters, defines)
-    arguments = (*shape.arguments(task), *_places(problem.offsets, (d, h, w)), rows.p, rows.k, rows.s)
-    return (Launch(source, shape.grid(task), threads, shared, (_table((d, h, w)),), arguments),)
+    arguments = (*shape.arguments(task), *_places(task.problem.offsets, (d, h, w)), rows.p, rows.k, rows.s)
+    return (Launch(source, shape.grid(task), shape.block, shared, (_table((d, h, w)),), arguments),)
 
 
 # Averages
@@ -278,27 +318,29 @@ def mean_average(task: Task) -> tuple[Launch, ...] | str:
 
 def column_average(task: Task) -> tuple[Launch, ...] | str:
     """A thread walks down a column of windows."""
-    problem = task.problem
+    problem, rows = task.problem, _axes(task)[1]
     d, h, w = (_windows(axis) for axis in problem.axes)
-    windows = 4 if h.overlap >= 2 else 2 if h.overlap > 1.25 else 1
-    windows = min(windows, h.outputs)
-    shape = _walk(task, THREADS, windows)
+    windows = min(4 if h.overlap >= 2 else 2 if h.overlap > 1.25 else 1, h.outputs)
     columns = w.most if w.most <= UNROLLED else 0
+    unrolled = not rows.adaptive and 0 < columns * (rows.k + (windows - 1) * rows.s) <= CELLS_IN_REGISTERS
+    shape = _walk(task, THREADS, windows, windows)
     divisors = _divisors(task)
     uniform = all(len(np.unique(axis)) == 1 for axis in divisors) or problem.quotient == "override"
-    chained = problem.quotient == "chained"
     numbers = _uniform(task, divisors) if uniform else [1.0, 1.0, 1.0]
     exact = uniform and all(abs(n) in _POWERS for n in numbers)
-    options = (
-        *(("COLUMNS", columns), ("WINDOWS", windows), ("CHAINED", int(chained))),
+    defines = (
+        *_options(task, columns, w, bool((h.count != rows.k).any())),
+        *(("ROWS", rows.k if unrolled else 0), ("STRIDE", rows.s if unrolled else 0), ("WINDOWS", windows)),
+        ("CHAINED", int(problem.quotient == "chained")),
         *((f"BY_{name}", int((axis != 1).any())) for name, axis in zip("DHW", divisors, strict=True)),
         *(("UNIFORM", int(uniform)), ("EXACT", int(exact)), ("THREADS", THREADS)),
     )
-    parameters = (*_TENSORS, *_COLUMNS, *(("double", f"divisor_{name}") for name in "dhw"))
-    source = Source("average.cu", "average", parameters, (*task.defines, *options))
-    arguments = (*shape.arguments(task), *(1 / n if exact else n for n in numbers))
+    parameters = (*_TENSORS, *_parameters(task), ("int", "padding"))
+    parameters += tuple(("double", f"divisor_{name}") for name in "dhw")
+    source = Source("average.cu", "average", parameters, defines)
+    arguments = (*shape.arguments(task), rows.p, *(1 / n if exact else n for n in numbers))
     table = _table((d, h, w), *divisors)
-    return (Launch(source, shape.grid(task), THREADS, 0, (table,), arguments),)
+    return (Launch(source, shape.grid(task), shape.block, 0, (table,), arguments),)
 
 
 def _divisors(task: Task) -> tuple[Array, ...]:

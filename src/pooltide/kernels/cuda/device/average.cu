@@ -7,6 +7,7 @@
 // a window does not have counts as +0, which changes no sum, as no sum that begins with +0 becomes -0.
 //
 //     COLUMNS  the most cells of a window on the w axis, where threads unroll them; 0: too many for that
+//     ROWS     the rows of a window, STRIDE rows apart, where threads unroll them; 0: windows differ or are long
 //     CHAINED  1: divides by the lengths on d, h and w in turn; 0: by their product, and never gives -0
 //     BY_D, BY_H, BY_W   0: that length is 1 in all windows (CHAINED)
 //     UNIFORM  1: all windows have the same divisors: p.divisor_d, p.divisor_h and p.divisor_w, or p.divisor_d
@@ -48,48 +49,70 @@ extern "C" __global__ void __launch_bounds__(THREADS) average(const Parameters p
   const Column column = column_of(p);
   if (!column.live) return;
   const Span d = span_d(p, column.od), w = span_w(p, column.ow);
-  const int pitch = p.W * p.inner;
-  const Element *from = p.x + column.from + (i64)d.first * p.H * pitch + w.first * p.inner;
+  const Element *from = p.x + column.from + (i64)w.first * p.inner;
   // Divisors per window, after the spans of the three axes.
   const int *by_d = p.tables + 2 * (p.Do + p.Ho + p.Wo), *by_h = by_d + p.Do, *by_w = by_h + p.Ho;
-  i64 to = column.to;
+  Element *out = p.out + column.to;
 
   for (int oh = column.oh0; oh < column.oh1; oh += WINDOWS) {
-    Span h[WINDOWS];
     Sum sums[WINDOWS];
+#pragma unroll
+    for (int v = 0; v < WINDOWS; ++v) sums[v] = 0;
+#if ROWS
+    const int top = oh * STRIDE - p.padding;
+    for (int i = d.first; i < d.first + d.count; ++i) {
+      // A last group of fewer windows adds rows for windows that it does not have; those rows may not exist.
+#pragma unroll
+      for (int r = 0; r < (WINDOWS - 1) * STRIDE + ROWS; ++r) {
+        const int h = top + r;
+        const bool inside = (!CLIPPED_H && WINDOWS == 1) || (u32)h < (u32)p.H;
+        const Element *row = row_of(p, from, i, h);
+        Sum cells[UNROLLED];
+#pragma unroll
+        for (int m = 0; m < COLUMNS; ++m)
+          cells[m] = inside && (!CLIPPED_W || m < w.count) ? cell_of(p, row, m) : (Sum)0;
+#pragma unroll
+        for (int v = 0; v < WINDOWS; ++v)
+          if (r >= v * STRIDE && r < v * STRIDE + ROWS)
+#pragma unroll
+            for (int m = 0; m < COLUMNS; ++m) sums[v] += cells[m];
+      }
+    }
+#else
+    Span h[WINDOWS];
     int end = 0;
 #pragma unroll
     for (int v = 0; v < WINDOWS; ++v) {
-      sums[v] = 0;
       h[v].first = h[v].count = 0;
       if (oh + v < column.oh1) h[v] = span_h(p, oh + v), end = h[v].first + h[v].count;
     }
-    for (int i = 0; i < d.count; ++i) {
-      const Element *row = from + (i64)(i * p.H + h[0].first) * pitch;
-      for (int r = h[0].first; r < end; ++r, row += pitch) {
+    for (int i = d.first; i < d.first + d.count; ++i) {
+      for (int r = h[0].first; r < end; ++r) {
+        const Element *row = row_of(p, from, i, r);
+        bool holds[WINDOWS];
+#pragma unroll
+        for (int v = 0; v < WINDOWS; ++v) holds[v] = WINDOWS == 1 || (u32)(r - h[v].first) < (u32)h[v].count;
 #if COLUMNS
         Sum cells[UNROLLED];
 #pragma unroll
-        for (int m = 0; m < COLUMNS; ++m) cells[m] = m < w.count ? widen(row[m * p.inner]) : (Sum)0;
+        for (int m = 0; m < COLUMNS; ++m) cells[m] = !CLIPPED_W || m < w.count ? cell_of(p, row, m) : (Sum)0;
 #pragma unroll
         for (int v = 0; v < WINDOWS; ++v)
-          if (WINDOWS == 1 || (u32)(r - h[v].first) < (u32)h[v].count)
 #pragma unroll
-            for (int m = 0; m < COLUMNS; ++m) sums[v] += cells[m];
+          for (int m = 0; m < COLUMNS; ++m) sums[v] += holds[v] ? cells[m] : (Sum)0;
 #else
-#pragma unroll 4
+#pragma unroll 8
         for (int m = 0; m < w.count; ++m) {
-          const Sum cell = widen(row[m * p.inner]);
+          const Sum cell = cell_of(p, row, m);
 #pragma unroll
-          for (int v = 0; v < WINDOWS; ++v)
-            if (WINDOWS == 1 || (u32)(r - h[v].first) < (u32)h[v].count) sums[v] += cell;
+          for (int v = 0; v < WINDOWS; ++v) sums[v] += holds[v] ? cell : (Sum)0;
         }
 #endif
       }
     }
+#endif
 #pragma unroll
-    for (int v = 0; v < WINDOWS; ++v, to += p.columns)
-      if (oh + v < column.oh1)
-        p.out[to] = divided(p, sums[v], by_d[column.od], by_h[oh + v], by_w[column.ow]);
+    for (int v = 0; v < WINDOWS; ++v, out += p.columns)
+      if (oh + v < column.oh1) *out = divided(p, sums[v], by_d[column.od], by_h[oh + v], by_w[column.ow]);
   }
 }
