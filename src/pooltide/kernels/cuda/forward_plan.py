@@ -23,7 +23,7 @@ UNROLLED = 16  # the most cells of a window on the w axis that are worth unrolli
 ROWS_IN_REGISTERS = 5  # of windows that share rows
 SECTION_BYTES = 48 << 10  # of shared memory that a block may take for longer windows
 CELLS_IN_REGISTERS = 64  # that a thread reads for several averages
-FEWEST_CELLS = 8  # for one thread, where threads share a window
+FEWEST_CELLS = 16  # for one thread, where threads share a window
 _POWERS = frozenset(2.0**i for i in range(64))
 _TENSORS = (("const Element*", "x"), ("Element*", "out"))
 _PLACES = tuple(
@@ -159,7 +159,7 @@ def reduced_maximum(task: Task) -> tuple[Launch, ...] | str:
     """Several threads share a window."""
     axes = tuple(_windows(axis) for axis in task.problem.axes)
     cells = float(np.prod([axis.count.mean() for axis in axes]))
-    if cells < 2 * FEWEST_CELLS:
+    if cells < FEWEST_CELLS:
         return f"windows have {cells:.0f} cells, too few to share"
     overlap, apart = prod(axis.overlap for axis in axes), axes[2].length / axes[2].outputs * task.inner
     results = task.planes * task.inner * prod(task.problem.output_plane)
@@ -176,22 +176,16 @@ def reduced_maximum(task: Task) -> tuple[Launch, ...] | str:
 def _reduced(task: Task, cells: float, results: int) -> tuple[Launch, ...] | str:
     problem, inner = task.problem, task.inner
     d, h, w = _merged(*(_windows(axis) for axis in problem.axes))
-    lanes_c = min(inner, 32)
-    parts = 1
-    resident = task.facts.multiprocessors * task.facts.threads_per_multiprocessor
-    most = THREADS // lanes_c if lanes_c > 1 or results * 32 < resident else 32
-    while parts * 2 * FEWEST_CELLS <= cells and parts * 2 <= most:
-        parts *= 2
-    lanes_w = min(1 << (w.most.bit_length() - 1), parts)
+    lanes_c, (parts, lanes_w) = min(inner, 32), _parts(task, h, w, cells, results)
     groups = max(THREADS // (parts * lanes_c), 1)
     c_chunks = cdiv(inner, lanes_c)
     total = task.planes * prod(problem.output_plane) * c_chunks
     if total >= 2**31:
         return f"{total} groups of threads are more than a grid numbers"
     arguments = (
-        *(prod(problem.input_plane) * inner, prod(problem.output_plane) * inner, total),
+        *(prod(problem.input_plane) * inner, prod(problem.output_plane) * inner, total, w.dilation * inner),
         *(h.length, w.length, d.outputs, h.outputs, w.outputs, inner),
-        *(parts, lanes_w, parts // lanes_w, groups),
+        *(parts, parts.bit_length() - 1, lanes_w, lanes_w.bit_length() - 1, groups),
         *_places(problem.offsets, (d, h, w)),
         *(divider(n) for n in (lanes_c, c_chunks, w.outputs, h.outputs, d.outputs)),
     )
@@ -199,18 +193,41 @@ def _reduced(task: Task, cells: float, results: int) -> tuple[Launch, ...] | str
         *_TENSORS,
         *_index_parameter(task),
         ("const int*", "tables"),
-        *(("i64", name) for name in ("plane_elements", "plane_windows", "total")),
+        *(("i64", name) for name in ("plane_elements", "plane_windows", "total", "step")),
         *(("int", name) for name in ("H", "W", "Do", "Ho", "Wo", "inner")),
-        *(("int", name) for name in ("parts", "lanes_w", "lanes_h", "groups")),
+        *(("int", name) for name in ("parts", "log_parts", "lanes_w", "log_lanes_w", "groups")),
         *_PLACES,
         *(("Divider", f"by_{name}") for name in ("lanes_c", "c_chunks", "wo", "ho", "do")),
     )
-    one_warp = 32 % (parts * lanes_c) == 0
-    options = (("ONCE", int(w.most <= lanes_w)), ("WARP", int(one_warp)), ("THREADS", THREADS))
+    whole = d.outputs * h.outputs * w.outputs == 1 and d.most * h.most == 1 and w.count[0] == w.length
+    unrolled = cdiv(w.most, lanes_w)
+    options = (
+        *(("WHOLE", int(whole and lanes_w == parts)), ("CELLS", unrolled if unrolled <= 8 else 0)),
+        *(("WARP", int(32 % (parts * lanes_c) == 0)), ("THREADS", max(THREADS, parts * lanes_c))),
+    )
     source = Source("maximum_reduce.cu", "maximum_reduce", parameters, (*task.defines, *options))
     block = groups * parts * lanes_c
     shared = block * (16 if problem.dtype.name == "FLOAT64" else 8)
     return (Launch(source, cdiv(total, groups), block, shared, (_table((d, h, w)),), arguments),)
+
+
+def _parts(task: Task, h: Windows, w: Windows, cells: float, results: int) -> tuple[int, int]:
+    """How many threads share a window, and how many of them a row of it."""
+    resident = task.facts.multiprocessors * task.facts.threads_per_multiprocessor
+    if task.inner > 1:
+        most = max(THREADS // min(task.inner, 32), 1)
+    else:
+        most = 32 if results * 32 >= resident else THREADS
+    # Windows that are far apart in memory must be read in pieces of 32 bytes.
+    least = 32 // task.problem.dtype.itemsize if task.inner == 1 and w.outputs == 1 else 1
+    parts = min(max(_power(cells / FEWEST_CELLS), min(least, _power(cells))), _power(most))
+    lanes_w = min(_power(w.most), parts)
+    return min(parts, lanes_w * _power(h.most)), lanes_w
+
+
+def _power(x: float) -> int:
+    """The largest power of two that is at most x; 1 for less."""
+    return 1 << max(int(x).bit_length() - 1, 0)
 
 
 def _merged(d: Windows, h: Windows, w: Windows) -> tuple[Windows, Windows, Windows]:

@@ -46,13 +46,3 @@ __device__ __forceinline__ void take(Best &best, const Best &later, int from) {
   take(best, later.value, 0);
 #endif
 }
-
-#ifdef INDEX
-#define PUT(p, at, best)                   \
-  do {                                     \
-    (p).out[at] = narrow((best).value);    \
-    (p).places[at] = (Index)(best).place;  \
-  } while (0)
-#else
-#define PUT(p, at, best) (p).out[at] = narrow((best).value)
-#endif
