@@ -36,6 +36,7 @@ TINY = {
     "SECTION_BYTES": 8 << 10,
     "FEWEST_CELLS": 1,
     "CELLS_IN_REGISTERS": 20,
+    "WIDE": 2,
 }
 
 

@@ -23,9 +23,12 @@ UNROLLED = 16  # the most cells of a window on the w axis that are worth unrolli
 ROWS_IN_REGISTERS = 5  # of windows that share rows
 SECTION_BYTES = 48 << 10  # of shared memory that a block may take for longer windows
 CELLS_IN_REGISTERS = 64  # that a thread reads for several averages
+WIDE = 8  # cells: averages of windows farther apart are read by whole warps
+WIDE_THREADS = 128
 FEWEST_CELLS = 16  # for one thread, where threads share a window
 _POWERS = frozenset(2.0**i for i in range(64))
 _TENSORS = (("const Element*", "x"), ("Element*", "out"))
+_DIVISORS = tuple(("double", f"divisor_{name}") for name in "dhw")
 _PLACES = tuple(
     ("int", name) for name in ("dilation_d", "dilation_h", "dilation_w", "place_d", "place_h", "place_w")
 )
@@ -333,6 +336,43 @@ def mean_average(task: Task) -> tuple[Launch, ...] | str:
     return (Launch(source, grid, threads, threads * task.sum_bytes, (), arguments),)
 
 
+def wide_average(task: Task) -> tuple[Launch, ...] | str:
+    """A warp reads the rows of 32 windows together."""
+    problem, outputs = task.problem, task.problem.output_plane
+    d, h, w = (_windows(axis) for axis in problem.axes)
+    apart = w.length / w.outputs
+    if task.inner > 1:
+        return "channels are innermost, and neighbouring threads read neighbouring channels"
+    if apart < WIDE or w.most < WIDE:
+        return f"windows are {apart:.0f} cells apart, near enough for neighbouring threads"
+    if w.overlap > 2:
+        return f"a row is read {w.overlap:.0f} times"
+    total = task.planes * prod(outputs)
+    if total >= 2**31:
+        return f"{total} windows are more than a divider takes"
+    lanes = min(_power(2 * w.most - 1), 32)
+    warp_bytes = 32 * (8 + 4) + 32 * (lanes + 1) * task.sum_bytes
+    parameters = (
+        *_TENSORS,
+        ("const int*", "tables"),
+        *(("i64", name) for name in ("total", "plane_elements")),
+        *(("int", name) for name in ("H", "W", "Do", "Ho", "Wo", "lanes", "warp_bytes")),
+        *(("int", name) for name in ("most_d", "most_h", "most_w")),
+        *(("Divider", f"by_{name}") for name in ("wo", "ho", "do")),
+        *_DIVISORS,
+    )
+    divisors, numbers, options = _division(task)
+    arguments = (
+        *(total, prod(problem.input_plane), h.length, w.length, *outputs, lanes, warp_bytes),
+        *(d.most, h.most, w.most, *(divider(n) for n in reversed(outputs)), *numbers),
+    )
+    defines = (*task.defines, *options, ("THREADS", WIDE_THREADS))
+    source = Source("average_wide.cu", "average_wide", parameters, defines)
+    shared = WIDE_THREADS // 32 * warp_bytes
+    grid = cdiv(total, WIDE_THREADS)
+    return (Launch(source, grid, WIDE_THREADS, shared, (_table((d, h, w), *divisors),), arguments),)
+
+
 def column_average(task: Task) -> tuple[Launch, ...] | str:
     """A thread walks down a column of windows."""
     problem, rows = task.problem, _axes(task)[1]
@@ -341,23 +381,31 @@ def column_average(task: Task) -> tuple[Launch, ...] | str:
     columns = w.most if w.most <= UNROLLED else 0
     unrolled = not rows.adaptive and 0 < columns * (rows.k + (windows - 1) * rows.s) <= CELLS_IN_REGISTERS
     shape = _walk(task, THREADS, windows, windows)
-    divisors = _divisors(task)
-    uniform = all(len(np.unique(axis)) == 1 for axis in divisors) or problem.quotient == "override"
-    numbers = _uniform(task, divisors) if uniform else [1.0, 1.0, 1.0]
-    exact = uniform and all(abs(n) in _POWERS for n in numbers)
+    divisors, numbers, options = _division(task)
     defines = (
         *_options(task, columns, w, bool((h.count != rows.k).any())),
         *(("ROWS", rows.k if unrolled else 0), ("STRIDE", rows.s if unrolled else 0), ("WINDOWS", windows)),
-        ("CHAINED", int(problem.quotient == "chained")),
-        *((f"BY_{name}", int((axis != 1).any())) for name, axis in zip("DHW", divisors, strict=True)),
-        *(("UNIFORM", int(uniform)), ("EXACT", int(exact)), ("THREADS", THREADS)),
+        *(("DEEP", int(d.most > 1 or d.empty)), *options, ("THREADS", THREADS)),
     )
-    parameters = (*_TENSORS, *_parameters(task), ("int", "padding"))
-    parameters += tuple(("double", f"divisor_{name}") for name in "dhw")
+    parameters = (*_TENSORS, *_parameters(task), ("int", "padding"), *_DIVISORS)
     source = Source("average.cu", "average", parameters, defines)
-    arguments = (*shape.arguments(task), rows.p, *(1 / n if exact else n for n in numbers))
+    arguments = (*shape.arguments(task), rows.p, *numbers)
     table = _table((d, h, w), *divisors)
     return (Launch(source, shape.grid(task), shape.block, 0, (table,), arguments),)
+
+
+def _division(task: Task) -> tuple[tuple[Array, ...], list[float], tuple[tuple[str, int], ...]]:
+    """The divisors per axis, those of all windows if they are the same, and the defines of quotients.h."""
+    problem, divisors = task.problem, _divisors(task)
+    uniform = all(len(np.unique(axis)) == 1 for axis in divisors) or problem.quotient == "override"
+    numbers = _uniform(task, divisors) if uniform else [1.0, 1.0, 1.0]
+    exact = uniform and all(abs(n) in _POWERS for n in numbers)
+    options = (
+        ("CHAINED", int(problem.quotient == "chained")),
+        *((f"BY_{name}", int((axis != 1).any())) for name, axis in zip("DHW", divisors, strict=True)),
+        *(("UNIFORM", int(uniform)), ("EXACT", int(exact))),
+    )
+    return divisors, [1 / n if exact else n for n in numbers], options
 
 
 def _divisors(task: Task) -> tuple[Array, ...]:
@@ -388,6 +436,7 @@ FORWARD_KERNELS: dict[str, tuple[tuple[str, Planner], ...]] = {
     ),
     "average": (
         ("mean of planes", mean_average),
+        ("average of wide windows", wide_average),
         ("average of columns", column_average),
     ),
 }

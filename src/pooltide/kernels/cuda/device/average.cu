@@ -8,50 +8,17 @@
 //
 //     COLUMNS  the most cells of a window on the w axis, where threads unroll them; 0: too many for that
 //     ROWS     the rows of a window, STRIDE rows apart, where threads unroll them; 0: windows differ or are long
-//     CHAINED  1: divides by the lengths on d, h and w in turn; 0: by their product, and never gives -0
-//     BY_D, BY_H, BY_W   0: that length is 1 in all windows (CHAINED)
-//     UNIFORM  1: all windows have the same divisors: p.divisor_d, p.divisor_h and p.divisor_w, or p.divisor_d
-//     EXACT    1: all divisors are powers of two, and p.divisor_d, … are their reciprocals, which gives the same bits
+//     DEEP     0: no window has more than one slice
 #include "columns.h"
+#include "quotients.h"
 
 #define UNROLLED (COLUMNS > 0 ? COLUMNS : 1)
-
-__device__ __forceinline__ Sum quotient(Sum sum, Sum by) {
-#if EXACT
-  return sum * by;  // a reciprocal
-#elif ELEMENT == 1
-  return __ddiv_rn(sum, by);
-#else
-  return __fdiv_rn(sum, by);
-#endif
-}
-
-// d, h and w are the window's divisors, which are not read if all windows have the same.
-__device__ __forceinline__ Element divided(const Parameters &p, Sum sum, int d, int h, int w) {
-#if UNIFORM
-  const Sum by_d = (Sum)p.divisor_d, by_h = (Sum)p.divisor_h, by_w = (Sum)p.divisor_w;
-#elif CHAINED
-  const Sum by_d = (Sum)d, by_h = (Sum)h, by_w = (Sum)w;
-#else
-  const Sum by_d = (Sum)((i64)d * h * w);
-#endif
-#if CHAINED
-  if (BY_D) sum = quotient(sum, by_d);
-  if (BY_H) sum = quotient(sum, by_h);
-  if (BY_W) sum = quotient(sum, by_w);
-  return narrow(sum);
-#else
-  return narrow(quotient(sum, by_d) + (Sum)0);
-#endif
-}
 
 extern "C" __global__ void __launch_bounds__(THREADS) average(const Parameters p) {
   const Column column = column_of(p);
   if (!column.live) return;
   const Span d = span_d(p, column.od), w = span_w(p, column.ow);
   const Element *from = p.x + column.from + (i64)w.first * p.inner;
-  // Divisors per window, after the spans of the three axes.
-  const int *by_d = p.tables + 2 * (p.Do + p.Ho + p.Wo), *by_h = by_d + p.Do, *by_w = by_h + p.Ho;
   Element *out = p.out + column.to;
 
   for (int oh = column.oh0; oh < column.oh1; oh += WINDOWS) {
@@ -60,7 +27,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) average(const Parameters p
     for (int v = 0; v < WINDOWS; ++v) sums[v] = 0;
 #if ROWS
     const int top = oh * STRIDE - p.padding;
-    for (int i = d.first; i < d.first + d.count; ++i) {
+#pragma unroll 1
+    for (int i = d.first; i < d.first + (DEEP ? d.count : 1); ++i) {
       // A last group of fewer windows adds rows for windows that it does not have; those rows may not exist.
 #pragma unroll
       for (int r = 0; r < (WINDOWS - 1) * STRIDE + ROWS; ++r) {
@@ -86,7 +54,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) average(const Parameters p
       h[v].first = h[v].count = 0;
       if (oh + v < column.oh1) h[v] = span_h(p, oh + v), end = h[v].first + h[v].count;
     }
-    for (int i = d.first; i < d.first + d.count; ++i) {
+#pragma unroll 1
+    for (int i = d.first; i < d.first + (DEEP ? d.count : 1); ++i) {
       for (int r = h[0].first; r < end; ++r) {
         const Element *row = row_of(p, from, i, r);
         bool holds[WINDOWS];
@@ -113,6 +82,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) average(const Parameters p
 #endif
 #pragma unroll
     for (int v = 0; v < WINDOWS; ++v, out += p.columns)
-      if (oh + v < column.oh1) *out = divided(p, sums[v], by_d[column.od], by_h[oh + v], by_w[column.ow]);
+      if (oh + v < column.oh1) *out = divided(p, sums[v], column.od, oh + v, column.ow);
   }
 }
