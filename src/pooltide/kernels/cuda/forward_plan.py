@@ -261,7 +261,7 @@ def rolling_maximum(task: Task) -> tuple[Launch, ...] | str:
     reason, h = _no_steady_rows(task), _axes(task)[1]
     if reason is None and h.k > ROWS_IN_REGISTERS:
         reason = f"windows have {h.k} rows, of which registers hold at most {ROWS_IN_REGISTERS}"
-    return reason or _columns(task, 1, THREADS, 0, (("ROWS", h.k), ("KEPT", max(h.k - h.s, 0))))
+    return reason or _columns(task, 1, THREADS, 0, (("ROWS", h.k), ("STRIDE", min(h.s, h.k))))
 
 
 def sectioned_maximum(task: Task) -> tuple[Launch, ...] | str:
@@ -350,23 +350,23 @@ def wide_average(task: Task) -> tuple[Launch, ...] | str:
     total = task.planes * prod(outputs)
     if total >= 2**31:
         return f"{total} windows are more than a divider takes"
-    lanes = min(_power(2 * w.most - 1), 32)
+    lanes = max(min(_power(2 * w.most - 1), 32), 8)
     warp_bytes = 32 * (8 + 4) + 32 * (lanes + 1) * task.sum_bytes
     parameters = (
         *_TENSORS,
         ("const int*", "tables"),
         *(("i64", name) for name in ("total", "plane_elements")),
-        *(("int", name) for name in ("H", "W", "Do", "Ho", "Wo", "lanes", "warp_bytes")),
+        *(("int", name) for name in ("H", "W", "Do", "Ho", "Wo", "warp_bytes")),
         *(("int", name) for name in ("most_d", "most_h", "most_w")),
         *(("Divider", f"by_{name}") for name in ("wo", "ho", "do")),
         *_DIVISORS,
     )
     divisors, numbers, options = _division(task)
     arguments = (
-        *(total, prod(problem.input_plane), h.length, w.length, *outputs, lanes, warp_bytes),
+        *(total, prod(problem.input_plane), h.length, w.length, *outputs, warp_bytes),
         *(d.most, h.most, w.most, *(divider(n) for n in reversed(outputs)), *numbers),
     )
-    defines = (*task.defines, *options, ("THREADS", WIDE_THREADS))
+    defines = (*task.defines, *options, ("LANES", lanes), ("THREADS", WIDE_THREADS))
     source = Source("average_wide.cu", "average_wide", parameters, defines)
     shared = WIDE_THREADS // 32 * warp_bytes
     grid = cdiv(total, WIDE_THREADS)

@@ -3,11 +3,13 @@
 //     COLUMNS  the most cells of a window on the w axis, where threads unroll them; 0: too many for that
 //     WALK     how rows that several windows have in common are compared along w only once:
 //              0  they are compared again for each window
-//              1  the best cells of the last ROWS rows stay in registers; KEPT of them are rows of the next window
+//              1  the best cells of rows stay in registers. A window has ROWS rows, and begins STRIDE rows below the
+//                 last one; two windows at a time share the comparisons of the rows that both have
 //              2  windows have too many rows for registers. The walk is cut into sections as long as a window.
 //                 A window is the end of one section and the begin of the next; the best of each end stands in
 //                 shared memory, the best of the begin in a register. So a row costs three comparisons,
 //                 however long windows are
+// In the walks 1 and 2 the place of a cell counts from row 0 of the plane, and from the window's first cell in the row.
 #include "columns.h"
 #include "maximum.h"
 
@@ -70,44 +72,60 @@ extern "C" __global__ void __launch_bounds__(THREADS) maximum(const Parameters p
 #else
   // Windows have one slice, and their rows are neighbours. `top` is a window's first row, maybe in the padding.
   auto enter = [&](int h) {
+    Best best = row_best(p, row_of(p, from, d.first, min(CLIPPED_H ? max(h, 0) : h, p.H - 1)), w.count);
 #if CLIPPED_H
-    Best best = row_best(p, row_of(p, from, d.first, min(max(h, 0), p.H - 1)), w.count);
     if ((u32)h >= (u32)p.H) best.value = LOWEST;
+#endif
+#ifdef INDEX
+    best.place += h * p.place_h;
+#endif
     return best;
-#else
-    return row_best(p, row_of(p, from, d.first, h), w.count);
-#endif
   };
-  // The place of the first cell of row h.
-  auto row_place = [&](int h, int top) {
+  auto put_window = [&](Best best, int top) {
+    const int first = max(top, 0) * p.place_h;  // the place of the first cell in the plane
 #if INDEX == 1
-    return (h - max(top, 0)) * p.place_h;
-#else
-    return (d.first * p.H + h) * p.W + w.first;
+    best.place = CLIPPED_H && best.value == LOWEST ? 0 : best.place - first;
+#elif defined(INDEX)
+    best.place = (CLIPPED_H && best.value == LOWEST ? first : best.place) + d.first * p.H * p.W + w.first;
 #endif
+    put(best);
   };
   int top = column.oh0 * p.stride - p.padding;
 #if WALK == 1
-  Best rows[ROWS];
+  // Of windows that share rows, row j of the second one is row j + STRIDE of the first one.
+  constexpr int kShared = ROWS > STRIDE ? ROWS - STRIDE : 0;
+  Best rows[ROWS + STRIDE];
 #pragma unroll
-  for (int j = 0; j < KEPT; ++j) rows[j] = enter(top + j);
+  for (int j = 0; j < kShared; ++j) rows[j] = enter(top + j);
+#if ROWS > STRIDE
+  for (int oh = column.oh0; oh < column.oh1; oh += 2, top += 2 * STRIDE) {
+#pragma unroll
+    for (int j = kShared; j < ROWS + STRIDE; ++j) rows[j] = enter(top + j);
+    Best both = rows[STRIDE], upper = rows[0];
+#pragma unroll
+    for (int j = STRIDE + 1; j < ROWS; ++j) take(both, rows[j], 0);
+#pragma unroll
+    for (int j = 1; j < STRIDE; ++j) take(upper, rows[j], 0);
+    take(upper, both, 0);
+    put_window(upper, top);
+    if (oh + 1 == column.oh1) return;
+#pragma unroll
+    for (int j = ROWS; j < ROWS + STRIDE; ++j) take(both, rows[j], 0);
+    put_window(both, top + STRIDE);
+#pragma unroll
+    for (int j = 0; j < kShared; ++j) rows[j] = rows[j + 2 * STRIDE];
+  }
+#else
 #pragma unroll 2
   for (int oh = column.oh0; oh < column.oh1; ++oh, top += p.stride) {
 #pragma unroll
-    for (int j = KEPT; j < ROWS; ++j) rows[j] = enter(top + j);
-    Best best = best_of(LOWEST, row_place(max(top, 0), top));
-#if !CLIPPED_H
-    best = rows[0];  // its place counts from row 0 of the window, and so does the first cell's
-#ifdef INDEX
-    best.place += row_place(top, top);
-#endif
-#endif
+    for (int j = 0; j < ROWS; ++j) rows[j] = enter(top + j);
+    Best best = rows[0];
 #pragma unroll
-    for (int j = !CLIPPED_H; j < ROWS; ++j) take(best, rows[j], row_place(top + j, top));
-    put(best);
-#pragma unroll
-    for (int j = 0; j < KEPT; ++j) rows[j] = rows[j + ROWS - KEPT];
+    for (int j = 1; j < ROWS; ++j) take(best, rows[j], 0);
+    put_window(best, top);
   }
+#endif
 #else
   SHARED(arena);
   Best *ends = (Best *)arena + threadIdx.x;  // of row j of a section at j · blockDim.x
@@ -118,17 +136,13 @@ extern "C" __global__ void __launch_bounds__(THREADS) maximum(const Parameters p
     Best begin = best_of(LOWEST, 0);
     for (int j = 0; j < rows; ++j) {
       if (section > begin_of_all && top == section - rows + j) {
-        Best best = best_of(LOWEST, row_place(max(top, 0), top));
-        take(best, ends[j * threads], row_place(0, top));
-        take(best, begin, row_place(0, top));
-        put(best);
+        Best best = ends[j * threads];
+        take(best, begin, 0);
+        put_window(best, top);
         top += p.stride;
         if (++oh == column.oh1) return;
       }
-      Best row = enter(section + j);
-#ifdef INDEX
-      row.place += (section + j) * p.place_h;
-#endif
+      const Best row = enter(section + j);
       take(begin, row, 0);
       ends[j * threads] = row;
     }
