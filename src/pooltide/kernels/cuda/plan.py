@@ -40,6 +40,7 @@ BAND_BYTES = 8 << 10  # of sums that a warp keeps in shared memory
 TILE_BYTES = 24 << 10  # the same, of 32 channels
 THREADS = 256  # of a block that computes averages, at most
 SHORT_WALK = 8  # rows, from which on a thread's preparations pay
+SHORT_ROW = 512  # bytes: threads that each write one cell of a row leave vectors incomplete
 UNROLLED = 16  # the most windows on the w axis that are worth unrolling
 IN_REGISTERS = 36  # windows of a cell that a thread can keep
 
@@ -128,6 +129,13 @@ class Tile:
         pairs = ((task.planes, self.share), (d, self.d), (h, self.h), (w, self.w), (task.inner, self.c))
         return prod(cdiv(length, share) for length, share in pairs)
 
+    def contiguous(self, task: Task) -> bool:
+        """Whether its cells are contiguous in memory, and rows so short that this matters."""
+        _, h, w = task.problem.input_plane
+        if (self.w, self.c) != (w, task.inner) or (self.d > 1 and self.h != h):
+            return False
+        return w * task.inner * task.problem.dtype.itemsize <= SHORT_ROW
+
     def staged(self, task: Task) -> int:
         """The most sums that a block keeps in shared memory."""
         d, h, w = (
@@ -135,14 +143,6 @@ class Tile:
             for axis, share in zip(task.problem.axes, (self.d, self.h, self.w), strict=True)
         )
         return self.share * d * h * (w * self.c + 1)
-
-
-def disjoint_average(task: Task) -> tuple[Launch, ...] | str:
-    """Threads divide for themselves: a window's cells are neighbours, so few threads repeat a division."""
-    repeated = _sums_per_row(task.problem)
-    if repeated > 1.5:
-        return f"a thread would take {repeated:.1f} quotients for a cell"
-    return _average(task, _column_tile(task, staged=False), staged=False, roll=False)
 
 
 def rolling_average(task: Task) -> tuple[Launch, ...] | str:
@@ -173,14 +173,6 @@ def direct_average(task: Task) -> tuple[Launch, ...] | str:
 def _most(axis: Axis) -> int:
     """The most windows that hold a cell."""
     return max(int(tables(axis).window_count.max()), 1)
-
-
-def _sums_per_row(problem: Problem) -> float:
-    """Quotients that a thread adds per cell, when rows in the same windows share a sum."""
-    d, h, w = (tables(axis).window_count for axis in problem.axes)
-    runs = len(np.unique(_run_ends(problem.axes[1])))
-    held = float(h.mean()) * runs / problem.axes[1].length
-    return float(d.mean()) * held * float(w.mean())
 
 
 def _run_ends(axis: Axis) -> Array:
@@ -250,7 +242,7 @@ _AVERAGE = (
     ("long long", "planes"),
     *(("int", name) for name in ("D", "H", "W", "inner", "Do", "Ho", "Wo", "share", "tw", "tc", "w_chunks")),
     *(("int", name) for name in ("c_chunks", "d_chunk", "d_chunks", "h_chunk", "h_chunks", "d_walk")),
-    *(("int", name) for name in ("d_walks", "h_walk", "padding")),
+    *(("int", name) for name in ("d_walks", "h_walk", "padding", "tile_at")),
 )
 
 
@@ -263,11 +255,16 @@ def _average(task: Task, tile: Tile, staged: bool, roll: bool) -> tuple[Launch, 
     h_walk = max(cdiv(tile.h, walkers // d_walks), min(SHORT_WALK, tile.h))
     threads = cdiv(owners * d_walks * cdiv(tile.h, h_walk), 32) * 32
     columns = _most(w)
+    sums = cdiv(tile.staged(task) * task.sum_bytes, 16) * 16 if staged else 0
+    result = tile.share * tile.d * tile.h * tile.w * tile.c * problem.dtype.itemsize + 32
+    flush = staged and tile.contiguous(task) and sums + result <= task.facts.shared_per_block - 1024
+    shared = sums + (result if flush else 0)
     by = divisors(problem)
     once, by_d, by_h, by_w = division(problem)
     options = {
         "STAGED": int(staged),
         "COLUMNS": columns if columns <= UNROLLED else 0,
+        "FLUSH": int(flush),
         "ROLL": int(roll),
         "ROWS": h.k if roll else 1,
         "SLICES": _most(d) if roll else 1,
@@ -293,9 +290,8 @@ def _average(task: Task, tile: Tile, staged: bool, roll: bool) -> tuple[Launch, 
         *(task.planes, d.length, h.length, w.length, task.inner, *problem.output_plane),
         *(tile.share, tile.w, tile.c, cdiv(w.length, tile.w), cdiv(task.inner, tile.c)),
         *(tile.d, cdiv(d.length, tile.d), tile.h, cdiv(h.length, tile.h)),
-        *(d_walk, d_walks, h_walk, h.p if roll else 0),
+        *(d_walk, d_walks, h_walk, h.p if roll else 0, sums),
     )
-    shared = tile.staged(task) * task.sum_bytes if staged else 0
     return (Launch(source, tile.blocks(task), threads, shared, (cells, pairs), arguments),)
 
 
@@ -461,7 +457,6 @@ def _corners(problem: Problem) -> Array:
 
 KERNELS: dict[str, tuple[tuple[str, Planner], ...]] = {
     "average_gradient": (
-        ("disjoint average", disjoint_average),
         ("rolling average", rolling_average),
         ("staged average", staged_average),
         ("direct average", direct_average),

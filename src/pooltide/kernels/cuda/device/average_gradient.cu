@@ -12,6 +12,8 @@
 //              `nw · tc` quotients and a zero. 0: threads compute them from global memory, which is
 //              better where windows are disjoint
 //     COLUMNS  the most windows that hold a cell on the w axis; 0: more than are worth unrolling
+//     FLUSH    1: the tile is contiguous in the result; its cells go through shared memory, so that short rows
+//              are written by whole vectors, too
 //     ROLL     1: the h axis has stride 1: the windows of the last ROWS rows stay in registers
 //     ROWS, SLICES   the most windows that hold a cell on the h and d axes, if ROLL
 //     UNIFORM  1: all windows have the same divisors
@@ -55,6 +57,8 @@ __device__ __forceinline__ Sum divided(Sum g, const Divisors &by) {
 }
 
 #define UNROLLED (COLUMNS > 0 ? COLUMNS : 1)
+#define BATCH 8
+#define VECTOR (16 / (int)sizeof(Element))
 
 extern "C" __global__ void __launch_bounds__(THREADS) average_gradient(const Parameters p) {
   const int *first_d = p.tables, *count_d = first_d + p.D;
@@ -110,27 +114,58 @@ extern "C" __global__ void __launch_bounds__(THREADS) average_gradient(const Par
 #if !UNIFORM
       by.w = p.divisors[2 * (p.Do + p.Ho + ww0 + ww)], by.rw = p.divisors[2 * (p.Do + p.Ho + ww0 + ww) + 1];
 #endif
-      int d = group / nh, h = group - d * nh;
-#pragma unroll 4
-      for (int r = group; r < rows; r += groups) {
+      int d = group / nh, h = group - d * nh, r = group;
+      auto advance = [&](int &d, int &h) {
+        d += deep, h += high;
+        if (h >= nh) h -= nh, ++d;
+      };
+      auto put = [&](int d, int h, int r, Element g) {
 #if !UNIFORM
         const int wd = (wd0 + d) % p.Do, wh = wh0 + h;
         by.d = p.divisors[2 * wd], by.rd = p.divisors[2 * wd + 1];
         by.h = p.divisors[2 * (p.Do + wh)], by.rh = p.divisors[2 * (p.Do + wh) + 1];
 #endif
-        staged[r * row + x] = divided(widen(from[(d * p.Ho + h) * row_windows]), by);
-        d += deep, h += high;
-        if (h >= nh) h -= nh, ++d;
+        staged[r * row + x] = divided(widen(g), by);
+      };
+      // Several loads at a time, because one thread must wait for memory as long as all threads do.
+      for (; r + (BATCH - 1) * groups < rows; r += BATCH * groups) {
+        Element batch[BATCH];
+        int next_d = d, next_h = h;
+#pragma unroll
+        for (int i = 0; i < BATCH; ++i) {
+          batch[i] = from[(next_d * p.Ho + next_h) * row_windows];
+          advance(next_d, next_h);
+        }
+#pragma unroll
+        for (int i = 0; i < BATCH; ++i) {
+          put(d, h, r + i * groups, batch[i]);
+          advance(d, h);
+        }
+      }
+      for (; r < rows; r += groups) {
+        put(d, h, r, from[(d * p.Ho + h) * row_windows]);
+        advance(d, h);
       }
     }
   }
   for (int r = t; r < rows; r += blockDim.x) staged[r * row + width] = 0;
   __syncthreads();
+#if !FLUSH
   if (!live) return;
+#endif
   int offsets[UNROLLED];
 #pragma unroll
   for (int m = 0; m < UNROLLED; ++m) offsets[m] = m < held ? (mine - ww0 + m) * tc + c : width;
   const Sum *below = staged + plane * nd * nh * row;
+#if FLUSH
+  // The tile begins at the same place within a vector as in the result.
+  const i64 corner = (plane0 * p.D * p.H + d0 * p.H + h0) * pitch;
+  const int skip = (int)((u64)(p.out + corner) / sizeof(Element) % VECTOR);
+  Element *tile = (Element *)(arena + p.tile_at) + skip;
+  const int size = (p.share > 1 ? planes * p.D * p.H : (d1 - d0) * (h1 - h0)) * pitch;
+  out = tile - (d0 * p.H + h0) * pitch + plane * p.D * p.H * pitch + w * p.inner + c;
+  if (live)
+#endif
 #else
   if (!live) return;
   const Element *below = grad + (i64)plane * plane_windows + mine * p.inner + c0 + c;
@@ -205,4 +240,15 @@ extern "C" __global__ void __launch_bounds__(THREADS) average_gradient(const Par
     }
 #endif
   }
+#if FLUSH
+  __syncthreads();
+  Element *to = p.out + corner - skip;
+  const Element *from = tile - skip;
+  for (int i = t * VECTOR; i < skip + size; i += blockDim.x * VECTOR) {
+    if (i >= skip && i + VECTOR <= skip + size)
+      *(uint4 *)(to + i) = *(const uint4 *)(from + i);
+    else
+      for (int j = max(i, skip); j < min(i + VECTOR, skip + size); ++j) to[j] = from[j];
+  }
+#endif
 }

@@ -82,6 +82,23 @@ __device__ __forceinline__ Element narrow(Sum x) {
 #endif
 }
 
+// Two sums as two halves in one word, the first in the low half.
+#if ELEMENT >= 2
+__device__ __forceinline__ u32 narrow_two(float low, float high) {
+#if defined(__CUDACC_RTC__) && __CUDA_ARCH__ >= 900
+  u32 both;
+#if ELEMENT == 2
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+#else
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+#endif
+  return both;
+#else
+  return (u32)narrow(low) | (u32)narrow(high) << 16;
+#endif
+}
+#endif
+
 // x / n for 0 <= x < 2^31 and the `magic` and `shift` of kernels.cuda.tables.magic(n); n is at least 1.
 struct Divider {
   u32 n, magic, shift;

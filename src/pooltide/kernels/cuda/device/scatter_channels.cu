@@ -11,7 +11,7 @@
 #include "indices.h"
 
 #define ALL 0xffffffffu
-#define AHEAD 4  // windows whose gradients and indices are loaded together
+#define AHEAD 8  // windows whose gradients and indices are loaded together
 
 struct Box {
   int d, h, w, nd, nh, nw;  // the first of each axis, and how many

@@ -35,20 +35,12 @@ __device__ __forceinline__ void flush(const Sum *sums, int skip, int size, Eleme
   to -= skip;
   for (int i = lane * VECTOR; i < end; i += 32 * VECTOR) {
     if (i >= skip && i + VECTOR <= end) {
-      union {
-        uint4 all;
-        Element each[VECTOR];
-      } packed;
 #if ELEMENT < 2
-      packed.all = *(const uint4 *)(sums + i);
+      *(uint4 *)(to + i) = *(const uint4 *)(sums + i);
 #else
-      const float4 low = *(const float4 *)(sums + i), high = *(const float4 *)(sums + i + 4);
-      packed.each[0] = narrow(low.x), packed.each[1] = narrow(low.y);
-      packed.each[2] = narrow(low.z), packed.each[3] = narrow(low.w);
-      packed.each[4] = narrow(high.x), packed.each[5] = narrow(high.y);
-      packed.each[6] = narrow(high.z), packed.each[7] = narrow(high.w);
+      const float4 a = *(const float4 *)(sums + i), b = *(const float4 *)(sums + i + 4);
+      *(uint4 *)(to + i) = make_uint4(narrow_two(a.x, a.y), narrow_two(a.z, a.w), narrow_two(b.x, b.y), narrow_two(b.z, b.w));
 #endif
-      *(uint4 *)(to + i) = packed.all;
     } else {
       for (int j = max(i, skip); j < min(i + VECTOR, end); ++j) to[j] = narrow(sums[j]);
     }
@@ -75,19 +67,23 @@ __device__ __forceinline__ void add_in_order(Sum *sums, int local, Sum gradient,
   __syncwarp();
 }
 
-// Adds the gradients of a band's windows, and returns how many this lane added. `report`: count the indices
-// that are outside the plane.
-__device__ __forceinline__ int add_windows(const Parameters &p, i64 plane, const Band &band, Sum *sums, int lane,
-                                           bool report) {
+// Sets a band's sums, sums[skip…], to those of its windows, and returns how many gradients this lane added.
+// `report`: count the indices that are outside the plane.
+__device__ __forceinline__ int add_windows(const Parameters &p, i64 plane, const Band &band, Sum *sums, int skip,
+                                           int lane, bool report) {
   const i64 start = plane * p.plane_windows;  // elements of grad
   const Element *grad = p.grad + start;
   const Index *indices = p.indices + start;
   int added = 0;
+  Element gradient = 0, next_gradient = 0;
+  Index index = 0, next_index = 0;
+  if (band.ranges && lane < band.count) gradient = grad[band.first + lane], index = indices[band.first + lane];
+  clear(sums, skip + band.size, lane);
+  __syncwarp();
+  sums += skip;
   for (int r = 0; r < band.ranges; ++r) {
     const int begin = band.first + r * band.stride, end = begin + band.count;
-    Element gradient = 0, next_gradient = 0;
-    Index index = 0, next_index = 0;
-    if (begin + lane < end) gradient = grad[begin + lane], index = indices[begin + lane];
+    if (r && begin + lane < end) gradient = grad[begin + lane], index = indices[begin + lane];
     for (int base = begin; base < end; base += 32) {
       const int e = base + lane;
       if (e + 32 < end) next_gradient = grad[e + 32], next_index = indices[e + 32];
@@ -137,10 +133,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) scatter_planes(const Param
   Element *to = p.out + plane * p.plane_elements;
   const int skip = skipped(to);
   Sum *sums = (Sum *)(arena + (i64)warp * p.warp_bytes);
-  clear(sums, skip + size, lane);
-  __syncwarp();
   const Band band = {0, size, 1, 0, planes * p.plane_windows, 0};
-  add_windows(p, plane, band, sums + skip, lane, true);
+  add_windows(p, plane, band, sums, skip, lane, true);
   flush(sums, skip, size, to, lane);
 }
 
@@ -163,9 +157,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) scatter_planes(const Param
       if (everything) band.ranges = 1, band.first = 0, band.count = p.plane_windows;
       Element *out = p.out + plane * p.plane_elements + band.begin;
       const int skip = skipped(out);
-      clear(sums, skip + band.size, lane);
-      __syncwarp();
-      added += add_windows(p, plane, band, sums + skip, lane, everything && b == 0);
+      added += add_windows(p, plane, band, sums, skip, lane, everything && b == 0);
       flush(sums, skip, band.size, out, lane);
       __syncwarp();
     }
