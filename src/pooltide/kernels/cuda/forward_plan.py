@@ -90,7 +90,7 @@ def _table(axes: tuple[Windows, ...], *more: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """How kernels of columns.h divide the windows: a block has `share` planes, or `width` columns of one."""
+    """How kernels of columns.h divide windows: `width` threads take a row, or a part of it, of `share` planes."""
 
     width: int
     w_chunks: int
@@ -112,8 +112,13 @@ class Walk:
             *(task.planes, prod(problem.input_plane) * inner, prod(problem.output_plane) * inner),
             *(h, w, do, ho, wo, inner, wo * inner, self.share, self.h_chunk),
             *(problem.axes[2].dilation * inner, _pitch(task)),
-            *(divider(n) for n in (self.h_chunks, do, self.w_chunks, self.width, inner)),
+            *(divider(n) for n in (self.h_chunks, do, self.w_chunks, self.width, inner // _vector(task))),
         )
+
+
+def _vector(task: Task) -> int:
+    """How many neighbouring channels a thread takes."""
+    return 2 if task.inner % 2 == 0 and task.problem.dtype.itemsize == 2 else 1
 
 
 def _pitch(task: Task) -> int:
@@ -138,7 +143,7 @@ def _walk(task: Task, threads: int, shortest: int, group: int = 1) -> Walk:
     A thread must walk `shortest` rows for its preparations to pay; it takes `group` rows at a time.
     """
     do, ho, wo = task.problem.output_plane
-    columns = wo * task.inner
+    columns = wo * task.inner // _vector(task)
     width = columns if columns <= threads else min(cdiv(even_share(columns, threads), 32) * 32, threads)
     w_chunks = cdiv(columns, width)
     share = min(max(threads // width, 1), task.planes) if w_chunks == 1 else 1
@@ -152,7 +157,8 @@ def _options(task: Task, columns: int, w: Windows, clipped_h: bool) -> tuple[tup
     """What the kernels of columns.h are specialised on."""
     adjacent = task.inner == 1 and w.dilation == 1
     clipped = (("CLIPPED_H", int(clipped_h)), ("CLIPPED_W", w.clipped))
-    return *task.defines, ("COLUMNS", columns), ("ADJACENT", int(adjacent)), *clipped
+    vector = ("VECTOR", _vector(task))
+    return *task.defines, vector, ("COLUMNS", columns), ("ADJACENT", int(adjacent)), *clipped
 
 
 # Maxima
@@ -271,7 +277,7 @@ def sectioned_maximum(task: Task) -> tuple[Launch, ...] | str:
         return reason
     if h.s >= h.k or h.outputs == 1:
         return "windows share no rows"
-    size = 2 * task.sum_bytes if task.problem.index_bytes else task.sum_bytes
+    size = task.sum_bytes * (2 if task.problem.index_bytes else 1) * _vector(task)
     most = min(SECTION_BYTES, task.facts.shared_per_block)
     threads = next((n for n in (256, 128, 64, 32) if n * h.k * size <= most), 0)
     if not threads:

@@ -14,17 +14,22 @@
 
 #define UNROLLED (COLUMNS > 0 ? COLUMNS : 1)
 
-extern "C" __global__ void __launch_bounds__(THREADS) average(const Parameters p) {
-  const Column column = column_of(p);
-  if (!column.live) return;
+// Adds the cells to the sums; the columns of a thread have one sum each.
+__device__ __forceinline__ void add(Cells &sums, const Cells &cells) {
+#pragma unroll
+  for (int v = 0; v < VECTOR; ++v) sums.at[v] += cells.at[v];
+}
+
+template <bool aligned>
+__device__ __forceinline__ void walk(const Parameters &p, const Column &column) {
   const Span d = span_d(p, column.od), w = span_w(p, column.ow);
   const Element *from = p.x + column.from + (i64)w.first * p.inner;
   Element *out = p.out + column.to;
 
   for (int oh = column.oh0; oh < column.oh1; oh += WINDOWS) {
-    Sum sums[WINDOWS];
+    Cells sums[WINDOWS];
 #pragma unroll
-    for (int v = 0; v < WINDOWS; ++v) sums[v] = 0;
+    for (int v = 0; v < WINDOWS; ++v) sums[v] = all_cells(0);
 #if ROWS
     const int top = oh * STRIDE - p.padding;
 #pragma unroll 1
@@ -35,15 +40,15 @@ extern "C" __global__ void __launch_bounds__(THREADS) average(const Parameters p
         const int h = top + r;
         const bool inside = (!CLIPPED_H && WINDOWS == 1) || (u32)h < (u32)p.H;
         const Element *row = row_of(p, from, i, h);
-        Sum cells[UNROLLED];
+        Cells cells[UNROLLED];
 #pragma unroll
         for (int m = 0; m < COLUMNS; ++m)
-          cells[m] = inside && (!CLIPPED_W || m < w.count) ? cell_of(p, row, m) : (Sum)0;
+          cells[m] = inside && (!CLIPPED_W || m < w.count) ? cells_of<aligned>(p, row, m) : all_cells(0);
 #pragma unroll
         for (int v = 0; v < WINDOWS; ++v)
           if (r >= v * STRIDE && r < v * STRIDE + ROWS)
 #pragma unroll
-            for (int m = 0; m < COLUMNS; ++m) sums[v] += cells[m];
+            for (int m = 0; m < COLUMNS; ++m) add(sums[v], cells[m]);
       }
     }
 #else
@@ -62,26 +67,40 @@ extern "C" __global__ void __launch_bounds__(THREADS) average(const Parameters p
 #pragma unroll
         for (int v = 0; v < WINDOWS; ++v) holds[v] = WINDOWS == 1 || (u32)(r - h[v].first) < (u32)h[v].count;
 #if COLUMNS
-        Sum cells[UNROLLED];
+        Cells cells[UNROLLED];
 #pragma unroll
-        for (int m = 0; m < COLUMNS; ++m) cells[m] = !CLIPPED_W || m < w.count ? cell_of(p, row, m) : (Sum)0;
+        for (int m = 0; m < COLUMNS; ++m) cells[m] = !CLIPPED_W || m < w.count ? cells_of<aligned>(p, row, m) : all_cells(0);
 #pragma unroll
         for (int v = 0; v < WINDOWS; ++v)
 #pragma unroll
-          for (int m = 0; m < COLUMNS; ++m) sums[v] += holds[v] ? cells[m] : (Sum)0;
+          for (int m = 0; m < COLUMNS; ++m) add(sums[v], holds[v] ? cells[m] : all_cells(0));
 #else
 #pragma unroll 8
         for (int m = 0; m < w.count; ++m) {
-          const Sum cell = cell_of(p, row, m);
+          const Cells cell = cells_of<aligned>(p, row, m);
 #pragma unroll
-          for (int v = 0; v < WINDOWS; ++v) sums[v] += holds[v] ? cell : (Sum)0;
+          for (int v = 0; v < WINDOWS; ++v) add(sums[v], holds[v] ? cell : all_cells(0));
         }
 #endif
       }
     }
 #endif
 #pragma unroll
-    for (int v = 0; v < WINDOWS; ++v, out += p.columns)
-      if (oh + v < column.oh1) *out = divided(p, sums[v], column.od, oh + v, column.ow);
+    for (int v = 0; v < WINDOWS; ++v, out += p.columns) {
+      if (oh + v == column.oh1) return;
+      Element quotients[VECTOR];
+#pragma unroll
+      for (int c = 0; c < VECTOR; ++c) quotients[c] = divided(p, sums[v].at[c], column.od, oh + v, column.ow);
+      put_all<aligned>(out, quotients);
+    }
   }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) average(const Parameters p) {
+  const Column column = column_of(p);
+  if (!column.live) return;
+#if VECTOR > 1
+  if (((u64)p.x | (u64)p.out) % 4) return walk<false>(p, column);
+#endif
+  walk<true>(p, column);
 }

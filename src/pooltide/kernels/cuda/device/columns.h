@@ -2,8 +2,11 @@
 //
 // A tensor is (planes, D, H, W, inner): N·C planes with inner = 1, or N images with C channels. A thread owns a
 // column of windows, one (plane, od, ow, c), and walks down some of its rows. Threads side by side own columns side
-// by side, so that their addresses are side by side, too. A block has `share` planes, or `width` columns of one.
+// by side, so that their addresses are side by side, too. A block has `share` planes, or the columns of by_width.n
+// threads of one.
 //
+//     VECTOR    a thread owns as many columns, of neighbouring channels: 2 for halves, else 1. Two halves are read and
+//               written at once where the tensors are aligned to that
 //     ADJACENT  1: the cells of a window's row are side by side in memory; 0: they are p.step elements apart
 //     CLIPPED_H, CLIPPED_W   1: some windows have fewer cells inside the axis than others
 #pragma once
@@ -18,6 +21,10 @@ struct Column {
   i64 to;        // the element of out at (plane, od, oh0, ow, c)
 };
 
+struct Cells {
+  Sum at[VECTOR];
+};
+
 __device__ __forceinline__ Column column_of(const Parameters &p) {
   Column found;
   u32 at = blockIdx.x, next = over(at, p.by_h_chunks);
@@ -29,10 +36,10 @@ __device__ __forceinline__ Column column_of(const Parameters &p) {
   const u32 nth = over(threadIdx.x, p.by_width);  // plane of the block
   const u32 x = (at - next * p.by_w_chunks.n) * p.by_width.n + threadIdx.x - nth * p.by_width.n;
   const i64 plane = (i64)next * p.share + nth;
-  found.live = (int)nth < p.share && plane < p.planes && (int)x < p.columns;
-  found.ow = (int)over(x, p.by_inner);
-  found.from = plane * p.plane_elements + (int)(x - (u32)found.ow * p.by_inner.n);
-  found.to = plane * p.plane_windows + (i64)(found.od * p.Ho + found.oh0) * p.columns + x;
+  found.live = (int)nth < p.share && plane < p.planes && (int)x * VECTOR < p.columns;
+  found.ow = (int)over(x, p.by_inner);  // by_inner.n is inner / VECTOR
+  found.from = plane * p.plane_elements + (int)(x - (u32)found.ow * p.by_inner.n) * VECTOR;
+  found.to = plane * p.plane_windows + (i64)(found.od * p.Ho + found.oh0) * p.columns + (int)x * VECTOR;
   return found;
 }
 
@@ -41,10 +48,45 @@ __device__ __forceinline__ const Element *row_of(const Parameters &p, const Elem
   return (const Element *)((const char *)from + (i64)(d * p.H + h) * p.pitch);
 }
 
-__device__ __forceinline__ Sum cell_of(const Parameters &p, const Element *row, int m) {
+// Cell m of a window's row, in all columns of the thread.
+template <bool aligned>
+__device__ __forceinline__ Cells cells_of(const Parameters &p, const Element *row, int m) {
 #if ADJACENT
-  return widen(__ldg(row + m));
+  row += m;
 #else
-  return widen(__ldg(row + (i64)m * p.step));
+  row += (i64)m * p.step;
 #endif
+  Cells found;
+#if VECTOR == 2
+  if (aligned) {
+    const u32 both = __ldg((const u32 *)row);
+    found.at[0] = widen((Element)(both & 0xffff)), found.at[1] = widen((Element)(both >> 16));
+    return found;
+  }
+#endif
+#pragma unroll
+  for (int v = 0; v < VECTOR; ++v) found.at[v] = widen(__ldg(row + v));
+  return found;
+}
+
+__device__ __forceinline__ Cells all_cells(Sum value) {
+  Cells found;
+#pragma unroll
+  for (int v = 0; v < VECTOR; ++v) found.at[v] = value;
+  return found;
+}
+
+// Writes the results of all columns of the thread.
+template <bool aligned, class T>
+__device__ __forceinline__ void put_all(T *to, const T *results) {
+#if VECTOR == 2
+  if (aligned) {
+    if (sizeof(T) == 1) *(unsigned short *)to = (unsigned short)(results[0] | results[1] << 8);
+    else if (sizeof(T) == 2) *(u32 *)to = (u32)results[0] | (u32)results[1] << 16;
+    else to[0] = results[0], to[1] = results[1];
+    return;
+  }
+#endif
+#pragma unroll
+  for (int v = 0; v < VECTOR; ++v) to[v] = results[v];
 }

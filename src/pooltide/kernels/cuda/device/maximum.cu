@@ -15,37 +15,63 @@
 
 #define UNROLLED (COLUMNS > 0 ? COLUMNS : 1)
 
-// The best of a row of a window with `count` cells. Its place counts from the window's first cell in the row.
-__device__ __forceinline__ Best row_best(const Parameters &p, const Element *row, int count) {
-#if COLUMNS
-  Sum cells[UNROLLED];
+struct Bests {
+  Best at[VECTOR];  // of each column of the thread
+};
+
+__device__ __forceinline__ Bests bests_of(const Cells &cells, int place) {
+  Bests bests;
 #pragma unroll
-  for (int m = 0; m < COLUMNS; ++m) cells[m] = !CLIPPED_W || m == 0 || m < count ? cell_of(p, row, m) : LOWEST;
-  Best best = best_of(cells[0], 0);
+  for (int v = 0; v < VECTOR; ++v) bests.at[v] = best_of(cells.at[v], place);
+  return bests;
+}
+__device__ __forceinline__ void take(Bests &bests, const Cells &cells, int place) {
 #pragma unroll
-  for (int m = 1; m < COLUMNS; ++m) take(best, cells[m], m * p.place_w);
-#else
-  Best best = best_of(cell_of(p, row, 0), 0);
-#pragma unroll 8
-  for (int m = 1; m < count; ++m) take(best, cell_of(p, row, m), m * p.place_w);
-#endif
-  return best;
+  for (int v = 0; v < VECTOR; ++v) take(bests.at[v], cells.at[v], place);
+}
+__device__ __forceinline__ void take(Bests &bests, const Bests &later, int from) {
+#pragma unroll
+  for (int v = 0; v < VECTOR; ++v) take(bests.at[v], later.at[v], from);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) maximum(const Parameters p) {
-  const Column column = column_of(p);
-  if (!column.live) return;
+// The best of a row of a window with `count` cells. Its place counts from the window's first cell in the row.
+template <bool aligned>
+__device__ __forceinline__ Bests row_best(const Parameters &p, const Element *row, int count) {
+#if COLUMNS
+  Cells cells[UNROLLED];
+#pragma unroll
+  for (int m = 0; m < COLUMNS; ++m)
+    cells[m] = !CLIPPED_W || m == 0 || m < count ? cells_of<aligned>(p, row, m) : all_cells(LOWEST);
+  Bests bests = bests_of(cells[0], 0);
+#pragma unroll
+  for (int m = 1; m < COLUMNS; ++m) take(bests, cells[m], m * p.place_w);
+#else
+  Bests bests = bests_of(cells_of<aligned>(p, row, 0), 0);
+#pragma unroll 8
+  for (int m = 1; m < count; ++m) take(bests, cells_of<aligned>(p, row, m), m * p.place_w);
+#endif
+  return bests;
+}
+
+template <bool aligned>
+__device__ __forceinline__ void walk(const Parameters &p, const Column &column) {
   const Span d = span_d(p, column.od), w = span_w(p, column.ow);
   const Element *from = p.x + column.from + (w.count > 0 ? (i64)w.first * p.inner : 0);
   Element *out = p.out + column.to;
 #ifdef INDEX
   Index *places = p.places + column.to;
 #endif
-  auto put = [&](const Best &best) {
-    *out = narrow(best.value);
+  auto put = [&](const Bests &bests) {
+    Element values[VECTOR];
+#pragma unroll
+    for (int v = 0; v < VECTOR; ++v) values[v] = narrow(bests.at[v].value);
+    put_all<aligned>(out, values);
     out += p.columns;
 #ifdef INDEX
-    *places = (Index)best.place;
+    Index found[VECTOR];
+#pragma unroll
+    for (int v = 0; v < VECTOR; ++v) found[v] = (Index)bests.at[v].place;
+    put_all<aligned>(places, found);
     places += p.columns;
 #endif
   };
@@ -58,50 +84,56 @@ extern "C" __global__ void __launch_bounds__(THREADS) maximum(const Parameters p
 #else
     int slice = (d.first * p.H + h.first) * p.W + w.first;
 #endif
-    Best best = best_of(LOWEST, slice);
+    Bests bests = bests_of(all_cells(LOWEST), slice);
     for (int i = 0; i < d.count && w.count > 0; ++i, slice += p.place_d) {
       int place = slice;
 #pragma unroll 2
       for (int j = 0; j < h.count; ++j, place += p.place_h) {
         const Element *row = row_of(p, from, d.first + i * p.dilation_d, h.first + j * p.dilation_h);
-        take(best, row_best(p, row, w.count), place);
+        take(bests, row_best<aligned>(p, row, w.count), place);
       }
     }
-    put(best);
+    put(bests);
   }
 #else
   // Windows have one slice, and their rows are neighbours. `top` is a window's first row, maybe in the padding.
   auto enter = [&](int h) {
-    Best best = row_best(p, row_of(p, from, d.first, min(CLIPPED_H ? max(h, 0) : h, p.H - 1)), w.count);
+    Bests bests = row_best<aligned>(p, row_of(p, from, d.first, min(CLIPPED_H ? max(h, 0) : h, p.H - 1)), w.count);
+#pragma unroll
+    for (int v = 0; v < VECTOR; ++v) {
 #if CLIPPED_H
-    if ((u32)h >= (u32)p.H) best.value = LOWEST;
+      if ((u32)h >= (u32)p.H) bests.at[v].value = LOWEST;
 #endif
 #ifdef INDEX
-    best.place += h * p.place_h;
+      bests.at[v].place += h * p.place_h;
 #endif
-    return best;
+    }
+    return bests;
   };
-  auto put_window = [&](Best best, int top) {
+  auto put_window = [&](Bests bests, int top) {
+#ifdef INDEX
     const int first = max(top, 0) * p.place_h;  // the place of the first cell in the plane
-#if INDEX == 1
-    best.place = CLIPPED_H && best.value == LOWEST ? 0 : best.place - first;
-#elif defined(INDEX)
-    best.place = (CLIPPED_H && best.value == LOWEST ? first : best.place) + d.first * p.H * p.W + w.first;
+#pragma unroll
+    for (int v = 0; v < VECTOR; ++v) {
+      Best &best = bests.at[v];
+      if (CLIPPED_H && best.value == LOWEST) best.place = first;  // not of a row in the padding
+      best.place += INDEX == 1 ? -first : d.first * p.H * p.W + w.first;
+    }
 #endif
-    put(best);
+    put(bests);
   };
   int top = column.oh0 * p.stride - p.padding;
 #if WALK == 1
   // Of windows that share rows, row j of the second one is row j + STRIDE of the first one.
   constexpr int kShared = ROWS > STRIDE ? ROWS - STRIDE : 0;
-  Best rows[ROWS + STRIDE];
+  Bests rows[ROWS + STRIDE];
 #pragma unroll
   for (int j = 0; j < kShared; ++j) rows[j] = enter(top + j);
 #if ROWS > STRIDE
   for (int oh = column.oh0; oh < column.oh1; oh += 2, top += 2 * STRIDE) {
 #pragma unroll
     for (int j = kShared; j < ROWS + STRIDE; ++j) rows[j] = enter(top + j);
-    Best both = rows[STRIDE], upper = rows[0];
+    Bests both = rows[STRIDE], upper = rows[0];
 #pragma unroll
     for (int j = STRIDE + 1; j < ROWS; ++j) take(both, rows[j], 0);
 #pragma unroll
@@ -120,38 +152,52 @@ extern "C" __global__ void __launch_bounds__(THREADS) maximum(const Parameters p
   for (int oh = column.oh0; oh < column.oh1; ++oh, top += p.stride) {
 #pragma unroll
     for (int j = 0; j < ROWS; ++j) rows[j] = enter(top + j);
-    Best best = rows[0];
+    Bests bests = rows[0];
 #pragma unroll
-    for (int j = 1; j < ROWS; ++j) take(best, rows[j], 0);
-    put_window(best, top);
+    for (int j = 1; j < ROWS; ++j) take(bests, rows[j], 0);
+    put_window(bests, top);
   }
 #endif
 #else
   SHARED(arena);
-  Best *ends = (Best *)arena + threadIdx.x;  // of row j of a section at j · blockDim.x
+  Bests *ends = (Bests *)arena + threadIdx.x;  // of row j of a section at j · blockDim.x
   const int threads = blockDim.x, rows = p.rows, begin_of_all = top;
   int oh = column.oh0;
   for (int section = top; oh < column.oh1; section += rows) {
     // Window oh begins at `top`, which lies in the section before this one.
-    Best begin = best_of(LOWEST, 0);
+    Bests begin = bests_of(all_cells(LOWEST), 0);
     for (int j = 0; j < rows; ++j) {
       if (section > begin_of_all && top == section - rows + j) {
-        Best best = ends[j * threads];
-        take(best, begin, 0);
-        put_window(best, top);
+        Bests bests = ends[j * threads];
+        take(bests, begin, 0);
+        put_window(bests, top);
         top += p.stride;
         if (++oh == column.oh1) return;
       }
-      const Best row = enter(section + j);
+      const Bests row = enter(section + j);
       take(begin, row, 0);
       ends[j * threads] = row;
     }
     for (int j = rows - 2; j >= 0; --j) {
-      Best best = ends[j * threads];
-      take(best, ends[(j + 1) * threads], 0);
-      ends[j * threads] = best;
+      Bests bests = ends[j * threads];
+      take(bests, ends[(j + 1) * threads], 0);
+      ends[j * threads] = bests;
     }
   }
 #endif
 #endif
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) maximum(const Parameters p) {
+  const Column column = column_of(p);
+  if (!column.live) return;
+#if VECTOR > 1
+#ifdef INDEX
+  const u64 addresses = (u64)p.x | (u64)p.out | (sizeof(Index) == 1 ? (u64)p.places * 2 : 0);
+#else
+  const u64 addresses = (u64)p.x | (u64)p.out;
+#endif
+  if (addresses % 4) return walk<false>(p, column);
+#endif
+  walk<true>(p, column);
 }
