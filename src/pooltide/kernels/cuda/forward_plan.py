@@ -105,20 +105,28 @@ class Walk:
     def grid(self, task: Task) -> int:
         return cdiv(task.planes, self.share) * self.w_chunks * task.problem.axes[0].outputs * self.h_chunks
 
-    def arguments(self, task: Task) -> tuple[object, ...]:
+    def arguments(self, task: Task, vector: int) -> tuple[object, ...]:
         problem, inner = task.problem, task.inner
         (_, h, w), (do, ho, wo) = problem.input_plane, problem.output_plane
         return (
             *(task.planes, prod(problem.input_plane) * inner, prod(problem.output_plane) * inner),
             *(h, w, do, ho, wo, inner, wo * inner, self.share, self.h_chunk),
             *(problem.axes[2].dilation * inner, _pitch(task)),
-            *(divider(n) for n in (self.h_chunks, do, self.w_chunks, self.width, inner // _vector(task))),
+            *(divider(n) for n in (self.h_chunks, do, self.w_chunks, self.width, max(inner // vector, 1))),
         )
 
 
 def _vector(task: Task) -> int:
-    """How many neighbouring channels a thread takes."""
-    return 2 if task.inner % 2 == 0 and task.problem.dtype.itemsize == 2 else 1
+    """How many neighbouring channels, or windows of a row, a thread takes."""
+    halves = task.inner % 2 == 0 and task.problem.dtype.itemsize == 2
+    return 2 if halves or _paired(task) else 1
+
+
+def _paired(task: Task) -> bool:
+    """Whether a thread can take two neighbouring windows of a row: there is no odd one, and they are alike."""
+    w = _axes(task)[2]
+    alike = not w.adaptive and w.dilation == 1 and w.s <= w.k <= UNROLLED
+    return task.inner == 1 and w.outputs % 2 == 0 and alike
 
 
 def _pitch(task: Task) -> int:
@@ -137,13 +145,14 @@ def _parameters(task: Task) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _walk(task: Task, threads: int, shortest: int, group: int = 1) -> Walk:
+def _walk(task: Task, threads: int, shortest: int, vector: int, group: int = 1) -> Walk:
     """Columns for all threads of a block, and rows so that all multiprocessors have blocks.
 
-    A thread must walk `shortest` rows for its preparations to pay; it takes `group` rows at a time.
+    A thread must walk `shortest` rows for its preparations to pay; it takes `vector` columns and `group` rows
+    at a time.
     """
     do, ho, wo = task.problem.output_plane
-    columns = wo * task.inner // _vector(task)
+    columns = wo * task.inner // vector
     width = columns if columns <= threads else min(cdiv(even_share(columns, threads), 32) * 32, threads)
     w_chunks = cdiv(columns, width)
     share = min(max(threads // width, 1), task.planes) if w_chunks == 1 else 1
@@ -153,12 +162,13 @@ def _walk(task: Task, threads: int, shortest: int, group: int = 1) -> Walk:
     return Walk(width, w_chunks, share, chunk, cdiv(ho, chunk))
 
 
-def _options(task: Task, columns: int, w: Windows, clipped_h: bool) -> tuple[tuple[str, int], ...]:
-    """What the kernels of columns.h are specialised on."""
-    adjacent = task.inner == 1 and w.dilation == 1
-    clipped = (("CLIPPED_H", int(clipped_h)), ("CLIPPED_W", w.clipped))
-    vector = ("VECTOR", _vector(task))
-    return *task.defines, vector, ("COLUMNS", columns), ("ADJACENT", int(adjacent)), *clipped
+def _options(
+    task: Task, vector: int, columns: int, clipped: tuple[bool, bool]
+) -> tuple[tuple[str, int], ...]:
+    """What the kernels of columns.h are specialised on; `clipped` on the h and w axes."""
+    adjacent = task.inner == 1 and task.problem.axes[2].dilation == 1
+    edges = (("CLIPPED_H", int(clipped[0])), ("CLIPPED_W", int(clipped[1])))
+    return *task.defines, ("VECTOR", vector), ("COLUMNS", columns), ("ADJACENT", int(adjacent)), *edges
 
 
 # Maxima
@@ -305,17 +315,25 @@ def _no_steady_rows(task: Task) -> str | None:
 def _columns(
     task: Task, walk: int, threads: int, shared: int, options: tuple[tuple[str, int], ...]
 ) -> tuple[Launch, ...]:
-    rows = _axes(task)[1]
+    _, rows, steps = _axes(task)
     d, h, w = (_windows(axis) for axis in task.problem.axes)
-    shape = _walk(task, threads, (1, 4 * rows.k, 4 * rows.k)[walk])
-    columns = w.most if w.most <= UNROLLED else 0
+    paired = walk > 0 and _paired(task)
+    vector = _vector(task) if paired or task.inner > 1 else 1
+    shape = _walk(task, threads, (1, 4 * rows.k, 4 * rows.k)[walk], vector)
+    columns = steps.k if paired else w.most if w.most <= UNROLLED else 0
     parameters = (*_TENSORS, *_index_parameter(task), *_parameters(task), *_PLACES)
-    parameters += tuple(("int", name) for name in ("padding", "rows", "stride"))
+    parameters += tuple(("int", name) for name in ("padding", "padding_w", "rows", "stride"))
     # A section may reach beyond the last window.
-    clipped = walk == 2 or bool((h.count != rows.k).any())
-    defines = (*_options(task, columns, w, clipped), ("WALK", walk), *options, ("THREADS", threads))
+    clipped_h = walk == 2 or bool((h.count != rows.k).any())
+    clipped_w = bool((w.count != steps.k).any()) if paired else bool(w.clipped)
+    defines = (
+        *_options(task, vector, columns, (clipped_h, clipped_w)),
+        *(("PAIRED", int(paired)), ("STRIDE_W", steps.s if paired else 0)),
+        *(("WALK", walk), *options, ("THREADS", threads)),
+    )
     source = Source("maximum.cu", "maximum", parameters, defines)
-    arguments = (*shape.arguments(task), *_places(task.problem.offsets, (d, h, w)), rows.p, rows.k, rows.s)
+    numbers = (rows.p, steps.p, rows.k, rows.s)
+    arguments = (*shape.arguments(task, vector), *_places(task.problem.offsets, (d, h, w)), *numbers)
     return (Launch(source, shape.grid(task), shape.block, shared, (_table((d, h, w)),), arguments),)
 
 
@@ -386,16 +404,18 @@ def column_average(task: Task) -> tuple[Launch, ...] | str:
     windows = min(4 if h.overlap >= 2 else 2 if h.overlap > 1.25 else 1, h.outputs)
     columns = w.most if w.most <= UNROLLED else 0
     unrolled = not rows.adaptive and 0 < columns * (rows.k + (windows - 1) * rows.s) <= CELLS_IN_REGISTERS
-    shape = _walk(task, THREADS, windows, windows)
+    vector = _vector(task) if task.inner > 1 else 1
+    shape = _walk(task, THREADS, windows, vector, windows)
     divisors, numbers, options = _division(task)
     defines = (
-        *_options(task, columns, w, bool((h.count != rows.k).any())),
+        *_options(task, vector, columns, (bool((h.count != rows.k).any()), bool(w.clipped))),
+        ("PAIRED", 0),
         *(("ROWS", rows.k if unrolled else 0), ("STRIDE", rows.s if unrolled else 0), ("WINDOWS", windows)),
         *(("DEEP", int(d.most > 1 or d.empty)), *options, ("THREADS", THREADS)),
     )
     parameters = (*_TENSORS, *_parameters(task), ("int", "padding"), *_DIVISORS)
     source = Source("average.cu", "average", parameters, defines)
-    arguments = (*shape.arguments(task), rows.p, *numbers)
+    arguments = (*shape.arguments(task, vector), rows.p, *numbers)
     table = _table((d, h, w), *divisors)
     return (Launch(source, shape.grid(task), shape.block, 0, (table,), arguments),)
 

@@ -100,7 +100,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) average(const Parameters p
   const Column column = column_of(p);
   if (!column.live) return;
 #if VECTOR > 1
-  if (((u64)p.x | (u64)p.out) % 4) return walk<false>(p, column);
+  if (!is_aligned(p.x) || !is_aligned(p.out)) return walk<false>(p, column);
 #endif
   walk<true>(p, column);
 }

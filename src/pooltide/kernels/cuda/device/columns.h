@@ -5,8 +5,8 @@
 // by side, so that their addresses are side by side, too. A block has `share` planes, or the columns of by_width.n
 // threads of one.
 //
-//     VECTOR    a thread owns as many columns, of neighbouring channels: 2 for halves, else 1. Two halves are read and
-//               written at once where the tensors are aligned to that
+//     VECTOR    a thread owns as many columns, 1 or 2, and writes their results at once where tensors are aligned to
+//               that. Two columns are neighbouring channels or, if PAIRED, neighbours in a row
 //     ADJACENT  1: the cells of a window's row are side by side in memory; 0: they are p.step elements apart
 //     CLIPPED_H, CLIPPED_W   1: some windows have fewer cells inside the axis than others
 #pragma once
@@ -37,8 +37,13 @@ __device__ __forceinline__ Column column_of(const Parameters &p) {
   const u32 x = (at - next * p.by_w_chunks.n) * p.by_width.n + threadIdx.x - nth * p.by_width.n;
   const i64 plane = (i64)next * p.share + nth;
   found.live = (int)nth < p.share && plane < p.planes && (int)x * VECTOR < p.columns;
+#if PAIRED
+  found.ow = (int)x * VECTOR;
+  found.from = plane * p.plane_elements;
+#else
   found.ow = (int)over(x, p.by_inner);  // by_inner.n is inner / VECTOR
   found.from = plane * p.plane_elements + (int)(x - (u32)found.ow * p.by_inner.n) * VECTOR;
+#endif
   found.to = plane * p.plane_windows + (i64)(found.od * p.Ho + found.oh0) * p.columns + (int)x * VECTOR;
   return found;
 }
@@ -48,6 +53,20 @@ __device__ __forceinline__ const Element *row_of(const Parameters &p, const Elem
   return (const Element *)((const char *)from + (i64)(d * p.H + h) * p.pitch);
 }
 
+// Two elements that are read or written at once.
+template <class T>
+struct alignas(2 * sizeof(T)) Two {
+  T low, high;
+};
+
+__device__ __forceinline__ Cells all_cells(Sum value) {
+  Cells found;
+#pragma unroll
+  for (int v = 0; v < VECTOR; ++v) found.at[v] = value;
+  return found;
+}
+
+#if !PAIRED
 // Cell m of a window's row, in all columns of the thread.
 template <bool aligned>
 __device__ __forceinline__ Cells cells_of(const Parameters &p, const Element *row, int m) {
@@ -68,25 +87,23 @@ __device__ __forceinline__ Cells cells_of(const Parameters &p, const Element *ro
   for (int v = 0; v < VECTOR; ++v) found.at[v] = widen(__ldg(row + v));
   return found;
 }
-
-__device__ __forceinline__ Cells all_cells(Sum value) {
-  Cells found;
-#pragma unroll
-  for (int v = 0; v < VECTOR; ++v) found.at[v] = value;
-  return found;
-}
+#endif
 
 // Writes the results of all columns of the thread.
 template <bool aligned, class T>
 __device__ __forceinline__ void put_all(T *to, const T *results) {
 #if VECTOR == 2
   if (aligned) {
-    if (sizeof(T) == 1) *(unsigned short *)to = (unsigned short)(results[0] | results[1] << 8);
-    else if (sizeof(T) == 2) *(u32 *)to = (u32)results[0] | (u32)results[1] << 16;
-    else to[0] = results[0], to[1] = results[1];
+    const Two<T> both = {results[0], results[1]};
+    *(Two<T> *)to = both;
     return;
   }
 #endif
 #pragma unroll
   for (int v = 0; v < VECTOR; ++v) to[v] = results[v];
+}
+
+template <class T>
+__device__ __forceinline__ bool is_aligned(const T *at) {
+  return (u64)at % (VECTOR * sizeof(T)) == 0;
 }

@@ -1,5 +1,7 @@
 // Maxima of windows. A thread walks down a column of windows (columns.h).
 //
+//     PAIRED   1: a thread owns two windows of a row, which share comparisons, too. Windows are STRIDE_W cells apart, and
+//              have COLUMNS cells
 //     COLUMNS  the most cells of a window on the w axis, where threads unroll them; 0: too many for that
 //     WALK     how rows that several windows have in common are compared along w only once:
 //              0  they are compared again for each window
@@ -34,29 +36,77 @@ __device__ __forceinline__ void take(Bests &bests, const Bests &later, int from)
   for (int v = 0; v < VECTOR; ++v) take(bests.at[v], later.at[v], from);
 }
 
-// The best of a row of a window with `count` cells. Its place counts from the window's first cell in the row.
+// Where the cells of a row that a thread reads begin, which may be outside of the row, and how many there are; and
+// for each column, how many of them come before its window's first cell inside the row.
+struct Reach {
+  int first, count;
+  int skip[VECTOR];
+};
+
+__device__ __forceinline__ Reach reach_of(const Parameters &p, int ow) {
+  Reach found;
+#if PAIRED
+  found.first = ow * STRIDE_W - p.padding_w, found.count = COLUMNS + STRIDE_W;
+#pragma unroll
+  for (int v = 0; v < VECTOR; ++v) found.skip[v] = v * STRIDE_W + max(-found.first - v * STRIDE_W, 0);
+#else
+  const Span w = span_w(p, ow);
+  found.first = w.first, found.count = w.count;
+#pragma unroll
+  for (int v = 0; v < VECTOR; ++v) found.skip[v] = 0;
+#endif
+  return found;
+}
+
+// The best of a row of the windows. Its place counts from the first cell of the reach.
 template <bool aligned>
-__device__ __forceinline__ Bests row_best(const Parameters &p, const Element *row, int count) {
-#if COLUMNS
+__device__ __forceinline__ Bests row_best(const Parameters &p, const Element *row, const Reach &reach) {
+#if PAIRED
+  Sum cells[COLUMNS + STRIDE_W];
+#pragma unroll
+  for (int r = 0; r < COLUMNS + STRIDE_W; ++r)
+    cells[r] = !CLIPPED_W || (u32)(reach.first + r) < (u32)p.W ? widen(__ldg(row + r)) : LOWEST;
+  Bests bests;
+  bests.at[0] = best_of(cells[0], 0);
+#if COLUMNS > STRIDE_W
+  Best both = best_of(cells[STRIDE_W], STRIDE_W);
+#pragma unroll
+  for (int r = STRIDE_W + 1; r < COLUMNS; ++r) take(both, cells[r], r);
+#pragma unroll
+  for (int r = 1; r < STRIDE_W; ++r) take(bests.at[0], cells[r], r);
+  take(bests.at[0], both, 0);
+  bests.at[1] = both;
+#pragma unroll
+  for (int r = COLUMNS; r < COLUMNS + STRIDE_W; ++r) take(bests.at[1], cells[r], r);
+#else
+  bests.at[1] = best_of(cells[STRIDE_W], STRIDE_W);
+#pragma unroll
+  for (int r = 1; r < COLUMNS; ++r) {
+    take(bests.at[0], cells[r], r);
+    take(bests.at[1], cells[STRIDE_W + r], STRIDE_W + r);
+  }
+#endif
+#elif COLUMNS
   Cells cells[UNROLLED];
 #pragma unroll
   for (int m = 0; m < COLUMNS; ++m)
-    cells[m] = !CLIPPED_W || m == 0 || m < count ? cells_of<aligned>(p, row, m) : all_cells(LOWEST);
+    cells[m] = !CLIPPED_W || m == 0 || m < reach.count ? cells_of<aligned>(p, row, m) : all_cells(LOWEST);
   Bests bests = bests_of(cells[0], 0);
 #pragma unroll
   for (int m = 1; m < COLUMNS; ++m) take(bests, cells[m], m * p.place_w);
 #else
   Bests bests = bests_of(cells_of<aligned>(p, row, 0), 0);
 #pragma unroll 8
-  for (int m = 1; m < count; ++m) take(bests, cells_of<aligned>(p, row, m), m * p.place_w);
+  for (int m = 1; m < reach.count; ++m) take(bests, cells_of<aligned>(p, row, m), m * p.place_w);
 #endif
   return bests;
 }
 
 template <bool aligned>
 __device__ __forceinline__ void walk(const Parameters &p, const Column &column) {
-  const Span d = span_d(p, column.od), w = span_w(p, column.ow);
-  const Element *from = p.x + column.from + (w.count > 0 ? (i64)w.first * p.inner : 0);
+  const Span d = span_d(p, column.od);
+  const Reach reach = reach_of(p, column.ow);
+  const Element *from = p.x + column.from + (i64)reach.first * p.inner;
   Element *out = p.out + column.to;
 #ifdef INDEX
   Index *places = p.places + column.to;
@@ -82,15 +132,15 @@ __device__ __forceinline__ void walk(const Parameters &p, const Column &column) 
 #if INDEX == 1
     int slice = 0;
 #else
-    int slice = (d.first * p.H + h.first) * p.W + w.first;
+    int slice = (d.first * p.H + h.first) * p.W + reach.first;
 #endif
     Bests bests = bests_of(all_cells(LOWEST), slice);
-    for (int i = 0; i < d.count && w.count > 0; ++i, slice += p.place_d) {
+    for (int i = 0; i < d.count && reach.count > 0; ++i, slice += p.place_d) {
       int place = slice;
 #pragma unroll 2
       for (int j = 0; j < h.count; ++j, place += p.place_h) {
         const Element *row = row_of(p, from, d.first + i * p.dilation_d, h.first + j * p.dilation_h);
-        take(bests, row_best<aligned>(p, row, w.count), place);
+        take(bests, row_best<aligned>(p, row, reach), place);
       }
     }
     put(bests);
@@ -98,7 +148,7 @@ __device__ __forceinline__ void walk(const Parameters &p, const Column &column) 
 #else
   // Windows have one slice, and their rows are neighbours. `top` is a window's first row, maybe in the padding.
   auto enter = [&](int h) {
-    Bests bests = row_best<aligned>(p, row_of(p, from, d.first, min(CLIPPED_H ? max(h, 0) : h, p.H - 1)), w.count);
+    Bests bests = row_best<aligned>(p, row_of(p, from, d.first, min(CLIPPED_H ? max(h, 0) : h, p.H - 1)), reach);
 #pragma unroll
     for (int v = 0; v < VECTOR; ++v) {
 #if CLIPPED_H
@@ -112,12 +162,12 @@ __device__ __forceinline__ void walk(const Parameters &p, const Column &column) 
   };
   auto put_window = [&](Bests bests, int top) {
 #ifdef INDEX
-    const int first = max(top, 0) * p.place_h;  // the place of the first cell in the plane
 #pragma unroll
     for (int v = 0; v < VECTOR; ++v) {
       Best &best = bests.at[v];
-      if (CLIPPED_H && best.value == LOWEST) best.place = first;  // not of a row in the padding
-      best.place += INDEX == 1 ? -first : d.first * p.H * p.W + w.first;
+      const int first = max(top, 0) * p.place_h + reach.skip[v];  // the place of the first cell in the plane
+      if ((CLIPPED_H || PAIRED) && best.value == LOWEST) best.place = first;  // not of a cell in the padding
+      best.place += INDEX == 1 ? -first : d.first * p.H * p.W + reach.first;
     }
 #endif
     put(bests);
@@ -193,11 +243,11 @@ extern "C" __global__ void __launch_bounds__(THREADS) maximum(const Parameters p
   if (!column.live) return;
 #if VECTOR > 1
 #ifdef INDEX
-  const u64 addresses = (u64)p.x | (u64)p.out | (sizeof(Index) == 1 ? (u64)p.places * 2 : 0);
+  const bool aligned = is_aligned(p.x) && is_aligned(p.out) && is_aligned(p.places);
 #else
-  const u64 addresses = (u64)p.x | (u64)p.out;
+  const bool aligned = is_aligned(p.x) && is_aligned(p.out);
 #endif
-  if (addresses % 4) return walk<false>(p, column);
+  if (!aligned) return walk<false>(p, column);
 #endif
   walk<true>(p, column);
 }
