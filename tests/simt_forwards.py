@@ -35,7 +35,7 @@ TINY = {
     "ROWS_IN_REGISTERS": 3,
     "SECTION_BYTES": 8 << 10,
     "FEWEST_CELLS": 1,
-    "CELLS_IN_REGISTERS": 20,
+    "CELLS_IN_REGISTERS": 30,
     "WIDE": 2,
 }
 

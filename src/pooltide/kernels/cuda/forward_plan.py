@@ -90,7 +90,7 @@ def _table(axes: tuple[Windows, ...], *more: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """How kernels of columns.h divide windows: `width` threads take a row, or a part of it, of `share` planes."""
+    """How kernels of columns.h divide windows: `width` threads take a row, or a part of it, of each plane."""
 
     width: int
     w_chunks: int
@@ -123,7 +123,7 @@ def _vector(task: Task) -> int:
 
 
 def _paired(task: Task) -> bool:
-    """Whether a thread can take two neighbouring windows of a row: there is no odd one, and they are alike."""
+    """Whether a thread can take two neighbouring windows of a row: they are alike, and none is left."""
     w = _axes(task)[2]
     alike = not w.adaptive and w.dilation == 1 and w.s <= w.k <= UNROLLED
     return task.inner == 1 and w.outputs % 2 == 0 and alike
@@ -399,23 +399,26 @@ def wide_average(task: Task) -> tuple[Launch, ...] | str:
 
 def column_average(task: Task) -> tuple[Launch, ...] | str:
     """A thread walks down a column of windows."""
-    problem, rows = task.problem, _axes(task)[1]
+    problem, (_, rows, steps) = task.problem, _axes(task)
     d, h, w = (_windows(axis) for axis in problem.axes)
     windows = min(4 if h.overlap >= 2 else 2 if h.overlap > 1.25 else 1, h.outputs)
     columns = w.most if w.most <= UNROLLED else 0
-    unrolled = not rows.adaptive and 0 < columns * (rows.k + (windows - 1) * rows.s) <= CELLS_IN_REGISTERS
-    vector = _vector(task) if task.inner > 1 else 1
+    height = rows.k + (windows - 1) * rows.s
+    unrolled = not rows.adaptive and 0 < columns * height <= CELLS_IN_REGISTERS
+    paired = unrolled and _paired(task) and (steps.k + steps.s) * height <= CELLS_IN_REGISTERS
+    vector = _vector(task) if paired or task.inner > 1 else 1
+    clipped_w = bool((w.count != steps.k).any()) if paired else bool(w.clipped)
     shape = _walk(task, THREADS, windows, vector, windows)
     divisors, numbers, options = _division(task)
     defines = (
-        *_options(task, vector, columns, (bool((h.count != rows.k).any()), bool(w.clipped))),
-        ("PAIRED", 0),
+        *_options(task, vector, steps.k if paired else columns, (bool((h.count != rows.k).any()), clipped_w)),
         *(("ROWS", rows.k if unrolled else 0), ("STRIDE", rows.s if unrolled else 0), ("WINDOWS", windows)),
+        *(("PAIRED", int(paired)), ("STRIDE_W", steps.s if paired else 0)),
         *(("DEEP", int(d.most > 1 or d.empty)), *options, ("THREADS", THREADS)),
     )
-    parameters = (*_TENSORS, *_parameters(task), ("int", "padding"), *_DIVISORS)
+    parameters = (*_TENSORS, *_parameters(task), ("int", "padding"), ("int", "padding_w"), *_DIVISORS)
     source = Source("average.cu", "average", parameters, defines)
-    arguments = (*shape.arguments(task, vector), rows.p, *numbers)
+    arguments = (*shape.arguments(task, vector), rows.p, steps.p, *numbers)
     table = _table((d, h, w), *divisors)
     return (Launch(source, shape.grid(task), shape.block, 0, (table,), arguments),)
 
@@ -430,6 +433,7 @@ def _division(task: Task) -> tuple[tuple[Array, ...], list[float], tuple[tuple[s
         ("CHAINED", int(problem.quotient == "chained")),
         *((f"BY_{name}", int((axis != 1).any())) for name, axis in zip("DHW", divisors, strict=True)),
         *(("UNIFORM", int(uniform)), ("EXACT", int(exact))),
+        ("SMALL", int(prod(int(axis.max(initial=1)) for axis in divisors) < 2**24)),
     )
     return divisors, [1 / n if exact else n for n in numbers], options
 

@@ -8,6 +8,7 @@
 //
 //     COLUMNS  the most cells of a window on the w axis, where threads unroll them; 0: too many for that
 //     ROWS     the rows of a window, STRIDE rows apart, where threads unroll them; 0: windows differ or are long
+//     PAIRED   1: a thread owns two windows of a row, STRIDE_W cells apart, with COLUMNS cells each
 //     DEEP     0: no window has more than one slice
 #include "columns.h"
 #include "quotients.h"
@@ -22,7 +23,12 @@ __device__ __forceinline__ void add(Cells &sums, const Cells &cells) {
 
 template <bool aligned>
 __device__ __forceinline__ void walk(const Parameters &p, const Column &column) {
-  const Span d = span_d(p, column.od), w = span_w(p, column.ow);
+  const Span d = span_d(p, column.od);
+#if PAIRED
+  const Span w = {column.ow * STRIDE_W - p.padding_w, COLUMNS + STRIDE_W};  // of both windows, maybe in the padding
+#else
+  const Span w = span_w(p, column.ow);
+#endif
   const Element *from = p.x + column.from + (i64)w.first * p.inner;
   Element *out = p.out + column.to;
 
@@ -41,9 +47,18 @@ __device__ __forceinline__ void walk(const Parameters &p, const Column &column) 
         const bool inside = (!CLIPPED_H && WINDOWS == 1) || (u32)h < (u32)p.H;
         const Element *row = row_of(p, from, i, h);
         Cells cells[UNROLLED];
+#if PAIRED
+        Sum both[COLUMNS + STRIDE_W];
+#pragma unroll
+        for (int m = 0; m < COLUMNS + STRIDE_W; ++m)
+          both[m] = inside && (!CLIPPED_W || (u32)(w.first + m) < (u32)p.W) ? widen(__ldg(row + m)) : (Sum)0;
+#pragma unroll
+        for (int m = 0; m < COLUMNS; ++m) cells[m].at[0] = both[m], cells[m].at[1] = both[m + STRIDE_W];
+#else
 #pragma unroll
         for (int m = 0; m < COLUMNS; ++m)
           cells[m] = inside && (!CLIPPED_W || m < w.count) ? cells_of<aligned>(p, row, m) : all_cells(0);
+#endif
 #pragma unroll
         for (int v = 0; v < WINDOWS; ++v)
           if (r >= v * STRIDE && r < v * STRIDE + ROWS)
@@ -90,7 +105,7 @@ __device__ __forceinline__ void walk(const Parameters &p, const Column &column) 
       if (oh + v == column.oh1) return;
       Element quotients[VECTOR];
 #pragma unroll
-      for (int c = 0; c < VECTOR; ++c) quotients[c] = divided(p, sums[v].at[c], column.od, oh + v, column.ow);
+      for (int c = 0; c < VECTOR; ++c) quotients[c] = divided(p, sums[v].at[c], column.od, oh + v, column.ow + (PAIRED ? c : 0));
       put_all<aligned>(out, quotients);
     }
   }

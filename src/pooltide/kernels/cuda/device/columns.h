@@ -49,8 +49,13 @@ __device__ __forceinline__ Column column_of(const Parameters &p) {
 }
 
 // The element at (d, h) of a column. p.pitch is the bytes of a row; one multiplication finds the address.
+// The empty instruction keeps the compiler from finding the address again for each cell that may be outside.
 __device__ __forceinline__ const Element *row_of(const Parameters &p, const Element *from, int d, int h) {
-  return (const Element *)((const char *)from + (i64)(d * p.H + h) * p.pitch);
+  const char *row = (const char *)from + (i64)(d * p.H + h) * p.pitch;
+#ifdef __CUDACC_RTC__
+  asm volatile("" : "+l"(row));
+#endif
+  return (const Element *)row;
 }
 
 // Two elements that are read or written at once.

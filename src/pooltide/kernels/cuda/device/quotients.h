@@ -4,6 +4,7 @@
 //     BY_D, BY_H, BY_W   0: that length is 1 in all windows (CHAINED)
 //     UNIFORM  1: all windows have the same divisors: p.divisor_d, p.divisor_h and p.divisor_w, or p.divisor_d alone;
 //              0: they follow the spans in p.tables
+//     SMALL    1: the product of three divisors is a number that a Sum holds exactly
 //     EXACT    1: all divisors are powers of two, and p.divisor_d, … are their reciprocals, which gives the same bits
 #pragma once
 
@@ -26,6 +27,8 @@ __device__ __forceinline__ Element divided(const Parameters &p, Sum sum, int od,
   const int d = table[od], h = table[p.Do + oh], w = table[p.Do + p.Ho + ow];
 #if CHAINED
   const Sum by_d = (Sum)d, by_h = (Sum)h, by_w = (Sum)w;
+#elif SMALL
+  const Sum by_d = (Sum)d * (Sum)h * (Sum)w;
 #else
   const Sum by_d = (Sum)((i64)d * h * w);
 #endif
