@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ import simt
 from enumeration import NONE, Checker, bits, difference, geometries
 from pooltide.geometry import UNIT, Axis
 from pooltide.kernels import Arrays, reference
-from pooltide.kernels.cuda import forward_plan
+from pooltide.kernels.cuda import average_plan, columns, maximum_plan
 from pooltide.kernels.cuda.driver import DeviceFacts
 from pooltide.kernels.cuda.forward_plan import FORWARD_KERNELS
 from pooltide.kernels.cuda.plan import Launch, Task
@@ -29,33 +30,35 @@ from pooltide.problem.problem import Problem, with_offsets
 SMALL = DeviceFacts(90, 1, 8 << 10, 16 << 10, 64, 65536, 1 << 20)
 LARGE = DeviceFacts(90, 132, 227 << 10, 228 << 10, 2048, 65536, 50 << 20)
 # Blocks and limits so small that small problems meet them.
-TINY = {
-    "THREADS": 64,
-    "UNROLLED": 3,
-    "ROWS_IN_REGISTERS": 3,
-    "SECTION_BYTES": 8 << 10,
-    "FEWEST_CELLS": 1,
-    "CELLS_IN_REGISTERS": 30,
-    "WIDE": 2,
+TINY: dict[Any, dict[str, int]] = {
+    columns: {"THREADS": 64, "UNROLLED": 3},
+    maximum_plan: {"ROWS_IN_REGISTERS": 3, "SECTION_BYTES": 8 << 10, "FEWEST_CELLS": 1},
+    average_plan: {"CELLS_IN_REGISTERS": 30, "WIDE": 2},
 }
 
 
-def launches(problem: Problem, layout: str, small: bool) -> Iterator[tuple[str, tuple[Launch, ...]]]:
-    """The launches of every kernel that takes the problem. `small`: as if blocks and limits were tiny."""
-    kept = {name: getattr(forward_plan, name) for name in TINY}
+@contextmanager
+def tiny_limits() -> Iterator[None]:
+    """Plan as if blocks and limits were tiny."""
+    kept = [(module, name, getattr(module, name)) for module, names in TINY.items() for name in names]
     try:
-        for name, value in TINY.items():
-            setattr(forward_plan, name, value if small else kept[name])
-        task = Task(problem, layout, SMALL if small else LARGE)
-        for name, planner in FORWARD_KERNELS[problem.kind]:
-            found = planner(task)
-            if not isinstance(found, str):
-                yield name, found
-            if name == "mean of planes" and not isinstance(found, str):
-                return  # the other kernels add in another order
+        for module, names in TINY.items():
+            for name, value in names.items():
+                setattr(module, name, value)
+        yield
     finally:
-        for name, value in kept.items():
-            setattr(forward_plan, name, value)
+        for module, name, value in kept:
+            setattr(module, name, value)
+
+
+def launches(problem: Problem, layout: str, small: bool) -> list[tuple[str, tuple[Launch, ...]]]:
+    """The launches of every kernel that takes the problem. `small`: as if blocks and limits were tiny."""
+    with tiny_limits() if small else nullcontext():
+        task = Task(problem, layout, SMALL if small else LARGE)
+        planned = [(name, planner(task)) for name, planner in FORWARD_KERNELS[problem.kind]]
+    found = [(name, launch) for name, launch in planned if not isinstance(launch, str)]
+    # The other kernels of averages add the cells of a mean in another order.
+    return found[:1] if problem.quotient == "mean" else found
 
 
 class ForwardChecker(Checker):
