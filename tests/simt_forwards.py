@@ -27,7 +27,7 @@ from pooltide.kernels.cuda.plan import Launch, Task
 from pooltide.operators.dtypes import DTYPES
 from pooltide.problem.problem import Problem, with_offsets
 
-SMALL = DeviceFacts(90, 1, 8 << 10, 16 << 10, 64, 65536, 1 << 20)
+SMALL = DeviceFacts(90, 1, 48 << 10, 64 << 10, 64, 65536, 1 << 20)
 LARGE = DeviceFacts(90, 132, 227 << 10, 228 << 10, 2048, 65536, 50 << 20)
 # Blocks and limits so small that small problems meet them.
 TINY: dict[Any, dict[str, int]] = {
