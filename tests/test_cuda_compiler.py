@@ -6,6 +6,7 @@ import ctypes
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,16 @@ def test_a_thread_without_a_context_gets_one_and_the_launch_is_repeated(monkeypa
     assert len(driver.launches) == 2
     with pytest.raises(RuntimeError, match="scale: the CUDA driver refuses the launch with error 700"):
         run(0, 1, 2)
+
+
+def test_threads_do_not_mix_their_arguments(monkeypatch: Any) -> None:
+    driver = Driver()
+    monkeypatch.setattr(cuda_driver, "_driver", lambda: driver)
+    run = cuda_driver.Kernel(SCALE, 0, 77).launcher(5, 128, 0, (3, 0.5, 9))
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda i: [run(i, i, j) for j in range(200)], range(8)))
+    assert len(driver.launches) == 1600
+    assert all(stream == int.from_bytes(data[:8], "little") for *_, stream, data in driver.launches)
 
 
 def test_more_than_48_kilobytes_of_shared_memory_are_asked_for_once(monkeypatch: Any) -> None:

@@ -1,1 +1,1 @@
-"""The GPU backend. These modules run on the host; `device` holds the kernels that Triton compiles."""
+"""The GPU backend. These modules run on the host; `device` holds the kernels, in CUDA C++."""

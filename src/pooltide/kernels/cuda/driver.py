@@ -6,16 +6,11 @@
 
 All arguments but the tensors' addresses are laid down once, so that a launch is a few stores and one C call.
 Nothing here waits for the device, so launches can be captured in CUDA graphs.
-
-`launcher` does the same for kernels that Triton compiled, whose own launcher takes every argument apart on
-every call. The compiled program tells which parameters it has; where they are not those expected, as another
-release of Triton may have it, there is no such launch, and Triton's own is used.
 """
 
 from __future__ import annotations
 
 import ctypes
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -29,7 +24,6 @@ _INVALID_CONTEXT = 201
 _USUAL_SHARED = 48 << 10  # bytes of shared memory that every kernel may have
 _MAX_DYNAMIC_SHARED = 8  # of cuFuncSetAttribute
 _RELAXED = 2  # of cuThreadExchangeStreamCaptureMode
-_HIDDEN = 2  # pointers to scratch memory, which our kernels have none of
 
 
 class _Config(ctypes.Structure):
@@ -93,31 +87,27 @@ class Kernel:
             kept = (places, parameters)
             return words, config, ctypes.addressof(config), ctypes.addressof(places), kept
 
-        return _replayed(
-            lay_down, self.source.pointers, self.function, self.source.entry, lambda: bind(self.device)
-        )
+        return self._replayed(lay_down)
 
+    def _replayed(self, lay_down: Callable[[], _Block]) -> Launcher:
+        free = [lay_down()]  # one for each thread that is in a launch
+        launch, function, pointers = _working_driver().cuLaunchKernelEx, self.function, self.source.pointers
 
-def _replayed(
-    lay_down: Callable[[], _Block], pointers: int, function: int, name: str, bind: Callable[[], None]
-) -> Launcher:
-    free = [lay_down()]  # one for each thread that is in a launch
-    launch = _working_driver().cuLaunchKernelEx
-
-    def run(stream: int, *addresses: int) -> None:
-        block = free.pop() if free else lay_down()
-        words, config, settings, places, _ = block
-        words[:pointers] = addresses
-        config.stream = stream
-        status = launch(settings, function, places, None)
-        if status == _INVALID_CONTEXT:  # a thread that has not used the device yet
-            bind()
+        def run(stream: int, *addresses: int) -> None:
+            block = free.pop() if free else lay_down()
+            words, config, settings, places, _ = block
+            words[:pointers] = addresses
+            config.stream = stream
             status = launch(settings, function, places, None)
-        free.append(block)
-        if status:
-            raise RuntimeError(f"{name}: the CUDA driver refuses the launch with error {status}")
+            if status == _INVALID_CONTEXT:  # a thread that has not used the device yet
+                bind(self.device)
+                status = launch(settings, function, places, None)
+            free.append(block)
+            if status:
+                name = self.source.entry
+                raise RuntimeError(f"{name}: the CUDA driver refuses the launch with error {status}")
 
-    return run
+        return run
 
 
 @cache
@@ -209,44 +199,3 @@ def _driver() -> Any:
     except (OSError, AttributeError):  # no driver, or one before CUDA 11.8
         return None
     return library
-
-
-def _sizes(compiled: Any) -> list[int]:
-    """The bytes of each parameter, by the program's text; none where it can't be read."""
-    head = re.search(r"\.entry\s+\w+\s*\(([^)]*)\)", compiled.asm.get("ptx", ""))
-    return [int(bits) // 8 for bits in re.findall(r"\.param\s+\.[a-z](\d+)", head[1])] if head else []
-
-
-def launcher(
-    compiled: Any, grid: int, pointers: int, arguments: Sequence[int], bind: Callable[[], None]
-) -> Launcher | None:
-    """What launches a kernel of Triton's; `arguments` follow the `pointers` that a call gives.
-
-    `bind` makes the device's context this thread's.
-    """
-    driver, about = _driver(), compiled.metadata
-    plain = {"num_ctas": 1, "global_scratch_size": 0, "profile_scratch_size": 0, "launch_pdl": False}
-    if driver is None or any(getattr(about, name, usual) != usual for name, usual in plain.items()):
-        return None
-    function = compiled.function
-    if getattr(about, "launch_cooperative_grid", False) or not isinstance(function, int):
-        return None
-    sizes, given = _sizes(compiled), pointers + len(arguments)
-    hidden = sizes[given:]
-    if len(sizes) < given or hidden not in ([], [8], [8] * _HIDDEN) or sizes[:pointers] != [8] * pointers:
-        return None
-    if any(not _fits(value, size) for value, size in zip(arguments, sizes[pointers:given], strict=True)):
-        return None
-
-    def lay_down() -> _Block:
-        words = (ctypes.c_int64 * len(sizes))(*[0] * pointers, *arguments)  # little-endian: short ones too
-        start = ctypes.addressof(words)
-        places = (ctypes.c_void_p * len(sizes))(*[start + 8 * i for i in range(len(sizes))])
-        config = _Config((grid, 1, 1), (about.num_warps * 32, 1, 1), about.shared)
-        return words, config, ctypes.addressof(config), ctypes.addressof(places), places
-
-    return _replayed(lay_down, pointers, function, compiled.name, bind)
-
-
-def _fits(value: int, size: int) -> bool:
-    return (size == 4 and -(2**31) <= value < 2**32) or (size == 8 and -(2**63) <= value < 2**63)

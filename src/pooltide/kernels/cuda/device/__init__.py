@@ -1,1 +1,1 @@
-"""GPU kernels in Triton's language."""
+"""GPU kernels in CUDA C++, which source.py turns into programs."""

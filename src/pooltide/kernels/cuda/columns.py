@@ -1,0 +1,161 @@
+"""What the planners of forwards share: windows as kernels read them, and how threads walk down windows.
+
+device/columns.h and device/spans.h are the other side of this module.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from ...geometry import Axis, cells_of_windows
+from .plan import Task
+from .tables import Array, cdiv, divider, even_share
+
+THREADS = 256
+UNROLLED = 16  # the most cells of a window on the w axis that are worth unrolling
+TENSORS = (("const Element*", "x"), ("Element*", "out"))
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """An axis as kernels read it: each window's first cell inside the axis, and how many it has there."""
+
+    length: int
+    first: Array
+    count: Array
+    dilation: int = 1
+
+    @property
+    def outputs(self) -> int:
+        return len(self.first)
+
+    @property
+    def most(self) -> int:
+        """The most cells of a window, at least 1."""
+        return max(int(self.count.max(initial=1)), 1)
+
+    @property
+    def clipped(self) -> int:
+        """1 if some window has fewer cells than another."""
+        return int(self.count.min(initial=self.most) < self.most)
+
+    @property
+    def empty(self) -> bool:
+        """Whether some window has no cell."""
+        return not self.count.all()
+
+    @property
+    def overlap(self) -> float:
+        """How many windows hold a cell, on average."""
+        return float(self.count.sum()) / max(self.length, 1)
+
+
+def steady_axes(task: Task) -> tuple[Axis, Axis, Axis]:
+    """The axes; adaptive windows of one length side by side are strided."""
+    d, h, w = (
+        Axis(axis.length, axis.outputs, axis.length // axis.outputs, axis.length // axis.outputs)
+        if axis.adaptive and axis.outputs and axis.length and axis.length % axis.outputs == 0
+        else axis
+        for axis in task.problem.axes
+    )
+    return d, h, w
+
+
+def windows_of(axis: Axis) -> Windows:
+    return Windows(axis.length, *cells_of_windows(axis), axis.dilation)
+
+
+def span_table(axes: tuple[Windows, ...], *more: Array) -> Array:
+    parts = [part for axis in axes for part in (axis.first, axis.count)]
+    return np.concatenate([*parts, *more]).astype(np.int32)
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """How kernels of columns.h divide windows: `width` threads take a row, or a part of it, of each plane."""
+
+    width: int
+    w_chunks: int
+    share: int
+    h_chunk: int
+    h_chunks: int
+
+    @property
+    def block(self) -> int:
+        return cdiv(self.share * self.width, 32) * 32
+
+    def grid(self, task: Task) -> int:
+        return cdiv(task.planes, self.share) * self.w_chunks * task.problem.axes[0].outputs * self.h_chunks
+
+    def arguments(self, task: Task, vector: int) -> tuple[object, ...]:
+        problem, inner = task.problem, task.inner
+        (_, h, w), (do, ho, wo) = problem.input_plane, problem.output_plane
+        return (
+            *(task.planes, prod(problem.input_plane) * inner, prod(problem.output_plane) * inner),
+            *(h, w, do, ho, wo, inner, wo * inner, self.share, self.h_chunk),
+            *(problem.axes[2].dilation * inner, _pitch(task)),
+            *(divider(n) for n in (self.h_chunks, do, self.w_chunks, self.width, max(inner // vector, 1))),
+        )
+
+
+def vector_of(task: Task) -> int:
+    """How many neighbouring channels, or windows of a row, a thread takes."""
+    halves = task.inner % 2 == 0 and task.problem.dtype.itemsize == 2
+    return 2 if halves or may_pair(task) else 1
+
+
+def may_pair(task: Task) -> bool:
+    """Whether a thread can take two neighbouring windows of a row: they are alike, and none is left."""
+    w = steady_axes(task)[2]
+    alike = not w.adaptive and w.dilation == 1 and w.s <= w.k <= UNROLLED
+    return task.inner == 1 and w.outputs % 2 == 0 and alike
+
+
+def _pitch(task: Task) -> int:
+    """The bytes of a row."""
+    return task.problem.axes[2].length * task.inner * task.problem.dtype.itemsize
+
+
+def column_parameters(task: Task) -> tuple[tuple[str, str], ...]:
+    """Those of columns.h."""
+    return (
+        ("const int*", "tables"),
+        *(("i64", name) for name in ("planes", "plane_elements", "plane_windows")),
+        *(("int", name) for name in ("H", "W", "Do", "Ho", "Wo", "inner", "columns", "share", "h_chunk")),
+        *(("i64", "step"), ("int" if _pitch(task) < 2**31 else "i64", "pitch")),
+        *(("Divider", f"by_{name}") for name in ("h_chunks", "do", "w_chunks", "width", "inner")),
+    )
+
+
+def walk_of(task: Task, threads: int, shortest: int, vector: int, group: int = 1) -> Walk:
+    """Columns for all threads of a block, and rows so that all multiprocessors have blocks.
+
+    A thread must walk `shortest` rows for its preparations to pay; it takes `vector` columns and `group` rows
+    at a time.
+    """
+    do, ho, wo = task.problem.output_plane
+    columns = wo * task.inner // vector
+    width = columns if columns <= threads else min(cdiv(even_share(columns, threads), 32) * 32, threads)
+    w_chunks = cdiv(columns, width)
+    share = min(max(threads // width, 1), task.planes) if w_chunks == 1 else 1
+    blocks = cdiv(task.planes, share) * w_chunks * do
+    wanted = 4 * task.facts.multiprocessors * task.facts.threads_per_multiprocessor // threads
+    chunk = cdiv(even_share(ho, max(ho * blocks // wanted, shortest)), group) * group
+    return Walk(width, w_chunks, share, chunk, cdiv(ho, chunk))
+
+
+def column_options(
+    task: Task, vector: int, columns: int, clipped: tuple[bool, bool]
+) -> tuple[tuple[str, int], ...]:
+    """What the kernels of columns.h are specialised on; `clipped` on the h and w axes."""
+    adjacent = task.inner == 1 and task.problem.axes[2].dilation == 1
+    edges = (("CLIPPED_H", int(clipped[0])), ("CLIPPED_W", int(clipped[1])))
+    return *task.defines, ("VECTOR", vector), ("COLUMNS", columns), ("ADJACENT", int(adjacent)), *edges
+
+
+def power_below(x: float) -> int:
+    """The largest power of two that is at most x; 1 for less."""
+    return 1 << max(int(x).bit_length() - 1, 0)

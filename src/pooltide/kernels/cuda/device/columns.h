@@ -1,0 +1,114 @@
+// How forwards divide their windows among threads.
+//
+// A tensor is (planes, D, H, W, inner): N·C planes with inner = 1, or N images with C channels. A thread owns a
+// column of windows, one (plane, od, ow, c), and walks down some of its rows. Threads side by side own columns side
+// by side, so that their addresses are side by side, too. A block has `share` planes, or the columns of by_width.n
+// threads of one.
+//
+//     VECTOR    a thread owns as many columns, 1 or 2, and writes their results at once where tensors are aligned to
+//               that. Two columns are neighbouring channels or, if PAIRED, neighbours in a row
+//     ADJACENT  1: the cells of a window's row are side by side in memory; 0: they are p.step elements apart
+//     CLIPPED_H, CLIPPED_W   1: some windows have fewer cells inside the axis than others
+#pragma once
+
+#include "spans.h"
+
+struct Column {
+  bool live;     // whether the thread has a column
+  int od, ow;    // its windows
+  int oh0, oh1;  // rows of windows
+  i64 from;      // the element of x at (plane, 0, 0, 0, c)
+  i64 to;        // the element of out at (plane, od, oh0, ow, c)
+};
+
+struct Cells {
+  Sum at[VECTOR];
+};
+
+__device__ __forceinline__ Column column_of(const Parameters &p) {
+  Column found;
+  u32 at = blockIdx.x, next = over(at, p.by_h_chunks);
+  found.oh0 = (int)(at - next * p.by_h_chunks.n) * p.h_chunk;
+  found.oh1 = min(found.oh0 + p.h_chunk, p.Ho);
+  at = next, next = over(at, p.by_do);
+  found.od = (int)(at - next * p.by_do.n);
+  at = next, next = over(at, p.by_w_chunks);
+  const u32 nth = over(threadIdx.x, p.by_width);  // plane of the block
+  const u32 x = (at - next * p.by_w_chunks.n) * p.by_width.n + threadIdx.x - nth * p.by_width.n;
+  const i64 plane = (i64)next * p.share + nth;
+  found.live = (int)nth < p.share && plane < p.planes && (int)x * VECTOR < p.columns;
+#if PAIRED
+  found.ow = (int)x * VECTOR;
+  found.from = plane * p.plane_elements;
+#else
+  found.ow = (int)over(x, p.by_inner);  // by_inner.n is inner / VECTOR
+  found.from = plane * p.plane_elements + (int)(x - (u32)found.ow * p.by_inner.n) * VECTOR;
+#endif
+  found.to = plane * p.plane_windows + (i64)(found.od * p.Ho + found.oh0) * p.columns + (int)x * VECTOR;
+  return found;
+}
+
+// The element at (d, h) of a column. p.pitch is the bytes of a row; one multiplication finds the address.
+// The empty instruction keeps the compiler from finding the address again for each cell that may be outside.
+__device__ __forceinline__ const Element *row_of(const Parameters &p, const Element *from, int d, int h) {
+  const char *row = (const char *)from + (i64)(d * p.H + h) * p.pitch;
+#ifdef __CUDACC_RTC__
+  asm volatile("" : "+l"(row));
+#endif
+  return (const Element *)row;
+}
+
+// Two elements that are read or written at once.
+template <class T>
+struct alignas(2 * sizeof(T)) Two {
+  T low, high;
+};
+
+__device__ __forceinline__ Cells all_cells(Sum value) {
+  Cells found;
+#pragma unroll
+  for (int v = 0; v < VECTOR; ++v) found.at[v] = value;
+  return found;
+}
+
+#if !PAIRED
+// Cell m of a window's row, in all columns of the thread.
+template <bool aligned>
+__device__ __forceinline__ Cells cells_of(const Parameters &p, const Element *row, int m) {
+#if ADJACENT
+  row += m;
+#else
+  row += (i64)m * p.step;
+#endif
+  Cells found;
+#if VECTOR == 2
+  if (aligned) {
+    const u32 both = __ldg((const u32 *)row);
+    found.at[0] = widen((Element)(both & 0xffff)), found.at[1] = widen((Element)(both >> 16));
+    return found;
+  }
+#endif
+#pragma unroll
+  for (int v = 0; v < VECTOR; ++v) found.at[v] = widen(__ldg(row + v));
+  return found;
+}
+#endif
+
+// Writes the results of all columns of the thread.
+template <bool aligned, class T>
+__device__ __forceinline__ void put_all(T *to, const T *results) {
+#if VECTOR == 2
+  if (aligned) {
+    const Two<T> both = {results[0], results[1]};
+    *(Two<T> *)to = both;
+    return;
+  }
+#endif
+#pragma unroll
+  for (int v = 0; v < VECTOR; ++v) to[v] = results[v];
+}
+
+template <class T>
+__device__ __forceinline__ bool is_aligned(const T *at) {
+  return (u64)at % (VECTOR * sizeof(T)) == 0;
+}

@@ -1,0 +1,253 @@
+// Maxima of windows. A thread walks down a column of windows (columns.h).
+//
+//     PAIRED   1: a thread owns two windows of a row, which share comparisons, too. Windows are STRIDE_W cells apart, and
+//              have COLUMNS cells
+//     COLUMNS  the most cells of a window on the w axis, where threads unroll them; 0: too many for that
+//     WALK     how rows that several windows have in common are compared along w only once:
+//              0  they are compared again for each window
+//              1  the best cells of rows stay in registers. A window has ROWS rows, and begins STRIDE rows below the
+//                 last one; two windows at a time share the comparisons of the rows that both have
+//              2  windows have too many rows for registers. The walk is cut into sections as long as a window.
+//                 A window is the end of one section and the begin of the next; the best of each end stands in
+//                 shared memory, the best of the begin in a register. So a row costs three comparisons,
+//                 however long windows are
+// In the walks 1 and 2 the place of a cell counts from row 0 of the plane, and from the window's first cell in the row.
+#include "columns.h"
+#include "maximum.h"
+
+#define UNROLLED (COLUMNS > 0 ? COLUMNS : 1)
+
+struct Bests {
+  Best at[VECTOR];  // of each column of the thread
+};
+
+__device__ __forceinline__ Bests bests_of(const Cells &cells, int place) {
+  Bests bests;
+#pragma unroll
+  for (int v = 0; v < VECTOR; ++v) bests.at[v] = best_of(cells.at[v], place);
+  return bests;
+}
+__device__ __forceinline__ void take(Bests &bests, const Cells &cells, int place) {
+#pragma unroll
+  for (int v = 0; v < VECTOR; ++v) take(bests.at[v], cells.at[v], place);
+}
+__device__ __forceinline__ void take(Bests &bests, const Bests &later, int from) {
+#pragma unroll
+  for (int v = 0; v < VECTOR; ++v) take(bests.at[v], later.at[v], from);
+}
+
+// Where the cells of a row that a thread reads begin, which may be outside of the row, and how many there are; and
+// for each column, how many of them come before its window's first cell inside the row.
+struct Reach {
+  int first, count;
+  int skip[VECTOR];
+};
+
+__device__ __forceinline__ Reach reach_of(const Parameters &p, int ow) {
+  Reach found;
+#if PAIRED
+  found.first = ow * STRIDE_W - p.padding_w, found.count = COLUMNS + STRIDE_W;
+#pragma unroll
+  for (int v = 0; v < VECTOR; ++v) found.skip[v] = v * STRIDE_W + max(-found.first - v * STRIDE_W, 0);
+#else
+  const Span w = span_w(p, ow);
+  found.first = w.first, found.count = w.count;
+#pragma unroll
+  for (int v = 0; v < VECTOR; ++v) found.skip[v] = 0;
+#endif
+  return found;
+}
+
+// The best of a row of the windows. Its place counts from the first cell of the reach.
+template <bool aligned>
+__device__ __forceinline__ Bests row_best(const Parameters &p, const Element *row, const Reach &reach) {
+#if PAIRED
+  Sum cells[COLUMNS + STRIDE_W];
+#pragma unroll
+  for (int r = 0; r < COLUMNS + STRIDE_W; ++r)
+    cells[r] = !CLIPPED_W || (u32)(reach.first + r) < (u32)p.W ? widen(__ldg(row + r)) : LOWEST;
+  Bests bests;
+  bests.at[0] = best_of(cells[0], 0);
+#if COLUMNS > STRIDE_W
+  Best both = best_of(cells[STRIDE_W], STRIDE_W);
+#pragma unroll
+  for (int r = STRIDE_W + 1; r < COLUMNS; ++r) take(both, cells[r], r);
+#pragma unroll
+  for (int r = 1; r < STRIDE_W; ++r) take(bests.at[0], cells[r], r);
+  take(bests.at[0], both, 0);
+  bests.at[1] = both;
+#pragma unroll
+  for (int r = COLUMNS; r < COLUMNS + STRIDE_W; ++r) take(bests.at[1], cells[r], r);
+#else
+  bests.at[1] = best_of(cells[STRIDE_W], STRIDE_W);
+#pragma unroll
+  for (int r = 1; r < COLUMNS; ++r) {
+    take(bests.at[0], cells[r], r);
+    take(bests.at[1], cells[STRIDE_W + r], STRIDE_W + r);
+  }
+#endif
+#elif COLUMNS
+  Cells cells[UNROLLED];
+#pragma unroll
+  for (int m = 0; m < COLUMNS; ++m)
+    cells[m] = !CLIPPED_W || m == 0 || m < reach.count ? cells_of<aligned>(p, row, m) : all_cells(LOWEST);
+  Bests bests = bests_of(cells[0], 0);
+#pragma unroll
+  for (int m = 1; m < COLUMNS; ++m) take(bests, cells[m], m * p.place_w);
+#else
+  Bests bests = bests_of(cells_of<aligned>(p, row, 0), 0);
+#pragma unroll 8
+  for (int m = 1; m < reach.count; ++m) take(bests, cells_of<aligned>(p, row, m), m * p.place_w);
+#endif
+  return bests;
+}
+
+template <bool aligned>
+__device__ __forceinline__ void walk(const Parameters &p, const Column &column) {
+  const Span d = span_d(p, column.od);
+  const Reach reach = reach_of(p, column.ow);
+  const Element *from = p.x + column.from + (i64)reach.first * p.inner;
+  Element *out = p.out + column.to;
+#ifdef INDEX
+  Index *places = p.places + column.to;
+#endif
+  auto put = [&](const Bests &bests) {
+    Element values[VECTOR];
+#pragma unroll
+    for (int v = 0; v < VECTOR; ++v) values[v] = narrow(bests.at[v].value);
+    put_all<aligned>(out, values);
+    out += p.columns;
+#ifdef INDEX
+    Index found[VECTOR];
+#pragma unroll
+    for (int v = 0; v < VECTOR; ++v) found[v] = (Index)bests.at[v].place;
+    put_all<aligned>(places, found);
+    places += p.columns;
+#endif
+  };
+
+#if WALK == 0
+  for (int oh = column.oh0; oh < column.oh1; ++oh) {
+    const Span h = span_h(p, oh);
+#if INDEX == 1
+    int slice = 0;
+#else
+    int slice = (d.first * p.H + h.first) * p.W + reach.first;
+#endif
+    Bests bests = bests_of(all_cells(LOWEST), slice);
+    for (int i = 0; i < d.count && reach.count > 0; ++i, slice += p.place_d) {
+      int place = slice;
+#pragma unroll 2
+      for (int j = 0; j < h.count; ++j, place += p.place_h) {
+        const Element *row = row_of(p, from, d.first + i * p.dilation_d, h.first + j * p.dilation_h);
+        take(bests, row_best<aligned>(p, row, reach), place);
+      }
+    }
+    put(bests);
+  }
+#else
+  // Windows have one slice, and their rows are neighbours. `top` is a window's first row, maybe in the padding.
+  auto enter = [&](int h) {
+    Bests bests = row_best<aligned>(p, row_of(p, from, d.first, min(CLIPPED_H ? max(h, 0) : h, p.H - 1)), reach);
+#pragma unroll
+    for (int v = 0; v < VECTOR; ++v) {
+#if CLIPPED_H
+      if ((u32)h >= (u32)p.H) bests.at[v].value = LOWEST;
+#endif
+#ifdef INDEX
+      bests.at[v].place += h * p.place_h;
+#endif
+    }
+    return bests;
+  };
+  auto put_window = [&](Bests bests, int top) {
+#ifdef INDEX
+#pragma unroll
+    for (int v = 0; v < VECTOR; ++v) {
+      Best &best = bests.at[v];
+      const int first = max(top, 0) * p.place_h + reach.skip[v];  // the place of the first cell in the plane
+      if ((CLIPPED_H || PAIRED) && best.value == LOWEST) best.place = first;  // not of a cell in the padding
+      best.place += INDEX == 1 ? -first : d.first * p.H * p.W + reach.first;
+    }
+#endif
+    put(bests);
+  };
+  int top = column.oh0 * p.stride - p.padding;
+#if WALK == 1
+  // Of windows that share rows, row j of the second one is row j + STRIDE of the first one.
+  constexpr int kShared = ROWS > STRIDE ? ROWS - STRIDE : 0;
+  Bests rows[ROWS + STRIDE];
+#pragma unroll
+  for (int j = 0; j < kShared; ++j) rows[j] = enter(top + j);
+#if ROWS > STRIDE
+  for (int oh = column.oh0; oh < column.oh1; oh += 2, top += 2 * STRIDE) {
+#pragma unroll
+    for (int j = kShared; j < ROWS + STRIDE; ++j) rows[j] = enter(top + j);
+    Bests both = rows[STRIDE], upper = rows[0];
+#pragma unroll
+    for (int j = STRIDE + 1; j < ROWS; ++j) take(both, rows[j], 0);
+#pragma unroll
+    for (int j = 1; j < STRIDE; ++j) take(upper, rows[j], 0);
+    take(upper, both, 0);
+    put_window(upper, top);
+    if (oh + 1 == column.oh1) return;
+#pragma unroll
+    for (int j = ROWS; j < ROWS + STRIDE; ++j) take(both, rows[j], 0);
+    put_window(both, top + STRIDE);
+#pragma unroll
+    for (int j = 0; j < kShared; ++j) rows[j] = rows[j + 2 * STRIDE];
+  }
+#else
+#pragma unroll 2
+  for (int oh = column.oh0; oh < column.oh1; ++oh, top += p.stride) {
+#pragma unroll
+    for (int j = 0; j < ROWS; ++j) rows[j] = enter(top + j);
+    Bests bests = rows[0];
+#pragma unroll
+    for (int j = 1; j < ROWS; ++j) take(bests, rows[j], 0);
+    put_window(bests, top);
+  }
+#endif
+#else
+  SHARED(arena);
+  Bests *ends = (Bests *)arena + threadIdx.x;  // of row j of a section at j · blockDim.x
+  const int threads = blockDim.x, rows = p.rows, begin_of_all = top;
+  int oh = column.oh0;
+  for (int section = top; oh < column.oh1; section += rows) {
+    // Window oh begins at `top`, which lies in the section before this one.
+    Bests begin = bests_of(all_cells(LOWEST), 0);
+    for (int j = 0; j < rows; ++j) {
+      if (section > begin_of_all && top == section - rows + j) {
+        Bests bests = ends[j * threads];
+        take(bests, begin, 0);
+        put_window(bests, top);
+        top += p.stride;
+        if (++oh == column.oh1) return;
+      }
+      const Bests row = enter(section + j);
+      take(begin, row, 0);
+      ends[j * threads] = row;
+    }
+    for (int j = rows - 2; j >= 0; --j) {
+      Bests bests = ends[j * threads];
+      take(bests, ends[(j + 1) * threads], 0);
+      ends[j * threads] = bests;
+    }
+  }
+#endif
+#endif
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) maximum(const Parameters p) {
+  const Column column = column_of(p);
+  if (!column.live) return;
+#if VECTOR > 1
+#ifdef INDEX
+  const bool aligned = is_aligned(p.x) && is_aligned(p.out) && is_aligned(p.places);
+#else
+  const bool aligned = is_aligned(p.x) && is_aligned(p.out);
+#endif
+  if (!aligned) return walk<false>(p, column);
+#endif
+  walk<true>(p, column);
+}

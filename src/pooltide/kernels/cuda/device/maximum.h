@@ -1,0 +1,48 @@
+// The largest cell of a window, and where it is.
+//
+//     the first of equal cells wins; a NaN is larger than every number, and the last NaN wins
+//
+// This is associative, so parts of a window may be compared in any order that keeps "first" and "last" known.
+// A part that is taken twice changes nothing, as long as it comes after the parts that hold it.
+#pragma once
+
+#define LOWEST (-(Sum)__int_as_float(0x7f800000))  // minus infinity
+
+// PLACED: a Best knows its place, an index in the plane or an offset in the window.
+#if defined(INDEX) && !defined(PLACED)
+#define PLACED
+#endif
+
+struct Best {
+  Sum value;
+#ifdef PLACED
+  int place;
+#endif
+};
+
+__device__ __forceinline__ Best best_of(Sum value, int place) {
+  Best best;
+  best.value = value;
+#ifdef PLACED
+  best.place = place;
+#endif
+  return best;
+}
+
+// Takes a value that comes after the best one so far, if it wins.
+__device__ __forceinline__ void take(Best &best, Sum value, int place) {
+  const bool wins = value > best.value || value != value;
+  best.value = wins ? value : best.value;
+#ifdef PLACED
+  best.place = wins ? place : best.place;
+#endif
+}
+
+// Takes the best of later cells, whose places count from `from`.
+__device__ __forceinline__ void take(Best &best, const Best &later, int from) {
+#ifdef PLACED
+  take(best, later.value, later.place + from);
+#else
+  take(best, later.value, 0);
+#endif
+}

@@ -1,0 +1,190 @@
+"""Which GPU kernel computes maxima, on what grid: maximum_reduce.cu or maximum.cu."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from . import columns
+from .columns import (
+    TENSORS,
+    Windows,
+    column_options,
+    column_parameters,
+    may_pair,
+    power_below,
+    span_table,
+    steady_axes,
+    vector_of,
+    walk_of,
+    windows_of,
+)
+from .plan import Launch, Task
+from .source import Source
+from .tables import cdiv, divider
+
+ROWS_IN_REGISTERS = 5  # of windows that share rows
+SECTION_BYTES = 48 << 10  # of shared memory that a block may take for longer windows
+FEWEST_CELLS = 16  # for one thread, where threads share a window
+_PLACES = tuple(
+    ("int", name) for name in ("dilation_d", "dilation_h", "dilation_w", "place_d", "place_h", "place_w")
+)
+
+
+def reduced_maximum(task: Task) -> tuple[Launch, ...] | str:
+    """Several threads share a window."""
+    axes = tuple(windows_of(axis) for axis in task.problem.axes)
+    cells = float(np.prod([axis.count.mean() for axis in axes]))
+    if cells < FEWEST_CELLS:
+        return f"windows have {cells:.0f} cells, too few to share"
+    overlap, apart = prod(axis.overlap for axis in axes), axes[2].length / axes[2].outputs * task.inner
+    results = task.planes * task.inner * prod(task.problem.output_plane)
+    resident = task.facts.multiprocessors * task.facts.threads_per_multiprocessor
+    if overlap > 4 and results * 8 > resident:
+        return f"a cell is in {overlap:.0f} windows"
+    if results >= resident and apart < 8:
+        return "neighbouring threads read neighbouring windows"
+    if results >= resident and task.inner >= 32:
+        return "neighbouring threads read neighbouring channels"
+    return _reduced(task, cells, results)
+
+
+def _reduced(task: Task, cells: float, results: int) -> tuple[Launch, ...] | str:
+    problem, inner = task.problem, task.inner
+    d, h, w = _merged(*(windows_of(axis) for axis in problem.axes))
+    lanes_c, (parts, lanes_w) = min(inner, 32), _parts(task, h, w, cells, results)
+    groups = max(columns.THREADS // (parts * lanes_c), 1)
+    c_chunks = cdiv(inner, lanes_c)
+    total = task.planes * prod(problem.output_plane) * c_chunks
+    if total >= 2**31:
+        return f"{total} groups of threads are more than a grid numbers"
+    arguments = (
+        *(prod(problem.input_plane) * inner, prod(problem.output_plane) * inner, total, w.dilation * inner),
+        *(h.length, w.length, d.outputs, h.outputs, w.outputs, inner),
+        *(parts, parts.bit_length() - 1, lanes_w, lanes_w.bit_length() - 1, groups),
+        *_places(problem.offsets, (d, h, w)),
+        *(divider(n) for n in (lanes_c, c_chunks, w.outputs, h.outputs, d.outputs)),
+    )
+    parameters = (
+        *TENSORS,
+        *_index_parameter(task),
+        ("const int*", "tables"),
+        *(("i64", name) for name in ("plane_elements", "plane_windows", "total", "step")),
+        *(("int", name) for name in ("H", "W", "Do", "Ho", "Wo", "inner")),
+        *(("int", name) for name in ("parts", "log_parts", "lanes_w", "log_lanes_w", "groups")),
+        *_PLACES,
+        *(("Divider", f"by_{name}") for name in ("lanes_c", "c_chunks", "wo", "ho", "do")),
+    )
+    whole = d.outputs * h.outputs * w.outputs == 1 and d.most * h.most == 1 and w.count[0] == w.length
+    unrolled = cdiv(w.most, lanes_w)
+    options = (
+        *(("WHOLE", int(whole and lanes_w == parts)), ("CELLS", unrolled if unrolled <= 8 else 0)),
+        *(("WARP", int(32 % (parts * lanes_c) == 0)), ("THREADS", max(columns.THREADS, parts * lanes_c))),
+    )
+    source = Source("maximum_reduce.cu", "maximum_reduce", parameters, (*task.defines, *options))
+    block = groups * parts * lanes_c
+    shared = block * (16 if problem.dtype.name == "FLOAT64" else 8)
+    return (Launch(source, cdiv(total, groups), block, shared, (span_table((d, h, w)),), arguments),)
+
+
+def _parts(task: Task, h: Windows, w: Windows, cells: float, results: int) -> tuple[int, int]:
+    """How many threads share a window, and how many of them a row of it."""
+    resident = task.facts.multiprocessors * task.facts.threads_per_multiprocessor
+    if task.inner > 1:
+        most = max(columns.THREADS // min(task.inner, 32), 1)
+    else:
+        most = 32 if results * 32 >= resident else columns.THREADS
+    # Windows that are far apart in memory must be read in pieces of 32 bytes.
+    least = 32 // task.problem.dtype.itemsize if task.inner == 1 and w.outputs == 1 else 1
+    parts = min(max(power_below(cells / FEWEST_CELLS), min(least, power_below(cells))), power_below(most))
+    lanes_w = min(power_below(w.most), parts)
+    return min(parts, lanes_w * power_below(h.most)), lanes_w
+
+
+def _merged(d: Windows, h: Windows, w: Windows) -> tuple[Windows, Windows, Windows]:
+    """Axes whose windows hold whole rows become one axis, so that a window has fewer and longer rows."""
+    unit = Windows(1, np.zeros(1, np.int64), np.ones(1, np.int64))
+    for _ in range(2):
+        if w.outputs != 1 or w.count[0] != w.length or w.dilation != 1 or h.dilation != 1:
+            break
+        d, h, w = unit, d, Windows(h.length * w.length, h.first * w.length, h.count * w.length)
+    return d, h, w
+
+
+def _places(offsets: bool, axes: tuple[Windows, ...]) -> tuple[int, ...]:
+    """The dilations, and how far places are apart: slice to slice, row to row, cell to cell of a window."""
+    _, h, w = axes
+    dilations = tuple(axis.dilation for axis in axes)
+    if offsets:
+        return *dilations, h.most * w.most, w.most, 1
+    return *dilations, dilations[0] * h.length * w.length, dilations[1] * w.length, dilations[2]
+
+
+def _index_parameter(task: Task) -> tuple[tuple[str, str], ...]:
+    return (("Index*", "places"),) if task.problem.index_bytes else ()
+
+
+def rolling_maximum(task: Task) -> tuple[Launch, ...] | str:
+    """The best cells of a window's rows stay in registers for the windows below."""
+    reason, h = _no_steady_rows(task), steady_axes(task)[1]
+    if reason is None and h.k > ROWS_IN_REGISTERS:
+        reason = f"windows have {h.k} rows, of which registers hold at most {ROWS_IN_REGISTERS}"
+    return reason or _columns(task, 1, columns.THREADS, 0, (("ROWS", h.k), ("STRIDE", min(h.s, h.k))))
+
+
+def sectioned_maximum(task: Task) -> tuple[Launch, ...] | str:
+    """The best cells of a window's rows stand in shared memory for the windows below."""
+    reason, h = _no_steady_rows(task), steady_axes(task)[1]
+    if reason is not None:
+        return reason
+    if h.s >= h.k or h.outputs == 1:
+        return "windows share no rows"
+    size = task.sum_bytes * (2 if task.problem.index_bytes else 1) * vector_of(task)
+    most = min(SECTION_BYTES, task.facts.shared_per_block)
+    threads = next((n for n in (256, 128, 64, 32) if n * h.k * size <= most), 0)
+    if not threads:
+        return f"32 threads would need {32 * h.k * size} bytes of shared memory"
+    return _columns(task, 2, threads, threads * h.k * size, ())
+
+
+def direct_maximum(task: Task) -> tuple[Launch, ...] | str:
+    """Each window is read alone."""
+    return _columns(task, 0, columns.THREADS, 0, ())
+
+
+def _no_steady_rows(task: Task) -> str | None:
+    """Why windows are not equally many neighbouring rows of one slice, a stride apart; else None."""
+    d, h, _ = axes = steady_axes(task)
+    if h.adaptive:
+        return "windows differ in how many rows they have"
+    if h.dilation > 1:
+        return "the rows of a window are not neighbours"
+    if any(windows_of(axis).empty for axis in axes):
+        return "some windows have no cell"
+    return None if windows_of(d).most == 1 else "windows have several slices"
+
+
+def _columns(
+    task: Task, walk: int, threads: int, shared: int, options: tuple[tuple[str, int], ...]
+) -> tuple[Launch, ...]:
+    _, rows, steps = steady_axes(task)
+    d, h, w = (windows_of(axis) for axis in task.problem.axes)
+    paired = walk > 0 and may_pair(task)
+    vector = vector_of(task) if paired or task.inner > 1 else 1
+    shape = walk_of(task, threads, (1, 4 * rows.k, 4 * rows.k)[walk], vector)
+    unrolled = steps.k if paired else w.most if w.most <= columns.UNROLLED else 0
+    parameters = (*TENSORS, *_index_parameter(task), *column_parameters(task), *_PLACES)
+    parameters += tuple(("int", name) for name in ("padding", "padding_w", "rows", "stride"))
+    # A section may reach beyond the last window.
+    clipped_h = walk == 2 or bool((h.count != rows.k).any())
+    clipped_w = bool((w.count != steps.k).any()) if paired else bool(w.clipped)
+    defines = (
+        *column_options(task, vector, unrolled, (clipped_h, clipped_w)),
+        *(("PAIRED", int(paired)), ("STRIDE_W", steps.s if paired else 0)),
+        *(("WALK", walk), *options, ("THREADS", threads)),
+    )
+    source = Source("maximum.cu", "maximum", parameters, defines)
+    numbers = (rows.p, steps.p, rows.k, rows.s)
+    arguments = (*shape.arguments(task, vector), *_places(task.problem.offsets, (d, h, w)), *numbers)
+    return (Launch(source, shape.grid(task), shape.block, shared, (span_table((d, h, w)),), arguments),)

@@ -1,0 +1,204 @@
+"""The GPU forwards on the host, over enumerated geometries: every kernel that takes a problem, bit by bit.
+
+    python tests/simt_forwards.py [--share AT N] [--only KIND] [--random FIRST END] [--seed S]
+
+runs every N-th geometry from the AT-th on, then random problems with NaNs, infinities, equal cells and both
+zeros. tests/test_simt_forwards.py starts it with AddressSanitizer loaded.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import numpy as np
+from cuda_problems import TYPES, random_windows
+
+import simt
+from enumeration import NONE, Checker, bits, difference, geometries
+from pooltide.geometry import UNIT, Axis
+from pooltide.kernels import Arrays, reference
+from pooltide.kernels.cuda import average_plan, columns, maximum_plan
+from pooltide.kernels.cuda.driver import DeviceFacts
+from pooltide.kernels.cuda.forward_plan import FORWARD_KERNELS
+from pooltide.kernels.cuda.plan import Launch, Task
+from pooltide.operators.dtypes import DTYPES
+from pooltide.problem.problem import Problem, with_offsets
+
+SMALL = DeviceFacts(90, 1, 48 << 10, 64 << 10, 64, 65536, 1 << 20)
+LARGE = DeviceFacts(90, 132, 227 << 10, 228 << 10, 2048, 65536, 50 << 20)
+# Blocks and limits so small that small problems meet them.
+TINY: dict[Any, dict[str, int]] = {
+    columns: {"THREADS": 64, "UNROLLED": 3},
+    maximum_plan: {"ROWS_IN_REGISTERS": 3, "SECTION_BYTES": 8 << 10, "FEWEST_CELLS": 1},
+    average_plan: {"CELLS_IN_REGISTERS": 30, "WIDE": 2},
+}
+
+
+@contextmanager
+def tiny_limits() -> Iterator[None]:
+    """Plan as if blocks and limits were tiny."""
+    kept = [(module, name, getattr(module, name)) for module, names in TINY.items() for name in names]
+    try:
+        for module, names in TINY.items():
+            for name, value in names.items():
+                setattr(module, name, value)
+        yield
+    finally:
+        for module, name, value in kept:
+            setattr(module, name, value)
+
+
+def launches(problem: Problem, layout: str, small: bool) -> list[tuple[str, tuple[Launch, ...]]]:
+    """The launches of every kernel that takes the problem. `small`: as if blocks and limits were tiny."""
+    with tiny_limits() if small else nullcontext():
+        task = Task(problem, layout, SMALL if small else LARGE)
+        planned = [(name, planner(task)) for name, planner in FORWARD_KERNELS[problem.kind]]
+    found = [(name, launch) for name, launch in planned if not isinstance(launch, str)]
+    # The other kernels of averages add the cells of a mean in another order.
+    return found[:1] if problem.quotient == "mean" else found
+
+
+class ForwardChecker(Checker):
+    """Collects the problems first, so that one compilation serves all of them; then runs them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.problems: list[tuple[Problem, str, Any, Any, Any]] = []
+        self.names: set[str] = set()
+
+    def gradient(self, problem: Problem, grad: Any, indices: Any, want: Any) -> None:
+        pass
+
+    def paths(self, prepared: Any, given: Any, want: Any, places: Any, layout: str) -> None:
+        raise NotImplementedError
+
+    def forward(self, problem: Problem, x: Any, values: Any, places: Any) -> None:
+        given = x.astype(problem.dtype.numpy), values.astype(problem.dtype.numpy), places
+        self.problems += [(problem, layout, *given) for layout in ("planes", "channels_last")]
+
+    def random(self, seed: int) -> None:
+        problem, x = random_forward(seed)
+        values = np.empty(problem.batch + problem.output_plane, x.dtype)
+        places = {0: None, 1: np.empty(values.shape, np.uint8), 8: np.empty(values.shape, np.int64)}
+        indices = places[problem.index_bytes]
+        reference.run(problem, "planes", Arrays(input=x, indices=indices, out=values), NONE)
+        self.forward(problem, x, values, indices)
+
+    def run(self, seed: int) -> None:
+        planned = [
+            (name, found, given)
+            for number, given in enumerate(self.problems)
+            for name, found in launches(*given[:2], small=number // 2 % 2 == 0)
+        ]
+        simt.build(launch.source for _, found, _ in planned for launch in found)
+        for name, found, given in planned:
+            self.names.add(name)
+            self.one(name, found, *given, seed)
+
+    def one(
+        self, name: str, found: tuple[Launch, ...], problem: Problem, layout: str, x: Any, values: Any, places: Any, seed: int
+    ) -> None:  # fmt: skip
+        label = f"{name}: {problem} {layout}"
+        shift = self.runs // 2 % 2  # elements: tensors need not be aligned to vectors
+        out = np.full(values.size + shift, np.nan, values.dtype)[shift:]
+        given = np.empty(x.size + shift, x.dtype)[shift:]
+        given[:] = flat(x, layout)
+        tensors: list[Any] = [given, out]
+        if problem.index_bytes:
+            tensors.append(
+                np.full(values.size + shift, 255 if problem.offsets else -(2**60), places.dtype)[shift:]
+            )
+        for launch in found:
+            simt.run(
+                launch.source, launch.grid, launch.block, launch.shared, launch.arguments,
+                [*tensors, *launch.tables], seed=seed + self.runs, label=label,
+            )  # fmt: skip
+        self.runs += 1
+        want = flat(values, layout)
+        assert (bits(out) == bits(want)).all(), f"{label}: {difference(out, want)}"
+        if problem.index_bytes:
+            right = flat(places, layout)
+            wrong = np.flatnonzero(tensors[2] != right)
+            assert not len(wrong), (
+                f"{label}: {len(wrong)} places differ, {tensors[2][wrong[0]]} for {right[wrong[0]]}"
+            )
+
+
+def random_forward(seed: int) -> tuple[Problem, Any]:
+    """The seed's problem and its input: few values, so that many are equal, among them NaN, ±inf and ±0."""
+    rng = np.random.default_rng(seed)
+    dtype = DTYPES[TYPES[seed % 4]]
+    batch = (int(rng.integers(1, 4)), int(rng.choice([1, 3, 8, 33, 40])))
+    lengths = [int(rng.choice([1, 2, 5, 8, 13, 24, 31, 40])) for _ in range(2)]
+    if rng.integers(2):
+        axes = random_windows(rng, lengths)
+        axes[0] = tall(rng, axes[0]) if rng.integers(2) else axes[0]
+    else:
+        whole = rng.integers(4) == 0
+        axes = [Axis(n, 1 if whole else int(rng.choice([1, 2, 3, max(n // 2, 1), n]))) for n in lengths]
+    d, h, w = UNIT if rng.integers(2) else Axis(5, 2), *axes
+    if not (h.adaptive and w.adaptive) and rng.integers(2):
+        d = UNIT
+    if seed // 4 % 2:
+        quotient = "chained" if h.adaptive else str(rng.choice(["extent", "valid", "override"]))
+        if prod_outputs((d, h, w)) == 1 and h.adaptive:
+            quotient = "mean"
+        problem = Problem("average", batch, (d, h, w), dtype, quotient, int(rng.choice([-7, 3, -4, 2**70])))
+        x = rng.standard_normal(batch + problem.input_plane) * np.exp2(
+            rng.integers(-9, 9, batch + problem.input_plane)
+        )
+        return problem, x.astype(dtype.numpy)
+    problem = Problem("maximum", batch, (d, h, w), dtype)
+    kind = int(rng.integers(3))
+    if kind == 1:
+        problem = Problem("maximum", batch, (d, h, w), dtype, index_dtype=DTYPES["INT64"])
+    elif kind == 2:
+        problem = with_offsets(problem) or problem
+    values = np.array([-np.inf, -3, -0.0, 0.0, 2, np.inf, np.nan])
+    odds = np.array(
+        [[1, 0, 0, 0, 0, 0, 0], [1, 1, 5, 5, 0, 0, 0], [1, 5, 5, 5, 5, 1, 1], [1, 9, 0, 0, 0, 0, 1]][
+            seed // 8 % 4
+        ]
+    )
+    return problem, rng.choice(values, batch + problem.input_plane, p=odds / odds.sum()).astype(dtype.numpy)
+
+
+def tall(rng: np.random.Generator, axis: Axis) -> Axis:
+    """Windows of more rows than registers hold."""
+    k = int(rng.integers(4, 14))
+    s, p = int(rng.integers(1, k + 2)), int(rng.integers(0, k // 2 + 1))
+    outputs = (axis.length + 2 * p - k) // s + 1
+    return Axis(axis.length, outputs, k, s, p) if outputs > 0 else axis
+
+
+def prod_outputs(axes: tuple[Axis, ...]) -> int:
+    return int(np.prod([axis.outputs for axis in axes]))
+
+
+def flat(array: Any, layout: str) -> Any:
+    """The array's elements in the order in which they stand in memory."""
+    return np.ascontiguousarray(array if layout == "planes" else array.transpose(0, 2, 3, 4, 1)).ravel()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--share", nargs=2, type=int, default=(0, 4001), metavar=("AT", "N"))
+    parser.add_argument("--only", default="")
+    parser.add_argument("--random", nargs=2, type=int, default=(0, 0), metavar=("FIRST", "END"))
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    checker, count = ForwardChecker(), 0
+    for number, geometry in geometries(tuple(args.share), args.only):
+        checker.check(number, geometry)
+        count += 1
+    for seed in range(*args.random):
+        checker.random(seed)
+    checker.run(args.seed)
+    print(f"{count} geometries, {checker.runs} runs, kernels: {', '.join(sorted(checker.names))}")
+
+
+if __name__ == "__main__":
+    main()

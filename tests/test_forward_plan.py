@@ -1,0 +1,87 @@
+"""Plans of GPU forwards: which kernel computes a problem, and that a device can launch what is planned."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from simt_forwards import LARGE, SMALL, launches, random_forward, tiny_limits
+
+from pooltide.geometry import UNIT, Axis, strided_outputs
+from pooltide.kernels.cuda.forward_plan import FORWARD_KERNELS
+from pooltide.kernels.cuda.plan import Task
+from pooltide.operators.dtypes import DTYPES
+from pooltide.problem.problem import Problem, with_offsets
+
+
+def strided(length: int, k: int, s: int, p: int) -> Axis:
+    return Axis(length, strided_outputs(length, k, s, p, False), k, s, p)
+
+
+def problem(kind: str, batch: tuple[int, int], axis: Axis, quotient: str = "", d: Axis = UNIT) -> Problem:
+    found = Problem(kind, batch, (d, axis, axis), DTYPES["FLOAT32"], quotient)
+    return (with_offsets(found) or found) if kind == "maximum" else found
+
+
+def chosen(given: Problem, layout: str) -> str:
+    for name, planner in FORWARD_KERNELS[given.kind]:
+        if not isinstance(planner(Task(given, layout, LARGE)), str):
+            return name
+    return "none"
+
+
+@pytest.mark.parametrize(
+    ("given", "planes", "channels_last"),
+    [
+        (problem("maximum", (64, 64), strided(112, 3, 2, 1)), "rolling maximum", "rolling maximum"),
+        (problem("maximum", (64, 64), strided(224, 2, 2, 0)), "rolling maximum", "rolling maximum"),
+        (problem("maximum", (16, 512), strided(20, 13, 1, 6)), "sectioned maximum", "sectioned maximum"),
+        (problem("maximum", (32, 256), Axis(56, 7)), "maximum of shared windows", "direct maximum"),
+        (problem("maximum", (32, 2048), Axis(7, 1)), "maximum of shared windows", "maximum of shared windows"),
+        (problem("maximum", (8, 64), strided(56, 3, 2, 1), d=strided(32, 3, 2, 1)), "direct maximum", "direct maximum"),
+        (problem("average", (64, 2048), Axis(7, 1), "mean"), "mean of planes", "mean of planes"),
+        (problem("average", (16, 64), Axis(224, 7), "chained"), "average of wide windows", "average of columns"),
+        (problem("average", (64, 192), strided(35, 3, 1, 1), "extent"), "average of columns", "average of columns"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_problems_of_models_get_their_kernels(given: Problem, planes: str, channels_last: str) -> None:
+    assert (chosen(given, "planes"), chosen(given, "channels_last")) == (planes, channels_last)
+
+
+@pytest.mark.parametrize("small", [True, False])
+def test_a_device_can_launch_what_is_planned(small: bool) -> None:
+    facts = SMALL if small else LARGE
+    for seed in range(120):
+        for layout in ("planes", "channels_last"):
+            for name, found in launches(random_forward(seed)[0], layout, small):
+                for launch in found:
+                    threads = dict(launch.source.defines)["THREADS"]
+                    assert 0 < launch.block <= threads <= 1024, name
+                    assert launch.shared <= facts.shared_per_block, name
+                    assert 0 < launch.grid < 2**31, name
+
+
+def test_the_last_kernel_of_a_kind_refuses_nothing() -> None:
+    with tiny_limits():
+        for seed in range(120):
+            for layout in ("planes", "channels_last"):
+                given = random_forward(seed)[0]
+                planner = FORWARD_KERNELS[given.kind][-1][1]
+                assert not isinstance(planner(Task(given, layout, SMALL)), str)
+
+
+def test_sizes_compile_nothing_new() -> None:
+    for kind, axis, quotient in (("maximum", (3, 2, 1), ""), ("average", (2, 2, 0), "extent")):
+        sources = set()
+        for length, batch in ((56, (4, 8)), (112, (8, 16)), (224, (64, 32))):
+            found = launches(problem(kind, batch, strided(length, *axis), quotient), "planes", small=False)
+            sources.add(found[0][1][0].source)
+        assert len(sources) == 1
+
+
+def test_rows_longer_than_two_gigabytes_have_wide_pitches() -> None:
+    long = problem("average", (1, 1), UNIT, "extent")
+    long = replace(long, quotient="chained", axes=(UNIT, UNIT, Axis(2**29, 4)))
+    source = launches(long, "planes", small=False)[-1][1][0].source
+    assert ("i64", "pitch") in source.parameters
