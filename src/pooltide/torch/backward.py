@@ -28,7 +28,7 @@ def avg_pool1d_backward(
 ) -> Tensor:
     """Gradient of 1-D average pooling with respect to its input."""
     attributes = (kernel_size, stride, padding, ceil_mode, count_include_pad)
-    return gradient("avg_pool1d_backward", grad_output, input, None, attributes, out=out)
+    return gradient("avg_pool1d_backward", grad_output, input, None, attributes, out)
 
 
 def avg_pool2d_backward(
@@ -45,7 +45,7 @@ def avg_pool2d_backward(
 ) -> Tensor:
     """Gradient of 2-D average pooling with respect to its input."""
     attributes = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
-    return gradient("avg_pool2d_backward", grad_output, input, None, attributes, out=out)
+    return gradient("avg_pool2d_backward", grad_output, input, None, attributes, out)
 
 
 def avg_pool3d_backward(
@@ -62,22 +62,22 @@ def avg_pool3d_backward(
 ) -> Tensor:
     """Gradient of 3-D average pooling with respect to its input."""
     attributes = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
-    return gradient("avg_pool3d_backward", grad_output, input, None, attributes, out=out)
+    return gradient("avg_pool3d_backward", grad_output, input, None, attributes, out)
 
 
 def adaptive_avg_pool1d_backward(grad_output: Tensor, input: Input, *, out: Tensor | None = None) -> Tensor:
     """Gradient of 1-D adaptive average pooling with respect to its input."""
-    return gradient("adaptive_avg_pool1d_backward", grad_output, input, None, (), out=out)
+    return gradient("adaptive_avg_pool1d_backward", grad_output, input, None, (), out)
 
 
 def adaptive_avg_pool2d_backward(grad_output: Tensor, input: Input, *, out: Tensor | None = None) -> Tensor:
     """Gradient of 2-D adaptive average pooling with respect to its input."""
-    return gradient("adaptive_avg_pool2d_backward", grad_output, input, None, (), out=out)
+    return gradient("adaptive_avg_pool2d_backward", grad_output, input, None, (), out)
 
 
 def adaptive_avg_pool3d_backward(grad_output: Tensor, input: Input, *, out: Tensor | None = None) -> Tensor:
     """Gradient of 3-D adaptive average pooling with respect to its input."""
-    return gradient("adaptive_avg_pool3d_backward", grad_output, input, None, (), out=out)
+    return gradient("adaptive_avg_pool3d_backward", grad_output, input, None, (), out)
 
 
 def max_pool1d_backward(
@@ -100,16 +100,7 @@ def max_pool1d_backward(
     The contents of `out` are then unspecified; memory outside `out` is unchanged.
     """
     attributes = (kernel_size, stride, padding, dilation, ceil_mode)
-    return gradient(
-        "max_pool1d_backward",
-        grad_output,
-        input,
-        indices,
-        attributes,
-        out=out,
-        check_indices=check_indices,
-        fallback=not check_indices,
-    )
+    return gradient("max_pool1d_backward", grad_output, input, indices, attributes, out, check_indices)
 
 
 def max_pool2d_backward(
@@ -132,16 +123,7 @@ def max_pool2d_backward(
     The contents of `out` are then unspecified; memory outside `out` is unchanged.
     """
     attributes = (kernel_size, stride, padding, dilation, ceil_mode)
-    return gradient(
-        "max_pool2d_backward",
-        grad_output,
-        input,
-        indices,
-        attributes,
-        out=out,
-        check_indices=check_indices,
-        fallback=not check_indices,
-    )
+    return gradient("max_pool2d_backward", grad_output, input, indices, attributes, out, check_indices)
 
 
 def max_pool3d_backward(
@@ -164,16 +146,7 @@ def max_pool3d_backward(
     The contents of `out` are then unspecified; memory outside `out` is unchanged.
     """
     attributes = (kernel_size, stride, padding, dilation, ceil_mode)
-    return gradient(
-        "max_pool3d_backward",
-        grad_output,
-        input,
-        indices,
-        attributes,
-        out=out,
-        check_indices=check_indices,
-        fallback=not check_indices,
-    )
+    return gradient("max_pool3d_backward", grad_output, input, indices, attributes, out, check_indices)
 
 
 def adaptive_max_pool1d_backward(
@@ -190,16 +163,7 @@ def adaptive_max_pool1d_backward(
     An index outside the plane raises IndexError; on a GPU only with `check_indices`.
     The contents of `out` are then unspecified; memory outside `out` is unchanged.
     """
-    return gradient(
-        "adaptive_max_pool1d_backward",
-        grad_output,
-        input,
-        indices,
-        (),
-        out=out,
-        check_indices=check_indices,
-        fallback=not check_indices,
-    )
+    return gradient("adaptive_max_pool1d_backward", grad_output, input, indices, (), out, check_indices)
 
 
 def adaptive_max_pool2d_backward(
@@ -216,16 +180,7 @@ def adaptive_max_pool2d_backward(
     An index outside the plane raises IndexError; on a GPU only with `check_indices`.
     The contents of `out` are then unspecified; memory outside `out` is unchanged.
     """
-    return gradient(
-        "adaptive_max_pool2d_backward",
-        grad_output,
-        input,
-        indices,
-        (),
-        out=out,
-        check_indices=check_indices,
-        fallback=not check_indices,
-    )
+    return gradient("adaptive_max_pool2d_backward", grad_output, input, indices, (), out, check_indices)
 
 
 def adaptive_max_pool3d_backward(
@@ -242,13 +197,4 @@ def adaptive_max_pool3d_backward(
     An index outside the plane raises IndexError; on a GPU only with `check_indices`.
     The contents of `out` are then unspecified; memory outside `out` is unchanged.
     """
-    return gradient(
-        "adaptive_max_pool3d_backward",
-        grad_output,
-        input,
-        indices,
-        (),
-        out=out,
-        check_indices=check_indices,
-        fallback=not check_indices,
-    )
+    return gradient("adaptive_max_pool3d_backward", grad_output, input, indices, (), out, check_indices)

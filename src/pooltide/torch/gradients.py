@@ -31,6 +31,7 @@ _modes = torch._C._len_torch_dispatch_stack
 _transforms = torch._C._are_functorch_transforms_active
 _grad_enabled = torch.is_grad_enabled
 _compiling = torch.compiler.is_compiling
+_dynamo = torch.compiler.is_dynamo_compiling  # the faster question; Dynamo cannot trace `find`
 _has_storage = torch._C._has_storage
 
 
@@ -40,9 +41,9 @@ def gradient(
     input: Input,
     indices: torch.Tensor | None,
     attributes: tuple[Any, ...],
-    result_layout: ResultLayout = None,
     out: torch.Tensor | None = None,
     check_indices: bool = True,
+    result_layout: ResultLayout = None,
     fallback: bool = False,
 ) -> torch.Tensor:
     """Computes the gradient `function`. `result_layout` counts only where `input` is a shape.
@@ -50,16 +51,15 @@ def gradient(
     `check_indices`: wait for a GPU and raise for an index outside its plane. The CPU always raises.
     `fallback`: PyTorch's kernel may compute what our kernels refuse; else this raises NoBackend.
     """
+    if out is None and not _dynamo():
+        result = find(function, result_layout, grad_output, input, indices, attributes)
+        if result is not None:
+            return result  # type: ignore[no-any-return]
     if _compiling():
         return _dispatched(
             function, grad_output, input, indices, attributes, result_layout, out, check_indices, fallback
         )
     check_memory(function, grad_output, indices, out)
-    if (
-        out is None
-        and (result := find(function, result_layout, grad_output, input, indices, attributes)) is not None
-    ):
-        return result  # type: ignore[no-any-return]
     if is_tensor(input) and (kind := unreadable(input)):
         raise TypeError(f"{function}: input {kind}; it must be a strided tensor or a shape.")
     attributes = tuple(map(plain, attributes))

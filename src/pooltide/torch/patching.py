@@ -26,6 +26,7 @@ from torch._prims_common.wrappers import _maybe_resize_out
 
 from .. import __version__
 from ..kernels.plan import NoBackend
+from ..operators.catalog import operators
 from . import devices
 from .aten_fallback import ATEN, warn_once
 from .autograd import differentiable
@@ -47,7 +48,7 @@ _OUT = {
     for function, name in ATEN.items()
     if function != "adaptive_avg_pool2d_backward"
 }
-_INDEXED = {function for function in ATEN if "max" in function}
+_INDEXED = {function for function in ATEN if operators()[function].kind == "maximum_gradient"}
 # aten's results of these are contiguous for every input
 _FORMATLESS = {"adaptive_avg_pool3d_backward", "adaptive_max_pool3d_backward", "avg_pool3d_backward"}
 _FLOATS = {dtype for dtype in TYPES if dtype.is_floating_point}
@@ -230,14 +231,13 @@ def _autograd_override(function: str, aten_kernel: Callable[..., Any]) -> Callab
     def override(keys: Any, grad_output: Tensor, x: Tensor, *rest: Any) -> Tensor:
         if not _depth:
             return aten_kernel(keys, grad_output, x, *rest)  # type: ignore[no-any-return]
-        _check(function, grad_output, x, rest)
         indices, attributes = (rest[-1], rest[:-1]) if indexed else (None, rest)
-        tracked = _grad_enabled() and x.requires_grad
-        if (
-            not tracked
-            and (result := find(function, _PATCHED, grad_output, x, indices, attributes)) is not None
-        ):
-            return result  # type: ignore[no-any-return]
+        tracked = x is not None and x.requires_grad and _grad_enabled()
+        if not tracked:
+            result = find(function, _PATCHED, grad_output, x, indices, attributes)
+            if result is not None:
+                return result  # type: ignore[no-any-return]
+        _check(function, grad_output, x, rest)
         if grad_output.is_cpu or devices.missing(grad_output.device) is None:
             if may_skip_dispatcher(grad_output, indices) and tensor_may_skip_dispatcher(x):
                 try:
@@ -317,7 +317,7 @@ def _computed(
             grad_output, indices = grad_output.clone(), None if indices is None else indices.clone()
     try:
         check_memory(function, None, None, out)
-        prepared = prepare_gradient(function, grad_output, x, result_layout, indices, attributes, out, True)
+        prepared = prepare_gradient(function, grad_output, x, result_layout, indices, attributes, out)
         result = compute(prepared, grad_output, indices, out, check_indices=False)
     except _FAULTS as fault:
         raise as_pytorch(fault) from None
