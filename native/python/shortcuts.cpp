@@ -35,7 +35,7 @@ constexpr int32_t kCpu = 1, kCuda = 2;
 constexpr int64_t kQuick = 1 << 14;  // elements of grad_output that a kernel reads in microseconds
 
 // The key of a call: integers. Each tensor's sizes follow their number, so different calls have different keys.
-// `valid` is false if the key would be too long, or if an argument has no integer form.
+// `valid` is false if the key would be too long, if a size has more than 31 bits, or if an argument has no integer form.
 struct CallKey {
   static constexpr int kMost = 96;
   int64_t values[kMost];
@@ -48,11 +48,12 @@ struct CallKey {
   }
   void put(const void* pointer) { put(static_cast<int64_t>(reinterpret_cast<intptr_t>(pointer))); }
   void tensor(const DLTensor& t, bool typed) {
-    put(t.ndim);
-    put(static_cast<int64_t>(t.device_type) << 32 | t.device_id);
-    if (typed) put(t.code << 16 | t.bits << 8 | (t.lanes != 1));
-    for (int i = 0; i < t.ndim; i++) put(t.shape[i]);
-    for (int i = 0; i < t.ndim; i++) put(t.strides[i]);
+    int dtype = typed ? t.code << 9 | t.bits << 1 | (t.lanes != 1) : 0;
+    put(static_cast<int64_t>(t.device_id) << 40 | static_cast<int64_t>(t.device_type) << 32 | dtype << 8 | t.ndim);
+    for (int i = 0; i < t.ndim; i++) {
+      put(t.shape[i] << 32 | t.strides[i]);
+      valid = valid && (t.shape[i] | t.strides[i]) >> 31 == 0;
+    }
   }
   bool integer(PyObject* value) {
     if (!PyLong_CheckExact(value)) return valid = false;
@@ -112,16 +113,19 @@ bool is_zero(PyObject* found) {
   return zero;
 }
 
-// Returns whether the call needs only its kernel: no dispatch mode, transform, forward AD or autograd.
-bool needs_only_kernel(const Shortcuts& self, PyObject* grad_output) {
+bool differentiated(const Shortcuts& self, PyObject* tensor) {
+  return !is_zero(PyObject_GetAttr(tensor, self[kRequiresGrad])) && !is_zero(PyObject_CallNoArgs(self[kGradEnabled]));
+}
+
+// Returns whether the call needs only its kernel: no dispatch mode, transform, forward AD or autograd. PyTorch's
+// gradients, which are patched, depend on the input, too.
+bool needs_only_kernel(const Shortcuts& self, PyObject* grad_output, PyObject* input, bool patched) {
   if (!is_zero(PyObject_CallNoArgs(self[kModes])) || !is_zero(PyObject_CallNoArgs(self[kTransforms]))) return false;
   PyObject* level = PyObject_GetAttr(self[kForwardAd], self[kCurrentLevel]);
   bool forward = !level || PyLong_AsLong(level) >= 0;
   Py_XDECREF(level);
   if (forward) return PyErr_Clear(), false;
-  if (!is_zero(PyObject_GetAttr(grad_output, self[kRequiresGrad])) && !is_zero(PyObject_CallNoArgs(self[kGradEnabled])))
-    return false;
-  return true;
+  return !differentiated(self, grad_output) && !(patched && differentiated(self, input));
 }
 
 // Returns whether the tensor's memory holds its values: the storage has all elements, and no lazy negation is left.
@@ -214,7 +218,8 @@ PyObject* run_kernel(const Shortcuts& self, PyObject* kernel, const Call& call, 
 
 // Runs the call with the kernel and the model of `entry`. Returns the result, or None if Python must run the call.
 PyObject* run(const Shortcuts& self, PyObject* const* args, const Call& call, PyObject* entry) {
-  bool usable = PyTuple_CheckExact(entry) && PyTuple_GET_SIZE(entry) == 3 && needs_only_kernel(self, args[2]) &&
+  bool usable = PyTuple_CheckExact(entry) && PyTuple_GET_SIZE(entry) == 3 &&
+                needs_only_kernel(self, args[2], args[3], PyUnicode_CheckExact(args[1])) &&
                 in_memory(self, args[2], call.grad) && (!call.indexed || in_memory(self, args[4], call.indices));
   // In deterministic mode PyTorch fills new GPU tensors by a kernel of its own, so Python handles the call.
   if (usable && call.grad.device_type == kCuda) usable = is_zero(PyObject_CallNoArgs(self[kDeterministic]));
@@ -281,7 +286,7 @@ void destroy(PyObject* object) {
 PyMethodDef methods[] = {
     {"find", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(find)), METH_FASTCALL,
      "find(function, result_layout, grad_output, input, indices, attributes) -> the result, or None if the cache has no\n"
-     "equal call.\n\n"
+     "equal call. A result_layout that is a string: the call is one of PyTorch's, patched.\n\n"
      "The cache has, under the key of a call, a tuple: function, kernel, model. Results are empty_like(model). The\n"
      "kernel takes the address of grad_output, None, the addresses of indices and result, and the number of threads."},
     {"key", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(key)), METH_FASTCALL,

@@ -69,7 +69,7 @@ class Shortcuts:
     def find(
         self,
         function: str,
-        result_layout: bool | None,
+        result_layout: bool | str | None,
         grad_output: Any,
         input: Any,
         indices: Any,
@@ -79,7 +79,7 @@ class Shortcuts:
     def key(
         self,
         function: str,
-        result_layout: bool | None,
+        result_layout: bool | str | None,
         grad_output: Any,
         input: Any,
         indices: Any,

@@ -19,10 +19,9 @@ from ..kernels.calls import CALLS, Key, call_key
 from ..kernels.plan import Plan, execute, make_plan, shortcut
 from ..kernels.threads import get_num_threads
 from ..operators.binding import bind
-from ..operators.call import Call, shares_cells
+from ..operators.call import shares_cells
 from ..operators.catalog import operators
 from ..operators.memory import reserve, too_large
-from ..operators.pages import Operator
 from ..operators.plain import plain, plain_array, plain_shape, shown
 from ..problem.forwards import PoolArguments, forward_problem, plain_arguments
 from ..problem.problem import lower
@@ -62,7 +61,7 @@ def gradient(
                 plain_array(out),
             )
             key = _gradient_key(name, *given)
-        call = _known(key) or _keep(key, _prepare_gradient(name, *given))
+        call = _known(key) or _keep(key, prepare_gradient(name, *given))
         grad, _, at, _, written = given
         result = _run_gradient(name, call, grad, at, written)
     except MemoryError as error:
@@ -130,24 +129,12 @@ def _metadata(*arrays: Any) -> tuple[Hashable, ...] | None:
     return tuple(found)
 
 
-def checked_call(
-    operator: Operator,
-    grad_output: Any,
-    input: Any,
-    indices: Any,
-    attributes: tuple[Any, ...],
-    out: Any = None,
-) -> Call:
-    """The checked call of a gradient's arguments; `attributes` in the order of the page."""
-    return bind(ARRAYS, operator, grad_output, input, indices, attributes, out)
-
-
-def _prepare_gradient(
+def prepare_gradient(
     name: str, grad_output: Any, input: Any, indices: Any, attributes: tuple[Any, ...], out: Any
 ) -> PreparedCall:
     operator = operators()[name]
     axes = len(operator.axes)
-    call = checked_call(operator, grad_output, input, indices, attributes, out)
+    call = bind(ARRAYS, operator, grad_output, input, indices, attributes, out)
     layouts = [memory_layout(array, axes) for array in (grad_output, indices) if array is not None]
     plan = make_plan(lower(call), (*layouts, "planes" if out is None else memory_layout(out, axes)))
     return PreparedCall(plan, axes, call.role("input").shape, "planes", shortcut(plan))

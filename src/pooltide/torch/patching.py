@@ -232,12 +232,11 @@ def _autograd_override(function: str, aten_kernel: Callable[..., Any]) -> Callab
         if not _depth:
             return aten_kernel(keys, grad_output, x, *rest)  # type: ignore[no-any-return]
         indices, attributes = (rest[-1], rest[:-1]) if indexed else (None, rest)
-        tracked = x is not None and x.requires_grad and _grad_enabled()
-        if not tracked:
-            result = find(function, _PATCHED, grad_output, x, indices, attributes)
-            if result is not None:
-                return result  # type: ignore[no-any-return]
+        result = find(function, _PATCHED, grad_output, x, indices, attributes)
+        if result is not None:
+            return result  # type: ignore[no-any-return]
         _check(function, grad_output, x, rest)
+        tracked = _grad_enabled() and x.requires_grad
         if grad_output.is_cpu or devices.missing(grad_output.device) is None:
             if may_skip_dispatcher(grad_output, indices) and tensor_may_skip_dispatcher(x):
                 try:
