@@ -28,8 +28,8 @@ def avg_pool1d(
     out: Array | None = None,
 ) -> Array:
     """1-D average pooling."""
-    arguments = StridedArguments(kernel_size, stride, padding, 1, ceil_mode, count_include_pad)
-    return _average("avg_pool1d", input, arguments, out)
+    pool = StridedArguments(kernel_size, stride, padding, 1, ceil_mode, count_include_pad)
+    return _average("avg_pool1d", input, pool, out)
 
 
 def avg_pool2d(
@@ -44,10 +44,8 @@ def avg_pool2d(
     out: Array | None = None,
 ) -> Array:
     """2-D average pooling."""
-    arguments = StridedArguments(
-        kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor_override
-    )
-    return _average("avg_pool2d", input, arguments, out)
+    pool = StridedArguments(kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor_override)
+    return _average("avg_pool2d", input, pool, out)
 
 
 def avg_pool3d(
@@ -62,10 +60,8 @@ def avg_pool3d(
     out: Array | None = None,
 ) -> Array:
     """3-D average pooling."""
-    arguments = StridedArguments(
-        kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor_override
-    )
-    return _average("avg_pool3d", input, arguments, out)
+    pool = StridedArguments(kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor_override)
+    return _average("avg_pool3d", input, pool, out)
 
 
 def adaptive_avg_pool1d(input: Array, output_size: Ints, *, out: Array | None = None) -> Array:
@@ -95,8 +91,8 @@ def max_pool1d(
     out: Any = None,
 ) -> Any:
     """1-D max pooling; with return_indices also the index of each maximum, flat in its plane."""
-    arguments = StridedArguments(kernel_size, stride, padding, dilation, ceil_mode)
-    return forward("max_pool1d", input, arguments, return_indices, out)
+    pool = StridedArguments(kernel_size, stride, padding, dilation, ceil_mode)
+    return forward("max_pool1d", input, pool, return_indices, out)
 
 
 def max_pool2d(
@@ -111,8 +107,8 @@ def max_pool2d(
     out: Any = None,
 ) -> Any:
     """2-D max pooling; with return_indices also the index of each maximum, flat in its plane."""
-    arguments = StridedArguments(kernel_size, stride, padding, dilation, ceil_mode)
-    return forward("max_pool2d", input, arguments, return_indices, out)
+    pool = StridedArguments(kernel_size, stride, padding, dilation, ceil_mode)
+    return forward("max_pool2d", input, pool, return_indices, out)
 
 
 def max_pool3d(
@@ -127,8 +123,8 @@ def max_pool3d(
     out: Any = None,
 ) -> Any:
     """3-D max pooling; with return_indices also the index of each maximum, flat in its plane."""
-    arguments = StridedArguments(kernel_size, stride, padding, dilation, ceil_mode)
-    return forward("max_pool3d", input, arguments, return_indices, out)
+    pool = StridedArguments(kernel_size, stride, padding, dilation, ceil_mode)
+    return forward("max_pool3d", input, pool, return_indices, out)
 
 
 def adaptive_max_pool1d(

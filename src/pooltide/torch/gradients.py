@@ -55,34 +55,53 @@ def gradient(
         result = find(function, result_layout, grad_output, input, indices, attributes)
         if result is not None:
             return result  # type: ignore[no-any-return]
-    if _compiling():
-        return _dispatched(
-            function, grad_output, input, indices, attributes, result_layout, out, check_indices, fallback
-        )
-    check_memory(function, grad_output, indices, out)
-    if is_tensor(input) and (kind := unreadable(input)):
-        raise TypeError(f"{function}: input {kind}; it must be a strided tensor or a shape.")
+    if not _compiling():
+        check_memory(function, grad_output, indices, out)
+        input, attributes = _plain(function, grad_output, input, indices, attributes, out)
+        if may_skip_dispatcher(grad_output, indices) and (out is None or tensor_may_skip_dispatcher(out)):
+            try:
+                return _direct(
+                    function, grad_output, input, indices, attributes, out, check_indices, result_layout
+                )
+            except NoBackend:
+                if not fallback:
+                    raise
+    return _dispatched(
+        function, grad_output, input, indices, attributes, out, check_indices, result_layout, fallback
+    )
+
+
+def _plain(
+    function: str, grad_output: Any, input: Any, indices: Any, attributes: tuple[Any, ...], out: Any
+) -> tuple[Input, tuple[Any, ...]]:
+    """Returns the input, a tensor or a tuple, and the attributes as plain values (operators/plain.py)."""
     attributes = tuple(map(plain, attributes))
-    if not is_tensor(input):
-        input = plain_shape(input)
-        if type(input) is not tuple:
-            bind(_arrays_of(grad_output), operators()[function], grad_output, input, indices, attributes, out)
-    if not may_skip_dispatcher(grad_output, indices) or not (out is None or tensor_may_skip_dispatcher(out)):
-        return _dispatched(
-            function, grad_output, input, indices, attributes, result_layout, out, check_indices, fallback
-        )
+    if is_tensor(input):
+        if kind := unreadable(input):
+            raise TypeError(f"{function}: input {kind}; it must be a strided tensor or a shape.")
+        return input, attributes
+    shape = plain_shape(input)
+    if type(shape) is not tuple:  # the checks raise
+        bind(_arrays_of(grad_output), operators()[function], grad_output, shape, indices, attributes, out)
+    return shape, attributes
+
+
+def _direct(
+    function: str,
+    grad_output: torch.Tensor,
+    input: Input,
+    indices: torch.Tensor | None,
+    attributes: tuple[Any, ...],
+    out: torch.Tensor | None,
+    check_indices: bool,
+    result_layout: ResultLayout,
+) -> torch.Tensor:
+    """Computes the gradient without the dispatcher; raises NoBackend."""
     layout = input.stride() if isinstance(input, torch.Tensor) else result_layout
     if out is not None and shares_memory(out, grad_output, indices):
         grad_output = grad_output.clone()
         indices = None if indices is None else indices.clone()
-    try:
-        prepared = prepare_gradient(function, grad_output, input, layout, indices, attributes, out)
-    except NoBackend:
-        if fallback:
-            return _dispatched(
-                function, grad_output, input, indices, attributes, result_layout, out, check_indices, fallback
-            )
-        raise
+    prepared = prepare_gradient(function, grad_output, input, layout, indices, attributes, out)
     if out is not None:
         _mark_written(function, out)
     result = compute(prepared, grad_output, indices, out, check_indices)
@@ -151,11 +170,12 @@ def _dispatched(
     input: Input,
     indices: torch.Tensor | None,
     attributes: tuple[Any, ...],
-    result_layout: ResultLayout,
     out: torch.Tensor | None,
     check_indices: bool,
+    result_layout: ResultLayout,
     fallback: bool,
 ) -> torch.Tensor:
+    """Computes the gradient by `torch.ops.pooltide`, which autograd, transforms and compilers see."""
     axes, arrays = AXES[function], ARRAYS[function]
     if not _compiling():
         operator = operators()[function]

@@ -23,20 +23,9 @@ DEVICES = ("cpu", "cuda")
 _HUGE = 4 << 20  # bytes: huge pages make results of this size or more faster
 
 TYPES: dict[torch.dtype, DType] = {
-    dtype: DTYPES[name]
-    for name in (
-        "FLOAT32",
-        "FLOAT64",
-        "FLOAT16",
-        "BFLOAT16",
-        "INT32",
-        "INT64",
-        "INT8",
-        "INT16",
-        "UINT8",
-        "BOOL",
-    )
-    if isinstance(dtype := getattr(torch, name.lower()), torch.dtype)
+    dtype: known
+    for name, known in DTYPES.items()
+    if isinstance(dtype := getattr(torch, name.lower(), None), torch.dtype)
 }
 
 
