@@ -62,6 +62,9 @@ class PreparedPool:
     contiguous: bool  # values and indices are made contiguous after the kernel; offsets are not
 
 
+_UNKNOWN: Any = object()  # None is known, too: PyTorch computes the forward
+
+
 def prepare_pool(
     name: str, x: Tensor, arguments: PoolArguments, positions: str = "none"
 ) -> PreparedPool | None:
@@ -80,8 +83,8 @@ def prepare_pool(
     casting = torch.is_autocast_enabled(x.device.type)
     tensors = metadata(x)
     key = None if tensors is None else call_key(name, tensors, arguments, positions, casting)
-    if key is not None and key in CALLS.known:
-        known: PreparedPool | None = CALLS.known[key]
+    known: PreparedPool | None = _UNKNOWN if key is None else CALLS.get(key, _UNKNOWN)
+    if known is not _UNKNOWN:
         return known
     try:
         found = _prepare(name, x, arguments, positions, casting)
