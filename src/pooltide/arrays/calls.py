@@ -61,7 +61,7 @@ def gradient(
                 plain_array(out),
             )
             key = _gradient_key(name, *given)
-        call = _known(key) or _keep(key, prepare_gradient(name, *given))
+        call = CALLS.get(key) or _keep(key, prepare_gradient(name, *given))
         grad, _, at, _, written = given
         result = _run_gradient(name, call, grad, at, written)
     except MemoryError as error:
@@ -79,16 +79,12 @@ def forward(name: str, input: Array, arguments: PoolArguments, return_indices: A
             written = tuple(map(plain_array, out)) if type(out) is tuple else plain_array(out)
             given = plain_array(input), plain_arguments(arguments), flag, written
             key = _forward_key(name, *given)
-        call = _known(key) or _keep(key, _prepare_forward(name, *given))
+        call = CALLS.get(key) or _keep(key, _prepare_forward(name, *given))
         x, _, indexed, written = given
         result = _run_forward(name, call, x, indexed, written)
     except MemoryError as error:
         raise too_large(name, error) from None
     return result if out is None else out
-
-
-def _known(key: Key | None) -> PreparedCall | None:
-    return None if key is None else CALLS.get(key)
 
 
 def _keep(key: Key | None, call: PreparedCall) -> PreparedCall:
@@ -101,19 +97,14 @@ def _gradient_key(
 ) -> Key | None:
     # An array of one axis is a shape, by its values.
     shape = input.shape if type(input) is np.ndarray and input.ndim != 1 else input
-    metadata = _metadata(grad_output, indices, out)
-    return None if metadata is None else call_key(name, metadata, (shape, *attributes))
+    return call_key(name, _metadata(grad_output, indices, out), (shape, *attributes))
 
 
 def _forward_key(
     name: str, input: Any, arguments: PoolArguments, return_indices: Any, out: Any
 ) -> Key | None:
     metadata = _metadata(input, *(out if type(out) is tuple else (out,)))
-    return (
-        None
-        if metadata is None
-        else call_key(name, metadata, (*arguments, return_indices), type(out) is tuple)
-    )
+    return call_key(name, metadata, (*arguments, return_indices), type(out) is tuple)
 
 
 def _metadata(*arrays: Any) -> tuple[Hashable, ...] | None:

@@ -7,7 +7,7 @@ keeps what it found for a call in `CALLS`, under the call's key, and finds it th
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 from ..geometry import Axis, is_long
@@ -18,14 +18,14 @@ Key = Hashable
 
 
 def call_key(
-    function: str, arrays: tuple[Hashable, ...], attributes: tuple[Any, ...], *more: Hashable
+    function: str, arrays: tuple[Hashable, ...] | None, attributes: tuple[Any, ...], *more: Hashable
 ) -> Key | None:
     """Returns the key of a call, or None if an attribute is not a plain value (operators/plain.py).
 
-    `arrays` has the metadata of each array, as the entrance describes it. `more` has what else decides.
-    Attributes count by type as well as by value: True is not 1.
+    `arrays` has the metadata of each array, as the entrance describes it, or is None if the entrance cannot.
+    `more` has what else decides. Attributes count by type as well as by value: True is not 1.
     """
-    if (types := kinds(attributes)) is None:  # such a value may fail to hash
+    if arrays is None or (types := kinds(attributes)) is None:  # such a value may fail to hash
         return None
     return function, arrays, attributes, types, more, backend_setting()
 
@@ -37,7 +37,7 @@ class Calls:
 
     def __init__(self) -> None:
         self.known: dict[Key, Any] = {}  # compiled code reads this dictionary, too
-        self.get = self.known.get
+        self.get: Callable[..., Any] = self.known.get  # the key None is never there
 
     def add(self, key: Key | None, found: Any, axes: Iterable[Axis] = ()) -> None:
         """Keeps what was found for a call; not if it has no key, or if long axes make its tables long."""

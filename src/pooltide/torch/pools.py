@@ -81,9 +81,8 @@ def prepare_pool(
     ):
         return None
     casting = torch.is_autocast_enabled(x.device.type)
-    tensors = metadata(x)
-    key = None if tensors is None else call_key(name, tensors, arguments, positions, casting)
-    known: PreparedPool | None = _UNKNOWN if key is None else CALLS.get(key, _UNKNOWN)
+    key = call_key(name, metadata(x), arguments, positions, casting)
+    known: PreparedPool | None = CALLS.get(key, _UNKNOWN)
     if known is not _UNKNOWN:
         return known
     try:
@@ -247,10 +246,9 @@ def gradient_from(
     channels_last: bool,
 ) -> Tensor:
     """Returns the gradient of maxima from their offsets; raises NoBackend if no kernel reads offsets."""
-    tensors = metadata(grad_output, offsets)
-    attributes = (shape, *arguments)
-    key = None if tensors is None else call_key(function, tensors, attributes, "offsets", channels_last)
-    prepared: PreparedGradient | None = None if key is None else CALLS.get(key)
+    tensors, attributes = metadata(grad_output, offsets), (shape, *arguments)
+    key = call_key(function, tensors, attributes, "offsets", channels_last)
+    prepared: PreparedGradient | None = CALLS.get(key)
     if prepared is None:
         problem = gradient_of(pool.problem, TYPES[grad_output.dtype])
         given = (layout_in_memory(tensor, pool.axes) for tensor in (grad_output, offsets))

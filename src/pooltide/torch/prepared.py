@@ -73,9 +73,8 @@ def prepare_gradient(
 ) -> PreparedGradient:
     """Returns the prepared gradient of a call; raises for the first bad argument, or NoBackend."""
     shape = tuple(input.shape) if is_tensor(input) else input
-    tensors = metadata(grad_output, indices, out)
-    key = None if tensors is None else call_key(function, tensors, (shape, *attributes), result_layout)
-    found: PreparedGradient | None = None if key is None else CALLS.get(key)
+    key = call_key(function, metadata(grad_output, indices, out), (shape, *attributes), result_layout)
+    found: PreparedGradient | None = CALLS.get(key)
     if found is None:
         found = _prepare(function, grad_output, input, result_layout, indices, attributes, out)
         CALLS.add(key, found, found.problem.axes)
