@@ -19,9 +19,8 @@ import torch
 
 from pooltide.acceptance.notation import parse
 from pooltide.acceptance.trial import problem_of
-from pooltide.cli.bench import CUDA_SHAPES
-from pooltide.cli.cuda_contest import COPY_BYTES, alone_seconds, elapsed_seconds
-from pooltide.geometry import tables
+from pooltide.cli.cuda_contest import COPY_BYTES, alone_seconds, elapsed_seconds, random_indices
+from pooltide.cli.named import CUDA_SHAPES
 from pooltide.kernels.cuda.launch import Ready
 from pooltide.problem.problem import Problem
 from pooltide.torch.tensors import TYPES
@@ -39,20 +38,6 @@ def bytes_per_second() -> float:
     return 2 * COPY_BYTES / median(elapsed_seconds(lambda: target.copy_(source)) for _ in range(9))
 
 
-def indices_of(problem: Problem) -> torch.Tensor:
-    """A random cell of its window for every window."""
-    shape = (*problem.batch, *problem.output_plane)
-    found = torch.zeros(shape, dtype=torch.int64, device="cuda")
-    for i, axis in enumerate(problem.axes):
-        table, along = tables(axis), [1] * 5
-        along[2 + i] = axis.outputs
-        start, cells = (
-            torch.tensor(edge, device="cuda").view(along) for edge in (table.start, table.end - table.start)
-        )
-        found = found * axis.length + start + (torch.rand(shape, device="cuda") * cells).long()
-    return found
-
-
 def alone(case: str) -> tuple[float, Problem]:
     """Seconds that the kernels of a call take."""
     channels_last = case.endswith(":cl")
@@ -63,7 +48,7 @@ def alone(case: str) -> tuple[float, Problem]:
 
     dtype = next(dtype for dtype, known in TYPES.items() if known == problem.dtype)
     g = lay(torch.randn(*problem.batch, *problem.output_plane, device="cuda").to(dtype))
-    at = lay(indices_of(problem)) if problem.kind == "maximum_gradient" else None
+    at = lay(random_indices(problem)) if problem.kind == "maximum_gradient" else None
     result = lay(torch.empty(*problem.batch, *problem.input_plane, dtype=dtype, device="cuda"))
     ready = Ready(problem, "channels_last" if channels_last else "planes", torch.cuda.current_device())
     return median(alone_seconds(lambda target: ready(g, at, target), result)), problem
