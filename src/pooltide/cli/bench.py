@@ -5,13 +5,14 @@ named.py measures a PROBLEM or the named shapes, drawn.py drawn problems, traini
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 import click
 
 from ..kernels.threads import MOST, get_num_threads
 from .contest import use_threads
-from .drawing import KINDS, LEAST_CELLS
+from .drawing import CELLS, KINDS, LEAST_CELLS, Wanted
 from .named import CUDA_SHAPES, SHAPES, run_named
 from .problems import NOTATION, Problems
 
@@ -59,7 +60,7 @@ class Threads(click.ParamType):  # type: ignore[type-arg]
     help="Of the drawn problems.  [default: 2^23; on cuda 2^26]",
 )
 @click.option("--models", is_flag=True, help="Measure training steps of small models.")
-@click.option("--kind", type=click.Choice(KINDS), default="gradients", show_default=True, help="What runs.")
+@click.option("--kind", type=click.Choice(KINDS), help="What is measured.  [default: gradients]")
 @click.option(
     "--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True, help="Where it runs."
 )
@@ -79,7 +80,7 @@ def command(models: bool, device: str, threads: tuple[int, ...] | None, **given:
     counts = _checked(models, device, threads or (get_num_threads(),), given)
     before = get_num_threads()
     use_threads(counts[0])
-    rounds, as_json = given["rounds"], given["as_json"]
+    rounds, as_json, kind = given["rounds"], given["as_json"], given["kind"] or "gradients"
     try:
         if models:
             from .training import run_models
@@ -88,11 +89,12 @@ def command(models: bool, device: str, threads: tuple[int, ...] | None, **given:
         elif count := given["drawn"]:
             from .drawn import run_drawn
 
-            drawn = (count, given["seed"] or 1, given["kind"], device, given["most_cells"] or 0)
-            status = run_drawn(drawn, counts, rounds or 5, as_json)
+            seed = 1 if given["seed"] is None else given["seed"]
+            wanted = Wanted(count, seed, kind, device, given["most_cells"] or CELLS[device])
+            status = run_drawn(wanted, counts, rounds or 5, as_json)
         else:
-            named = {name: given[name] for name in (*_NAMED, "problems", "kind")}
-            status = run_named(device, rounds or 15, as_json, **named)
+            named = {name: given[name] for name in (*_NAMED, "problems")}
+            status = run_named(device, rounds or 15, as_json, kind, **named)
     finally:
         use_threads(before)
     raise SystemExit(status)
@@ -106,19 +108,24 @@ def _checked(models: bool, device: str, threads: tuple[int, ...], given: dict[st
         raise click.UsageError("--drawn and --models exclude each other; give one of them")
     mode = "--drawn" if given["drawn"] else "--models" if models else ""
     others = ({"problems": "PROBLEM"} | _NAMED if mode else {}) | ({} if mode == "--drawn" else _DRAWN)
-    if alien := [option for name, option in others.items() if given[name] not in (None, False, ())]:
-        raise click.UsageError(f"{alien[0]} is not for {mode or 'a PROBLEM and the named shapes'}")
-    if len(threads) > 1 and mode != "--drawn":
-        raise click.UsageError(f"--threads has {len(threads)} numbers; without --drawn it must be one")
-    if device == "cuda":
-        _need_cuda()
+    others |= {"kind": "--kind"} if models else {}
+    for name, option in others.items():
+        if not (given[name] is None or given[name] is False or given[name] == ()):
+            raise click.UsageError(f"{option} is not for {mode or 'a PROBLEM and the named shapes'}")
+    if len(threads) > 1 and (mode != "--drawn" or device == "cuda"):
+        raise click.UsageError(
+            f"--threads has {len(threads)} numbers; it must be one, except for --drawn on the CPU"
+        )
+    needing = {"--device cuda": device == "cuda", "--models": models, "--kind": given["kind"] in KINDS[1:]}
+    for option in (option for option, chosen in needing.items() if chosen):
+        _need_torch(option, device)
     return threads
 
 
-def _need_cuda() -> None:
-    try:
-        import torch
-    except ImportError:
-        raise click.UsageError("--device cuda needs PyTorch, which is not installed") from None
-    if not torch.cuda.is_available():
-        raise click.UsageError("--device cuda needs an NVIDIA GPU that PyTorch sees, and there is none")
+def _need_torch(option: str, device: str) -> None:
+    if find_spec("torch") is None:
+        raise click.UsageError(f"{option} needs PyTorch, which is not installed")
+    import torch
+
+    if device == "cuda" and not torch.cuda.is_available():
+        raise click.UsageError(f"{option} needs an NVIDIA GPU that PyTorch sees, and there is none")

@@ -38,29 +38,35 @@ _DTYPES = {"cpu": {"f32": 2, "bf16": 1, "f16": 1}, "cuda": {"f32": 1, "bf16": 1}
 
 
 @dataclass(frozen=True, slots=True)
+class Wanted:
+    count: int
+    seed: int
+    kind: str = "gradients"  # one of KINDS
+    device: str = "cpu"
+    most_cells: int = CELLS["cpu"]
+
+
+@dataclass(frozen=True, slots=True)
 class Drawn:
     forward: bool
     case: Case
 
 
-def draw_problems(
-    count: int, seed: int, kind: str = "gradients", device: str = "cpu", most: int = 0
-) -> list[Drawn]:
-    """Returns `count` problems of at most `most` cells; 0 means the most of the device."""
-    random = np.random.Generator(np.random.PCG64(seed))
-    return [_draw(random, kind, device, most or CELLS[device]) for _ in range(count)]
+def draw_problems(wanted: Wanted) -> list[Drawn]:
+    random = np.random.Generator(np.random.PCG64(wanted.seed))
+    return [_draw(random, wanted) for _ in range(wanted.count)]
 
 
-def _draw(random: np.random.Generator, kind: str, device: str, most: int) -> Drawn:
-    forward = _chance(random, 50) if kind == "all" else kind == "forwards"
+def _draw(random: np.random.Generator, wanted: Wanted) -> Drawn:
+    forward = _chance(random, 50) if wanted.kind == "all" else wanted.kind == "forwards"
     axes, operator = _pick(random, _AXES), _pick(random, _OPERATORS)
-    shape = _shape(random, axes, most)
+    shape = _shape(random, axes, wanted.most_cells)
     words = [f"{operator}{axes}d", joined(shape)]
     if operator.startswith("adaptive"):
         words.append(_word("o", _outputs(random, shape[2:])))
     else:
         words += _windows(random, shape[2:], operator == "max")
-    words.append(_pick(random, _DTYPES[device]))
+    words.append(_pick(random, _DTYPES[wanted.device]))
     words += ["i64"] if "max" in operator else []
     words += ["cl"] if _chance(random, 50) and axes > 1 else []
     return Drawn(forward, parse(":".join(words)))

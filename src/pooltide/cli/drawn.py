@@ -19,7 +19,7 @@ from rich.progress import track
 
 from ..acceptance.words import short_dtype
 from .contest import enter, timed, use_threads
-from .drawing import Drawn, draw_problems
+from .drawing import Drawn, Wanted, draw_problems
 from .entries import Entry, Result
 from .figures import FAILURES, RATIOS, failure, geometric_mean, in_words, machine_of, number, record
 from .speech import one_line, say
@@ -69,26 +69,20 @@ class Summary:
         return list(astuple(self)[2:])
 
 
-def run_drawn(
-    wanted: tuple[int, int, str, str, int], threads: tuple[int, ...], rounds: int, as_json: bool
-) -> int:
-    """Draws and measures problems, and prints what was found. Returns the exit status.
-
-    `wanted` has the arguments of draw_problems: count, seed, kind, device, cells.
-    """
-    count, seed, kind, device, _ = wanted
-    problems = draw_problems(*wanted)
+def run_drawn(wanted: Wanted, threads: tuple[int, ...], rounds: int, as_json: bool) -> int:
+    """Draws and measures problems, and prints what was found. Returns the exit status."""
+    problems, device = draw_problems(wanted), wanted.device
     measured = measure_cuda(problems, rounds) if device == "cuda" else measure(problems, threads, rounds)
     rows: list[Row] = []
     console = Console(stderr=True)
     hidden = not console.is_terminal
     try:
-        for found in track(measured, "", count, console=console, transient=True, disable=hidden):
+        for found in track(measured, "", wanted.count, console=console, transient=True, disable=hidden):
             rows += found
     except FAILURES as error:
         say(one_line(failure(problems[len(rows) // len(threads)].case, error)), err=True)
         return 1
-    about = {"drawn": count, "seed": seed, "kind": kind} | machine_of(device)
+    about = asdict(wanted) | machine_of(device)
     about |= {} if device == "cuda" else {"threads": ",".join(map(str, threads))}
     if as_json:
         say(json.dumps(about | {"rounds": rounds} | document(rows, device), indent=1))

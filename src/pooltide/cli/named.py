@@ -55,10 +55,10 @@ def run_named(
     device: str,
     rounds: int,
     as_json: bool,
+    kind: str,
     problems: list[Line] | None,
     shapes: tuple[str, ...],
     dtypes: str | None,
-    kind: str,
     no_compile: bool,
     channels_last: bool,
 ) -> int:
