@@ -281,6 +281,7 @@ def test_a_gpu_measures_drawn_problems(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(cuda_contest, name, value)
     monkeypatch.setattr(cuda_contest, "elapsed_seconds", lambda run: bool(run() is not run) * 0.5)
     monkeypatch.setattr(cuda_contest, "additions_per_second", lambda: 1e13)
+    monkeypatch.setattr(drawn, "precompile", lambda cases: None)
     enter = forward_contest.enter
     monkeypatch.setattr(forward_contest, "enter", lambda case, device: enter(case, "cpu"))
     torch.manual_seed(0)
@@ -297,3 +298,50 @@ def test_a_gpu_measures_drawn_problems(monkeypatch: pytest.MonkeyPatch) -> None:
         assert row.result.times["ours"] == [0.5] * 3
         assert row.forward or row.kernel
         assert prod(problem.output_plane) > 0
+
+
+def test_kernels_are_compiled_with_the_arguments_of_their_launches(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("triton")
+    from pooltide.cli import precompile
+    from pooltide.kernels.cuda import launch, plan
+
+    compiled: list[tuple[Any, ...]] = []
+    launched: list[tuple[Any, ...]] = []
+
+    class Kernel:
+        """Keeps the types of tensors, and all other arguments."""
+
+        def warmup(self, *given: Any, **how: Any) -> None:
+            compiled.append((_types(given), how.pop("grid"), how))
+
+        def __getitem__(self, grid: Any) -> Any:
+            return lambda *given, **how: launched.append((_types(given), grid, how))
+
+    cases = [drawn.case for drawn in draw_problems(Wanted(40, 11, "gradients", "cuda", 1 << 14))]
+    for module in (plan.average, plan.bands, plan.gather, plan.indexed):
+        for name in vars(module).copy():
+            if type(getattr(module, name)).__name__ in ("JITFunction", "InterpretedFunction"):
+                monkeypatch.setattr(module, name, Kernel())
+    precompile.compile_kernels(cases)
+    for case in cases:
+        problem = problem_of(case)
+        dtype = torch.float32 if problem.dtype.itemsize == 4 else torch.bfloat16
+        g, out = (
+            torch.empty(*problem.batch, *plane, dtype=dtype)
+            for plane in (problem.output_plane, problem.input_plane)
+        )
+        at = torch.zeros(g.shape, dtype=torch.int64) if problem.index_dtype else None
+        launch.Ready(problem, "channels_last" if case.channels_last else "planes", -1)(g, at, out)
+    assert len(compiled) == len(launched) >= 40
+    assert compiled == launched
+
+
+def _types(given: tuple[Any, ...]) -> list[Any]:
+    return [getattr(one, "dtype", one) for one in given]
+
+
+def test_a_process_that_can_not_compile_is_no_error() -> None:
+    from pooltide.cli.precompile import precompile
+
+    precompile([parse("avg2d:1x3x6x6:k3:f32")] * 2)

@@ -19,11 +19,11 @@ import torch
 
 from pooltide.acceptance.notation import parse
 from pooltide.acceptance.trial import problem_of
+from pooltide.cli.aten import torch_dtype
 from pooltide.cli.cuda_contest import COPY_BYTES, alone_seconds, elapsed_seconds, random_indices
 from pooltide.cli.named import CUDA_SHAPES
 from pooltide.kernels.cuda.launch import Ready
 from pooltide.problem.problem import Problem
-from pooltide.torch.tensors import TYPES
 
 CHANNELS_LAST = """
 avg2d:256x64x112x112:k3:s2:p1 avg2d:256x256x56x56:k2:s2 avg2d:128x192x35x35:k3:s1:p1
@@ -46,7 +46,7 @@ def alone(case: str) -> tuple[float, Problem]:
     def lay(tensor: torch.Tensor) -> torch.Tensor:
         return tensor.contiguous(memory_format=torch.channels_last_3d) if channels_last else tensor
 
-    dtype = next(dtype for dtype, known in TYPES.items() if known == problem.dtype)
+    dtype = torch_dtype(problem.dtype)
     g = lay(torch.randn(*problem.batch, *problem.output_plane, device="cuda").to(dtype))
     at = lay(random_indices(problem)) if problem.kind == "maximum_gradient" else None
     result = lay(torch.empty(*problem.batch, *problem.input_plane, dtype=dtype, device="cuda"))

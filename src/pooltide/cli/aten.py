@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from .. import torch as functions
 from ..acceptance.notation import Case
 from ..acceptance.verdicts import bits_of
+from ..operators.dtypes import DType
 from ..operators.pages import HOST
 from ..torch.aten_fallback import aten_call as named
-from ..torch.tensors import memory_format
+from ..torch.tensors import TYPES, memory_format
 from .entries import Runners, Wrong, attributes_of
 
 Array = NDArray[Any]
@@ -25,6 +26,10 @@ def torch_tensor(case: Case, array: Array) -> Any:
     if case.dtype.name == "BFLOAT16" and array.itemsize == 2:
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)
+
+
+def torch_dtype(dtype: DType) -> torch.dtype:
+    return next(theirs for theirs, ours in TYPES.items() if ours == dtype)
 
 
 def in_layout(case: Case, tensor: torch.Tensor) -> torch.Tensor:

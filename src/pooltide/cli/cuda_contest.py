@@ -29,7 +29,7 @@ from ..kernels.cuda.plan import plan
 from ..operators.pages import HOST
 from ..problem.problem import Problem
 from ..torch.tensors import TYPES
-from .aten import aten_call, in_layout, torch_tensor
+from .aten import aten_call, in_layout, torch_dtype, torch_tensor
 from .contest import check_sample, timeable
 from .entries import Entry, Result, Runners, Wrong, attributes_of
 from .limit import LANES, least_seconds
@@ -166,7 +166,7 @@ def drawn_tensors(case: Case) -> Tensors:
     """Tensors with random values that are drawn on the device, which takes less time than copying them."""
     problem = timeable(case)
     axes = len(case.operator.axes)
-    dtype = next(dtype for dtype, known in TYPES.items() if known == problem.dtype)
+    dtype = torch_dtype(problem.dtype)
 
     def laid(volume: torch.Tensor) -> torch.Tensor:
         return in_layout(case, volume.reshape(*case.shape[:-axes], *volume.shape[5 - axes :]))

@@ -22,6 +22,7 @@ from .contest import enter, timed, use_threads
 from .drawing import Drawn, Wanted, draw_problems
 from .entries import Entry, Result
 from .figures import FAILURES, RATIOS, failure, geometric_mean, in_words, machine_of, number, record
+from .precompile import precompile
 from .speech import one_line, say
 from .tables import aligned
 
@@ -109,6 +110,7 @@ def measure_cuda(problems: list[Drawn], rounds: int) -> Iterator[list[Row]]:
     """Yields the row of each problem. Wrong: a result is wrong."""
     from . import cuda_contest
 
+    precompile([drawn.case for drawn in problems if not drawn.forward])
     stage = cuda_contest.make_stage()
     for drawn in problems:
         if drawn.forward:

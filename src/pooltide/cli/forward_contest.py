@@ -22,8 +22,7 @@ from ..kernels.plan import make_plan, roles
 from ..operators.dtypes import DTYPES
 from ..problem.problem import Problem, with_offsets
 from ..torch import functional
-from ..torch.tensors import TYPES
-from .aten import in_layout
+from .aten import in_layout, torch_dtype
 from .contest import sample_planes, timeable, timed
 from .entries import Entry, Result, Runners, Wrong, attributes_of
 
@@ -44,7 +43,7 @@ def contest(case: Case, rounds: int, device: str) -> Iterator[Result | None]:
 def enter(case: Case, device: str) -> Entry:
     """The contestants of a forward, after their results were checked."""
     problem = _forward_of(timeable(case))
-    dtype = next(dtype for dtype, known in TYPES.items() if known == problem.dtype)
+    dtype = torch_dtype(problem.dtype)
     random = torch.Generator(device).manual_seed(case.data.seed)
     x = torch.randn(case.shape, generator=random, device=device).to(dtype)
     x = in_layout(case, x).requires_grad_()
