@@ -1,6 +1,7 @@
 """`pooltide bench`: times our functions and PyTorch's, and compares both with a copy of memory.
 
-named.py measures a PROBLEM or the named shapes, drawn.py drawn problems, training.py models.
+named.py measures a PROBLEM or the named shapes; drawn.py draws problems with drawing.py; training.py trains
+models.py. contest.py, cuda_contest.py and forward_contest.py make and time the contestants (entries.py).
 """
 
 from __future__ import annotations
