@@ -343,3 +343,17 @@ def test_a_process_that_can_not_compile_is_no_error() -> None:
     from pooltide.cli.precompile import precompile
 
     precompile([parse("avg2d:1x3x6x6:k3:f32")] * 2)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["gradients", "forwards"])
+def test_drawn_problems_on_a_gpu(kind: str) -> None:
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("there is no NVIDIA GPU")
+    run = bench("--drawn", "8", "--kind", kind, "--device", "cuda", "--most-cells", "262144", "--json")
+    assert run.exit_code == 0, run.output
+    rows = json.loads(run.stdout)["rows"]
+    assert len(rows) == 8
+    assert all(row["ours_to_limit"] > 0 for row in rows)
+    assert kind == "forwards" or all(row["kernel"] for row in rows)
