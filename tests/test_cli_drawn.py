@@ -184,6 +184,7 @@ def test_the_tables_name_the_groups() -> None:
     rows = [line.split() for line in run.stdout.splitlines() if line.startswith("gradient ")]
     assert [row[3] for row in rows[:2]] == ["1", "2"]
     assert "slower than PyTorch" in run.stdout
+    assert "Other programs took" in run.stdout
     assert "beyond 6 × limit" in run.stdout
 
 

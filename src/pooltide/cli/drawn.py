@@ -21,7 +21,7 @@ from ..acceptance.words import short_dtype
 from .contest import enter, timed, use_threads
 from .drawing import Drawn, Wanted, draw_problems
 from .entries import Entry, Result
-from .figures import FAILURES, RATIOS, failure, geometric_mean, in_words, machine_of, number, record
+from .figures import FAILURES, RATIOS, failure, geometric_mean, in_words, load, machine_of, number, record
 from .precompile import precompile
 from .speech import one_line, say
 from .tables import aligned
@@ -203,6 +203,8 @@ def print_summary(rows: list[Row], device: str, about: str) -> None:
     ratios = ["torch ÷ ours, out=: mean", "worst", "fresh: mean", "worst"]
     cells = [[*found.group, str(found.count), *map(number, found.figures)] for found in summaries(rows)]
     say(aligned([*GROUP, "count", *limits, *ratios], cells))
+    if text := load([row.result for row in rows]):
+        say(text)
     _print_list(f"slower than PyTorch (PyTorch ÷ ours < {SLOWER[device]})", slower(rows, SLOWER[device]))
     _print_list(f"beyond {BEYOND:.0f} × limit", beyond(rows))
 

@@ -85,10 +85,18 @@ def print_tables(found: list[tuple[str, Result]], rounds: int, machine: dict[str
         cells += [number(result.ratio(*pair)) for pair in ratios.values()]
         table.add_row(str(result.case), *cells)
     console.print(table)
-    if busy := [result.others for _, result in found if result.others is not None]:
-        console.print(f"Other programs took {min(busy):.0%} to {max(busy):.0%} of the processors.")
+    if text := load([result for _, result in found]):
+        console.print(text)
     if len(found) > 1:
         console.print(_means([result for _, result in found]))
+
+
+def load(results: list[Result]) -> str:
+    """How busy other programs kept the machine; empty if that is unknown, as on a GPU."""
+    shares = [result.others for result in results if result.others is not None]
+    if not shares:
+        return ""
+    return f"Other programs took {min(shares):.0%} to {max(shares):.0%} of the processors."
 
 
 def _means(results: list[Result]) -> Table:
