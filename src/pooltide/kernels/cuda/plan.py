@@ -400,11 +400,12 @@ def scatter_planes(task: Task) -> tuple[Launch, ...] | str:
     if task.inner >= FEW_CHANNELS:
         return "channels are innermost, and lanes can own channels"
     size = prod(task.problem.input_plane) * task.inner
-    most = 2 * BAND_BYTES // task.sum_bytes
+    apart = all(axis.disjoint for axis in task.problem.axes)
+    most = (2 if apart else 1) * BAND_BYTES // task.sum_bytes
     if size > most:
         return f"a plane has {size} elements, of which a warp keeps at most {most}"
     warps = 4
-    share = min(max(BAND_BYTES // task.sum_bytes // size, 1), cdiv(task.planes, warps))
+    share = min(max(most // 2 // size, 1), cdiv(task.planes, warps))
     while share > 1 and cdiv(task.planes, share * warps) < 4 * task.facts.multiprocessors:
         share = cdiv(share, 2)
     warp_bytes = _rounded(share * size * task.sum_bytes)
@@ -424,7 +425,7 @@ def scatter_channels(task: Task) -> tuple[Launch, ...] | str:
     problem = task.problem
     d, h, w = problem.input_plane
     arguments = (
-        *(d, h, w, *problem.output_plane, task.inner, prod(problem.output_plane), d * h * w),
+        *(task.planes, d, h, w, *problem.output_plane, task.inner, prod(problem.output_plane), d * h * w),
         *(problem.axes[0].outputs * problem.axes[1].outputs, warp_bytes, len(pieces), parts, 0),
         *(divider(h * w), divider(w), divider(problem.axes[2].outputs)),
     )
@@ -434,21 +435,31 @@ def scatter_channels(task: Task) -> tuple[Launch, ...] | str:
     source = Source("scatter_channels.cu", "scatter_channels", _CHANNELS, (*task.defines, *options))
     grid, shared = groups * parts, 16 + warps * warp_bytes
     return _twice(
-        source, _CHANNELS, Launch(source, grid, 32 * warps, shared, (pieces, _corners(problem)), arguments)
+        task, Launch(source, grid, 32 * warps, shared, (pieces, _corners(problem)), arguments)
     )
 
 
 def scatter_bands(task: Task) -> tuple[Launch, ...] | str:
     """A block computes a plane band by band, each in the shared memory of a warp."""
     problem, inner = task.problem, task.inner
-    pieces = bands(problem.axes, max(BAND_BYTES // task.sum_bytes // inner, 1))
-    pieces = pieces * np.array([inner, inner, 1, inner, inner, inner])
+    pieces = _bands(task) * np.array([inner, inner, 1, inner, inner, inner])
     warp_bytes = _rounded(int((pieces[:, 1] - pieces[:, 0]).max()) * task.sum_bytes)
     most = (task.facts.shared_per_block - 1024) // warp_bytes
     warps = max(min(8, len(pieces), most, task.facts.shared_per_multiprocessor // 2 // warp_bytes), 1)
     parts = min(cdiv(len(pieces), warps), cdiv(4 * task.facts.multiprocessors, task.planes))
     launch = _scatter(task, 1, warp_bytes, warps, len(pieces), pieces.astype(np.int32), parts)
-    return _twice(launch.source, _PLANES, launch)
+    return _twice(task, launch)
+
+
+def _bands(task: Task) -> Array:
+    """Bands of the size that costs least: long ones read fewer windows twice, of short ones more fit."""
+    found = []
+    for size, slow in ((1, 1.0), (0.5, 0.9), (1.5, 1.18), (2, 1.35), (3, 1.7)):
+        pieces = bands(task.problem.axes, max(int(BAND_BYTES * size) // task.sum_bytes // task.inner, 1))
+        read = float((pieces[:, 2] * pieces[:, 4]).sum())
+        cost = (3 * read + prod(task.problem.input_plane)) * slow
+        found.append((cost, len(found), pieces))
+    return min(found)[2]
 
 
 _INDEXED = (
@@ -465,8 +476,9 @@ _PLANES = (
 )
 _CHANNELS = (
     *_INDEXED,
-    *(("int", name) for name in ("D", "H", "W", "Do", "Ho", "Wo", "channels", "plane_windows")),
-    *(("int", name) for name in ("plane_cells", "window_rows", "warp_bytes", "tiles", "parts", "redo")),
+    *(("int", name) for name in ("images", "D", "H", "W", "Do", "Ho", "Wo", "channels")),
+    *(("int", name) for name in ("plane_windows", "plane_cells", "window_rows", "warp_bytes", "tiles")),
+    *(("int", name) for name in ("parts", "redo")),
     *(("Divider", name) for name in ("by_slice", "by_w", "by_wo")),
 )
 
@@ -489,17 +501,15 @@ def _scatter(
     return Launch(source, grid, 32 * warps, shared, tables, arguments)
 
 
-def _twice(source: Source, parameters: tuple[tuple[str, str], ...], launch: Launch) -> tuple[Launch, ...]:
+def _twice(task: Task, launch: Launch) -> tuple[Launch, ...]:
     """The launch, and the same with `redo` set if blocks computed parts of planes."""
-    numbers = [name for kind, name in parameters if not kind.endswith("*")]
+    numbers = [name for kind, name in launch.source.parameters if not kind.endswith("*")]
     arguments = list(launch.arguments)
     if arguments[numbers.index("parts")] == 1:
         return (launch,)
     arguments[numbers.index("redo")] = 1
-    first = Launch(
-        source, launch.grid, launch.block, launch.shared, launch.tables, launch.arguments, launch.grid
-    )
-    return first, Launch(source, launch.grid, launch.block, launch.shared, launch.tables, tuple(arguments))
+    again = replace(launch, grid=min(launch.grid, task.facts.multiprocessors), arguments=tuple(arguments))
+    return replace(launch, counts=launch.grid), again
 
 
 def _rounded(size: int) -> int:
@@ -522,7 +532,8 @@ def _channel_tile(task: Task) -> tuple[int, int, int]:
             lengths = zip(task.problem.input_plane, box, strict=True)
             tiles = prod(cdiv(length, n) for length, n in lengths)
             windows = prod(counts[n] for counts, n in zip(read, box, strict=True))
-            cost = (4 * windows + prod(task.problem.input_plane) + 24 * tiles) * slow
+            rows = box[0] * box[1] * tiles
+            cost = (4 * windows + prod(task.problem.input_plane) + 24 * tiles + 4 * rows) * slow
             if best is None or cost < best[0]:
                 best = cost, (box[0], box[1], box[2])
     assert best is not None

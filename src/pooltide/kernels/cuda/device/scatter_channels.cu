@@ -96,17 +96,14 @@ extern "C" __global__ void __launch_bounds__(THREADS) scatter_channels(const Par
   int *total = (int *)arena;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
   const int groups = (p.channels + 31) / 32;
-  u32 at = blockIdx.x;
-  const int part = at % p.parts;
-  at /= p.parts;
-  const int c = at % groups * 32 + lane;
-  const i64 image = at / groups;
-  const int from = (int)((i64)p.tiles * part / p.parts), to = (int)((i64)p.tiles * (part + 1) / p.parts);
   Sum *sums = (Sum *)(arena + 16 + (i64)warp * p.warp_bytes);
-  const int expected = min(32, p.channels - (c - lane)) * p.plane_windows;
   const Box all = {0, 0, 0, p.Do, p.Ho, p.Wo};
 
-  auto compute = [&](bool everything) {
+  // `which`: an image and a group of 32 channels.
+  auto expected = [&](u32 which) { return min(32, p.channels - (int)(which % groups) * 32) * p.plane_windows; };
+  auto compute = [&](u32 which, int from, int to, bool everything) {
+    const int c = which % groups * 32 + lane;
+    const i64 image = which / groups;
     int added = 0;
     for (int b = from + warp; b < to; b += warps) {
       const int *facts = p.pieces + 12 * b;
@@ -138,19 +135,25 @@ extern "C" __global__ void __launch_bounds__(THREADS) scatter_channels(const Par
   };
 
   if (p.redo) {
-    int sum = 0;
-    for (int i = 0; i < p.parts; ++i) sum += p.counts[(i64)at * p.parts + i];
-    if (sum != expected) compute(true);
+    for (u32 which = blockIdx.x; which < (u32)p.images * groups; which += gridDim.x) {
+      int sum = 0;
+      for (int i = lane; i < p.parts; i += 32) sum += p.counts[(i64)which * p.parts + i];
+      for (int step = 16; step; step /= 2) sum += __shfl_xor_sync(ALL, sum, step);
+      if (sum != expected(which)) compute(which, 0, p.tiles, true);
+    }
     return;
   }
+  const u32 which = blockIdx.x / p.parts;
+  const int part = blockIdx.x % p.parts;
+  const int from = (int)((i64)p.tiles * part / p.parts), to = (int)((i64)p.tiles * (part + 1) / p.parts);
   if (threadIdx.x == 0) *total = 0;
   __syncthreads();
-  const int added = compute(false);
+  const int added = compute(which, from, to, false);
   if (added) atomicAdd(total, added);
   __syncthreads();
   if (p.parts > 1) {
     if (threadIdx.x == 0) p.counts[blockIdx.x] = *total;
-  } else if (*total != expected) {
-    compute(true);
+  } else if (*total != expected(which)) {
+    compute(which, from, to, true);
   }
 }

@@ -11,7 +11,7 @@
 //              that may name its cells. The block counts the gradients that were added: if fewer than the
 //              plane has windows, an index names a cell outside its window. Then every band reads all windows
 //              of the plane (the second pass). With more than one part the second pass is a second launch
-//              (`redo`), which reads the first one's counts.
+//              (`redo`), which reads the first one's counts, and whose blocks look at several planes each.
 //     INNER 1: inner may be more than 1
 #include "indices.h"
 
@@ -143,12 +143,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) scatter_planes(const Param
   SHARED(arena);
   int *total = (int *)arena;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
-  const i64 plane = blockIdx.x / p.parts;
-  const int part = blockIdx.x % p.parts;
-  const int from = (int)((i64)p.bands * part / p.parts), to = (int)((i64)p.bands * (part + 1) / p.parts);
   Sum *sums = (Sum *)(arena + 16 + (i64)warp * p.warp_bytes);
 
-  auto compute = [&](bool everything) {
+  auto compute = [&](i64 plane, int from, int to, bool everything) {
     int added = 0;
     for (int b = from + warp; b < to; b += warps) {
       const int *facts = p.pieces + 6 * b;
@@ -164,20 +161,26 @@ extern "C" __global__ void __launch_bounds__(THREADS) scatter_planes(const Param
   };
 
   if (p.redo) {
-    int sum = 0;
-    for (int i = 0; i < p.parts; ++i) sum += p.counts[plane * p.parts + i];
-    if (sum != p.plane_windows) compute(true);
+    for (i64 plane = blockIdx.x; plane < p.planes; plane += gridDim.x) {
+      int sum = 0;
+      for (int i = lane; i < p.parts; i += 32) sum += p.counts[plane * p.parts + i];
+      for (int step = 16; step; step /= 2) sum += __shfl_xor_sync(ALL, sum, step);
+      if (sum != p.plane_windows) compute(plane, 0, p.bands, true);
+    }
     return;
   }
+  const i64 plane = blockIdx.x / p.parts;
+  const int part = blockIdx.x % p.parts;
+  const int from = (int)((i64)p.bands * part / p.parts), to = (int)((i64)p.bands * (part + 1) / p.parts);
   if (threadIdx.x == 0) *total = 0;
   __syncthreads();
-  const int added = compute(false);
+  const int added = compute(plane, from, to, false);
   if (added) atomicAdd(total, added);
   __syncthreads();
   if (p.parts > 1) {
     if (threadIdx.x == 0) p.counts[blockIdx.x] = *total;
   } else if (*total != p.plane_windows) {
-    compute(true);
+    compute(plane, from, to, true);
   }
 }
 
