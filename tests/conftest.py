@@ -5,6 +5,13 @@ from collections.abc import Iterator
 import pytest
 
 from pooltide import acl
+from pooltide.kernels.calls import CALLS
+
+
+@pytest.fixture(autouse=True)
+def no_known_calls() -> None:
+    """A test starts with no call in the cache, so it does not depend on the tests before it."""
+    CALLS.clear()
 
 
 @pytest.fixture

@@ -80,7 +80,7 @@ def alike(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def random_problem(rng: np.random.Generator, operator: int, dtype: DType) -> tuple[Problem, str]:
-    batch = (int(rng.integers(1, 5)), int(rng.choice([1, 3, 4, 8, 17])))
+    batch = (int(rng.integers(1, 5)), int(rng.choice([1, 3, 4, 8, 17, 36])))
     layout = str(rng.choice(["planes", "channels_last"]))
     lengths = [int(rng.choice([1, 2, 3, 4, 5, 7, 8, 11, 12, 13, 16, 24, 31])) for _ in range(3)]
     if operator == 0:

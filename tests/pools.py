@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from geometries import axes_of
-from pooltide.torch import patching
+from pooltide.torch import overrides
 
 
 @dataclass(frozen=True)
@@ -83,12 +83,12 @@ def sample(pool: Pool, dtype: torch.dtype = torch.float32) -> Tensor:
 
 def watch_patched(monkeypatch: Any, reached: Callable[[str], Any]) -> None:
     """Tell `reached` of each gradient that a patched operator has from us, by the long way or the short."""
-    computed, find = patching._computed, patching.find
+    computed, find = overrides._computed, overrides.find
 
     def watched(function: str, *rest: Any) -> Any:
         if (result := find(function, *rest)) is not None:
             reached(function)
         return result
 
-    monkeypatch.setattr(patching, "find", watched)
-    monkeypatch.setattr(patching, "_computed", lambda name, *rest: reached(name) or computed(name, *rest))
+    monkeypatch.setattr(overrides, "find", watched)
+    monkeypatch.setattr(overrides, "_computed", lambda name, *rest: reached(name) or computed(name, *rest))

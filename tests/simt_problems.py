@@ -33,7 +33,7 @@ def launches(problem: Problem, layout: str, small: bool) -> Iterator[tuple[str, 
     try:
         if small:
             plan.BAND_BYTES, plan.TILE_BYTES, plan.FEW_CHANNELS = 48, 4 * 32 * 4, 2
-        task = Task(problem, layout, SMALL if small else LARGE)
+        task = Task(problem, layout, SMALL if small else LARGE, aligned=not small)
         for name, planner in KERNELS.get(problem.kind, ()):
             found = planner(task)
             if not isinstance(found, str):

@@ -12,7 +12,7 @@ from pooltide.acceptance.notation import parse
 from pooltide.acceptance.trial import problem_of
 from pooltide.arrays import gradients
 from pooltide.cli import main
-from pooltide.cli.bench import SHAPES
+from pooltide.cli.named import SHAPES
 
 CASES = [
     "avg2d:2x3x23x29:k3:s2:p1:bf16",

@@ -14,10 +14,11 @@ import pytest
 
 import pooltide.kernels.plan
 from geometries import DTYPES, FUNCTIONS, Geometry, geometry, random_view, torch_gradient
-from pooltide.arrays.calls import checked_call
+from pooltide.arrays.reader import ARRAYS
 from pooltide.arrays.volumes import as_volume
 from pooltide.geometry import tables
 from pooltide.kernels import reference
+from pooltide.operators.binding import bind
 from pooltide.operators.catalog import gradients, operators
 from pooltide.problem.problem import Problem, lower
 
@@ -28,7 +29,8 @@ BACKENDS = list(pooltide.kernels.plan.BACKENDS)
 def problem_of(case: Geometry) -> Problem:
     operator = operators()[case.function]
     attributes = tuple(case.attributes.values())
-    return lower(checked_call(operator, case.grad_output, case.input_shape, case.indices, attributes))
+    call = bind(ARRAYS, operator, case.grad_output, case.input_shape, case.indices, attributes, None)
+    return lower(call)
 
 
 def oracle(case: Geometry, grad: Any) -> tuple[Any, Problem]:

@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 import pooltide
-from pooltide.arrays import calls as functions
-from pooltide.arrays import forwards
 from pooltide.geometry import Axis, is_long, spans, strided_outputs, tables
 from pooltide.kernels import cpu
+from pooltide.kernels.calls import CALLS
 
 
 def _axes() -> list[Axis]:
@@ -120,9 +119,9 @@ def test_tables_of_a_long_axis_are_not_kept() -> None:
     axis = Axis(shape[-1], g.shape[-1])
     assert is_long([axis])
     assert not is_long([Axis(1 << 10, 1 << 9)])
-    before = len(functions._SHORTCUTS), cpu._cached.cache_info().currsize, len(forwards._CHECKED)
+    before = len(CALLS.known), cpu._cached.cache_info().currsize
     for _ in range(2):
         pooltide.adaptive_avg_pool1d_backward(g, shape)
         pooltide.adaptive_max_pool1d(np.ones(shape, np.float16), g.shape[-1])
-    assert (len(functions._SHORTCUTS), cpu._cached.cache_info().currsize, len(forwards._CHECKED)) == before
+    assert (len(CALLS.known), cpu._cached.cache_info().currsize) == before
     assert cpu._last_long.cache_info().maxsize == 1

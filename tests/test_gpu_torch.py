@@ -166,7 +166,7 @@ def test_compiled_models_are_patched() -> None:
 
 @pytest.mark.parametrize("function", sorted(ATEN))
 def test_a_small_patched_call_made_again_takes_the_shortcut(function: str, monkeypatch: Any) -> None:
-    from pooltide.torch import overhead, patching, shortcuts
+    from pooltide.torch import overhead, overrides, shortcuts
 
     if not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
         pytest.skip("this PyTorch has no DLPack exchange API: there are no shortcuts")
@@ -176,7 +176,7 @@ def test_a_small_patched_call_made_again_takes_the_shortcut(function: str, monke
         known.append(shortcuts.find(*call))
         return known[-1]
 
-    monkeypatch.setattr(patching, "find", find)
+    monkeypatch.setattr(overrides, "find", find)
     own, ours = overhead.calls_of(function, "cuda")
     must = ours()
     with pt.patch():

@@ -78,6 +78,23 @@ def _tool(*command: str) -> None:
     assert run.returncode == 0, run.stdout + run.stderr
 
 
+_BY_NAME = re.compile(
+    r"""(name|function)\[-\d|"(max|avg|adaptive|[123]d)[_a-z]*" (not )?in |(ends|starts)with\("(avg|adaptive|[123]d)"""
+)
+
+
+def test_an_operator_is_known_by_its_page_not_by_the_letters_of_its_name() -> None:
+    for bad in ("int(name[-2])", '"max" in name', 'name.endswith("1d")', '"1d" not in function'):
+        assert _BY_NAME.search(bad)
+    found = [
+        f"{path.relative_to(SOURCE)}:{number}"
+        for path in sorted(SOURCE.rglob("*.py"))
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if _BY_NAME.search(line)
+    ]
+    assert found == []
+
+
 def test_ruff() -> None:
     _tool("ruff", "check", "src", "tests", "tools")
     _tool("ruff", "format", "--check", "src", "tests", "tools")

@@ -11,7 +11,7 @@ from ml_dtypes import bfloat16
 import pooltide
 from geometries import FUNCTIONS, axes_of
 from pooltide import aclnn
-from pooltide.arrays import calls as functions
+from pooltide.arrays.calls import prepare_gradient as prepare_on_arrays
 from pooltide.operators.catalog import operators
 from pooltide.operators.support import ENTRANCES, by_entrance, by_layout
 
@@ -82,10 +82,9 @@ def test_numpy(function: str, dtype: str) -> None:
         given = arguments(function, kind, how)
         out = lying(np.full_like(must, np.nan), how)
         assert (getattr(pooltide, function)(**given, out=out) == must).all()
-        operator = operators()[function]
         at = given.get("indices")
         call = given["grad_output"], given["input"], at, attributes(function)
-        plan = functions._prepare(operator, *call, out)
+        plan = prepare_on_arrays(function, *call, out).plan
         assert (LAYOUTS["NumPy"][how] == "copied") == bool(plan.copied), how
         assert (forward(lying(must, how), *sizes) == pooled).all()
 

@@ -246,12 +246,23 @@ def test_cuda_without_kernels_says_why(monkeypatch: Any) -> None:
     monkeypatch.setattr(
         devices, "import_module", lambda name: (_ for _ in ()).throw(ImportError("no triton here"))
     )
-    devices._triton.cache_clear()
+    monkeypatch.setattr(devices, "_triton", devices._triton.__wrapped__)
     problem: Any = None
     with pytest.raises(NoBackend, match="no CUDA kernels: no triton here"):
         devices.choose(torch.device("cuda"), problem, ())
     assert devices.missing(torch.device("cuda")) == "there are no CUDA kernels: no triton here"
-    devices._triton.cache_clear()
+
+
+@pytest.mark.parametrize("check_indices", [True, False])
+def test_direct_functions_never_fall_back_to_pytorch(check_indices: bool, monkeypatch: Any) -> None:
+    from pooltide.kernels.plan import NoBackend
+
+    monkeypatch.setenv("POOLTIDE_BACKEND", "nobody")
+    for function, sizes in ((pt.adaptive_max_pool2d_backward, ()), (pt.max_pool2d_backward, (3, 2))):
+        for dispatched in (False, True):  # autograd makes the call go through PyTorch's dispatcher
+            g = torch.ones(2, 3, 5, 6, requires_grad=dispatched)
+            with pytest.raises(NoBackend, match="backend 'nobody' is unknown"):
+                function(g, (2, 3, 11, 13), at(2, 3, 5, 6), *sizes, check_indices=check_indices)
 
 
 @pytest.mark.parametrize("args", [(3.0, 2, 1), (3, 2, True), (3, 2, 1, 0), ((3.0, 3), 2, 1)], ids=str)

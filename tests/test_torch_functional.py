@@ -17,7 +17,7 @@ import pooltide  # noqa: E402
 from geometries import axes_of  # noqa: E402
 from pooltide.kernels import cpu, reference  # noqa: E402
 from pooltide.problem.problem import Problem  # noqa: E402
-from pooltide.torch import functional, nodes, pools  # noqa: E402
+from pooltide.torch import functional, nodes  # noqa: E402
 
 each_pool = pytest.mark.parametrize("pool", EVERY, ids=str)
 MAXIMA = [pool for pool in EVERY if "max" in pool.name]
@@ -150,9 +150,7 @@ def test_the_gradient_reads_bytes(pool: Pool, monkeypatch: pytest.MonkeyPatch) -
         return real(problem, layout)
 
     monkeypatch.setattr(cpu, "prepare", watched)
-    pools._cached_from_offsets.cache_clear()
     gradient(lambda x: pool.forward(x, functional), sample(pool))
-    pools._cached_from_offsets.cache_clear()
     assert read == [1]
 
 
@@ -238,11 +236,9 @@ def test_the_reference_computes_gradients_of_offsets(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(
         reference, "run", lambda problem, *rest: read.append(problem.offsets) or real(problem, *rest)
     )
-    pools._pools.clear(), pools._cached_from_offsets.cache_clear()
     for pool in MAXIMA:
         x = sample(pool)
         assert torch.equal(
             gradient(lambda x, pool=pool: pool.forward(x, functional), x), gradient(pool.forward, x)
         )
-    pools._pools.clear(), pools._cached_from_offsets.cache_clear()
     assert read == [True] * len(MAXIMA)

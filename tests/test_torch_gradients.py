@@ -128,7 +128,6 @@ def test_the_compiled_kernel_is_reached(pool: Pool, monkeypatch: Any) -> None:
     reached = []
     real = devices.cpu.prepare
     monkeypatch.setattr(devices.cpu, "prepare", lambda *args: reached.append(args) or real(*args))
-    monkeypatch.setattr(prepared, "_gradients", {})
     monkeypatch.setattr(gradients, "find", lambda *_: None)
     assert torch.equal(backward(pool, g, x, indices), own)
     assert len(reached) == 1
@@ -139,7 +138,6 @@ def test_the_compiled_kernel_is_reached(pool: Pool, monkeypatch: Any) -> None:
 def test_the_reference_backend_gives_the_same_bits(monkeypatch: Any) -> None:
     must = [backward(pool, *case(pool, torch.bfloat16)[1:2], pool.shape, case(pool)[2]) for pool in POOLS]
     monkeypatch.setenv("POOLTIDE_BACKEND", "reference")
-    monkeypatch.setattr(prepared, "_gradients", {})
     monkeypatch.setattr(gradients, "find", lambda *_: None)
     monkeypatch.setattr(devices.cpu, "prepare", None)
     for pool, halves in zip(POOLS, must, strict=True):

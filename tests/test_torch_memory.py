@@ -13,11 +13,8 @@ import torch.nn.functional as F  # noqa: E402
 
 import pooltide.torch as pt  # noqa: E402
 from geometries import FUNCTIONS, axes_of  # noqa: E402
-from pooltide.torch import (  # noqa: E402
-    devices,
-    pools,
-    prepared,
-)
+from pooltide.kernels.calls import CALLS  # noqa: E402
+from pooltide.torch import devices  # noqa: E402
 
 SMALL, LARGE = 4, 4096  # the side of a plane; results of 64 MB are written past the cache
 PLANE, OUTPUTS = (7, 11, 13), (3, 5, 6)  # of kernel 3, stride 2
@@ -179,19 +176,16 @@ def test_the_environment_chooses_the_backend_of_each_call(pool: str, monkeypatch
 
 def test_kernels_of_long_axes_are_not_kept() -> None:
     """Their tables are as long as the axes: caches of thousands of them would fill the memory."""
-    gradients, checked_pools = dict(prepared._gradients), dict(pools._pools)
+    before = set(CALLS.known)
     for outputs in (1, 3, 1 << 21):
         x = torch.randn(1, 1, 1 << 20, requires_grad=True)
         y = pt.functional.adaptive_max_pool1d(x, outputs)
-        before = pools._cached_from_offsets.cache_info().currsize
         (found,) = torch.autograd.grad(y.sum(), x)
         assert found.sum() == outputs
-        assert pools._cached_from_offsets.cache_info().currsize == before
         g = torch.ones(1, 1, outputs)
         assert pt.adaptive_avg_pool1d_backward(g, x.shape).shape == x.shape
         assert pt.adaptive_avg_pool1d_backward(torch.ones(1, 1, 1 << 21), (1, 1, 3)).shape == (1, 1, 3)
         pt.functional.adaptive_avg_pool1d(x.detach(), outputs + 1)
-    assert prepared._gradients == gradients
-    assert [key for key, kept in pools._pools.items() if kept is not None and key not in checked_pools] == []
+    assert [key for key in set(CALLS.known) - before if CALLS.known[key] is not None] == []
     pt.adaptive_avg_pool1d_backward(torch.ones(1, 1, 7), (1, 1, 3001))
-    assert prepared._gradients != gradients, "the caches were looked at where they are"
+    assert any(CALLS.known[key] is not None for key in set(CALLS.known) - before), "other calls are kept"

@@ -16,7 +16,7 @@ from pools import EVERY, POOLS, Pool, gradient, sample, watch_patched  # noqa: E
 
 import pooltide.torch as pt  # noqa: E402
 from pooltide.kernels.plan import NoBackend  # noqa: E402
-from pooltide.torch import aten_fallback, patching  # noqa: E402
+from pooltide.torch import aten_fallback, overrides, patching  # noqa: E402
 
 each_pool = pytest.mark.parametrize("pool", EVERY, ids=str)
 GRADIENTS = {pool.gradient for pool in EVERY}
@@ -245,8 +245,8 @@ def test_a_refusing_backend_goes_to_pytorch(monkeypatch: Any) -> None:
     def refuse(*_: Any) -> Any:
         raise NoBackend("not today")
 
-    monkeypatch.setattr(patching, "prepare_gradient", refuse)
-    monkeypatch.setattr(patching, "find", lambda *_: None)
+    monkeypatch.setattr(overrides, "prepare_gradient", refuse)
+    monkeypatch.setattr(overrides, "find", lambda *_: None)
     with pt.patch(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for pool, expected in zip(EVERY, must, strict=True):
@@ -260,7 +260,7 @@ def test_a_release_that_traces_past_us_is_named(monkeypatch: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         patching._check_traces()
-    monkeypatch.setattr(patching, "_traced", lambda tensor: False)
+    monkeypatch.setattr(overrides, "_traced", lambda tensor: False)
     with pytest.warns(UserWarning, match="past pooltide"):
         patching._check_traces()
 

@@ -110,6 +110,32 @@ def test_attributes_count_by_value_and_type(found: list[str]) -> None:
             pt.avg_pool2d_backward(g, x, *bad)
 
 
+def test_lazy_indices_are_read_as_their_values(found: list[str]) -> None:
+    """A negated view and a zero tensor have other values than their memory."""
+    g, x, at = good("adaptive_max_pool2d_backward")
+    for _ in range(2):
+        pt.adaptive_max_pool2d_backward(g, x, at)
+    assert found
+    found.clear()
+    zeros = torch.zeros_like(at)
+    must = pt.adaptive_max_pool2d_backward(g, x, zeros, out=torch.empty_like(x))
+    assert torch.equal(pt.adaptive_max_pool2d_backward(g, x, torch._neg_view(zeros)), must)
+    with pytest.raises(IndexError, match="is -1; it must be 0 to 142"):
+        pt.adaptive_max_pool2d_backward(g, x, torch._neg_view(zeros + 1))
+    lazy = torch._efficientzerotensor(at.shape, dtype=torch.int64)
+    assert torch.equal(pt.adaptive_max_pool2d_backward(g, x, lazy), must)
+    assert found == []
+
+
+def test_channels_last_calls_are_known_too(found: list[str]) -> None:
+    g, x, *sizes = good("avg_pool2d_backward")
+    g, x = channels_last(g), channels_last(x)
+    first, second = (pt.avg_pool2d_backward(g, x, *sizes) for _ in range(2))
+    assert torch.equal(first, second)
+    assert second.stride() == x.stride()
+    assert found == ["avg_pool2d_backward"]
+
+
 def test_a_bad_index_is_still_found() -> None:
     g, x, at = good("adaptive_max_pool2d_backward")
     pt.adaptive_max_pool2d_backward(g, x, at)

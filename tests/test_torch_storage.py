@@ -129,6 +129,19 @@ def test_a_call_that_is_known_already_checks_again(offset: int) -> None:
         pt.adaptive_avg_pool2d_backward(good, shape)
 
 
+def test_so_does_a_patched_call_and_one_with_indices() -> None:
+    g, x = torch.ones(2, 2, 2, 2), torch.ones(2, 2, 4, 4)
+    at = torch.zeros(g.shape, dtype=INT64)
+    with pt.patch():
+        for _ in range(3):
+            torch.ops.aten.adaptive_max_pool2d_backward.default(g, x, at)
+            pt.adaptive_max_pool2d_backward(g, x, at)
+        at.untyped_storage().resize_(8 * 15)
+        for call in (torch.ops.aten.adaptive_max_pool2d_backward.default, pt.adaptive_max_pool2d_backward):
+            with pytest.raises(ValueError, match="indices has storage of 120 bytes"):
+                call(g, x, at)
+
+
 def test_zero_tensors_are_read_and_never_written() -> None:
     g, shape = torch.randn(1, 2, 2, 3), (1, 2, 4, 5)
     zeros = torch._efficientzerotensor(g.shape, dtype=torch.int64)

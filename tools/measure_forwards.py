@@ -22,7 +22,8 @@ import torch.nn.functional as F
 
 import pooltide
 from pooltide import _native
-from pooltide.cli.contest import seconds, spread
+from pooltide.cli.contest import seconds
+from pooltide.cli.entries import spread
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 CASES: list[tuple[str, tuple[int, ...], dict[str, Any]]] = [

@@ -19,12 +19,11 @@ import torch
 
 from pooltide.acceptance.notation import parse
 from pooltide.acceptance.trial import problem_of
-from pooltide.cli.bench import CUDA_SHAPES
-from pooltide.cli.cuda_contest import COPY_BYTES, alone_seconds, elapsed_seconds
-from pooltide.geometry import tables
+from pooltide.cli.aten import torch_dtype
+from pooltide.cli.cuda_contest import COPY_BYTES, alone_seconds, elapsed_seconds, random_indices
+from pooltide.cli.named import CUDA_SHAPES
 from pooltide.kernels.cuda.launch import Ready
 from pooltide.problem.problem import Problem
-from pooltide.torch.tensors import TYPES
 
 CHANNELS_LAST = """
 avg2d:256x64x112x112:k3:s2:p1 avg2d:256x256x56x56:k2:s2 avg2d:128x192x35x35:k3:s1:p1
@@ -39,20 +38,6 @@ def bytes_per_second() -> float:
     return 2 * COPY_BYTES / median(elapsed_seconds(lambda: target.copy_(source)) for _ in range(9))
 
 
-def indices_of(problem: Problem) -> torch.Tensor:
-    """A random cell of its window for every window."""
-    shape = (*problem.batch, *problem.output_plane)
-    found = torch.zeros(shape, dtype=torch.int64, device="cuda")
-    for i, axis in enumerate(problem.axes):
-        table, along = tables(axis), [1] * 5
-        along[2 + i] = axis.outputs
-        start, cells = (
-            torch.tensor(edge, device="cuda").view(along) for edge in (table.start, table.end - table.start)
-        )
-        found = found * axis.length + start + (torch.rand(shape, device="cuda") * cells).long()
-    return found
-
-
 def alone(case: str) -> tuple[float, Problem]:
     """Seconds that the kernels of a call take."""
     channels_last = case.endswith(":cl")
@@ -61,9 +46,9 @@ def alone(case: str) -> tuple[float, Problem]:
     def lay(tensor: torch.Tensor) -> torch.Tensor:
         return tensor.contiguous(memory_format=torch.channels_last_3d) if channels_last else tensor
 
-    dtype = next(dtype for dtype, known in TYPES.items() if known == problem.dtype)
+    dtype = torch_dtype(problem.dtype)
     g = lay(torch.randn(*problem.batch, *problem.output_plane, device="cuda").to(dtype))
-    at = lay(indices_of(problem)) if problem.kind == "maximum_gradient" else None
+    at = lay(random_indices(problem)) if problem.kind == "maximum_gradient" else None
     result = lay(torch.empty(*problem.batch, *problem.input_plane, dtype=dtype, device="cuda"))
     ready = Ready(problem, "channels_last" if channels_last else "planes", torch.cuda.current_device())
     return median(alone_seconds(lambda target: ready(g, at, target), result)), problem

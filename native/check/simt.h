@@ -181,6 +181,8 @@ SIMT_VECTORS(unsigned long long, ulonglong)
 #undef SIMT_VECTORS
 
 // IEEE halves, bit by bit: not every host converts them in hardware.
+inline void keep_order() {}
+
 inline float from_half(unsigned short bits) {
   unsigned sign = (bits & 0x8000u) << 16, exponent = bits >> 10 & 31, fraction = bits & 1023u;
   if (exponent == 31) return __uint_as_float(sign | 0x7f800000u | fraction << 13);

@@ -67,6 +67,11 @@ struct Ints {
   int64_t size() const { return view.len / static_cast<Py_ssize_t>(sizeof(int32_t)); }
 };
 
+class PreparedProblem;
+
+// Returns the problem that a Python object runs, or nullptr if the object is not a method Prepared.run.
+const PreparedProblem* problem_run_by(PyObject* method);
+
 // Adds the type Shortcuts to the module. Returns false with an exception set if it fails.
 bool add_shortcuts(PyObject* module);
 

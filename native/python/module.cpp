@@ -225,6 +225,12 @@ PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_native", "pooltide's compiled
 
 }  // namespace
 
+const PreparedProblem* problem_run_by(PyObject* method) {
+  if (!PyCFunction_Check(method)) return nullptr;
+  bool runs = PyCFunction_GET_FUNCTION(method) == reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(run));
+  return runs ? &prepared_of(PyCFunction_GET_SELF(method)) : nullptr;
+}
+
 PyMODINIT_FUNC PyInit__native() {
   if (PyType_Ready(&prepared_type) < 0) return nullptr;
   PyObject* module = PyModule_Create(&definition);

@@ -2,14 +2,15 @@
 //
 // A small pooling call takes less time than reading a tensor's shape in Python. PyTorch provides a C function
 // that describes a tensor (DLPack's exchange API). With it, all values that the checks of a call depend on
-// become a key of integers. Calls with equal keys are equal, so the checks need not run again. For other calls
-// `find` returns None, and Python handles them.
+// become a key of integers. Calls with equal keys are equal, so these checks need not run again. The keys, as bytes,
+// are in the cache of calls that all of pooltide shares (kernels/calls.py). For other calls `find` returns None, and
+// Python handles them.
 
 #include "memory.h"
 
-#include <cstdlib>
-#include <cstring>
-#include <vector>
+#include <new>
+
+#include "../prepared.h"
 
 namespace pooltide {
 namespace {
@@ -31,8 +32,10 @@ struct DLPackExchange {
 };
 constexpr int32_t kCpu = 1, kCuda = 2;
 
+constexpr int64_t kQuick = 1 << 14;  // elements of grad_output that a kernel reads in microseconds
+
 // The key of a call: integers. Each tensor's sizes follow their number, so different calls have different keys.
-// `valid` is false if the key would be too long, or if an argument has no integer form.
+// `valid` is false if the key would be too long, if a size has more than 31 bits, or if an argument has no integer form.
 struct CallKey {
   static constexpr int kMost = 96;
   int64_t values[kMost];
@@ -45,11 +48,12 @@ struct CallKey {
   }
   void put(const void* pointer) { put(static_cast<int64_t>(reinterpret_cast<intptr_t>(pointer))); }
   void tensor(const DLTensor& t, bool typed) {
-    put(t.ndim);
-    put(static_cast<int64_t>(t.device_type) << 32 | t.device_id);
-    if (typed) put(t.code << 16 | t.bits << 8 | (t.lanes != 1));
-    for (int i = 0; i < t.ndim; i++) put(t.shape[i]);
-    for (int i = 0; i < t.ndim; i++) put(t.strides[i]);
+    int dtype = typed ? t.code << 9 | t.bits << 1 | (t.lanes != 1) : 0;
+    put(static_cast<int64_t>(t.device_id) << 40 | static_cast<int64_t>(t.device_type) << 32 | dtype << 8 | t.ndim);
+    for (int i = 0; i < t.ndim; i++) {
+      put(t.shape[i] << 32 | t.strides[i]);
+      valid = valid && (t.shape[i] | t.strides[i]) >> 31 == 0;
+    }
   }
   bool integer(PyObject* value) {
     if (!PyLong_CheckExact(value)) return valid = false;
@@ -71,27 +75,35 @@ struct CallKey {
       integer(value);
     }
   }
-  size_t hash() const {
-    uint64_t h = 0;
-    for (int i = 0; i < count; i++) h = (h ^ static_cast<uint64_t>(values[i])) * 0x9e3779b97f4a7c15u, h ^= h >> 29;
-    return static_cast<size_t>(h);
-  }
 };
 
-struct Entry {
-  std::vector<int64_t> key;
-  PyObject *function = nullptr, *kernel = nullptr, *model = nullptr;  // the address of `function` is in the key
+// The Python objects that `find` uses, in the order of the constructor's arguments.
+enum Object {
+  kTensor,         // the type torch.Tensor
+  kModes,          // () -> the number of dispatch modes
+  kTransforms,     // () -> whether torch.func transforms the call
+  kGradEnabled,    // () -> bool
+  kForwardAd,      // the module torch.autograd.forward_ad
+  kEmptyLike,      // (tensor) -> tensor
+  kDeterministic,  // () -> bool
+  kIsNeg,          // (tensor) -> bool
+  kStorage,        // (tensor) -> storage
+  kOffset,         // (tensor) -> the elements of the storage before the tensor
+  kCalls,          // the cache: bytes -> (function, kernel, model)
+  kEnvironment,    // the dictionary of environment variables: bytes -> bytes
+  kBackend,        // the name of the variable that chooses a backend
+  kGiven,
+  kRequiresGrad = kGiven,
+  kCurrentLevel,
+  kOne,
+  kObjects
 };
-
-constexpr size_t kEntries = 1024;  // a new call replaces the entry with the same hash
 
 struct Shortcuts {
   PyObject_HEAD
   DLPackExchange* exchange;
-  PyObject *tensor, *modes, *transforms, *grad_enabled, *forward_ad, *empty_like, *deterministic;
-  PyObject *backend;  // the name of the environment variable that chooses a backend
-  PyObject *requires_grad, *is_neg, *current_level, *one;
-  std::vector<Entry>* entries;
+  PyObject* objects[kObjects];
+  PyObject* operator[](Object at) const { return objects[at]; }
 };
 
 bool is_zero(PyObject* found) {
@@ -101,18 +113,37 @@ bool is_zero(PyObject* found) {
   return zero;
 }
 
-// Returns whether the call needs only its kernel: no dispatch mode, transform, forward AD, autograd, or lazy
-// negation of grad_output.
-bool needs_only_kernel(const Shortcuts* self, PyObject* grad_output) {
-  if (!is_zero(PyObject_CallNoArgs(self->modes)) || !is_zero(PyObject_CallNoArgs(self->transforms))) return false;
-  PyObject* level = PyObject_GetAttr(self->forward_ad, self->current_level);
+bool differentiated(const Shortcuts& self, PyObject* tensor) {
+  return !is_zero(PyObject_GetAttr(tensor, self[kRequiresGrad])) && !is_zero(PyObject_CallNoArgs(self[kGradEnabled]));
+}
+
+// Returns whether the call needs only its kernel: no dispatch mode, transform, forward AD or autograd. PyTorch's
+// gradients, which are patched, depend on the input, too.
+bool needs_only_kernel(const Shortcuts& self, PyObject* grad_output, PyObject* input, bool patched) {
+  if (!is_zero(PyObject_CallNoArgs(self[kModes])) || !is_zero(PyObject_CallNoArgs(self[kTransforms]))) return false;
+  PyObject* level = PyObject_GetAttr(self[kForwardAd], self[kCurrentLevel]);
   bool forward = !level || PyLong_AsLong(level) >= 0;
   Py_XDECREF(level);
   if (forward) return PyErr_Clear(), false;
-  if (!is_zero(PyObject_GetAttr(grad_output, self->requires_grad)) &&
-      !is_zero(PyObject_CallNoArgs(self->grad_enabled)))
-    return false;
-  return is_zero(PyObject_CallMethodNoArgs(grad_output, self->is_neg));
+  return !differentiated(self, grad_output) && !(patched && differentiated(self, input));
+}
+
+// Returns whether the tensor's memory holds its values: the storage has all elements, and no lazy negation is left.
+// Every call checks it: a storage can shrink at any time.
+bool in_memory(const Shortcuts& self, PyObject* tensor, const DLTensor& t) {
+  if (!is_zero(PyObject_CallOneArg(self[kIsNeg], tensor))) return false;
+  int64_t last = 0;
+  for (int i = 0; i < t.ndim; i++) {
+    if (t.shape[i] == 0) return true;
+    last += (t.shape[i] - 1) * t.strides[i];
+  }
+  if (!t.data) return false;  // lazy zeros have a size, but no memory
+  PyObject *storage = PyObject_CallOneArg(self[kStorage], tensor), *offset = PyObject_CallOneArg(self[kOffset], tensor);
+  int64_t have = storage ? PyObject_Size(storage) : -1, before = offset ? PyLong_AsLongLong(offset) : -1;
+  Py_XDECREF(storage);
+  Py_XDECREF(offset);
+  if (have < 0 || before < 0) return PyErr_Clear(), false;
+  return (before + last + 1) * (t.bits / 8) <= have;
 }
 
 char* memory(const DLTensor& t) { return static_cast<char*>(t.data) + t.byte_offset; }
@@ -126,17 +157,17 @@ struct Call {
   DLTensor grad{}, indices{};
   bool indexed = false;
 
-  bool read(const Shortcuts* self, PyObject* const* args) {
+  bool read(const Shortcuts& self, PyObject* const* args) {
     PyObject *grad_output = args[2], *input = args[3], *at = args[4], *attributes = args[5];
-    auto exact = [&](PyObject* o) { return reinterpret_cast<PyObject*>(Py_TYPE(o)) == self->tensor; };
+    auto exact = [&](PyObject* o) { return reinterpret_cast<PyObject*>(Py_TYPE(o)) == self[kTensor]; };
     indexed = at != Py_None;
     if (!exact(grad_output) || (indexed && !exact(at)) || !PyTuple_CheckExact(attributes)) return false;
-    const char* backend = std::getenv(PyUnicode_AsUTF8(self->backend));
-    if (backend && *backend) return false;  // the cached kernels are those of the default backend
+    PyObject* backend = PyDict_GetItemWithError(self[kEnvironment], self[kBackend]);
+    if (!backend && PyErr_Occurred()) return PyErr_Clear(), false;
+    if (backend && PyObject_IsTrue(backend)) return false;  // the cached kernels are those of the default backend
     key.put(args[0]);
     key.put(args[1]);
-    if (!describe(self, grad_output, grad) || !grad.data) return false;  // a zero tensor has no memory
-    if (!aligned(grad)) return false;
+    if (!describe(self, grad_output, grad) || !grad.data || !aligned(grad)) return false;  // no data: it is empty, or lazy zeros
     key.tensor(grad, true);
     if (exact(input)) {
       DLTensor shape{};
@@ -156,112 +187,111 @@ struct Call {
     return key.valid;
   }
 
-  static bool describe(const Shortcuts* self, PyObject* tensor, DLTensor& found) {
-    if (self->exchange->describe(tensor, &found)) return PyErr_Clear(), false;
+  PyObject* bytes() const {
+    return PyBytes_FromStringAndSize(reinterpret_cast<const char*>(key.values), sizeof(int64_t) * key.count);
+  }
+
+  static bool describe(const Shortcuts& self, PyObject* tensor, DLTensor& found) {
+    if (self.exchange->describe(tensor, &found)) return PyErr_Clear(), false;
     return found.device_type == kCpu || found.device_type == kCuda;
   }
 };
 
-Entry& entry_for(const Shortcuts* self, const CallKey& key) { return (*self->entries)[key.hash() % kEntries]; }
+// Runs a kernel. Returns None, another object if Python must run the call, or nullptr with an exception set.
+PyObject* run_kernel(const Shortcuts& self, PyObject* kernel, const Call& call, const DLTensor& out) {
+  const PreparedProblem* prepared = problem_run_by(kernel);
+  if (prepared && prepared->problem().read_elements() <= kQuick) {  // releasing the GIL would take longer
+    Arrays arrays;
+    arrays.grad = memory(call.grad), arrays.indices = call.indexed ? memory(call.indices) : nullptr, arrays.out = memory(out);
+    try {
+      return Py_NewRef(prepared->run(arrays, 1, Forced()).count ? Py_NotImplemented : Py_None);
+    } catch (const std::bad_alloc&) {
+      return PyErr_NoMemory();
+    }
+  }
+  PyObject* given[] = {address(call.grad), call.indexed ? address(call.indices) : Py_NewRef(Py_None), address(out)};
+  PyObject* all[] = {given[0], Py_None, given[1], given[2], self[kOne]};
+  PyObject* fault = given[0] && given[1] && given[2] ? PyObject_Vectorcall(kernel, all, 5, nullptr) : nullptr;
+  for (PyObject* each : given) Py_XDECREF(each);
+  return fault;
+}
 
-PyObject* find(PyObject* object, PyObject* const* args, Py_ssize_t n) {
-  if (n != 6) return PyErr_Format(PyExc_TypeError, "find takes 6 arguments, not %zd", n);
-  auto* self = reinterpret_cast<Shortcuts*>(object);
-  Call call;
-  if (!call.read(self, args)) Py_RETURN_NONE;
-  const CallKey& key = call.key;
-  const Entry& entry = entry_for(self, key);
-  if (entry.key.size() != static_cast<size_t>(key.count) ||
-      std::memcmp(entry.key.data(), key.values, sizeof(int64_t) * key.count))
-    Py_RETURN_NONE;
-  // Take references before any Python code runs: another thread may replace the entry.
-  PyObject *kernel = Py_NewRef(entry.kernel), *model = Py_NewRef(entry.model), *result = nullptr;
-  bool usable = needs_only_kernel(self, args[2]);
+// Runs the call with the kernel and the model of `entry`. Returns the result, or None if Python must run the call.
+PyObject* run(const Shortcuts& self, PyObject* const* args, const Call& call, PyObject* entry) {
+  bool usable = PyTuple_CheckExact(entry) && PyTuple_GET_SIZE(entry) == 3 &&
+                needs_only_kernel(self, args[2], args[3], PyUnicode_CheckExact(args[1])) &&
+                in_memory(self, args[2], call.grad) && (!call.indexed || in_memory(self, args[4], call.indices));
   // In deterministic mode PyTorch fills new GPU tensors by a kernel of its own, so Python handles the call.
-  if (usable && call.grad.device_type == kCuda) usable = is_zero(PyObject_CallNoArgs(self->deterministic));
-  if (usable) result = PyObject_CallOneArg(self->empty_like, model);
-  Py_DECREF(model);
-  if (!usable) {
-    Py_DECREF(kernel);
-    Py_RETURN_NONE;
-  }
+  if (usable && call.grad.device_type == kCuda) usable = is_zero(PyObject_CallNoArgs(self[kDeterministic]));
+  if (!usable) Py_RETURN_NONE;
+  PyObject *result = PyObject_CallOneArg(self[kEmptyLike], PyTuple_GET_ITEM(entry, 2)), *fault = nullptr;
   DLTensor out{};
-  PyObject* fault = nullptr;
-  if (result && self->exchange->describe(result, &out) == 0) {
-    PyObject* given[] = {address(call.grad), call.indexed ? address(call.indices) : Py_NewRef(Py_None), address(out)};
-    PyObject* all[] = {given[0], Py_None, given[1], given[2], self->one};
-    if (given[0] && given[1] && given[2]) fault = PyObject_Vectorcall(kernel, all, 5, nullptr);
-    for (PyObject* each : given) Py_XDECREF(each);
-  }
-  Py_DECREF(kernel);
+  if (result && self.exchange->describe(result, &out) == 0) fault = run_kernel(self, PyTuple_GET_ITEM(entry, 1), call, out);
   if (!fault) Py_CLEAR(result);
   if (fault && fault != Py_None) Py_SETREF(result, Py_NewRef(Py_None));  // Python runs the call again and reports the fault
   Py_XDECREF(fault);
   return result;
 }
 
-PyObject* add(PyObject* object, PyObject* const* args, Py_ssize_t n) {
-  if (n != 8) return PyErr_Format(PyExc_TypeError, "add takes 8 arguments, not %zd", n);
-  auto* self = reinterpret_cast<Shortcuts*>(object);
+PyObject* find(PyObject* object, PyObject* const* args, Py_ssize_t n) {
+  if (n != 6) return PyErr_Format(PyExc_TypeError, "find takes 6 arguments, not %zd", n);
+  const Shortcuts& self = *reinterpret_cast<Shortcuts*>(object);
   Call call;
   if (!call.read(self, args)) Py_RETURN_NONE;
-  Entry& entry = entry_for(self, call.key);
-  Entry old = std::move(entry);
-  entry.key.assign(call.key.values, call.key.values + call.key.count);
-  entry.function = Py_NewRef(args[0]);
-  entry.kernel = Py_NewRef(args[6]);
-  entry.model = Py_NewRef(args[7]);
-  for (PyObject* each : {old.function, old.kernel, old.model}) Py_XDECREF(each);
-  Py_RETURN_NONE;
+  PyObject* key = call.bytes();
+  if (!key) return nullptr;
+  PyObject* entry = PyDict_GetItemWithError(self[kCalls], key);
+  Py_DECREF(key);
+  if (!entry) return PyErr_Occurred() ? nullptr : Py_NewRef(Py_None);
+  Py_INCREF(entry);  // another thread may remove the entry
+  PyObject* result = run(self, args, call, entry);
+  Py_DECREF(entry);
+  return result;
+}
+
+PyObject* key(PyObject* object, PyObject* const* args, Py_ssize_t n) {
+  if (n != 6) return PyErr_Format(PyExc_TypeError, "key takes 6 arguments, not %zd", n);
+  Call call;
+  if (!call.read(*reinterpret_cast<Shortcuts*>(object), args)) Py_RETURN_NONE;
+  return call.bytes();
 }
 
 PyObject* create(PyTypeObject* type, PyObject* args, PyObject*) {
-  PyObject *capsule, *objects[8];
-  if (!PyArg_ParseTuple(args, "OOOOOOOOU", &capsule, &objects[0], &objects[1], &objects[2], &objects[3], &objects[4],
-                        &objects[5], &objects[6], &objects[7]))
-    return nullptr;
-  auto* exchange = static_cast<DLPackExchange*>(PyCapsule_GetPointer(capsule, "dlpack_exchange_api"));
+  if (PyTuple_GET_SIZE(args) != 1 + kGiven || !PyDict_CheckExact(PyTuple_GET_ITEM(args, 1 + kCalls)) ||
+      !PyDict_CheckExact(PyTuple_GET_ITEM(args, 1 + kEnvironment)))
+    return PyErr_Format(PyExc_TypeError, "Shortcuts takes a DLPack exchange API and %d objects, see shortcuts.cpp", kGiven);
+  auto* exchange = static_cast<DLPackExchange*>(PyCapsule_GetPointer(PyTuple_GET_ITEM(args, 0), "dlpack_exchange_api"));
   if (!exchange) return nullptr;
   if (exchange->major != 1) return PyErr_Format(PyExc_ValueError, "DLPack is of version %u; it must be 1", exchange->major);
   auto* self = reinterpret_cast<Shortcuts*>(type->tp_alloc(type, 0));
   if (!self) return nullptr;
   self->exchange = exchange;
-  PyObject** slots[] = {&self->tensor, &self->modes, &self->transforms, &self->grad_enabled, &self->forward_ad,
-                        &self->empty_like, &self->deterministic, &self->backend};
-  for (int i = 0; i < 8; i++) *slots[i] = Py_NewRef(objects[i]);
-  self->requires_grad = PyUnicode_InternFromString("requires_grad");
-  self->is_neg = PyUnicode_InternFromString("is_neg");
-  self->current_level = PyUnicode_InternFromString("_current_level");
-  self->one = PyLong_FromLong(1);
-  self->entries = new (std::nothrow) std::vector<Entry>(kEntries);
-  if (!self->requires_grad || !self->is_neg || !self->current_level || !self->one || !self->entries) {
-    Py_DECREF(self);
-    return PyErr_NoMemory();
-  }
+  for (int i = 0; i < kGiven; i++) self->objects[i] = Py_NewRef(PyTuple_GET_ITEM(args, 1 + i));
+  self->objects[kRequiresGrad] = PyUnicode_InternFromString("requires_grad");
+  self->objects[kCurrentLevel] = PyUnicode_InternFromString("_current_level");
+  self->objects[kOne] = PyLong_FromLong(1);
+  for (PyObject* each : self->objects)
+    if (!each) {
+      Py_DECREF(self);
+      return PyErr_NoMemory();
+    }
   return reinterpret_cast<PyObject*>(self);
 }
 
 void destroy(PyObject* object) {
-  auto* self = reinterpret_cast<Shortcuts*>(object);
-  if (self->entries)
-    for (Entry& entry : *self->entries)
-      for (PyObject* each : {entry.function, entry.kernel, entry.model}) Py_XDECREF(each);
-  delete self->entries;
-  for (PyObject* each : {self->tensor, self->modes, self->transforms, self->grad_enabled, self->forward_ad,
-                         self->empty_like, self->deterministic, self->backend, self->requires_grad,
-                         self->is_neg, self->current_level, self->one})
-    Py_XDECREF(each);
+  for (PyObject* each : reinterpret_cast<Shortcuts*>(object)->objects) Py_XDECREF(each);
   Py_TYPE(object)->tp_free(object);
 }
 
 PyMethodDef methods[] = {
     {"find", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(find)), METH_FASTCALL,
-     "find(function, result_layout, grad_output, input, indices, attributes) -> the result, or None if no equal\n"
-     "call was added."},
-    {"add", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(add)), METH_FASTCALL,
-     "add(function, result_layout, grad_output, input, indices, attributes, kernel, model): add a call that passed\n"
-     "its checks. Results are empty_like(model). The kernel takes the address of grad_output, None, the addresses of\n"
-     "indices and result, and the number of threads."},
+     "find(function, result_layout, grad_output, input, indices, attributes) -> the result, or None if the cache has no\n"
+     "equal call. A result_layout that is a string: the call is one of PyTorch's, patched.\n\n"
+     "The cache has, under the key of a call, a tuple: function, kernel, model. Results are empty_like(model). The\n"
+     "kernel takes the address of grad_output, None, the addresses of indices and result, and the number of threads."},
+    {"key", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(key)), METH_FASTCALL,
+     "key(function, result_layout, grad_output, input, indices, attributes) -> bytes, or None for a call that cannot\n"
+     "have a shortcut. The key has the addresses of function and result_layout: the cache must keep them alive."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -59,30 +59,33 @@ class Shortcuts:
         forward_ad: ModuleType,
         empty_like: Callable[[Any], Any],
         deterministic: Callable[[], bool],
-        backend: str,
+        is_neg: Callable[[Any], bool],
+        storage: Callable[[Any], Any],
+        storage_offset: Callable[[Any], Any],
+        calls: dict[Any, Any],
+        environment: dict[bytes, bytes],
+        backend: bytes,
     ) -> None: ...
     def find(
         self,
         function: str,
-        result_layout: bool | None,
+        result_layout: bool | str | None,
         grad_output: Any,
         input: Any,
         indices: Any,
         attributes: tuple[Any, ...],
         /,
     ) -> Any: ...
-    def add(
+    def key(
         self,
         function: str,
-        result_layout: bool | None,
+        result_layout: bool | str | None,
         grad_output: Any,
         input: Any,
         indices: Any,
         attributes: tuple[Any, ...],
-        kernel: Callable[..., Any],
-        model: Any,
         /,
-    ) -> None: ...
+    ) -> bytes | None: ...
 
 def instruction_sets() -> list[str]: ...
 def instruction_set() -> str: ...

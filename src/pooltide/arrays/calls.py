@@ -1,31 +1,45 @@
-"""A gradient on NumPy arrays: bind the arguments to a call, check it by the operator's rules, plan, run.
+"""Calls on NumPy arrays, gradients and forwards: bind the arguments, check them, plan, run.
 
-What depends on metadata alone is done once per kind of call and cached.
+What depends on metadata alone is done once, and kept in the cache of calls (kernels/calls.py). Arguments that
+are not plain values (operators/plain.py) are replaced by plain ones first.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels import Arrays
-from ..kernels.plan import ENVIRONMENT, Plan, execute, make_plan, shortcut
+from ..kernels.calls import CALLS, Key, call_key
+from ..kernels.plan import Plan, execute, make_plan, shortcut
 from ..kernels.threads import get_num_threads
 from ..operators.binding import bind
-from ..operators.call import Call
+from ..operators.call import shares_cells
 from ..operators.catalog import operators
-from ..operators.memory import too_large
-from ..operators.pages import Operator
-from ..operators.plain import kinds, plain, plain_array, plain_shape
+from ..operators.memory import reserve, too_large
+from ..operators.plain import plain, plain_array, plain_shape, shown
+from ..problem.forwards import PoolArguments, forward_problem, plain_arguments
 from ..problem.problem import lower
 from .reader import ARRAYS
 from .volumes import as_volume, memory_layout
 
 Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedCall:
+    """What the checks and the plan of a call found, without its arrays."""
+
+    plan: Plan
+    axes: int
+    shape: tuple[int, ...]  # of the result
+    result_layout: str  # of a fresh result
+    kernel: Callable[..., Any] | None  # None if an array must be copied first
 
 
 def gradient(
@@ -36,122 +50,154 @@ def gradient(
     attributes: tuple[Any, ...],
     out: Array | None,
 ) -> Array:
+    given: Any = grad_output, input, indices, attributes, out
     try:
-        key = _key(name, grad_output, input, indices, attributes, out)
-        if key is None:
-            return _by_plain_arguments(name, grad_output, input, indices, attributes, out)
-        if (known := _SHORTCUTS.get(key)) is not None:
-            run, shape, dtype = known
-            result = np.empty(shape, dtype) if out is None else out
-            if run(grad_output, None, indices, result, get_num_threads()) is None:
-                return result
-        return _planned(key, name, grad_output, input, indices, attributes, out)
+        if (key := _gradient_key(name, *given)) is None:
+            given = (
+                plain_array(grad_output),
+                plain_shape(input),
+                plain_array(indices),
+                tuple(map(plain, attributes)),
+                plain_array(out),
+            )
+            key = _gradient_key(name, *given)
+        call = CALLS.get(key) or _keep(key, prepare_gradient(name, *given))
+        grad, _, at, _, written = given
+        result = _run_gradient(name, call, grad, at, written)
     except MemoryError as error:
         raise too_large(name, error) from None
+    return result if out is None else out
 
 
-def _by_plain_arguments(
+def forward(name: str, input: Array, arguments: PoolArguments, return_indices: Any, out: Any) -> Any:
+    """Returns the values of a pool; with `return_indices` a pair of values and indices."""
+    given: Any = input, arguments, return_indices, out
+    try:
+        if (key := _forward_key(name, *given)) is None:
+            flag = plain(return_indices)
+            out = plain(out) if flag is True else out  # a list of two becomes a tuple
+            written = tuple(map(plain_array, out)) if type(out) is tuple else plain_array(out)
+            given = plain_array(input), plain_arguments(arguments), flag, written
+            key = _forward_key(name, *given)
+        call = CALLS.get(key) or _keep(key, _prepare_forward(name, *given))
+        x, _, indexed, written = given
+        result = _run_forward(name, call, x, indexed, written)
+    except MemoryError as error:
+        raise too_large(name, error) from None
+    return result if out is None else out
+
+
+def _keep(key: Key | None, call: PreparedCall) -> PreparedCall:
+    CALLS.add(key, call, call.plan.problem.axes)
+    return call
+
+
+def _gradient_key(
     name: str, grad_output: Any, input: Any, indices: Any, attributes: tuple[Any, ...], out: Any
-) -> Array:
-    """The same call in plain values (plain.py); where some still are not, the checks find the sentence."""
-    given = grad_output, input, indices, attributes, written = (
-        plain_array(grad_output),
-        plain_shape(input),
-        plain_array(indices),
-        tuple(map(plain, attributes)),
-        plain_array(out),
-    )
-    known = _key(name, *given) is not None
-    result = gradient(name, *given) if known else _planned(None, name, *given)
-    return result if written is out else out
+) -> Key | None:
+    # An array of one axis is a shape, by its values.
+    shape = input.shape if type(input) is np.ndarray and input.ndim != 1 else input
+    return call_key(name, _metadata(grad_output, indices, out), (shape, *attributes))
 
 
-def _planned(
-    key: tuple[Any, ...] | None,
-    name: str,
-    grad_output: Array,
-    input: Array | Sequence[int],
-    indices: Array | None,
-    attributes: tuple[Any, ...],
-    out: Array | None,
-) -> Array:
-    """Check, plan and compute a call; keep its kernel under `key`, if there is one."""
+def _forward_key(
+    name: str, input: Any, arguments: PoolArguments, return_indices: Any, out: Any
+) -> Key | None:
+    metadata = _metadata(input, *(out if type(out) is tuple else (out,)))
+    return call_key(name, metadata, (*arguments, return_indices), type(out) is tuple)
+
+
+def _metadata(*arrays: Any) -> tuple[Hashable, ...] | None:
+    """Returns what the checks of a call look at in its arrays; None if one is neither an array nor None."""
+    found: list[Hashable] = []
+    for array in arrays:
+        if type(array) is np.ndarray:
+            found.append((array.dtype, array.shape, array.strides, array.flags.writeable))
+        elif array is None:
+            found.append(None)
+        else:
+            return None
+    return tuple(found)
+
+
+def prepare_gradient(
+    name: str, grad_output: Any, input: Any, indices: Any, attributes: tuple[Any, ...], out: Any
+) -> PreparedCall:
     operator = operators()[name]
-    plan = _prepare(operator, grad_output, input, indices, attributes, out)
-    shape = tuple(input.shape if isinstance(input, np.ndarray) else input)
-    result = np.empty(shape, grad_output.dtype) if out is None else out
-    if out is not None and (np.may_share_memory(out, grad_output) or _shares(out, indices)):
-        grad_output = grad_output.copy()
-        indices = None if indices is None else indices.copy()
-        plan = _prepare(operator, grad_output, input, indices, attributes, out)
     axes = len(operator.axes)
-    volumes = (None if a is None else as_volume(a, axes) for a in (grad_output, None, indices, result))
-    fault = execute(plan, Arrays(*volumes))
-    if fault is not None:
-        raise IndexError(f"{name}: {fault.message('indices', grad_output.shape, shape[-axes:])}")
-    if key is not None and (kernel := shortcut(plan)) is not None:
-        if len(_SHORTCUTS) >= 1024:
-            _SHORTCUTS.clear()
-        _SHORTCUTS[key] = kernel, shape, grad_output.dtype
+    call = bind(ARRAYS, operator, grad_output, input, indices, attributes, out)
+    layouts = [memory_layout(array, axes) for array in (grad_output, indices) if array is not None]
+    plan = make_plan(lower(call), (*layouts, "planes" if out is None else memory_layout(out, axes)))
+    return PreparedCall(plan, axes, call.role("input").shape, "planes", shortcut(plan))
+
+
+def _prepare_forward(
+    name: str, input: Any, arguments: PoolArguments, return_indices: Any, out: Any
+) -> PreparedCall:
+    values, indices = _results(name, return_indices, out)
+    problem = forward_problem(name, ARRAYS, input, arguments, return_indices, values, indices)
+    axes = len(operators()[name].axes)
+    shape = tuple(input.shape[:-axes]) + problem.output_plane[3 - axes :]
+    if out is None:
+        reserve(name, prod(shape) * input.itemsize)
+    layout = memory_layout(input, axes)
+    result_layout = "planes" if layout == "strided" else layout
+    found = [result_layout if a is None else memory_layout(a, axes) for a in (indices, values)]
+    plan = make_plan(problem, (layout, *found[0 if problem.index_bytes else 1 :]))
+    return PreparedCall(plan, axes, shape, result_layout, shortcut(plan))
+
+
+def _results(name: str, return_indices: Any, out: Any) -> tuple[Any, Any]:
+    """Returns the arrays that receive values and indices; None for each that the function allocates."""
+    if out is None or return_indices is not True:
+        return out, None
+    if type(out) is not tuple or len(out) != 2:
+        raise TypeError(
+            f"{name}: out is {shown(out)}; with return_indices it must be a pair of NumPy arrays."
+        )
+    for at, array in enumerate(out):
+        if array is None:
+            raise TypeError(f"{name}: out[{at}] is None; it must be a NumPy array.")
+    return out
+
+
+def _run_gradient(
+    name: str, call: PreparedCall, grad_output: Array, indices: Array | None, out: Array | None
+) -> Array:
+    result = np.empty(call.shape, grad_output.dtype) if out is None else out
+    run = call.kernel
+    if run is not None and run(grad_output, None, indices, result, get_num_threads()) is None:
+        return result
+    if any(a is not None and np.may_share_memory(result, a) for a in (grad_output, indices)):
+        grad_output = grad_output.copy("K")  # in the same layout
+        indices = None if indices is None else indices.copy("K")
+    if fault := execute(call.plan, _volumes(call, grad_output, None, indices, result)):
+        text = fault.message("indices", grad_output.shape, call.shape[-call.axes :])
+        raise IndexError(f"{name}: {text}")
     return result
 
 
-_INT = frozenset({int})
-_SHORTCUTS: dict[tuple[Any, ...], tuple[Callable[..., Any], tuple[int, ...], np.dtype[Any]]] = {}
+def _run_forward(name: str, call: PreparedCall, input: Array, return_indices: bool, out: Any) -> Any:
+    values, indices = out if return_indices and out is not None else (out, None)
+    if out is None:
+        values = _empty(call, input.dtype)
+        indices = _empty(call, np.dtype(np.int64)) if return_indices else None
+    if call.kernel is None or call.kernel(None, input, indices, values, get_num_threads()) is not None:
+        if indices is not None and shares_cells(values, indices):
+            raise ValueError(f"{name}: out[1] shares memory with out[0]; it must have its own.")
+        execute(call.plan, _volumes(call, None, input, indices, values))
+    return (values, indices) if return_indices else values
 
 
-def _key(
-    name: str, grad_output: Any, input: Any, indices: Any, attributes: tuple[Any, ...], out: Any
-) -> tuple[Any, ...] | None:
-    """All that a call's checks and plan depend on, or None where some argument is not plain (plain.py).
-
-    Arrays count by dtype, shape and strides. Attributes count by type as well: True is not 1.
-    """
-    types = kinds(attributes)
-    if types is None or type(grad_output) is not np.ndarray:
-        return None
-    key: tuple[Any, ...] = (name, grad_output.dtype, grad_output.shape, grad_output.strides, attributes)
-    if type(input) is np.ndarray and input.ndim != 1:  # of one axis it is a shape, by its values
-        key += (input.shape,)
-    elif type(input) is tuple and _INT.issuperset(map(type, input)):
-        key += (input, None)
-    else:
-        return None
-    for array in (indices, out):
-        if type(array) is np.ndarray:
-            key += array.dtype, array.shape, array.strides
-        elif array is None:
-            key += (None,)
-        else:
-            return None
-    return (key, types, os.environ.get(ENVIRONMENT))
+def _volumes(call: PreparedCall, *arrays: Array | None) -> Arrays:
+    return Arrays(*(None if array is None else as_volume(array, call.axes) for array in arrays))
 
 
-def _shares(out: Array, indices: Array | None) -> bool:
-    return indices is not None and np.may_share_memory(out, indices)
-
-
-def _prepare(
-    operator: Operator,
-    grad_output: Any,
-    input: Any,
-    indices: Any,
-    attributes: tuple[Any, ...],
-    out: Any,
-) -> Plan:
-    call = checked_call(operator, grad_output, input, indices, attributes, out)
-    arrays = [grad_output, *([] if indices is None else [indices]), *([] if out is None else [out])]
-    layouts = [memory_layout(array, len(operator.axes)) for array in arrays]
-    return make_plan(lower(call), tuple(layouts) if out is not None else (*layouts, "planes"))
-
-
-def checked_call(
-    operator: Operator,
-    grad_output: Any,
-    input: Any,
-    indices: Any,
-    attributes: tuple[Any, ...],
-    out: Any = None,
-) -> Call:
-    """The checked call of a function's arguments; `attributes` in the order of the page."""
-    return bind(ARRAYS, operator, grad_output, input, indices, attributes, out)
+def _empty(call: PreparedCall, dtype: np.dtype[Any]) -> Array:
+    """Returns an uninitialized result of shape (N,) C, spatial axes, in the call's result layout."""
+    shape, lead = call.shape, len(call.shape) - call.axes
+    if call.result_layout == "planes":
+        return np.empty(shape, dtype)
+    return np.moveaxis(
+        np.empty(shape[: lead - 1] + shape[lead:] + shape[lead - 1 : lead], dtype), -1, lead - 1
+    )

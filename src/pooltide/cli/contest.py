@@ -1,24 +1,25 @@
 """Times our functions, PyTorch's operators and a copy of memory on one case, in turns: the contestants.
 
-    limit = bytes that must move / bytes per second that the copy moved in the same run
-
 Every round runs each contestant once, so that a slow moment of the machine affects all of them; each round
 begins with another contestant. Before a contestant is timed, the threads of the others must be idle (those of
 OpenMP spin for some milliseconds after a call), and the contestant runs once without being timed. All write
 to the same memory. A round in which other programs took more than a tenth of the processors is repeated, at
 most twice the number of rounds in all. With one thread, processor time is measured, which other programs
 change little. Figures are medians over the rounds. A case whose result differs from the reference has none.
+`enter` makes the contestants of a gradient, `timed` runs them; cuda_contest.py and forward_contest.py have
+the same for a GPU and for forwards.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
-from statistics import median, quantiles
+from statistics import median
 from time import perf_counter, process_time, sleep
 from typing import Any
 
@@ -27,64 +28,51 @@ from numpy.typing import NDArray
 
 from ..acceptance.inputs import arrays
 from ..acceptance.notation import Case
-from ..acceptance.trial import Refused, problem_of
+from ..acceptance.trial import Refused, plan_of, problem_of
 from ..acceptance.verdicts import bits_of
 from ..arrays import gradients
 from ..arrays.volumes import as_volume
 from ..kernels import Arrays, reference
-from ..kernels.threads import get_num_threads
+from ..kernels.threads import get_num_threads, set_num_threads
 from ..operators.pages import HOST
 from ..problem.problem import Problem
+from .entries import Entry, Result, Runners, Wrong, attributes_of
+from .limit import least_seconds
 
 Array = NDArray[Any]
 COPY_BYTES = 64 << 20
 SAMPLE = 12  # planes compared with the reference, bit by bit
 DISTURBED = 0.1  # share of the processors that other programs take
-Runners = dict[str, Callable[[], Any]]
-
-
-class Wrong(ValueError):
-    """The result is wrong, so its time says nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    case: Case
-    result_bytes: int
-    limit: float  # seconds
-    times: dict[str, list[float]]  # seconds, by contestant
-    others: float | None = None  # share of the processors that other programs took
-
-    def typical(self, name: str) -> float | None:
-        """The median of a contestant; None if it did not run."""
-        return median(self.times[name]) if name in self.times else None
-
-    def spread(self, name: str) -> float:
-        return spread(self.times[name])
-
-    def ratio(self, above: str, below: str) -> float | None:
-        a, b = self.typical(above), self.typical(below)
-        return None if a is None or b is None else a / b
-
-
-def spread(times: list[float]) -> float:
-    """Half the distance between the quartiles, relative to the median."""
-    low, middle, high = quantiles(times, n=4)
-    return (high - low) / 2 / middle
 
 
 def contest(case: Case, rounds: int) -> Iterator[Result | None]:
     """Yields None after each round, and the result at the end."""
+    yield from timed(enter(case), rounds)
+
+
+def enter(case: Case) -> Entry:
+    """The contestants of a gradient, after their results were checked."""
     problem = timeable(case)
     drawn = arrays(case.call(HOST), problem, case.data)
-    runners = _ours(case, *drawn)
-    _verify(case, problem, drawn, runners)
+    ours = _ours(case, *drawn)
+    verify = partial(_verify, case, problem, drawn, ours)
+    verify()
+    theirs: Runners = {}
     if find_spec("torch"):
-        runners |= _torch(case, *drawn)
-    times: dict[str, list[float]] = {name: [] for name in runners}
+        from .aten import contestants
+
+        theirs = contestants(case, *drawn)
+    kernels = plan_of(case).kernels
+    chosen = next((name for name, reason in kernels if reason is None), None)
+    return Entry(case, problem, drawn[2].nbytes, ours | theirs, verify, chosen)
+
+
+def timed(entry: Entry, rounds: int) -> Iterator[Result | None]:
+    """Yields None after each round, and the result at the end. Uses the threads of `use_threads`."""
+    use_threads(get_num_threads())
     with ThreadPoolExecutor(get_num_threads()) as workers:
-        runners["copy"] = _copy(workers)
-        times["copy"] = []
+        runners = entry.runners | {"copy": _copy(workers)}
+        times: dict[str, list[float]] = {name: [] for name in runners}
         yield None
         shares: list[float] = []
         again = 2 * rounds
@@ -97,8 +85,17 @@ def contest(case: Case, rounds: int) -> Iterator[Result | None]:
             for name, taken in found.items():
                 times[name].append(taken)
             yield None
-    speed = 2 * COPY_BYTES / median(times["copy"])
-    yield Result(case, drawn[2].nbytes, problem.least_bytes / speed, times, sum(shares) / rounds)
+    limit = least_seconds(entry.problem, 2 * COPY_BYTES / median(times["copy"]), None)
+    yield Result(entry.case, entry.result_bytes, limit, times, sum(shares) / rounds)
+
+
+def use_threads(count: int) -> None:
+    """Sets the number of threads, ours and PyTorch's."""
+    set_num_threads(count)
+    if "torch" in sys.modules:
+        import torch
+
+        torch.set_num_threads(count)
 
 
 def timeable(case: Case) -> Problem:
@@ -156,12 +153,6 @@ def _copy(workers: ThreadPoolExecutor) -> Callable[[], Any]:
     return lambda: list(workers.map(lambda cut: np.copyto(target[cut], source[cut]), cuts))
 
 
-def attributes_of(case: Case) -> list[Any]:
-    """The attributes of a case in the order of the parameters of our function."""
-    given = [(role, value) for role, value in case.attributes if role != "cube_math_type"]
-    return [value or None if role in ("stride", "divisor_override") else value for role, value in given]
-
-
 def _ours(case: Case, grad: Array, indices: Array | None, out: Array) -> Runners:
     function = getattr(gradients, case.operator.function)
     attributes = attributes_of(case)
@@ -180,16 +171,22 @@ def _verify(case: Case, problem: Problem, drawn: Any, runners: Runners) -> None:
         raise Refused(str(error)) from None
     if not np.array_equal(bits_of(runners["ours"]()), bits_of(drawn[2])):
         raise Wrong(f"{case}: out= and a fresh result differ")
-    check_sample(case, problem, *(None if a is None else as_volume(a, axes) for a in drawn))
+    check_sample(case, problem, (None if a is None else as_volume(a, axes) for a in drawn))
 
 
-def check_sample(case: Case, problem: Problem, grad: Any, indices: Any, out: Any) -> None:
-    """Compare some planes of the result with the reference, bit by bit. Wrong: they differ."""
-    planes = np.unique(np.linspace(0, problem.planes - 1, SAMPLE).astype(int))
+def check_sample(
+    case: Case, problem: Problem, volumes: Iterable[Any], read: Callable[[Any], Array] = np.asarray
+) -> None:
+    """Compare some planes of the result with the reference, bit by bit. Wrong: they differ.
+
+    `volumes` are grad_output, indices or None, and the result; `read` makes NumPy arrays of their planes.
+    """
+    grad, indices, out = volumes
+    planes = sample_planes(problem)
     sample = replace(problem, batch=(1, len(planes)))
 
-    def chosen(array: Any) -> Any:
-        return array[planes // problem.batch[1], planes % problem.batch[1]][None]
+    def chosen(array: Any) -> Array:
+        return read(array[planes // problem.batch[1], planes % problem.batch[1]])[None]
 
     want = np.empty(sample.batch + sample.input_plane, problem.dtype.numpy)
     scratch = np.empty(reference.scratch(sample), np.uint8)
@@ -200,50 +197,6 @@ def check_sample(case: Case, problem: Problem, grad: Any, indices: Any, out: Any
         raise Wrong(f"{case}: the result differs from the reference")
 
 
-def torch_tensor(case: Case, array: Array) -> Any:
-    import torch
-
-    if case.dtype.name == "BFLOAT16" and array.itemsize == 2:
-        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(array)
-
-
-def aten_call(
-    case: Case, grad: Any, x: Any, indices: Any, result: Any
-) -> tuple[Callable[[], Any], Callable[[], Any]]:
-    """Two calls of PyTorch's gradient of the case: one allocates its result, the other writes to `result`."""
-    import torch
-
-    from ..torch.aten_fallback import aten_call as named
-
-    call = case.call(HOST)
-    attributes = attributes_of(case)
-    if attributes:
-        arrays = [call.kernel, call.stride, call.padding]
-        arrays += [call.pairs("dilation")] if call.role("dilation") else []
-        attributes = [*map(list, arrays), *attributes[len(arrays) :]]
-    name, arguments = named(case.operator.function, grad, x, indices, attributes)
-    fresh = getattr(torch.ops.aten, name).default
-    target = result.unsqueeze(-2) if len(case.operator.axes) == 1 else result
-    if name == "_adaptive_avg_pool2d_backward":
-        into = partial(torch.ops.aten._adaptive_avg_pool2d_backward.out, out=target)
-    else:
-        into = partial(getattr(torch.ops.aten, name.removeprefix("_")).grad_input, grad_input=target)
-    return lambda: fresh(*arguments), lambda: into(*arguments)
-
-
-def _torch(case: Case, grad: Array, indices: Array | None, out: Array) -> Runners:
-    import torch
-
-    torch.set_num_threads(get_num_threads())
-    ours, result = out.copy(), torch_tensor(case, out)
-    x = torch.empty_like(result)
-    where = None if indices is None else torch.from_numpy(indices.astype(np.int64))
-    fresh, into = aten_call(case, torch_tensor(case, grad), x, where, result)
-    try:
-        into()
-    except NotImplementedError:  # PyTorch has no avg_pool3d in halves on the CPU
-        return {}
-    if case.dtype.name == "FLOAT32" and not np.array_equal(bits_of(ours), bits_of(out)):
-        raise Wrong(f"{case}: the result differs from PyTorch's")
-    return {"torch out=": into, "torch": fresh}
+def sample_planes(problem: Problem) -> NDArray[np.intp]:
+    """The planes to compare, counted through all images."""
+    return np.unique(np.linspace(0, problem.planes - 1, SAMPLE).astype(np.intp))

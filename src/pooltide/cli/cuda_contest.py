@@ -11,114 +11,223 @@ from __future__ import annotations
 import gc
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from math import inf
 from statistics import median
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from numpy.typing import NDArray
+from triton.runtime import driver
 
 from .. import torch as ours
 from ..acceptance.inputs import arrays
 from ..acceptance.notation import Case
-from ..arrays.volumes import as_volume
+from ..geometry import tables
+from ..kernels.cuda.plan import plan
 from ..operators.pages import HOST
-from .contest import Result, Runners, Wrong, aten_call, attributes_of, check_sample, timeable, torch_tensor
+from ..problem.problem import Problem
+from ..torch.tensors import TYPES
+from .aten import aten_call, in_layout, torch_dtype, torch_tensor
+from .contest import check_sample, timeable
+from .entries import Entry, Result, Runners, Wrong, attributes_of
+from .limit import LANES, least_seconds
 
+DEVICE = "cuda"
 COPY_BYTES = 1 << 30
 SWEEP_BYTES = 2 << 30  # four times the cache, and long enough that the host is ahead of the device
 WALL_CALLS = 100  # for one wall time
 RESULTS_BYTES = 256 << 20  # that the calls of a graph write, at least
+LEAST_ROUNDS = 3
 
 
-def contest(
-    case: Case, rounds: int, compile: bool = False, channels_last: bool = False
-) -> Iterator[Result | None]:
+class Tensors(NamedTuple):
+    """Of a gradient: (N, C, …) on the device, in the layout of the case. The result is full of NaN."""
+
+    grad: torch.Tensor
+    indices: torch.Tensor | None
+    result: torch.Tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stage:
+    """The memory of the copy, and memory that is overwritten to clear the cache."""
+
+    source: torch.Tensor
+    target: torch.Tensor
+    sweep: torch.Tensor
+
+
+def make_stage() -> Stage:
+    source, target = torch.ones((2, COPY_BYTES // 4), device=DEVICE)
+    return Stage(source, target, torch.empty(SWEEP_BYTES // 4, device=DEVICE))
+
+
+def contest(case: Case, rounds: int, compile: bool = False) -> Iterator[Result | None]:
     """Yields None after each round, and the result at the end. Frees the memory of the device."""
     try:
-        yield from _contest(case, rounds, compile, channels_last)
+        yield from _contest(case, rounds, compile)
     finally:
         torch.compiler.reset()  # else it keeps the tensors of compiled calls
         gc.collect()
         torch.cuda.empty_cache()
 
 
-def _contest(case: Case, rounds: int, compile: bool, channels_last: bool) -> Iterator[Result | None]:
+def _contest(case: Case, rounds: int, compile: bool) -> Iterator[Result | None]:
     problem = timeable(case)
-    drawn = arrays(case.call(HOST), problem, case.data)
-    runners, into, result = _runners(case, drawn, compile, channels_last)
-    runners["ours out="]()
-    axes = len(case.operator.axes)
-    back = result.cpu()
-    drawn[2][...] = back.view(torch.int16).numpy().view(drawn[2].dtype) if _half(case) else back.numpy()
-    check_sample(case, problem, *(None if a is None else as_volume(a, axes) for a in drawn))
-    source, target = torch.ones((2, COPY_BYTES // 4), device="cuda")
-    runners["copy"] = lambda: target.copy_(source)
-    sweep = torch.empty(SWEEP_BYTES // 4, device="cuda")
-    times: dict[str, list[float]] = {name: [] for name in runners}
-    for turn in range(-2, rounds):  # two to warm up
-        taken = {name: _device_seconds(run, sweep) for name, run in runners.items()}
-        if turn >= 0:
-            for name, seconds in taken.items():
-                times[name].append(seconds)
-        if turn >= -1:
+    tensors = _copied(case, arrays(case.call(HOST), problem, case.data))
+    entry = enter(case, tensors)
+    names = [name for name in ("ours", "torch") if name in entry.runners]
+    runners = entry.runners | (
+        _compiled(case, entry.runners["torch"]) if compile and "torch" in names else {}
+    )
+    for found in timed(replace(entry, runners=runners), rounds, make_stage()):
+        if found is None:
             yield None
-    times |= {f"{name} wall": [] for name in ("ours", "torch")}
-    for name in ("ours", "torch") * 9:
-        times[f"{name} wall"].append(_wall_seconds(runners[name]))
-    del sweep
-    times |= {f"{name} alone": alone_seconds(run, result) for name, run in into.items()}
-    limit = problem.least_bytes * median(times["copy"]) / (2 * COPY_BYTES)
-    yield Result(case, drawn[2].nbytes, limit, times | {"limit": [limit, limit]})
+            continue
+        times = found.times | {f"{name} wall": [] for name in names}
+        for name in names * 9:
+            times[f"{name} wall"].append(_wall_seconds(runners[name]))
+        into = {"ours": _ours(case, tensors), "torch": _theirs(case, tensors)}
+        times |= {f"{name} alone": alone_seconds(into[name], tensors.result) for name in names}
+        yield replace(found, times=times | {"limit": [found.limit, found.limit]})
 
 
-Into = dict[str, Callable[[torch.Tensor], Any]]
+def enter(case: Case, tensors: Tensors) -> Entry:
+    """The contestants of a gradient, after their results were checked."""
+    problem = timeable(case)
+    grad, indices, result = tensors
+    run = _ours(case, tensors)
+    runners = {"ours out=": lambda: run(result), "ours": lambda: run(None)}
+
+    def verify() -> None:
+        result.fill_(float("nan"))
+        run(result)
+        given = (_volume(problem, tensor, cells=False) for tensor in (grad, indices))
+        check_sample(case, problem, (*given, _volume(problem, result)), _to_numpy)
+
+    verify()
+    runners |= _torch(case, tensors)
+    layout = "channels_last" if case.channels_last else "planes"
+    launches = plan(problem, layout, result.get_device())
+    name = " + ".join(launch.kernel.__name__ for launch in launches)
+    return Entry(case, problem, result.numel() * result.element_size(), runners, verify, name)
 
 
-def _runners(
-    case: Case, drawn: Any, compile: bool, channels_last: bool
-) -> tuple[Runners, Into, torch.Tensor]:
-    def on_gpu(tensor: torch.Tensor) -> torch.Tensor:
-        last = (
-            {4: torch.channels_last, 5: torch.channels_last_3d}.get(tensor.dim()) if channels_last else None
-        )
-        return tensor.cuda().to(memory_format=last or torch.contiguous_format)
-
-    grad, indices, out = drawn
-    g, x = on_gpu(torch_tensor(case, grad)), on_gpu(torch_tensor(case, out))
-    result = torch.full_like(x, float("nan"))
-    where = None if indices is None else on_gpu(torch.from_numpy(indices.astype("int64")))
-    function = getattr(ours, case.operator.function)
-    given = (g, x) if where is None else (g, x, where)
-    more = attributes_of(case)
-    quiet = {} if where is None else {"check_indices": False}  # the check waits for the device
-    fresh, into = aten_call(case, g, x, where, result)
-    runners: Runners = {
-        "ours out=": lambda: function(*given, *more, out=result, **quiet),
-        "ours": lambda: function(*given, *more, **quiet),
-        "torch out=": into,
-        "torch": fresh,
-    }
-    runners["torch"]()
-    theirs = fresh()
-    runners["ours out="]()
+def _torch(case: Case, tensors: Tensors) -> Runners:
+    """PyTorch's contestants; none where PyTorch fails. Wrong: ours in the result is far from PyTorch's."""
+    grad, indices, result = tensors
+    fresh, into = aten_call(case, grad, torch.empty_like(result), indices, result)
+    try:
+        theirs = fresh().reshape(result.shape)
+    except RuntimeError as error:
+        warnings.warn(f"{case}: PyTorch's gradient failed: {error}", stacklevel=2)
+        return {}
     if case.dtype.name == "FLOAT32" and not torch.allclose(theirs, result, rtol=1e-4, atol=1e-5):
         raise Wrong(f"{case}: the result is far from PyTorch's")
-    if compile:
-        compiled = torch.compile(fresh, dynamic=False)
-        try:
-            compiled()
-            runners["compile"] = compiled
-        except RuntimeError as error:  # then the contest goes on without it
-            warnings.warn(f"{case}: torch.compile failed: {error}", stacklevel=2)
-    alone: Into = {
-        "ours": lambda target: function(*given, *more, out=target, **quiet),
-        "torch": lambda target: aten_call(case, g, x, where, target)[1](),
-    }
-    return runners, alone, result
+    return {"torch out=": into, "torch": fresh}
 
 
-def _half(case: Case) -> bool:
-    return case.dtype.name == "BFLOAT16"
+def timed(entry: Entry, rounds: int, stage: Stage, seconds: float = inf) -> Iterator[Result | None]:
+    """Yields None after each round, and the result at the end.
+
+    After `seconds` no round begins, but there are at least three.
+    """
+    runners = entry.runners | {"copy": lambda: stage.target.copy_(stage.source)}
+    times: dict[str, list[float]] = {name: [] for name in runners}
+    start = perf_counter()
+    for turn in range(rounds + 1):
+        if turn > LEAST_ROUNDS and perf_counter() - start > seconds:
+            break
+        for name, run in runners.items():
+            taken = _device_seconds(run, stage.sweep)
+            times[name] += [taken] if turn else []  # the first round warms up
+        yield None
+    rate = 2 * COPY_BYTES / median(times["copy"])
+    limit = least_seconds(entry.problem, rate, additions_per_second())
+    yield Result(entry.case, entry.result_bytes, limit, times)
+
+
+def additions_per_second() -> float:
+    """Float32 additions of the device at its highest clock."""
+    about = driver.active.utils.get_device_properties(torch.cuda.current_device())
+    return float(LANES * about["multiprocessor_count"] * about["sm_clock_rate"] * 1000)
+
+
+def _copied(case: Case, drawn: Any) -> Tensors:
+    grad, indices, out = drawn
+    where = None if indices is None else in_layout(case, torch.from_numpy(indices.astype("int64")).to(DEVICE))
+    g, result = (in_layout(case, torch_tensor(case, array).to(DEVICE)) for array in (grad, out))
+    return Tensors(g, where, result)
+
+
+def drawn_tensors(case: Case) -> Tensors:
+    """Tensors with random values that are drawn on the device, which takes less time than copying them."""
+    problem = timeable(case)
+    axes = len(case.operator.axes)
+    dtype = torch_dtype(problem.dtype)
+
+    def laid(volume: torch.Tensor) -> torch.Tensor:
+        return in_layout(case, volume.reshape(*case.shape[:-axes], *volume.shape[5 - axes :]))
+
+    grad = laid(torch.randn(*problem.batch, *problem.output_plane, device=DEVICE).to(dtype))
+    indices = None if problem.index_dtype is None else laid(random_indices(problem))
+    result = torch.full((*problem.batch, *problem.input_plane), float("nan"), dtype=dtype, device=DEVICE)
+    return Tensors(grad, indices, laid(result))
+
+
+def random_indices(problem: Problem) -> torch.Tensor:
+    """A random cell of its window for every window, as a volume."""
+    shape = (*problem.batch, *problem.output_plane)
+    found = torch.zeros(shape, dtype=torch.int64, device=DEVICE)
+    for i, axis in enumerate(problem.axes):
+        table, along = tables(axis), [1] * 5
+        along[2 + i] = axis.outputs
+        start, cells = (
+            torch.tensor(edge, device=DEVICE).view(along) for edge in (table.start, table.end - table.start)
+        )
+        found = found * axis.length + start + (torch.rand(shape, device=DEVICE) * cells).long()
+    return found
+
+
+def _volume(problem: Problem, tensor: torch.Tensor | None, cells: bool = True) -> torch.Tensor | None:
+    plane = problem.input_plane if cells else problem.output_plane
+    return None if tensor is None else tensor.reshape(*problem.batch, *plane)
+
+
+def _to_numpy(tensor: torch.Tensor) -> NDArray[Any]:
+    host = tensor.cpu().contiguous()
+    if host.dtype != torch.bfloat16:
+        return host.numpy()
+    return host.view(torch.int16).numpy().view(TYPES[torch.bfloat16].numpy)
+
+
+def _ours(case: Case, tensors: Tensors) -> Callable[[torch.Tensor | None], Any]:
+    """Our gradient, which writes to its argument; None: it allocates its result."""
+    function = getattr(ours, case.operator.function)
+    grad, indices, result = tensors
+    x = torch.empty_like(result)
+    given = (grad, x) if indices is None else (grad, x, indices)
+    more = attributes_of(case)
+    quiet = {} if indices is None else {"check_indices": False}  # the check waits for the device
+    return lambda target: function(*given, *more, out=target, **quiet)
+
+
+def _theirs(case: Case, tensors: Tensors) -> Callable[[torch.Tensor], Any]:
+    grad, indices, result = tensors
+    x = torch.empty_like(result)
+    return lambda target: aten_call(case, grad, x, indices, target)[1]()
+
+
+def _compiled(case: Case, fresh: Callable[[], Any]) -> Runners:
+    compiled = torch.compile(fresh, dynamic=False)
+    try:
+        compiled()
+    except RuntimeError as error:  # then the contest goes on without it
+        warnings.warn(f"{case}: torch.compile failed: {error}", stacklevel=2)
+        return {}
+    return {"compile": compiled}
 
 
 def alone_seconds(run: Callable[[torch.Tensor], Any], result: torch.Tensor) -> list[float]:

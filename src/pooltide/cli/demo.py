@@ -14,9 +14,10 @@ from rich.console import Console
 from rich.markup import escape
 
 from ..acl.state import get_checks
-from ..arrays.calls import checked_call
+from ..arrays.reader import ARRAYS
 from ..arrays.volumes import as_volume
 from ..kernels import reference
+from ..operators.binding import bind
 from ..operators.catalog import operators
 from ..problem.problem import lower
 
@@ -83,7 +84,7 @@ def _reference(example: ModuleType) -> Any:
     operator = operators()[example.FUNCTION]
     indices = getattr(example, "INDICES", None)
     given = tuple(example.ATTRIBUTES.values())
-    call = checked_call(operator, example.GRAD_OUTPUT, example.SELF.shape, indices, given)
+    call = bind(ARRAYS, operator, example.GRAD_OUTPUT, example.SELF.shape, indices, given, None)
     axes = len(operator.axes)
     volume = None if indices is None else as_volume(indices, axes)
     _, rounded = reference.oracle(lower(call), as_volume(example.GRAD_OUTPUT, axes), volume)

@@ -25,6 +25,9 @@ from . import Arrays, IndexFault, cpu, reference
 Array = NDArray[Any]
 BACKENDS: dict[str, ModuleType] = {"cpu": cpu, "reference": reference}
 ENVIRONMENT = "POOLTIDE_BACKEND"
+# The dictionary inside os.environ: os.environ.get encodes the name, which takes longer than a small pool.
+VARIABLES: dict[bytes, bytes] = vars(os.environ)["_data"]
+BACKEND_VARIABLE = ENVIRONMENT.encode()
 _ALIGN = 64
 
 
@@ -79,9 +82,14 @@ def _dense(shape: Sequence[int], strides: Sequence[int], order: Sequence[int]) -
     return True
 
 
+def backend_setting() -> bytes | None:
+    """Returns the value of the environment variable that chooses the backend, or None."""
+    return VARIABLES.get(BACKEND_VARIABLE)
+
+
 def make_plan(problem: Problem, layouts: tuple[str, ...], only: str | None = None) -> Plan:
     """The plan for arrays in these layouts, in the order of `roles`; `only` names the one backend to use."""
-    return _planned(problem, layouts, only or os.environ.get(ENVIRONMENT) or None)
+    return _planned(problem, layouts, only or os.fsdecode(backend_setting() or b"") or None)
 
 
 def roles(problem: Problem) -> tuple[str, ...]:

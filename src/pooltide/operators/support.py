@@ -21,7 +21,8 @@ NOTES = (
     "adaptive average to size 1, which PyTorch computes as a mean.",
     "On the CPU, the differentiable pools of pooltide.torch.functional use pooltide's forward and gradient. "
     "On CUDA, and under compilers and transforms, they use PyTorch's forward and pooltide's gradient.",
-    "The command line computes gradients on the CPU; bench also measures them on CUDA.",
+    "The command line computes gradients on the CPU; bench measures gradients and forwards, on the CPU and "
+    "on CUDA.",
     "Not yet: CANN documents more pooling operators than the four that run on the CPU here; pooltide does "
     "not have the two-phase interface of the others yet.",
 )

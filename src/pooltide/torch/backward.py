@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from ..arrays.gradients import takes_indices
 from .gradients import Input, Ints, gradient
 
 
@@ -26,9 +27,9 @@ def avg_pool1d_backward(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Gradient of 1-D average pooling with respect to its input."""
+    """Gradient of 1-D average pooling."""
     attributes = (kernel_size, stride, padding, ceil_mode, count_include_pad)
-    return gradient("avg_pool1d_backward", grad_output, input, None, attributes, out=out)
+    return gradient("avg_pool1d_backward", grad_output, input, None, attributes, out)
 
 
 def avg_pool2d_backward(
@@ -43,9 +44,9 @@ def avg_pool2d_backward(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Gradient of 2-D average pooling with respect to its input."""
+    """Gradient of 2-D average pooling."""
     attributes = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
-    return gradient("avg_pool2d_backward", grad_output, input, None, attributes, out=out)
+    return gradient("avg_pool2d_backward", grad_output, input, None, attributes, out)
 
 
 def avg_pool3d_backward(
@@ -60,26 +61,27 @@ def avg_pool3d_backward(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Gradient of 3-D average pooling with respect to its input."""
+    """Gradient of 3-D average pooling."""
     attributes = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
-    return gradient("avg_pool3d_backward", grad_output, input, None, attributes, out=out)
+    return gradient("avg_pool3d_backward", grad_output, input, None, attributes, out)
 
 
 def adaptive_avg_pool1d_backward(grad_output: Tensor, input: Input, *, out: Tensor | None = None) -> Tensor:
-    """Gradient of 1-D adaptive average pooling with respect to its input."""
-    return gradient("adaptive_avg_pool1d_backward", grad_output, input, None, (), out=out)
+    """Gradient of 1-D adaptive average pooling."""
+    return gradient("adaptive_avg_pool1d_backward", grad_output, input, None, (), out)
 
 
 def adaptive_avg_pool2d_backward(grad_output: Tensor, input: Input, *, out: Tensor | None = None) -> Tensor:
-    """Gradient of 2-D adaptive average pooling with respect to its input."""
-    return gradient("adaptive_avg_pool2d_backward", grad_output, input, None, (), out=out)
+    """Gradient of 2-D adaptive average pooling."""
+    return gradient("adaptive_avg_pool2d_backward", grad_output, input, None, (), out)
 
 
 def adaptive_avg_pool3d_backward(grad_output: Tensor, input: Input, *, out: Tensor | None = None) -> Tensor:
-    """Gradient of 3-D adaptive average pooling with respect to its input."""
-    return gradient("adaptive_avg_pool3d_backward", grad_output, input, None, (), out=out)
+    """Gradient of 3-D adaptive average pooling."""
+    return gradient("adaptive_avg_pool3d_backward", grad_output, input, None, (), out)
 
 
+@takes_indices
 def max_pool1d_backward(
     grad_output: Tensor,
     input: Input,
@@ -93,25 +95,12 @@ def max_pool1d_backward(
     out: Tensor | None = None,
     check_indices: bool = True,
 ) -> Tensor:
-    """Gradient of 1-D max pooling with respect to its input.
-
-    `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: w.
-    An index outside the plane raises IndexError; on a GPU only with `check_indices`.
-    The contents of `out` are then unspecified; memory outside `out` is unchanged.
-    """
+    """Gradient of 1-D max pooling; an index counts cells in its plane: w."""
     attributes = (kernel_size, stride, padding, dilation, ceil_mode)
-    return gradient(
-        "max_pool1d_backward",
-        grad_output,
-        input,
-        indices,
-        attributes,
-        out=out,
-        check_indices=check_indices,
-        fallback=not check_indices,
-    )
+    return gradient("max_pool1d_backward", grad_output, input, indices, attributes, out, check_indices)
 
 
+@takes_indices
 def max_pool2d_backward(
     grad_output: Tensor,
     input: Input,
@@ -125,25 +114,12 @@ def max_pool2d_backward(
     out: Tensor | None = None,
     check_indices: bool = True,
 ) -> Tensor:
-    """Gradient of 2-D max pooling with respect to its input.
-
-    `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: h·W + w.
-    An index outside the plane raises IndexError; on a GPU only with `check_indices`.
-    The contents of `out` are then unspecified; memory outside `out` is unchanged.
-    """
+    """Gradient of 2-D max pooling; an index counts cells in its plane: h·W + w."""
     attributes = (kernel_size, stride, padding, dilation, ceil_mode)
-    return gradient(
-        "max_pool2d_backward",
-        grad_output,
-        input,
-        indices,
-        attributes,
-        out=out,
-        check_indices=check_indices,
-        fallback=not check_indices,
-    )
+    return gradient("max_pool2d_backward", grad_output, input, indices, attributes, out, check_indices)
 
 
+@takes_indices
 def max_pool3d_backward(
     grad_output: Tensor,
     input: Input,
@@ -157,25 +133,12 @@ def max_pool3d_backward(
     out: Tensor | None = None,
     check_indices: bool = True,
 ) -> Tensor:
-    """Gradient of 3-D max pooling with respect to its input.
-
-    `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: (d·H + h)·W + w.
-    An index outside the plane raises IndexError; on a GPU only with `check_indices`.
-    The contents of `out` are then unspecified; memory outside `out` is unchanged.
-    """
+    """Gradient of 3-D max pooling; an index counts cells in its plane: (d·H + h)·W + w."""
     attributes = (kernel_size, stride, padding, dilation, ceil_mode)
-    return gradient(
-        "max_pool3d_backward",
-        grad_output,
-        input,
-        indices,
-        attributes,
-        out=out,
-        check_indices=check_indices,
-        fallback=not check_indices,
-    )
+    return gradient("max_pool3d_backward", grad_output, input, indices, attributes, out, check_indices)
 
 
+@takes_indices
 def adaptive_max_pool1d_backward(
     grad_output: Tensor,
     input: Input,
@@ -184,24 +147,11 @@ def adaptive_max_pool1d_backward(
     out: Tensor | None = None,
     check_indices: bool = True,
 ) -> Tensor:
-    """Gradient of 1-D adaptive max pooling with respect to its input.
-
-    `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: w.
-    An index outside the plane raises IndexError; on a GPU only with `check_indices`.
-    The contents of `out` are then unspecified; memory outside `out` is unchanged.
-    """
-    return gradient(
-        "adaptive_max_pool1d_backward",
-        grad_output,
-        input,
-        indices,
-        (),
-        out=out,
-        check_indices=check_indices,
-        fallback=not check_indices,
-    )
+    """Gradient of 1-D adaptive max pooling; an index counts cells in its plane: w."""
+    return gradient("adaptive_max_pool1d_backward", grad_output, input, indices, (), out, check_indices)
 
 
+@takes_indices
 def adaptive_max_pool2d_backward(
     grad_output: Tensor,
     input: Input,
@@ -210,24 +160,11 @@ def adaptive_max_pool2d_backward(
     out: Tensor | None = None,
     check_indices: bool = True,
 ) -> Tensor:
-    """Gradient of 2-D adaptive max pooling with respect to its input.
-
-    `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: h·W + w.
-    An index outside the plane raises IndexError; on a GPU only with `check_indices`.
-    The contents of `out` are then unspecified; memory outside `out` is unchanged.
-    """
-    return gradient(
-        "adaptive_max_pool2d_backward",
-        grad_output,
-        input,
-        indices,
-        (),
-        out=out,
-        check_indices=check_indices,
-        fallback=not check_indices,
-    )
+    """Gradient of 2-D adaptive max pooling; an index counts cells in its plane: h·W + w."""
+    return gradient("adaptive_max_pool2d_backward", grad_output, input, indices, (), out, check_indices)
 
 
+@takes_indices
 def adaptive_max_pool3d_backward(
     grad_output: Tensor,
     input: Input,
@@ -236,19 +173,5 @@ def adaptive_max_pool3d_backward(
     out: Tensor | None = None,
     check_indices: bool = True,
 ) -> Tensor:
-    """Gradient of 3-D adaptive max pooling with respect to its input.
-
-    `indices` (int32 or int64, `grad_output`'s shape) are flat within a plane: (d·H + h)·W + w.
-    An index outside the plane raises IndexError; on a GPU only with `check_indices`.
-    The contents of `out` are then unspecified; memory outside `out` is unchanged.
-    """
-    return gradient(
-        "adaptive_max_pool3d_backward",
-        grad_output,
-        input,
-        indices,
-        (),
-        out=out,
-        check_indices=check_indices,
-        fallback=not check_indices,
-    )
+    """Gradient of 3-D adaptive max pooling; an index counts cells in its plane: (d·H + h)·W + w."""
+    return gradient("adaptive_max_pool3d_backward", grad_output, input, indices, (), out, check_indices)

@@ -36,8 +36,8 @@ def avg_pool1d(
     count_include_pad: bool = True,
 ) -> Tensor:
     """As torch.nn.functional.avg_pool1d; the gradient needs only the input's shape."""
-    arguments = StridedArguments(kernel_size, stride, padding, 1, ceil_mode, count_include_pad)
-    return _average("avg_pool1d", input, arguments)
+    pool = StridedArguments(kernel_size, stride, padding, 1, ceil_mode, count_include_pad)
+    return _average("avg_pool1d", input, pool)
 
 
 def avg_pool2d(
@@ -50,10 +50,8 @@ def avg_pool2d(
     divisor_override: int | None = None,
 ) -> Tensor:
     """As torch.nn.functional.avg_pool2d; the gradient needs only the input's shape."""
-    arguments = StridedArguments(
-        kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor_override
-    )
-    return _average("avg_pool2d", input, arguments)
+    pool = StridedArguments(kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor_override)
+    return _average("avg_pool2d", input, pool)
 
 
 def avg_pool3d(
@@ -66,10 +64,8 @@ def avg_pool3d(
     divisor_override: int | None = None,
 ) -> Tensor:
     """As torch.nn.functional.avg_pool3d; the gradient needs only the input's shape."""
-    arguments = StridedArguments(
-        kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor_override
-    )
-    return _average("avg_pool3d", input, arguments)
+    pool = StridedArguments(kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor_override)
+    return _average("avg_pool3d", input, pool)
 
 
 def adaptive_avg_pool1d(input: Tensor, output_size: Ints) -> Tensor:
@@ -97,12 +93,8 @@ def max_pool1d(
     return_indices: bool = False,
 ) -> Maxima:
     """As torch.nn.functional.max_pool1d; saves one byte per window if that suffices."""
-    return _maximum(
-        "max_pool1d",
-        input,
-        StridedArguments(kernel_size, stride, padding, dilation, ceil_mode),
-        return_indices,
-    )
+    pool = StridedArguments(kernel_size, stride, padding, dilation, ceil_mode)
+    return _maximum("max_pool1d", input, pool, return_indices)
 
 
 def max_pool2d(
@@ -115,12 +107,8 @@ def max_pool2d(
     return_indices: bool = False,
 ) -> Maxima:
     """As torch.nn.functional.max_pool2d; saves one byte per window if that suffices."""
-    return _maximum(
-        "max_pool2d",
-        input,
-        StridedArguments(kernel_size, stride, padding, dilation, ceil_mode),
-        return_indices,
-    )
+    pool = StridedArguments(kernel_size, stride, padding, dilation, ceil_mode)
+    return _maximum("max_pool2d", input, pool, return_indices)
 
 
 def max_pool3d(
@@ -133,12 +121,8 @@ def max_pool3d(
     return_indices: bool = False,
 ) -> Maxima:
     """As torch.nn.functional.max_pool3d; saves one byte per window if that suffices."""
-    return _maximum(
-        "max_pool3d",
-        input,
-        StridedArguments(kernel_size, stride, padding, dilation, ceil_mode),
-        return_indices,
-    )
+    pool = StridedArguments(kernel_size, stride, padding, dilation, ceil_mode)
+    return _maximum("max_pool3d", input, pool, return_indices)
 
 
 def adaptive_max_pool1d(input: Tensor, output_size: Ints, return_indices: bool = False) -> Maxima:

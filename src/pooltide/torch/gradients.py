@@ -8,14 +8,14 @@ need the dispatcher; for them it calls `torch.ops.pooltide`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.autograd import forward_ad
 from torch.autograd.graph import increment_version
 
 from ..kernels.plan import NoBackend
-from ..operators.binding import ArrayReader, bind
+from ..operators.binding import bind
 from ..operators.catalog import operators
 from ..operators.plain import plain, plain_shape
 from .autograd import differentiable
@@ -31,7 +31,22 @@ _modes = torch._C._len_torch_dispatch_stack
 _transforms = torch._C._are_functorch_transforms_active
 _grad_enabled = torch.is_grad_enabled
 _compiling = torch.compiler.is_compiling
+_dynamo = torch.compiler.is_dynamo_compiling  # the faster question; Dynamo cannot trace `find`
 _has_storage = torch._C._has_storage
+
+
+class Arguments(NamedTuple):
+    """The arguments of `gradient`."""
+
+    function: str
+    grad_output: torch.Tensor
+    input: Input
+    indices: torch.Tensor | None
+    attributes: tuple[Any, ...]
+    out: torch.Tensor | None
+    check_indices: bool
+    result_layout: ResultLayout
+    fallback: bool
 
 
 def gradient(
@@ -40,9 +55,9 @@ def gradient(
     input: Input,
     indices: torch.Tensor | None,
     attributes: tuple[Any, ...],
-    result_layout: ResultLayout = None,
     out: torch.Tensor | None = None,
     check_indices: bool = True,
+    result_layout: ResultLayout = None,
     fallback: bool = False,
 ) -> torch.Tensor:
     """Computes the gradient `function`. `result_layout` counts only where `input` is a shape.
@@ -50,39 +65,53 @@ def gradient(
     `check_indices`: wait for a GPU and raise for an index outside its plane. The CPU always raises.
     `fallback`: PyTorch's kernel may compute what our kernels refuse; else this raises NoBackend.
     """
-    if _compiling():
-        return _dispatched(
-            function, grad_output, input, indices, attributes, result_layout, out, check_indices, fallback
-        )
-    check_memory(function, grad_output, indices, out)
-    if (
-        out is None
-        and (result := find(function, result_layout, grad_output, input, indices, attributes)) is not None
-    ):
-        return result  # type: ignore[no-any-return]
-    if is_tensor(input) and (kind := unreadable(input)):
-        raise TypeError(f"{function}: input {kind}; it must be a strided tensor or a shape.")
-    attributes = tuple(map(plain, attributes))
-    if not is_tensor(input):
-        input = plain_shape(input)
-        if type(input) is not tuple:
-            bind(_arrays_of(grad_output), operators()[function], grad_output, input, indices, attributes, out)
-    if not may_skip_dispatcher(grad_output, indices) or not (out is None or tensor_may_skip_dispatcher(out)):
-        return _dispatched(
-            function, grad_output, input, indices, attributes, result_layout, out, check_indices, fallback
-        )
+    if out is None and not _dynamo():
+        result = find(function, result_layout, grad_output, input, indices, attributes)
+        if result is not None:
+            return result  # type: ignore[no-any-return]
+    given = Arguments(
+        function, grad_output, input, indices, attributes, out, check_indices, result_layout, fallback
+    )
+    if not _compiling():
+        check_memory(function, grad_output, indices, out)
+        given = _plain(given)
+        if may_skip_dispatcher(grad_output, indices) and (out is None or tensor_may_skip_dispatcher(out)):
+            try:
+                return _direct(given)
+            except NoBackend:
+                if not fallback:
+                    raise
+    return _dispatched(given)
+
+
+def _plain(given: Arguments) -> Arguments:
+    """Returns the arguments with input, a tensor or a tuple, and attributes as plain values (plain.py)."""
+    given = given._replace(attributes=tuple(map(plain, given.attributes)))
+    if is_tensor(given.input):
+        if kind := unreadable(given.input):
+            raise TypeError(f"{given.function}: input {kind}; it must be a strided tensor or a shape.")
+        return given
+    given = given._replace(input=plain_shape(given.input))
+    if type(given.input) is not tuple:
+        _check(given)  # raises
+    return given
+
+
+def _check(given: Arguments) -> None:
+    """Raises for the first bad argument."""
+    grad_output = given.grad_output
+    device = grad_output.device if is_tensor(grad_output) else torch.device("cpu")
+    bind(arrays_on(device), operators()[given.function], *given[1:6])
+
+
+def _direct(given: Arguments) -> torch.Tensor:
+    """Computes the gradient without the dispatcher; raises NoBackend."""
+    function, grad_output, input, indices, attributes, out, check_indices, result_layout, _ = given
     layout = input.stride() if isinstance(input, torch.Tensor) else result_layout
     if out is not None and shares_memory(out, grad_output, indices):
         grad_output = grad_output.clone()
         indices = None if indices is None else indices.clone()
-    try:
-        prepared = prepare_gradient(function, grad_output, input, layout, indices, attributes, out)
-    except NoBackend:
-        if fallback:
-            return _dispatched(
-                function, grad_output, input, indices, attributes, result_layout, out, check_indices, fallback
-            )
-        raise
+    prepared = prepare_gradient(function, grad_output, input, layout, indices, attributes, out)
     if out is not None:
         _mark_written(function, out)
     result = compute(prepared, grad_output, indices, out, check_indices)
@@ -90,10 +119,6 @@ def gradient(
     if prepared.shortcut and (indices is None or prepared.kernel) and (kernel := prepared.shortcut()):
         add(function, result_layout, grad_output, input, indices, attributes, kernel, prepared.template)
     return result
-
-
-def _arrays_of(grad_output: Any) -> ArrayReader:
-    return arrays_on(grad_output.device if is_tensor(grad_output) else torch.device("cpu"))
 
 
 def may_skip_dispatcher(grad_output: Any, indices: Any) -> bool:
@@ -145,21 +170,12 @@ def _mark_written(function: str, out: torch.Tensor) -> None:
     increment_version(out)
 
 
-def _dispatched(
-    function: str,
-    grad_output: torch.Tensor,
-    input: Input,
-    indices: torch.Tensor | None,
-    attributes: tuple[Any, ...],
-    result_layout: ResultLayout,
-    out: torch.Tensor | None,
-    check_indices: bool,
-    fallback: bool,
-) -> torch.Tensor:
+def _dispatched(given: Arguments) -> torch.Tensor:
+    """Computes the gradient by `torch.ops.pooltide`, which autograd, transforms and compilers see."""
+    function, grad_output, input, indices, attributes, out, check_indices, result_layout, fallback = given
     axes, arrays = AXES[function], ARRAYS[function]
     if not _compiling():
-        operator = operators()[function]
-        bind(_arrays_of(grad_output), operator, grad_output, input, indices, attributes, out)
+        _check(given)
     shape = tuple(input.shape) if isinstance(input, torch.Tensor) else tuple(input)
     if shape[:-axes] != tuple(grad_output.shape[:-axes]):
         raise ValueError(f"{function}: grad_output and input differ in N or C; they must have the same.")
@@ -167,11 +183,11 @@ def _dispatched(
         result_layout = is_channels_last(input, axes)
     elif result_layout is None:
         result_layout = is_channels_last(grad_output, axes)
-    given = (*map(_ints, attributes[:arrays]), *attributes[arrays:])
+    rest = (*map(_ints, attributes[:arrays]), *attributes[arrays:])
     if indices is not None:
-        given = (indices, *given)
+        rest = (indices, *rest)
     result = differentiable(
-        function, grad_output, shape[-axes:], *given, result_layout, check_indices, fallback
+        function, grad_output, shape[-axes:], *rest, result_layout, check_indices, fallback
     )
     if out is None:
         return result

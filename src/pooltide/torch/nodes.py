@@ -20,6 +20,7 @@ from ..problem.forwards import PoolArguments
 from . import pools, pytorch_pools
 from .errors import DtypeError, ShapeError, as_pytorch
 from .gradients import gradient, may_skip_dispatcher
+from .operators import AXES
 from .tensors import is_channels_last, shortage
 
 Tensor = torch.Tensor
@@ -83,7 +84,7 @@ class Maximum(torch.autograd.Function):
         )
         values, indices = found
         if pool is None:
-            positions = _in_smallest_dtype(indices, arguments, input.shape[-int(name[-2]) :])
+            positions = _in_smallest_dtype(indices, arguments, input.shape[-AXES[name] :])
         else:
             positions = pools.offsets_from(pool, indices)
         return (values, positions, token, indices) if return_indices else (values, positions, token)
@@ -127,9 +128,8 @@ class ForwardMaximum(Maximum):
     def jvp(ctx: Any, tangent: Tensor, *_: Any) -> Any:
         """Gathers the tangent at each maximum. Forward mode saves indices, never offsets."""
         (positions,) = ctx.saved_tensors
-        axes = int(ctx.name[-2])
-        rows = tangent.reshape(*tangent.shape[:-axes], -1)
-        flat_indices = positions.reshape(*positions.shape[:-axes], -1).long()
+        rows = tangent.reshape(*tangent.shape[: -ctx.axes], -1)
+        flat_indices = positions.reshape(*positions.shape[: -ctx.axes], -1).long()
         found = rows.gather(-1, flat_indices).reshape(positions.shape)
         return found, None, tangent.new_empty(0), *[None] * (ctx.outputs - 3)
 
@@ -170,16 +170,16 @@ def _in_smallest_dtype(indices: Tensor, arguments: PoolArguments, lengths: tuple
 
 
 def _save_metadata(ctx: Any, input: Tensor, values: Tensor) -> None:
-    axes = int(ctx.name[-2])
+    ctx.axes = AXES[ctx.name]
     ctx.shape = input.shape
-    ctx.channels_last = is_channels_last(input, axes)
+    ctx.channels_last = is_channels_last(input, ctx.axes)
     ctx.result = values.shape, values.dtype, values.device
     ctx.set_materialize_grads(False)
 
 
 def _is_mean(ctx: Any) -> bool:
     """Whether PyTorch computes this pool as a mean, whose gradient does not depend on the input."""
-    return "adaptive_avg" in ctx.name and all(n == 1 for n in ctx.result[0][-int(ctx.name[-2]) :])
+    return ctx.name in pytorch_pools.MEANS and all(n == 1 for n in ctx.result[0][-ctx.axes :])
 
 
 def _check_gradient(ctx: Any, grad_output: Tensor) -> None:
@@ -187,7 +187,7 @@ def _check_gradient(ctx: Any, grad_output: Tensor) -> None:
     _check(what, grad_output, ctx.result, "the result has")
     if torch.compiler.is_compiling() or grad_output.numel() or _is_mean(ctx):
         return
-    if 0 in grad_output.shape[-int(ctx.name[-2]) - 1 :]:  # PyTorch refuses these, for maxima too
+    if 0 in grad_output.shape[-ctx.axes - 1 :]:  # PyTorch refuses these, for maxima too
         shape = tuple(grad_output.shape)
         raise ShapeError(f"{what} has shape {shape}; every dimension but N must be greater than 0.")
 
@@ -219,7 +219,7 @@ def _maximum_gradient(ctx: Any, grad_output: Tensor, positions: Tensor) -> Tenso
             pass  # some backends cannot read offsets
     if ctx.pool is not None:
         return _gradient(ctx, grad_output, pools.indices_from(ctx.pool, positions))
-    lengths = ctx.shape[-int(ctx.name[-2]) :]
+    lengths = ctx.shape[-ctx.axes :]
     if pools.may_have_empty_windows(ctx.arguments, lengths):  # drop the gradient of an empty window
         outside = positions == prod(lengths)
         grad_output, positions = grad_output.masked_fill(outside, 0), positions.masked_fill(outside, 0)
@@ -231,14 +231,20 @@ def _maximum_gradient(ctx: Any, grad_output: Tensor, positions: Tensor) -> Tenso
 def _gradient_from_offsets(ctx: Any, grad_output: Tensor, positions: Tensor) -> Tensor:
     try:
         return pools.gradient_from(
-            ctx.pool, _function(ctx), grad_output, positions, tuple(ctx.shape), ctx.channels_last
+            ctx.pool,
+            _function(ctx),
+            grad_output,
+            positions,
+            tuple(ctx.shape),
+            ctx.arguments,
+            ctx.channels_last,
         )
     except IndexError as error:
         raise as_pytorch(error) from None
 
 
 def _gradient(ctx: Any, grad_output: Tensor, indices: Tensor | None) -> Tensor:
-    attributes = pytorch_pools.attributes(ctx.name, ctx.arguments)
+    attributes = pytorch_pools.attributes(_function(ctx), ctx.arguments)
     shape = tuple(ctx.shape)
     try:
         return gradient(
@@ -247,8 +253,8 @@ def _gradient(ctx: Any, grad_output: Tensor, indices: Tensor | None) -> Tensor:
             shape,
             indices,
             attributes,
-            ctx.channels_last,
             check_indices=False,
+            result_layout=ctx.channels_last,
             fallback=True,
         )
     except (TypeError, ValueError, IndexError) as error:

@@ -26,10 +26,11 @@ Tensor = torch.Tensor
 Split = tuple[Tensor | None, tuple[Any, ...], bool, bool, bool]
 
 FUNCTIONS = tuple(gradients())
-AXES = {function: len(operator.axes) for function, operator in gradients().items()}
+AXES = {name: len(operator.axes) for name, operator in operators().items()}  # of the pools, too
 # How many of an operator's attributes are int arrays; these come first.
 ARRAYS = {f: sum(p.type == "int_array" for p in operator.parameters) for f, operator in gradients().items()}
-_TYPES = {"int_array": "int[]", "bool": "bool", "int64": "int?"}
+# The types of attributes, as pages and as schemas name them.
+ATTRIBUTE_TYPES = {"int_array": "int[]", "bool": "bool", "int64": "int?"}
 
 
 def register(library: torch.library.Library) -> None:
@@ -49,9 +50,9 @@ def register(library: torch.library.Library) -> None:
 def schema(function: str) -> str:
     """Returns the arguments of the operator in PyTorch's schema notation."""
     middle = [
-        "Tensor indices" if p.role == "indices" else f"{_TYPES[p.type]} {p.argument}"
+        "Tensor indices" if p.role == "indices" else f"{ATTRIBUTE_TYPES[p.type]} {p.argument}"
         for p in operators()[function].parameters
-        if p.role == "indices" or p.type in _TYPES
+        if p.role == "indices" or p.type in ATTRIBUTE_TYPES
     ]
     flags = "bool channels_last", "bool check_indices", "bool fallback"
     return ", ".join(["Tensor grad_output", "SymInt[] plane", *middle, *flags])

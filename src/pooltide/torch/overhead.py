@@ -97,7 +97,7 @@ def gains(
     g, x = torch.randn(*shape[:2], *plane), torch.randn(shape)
     rest: tuple[Any, ...] = sizes
     aten_rest: tuple[Any, ...] = (*([size, size] for size in sizes), False, True, None) if sizes else ()
-    if "max" in function:
+    if operators()[function].kind == "maximum_gradient":
         pool = getattr(torch.nn.functional, function.removesuffix("_backward"))
         rest = aten_rest = (pool(x, plane, return_indices=True)[1],)
     aten = getattr(torch.ops.aten, ATEN[function]).default
@@ -132,7 +132,7 @@ def main(device: str) -> None:
         for (function, (n, c, side)), (aten, _) in calls.items():
             plain, direct = unpatched[function, (n, c, side)]
             (patched,) = timed(aten)
-            name = f"{function} ({', '.join(map(str, (n, c, *[side] * int(function[-11]))))})"
+            name = f"{function} ({', '.join(map(str, (n, c, *[side] * len(operators()[function].axes))))})"
             ratios = f"{direct:6.1f} µs {direct / plain:4.2f}×  {patched:6.1f} µs {patched / plain:4.2f}×"
             print(f"{name:44} {plain:6.1f} µs {ratios}")
 

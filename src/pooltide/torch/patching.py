@@ -1,13 +1,8 @@
 """patch(): PyTorch's own pools use our gradients.
 
 `patch` overrides each aten backward operator twice: at the device keys (CPU, CUDA) and at the autograd keys.
-The autograd override runs first. It calls our kernel directly if nothing traces or transforms the call.
-Under tracing it puts `torch.ops.pooltide.*` into the graph, which no compiler replaces (Inductor's gradient
-of avg_pool2d is wrong for overhanging windows in ceil mode). Any other call it passes to PyTorch's autograd
-kernel, which then calls the device override.
-
-The overrides stay in the dispatcher, because other threads may be running them; after `remove` they pass
-every call to the kernels that they replaced.
+overrides.py has the overrides. They stay in the dispatcher, because other threads may be running them; after
+`remove` they pass every call to the kernels that they replaced.
 """
 
 from __future__ import annotations
@@ -22,19 +17,11 @@ from zlib import crc32
 
 import torch
 import torch.nn.functional as F
-from torch._prims_common.wrappers import _maybe_resize_out
 
 from .. import __version__
-from ..kernels.plan import NoBackend
-from . import devices
-from .aten_fallback import ATEN, warn_once
-from .autograd import differentiable
-from .errors import DtypeError, as_pytorch
-from .gradients import may_skip_dispatcher, shares_memory, tensor_may_skip_dispatcher
-from .operators import ARRAYS, AXES, FUNCTIONS, schema
-from .prepared import compute, prepare_gradient
-from .shortcuts import add, find
-from .tensors import TYPES, check_memory, is_channels_last, memory_format
+from . import overrides
+from .aten_fallback import ATEN
+from .operators import FUNCTIONS, schema
 
 Tensor = torch.Tensor
 # With the schemas: cached code that calls our operators with the arguments of another schema would fail.
@@ -47,20 +34,7 @@ _OUT = {
     for function, name in ATEN.items()
     if function != "adaptive_avg_pool2d_backward"
 }
-_INDEXED = {function for function in ATEN if "max" in function}
-# aten's results of these are contiguous for every input
-_FORMATLESS = {"adaptive_avg_pool3d_backward", "adaptive_max_pool3d_backward", "avg_pool3d_backward"}
-_FLOATS = {dtype for dtype in TYPES if dtype.is_floating_point}
-
-_FAULTS = (TypeError, ValueError, IndexError)
-_grad_enabled = torch.is_grad_enabled
-
-# Replaces the result layout in the key of shortcuts made here. Direct calls must not find these shortcuts,
-# because direct calls may have to check indices.
-_PATCHED = "patched"
-
 _lock = threading.Lock()
-_depth = 0
 _library: torch.library.Library | None = None
 
 
@@ -72,12 +46,11 @@ class Patch:
 
     def remove(self) -> None:
         """Removes this patch. PyTorch's gradients return with the last removal. Safe to call twice."""
-        global _depth
         with _lock:
             if self._active:
                 self._active = False
-                _depth -= 1
-                if _depth == 0:
+                overrides.depth -= 1
+                if overrides.depth == 0:
                     _uninstall()
 
     def __enter__(self) -> Patch:
@@ -91,16 +64,15 @@ class Patch:
 
 def patch() -> Patch:
     """Makes PyTorch's pools use pooltide's gradients, eager and compiled, until the handle is removed."""
-    global _depth
     with _lock:
-        if _depth == 0:
+        if overrides.depth == 0:
             _install()
-        _depth += 1
+        overrides.depth += 1
     return Patch()
 
 
 def is_patched() -> bool:
-    return _depth > 0
+    return overrides.depth > 0
 
 
 def _install() -> None:
@@ -111,10 +83,10 @@ def _install() -> None:
             warnings.filterwarnings("ignore", message="(?s).*verriding a previously registered kernel")
             for device in ("CPU", "CUDA") if torch.version.cuda else ("CPU",):
                 for function, name in ATEN.items():
-                    _override(_library, function, name, device, _device_override)
-                    _override(_library, function, name, f"Autograd{device}", _autograd_override)
+                    _override(_library, function, name, device, overrides.on_device)
+                    _override(_library, function, name, f"Autograd{device}", overrides.on_autograd)
                     if form := _OUT.get(function):
-                        _override(_library, function, form, device, _device_override)
+                        _override(_library, function, form, device, overrides.on_device)
         if not torch.__version__.startswith(TRACED_BY):
             _check_traces()
     config = torch.compiler.config
@@ -142,7 +114,6 @@ def _uninstall() -> None:
 
 def _check_traces() -> None:
     """Warns if this release of PyTorch traces past our overrides: compiled models then miss the patch."""
-    global _depth
     from torch.fx.experimental.proxy_tensor import make_fx  # takes a second
 
     def step(x: Tensor) -> Any:
@@ -150,14 +121,14 @@ def _check_traces() -> None:
         pools = (getattr(F, function.removesuffix("_backward")) for function in ATEN)
         return torch.autograd.grad(sum(pool(x, 2).sum() for pool in pools), x)
 
-    _depth += 1
+    overrides.depth += 1
     try:
         targets = {
             str(node.target)
             for node in make_fx(step, tracing_mode="fake")(torch.ones(1, 3, 3, 3)).graph.nodes
         }
     finally:
-        _depth -= 1
+        overrides.depth -= 1
     if missed := [function for function in ATEN if f"pooltide.{function}.default" not in targets]:
         warnings.warn(
             f"patch: PyTorch {torch.__version__} traces {', '.join(missed)} past pooltide; "
@@ -198,129 +169,3 @@ def _saved_aten_kernel(overload: str, key: str) -> Callable[..., Any]:
         )
 
     return missing
-
-
-def _device_override(function: str, aten_kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns the override for a device key, for the functional and the out form."""
-
-    def override(
-        keys: Any, grad_output: Tensor, x: Tensor, *rest: Any, grad_input: Tensor | None = None
-    ) -> Tensor:
-        given = {} if grad_input is None else {"grad_input": grad_input}
-        if _depth:
-            _check(function, grad_output, x, rest)
-        result_layout = False if function in _FORMATLESS else x.stride()
-        reason = _refusal(grad_output)
-        if _depth and reason is None:
-            try:
-                return _computed(function, grad_output, x, result_layout, rest, grad_input)
-            except NoBackend as refusal:
-                reason = str(refusal)
-        if _depth:
-            warn_once(function, reason or "")
-        return aten_kernel(keys, grad_output, x, *rest, **given)  # type: ignore[no-any-return]
-
-    return override
-
-
-def _autograd_override(function: str, aten_kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns the override for an autograd key, for the functional form."""
-    axes, indexed = AXES[function], function in _INDEXED
-
-    def override(keys: Any, grad_output: Tensor, x: Tensor, *rest: Any) -> Tensor:
-        if not _depth:
-            return aten_kernel(keys, grad_output, x, *rest)  # type: ignore[no-any-return]
-        _check(function, grad_output, x, rest)
-        indices, attributes = (rest[-1], rest[:-1]) if indexed else (None, rest)
-        tracked = _grad_enabled() and x.requires_grad
-        if (
-            not tracked
-            and (result := find(function, _PATCHED, grad_output, x, indices, attributes)) is not None
-        ):
-            return result  # type: ignore[no-any-return]
-        if grad_output.is_cpu or devices.missing(grad_output.device) is None:
-            if may_skip_dispatcher(grad_output, indices) and tensor_may_skip_dispatcher(x):
-                try:
-                    return _computed(function, grad_output, x, x.stride(), rest, None)
-                except (NoBackend, TypeError):
-                    pass  # the device override reports the reason
-            elif _traced(grad_output) and grad_output.dtype in _FLOATS:
-                channels_last = is_channels_last(x, axes)
-                given = attributes if indices is None else (indices, *attributes)
-                try:
-                    found = differentiable(
-                        function, grad_output, x.shape[-axes:], *given, channels_last, False, True
-                    )
-                except _FAULTS as fault:
-                    raise as_pytorch(fault) from None
-                return _DependOnInput.apply(found, x) if tracked else found  # type: ignore[no-untyped-call]
-        return aten_kernel(keys, grad_output, x, *rest)  # type: ignore[no-any-return]
-
-    return override
-
-
-def _check(function: str, grad_output: Any, x: Any, rest: tuple[Any, ...]) -> None:
-    """Raises for tensors that would crash any kernel, and for None, which the dispatcher accepts."""
-    for name, tensor in (("grad_output", grad_output), ("self", x)):
-        if tensor is None:
-            raise DtypeError(f"{function}: {name} is None; it must be a tensor.")
-    try:
-        check_memory(function, grad_output, rest[-1] if function in _INDEXED else None)
-    except ValueError as error:
-        raise as_pytorch(error) from None
-
-
-class _DependOnInput(torch.autograd.Function):
-    """Makes a gradient depend on the forward's input with derivative zero, like PyTorch's gradient."""
-
-    @staticmethod
-    def forward(ctx: Any, found: Tensor, x: Tensor) -> Tensor:
-        ctx.save_for_backward(x)
-        return found.view_as(found)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
-        return grad, torch.zeros_like(ctx.saved_tensors[0])
-
-
-def _refusal(grad_output: Tensor) -> str | None:
-    """Returns why our kernels cannot take this dtype or device; None if they can."""
-    if grad_output.dtype not in _FLOATS:
-        return f"it has no kernel for {grad_output.dtype}"
-    return None if grad_output.is_cpu else devices.missing(grad_output.device)
-
-
-def _traced(grad_output: Tensor) -> bool:
-    """Whether a dispatch mode or a tensor subclass sees the call, outside torch.func."""
-    if torch._C._are_functorch_transforms_active():
-        return False
-    return torch._C._len_torch_dispatch_stack() > 0 or type(grad_output) is not Tensor
-
-
-def _computed(
-    function: str,
-    grad_output: Tensor,
-    x: Tensor,
-    result_layout: Any,
-    rest: tuple[Any, ...],
-    out: Tensor | None,
-) -> Tensor:
-    """Runs our kernel with the arguments of aten's operator and returns the gradient; raises NoBackend."""
-    indices, given = (rest[-1], rest[:-1]) if function in _INDEXED else (None, rest)
-    arrays = ARRAYS[function]
-    attributes = (*map(tuple, given[:arrays]), *given[arrays:])
-    if out is not None:
-        axes = AXES[function]
-        channels_last = function not in _FORMATLESS and is_channels_last(x, axes)
-        _maybe_resize_out(out, x.shape, memory_format(channels_last, axes))
-        if shares_memory(out, grad_output, indices):
-            grad_output, indices = grad_output.clone(), None if indices is None else indices.clone()
-    try:
-        check_memory(function, None, None, out)
-        prepared = prepare_gradient(function, grad_output, x, result_layout, indices, attributes, out, True)
-        result = compute(prepared, grad_output, indices, out, check_indices=False)
-    except _FAULTS as fault:
-        raise as_pytorch(fault) from None
-    if prepared.shortcut and result_layout is not False and (kernel := prepared.shortcut()):
-        add(function, _PATCHED, grad_output, x, indices, given, kernel, prepared.template)
-    return result

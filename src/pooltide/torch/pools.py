@@ -9,7 +9,6 @@ An offset says where in its window a maximum is. It fits in one byte if a window
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,17 +18,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..geometry import is_long
+from ..kernels.calls import CALLS, call_key
 from ..kernels.cpu import STORES
-from ..kernels.plan import ENVIRONMENT, make_plan, roles, shortcut
+from ..kernels.plan import make_plan, roles, shortcut
 from ..kernels.threads import get_num_threads
 from ..operators.memory import reserve
-from ..operators.plain import kinds
 from ..problem.forwards import AdaptiveArguments, PoolArguments, StridedArguments, forward_problem
 from ..problem.offsets import Offsets, offsets_of
 from ..problem.problem import Problem, gradient_of, with_offsets
 from .errors import as_pytorch
 from .gradients import may_skip_dispatcher
+from .operators import AXES
 from .prepared import PreparedGradient, compute, layout_in_memory, prepare_problem
 from .tensors import (
     DEVICES,
@@ -40,11 +39,11 @@ from .tensors import (
     dense_strides,
     is_channels_last,
     memory_format,
+    metadata,
 )
 
 Tensor = torch.Tensor
 _FLOATS = frozenset(dtype for dtype, known in TYPES.items() if known.name in STORES)
-_MOST = 4096
 # For a channels_last_3d input PyTorch's results of these pools are contiguous; callers may rely on that.
 _CONTIGUOUS = frozenset({"avg_pool3d", "adaptive_avg_pool3d", "adaptive_max_pool3d"})
 
@@ -62,7 +61,7 @@ class PreparedPool:
     contiguous: bool  # values and indices are made contiguous after the kernel; offsets are not
 
 
-_pools: dict[Any, PreparedPool | None] = {}
+_UNKNOWN: Any = object()  # None is known, too: PyTorch computes the forward
 
 
 def prepare_pool(
@@ -81,22 +80,15 @@ def prepare_pool(
     ):
         return None
     casting = torch.is_autocast_enabled(x.device.type)
-    types = kinds(arguments)
-    key: Any = (
-        name, arguments, types, positions, x.shape, x.stride(), x.dtype, x.device, casting,
-        os.environ.get(ENVIRONMENT),
-    )  # fmt: skip
-    if types is not None and key in _pools:
-        return _pools[key]
+    key = call_key(name, metadata(x), arguments, positions, casting)
+    known: PreparedPool | None = CALLS.get(key, _UNKNOWN)
+    if known is not _UNKNOWN:
+        return known
     try:
         found = _prepare(name, x, arguments, positions, casting)
     except (TypeError, ValueError) as error:
         raise as_pytorch(error) from None
-    # Other than plain values may fail to hash. A kernel for long axes holds long tables: do not cache it.
-    if types is not None and (found is None or not is_long(found.problem.axes)):
-        if len(_pools) >= _MOST:
-            _pools.clear()
-        _pools[key] = found
+    CALLS.add(key, found, () if found is None else found.problem.axes)
     return found
 
 
@@ -111,7 +103,7 @@ def _kernel_may_read(x: Tensor) -> bool:
 def _prepare(
     name: str, x: Tensor, arguments: PoolArguments, positions: str, casting: bool
 ) -> PreparedPool | None:
-    axes = int(name[-2])
+    axes = AXES[name]
     problem = forward_problem(name, arrays_on(x.device), x, arguments, positions != "none")
     if positions != "none" and may_have_empty_windows(arguments, x.shape[-axes:]):
         return None
@@ -155,7 +147,7 @@ def unit_axis(name: str, x: Tensor) -> int | None:
     """
     if torch.compiler.is_compiling() or x.layout != torch.strided:
         return None
-    if name.endswith("1d"):
+    if AXES[name] == 1:
         near = x.dim() == 3 and x.stride(1) <= x.stride(2)
         return -2 if near and _kernel_may_read(x) and is_channels_last(x.unsqueeze(-2), 2) else None
     near = name == "max_pool3d" and x.dim() == 4 and x.stride(0) <= x.stride(3) and not x.is_contiguous()
@@ -244,33 +236,19 @@ def gradient_from(
     grad_output: Tensor,
     offsets: Tensor,
     shape: tuple[int, ...],
+    arguments: PoolArguments,
     channels_last: bool,
 ) -> Tensor:
     """Returns the gradient of maxima from their offsets; raises NoBackend if no kernel reads offsets."""
-    layouts = layout_in_memory(grad_output, pool.axes), layout_in_memory(offsets, pool.axes)
-    backend = os.environ.get(ENVIRONMENT)
-    prepare = _prepare_from_offsets if is_long(pool.problem.axes) else _cached_from_offsets
-    prepared = prepare(
-        function, pool, layouts, shape, channels_last, grad_output.dtype, grad_output.device, backend
-    )
+    tensors, attributes = metadata(grad_output, offsets), (shape, *arguments)
+    key = call_key(function, tensors, attributes, "offsets", channels_last)
+    prepared: PreparedGradient | None = CALLS.get(key)
+    if prepared is None:
+        problem = gradient_of(pool.problem, TYPES[grad_output.dtype])
+        given = (layout_in_memory(tensor, pool.axes) for tensor in (grad_output, offsets))
+        layouts = (*given, "channels_last" if channels_last else "planes")
+        prepared = prepare_problem(
+            function, pool.axes, problem, layouts, shape, channels_last, grad_output.dtype, grad_output.device
+        )
+        CALLS.add(key, prepared, problem.axes)
     return compute(prepared, grad_output, offsets, None, check_indices=False)
-
-
-def _prepare_from_offsets(
-    function: str,
-    pool: PreparedPool,
-    layouts: tuple[str, str],
-    shape: tuple[int, ...],
-    channels_last: bool,
-    dtype: torch.dtype,
-    device: torch.device,
-    _backend: str | None,  # part of the cache key
-) -> PreparedGradient:
-    problem = gradient_of(pool.problem, TYPES[dtype])
-    result_layout = "channels_last" if channels_last else "planes"
-    return prepare_problem(
-        function, pool.axes, problem, (*layouts, result_layout), shape, channels_last, dtype, device
-    )
-
-
-_cached_from_offsets = lru_cache(maxsize=1024)(_prepare_from_offsets)

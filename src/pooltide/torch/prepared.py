@@ -1,14 +1,12 @@
-"""Prepared gradients: everything about a call that depends on metadata only, computed once and cached.
+"""Prepared gradients: everything about a call that depends on metadata only.
 
-`prepare_gradient` takes the arguments of a gradient, checks them and returns a `PreparedGradient`.
+`prepare_gradient` takes the arguments of a gradient, checks them and returns a `PreparedGradient`; an equal
+call later gets the same one from the cache of calls (kernels/calls.py).
 `compute` runs it on tensors with the same metadata and returns the result.
-The lookup is most of the cost of a tiny call, so the cache key is what the caller already has: shapes,
-strides, dtypes and attributes, unchanged.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,14 +15,23 @@ import torch
 
 from ..geometry import is_long
 from ..kernels import IndexFault
-from ..kernels.plan import ENVIRONMENT, layout_of
+from ..kernels.calls import CALLS, call_key
+from ..kernels.plan import layout_of
 from ..operators.binding import bind
 from ..operators.call import TensorMeta
 from ..operators.catalog import operators
-from ..operators.plain import kinds
 from ..problem.problem import Problem, lower
 from . import devices
-from .tensors import aligned, allocate, arrays_on, dense_strides, is_channels_last, is_tensor, memory_format
+from .tensors import (
+    aligned,
+    allocate,
+    arrays_on,
+    dense_strides,
+    is_channels_last,
+    is_tensor,
+    memory_format,
+    metadata,
+)
 
 Shape = tuple[int, ...]
 # The layout of the result: that of an input with these strides, channels_last (True) or contiguous (False),
@@ -50,8 +57,6 @@ class PreparedGradient:
     template: torch.Tensor | None  # torch.empty_like(template) makes a result; the cheapest way to do so
 
 
-_gradients: dict[Any, PreparedGradient] = {}
-_MOST = 4096
 _SMALL = 64 << 10  # bytes: one thread writes such a result, and it fits in one cache
 _empty_like = torch.empty_like
 _deterministic = torch.are_deterministic_algorithms_enabled
@@ -65,48 +70,15 @@ def prepare_gradient(
     indices: torch.Tensor | None,
     attributes: tuple[Any, ...],
     out: torch.Tensor | None = None,
-    typed: bool = False,
 ) -> PreparedGradient:
-    """Returns the prepared gradient of a call; raises for the first bad argument, or NoBackend.
-
-    `typed`: the attributes come from PyTorch's dispatcher, which has checked their types.
-    """
-    types = () if typed else kinds(attributes)
-    sizes = kinds(input) if type(input) is tuple else ()
-    try:
-        key: Any = (
-            function, input.shape if is_tensor(input) else input, result_layout,
-            grad_output.shape, grad_output.stride(), grad_output.dtype,
-            grad_output.is_cpu or _device_key(grad_output), attributes,
-            types, sizes, os.environ.get(ENVIRONMENT),
-        )  # fmt: skip
-        if indices is not None:
-            key = (
-                key,
-                indices.shape,
-                indices.stride(),
-                indices.dtype,
-                indices.is_cpu or _device_key(indices),
-            )
-        if out is not None:
-            key = (key, out.shape, out.stride(), out.dtype, out.is_cpu or _device_key(out))
-        if types is None or sizes is None:
-            key = None  # other than plain values may fail to hash
-        elif (known := _gradients.get(key)) is not None:
-            return known
-    except Exception:  # e.g. a list, or a tensor without strides: _prepare checks them
-        key = None
-    found = _prepare(function, grad_output, input, result_layout, indices, attributes, out)
-    if key is not None and not is_long(found.problem.axes):  # such a kernel holds long tables
-        if len(_gradients) >= _MOST:
-            _gradients.clear()
-        _gradients[key] = found
+    """Returns the prepared gradient of a call; raises for the first bad argument, or NoBackend."""
+    shape = tuple(input.shape) if is_tensor(input) else input
+    key = call_key(function, metadata(grad_output, indices, out), (shape, *attributes), result_layout)
+    found: PreparedGradient | None = CALLS.get(key)
+    if found is None:
+        found = _prepare(function, grad_output, input, result_layout, indices, attributes, out)
+        CALLS.add(key, found, found.problem.axes)
     return found
-
-
-def _device_key(tensor: torch.Tensor) -> int | torch.device:
-    """Returns a key of the device that hashes fast for a GPU; no key equals True, the key of the CPU."""
-    return -2 - tensor.get_device() if tensor.is_cuda else tensor.device
 
 
 def _prepare(
@@ -161,13 +133,14 @@ def prepare_problem(
     strides = dense_strides(shape, channels_last and fresh)
     nbytes = problem.cells * problem.dtype.itemsize
     form = memory_format(chosen.layout == "channels_last", axes)
-    template = torch.empty(1, dtype=dtype, device=device).expand(shape)
     small = fresh and not copied and not is_long(problem.axes) and (nbytes <= _SMALL or device.type == "cuda")
-    small = small and _empty_like(template).stride() == strides
+    template = torch.empty_strided(shape, strides, dtype=dtype, device=device) if small else None
+    if template is not None:
+        template.untyped_storage().resize_(0)  # only its metadata count
     return PreparedGradient(
         function, axes, problem, chosen.run, shape, strides, nbytes, dtype, device, form, copied,
         chosen.kernel if small else None, chosen.shortcut if small else None,
-        template if small else None,
+        template,
     )  # fmt: skip
 
 

@@ -13,29 +13,33 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from ..operators.catalog import gradients, operators
 from ..operators.plain import kinds, shown
-from ..problem.forwards import AdaptiveArguments, PoolArguments
+from ..problem.forwards import PoolArguments
 from .errors import DtypeError, ShapeError
+from .operators import ATTRIBUTE_TYPES, AXES
 from .pools import prepare_pool
 from .tensors import DEVICES, unreadable
 
 Tensor = torch.Tensor
 _FLAGS = ("ceil_mode", "count_include_pad")
 # Looked up at import: a program may later put our pools in the place of PyTorch's.
-_POOLS = {
-    name: getattr(F, name)
-    for name in (
-        f"{kind}_pool{axes}d" for kind in ("avg", "adaptive_avg", "max", "adaptive_max") for axes in (1, 2, 3)
-    )
+_POOLS = {name: getattr(F, name) for name in operators() if f"{name}_backward" in gradients()}
+_ARGUMENTS = {
+    name: tuple(p.argument for p in operator.parameters if p.type in ATTRIBUTE_TYPES)
+    for name, operator in operators().items()
+}
+# PyTorch computes these as a mean if every axis of the result has size 1.
+MEANS = {
+    name for name in _POOLS if operators()[name].kind == "average" and operators()[name].windows == "adaptive"
 }
 
 
 def pool(name: str, x: Tensor, arguments: PoolArguments, return_indices: bool = False) -> Any:
     """Returns PyTorch's result; with `return_indices` a pair of values and int64 indices."""
     check_plain(name, arguments)
-    given = arguments if isinstance(arguments, AdaptiveArguments) else attributes(name, arguments)
     more = {"return_indices": True} if return_indices else {}
-    return _POOLS[name](x, *given, **more)
+    return _POOLS[name](x, *attributes(name, arguments), **more)
 
 
 def check_plain(name: str, arguments: PoolArguments) -> None:
@@ -96,16 +100,11 @@ def cast(name: str, x: Tensor, arguments: PoolArguments) -> Tensor:
     """
     if x.device.type not in DEVICES or not torch.is_autocast_enabled(x.device.type):
         return x
-    batched = x.dim() == int(name[-2]) + 2
+    batched = x.dim() == AXES[name] + 2
     none = x.new_empty((0, *x.shape[1:]) if batched else (0, *x.shape))
     return x.to(pool(name, none, arguments).dtype)
 
 
-def attributes(name: str, arguments: PoolArguments) -> tuple[Any, ...]:
-    """Returns what PyTorch's pool and our gradient take after the tensors; () for an adaptive pool."""
-    if isinstance(arguments, AdaptiveArguments):
-        return ()
-    kernel, stride, padding, dilation, ceil, counted, divisor = arguments
-    if "max" in name:
-        return kernel, stride, padding, dilation, ceil
-    return (kernel, stride, padding, ceil, counted) + (() if "1d" in name else (divisor,))
+def attributes(function: str, arguments: PoolArguments) -> tuple[Any, ...]:
+    """Returns what a pool, or its gradient, takes after the tensors: the arguments that its page names."""
+    return tuple(getattr(arguments, argument) for argument in _ARGUMENTS[function])

@@ -1,7 +1,7 @@
-"""A cache of small calls that runs their kernels from compiled code, with no Python in between.
+"""Small calls on tensors that were made before: compiled code runs their kernels, with no Python in between.
 
-`find(function, result_layout, grad_output, input, indices, attributes)` runs a cached call with equal
-metadata and returns the result, or None if there is no such call.
+`find(function, result_layout, grad_output, input, indices, attributes)` runs a call with equal metadata from
+the cache (kernels/calls.py) and returns the result, or None if there is no such call.
 `add(…, kernel, template)` takes the same arguments, the kernel, and a tensor that the result resembles.
 Both do nothing while an environment variable selects the backend, and for misaligned tensors.
 They need DLPack's exchange API, which PyTorch 2.11 and 2.13 have; without it `find` returns None.
@@ -16,16 +16,17 @@ import torch
 from torch.autograd import forward_ad
 
 from ..kernels import cpu
-from ..kernels.plan import ENVIRONMENT
+from ..kernels.calls import CALLS
+from ..kernels.plan import BACKEND_VARIABLE, VARIABLES
 
 
-def _table() -> tuple[Callable[..., Any], Callable[..., None]]:
+def _functions() -> tuple[Callable[..., Any], Callable[..., bytes | None]]:
     exchange = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
     if exchange is None or not cpu.BUILT:
         return (lambda *_: None), (lambda *_: None)
     from .. import _native
 
-    table = _native.Shortcuts(
+    shortcuts = _native.Shortcuts(
         exchange,
         torch.Tensor,
         torch._C._len_torch_dispatch_stack,
@@ -34,9 +35,19 @@ def _table() -> tuple[Callable[..., Any], Callable[..., None]]:
         forward_ad,
         torch.empty_like,
         torch.are_deterministic_algorithms_enabled,
-        ENVIRONMENT,
+        torch.Tensor.is_neg,
+        torch.Tensor.untyped_storage,
+        torch.Tensor.storage_offset,
+        CALLS.known,
+        VARIABLES,
+        BACKEND_VARIABLE,
     )
-    return table.find, table.add
+    return shortcuts.find, shortcuts.key
 
 
-find, add = _table()
+find, _key = _functions()
+
+
+def add(function: str, *rest: Any) -> None:
+    *arguments, kernel, template = rest
+    CALLS.add(_key(function, *arguments), (function, kernel, template))

@@ -7,6 +7,7 @@ cell, so `allocate` then takes bare storage instead.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from functools import cache
 from typing import Any, TypeGuard
 
@@ -22,20 +23,9 @@ DEVICES = ("cpu", "cuda")
 _HUGE = 4 << 20  # bytes: huge pages make results of this size or more faster
 
 TYPES: dict[torch.dtype, DType] = {
-    dtype: DTYPES[name]
-    for name in (
-        "FLOAT32",
-        "FLOAT64",
-        "FLOAT16",
-        "BFLOAT16",
-        "INT32",
-        "INT64",
-        "INT8",
-        "INT16",
-        "UINT8",
-        "BOOL",
-    )
-    if isinstance(dtype := getattr(torch, name.lower()), torch.dtype)
+    dtype: known
+    for name, known in DTYPES.items()
+    if isinstance(dtype := getattr(torch, name.lower(), None), torch.dtype)
 }
 
 
@@ -62,6 +52,20 @@ def arrays_on(device: torch.device) -> ArrayReader:
 def is_tensor(value: Any) -> TypeGuard[torch.Tensor]:
     """Whether the type is a tensor type. isinstance would read value.__class__, which may raise."""
     return issubclass(type(value), torch.Tensor)
+
+
+def metadata(*tensors: Any) -> tuple[Hashable, ...] | None:
+    """Returns what the checks of a call look at in its tensors, each strided or None; else None."""
+    found: list[Hashable] = []
+    for tensor in tensors:
+        if tensor is None:
+            found.append(None)
+        elif not is_tensor(tensor) or unreadable(tensor):
+            return None
+        else:
+            device = tensor.is_cpu or (-2 - tensor.get_device() if tensor.is_cuda else tensor.device)
+            found.append((tensor.shape, tensor.stride(), tensor.dtype, device))
+    return tuple(found)
 
 
 def check_memory(function: str, grad_output: Any, indices: Any = None, out: Any = None) -> None:

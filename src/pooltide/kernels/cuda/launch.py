@@ -51,23 +51,25 @@ def kernels(problem: Problem, layout: str, device: int) -> list[tuple[str, str |
 
 
 class PreparedLaunches:
-    """The launches of a problem on one device. Tensors are dense in the layout and aligned to elements."""
+    """The launches of a problem on one device. Tensors are dense in the layout.
 
-    def __init__(self, problem: Problem, layout: str, device: int) -> None:
-        self.device = device
-        self.indexed = problem.index_bytes > 0
-        planned = plan(problem, layout, device_facts(device))
-        where = torch.device("cuda", device)
-        self.tables = [torch.from_numpy(table).to(where) for table in planned[0].tables]
-        fixed = [table.data_ptr() for table in self.tables]
+    `aligned`: they begin at multiples of 16 bytes. Tensors that do not go through other launches, which are
+    prepared when they are needed.
+    """
+
+    def __init__(self, problem: Problem, layout: str, device: int, aligned: bool = True) -> None:
+        self.device, self.aligned = device, aligned
+        planned = plan(problem, layout, device_facts(device), aligned)
+        self.tables = [torch.from_numpy(table).cuda(device) for table in planned[0].tables]
         self.counts = planned[0].counts
-        self.errors = record(device).data_ptr() if self.indexed else 0
+        self.errors = record(device).data_ptr() if problem.index_bytes else 0
+        self.unaligned = lru_cache(1)(lambda: PreparedLaunches(problem, layout, device, False))
+        fixed = [table.data_ptr() for table in self.tables]
         self.launches: list[Callable[..., None]] = []
         for launch in planned:
             kernel = compiled(launch.source, device)
             run = kernel.launcher(launch.grid, launch.block, launch.shared, launch.arguments)
             self.launches.append(_with_tables(run, fixed))
-        self.only = self.launches[0] if len(planned) == 1 else None
 
     def __call__(
         self,
@@ -76,22 +78,24 @@ class PreparedLaunches:
         out: torch.Tensor,
         faults: torch.Tensor | None = None,
     ) -> None:
-        """Enqueues on the current stream. `faults` counts indices outside the plane, by default the device's."""
+        """Enqueues on the current stream. `faults` counts indices outside the plane."""
         f = self.errors if faults is None else faults.data_ptr()
         i = None if indices is None else indices.data_ptr()
         self.at(grad_output.data_ptr(), i, out.data_ptr(), f)
 
     def at(self, grad_output: int, indices: int | None, out: int, faults: int) -> None:
         """The same for addresses."""
+        if self.aligned and (grad_output | out | (indices or 0)) & 15:
+            return self.unaligned().at(grad_output, indices, out, faults)
         stream = current_stream(self.device)
         if indices is None:
-            self.only(stream, grad_output, out)  # type: ignore[misc]
-        elif self.only is not None:
-            self.only(stream, grad_output, indices, out, faults, 0)
-        else:
-            counts = torch.empty(self.counts, dtype=torch.int32, device=torch.device("cuda", self.device))
-            for launch in self.launches:
-                launch(stream, grad_output, indices, out, faults, counts.data_ptr())
+            return self.launches[0](stream, grad_output, out)
+        if len(self.launches) == 1:
+            return self.launches[0](stream, grad_output, indices, out, faults, 0)
+        counts = torch.empty(self.counts, dtype=torch.int32, device=torch.device("cuda", self.device))
+        for launch in self.launches:
+            launch(stream, grad_output, indices, out, faults, counts.data_ptr())
+        return None
 
 
 def _with_tables(run: Launcher, tables: list[int]) -> Callable[..., None]:

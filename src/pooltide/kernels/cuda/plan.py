@@ -11,9 +11,9 @@ arguments, so that another batch or plane compiles nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
-from math import prod
+from math import inf, prod
 
 import numpy as np
 
@@ -39,10 +39,16 @@ FEW_CHANNELS = 32  # fewer channels than lanes: pixels, not channels, fill a war
 BAND_BYTES = 8 << 10  # of sums that a warp keeps in shared memory
 TILE_BYTES = 24 << 10  # the same, of 32 channels
 THREADS = 256  # of a block that computes averages, at most
+LONG_WALK = 64  # rows of a thread, from which on finding its place costs little
 SHORT_WALK = 8  # rows, from which on a thread's preparations pay
-SHORT_ROW = 512  # bytes: threads that each write one cell of a row leave vectors incomplete
+SHORT_ROW = 96  # bytes: threads that each write one cell of a row leave vectors incomplete
+LARGE_RESULT = 24 << 10  # bytes of a result that are too many to keep in shared memory
+UNROLLED_ROWS = 8  # the largest stride that is worth unrolling
 UNROLLED = 16  # the most windows on the w axis that are worth unrolling
-IN_REGISTERS = 36  # windows of a cell that a thread can keep
+IN_REGISTERS = 54  # quotients
+WINDOW_COST = 14  # instructions of a thread that keeps a window's quotient,
+CELL_COST = 15  # that computes a cell,
+BLOCK_COST = 250  # and that finds its place
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +71,7 @@ class Task:
     problem: Problem
     layout: str
     facts: DeviceFacts
+    aligned: bool = True  # tensors begin at multiples of 16 bytes
 
     @property
     def inner(self) -> int:
@@ -89,9 +96,9 @@ class Task:
 Planner = Callable[[Task], "tuple[Launch, ...] | str"]
 
 
-def plan(problem: Problem, layout: str, facts: DeviceFacts) -> tuple[Launch, ...]:
-    """The launches of the first kernel that does not refuse."""
-    for _, found in _walk(Task(problem, layout, facts)):
+def plan(problem: Problem, layout: str, facts: DeviceFacts, aligned: bool = True) -> tuple[Launch, ...]:
+    """The launches of the first kernel that does not refuse. `aligned`: tensors begin at multiples of 16 bytes."""
+    for _, found in _walk(Task(problem, layout, facts, aligned)):
         if not isinstance(found, str):
             return found
     raise AssertionError("the last kernel of a kind refuses nothing")
@@ -116,7 +123,7 @@ def _walk(task: Task) -> Iterator[tuple[str, tuple[Launch, ...] | str]]:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """The cells of a block: `share` planes, `d` slices, `h` rows, `w` columns, `c` channels."""
+    """What a block computes: `share` planes, `d` slices, `h` periods of rows, `w` columns, `c` packs of channels."""
 
     share: int
     d: int
@@ -124,50 +131,127 @@ class Tile:
     w: int
     c: int
 
-    def blocks(self, task: Task) -> int:
-        d, h, w = task.problem.input_plane
-        pairs = ((task.planes, self.share), (d, self.d), (h, self.h), (w, self.w), (task.inner, self.c))
-        return prod(cdiv(length, share) for length, share in pairs)
 
-    def contiguous(self, task: Task) -> bool:
-        """Whether its cells are contiguous in memory, and rows so short that this matters."""
-        _, h, w = task.problem.input_plane
-        if (self.w, self.c) != (w, task.inner) or (self.d > 1 and self.h != h):
-            return False
-        return w * task.inner * task.problem.dtype.itemsize <= SHORT_ROW
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of a plane in periods (see average_gradient.cu), and the windows of each period."""
 
-    def staged(self, task: Task) -> int:
-        """The most sums that a block keeps in shared memory."""
-        d, h, w = (
-            int(windows_of_shares(axis, share).max())
-            for axis, share in zip(task.problem.axes, (self.d, self.h, self.w), strict=True)
-        )
-        return self.share * d * h * (w * self.c + 1)
+    periods: int
+    outputs: int  # rows of windows
+    strided: bool
+    stride: int
+    kernel: int
+    padding: int
+    runs: Array  # (first row, end, first window, windows) of each period, if not strided
+
+    @property
+    def most(self) -> int:
+        """The most windows that hold a row."""
+        return cdiv(self.kernel, self.stride) if self.strided else int(self.runs[:, 3].max())
+
+    @property
+    def first(self) -> int:
+        """The window whose first row would begin the first period."""
+        return self.padding // self.stride
+
+    def windows(self, share: int) -> Array:
+        """For every share of so many periods, how many rows of windows hold one of their rows."""
+        begin, end = shares(self.periods, share)
+        if self.strided:
+            end = np.minimum(end + self.first, self.outputs)
+            return np.maximum(end - np.maximum(begin + self.first - self.most + 1, 0), 0)
+        first, last = self.runs[begin], self.runs[end - 1]
+        return np.asarray(last[:, 2] + last[:, 3] - first[:, 2])
+
+
+def _rows(axis: Axis) -> Rows:
+    none = np.zeros((0, 4), np.int64)
+    if axis.adaptive and axis.length % axis.outputs == 0:
+        size = axis.length // axis.outputs
+        return Rows(axis.outputs, axis.outputs, True, size, size, 0, none)
+    if not axis.adaptive:
+        periods = (axis.length - 1 + axis.p) // axis.s - axis.p // axis.s + 1
+        return Rows(periods, axis.outputs, True, axis.s, axis.k, axis.p, none)
+    return _runs(axis)
+
+
+def _runs(axis: Axis) -> Rows:
+    """Periods as runs of rows in the same windows."""
+    table = tables(axis)
+    change = (np.diff(table.first_window) != 0) | (np.diff(table.window_count) != 0)
+    begin = np.append(0, np.flatnonzero(change) + 1)
+    end = np.append(begin[1:], axis.length)
+    runs = np.stack([begin, end, table.first_window[begin], table.window_count[begin]], axis=1)
+    return Rows(len(runs), axis.outputs, False, 1, 1, 0, runs)
+
+
+@dataclass(frozen=True, slots=True)
+class AverageTask:
+    """What the kernels of averages choose by."""
+
+    task: Task
+    rows: Rows
+    pack: int  # channels that a thread takes together
+
+    @property
+    def packs(self) -> int:
+        return self.task.inner // self.pack
+
+    @property
+    def cells(self) -> tuple[int, int, int]:
+        """Slices, periods and columns of a plane."""
+        d, _, w = self.task.problem.input_plane
+        return d, self.rows.periods, w
+
+    def blocks(self, tile: Tile) -> int:
+        lengths = (self.task.planes, *self.cells, self.packs)
+        tiles = (tile.share, tile.d, tile.h, tile.w, tile.c)
+        return prod(cdiv(length, share) for length, share in zip(lengths, tiles, strict=True))
+
+    def width(self, tile: Tile) -> int:
+        """Packs in a row of windows that a block keeps."""
+        return int(windows_of_shares(self.task.problem.axes[2], tile.w).max()) * tile.c
+
+    def staged(self, tile: Tile) -> int:
+        """Bytes of quotients that a block keeps in shared memory."""
+        d = int(windows_of_shares(self.task.problem.axes[0], tile.d).max())
+        kept = (tile.share * d * int(self.rows.windows(tile.h).max()) + 1) * (self.width(tile) + 1)
+        return cdiv(kept * self.pack * self.task.sum_bytes, 16) * 16
+
+
+def _average_task(task: Task, most: int = 4) -> AverageTask:
+    """`most`: channels that a thread may take together."""
+    pack = most if task.aligned else 1
+    while pack > 1 and (task.inner % pack or pack * task.sum_bytes > 16):
+        pack //= 2
+    return AverageTask(task, _rows(task.problem.axes[1]), pack)
 
 
 def rolling_average(task: Task) -> tuple[Launch, ...] | str:
-    """Quotients of a row of windows stay in registers for all rows of cells that they hold."""
-    _, h, _ = task.problem.axes
-    if h.adaptive or h.s != 1 or h.k == 1:
-        return "rows of windows are not one row of cells apart"
-    most = prod(_most(axis) for axis in task.problem.axes)
-    if h.k > h.outputs:
-        return "windows are longer than there are rows of windows"
-    if most > IN_REGISTERS:
-        return f"{most} windows hold a cell, of which a thread keeps at most {IN_REGISTERS}"
-    tile = _staged_tile(task)
-    return tile if isinstance(tile, str) else _average(task, tile, staged=True, roll=True)
+    """A thread keeps the windows of the last rows in registers."""
+    rows = _rows(task.problem.axes[1])
+    if not rows.strided or rows.stride > UNROLLED_ROWS:
+        return "rows have no small stride"
+    d, _, w = (_most(axis) for axis in task.problem.axes)
+    kept = d * rows.most * w
+    if kept > IN_REGISTERS:
+        return f"a thread would keep {kept} quotients in registers, of at most {IN_REGISTERS}"
+    a = _average_task(task, 4 if 4 * kept <= IN_REGISTERS else 2 if 2 * kept <= IN_REGISTERS else 1)
+    tile = _staged_tile(a)
+    return tile if isinstance(tile, str) else _average(a, tile, staged=True, roll=True)
 
 
 def staged_average(task: Task) -> tuple[Launch, ...] | str:
-    """Quotients are computed once and kept in shared memory."""
-    tile = _staged_tile(task)
-    return tile if isinstance(tile, str) else _average(task, tile, staged=True, roll=False)
+    """A block keeps quotients in shared memory."""
+    a = _average_task(task)
+    tile = _staged_tile(a)
+    return tile if isinstance(tile, str) else _average(a, tile, staged=True, roll=False)
 
 
 def direct_average(task: Task) -> tuple[Launch, ...] | str:
     """Threads divide for themselves."""
-    return _average(task, _column_tile(task, staged=False), staged=False, roll=False)
+    a = replace(_average_task(task), rows=_runs(task.problem.axes[1]))
+    return _average(a, _column_tile(a), staged=False, roll=False)
 
 
 def _most(axis: Axis) -> int:
@@ -175,99 +259,87 @@ def _most(axis: Axis) -> int:
     return max(int(tables(axis).window_count.max()), 1)
 
 
-def _run_ends(axis: Axis) -> Array:
-    """For every cell, one past the last of the following cells that are in the same windows."""
-    table = tables(axis)
-    change = (np.diff(table.first_window) != 0) | (np.diff(table.window_count) != 0)
-    edges = np.append(np.flatnonzero(change) + 1, axis.length)
-    return np.asarray(np.repeat(edges, np.diff(edges, prepend=0)))
+def _column_tile(a: AverageTask) -> Tile:
+    """About as many columns as a block has threads, and all rows."""
+    d, periods, w = a.cells
+    c = even_share(a.packs, 32 // a.pack) if a.packs > 32 // a.pack else a.packs
+    columns = even_share(w, THREADS // c)
+    share = min(THREADS // (w * c), a.task.planes) if w * c <= THREADS and c == a.packs else 1
+    return Tile(max(share, 1), d, periods, columns, c)
 
 
-def _column_tile(task: Task, staged: bool) -> Tile:
-    """As many columns as a block has threads, and all rows."""
-    threads, (d, h, w) = THREADS, task.problem.input_plane
-    if task.inner >= 32:
-        c = 32 if staged else even_share(task.inner, threads)
-    else:
-        c = task.inner
-    columns = even_share(w, threads // c)
-    share = min(threads // (w * c), task.planes) if w * c <= threads and c == task.inner else 1
-    tile = Tile(share, d, h, columns, c)
-    while tile.h > 8 and tile.blocks(task) < 8 * task.facts.multiprocessors:
-        if tile.share > 1:
-            tile = Tile(cdiv(tile.share, 2), tile.d, tile.h, tile.w, tile.c)
-        elif tile.d > 1:
-            tile = Tile(1, cdiv(tile.d, 2), tile.h, tile.w, tile.c)
-        else:
-            tile = Tile(1, 1, cdiv(tile.h, 2), tile.w, tile.c)
-    return tile
+def _staged_tile(a: AverageTask) -> Tile | str:
+    """The tile with the fewest instructions, as far as they can be counted here."""
+    whole, (d, periods, _) = _column_tile(a), a.cells
+    axis, facts = a.task.problem.axes[0], a.task.facts
+    width = windows_of_shares(a.task.problem.axes[2], whole.w).sum() * whole.c * cdiv(a.packs, whole.c)
+    cells = prod(a.task.problem.input_plane) * a.packs
 
+    def cost(tile: Tile) -> float:
+        """Instructions of threads per plane; more where the device can't hide how long they take."""
+        size = a.staged(tile)
+        if size > facts.shared_per_block - 1024:
+            return inf
+        blocks, resident = a.blocks(tile), min(facts.shared_per_multiprocessor // (size + 1024), 8)
+        kept = float(windows_of_shares(axis, tile.d).sum() * a.rows.windows(tile.h).sum() * width)
+        work = WINDOW_COST * kept + CELL_COST * cells + BLOCK_COST * THREADS * blocks / a.task.planes
+        few = max(4 * facts.multiprocessors / blocks, 1.0)
+        return work * few * (1 + 1.5 / resident**2)
 
-def _staged_tile(task: Task) -> Tile | str:
-    """The tile that stages the fewest windows, of those that leave room for enough blocks."""
-    whole = _column_tile(task, staged=True)
-    d, h, _ = task.problem.axes
-    room = task.facts.shared_per_multiprocessor // task.sum_bytes
-    for blocks in (8, 5, 3, 2, 1):
-        limit = min(room // blocks, task.facts.shared_per_block // task.sum_bytes) - 512
-        share = whole.share
-        while share > 1:
-            tile = Tile(share, d.length, h.length, whole.w, whole.c)
-            if tile.staged(task) <= limit:
-                return tile
-            share //= 2
-        best: tuple[float, Tile] | None = None
-        for of_d, of_h in product(_even_shares(d.length), _even_shares(h.length)):
-            tile = Tile(1, of_d, of_h, whole.w, whole.c)
-            if tile.staged(task) > limit:
-                continue
-            read = float(windows_of_shares(d, of_d).sum() * windows_of_shares(h, of_h).sum())
-            short = tile.blocks(task) < 4 * task.facts.multiprocessors and of_d * of_h > 8
-            cost = read * (1.5 if short else 1.0)
-            if best is None or cost < best[0]:
-                best = cost, tile
-        if best and (best[0] <= 1.4 * d.outputs * h.outputs or blocks == 1):
-            return best[1]
-    return "the windows of one row of cells are more than a block can keep"
+    shares_ = [Tile(whole.share >> n, d, periods, whole.w, whole.c) for n in range(whole.share.bit_length() - 1)]
+    parts = product(_even_shares(d), _even_shares(periods))
+    tiles = [*shares_, *(Tile(1, of_d, of_h, whole.w, whole.c) for of_d, of_h in parts)]
+    best = min(tiles, key=cost)
+    if cost(best) == inf:
+        return "the windows of one row of cells are more than a block can keep"
+    return best
 
 
 def _even_shares(length: int) -> list[int]:
     """Sensible lengths of equal shares: all of it, a half, a third, …"""
-    found = {cdiv(length, n) for n in (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)}
-    return sorted(n for n in found if n >= 1)
+    parts = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128)
+    return sorted({cdiv(length, n) for n in parts}, reverse=True)
 
 
 _AVERAGE = (
     *(("const Element*", "grad"), ("Element*", "out"), ("const int*", "tables"), ("const Sum*", "divisors")),
     ("long long", "planes"),
-    *(("int", name) for name in ("D", "H", "W", "inner", "Do", "Ho", "Wo", "share", "tw", "tc", "w_chunks")),
-    *(("int", name) for name in ("c_chunks", "d_chunk", "d_chunks", "h_chunk", "h_chunks", "d_walk")),
-    *(("int", name) for name in ("d_walks", "h_walk", "padding", "tile_at")),
+    *(("int", name) for name in ("D", "H", "W", "inner", "Do", "Ho", "Wo", "periods", "first_period", "stride")),
+    *(("int", name) for name in ("padding", "rows", "edge", "d_chunk", "h_chunk", "d_walk", "d_walks", "h_walk")),
+    *(("int", name) for name in ("width", "groups", "tile_at", "repeats")),
+    *(("Divider", name) for name in ("by_share", "by_tw", "by_tc", "by_lanes")),
+    *(("Divider", name) for name in ("by_h_chunks", "by_d_chunks", "by_c_chunks", "by_w_chunks")),
 )
 
 
-def _average(task: Task, tile: Tile, staged: bool, roll: bool) -> tuple[Launch, ...]:
-    problem, (d, h, w) = task.problem, task.problem.axes
+def _average(a: AverageTask, tile: Tile, staged: bool, roll: bool) -> tuple[Launch, ...]:
+    task, rows, problem = a.task, a.rows, a.task.problem
+    d, h, w = problem.axes
     owners = tile.share * tile.w * tile.c
     walkers = max(THREADS // owners, 1)
     d_walk = cdiv(tile.d, walkers)
     d_walks = cdiv(tile.d, d_walk)
-    h_walk = max(cdiv(tile.h, walkers // d_walks), min(SHORT_WALK, tile.h))
+    h_walk = max(cdiv(tile.h, walkers // d_walks), min(cdiv(SHORT_WALK, rows.stride), tile.h))
     threads = cdiv(owners * d_walks * cdiv(tile.h, h_walk), 32) * 32
-    columns = _most(w)
-    sums = cdiv(tile.staged(task) * task.sum_bytes, 16) * 16 if staged else 0
-    result = tile.share * tile.d * tile.h * tile.w * tile.c * problem.dtype.itemsize + 32
-    flush = staged and tile.contiguous(task) and sums + result <= task.facts.shared_per_block - 1024
-    shared = sums + (result if flush else 0)
+    width = a.width(tile)
+    lanes = min(max(width, 1), threads)
+    sums = a.staged(tile) if staged else 0
+    flush, result = _flushes(a, tile) if staged else (False, 0)
     by = divisors(problem)
     once, by_d, by_h, by_w = division(problem)
+    columns = _most(w)
+    pairs = staged and not rows.strided and max(rows.most, _most(d), columns) <= 2
+    repeats = _repeats(a, tile)
     options = {
+        "PACK": a.pack,
         "STAGED": int(staged),
+        "STRIDED": int(rows.strided),
         "COLUMNS": columns if columns <= UNROLLED else 0,
-        "FLUSH": int(flush),
         "ROLL": int(roll),
-        "ROWS": h.k if roll else 1,
-        "SLICES": _most(d) if roll else 1,
+        "FLUSH": int(flush),
+        "PAIRS": int(pairs),
+        "TWO": int(rows.strided and rows.kernel % rows.stride != 0),
+        "LINEAR": int(problem.output_plane[0] == 1 or bool((rows.windows(tile.h) == rows.outputs).all())),
         "UNIFORM": int(all(len(np.unique(axis)) == 1 for axis in by)),
         "ONCE": once,
         "BY_D": by_d,
@@ -275,24 +347,49 @@ def _average(task: Task, tile: Tile, staged: bool, roll: bool) -> tuple[Launch, 
         "BY_W": by_w,
         "THREADS": THREADS,
     }
+    if roll:
+        options |= {"KERNEL": rows.kernel, "STRIDE": rows.stride}
+    if roll or pairs:
+        options["SLICES"] = _most(d)
     source = Source(
         "average_gradient.cu", "average_gradient", _AVERAGE, (*task.defines, *sorted(options.items()))
     )
-    found = [tables(axis) for axis in (d, h, w)]
-    cells = np.concatenate(
-        [found[0].first_window, found[0].window_count]
-        + [found[1].first_window, found[1].window_count, _run_ends(h)]
-        + [found[2].first_window, found[2].window_count]
-    ).astype(np.int32)
+    of_d, of_w = tables(d), tables(w)
+    numbers = [rows.runs.ravel(), of_d.first_window, of_d.window_count, of_w.first_window, of_w.window_count]
     values = np.concatenate(by).astype(problem.dtype.accumulator)
-    pairs = np.stack([values, 1 / values], axis=1)
     arguments = (
-        *(task.planes, d.length, h.length, w.length, task.inner, *problem.output_plane),
-        *(tile.share, tile.w, tile.c, cdiv(w.length, tile.w), cdiv(task.inner, tile.c)),
-        *(tile.d, cdiv(d.length, tile.d), tile.h, cdiv(h.length, tile.h)),
-        *(d_walk, d_walks, h_walk, h.p if roll else 0, sums),
+        *(task.planes, *problem.input_plane, a.packs, *problem.output_plane, rows.periods, rows.first),
+        *(rows.stride, rows.padding, rows.most, rows.kernel - (rows.most - 1) * rows.stride, tile.d, tile.h),
+        *(d_walk, d_walks, h_walk, width, threads // lanes, sums, repeats),
+        *(divider(n) for n in (tile.share, tile.w, tile.c, lanes)),
+        *(divider(cdiv(n, s)) for n, s in ((rows.periods, tile.h), (d.length, tile.d))),
+        *(divider(cdiv(n, s)) for n, s in ((a.packs, tile.c), (w.length, tile.w))),
     )
-    return (Launch(source, tile.blocks(task), threads, shared, (cells, pairs), arguments),)
+    tables_ = (np.concatenate(numbers).astype(np.int32), np.stack([values, 1 / values], axis=1))
+    planes = cdiv(task.planes, tile.share)
+    grid = a.blocks(tile) // planes * cdiv(planes, repeats)
+    return (Launch(source, grid, threads, sums + result, tables_, arguments),)
+
+
+def _repeats(a: AverageTask, tile: Tile) -> int:
+    """How many shares of planes a block computes, so that finding its place costs little."""
+    rows = tile.d * tile.h * (a.rows.stride if a.rows.strided else 1)
+    enough = a.blocks(tile) // (8 * a.task.facts.multiprocessors)
+    return max(min(cdiv(LONG_WALK, rows), enough, cdiv(a.task.planes, tile.share)), 1)
+
+
+def _flushes(a: AverageTask, tile: Tile) -> tuple[bool, int]:
+    """Whether a block writes its cells through shared memory, and the bytes of them."""
+    (d, periods, w), itemsize = a.cells, a.task.problem.dtype.itemsize
+    row = w * a.packs * a.pack * itemsize
+    if (tile.w, tile.c) != (w, a.packs) or (tile.d > 1 and tile.h != periods) or row > SHORT_ROW:
+        return False, 0
+    rows = min(tile.h * a.rows.stride, a.task.problem.axes[1].length) if a.rows.strided else None
+    if rows is None:
+        begin, end = shares(periods, tile.h)
+        rows = int((a.rows.runs[end - 1, 1] - a.rows.runs[begin, 0]).max())
+    size = tile.share * tile.d * rows * row + 32
+    return (True, size) if size <= LARGE_RESULT else (False, 0)
 
 
 # Gradients of maxima
@@ -322,7 +419,7 @@ def scatter_channels(task: Task) -> tuple[Launch, ...] | str:
     warp_bytes = _rounded(prod(tile) * 32 * task.sum_bytes)
     pieces = _boxes(task.problem.axes, tile)
     groups = task.planes * cdiv(task.inner, 32)
-    warps = min(3, len(pieces))
+    warps = min(3 if warp_bytes > TILE_BYTES // 2 + 64 else 4, len(pieces))
     parts = min(cdiv(len(pieces), warps), cdiv(6 * task.facts.multiprocessors, groups))
     problem = task.problem
     d, h, w = problem.input_plane
@@ -331,7 +428,9 @@ def scatter_channels(task: Task) -> tuple[Launch, ...] | str:
         *(problem.axes[0].outputs * problem.axes[1].outputs, warp_bytes, len(pieces), parts, 0),
         *(divider(h * w), divider(w), divider(problem.axes[2].outputs)),
     )
-    options = (("DEEP", int(d > 1)), ("THREADS", 128))
+    pack = 16 // task.sum_bytes
+    pack = pack if task.aligned and task.inner % pack == 0 else 1
+    options = (("DEEP", int(d > 1)), ("PACK", pack), ("THREADS", 128))
     source = Source("scatter_channels.cu", "scatter_channels", _CHANNELS, (*task.defines, *options))
     grid, shared = groups * parts, 16 + warps * warp_bytes
     return _twice(
@@ -409,27 +508,24 @@ def _rounded(size: int) -> int:
 
 
 def _channel_tile(task: Task) -> tuple[int, int, int]:
-    """The box of cells that makes warps read the fewest windows."""
-    most = TILE_BYTES // 32 // task.sum_bytes
+    """The box of cells that makes warps read the fewest windows; a small one, of which more fit, if that is near."""
     best: tuple[float, tuple[int, int, int]] | None = None
-    read = [
-        {
-            share: float(windows_of_shares(axis, share).sum())
-            for share in _even_shares(axis.length)
-            if share <= most
-        }
-        for axis in task.problem.axes
-    ]
-    cells = prod(task.problem.input_plane)
-    for d, h, w in product(*read):
-        if d * h * w > most:
-            continue
-        tiles = prod(cdiv(n, s) for n, s in zip(task.problem.input_plane, (d, h, w), strict=True))
-        cost = 3 * read[0][d] * read[1][h] * read[2][w] + cells + 24 * tiles
-        if best is None or cost < best[0]:
-            best = cost, (d, h, w)
-    if best is None:  # rows of thousands of cells
-        return 1, 1, most
+    for size, slow in ((TILE_BYTES, 1.12), (TILE_BYTES // 2, 1.0)):
+        most = size // 32 // task.sum_bytes
+        read = [
+            {n: float(windows_of_shares(axis, n).sum()) for n in (*_even_shares(axis.length), most) if n <= most}
+            for axis in task.problem.axes
+        ]
+        for box in product(*read):
+            if prod(box) > most:
+                continue
+            lengths = zip(task.problem.input_plane, box, strict=True)
+            tiles = prod(cdiv(length, n) for length, n in lengths)
+            windows = prod(counts[n] for counts, n in zip(read, box, strict=True))
+            cost = (4 * windows + prod(task.problem.input_plane) + 24 * tiles) * slow
+            if best is None or cost < best[0]:
+                best = cost, (box[0], box[1], box[2])
+    assert best is not None
     return best[1]
 
 

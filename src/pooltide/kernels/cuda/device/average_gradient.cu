@@ -2,20 +2,27 @@
 //
 //     out[cell] = ((0 + q[w0]) + q[w1]) + …        q[w] = grad[w] / divisor[w], rounded once
 //
-// A tensor is (outer, D, H, W, inner): N·C planes with inner = 1, or N images of C channels. A block computes
-// a tile: some planes, some channels of some columns, of some rows. A thread owns one column (plane, w, c) of
-// the tile and walks down its rows, or `h_walk` of them in `d_walk` slices where columns are too few for a
-// block, so that everything that depends on the column is computed once. Rows that lie in the same windows get
-// the same sum.
+// A tensor is (outer, D, H, W, inner): N·C planes with inner = 1, or N images of C channels, PACK of them
+// taken together. A block computes a tile: some planes, channels and columns, some slices, and some periods of
+// rows. It first keeps the quotients of the tile's windows in shared memory. Then a thread owns one column
+// (plane, w, c) of the tile and walks down its rows, so that all that depends on the column is computed once.
+// It does the same for the next planes, `repeats` times, where planes are small.
 //
-//     STAGED   1: the quotients of the tile's windows are computed once and kept in shared memory, rows of
-//              `nw · tc` quotients and a zero. 0: threads compute them from global memory, which is
-//              better where windows are disjoint
-//     COLUMNS  the most windows that hold a cell on the w axis; 0: more than are worth unrolling
+// Rows come in periods, which share the sums or the registers of a thread:
+//     STRIDED 1   windows are `stride` rows apart. Period o begins in the first row of window o, be there such
+//                 a window or not; its first `edge` rows lie in the last ROWS windows up to o, the others in
+//                 one less. Periods are counted from the one that holds the first row of the plane
+//     STRIDED 0   a period is a run of rows in the same windows: (first row, end, first window, windows)
+//
+//     COLUMNS  the most windows that hold a cell on the w axis; 0: too many to unroll
+//     SLICES   the same of the d axis, if ROLL
+//     ROLL     1: a thread keeps the windows of the last rows in registers; KERNEL and STRIDE are constants then.
+//              0: it sums BLOCK periods at once
+//     PAIRS    1: at most two windows hold a cell on each axis, and rows come in runs
+//     STAGED   0: no shared memory: threads divide for themselves. For windows too many to keep
 //     FLUSH    1: the tile is contiguous in the result; its cells go through shared memory, so that short rows
 //              are written by whole vectors, too
-//     ROLL     1: the h axis has stride 1: the windows of the last ROWS rows stay in registers
-//     ROWS, SLICES   the most windows that hold a cell on the h and d axes, if ROLL
+//     LINEAR   1: the rows of windows of a tile are neighbours in memory
 //     UNIFORM  1: all windows have the same divisors
 //     ONCE, BY_D, BY_H, BY_W   how to divide by the product, or by each axis in turn (see quotient)
 
@@ -56,41 +63,96 @@ __device__ __forceinline__ Sum divided(Sum g, const Divisors &by) {
   return quotient<BY_W>(quotient<BY_H>(quotient<BY_D>(g, by.d, by.rd), by.h, by.rh), by.w, by.rw);
 }
 
+// PACK neighbouring channels: of a tensor, and their sums.
+struct __align__(PACK * sizeof(Element)) Elements {
+  Element each[PACK];
+};
+struct __align__(PACK * sizeof(Sum)) Sums {
+  Sum each[PACK];
+};
+
+__device__ __forceinline__ Sums zeros() {
+  Sums made;
+#pragma unroll
+  for (int i = 0; i < PACK; ++i) made.each[i] = 0;
+  return made;
+}
+
+__device__ __forceinline__ void add(Sums &to, const Sums &from) {
+#pragma unroll
+  for (int i = 0; i < PACK; ++i) to.each[i] += from.each[i];
+}
+
+__device__ __forceinline__ Sums divided(const Elements &g, const Divisors &by) {
+  Sums made;
+#pragma unroll
+  for (int i = 0; i < PACK; ++i) made.each[i] = divided(widen(g.each[i]), by);
+  return made;
+}
+
+__device__ __forceinline__ Elements narrowed(const Sums &sums) {
+  Elements made;
+#if ELEMENT >= 2 && PACK > 1
+  u32 *words = (u32 *)made.each;
+#pragma unroll
+  for (int i = 0; i < PACK; i += 2) words[i / 2] = narrow_two(sums.each[i], sums.each[i + 1]);
+#else
+#pragma unroll
+  for (int i = 0; i < PACK; ++i) made.each[i] = narrow(sums.each[i]);
+#endif
+  return made;
+}
+
 #define UNROLLED (COLUMNS > 0 ? COLUMNS : 1)
-#define BATCH 8
-#define VECTOR (16 / (int)sizeof(Element))
+#define BLOCK 4
+#define BATCH (PACK * sizeof(Element) < 8 ? 8 : 4)
+#define VECTOR (16 / (int)sizeof(Elements))  // packs
+
+// The most windows that hold a cell on the h axis.
+#if ROLL
+#define ROWS ((KERNEL + STRIDE - 1) / STRIDE)
+#else
+#define ROWS p.rows
+#endif
+
+// The first row of a period; it may be outside the plane.
+__device__ __forceinline__ int first_row(const Parameters &p, const int *runs, int period) {
+#if STRIDED
+  return (period + p.first_period) * p.stride - p.padding;
+#else
+  return period < p.periods ? runs[4 * period] : p.H;
+#endif
+}
 
 extern "C" __global__ void __launch_bounds__(THREADS) average_gradient(const Parameters p) {
-  const int *first_d = p.tables, *count_d = first_d + p.D;
-  const int *first_h = count_d + p.D, *count_h = first_h + p.H, *run_h = count_h + p.H;
-  const int *first_w = run_h + p.H, *count_w = first_w + p.W;
+  const int *runs = p.tables, *first_d = runs + (STRIDED ? 0 : 4 * p.periods), *count_d = first_d + p.D;
+  const int *first_w = count_d + p.D, *count_w = first_w + p.W;
+  const int t = threadIdx.x;
 
   // The tile of this block.
-  u32 at = blockIdx.x;
-  const int h0 = at % p.h_chunks * p.h_chunk;
-  at /= p.h_chunks;
-  const int d0 = at % p.d_chunks * p.d_chunk;
-  at /= p.d_chunks;
-  const int c0 = at % p.c_chunks * p.tc;
-  at /= p.c_chunks;
-  const int w0 = at % p.w_chunks * p.tw;
-  const i64 plane0 = (i64)(at / p.w_chunks) * p.share;
-  const int h1 = min(h0 + p.h_chunk, p.H), d1 = min(d0 + p.d_chunk, p.D);  // ends of the tile
-  const int tc = min(p.tc, p.inner - c0), tw = min(p.tw, p.W - w0);
-  const int planes = (int)min((i64)p.share, p.planes - plane0);
+  u32 at = blockIdx.x, rest = over(at, p.by_h_chunks);
+  const int o0 = (at - rest * p.by_h_chunks.n) * p.h_chunk, o1 = min(o0 + p.h_chunk, p.periods);
+  at = rest, rest = over(at, p.by_d_chunks);
+  const int d0 = (at - rest * p.by_d_chunks.n) * p.d_chunk, d1 = min(d0 + p.d_chunk, p.D);
+  at = rest, rest = over(at, p.by_c_chunks);
+  const int c0 = (at - rest * p.by_c_chunks.n) * p.by_tc.n;
+  at = rest, rest = over(at, p.by_w_chunks);
+  const int w0 = (at - rest * p.by_w_chunks.n) * p.by_tw.n;
+  i64 plane0 = (i64)rest * p.by_share.n * p.repeats;
 
-  const int row_windows = p.Wo * p.inner, plane_windows = p.Do * p.Ho * row_windows;
-  const Element *grad = p.grad + plane0 * plane_windows;
+  const int row_windows = p.Wo * p.inner, plane_windows = p.Do * p.Ho * row_windows, pitch = p.W * p.inner;
 
-  // The column of this thread.
-  const int t = threadIdx.x;
-  const int c = t % tc, w = t / tc % tw, other = t / (tc * tw), plane = other % planes, walker = other / planes;
-  const int from_d = d0 + walker % p.d_walks * p.d_walk, to_d = min(from_d + p.d_walk, d1);
-  const int from_h = h0 + walker / p.d_walks * p.h_walk, to_h = min(from_h + p.h_walk, h1);
-  const bool live = from_h < to_h;
-  const int mine = live ? first_w[w0 + w] : 0, held = live ? count_w[w0 + w] : 0;
-  Element *out = p.out + ((plane0 + plane) * p.D * p.H * p.W + w0 + w) * p.inner + c0 + c;
-  const int pitch = p.W * p.inner;
+  // The column of this thread, and the slices and periods that it walks down.
+  rest = over(t, p.by_tc);
+  const int c = t - rest * p.by_tc.n;
+  at = rest, rest = over(at, p.by_tw);
+  const int w = at - rest * p.by_tw.n;
+  at = rest, rest = over(at, p.by_share);
+  const int plane = at - rest * p.by_share.n;
+  const int from_d = d0 + (int)rest % p.d_walks * p.d_walk, to_d = min(from_d + p.d_walk, d1);
+  const int from_o = o0 + (int)rest / p.d_walks * p.h_walk, to_o = min(from_o + p.h_walk, o1);
+  const bool within = from_o < to_o && w0 + w < p.W && c0 + c < p.inner;
+  const int mine = within ? first_w[w0 + w] : 0, held = within ? count_w[w0 + w] : 0;
 
   Divisors by;
   by.d = p.divisors[0], by.rd = p.divisors[1];
@@ -99,151 +161,221 @@ extern "C" __global__ void __launch_bounds__(THREADS) average_gradient(const Par
 
 #if STAGED
   SHARED(arena);
-  Sum *staged = (Sum *)arena;
-  const int wd0 = first_d[d0], nd = first_d[d1 - 1] + count_d[d1 - 1] - wd0;
-  const int wh0 = first_h[h0], nh = first_h[h1 - 1] + count_h[h1 - 1] - wh0;
-  const int ww0 = first_w[w0], nw = first_w[w0 + tw - 1] + count_w[w0 + tw - 1] - ww0;
-  const int width = nw * tc, row = width + 1, rows = planes * nd * nh;
-  if (width > 0 && rows > 0) {
-    // Threads own columns of windows here. `share` planes are more than one only if all rows are staged.
-    const int lanes = min(width, (int)blockDim.x), groups = blockDim.x / lanes;
-    const int group = t / lanes, deep = groups / nh, high = groups - deep * nh;
-    for (int x = t - group * lanes; group < groups && x < width; x += lanes) {
-      const int ww = x / tc;
-      const Element *from = grad + (wd0 * p.Ho + wh0) * row_windows + (ww0 + ww) * p.inner + c0 + x - ww * tc;
-#if !UNIFORM
-      by.w = p.divisors[2 * (p.Do + p.Ho + ww0 + ww)], by.rw = p.divisors[2 * (p.Do + p.Ho + ww0 + ww) + 1];
+  // A row of zeros, then nd slices of nh rows for each plane. Rows end with a zero.
+  const int row = p.width + 1;
+  Sums *zero = (Sums *)arena, *staged = zero + row;
+  const int wd0 = first_d[d0], nd = first_d[d1 - 1] + count_d[d1 - 1] - wd0, ww0 = first_w[w0];
+#if STRIDED
+  const int wh0 = max(o0 + p.first_period - ROWS + 1, 0), nh = max(min(o1 + p.first_period, p.Ho) - wh0, 0);
+#else
+  const int wh0 = runs[4 * o0 + 2], nh = runs[4 * o1 - 2] + runs[4 * o1 - 1] - wh0;
 #endif
-      int d = group / nh, h = group - d * nh, r = group;
-      auto advance = [&](int &d, int &h) {
-        d += deep, h += high;
-        if (h >= nh) h -= nh, ++d;
-      };
-      auto put = [&](int d, int h, int r, Element g) {
-#if !UNIFORM
-        const int wd = (wd0 + d) % p.Do, wh = wh0 + h;
-        by.d = p.divisors[2 * wd], by.rd = p.divisors[2 * wd + 1];
-        by.h = p.divisors[2 * (p.Do + wh)], by.rh = p.divisors[2 * (p.Do + wh) + 1];
-#endif
-        staged[r * row + x] = divided(widen(g), by);
-      };
-      // Several loads at a time, because one thread must wait for memory as long as all threads do.
-      for (; r + (BATCH - 1) * groups < rows; r += BATCH * groups) {
-        Element batch[BATCH];
-        int next_d = d, next_h = h;
-#pragma unroll
-        for (int i = 0; i < BATCH; ++i) {
-          batch[i] = from[(next_d * p.Ho + next_h) * row_windows];
-          advance(next_d, next_h);
-        }
-#pragma unroll
-        for (int i = 0; i < BATCH; ++i) {
-          put(d, h, r + i * groups, batch[i]);
-          advance(d, h);
-        }
-      }
-      for (; r < rows; r += groups) {
-        put(d, h, r, from[(d * p.Ho + h) * row_windows]);
-        advance(d, h);
-      }
-    }
-  }
-  for (int r = t; r < rows; r += blockDim.x) staged[r * row + width] = 0;
-  __syncthreads();
-#if !FLUSH
-  if (!live) return;
-#endif
+  const int most = p.by_share.n * nd * nh + row;
+  for (int i = t; i < most; i += blockDim.x) zero[i < row ? i : (i - row + 2) * row - 1] = zeros();
+  const u32 group = over(t, p.by_lanes);
   int offsets[UNROLLED];
 #pragma unroll
-  for (int m = 0; m < UNROLLED; ++m) offsets[m] = m < held ? (mine - ww0 + m) * tc + c : width;
-  const Sum *below = staged + plane * nd * nh * row;
-#if FLUSH
-  // The tile begins at the same place within a vector as in the result.
-  const i64 corner = (plane0 * p.D * p.H + d0 * p.H + h0) * pitch;
-  const int skip = (int)((u64)(p.out + corner) / sizeof(Element) % VECTOR);
-  Element *tile = (Element *)(arena + p.tile_at) + skip;
-  const int size = (p.share > 1 ? planes * p.D * p.H : (d1 - d0) * (h1 - h0)) * pitch;
-  out = tile - (d0 * p.H + h0) * pitch + plane * p.D * p.H * pitch + w * p.inner + c;
-  if (live)
-#endif
-#else
-  if (!live) return;
-  const Element *below = grad + (i64)plane * plane_windows + mine * p.inner + c0 + c;
+  for (int m = 0; m < UNROLLED; ++m) offsets[m] = m < held ? (mine - ww0 + m) * p.by_tc.n + c : p.width;
 #endif
 
+  for (int again = 0; again < p.repeats && plane0 < p.planes; ++again, plane0 += p.by_share.n) {
+  const int planes = (int)min((i64)p.by_share.n, p.planes - plane0);
+  const bool live = within && plane < planes;
+  const Elements *grad = (const Elements *)p.grad + plane0 * plane_windows;
+  Elements *out = (Elements *)p.out + ((plane0 + plane) * p.D * p.H * p.W + w0 + w) * p.inner + c0 + c;
+
+#if STAGED
+  const int rows = planes * nd * nh;
+  if (again) __syncthreads();
+  // Threads own columns of windows here. A tile has several planes only if it has all of their rows.
+  for (int column = t - group * p.by_lanes.n; group < p.groups && column < p.width; column += p.by_lanes.n) {
+    const u32 ww = over(column, p.by_tc);
+    const int channel = column - ww * p.by_tc.n;
+    if (ww0 + ww >= p.Wo || c0 + channel >= p.inner) continue;
+    const Elements *from = grad + (wd0 * p.Ho + wh0) * row_windows + (ww0 + ww) * p.inner + c0 + channel;
+    Sums *to = staged + column;
+    int r = group;
+#if !UNIFORM
+    const Sum *of_w = p.divisors + 2 * (p.Do + p.Ho + ww0 + ww);
+    by.w = of_w[0], by.rw = of_w[1];
+#endif
+    auto source = [&](int r) {
+#if LINEAR
+      return r * row_windows;
+#else
+      return (r + r / nh * (p.Ho - nh)) * row_windows;
+#endif
+    };
+    auto put = [&](int r, const Elements &g) {
+#if !UNIFORM
+      const int d = r / nh, h = r - d * nh;
+      const Sum *of_d = p.divisors + 2 * ((wd0 + d) % p.Do), *of_h = p.divisors + 2 * (p.Do + wh0 + h);
+      by.d = of_d[0], by.rd = of_d[1], by.h = of_h[0], by.rh = of_h[1];
+#endif
+      to[r * row] = divided(g, by);
+    };
+    // Several loads at a time: the more of them are under way, the less a thread waits for memory.
+    for (; r + ((int)BATCH - 1) * p.groups < rows; r += BATCH * p.groups) {
+      Elements batch[BATCH];
+#pragma unroll
+      for (int i = 0; i < BATCH; ++i) batch[i] = from[source(r + i * p.groups)];
+      keep_order();
+#pragma unroll
+      for (int i = 0; i < BATCH; ++i) put(r + i * p.groups, batch[i]);
+    }
+    for (; r < rows; r += p.groups) put(r, from[source(r)]);
+  }
+  __syncthreads();
+  const Sums *below = staged + plane * nd * nh * row;
+#if FLUSH
+  // The tile begins at the same place within a vector as in the result.
+  const int top = max(first_row(p, runs, o0), 0), bottom = min(first_row(p, runs, o1), p.H);
+  const i64 corner = (plane0 * p.D * p.H + d0 * p.H + top) * pitch;
+  const int skip = (int)((u64)((Elements *)p.out + corner) / sizeof(Elements) % VECTOR);
+  Elements *tile = (Elements *)(arena + p.tile_at) + skip;
+  const int size = (p.by_share.n > 1 ? planes * p.D * p.H : (d1 - d0) * (bottom - top)) * pitch;
+  out = tile - (d0 * p.H + top) * pitch + plane * p.D * p.H * pitch + w * p.inner + c;
+#endif
+#else
+  const Elements *below = grad + (i64)plane * plane_windows + mine * p.inner + c0 + c;
+#endif
+
+  if (live)
   for (int d = from_d; d < to_d; ++d) {
     const int fd = first_d[d], cd = count_d[d];
-    Element *to = out + (d * p.H + from_h) * pitch;
+#if STRIDED
+    int h = first_row(p, runs, from_o);
+    Elements *to = out + (d * p.H + h) * pitch;
+    const int slice = nh * row, last = to_o + p.first_period;
+    const Sums *lines = below + ((fd - wd0) * nh - wh0) * row;  // where the row of window 0 would be
 #if ROLL
-    // registers[j] has a row of windows; the row that enters for cell h is h + padding.
-    Sum registers[ROWS][SLICES][UNROLLED];
-    const Sum *slices = below + (fd - wd0) * nh * row;
-    auto enter = [&](int slot, int wh) {
-      const bool inside = wh >= 0 && wh < p.Ho;
-      const Sum *from = slices + (wh - wh0) * row;
+    Sums registers[ROWS][SLICES][UNROLLED];
+    auto enter = [&](int slot, int o) {
 #pragma unroll
-      for (int i = 0; i < SLICES; ++i)
+      for (int i = 0; i < SLICES; ++i) {
+        const Sums *line = (u32)o < (u32)p.Ho && i < cd ? lines + o * row + i * slice : zero;
 #pragma unroll
-        for (int m = 0; m < UNROLLED; ++m)
-          registers[slot][i][m] = inside && i < cd ? from[i * nh * row + offsets[m]] : (Sum)0;
+        for (int m = 0; m < UNROLLED; ++m) registers[slot][i][m] = line[offsets[m]];
+      }
     };
+    auto leave = [&](int u) {
 #pragma unroll
-    for (int j = 0; j < ROWS - 1; ++j) enter(j, from_h + p.padding - ROWS + 1 + j);
-    for (int begin = from_h; begin < to_h; begin += ROWS) {
-#pragma unroll
-      for (int u = 0; u < ROWS; ++u) {
-        if (begin + u >= to_h) break;
-        enter((u + ROWS - 1) % ROWS, begin + u + p.padding);
-        Sum sum = 0;
+      for (int j = 0; j < STRIDE; ++j) {
+        const int n = j < KERNEL ? (KERNEL - 1 - j) / STRIDE + 1 : 0;
+        Sums sum = zeros();
 #pragma unroll
         for (int i = 0; i < SLICES; ++i)
 #pragma unroll
-          for (int j = 0; j < ROWS; ++j)
+          for (int k = ROWS - n; k < ROWS; ++k)
 #pragma unroll
-            for (int m = 0; m < UNROLLED; ++m) sum += registers[(u + j) % ROWS][i][m];
-        *to = narrow(sum);
-        to += pitch;
+            for (int m = 0; m < UNROLLED; ++m) add(sum, registers[(u + k) % ROWS][i][m]);
+        if (STRIDE == 1 || (u32)h < (u32)p.H) *to = narrowed(sum);
+        ++h, to += pitch;
+      }
+    };
+    int o = from_o + p.first_period;
+#pragma unroll
+    for (int j = 0; j < ROWS - 1; ++j) enter(j, o - ROWS + 1 + j);
+    for (; o + ROWS <= last; o += ROWS) {
+#pragma unroll
+      for (int u = 0; u < ROWS; ++u) {
+        enter((u + ROWS - 1) % ROWS, o + u);
+        leave(u);
+      }
+    }
+#pragma unroll
+    for (int u = 0; u < ROWS - 1; ++u) {
+      if (o + u < last) {
+        enter((u + ROWS - 1) % ROWS, o + u);
+        leave(u);
       }
     }
 #else
-    for (int h = from_h; h < to_h;) {
-      const int fh = first_h[h], ch = count_h[h], end = min(run_h[h], to_h);
-      Sum sum = 0;
-      for (int i = 0; i < cd; ++i) {
-        for (int j = 0; j < ch; ++j) {
-#if STAGED
-          const Sum *from = below + ((fd - wd0 + i) * nh + fh - wh0 + j) * row;
+    for (int o = from_o + p.first_period; o < last; o += BLOCK) {
+      Sums first[BLOCK], second[BLOCK];
+#pragma unroll
+      for (int i = 0; i < BLOCK; ++i) first[i] = second[i] = zeros();
+      for (int i = 0; i < cd; ++i)
+        for (int k = max(o - ROWS + 1, 0); k < min(min(o + BLOCK, last), p.Ho); ++k) {
+          const Sums *line = lines + k * row + i * slice;
+          auto add_to = [&](const Sums &value) {
+#pragma unroll
+            for (int n = 0; n < BLOCK; ++n) {
+              if ((u32)(o + n - k) < (u32)ROWS) add(first[n], value);
+              if (TWO && (u32)(o + n - k) < (u32)ROWS - 1) add(second[n], value);
+            }
+          };
 #if COLUMNS
 #pragma unroll
-          for (int m = 0; m < COLUMNS; ++m) sum += from[offsets[m]];
+          for (int m = 0; m < COLUMNS; ++m) add_to(line[offsets[m]]);
 #else
-          for (int m = 0; m < held; ++m) sum += from[offsets[0] + m * tc];
+          for (int m = 0; m < held; ++m) add_to(line[offsets[0] + m * p.by_tc.n]);
+#endif
+        }
+#pragma unroll
+      for (int n = 0; n < BLOCK; ++n) {
+        if (o + n >= last) break;
+        const int edge = (o + n) * p.stride - p.padding + p.edge, end = edge + p.stride - p.edge;
+        const Elements values = narrowed(first[n]), others = narrowed(second[n]);
+        for (; h < end; ++h, to += pitch)
+          if ((u32)h < (u32)p.H) *to = h < edge ? values : others;
+      }
+    }
 #endif
 #else
-          const Element *from = below + ((fd + i) * p.Ho + fh + j) * row_windows;
-#if !UNIFORM
-          by.d = p.divisors[2 * (fd + i)], by.rd = p.divisors[2 * (fd + i) + 1];
-          by.h = p.divisors[2 * (p.Do + fh + j)], by.rh = p.divisors[2 * (p.Do + fh + j) + 1];
+    int4 next = ((const int4 *)runs)[from_o];  // first row, end, first window, windows
+    for (int o = from_o; o < to_o; ++o) {
+      const int4 run = next;
+      if (o + 1 < to_o) next = ((const int4 *)runs)[o + 1];
+      Sums sum = zeros();
+#if PAIRS
+      const Sums *lines = below + ((fd - wd0) * nh + run.z - wh0) * row;
+#pragma unroll
+      for (int i = 0; i < SLICES; ++i) {
+        if (i < cd && run.w > 0) {
+#pragma unroll
+          for (int m = 0; m < UNROLLED; ++m) add(sum, lines[i * nh * row + offsets[m]]);
+        }
+        if (i < cd && run.w > 1) {
+#pragma unroll
+          for (int m = 0; m < UNROLLED; ++m) add(sum, lines[(i * nh + 1) * row + offsets[m]]);
+        }
+      }
+#else
+      for (int i = 0; i < cd; ++i) {
+        for (int j = 0; j < run.w; ++j) {
+#if STAGED
+          const Sums *from = below + ((fd - wd0 + i) * nh + run.z - wh0 + j) * row;
+#if COLUMNS
+#pragma unroll
+          for (int m = 0; m < COLUMNS; ++m) add(sum, from[offsets[m]]);
+#else
+          for (int m = 0; m < held; ++m) add(sum, from[offsets[0] + m * p.by_tc.n]);
 #endif
+#else
+          const Elements *from = below + ((fd + i) * p.Ho + run.z + j) * row_windows;
+          const Sum *of_d = p.divisors + 2 * (fd + i), *of_h = p.divisors + 2 * (p.Do + run.z + j);
+          by.d = of_d[0], by.rd = of_d[1], by.h = of_h[0], by.rh = of_h[1];
           for (int m = 0; m < held; ++m) {
-#if !UNIFORM
             const Sum *of_w = p.divisors + 2 * (p.Do + p.Ho + mine + m);
             by.w = of_w[0], by.rw = of_w[1];
-#endif
-            sum += divided(widen(from[m * p.inner]), by);
+            add(sum, divided(from[m * p.inner], by));
           }
 #endif
         }
       }
-      const Element value = narrow(sum);
-      for (; h < end; ++h, to += pitch) *to = value;
+#endif
+      const Elements value = narrowed(sum);
+      Elements *to = out + (d * p.H + run.x) * pitch;
+      for (int h = run.x; h < run.y; ++h, to += pitch) *to = value;
     }
 #endif
   }
+
 #if FLUSH
   __syncthreads();
-  Element *to = p.out + corner - skip;
-  const Element *from = tile - skip;
+  Elements *to = (Elements *)p.out + corner - skip;
+  const Elements *from = tile - skip;
   for (int i = t * VECTOR; i < skip + size; i += blockDim.x * VECTOR) {
     if (i >= skip && i + VECTOR <= skip + size)
       *(uint4 *)(to + i) = *(const uint4 *)(from + i);
@@ -251,4 +383,5 @@ extern "C" __global__ void __launch_bounds__(THREADS) average_gradient(const Par
       for (int j = max(i, skip); j < min(i + VECTOR, skip + size); ++j) to[j] = from[j];
   }
 #endif
+  }
 }

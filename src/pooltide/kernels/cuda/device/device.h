@@ -34,6 +34,9 @@ typedef unsigned char Index;
 // Dynamic shared memory as bytes, aligned for vectors.
 #define SHARED(name) extern __shared__ __align__(16) unsigned char name[]
 
+// The compiler moves no access to memory across this.
+__device__ __forceinline__ void keep_order() { asm volatile("" ::: "memory"); }
+
 __device__ __forceinline__ float from_half(unsigned short bits) {
   float value;
   asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));

@@ -8,6 +8,7 @@
 // reads all windows (the second pass; with more than one part a second launch, `redo`).
 //
 //     DEEP  1: images have more than one slice
+//     PACK  channels that a lane writes at once, where all 32 are there
 #include "indices.h"
 
 #define ALL 0xffffffffu
@@ -78,6 +79,18 @@ __device__ __forceinline__ int add_windows(const Parameters &p, i64 image, int c
   return added;
 }
 
+// Writes PACK sums of neighbouring channels.
+__device__ __forceinline__ void write(Element *to, const Sum *sums) {
+#if PACK == 1
+  *to = narrow(*sums);
+#elif ELEMENT < 2
+  *(uint4 *)to = *(const uint4 *)sums;
+#else
+  const float4 each = *(const float4 *)sums;
+  *(uint2 *)to = make_uint2(narrow_two(each.x, each.y), narrow_two(each.z, each.w));
+#endif
+}
+
 extern "C" __global__ void __launch_bounds__(THREADS) scatter_channels(const Parameters p) {
   SHARED(arena);
   int *total = (int *)arena;
@@ -89,7 +102,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) scatter_channels(const Par
   const int c = at % groups * 32 + lane;
   const i64 image = at / groups;
   const int from = (int)((i64)p.tiles * part / p.parts), to = (int)((i64)p.tiles * (part + 1) / p.parts);
-  Sum *sums = (Sum *)(arena + 16 + (i64)warp * p.warp_bytes) + lane;
+  Sum *sums = (Sum *)(arena + 16 + (i64)warp * p.warp_bytes);
   const int expected = min(32, p.channels - (c - lane)) * p.plane_windows;
   const Box all = {0, 0, 0, p.Do, p.Ho, p.Wo};
 
@@ -100,18 +113,26 @@ extern "C" __global__ void __launch_bounds__(THREADS) scatter_channels(const Par
       const Box tile = {facts[0], facts[1], facts[2], facts[3], facts[4], facts[5]};
       const Box near = {facts[6], facts[7], facts[8], facts[9], facts[10], facts[11]};
       const int cells = tile.nd * tile.nh * tile.nw;
-      for (int i = 0; i < cells; ++i) sums[i * 32] = 0;
-      added += add_windows(p, image, c, tile, everything ? all : near, sums, everything && b == 0);
-      if (c < p.channels) {
-        const Sum *sum = sums;
-        for (int d = 0; d < tile.nd; ++d)
-          for (int h = 0; h < tile.nh; ++h) {
-            const i64 row = ((image * p.D + tile.d + d) * p.H + tile.h + h) * p.W + tile.w;
-            Element *out = p.out + row * p.channels + c;
 #pragma unroll 4
-            for (int w = 0; w < tile.nw; ++w, sum += 32, out += p.channels) *out = narrow(*sum);
+      for (int i = lane; i < cells * 8 * (int)sizeof(Sum) / 4; i += 32) ((uint4 *)sums)[i] = make_uint4(0, 0, 0, 0);
+      __syncwarp();
+      added += add_windows(p, image, c, tile, everything ? all : near, sums + lane, everything && b == 0);
+      __syncwarp();
+      const bool full = PACK > 1 && c - lane + 32 <= p.channels;
+      const int pack = full ? PACK : 1, nth = lane * pack / 32, channel = lane * pack % 32;
+      const Sum *sum = sums + channel;
+      for (int d = 0; d < tile.nd; ++d)
+        for (int h = 0; h < tile.nh; ++h, sum += tile.nw * 32) {
+          const i64 row = ((image * p.D + tile.d + d) * p.H + tile.h + h) * p.W + tile.w;
+          Element *out = p.out + row * p.channels + c - lane + channel;
+          if (full) {
+#pragma unroll 4
+            for (int w = nth; w < tile.nw; w += PACK) write(out + (i64)w * p.channels, sum + w * 32);
+          } else if (c < p.channels) {
+            for (int w = 0; w < tile.nw; ++w) out[(i64)w * p.channels] = narrow(sum[w * 32]);
           }
-      }
+        }
+      __syncwarp();
     }
     return added;
   };

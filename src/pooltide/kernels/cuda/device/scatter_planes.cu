@@ -15,7 +15,7 @@
 //     INNER 1: inner may be more than 1
 #include "indices.h"
 
-#define VECTOR (16 / (int)sizeof(Element))
+#define VECTOR (16 / (int)sizeof(Sum))  // elements that a lane clears or writes at once
 #define ALL 0xffffffffu
 
 struct Band {
@@ -25,26 +25,25 @@ struct Band {
 
 // Clears `size` sums. The array is a whole number of vectors long.
 __device__ __forceinline__ void clear(Sum *sums, int size, int lane) {
-  const int step = 16 / sizeof(Sum);
-  for (int i = lane; i * step < size; i += 32) ((uint4 *)sums)[i] = make_uint4(0, 0, 0, 0);
+#pragma unroll 4
+  for (int i = lane; i * VECTOR < size; i += 32) ((uint4 *)sums)[i] = make_uint4(0, 0, 0, 0);
 }
 
 // Writes sums[skip…] to `to`; sums + skip and `to` lie alike to a vector's boundary.
 __device__ __forceinline__ void flush(const Sum *sums, int skip, int size, Element *to, int lane) {
-  const int end = skip + size;
+  const int end = skip + size, first = skip ? VECTOR : 0, last = end / VECTOR * VECTOR;
   to -= skip;
-  for (int i = lane * VECTOR; i < end; i += 32 * VECTOR) {
-    if (i >= skip && i + VECTOR <= end) {
+#pragma unroll 4
+  for (int i = first + lane * VECTOR; i < last; i += 32 * VECTOR) {
 #if ELEMENT < 2
-      *(uint4 *)(to + i) = *(const uint4 *)(sums + i);
+    *(uint4 *)(to + i) = *(const uint4 *)(sums + i);
 #else
-      const float4 a = *(const float4 *)(sums + i), b = *(const float4 *)(sums + i + 4);
-      *(uint4 *)(to + i) = make_uint4(narrow_two(a.x, a.y), narrow_two(a.z, a.w), narrow_two(b.x, b.y), narrow_two(b.z, b.w));
+    const float4 each = *(const float4 *)(sums + i);
+    *(uint2 *)(to + i) = make_uint2(narrow_two(each.x, each.y), narrow_two(each.z, each.w));
 #endif
-    } else {
-      for (int j = max(i, skip); j < min(i + VECTOR, end); ++j) to[j] = narrow(sums[j]);
-    }
   }
+  if (lane >= skip && lane < min(first, end)) to[lane] = narrow(sums[lane]);
+  if (max(last, first) + lane < end) to[max(last, first) + lane] = narrow(sums[max(last, first) + lane]);
 }
 
 // How many elements lie between the last vector's boundary and this address.

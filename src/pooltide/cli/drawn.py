@@ -1,0 +1,226 @@
+"""`pooltide bench --drawn`: measures drawn problems, and says where they are slow.
+
+A list of tuned shapes hides slow problems next to it; drawn problems find them. Rows with the same dtype,
+layout and number of threads are summed up together. Two lists follow: problems in which PyTorch is faster,
+and problems that take more than six times the limit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, astuple, dataclass
+from math import ceil
+from statistics import median
+from typing import Any
+
+from rich.console import Console
+from rich.progress import track
+
+from ..acceptance.words import short_dtype
+from .contest import enter, timed, use_threads
+from .drawing import Drawn, Wanted, draw_problems
+from .entries import Entry, Result
+from .figures import FAILURES, RATIOS, failure, geometric_mean, in_words, load, machine_of, number, record
+from .precompile import precompile
+from .speech import one_line, say
+from .tables import aligned
+
+SLOWER = {"cpu": 0.95, "cuda": 0.97}  # PyTorch ÷ ours, below which ours counts as slower
+GROUP = ("kind", "dtype", "layout", "threads")
+BEYOND = 6.0  # times the limit
+SECONDS = 0.15  # after which no round of a problem begins on a GPU
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    forward: bool
+    threads: int | None  # None on a GPU
+    kernel: str | None
+    result: Result
+
+    @property
+    def group(self) -> tuple[str, ...]:
+        """Rows with the same group are summed up together."""
+        case = self.result.case
+        kind = "forward" if self.forward else "gradient"
+        layout = "channels-last" if case.channels_last else "planes"
+        return kind, short_dtype(case.dtype), layout, "–" if self.threads is None else str(self.threads)
+
+    @property
+    def ratios(self) -> list[float | None]:
+        """PyTorch ÷ ours: out=, fresh. None: one of them has no such form."""
+        return [self.result.ratio(*pair) for pair in RATIOS.values()]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    group: tuple[str, ...]  # as in Row
+    count: int
+    limit_median: float | None  # ours ÷ limit
+    limit_p90: float | None
+    limit_worst: float | None
+    out_mean: float | None  # PyTorch ÷ ours, out=
+    out_worst: float | None
+    fresh_mean: float | None  # PyTorch ÷ ours, fresh
+    fresh_worst: float | None
+
+    @property
+    def figures(self) -> list[float | None]:
+        return list(astuple(self)[2:])
+
+
+def run_drawn(wanted: Wanted, threads: tuple[int, ...], rounds: int, as_json: bool) -> int:
+    """Draws and measures problems, and prints what was found. Returns the exit status."""
+    problems, device = draw_problems(wanted), wanted.device
+    measured = measure_cuda(problems, rounds) if device == "cuda" else measure(problems, threads, rounds)
+    rows: list[Row] = []
+    console = Console(stderr=True)
+    hidden = not console.is_terminal
+    try:
+        for found in track(measured, "", wanted.count, console=console, transient=True, disable=hidden):
+            rows += found
+    except FAILURES as error:
+        say(one_line(failure(problems[len(rows) // len(threads)].case, error)), err=True)
+        return 1
+    about = asdict(wanted) | machine_of(device)
+    about |= {} if device == "cuda" else {"threads": ",".join(map(str, threads))}
+    if as_json:
+        say(json.dumps(about | {"rounds": rounds} | document(rows, device), indent=1))
+    else:
+        print_summary(rows, device, in_words(about))
+    return 0
+
+
+def measure(problems: list[Drawn], threads: tuple[int, ...], rounds: int) -> Iterator[list[Row]]:
+    """Yields the rows of each problem, one for each number of threads. Wrong: a result is wrong."""
+    for drawn in problems:
+        use_threads(threads[0])
+        entry = _entry(drawn)
+        rows = []
+        for count in threads:
+            use_threads(count)
+            if count != threads[0]:
+                entry.verify()
+            rows.append(Row(drawn.forward, count, entry.kernel, _last(timed(entry, rounds))))
+        yield rows
+
+
+def measure_cuda(problems: list[Drawn], rounds: int) -> Iterator[list[Row]]:
+    """Yields the row of each problem. Wrong: a result is wrong."""
+    from . import cuda_contest
+
+    precompile([drawn.case for drawn in problems if not drawn.forward])
+    stage = cuda_contest.make_stage()
+    for drawn in problems:
+        if drawn.forward:
+            entry = _entry(drawn, "cuda")
+        else:
+            entry = cuda_contest.enter(drawn.case, cuda_contest.drawn_tensors(drawn.case))
+        found = _last(cuda_contest.timed(entry, rounds, stage, SECONDS))
+        yield [Row(drawn.forward, None, entry.kernel, found)]
+
+
+def _entry(drawn: Drawn, device: str = "cpu") -> Entry:
+    if not drawn.forward:
+        return enter(drawn.case)
+    from . import forward_contest
+
+    return forward_contest.enter(drawn.case, device)
+
+
+def _last(results: Iterator[Result | None]) -> Result:
+    *_, last = results
+    assert last is not None
+    return last
+
+
+def summaries(rows: list[Row]) -> list[Summary]:
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row.group, []).append(row)
+    return [_summary(groups[group]) for group in sorted(groups)]
+
+
+def _summary(rows: list[Row]) -> Summary:
+    limits = [value for row in rows if (value := row.result.ours_to_limit) is not None]
+    out, fresh = ([row.ratios[form] for row in rows] for form in (0, 1))
+    return Summary(
+        rows[0].group,
+        len(rows),
+        _of(limits, median),
+        _of(limits, _p90),
+        _of(limits, max),
+        *(geometric_mean(out), _of(out, min)),
+        *(geometric_mean(fresh), _of(fresh, min)),
+    )
+
+
+def _of(values: list[Any], function: Callable[[list[float]], float]) -> float | None:
+    present = [value for value in values if value is not None]
+    return function(present) if present else None
+
+
+def _p90(values: list[float]) -> float:
+    """The smallest value that is at least as large as nine tenths of all."""
+    return sorted(values)[ceil(0.9 * len(values)) - 1]
+
+
+def slower(rows: list[Row], below: float) -> list[Row]:
+    """The rows in which PyTorch is faster in one form, the slowest of ours first."""
+    least = [(min(present), row) for row in rows if (present := [r for r in row.ratios if r is not None])]
+    return [row for ratio, row in sorted(least, key=lambda pair: pair[0]) if ratio < below]
+
+
+def beyond(rows: list[Row]) -> list[Row]:
+    """The rows that take more than `BEYOND` times their limits, the slowest first."""
+    found = [row for row in rows if (row.result.ours_to_limit or 0) > BEYOND]
+    return sorted(found, key=lambda row: -(row.result.ours_to_limit or 0))
+
+
+def document(rows: list[Row], device: str) -> dict[str, Any]:
+    """All rows, the summaries and the two lists, for JSON."""
+    return {
+        "summary": [_plain(found) for found in summaries(rows)],
+        "slower_than_torch": [_key(row) for row in slower(rows, SLOWER[device])],
+        "beyond_limit": [_key(row) for row in beyond(rows)],
+        "rows": [_key(row) | {"kernel": row.kernel} | record("", row.result) for row in rows],
+    }
+
+
+def _plain(summary: Summary) -> dict[str, Any]:
+    fields = asdict(summary)
+    return dict(zip(GROUP, fields.pop("group"), strict=True)) | fields
+
+
+def _key(row: Row) -> dict[str, Any]:
+    return {"case": str(row.result.case), "kind": row.group[0], "threads": row.threads}
+
+
+def print_summary(rows: list[Row], device: str, about: str) -> None:
+    say(f"{about}\n")
+    limits = ["ours ÷ limit: median", "p90", "worst"]
+    ratios = ["torch ÷ ours, out=: mean", "worst", "fresh: mean", "worst"]
+    cells = [[*found.group, str(found.count), *map(number, found.figures)] for found in summaries(rows)]
+    say(aligned([*GROUP, "count", *limits, *ratios], cells))
+    if text := load([row.result for row in rows]):
+        say(text)
+    _print_list(f"slower than PyTorch (PyTorch ÷ ours < {SLOWER[device]})", slower(rows, SLOWER[device]))
+    _print_list(f"beyond {BEYOND:.0f} × limit", beyond(rows))
+
+
+def _print_list(title: str, rows: list[Row]) -> None:
+    say(f"\n{title}: {len(rows) or 'none'}")
+    if not rows:
+        return
+    head = ["torch ÷ ours, out=", "fresh", "ours ÷ limit", "kind", "threads", "kernel", "case"]
+    say(aligned(head, [[*_figures(row), *_names(row)] for row in rows]))
+
+
+def _figures(row: Row) -> list[str]:
+    return [number(value) for value in (*row.ratios, row.result.ours_to_limit)]
+
+
+def _names(row: Row) -> list[str]:
+    kind, _, _, threads = row.group
+    return [kind, threads, row.kernel or "–", str(row.result.case)]

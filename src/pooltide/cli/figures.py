@@ -1,0 +1,126 @@
+"""Prints the results of contests, and why there is none, as tables and text, or as records for JSON."""
+
+from __future__ import annotations
+
+from math import exp, log
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from ..acceptance.inputs import TooLarge
+from ..acceptance.notation import Case
+from ..acceptance.trial import Refused
+from ..acceptance.words import short_dtype
+from ..kernels.plan import NoBackend
+from ..kernels.threads import get_num_threads
+from .entries import Result, Wrong
+
+LARGE = 32 << 20  # bytes of a result
+FAILURES = (Wrong, Refused, TooLarge, NoBackend, MemoryError)  # why a case has no result
+RATIOS = {
+    "torch ÷ ours, out=": ("torch out=", "ours out="),
+    "torch ÷ ours, fresh": ("torch", "ours"),
+}
+_CUDA_RATIOS = {
+    "compile ÷ ours": ("compile", "ours"),
+    "alone: ours ÷ limit": ("ours alone", "limit"),
+    "torch ÷ limit": ("torch alone", "limit"),
+    "wall: ours ÷ torch": ("ours wall", "torch wall"),
+}
+
+
+def machine_of(device: str) -> dict[str, Any]:
+    """What the figures were measured on."""
+    if device == "cuda":
+        import torch
+        import triton
+
+        gpu = torch.cuda.get_device_name()
+        return {"device": gpu, "torch": torch.__version__, "triton": triton.__version__}
+    from .. import _native
+
+    return {"device": "cpu", "threads": get_num_threads(), "instruction_set": _native.instruction_set()}
+
+
+def in_words(facts: dict[str, Any]) -> str:
+    return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in facts.items())
+
+
+def failure(case: Case, error: Exception) -> str:
+    """The message about a case without a result."""
+    text = str(error) or "there was not enough memory"
+    return text if text.startswith(f"{case}:") else f"{case}: {text}"
+
+
+def record(name: str, result: Result) -> dict[str, Any]:
+    """`ours ÷ limit` is of the out= form where there is one."""
+    return {
+        "name": name,
+        "case": str(result.case),
+        "result_bytes": result.result_bytes,
+        "limit_seconds": result.limit,
+        "ours_to_limit": result.ours_to_limit,
+        "torch_to_limit": result.torch_to_limit,
+        "others": result.others,
+        "seconds": {name: result.typical(name) for name in result.times},
+        "spread": {name: result.spread(name) for name in result.times},
+        "ratios": {title: result.ratio(*pair) for title, pair in (RATIOS | _CUDA_RATIOS).items()},
+    }
+
+
+def print_tables(found: list[tuple[str, Result]], rounds: int, machine: dict[str, Any]) -> None:
+    console = Console(width=None if Console().is_terminal else 150)
+    table = Table(title=f"medians of {rounds} rounds, {in_words(machine)}; ± is half the quartiles' distance")
+    table.add_column("case", overflow="fold")
+    ratios = RATIOS | (_CUDA_RATIOS if machine["device"] != "cpu" else {})
+    titles = ["limit ms", "ours ms", "±", "ours ÷ limit", "torch ÷ limit", *ratios]
+    for title in titles:
+        table.add_column(title, justify="right")
+    for _, result in found:
+        ours = f"ours{result.form}"
+        taken = (result.typical(ours) or 0.0) * 1e3
+        cells = [f"{result.limit * 1e3:.3f}", f"{taken:.3f}", f"{result.spread(ours):.0%}"]
+        cells += [number(result.ours_to_limit), number(result.torch_to_limit)]
+        cells += [number(result.ratio(*pair)) for pair in ratios.values()]
+        table.add_row(str(result.case), *cells)
+    console.print(table)
+    if text := load([result for _, result in found]):
+        console.print(text)
+    if len(found) > 1:
+        console.print(_means([result for _, result in found]))
+
+
+def load(results: list[Result]) -> str:
+    """How busy other programs kept the machine; empty if that is unknown, as on a GPU."""
+    shares = [result.others for result in results if result.others is not None]
+    if not shares:
+        return ""
+    return f"Other programs took {min(shares):.0%} to {max(shares):.0%} of the processors."
+
+
+def _means(results: list[Result]) -> Table:
+    table = Table(title=f"geometric means; large: results of {LARGE >> 20} MB and more")
+    limits = ("torch ÷ limit", "ours ÷ limit, large", "torch ÷ ours, fresh, large")
+    for title in ("operator", "dtype", *RATIOS, *limits):
+        table.add_column(title, justify="left" if title in ("operator", "dtype") else "right")
+    kinds = dict.fromkeys((r.case.operator.short, short_dtype(r.case.dtype)) for r in results)
+    for kind in kinds:
+        mine = [r for r in results if (r.case.operator.short, short_dtype(r.case.dtype)) == kind]
+        large = [r for r in mine if r.result_bytes >= LARGE]
+        cells = [number(geometric_mean([r.ratio(*pair) for r in mine])) for pair in RATIOS.values()]
+        cells.append(number(geometric_mean([r.torch_to_limit for r in mine])))
+        cells.append(number(geometric_mean([r.ours_to_limit for r in large])))
+        cells.append(number(geometric_mean([r.ratio("torch", "ours") for r in large])))
+        table.add_row(*kind, *cells)
+    return table
+
+
+def geometric_mean(values: list[float | None]) -> float | None:
+    """Of the values that are there; None if there are none."""
+    present = [value for value in values if value]
+    return exp(sum(map(log, present)) / len(present)) if present else None
+
+
+def number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"

@@ -1,0 +1,167 @@
+"""What runs in the place of aten's backward operators while `patch` is active.
+
+`on_device` makes the override for a device key (CPU, CUDA), `on_autograd` the one for an autograd key, which
+runs first. The latter calls our kernel directly if nothing traces or transforms the call. Under tracing it
+puts `torch.ops.pooltide.*` into the graph, which no compiler replaces (Inductor's gradient of avg_pool2d is
+wrong for overhanging windows in ceil mode). Any other call it passes to PyTorch's autograd kernel, which then
+calls the device override. While no patch is active, both pass every call to the kernels that they replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._prims_common.wrappers import _maybe_resize_out
+
+from ..kernels.plan import NoBackend
+from ..operators.catalog import operators
+from . import devices
+from .aten_fallback import ATEN, warn_once
+from .autograd import differentiable
+from .errors import DtypeError, as_pytorch
+from .gradients import may_skip_dispatcher, shares_memory, tensor_may_skip_dispatcher
+from .operators import ARRAYS, AXES
+from .prepared import compute, prepare_gradient
+from .shortcuts import add, find
+from .tensors import TYPES, check_memory, is_channels_last, memory_format
+
+Tensor = torch.Tensor
+depth = 0  # the number of active patches
+
+_INDEXED = {function for function in ATEN if operators()[function].kind == "maximum_gradient"}
+# aten's results of these are contiguous for every input
+_FORMATLESS = {"adaptive_avg_pool3d_backward", "adaptive_max_pool3d_backward", "avg_pool3d_backward"}
+_FLOATS = {dtype for dtype in TYPES if dtype.is_floating_point}
+
+_FAULTS = (TypeError, ValueError, IndexError)
+_grad_enabled = torch.is_grad_enabled
+
+# Replaces the result layout in the key of shortcuts made here. Direct calls must not find these shortcuts,
+# because direct calls may have to check indices.
+_PATCHED = "patched"
+
+
+def on_device(function: str, aten_kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns the override for a device key, for the functional and the out form."""
+
+    def override(
+        keys: Any, grad_output: Tensor, x: Tensor, *rest: Any, grad_input: Tensor | None = None
+    ) -> Tensor:
+        given = {} if grad_input is None else {"grad_input": grad_input}
+        if depth:
+            _check(function, grad_output, x, rest)
+        result_layout = False if function in _FORMATLESS else x.stride()
+        reason = _refusal(grad_output)
+        if depth and reason is None:
+            try:
+                return _computed(function, grad_output, x, result_layout, rest, grad_input)
+            except NoBackend as refusal:
+                reason = str(refusal)
+        if depth:
+            warn_once(function, reason or "")
+        return aten_kernel(keys, grad_output, x, *rest, **given)  # type: ignore[no-any-return]
+
+    return override
+
+
+def on_autograd(function: str, aten_kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns the override for an autograd key, for the functional form."""
+    axes, indexed = AXES[function], function in _INDEXED
+
+    def override(keys: Any, grad_output: Tensor, x: Tensor, *rest: Any) -> Tensor:
+        if not depth:
+            return aten_kernel(keys, grad_output, x, *rest)  # type: ignore[no-any-return]
+        indices, attributes = (rest[-1], rest[:-1]) if indexed else (None, rest)
+        result = find(function, _PATCHED, grad_output, x, indices, attributes)
+        if result is not None:
+            return result  # type: ignore[no-any-return]
+        _check(function, grad_output, x, rest)
+        tracked = _grad_enabled() and x.requires_grad
+        if grad_output.is_cpu or devices.missing(grad_output.device) is None:
+            if may_skip_dispatcher(grad_output, indices) and tensor_may_skip_dispatcher(x):
+                try:
+                    return _computed(function, grad_output, x, x.stride(), rest, None)
+                except (NoBackend, TypeError):
+                    pass  # the device override reports the reason
+            elif _traced(grad_output) and grad_output.dtype in _FLOATS:
+                channels_last = is_channels_last(x, axes)
+                given = attributes if indices is None else (indices, *attributes)
+                try:
+                    found = differentiable(
+                        function, grad_output, x.shape[-axes:], *given, channels_last, False, True
+                    )
+                except _FAULTS as fault:
+                    raise as_pytorch(fault) from None
+                return _DependOnInput.apply(found, x) if tracked else found  # type: ignore[no-untyped-call]
+        return aten_kernel(keys, grad_output, x, *rest)  # type: ignore[no-any-return]
+
+    return override
+
+
+def _check(function: str, grad_output: Any, x: Any, rest: tuple[Any, ...]) -> None:
+    """Raises for tensors that would crash any kernel, and for None, which the dispatcher accepts."""
+    for name, tensor in (("grad_output", grad_output), ("self", x)):
+        if tensor is None:
+            raise DtypeError(f"{function}: {name} is None; it must be a tensor.")
+    try:
+        check_memory(function, grad_output, rest[-1] if function in _INDEXED else None)
+    except ValueError as error:
+        raise as_pytorch(error) from None
+
+
+class _DependOnInput(torch.autograd.Function):
+    """Makes a gradient depend on the forward's input with derivative zero, like PyTorch's gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, found: Tensor, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return found.view_as(found)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        return grad, torch.zeros_like(ctx.saved_tensors[0])
+
+
+def _refusal(grad_output: Tensor) -> str | None:
+    """Returns why our kernels cannot take this dtype or device; None if they can."""
+    if grad_output.dtype not in _FLOATS:
+        return f"it has no kernel for {grad_output.dtype}"
+    return None if grad_output.is_cpu else devices.missing(grad_output.device)
+
+
+def _traced(grad_output: Tensor) -> bool:
+    """Whether a dispatch mode or a tensor subclass sees the call, outside torch.func."""
+    if torch._C._are_functorch_transforms_active():
+        return False
+    return torch._C._len_torch_dispatch_stack() > 0 or type(grad_output) is not Tensor
+
+
+def _computed(
+    function: str,
+    grad_output: Tensor,
+    x: Tensor,
+    result_layout: Any,
+    rest: tuple[Any, ...],
+    out: Tensor | None,
+) -> Tensor:
+    """Runs our kernel with the arguments of aten's operator and returns the gradient; raises NoBackend."""
+    indices, given = (rest[-1], rest[:-1]) if function in _INDEXED else (None, rest)
+    arrays = ARRAYS[function]
+    attributes = (*map(tuple, given[:arrays]), *given[arrays:])
+    if out is not None:
+        axes = AXES[function]
+        channels_last = function not in _FORMATLESS and is_channels_last(x, axes)
+        _maybe_resize_out(out, x.shape, memory_format(channels_last, axes))
+        if shares_memory(out, grad_output, indices):
+            grad_output, indices = grad_output.clone(), None if indices is None else indices.clone()
+    try:
+        check_memory(function, None, None, out)
+        prepared = prepare_gradient(function, grad_output, x, result_layout, indices, attributes, out)
+        result = compute(prepared, grad_output, indices, out, check_indices=False)
+    except _FAULTS as fault:
+        raise as_pytorch(fault) from None
+    if prepared.shortcut and result_layout is not False and (kernel := prepared.shortcut()):
+        add(function, _PATCHED, grad_output, x, indices, given, kernel, prepared.template)
+    return result
