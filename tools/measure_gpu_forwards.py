@@ -3,8 +3,8 @@
     python tools/measure_gpu_forwards.py [WORD]
 
 Times the cases whose names hold WORD, by default all. Each is a CUDA graph of calls that write to at least
-four results, at least 256 MB in all, replayed 9 times. Prints the kernel, the median time of a call, its ratio
-to the limit (the bytes of the problem divided by the rate of a device-to-device copy), and PyTorch's ratio.
+four results, at least 256 MB in all, replayed 9 times. Prints the kernel, the median time of a call, and the
+ratios of our time and of PyTorch's to the limit: the bytes of the problem, moved as fast as a copy moves them.
 tests/test_gpu_forwards.py checks the results; this program does not.
 """
 
