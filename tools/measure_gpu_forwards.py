@@ -4,7 +4,7 @@
 
 Times the cases whose names hold WORD, by default all. Each is a CUDA graph of calls that write to at least
 four results, at least 256 MB in all, replayed 9 times. Prints the kernel, the median time of a call, and the
-ratios of our time and of PyTorch's to the limit: the bytes of the problem, moved as fast as a copy moves them.
+ratios of our time and of PyTorch's to the limit: the time in which a copy moves the bytes of the problem.
 tests/test_gpu_forwards.py checks the results; this program does not.
 """
 

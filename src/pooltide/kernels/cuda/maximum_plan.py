@@ -42,7 +42,8 @@ def reduced_maximum(task: Task) -> tuple[Launch, ...] | str:
     cells = float(np.prod([axis.count.mean() for axis in axes]))
     if cells < FEWEST_CELLS:
         return f"windows have {cells:.0f} cells, too few to share"
-    overlap, apart = prod(axis.overlap for axis in axes), axes[2].length / axes[2].outputs * task.inner
+    overlap, rows = prod(axis.overlap for axis in axes), _merged(*axes)[2]
+    apart = rows.length / rows.outputs * task.inner  # elements from window to window
     results = task.planes * task.inner * prod(task.problem.output_plane)
     resident = task.facts.multiprocessors * task.facts.threads_per_multiprocessor
     if overlap > MOST_OVERLAP and results * 8 > resident:
