@@ -38,6 +38,8 @@ def chosen(given: Problem, layout: str) -> str:
         (problem("maximum", (16, 512), strided(20, 13, 1, 6)), "sectioned maximum", "sectioned maximum"),
         (problem("maximum", (32, 256), Axis(56, 7)), "maximum of shared windows", "direct maximum"),
         (problem("maximum", (32, 2048), Axis(7, 1)), "maximum of shared windows", "maximum of shared windows"),
+        (problem("maximum", (256, 2048), Axis(7, 1)), "maximum of shared windows", "direct maximum"),
+        (problem("average", (256, 2048), strided(7, 7, 7, 0), "extent"), "average of wide windows", "average of columns"),
         (problem("maximum", (8, 64), strided(56, 3, 2, 1), d=strided(32, 3, 2, 1)), "direct maximum", "direct maximum"),
         (problem("average", (64, 2048), Axis(7, 1), "mean"), "mean of planes", "mean of planes"),
         (problem("average", (16, 64), Axis(224, 7), "chained"), "average of wide windows", "average of columns"),

@@ -59,8 +59,10 @@ def wide_average(task: Task) -> tuple[Launch, ...] | str:
     apart = w.length / w.outputs
     if task.inner > 1:
         return "channels are innermost, and neighbouring threads read neighbouring channels"
-    if apart < WIDE or w.most < WIDE:
+    if w.outputs > 1 and apart < WIDE:
         return f"windows are {apart:.0f} cells apart, near enough for neighbouring threads"
+    if w.most <= WIDE // 2:
+        return f"rows of windows have {w.most} cells, too few to read them together"
     if w.overlap > 2:
         return f"a row is read {w.overlap:.0f} times"
     total = task.planes * prod(outputs)

@@ -7,9 +7,11 @@ elements needs no launch.
 
 from __future__ import annotations
 
+from ...problem.problem import Problem
 from .average_plan import column_average, mean_average, wide_average
+from .driver import DeviceFacts
 from .maximum_plan import direct_maximum, reduced_maximum, rolling_maximum, sectioned_maximum
-from .plan import Planner
+from .plan import Launch, Planner, Task
 
 FORWARD_KERNELS: dict[str, tuple[tuple[str, Planner], ...]] = {
     "maximum": (
@@ -24,3 +26,13 @@ FORWARD_KERNELS: dict[str, tuple[tuple[str, Planner], ...]] = {
         ("average of columns", column_average),
     ),
 }
+
+
+def plan_forward(problem: Problem, layout: str, facts: DeviceFacts) -> Launch:
+    """The launch of the first kernel that does not refuse."""
+    task = Task(problem, layout, facts)
+    for _, planner in FORWARD_KERNELS[problem.kind]:
+        found = planner(task)
+        if not isinstance(found, str):
+            return found[0]
+    raise AssertionError("the last kernel of a kind refuses nothing")

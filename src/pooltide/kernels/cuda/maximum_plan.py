@@ -26,6 +26,10 @@ from .tables import cdiv, divider
 
 ROWS_IN_REGISTERS = 5  # of windows that share rows
 SECTION_BYTES = 48 << 10  # of shared memory that a block may take for longer windows
+# Threads share a window where a cell is in few windows, and threads with a window each would read far apart.
+MOST_OVERLAP = 4
+NEAR = 8  # elements
+MANY_CHANNELS = 32
 FEWEST_CELLS = 16  # for one thread, where threads share a window
 _PLACES = tuple(
     ("int", name) for name in ("dilation_d", "dilation_h", "dilation_w", "place_d", "place_h", "place_w")
@@ -38,14 +42,15 @@ def reduced_maximum(task: Task) -> tuple[Launch, ...] | str:
     cells = float(np.prod([axis.count.mean() for axis in axes]))
     if cells < FEWEST_CELLS:
         return f"windows have {cells:.0f} cells, too few to share"
-    overlap, apart = prod(axis.overlap for axis in axes), axes[2].length / axes[2].outputs * task.inner
+    overlap, rows = prod(axis.overlap for axis in axes), _merged(*axes)[2]
+    apart = rows.length / rows.outputs * task.inner  # elements from window to window
     results = task.planes * task.inner * prod(task.problem.output_plane)
     resident = task.facts.multiprocessors * task.facts.threads_per_multiprocessor
-    if overlap > 4 and results * 8 > resident:
+    if overlap > MOST_OVERLAP and results * 8 > resident:
         return f"a cell is in {overlap:.0f} windows"
-    if results >= resident and apart < 8:
+    if results >= resident and apart < NEAR:
         return "neighbouring threads read neighbouring windows"
-    if results >= resident and task.inner >= 32:
+    if results >= resident and task.inner >= MANY_CHANNELS:
         return "neighbouring threads read neighbouring channels"
     return _reduced(task, cells, results)
 

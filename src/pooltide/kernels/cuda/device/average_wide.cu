@@ -45,7 +45,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) average_wide(const Paramet
         __syncwarp();
 #pragma unroll
         for (int m = 0; m < LANES; ++m) sum += cells[lane * pitch + m];
-        __syncwarp();
       }
     }
   }
