@@ -35,7 +35,7 @@ from .tables import (
 )
 
 ELEMENTS = {"FLOAT32": 0, "FLOAT64": 1, "FLOAT16": 2, "BFLOAT16": 3}
-FEW_CHANNELS = 32  # fewer channels than lanes: pixels, not channels, fill a warp
+FEW_CHANNELS = 12  # so few that lanes which own channels would be idle
 BAND_BYTES = 8 << 10  # of sums that a warp keeps in shared memory
 TILE_BYTES = 24 << 10  # the same, of 32 channels
 THREADS = 256  # of a block that computes averages, at most
@@ -307,7 +307,7 @@ _AVERAGE = (
     *(("int", name) for name in ("D", "H", "W", "inner", "Do", "Ho", "Wo", "periods", "first_period", "stride")),
     *(("int", name) for name in ("padding", "rows", "edge", "d_chunk", "h_chunk", "d_walk", "d_walks", "h_walk")),
     *(("int", name) for name in ("width", "groups", "tile_at", "repeats")),
-    *(("Divider", name) for name in ("by_share", "by_tw", "by_tc", "by_lanes")),
+    *(("Divider", name) for name in ("by_share", "by_tw", "by_tc", "by_lanes", "by_do", "by_ho")),
     *(("Divider", name) for name in ("by_h_chunks", "by_d_chunks", "by_c_chunks", "by_w_chunks")),
 )
 
@@ -330,6 +330,7 @@ def _average(a: AverageTask, tile: Tile, staged: bool, roll: bool) -> tuple[Laun
     columns = _most(w)
     pairs = staged and not rows.strided and max(rows.most, _most(d), columns) <= 2
     repeats = _repeats(a, tile)
+    all_rows = bool((rows.windows(tile.h) == rows.outputs).all())
     options = {
         "PACK": a.pack,
         "STAGED": int(staged),
@@ -339,7 +340,8 @@ def _average(a: AverageTask, tile: Tile, staged: bool, roll: bool) -> tuple[Laun
         "FLUSH": int(flush),
         "PAIRS": int(pairs),
         "TWO": int(rows.strided and rows.kernel % rows.stride != 0),
-        "LINEAR": int(problem.output_plane[0] == 1 or bool((rows.windows(tile.h) == rows.outputs).all())),
+        "LINEAR": int(problem.output_plane[0] == 1 or all_rows),
+        "WHOLE": int(all_rows and bool((windows_of_shares(d, tile.d) == d.outputs).all())),
         "UNIFORM": int(all(len(np.unique(axis)) == 1 for axis in by)),
         "ONCE": once,
         "BY_D": by_d,
@@ -361,7 +363,7 @@ def _average(a: AverageTask, tile: Tile, staged: bool, roll: bool) -> tuple[Laun
         *(task.planes, *problem.input_plane, a.packs, *problem.output_plane, rows.periods, rows.first),
         *(rows.stride, rows.padding, rows.most, rows.kernel - (rows.most - 1) * rows.stride, tile.d, tile.h),
         *(d_walk, d_walks, h_walk, width, threads // lanes, sums, repeats),
-        *(divider(n) for n in (tile.share, tile.w, tile.c, lanes)),
+        *(divider(n) for n in (tile.share, tile.w, tile.c, lanes, d.outputs, h.outputs)),
         *(divider(cdiv(n, s)) for n, s in ((rows.periods, tile.h), (d.length, tile.d))),
         *(divider(cdiv(n, s)) for n, s in ((a.packs, tile.c), (w.length, tile.w))),
     )
@@ -415,7 +417,7 @@ def scatter_planes(task: Task) -> tuple[Launch, ...] | str:
 def scatter_channels(task: Task) -> tuple[Launch, ...] | str:
     """A lane owns a channel; a warp keeps a tile of cells of 32 channels."""
     if task.inner < FEW_CHANNELS:
-        return f"{task.inner} channels are innermost, fewer than a warp has lanes"
+        return f"{task.inner} channels are innermost, too few for the lanes of a warp"
     tile = _channel_tile(task)
     warp_bytes = _rounded(prod(tile) * 32 * task.sum_bytes)
     pieces = _boxes(task.problem.axes, tile)
@@ -445,7 +447,8 @@ def scatter_bands(task: Task) -> tuple[Launch, ...] | str:
     pieces = _bands(task) * np.array([inner, inner, 1, inner, inner, inner])
     warp_bytes = _rounded(int((pieces[:, 1] - pieces[:, 0]).max()) * task.sum_bytes)
     most = (task.facts.shared_per_block - 1024) // warp_bytes
-    warps = max(min(8, len(pieces), most, task.facts.shared_per_multiprocessor // 2 // warp_bytes), 1)
+    most = max(min(8, len(pieces), most, task.facts.shared_per_multiprocessor // 2 // warp_bytes), 1)
+    warps = min(range(most, max(most // 2, 1) - 1, -1), key=lambda n: cdiv(len(pieces), n) * n)
     parts = min(cdiv(len(pieces), warps), cdiv(4 * task.facts.multiprocessors, task.planes))
     launch = _scatter(task, 1, warp_bytes, warps, len(pieces), pieces.astype(np.int32), parts)
     return _twice(task, launch)
@@ -454,7 +457,7 @@ def scatter_bands(task: Task) -> tuple[Launch, ...] | str:
 def _bands(task: Task) -> Array:
     """Bands of the size that costs least: long ones read fewer windows twice, of short ones more fit."""
     found = []
-    for size, slow in ((1, 1.0), (0.5, 0.9), (1.5, 1.18), (2, 1.35), (3, 1.7)):
+    for size, slow in ((1, 1.0), (1.5, 1.18), (2, 1.35), (3, 1.7)):
         pieces = bands(task.problem.axes, max(int(BAND_BYTES * size) // task.sum_bytes // task.inner, 1))
         read = float((pieces[:, 2] * pieces[:, 4]).sum())
         cost = (3 * read + prod(task.problem.input_plane)) * slow
@@ -533,7 +536,7 @@ def _channel_tile(task: Task) -> tuple[int, int, int]:
             tiles = prod(cdiv(length, n) for length, n in lengths)
             windows = prod(counts[n] for counts, n in zip(read, box, strict=True))
             rows = box[0] * box[1] * tiles
-            cost = (4 * windows + prod(task.problem.input_plane) + 24 * tiles + 4 * rows) * slow
+            cost = (36 * windows + 4 * prod(task.problem.input_plane) + 150 * tiles + 30 * rows) * slow
             if best is None or cost < best[0]:
                 best = cost, (box[0], box[1], box[2])
     assert best is not None

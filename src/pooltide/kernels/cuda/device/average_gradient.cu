@@ -22,7 +22,7 @@
 //     STAGED   0: no shared memory: threads divide for themselves. For windows too many to keep
 //     FLUSH    1: the tile is contiguous in the result; its cells go through shared memory, so that short rows
 //              are written by whole vectors, too
-//     LINEAR   1: the rows of windows of a tile are neighbours in memory
+//     LINEAR   1: the rows of windows of a tile are neighbours in memory; WHOLE 1: they are all rows of its planes
 //     UNIFORM  1: all windows have the same divisors
 //     ONCE, BY_D, BY_H, BY_W   how to divide by the product, or by each axis in turn (see quotient)
 
@@ -208,8 +208,12 @@ extern "C" __global__ void __launch_bounds__(THREADS) average_gradient(const Par
     };
     auto put = [&](int r, const Elements &g) {
 #if !UNIFORM
-      const int d = r / nh, h = r - d * nh;
-      const Sum *of_d = p.divisors + 2 * ((wd0 + d) % p.Do), *of_h = p.divisors + 2 * (p.Do + wh0 + h);
+#if WHOLE
+      const u32 slice = over(r, p.by_ho), d = slice - over(slice, p.by_do) * p.Do, h = r - slice * p.Ho;
+#else
+      const int d = p.Do == 1 ? 0 : r / nh, h = r - d * nh;
+#endif
+      const Sum *of_d = p.divisors + 2 * (wd0 + d), *of_h = p.divisors + 2 * (p.Do + wh0 + h);
       by.d = of_d[0], by.rd = of_d[1], by.h = of_h[0], by.rh = of_h[1];
 #endif
       to[r * row] = divided(g, by);
