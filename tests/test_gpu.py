@@ -11,16 +11,18 @@ import os
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
 from cuda_problems import alike, expected, lay, own_indices, random_task, strided
+from simt_forwards import flat, random_forward, tiny_limits
 
 from enumeration import Checker, geometries
 from pooltide.geometry import UNIT, Axis
+from pooltide.kernels import Arrays, reference
 from pooltide.operators.dtypes import DTYPES
 from pooltide.problem.problem import Problem
 
@@ -81,10 +83,33 @@ def check_random(seed: int) -> str | None:
 
 
 class OnGpu(Checker):
-    """Sends enumerated geometries' gradients through the GPU kernels, with bands as usual and tiny."""
+    """Sends enumerated geometries through the GPU kernels, with bands and limits as usual and tiny."""
 
-    def forward(self, *_: Any) -> None:
-        """The GPU has no forwards of ours."""
+    def forward(self, problem: Problem, x: Any, values: Any, places: Any) -> None:
+        """`x` begins at a multiple of 16 bytes, or one element later."""
+        from pooltide.kernels.cuda import launch
+
+        dtype = problem.dtype.numpy
+        for layout in ("planes", "channels_last"):
+            given = on_gpu(flat(x.astype(dtype), layout))
+            given = torch.cat([given[:1], given])[1:] if self.runs // 2 % 2 else given
+            out = on_gpu(np.full(values.size, np.nan, dtype))
+            found = None if places is None else torch.full_like(on_gpu(places.ravel()), 255)
+            with tiny_limits() if self.runs % 2 else nullcontext():
+                prepared = launch.PreparedLaunches(problem, layout, 0)
+            prepared(given, found, out)
+            self.runs += 1
+            assert alike(to_numpy(out), flat(values.astype(dtype), layout)), f"{problem} {layout}"
+            if found is not None:
+                assert (to_numpy(found) == flat(places, layout)).all(), f"{problem} {layout}: places"
+
+    def random(self, seed: int) -> None:
+        problem, x = random_forward(seed)
+        values = np.empty(problem.batch + problem.output_plane, x.dtype)
+        places = {0: None, 1: np.empty(values.shape, np.uint8), 8: np.empty(values.shape, np.int64)}
+        indices = places[problem.index_bytes]
+        reference.run(problem, "planes", Arrays(input=x, indices=indices, out=values), np.empty(0, np.uint8))
+        self.forward(problem, x, values, indices)
 
     def gradient(self, problem: Problem, grad: Any, indices: Any, want: Any) -> None:
         from pooltide.kernels.cuda import launch
@@ -108,6 +133,23 @@ def check_enumerated(at: int, share: int) -> list[str]:
         except AssertionError as wrong:
             found.append(str(wrong))
     return found
+
+
+def check_random_forwards(first: int, end: int) -> list[str]:
+    found, checker = [], OnGpu()
+    for seed in range(first, end):
+        try:
+            checker.random(seed)
+        except AssertionError as wrong:
+            found.append(f"seed {seed}: {wrong}")
+    return found
+
+
+def test_random_forwards_give_the_references_bits() -> None:
+    with ProcessPoolExecutor(14, multiprocessing.get_context("spawn")) as pool:
+        parts = [pool.submit(check_random_forwards, i, i + 10) for i in range(0, 960, 10)]
+        found = [line for part in parts for line in part.result()]
+    assert not found, "\n".join(found[:20])
 
 
 def test_enumerated_geometries_have_pytorchs_bits() -> None:

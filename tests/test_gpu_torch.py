@@ -15,6 +15,7 @@ import torch.nn.functional as F  # noqa: E402
 from pools import EVERY, Pool, sample  # noqa: E402
 
 import pooltide.torch as pt  # noqa: E402
+from pooltide.kernels.calls import CALLS  # noqa: E402
 from pooltide.torch import functional  # noqa: E402
 from pooltide.torch.aten_fallback import ATEN  # noqa: E402
 
@@ -22,7 +23,7 @@ pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU: the GPU is NOT tested"),
 ]
-SMALL = (np.float32, np.float64, np.float16)
+FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 
 
 def tensor(array: Any) -> Any:
@@ -94,10 +95,77 @@ def test_bad_indices_raise_or_are_counted() -> None:
     assert pt.index_errors("cuda") == (0, None)
 
 
+@pytest.fixture
+def launched(monkeypatch: Any) -> list[Any]:
+    """The kinds of the problems for which kernels are prepared, in order, with the bytes of an index."""
+    from pooltide.kernels.cuda import launch
+
+    found: list[Any] = []
+    prepare = launch.prepare
+    monkeypatch.setattr(
+        launch, "prepare", lambda p, *rest: found.append((p.kind, p.index_bytes)) or prepare(p, *rest)
+    )
+    return found
+
+
+@pytest.mark.parametrize("pool", EVERY, ids=str)
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_differentiable_pools_have_the_cpus_forwards(pool: Pool, dtype: Any, launched: list[Any]) -> None:
+    x = sample(pool, dtype)
+    x.view(-1)[::37] = float("nan")
+    strided = torch.stack([x, x], -1)[..., 1]
+    for given in [x, x[1], strided, *([x.to(memory_format=pool.channels_last)] if pool.axes > 1 else [])]:
+        launched.clear()
+        CALLS.clear()
+        found, must = pool.forward(given.cuda(), functional), pool.forward(given, functional)
+        assert found.stride() == must.stride()
+        torch.testing.assert_close(found.cpu(), must, rtol=0, atol=0, equal_nan=True)
+        assert launched == [("maximum" if "max" in pool.name else "average", 0)]
+
+
+@pytest.mark.parametrize("pool", [pool for pool in EVERY if "max" in pool.name], ids=str)
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_indices_are_pytorchs(pool: Pool, dtype: Any, launched: list[Any]) -> None:
+    x = sample(pool, dtype)
+    x.view(-1)[::37] = float("nan")
+    for given in [x, *([x.to(memory_format=pool.channels_last)] if pool.axes > 1 else [])]:
+        launched.clear()
+        CALLS.clear()
+        found = getattr(functional, pool.name)(given.cuda(), **pool.arguments, return_indices=True)
+        assert ("maximum", 8) in launched
+        must = getattr(F, pool.name)(given.cuda(), **pool.arguments, return_indices=True)
+        for ours, theirs in zip(found, must, strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=0, atol=0, equal_nan=True)
+            assert ours.stride() == theirs.stride()
+
+
+@pytest.mark.parametrize("pool", EVERY, ids=str)
+def test_graphs_capture_a_training_step(pool: Pool) -> None:
+    x = sample(pool).cuda().requires_grad_()
+
+    def step() -> Any:
+        y = pool.forward(x, functional)
+        return torch.autograd.grad(y.square().sum(), x)[0]
+
+    must = step()  # compiles, and fills the caches
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = step()
+    with torch.no_grad():
+        x.mul_(2)
+    graph.replay()
+    assert torch.equal(captured, must * 2)
+
+
 @pytest.mark.parametrize("pool", EVERY, ids=str)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
 def test_differentiable_pools_have_the_cpus_gradients(pool: Pool, dtype: Any) -> None:
-    """Of maxima one byte is kept per window, made on the GPU from PyTorch's indices."""
+    """Of maxima one byte is kept per window, which the forward writes."""
     x = sample(pool, dtype)
     layouts = [x, x.to(memory_format=pool.channels_last)] if pool.axes > 1 else [x]
     kept: list[Any] = []

@@ -25,7 +25,7 @@ from .. import torch as ours
 from ..acceptance.inputs import arrays
 from ..acceptance.notation import Case
 from ..geometry import tables
-from ..kernels.cuda.plan import plan
+from ..kernels.cuda.choice import plan
 from ..operators.pages import HOST
 from ..problem.problem import Problem
 from ..torch.tensors import TYPES

@@ -40,7 +40,7 @@ def compile_kernels(cases: Iterable[Case]) -> None:
     """Compile what kernels/cuda/launch.py launches for tensors that are aligned, without tensors."""
     import torch
 
-    from ..kernels.cuda.plan import plan
+    from ..kernels.cuda.choice import plan
     from .aten import torch_dtype
     from .contest import timeable
 

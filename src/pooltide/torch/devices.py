@@ -1,6 +1,7 @@
 """Chooses the kernel for a problem on a device.
 
-`choose` takes a device, a problem and the layouts of its tensors, and returns a `ChosenKernel`.
+`choose` takes a device, a gradient's problem and the layouts of its tensors, and returns a `ChosenKernel`.
+`choose_forward` takes a forward's problem and the one layout of its tensors, and returns a kernel or None.
 On the CPU the plan selects the backend: the compiled kernels take addresses, the reference takes the
 tensors' memory as NumPy arrays. On CUDA the kernels run that NVRTC, a library of PyTorch's, compiles.
 """
@@ -19,7 +20,7 @@ import torch
 
 from ..kernels import Arrays, IndexFault, cpu
 from ..kernels.cuda.driver import NoCompiler
-from ..kernels.plan import NoBackend, arrange, execute, make_plan
+from ..kernels.plan import NoBackend, arrange, execute, make_plan, roles, shortcut
 from ..kernels.threads import get_num_threads
 from ..problem.problem import Problem
 from .tensors import as_numpy, as_volume
@@ -40,7 +41,8 @@ class ChosenKernel:
     copied: tuple[str, ...]
     run: Run
     kernel: Kernel | None = None
-    # Returns the kernel that `shortcuts` may call, or None. A GPU's kernel does not check indices. It returns _ELSEWHERE, a sentinel, if the caller must retry through `run`.
+    # Returns the kernel that `shortcuts` may call, or None. A GPU's kernel does not check indices. It returns
+    # _ELSEWHERE, a sentinel, if the caller must retry through `run`.
     shortcut: Callable[[], Kernel | None] = lambda: None
 
 
@@ -153,10 +155,42 @@ def _on_cuda(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -
     def kernel(grad_output: int, input: None, indices: int | None, out: int, threads: int) -> Any:
         if number != _current_device():
             return _ELSEWHERE
-        prepared.at(grad_output, indices, out, prepared.errors)
+        prepared.at(grad_output, None, indices, out, prepared.errors)
         return None
 
     return ChosenKernel(layout, copied, run, None, lambda: kernel)
+
+
+def choose_forward(device: torch.device, problem: Problem, layout: str) -> Callable[..., Any] | None:
+    """Returns the kernel of a forward whose tensors all have this layout; None if PyTorch must compute it.
+
+    The kernel takes addresses (None, input, indices or None, out) and the number of threads.
+    """
+    return (_forward_on_cpu if device.type == "cpu" else _forward_on_cuda)(device, problem, layout)
+
+
+def _forward_on_cpu(device: torch.device, problem: Problem, layout: str) -> Callable[..., Any] | None:
+    return shortcut(make_plan(problem, (layout,) * len(roles(problem))))
+
+
+def _forward_on_cuda(device: torch.device, problem: Problem, layout: str) -> Callable[..., Any] | None:
+    backend = _cuda()
+    if isinstance(backend, str) or backend.refuse(problem, layout):
+        return None
+    number = _current_device() if device.index is None else device.index
+    try:
+        prepared = backend.prepare(problem, layout, number)
+    except NoCompiler:
+        return None
+
+    def kernel(grad_output: None, input: int, indices: int | None, out: int, threads: int) -> None:
+        if number == _current_device():
+            prepared.at(None, input, indices, out)
+        else:
+            with torch.cuda.device(number):
+                prepared.at(None, input, indices, out)
+
+    return kernel
 
 
 def _fill_with_zeros(

@@ -178,7 +178,7 @@ def _maximum(name: str, input: Tensor, arguments: PoolArguments, return_indices:
         return theirs
     alone = not return_indices and not _needs_gradient(input)
     values = pools.prepare_pool(name, input, arguments) if alone else None
-    if values is not None and name == "max_pool1d":  # PyTorch's result is contiguous too
+    if values is not None and name == "max_pool1d" and input.is_cpu:  # PyTorch's result is contiguous too
         return pools.values_of(values, input)
     pool = None if values is not None else pools.prepare_pool(name, input, arguments, "offsets")
     if (at := pools.unit_axis(name, input)) is not None:

@@ -1,8 +1,9 @@
-"""patch(): PyTorch's own pools use our gradients.
+"""patch(): PyTorch's own pools use our gradients, and with forward=True our forwards.
 
 `patch` overrides each aten backward operator twice: at the device keys (CPU, CUDA) and at the autograd keys.
-overrides.py has the overrides. They stay in the dispatcher, because other threads may be running them; after
-`remove` they pass every call to the kernels that they replaced.
+overrides.py has the overrides. With forward=True it also overrides aten's pools, at the autograd keys, by the
+overrides of forward_overrides.py. All overrides stay in the dispatcher, because other threads may be running
+them; after `remove` they pass every call to the kernels that they replaced.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 import sys
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 from zlib import crc32
@@ -19,7 +21,8 @@ import torch
 import torch.nn.functional as F
 
 from .. import __version__
-from . import overrides
+from ..operators.plain import shown
+from . import forward_overrides, overrides
 from .aten_fallback import ATEN
 from .operators import FUNCTIONS, schema
 
@@ -36,20 +39,25 @@ _OUT = {
 }
 _lock = threading.Lock()
 _library: torch.library.Library | None = None
+_forward_library: torch.library.Library | None = None
 
 
 class Patch:
     """The handle that `patch` returns: call `remove()`, or use it as a context manager."""
 
-    def __init__(self) -> None:
-        self._active = True
+    def __init__(self, forward: bool) -> None:
+        self._active, self._forward = True, forward
 
     def remove(self) -> None:
-        """Removes this patch. PyTorch's gradients return with the last removal. Safe to call twice."""
+        """Removes this patch. PyTorch's gradients return with the last removal. Safe to call twice.
+
+        PyTorch's forwards return with the last removal of a patch with forward=True.
+        """
         with _lock:
             if self._active:
                 self._active = False
                 overrides.depth -= 1
+                forward_overrides.depth -= self._forward
                 if overrides.depth == 0:
                     _uninstall()
 
@@ -62,26 +70,64 @@ class Patch:
         self.remove()
 
 
-def patch() -> Patch:
-    """Makes PyTorch's pools use pooltide's gradients, eager and compiled, until the handle is removed."""
+def patch(forward: bool = False) -> Patch:
+    """Makes PyTorch's pools use pooltide's gradients, eager and compiled, until the handle is removed.
+
+    `forward`: eager pools use pooltide's forwards, too, and save one byte per maximum for the gradient.
+    """
+    if type(forward) is not bool:
+        raise TypeError(f"patch: forward is {shown(forward)}; it must be True or False.")
     with _lock:
+        if forward:
+            _install_forwards()
         if overrides.depth == 0:
             _install()
         overrides.depth += 1
-    return Patch()
+        forward_overrides.depth += forward
+    return Patch(forward)
 
 
 def is_patched() -> bool:
     return overrides.depth > 0
 
 
+def _install_forwards() -> None:
+    """Overrides aten's pools. The overrides pass every call to PyTorch until the depth is raised."""
+    global _forward_library
+    if _forward_library is not None:
+        return
+    if not hasattr(torch.library, "get_kernel"):
+        raise NotImplementedError(
+            f"patch: forward is True; it must be False with PyTorch {torch.__version__}, which has no way "
+            "back to its own pools while they are patched."
+        )
+    _forward_library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
+    with _without_warnings():
+        for device in _devices():
+            for operator in forward_overrides.OPERATORS:
+                _override(
+                    _forward_library, operator, operator, f"Autograd{device}", forward_overrides.on_autograd
+                )
+
+
+def _devices() -> tuple[str, ...]:
+    return ("CPU", "CUDA") if torch.version.cuda else ("CPU",)
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Hides PyTorch's warning that a kernel is overridden, which is what we want."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="(?s).*verriding a previously registered kernel")
+        yield
+
+
 def _install() -> None:
     global _library
     if _library is None:
         _library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="(?s).*verriding a previously registered kernel")
-            for device in ("CPU", "CUDA") if torch.version.cuda else ("CPU",):
+        with _without_warnings():
+            for device in _devices():
                 for function, name in ATEN.items():
                     _override(_library, function, name, device, overrides.on_device)
                     _override(_library, function, name, f"Autograd{device}", overrides.on_autograd)

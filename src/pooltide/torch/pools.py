@@ -1,8 +1,8 @@
-"""Forward pools on our CPU kernels, and gradients of maxima from one-byte offsets.
+"""Forward pools on our kernels, and gradients of maxima from one-byte offsets.
 
-`prepare_pool` checks a call and returns a `PreparedPool`, or None if PyTorch must compute the forward: on a
-GPU, under tracing, transforms and autocast, for other dtypes, and for the mean of whole planes, whose bits
-depend on PyTorch's code. `values_of` and `maxima_of` run it and return tensors.
+`prepare_pool` checks a call and returns a `PreparedPool`, or None if PyTorch must compute the forward: under
+tracing, transforms and autocast, for other dtypes, for the mean of whole planes, whose bits depend on
+PyTorch's code, and where the device has no kernel. `values_of` and `maxima_of` run it and return tensors.
 An offset says where in its window a maximum is. It fits in one byte if a window has at most 256 cells;
 `offsets_from` and `indices_from` convert, and `gradient_from` computes the gradient from offsets.
 """
@@ -20,12 +20,12 @@ import torch
 
 from ..kernels.calls import CALLS, call_key
 from ..kernels.cpu import STORES
-from ..kernels.plan import make_plan, roles, shortcut
 from ..kernels.threads import get_num_threads
 from ..operators.memory import reserve
 from ..problem.forwards import AdaptiveArguments, PoolArguments, StridedArguments, forward_problem
 from ..problem.offsets import Offsets, offsets_of
 from ..problem.problem import Problem, gradient_of, with_offsets
+from .devices import choose_forward
 from .errors import as_pytorch
 from .gradients import may_skip_dispatcher
 from .operators import AXES
@@ -117,9 +117,8 @@ def _prepare(
         problem = small
     channels_last = is_channels_last(x, axes)
     kernel = None
-    if x.is_cpu and not casting and problem.quotient != "mean":
-        layout = "channels_last" if channels_last else "planes"
-        kernel = shortcut(make_plan(problem, (layout,) * len(roles(problem))))
+    if not casting and problem.quotient != "mean":
+        kernel = choose_forward(x.device, problem, "channels_last" if channels_last else "planes")
     if kernel is None and positions != "offsets":
         return None
     form = memory_format(channels_last, axes)

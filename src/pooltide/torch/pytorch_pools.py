@@ -24,14 +24,14 @@ from .tensors import DEVICES, unreadable
 Tensor = torch.Tensor
 _FLAGS = ("ceil_mode", "count_include_pad")
 # Looked up at import: a program may later put our pools in the place of PyTorch's.
-_POOLS = {name: getattr(F, name) for name in operators() if f"{name}_backward" in gradients()}
+POOLS = {name: getattr(F, name) for name in operators() if f"{name}_backward" in gradients()}
 _ARGUMENTS = {
     name: tuple(p.argument for p in operator.parameters if p.type in ATTRIBUTE_TYPES)
     for name, operator in operators().items()
 }
 # PyTorch computes these as a mean if every axis of the result has size 1.
 MEANS = {
-    name for name in _POOLS if operators()[name].kind == "average" and operators()[name].windows == "adaptive"
+    name for name in POOLS if operators()[name].kind == "average" and operators()[name].windows == "adaptive"
 }
 
 
@@ -39,7 +39,7 @@ def pool(name: str, x: Tensor, arguments: PoolArguments, return_indices: bool = 
     """Returns PyTorch's result; with `return_indices` a pair of values and int64 indices."""
     check_plain(name, arguments)
     more = {"return_indices": True} if return_indices else {}
-    return _POOLS[name](x, *attributes(name, arguments), **more)
+    return POOLS[name](x, *attributes(name, arguments), **more)
 
 
 def check_plain(name: str, arguments: PoolArguments) -> None:
@@ -103,6 +103,11 @@ def cast(name: str, x: Tensor, arguments: PoolArguments) -> Tensor:
     batched = x.dim() == AXES[name] + 2
     none = x.new_empty((0, *x.shape[1:]) if batched else (0, *x.shape))
     return x.to(pool(name, none, arguments).dtype)
+
+
+def argument_names(function: str) -> tuple[str, ...]:
+    """Returns the names of what a pool, or its gradient, takes after the tensors, in their order."""
+    return _ARGUMENTS[function]
 
 
 def attributes(function: str, arguments: PoolArguments) -> tuple[Any, ...]:

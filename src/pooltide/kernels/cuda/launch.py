@@ -16,11 +16,11 @@ from math import prod
 import torch
 
 from ...problem.problem import Problem
+from .choice import KERNELS, plan
+from .choice import kernels as _kernels
 from .compiler import compiled
 from .driver import Launcher, device_facts
 from .nvrtc import library
-from .plan import KERNELS, plan
-from .plan import kernels as _kernels
 
 LAYOUTS = frozenset({"planes", "channels_last"})
 _MOST = 2**30  # elements of a plane, or of an image whose channels are innermost
@@ -51,18 +51,19 @@ def kernels(problem: Problem, layout: str, device: int) -> list[tuple[str, str |
 
 
 class PreparedLaunches:
-    """The launches of a problem on one device. Tensors are dense in the layout.
+    """The launches of a problem on one device. Tensors are dense in the layout, and the result has elements.
 
-    `aligned`: they begin at multiples of 16 bytes. Tensors that do not go through other launches, which are
-    prepared when they are needed.
+    `aligned`: they begin at multiples of 16 bytes. Tensors of a gradient that do not go through other
+    launches, which are prepared when they are needed. Kernels of forwards take tensors at any address.
     """
 
     def __init__(self, problem: Problem, layout: str, device: int, aligned: bool = True) -> None:
-        self.device, self.aligned = device, aligned
+        self.device, self.gradient = device, problem.gradient
+        self.aligned = aligned and problem.gradient
         planned = plan(problem, layout, device_facts(device), aligned)
         self.tables = [torch.from_numpy(table).cuda(device) for table in planned[0].tables]
         self.counts = planned[0].counts
-        self.errors = record(device).data_ptr() if problem.index_bytes else 0
+        self.errors = record(device).data_ptr() if problem.gradient and problem.index_bytes else 0
         self.unaligned = lru_cache(1)(lambda: PreparedLaunches(problem, layout, device, False))
         fixed = [table.data_ptr() for table in self.tables]
         self.launches: list[Callable[..., None]] = []
@@ -73,20 +74,28 @@ class PreparedLaunches:
 
     def __call__(
         self,
-        grad_output: torch.Tensor,
+        given: torch.Tensor,
         indices: torch.Tensor | None,
         out: torch.Tensor,
         faults: torch.Tensor | None = None,
     ) -> None:
-        """Enqueues on the current stream. `faults` counts indices outside the plane."""
-        f = self.errors if faults is None else faults.data_ptr()
-        i = None if indices is None else indices.data_ptr()
-        self.at(grad_output.data_ptr(), i, out.data_ptr(), f)
+        """Enqueues on the current stream. `given` is grad_output, or the input of a forward.
 
-    def at(self, grad_output: int, indices: int | None, out: int, faults: int) -> None:
-        """The same for addresses."""
+        `faults` counts indices outside the plane.
+        """
+        f = self.errors if faults is None else faults.data_ptr()
+        grad_output, x = (given.data_ptr(), None) if self.gradient else (None, given.data_ptr())
+        self.at(grad_output, x, None if indices is None else indices.data_ptr(), out.data_ptr(), f)
+
+    def at(
+        self, grad_output: int | None, input: int | None, indices: int | None, out: int, faults: int = 0
+    ) -> None:
+        """The same for addresses; None for tensors that the problem does not have."""
+        if grad_output is None:
+            places = () if indices is None else (indices,)
+            return self.launches[0](current_stream(self.device), input, out, *places)
         if self.aligned and (grad_output | out | (indices or 0)) & 15:
-            return self.unaligned().at(grad_output, indices, out, faults)
+            return self.unaligned().at(grad_output, None, indices, out, faults)
         stream = current_stream(self.device)
         if indices is None:
             return self.launches[0](stream, grad_output, out)
@@ -111,19 +120,22 @@ def prepare(problem: Problem, layout: str, device: int) -> PreparedLaunches:
 def run(
     problem: Problem,
     layout: str,
-    grad_output: torch.Tensor,
+    given: torch.Tensor,
     indices: torch.Tensor | None,
     out: torch.Tensor,
     faults: torch.Tensor | None = None,
 ) -> None:
-    """Writes every cell of `out`. Tensors are 5-D (N, C, D, H, W), dense in `layout`, on one GPU."""
-    if problem.cells == 0:
+    """Writes every cell of `out`, and a maximum's `indices`. `given` is grad_output, or a forward's input.
+
+    Tensors are 5-D (N, C, D, H, W), dense in `layout`, on one GPU.
+    """
+    if out.numel() == 0:
         return
-    if grad_output.numel() == 0:
+    if given.numel() == 0:
         out.zero_()
         return
     with torch.cuda.device(out.device):
-        prepare(problem, layout, out.get_device())(grad_output, indices, out, faults)
+        prepare(problem, layout, out.get_device())(given, indices, out, faults)
 
 
 def new_record(device: torch.device | int) -> torch.Tensor:

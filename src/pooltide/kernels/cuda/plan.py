@@ -1,7 +1,4 @@
-"""Which GPU kernel computes a problem, on what grid, with which arguments. Pure: no device is touched.
-
-    plan(problem, layout, facts) -> tuple[Launch, ...]     of the first kernel that does not refuse
-    kernels(problem, layout, facts)                        the kernels up to that one, with their reasons
+"""The GPU kernels of gradients, on what grid, with which arguments. Pure: no device is touched.
 
 KERNELS is the ordered list. Each entry is a function that returns its launches, or the reason against it.
 Kernels are specialised on dtypes and on the number of windows that hold a cell, never on sizes: sizes are
@@ -10,7 +7,7 @@ arguments, so that another batch or plane compiles nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import product
 from math import inf, prod
@@ -94,28 +91,6 @@ class Task:
 
 
 Planner = Callable[[Task], "tuple[Launch, ...] | str"]
-
-
-def plan(problem: Problem, layout: str, facts: DeviceFacts, aligned: bool = True) -> tuple[Launch, ...]:
-    """The launches of the first kernel that does not refuse. `aligned`: tensors begin at multiples of 16 bytes."""
-    for _, found in _walk(Task(problem, layout, facts, aligned)):
-        if not isinstance(found, str):
-            return found
-    raise AssertionError("the last kernel of a kind refuses nothing")
-
-
-def kernels(problem: Problem, layout: str, facts: DeviceFacts) -> list[tuple[str, str | None]]:
-    """The kernels up to the chosen one, each with the reason against it; None: it is chosen."""
-    walked = _walk(Task(problem, layout, facts))
-    return [(name, found if isinstance(found, str) else None) for name, found in walked]
-
-
-def _walk(task: Task) -> Iterator[tuple[str, tuple[Launch, ...] | str]]:
-    for name, planner in KERNELS[task.problem.kind]:
-        found = planner(task)
-        yield name, found
-        if not isinstance(found, str):
-            return
 
 
 # Gradients of averages
