@@ -21,9 +21,9 @@ from enumeration import NONE, Checker, bits, difference, geometries
 from pooltide.geometry import UNIT, Axis
 from pooltide.kernels import Arrays, reference
 from pooltide.kernels.cuda import average_plan, columns, maximum_plan
+from pooltide.kernels.cuda.choice import KERNELS
 from pooltide.kernels.cuda.driver import DeviceFacts
-from pooltide.kernels.cuda.forward_plan import FORWARD_KERNELS
-from pooltide.kernels.cuda.plan import Launch, Task
+from pooltide.kernels.cuda.task import Launch, Task
 from pooltide.operators.dtypes import DTYPES
 from pooltide.problem.problem import Problem, with_offsets
 
@@ -70,7 +70,7 @@ def launches(problem: Problem, layout: str, small: bool) -> list[tuple[str, tupl
     """The launches of every kernel that takes the problem. `small`: as if blocks and limits were tiny."""
     with tiny_limits() if small else nullcontext():
         task = Task(problem, layout, SMALL if small else LARGE)
-        planned = [(name, planner(task)) for name, planner in FORWARD_KERNELS[problem.kind]]
+        planned = [(name, planner(task)) for name, planner in KERNELS[problem.kind]]
     found = [(name, launch) for name, launch in planned if not isinstance(launch, str)]
     # The other kernels of averages add the cells of a mean in another order.
     return found[:1] if problem.quotient == "mean" else found

@@ -18,9 +18,10 @@ from cuda_problems import expected, random_task
 import simt
 from enumeration import Checker, bits, difference, geometries
 from pooltide.kernels import IndexFault
-from pooltide.kernels.cuda import plan
+from pooltide.kernels.cuda import scatter_plan
+from pooltide.kernels.cuda.choice import KERNELS
 from pooltide.kernels.cuda.driver import DeviceFacts
-from pooltide.kernels.cuda.plan import KERNELS, Launch, Task
+from pooltide.kernels.cuda.task import Launch, Task
 from pooltide.problem.problem import Problem
 
 SMALL = DeviceFacts(90, 1, 8 << 10, 16 << 10, 2048, 65536, 1 << 20)
@@ -29,17 +30,17 @@ LARGE = DeviceFacts(90, 132, 227 << 10, 228 << 10, 2048, 65536, 50 << 20)
 
 def launches(problem: Problem, layout: str, small: bool) -> Iterator[tuple[str, tuple[Launch, ...]]]:
     """The launches of every kernel that takes the problem. `small`: as if bands and tiles were tiny."""
-    kept = plan.BAND_BYTES, plan.TILE_BYTES, plan.FEW_CHANNELS
+    kept = scatter_plan.BAND_BYTES, scatter_plan.TILE_BYTES, scatter_plan.FEW_CHANNELS
     try:
         if small:
-            plan.BAND_BYTES, plan.TILE_BYTES, plan.FEW_CHANNELS = 48, 4 * 32 * 4, 2
+            scatter_plan.BAND_BYTES, scatter_plan.TILE_BYTES, scatter_plan.FEW_CHANNELS = 48, 4 * 32 * 4, 2
         task = Task(problem, layout, SMALL if small else LARGE, aligned=not small)
         for name, planner in KERNELS.get(problem.kind, ()):
             found = planner(task)
             if not isinstance(found, str):
                 yield name, found
     finally:
-        plan.BAND_BYTES, plan.TILE_BYTES, plan.FEW_CHANNELS = kept
+        scatter_plan.BAND_BYTES, scatter_plan.TILE_BYTES, scatter_plan.FEW_CHANNELS = kept
 
 
 class GpuChecker(Checker):

@@ -8,8 +8,8 @@ import pytest
 from simt_forwards import LARGE, SMALL, launches, random_forward, tiny_limits
 
 from pooltide.geometry import UNIT, Axis, strided_outputs
-from pooltide.kernels.cuda.forward_plan import FORWARD_KERNELS
-from pooltide.kernels.cuda.plan import Task
+from pooltide.kernels.cuda.choice import KERNELS
+from pooltide.kernels.cuda.task import Task
 from pooltide.operators.dtypes import DTYPES
 from pooltide.problem.problem import Problem, with_offsets
 
@@ -24,7 +24,7 @@ def problem(kind: str, batch: tuple[int, int], axis: Axis, quotient: str = "", d
 
 
 def chosen(given: Problem, layout: str) -> str:
-    for name, planner in FORWARD_KERNELS[given.kind]:
+    for name, planner in KERNELS[given.kind]:
         if not isinstance(planner(Task(given, layout, LARGE)), str):
             return name
     return "none"
@@ -69,7 +69,7 @@ def test_the_last_kernel_of_a_kind_refuses_nothing() -> None:
         for seed in range(120):
             for layout in ("planes", "channels_last"):
                 given = random_forward(seed)[0]
-                planner = FORWARD_KERNELS[given.kind][-1][1]
+                planner = KERNELS[given.kind][-1][1]
                 assert not isinstance(planner(Task(given, layout, SMALL)), str)
 
 

@@ -50,15 +50,15 @@ def to_numpy(tensor: Any) -> np.ndarray:
 @contextmanager
 def tiny(wanted: bool) -> Iterator[None]:
     """Plans kernels as if bands and tiles were tiny, so that small problems have several of them."""
-    from pooltide.kernels.cuda import plan
+    from pooltide.kernels.cuda import scatter_plan
 
-    kept = plan.BAND_BYTES, plan.TILE_BYTES
+    kept = scatter_plan.BAND_BYTES, scatter_plan.TILE_BYTES
     if wanted:
-        plan.BAND_BYTES, plan.TILE_BYTES = 256, 64 * 32 * 4
+        scatter_plan.BAND_BYTES, scatter_plan.TILE_BYTES = 256, 64 * 32 * 4
     try:
         yield
     finally:
-        plan.BAND_BYTES, plan.TILE_BYTES = kept
+        scatter_plan.BAND_BYTES, scatter_plan.TILE_BYTES = kept
 
 
 def check_random(seed: int) -> str | None:

@@ -34,7 +34,7 @@ def to_numpy(tensor: Any, dtype: np.dtype[Any]) -> np.ndarray:
 
 @pytest.mark.parametrize("part", range(8))
 def test_random_forwards_have_the_reference_bits(part: int) -> None:
-    from pooltide.kernels.cuda.forward_launch import prepare_forward
+    from pooltide.kernels.cuda.launch import prepare
 
     for seed in range(part, 800, 8):
         problem, x = random_forward(seed)
@@ -47,7 +47,7 @@ def test_random_forwards_have_the_reference_bits(part: int) -> None:
             given = on_gpu(flat(x, layout), shift)
             out = on_gpu(np.full(values.size, np.nan).astype(x.dtype), shift)
             found = None if places is None else on_gpu(np.full(values.size, 77, places.dtype), shift)
-            prepare_forward(problem, layout, 0)(given, out, found)
+            prepare(problem, layout, 0)(given, found, out)
             got, want = to_numpy(out, x.dtype), flat(values, layout)
             assert (bits(got) == bits(want)).all(), (
                 f"seed {seed}: {problem} {layout}: {difference(got, want)}"

@@ -9,11 +9,11 @@ from simt_forwards import launches, random_forward
 
 import simt
 from pooltide.kernels.cuda import compiler, nvrtc
-from pooltide.kernels.cuda.forward_plan import FORWARD_KERNELS
+from pooltide.kernels.cuda.choice import KERNELS
 from pooltide.kernels.cuda.source import headers, program
 
 PROGRAM = Path(__file__).parent / "simt_forwards.py"
-NAMES = sorted(name for kernels in FORWARD_KERNELS.values() for name, _ in kernels)
+NAMES = sorted(name for kernels in KERNELS.values() for name, _ in kernels)
 on_host = pytest.mark.skipif(simt.why_not() is not None, reason=simt.why_not() or "")
 
 

@@ -21,9 +21,9 @@ from .columns import (
     walk_of,
     windows_of,
 )
-from .plan import Launch, Task
 from .source import Source
 from .tables import Array, cdiv, divider
+from .task import Launch, Task
 
 CELLS_IN_REGISTERS = 64  # that a thread reads for several averages
 WIDE = 8  # cells: windows farther apart are read by whole warps

@@ -1,6 +1,8 @@
 """Which GPU kernel computes a problem: the first of its kind that does not refuse. No device is touched.
 
-`plan` returns the launches of that kernel, `kernels` the kernels up to that one, with their reasons.
+`plan` returns the launches of that kernel, `kernels` the kernels up to that one, with their reasons. The
+tensors of a forward's launch are x, out and, of maxima with indices or offsets, those. A result without
+elements needs no launch.
 """
 
 from __future__ import annotations
@@ -8,12 +10,36 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...problem.problem import Problem
+from .average_gradient_plan import direct_average, rolling_average, staged_average
+from .average_plan import column_average, mean_average, wide_average
 from .driver import DeviceFacts
-from .forward_plan import FORWARD_KERNELS
-from .plan import KERNELS as GRADIENT_KERNELS
-from .plan import Launch, Task
+from .maximum_plan import direct_maximum, reduced_maximum, rolling_maximum, sectioned_maximum
+from .scatter_plan import scatter_bands, scatter_channels, scatter_planes
+from .task import Launch, Planner, Task
 
-KERNELS = GRADIENT_KERNELS | FORWARD_KERNELS
+KERNELS: dict[str, tuple[tuple[str, Planner], ...]] = {  # the last kernel of a kind refuses nothing
+    "average_gradient": (
+        ("rolling average", rolling_average),
+        ("staged average", staged_average),
+        ("direct average", direct_average),
+    ),
+    "maximum_gradient": (
+        ("scatter of whole planes", scatter_planes),
+        ("scatter of channels", scatter_channels),
+        ("scatter of bands", scatter_bands),
+    ),
+    "maximum": (
+        ("maximum of shared windows", reduced_maximum),
+        ("rolling maximum", rolling_maximum),
+        ("sectioned maximum", sectioned_maximum),
+        ("direct maximum", direct_maximum),
+    ),
+    "average": (
+        ("mean of planes", mean_average),
+        ("average of wide windows", wide_average),
+        ("average of columns", column_average),
+    ),
+}
 
 
 def plan(problem: Problem, layout: str, facts: DeviceFacts, aligned: bool = True) -> tuple[Launch, ...]:

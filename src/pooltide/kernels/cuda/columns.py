@@ -11,8 +11,8 @@ from math import prod
 import numpy as np
 
 from ...geometry import Axis, cells_of_windows
-from .plan import Task
 from .tables import Array, cdiv, divider, even_share
+from .task import Task
 
 THREADS = 256
 UNROLLED = 16  # the most cells of a window on the w axis that are worth unrolling

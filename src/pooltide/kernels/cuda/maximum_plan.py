@@ -20,9 +20,9 @@ from .columns import (
     walk_of,
     windows_of,
 )
-from .plan import Launch, Task
 from .source import Source
 from .tables import cdiv, divider
+from .task import Launch, Task
 
 ROWS_IN_REGISTERS = 5  # of windows that share rows
 SECTION_BYTES = 48 << 10  # of shared memory that a block may take for longer windows

@@ -23,6 +23,12 @@ def even_share(length: int, most: int) -> int:
     return cdiv(length, cdiv(length, min(max(most, 1), length)))
 
 
+def even_shares(length: int) -> list[int]:
+    """Sensible lengths of equal shares: all of it, a half, a third, …"""
+    parts = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128)
+    return sorted({cdiv(length, n) for n in parts}, reverse=True)
+
+
 def divider(n: int) -> tuple[int, int, int]:
     """(n, m, s) with x // n = x·m >> 32 + s for all x < 2**31, the Divider of device.h; m is 0 for n = 1."""
     shift = max((n - 1).bit_length() - 1, 0)

@@ -1,13 +1,10 @@
-"""The GPU kernels of gradients, on what grid, with which arguments. Pure: no device is touched.
+"""Which launch of average_gradient.cu computes the gradient of averages: its tile and its variant.
 
-KERNELS is the ordered list. Each entry is a function that returns its launches, or the reason against it.
-Kernels are specialised on dtypes and on the number of windows that hold a cell, never on sizes: sizes are
-arguments, so that another batch or plane compiles nothing.
+The planners are `rolling_average`, `staged_average` and `direct_average`, in this order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import product
 from math import inf, prod
@@ -15,26 +12,20 @@ from math import inf, prod
 import numpy as np
 
 from ...geometry import Axis, tables
-from ...problem.problem import Problem
-from .driver import DeviceFacts
 from .source import Source
 from .tables import (
     Array,
-    bands,
-    between,
     cdiv,
     divider,
     division,
     divisors,
     even_share,
+    even_shares,
     shares,
     windows_of_shares,
 )
+from .task import Launch, Task
 
-ELEMENTS = {"FLOAT32": 0, "FLOAT64": 1, "FLOAT16": 2, "BFLOAT16": 3}
-FEW_CHANNELS = 12  # so few that lanes which own channels would be idle
-BAND_BYTES = 8 << 10  # of sums that a warp keeps in shared memory
-TILE_BYTES = 24 << 10  # the same, of 32 channels
 THREADS = 256  # of a block that computes averages, at most
 LONG_WALK = 64  # rows of a thread, from which on finding its place costs little
 SHORT_WALK = 8  # rows, from which on a thread's preparations pay
@@ -49,56 +40,8 @@ BLOCK_COST = 250  # and that finds its place
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
-    """One launch of a kernel. A kernel's first parameters are the tensors, then come the tables."""
-
-    source: Source
-    grid: int
-    block: int
-    shared: int  # bytes
-    tables: tuple[Array, ...]
-    arguments: tuple[object, ...]
-    counts: int = 0  # int32 numbers that the first of two launches leaves for the second
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """A problem in a layout on a device: what the kernels choose by."""
-
-    problem: Problem
-    layout: str
-    facts: DeviceFacts
-    aligned: bool = True  # tensors begin at multiples of 16 bytes
-
-    @property
-    def inner(self) -> int:
-        """Channels, if they are innermost, else 1."""
-        return self.problem.batch[1] if self.layout == "channels_last" else 1
-
-    @property
-    def planes(self) -> int:
-        """Planes, or images if channels are innermost."""
-        return self.problem.planes // self.inner
-
-    @property
-    def sum_bytes(self) -> int:
-        return self.problem.dtype.accumulator.itemsize
-
-    @property
-    def defines(self) -> tuple[tuple[str, int], ...]:
-        element = ("ELEMENT", ELEMENTS[self.problem.dtype.name])
-        return (element, ("INDEX", self.problem.index_bytes)) if self.problem.index_bytes else (element,)
-
-
-Planner = Callable[[Task], "tuple[Launch, ...] | str"]
-
-
-# Gradients of averages
-
-
-@dataclass(frozen=True, slots=True)
 class Tile:
-    """What a block computes: `share` planes, `d` slices, `h` periods of rows, `w` columns, `c` packs of channels."""
+    """A block's part: `share` planes, `d` slices, `h` periods of rows, `w` columns, `c` packs of channels."""
 
     share: int
     d: int
@@ -261,8 +204,10 @@ def _staged_tile(a: AverageTask) -> Tile | str:
         few = max(4 * facts.multiprocessors / blocks, 1.0)
         return work * few * (1 + 1.5 / resident**2)
 
-    shares_ = [Tile(whole.share >> n, d, periods, whole.w, whole.c) for n in range(whole.share.bit_length() - 1)]
-    parts = product(_even_shares(d), _even_shares(periods))
+    shares_ = [
+        Tile(whole.share >> n, d, periods, whole.w, whole.c) for n in range(whole.share.bit_length() - 1)
+    ]
+    parts = product(even_shares(d), even_shares(periods))
     tiles = [*shares_, *(Tile(1, of_d, of_h, whole.w, whole.c) for of_d, of_h in parts)]
     best = min(tiles, key=cost)
     if cost(best) == inf:
@@ -270,17 +215,17 @@ def _staged_tile(a: AverageTask) -> Tile | str:
     return best
 
 
-def _even_shares(length: int) -> list[int]:
-    """Sensible lengths of equal shares: all of it, a half, a third, …"""
-    parts = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128)
-    return sorted({cdiv(length, n) for n in parts}, reverse=True)
-
-
 _AVERAGE = (
     *(("const Element*", "grad"), ("Element*", "out"), ("const int*", "tables"), ("const Sum*", "divisors")),
     ("long long", "planes"),
-    *(("int", name) for name in ("D", "H", "W", "inner", "Do", "Ho", "Wo", "periods", "first_period", "stride")),
-    *(("int", name) for name in ("padding", "rows", "edge", "d_chunk", "h_chunk", "d_walk", "d_walks", "h_walk")),
+    *(
+        ("int", name)
+        for name in ("D", "H", "W", "inner", "Do", "Ho", "Wo", "periods", "first_period", "stride")
+    ),
+    *(
+        ("int", name)
+        for name in ("padding", "rows", "edge", "d_chunk", "h_chunk", "d_walk", "d_walks", "h_walk")
+    ),
     *(("int", name) for name in ("width", "groups", "tile_at", "repeats")),
     *(("Divider", name) for name in ("by_share", "by_tw", "by_tc", "by_lanes", "by_do", "by_ho")),
     *(("Divider", name) for name in ("by_h_chunks", "by_d_chunks", "by_c_chunks", "by_w_chunks")),
@@ -357,7 +302,7 @@ def _repeats(a: AverageTask, tile: Tile) -> int:
 
 def _flushes(a: AverageTask, tile: Tile) -> tuple[bool, int]:
     """Whether a block writes its cells through shared memory, and the bytes of them."""
-    (d, periods, w), itemsize = a.cells, a.task.problem.dtype.itemsize
+    (_, periods, w), itemsize = a.cells, a.task.problem.dtype.itemsize
     row = w * a.packs * a.pack * itemsize
     if (tile.w, tile.c) != (w, a.packs) or (tile.d > 1 and tile.h != periods) or row > SHORT_ROW:
         return False, 0
@@ -367,188 +312,3 @@ def _flushes(a: AverageTask, tile: Tile) -> tuple[bool, int]:
         rows = int((a.rows.runs[end - 1, 1] - a.rows.runs[begin, 0]).max())
     size = tile.share * tile.d * rows * row + 32
     return (True, size) if size <= LARGE_RESULT else (False, 0)
-
-
-# Gradients of maxima
-
-
-def scatter_planes(task: Task) -> tuple[Launch, ...] | str:
-    """A warp keeps whole planes in shared memory."""
-    if task.inner >= FEW_CHANNELS:
-        return "channels are innermost, and lanes can own channels"
-    size = prod(task.problem.input_plane) * task.inner
-    apart = all(axis.disjoint for axis in task.problem.axes)
-    most = (2 if apart else 1) * BAND_BYTES // task.sum_bytes
-    if size > most:
-        return f"a plane has {size} elements, of which a warp keeps at most {most}"
-    warps = 4
-    share = min(max(most // 2 // size, 1), cdiv(task.planes, warps))
-    while share > 1 and cdiv(task.planes, share * warps) < 4 * task.facts.multiprocessors:
-        share = cdiv(share, 2)
-    warp_bytes = _rounded(share * size * task.sum_bytes)
-    return (_scatter(task, share, warp_bytes, warps, 0, None, 0),)
-
-
-def scatter_channels(task: Task) -> tuple[Launch, ...] | str:
-    """A lane owns a channel; a warp keeps a tile of cells of 32 channels."""
-    if task.inner < FEW_CHANNELS:
-        return f"{task.inner} channels are innermost, too few for the lanes of a warp"
-    tile = _channel_tile(task)
-    warp_bytes = _rounded(prod(tile) * 32 * task.sum_bytes)
-    pieces = _boxes(task.problem.axes, tile)
-    groups = task.planes * cdiv(task.inner, 32)
-    warps = min(3 if warp_bytes > TILE_BYTES // 2 + 64 else 4, len(pieces))
-    parts = min(cdiv(len(pieces), warps), cdiv(6 * task.facts.multiprocessors, groups))
-    problem = task.problem
-    d, h, w = problem.input_plane
-    arguments = (
-        *(task.planes, d, h, w, *problem.output_plane, task.inner, prod(problem.output_plane), d * h * w),
-        *(problem.axes[0].outputs * problem.axes[1].outputs, warp_bytes, len(pieces), parts, 0),
-        *(divider(h * w), divider(w), divider(problem.axes[2].outputs)),
-    )
-    pack = 16 // task.sum_bytes
-    pack = pack if task.aligned and task.inner % pack == 0 else 1
-    options = (("DEEP", int(d > 1)), ("PACK", pack), ("THREADS", 128))
-    source = Source("scatter_channels.cu", "scatter_channels", _CHANNELS, (*task.defines, *options))
-    grid, shared = groups * parts, 16 + warps * warp_bytes
-    return _twice(
-        task, Launch(source, grid, 32 * warps, shared, (pieces, _corners(problem)), arguments)
-    )
-
-
-def scatter_bands(task: Task) -> tuple[Launch, ...] | str:
-    """A block computes a plane band by band, each in the shared memory of a warp."""
-    problem, inner = task.problem, task.inner
-    pieces = _bands(task) * np.array([inner, inner, 1, inner, inner, inner])
-    warp_bytes = _rounded(int((pieces[:, 1] - pieces[:, 0]).max()) * task.sum_bytes)
-    most = (task.facts.shared_per_block - 1024) // warp_bytes
-    most = max(min(8, len(pieces), most, task.facts.shared_per_multiprocessor // 2 // warp_bytes), 1)
-    warps = min(range(most, max(most // 2, 1) - 1, -1), key=lambda n: cdiv(len(pieces), n) * n)
-    parts = min(cdiv(len(pieces), warps), cdiv(4 * task.facts.multiprocessors, task.planes))
-    launch = _scatter(task, 1, warp_bytes, warps, len(pieces), pieces.astype(np.int32), parts)
-    return _twice(task, launch)
-
-
-def _bands(task: Task) -> Array:
-    """Bands of the size that costs least: long ones read fewer windows twice, of short ones more fit."""
-    found = []
-    for size, slow in ((1, 1.0), (1.5, 1.18), (2, 1.35), (3, 1.7)):
-        pieces = bands(task.problem.axes, max(int(BAND_BYTES * size) // task.sum_bytes // task.inner, 1))
-        read = float((pieces[:, 2] * pieces[:, 4]).sum())
-        cost = (3 * read + prod(task.problem.input_plane)) * slow
-        found.append((cost, len(found), pieces))
-    return min(found)[2]
-
-
-_INDEXED = (
-    *(("const Element*", "grad"), ("const Index*", "indices"), ("Element*", "out")),
-    *(("unsigned long long*", "faults"), ("int*", "counts")),
-    *(("const int*", "pieces"), ("const int*", "corners")),
-)
-_PLANES = (
-    *_INDEXED,
-    ("long long", "planes"),
-    *(("int", name) for name in ("plane_elements", "plane_windows", "plane_cells", "window_rows")),
-    *(("int", name) for name in ("share", "warp_bytes", "bands", "parts", "redo")),
-    *(("Divider", name) for name in ("by_plane_windows", "by_inner", "by_wo")),
-)
-_CHANNELS = (
-    *_INDEXED,
-    *(("int", name) for name in ("images", "D", "H", "W", "Do", "Ho", "Wo", "channels")),
-    *(("int", name) for name in ("plane_windows", "plane_cells", "window_rows", "warp_bytes", "tiles")),
-    *(("int", name) for name in ("parts", "redo")),
-    *(("Divider", name) for name in ("by_slice", "by_w", "by_wo")),
-)
-
-
-def _scatter(
-    task: Task, share: int, warp_bytes: int, warps: int, bands: int, pieces: Array | None, parts: int
-) -> Launch:
-    problem, inner = task.problem, task.inner
-    cells, windows = prod(problem.input_plane), prod(problem.output_plane)
-    arguments = (
-        *(task.planes, cells * inner, windows * inner, cells),
-        *(problem.axes[0].outputs * problem.axes[1].outputs, share, warp_bytes, bands, parts, 0),
-        *(divider(windows * inner), divider(inner), divider(problem.axes[2].outputs)),
-    )
-    options = (("BANDS", int(bands > 0)), ("INNER", int(inner > 1)), ("THREADS", 256))
-    source = Source("scatter_planes.cu", "scatter_planes", _PLANES, (*task.defines, *options))
-    grid = task.planes * parts if bands else cdiv(task.planes, share * warps)
-    shared = (16 if bands else 0) + warps * warp_bytes
-    tables = (np.zeros(1, np.int32) if pieces is None else pieces, _corners(problem))
-    return Launch(source, grid, 32 * warps, shared, tables, arguments)
-
-
-def _twice(task: Task, launch: Launch) -> tuple[Launch, ...]:
-    """The launch, and the same with `redo` set if blocks computed parts of planes."""
-    numbers = [name for kind, name in launch.source.parameters if not kind.endswith("*")]
-    arguments = list(launch.arguments)
-    if arguments[numbers.index("parts")] == 1:
-        return (launch,)
-    arguments[numbers.index("redo")] = 1
-    again = replace(launch, grid=min(launch.grid, task.facts.multiprocessors), arguments=tuple(arguments))
-    return replace(launch, counts=launch.grid), again
-
-
-def _rounded(size: int) -> int:
-    """Bytes for sums that begin anywhere in a vector of 16 bytes, as halves: 8 sums."""
-    return cdiv(size, 32) * 32 + 64
-
-
-def _channel_tile(task: Task) -> tuple[int, int, int]:
-    """The box of cells that makes warps read the fewest windows; a small one, of which more fit, if that is near."""
-    best: tuple[float, tuple[int, int, int]] | None = None
-    for size, slow in ((TILE_BYTES, 1.12), (TILE_BYTES // 2, 1.0)):
-        most = size // 32 // task.sum_bytes
-        read = [
-            {n: float(windows_of_shares(axis, n).sum()) for n in (*_even_shares(axis.length), most) if n <= most}
-            for axis in task.problem.axes
-        ]
-        for box in product(*read):
-            if prod(box) > most:
-                continue
-            lengths = zip(task.problem.input_plane, box, strict=True)
-            tiles = prod(cdiv(length, n) for length, n in lengths)
-            windows = prod(counts[n] for counts, n in zip(read, box, strict=True))
-            rows = box[0] * box[1] * tiles
-            cost = (36 * windows + 4 * prod(task.problem.input_plane) + 150 * tiles + 30 * rows) * slow
-            if best is None or cost < best[0]:
-                best = cost, (box[0], box[1], box[2])
-    assert best is not None
-    return best[1]
-
-
-def _boxes(axes: tuple[Axis, ...], tile: tuple[int, int, int]) -> Array:
-    """For each tile: its first cell on each axis, its lengths, and the same of the windows that hold its cells."""
-    parts = []
-    for axis, share in zip(axes, tile, strict=True):
-        begin, end = shares(axis.length, share)
-        parts.append(np.stack([begin, end - begin, *between(axis, begin, end)], axis=1))
-    grid = np.meshgrid(*(np.arange(len(part)) for part in parts), indexing="ij")
-    chosen = [part[at.ravel()] for part, at in zip(parts, grid, strict=True)]
-    columns = [chosen[axis][:, column] for column in range(4) for axis in range(3)]
-    return np.stack(columns, axis=1).astype(np.int32)
-
-
-def _corners(problem: Problem) -> Array:
-    """What cell_of in indices.h reads; nothing, unless indices are offsets."""
-    if (offsets := problem.offset_tables) is None:
-        return np.zeros(1, np.int32)
-    _, height, width = problem.input_plane
-    d, h, w = offsets.first_cell
-    rows = (d[:, None] * height + h).ravel() * width
-    return np.concatenate([np.maximum(offsets.jump, -(2**31)), rows, w]).astype(np.int32)
-
-
-KERNELS: dict[str, tuple[tuple[str, Planner], ...]] = {
-    "average_gradient": (
-        ("rolling average", rolling_average),
-        ("staged average", staged_average),
-        ("direct average", direct_average),
-    ),
-    "maximum_gradient": (
-        ("scatter of whole planes", scatter_planes),
-        ("scatter of channels", scatter_channels),
-        ("scatter of bands", scatter_bands),
-    ),
-}

@@ -1,0 +1,193 @@
+"""Which kernel scatters the gradient of maxima, scatter_planes.cu or scatter_channels.cu, and its tiles.
+
+The planners are `scatter_planes`, `scatter_channels` and `scatter_bands`, in this order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from math import prod
+
+import numpy as np
+
+from ...geometry import Axis
+from ...problem.problem import Problem
+from .source import Source
+from .tables import Array, bands, between, cdiv, divider, even_shares, shares, windows_of_shares
+from .task import Launch, Task
+
+FEW_CHANNELS = 12  # so few that lanes which own channels would be idle
+BAND_BYTES = 8 << 10  # of sums that a warp keeps in shared memory
+TILE_BYTES = 24 << 10  # the same, of 32 channels
+THREADS = 256  # of a block that computes averages, at most
+
+
+def scatter_planes(task: Task) -> tuple[Launch, ...] | str:
+    """A warp keeps whole planes in shared memory."""
+    if task.inner >= FEW_CHANNELS:
+        return "channels are innermost, and lanes can own channels"
+    size = prod(task.problem.input_plane) * task.inner
+    apart = all(axis.disjoint for axis in task.problem.axes)
+    most = (2 if apart else 1) * BAND_BYTES // task.sum_bytes
+    if size > most:
+        return f"a plane has {size} elements, of which a warp keeps at most {most}"
+    warps = 4
+    share = min(max(most // 2 // size, 1), cdiv(task.planes, warps))
+    while share > 1 and cdiv(task.planes, share * warps) < 4 * task.facts.multiprocessors:
+        share = cdiv(share, 2)
+    warp_bytes = _rounded(share * size * task.sum_bytes)
+    return (_scatter(task, share, warp_bytes, warps, 0, None, 0),)
+
+
+def scatter_channels(task: Task) -> tuple[Launch, ...] | str:
+    """A lane owns a channel; a warp keeps a tile of cells of 32 channels."""
+    if task.inner < FEW_CHANNELS:
+        return f"{task.inner} channels are innermost, too few for the lanes of a warp"
+    tile = _channel_tile(task)
+    warp_bytes = _rounded(prod(tile) * 32 * task.sum_bytes)
+    pieces = _boxes(task.problem.axes, tile)
+    groups = task.planes * cdiv(task.inner, 32)
+    warps = min(3 if warp_bytes > TILE_BYTES // 2 + 64 else 4, len(pieces))
+    parts = min(cdiv(len(pieces), warps), cdiv(6 * task.facts.multiprocessors, groups))
+    problem = task.problem
+    d, h, w = problem.input_plane
+    arguments = (
+        *(task.planes, d, h, w, *problem.output_plane, task.inner, prod(problem.output_plane), d * h * w),
+        *(problem.axes[0].outputs * problem.axes[1].outputs, warp_bytes, len(pieces), parts, 0),
+        *(divider(h * w), divider(w), divider(problem.axes[2].outputs)),
+    )
+    pack = 16 // task.sum_bytes
+    pack = pack if task.aligned and task.inner % pack == 0 else 1
+    options = (("DEEP", int(d > 1)), ("PACK", pack), ("THREADS", 128))
+    source = Source("scatter_channels.cu", "scatter_channels", _CHANNELS, (*task.defines, *options))
+    grid, shared = groups * parts, 16 + warps * warp_bytes
+    return _twice(task, Launch(source, grid, 32 * warps, shared, (pieces, _corners(problem)), arguments))
+
+
+def scatter_bands(task: Task) -> tuple[Launch, ...] | str:
+    """A block computes a plane band by band, each in the shared memory of a warp."""
+    inner = task.inner
+    pieces = _bands(task) * np.array([inner, inner, 1, inner, inner, inner])
+    warp_bytes = _rounded(int((pieces[:, 1] - pieces[:, 0]).max()) * task.sum_bytes)
+    most = (task.facts.shared_per_block - 1024) // warp_bytes
+    most = max(min(8, len(pieces), most, task.facts.shared_per_multiprocessor // 2 // warp_bytes), 1)
+    warps = min(range(most, max(most // 2, 1) - 1, -1), key=lambda n: cdiv(len(pieces), n) * n)
+    parts = min(cdiv(len(pieces), warps), cdiv(4 * task.facts.multiprocessors, task.planes))
+    launch = _scatter(task, 1, warp_bytes, warps, len(pieces), pieces.astype(np.int32), parts)
+    return _twice(task, launch)
+
+
+def _bands(task: Task) -> Array:
+    """Bands of the size that costs least: long ones read fewer windows twice, of short ones more fit."""
+    found = []
+    for size, slow in ((1, 1.0), (1.5, 1.18), (2, 1.35), (3, 1.7)):
+        pieces = bands(task.problem.axes, max(int(BAND_BYTES * size) // task.sum_bytes // task.inner, 1))
+        read = float((pieces[:, 2] * pieces[:, 4]).sum())
+        cost = (3 * read + prod(task.problem.input_plane)) * slow
+        found.append((cost, len(found), pieces))
+    return min(found)[2]
+
+
+_INDEXED = (
+    *(("const Element*", "grad"), ("const Index*", "indices"), ("Element*", "out")),
+    *(("unsigned long long*", "faults"), ("int*", "counts")),
+    *(("const int*", "pieces"), ("const int*", "corners")),
+)
+_PLANES = (
+    *_INDEXED,
+    ("long long", "planes"),
+    *(("int", name) for name in ("plane_elements", "plane_windows", "plane_cells", "window_rows")),
+    *(("int", name) for name in ("share", "warp_bytes", "bands", "parts", "redo")),
+    *(("Divider", name) for name in ("by_plane_windows", "by_inner", "by_wo")),
+)
+_CHANNELS = (
+    *_INDEXED,
+    *(("int", name) for name in ("images", "D", "H", "W", "Do", "Ho", "Wo", "channels")),
+    *(("int", name) for name in ("plane_windows", "plane_cells", "window_rows", "warp_bytes", "tiles")),
+    *(("int", name) for name in ("parts", "redo")),
+    *(("Divider", name) for name in ("by_slice", "by_w", "by_wo")),
+)
+
+
+def _scatter(
+    task: Task, share: int, warp_bytes: int, warps: int, bands: int, pieces: Array | None, parts: int
+) -> Launch:
+    problem, inner = task.problem, task.inner
+    cells, windows = prod(problem.input_plane), prod(problem.output_plane)
+    arguments = (
+        *(task.planes, cells * inner, windows * inner, cells),
+        *(problem.axes[0].outputs * problem.axes[1].outputs, share, warp_bytes, bands, parts, 0),
+        *(divider(windows * inner), divider(inner), divider(problem.axes[2].outputs)),
+    )
+    options = (("BANDS", int(bands > 0)), ("INNER", int(inner > 1)), ("THREADS", 256))
+    source = Source("scatter_planes.cu", "scatter_planes", _PLANES, (*task.defines, *options))
+    grid = task.planes * parts if bands else cdiv(task.planes, share * warps)
+    shared = (16 if bands else 0) + warps * warp_bytes
+    tables = (np.zeros(1, np.int32) if pieces is None else pieces, _corners(problem))
+    return Launch(source, grid, 32 * warps, shared, tables, arguments)
+
+
+def _twice(task: Task, launch: Launch) -> tuple[Launch, ...]:
+    """The launch, and the same with `redo` set if blocks computed parts of planes."""
+    numbers = [name for kind, name in launch.source.parameters if not kind.endswith("*")]
+    arguments = list(launch.arguments)
+    if arguments[numbers.index("parts")] == 1:
+        return (launch,)
+    arguments[numbers.index("redo")] = 1
+    again = replace(launch, grid=min(launch.grid, task.facts.multiprocessors), arguments=tuple(arguments))
+    return replace(launch, counts=launch.grid), again
+
+
+def _rounded(size: int) -> int:
+    """Bytes for sums that begin anywhere in a vector of 16 bytes, as halves: 8 sums."""
+    return cdiv(size, 32) * 32 + 64
+
+
+def _channel_tile(task: Task) -> tuple[int, int, int]:
+    """The box of cells that costs least: large ones read fewer windows twice, of small ones more fit."""
+    best: tuple[float, tuple[int, int, int]] | None = None
+    for size, slow in ((TILE_BYTES, 1.12), (TILE_BYTES // 2, 1.0)):
+        most = size // 32 // task.sum_bytes
+        read = [
+            {
+                n: float(windows_of_shares(axis, n).sum())
+                for n in (*even_shares(axis.length), most)
+                if n <= most
+            }
+            for axis in task.problem.axes
+        ]
+        for box in product(*read):
+            if prod(box) > most:
+                continue
+            lengths = zip(task.problem.input_plane, box, strict=True)
+            tiles = prod(cdiv(length, n) for length, n in lengths)
+            windows = prod(counts[n] for counts, n in zip(read, box, strict=True))
+            rows = box[0] * box[1] * tiles
+            cost = (36 * windows + 4 * prod(task.problem.input_plane) + 150 * tiles + 30 * rows) * slow
+            if best is None or cost < best[0]:
+                best = cost, (box[0], box[1], box[2])
+    assert best is not None
+    return best[1]
+
+
+def _boxes(axes: tuple[Axis, ...], tile: tuple[int, int, int]) -> Array:
+    """For each tile: its first cell on each axis, its lengths, and the same of the windows of its cells."""
+    parts = []
+    for axis, share in zip(axes, tile, strict=True):
+        begin, end = shares(axis.length, share)
+        parts.append(np.stack([begin, end - begin, *between(axis, begin, end)], axis=1))
+    grid = np.meshgrid(*(np.arange(len(part)) for part in parts), indexing="ij")
+    chosen = [part[at.ravel()] for part, at in zip(parts, grid, strict=True)]
+    columns = [chosen[axis][:, column] for column in range(4) for axis in range(3)]
+    return np.stack(columns, axis=1).astype(np.int32)
+
+
+def _corners(problem: Problem) -> Array:
+    """What cell_of in indices.h reads; nothing, unless indices are offsets."""
+    if (offsets := problem.offset_tables) is None:
+        return np.zeros(1, np.int32)
+    _, height, width = problem.input_plane
+    d, h, w = offsets.first_cell
+    rows = (d[:, None] * height + h).ravel() * width
+    return np.concatenate([np.maximum(offsets.jump, -(2**31)), rows, w]).astype(np.int32)
