@@ -14,7 +14,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
-from cuda_problems import TYPES, random_windows
+from cuda_problems import H200, TYPES, random_windows
 
 import simt
 from enumeration import NONE, Checker, bits, difference, geometries
@@ -27,8 +27,7 @@ from pooltide.kernels.cuda.plan import Launch, Task
 from pooltide.operators.dtypes import DTYPES
 from pooltide.problem.problem import Problem, with_offsets
 
-SMALL = DeviceFacts(90, 1, 48 << 10, 64 << 10, 64, 65536, 1 << 20)
-LARGE = DeviceFacts(90, 132, 227 << 10, 228 << 10, 2048, 65536, 50 << 20)
+SMALL = DeviceFacts(90, 1, 48 << 10, 64 << 10, 64, 65536, 1 << 20, 1_980_000)
 # Blocks and limits so small that small problems meet them.
 TINY: dict[Any, dict[str, int]] = {
     columns: {"THREADS": 64, "UNROLLED": 3},
@@ -54,7 +53,7 @@ def tiny_limits() -> Iterator[None]:
 def launches(problem: Problem, layout: str, small: bool) -> list[tuple[str, tuple[Launch, ...]]]:
     """The launches of every kernel that takes the problem. `small`: as if blocks and limits were tiny."""
     with tiny_limits() if small else nullcontext():
-        task = Task(problem, layout, SMALL if small else LARGE)
+        task = Task(problem, layout, SMALL if small else H200)
         planned = [(name, planner(task)) for name, planner in FORWARD_KERNELS[problem.kind]]
     found = [(name, launch) for name, launch in planned if not isinstance(launch, str)]
     # The other kernels of averages add the cells of a mean in another order.

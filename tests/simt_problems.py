@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from cuda_problems import expected, random_task
+from cuda_problems import H200, expected, random_task
 
 import simt
 from enumeration import Checker, bits, difference, geometries
@@ -23,8 +23,7 @@ from pooltide.kernels.cuda.driver import DeviceFacts
 from pooltide.kernels.cuda.plan import KERNELS, Launch, Task
 from pooltide.problem.problem import Problem
 
-SMALL = DeviceFacts(90, 1, 8 << 10, 16 << 10, 2048, 65536, 1 << 20)
-LARGE = DeviceFacts(90, 132, 227 << 10, 228 << 10, 2048, 65536, 50 << 20)
+SMALL = DeviceFacts(90, 1, 8 << 10, 16 << 10, 2048, 65536, 1 << 20, 1_980_000)
 
 
 def launches(problem: Problem, layout: str, small: bool) -> Iterator[tuple[str, tuple[Launch, ...]]]:
@@ -33,7 +32,7 @@ def launches(problem: Problem, layout: str, small: bool) -> Iterator[tuple[str, 
     try:
         if small:
             plan.BAND_BYTES, plan.TILE_BYTES, plan.FEW_CHANNELS = 48, 4 * 32 * 4, 2
-        task = Task(problem, layout, SMALL if small else LARGE, aligned=not small)
+        task = Task(problem, layout, SMALL if small else H200, aligned=not small)
         for name, planner in KERNELS.get(problem.kind, ()):
             found = planner(task)
             if not isinstance(found, str):

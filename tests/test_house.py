@@ -23,7 +23,7 @@ ORDER = [
     "writing", "geometry", "operators", "problem", "kernels", "arrays", "acceptance", "acl", "aclnn", "c", "torch", "examples", "cli",
     "__main__",
 ]  # fmt: skip
-HEAVY = ("torch", "triton")
+HEAVY = ("torch", "rich")
 
 
 def _heavy_modules_after(code: str) -> set[str]:
