@@ -9,11 +9,13 @@ import numpy as np
 from geometries import maxima_gradient
 from pooltide.geometry import UNIT, Axis, strided_outputs, tables
 from pooltide.kernels import reference
+from pooltide.kernels.cuda.driver import DeviceFacts
 from pooltide.operators.dtypes import DTYPES, DType
 from pooltide.problem.offsets import offsets_of
 from pooltide.problem.problem import Problem
 from pooltide.problem.rounding import round_once
 
+H200 = DeviceFacts(90, 132, 227 << 10, 228 << 10, 2048, 65536, 50 << 20, 1_980_000)
 TYPES = ("FLOAT32", "FLOAT64", "FLOAT16", "BFLOAT16")
 
 

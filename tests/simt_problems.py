@@ -1,9 +1,10 @@
 """The GPU kernels on the host, over enumerated geometries: every kernel that takes a problem, bit by bit.
 
-    python tests/simt_problems.py [--share AT N] [--only KIND] [--random FIRST END] [--seed S]
+    python tests/simt_problems.py [--share AT N] [--only KIND] [--random FIRST END] [--seed S] [--add LINE]
 
-runs every N-th geometry from the AT-th on, then the random problems of some seeds, with indices that name cells
-outside their windows or planes. tests/test_simt_problems.py starts it with AddressSanitizer loaded.
+runs every N-th geometry from the AT-th on (none if N is 0), then the random problems of some seeds, with indices that name cells
+outside their windows or planes. LINE is added to device.h, to break the kernels. tests/test_simt_problems.py
+starts this program with AddressSanitizer loaded.
 """
 
 from __future__ import annotations
@@ -13,19 +14,19 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from cuda_problems import expected, random_task
+from cuda_problems import H200, expected, random_task
 
 import simt
 from enumeration import Checker, bits, difference, geometries
 from pooltide.kernels import IndexFault
 from pooltide.kernels.cuda import scatter_plan
-from pooltide.kernels.cuda.choice import KERNELS
 from pooltide.kernels.cuda.driver import DeviceFacts
+from pooltide.kernels.cuda.choice import KERNELS
+from pooltide.kernels.cuda.source import headers
 from pooltide.kernels.cuda.task import Launch, Task
 from pooltide.problem.problem import Problem
 
-SMALL = DeviceFacts(90, 1, 8 << 10, 16 << 10, 2048, 65536, 1 << 20)
-LARGE = DeviceFacts(90, 132, 227 << 10, 228 << 10, 2048, 65536, 50 << 20)
+SMALL = DeviceFacts(90, 1, 8 << 10, 16 << 10, 2048, 65536, 1 << 20, 1_980_000)
 
 
 def launches(problem: Problem, layout: str, small: bool) -> Iterator[tuple[str, tuple[Launch, ...]]]:
@@ -34,7 +35,7 @@ def launches(problem: Problem, layout: str, small: bool) -> Iterator[tuple[str, 
     try:
         if small:
             scatter_plan.BAND_BYTES, scatter_plan.TILE_BYTES, scatter_plan.FEW_CHANNELS = 48, 4 * 32 * 4, 2
-        task = Task(problem, layout, SMALL if small else LARGE, aligned=not small)
+        task = Task(problem, layout, SMALL if small else H200, aligned=not small)
         for name, planner in KERNELS.get(problem.kind, ()):
             found = planner(task)
             if not isinstance(found, str):
@@ -46,8 +47,9 @@ def launches(problem: Problem, layout: str, small: bool) -> Iterator[tuple[str, 
 class GpuChecker(Checker):
     """Collects the problems first, so that one compilation serves all of them; then runs them."""
 
-    def __init__(self) -> None:
+    def __init__(self, texts: dict[str, str] | None = None) -> None:
         super().__init__()
+        self.texts = texts  # instead of the files of device/
         self.problems: list[tuple[Problem, str, Any, Any, Any, Any]] = []
         self.names: set[str] = set()
 
@@ -71,7 +73,7 @@ class GpuChecker(Checker):
             for number, given in enumerate(self.problems)
             for name, found in launches(*given[:2], small=number // 2 % 2 == 0)
         ]
-        simt.build(launch.source for _, found, _ in planned for launch in found)
+        simt.build((launch.source for _, found, _ in planned for launch in found), self.texts)
         for name, found, given in planned:
             self.names.add(name)
             self.one(name, found, *given, seed)
@@ -94,7 +96,7 @@ class GpuChecker(Checker):
         for launch in found:
             simt.run(
                 launch.source, launch.grid, launch.block, launch.shared, launch.arguments,
-                [*tensors, *launch.tables], seed=seed + self.runs, label=label,
+                [*tensors, *launch.tables], seed=seed + self.runs, label=label, texts=self.texts,
             )  # fmt: skip
         self.runs += 1
         right = flat(want.astype(dtype), layout)
@@ -114,10 +116,12 @@ def main() -> None:
     parser.add_argument("--only", default="")
     parser.add_argument("--random", nargs=2, type=int, default=(0, 0), metavar=("FIRST", "END"))
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--add", default="", metavar="LINE")
     args = parser.parse_args()
-    checker = GpuChecker()
+    texts = headers()
+    checker = GpuChecker(texts | {"device.h": f"{texts['device.h']}\n{args.add}\n"} if args.add else None)
     count = 0
-    for number, geometry in geometries(tuple(args.share), args.only):
+    for number, geometry in geometries(tuple(args.share), args.only) if args.share[1] else ():
         checker.check(number, geometry)
         count += 1
     for seed in range(*args.random):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from cuda_problems import H200
 
 from pooltide.acceptance.notation import parse
 from pooltide.acceptance.trial import problem_of
@@ -18,7 +21,13 @@ from pooltide.cli import main
 from pooltide.cli.drawing import CELLS, Drawn, Wanted, draw_problems
 from pooltide.cli.drawn import Row, beyond, slower, summaries
 from pooltide.cli.entries import Result
+from pooltide.cli.figures import machine_of
 from pooltide.cli.limit import additions, least_seconds
+from pooltide.cli.precompile import precompile
+from pooltide.kernels.cuda import nvrtc
+from pooltide.kernels.cuda.compiler import code_for
+from pooltide.kernels.cuda.driver import NoCompiler
+from pooltide.kernels.cuda.plan import KERNELS, plan
 
 SMALL = ["--most-cells", "16384", "--rounds", "3", "--threads", "1"]
 
@@ -276,14 +285,15 @@ def test_wrong_usage_is_explained(arguments: tuple[str, ...], text: str) -> None
 def test_a_gpu_measures_drawn_problems(monkeypatch: pytest.MonkeyPatch) -> None:
     """The steps of the GPU's contest, on the CPU and with a clock of the host."""
     torch = pytest.importorskip("torch")
-    pytest.importorskip("triton")
     from pooltide.cli import cuda_contest, drawn, forward_contest
+    from pooltide.kernels.cuda import launch
 
     for name, value in {"DEVICE": "cpu", "COPY_BYTES": 1 << 16, "SWEEP_BYTES": 1 << 16}.items():
         monkeypatch.setattr(cuda_contest, name, value)
     monkeypatch.setattr(cuda_contest, "elapsed_seconds", lambda run: bool(run() is not run) * 0.5)
-    monkeypatch.setattr(cuda_contest, "additions_per_second", lambda: 1e13)
-    monkeypatch.setattr(drawn, "precompile", lambda cases: None)
+    monkeypatch.setattr(cuda_contest, "current_facts", lambda: H200)
+    monkeypatch.setattr(launch, "device_facts", lambda device: H200)
+    monkeypatch.setattr(drawn, "precompile", lambda cases, facts: None)
     enter = forward_contest.enter
     monkeypatch.setattr(forward_contest, "enter", lambda case, device: enter(case, "cpu"))
     torch.manual_seed(0)
@@ -295,55 +305,59 @@ def test_a_gpu_measures_drawn_problems(monkeypatch: pytest.MonkeyPatch) -> None:
         moved = least_seconds(problem, 2 * (1 << 16) / 0.5, None)
         assert row.forward or row.result.limit == pytest.approx(moved)
         assert row.result.times["ours"] == [0.5] * 3
-        assert row.forward or row.kernel
+        assert row.forward or row.kernel in [name for name, _ in KERNELS[problem.kind]]
         assert prod(problem.output_plane) > 0
 
 
-def test_kernels_are_compiled_with_the_arguments_of_their_launches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_limit_counts_the_additions_of_all_multiprocessors(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    from pooltide.cli import cuda_contest
+
+    monkeypatch.setattr(cuda_contest, "current_facts", lambda: H200)
+    assert cuda_contest.additions_per_second() == 128 * 132 * 1.98e9
+
+
+def test_kernels_are_compiled_into_the_cache_before_they_are_measured(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    try:
+        nvrtc.library()
+    except NoCompiler as why:
+        pytest.skip(str(why))
+    monkeypatch.setenv("POOLTIDE_CACHE", str(tmp_path))
+    cases = [drawn.case for drawn in draw_problems(Wanted(4, 11, "gradients", "cuda", 1 << 14))]
+    precompile(cases, H200)
+    kept = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("*.cubin")}
+    planned = {
+        launch.source
+        for case in cases
+        for launch in plan(problem_of(case), "channels_last" if case.channels_last else "planes", H200)
+    }
+    assert len(kept) == len(planned) > 1
+    monkeypatch.setattr(nvrtc, "compile_program", lambda *_: pytest.fail("it compiles again"))
+    assert all(code_for(source, H200.capability) for source in planned)
+
+
+def test_kernels_that_do_not_compile_are_no_error_before_they_are_measured(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("POOLTIDE_CACHE", str(tmp_path))
+    precompile([parse("avg2d:1x3x6x6:k3:f32")] * 2, replace(H200, capability=1))
+    precompile([], H200)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_version_of_the_compiler_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
-    pytest.importorskip("triton")
-    from pooltide.cli import precompile
-    from pooltide.kernels.cuda import launch, plan
 
-    compiled: list[tuple[Any, ...]] = []
-    launched: list[tuple[Any, ...]] = []
+    def missing() -> Any:
+        raise NoCompiler("the library is not found")
 
-    class Kernel:
-        """Keeps the types of tensors, and all other arguments."""
-
-        def warmup(self, *given: Any, **how: Any) -> None:
-            compiled.append((_types(given), how.pop("grid"), how))
-
-        def __getitem__(self, grid: Any) -> Any:
-            return lambda *given, **how: launched.append((_types(given), grid, how))
-
-    cases = [drawn.case for drawn in draw_problems(Wanted(40, 11, "gradients", "cuda", 1 << 14))]
-    for module in (plan.average, plan.bands, plan.gather, plan.indexed):
-        for name in vars(module).copy():
-            if type(getattr(module, name)).__name__ in ("JITFunction", "InterpretedFunction"):
-                monkeypatch.setattr(module, name, Kernel())
-    precompile.compile_kernels(cases)
-    for case in cases:
-        problem = problem_of(case)
-        dtype = torch.float32 if problem.dtype.itemsize == 4 else torch.bfloat16
-        g, out = (
-            torch.empty(*problem.batch, *plane, dtype=dtype)
-            for plane in (problem.output_plane, problem.input_plane)
-        )
-        at = torch.zeros(g.shape, dtype=torch.int64) if problem.index_dtype else None
-        launch.Ready(problem, "channels_last" if case.channels_last else "planes", -1)(g, at, out)
-    assert len(compiled) == len(launched) >= 40
-    assert compiled == launched
-
-
-def _types(given: tuple[Any, ...]) -> list[Any]:
-    return [getattr(one, "dtype", one) for one in given]
-
-
-def test_a_process_that_can_not_compile_is_no_error() -> None:
-    from pooltide.cli.precompile import precompile
-
-    precompile([parse("avg2d:1x3x6x6:k3:f32")] * 2)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H200")
+    monkeypatch.setattr(nvrtc, "library", missing)
+    assert machine_of("cuda") == {"device": "NVIDIA H200", "torch": torch.__version__, "nvrtc": "not found"}
+    monkeypatch.setattr(nvrtc, "library", lambda: nvrtc.Library("", None, (13, 4), ()))
+    assert machine_of("cuda")["nvrtc"] == "13.4"
 
 
 @pytest.mark.gpu

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from pooltide.kernels.cuda.forward_plan import FORWARD_KERNELS
+from pooltide.kernels.cuda.plan import KERNELS
 from pooltide.operators.catalog import gradients
 from pooltide.operators.pages import ASCEND_PRODUCTS
 
@@ -23,7 +25,7 @@ ORDER = [
     "writing", "geometry", "operators", "problem", "kernels", "arrays", "acceptance", "acl", "aclnn", "c", "torch", "examples", "cli",
     "__main__",
 ]  # fmt: skip
-HEAVY = ("torch", "triton")
+HEAVY = ("torch", "rich")
 
 
 def _heavy_modules_after(code: str) -> set[str]:
@@ -158,7 +160,7 @@ def test_documents_name_files_that_exist(page: str) -> None:
     text = (ROOT / page).read_text("utf-8")
     named = set(
         re.findall(
-            r"(?:\.\./)?\b[\w/]+\.(?:py|toml|h|md)\b|\b(?:\w+/)+(?!\w)|\b[\w/]+/\w+\.(?:cpp|c)\b", text
+            r"(?:\.\./)?\b[\w/]+\.(?:py|toml|h|md|cu)\b|\b(?:\w+/)+(?!\w)|\b[\w/]+/\w+\.(?:cpp|c)\b", text
         )
     )
     folders = (SOURCE, ROOT, ROOT / "docs", SOURCE / "kernels" / "cuda" / "device")
@@ -175,6 +177,22 @@ def test_the_architecture_lists_the_rooms_in_import_order() -> None:
 def test_the_architecture_lists_the_kernels_in_their_order() -> None:
     listed = re.findall(r'>\("(\w+)"', (ROOT / "native" / "kernels.cpp").read_text("utf-8"))
     assert _first_column(_page("architecture.md"), "kernel") == listed
+
+
+def test_the_architecture_lists_the_gpu_kernels_in_their_order() -> None:
+    listed = [name for kernels in (KERNELS | FORWARD_KERNELS).values() for name, _ in kernels]
+    assert _first_column(_page("architecture.md"), "GPU kernel") == listed
+
+
+def test_the_architecture_lists_the_files_of_the_gpu_backend_in_import_order() -> None:
+    folder = SOURCE / "kernels" / "cuda"
+    listed = [Path(name).stem for name in _first_column(_page("architecture.md"), "file of `kernels/cuda/`")]
+    assert sorted(listed) == sorted(path.stem for path in folder.glob("*.py") if path.stem != "__init__")
+    for number, name in enumerate(listed):
+        tree = ast.parse((folder / f"{name}.py").read_text("utf-8"))
+        imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level == 1]
+        names = {node.module or alias.name for node in imports for alias in node.names}
+        assert names <= set(listed[:number]), f"{name} imports {names}"
 
 
 def test_the_glossary_is_short_and_its_terms_are_used() -> None:

@@ -240,17 +240,20 @@ def test_out_takes_no_part_in_autograd() -> None:
 
 
 def test_cuda_without_kernels_says_why(monkeypatch: Any) -> None:
+    from pooltide.kernels.cuda import launch
+    from pooltide.kernels.cuda.driver import NoCompiler
     from pooltide.kernels.plan import NoBackend
     from pooltide.torch import devices
 
-    monkeypatch.setattr(
-        devices, "import_module", lambda name: (_ for _ in ()).throw(ImportError("no triton here"))
-    )
-    monkeypatch.setattr(devices, "_triton", devices._triton.__wrapped__)
+    def missing() -> Any:
+        raise NoCompiler("there is no compiler.")
+
+    monkeypatch.setattr(launch, "check_compiler", missing)
+    monkeypatch.setattr(devices, "_cuda", devices._cuda.__wrapped__)
     problem: Any = None
-    with pytest.raises(NoBackend, match="no CUDA kernels: no triton here"):
+    with pytest.raises(NoBackend, match="no CUDA kernels: there is no compiler"):
         devices.choose(torch.device("cuda"), problem, ())
-    assert devices.missing(torch.device("cuda")) == "there are no CUDA kernels: no triton here"
+    assert devices.missing(torch.device("cuda")) == "there are no CUDA kernels: there is no compiler."
 
 
 @pytest.mark.parametrize("check_indices", [True, False])

@@ -22,7 +22,7 @@ from pooltide.acceptance.trial import problem_of
 from pooltide.cli.aten import torch_dtype
 from pooltide.cli.cuda_contest import COPY_BYTES, alone_seconds, elapsed_seconds, random_indices
 from pooltide.cli.named import CUDA_SHAPES
-from pooltide.kernels.cuda.launch import Ready
+from pooltide.kernels.cuda.launch import PreparedLaunches
 from pooltide.problem.problem import Problem
 
 CHANNELS_LAST = """
@@ -50,8 +50,9 @@ def alone(case: str) -> tuple[float, Problem]:
     g = lay(torch.randn(*problem.batch, *problem.output_plane, device="cuda").to(dtype))
     at = lay(random_indices(problem)) if problem.kind == "maximum_gradient" else None
     result = lay(torch.empty(*problem.batch, *problem.input_plane, dtype=dtype, device="cuda"))
-    ready = Ready(problem, "channels_last" if channels_last else "planes", torch.cuda.current_device())
-    return median(alone_seconds(lambda target: ready(g, at, target), result)), problem
+    layout = "channels_last" if channels_last else "planes"
+    prepared = PreparedLaunches(problem, layout, torch.cuda.current_device())
+    return median(alone_seconds(lambda target: prepared(g, at, target), result)), problem
 
 
 def main() -> None:

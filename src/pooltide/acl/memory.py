@@ -55,7 +55,7 @@ class Memory:
         skip = -raw.ctypes.data % _ALIGN
         with self._lock:
             address = self._free_addresses.take(size) or raw.ctypes.data + skip
-            block = Block(address, size, raw[skip : skip + size], Written(size))
+            block = Block(address, size, raw[skip : skip + size], Written())
             bisect.insort(self._addresses, block.address)
             self._blocks[block.address] = block
             self._freed.pop(block.address, None)
@@ -68,7 +68,7 @@ class Memory:
             if block is not None:
                 self._addresses.remove(address)
                 self._freed.pop(address, None)
-                self._freed[address] = Block(address, block.size, np.empty(0, np.uint8), Written(0))
+                self._freed[address] = Block(address, block.size, np.empty(0, np.uint8), Written())
                 self._free_addresses.give_back(address, block.size)
                 while len(self._freed) > _REMEMBERED:
                     del self._freed[next(iter(self._freed))]

@@ -26,9 +26,13 @@ INTERNAL = ERRORS["ACL_ERROR_INTERNAL_ERROR"]
 BAD = STATUS["ACLNN_ERR_PARAM_INVALID"]
 NULL = STATUS["ACLNN_ERR_PARAM_NULLPTR"]
 
-# The statuses of a call before aclInit, and of a call that raises an unforeseen exception.
-ACL_STATUSES = ERRORS["ACL_ERROR_UNINITIALIZE"], INTERNAL
-ACLNN_STATUSES = STATUS["ACLNN_ERR_RUNTIME_ERROR"], STATUS["ACLNN_ERR_INNER"]
+# The statuses of a call before aclInit, of a call that raises an unforeseen exception, and without memory.
+ACL_STATUSES = ERRORS["ACL_ERROR_UNINITIALIZE"], INTERNAL, BAD_ALLOC
+ACLNN_STATUSES = (
+    STATUS["ACLNN_ERR_RUNTIME_ERROR"],
+    STATUS["ACLNN_ERR_INNER"],
+    STATUS["ACLNN_ERR_RUNTIME_ERROR"],
+)
 
 F = TypeVar("F", bound=Callable[..., Any])
 CHECKS = ("off", "warn", "strict")
@@ -100,7 +104,7 @@ def say(line: str) -> None:
 
 
 def entry_point(
-    failed: Callable[[int], Any], statuses: tuple[int, int] = ACL_STATUSES, *, needs_init: bool = True
+    failed: Callable[[int], Any], statuses: tuple[int, int, int] = ACL_STATUSES, *, needs_init: bool = True
 ) -> Callable[[F], F]:
     """Makes a public function, which returns `failed(status)` where the code inside raises.
 
@@ -116,6 +120,9 @@ def entry_point(
                 return function(*args, **kwargs)
             except Refused as error:
                 return failed(record(function.__name__, error))
+            except MemoryError:
+                text = "the machine has too little memory for this call; it must be smaller."
+                return failed(record(function.__name__, Refused(statuses[2], text)))
             except Exception as error:
                 if error.__traceback__ is not None and error.__traceback__.tb_next is None:
                     raise  # the caller passed too few or too many arguments

@@ -1,10 +1,14 @@
-"""The bytes of a block that were written: one interval while that suffices, else a map of all bytes."""
+"""The bytes of a block that were written, in as little memory as possible.
+
+The record is a list of pieces in ascending order, which do not overlap. A piece that was written without
+gaps is an interval. Only a piece with gaps has a map, of one byte per byte, as long as the piece.
+"""
 
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -26,58 +30,138 @@ class Cells:
 
     @property
     def dense(self) -> bool:
-        return prod(self.shape) * self.itemsize == self.high - self.low
+        """Whether the cells are all bytes of [low, high)."""
+        width = self.itemsize
+        for step, length in sorted((abs(step), n) for n, step in zip(self.shape, self.steps, strict=True)):
+            if length != 1:
+                if step != width:
+                    return False
+                width *= length
+        return True
 
     def select(self, map_: Map) -> Map:
-        """The part of a block's map that belongs to the cells: a view with one more axis, for bytes."""
-        return np.ndarray((*self.shape, self.itemsize), np.bool_, map_.data, self.start, (*self.steps, 1))
+        """The part of a map of [low, high) that belongs to the cells: a view; its last axis is for bytes."""
+        shape, steps = (*self.shape, self.itemsize), (*self.steps, 1)
+        return np.ndarray(shape, np.bool_, map_.data, self.start - self.low, steps)
 
 
 def byte_range(low: int, high: int) -> Cells:
     return Cells(low, low, high, (high - low,), (1,), 1)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Piece:
+    low: int
+    high: int
+    map: Map | None = None  # which bytes of [low, high) were written; None: all
+
+    def copy_to(self, map_: Map, low: int) -> None:
+        """Write what this piece knows to a map whose first byte is `low`."""
+        first, last = max(self.low, low), min(self.high, low + len(map_))
+        known = True if self.map is None else self.map[first - self.low : last - self.low]
+        map_[first - low : last - low] = known
+
+
 class Written:
-    def __init__(self, size: int) -> None:
+    def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._size = size
-        self._low = self._high = 0
-        self._map: Map | None = None
+        self._pieces: list[Piece] = []
 
     def mark(self, cells: Cells) -> None:
         with self._lock:
-            if self._in_interval(cells):
+            if _whole(self._pieces[self._overlapping(cells.low, cells.high)], cells.low, cells.high):
                 return
-            empty = self._low == self._high
-            touches = empty or (cells.low <= self._high and cells.high >= self._low)
-            if self._map is None and cells.dense and touches:
-                self._low = cells.low if empty else min(cells.low, self._low)
-                self._high = cells.high if empty else max(cells.high, self._high)
+            if cells.dense:
+                self._mark_range(cells.low, cells.high)
             else:
-                cells.select(self._as_map())[...] = True
+                cells.select(self._map(cells.low, cells.high))[...] = True
 
     def mark_bytes(self, at: NDArray[Any]) -> None:
+        """`at` are positions, at least one."""
+        low = int(at.min())
         with self._lock:
-            self._as_map()[at] = True
+            self._map(low, int(at.max()) + 1)[at - low] = True
 
     def missing(self, cells: Cells) -> tuple[int, int] | None:
         """(how many bytes of the cells were never written, where the first is), or None."""
         with self._lock:
-            if self._in_interval(cells):
+            pieces = self._pieces[self._overlapping(cells.low, cells.high)]
+            if _whole(pieces, cells.low, cells.high):
                 return None
-            part = cells.select(self._as_map())
-            count = part.size - int(np.count_nonzero(part))
-            if count == 0:
-                return None
-            index = np.unravel_index(int(np.argmin(part)), part.shape)
-            steps = (*cells.steps, 1)
-            return count, cells.start + sum(int(i) * step for i, step in zip(index, steps, strict=True))
+            if cells.dense:
+                return _missing_in_range(pieces, cells.low, cells.high)
+            map_ = np.zeros(cells.high - cells.low, np.bool_)
+            for piece in pieces:
+                piece.copy_to(map_, cells.low)
+        part = cells.select(map_)
+        count = part.size - int(np.count_nonzero(part))
+        if count == 0:
+            return None
+        index = np.unravel_index(int(np.argmin(part)), part.shape)
+        steps = (*cells.steps, 1)
+        return count, cells.start + sum(int(i) * step for i, step in zip(index, steps, strict=True))
 
-    def _in_interval(self, cells: Cells) -> bool:
-        return self._map is None and self._low <= cells.low and cells.high <= self._high
+    def _overlapping(self, low: int, high: int) -> slice:
+        """The pieces that have bytes of [low, high)."""
+        return slice(
+            bisect_right(self._pieces, low, key=lambda piece: piece.high),
+            bisect_left(self._pieces, high, key=lambda piece: piece.low),
+        )
 
-    def _as_map(self) -> Map:
-        if self._map is None:
-            self._map = np.zeros(self._size, dtype=np.bool_)
-            self._map[self._low : self._high] = True
-        return self._map
+    def _mark_range(self, low: int, high: int) -> None:
+        """Replace what overlaps by one interval, which also absorbs the intervals at both of its ends."""
+        found = self._overlapping(low, high)
+        pieces, start, stop = self._pieces, found.start, found.stop
+        kept_left = kept_right = None
+        for piece in pieces[found]:
+            if piece.map is None:
+                low, high = min(low, piece.low), max(high, piece.high)
+        if start < stop:
+            kept_left = _part(pieces[start], pieces[start].low, low)
+            kept_right = _part(pieces[stop - 1], high, pieces[stop - 1].high)
+        if start and pieces[start - 1].high == low and pieces[start - 1].map is None:
+            start, low = start - 1, pieces[start - 1].low
+        if stop < len(pieces) and pieces[stop].low == high and pieces[stop].map is None:
+            stop, high = stop + 1, pieces[stop].high
+        new = (kept_left, Piece(low, high), kept_right)
+        pieces[start:stop] = [piece for piece in new if piece is not None]
+
+    def _map(self, low: int, high: int) -> Map:
+        """Make one piece with a map of all pieces that overlap [low, high); returns that part of the map."""
+        found = self._overlapping(low, high)
+        pieces = self._pieces[found]
+        first, last = min([low, *(p.low for p in pieces)]), max([high, *(p.high for p in pieces)])
+        map_ = pieces[0].map if len(pieces) == 1 and pieces[0].low <= low and high <= pieces[0].high else None
+        if map_ is None:
+            map_ = np.zeros(last - first, np.bool_)
+            for piece in pieces:
+                piece.copy_to(map_, first)
+            self._pieces[found] = [Piece(first, last, map_)]
+        return map_[low - first : high - first]
+
+
+def _whole(pieces: list[Piece], low: int, high: int) -> bool:
+    """Whether one interval covers [low, high)."""
+    return any(piece.map is None and piece.low <= low and high <= piece.high for piece in pieces[:1])
+
+
+def _part(piece: Piece, low: int, high: int) -> Piece | None:
+    """The part of a piece that is in [low, high); None if there is none."""
+    if low >= high:
+        return None
+    return Piece(low, high, None if piece.map is None else piece.map[low - piece.low : high - piece.low])
+
+
+def _missing_in_range(pieces: list[Piece], low: int, high: int) -> tuple[int, int] | None:
+    """The same as `missing`, for all bytes of [low, high)."""
+    count, first, at = 0, high, low
+    for piece in [*pieces, Piece(high, high)]:
+        begin, end = max(piece.low, low), min(piece.high, high)
+        if begin > at:
+            count, first = count + begin - at, min(first, at)
+        if piece.map is not None:
+            known = piece.map[begin - piece.low : end - piece.low]
+            if gaps := known.size - int(np.count_nonzero(known)):
+                count, first = count + gaps, min(first, begin + int(np.argmin(known)))
+        at = end
+    return (count, first) if count else None

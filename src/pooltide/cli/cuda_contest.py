@@ -19,13 +19,13 @@ from typing import Any, NamedTuple
 
 import torch
 from numpy.typing import NDArray
-from triton.runtime import driver
 
 from .. import torch as ours
 from ..acceptance.inputs import arrays
 from ..acceptance.notation import Case
 from ..geometry import tables
-from ..kernels.cuda.choice import plan
+from ..kernels.cuda.driver import DeviceFacts, device_facts
+from ..kernels.cuda.launch import kernels
 from ..operators.pages import HOST
 from ..problem.problem import Problem
 from ..torch.tensors import TYPES
@@ -110,8 +110,7 @@ def enter(case: Case, tensors: Tensors) -> Entry:
     verify()
     runners |= _torch(case, tensors)
     layout = "channels_last" if case.channels_last else "planes"
-    launches = plan(problem, layout, result.get_device())
-    name = " + ".join(launch.kernel.__name__ for launch in launches)
+    name, _ = kernels(problem, layout, result.get_device())[-1]
     return Entry(case, problem, result.numel() * result.element_size(), runners, verify, name)
 
 
@@ -151,8 +150,12 @@ def timed(entry: Entry, rounds: int, stage: Stage, seconds: float = inf) -> Iter
 
 def additions_per_second() -> float:
     """Float32 additions of the device at its highest clock."""
-    about = driver.active.utils.get_device_properties(torch.cuda.current_device())
-    return float(LANES * about["multiprocessor_count"] * about["sm_clock_rate"] * 1000)
+    facts = current_facts()
+    return LANES * facts.multiprocessors * facts.clock_khz * 1e3
+
+
+def current_facts() -> DeviceFacts:
+    return device_facts(torch.cuda.current_device())
 
 
 def _copied(case: Case, drawn: Any) -> Tensors:

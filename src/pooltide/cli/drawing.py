@@ -17,7 +17,7 @@ from typing import TypeVar
 import numpy as np
 
 from ..acceptance.notation import Case, parse
-from ..acceptance.words import joined
+from ..acceptance.words import joined, operator_of
 
 T = TypeVar("T")
 Sizes = tuple[int, ...]
@@ -59,15 +59,17 @@ def draw_problems(wanted: Wanted) -> list[Drawn]:
 
 def _draw(random: np.random.Generator, wanted: Wanted) -> Drawn:
     forward = _chance(random, 50) if wanted.kind == "all" else wanted.kind == "forwards"
-    axes, operator = _pick(random, _AXES), _pick(random, _OPERATORS)
+    axes, name = _pick(random, _AXES), _pick(random, _OPERATORS)
+    operator = operator_of(f"{name}{axes}d")
+    maxima = operator.kind == "maximum_gradient"
     shape = _shape(random, axes, wanted.most_cells)
-    words = [f"{operator}{axes}d", joined(shape)]
-    if operator.startswith("adaptive"):
+    words = [f"{name}{axes}d", joined(shape)]
+    if operator.windows == "adaptive":
         words.append(_word("o", _outputs(random, shape[2:])))
     else:
-        words += _windows(random, shape[2:], operator == "max")
+        words += _windows(random, shape[2:], maxima)
     words.append(_pick(random, _DTYPES[wanted.device]))
-    words += ["i64"] if "max" in operator else []
+    words += ["i64"] if maxima else []
     words += ["cl"] if _chance(random, 50) and axes > 1 else []
     return Drawn(forward, parse(":".join(words)))
 

@@ -110,7 +110,7 @@ def measure_cuda(problems: list[Drawn], rounds: int) -> Iterator[list[Row]]:
     """Yields the row of each problem. Wrong: a result is wrong."""
     from . import cuda_contest
 
-    precompile([drawn.case for drawn in problems if not drawn.forward])
+    precompile([drawn.case for drawn in problems if not drawn.forward], cuda_contest.current_facts())
     stage = cuda_contest.make_stage()
     for drawn in problems:
         if drawn.forward:

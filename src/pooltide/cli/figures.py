@@ -12,12 +12,14 @@ from ..acceptance.inputs import TooLarge
 from ..acceptance.notation import Case
 from ..acceptance.trial import Refused
 from ..acceptance.words import short_dtype
+from ..kernels.cuda import nvrtc
+from ..kernels.cuda.driver import NoCompiler
 from ..kernels.plan import NoBackend
 from ..kernels.threads import get_num_threads
 from .entries import Result, Wrong
 
 LARGE = 32 << 20  # bytes of a result
-FAILURES = (Wrong, Refused, TooLarge, NoBackend, MemoryError)  # why a case has no result
+FAILURES = (Wrong, Refused, TooLarge, NoBackend, NoCompiler, MemoryError)  # why a case has no result
 RATIOS = {
     "torch ÷ ours, out=": ("torch out=", "ours out="),
     "torch ÷ ours, fresh": ("torch", "ours"),
@@ -34,13 +36,19 @@ def machine_of(device: str) -> dict[str, Any]:
     """What the figures were measured on."""
     if device == "cuda":
         import torch
-        import triton
 
         gpu = torch.cuda.get_device_name()
-        return {"device": gpu, "torch": torch.__version__, "triton": triton.__version__}
+        return {"device": gpu, "torch": torch.__version__, "nvrtc": _nvrtc_version()}
     from .. import _native
 
     return {"device": "cpu", "threads": get_num_threads(), "instruction_set": _native.instruction_set()}
+
+
+def _nvrtc_version() -> str:
+    try:
+        return ".".join(map(str, nvrtc.library().version))
+    except NoCompiler:  # then the cases fail with this reason
+        return "not found"
 
 
 def in_words(facts: dict[str, Any]) -> str:

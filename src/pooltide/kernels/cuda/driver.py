@@ -57,6 +57,7 @@ class DeviceFacts:
     threads_per_multiprocessor: int
     registers_per_multiprocessor: int
     l2_bytes: int
+    clock_khz: int  # the highest
 
 
 @dataclass(slots=True)
@@ -120,7 +121,7 @@ def device_facts(device: int) -> DeviceFacts:
         _check(driver, status, f"GPU {device} does not tell its attribute {number}")
         return value.value
 
-    numbers = (16, 97, 81, 39, 82, 38)  # CUdevice_attribute, in the order of the fields
+    numbers = (16, 97, 81, 39, 82, 38, 13)  # CUdevice_attribute, in the order of the fields
     return DeviceFacts(10 * attribute(75) + attribute(76), *map(attribute, numbers))
 
 

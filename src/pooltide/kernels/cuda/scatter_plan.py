@@ -59,7 +59,8 @@ def scatter_channels(task: Task) -> tuple[Launch, ...] | str:
     )
     pack = 16 // task.sum_bytes
     pack = pack if task.aligned and task.inner % pack == 0 else 1
-    options = (("DEEP", int(d > 1)), ("PACK", pack), ("THREADS", 128))
+    linear = int(_contiguous(task, tile))
+    options = (("DEEP", int(d > 1)), ("LINEAR", linear), ("PACK", pack), ("THREADS", 128))
     source = Source("scatter_channels.cu", "scatter_channels", _CHANNELS, (*task.defines, *options))
     grid, shared = groups * parts, 16 + warps * warp_bytes
     return _twice(task, Launch(source, grid, 32 * warps, shared, (pieces, _corners(problem)), arguments))
@@ -163,12 +164,19 @@ def _channel_tile(task: Task) -> tuple[int, int, int]:
             lengths = zip(task.problem.input_plane, box, strict=True)
             tiles = prod(cdiv(length, n) for length, n in lengths)
             windows = prod(counts[n] for counts, n in zip(read, box, strict=True))
+            visit = 22 if _contiguous(task, box) else 36
             rows = box[0] * box[1] * tiles
-            cost = (36 * windows + 4 * prod(task.problem.input_plane) + 150 * tiles + 30 * rows) * slow
+            cost = (visit * windows + 4 * prod(task.problem.input_plane) + 150 * tiles + 30 * rows) * slow
             if best is None or cost < best[0]:
                 best = cost, (box[0], box[1], box[2])
     assert best is not None
     return best[1]
+
+
+def _contiguous(task: Task, box: tuple[int, ...]) -> bool:
+    """Whether the cells of a tile follow each other in a plane: whole rows of a slice, or whole slices."""
+    _, height, width = task.problem.input_plane
+    return box[2] == width and (box[0] == 1 or box[1] == height)
 
 
 def _boxes(axes: tuple[Axis, ...], tile: tuple[int, int, int]) -> Array:

@@ -89,8 +89,8 @@ def divisors(problem: Problem) -> tuple[Array, Array, Array]:
     """What each window's gradient is divided by, axis by axis; all but "chained" by the product."""
     found = [tables(axis) for axis in problem.axes]
     if problem.quotient == "override":
-        d, h, w = problem.output_plane
-        return np.ones(d), np.full(h, problem.divisor), np.ones(w)
+        outputs = problem.output_plane
+        return np.ones(outputs[0]), np.full(outputs[1], problem.divisor), np.ones(outputs[2])
     if problem.quotient == "extent":
         d, h, w = (table.extent for table in found)
     else:

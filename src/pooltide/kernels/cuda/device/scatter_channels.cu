@@ -7,7 +7,8 @@
 // that were added: if fewer than there are windows, an index names a cell outside its window. Then every tile
 // reads all windows (the second pass; with more than one part a second launch, `redo`).
 //
-//     DEEP  1: images have more than one slice
+//     DEEP    1: images have more than one slice
+//     LINEAR  1: tiles are contiguous: whole rows of a slice, or whole slices
 //     PACK  channels that a lane writes at once, where all 32 are there
 #include "indices.h"
 
@@ -27,6 +28,7 @@ __device__ __forceinline__ int add_windows(const Parameters &p, i64 image, int c
   const Element *grad = p.grad + start;
   const Index *indices = p.indices + start;
   const bool live = c < channels;
+  const int begin = (tile.d * p.H + tile.h) * p.W + tile.w, size = tile.nd * tile.nh * tile.nw;
   int added = 0;
   int d = windows.d, h = windows.h, w = windows.w;
   Element gradients[AHEAD];
@@ -62,6 +64,10 @@ __device__ __forceinline__ int add_windows(const Parameters &p, i64 image, int c
         if (report) report_fault(p.faults, (image * channels + c) * p.plane_windows + q[i]);
         continue;
       }
+#if LINEAR
+      const u32 local = cell - begin;
+      const bool inside = local < (u32)size;
+#else
 #if DEEP
       const u32 slice = over(cell, p.by_slice), rest = cell - slice * p.by_slice.n;
 #else
@@ -69,8 +75,11 @@ __device__ __forceinline__ int add_windows(const Parameters &p, i64 image, int c
 #endif
       const u32 line = over(rest, p.by_w), column = rest - line * p.by_w.n;
       const u32 i_d = slice - tile.d, i_h = line - tile.h, i_w = column - tile.w;
-      if (i_d < (u32)tile.nd && i_h < (u32)tile.nh && i_w < (u32)tile.nw) {
-        Sum *at = sums + ((i_d * tile.nh + i_h) * tile.nw + i_w) * 32;
+      const bool inside = i_d < (u32)tile.nd && i_h < (u32)tile.nh && i_w < (u32)tile.nw;
+      const u32 local = (i_d * tile.nh + i_h) * tile.nw + i_w;
+#endif
+      if (inside) {
+        Sum *at = sums + local * 32;
         *at += widen(gradient[i]);
         ++added;
       }

@@ -1,0 +1,43 @@
+"""The GPU gradients on the host: some enumerated geometries and random problems; see simt_problems.py."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import simt
+from pooltide.kernels.cuda.plan import KERNELS
+
+PROGRAM = Path(__file__).parent / "simt_problems.py"
+NAMES = sorted(name for kernels in KERNELS.values() for name, _ in kernels)
+pytestmark = pytest.mark.skipif(simt.why_not() is not None, reason=simt.why_not() or "")
+
+
+@pytest.mark.parametrize(
+    "problems",
+    [
+        pytest.param(("--share", "0", "0", "--random", "15", "19"), id="few"),
+        pytest.param(("--share", "7", "30011", "--random", "0", "16"), id="more", marks=pytest.mark.slow),
+    ],
+)
+def test_every_kernel_has_the_expected_bits(problems: tuple[str, ...]) -> None:
+    done = simt.start(PROGRAM, *problems)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.rstrip().endswith(f"kernels: {', '.join(NAMES)}"), done.stdout
+
+
+@pytest.mark.parametrize(
+    ("seed", "broken", "kernel"),
+    [
+        (17, "#define widen(...) (widen(__VA_ARGS__) * 2)", "staged average"),
+        (18, "#define widen(...) (widen(__VA_ARGS__) * 2)", "scatter of bands"),
+        (17, "#define __syncthreads() ((void)0)", "staged average"),
+    ],
+    ids=["wrong averages", "wrong maxima", "no barriers"],
+)
+def test_broken_kernels_are_found(seed: int, broken: str, kernel: str) -> None:
+    done = simt.start(PROGRAM, "--share", "0", "0", "--random", str(seed), str(seed + 1), "--add", broken)
+    assert done.returncode == 1
+    assert re.search(rf"AssertionError: {kernel}: .* cells are wrong", done.stderr), done.stderr
