@@ -1,4 +1,4 @@
-"""PyTorch's own tests of its pools, as the wheel brings them, on ours: by patch(), and in place of its pools.
+"""PyTorch's own tests of its pools, as the wheel brings them, on ours: patched, and in place of its pools.
 
 From OpInfo: gradients, second gradients, forward mode and forward over reverse, each with batches where
 PyTorch claims them; views; error inputs. From ModuleInfo: gradients, second gradients, memory formats, views,
@@ -33,7 +33,7 @@ import pooltide.torch as pt  # noqa: E402
 from geometries import FUNCTIONS  # noqa: E402
 
 POOLS = [function.removesuffix("_backward") for function in FUNCTIONS]
-MODES = ["patched", "functional"]
+MODES = ["patched", "forward patched", "functional"]
 EVERYTHING = os.environ.get("POOLTIDE_SUITE") == "all"
 
 # What differs from PyTorch and can't be mended: (mode, pool, check), and the reason. Each must still differ.
@@ -42,10 +42,10 @@ DIFFERENCES: dict[tuple[str, str, str], str] = {}
 
 @contextmanager
 def mode(name: str, monkeypatch: Any) -> Iterator[None]:
-    if name == "patched":
+    if name != "functional":
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="patch: models compiled before")
-            patch = pt.patch()
+            patch = pt.patch(forward=name == "forward patched")
         with patch:
             yield
         return
