@@ -21,8 +21,8 @@ from enumeration import NONE, Checker, bits, difference, geometries
 from pooltide.geometry import UNIT, Axis
 from pooltide.kernels import Arrays, reference
 from pooltide.kernels.cuda import average_plan, columns, maximum_plan
-from pooltide.kernels.cuda.driver import DeviceFacts
 from pooltide.kernels.cuda.choice import KERNELS
+from pooltide.kernels.cuda.driver import DeviceFacts
 from pooltide.kernels.cuda.task import Launch, Task
 from pooltide.operators.dtypes import DTYPES
 from pooltide.problem.problem import Problem, with_offsets

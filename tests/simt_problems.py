@@ -20,8 +20,8 @@ import simt
 from enumeration import Checker, bits, difference, geometries
 from pooltide.kernels import IndexFault
 from pooltide.kernels.cuda import scatter_plan
-from pooltide.kernels.cuda.driver import DeviceFacts
 from pooltide.kernels.cuda.choice import KERNELS
+from pooltide.kernels.cuda.driver import DeviceFacts
 from pooltide.kernels.cuda.source import headers
 from pooltide.kernels.cuda.task import Launch, Task
 from pooltide.problem.problem import Problem

@@ -25,9 +25,9 @@ from pooltide.cli.figures import machine_of
 from pooltide.cli.limit import additions, least_seconds
 from pooltide.cli.precompile import precompile
 from pooltide.kernels.cuda import nvrtc
+from pooltide.kernels.cuda.choice import KERNELS, plan
 from pooltide.kernels.cuda.compiler import code_for
 from pooltide.kernels.cuda.driver import NoCompiler
-from pooltide.kernels.cuda.plan import KERNELS, plan
 
 SMALL = ["--most-cells", "16384", "--rounds", "3", "--threads", "1"]
 

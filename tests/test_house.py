@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pooltide.kernels.cuda.forward_plan import FORWARD_KERNELS
-from pooltide.kernels.cuda.plan import KERNELS
+from pooltide.kernels.cuda.choice import KERNELS
 from pooltide.operators.catalog import gradients
 from pooltide.operators.pages import ASCEND_PRODUCTS
 
@@ -180,7 +179,7 @@ def test_the_architecture_lists_the_kernels_in_their_order() -> None:
 
 
 def test_the_architecture_lists_the_gpu_kernels_in_their_order() -> None:
-    listed = [name for kernels in (KERNELS | FORWARD_KERNELS).values() for name, _ in kernels]
+    listed = [name for kernels in KERNELS.values() for name, _ in kernels]
     assert _first_column(_page("architecture.md"), "GPU kernel") == listed
 
 

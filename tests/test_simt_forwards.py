@@ -13,7 +13,7 @@ from pooltide.kernels.cuda.choice import KERNELS
 from pooltide.kernels.cuda.source import headers, program
 
 PROGRAM = Path(__file__).parent / "simt_forwards.py"
-NAMES = sorted(name for kernels in KERNELS.values() for name, _ in kernels)
+NAMES = sorted(name for kind in ("maximum", "average") for name, _ in KERNELS[kind])
 on_host = pytest.mark.skipif(simt.why_not() is not None, reason=simt.why_not() or "")
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import simt
-from pooltide.kernels.cuda.plan import KERNELS
+from pooltide.kernels.cuda.choice import KERNELS
 
 PROGRAM = Path(__file__).parent / "simt_problems.py"
-NAMES = sorted(name for kernels in KERNELS.values() for name, _ in kernels)
+NAMES = sorted(name for kind, kernels in KERNELS.items() if kind.endswith("_gradient") for name, _ in kernels)
 pytestmark = pytest.mark.skipif(simt.why_not() is not None, reason=simt.why_not() or "")
 
 

@@ -12,9 +12,9 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 from ..acceptance.notation import Case
+from ..kernels.cuda.choice import plan
 from ..kernels.cuda.compiler import code_for
 from ..kernels.cuda.driver import DeviceFacts
-from ..kernels.cuda.choice import plan
 from ..kernels.cuda.source import Source
 from .contest import timeable
 

@@ -12,7 +12,7 @@ from math import inf, prod
 import numpy as np
 
 from ...geometry import Axis, tables
-from .source import Source
+from .source import Argument, Source
 from .tables import (
     Array,
     cdiv,
@@ -77,7 +77,7 @@ class Rows:
         begin, end = shares(self.periods, share)
         if self.strided:
             end = np.minimum(end + self.first, self.outputs)
-            return np.maximum(end - np.maximum(begin + self.first - self.most + 1, 0), 0)
+            return np.asarray(np.maximum(end - np.maximum(begin + self.first - self.most + 1, 0), 0))
         first, last = self.runs[begin], self.runs[end - 1]
         return np.asarray(last[:, 2] + last[:, 3] - first[:, 2])
 
@@ -279,7 +279,7 @@ def _average(a: AverageTask, tile: Tile, staged: bool, roll: bool) -> tuple[Laun
     of_d, of_w = tables(d), tables(w)
     numbers = [rows.runs.ravel(), of_d.first_window, of_d.window_count, of_w.first_window, of_w.window_count]
     values = np.concatenate(by).astype(problem.dtype.accumulator)
-    arguments = (
+    arguments: tuple[Argument, ...] = (
         *(task.planes, *problem.input_plane, a.packs, *problem.output_plane, rows.periods, rows.first),
         *(rows.stride, rows.padding, rows.most, rows.kernel - (rows.most - 1) * rows.stride, tile.d, tile.h),
         *(d_walk, d_walks, h_walk, width, threads // lanes, sums, repeats),

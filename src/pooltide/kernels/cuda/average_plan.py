@@ -21,7 +21,7 @@ from .columns import (
     walk_of,
     windows_of,
 )
-from .source import Source
+from .source import Argument, Source
 from .tables import Array, cdiv, divider
 from .task import Launch, Task
 
@@ -80,7 +80,7 @@ def wide_average(task: Task) -> tuple[Launch, ...] | str:
         *_DIVISORS,
     )
     divisors, numbers, options = _division(task)
-    arguments = (
+    arguments: tuple[Argument, ...] = (
         *(total, prod(problem.input_plane), h.length, w.length, *outputs, warp_bytes),
         *(d.most, h.most, w.most, *(divider(n) for n in reversed(outputs)), *numbers),
     )

@@ -11,6 +11,7 @@ from math import prod
 import numpy as np
 
 from ...geometry import Axis, cells_of_windows
+from .source import Argument
 from .tables import Array, cdiv, divider, even_share
 from .task import Task
 
@@ -90,7 +91,7 @@ class Walk:
     def grid(self, task: Task) -> int:
         return cdiv(task.planes, self.share) * self.w_chunks * task.problem.axes[0].outputs * self.h_chunks
 
-    def arguments(self, task: Task, vector: int) -> tuple[object, ...]:
+    def arguments(self, task: Task, vector: int) -> tuple[Argument, ...]:
         problem, inner = task.problem, task.inner
         (_, h, w), (do, ho, wo) = problem.input_plane, problem.output_plane
         return (

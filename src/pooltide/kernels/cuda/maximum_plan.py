@@ -20,7 +20,7 @@ from .columns import (
     walk_of,
     windows_of,
 )
-from .source import Source
+from .source import Argument, Source
 from .tables import cdiv, divider
 from .task import Launch, Task
 
@@ -64,7 +64,7 @@ def _reduced(task: Task, cells: float, results: int) -> tuple[Launch, ...] | str
     total = task.planes * prod(problem.output_plane) * c_chunks
     if total >= 2**31:
         return f"{total} groups of threads are more than a grid numbers"
-    arguments = (
+    arguments: tuple[Argument, ...] = (
         *(prod(problem.input_plane) * inner, prod(problem.output_plane) * inner, total, w.dilation * inner),
         *(h.length, w.length, d.outputs, h.outputs, w.outputs, inner),
         *(parts, parts.bit_length() - 1, lanes_w, lanes_w.bit_length() - 1, groups),

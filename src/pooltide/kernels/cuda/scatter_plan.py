@@ -81,7 +81,7 @@ def scatter_bands(task: Task) -> tuple[Launch, ...] | str:
 
 def _bands(task: Task) -> Array:
     """Bands of the size that costs least: long ones read fewer windows twice, of short ones more fit."""
-    found = []
+    found: list[tuple[float, int, Array]] = []
     for size, slow in ((1, 1.0), (1.5, 1.18), (2, 1.35), (3, 1.7)):
         pieces = bands(task.problem.axes, max(int(BAND_BYTES * size) // task.sum_bytes // task.inner, 1))
         read = float((pieces[:, 2] * pieces[:, 4]).sum())
