@@ -82,7 +82,9 @@ def wide_average(task: Task) -> tuple[Launch, ...] | str:
     divisors, numbers, options = _division(task)
     arguments: tuple[Argument, ...] = (
         *(total, prod(problem.input_plane), h.length, w.length, *outputs, warp_bytes),
-        *(d.most, h.most, w.most, *(divider(n) for n in reversed(outputs)), *numbers),
+        *(d.most, h.most, w.most),
+        *(divider(n) for n in reversed(outputs)),
+        *numbers,
     )
     defines = (*task.defines, *options, ("LANES", lanes), ("THREADS", WIDE_THREADS))
     source = Source("average_wide.cu", "average_wide", parameters, defines)
