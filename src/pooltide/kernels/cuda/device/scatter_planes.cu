@@ -17,6 +17,7 @@
 
 #define VECTOR (16 / (int)sizeof(Sum))  // elements that a lane clears or writes at once
 #define ALL 0xffffffffu
+#define AHEAD 4  // groups of 32 windows that are loaded together
 
 struct Band {
   int begin, size;                   // elements of the plane
@@ -74,48 +75,65 @@ __device__ __forceinline__ int add_windows(const Parameters &p, i64 plane, const
   const Element *grad = p.grad + start;
   const Index *indices = p.indices + start;
   int added = 0;
-  Element gradient = 0, next_gradient = 0;
-  Index index = 0, next_index = 0;
-  if (band.ranges && lane < band.count) gradient = grad[band.first + lane], index = indices[band.first + lane];
+  Element gradients[AHEAD];
+  Index found[AHEAD];
+  auto load = [&](int from, int end) {
+#pragma unroll
+    for (int i = 0; i < AHEAD; ++i) {
+      const int e = from + 32 * i + lane;
+      gradients[i] = e < end ? grad[e] : (Element)0;
+      found[i] = e < end ? indices[e] : (Index)0;
+    }
+  };
+  if (band.ranges) load(band.first, band.first + band.count);
   clear(sums, skip + band.size, lane);
   __syncwarp();
   sums += skip;
   for (int r = 0; r < band.ranges; ++r) {
     const int begin = band.first + r * band.stride, end = begin + band.count;
-    if (r && begin + lane < end) gradient = grad[begin + lane], index = indices[begin + lane];
-    for (int base = begin; base < end; base += 32) {
-      const int e = base + lane;
-      if (e + 32 < end) next_gradient = grad[e + 32], next_index = indices[e + 32];
-      int local = -1;
-      if (e < end) {
+    for (int base = begin; base < end; base += 32 * AHEAD) {
+      Element gradient[AHEAD];
+      Index index[AHEAD];
+#pragma unroll
+      for (int i = 0; i < AHEAD; ++i) gradient[i] = gradients[i], index[i] = found[i];
+      if (base + 32 * AHEAD < end)
+        load(base + 32 * AHEAD, end);
+      else if (r + 1 < band.ranges)
+        load(begin + band.stride, end + band.stride);
+#pragma unroll
+      for (int i = 0; i < AHEAD; ++i) {
+        if (base + 32 * i >= end) break;
+        const int e = base + 32 * i + lane;
+        int local = -1;
+        if (e < end) {
 #if BANDS
-        const u32 of_plane = e, shift = 0;
+          const u32 of_plane = e, shift = 0;
 #else
-        const u32 nth = over(e, p.by_plane_windows), of_plane = e - nth * p.plane_windows;
-        const u32 shift = nth * p.plane_elements;
+          const u32 nth = over(e, p.by_plane_windows), of_plane = e - nth * p.plane_windows;
+          const u32 shift = nth * p.plane_elements;
 #endif
 #if INNER
-        const u32 q = over(of_plane, p.by_inner), c = of_plane - q * p.by_inner.n;
-        const int cell = cell_of(index, q, p);
-        if (cell >= 0) local = (int)(shift + cell * p.by_inner.n + c) - band.begin;
+          const u32 q = over(of_plane, p.by_inner), c = of_plane - q * p.by_inner.n;
+          const int cell = cell_of(index[i], q, p);
+          if (cell >= 0) local = (int)(shift + cell * p.by_inner.n + c) - band.begin;
 #else
-        const u32 q = of_plane;
-        const int cell = cell_of(index, q, p);
-        if (cell >= 0) local = (int)(shift + cell) - band.begin;
+          const u32 q = of_plane;
+          const int cell = cell_of(index[i], q, p);
+          if (cell >= 0) local = (int)(shift + cell) - band.begin;
 #endif
-        if (report && cell < 0) {
-          const i64 image = start + e - of_plane;  // the position counts (N, C, Do, Ho, Wo)
+          if (report && cell < 0) {
+            const i64 image = start + e - of_plane;  // the position counts (N, C, Do, Ho, Wo)
 #if INNER
-          report_fault(p.faults, image + (i64)c * (p.plane_windows / p.by_inner.n) + q);
+            report_fault(p.faults, image + (i64)c * (p.plane_windows / p.by_inner.n) + q);
 #else
-          report_fault(p.faults, image + q);
+            report_fault(p.faults, image + q);
 #endif
+          }
+          if ((u32)local >= (u32)band.size) local = -1;
+          added += local >= 0;
         }
-        if ((u32)local >= (u32)band.size) local = -1;
-        added += local >= 0;
+        add_in_order(sums, local, widen(gradient[i]), lane);
       }
-      add_in_order(sums, local, widen(gradient), lane);
-      gradient = next_gradient, index = next_index;
     }
   }
   return added;
