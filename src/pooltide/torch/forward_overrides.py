@@ -92,7 +92,7 @@ def _maxima(name: str, x: Tensor, arguments: PoolArguments, indexed: bool) -> An
         return pools.maxima_of(pool, x) if indexed else pools.values_of(pool, x)
     pool = _prepared(name, x, arguments, "offsets")
     # Without offsets (windows of more than 256 cells) the node saves indices in the smallest integer type.
-    if (pool is None or indexed) and _prepared(name, x, arguments, "indices") is None:
+    if pool is None and _prepared(name, x, arguments, "indices") is None:
         return None
     values, _, _, *indices = apply_node(Maximum, True, x, name, arguments, pool, indexed)
     return (values, indices[0]) if indexed else values
