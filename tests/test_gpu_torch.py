@@ -183,6 +183,70 @@ def test_differentiable_pools_have_the_cpus_gradients(pool: Pool, dtype: Any) ->
         assert saved == ([torch.uint8] if "max" in pool.name else [])
 
 
+@pytest.mark.parametrize("pool", EVERY, ids=str)
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_patched_forwards_are_those_of_the_cpu(pool: Pool, dtype: Any, launched: list[Any]) -> None:
+    x = sample(pool, dtype)
+    for given in [x, *([x.to(memory_format=pool.channels_last)] if pool.axes > 1 else [])]:
+        kept: list[Any] = []
+        leaf, on_cpu = given.cuda().requires_grad_(), given.clone().requires_grad_()
+        launched.clear()
+        CALLS.clear()
+        with (
+            pt.patch(forward=True),
+            torch.autograd.graph.saved_tensors_hooks(lambda t, kept=kept: kept.append(t) or t, lambda t: t),
+        ):
+            y, must = pool.forward(leaf), pool.forward(on_cpu)
+        assert [kind for kind, _ in launched] == ["maximum" if "max" in pool.name else "average"]
+        assert torch.equal(y.detach().cpu(), must.detach())
+        assert {t.dtype for t in kept if t.numel()} == ({torch.uint8} if "max" in pool.name else set())
+        g = torch.randn(y.shape, dtype=torch.float64).to(dtype)
+        y.backward(g.cuda())
+        must.backward(g)
+        assert torch.equal(leaf.grad.cpu(), on_cpu.grad)
+        if dtype == torch.float32 and "max" in pool.name:
+            plain = given.cuda().requires_grad_()
+            theirs = pool.forward(plain)
+            assert torch.equal(y, theirs)
+            assert y.stride() == theirs.stride()
+
+
+@pytest.mark.parametrize("pool", EVERY, ids=str)
+def test_patched_forwards_under_autocast(pool: Pool, launched: list[Any]) -> None:
+    x = sample(pool).cuda().requires_grad_()
+    with torch.autocast("cuda", torch.bfloat16):
+        must = pool.forward(x)
+        CALLS.clear()
+        with pt.patch(forward=True):
+            found = pool.forward(x)
+    assert len(launched) == 1
+    assert found.dtype == must.dtype
+    torch.testing.assert_close(found, must)
+
+
+def test_patched_training_in_a_graph() -> None:
+    """A whole step is captured, and replayed on other values."""
+    x = torch.randn(4, 7, 11, 13, 17, device="cuda", requires_grad=True)
+
+    def step() -> Any:
+        return torch.autograd.grad(pools(x), x)[0]
+
+    with pt.patch(forward=True):
+        must = step()
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            step()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            captured = step()
+        with torch.no_grad():
+            x.mul_(2)
+        graph.replay()
+    assert torch.equal(captured, must * 2)
+
+
 def test_deterministic_results_are_not_filled_first() -> None:
     g, x = torch.randn(2, 8, 4, 6, device="cuda"), torch.empty(2, 8, 7, 11, device="cuda")
     expected = pt.avg_pool2d_backward(g, x, 3, 2, 1)

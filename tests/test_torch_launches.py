@@ -86,6 +86,22 @@ def test_gradients_of_patched_pools(pool: Pool, monkeypatch: Any) -> None:
             assert [p.gradient for p in launched] == [True]
 
 
+@each_pool
+def test_patched_forwards(pool: Pool, monkeypatch: Any) -> None:
+    """The forward of an unmodified call and its gradient are launched, with one byte per maximum."""
+    x = sample(pool)
+    musts = [(pool.forward(given), gradient(pool.forward, given)) for given in layouts(pool, x)]
+    launched = fake_gpu.install(monkeypatch)
+    forward, offsets = ("maximum", True) if "max" in pool.name else ("average", False)
+    with pt.patch(forward=True):
+        for given, (values, must) in zip(layouts(pool, x), musts, strict=True):
+            launched.clear()
+            assert torch.equal(pool.forward(given), values)
+            assert torch.equal(gradient(pool.forward, given), must)
+            assert [p.kind for p in launched] == [forward, forward, f"{forward}_gradient"]
+            assert [p.offsets for p in launched[1:]] == [offsets] * 2
+
+
 def test_a_mean_of_whole_planes_and_empty_tensors_launch_nothing(monkeypatch: Any) -> None:
     launched = fake_gpu.install(monkeypatch)
     x = torch.randn(2, 3, 7, 5)

@@ -389,6 +389,19 @@ def test_scripted_and_jit_traced_models(ran: list[str]) -> None:
             assert len(ran) == 3
 
 
+@each_pool
+def test_inference_mode(pool: Pool, ran: list[str]) -> None:
+    """PyTorch's max_pool1d without a gradient is none of its 2-D pools there."""
+    for given in layouts(pool, sample(pool)):
+        must = pool.forward(given)
+        ran.clear()
+        with patched(), torch.inference_mode():
+            found = pool.forward(given)
+        assert torch.equal(found, must)
+        assert found.stride() == must.stride()
+        assert len(ran) == (pool.name != "max_pool1d")
+
+
 def test_checkpoints_and_inference(ran: list[str]) -> None:
     from torch.utils.checkpoint import checkpoint
 

@@ -33,7 +33,7 @@ import pooltide.torch as pt  # noqa: E402
 from geometries import FUNCTIONS  # noqa: E402
 
 POOLS = [function.removesuffix("_backward") for function in FUNCTIONS]
-MODES = ["patched", "forward patched", "functional"]
+MODES = ["patched", pytest.param("forward patched", marks=pytest.mark.slow), "functional"]
 EVERYTHING = os.environ.get("POOLTIDE_SUITE") == "all"
 
 # What differs from PyTorch and can't be mended: (mode, pool, check), and the reason. Each must still differ.

@@ -17,10 +17,11 @@ NOT_YET = "not yet"
 
 NOTES = (
     "patch() replaces the gradients of PyTorch's 2-D and 3-D pools. PyTorch computes 1-D pools as 2-D pools, "
-    "so patch() covers them too. patch() leaves the forwards to PyTorch, and also the gradient of an "
-    "adaptive average to size 1, which PyTorch computes as a mean.",
-    "On the CPU, the differentiable pools of pooltide.torch.functional use pooltide's forward and gradient. "
-    "On CUDA, and under compilers and transforms, they use PyTorch's forward and pooltide's gradient.",
+    "so patch() covers them too. patch() leaves the gradient of an adaptive average to size 1, which PyTorch "
+    "computes as a mean, to PyTorch. patch() leaves the forwards to PyTorch; patch(forward=True) replaces "
+    "them, too, except that mean.",
+    "The differentiable pools of pooltide.torch.functional use pooltide's forward and gradient. Under "
+    "compilers and transforms, they and patch(forward=True) use PyTorch's forward and pooltide's gradient.",
     "The command line computes gradients on the CPU; bench measures gradients and forwards, on the CPU and "
     "on CUDA.",
     "Not yet: CANN documents more pooling operators than the four that run on the CPU here; pooltide does "
@@ -32,7 +33,7 @@ def by_entrance() -> Table:
     """Each operator by entrance: the devices that it runs on, or the reason why it runs on none."""
     rows = [[name, *_gradient(operator)] for name, operator in gradients().items()]
     forwards = [
-        [name.removesuffix("_backward"), "CPU", BOTH, "PyTorch's own", NOT_YET, "gradients only"]
+        [name.removesuffix("_backward"), "CPU", BOTH, f"{BOTH} by forward=True", NOT_YET, "gradients only"]
         for name in gradients()
     ]
     return ["", *ENTRANCES], rows + forwards

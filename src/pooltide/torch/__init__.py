@@ -1,8 +1,8 @@
 """Pooling gradients for PyTorch.
 
 The functions `*_backward` take tensors and return gradients. `functional` has differentiable pools.
-`patch()` makes PyTorch's own pools use our gradients. Importing this package registers the operators
-`torch.ops.pooltide.*`.
+`patch()` makes PyTorch's own pools use our gradients, `patch(forward=True)` our forwards, too. Importing this
+package registers the operators `torch.ops.pooltide.*`.
 """
 
 import torch

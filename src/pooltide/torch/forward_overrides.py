@@ -1,9 +1,10 @@
 """What runs in the place of aten's pools while `patch(forward=True)` is active.
 
-`on_autograd` makes the override of an operator for an autograd key. The override computes the pool as
-`functional` does, with our forward, our gradient and one byte saved per maximum. It passes every call that
-our kernels do not take to PyTorch's kernel: under tracing and transforms, for special, empty and integer
-tensors, for the mean of whole planes, and for bad arguments, so that PyTorch raises its own errors.
+`on_autograd` makes the override of an operator for an autograd key, `on_device` the one for a device key, for
+inference mode, which skips autograd keys. An override computes the pool as `functional` does, with our
+forward, our gradient and one byte saved per maximum. It passes every call that our kernels do not take to
+PyTorch's kernel: under tracing and transforms, for special, empty and integer tensors, for the mean of whole
+planes, and for bad arguments, so that PyTorch raises its own errors.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from ..problem.forwards import AdaptiveArguments, PoolArguments, StridedArgument
 from . import pools
 from .errors import ShapeError
 from .nodes import Average, Maximum, apply_node
+from .operators import AXES
 from .pytorch_pools import POOLS, argument_names
 from .tensors import shortage
 
@@ -32,6 +34,15 @@ OPERATORS = {
     **{name: (name, name in _MAXIMA & _ADAPTIVE) for name in POOLS},
     **{f"{name}_with_indices": (name, True) for name in _MAXIMA - _ADAPTIVE},
 }
+# The same of the operators that have kernels for devices. PyTorch computes the other pools by these.
+_DEEP = {name for name in POOLS if AXES[name] > 1}
+ON_DEVICE = {
+    **{name: (name, False) for name in _DEEP - _MAXIMA - _ADAPTIVE},
+    **{f"_{name}": (name, False) for name in (_DEEP & _ADAPTIVE) - _MAXIMA},
+    **{
+        operator: (name, True) for operator, (name, indexed) in OPERATORS.items() if indexed and name in _DEEP
+    },
+}
 _DEFAULTS = {"stride": None, "padding": 0, "dilation": 1, "ceil_mode": False}
 _AUTOCAST = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU) | torch._C.DispatchKeySet(
     torch._C.DispatchKey.AutocastCUDA
@@ -40,11 +51,21 @@ _AUTOCAST = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU) | torch._C
 
 def on_autograd(operator: str, aten_kernel: Callable[..., Any]) -> Callable[..., Any]:
     """Returns the override of aten's operator for an autograd key."""
-    name, indexed = OPERATORS[operator]
+    return _override(*OPERATORS[operator], aten_kernel, lambda: True)
+
+
+def on_device(operator: str, aten_kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns the override for a device key; it acts in inference mode only."""
+    return _override(*ON_DEVICE[operator], aten_kernel, torch.is_inference_mode_enabled)
+
+
+def _override(
+    name: str, indexed: bool, aten_kernel: Callable[..., Any], active: Callable[[], bool]
+) -> Callable[..., Any]:
     pooled = _maxima if name in _MAXIMA else _averages
 
     def override(keys: Any, x: Tensor, *attributes: Any) -> Any:
-        if depth and x is not None:
+        if depth and x is not None and active():
             if text := shortage(x):
                 raise ShapeError(f"{name}: input {text}")
             with _without_autocast(x):
@@ -92,7 +113,7 @@ def _maxima(name: str, x: Tensor, arguments: PoolArguments, indexed: bool) -> An
         return pools.maxima_of(pool, x) if indexed else pools.values_of(pool, x)
     pool = _prepared(name, x, arguments, "offsets")
     # Without offsets (windows of more than 256 cells) the node saves indices in the smallest integer type.
-    if (pool is None or indexed) and _prepared(name, x, arguments, "indices") is None:
+    if pool is None and _prepared(name, x, arguments, "indices") is None:
         return None
     values, _, _, *indices = apply_node(Maximum, True, x, name, arguments, pool, indexed)
     return (values, indices[0]) if indexed else values

@@ -176,19 +176,19 @@ def _maximum(name: str, input: Tensor, arguments: PoolArguments, return_indices:
     if _is_empty_or_integer(input):
         theirs: Maxima = pytorch_pools.pool_empty_or_integer(name, input, arguments, return_indices)
         return theirs
-    alone = not return_indices and not _needs_gradient(input)
-    values = pools.prepare_pool(name, input, arguments) if alone else None
-    if values is not None and name == "max_pool1d" and input.is_cpu:  # PyTorch's result is contiguous too
-        return pools.values_of(values, input)
-    pool = None if values is not None else pools.prepare_pool(name, input, arguments, "offsets")
+    untracked = not _needs_gradient(input)
+    wanted = "indices" if return_indices else "none"
+    ready = pools.prepare_pool(name, input, arguments, wanted) if untracked else None
+    if ready is not None and name == "max_pool1d" and wanted == "none" and input.is_cpu:
+        return pools.values_of(ready, input)  # PyTorch's result is contiguous too
+    pool = None if ready is not None else pools.prepare_pool(name, input, arguments, "offsets")
     if (at := pools.unit_axis(name, input)) is not None:
         wide = _maximum(*pools.with_unit_axis(name, input, arguments, at), return_indices)
         return (wide[0].squeeze(at), wide[1].squeeze(at)) if isinstance(wide, tuple) else wide.squeeze(at)
-    if values is not None:
-        return pools.values_of(values, input)
-    if alone and pool is not None:
-        found: Tensor = pytorch_pools.pool(name, input, arguments)
-        return found
+    if ready is not None:
+        return pools.maxima_of(ready, input) if return_indices else pools.values_of(ready, input)
+    if untracked and pool is not None:
+        return pytorch_pools.pool(name, input, arguments, return_indices)  # type: ignore[no-any-return]
     result, _, _, *indices = apply_node(
         Maximum, pool is not None, input, name, arguments, pool, return_indices
     )

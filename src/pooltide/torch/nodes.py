@@ -72,8 +72,11 @@ class Maximum(torch.autograd.Function):
         return_indices: bool,
     ) -> tuple[Tensor, ...]:
         token = input.new_empty(0)
-        if pool is not None and pool.kernel is not None and not return_indices:
-            return *pools.maxima_of(pool, input), token
+        if pool is not None and pool.kernel is not None:
+            if not return_indices:
+                return *pools.maxima_of(pool, input), token
+            values, offsets, indices = pools.maxima_with_offsets_and_indices(pool, input)
+            return values, offsets, token, indices
         if not return_indices:
             input = pytorch_pools.cast(name, input, arguments)
         indexed = pools.prepare_pool(name, input, arguments, "indices")

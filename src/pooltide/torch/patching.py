@@ -1,7 +1,7 @@
 """patch(): PyTorch's own pools use our gradients, and with forward=True our forwards.
 
 `patch` overrides each aten backward operator twice: at the device keys (CPU, CUDA) and at the autograd keys.
-overrides.py has the overrides. With forward=True it also overrides aten's pools, at the autograd keys, by the
+overrides.py has the overrides. With forward=True it also overrides aten's pools, at both keys, by the
 overrides of forward_overrides.py. All overrides stay in the dispatcher, because other threads may be running
 them; after `remove` they pass every call to the kernels that they replaced.
 """
@@ -104,6 +104,8 @@ def _install_forwards() -> None:
     _forward_library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
     with _without_warnings():
         for device in _devices():
+            for operator in forward_overrides.ON_DEVICE:
+                _override(_forward_library, operator, operator, device, forward_overrides.on_device)
             for operator in forward_overrides.OPERATORS:
                 _override(
                     _forward_library, operator, operator, f"Autograd{device}", forward_overrides.on_autograd

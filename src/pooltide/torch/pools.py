@@ -181,6 +181,15 @@ def maxima_of(pool: PreparedPool, x: Tensor) -> tuple[Tensor, Tensor]:
     return values, positions
 
 
+def maxima_with_offsets_and_indices(pool: PreparedPool, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns the values, their offsets, and int64 indices with the strides of the values."""
+    values, offsets = maxima_of(pool, x)
+    indices = allocate(
+        pool.shape, values.stride(), values.numel() * torch.int64.itemsize, torch.int64, values.device
+    )
+    return values, offsets, indices.copy_(indices_from(pool, offsets))
+
+
 def _run(pool: PreparedPool, x: Tensor, index_dtype: torch.dtype | None) -> tuple[Tensor, Tensor | None]:
     assert pool.kernel is not None
     if pool.copied is not None:
