@@ -63,7 +63,6 @@ struct Problem {
   Axis d, h, w;
   // Derived.
   bool same_divisor = false;      // all windows have the same divisor
-  double cover = 0;               // windows that hold a cell, on average; 0: no table finds the windows of a cell
   const int64_t* jump = nullptr;  // kOffsets: how many cells an offset is away from its window's first cell
 
   bool gradient() const { return kind == Kind::average_gradient || kind == Kind::maximum_gradient; }
@@ -87,8 +86,8 @@ struct Arrays {
 };
 
 // The indices outside the plane: how many, and the position and value of the first in (N, C, D, H, W) order.
-// `retry`: the kernel needs every index inside its own window, and found one outside. Its result is unusable;
-// PreparedProblem::run computes it with another kernel.
+// `retry`: the kernel found an index that is far from its window. Its result is unusable; PreparedProblem::run
+// computes it with another kernel.
 struct Fault {
   int64_t count = 0, position = 0, value = 0;
   bool retry = false;
