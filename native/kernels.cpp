@@ -12,6 +12,7 @@
 #include "gradient/one_window.h"
 #include "gradient/scatter.h"
 #include "gradient/scatter_any.h"
+#include "gradient/small_planes.h"
 
 namespace pooltide {
 namespace {
@@ -125,6 +126,7 @@ template <class S> KernelList list() {
       kernel<OneWindow<S>>("one_window"),
       kernel<LongRow<S>>("long_row"),
       kernel<Averages<S, Lines::channels>>("average_channels"),
+      kernel<SmallPlanes<S>>("small_planes"),
       kernel<Averages<S, Lines::sliding>>("sliding_3x3"),
       kernel<Averages<S, Lines::shifted>>("stride_1"),
       kernel<Averages<S, Lines::phased>>("stride_2"),

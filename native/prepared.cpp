@@ -13,7 +13,8 @@ namespace pooltide {
 namespace {
 
 // How work is divided among threads. A forward does more work per byte than a gradient.
-constexpr int64_t kChunkBytes = 128 << 10, kThreadBytes = 512 << 10;  // of a gradient's result
+constexpr int64_t kChunkBytes = 128 << 10;  // of a gradient's result
+constexpr int64_t kThreadBytes = 768 << 10;  // that a gradient reads and writes
 constexpr int64_t kChunkCells = 64 << 10, kThreadCells = 64 << 10;    // of a forward's larger side
 constexpr int64_t kChunksPerThread = 8;     // so that threads end together
 constexpr int64_t kStreamBytes = 32 << 20;  // a gradient that moves more bytes writes past the cache
@@ -91,7 +92,7 @@ struct Parts {
       chunk = std::max<int64_t>(1, kChunkBytes * units / bytes);
       int64_t rows = units / images;
       if (rows * images == units && chunk > rows) chunk -= chunk % rows;
-      threads = bytes / kThreadBytes + 1;
+      threads = p.moved_bytes() / kThreadBytes + 1;
     } else {
       int64_t cells = p.planes() * std::max(p.cells(), p.windows());
       chunk = std::max<int64_t>(1, kChunkCells * units / cells);
@@ -244,8 +245,7 @@ const Kernel& PreparedProblem::chosen() const { return *chosen_[current()]; }
 Fault PreparedProblem::run(Arrays arrays, int threads, const Forced& forced) const {
   const Problem& p = problem_;
   if (p.written_elements() == 0) return {};
-  int64_t bytes = (p.written_elements() + p.read_elements()) * p.itemsize() + p.planes() * p.windows() * p.index_bytes;
-  arrays.stream = forced.stream >= 0 ? forced.stream : p.gradient() && bytes >= kStreamBytes;
+  arrays.stream = forced.stream >= 0 ? forced.stream : p.gradient() && p.moved_bytes() >= kStreamBytes;
   arrays.tight = forced.tight;
   const Kernel& kernel = forced.kernel ? *forced.kernel : chosen();
   Fault fault = run_kernel(kernel, arrays, threads, forced.chunk);

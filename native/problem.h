@@ -73,6 +73,9 @@ struct Problem {
   int64_t itemsize() const { return store == Store::f64 ? 8 : store == Store::f32 ? 4 : 2; }
   int64_t read_elements() const { return planes() * (gradient() ? windows() : cells()); }
   int64_t written_elements() const { return planes() * (gradient() ? cells() : windows()); }
+  int64_t moved_bytes() const {
+    return (written_elements() + read_elements()) * itemsize() + planes() * windows() * index_bytes;
+  }
 };
 
 // The arrays of one call, and how a kernel must write them.

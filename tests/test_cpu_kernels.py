@@ -150,6 +150,29 @@ def test_average_has_the_bits_of_the_reference(reason: str, dtype: str) -> None:
     check_everywhere(problem, gradients(problem, 1))
 
 
+SMALL = {
+    "stride 1": ("valid", (3, 67), (UNIT, strided(5, 3, 1, 1), strided(3, 3, 1, 1))),
+    "a row": ("extent", (5, 401), (UNIT, UNIT, strided(3, 2, 2, 1))),
+    "volume": ("chained", (3, 19), (Axis(5, 2), Axis(7, 3), Axis(3, 2))),
+    "gaps": ("override", (1, 17), (UNIT, strided(7, 2, 3, 0), strided(3, 1, 2, 0))),
+}
+
+
+@pytest.mark.parametrize("dtype", NAMES)
+@pytest.mark.parametrize("reason", SMALL)
+def test_small_planes_are_summed_many_at_a_time(reason: str, dtype: str) -> None:
+    quotient, batch, axes = SMALL[reason]
+    divisor = 7 if quotient == "override" else 0
+    problem = Problem("average_gradient", batch, axes, TYPES[dtype], quotient, divisor)
+    for isa, lanes in (("baseline", 4), ("avx2", 8), ("avx512", 16)):
+        if isa in _native.instruction_sets():
+            _native.use_instruction_set(isa)
+            whole = lanes // 2 if dtype == "FLOAT64" else lanes
+            rows_fill_vectors = axes[2].length > whole * 3 // 4
+            assert (chosen(problem, "planes") == "small_planes") != rows_fill_vectors
+    check_everywhere(problem, gradients(problem, 1))
+
+
 @pytest.mark.parametrize("dtype", NAMES)
 @pytest.mark.parametrize("index", ["INT32", "INT64"])
 @pytest.mark.parametrize("reason", INDEXED)

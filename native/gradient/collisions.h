@@ -34,7 +34,7 @@ template <class S> class Collisions {
     if (cell_[slot] == kEmpty) {
       if (count_ == kMost) return false;
       count_++;
-      cell_[slot] = at, sum_[slot] = widen(out[at]);
+      used_[count_ - 1] = slot, cell_[slot] = at, sum_[slot] = widen(out[at]);
     }
     sum_[slot] += widen(g);
     return true;
@@ -42,15 +42,14 @@ template <class S> class Collisions {
 
   // Writes the sums, and clears the table.
   void write(S* out) {
-    if (count_ == 0) return;
-    for (uint32_t i = 0; i < kSlots; i++) {
-      if (cell_[i] == kEmpty) continue;
-      float padded[lanes<S>] = {sum_[i]};
+    for (; count_ > 0; count_--) {
+      uint32_t slot = used_[count_ - 1];
+      float padded[lanes<S>] = {sum_[slot]};
       S rounded[lanes<S>];
       store(rounded, load(padded));
-      out[cell_[i]] = rounded[0];
+      out[cell_[slot]] = rounded[0];
+      cell_[slot] = kEmpty;
     }
-    clear();
   }
 
  private:
@@ -59,7 +58,7 @@ template <class S> class Collisions {
     return load(padded)[0];
   }
 
-  uint32_t cell_[kSlots];
+  uint32_t cell_[kSlots], used_[kMost];
   float sum_[kSlots];
   uint32_t count_;
 };

@@ -3,8 +3,9 @@
 //
 //     image[indices[q, c], c] += grad[q, c]
 //
-// Each index is compared with the band of its piece. An index outside sets Fault::retry: the problem is then
-// computed by scatter_any.h. A unit is a segment of an image, or of a block of its channels.
+// Each index is compared with the band of its piece. An index outside, or one that another segment would have to
+// add but does not see, sets Fault::retry: the problem is then computed by scatter_any.h. A unit is a segment of an
+// image, or of a block of its channels.
 
 #pragma once
 
@@ -19,13 +20,13 @@ namespace {
 // A range of cells.
 struct Cells {
   int64_t from, to;
-  bool hold(int64_t cell) const { return (uint64_t)(cell - from) < (uint64_t)(to - from); }
 };
 
 template <class S, class I, Method method> class Scatter {
   using T = typename Sum<S>::T;
   using CellIndex = typename Decoded<I>::Type;
-  static constexpr int64_t L = lanes<S>, kTwoVectors = 2 * L, kFlush = 512, kAhead = 4096;  // bytes
+  static constexpr int64_t L = lanes<S>, kTwoVectors = 2 * L, kFlush = 512;
+  static constexpr int64_t kAhead = 4096, kLine = 64 / sizeof(CellIndex);  // bytes, elements
   static constexpr bool kHalf = sizeof(S) < sizeof(T), kRing = method == Method::bands;
   static constexpr bool kCopied = kHalf && method == Method::copied;
 
@@ -38,7 +39,7 @@ template <class S, class I, Method method> class Scatter {
     int64_t n = layout_.piece * layout_.block;
     ring_ = carve_.take<T>(kRing ? layout_.ring + kTwoVectors : 0);
     collisions_ = carve_.take<Collisions<S>>(kCopied);
-    places_ = carve_.take<uint32_t>(layout_.group ? n : 0);
+    places_ = carve_.take<uint32_t>(n);
     grads_ = carve_.take<T>(n + L);
     indices_ = carve_.take<CellIndex>(sizeof(I) == 1 || layout_.blocks > 1 ? n : 0);
     stage_ = carve_.take<S>(kRing ? stage_size() : 0);
@@ -48,8 +49,8 @@ template <class S, class I, Method method> class Scatter {
   void begin() {
     if (kRing) memset((void*)ring_, 0, (layout_.ring + kTwoVectors) * sizeof(T));
     if constexpr (kCopied) collisions_->clear();
-    for (int64_t i = 0, n = layout_.group * windows_size(); i < n; i++)
-      places_[i] = (uint32_t)(i % layout_.channels + i / windows_size() * image_size());
+    for (int64_t i = 0, n = layout_.piece * layout_.block; i < n; i++)
+      places_[i] = (uint32_t)(i % layout_.block + (layout_.group ? i / windows_size() * image_size() : 0));
   }
 
   void run(int64_t begin, int64_t end, Fault& fault) {
@@ -71,6 +72,7 @@ template <class S, class I, Method method> class Scatter {
   }
 
  private:
+  uint64_t step() const { return kRing ? layout_.block : layout_.channels; }  // elements between cells
   int64_t image_size() const { return p_.cells() * layout_.channels; }
   int64_t windows_size() const { return larger(p_.windows() * layout_.channels, 1); }
   int64_t stage_size() const { return Sink<S>::stage_size(kFlush, arrays_.tight ? 0 : 16384); }
@@ -85,7 +87,7 @@ template <class S, class I, Method method> class Scatter {
   void scatter_images(int64_t n) {
     block_at_ = 0, width_ = layout_.channels, done_ = 0;
     if (!kRing) open(n * p_.cells());
-    add(0, n * p_.windows(), {0, p_.cells()}, {0, p_.cells()});
+    add(0, n * p_.windows(), {0, p_.cells()});
     close(n * p_.cells());
   }
 
@@ -98,10 +100,9 @@ template <class S, class I, Method method> class Scatter {
     block_at_ = c, width_ = smaller(layout_.block, layout_.channels - c), done_ = from * slice;
     for (int64_t q = o * row, next; q < last * row && !strays_; q = next) {
       next = smaller(q + layout_.piece, last * row);
-      Cells band{axis.start[q / row] * slice, end_of(axis, (next - 1) / row) * slice};
-      Cells mine{larger(band.from, from * slice), smaller(band.to, to * slice)};
+      Cells mine{larger(axis.start[q / row], from) * slice, smaller(end_of(axis, (next - 1) / row), to) * slice};
       kRing ? close(mine.from) : open(mine.to);
-      add(q, next, band, mine);
+      add(q, next, mine);
     }
     if (!kRing) open(to * slice);
     close(to * slice);
@@ -152,53 +153,65 @@ template <class S, class I, Method method> class Scatter {
     memset((void*)sums, 0, width_ * sizeof(T));
   }
 
-  // Adds the gradients of the windows from … to - 1 to those cells of the band that are mine.
-  void add(int64_t from, int64_t to, Cells band, Cells mine) {
+  // Adds the gradients of the windows from … to - 1 to those cells of their band that are in this segment.
+  void add(int64_t from, int64_t to, Cells mine) {
     int64_t first = from * layout_.channels + block_at_, n = (to - from) * width_;
     const S* g = grad_ + first;
     const CellIndex* index = indices(index_ + first, from, to - from);
-    const uint64_t step = kRing ? layout_.block : layout_.channels, span = larger(mine.to - mine.from, 0);
-    const uint64_t start = mine.from * step, mask = kRing ? layout_.ring - 1 : ~uint64_t{0};
+    const uint64_t start = mine.from * step(), span = larger(mine.to - mine.from, 0);
     bool strays = false;
     if constexpr (kCopied) {
-      S* out = out_;
-      Collisions<S>& collisions = *collisions_;
-      for_each(index, g, to - from, [=, &strays, &collisions](int64_t i, uint64_t place) {
-        uint64_t cell = (int64_t)index[i] - mine.from, at = start + cell * step + place;
-        if (__builtin_expect(cell >= span, 0)) strays |= !band.hold(index[i]);
-        else if (!collisions.copy(g[i], out + at)) strays |= !collisions.add(at, out, g[i]);
+      S* out = out_ + start;
+      for_each(index, g, to - from, [=, &strays](int64_t i, uint64_t place, uint64_t step) {
+        uint64_t cell = (int64_t)index[i] - mine.from, at = cell * step + place;
+        if (__builtin_expect(cell >= span, 0)) strays |= is_stray(from + i / width_, index[i]);
+        else if (__builtin_expect(!Collisions<S>::copy(g[i], out + at), 0)) strays |= !collisions_->add((uint32_t)(start + at), out_, g[i]);
       });
     } else {
       const T* wide = layout_.blocks > 1 ? collected(g, to - from) : widened(g, n, grads_, n);
+      const uint64_t mask = layout_.ring - 1;
       T* sums = kRing ? ring_ : (T*)(void*)out_;
-      for_each(index, g, to - from, [=, &strays](int64_t i, uint64_t place) {
+      for_each(index, g, to - from, [=, &strays](int64_t i, uint64_t place, uint64_t step) {
         uint64_t cell = (int64_t)index[i] - mine.from;
-        if (__builtin_expect(cell >= span, 0)) strays |= !band.hold(index[i]);
-        else sums[(start + cell * step + place) & mask] += wide[i];
+        if (__builtin_expect(cell >= span, 0)) strays |= is_stray(from + i / width_, index[i]);
+        else sums[kRing ? (start + cell * step + place) & mask : index[i] * step + place] += wide[i];
       });
     }
     strays_ |= strays;
   }
 
-  // Calls use(element, place) for each element of some windows: the place is its channel or, in a group, its
-  // channel and image. Prefetches indices and gradients, as the processor's prefetcher stops at the end of a page.
-  template <class F> void for_each(const CellIndex* index, const S* g, int64_t windows, F use) const {
-    if (layout_.group) return for_line(index, g, windows * width_, use, [places = places_](int64_t i) { return places[i]; });
-    if (layout_.channels == 1) return for_line(index, g, windows, use, [](int64_t) { return 0; });
-    for (int64_t i = 0, n = windows * width_; i < n; i += width_)
-      for_line(index + i, g + i, width_, [=](int64_t k, uint64_t c) { use(i + k, c); }, [](int64_t c) { return c; });
+  // Returns whether no segment adds window q to a cell that is not mine: the cell is outside the window's slices.
+  __attribute__((noinline)) bool is_stray(int64_t q, int64_t cell) const {
+    if (layout_.group) return true;
+    int64_t o = q / layout_.row, slice = layout_.slice;
+    return cell < layout_.axis.start[o] * slice || cell >= end_of(layout_.axis, o) * slice;
   }
 
-  template <class F, class P> static void for_line(const CellIndex* index, const S* g, int64_t n, F use, P place) {
-    constexpr int64_t kLine = 64 / sizeof(CellIndex);
+  // Calls use(i, place, step) for each element of some windows: its sum is at the cell that its index names, times
+  // `step`, plus `place`. Prefetches indices and gradients, as the processor's prefetcher stops at the end of a page.
+  template <class F> void for_each(const CellIndex* index, const S* g, int64_t windows, F use) const {
+    const uint64_t step = this->step();
+    const uint32_t* places = places_;
+    if (layout_.group || (layout_.channels > 1 && layout_.channels < kLine)) {
+      for_lines(index, g, windows * width_, [=](int64_t i) { use(i, places[i], step); });
+    } else if (layout_.channels == 1) {
+      for_lines(index, g, windows, [=](int64_t i) { use(i, 0, 1); });
+    } else {
+      for (int64_t first = 0, n = windows * width_; first < n; first += width_)
+        for_lines(index + first, g + first, width_, [=](int64_t c) { use(first + c, c, step); });
+    }
+  }
+
+  // Calls use(i) for i = 0 … n - 1, a line of the cache at a time.
+  template <class F> static void for_lines(const CellIndex* index, const S* g, int64_t n, F use) {
     int64_t i = 0;
     for (; i + kLine <= n; i += kLine) {
       __builtin_prefetch((const char*)(index + i) + kAhead);
       __builtin_prefetch((const char*)(g + i) + kAhead / 2);
 #pragma GCC unroll 16
-      for (int64_t k = i; k < i + kLine; k++) use(k, place(k));
+      for (int64_t k = i; k < i + kLine; k++) use(k);
     }
-    for (; i < n; i++) use(i, place(i));
+    for (; i < n; i++) use(i);
   }
 
   // Returns the gradients of a block of channels of some windows, without gaps.
@@ -230,7 +243,7 @@ template <class S, class I, Method method> class Scatter {
   Carve carve_;
   T *ring_, *grads_;
   Collisions<S>* collisions_;
-  uint32_t* places_;  // of the elements of a group
+  uint32_t* places_;  // what an element of a piece adds to its address: its channel, and its image in the group
   CellIndex* indices_;
   S* stage_;
   Sink<S>* sink_ = nullptr;
