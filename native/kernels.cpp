@@ -68,13 +68,14 @@ template <class K> struct Maxima {
 };
 
 template <class S, Method method> struct Scattered {
+  static constexpr int64_t kFewWindows = 128;  // cells to a window: then gradients rarely meet, though windows overlap
   static constexpr bool half = sizeof(S) < sizeof(typename Sum<S>::T);
   template <class I> using With = Scatter<S, I, method>;
   static const char* refuse(const Problem& p, bool ignore_speed) {
     if (half == (method == Method::in_place)) return half ? "half types are summed in float32" : "the result is summed in place";
     if (const char* reason = ScatterLayout::refuse(p)) return reason;
     if (ignore_speed || method != Method::copied) return nullptr;
-    bool rare = (p.d.disjoint && p.h.disjoint && p.w.disjoint) || p.windows() <= p.cells() / 16;
+    bool rare = (p.d.disjoint && p.h.disjoint && p.w.disjoint) || p.windows() <= p.cells() / kFewWindows;
     return rare ? nullptr : "windows overlap, and there are many";
   }
 };

@@ -192,10 +192,12 @@ template <class S, class I, Method method> class Scatter {
   template <class F> void for_each(const CellIndex* index, const S* g, int64_t windows, F use) const {
     const uint64_t step = this->step();
     const uint32_t* places = places_;
-    if (layout_.group || (layout_.channels > 1 && layout_.channels < kLine)) {
-      for_lines(index, g, windows * width_, [=](int64_t i) { use(i, places[i], step); });
+    if (layout_.channels == 1 && layout_.group) {
+      for_lines(index, g, windows, [=](int64_t i) { use(i, places[i], 1); });
     } else if (layout_.channels == 1) {
       for_lines(index, g, windows, [=](int64_t i) { use(i, 0, 1); });
+    } else if (layout_.group || layout_.channels < kLine) {
+      for_lines(index, g, windows * width_, [=](int64_t i) { use(i, places[i], step); });
     } else {
       for (int64_t first = 0, n = windows * width_; first < n; first += width_)
         for_lines(index + first, g + first, width_, [=](int64_t c) { use(first + c, c, step); });

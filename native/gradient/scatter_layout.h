@@ -34,7 +34,7 @@ inline int64_t end_of(const Axis& axis, int64_t o) { return axis.start[o] + (axi
 
 struct ScatterLayout {
   static constexpr int64_t kPiece = 1024, kTightPiece = 24;  // elements
-  static constexpr int64_t kGroupElements = 8192;            // of the result
+  static constexpr int64_t kGroupElements = 4096;            // of the result
   static constexpr int64_t kRingBytes = 256 << 10, kLeastBlock = 16;
   static constexpr int64_t kUnits = 64;                      // enough for many threads
 
