@@ -8,11 +8,11 @@
 #include "forward/rows.h"
 #include "forward/tiles.h"
 #include "gradient/average.h"
-#include "gradient/gather_channels.h"
 #include "gradient/long_row.h"
 #include "gradient/one_window.h"
-#include "gradient/scatter_channels.h"
-#include "gradient/scatter_planes.h"
+#include "gradient/scatter.h"
+#include "gradient/scatter_any.h"
+#include "gradient/small_planes.h"
 
 namespace pooltide {
 namespace {
@@ -50,71 +50,44 @@ template <class P> struct PointedBy;
 template <class X> struct PointedBy<X*> { using Type = X; };
 template <class P> using Pointed = typename PointedBy<P>::Type;
 
-// Gradients of maxima. `Method::make` returns, for an index type, the object that scatters or gathers.
-template <class S, class Method> struct Maxima {
+// Gradients of maxima. `K::With<I>` scatters or gathers with indices of type I.
+template <class K> struct Maxima {
   static const char* refuse(const Problem& p, bool ignore_speed) {
-    if (p.kind != Kind::maximum_gradient) return "it computes gradients of maxima";
-    if (p.channels_last != Method::channels_last)
-      return p.channels_last ? "the arrays are channels-last" : "the arrays are not channels-last";
-    return Method::refuse(p, ignore_speed);
+    return p.kind == Kind::maximum_gradient ? K::refuse(p, ignore_speed) : "it computes gradients of maxima";
   }
-  static int64_t units(const Problem& p) { return Method::units(p); }
+  static int64_t units(const Problem& p) { return K::template With<int64_t>::units(p); }
   static int64_t scratch(const Problem& p, const Arrays& arrays) {
-    return with_index_type(p, [&](auto* i) { return Method::template make<Pointed<decltype(i)>>(p, arrays, nullptr).scratch(); });
+    return with_index_type(p, [&](auto* i) { return typename K::template With<Pointed<decltype(i)>>(p, arrays, nullptr).scratch(); });
   }
   static void begin(const Problem& p, const Arrays& arrays, void* scratch) {
-    Method::template make<int64_t>(p, arrays, scratch).begin();
+    with_index_type(p, [&](auto* i) { typename K::template With<Pointed<decltype(i)>>(p, arrays, scratch).begin(); });
   }
   static void run(const Problem& p, const Arrays& arrays, int64_t from, int64_t to, void* scratch, Fault& fault) {
-    with_index_type(p, [&](auto* i) { Method::template make<Pointed<decltype(i)>>(p, arrays, scratch).run(from, to, fault); });
+    with_index_type(p, [&](auto* i) { typename K::template With<Pointed<decltype(i)>>(p, arrays, scratch).run(from, to, fault); });
   }
 };
 
-template <class S> struct Gather {
-  static constexpr bool channels_last = true;
-  static constexpr int64_t kCachedImage = 8 << 20;  // an image of at most so many bytes stays in the cache
-  template <class I> static GatherChannels<S, I> make(const Problem& p, const Arrays& arrays, void* scratch) {
-    return {p, arrays, scratch};
-  }
-  static int64_t units(const Problem& p) { return GatherChannels<S, int64_t>::units(p); }
-  // A gather reads each window once per cell that it holds; a scatter reads it once, but writes in any order.
+template <class S, Method method> struct Scattered {
+  static constexpr int64_t kFewWindows = 128;  // cells to a window: then gradients rarely meet, though windows overlap
+  static constexpr bool half = sizeof(S) < sizeof(typename Sum<S>::T);
+  template <class I> using With = Scatter<S, I, method>;
   static const char* refuse(const Problem& p, bool ignore_speed) {
-    if (p.cover == 0) return "a cell can't find its windows: they are dilated, or hold no cell, or the plane is too large";
-    if (ignore_speed) return nullptr;
-    if (p.cover > 4 * lanes<float>) return "a cell is in many windows";
-    bool cached = p.itemsize() >= 4 && p.batch >= 4 && p.cells() * p.channels * p.itemsize() <= kCachedImage;
-    return cached && p.index_bytes != 1 ? "images stay in the cache, where scattering is faster" : nullptr;
+    if (half == (method == Method::in_place)) return half ? "half types are summed in float32" : "the result is summed in place";
+    if (const char* reason = ScatterLayout::refuse(p)) return reason;
+    if (ignore_speed || method != Method::copied) return nullptr;
+    bool rare = (p.d.disjoint && p.h.disjoint && p.w.disjoint) || p.windows() <= p.cells() / kFewWindows;
+    return rare ? nullptr : "windows overlap, and there are many";
   }
 };
 
-template <class S> struct ScatterByChannels {
-  static constexpr bool channels_last = true;
-  template <class I> static ScatterChannels<S, I> make(const Problem& p, const Arrays& arrays, void* scratch) {
-    return {p, arrays, scratch};
-  }
-  static int64_t units(const Problem& p) { return ScatterChannels<S, int64_t>::units(p); }
+template <class S> struct AnyIndices {
+  template <class I> using With = ScatterAny<S, I>;
   static const char* refuse(const Problem&, bool) { return nullptr; }
 };
 
-template <class S, Scatter method> struct ScatterByPlanes {
-  static constexpr bool channels_last = false, half = sizeof(S) < sizeof(typename Sum<S>::T);
-  template <class I> static ScatterPlanes<S, I> make(const Problem& p, const Arrays& arrays, void* scratch) {
-    return {p, arrays, method, scratch};
-  }
-  static int64_t units(const Problem& p) { return p.planes(); }
-  static const char* refuse(const Problem& p, bool ignore_speed) {
-    if (half == (method == Scatter::in_place)) return half ? "half types are summed in float32" : "the result is summed in place";
-    if (ignore_speed || !half || method == Scatter::blocks) return nullptr;
-    if (p.cells() > 1 << 18) return "the plane outgrows the cache";
-    if (method == Scatter::sparse) return p.windows() <= p.cells() / 16 ? nullptr : "there are too many windows";
-    return p.d.disjoint && p.h.disjoint && p.w.disjoint ? nullptr : "windows overlap";
-  }
-};
-
-template <class S, class Method> constexpr Kernel maxima(const char* name, bool begins) {
-  using K = Maxima<S, Method>;
-  if constexpr (Method::channels_last) return {name, K::refuse, K::units, K::scratch, nullptr, run_ieee<K::run>};
-  else return {name, K::refuse, K::units, K::scratch, begins ? K::begin : nullptr, run_ieee<K::run>};
+template <class K> constexpr Kernel maxima(const char* name) {
+  using M = Maxima<K>;
+  return {name, M::refuse, M::units, M::scratch, M::begin, run_ieee<M::run>};
 }
 
 // Forwards: `K<S, maximum, indexed>` computes averages, maxima, or maxima and their indices.
@@ -154,18 +127,17 @@ template <class S> KernelList list() {
       kernel<OneWindow<S>>("one_window"),
       kernel<LongRow<S>>("long_row"),
       kernel<Averages<S, Lines::channels>>("average_channels"),
+      kernel<SmallPlanes<S>>("small_planes"),
       kernel<Averages<S, Lines::sliding>>("sliding_3x3"),
       kernel<Averages<S, Lines::shifted>>("stride_1"),
       kernel<Averages<S, Lines::phased>>("stride_2"),
       kernel<Averages<S, Lines::picked>>("picked_lines"),
       kernel<Averages<S, Lines::spread>>("spread_lines"),
       kernel<Averages<S, Lines::single>>("cell_by_cell"),
-      maxima<S, Gather<S>>("gather_channels", false),
-      maxima<S, ScatterByChannels<S>>("scatter_channels", false),
-      maxima<S, ScatterByPlanes<S, Scatter::in_place>>("scatter_in_place", false),
-      maxima<S, ScatterByPlanes<S, Scatter::disjoint>>("scatter_disjoint", true),
-      maxima<S, ScatterByPlanes<S, Scatter::sparse>>("scatter_sparse", true),
-      maxima<S, ScatterByPlanes<S, Scatter::blocks>>("scatter_blocks", true),
+      maxima<Scattered<S, Method::in_place>>("scatter_in_place"),
+      maxima<Scattered<S, Method::copied>>("scatter_copied"),
+      maxima<Scattered<S, Method::bands>>("scatter_bands"),
+      maxima<AnyIndices<S>>("scatter_any"),
       kernel<Means<ChannelsMean<S>>>("mean_channels"),
       kernel<Means<PlanesMean<S>>>("mean_planes"),
       kernel<Forwards<S, ChannelsForward>>("windows_channels"),

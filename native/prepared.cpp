@@ -13,8 +13,10 @@ namespace pooltide {
 namespace {
 
 // How work is divided among threads. A forward does more work per byte than a gradient.
-constexpr int64_t kChunkBytes = 128 << 10, kThreadBytes = 512 << 10;  // of a gradient's result
+constexpr int64_t kChunkBytes = 128 << 10;  // of a gradient's result
+constexpr int64_t kThreadBytes = 768 << 10;  // that a gradient reads and writes
 constexpr int64_t kChunkCells = 64 << 10, kThreadCells = 64 << 10;    // of a forward's larger side
+constexpr int64_t kChunksPerThread = 8;     // so that threads end together
 constexpr int64_t kStreamBytes = 32 << 20;  // a gradient that moves more bytes writes past the cache
 
 std::atomic<size_t> current_set{SIZE_MAX};
@@ -84,20 +86,21 @@ void work(void* context, int worker) {
 struct Parts {
   int64_t chunk, threads;
 
-  Parts(const Problem& p, int64_t units, int64_t forced_chunk) {
+  Parts(const Problem& p, int64_t units, int64_t most_threads, int64_t forced_chunk) {
     if (p.gradient()) {
       int64_t bytes = p.written_elements() * p.itemsize(), images = p.channels_last ? p.batch : p.planes();
       chunk = std::max<int64_t>(1, kChunkBytes * units / bytes);
       int64_t rows = units / images;
       if (rows * images == units && chunk > rows) chunk -= chunk % rows;
-      threads = bytes / kThreadBytes + 1;
+      threads = p.moved_bytes() / kThreadBytes + 1;
     } else {
       int64_t cells = p.planes() * std::max(p.cells(), p.windows());
       chunk = std::max<int64_t>(1, kChunkCells * units / cells);
       threads = cells / kThreadCells + 1;
     }
-    if (forced_chunk) chunk = forced_chunk, threads = INT32_MAX;
-    threads = std::min(threads, (units + chunk - 1) / chunk);
+    threads = std::min({threads, most_threads, (units + chunk - 1) / chunk});
+    chunk = std::max(chunk, threads == 1 ? units : units / (threads * kChunksPerThread));
+    if (forced_chunk) chunk = forced_chunk, threads = std::min(most_threads, (units + chunk - 1) / chunk);
   }
 };
 
@@ -163,14 +166,10 @@ PreparedProblem::PreparedProblem(const Problem& facts) : problem_(facts) {
     for (int64_t o = 1; o < axis->windows && axis->divisor; o++) p.same_divisor = p.same_divisor && axis->divisor[o] == axis->divisor[0];
   }
   p.same_divisor = p.same_divisor || p.quotient == Quotient::constant;
-  bool dilated = p.d.dilation > 1 || p.h.dilation > 1 || p.w.dilation > 1;
   bool long_row = !p.channels_last && p.d.cells * p.h.cells == 1 && p.d.windows * p.h.windows == 1 &&
                   p.w.cells > kLongRow;
-  bool finds_windows = p.kind == Kind::average_gradient;
-  if (p.kind == Kind::maximum_gradient) finds_windows = p.channels_last && !dilated && p.cells() <= INT32_MAX;
-  for (int i = 0; i < (long_row ? 2 : 3) && finds_windows; i++) derive_cells(i, *axes[i]);
+  for (int i = 0; i < (long_row ? 2 : 3) && p.kind == Kind::average_gradient; i++) derive_cells(i, *axes[i]);
   if (p.index_bytes == 1) derive_jump();
-  if (p.kind == Kind::maximum_gradient && finds_windows) derive_cover();
   for (const InstructionSet* set : instruction_sets()) chosen_.push_back(choose(set->kernels(p.store), p));
 }
 
@@ -239,20 +238,6 @@ void PreparedProblem::derive_jump() {
   problem_.jump = jump_.data();
 }
 
-// Leaves 0 if a window has no cell, because then no index can name a cell of that window.
-void PreparedProblem::derive_cover() {
-  double cover = 1;
-  for (const Axis* axis : {&problem_.d, &problem_.h, &problem_.w}) {
-    double lengths = 0;
-    for (int64_t o = 0; o < axis->windows; o++) {
-      if (axis->length[o] == 0) return;
-      lengths += axis->length[o];
-    }
-    cover *= lengths / double(axis->cells);
-  }
-  problem_.cover = cover;
-}
-
 KernelList PreparedProblem::kernels() const { return instruction_sets()[current()]->kernels(problem_.store); }
 
 const Kernel& PreparedProblem::chosen() const { return *chosen_[current()]; }
@@ -260,23 +245,21 @@ const Kernel& PreparedProblem::chosen() const { return *chosen_[current()]; }
 Fault PreparedProblem::run(Arrays arrays, int threads, const Forced& forced) const {
   const Problem& p = problem_;
   if (p.written_elements() == 0) return {};
-  int64_t bytes = (p.written_elements() + p.read_elements()) * p.itemsize() + p.planes() * p.windows() * p.index_bytes;
-  arrays.stream = forced.stream >= 0 ? forced.stream : p.gradient() && bytes >= kStreamBytes;
+  arrays.stream = forced.stream >= 0 ? forced.stream : p.gradient() && p.moved_bytes() >= kStreamBytes;
   arrays.tight = forced.tight;
   const Kernel& kernel = forced.kernel ? *forced.kernel : chosen();
   Fault fault = run_kernel(kernel, arrays, threads, forced.chunk);
-  if (!fault.retry) return fault;
   KernelList list = kernels();
-  for (const Kernel* next = &kernel + 1; next < list.first + list.count; next++)
-    if (!next->refuse(p, true)) return run_kernel(*next, arrays, threads, forced.chunk);
+  for (const Kernel* next = &kernel + 1; fault.retry && next < list.first + list.count; next++)
+    if (!next->refuse(p, true)) fault = run_kernel(*next, arrays, threads, forced.chunk);
   return fault;
 }
 
 Fault PreparedProblem::run_kernel(const Kernel& kernel, const Arrays& arrays, int threads, int64_t chunk) const {
   const Problem& p = problem_;
   int64_t units = kernel.units(p);
-  Parts parts(p, units, chunk);
-  int64_t useful = std::min<int64_t>(threads, parts.threads), each = (kernel.scratch(p, arrays) + 63) / 64 * 64;
+  Parts parts(p, units, threads, chunk);
+  int64_t useful = parts.threads, each = (kernel.scratch(p, arrays) + 63) / 64 * 64;
   char* block = scratch.get(each * useful);
   Job job{p, arrays, kernel, units, parts.chunk, block, each, {}, {}, {}};
   run_on_threads(static_cast<int>(useful), work, &job);

@@ -37,7 +37,6 @@ class PreparedProblem {
   void derive_windows(Axis& axis) const;
   void derive_cells(int axis, Axis& to);
   void derive_jump();
-  void derive_cover();
   Fault run_kernel(const Kernel& kernel, const Arrays& arrays, int threads, int64_t chunk) const;
 
   Problem problem_;

@@ -63,7 +63,6 @@ struct Problem {
   Axis d, h, w;
   // Derived.
   bool same_divisor = false;      // all windows have the same divisor
-  double cover = 0;               // windows that hold a cell, on average; 0: no table finds the windows of a cell
   const int64_t* jump = nullptr;  // kOffsets: how many cells an offset is away from its window's first cell
 
   bool gradient() const { return kind == Kind::average_gradient || kind == Kind::maximum_gradient; }
@@ -74,6 +73,9 @@ struct Problem {
   int64_t itemsize() const { return store == Store::f64 ? 8 : store == Store::f32 ? 4 : 2; }
   int64_t read_elements() const { return planes() * (gradient() ? windows() : cells()); }
   int64_t written_elements() const { return planes() * (gradient() ? cells() : windows()); }
+  int64_t moved_bytes() const {
+    return (written_elements() + read_elements()) * itemsize() + planes() * windows() * index_bytes;
+  }
 };
 
 // The arrays of one call, and how a kernel must write them.
@@ -87,8 +89,8 @@ struct Arrays {
 };
 
 // The indices outside the plane: how many, and the position and value of the first in (N, C, D, H, W) order.
-// `retry`: the kernel needs every index inside its own window, and found one outside. Its result is unusable;
-// PreparedProblem::run computes it with another kernel.
+// `retry`: the kernel found an index that is far from its window. Its result is unusable; PreparedProblem::run
+// computes it with another kernel.
 struct Fault {
   int64_t count = 0, position = 0, value = 0;
   bool retry = false;

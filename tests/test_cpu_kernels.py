@@ -69,9 +69,9 @@ INDEXED = {
     "one large plane": ((1, 1), (UNIT, Axis(1021, 101), Axis(997, 103))),
 }
 
-# Channels-last cells look for themselves in their windows: in one or two rows of them, in one or two of
-# each, in more; in whole vectors of channels, which are read where they lie, and in parts of some.
-GATHERED = {
+# Windows are taken a piece at a time, in bands of rows or slices: bands that share rows or do not, images with one
+# band and with many, all channels together and blocks of them, images that threads share.
+BANDS = {
     "disjoint": ((2, 32), (strided(6, 2, 2, 0), strided(14, 2, 2, 0), strided(22, 2, 2, 0))),
     "disjoint, cells left over": ((2, 67), (UNIT, strided(37, 3, 3, 0), strided(59, 2, 3, 0))),
     "stride 2": ((3, 64), (UNIT, strided(37, 3, 2, 1), strided(53, 3, 2, 1))),
@@ -81,16 +81,16 @@ GATHERED = {
     "adaptive": ((3, 32), (UNIT, Axis(37, 17), Axis(53, 23))),
     "more windows than cells": ((3, 17), (UNIT, Axis(11, 13), Axis(13, 29))),
     "a row": ((3, 17), (UNIT, UNIT, strided(997, 3, 2, 1))),
+    "blocks of channels": ((2, 75), (strided(9, 5, 1, 2), strided(29, 3, 1, 1), strided(31, 3, 1, 1))),
+    "few windows that overlap": ((3, 37), (UNIT, Axis(37, 3), Axis(53, 5))),
+    "small images": ((67, 3), (UNIT, strided(5, 3, 1, 1), strided(7, 3, 2, 1))),
 }
+COPIED = ("disjoint", "disjoint, cells left over", "few windows that overlap")  # in half types
 
 
 def chosen(problem: Problem, layout: str) -> str:
     """The name of the kernel that computes the problem with this instruction set."""
     return cpu.prepare(problem, layout).kernels(False)[-1][0]
-
-
-def gathers(problem: Problem, layout: str) -> bool:
-    return chosen(problem, layout) == "gather_channels"
 
 
 def lay(array: Any, layout: str) -> Any:
@@ -150,6 +150,29 @@ def test_average_has_the_bits_of_the_reference(reason: str, dtype: str) -> None:
     check_everywhere(problem, gradients(problem, 1))
 
 
+SMALL = {
+    "stride 1": ("valid", (3, 67), (UNIT, strided(5, 3, 1, 1), strided(3, 3, 1, 1))),
+    "a row": ("extent", (5, 401), (UNIT, UNIT, strided(3, 2, 2, 1))),
+    "volume": ("chained", (3, 19), (Axis(5, 2), Axis(7, 3), Axis(3, 2))),
+    "gaps": ("override", (1, 17), (UNIT, strided(7, 2, 3, 0), strided(3, 1, 2, 0))),
+}
+
+
+@pytest.mark.parametrize("dtype", NAMES)
+@pytest.mark.parametrize("reason", SMALL)
+def test_small_planes_are_summed_many_at_a_time(reason: str, dtype: str) -> None:
+    quotient, batch, axes = SMALL[reason]
+    divisor = 7 if quotient == "override" else 0
+    problem = Problem("average_gradient", batch, axes, TYPES[dtype], quotient, divisor)
+    for isa, lanes in (("baseline", 4), ("avx2", 8), ("avx512", 16)):
+        if isa in _native.instruction_sets():
+            _native.use_instruction_set(isa)
+            whole = lanes // 2 if dtype == "FLOAT64" else lanes
+            rows_fill_vectors = axes[2].length > whole * 3 // 4
+            assert (chosen(problem, "planes") == "small_planes") != rows_fill_vectors
+    check_everywhere(problem, gradients(problem, 1))
+
+
 @pytest.mark.parametrize("dtype", NAMES)
 @pytest.mark.parametrize("index", ["INT32", "INT64"])
 @pytest.mark.parametrize("reason", INDEXED)
@@ -176,23 +199,23 @@ def own_indices(problem: Problem, seed: int) -> Any:
 
 @pytest.mark.parametrize("dtype", NAMES)
 @pytest.mark.parametrize("index", ["INT32", "INT64", "UINT8"])
-@pytest.mark.parametrize("reason", GATHERED)
-def test_cells_look_for_themselves_in_their_windows(reason: str, index: str, dtype: str) -> None:
-    batch, axes = GATHERED[reason]
+@pytest.mark.parametrize("reason", BANDS)
+def test_maxima_are_scattered_band_by_band(reason: str, index: str, dtype: str) -> None:
+    batch, axes = BANDS[reason]
     problem = maxima_gradient(batch, axes, TYPES[dtype], TYPES[index])
+    half = "scatter_copied" if reason in COPIED else "scatter_bands"
+    want = half if dtype in ("FLOAT16", "BFLOAT16") else "scatter_in_place"
     for isa in _native.instruction_sets():
         _native.use_instruction_set(isa)
-        assert gathers(problem, "channels_last")
-        assert not gathers(problem, "planes")
-    grad, indices = gradients(problem, 8), own_indices(problem, 9)
-    assert check_everywhere(problem, grad, indices) is None
+        assert {chosen(problem, layout) for layout in LAYOUTS} == {want}
+    assert check_everywhere(problem, gradients(problem, 8), own_indices(problem, 9)) is None
 
 
 @pytest.mark.parametrize("index", ["INT32", "INT64", "UINT8"])
-@pytest.mark.parametrize("reason", GATHERED)
+@pytest.mark.parametrize("reason", BANDS)
 def test_an_index_outside_its_window_is_found_wherever_it_is(reason: str, index: str) -> None:
     """Beside its window on each side, far away, or nowhere; whatever it names counts, none is left out."""
-    batch, axes = GATHERED[reason]
+    batch, axes = BANDS[reason]
     problem = maxima_gradient(batch, axes, TYPES["BFLOAT16"], TYPES[index])
     grad, indices = gradients(problem, 8), own_indices(problem, 9)
     rng, cells = np.random.default_rng(10), int(np.prod(problem.input_plane))
@@ -205,21 +228,26 @@ def test_an_index_outside_its_window_is_found_wherever_it_is(reason: str, index:
         check_everywhere(problem, grad, astray)
 
 
-@pytest.mark.parametrize("dtype", NAMES)
-def test_images_that_stay_in_the_cache_are_summed_in_place(dtype: str) -> None:
-    axes = (UNIT, strided(37, 3, 2, 1), strided(41, 3, 2, 1))
-    for index in ("INT32", "INT64", "UINT8"):
-        problem = maxima_gradient((5, 17), axes, TYPES[dtype], TYPES[index])
-        in_place = dtype in ("FLOAT32", "FLOAT64") and index != "UINT8"
-        assert gathers(problem, "channels_last") != in_place
-        assert check_everywhere(problem, gradients(problem, 8), own_indices(problem, 9)) is None
-
-
-def test_windows_that_overlap_much_are_scattered() -> None:
+def test_windows_that_overlap_much() -> None:
     axes = (UNIT, strided(37, 13, 1, 6), strided(41, 13, 1, 6))
     problem = maxima_gradient((2, 17), axes, TYPES["FLOAT16"], TYPES["INT64"])
-    assert not gathers(problem, "channels_last")
+    assert chosen(problem, "channels_last") == "scatter_bands"
     assert check_everywhere(problem, gradients(problem, 8), own_indices(problem, 9)) is None
+
+
+@pytest.mark.parametrize("dtype", ["FLOAT16", "BFLOAT16"])
+@pytest.mark.parametrize("shared", [3, 2])
+def test_copied_gradients_that_meet_are_summed(shared: int, dtype: str) -> None:
+    """Neighbouring windows name one cell: sums of three, and more cells with two than the table of sums holds."""
+    axes = (UNIT, strided(300, 4, 4, 0), strided(600, 4, 4, 0))
+    problem = maxima_gradient((1, 2), axes, TYPES[dtype], TYPES["INT64"])
+    assert chosen(problem, "planes") == chosen(problem, "channels_last") == "scatter_copied"
+    grad, indices = gradients(problem, 8), own_indices(problem, 9)
+    few = slice(None, 300) if shared == 3 else slice(None)
+    for k in range(1, shared):
+        whole = indices[..., few].shape[-1] // shared * shared
+        indices[..., :whole][..., k::shared] = indices[..., :whole][..., ::shared]
+    assert check_everywhere(problem, grad, indices) is None
 
 
 @pytest.mark.parametrize("dtype", NAMES)
@@ -310,11 +338,10 @@ def test_results_beyond_the_cache(layout: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["FLOAT32", "BFLOAT16"])
-def test_gathered_results_beyond_the_cache(dtype: str) -> None:
+def test_maxima_beyond_the_cache(dtype: str) -> None:
     axes = (UNIT, strided(151, 3, 2, 1), strided(157, 3, 2, 1))
     problem = maxima_gradient((3, 131), axes, TYPES[dtype], TYPES["INT64"])
     assert problem.least_bytes >= 32 << 20
-    assert gathers(problem, "channels_last")
     assert check_everywhere(problem, gradients(problem, 6), own_indices(problem, 7)) is None
 
 

@@ -5,6 +5,7 @@
 
 #include "../problem.h"
 #include "../simd/lanes.h"
+#include "../simd/scratch.h"
 
 namespace pooltide {
 namespace {
@@ -21,6 +22,17 @@ template <> struct Unsigned<uint8_t> { using Type = uint8_t; };
 inline int64_t row_start(const Problem& p, int64_t row) {
   int64_t d = p.d.start[row / p.h.windows], h = p.h.start[row % p.h.windows];
   return (d * p.h.cells + h) * p.w.cells;
+}
+
+// Writes the cells that the one-byte offsets of some windows name, from window q of an image on. If q passes the
+// last window, the next image follows.
+inline void decode_offsets(const Problem& p, const uint8_t* offset, int64_t q, int64_t windows, int64_t channels, int64_t* cell) {
+  for (int64_t end = q + windows, next; q < end; q = next) {
+    int64_t ow = q % p.w.windows, corner = row_start(p, q / p.w.windows % (p.d.windows * p.h.windows));
+    next = smaller(end, q + p.w.windows - ow);
+    for (const int32_t *start = p.w.start + ow, *last = start + next - q; start < last; start++)
+      for (int64_t c = 0; c < channels; c++) *cell++ = corner + *start + p.jump[*offset++];
+  }
 }
 
 // Returns n gradients in the type of the sums. Half types are converted into `to`, and the elements `ahead` of

@@ -176,26 +176,6 @@ template <class P> inline void write_part(void* to, P v, int64_t n) { memcpy(to,
 #endif
 template <class S> inline void store_part(S* p, VecOf<S> v, int64_t n) { write_part(p, pack(S{}, v), n); }
 
-// Returns sum + g in the lanes where indices == index, and sum or sum + 0 in the others. Adding +0 changes no
-// sum that started at +0.
-template <class N, class T> inline typename Lanes<T>::V add_where(typename Lanes<T>::V sum, const N* indices, N index, const T* g) {
-  constexpr int n = Lanes<T>::n;
-#if defined(__AVX512F__)
-  auto match = [&] {
-    if constexpr (sizeof(N) == 4 && n == 16) return _mm512_cmpeq_epi32_mask(read<__m512i>(indices), _mm512_set1_epi32(index));
-    else if constexpr (sizeof(N) == 4) return _mm256_cmpeq_epi32_mask(read<__m256i>(indices), _mm256_set1_epi32(index));
-    else if constexpr (n == 16) return _mm_cmpeq_epi8_mask(read<__m128i>(indices), _mm_set1_epi8((char)index));
-    else return (__mmask8)_mm_cmpeq_epi8_mask(_mm_loadl_epi64((const __m128i*)indices), _mm_set1_epi8((char)index));
-  }();
-  if constexpr (n == 16) return (F32)_mm512_mask_add_ps((__m512)sum, match, (__m512)sum, read<__m512>(g));
-  else return (F64)_mm512_mask_add_pd((__m512d)sum, match, (__m512d)sum, read<__m512d>(g));
-#else
-  typedef N IndexVector __attribute__((vector_size(n * sizeof(N))));
-  typedef typename Lanes<T>::I Bits;
-  return sum + (typename Lanes<T>::V)(__builtin_convertvector(read<IndexVector>(indices) == index, Bits) & (Bits)load(g));
-#endif
-}
-
 template <class T> inline typename Lanes<T>::V splat(T x) { return x - typename Lanes<T>::V{}; }
 
 // Copies whole cache lines by non-temporal stores; `to` is aligned to a line.

@@ -2,6 +2,9 @@
 
 #include <pthread.h>
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <new>
@@ -10,6 +13,25 @@
 
 namespace pooltide {
 namespace {
+
+constexpr auto kSpin = std::chrono::microseconds(30);  // to wake a sleeping thread takes about as long
+
+inline void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// Waits until `done` returns true, for kSpin at most.
+template <class F> void spin(F done) {
+  auto end = std::chrono::steady_clock::now() + kSpin;
+  do {
+    for (int i = 0; i < 16; i++, pause())
+      if (done()) return;
+  } while (std::chrono::steady_clock::now() < end);
+}
 
 class Pool {
  public:
@@ -21,13 +43,17 @@ class Pool {
       std::lock_guard<std::mutex> lock(state_);
       while (helpers_ < threads - 1 && start_helper()) {}
       work_ = work, context_ = context;
-      wanted_ = threads - 1 < helpers_ ? threads - 1 : helpers_;
       next_ = 1;
+      wanted_ = std::min(threads - 1, helpers_.load());
     }
-    wake_.notify_all();
+    wake(threads - 1);
     work(context, 0);
+    {
+      std::lock_guard<std::mutex> lock(state_);
+      wanted_ = 0;
+    }
+    if (may_spin()) spin([this] { return running_ == 0; });
     std::unique_lock<std::mutex> lock(state_);
-    wanted_ = 0;
     idle_.wait(lock, [this] { return running_ == 0; });
   }
 
@@ -42,16 +68,29 @@ class Pool {
     return true;
   }
 
+  // Wakes two helpers at most. Each helper wakes two more, so that no thread spends its time on waking all.
+  void wake(int wanted) {
+    for (int i = 0; i < 2 && i < wanted; i++) wake_.notify_one();
+  }
+
+  // A thread that spins must not take a processor from one that works.
+  bool may_spin() const { return helpers_ < (int)std::thread::hardware_concurrency(); }
+
   void help() {
     std::unique_lock<std::mutex> lock(state_);
     for (;;) {
+      if (wanted_ == 0 && may_spin()) {
+        lock.unlock();
+        spin([this] { return wanted_ > 0; });
+        lock.lock();
+      }
       wake_.wait(lock, [this] { return wanted_ > 0; });
-      wanted_--;
+      int left = --wanted_, worker = next_++;
       running_++;
-      int worker = next_++;
       auto work = work_;
       auto context = context_;
       lock.unlock();
+      wake(left);
       work(context, worker);
       lock.lock();
       if (--running_ == 0) idle_.notify_one();
@@ -62,7 +101,8 @@ class Pool {
   std::condition_variable wake_, idle_;
   void (*work_)(void*, int) = nullptr;
   void* context_ = nullptr;
-  int helpers_ = 0, wanted_ = 0, running_ = 0, next_ = 1;
+  std::atomic<int> helpers_{0}, wanted_{0}, running_{0};  // changed with state_ held
+  int next_ = 1;
 };
 
 // Never destroyed: helpers may outlive the main thread's last statement. Constructed when the library is

@@ -1,0 +1,261 @@
+// Gradients of maxima by scattering: each window adds its gradient to the cell that its index names, in ascending
+// order of windows. scatter_layout.h describes how images are cut.
+//
+//     image[indices[q, c], c] += grad[q, c]
+//
+// Each index is compared with the band of its piece. An index outside, or one that another segment would have to
+// add but does not see, sets Fault::retry: the problem is then computed by scatter_any.h. A unit is a segment of an
+// image, or of a block of its channels.
+
+#pragma once
+
+#include "../simd/sink.h"
+#include "collisions.h"
+#include "indices.h"
+#include "scatter_layout.h"
+
+namespace pooltide {
+namespace {
+
+// A range of cells.
+struct Cells {
+  int64_t from, to;
+};
+
+template <class S, class I, Method method> class Scatter {
+  using T = typename Sum<S>::T;
+  using CellIndex = typename Decoded<I>::Type;
+  static constexpr int64_t L = lanes<S>, kTwoVectors = 2 * L, kFlush = 512;
+  static constexpr int64_t kAhead = 4096, kLine = 64 / sizeof(CellIndex);  // bytes, elements
+  static constexpr bool kHalf = sizeof(S) < sizeof(T), kRing = method == Method::bands;
+  static constexpr bool kCopied = kHalf && method == Method::copied;
+
+ public:
+  static int64_t units(const Problem& p) { return ScatterLayout::units(p, method); }
+  int64_t scratch() const { return carve_.used(); }
+
+  Scatter(const Problem& p, const Arrays& arrays, void* scratch)
+      : p_(p), arrays_(arrays), layout_(p, method, arrays.tight), carve_(scratch) {
+    int64_t n = layout_.piece * layout_.block;
+    ring_ = carve_.take<T>(kRing ? layout_.ring + kTwoVectors : 0);
+    collisions_ = carve_.take<Collisions<S>>(kCopied);
+    places_ = carve_.take<uint32_t>(n);
+    grads_ = carve_.take<T>(n + L);
+    indices_ = carve_.take<CellIndex>(sizeof(I) == 1 || layout_.blocks > 1 ? n : 0);
+    stage_ = carve_.take<S>(kRing ? stage_size() : 0);
+  }
+
+  // Called once per thread. Between units, the ring is all zero and there are no collisions.
+  void begin() {
+    if (kRing) memset((void*)ring_, 0, (layout_.ring + kTwoVectors) * sizeof(T));
+    if constexpr (kCopied) collisions_->clear();
+    for (int64_t i = 0, n = layout_.piece * layout_.block; i < n; i++)
+      places_[i] = (uint32_t)(i % layout_.block + (layout_.group ? i / windows_size() * image_size() : 0));
+  }
+
+  void run(int64_t begin, int64_t end, Fault& fault) {
+    int64_t segments = layout_.segments, per_image = layout_.blocks * segments;
+    S* out = (S*)arrays_.out;
+    Sink<S> sink(out + first_element(begin), out + first_element(end), stage_, kRing ? stage_size() : 0, kRing && arrays_.stream);
+    sink_ = &sink;
+    for (int64_t unit = begin, n; unit < end && !strays_; unit += n) {
+      int64_t segment = unit % segments, image = unit / per_image;
+      n = smaller(layout_.group ? layout_.group : segments - segment, end - unit);
+      out_ = out + image * image_size();
+      grad_ = (const S*)arrays_.grad + image * windows_size();
+      index_ = (const I*)arrays_.indices + image * windows_size();
+      if (layout_.group) scatter_images(n);
+      else scatter_slices(unit / segments % layout_.blocks * layout_.block, slice_of(segment), slice_of(segment + n));
+    }
+    if (layout_.blocks == 1) sink.finish();
+    fault.retry |= strays_;
+  }
+
+ private:
+  uint64_t step() const { return kRing ? layout_.block : layout_.channels; }  // elements between cells
+  int64_t image_size() const { return p_.cells() * layout_.channels; }
+  int64_t windows_size() const { return larger(p_.windows() * layout_.channels, 1); }
+  int64_t stage_size() const { return Sink<S>::stage_size(kFlush, arrays_.tight ? 0 : 16384); }
+  int64_t slice_of(int64_t segment) const { return layout_.slices * segment / layout_.segments; }
+  // Returns where the result of a unit begins, if blocks have all channels.
+  int64_t first_element(int64_t unit) const {
+    return unit / (layout_.blocks * layout_.segments) * image_size() +
+           slice_of(unit % layout_.segments) * layout_.slice * layout_.channels;
+  }
+
+  // Scatters n small images.
+  void scatter_images(int64_t n) {
+    block_at_ = 0, width_ = layout_.channels, done_ = 0;
+    if (!kRing) open(n * p_.cells());
+    add(0, n * p_.windows(), {0, p_.cells()});
+    close(n * p_.cells());
+  }
+
+  // Scatters the channels from c on into the slices from … to - 1.
+  void scatter_slices(int64_t c, int64_t from, int64_t to) {
+    const Axis& axis = layout_.axis;
+    int64_t o = 0, last = axis.windows, slice = layout_.slice, row = layout_.row;
+    while (o < last && end_of(axis, o) <= from) o++;
+    while (last > o && axis.start[last - 1] >= to) last--;
+    block_at_ = c, width_ = smaller(layout_.block, layout_.channels - c), done_ = from * slice;
+    for (int64_t q = o * row, next; q < last * row && !strays_; q = next) {
+      next = smaller(q + layout_.piece, last * row);
+      Cells mine{larger(axis.start[q / row], from) * slice, smaller(end_of(axis, (next - 1) / row), to) * slice};
+      kRing ? close(mine.from) : open(mine.to);
+      add(q, next, mine);
+    }
+    if (!kRing) open(to * slice);
+    close(to * slice);
+  }
+
+  // Sets the cells before `end` of the result to zero.
+  void open(int64_t end) {
+    if (end <= done_) return;
+    memset((void*)(out_ + done_ * layout_.channels), 0, (end - done_) * layout_.channels * sizeof(S));
+    done_ = end;
+  }
+
+  // Writes the cells before `end`, which no later window holds.
+  void close(int64_t end) {
+    if constexpr (kCopied) collisions_->write(out_);
+    if (!kRing || done_ >= end) return;
+    if (layout_.blocks == 1) {
+      empty(done_ * layout_.channels, end * layout_.channels);
+      done_ = end;
+    }
+    for (; done_ < end; done_++) empty_cell();
+  }
+
+  // Writes the elements from … end - 1 of the image, and sets them to zero in the ring.
+  void empty(int64_t from, int64_t end) {
+    for (int64_t n; from < end; from += n) {
+      T* sums = ring_ + (from & (layout_.ring - 1));
+      n = smaller(smaller(kFlush, ring_ + layout_.ring - sums), end - from);
+      S* to = sink_->reserve(n);
+      int64_t i = 0;
+      for (; i + kTwoVectors <= n; i += kTwoVectors) {
+        write(to + i, pack_two(S{}, load(sums + i), load(sums + i + L)));
+        store(sums + i, typename Lanes<T>::V{}), store(sums + i + L, typename Lanes<T>::V{});
+      }
+      if (i < n) write(to + i, pack_two(S{}, load(sums + i), load(sums + i + L)));
+      memset((void*)(sums + i), 0, (n - i) * sizeof(T));
+      sink_->commit(to, n);
+    }
+  }
+
+  // The same for one cell of a block: in the result, the channels of other blocks surround it.
+  void empty_cell() {
+    T* sums = ring_ + (done_ * layout_.block & (layout_.ring - 1));
+    S* to = out_ + done_ * layout_.channels + block_at_;
+    int64_t i = 0;
+    for (; i + L <= width_; i += L) store(to + i, load(sums + i));
+    if (i < width_) store_part(to + i, load(sums + i), width_ - i);
+    memset((void*)sums, 0, width_ * sizeof(T));
+  }
+
+  // Adds the gradients of the windows from … to - 1 to those cells of their band that are in this segment.
+  void add(int64_t from, int64_t to, Cells mine) {
+    int64_t first = from * layout_.channels + block_at_, n = (to - from) * width_;
+    const S* g = grad_ + first;
+    const CellIndex* index = indices(index_ + first, from, to - from);
+    const uint64_t start = mine.from * step(), span = larger(mine.to - mine.from, 0);
+    bool strays = false;
+    if constexpr (kCopied) {
+      S* out = out_ + start;
+      for_each(index, g, to - from, [=, &strays](int64_t i, uint64_t place, uint64_t step) {
+        uint64_t cell = (int64_t)index[i] - mine.from, at = cell * step + place;
+        if (__builtin_expect(cell >= span, 0)) strays |= is_stray(from + i / width_, index[i]);
+        else if (__builtin_expect(!Collisions<S>::copy(g[i], out + at), 0)) strays |= !collisions_->add((uint32_t)(start + at), out_, g[i]);
+      });
+    } else {
+      const T* wide = layout_.blocks > 1 ? collected(g, to - from) : widened(g, n, grads_, n);
+      const uint64_t mask = layout_.ring - 1;
+      T* sums = kRing ? ring_ : (T*)(void*)out_;
+      for_each(index, g, to - from, [=, &strays](int64_t i, uint64_t place, uint64_t step) {
+        uint64_t cell = (int64_t)index[i] - mine.from;
+        if (__builtin_expect(cell >= span, 0)) strays |= is_stray(from + i / width_, index[i]);
+        else sums[kRing ? (start + cell * step + place) & mask : index[i] * step + place] += wide[i];
+      });
+    }
+    strays_ |= strays;
+  }
+
+  // Returns whether no segment adds window q to a cell that is not mine: the cell is outside the window's slices.
+  __attribute__((noinline)) bool is_stray(int64_t q, int64_t cell) const {
+    if (layout_.group) return true;
+    int64_t o = q / layout_.row, slice = layout_.slice;
+    return cell < layout_.axis.start[o] * slice || cell >= end_of(layout_.axis, o) * slice;
+  }
+
+  // Calls use(i, place, step) for each element of some windows: its sum is at the cell that its index names, times
+  // `step`, plus `place`. Prefetches indices and gradients, as the processor's prefetcher stops at the end of a page.
+  template <class F> void for_each(const CellIndex* index, const S* g, int64_t windows, F use) const {
+    const uint64_t step = this->step();
+    const uint32_t* places = places_;
+    if (layout_.channels == 1 && layout_.group) {
+      for_lines(index, g, windows, [=](int64_t i) { use(i, places[i], 1); });
+    } else if (layout_.channels == 1) {
+      for_lines(index, g, windows, [=](int64_t i) { use(i, 0, 1); });
+    } else if (layout_.group || layout_.channels < kLine) {
+      for_lines(index, g, windows * width_, [=](int64_t i) { use(i, places[i], step); });
+    } else {
+      for (int64_t first = 0, n = windows * width_; first < n; first += width_)
+        for_lines(index + first, g + first, width_, [=](int64_t c) { use(first + c, c, step); });
+    }
+  }
+
+  // Calls use(i) for i = 0 … n - 1, a line of the cache at a time.
+  template <class F> static void for_lines(const CellIndex* index, const S* g, int64_t n, F use) {
+    int64_t i = 0;
+    for (; i + kLine <= n; i += kLine) {
+      __builtin_prefetch((const char*)(index + i) + kAhead);
+      __builtin_prefetch((const char*)(g + i) + kAhead / 2);
+#pragma GCC unroll 16
+      for (int64_t k = i; k < i + kLine; k++) use(k);
+    }
+    for (; i < n; i++) use(i);
+  }
+
+  // Returns the gradients of a block of channels of some windows, without gaps.
+  const T* collected(const S* g, int64_t windows) {
+    for (int64_t k = 0; k < windows; k++, g += layout_.channels) {
+      int64_t i = 0;
+      T* to = grads_ + k * width_;
+      for (; i + L <= width_; i += L) store(to + i, load(g + i));
+      if (i < width_) store(to + i, load_part(g + i, width_ - i));
+    }
+    return grads_;
+  }
+
+  // Returns the cells that the indices of some windows name, without gaps.
+  const CellIndex* indices(const I* from, int64_t q, int64_t windows) {
+    if constexpr (sizeof(I) > 1)
+      if (layout_.blocks == 1) return from;
+    int64_t together = layout_.blocks == 1 ? windows : 1;
+    for (int64_t k = 0; k < windows; k += together, from += layout_.channels) {
+      if constexpr (sizeof(I) == 1) decode_offsets(p_, from, q + k, together, width_, indices_ + k * width_);
+      else memcpy(indices_ + k * width_, from, width_ * sizeof(I));
+    }
+    return indices_;
+  }
+
+  const Problem& p_;
+  const Arrays& arrays_;
+  const ScatterLayout layout_;
+  Carve carve_;
+  T *ring_, *grads_;
+  Collisions<S>* collisions_;
+  uint32_t* places_;  // what an element of a piece adds to its address: its channel, and its image in the group
+  CellIndex* indices_;
+  S* stage_;
+  Sink<S>* sink_ = nullptr;
+  // The current image or images, the current block of channels, and the first cell that is not open or closed yet.
+  S* out_ = nullptr;
+  const S* grad_ = nullptr;
+  const I* index_ = nullptr;
+  int64_t block_at_ = 0, width_ = 0, done_ = 0;
+  bool strays_ = false;
+};
+
+}  // namespace
+}  // namespace pooltide

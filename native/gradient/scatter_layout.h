@@ -1,0 +1,118 @@
+// How the gradient of a maximum is cut into parts that fit the cache.
+//
+// An image is a plane, or in channels-last order all channels of a batch element. Its cells are cut along the
+// slow axis, the first axis with more than one cell or window, into slices: rows of a 2-D plane, for example.
+// Windows are taken a piece at a time: some hundred elements of grad_output, in the order of memory. The windows
+// of a piece hold cells of a few slices only, its band; bands ascend from piece to piece.
+//
+//     in_place   sums are in the result; slices are set to zero just before the first window that holds them
+//     copied     as in_place, for half types: a gradient is copied to its cell, which rarely gets a second one
+//     bands      for half types: sums are in a float32 ring of slices in the scratch buffer; slices that no later
+//                window holds are rounded and written
+//
+// Small images are taken several at a time: then a piece is a group of images, and its band is all of them. Large
+// images are cut into segments of slices, so that threads can share an image.
+
+#pragma once
+
+#include "../problem.h"
+#include "../simd/scratch.h"
+
+namespace pooltide {
+namespace {
+
+enum class Method { in_place, copied, bands };
+
+// Returns the axis that is cut into slices.
+inline const Axis& slow_axis(const Problem& p) {
+  if (p.d.cells > 1 || p.d.windows > 1) return p.d;
+  return p.h.cells > 1 || p.h.windows > 1 ? p.h : p.w;
+}
+
+// Returns the first cell after a window.
+inline int64_t end_of(const Axis& axis, int64_t o) { return axis.start[o] + (axis.length[o] - 1) * axis.dilation + 1; }
+
+struct ScatterLayout {
+  static constexpr int64_t kPiece = 1024, kTightPiece = 24;  // elements
+  static constexpr int64_t kGroupElements = 4096;            // of the result
+  static constexpr int64_t kRingBytes = 256 << 10, kLeastBlock = 16;
+  static constexpr int64_t kUnits = 64;                      // enough for many threads
+
+  const Axis& axis;
+  int64_t images, channels, slices, slice;  // a slice has `slice` cells
+  int64_t row;                              // windows that have the same place on the slow axis
+  int64_t block, blocks;                    // channels that are added together
+  int64_t segments;                         // of an image
+  int64_t piece;                            // windows of a piece
+  int64_t group = 0;                        // images of a piece, or 0: an image has several pieces
+  int64_t ring = 0;                         // elements of the ring, a power of two
+
+  ScatterLayout(const Problem& p, Method method, bool tight) : axis(slow_axis(p)) {
+    images = images_of(p), channels = p.channels_last ? p.channels : 1;
+    slices = axis.cells, slice = p.cells() / slices, row = p.windows() / larger(axis.windows, 1);
+    block = block_of(p, method), blocks = (channels + block - 1) / block, segments = segments_of(p, blocks);
+    int64_t elements = tight ? kTightPiece : kPiece, each = larger(p.windows() * channels, 1);
+    piece = larger(1, elements / block);
+    if (2 * each <= elements && blocks == 1 && segments == 1) {
+      group = larger(1, smaller(elements / each, kGroupElements / (p.cells() * channels)));
+      piece = group * p.windows();
+    }
+    if (method == Method::bands) ring = power_of_two_from(group ? group * p.cells() * channels : widest() * slice * block);
+  }
+
+  // Returns null, or why pieces are not in ascending bands that 32 bits address.
+  static const char* refuse(const Problem& p) {
+    const Axis& axis = slow_axis(p);
+    if (!axis.start) return "the row is too long for a table per window";
+    for (int64_t o = 0; o < axis.windows; o++) {
+      if (axis.length[o] == 0) return "a window has no cell";
+      if (o && (axis.start[o] < axis.start[o - 1] || end_of(axis, o) < end_of(axis, o - 1))) return "windows do not ascend";
+    }
+    return p.cells() * (p.channels_last ? p.channels : 1) < 1 << 30 ? nullptr : "an image has 2**30 elements or more";
+  }
+
+  static int64_t units(const Problem& p, Method method) {
+    int64_t block = block_of(p, method), blocks = p.channels_last ? (p.channels + block - 1) / block : 1;
+    return images_of(p) * blocks * segments_of(p, blocks);
+  }
+
+ private:
+  static int64_t images_of(const Problem& p) { return p.channels_last ? p.batch : p.planes(); }
+
+  static int64_t power_of_two_from(int64_t n) {
+    int64_t size = 64;
+    while (size < n) size *= 2;
+    return size;
+  }
+
+  // Returns the largest number of slices that a window holds.
+  static int64_t longest(const Axis& axis) { return (axis.longest - 1) * axis.dilation + 1; }
+
+  // Returns all channels, or a power of two of them if the ring of all channels outgrows the cache.
+  static int64_t block_of(const Problem& p, Method method) {
+    int64_t channels = p.channels_last ? p.channels : 1;
+    const Axis& axis = slow_axis(p);
+    int64_t band = longest(axis) * (p.cells() / axis.cells) * (int64_t)sizeof(float);
+    if (method != Method::bands || channels <= kLeastBlock || band * channels <= 2 * kRingBytes) return channels;
+    int64_t block = kLeastBlock;
+    while (2 * block < channels && band * 2 * block <= kRingBytes) block *= 2;
+    return block;
+  }
+
+  // Windows that two segments share are read twice, so segments are long.
+  static int64_t segments_of(const Problem& p, int64_t blocks) {
+    const Axis& axis = slow_axis(p);
+    return larger(1, smaller(kUnits / (images_of(p) * blocks), axis.cells / larger(2 * longest(axis), 1)));
+  }
+
+  // Returns the largest number of slices that the windows of a piece hold.
+  int64_t widest() const {
+    int64_t positions = (piece + row - 2) / row, most = 0;
+    for (int64_t o = 0; o < axis.windows; o++)
+      most = larger(most, end_of(axis, smaller(o + positions, axis.windows - 1)) - axis.start[o]);
+    return most;
+  }
+};
+
+}  // namespace
+}  // namespace pooltide
