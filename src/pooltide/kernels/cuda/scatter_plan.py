@@ -100,7 +100,8 @@ _PLANES = (
     ("long long", "planes"),
     *(("int", name) for name in ("plane_elements", "plane_windows", "plane_cells", "window_rows")),
     *(("int", name) for name in ("share", "warp_bytes", "bands", "parts", "redo")),
-    *(("Divider", name) for name in ("by_plane_windows", "by_inner", "by_wo")),
+    *(("int", f"{name}_{axis}") for axis in "dhw" for name in ("stride", "padding", "reach")),
+    *(("Divider", name) for name in ("by_plane_windows", "by_inner", "by_wo", "by_ho", "by_h", "by_w")),
 )
 _CHANNELS = (
     *_INDEXED,
@@ -119,14 +120,26 @@ def _scatter(
     arguments = (
         *(task.planes, cells * inner, windows * inner, cells),
         *(problem.axes[0].outputs * problem.axes[1].outputs, share, warp_bytes, bands, parts, 0),
-        *(divider(windows * inner), divider(inner), divider(problem.axes[2].outputs)),
+        *(number for axis in problem.axes for number in _steps(axis)),
+        *(divider(windows * inner), divider(inner)),
+        *(divider(problem.axes[2].outputs), divider(problem.axes[1].outputs)),
+        *(divider(problem.axes[1].length), divider(problem.axes[2].length)),
     )
-    options = (("BANDS", int(bands > 0)), ("INNER", int(inner > 1)), ("THREADS", 256))
+    apart = int(all(axis.disjoint for axis in problem.axes))
+    options = (("BANDS", int(bands > 0)), ("DISJOINT", apart), ("INNER", int(inner > 1)), ("THREADS", 256))
     source = Source("scatter_planes.cu", "scatter_planes", _PLANES, (*task.defines, *options))
     grid = task.planes * parts if bands else cdiv(task.planes, share * warps)
     shared = (16 if bands else 0) + warps * warp_bytes
     tables = (np.zeros(1, np.int32) if pieces is None else pieces, _corners(problem))
     return Launch(source, grid, 32 * warps, shared, tables, arguments)
+
+
+def _steps(axis: Axis) -> tuple[int, int, int]:
+    """Stride, padding and reach of disjoint windows; zeros if windows overlap on an adaptive axis."""
+    if not axis.adaptive:
+        return axis.s, axis.p, axis.reach
+    size = axis.length // axis.outputs if axis.length % axis.outputs == 0 else 0
+    return size, 0, size
 
 
 def _twice(task: Task, launch: Launch) -> tuple[Launch, ...]:

@@ -13,6 +13,9 @@
 //              of the plane (the second pass). With more than one part the second pass is a second launch
 //              (`redo`), which reads the first one's counts, and whose blocks look at several planes each.
 //     INNER 1: inner may be more than 1
+//     DISJOINT 1: windows have no cell in common. Gradients whose indices are inside their windows are written
+//              without a look at each other; if there are others, all are added in order (BANDS 1: in the second
+//              pass)
 #include "indices.h"
 
 #define VECTOR (16 / (int)sizeof(Sum))  // elements that a lane clears or writes at once
@@ -67,14 +70,14 @@ __device__ __forceinline__ void add_in_order(Sum *sums, int local, Sum gradient,
   __syncwarp();
 }
 
-// Sets a band's sums, sums[skip…], to those of its windows, and returns how many gradients this lane added.
-// `report`: count the indices that are outside the plane.
-__device__ __forceinline__ int add_windows(const Parameters &p, i64 plane, const Band &band, Sum *sums, int skip,
-                                           int lane, bool report) {
+// Clears a band's sums, and calls body(e, end, gradient, index) for its windows, 32 at a time: e is the lane's
+// window, if it is before `end`. All lanes call it.
+template <class Body>
+__device__ __forceinline__ void each_window(const Parameters &p, i64 plane, const Band &band, Sum *sums, int skip,
+                                            int lane, Body body) {
   const i64 start = plane * p.plane_windows;  // elements of grad
   const Element *grad = p.grad + start;
   const Index *indices = p.indices + start;
-  int added = 0;
   Element gradients[AHEAD];
   Index found[AHEAD];
   auto load = [&](int from, int end) {
@@ -88,7 +91,6 @@ __device__ __forceinline__ int add_windows(const Parameters &p, i64 plane, const
   if (band.ranges) load(band.first, band.first + band.count);
   clear(sums, skip + band.size, lane);
   __syncwarp();
-  sums += skip;
   for (int r = 0; r < band.ranges; ++r) {
     const int begin = band.first + r * band.stride, end = begin + band.count;
     for (int base = begin; base < end; base += 32 * AHEAD) {
@@ -102,42 +104,89 @@ __device__ __forceinline__ int add_windows(const Parameters &p, i64 plane, const
         load(begin + band.stride, end + band.stride);
 #pragma unroll
       for (int i = 0; i < AHEAD; ++i) {
-        if (base + 32 * i >= end) break;
-        const int e = base + 32 * i + lane;
-        int local = -1;
-        if (e < end) {
-#if BANDS
-          const u32 of_plane = e, shift = 0;
-#else
-          const u32 nth = over(e, p.by_plane_windows), of_plane = e - nth * p.plane_windows;
-          const u32 shift = nth * p.plane_elements;
-#endif
-#if INNER
-          const u32 q = over(of_plane, p.by_inner), c = of_plane - q * p.by_inner.n;
-          const int cell = cell_of(index[i], q, p);
-          if (cell >= 0) local = (int)(shift + cell * p.by_inner.n + c) - band.begin;
-#else
-          const u32 q = of_plane;
-          const int cell = cell_of(index[i], q, p);
-          if (cell >= 0) local = (int)(shift + cell) - band.begin;
-#endif
-          if (report && cell < 0) {
-            const i64 image = start + e - of_plane;  // the position counts (N, C, Do, Ho, Wo)
-#if INNER
-            report_fault(p.faults, image + (i64)c * (p.plane_windows / p.by_inner.n) + q);
-#else
-            report_fault(p.faults, image + q);
-#endif
-          }
-          if ((u32)local >= (u32)band.size) local = -1;
-          added += local >= 0;
-        }
-        add_in_order(sums, local, widen(gradient[i]), lane);
+        if (base + 32 * i < end) body(base + 32 * i + lane, end, gradient[i], index[i]);
       }
     }
   }
+}
+
+// A window among the elements of grad, and the cell that its index names.
+struct Named {
+  u32 image;   // the first element of the window's plane
+  u32 q, c;    // the window of the plane, and its channel
+  int cell;    // of the plane, or -1
+  int local;   // of the band, or -1
+};
+
+__device__ __forceinline__ Named named(const Parameters &p, const Band &band, int e, Index index) {
+  Named found;
+#if BANDS
+  const u32 of_plane = e, shift = 0;
+#else
+  const u32 nth = over(e, p.by_plane_windows), of_plane = e - nth * p.plane_windows;
+  const u32 shift = nth * p.plane_elements;
+#endif
+  found.image = e - of_plane;
+#if INNER
+  found.q = over(of_plane, p.by_inner), found.c = of_plane - found.q * p.by_inner.n;
+#else
+  found.q = of_plane, found.c = 0;
+#endif
+  found.cell = cell_of(index, found.q, p);
+  const u32 local = shift + found.cell * (INNER ? p.by_inner.n : 1) + found.c - band.begin;
+  found.local = found.cell >= 0 && local < (u32)band.size ? (int)local : -1;
+  return found;
+}
+
+// Sets a band's sums, sums[skip…], to those of its windows, and returns how many gradients this lane added.
+// `report`: count the indices that are outside the plane.
+__device__ __forceinline__ int add_windows(const Parameters &p, i64 plane, const Band &band, Sum *sums, int skip,
+                                           int lane, bool report) {
+  int added = 0;
+  each_window(p, plane, band, sums, skip, lane, [&](int e, int end, Element gradient, Index index) {
+    int local = -1;
+    if (e < end) {
+      const Named found = named(p, band, e, index);
+      if (report && found.cell < 0) {  // the position counts (N, C, Do, Ho, Wo)
+        const u32 windows = p.plane_windows / (INNER ? p.by_inner.n : 1);
+        report_fault(p.faults, plane * p.plane_windows + found.image + (i64)found.c * windows + found.q);
+      }
+      local = found.local;
+      added += local >= 0;
+    }
+    add_in_order(sums + skip, local, widen(gradient), lane);
+  });
   return added;
 }
+
+#if DISJOINT
+// Whether a cell lies between the first and the last cell of a window.
+__device__ __forceinline__ bool holds(const Parameters &p, u32 q, u32 cell) {
+  const u32 row = over(q, p.by_wo), slice_of_q = over(row, p.by_ho);
+  const u32 line = over(cell, p.by_w), slice = over(line, p.by_h);
+  const int d = slice - (slice_of_q * p.stride_d - p.padding_d);
+  const int h = line - slice * p.by_h.n - ((row - slice_of_q * p.by_ho.n) * p.stride_h - p.padding_h);
+  const int w = cell - line * p.by_w.n - ((q - row * p.by_wo.n) * p.stride_w - p.padding_w);
+  return (u32)d < (u32)p.reach_d && (u32)h < (u32)p.reach_h && (u32)w < (u32)p.reach_w;
+}
+
+// The same as add_windows, for indices inside their windows; others are left out and not counted. Windows have
+// no cell in common, so no two lanes write the same sum.
+__device__ __forceinline__ int place_windows(const Parameters &p, i64 plane, const Band &band, Sum *sums, int skip,
+                                             int lane) {
+  int added = 0;
+  each_window(p, plane, band, sums, skip, lane, [&](int e, int end, Element gradient, Index index) {
+    if (e >= end) return;
+    const Named found = named(p, band, e, index);
+    if (found.local >= 0 && holds(p, found.q, found.cell)) {
+      sums[skip + found.local] = (Sum)0 + widen(gradient);
+      ++added;
+    }
+  });
+  __syncwarp();
+  return added;
+}
+#endif
 
 #if !BANDS
 
@@ -151,7 +200,12 @@ extern "C" __global__ void __launch_bounds__(THREADS) scatter_planes(const Param
   const int skip = skipped(to);
   Sum *sums = (Sum *)(arena + (i64)warp * p.warp_bytes);
   const Band band = {0, size, 1, 0, planes * p.plane_windows, 0};
-  add_windows(p, plane, band, sums, skip, lane, true);
+#if DISJOINT
+  int added = place_windows(p, plane, band, sums, skip, lane);
+  for (int step = 16; step; step /= 2) added += __shfl_xor_sync(ALL, added, step);
+  if (added != band.count)
+#endif
+    add_windows(p, plane, band, sums, skip, lane, true);
   flush(sums, skip, size, to, lane);
 }
 
@@ -171,7 +225,12 @@ extern "C" __global__ void __launch_bounds__(THREADS) scatter_planes(const Param
       if (everything) band.ranges = 1, band.first = 0, band.count = p.plane_windows;
       Element *out = p.out + plane * p.plane_elements + band.begin;
       const int skip = skipped(out);
-      added += add_windows(p, plane, band, sums, skip, lane, everything && b == 0);
+#if DISJOINT
+      if (!everything)
+        added += place_windows(p, plane, band, sums, skip, lane);
+      else
+#endif
+        added += add_windows(p, plane, band, sums, skip, lane, everything && b == 0);
       flush(sums, skip, band.size, out, lane);
       __syncwarp();
     }
