@@ -28,6 +28,7 @@ from pooltide.operators.dtypes import DTYPES
 from pooltide.problem.problem import Problem, with_offsets
 
 SMALL = DeviceFacts(90, 1, 48 << 10, 64 << 10, 64, 65536, 1 << 20, 1_980_000)
+LARGE = H200
 # Blocks and limits so small that small problems meet them.
 TINY: dict[Any, dict[str, int]] = {
     columns: {"THREADS": 64, "UNROLLED": 3},
@@ -53,7 +54,7 @@ def tiny_limits() -> Iterator[None]:
 def launches(problem: Problem, layout: str, small: bool) -> list[tuple[str, tuple[Launch, ...]]]:
     """The launches of every kernel that takes the problem. `small`: as if blocks and limits were tiny."""
     with tiny_limits() if small else nullcontext():
-        task = Task(problem, layout, SMALL if small else H200)
+        task = Task(problem, layout, SMALL if small else LARGE)
         planned = [(name, planner(task)) for name, planner in FORWARD_KERNELS[problem.kind]]
     found = [(name, launch) for name, launch in planned if not isinstance(launch, str)]
     # The other kernels of averages add the cells of a mean in another order.

@@ -26,6 +26,7 @@ from pooltide.kernels.cuda.source import headers
 from pooltide.problem.problem import Problem
 
 SMALL = DeviceFacts(90, 1, 8 << 10, 16 << 10, 2048, 65536, 1 << 20, 1_980_000)
+LARGE = H200
 
 
 def launches(problem: Problem, layout: str, small: bool) -> Iterator[tuple[str, tuple[Launch, ...]]]:
@@ -34,7 +35,7 @@ def launches(problem: Problem, layout: str, small: bool) -> Iterator[tuple[str, 
     try:
         if small:
             plan.BAND_BYTES, plan.TILE_BYTES, plan.FEW_CHANNELS = 48, 4 * 32 * 4, 2
-        task = Task(problem, layout, SMALL if small else H200, aligned=not small)
+        task = Task(problem, layout, SMALL if small else LARGE, aligned=not small)
         for name, planner in KERNELS.get(problem.kind, ()):
             found = planner(task)
             if not isinstance(found, str):

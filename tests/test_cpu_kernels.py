@@ -142,7 +142,10 @@ def check_everywhere(problem: Problem, grad: Any, indices: Any = None) -> IndexF
 
 
 @pytest.mark.parametrize("dtype", NAMES)
-@pytest.mark.parametrize("reason", AVERAGES)
+@pytest.mark.parametrize(
+    "reason",
+    [pytest.param(r, marks=pytest.mark.slow) if r == "one large plane" else r for r in AVERAGES],
+)
 def test_average_has_the_bits_of_the_reference(reason: str, dtype: str) -> None:
     quotient, batch, axes = AVERAGES[reason]
     divisor = -7 if quotient == "override" else 0
@@ -188,6 +191,7 @@ def test_cells_look_for_themselves_in_their_windows(reason: str, index: str, dty
     assert check_everywhere(problem, grad, indices) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", ["INT32", "INT64", "UINT8"])
 @pytest.mark.parametrize("reason", GATHERED)
 def test_an_index_outside_its_window_is_found_wherever_it_is(reason: str, index: str) -> None:
@@ -309,6 +313,7 @@ def test_results_beyond_the_cache(layout: str) -> None:
         np.testing.assert_array_equal(bits(run(problem, layout, grad, None)[0]), bits(want), err_msg=isa)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["FLOAT32", "BFLOAT16"])
 def test_gathered_results_beyond_the_cache(dtype: str) -> None:
     axes = (UNIT, strided(151, 3, 2, 1), strided(157, 3, 2, 1))
