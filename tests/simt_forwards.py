@@ -28,6 +28,7 @@ from pooltide.operators.dtypes import DTYPES
 from pooltide.problem.problem import Problem, with_offsets
 
 SMALL = DeviceFacts(90, 1, 48 << 10, 64 << 10, 64, 65536, 1 << 20, 1_980_000)
+LARGE = H200
 # Blocks and limits so small that small problems meet them.
 TINY: dict[Any, dict[str, int]] = {
     columns: {"THREADS": 64, "UNROLLED": 3},

@@ -27,6 +27,7 @@ from pooltide.kernels.cuda.task import Launch, Task
 from pooltide.problem.problem import Problem
 
 SMALL = DeviceFacts(90, 1, 8 << 10, 16 << 10, 2048, 65536, 1 << 20, 1_980_000)
+LARGE = H200
 
 
 def launches(problem: Problem, layout: str, small: bool) -> Iterator[tuple[str, tuple[Launch, ...]]]:

@@ -23,7 +23,13 @@ from pooltide.operators.catalog import gradients, operators
 from pooltide.problem.problem import Problem, lower
 
 COUNT = {function: 500 if page.documented else 200 for function, page in gradients().items()}
+FEW = 40  # seeds that are not slow
+PARTS = ["few", pytest.param("many", marks=pytest.mark.slow)]
 BACKENDS = list(pooltide.kernels.plan.BACKENDS)
+
+
+def seeds(function: str, part: str) -> range:
+    return range(FEW) if part == "few" else range(FEW, COUNT[function])
 
 
 def problem_of(case: Geometry) -> Problem:
@@ -61,9 +67,10 @@ def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return str(request.param)
 
 
+@pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_random_geometries_agree_with_the_oracle(function: str, backend: str) -> None:
-    for seed in range(COUNT[function]):
+def test_random_geometries_agree_with_the_oracle(function: str, part: str, backend: str) -> None:
+    for seed in seeds(function, part):
         case = geometry(function, seed)
         out = random_view(np.random.default_rng(seed), case.input_shape, case.grad_output.dtype)
         out[...] = np.nan
@@ -82,10 +89,11 @@ def test_random_geometries_agree_with_the_oracle(function: str, backend: str) ->
         np.testing.assert_array_equal(storage[outside], before[outside])  # around the view: untouched
 
 
+@pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_float32_and_float64_have_pytorchs_bits(function: str, backend: str) -> None:
+def test_float32_and_float64_have_pytorchs_bits(function: str, part: str, backend: str) -> None:
     pytest.importorskip("torch")
-    for seed in range(COUNT[function]):
+    for seed in seeds(function, part):
         for dtype in (np.float32, np.float64):
             case = geometry(function, seed, np.dtype(dtype))
             got, expected = case.run(), torch_gradient(case)

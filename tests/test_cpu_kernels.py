@@ -142,7 +142,10 @@ def check_everywhere(problem: Problem, grad: Any, indices: Any = None) -> IndexF
 
 
 @pytest.mark.parametrize("dtype", NAMES)
-@pytest.mark.parametrize("reason", AVERAGES)
+@pytest.mark.parametrize(
+    "reason",
+    [pytest.param(r, marks=pytest.mark.slow) if r == "one large plane" else r for r in AVERAGES],
+)
 def test_average_has_the_bits_of_the_reference(reason: str, dtype: str) -> None:
     quotient, batch, axes = AVERAGES[reason]
     divisor = -7 if quotient == "override" else 0
@@ -211,6 +214,7 @@ def test_maxima_are_scattered_band_by_band(reason: str, index: str, dtype: str) 
     assert check_everywhere(problem, gradients(problem, 8), own_indices(problem, 9)) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", ["INT32", "INT64", "UINT8"])
 @pytest.mark.parametrize("reason", BANDS)
 def test_an_index_outside_its_window_is_found_wherever_it_is(reason: str, index: str) -> None:
@@ -337,6 +341,7 @@ def test_results_beyond_the_cache(layout: str) -> None:
         np.testing.assert_array_equal(bits(run(problem, layout, grad, None)[0]), bits(want), err_msg=isa)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["FLOAT32", "BFLOAT16"])
 def test_maxima_beyond_the_cache(dtype: str) -> None:
     axes = (UNIT, strided(151, 3, 2, 1), strided(157, 3, 2, 1))

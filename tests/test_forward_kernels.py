@@ -32,6 +32,7 @@ def compute(call: Forward, **more: Any) -> tuple[Any, Any]:
     return call.run(**more), None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_random_forwards_have_the_bits_of_pytorch(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reference, "run", None)  # the kernels alone

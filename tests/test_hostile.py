@@ -26,6 +26,7 @@ def _told(report: Report) -> str:
     return "\n".join(f"{f.kind}: {f.text}\n  {f.call}\n  {f.reproduce}" for f in report.findings.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("entrance", ENTRANCES)
 def test_no_call_crashes_or_hangs_or_writes_outside(reports: dict[str, Report], entrance: str) -> None:
     report = reports[entrance]
@@ -33,6 +34,7 @@ def test_no_call_crashes_or_hangs_or_writes_outside(reports: dict[str, Report], 
     assert report.calls >= CALLS[entrance] // 2, "the calls were not made"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("entrance", ENTRANCES)
 def test_every_refusal_is_in_our_words(reports: dict[str, Report], entrance: str) -> None:
     report = reports[entrance]

@@ -55,6 +55,7 @@ def poisoned(shape: tuple[int, ...], dtype: Any, layout: str) -> Any:
 
 
 @pytest.mark.parametrize("layout", ["planes", "channels_last"])
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MAXIMA)
 def test_offsets_written_and_read_stand_for_indices(name: str, layout: str) -> None:
     """Values, decoded places and gradients are those of the int64 indices, and the reference's."""

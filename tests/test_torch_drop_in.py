@@ -60,6 +60,7 @@ def scattered(indices: Any, g: Any, lengths: tuple[int, ...]) -> Any:
     return flat[..., :-1].reshape(*g.shape[:2], *lengths)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("axes", [1, 2, 3])
 def test_windows_that_dilation_leaves_empty(axes: int) -> None:
     name, empty = f"max_pool{axes}d", 0

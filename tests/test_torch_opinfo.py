@@ -245,6 +245,7 @@ def hold(
     assert off < theirs_off if device == "cpu" else off <= theirs_off
 
 
+@pytest.mark.slow
 @on_each_device
 @pytest.mark.parametrize(
     "entrance", ["patched", pytest.param("forward patched", marks=pytest.mark.slow), "functional"]
