@@ -244,13 +244,13 @@ def test_cuda_without_kernels_says_why(monkeypatch: Any) -> None:
     from pooltide.torch import devices
 
     monkeypatch.setattr(
-        devices, "import_module", lambda name: (_ for _ in ()).throw(ImportError("no triton here"))
+        devices, "import_module", lambda name: (_ for _ in ()).throw(ImportError("no NVRTC here"))
     )
-    monkeypatch.setattr(devices, "_triton", devices._triton.__wrapped__)
+    monkeypatch.setattr(devices, "_cuda", devices._cuda.__wrapped__)
     problem: Any = None
-    with pytest.raises(NoBackend, match="no CUDA kernels: no triton here"):
+    with pytest.raises(NoBackend, match="no CUDA kernels: no NVRTC here"):
         devices.choose(torch.device("cuda"), problem, ())
-    assert devices.missing(torch.device("cuda")) == "there are no CUDA kernels: no triton here"
+    assert devices.missing(torch.device("cuda")) == "there are no CUDA kernels: no NVRTC here"
 
 
 @pytest.mark.parametrize("check_indices", [True, False])
