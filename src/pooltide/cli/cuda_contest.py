@@ -31,7 +31,7 @@ from ..problem.problem import Problem
 from ..torch.tensors import TYPES
 from .aten import aten_call, in_layout, torch_dtype, torch_tensor
 from .contest import check_sample, timeable
-from .entries import Entry, Result, Runners, Wrong, attributes_of
+from .entries import Entry, Result, Runners, attributes_of
 from .limit import LANES, least_seconds
 
 DEVICE = "cuda"

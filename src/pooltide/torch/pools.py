@@ -184,10 +184,12 @@ def maxima_of(pool: PreparedPool, x: Tensor) -> tuple[Tensor, Tensor]:
 def maxima_with_offsets_and_indices(pool: PreparedPool, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Returns the values, their offsets, and int64 indices with the strides of the values."""
     values, offsets = maxima_of(pool, x)
-    indices = allocate(
-        pool.shape, values.stride(), values.numel() * torch.int64.itemsize, torch.int64, values.device
-    )
-    return values, offsets, indices.copy_(indices_from(pool, offsets))
+    indices = indices_from(pool, offsets)
+    if indices.stride() != values.stride():
+        nbytes = values.numel() * indices.element_size()
+        laid = allocate(pool.shape, values.stride(), nbytes, indices.dtype, indices.device)
+        indices = laid.copy_(indices)
+    return values, offsets, indices
 
 
 def _run(pool: PreparedPool, x: Tensor, index_dtype: torch.dtype | None) -> tuple[Tensor, Tensor | None]:
@@ -225,7 +227,7 @@ def offsets_from(pool: PreparedPool, indices: Tensor) -> Tensor:
 def indices_from(pool: PreparedPool, offsets: Tensor) -> Tensor:
     """Converts offsets to int64 indices."""
     _, corner, jump = _tables(pool.problem, pool.axes, offsets.device)
-    return jump[offsets.long()] + corner
+    return jump[offsets.long()].add_(corner)
 
 
 @lru_cache(maxsize=256)

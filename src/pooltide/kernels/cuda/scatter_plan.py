@@ -13,7 +13,7 @@ import numpy as np
 
 from ...geometry import Axis
 from ...problem.problem import Problem
-from .source import Source
+from .source import Argument, Source
 from .tables import Array, bands, between, cdiv, divider, even_shares, shares, windows_of_shares
 from .task import Launch, Task
 
@@ -117,7 +117,7 @@ def _scatter(
 ) -> Launch:
     problem, inner = task.problem, task.inner
     cells, windows = prod(problem.input_plane), prod(problem.output_plane)
-    arguments = (
+    arguments: tuple[Argument, ...] = (
         *(task.planes, cells * inner, windows * inner, cells),
         *(problem.axes[0].outputs * problem.axes[1].outputs, share, warp_bytes, bands, parts, 0),
         *(number for axis in problem.axes for number in _steps(axis)),
