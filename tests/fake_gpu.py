@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from cuda_problems import H200
 
 from pooltide.kernels import Arrays, reference
 from pooltide.kernels.calls import CALLS
 from pooltide.kernels.cuda import launch
-from pooltide.kernels.cuda.driver import DeviceFacts
 from pooltide.problem.problem import Problem
 from pooltide.torch import devices
 
-FACTS = DeviceFacts(90, 132, 227 << 10, 228 << 10, 2048, 65536, 50 << 20)
+FACTS = H200
 _INDICES = {0: None, 1: np.uint8, 4: np.int32, 8: np.int64}
 
 

@@ -54,7 +54,7 @@ def test_plan_prints_the_kernel_and_why_not_those_before_it(monkeypatch: pytest.
         raise AssertionError("--plan draws no data")
 
     monkeypatch.setattr(trial, "arrays", refuse)
-    case = "avg2d:2x3x11x13:k3:s2:f16"
+    case = "avg2d:2x3x11x45:k3:s2:f16"
     text = CliRunner().invoke(main, ["run", "--plan", case]).stdout
     assert text.startswith(f"case     {case}\nproblem  average_gradient FLOAT16")
     assert "\nbackend  cpu, working on planes\n" in text
@@ -91,7 +91,7 @@ def test_json_has_the_figures_and_the_plan_of_every_case(tmp_path: Path) -> None
     cases.write_text("avg2d:2x3x11x13:k3:s2:f16\navg2d:2x3x11x13:k0\nnothing:3\n")
     good, refused, bad = map(json.loads, pooltide("run", "--json", cases, rc=1).splitlines())
     assert (good["line"], good["name"], good["case"]) == (1, "case-000001", "avg2d:2x3x11x13:k3:s2:f16")
-    assert good["plan"]["kernel"] == "stride_2"
+    assert good["plan"]["kernel"] == "picked_lines"
     assert good["plan"]["not"]["stride_1"] == "the stride along the row is not 1"
     assert good["seconds"] > 0
     assert (good["count"], good["differing"], good["max ULP"]) == (858, 1, 1)

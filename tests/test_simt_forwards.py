@@ -13,6 +13,7 @@ from pooltide.kernels.cuda.choice import KERNELS
 from pooltide.kernels.cuda.source import headers, program
 
 PROGRAM = Path(__file__).parent / "simt_forwards.py"
+FILES = {"average.cu", "average_wide.cu", "maximum.cu", "maximum_reduce.cu", "mean.cu"}
 NAMES = sorted(name for kind in ("maximum", "average") for name, _ in KERNELS[kind])
 on_host = pytest.mark.skipif(simt.why_not() is not None, reason=simt.why_not() or "")
 
@@ -46,6 +47,6 @@ def test_nvrtc_compiles_every_kind_of_source() -> None:
         for _, found in launches(random_forward(seed)[0], layout, small=seed % 3 == 0)
         for launch in found
     }
-    assert {source.file for source in sources} == {"maximum.cu", "maximum_reduce.cu", "average.cu", "mean.cu"}
+    assert {source.file for source in sources} == FILES
     for source in sources:
         nvrtc.compile_program(library, program(source), headers(), "sm_90")
