@@ -31,7 +31,7 @@ def build(where: Path, compiler: str, flags: list[str], sets: list[str]) -> Path
     def compile_one(name: str, source: str, more: list[str]) -> str:
         target = str(where / f"{name}.o")
         command = [compiler, *FLAGS, *flags, *more, "-c", str(NATIVE / source), "-o", target]
-        subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
+        subprocess.run(command, check=True, capture_output=True, text=True, timeout=900)
         return target
 
     jobs = [(f"kernels_{isa}", "kernels.cpp", [*SETS[isa], f"-DPOOLTIDE_ISA={isa}"]) for isa in sets]
