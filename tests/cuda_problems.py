@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import Any
 
 import numpy as np
 
+from enumeration import geometries
 from geometries import maxima_gradient
 from pooltide.geometry import UNIT, Axis, strided_outputs, tables
 from pooltide.kernels import reference
@@ -142,3 +144,30 @@ def random_task(seed: int) -> tuple[Problem, str, np.ndarray, np.ndarray | None]
     with np.errstate(all="ignore"):
         grad = random_gradient(problem, rng)
     return problem, layout, grad, random_indices(problem, rng) if problem.kind == "maximum_gradient" else None
+
+
+def flat(array: Any, layout: str) -> Any:
+    """The array's elements in the order in which they stand in memory."""
+    return np.ascontiguousarray(array if layout == "planes" else array.transpose(0, 2, 3, 4, 1)).ravel()
+
+
+def sweep_arguments() -> argparse.ArgumentParser:
+    """What the programs that run kernels on the host take."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--share", nargs=2, type=int, default=(0, 4001), metavar=("AT", "N"))
+    parser.add_argument("--only", default="")
+    parser.add_argument("--random", nargs=2, type=int, default=(0, 0), metavar=("FIRST", "END"))
+    parser.add_argument("--seed", type=int, default=1)
+    return parser
+
+
+def sweep(checker: Any, args: argparse.Namespace) -> None:
+    """Run the geometries and random problems of the arguments; print how many, and which kernels they reached."""
+    count = 0
+    for number, geometry in geometries(tuple(args.share), args.only) if args.share[1] else ():
+        checker.check(number, geometry)
+        count += 1
+    for seed in range(*args.random):
+        checker.random(seed)
+    checker.run(args.seed)
+    print(f"{count} geometries, {checker.runs} runs, kernels: {', '.join(sorted(checker.names))}")

@@ -8,16 +8,15 @@ zeros. tests/test_simt_forwards.py starts it with AddressSanitizer loaded.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
-from cuda_problems import H200, TYPES, random_windows
+from cuda_problems import H200, TYPES, flat, random_windows, sweep, sweep_arguments
 
 import simt
-from enumeration import NONE, Checker, bits, difference, geometries
+from enumeration import NONE, Checker, bits, difference
 from pooltide.geometry import UNIT, Axis
 from pooltide.kernels import Arrays, reference
 from pooltide.kernels.cuda import average_plan, columns, maximum_plan
@@ -28,7 +27,6 @@ from pooltide.operators.dtypes import DTYPES
 from pooltide.problem.problem import Problem, with_offsets
 
 SMALL = DeviceFacts(90, 1, 48 << 10, 64 << 10, 64, 65536, 1 << 20, 1_980_000)
-LARGE = H200
 # Blocks and limits so small that small problems meet them.
 TINY: dict[Any, dict[str, int]] = {
     columns: {"THREADS": 64, "UNROLLED": 3},
@@ -178,26 +176,8 @@ def prod_outputs(axes: tuple[Axis, ...]) -> int:
     return int(np.prod([axis.outputs for axis in axes]))
 
 
-def flat(array: Any, layout: str) -> Any:
-    """The array's elements in the order in which they stand in memory."""
-    return np.ascontiguousarray(array if layout == "planes" else array.transpose(0, 2, 3, 4, 1)).ravel()
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--share", nargs=2, type=int, default=(0, 4001), metavar=("AT", "N"))
-    parser.add_argument("--only", default="")
-    parser.add_argument("--random", nargs=2, type=int, default=(0, 0), metavar=("FIRST", "END"))
-    parser.add_argument("--seed", type=int, default=1)
-    args = parser.parse_args()
-    checker, count = ForwardChecker(), 0
-    for number, geometry in geometries(tuple(args.share), args.only):
-        checker.check(number, geometry)
-        count += 1
-    for seed in range(*args.random):
-        checker.random(seed)
-    checker.run(args.seed)
-    print(f"{count} geometries, {checker.runs} runs, kernels: {', '.join(sorted(checker.names))}")
+    sweep(ForwardChecker(), sweep_arguments().parse_args())
 
 
 if __name__ == "__main__":

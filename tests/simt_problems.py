@@ -9,15 +9,14 @@ starts this program with AddressSanitizer loaded.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from cuda_problems import H200, expected, random_task
+from cuda_problems import H200, expected, flat, random_task, sweep, sweep_arguments
 
 import simt
-from enumeration import Checker, bits, difference, geometries
+from enumeration import Checker, bits, difference
 from pooltide.kernels import IndexFault
 from pooltide.kernels.cuda import scatter_plan
 from pooltide.kernels.cuda.choice import KERNELS
@@ -27,7 +26,6 @@ from pooltide.kernels.cuda.task import Launch, Task
 from pooltide.problem.problem import Problem
 
 SMALL = DeviceFacts(90, 1, 8 << 10, 16 << 10, 2048, 65536, 1 << 20, 1_980_000)
-LARGE = H200
 
 
 def launches(problem: Problem, layout: str, small: bool) -> Iterator[tuple[str, tuple[Launch, ...]]]:
@@ -106,29 +104,12 @@ class GpuChecker(Checker):
         assert faults.tolist() == counted, f"{label}: counted {faults.tolist()}, must be {counted}"
 
 
-def flat(array: Any, layout: str) -> Any:
-    """The array's elements in the order in which they stand in memory."""
-    return np.ascontiguousarray(array if layout == "planes" else array.transpose(0, 2, 3, 4, 1)).ravel()
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--share", nargs=2, type=int, default=(0, 4001), metavar=("AT", "N"))
-    parser.add_argument("--only", default="")
-    parser.add_argument("--random", nargs=2, type=int, default=(0, 0), metavar=("FIRST", "END"))
-    parser.add_argument("--seed", type=int, default=1)
+    parser = sweep_arguments()
     parser.add_argument("--add", default="", metavar="LINE")
     args = parser.parse_args()
     texts = headers()
-    checker = GpuChecker(texts | {"device.h": f"{texts['device.h']}\n{args.add}\n"} if args.add else None)
-    count = 0
-    for number, geometry in geometries(tuple(args.share), args.only) if args.share[1] else ():
-        checker.check(number, geometry)
-        count += 1
-    for seed in range(*args.random):
-        checker.random(seed)
-    checker.run(args.seed)
-    print(f"{count} geometries, {checker.runs} runs, kernels: {', '.join(sorted(checker.names))}")
+    sweep(GpuChecker(texts | {"device.h": f"{texts['device.h']}\n{args.add}\n"} if args.add else None), args)
 
 
 if __name__ == "__main__":

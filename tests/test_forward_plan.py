@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from simt_forwards import LARGE, SMALL, launches, random_forward, tiny_limits
+from cuda_problems import H200
+from simt_forwards import SMALL, launches, random_forward, tiny_limits
 
 from pooltide.geometry import UNIT, Axis, strided_outputs
 from pooltide.kernels.cuda.choice import KERNELS
@@ -25,7 +26,7 @@ def problem(kind: str, batch: tuple[int, int], axis: Axis, quotient: str = "", d
 
 def chosen(given: Problem, layout: str) -> str:
     for name, planner in KERNELS[given.kind]:
-        if not isinstance(planner(Task(given, layout, LARGE)), str):
+        if not isinstance(planner(Task(given, layout, H200)), str):
             return name
     return "none"
 
@@ -53,7 +54,7 @@ def test_problems_of_models_get_their_kernels(given: Problem, planes: str, chann
 
 @pytest.mark.parametrize("small", [True, False])
 def test_a_device_can_launch_what_is_planned(small: bool) -> None:
-    facts = SMALL if small else LARGE
+    facts = SMALL if small else H200
     for seed in range(120):
         for layout in ("planes", "channels_last"):
             for name, found in launches(random_forward(seed)[0], layout, small):

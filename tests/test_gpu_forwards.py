@@ -7,7 +7,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from simt_forwards import flat, random_forward
+from cuda_problems import flat
+from simt_forwards import random_forward
 
 from enumeration import NONE, bits, difference
 from pooltide.kernels import Arrays, reference

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -139,15 +140,8 @@ def test_indices_are_pytorchs(pool: Pool, dtype: Any, launched: list[Any]) -> No
             assert ours.stride() == theirs.stride()
 
 
-@pytest.mark.parametrize("pool", EVERY, ids=str)
-def test_graphs_capture_a_training_step(pool: Pool) -> None:
-    x = sample(pool).cuda().requires_grad_()
-
-    def step() -> Any:
-        y = pool.forward(x, functional)
-        return torch.autograd.grad(y.square().sum(), x)[0]
-
-    must = step()  # compiles, and fills the caches
+def replayed_with_twice(x: Any, step: Callable[[], Any]) -> Any:
+    """The result of a captured step, replayed after the values of x were doubled."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -159,6 +153,19 @@ def test_graphs_capture_a_training_step(pool: Pool) -> None:
     with torch.no_grad():
         x.mul_(2)
     graph.replay()
+    return captured
+
+
+@pytest.mark.parametrize("pool", EVERY, ids=str)
+def test_graphs_capture_a_training_step(pool: Pool) -> None:
+    x = sample(pool).cuda().requires_grad_()
+
+    def step() -> Any:
+        y = pool.forward(x, functional)
+        return torch.autograd.grad(y.square().sum(), x)[0]
+
+    must = step()  # compiles, and fills the caches
+    captured = replayed_with_twice(x, step)
     assert torch.equal(captured, must * 2)
 
 
@@ -233,17 +240,7 @@ def test_patched_training_in_a_graph() -> None:
 
     with pt.patch(forward=True):
         must = step()
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            step()
-        torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            captured = step()
-        with torch.no_grad():
-            x.mul_(2)
-        graph.replay()
+        captured = replayed_with_twice(x, step)
     assert torch.equal(captured, must * 2)
 
 

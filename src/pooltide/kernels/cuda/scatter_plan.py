@@ -20,7 +20,6 @@ from .task import Launch, Task
 FEW_CHANNELS = 12  # so few that lanes which own channels would be idle
 BAND_BYTES = 8 << 10  # of sums that a warp keeps in shared memory
 TILE_BYTES = 24 << 10  # the same, of 32 channels
-THREADS = 256  # of a block that computes averages, at most
 
 
 def scatter_planes(task: Task) -> tuple[Launch, ...] | str:

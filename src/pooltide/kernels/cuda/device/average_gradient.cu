@@ -179,213 +179,212 @@ extern "C" __global__ void __launch_bounds__(THREADS) average_gradient(const Par
 #endif
 
   for (int again = 0; again < p.repeats && plane0 < p.planes; ++again, plane0 += p.by_share.n) {
-  const int planes = (int)min((i64)p.by_share.n, p.planes - plane0);
-  const bool live = within && plane < planes;
-  const Elements *grad = (const Elements *)p.grad + plane0 * plane_windows;
-  Elements *out = (Elements *)p.out + ((plane0 + plane) * p.D * p.H * p.W + w0 + w) * p.inner + c0 + c;
+    const int planes = (int)min((i64)p.by_share.n, p.planes - plane0);
+    const bool live = within && plane < planes;
+    const Elements *grad = (const Elements *)p.grad + plane0 * plane_windows;
+    Elements *out = (Elements *)p.out + ((plane0 + plane) * p.D * p.H * p.W + w0 + w) * p.inner + c0 + c;
 
 #if STAGED
-  const int rows = planes * nd * nh;
-  if (again) __syncthreads();
-  // Threads own columns of windows here. A tile has several planes only if it has all of their rows.
-  for (int column = t - group * p.by_lanes.n; group < p.groups && column < p.width; column += p.by_lanes.n) {
-    const u32 ww = over(column, p.by_tc);
-    const int channel = column - ww * p.by_tc.n;
-    if (ww0 + ww >= p.Wo || c0 + channel >= p.inner) continue;
-    const Elements *from = grad + (wd0 * p.Ho + wh0) * row_windows + (ww0 + ww) * p.inner + c0 + channel;
-    Sums *to = staged + column;
-    int r = group;
+    const int rows = planes * nd * nh;
+    if (again) __syncthreads();
+    // Threads own columns of windows here. A tile has several planes only if it has all of their rows.
+    for (int column = t - group * p.by_lanes.n; group < p.groups && column < p.width; column += p.by_lanes.n) {
+      const u32 ww = over(column, p.by_tc);
+      const int channel = column - ww * p.by_tc.n;
+      if (ww0 + ww >= p.Wo || c0 + channel >= p.inner) continue;
+      const Elements *from = grad + (wd0 * p.Ho + wh0) * row_windows + (ww0 + ww) * p.inner + c0 + channel;
+      Sums *to = staged + column;
+      int r = group;
 #if !UNIFORM
-    const Sum *of_w = p.divisors + 2 * (p.Do + p.Ho + ww0 + ww);
-    by.w = of_w[0], by.rw = of_w[1];
+      const Sum *of_w = p.divisors + 2 * (p.Do + p.Ho + ww0 + ww);
+      by.w = of_w[0], by.rw = of_w[1];
 #endif
-    auto source = [&](int r) {
+      auto source = [&](int r) {
 #if LINEAR
-      return r * row_windows;
+        return r * row_windows;
 #else
-      return (r + r / nh * (p.Ho - nh)) * row_windows;
+        return (r + r / nh * (p.Ho - nh)) * row_windows;
 #endif
-    };
-    auto put = [&](int r, const Elements &g) {
+      };
+      auto put = [&](int r, const Elements &g) {
 #if !UNIFORM
 #if WHOLE
-      const u32 slice = over(r, p.by_ho), d = slice - over(slice, p.by_do) * p.Do, h = r - slice * p.Ho;
+        const u32 slice = over(r, p.by_ho), d = slice - over(slice, p.by_do) * p.Do, h = r - slice * p.Ho;
 #else
-      const int d = p.Do == 1 ? 0 : r / nh, h = r - d * nh;
+        const int d = p.Do == 1 ? 0 : r / nh, h = r - d * nh;
 #endif
-      const Sum *of_d = p.divisors + 2 * (wd0 + d), *of_h = p.divisors + 2 * (p.Do + wh0 + h);
-      by.d = of_d[0], by.rd = of_d[1], by.h = of_h[0], by.rh = of_h[1];
+        const Sum *of_d = p.divisors + 2 * (wd0 + d), *of_h = p.divisors + 2 * (p.Do + wh0 + h);
+        by.d = of_d[0], by.rd = of_d[1], by.h = of_h[0], by.rh = of_h[1];
 #endif
-      to[r * row] = divided(g, by);
-    };
-    // Several loads at a time: the more of them are under way, the less a thread waits for memory.
-    for (; r + ((int)BATCH - 1) * p.groups < rows; r += BATCH * p.groups) {
-      Elements batch[BATCH];
+        to[r * row] = divided(g, by);
+      };
+      // Several loads at a time: the more of them are under way, the less a thread waits for memory.
+      for (; r + ((int)BATCH - 1) * p.groups < rows; r += BATCH * p.groups) {
+        Elements batch[BATCH];
 #pragma unroll
-      for (int i = 0; i < BATCH; ++i) batch[i] = from[source(r + i * p.groups)];
-      keep_order();
+        for (int i = 0; i < BATCH; ++i) batch[i] = from[source(r + i * p.groups)];
+        keep_order();
 #pragma unroll
-      for (int i = 0; i < BATCH; ++i) put(r + i * p.groups, batch[i]);
+        for (int i = 0; i < BATCH; ++i) put(r + i * p.groups, batch[i]);
+      }
+      for (; r < rows; r += p.groups) put(r, from[source(r)]);
     }
-    for (; r < rows; r += p.groups) put(r, from[source(r)]);
-  }
-  __syncthreads();
-  const Sums *below = staged + plane * nd * nh * row;
+    __syncthreads();
+    const Sums *below = staged + plane * nd * nh * row;
 #if FLUSH
-  // The tile begins at the same place within a vector as in the result.
-  const int top = max(first_row(p, runs, o0), 0), bottom = min(first_row(p, runs, o1), p.H);
-  const i64 corner = (plane0 * p.D * p.H + d0 * p.H + top) * pitch;
-  const int skip = (int)((u64)((Elements *)p.out + corner) / sizeof(Elements) % VECTOR);
-  Elements *tile = (Elements *)(arena + p.tile_at) + skip;
-  const int size = (p.by_share.n > 1 ? planes * p.D * p.H : (d1 - d0) * (bottom - top)) * pitch;
-  out = tile - (d0 * p.H + top) * pitch + plane * p.D * p.H * pitch + w * p.inner + c;
+    // The tile begins at the same place within a vector as in the result.
+    const int top = max(first_row(p, runs, o0), 0), bottom = min(first_row(p, runs, o1), p.H);
+    const i64 corner = (plane0 * p.D * p.H + d0 * p.H + top) * pitch;
+    const int skip = (int)((u64)((Elements *)p.out + corner) / sizeof(Elements) % VECTOR);
+    Elements *tile = (Elements *)(arena + p.tile_at) + skip;
+    const int size = (p.by_share.n > 1 ? planes * p.D * p.H : (d1 - d0) * (bottom - top)) * pitch;
+    out = tile - (d0 * p.H + top) * pitch + plane * p.D * p.H * pitch + w * p.inner + c;
 #endif
 #else
-  const Elements *below = grad + (i64)plane * plane_windows + mine * p.inner + c0 + c;
+    const Elements *below = grad + (i64)plane * plane_windows + mine * p.inner + c0 + c;
 #endif
 
-  if (live)
-  for (int d = from_d; d < to_d; ++d) {
-    const int fd = first_d[d], cd = count_d[d];
+    for (int d = from_d; live && d < to_d; ++d) {
+      const int fd = first_d[d], cd = count_d[d];
 #if STRIDED
-    int h = first_row(p, runs, from_o);
-    Elements *to = out + (d * p.H + h) * pitch;
-    const int slice = nh * row, last = to_o + p.first_period;
-    const Sums *lines = below + ((fd - wd0) * nh - wh0) * row;  // where the row of window 0 would be
+      int h = first_row(p, runs, from_o);
+      Elements *to = out + (d * p.H + h) * pitch;
+      const int slice = nh * row, last = to_o + p.first_period;
+      const Sums *lines = below + ((fd - wd0) * nh - wh0) * row;  // where the row of window 0 would be
 #if ROLL
-    Sums registers[ROWS][SLICES][UNROLLED];
-    auto enter = [&](int slot, int o) {
+      Sums registers[ROWS][SLICES][UNROLLED];
+      auto enter = [&](int slot, int o) {
 #pragma unroll
-      for (int i = 0; i < SLICES; ++i) {
-        const Sums *line = (u32)o < (u32)p.Ho && i < cd ? lines + o * row + i * slice : zero;
+        for (int i = 0; i < SLICES; ++i) {
+          const Sums *line = (u32)o < (u32)p.Ho && i < cd ? lines + o * row + i * slice : zero;
 #pragma unroll
-        for (int m = 0; m < UNROLLED; ++m) registers[slot][i][m] = line[offsets[m]];
+          for (int m = 0; m < UNROLLED; ++m) registers[slot][i][m] = line[offsets[m]];
+        }
+      };
+      auto leave = [&](int u) {
+#pragma unroll
+        for (int j = 0; j < STRIDE; ++j) {
+          const int n = j < KERNEL ? (KERNEL - 1 - j) / STRIDE + 1 : 0;
+          Sums sum = zeros();
+#pragma unroll
+          for (int i = 0; i < SLICES; ++i)
+#pragma unroll
+            for (int k = ROWS - n; k < ROWS; ++k)
+#pragma unroll
+              for (int m = 0; m < UNROLLED; ++m) add(sum, registers[(u + k) % ROWS][i][m]);
+          if (STRIDE == 1 || (u32)h < (u32)p.H) *to = narrowed(sum);
+          ++h, to += pitch;
+        }
+      };
+      int o = from_o + p.first_period;
+#pragma unroll
+      for (int j = 0; j < ROWS - 1; ++j) enter(j, o - ROWS + 1 + j);
+      for (; o + ROWS <= last; o += ROWS) {
+#pragma unroll
+        for (int u = 0; u < ROWS; ++u) {
+          enter((u + ROWS - 1) % ROWS, o + u);
+          leave(u);
+        }
       }
-    };
-    auto leave = [&](int u) {
 #pragma unroll
-      for (int j = 0; j < STRIDE; ++j) {
-        const int n = j < KERNEL ? (KERNEL - 1 - j) / STRIDE + 1 : 0;
-        Sums sum = zeros();
-#pragma unroll
-        for (int i = 0; i < SLICES; ++i)
-#pragma unroll
-          for (int k = ROWS - n; k < ROWS; ++k)
-#pragma unroll
-            for (int m = 0; m < UNROLLED; ++m) add(sum, registers[(u + k) % ROWS][i][m]);
-        if (STRIDE == 1 || (u32)h < (u32)p.H) *to = narrowed(sum);
-        ++h, to += pitch;
+      for (int u = 0; u < ROWS - 1; ++u) {
+        if (o + u < last) {
+          enter((u + ROWS - 1) % ROWS, o + u);
+          leave(u);
+        }
       }
-    };
-    int o = from_o + p.first_period;
-#pragma unroll
-    for (int j = 0; j < ROWS - 1; ++j) enter(j, o - ROWS + 1 + j);
-    for (; o + ROWS <= last; o += ROWS) {
-#pragma unroll
-      for (int u = 0; u < ROWS; ++u) {
-        enter((u + ROWS - 1) % ROWS, o + u);
-        leave(u);
-      }
-    }
-#pragma unroll
-    for (int u = 0; u < ROWS - 1; ++u) {
-      if (o + u < last) {
-        enter((u + ROWS - 1) % ROWS, o + u);
-        leave(u);
-      }
-    }
 #else
-    for (int o = from_o + p.first_period; o < last; o += BLOCK) {
-      Sums first[BLOCK], second[BLOCK];
+      for (int o = from_o + p.first_period; o < last; o += BLOCK) {
+        Sums first[BLOCK], second[BLOCK];
 #pragma unroll
-      for (int i = 0; i < BLOCK; ++i) first[i] = second[i] = zeros();
-      for (int i = 0; i < cd; ++i)
-        for (int k = max(o - ROWS + 1, 0); k < min(min(o + BLOCK, last), p.Ho); ++k) {
-          const Sums *line = lines + k * row + i * slice;
-          auto add_to = [&](const Sums &value) {
+        for (int i = 0; i < BLOCK; ++i) first[i] = second[i] = zeros();
+        for (int i = 0; i < cd; ++i)
+          for (int k = max(o - ROWS + 1, 0); k < min(min(o + BLOCK, last), p.Ho); ++k) {
+            const Sums *line = lines + k * row + i * slice;
+            auto add_to = [&](const Sums &value) {
 #pragma unroll
-            for (int n = 0; n < BLOCK; ++n) {
-              if ((u32)(o + n - k) < (u32)ROWS) add(first[n], value);
-              if (TWO && (u32)(o + n - k) < (u32)ROWS - 1) add(second[n], value);
-            }
-          };
+              for (int n = 0; n < BLOCK; ++n) {
+                if ((u32)(o + n - k) < (u32)ROWS) add(first[n], value);
+                if (TWO && (u32)(o + n - k) < (u32)ROWS - 1) add(second[n], value);
+              }
+            };
 #if COLUMNS
 #pragma unroll
-          for (int m = 0; m < COLUMNS; ++m) add_to(line[offsets[m]]);
+            for (int m = 0; m < COLUMNS; ++m) add_to(line[offsets[m]]);
 #else
-          for (int m = 0; m < held; ++m) add_to(line[offsets[0] + m * p.by_tc.n]);
+            for (int m = 0; m < held; ++m) add_to(line[offsets[0] + m * p.by_tc.n]);
 #endif
-        }
-#pragma unroll
-      for (int n = 0; n < BLOCK; ++n) {
-        if (o + n >= last) break;
-        const int edge = (o + n) * p.stride - p.padding + p.edge, end = edge + p.stride - p.edge;
-        const Elements values = narrowed(first[n]), others = narrowed(second[n]);
-        for (; h < end; ++h, to += pitch)
-          if ((u32)h < (u32)p.H) *to = h < edge ? values : others;
-      }
-    }
-#endif
-#else
-    int4 next = ((const int4 *)runs)[from_o];  // first row, end, first window, windows
-    for (int o = from_o; o < to_o; ++o) {
-      const int4 run = next;
-      if (o + 1 < to_o) next = ((const int4 *)runs)[o + 1];
-      Sums sum = zeros();
-#if PAIRS
-      const Sums *lines = below + ((fd - wd0) * nh + run.z - wh0) * row;
-#pragma unroll
-      for (int i = 0; i < SLICES; ++i) {
-        if (i < cd && run.w > 0) {
-#pragma unroll
-          for (int m = 0; m < UNROLLED; ++m) add(sum, lines[i * nh * row + offsets[m]]);
-        }
-        if (i < cd && run.w > 1) {
-#pragma unroll
-          for (int m = 0; m < UNROLLED; ++m) add(sum, lines[(i * nh + 1) * row + offsets[m]]);
-        }
-      }
-#else
-      for (int i = 0; i < cd; ++i) {
-        for (int j = 0; j < run.w; ++j) {
-#if STAGED
-          const Sums *from = below + ((fd - wd0 + i) * nh + run.z - wh0 + j) * row;
-#if COLUMNS
-#pragma unroll
-          for (int m = 0; m < COLUMNS; ++m) add(sum, from[offsets[m]]);
-#else
-          for (int m = 0; m < held; ++m) add(sum, from[offsets[0] + m * p.by_tc.n]);
-#endif
-#else
-          const Elements *from = below + ((fd + i) * p.Ho + run.z + j) * row_windows;
-          const Sum *of_d = p.divisors + 2 * (fd + i), *of_h = p.divisors + 2 * (p.Do + run.z + j);
-          by.d = of_d[0], by.rd = of_d[1], by.h = of_h[0], by.rh = of_h[1];
-          for (int m = 0; m < held; ++m) {
-            const Sum *of_w = p.divisors + 2 * (p.Do + p.Ho + mine + m);
-            by.w = of_w[0], by.rw = of_w[1];
-            add(sum, divided(from[m * p.inner], by));
           }
-#endif
+#pragma unroll
+        for (int n = 0; n < BLOCK; ++n) {
+          if (o + n >= last) break;
+          const int edge = (o + n) * p.stride - p.padding + p.edge, end = edge + p.stride - p.edge;
+          const Elements values = narrowed(first[n]), others = narrowed(second[n]);
+          for (; h < end; ++h, to += pitch)
+            if ((u32)h < (u32)p.H) *to = h < edge ? values : others;
         }
       }
 #endif
-      const Elements value = narrowed(sum);
-      Elements *to = out + (d * p.H + run.x) * pitch;
-      for (int h = run.x; h < run.y; ++h, to += pitch) *to = value;
-    }
+#else
+      int4 next = ((const int4 *)runs)[from_o];  // first row, end, first window, windows
+      for (int o = from_o; o < to_o; ++o) {
+        const int4 run = next;
+        if (o + 1 < to_o) next = ((const int4 *)runs)[o + 1];
+        Sums sum = zeros();
+#if PAIRS
+        const Sums *lines = below + ((fd - wd0) * nh + run.z - wh0) * row;
+#pragma unroll
+        for (int i = 0; i < SLICES; ++i) {
+          if (i < cd && run.w > 0) {
+#pragma unroll
+            for (int m = 0; m < UNROLLED; ++m) add(sum, lines[i * nh * row + offsets[m]]);
+          }
+          if (i < cd && run.w > 1) {
+#pragma unroll
+            for (int m = 0; m < UNROLLED; ++m) add(sum, lines[(i * nh + 1) * row + offsets[m]]);
+          }
+        }
+#else
+        for (int i = 0; i < cd; ++i) {
+          for (int j = 0; j < run.w; ++j) {
+#if STAGED
+            const Sums *from = below + ((fd - wd0 + i) * nh + run.z - wh0 + j) * row;
+#if COLUMNS
+#pragma unroll
+            for (int m = 0; m < COLUMNS; ++m) add(sum, from[offsets[m]]);
+#else
+            for (int m = 0; m < held; ++m) add(sum, from[offsets[0] + m * p.by_tc.n]);
 #endif
-  }
+#else
+            const Elements *from = below + ((fd + i) * p.Ho + run.z + j) * row_windows;
+            const Sum *of_d = p.divisors + 2 * (fd + i), *of_h = p.divisors + 2 * (p.Do + run.z + j);
+            by.d = of_d[0], by.rd = of_d[1], by.h = of_h[0], by.rh = of_h[1];
+            for (int m = 0; m < held; ++m) {
+              const Sum *of_w = p.divisors + 2 * (p.Do + p.Ho + mine + m);
+              by.w = of_w[0], by.rw = of_w[1];
+              add(sum, divided(from[m * p.inner], by));
+            }
+#endif
+          }
+        }
+#endif
+        const Elements value = narrowed(sum);
+        Elements *to = out + (d * p.H + run.x) * pitch;
+        for (int h = run.x; h < run.y; ++h, to += pitch) *to = value;
+      }
+#endif
+    }
 
 #if FLUSH
-  __syncthreads();
-  Elements *to = (Elements *)p.out + corner - skip;
-  const Elements *from = tile - skip;
-  for (int i = t * VECTOR; i < skip + size; i += blockDim.x * VECTOR) {
-    if (i >= skip && i + VECTOR <= skip + size)
-      *(uint4 *)(to + i) = *(const uint4 *)(from + i);
-    else
-      for (int j = max(i, skip); j < min(i + VECTOR, skip + size); ++j) to[j] = from[j];
-  }
+    __syncthreads();
+    Elements *to = (Elements *)p.out + corner - skip;
+    const Elements *from = tile - skip;
+    for (int i = t * VECTOR; i < skip + size; i += blockDim.x * VECTOR) {
+      if (i >= skip && i + VECTOR <= skip + size)
+        *(uint4 *)(to + i) = *(const uint4 *)(from + i);
+      else
+        for (int j = max(i, skip); j < min(i + VECTOR, skip + size); ++j) to[j] = from[j];
+    }
 #endif
   }
 }

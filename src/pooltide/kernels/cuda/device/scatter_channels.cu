@@ -3,16 +3,14 @@
 //
 // A lane owns a channel, so lanes never name the same element. A warp holds a tile of cells, a box of the
 // image, for 32 channels in shared memory, and takes the windows that may name its cells one after another.
-// A block computes 32 channels of an image, or one of `parts` of them, tile by tile. It counts the gradients
-// that were added: if fewer than there are windows, an index names a cell outside its window. Then every tile
-// reads all windows (the second pass; with more than one part a second launch, `redo`).
+// A block computes 32 channels of an image, or one of `parts` of them, tile by tile, in two passes (two_passes.h).
 //
 //     DEEP    1: images have more than one slice
 //     LINEAR  1: tiles are contiguous: whole rows of a slice, or whole slices
-//     PACK  channels that a lane writes at once, where all 32 are there
+//     PACK    channels that a lane writes at once, where all 32 are there
 #include "indices.h"
+#include "two_passes.h"
 
-#define ALL 0xffffffffu
 #define AHEAD 8  // windows whose gradients and indices are loaded together
 
 struct Box {
@@ -111,7 +109,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) scatter_channels(const Par
   // `which`: an image and a group of 32 channels.
   auto expected = [&](u32 which) { return min(32, p.channels - (int)(which % groups) * 32) * p.plane_windows; };
   auto compute = [&](u32 which, int from, int to, bool everything) {
-    const int c = which % groups * 32 + lane;
+    const int c = (int)(which % groups) * 32 + lane;
     const i64 image = which / groups;
     int added = 0;
     for (int b = from + warp; b < to; b += warps) {
@@ -143,26 +141,5 @@ extern "C" __global__ void __launch_bounds__(THREADS) scatter_channels(const Par
     return added;
   };
 
-  if (p.redo) {
-    for (u32 which = blockIdx.x; which < (u32)p.images * groups; which += gridDim.x) {
-      int sum = 0;
-      for (int i = lane; i < p.parts; i += 32) sum += p.counts[(i64)which * p.parts + i];
-      for (int step = 16; step; step /= 2) sum += __shfl_xor_sync(ALL, sum, step);
-      if (sum != expected(which)) compute(which, 0, p.tiles, true);
-    }
-    return;
-  }
-  const u32 which = blockIdx.x / p.parts;
-  const int part = blockIdx.x % p.parts;
-  const int from = (int)((i64)p.tiles * part / p.parts), to = (int)((i64)p.tiles * (part + 1) / p.parts);
-  if (threadIdx.x == 0) *total = 0;
-  __syncthreads();
-  const int added = compute(which, from, to, false);
-  if (added) atomicAdd(total, added);
-  __syncthreads();
-  if (p.parts > 1) {
-    if (threadIdx.x == 0) p.counts[blockIdx.x] = *total;
-  } else if (*total != expected(which)) {
-    compute(which, from, to, true);
-  }
+  in_two_passes(p, (i64)p.images * groups, p.tiles, total, expected, compute);
 }

@@ -7,19 +7,16 @@
 // gradients in lane order, which is window order.
 //
 //     BANDS 0: a warp computes `share` whole planes.
-//           1: a block computes a plane, or one of `parts` of it, band by band. A band reads only the windows
-//              that may name its cells. The block counts the gradients that were added: if fewer than the
-//              plane has windows, an index names a cell outside its window. Then every band reads all windows
-//              of the plane (the second pass). With more than one part the second pass is a second launch
-//              (`redo`), which reads the first one's counts, and whose blocks look at several planes each.
+//           1: a block computes a plane, or one of `parts` of it, band by band, in two passes (two_passes.h). In
+//              the first pass a band reads only the windows that may name its cells.
 //     INNER 1: inner may be more than 1
 //     DISJOINT 1: windows have no cell in common. Gradients whose indices are inside their windows are written
 //              without a look at each other; if there are others, all are added in order (BANDS 1: in the second
 //              pass)
 #include "indices.h"
+#include "two_passes.h"
 
 #define VECTOR (16 / (int)sizeof(Sum))  // elements that a lane clears or writes at once
-#define ALL 0xffffffffu
 #define AHEAD 4  // groups of 32 windows that are loaded together
 
 struct Band {
@@ -201,9 +198,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) scatter_planes(const Param
   Sum *sums = (Sum *)(arena + (i64)warp * p.warp_bytes);
   const Band band = {0, size, 1, 0, planes * p.plane_windows, 0};
 #if DISJOINT
-  int added = place_windows(p, plane, band, sums, skip, lane);
-  for (int step = 16; step; step /= 2) added += __shfl_xor_sync(ALL, added, step);
-  if (added != band.count)
+  const int added = place_windows(p, plane, band, sums, skip, lane);
+  if (sum_of_warp(added) != band.count)
 #endif
     add_windows(p, plane, band, sums, skip, lane, true);
   flush(sums, skip, size, to, lane);
@@ -237,28 +233,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) scatter_planes(const Param
     return added;
   };
 
-  if (p.redo) {
-    for (i64 plane = blockIdx.x; plane < p.planes; plane += gridDim.x) {
-      int sum = 0;
-      for (int i = lane; i < p.parts; i += 32) sum += p.counts[plane * p.parts + i];
-      for (int step = 16; step; step /= 2) sum += __shfl_xor_sync(ALL, sum, step);
-      if (sum != p.plane_windows) compute(plane, 0, p.bands, true);
-    }
-    return;
-  }
-  const i64 plane = blockIdx.x / p.parts;
-  const int part = blockIdx.x % p.parts;
-  const int from = (int)((i64)p.bands * part / p.parts), to = (int)((i64)p.bands * (part + 1) / p.parts);
-  if (threadIdx.x == 0) *total = 0;
-  __syncthreads();
-  const int added = compute(plane, from, to, false);
-  if (added) atomicAdd(total, added);
-  __syncthreads();
-  if (p.parts > 1) {
-    if (threadIdx.x == 0) p.counts[blockIdx.x] = *total;
-  } else if (*total != p.plane_windows) {
-    compute(plane, from, to, true);
-  }
+  in_two_passes(p, p.planes, p.bands, total, [&](i64) { return p.plane_windows; }, compute);
 }
 
 #endif
