@@ -1,6 +1,6 @@
 """Every small geometry through every kernel path: drawing geometries misses corners, enumerating doesn't.
 
-    python tests/enumeration.py [--share I/N] [--only WORD] [--processes P]
+    python tests/enumeration.py [--share I/N] [--only WORD] [--processes P] [--gpu]
 
 All sizes 1 to 7 (and some more along rows), kernels 1 to 5, strides 1 to 3, every padding, ceil mode,
 count_include_pad, dilation 1 and 2, adaptive sizes; forwards and gradients; contiguous and channels-last.
@@ -311,11 +311,19 @@ def scattered(grad: Any, indices: Any, plane: tuple[int, ...]) -> Any:
     return sums.reshape(grad.shape[:2] + plane)
 
 
-def run_share(job: tuple[int, int, str, bool]) -> tuple[int, int]:
-    at, n, only, quiet = job
+def new_checker(gpu: bool) -> Checker:
+    if not gpu:
+        return Checker()
+    from gpu_paths import OnGpu
+
+    return OnGpu()
+
+
+def run_share(job: tuple[int, int, str, bool, bool]) -> tuple[int, int]:
+    at, n, only, gpu, quiet = job
     torch.set_num_threads(1)
     isa = _native.instruction_set()
-    checker, count, begin = Checker(), 0, time.monotonic()
+    checker, count, begin = new_checker(gpu), 0, time.monotonic()
     for number, geometry in geometries((at, n), only):
         checker.check(number, geometry)
         count += 1
@@ -334,14 +342,15 @@ def main() -> None:
     parser.add_argument("--share", default="0/1", help="I/N: only every N-th geometry, from the I-th on")
     parser.add_argument("--only", default="", help="a part of a kind's name, such as strided_avg2d")
     parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--gpu", action="store_true", help="the kernels of an NVIDIA GPU, not the CPU's")
     given = parser.parse_args()
     at, n = map(int, given.share.split("/"))
     p = given.processes
-    jobs = [(at + i * n, n * p, given.only, i > 0) for i in range(p)]
+    jobs = [(at + i * n, n * p, given.only, given.gpu, i > 0) for i in range(p)]
     with multiprocessing.get_context("spawn").Pool(p) as pool:
         done = pool.map(run_share, jobs) if p > 1 else [run_share(jobs[0])]
     counts, runs = map(sum, zip(*done, strict=True))
-    sets = " ".join(_native.instruction_sets())
+    sets = torch.cuda.get_device_name() if given.gpu else " ".join(_native.instruction_sets())
     print(f"\n{counts:,} geometries, {runs:,} runs: every result has the expected bits ({sets})")
 
 

@@ -9,20 +9,16 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 from cuda_problems import alike, expected, lay, own_indices, random_task, strided
-from simt_forwards import flat, random_forward, tiny_limits
+from gpu_paths import OnGpu, on_gpu, tiny, to_numpy
 
-from enumeration import Checker, geometries
+from enumeration import geometries
 from pooltide.geometry import UNIT, Axis
-from pooltide.kernels import Arrays, reference
 from pooltide.operators.dtypes import DTYPES
 from pooltide.problem.problem import Problem
 
@@ -32,33 +28,6 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no NVIDIA GPU"),
 ]
 SEEDS = 1600  # 100 of each operator and dtype
-
-
-def on_gpu(array: np.ndarray) -> Any:
-    if array.dtype == ml_dtypes.bfloat16:
-        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16).cuda()
-    return torch.from_numpy(array).cuda()
-
-
-def to_numpy(tensor: Any) -> np.ndarray:
-    tensor = tensor.cpu()
-    if tensor.dtype == torch.bfloat16:
-        return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
-    return tensor.numpy()
-
-
-@contextmanager
-def tiny(wanted: bool) -> Iterator[None]:
-    """Plans kernels as if bands and tiles were tiny, so that small problems have several of them."""
-    from pooltide.kernels.cuda import scatter_plan
-
-    kept = scatter_plan.BAND_BYTES, scatter_plan.TILE_BYTES
-    if wanted:
-        scatter_plan.BAND_BYTES, scatter_plan.TILE_BYTES = 256, 64 * 32 * 4
-    try:
-        yield
-    finally:
-        scatter_plan.BAND_BYTES, scatter_plan.TILE_BYTES = kept
 
 
 def check_random(seed: int) -> str | None:
@@ -80,49 +49,6 @@ def check_random(seed: int) -> str | None:
     ):
         return f"seed {seed}: {problem} {layout}: counted {record.tolist()}, must be {fault}"
     return None
-
-
-class OnGpu(Checker):
-    """Sends enumerated geometries through the GPU kernels, with bands and limits as usual and tiny."""
-
-    def forward(self, problem: Problem, x: Any, values: Any, places: Any) -> None:
-        """`x` begins at a multiple of 16 bytes, or one element later."""
-        from pooltide.kernels.cuda import launch
-
-        dtype = problem.dtype.numpy
-        for layout in ("planes", "channels_last"):
-            given = on_gpu(flat(x.astype(dtype), layout))
-            given = torch.cat([given[:1], given])[1:] if self.runs // 2 % 2 else given
-            out = on_gpu(np.full(values.size, np.nan, dtype))
-            found = None if places is None else torch.full_like(on_gpu(places.ravel()), 255)
-            with tiny_limits() if self.runs % 2 else nullcontext():
-                prepared = launch.PreparedLaunches(problem, layout, 0)
-            prepared(given, found, out)
-            self.runs += 1
-            assert alike(to_numpy(out), flat(values.astype(dtype), layout)), f"{problem} {layout}"
-            if found is not None:
-                assert (to_numpy(found) == flat(places, layout)).all(), f"{problem} {layout}: places"
-
-    def random(self, seed: int) -> None:
-        problem, x = random_forward(seed)
-        values = np.empty(problem.batch + problem.output_plane, x.dtype)
-        places = {0: None, 1: np.empty(values.shape, np.uint8), 8: np.empty(values.shape, np.int64)}
-        indices = places[problem.index_bytes]
-        reference.run(problem, "planes", Arrays(input=x, indices=indices, out=values), np.empty(0, np.uint8))
-        self.forward(problem, x, values, indices)
-
-    def gradient(self, problem: Problem, grad: Any, indices: Any, want: Any) -> None:
-        from pooltide.kernels.cuda import launch
-
-        rounded = want.astype(problem.dtype.numpy)
-        for layout in ("planes", "channels_last"):
-            out = on_gpu(lay(np.full(rounded.shape, np.nan, rounded.dtype), layout))
-            given = None if indices is None else on_gpu(lay(indices, layout))
-            with tiny(self.runs % 2 == 0):
-                prepared = launch.PreparedLaunches(problem, layout, 0)
-            prepared(on_gpu(lay(grad.astype(problem.dtype.numpy), layout)), given, out, None)
-            self.runs += 1
-            assert alike(np.ascontiguousarray(to_numpy(out)), rounded), f"{problem} {layout}"
 
 
 def check_enumerated(at: int, share: int) -> list[str]:

@@ -21,6 +21,7 @@ from .choice import kernels as _kernels
 from .compiler import compiled
 from .driver import Launcher, device_facts
 from .nvrtc import library
+from .task import Launch
 
 LAYOUTS = frozenset({"planes", "channels_last"})
 _MOST = 2**30  # elements of a plane, or of an image whose channels are innermost
@@ -57,10 +58,18 @@ class PreparedLaunches:
     launches, which are prepared when they are needed. Kernels of forwards take tensors at any address.
     """
 
-    def __init__(self, problem: Problem, layout: str, device: int, aligned: bool = True) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        layout: str,
+        device: int,
+        aligned: bool = True,
+        planned: tuple[Launch, ...] | None = None,
+    ) -> None:
+        """`planned`: the launches of a kernel that the caller chose."""
         self.device, self.gradient = device, problem.gradient
         self.aligned = aligned and problem.gradient
-        planned = plan(problem, layout, device_facts(device), aligned)
+        planned = planned or plan(problem, layout, device_facts(device), aligned)
         self.tables = [torch.from_numpy(table).cuda(device) for table in planned[0].tables]
         self.counts = planned[0].counts
         self.errors = record(device).data_ptr() if problem.gradient and problem.index_bytes else 0
