@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -11,6 +14,7 @@ from enumeration import geometries
 from geometries import maxima_gradient
 from pooltide.geometry import UNIT, Axis, strided_outputs, tables
 from pooltide.kernels import reference
+from pooltide.kernels.cuda import rolling_plan, scatter_plan
 from pooltide.kernels.cuda.driver import DeviceFacts
 from pooltide.operators.dtypes import DTYPES, DType
 from pooltide.problem.offsets import offsets_of
@@ -144,6 +148,37 @@ def random_task(seed: int) -> tuple[Problem, str, np.ndarray, np.ndarray | None]
     with np.errstate(all="ignore"):
         grad = random_gradient(problem, rng)
     return problem, layout, grad, random_indices(problem, rng) if problem.kind == "maximum_gradient" else None
+
+
+@contextmanager
+def changed(module: Any, **values: Any) -> Iterator[None]:
+    """Sets names of a module for a while."""
+    kept = {name: getattr(module, name) for name in values}
+    for name, value in values.items():
+        setattr(module, name, value)
+    try:
+        yield
+    finally:
+        for name, value in kept.items():
+            setattr(module, name, value)
+
+
+@contextmanager
+def any_cost() -> Iterator[None]:
+    """No kernel refuses a problem because another one would be faster."""
+    most = dict.fromkeys((1, 2, 4, 8), inf)
+    with (
+        changed(rolling_plan, COSTLY=inf, COSTLY_HALVES={True: inf, False: inf}),
+        changed(scatter_plan, GATHERED=most, GATHERED_BYTES=0),
+    ):
+        yield
+
+
+@contextmanager
+def tiny_bands(band: int, tile: int, few: int) -> Iterator[None]:
+    """Bands and tiles of so many bytes, so that small problems have several of them."""
+    with changed(scatter_plan, BAND_BYTES=band, TILE_BYTES=tile, FEW_CHANNELS=few):
+        yield
 
 
 def flat(array: Any, layout: str) -> Any:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import torch
-from cuda_problems import alike, flat
+from cuda_problems import alike, any_cost, flat, tiny_bands
 from simt_forwards import random_forward, tiny_limits
 
 from enumeration import Checker
@@ -33,18 +33,9 @@ def to_numpy(tensor: Any) -> np.ndarray:
     return tensor.numpy()
 
 
-@contextmanager
-def tiny(wanted: bool) -> Iterator[None]:
+def tiny(wanted: bool) -> AbstractContextManager[None]:
     """Plans kernels as if bands and tiles were tiny, so that small problems have several of them."""
-    from pooltide.kernels.cuda import scatter_plan
-
-    kept = scatter_plan.BAND_BYTES, scatter_plan.TILE_BYTES
-    if wanted:
-        scatter_plan.BAND_BYTES, scatter_plan.TILE_BYTES = 256, 64 * 32 * 4
-    try:
-        yield
-    finally:
-        scatter_plan.BAND_BYTES, scatter_plan.TILE_BYTES = kept
+    return tiny_bands(256, 64 * 32 * 4, 12) if wanted else nullcontext()
 
 
 class OnGpu(Checker):
@@ -54,7 +45,7 @@ class OnGpu(Checker):
         from pooltide.kernels.cuda import launch
 
         small = self.runs % 2 == 0
-        with tiny(small), tiny_limits() if small else nullcontext():
+        with any_cost(), tiny(small), tiny_limits() if small else nullcontext():
             task = Task(problem, layout, device_facts(0))
             found = [(name, planner(task)) for name, planner in KERNELS[problem.kind]]
         for name, planned in found:

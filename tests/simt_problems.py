@@ -10,15 +10,24 @@ starts this program with AddressSanitizer loaded.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
-from cuda_problems import H200, expected, flat, random_task, sweep, sweep_arguments
+from cuda_problems import (
+    H200,
+    any_cost,
+    expected,
+    flat,
+    random_task,
+    sweep,
+    sweep_arguments,
+    tiny_bands,
+)
 
 import simt
 from enumeration import Checker, bits, difference
 from pooltide.kernels import IndexFault
-from pooltide.kernels.cuda import scatter_plan
 from pooltide.kernels.cuda.choice import KERNELS
 from pooltide.kernels.cuda.driver import DeviceFacts
 from pooltide.kernels.cuda.source import headers
@@ -30,17 +39,10 @@ SMALL = DeviceFacts(90, 1, 8 << 10, 16 << 10, 2048, 65536, 1 << 20, 1_980_000)
 
 def launches(problem: Problem, layout: str, small: bool) -> Iterator[tuple[str, tuple[Launch, ...]]]:
     """The launches of every kernel that takes the problem. `small`: as if bands and tiles were tiny."""
-    kept = scatter_plan.BAND_BYTES, scatter_plan.TILE_BYTES, scatter_plan.FEW_CHANNELS
-    try:
-        if small:
-            scatter_plan.BAND_BYTES, scatter_plan.TILE_BYTES, scatter_plan.FEW_CHANNELS = 48, 4 * 32 * 4, 2
+    with any_cost(), tiny_bands(48, 4 * 32 * 4, 2) if small else nullcontext():
         task = Task(problem, layout, SMALL if small else H200, aligned=not small)
-        for name, planner in KERNELS.get(problem.kind, ()):
-            found = planner(task)
-            if not isinstance(found, str):
-                yield name, found
-    finally:
-        scatter_plan.BAND_BYTES, scatter_plan.TILE_BYTES, scatter_plan.FEW_CHANNELS = kept
+        found = [(name, planner(task)) for name, planner in KERNELS.get(problem.kind, ())]
+    yield from ((name, planned) for name, planned in found if not isinstance(planned, str))
 
 
 class GpuChecker(Checker):

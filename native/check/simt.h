@@ -117,6 +117,9 @@ inline unsigned __brev(unsigned x) {
   return result;
 }
 inline unsigned __umulhi(unsigned a, unsigned b) { return unsigned((unsigned long long)a * b >> 32); }
+inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
+  return unsigned(((unsigned long long)high << 32 | low) >> (shift & 31));
+}
 inline int __mulhi(int a, int b) { return int((long long)a * b >> 32); }
 inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
   return (unsigned long long)((unsigned __int128)a * b >> 64);

@@ -10,21 +10,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...problem.problem import Problem
-from .average_gradient_plan import direct_average, rolling_average, staged_average
 from .average_plan import column_average, mean_average, wide_average
 from .driver import DeviceFacts
 from .maximum_plan import direct_maximum, reduced_maximum, rolling_maximum, sectioned_maximum
-from .scatter_plan import scatter_bands, scatter_channels, scatter_planes
+from .rolling_plan import filled_average, rolling_average
+from .scatter_plan import gather_channels, scatter_bands, scatter_channels, scatter_planes
+from .staged_plan import direct_average, staged_average
 from .task import Launch, Planner, Task
 
 KERNELS: dict[str, tuple[tuple[str, Planner], ...]] = {  # the last kernel of a kind refuses nothing
     "average_gradient": (
+        ("filled average", filled_average),
         ("rolling average", rolling_average),
         ("staged average", staged_average),
         ("direct average", direct_average),
     ),
     "maximum_gradient": (
         ("scatter of whole planes", scatter_planes),
+        ("gather of channels", gather_channels),
         ("scatter of channels", scatter_channels),
         ("scatter of bands", scatter_bands),
     ),

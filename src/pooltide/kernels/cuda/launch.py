@@ -70,16 +70,17 @@ class PreparedLaunches:
         self.device, self.gradient = device, problem.gradient
         self.aligned = aligned and problem.gradient
         planned = planned or plan(problem, layout, device_facts(device), aligned)
-        self.tables = [torch.from_numpy(table).cuda(device) for table in planned[0].tables]
+        self.tables: list[torch.Tensor] = []  # stay on the device as long as the launches
         self.counts = planned[0].counts
         self.errors = record(device).data_ptr() if problem.gradient and problem.index_bytes else 0
         self.unaligned = lru_cache(1)(lambda: PreparedLaunches(problem, layout, device, False))
-        fixed = [table.data_ptr() for table in self.tables]
         self.launches: list[Callable[..., None]] = []
         for launch in planned:
+            tables = [torch.from_numpy(table).cuda(device) for table in launch.tables]
+            self.tables += tables
             kernel = compiled(launch.source, device)
             run = kernel.launcher(launch.grid, launch.block, launch.shared, launch.arguments)
-            self.launches.append(_with_tables(run, fixed))
+            self.launches.append(_with_tables(run, [table.data_ptr() for table in tables]))
 
     def __call__(
         self,

@@ -1,6 +1,6 @@
 """Which kernel scatters the gradient of maxima, scatter_planes.cu or scatter_channels.cu, and its tiles.
 
-The planners are `scatter_planes`, `scatter_channels` and `scatter_bands`, in this order.
+The planners are `scatter_planes`, `gather_channels`, `scatter_channels` and `scatter_bands`, in this order.
 """
 
 from __future__ import annotations
@@ -11,12 +11,16 @@ from math import prod
 
 import numpy as np
 
-from ...geometry import Axis
+from ...geometry import Axis, tables
 from ...problem.problem import Problem
 from .source import Argument, Source
-from .tables import Array, bands, between, cdiv, divider, even_shares, shares, windows_of_shares
+from .tables import Array, bands, between, cdiv, divider, even_share, even_shares, shares, windows_of_shares
 from .task import Launch, Task
 
+GATHERED = {2: 5.0, 4: 8.0, 8: 8.0}  # how often bytes may be read again, by the bytes of an element
+GATHERED_BYTES = 16  # of a thread's cells, at least
+GATHERED_ROWS = 4  # of a thread that gathers
+GATHER_THREADS = 128  # of a block
 FEW_CHANNELS = 12  # so few that lanes which own channels would be idle
 BAND_BYTES = 8 << 10  # of sums that a warp keeps in shared memory
 TILE_BYTES = 24 << 10  # the same, of 32 channels
@@ -53,7 +57,7 @@ def scatter_channels(task: Task) -> tuple[Launch, ...] | str:
     d, h, w = problem.input_plane
     arguments = (
         *(task.planes, d, h, w, *problem.output_plane, task.inner, prod(problem.output_plane), d * h * w),
-        *(problem.axes[0].outputs * problem.axes[1].outputs, warp_bytes, len(pieces), parts, 0),
+        *(problem.axes[0].outputs * problem.axes[1].outputs, warp_bytes, len(pieces), parts, 0, 1),
         *(divider(h * w), divider(w), divider(problem.axes[2].outputs)),
     )
     pack = 16 // task.sum_bytes
@@ -63,6 +67,67 @@ def scatter_channels(task: Task) -> tuple[Launch, ...] | str:
     source = Source("scatter_channels.cu", "scatter_channels", _CHANNELS, (*task.defines, *options))
     grid, shared = groups * parts, 16 + warps * warp_bytes
     return _twice(task, Launch(source, grid, 32 * warps, shared, (pieces, _corners(problem)), arguments))
+
+
+_GATHER = (
+    *(("const Element*", "grad"), ("const Index*", "indices"), ("Element*", "out")),
+    *(("unsigned long long*", "faults"), ("int*", "counts"), ("const int*", "windows")),
+    *(("int", name) for name in ("images", "D", "H", "W", "Do", "Ho", "Wo", "channels", "plane_windows")),
+    *(("int", name) for name in ("window_h", "window_w", "chunk", "share")),
+    *(("Divider", name) for name in ("by_parts", "by_vectors", "by_w", "by_chunks", "by_d")),
+)
+
+
+def gather_channels(task: Task) -> tuple[Launch, ...] | str:
+    """A thread owns channels of a column, and looks at all windows of its cells."""
+    problem, inner = task.problem, task.inner
+    again = scatter_channels(task)
+    if isinstance(again, str):
+        return again
+    if any(axis.dilation > 1 for axis in problem.axes):
+        return "windows have gaps"
+    d, h, w = problem.input_plane
+    vector = 16 // problem.dtype.itemsize if task.aligned else 1
+    while inner % vector:
+        vector //= 2
+    if vector * problem.dtype.itemsize < GATHERED_BYTES:
+        return f"{inner} channels are no whole number of vectors"
+    reread = _reread(problem)
+    if reread > (most := GATHERED[problem.dtype.itemsize]):
+        return f"threads would read {reread:.1f} times the bytes, of at most {most:.0f}"
+    columns = d * w * (inner // vector)  # of an image
+    wanted = 2 * task.facts.multiprocessors * task.facts.threads_per_multiprocessor
+    chunk = even_share(h, max(h * columns * task.planes // wanted, GATHERED_ROWS))
+    threads = columns * cdiv(h, chunk)
+    share = min(cdiv(GATHER_THREADS, threads), task.planes)
+    parts = cdiv(share * threads, GATHER_THREADS)
+    found = [tables(axis) for axis in problem.axes]
+    spans = [np.stack([table.first_window, table.window_count], axis=1).ravel() for table in found]
+    windows = np.concatenate([*spans, *(table.start for table in found)]).astype(np.int32)
+    sizes = offsets.most if (offsets := problem.offset_tables) else (1, 1, 1)
+    arguments = (
+        *(task.planes, d, h, w, *problem.output_plane, inner, prod(problem.output_plane), *sizes[1:]),
+        *(chunk, share, divider(parts), divider(inner // vector), divider(w), divider(cdiv(h, chunk))),
+        divider(d),
+    )
+    columns_ = int(found[2].window_count.max())
+    apart = all(axis.disjoint for axis in problem.axes)
+    options = (
+        ("COLUMNS", columns_ if columns_ <= 4 else 0),
+        ("DISJOINT", int(apart)),
+        ("THREADS", GATHER_THREADS),
+        ("VECTOR", vector),
+    )
+    source = Source("gather_channels.cu", "gather_channels", _GATHER, (*task.defines, *options))
+    grid = cdiv(task.planes, share) * parts
+    first = Launch(source, grid, GATHER_THREADS, 0, (windows,), arguments, counts=grid)
+    return first, _redo(task, again[0], parts=parts, together=share * cdiv(inner, 32))
+
+
+def _reread(problem: Problem) -> float:
+    """Bytes of the windows of all cells, by those that must move."""
+    visits = prod(int(tables(axis).window_count.sum()) for axis in problem.axes)
+    return visits * problem.planes * (problem.index_bytes + problem.dtype.itemsize) / problem.least_bytes
 
 
 def scatter_bands(task: Task) -> tuple[Launch, ...] | str:
@@ -81,10 +146,10 @@ def scatter_bands(task: Task) -> tuple[Launch, ...] | str:
 def _bands(task: Task) -> Array:
     """Bands of the size that costs least: long ones read fewer windows twice, of short ones more fit."""
     found: list[tuple[float, int, Array]] = []
-    for size, slow in ((1, 1.0), (1.5, 1.18), (2, 1.35), (3, 1.7)):
+    for size, slow in ((1, 1.0), (1.5, 1.08), (2, 1.12), (3, 1.4)):
         pieces = bands(task.problem.axes, max(int(BAND_BYTES * size) // task.sum_bytes // task.inner, 1))
         read = float((pieces[:, 2] * pieces[:, 4]).sum())
-        cost = (3 * read + prod(task.problem.input_plane)) * slow
+        cost = (6 * read + prod(task.problem.input_plane)) * slow
         found.append((cost, len(found), pieces))
     return min(found)[2]
 
@@ -106,7 +171,7 @@ _CHANNELS = (
     *_INDEXED,
     *(("int", name) for name in ("images", "D", "H", "W", "Do", "Ho", "Wo", "channels")),
     *(("int", name) for name in ("plane_windows", "plane_cells", "window_rows", "warp_bytes", "tiles")),
-    *(("int", name) for name in ("parts", "redo")),
+    *(("int", name) for name in ("parts", "redo", "together")),
     *(("Divider", name) for name in ("by_slice", "by_w", "by_wo")),
 )
 
@@ -143,13 +208,27 @@ def _steps(axis: Axis) -> tuple[int, int, int]:
 
 def _twice(task: Task, launch: Launch) -> tuple[Launch, ...]:
     """The launch, and the same with `redo` set if blocks computed parts of planes."""
-    numbers = [name for kind, name in launch.source.parameters if not kind.endswith("*")]
-    arguments = list(launch.arguments)
-    if arguments[numbers.index("parts")] == 1:
+    if _argument(launch, "parts") == 1:
         return (launch,)
-    arguments[numbers.index("redo")] = 1
-    again = replace(launch, grid=min(launch.grid, task.facts.multiprocessors), arguments=tuple(arguments))
-    return replace(launch, counts=launch.grid), again
+    return replace(launch, counts=launch.grid), _redo(task, launch)
+
+
+def _redo(task: Task, launch: Launch, **changed: int) -> Launch:
+    """The launch that computes again what lacks gradients."""
+    numbers = _numbers(launch)
+    arguments = list(launch.arguments)
+    for name, value in {"redo": 1, **changed}.items():
+        arguments[numbers.index(name)] = value
+    grid = min(launch.grid, 4 * task.facts.multiprocessors)
+    return replace(launch, grid=grid, arguments=tuple(arguments), counts=0)
+
+
+def _numbers(launch: Launch) -> list[str]:
+    return [name for kind, name in launch.source.parameters if not kind.endswith("*")]
+
+
+def _argument(launch: Launch, name: str) -> Argument:
+    return launch.arguments[_numbers(launch).index(name)]
 
 
 def _rounded(size: int) -> int:

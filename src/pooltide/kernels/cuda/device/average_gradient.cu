@@ -24,44 +24,9 @@
 //              are written by whole vectors, too
 //     LINEAR   1: the rows of windows of a tile are neighbours in memory; WHOLE 1: they are all rows of its planes
 //     UNIFORM  1: all windows have the same divisors
-//     ONCE, BY_D, BY_H, BY_W   how to divide by the product, or by each axis in turn (see quotient)
+//     ONCE, BY_D, BY_H, BY_W   how to divide: see gradient_quotients.h
 
-// g / d as IEEE rounds it, where r is 1/d rounded. HOW: 0 d = 1; 1 d is a power of two; 2 d is odd or a power
-// of two, below 2^20; 3 d is any number.
-// For 2: r is within 2 ulp of 1/d, so the remainder e = g − q·d is exact, and q + e·r is g/d but for 2^-21
-// ulp. g/d is never that near to a rounding boundary without lying on it. The minimum replaces the NaN that
-// an infinite g leaves in e.
-template <int HOW>
-__device__ __forceinline__ Sum quotient(Sum g, Sum d, Sum r) {
-  if (HOW == 1) return g * r;
-#if ELEMENT != 1
-  if (HOW == 2) {
-    Sum q = __fmul_rn(g, r);
-    Sum e = fminf(__fmaf_rn(-q, d, g), 3.4028234663852886e38f);
-    return __fmaf_rn(e, r, q);
-  }
-  if (HOW == 3) return __fdiv_rn(g, d);
-#else
-  if (HOW >= 2) return g / d;
-#endif
-  return g;
-}
-
-struct Divisors {
-  Sum d, rd, h, rh, w, rw;  // of one window: each axis' divisor and its reciprocal
-};
-
-__device__ __forceinline__ Sum divided(Sum g, const Divisors &by) {
-  if (ONCE) {
-    Sum d = by.h * by.w, r = by.rh * by.rw;
-    if (BY_D) {
-      d = by.d * d;
-      r = by.rd * r;
-    }
-    return quotient<ONCE>(g, d, r);
-  }
-  return quotient<BY_W>(quotient<BY_H>(quotient<BY_D>(g, by.d, by.rd), by.h, by.rh), by.w, by.rw);
-}
+#include "gradient_quotients.h"
 
 // PACK neighbouring channels: of a tensor, and their sums.
 struct __align__(PACK * sizeof(Element)) Elements {

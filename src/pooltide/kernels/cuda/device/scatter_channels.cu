@@ -141,5 +141,5 @@ extern "C" __global__ void __launch_bounds__(THREADS) scatter_channels(const Par
     return added;
   };
 
-  in_two_passes(p, (i64)p.images * groups, p.tiles, total, expected, compute);
+  in_two_passes(p, (i64)p.images * groups, p.together, p.tiles, total, expected, compute);
 }

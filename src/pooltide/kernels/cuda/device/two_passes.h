@@ -3,28 +3,25 @@
 // In the first pass a part reads only the windows that may name its cells. Every block counts the gradients that
 // it added. If a unit has fewer than `expected`, an index names a cell outside its window; then every part reads
 // all windows. With one part this happens at once. With more parts it is a second launch, with `redo` set, which
-// reads the first one's counts and whose blocks look at several units each.
+// reads the first one's counts. `together` units have their counts in common.
 #pragma once
 
-#define ALL 0xffffffffu
-
-// The sum of a number over the lanes of a warp, in every lane.
-__device__ __forceinline__ int sum_of_warp(int number) {
-  for (int step = 16; step; step /= 2) number += __shfl_xor_sync(ALL, number, step);
-  return number;
-}
+#include "warps.h"
 
 // compute(unit, from, to, everything) computes the pieces from…to - 1 of a unit, from all windows if `everything`,
 // and returns how many gradients the thread added. expected(unit) is how many there are. `total` is a number in
 // shared memory.
 template <class Expected, class Compute>
-__device__ __forceinline__ void in_two_passes(const Parameters &p, i64 units, int pieces, int *total,
+__device__ __forceinline__ void in_two_passes(const Parameters &p, i64 units, int together, int pieces, int *total,
                                               Expected expected, Compute compute) {
   if (p.redo) {
-    for (i64 unit = blockIdx.x; unit < units; unit += gridDim.x) {
-      int sum = 0;
-      for (int i = threadIdx.x % 32; i < p.parts; i += 32) sum += p.counts[unit * p.parts + i];
-      if (sum_of_warp(sum) != expected(unit)) compute(unit, 0, pieces, true);
+    for (i64 first = (i64)blockIdx.x * together; first < units; first += (i64)gridDim.x * together) {
+      const i64 end = min(first + together, units), counts = first / together * p.parts;
+      int missing = 0;
+      for (i64 unit = first + threadIdx.x % 32; unit < end; unit += 32) missing += expected(unit);
+      for (int i = threadIdx.x % 32; i < p.parts; i += 32) missing -= p.counts[counts + i];
+      if (sum_of_warp(missing) == 0) continue;
+      for (i64 unit = first; unit < end; ++unit) compute(unit, 0, pieces, true);
     }
     return;
   }

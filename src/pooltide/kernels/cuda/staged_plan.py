@@ -1,6 +1,6 @@
-"""Which launch of average_gradient.cu computes the gradient of averages: its tile and its variant.
+"""Planners of the gradients of averages in average_gradient.cu: its tile and its variant.
 
-The planners are `rolling_average`, `staged_average` and `direct_average`, in this order.
+They are `staged_average` and `direct_average`, in this order.
 """
 
 from __future__ import annotations
@@ -11,29 +11,26 @@ from math import inf, prod
 
 import numpy as np
 
-from ...geometry import Axis, tables
-from .source import Argument, Source
-from .tables import (
-    Array,
-    cdiv,
-    divider,
-    division,
-    divisors,
-    even_share,
-    even_shares,
-    shares,
-    windows_of_shares,
+from .average_rows import (
+    SHORT_WALK,
+    UNROLLED_ROWS,
+    Rows,
+    folded,
+    most_windows,
+    rows_of,
+    runs_of,
+    window_tables,
 )
+from .source import Argument, Source
+from .tables import cdiv, divider, division, divisors, even_share, even_shares, shares, windows_of_shares
 from .task import Launch, Task
 
 THREADS = 256  # of a block that computes averages, at most
 LONG_WALK = 64  # rows of a thread, from which on finding its place costs little
-SHORT_WALK = 8  # rows, from which on a thread's preparations pay
 SHORT_ROW = 96  # bytes: threads that each write one cell of a row leave vectors incomplete
 LARGE_RESULT = 24 << 10  # bytes of a result that are too many to keep in shared memory
-UNROLLED_ROWS = 8  # the largest stride that is worth unrolling
 UNROLLED = 16  # the most windows on the w axis that are worth unrolling
-IN_REGISTERS = 54  # quotients
+ROLLED = 54  # quotients that a thread keeps in registers
 WINDOW_COST = 14  # instructions of a thread that keeps a window's quotient,
 CELL_COST = 15  # that computes a cell,
 BLOCK_COST = 250  # and that finds its place
@@ -48,59 +45,6 @@ class Tile:
     h: int
     w: int
     c: int
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """The rows of a plane in periods (see average_gradient.cu), and the windows of each period."""
-
-    periods: int
-    outputs: int  # rows of windows
-    strided: bool
-    stride: int
-    kernel: int
-    padding: int
-    runs: Array  # (first row, end, first window, windows) of each period, if not strided
-
-    @property
-    def most(self) -> int:
-        """The most windows that hold a row."""
-        return cdiv(self.kernel, self.stride) if self.strided else int(self.runs[:, 3].max())
-
-    @property
-    def first(self) -> int:
-        """The window whose first row would begin the first period."""
-        return self.padding // self.stride
-
-    def windows(self, share: int) -> Array:
-        """For every share of so many periods, how many rows of windows hold one of their rows."""
-        begin, end = shares(self.periods, share)
-        if self.strided:
-            end = np.minimum(end + self.first, self.outputs)
-            return np.asarray(np.maximum(end - np.maximum(begin + self.first - self.most + 1, 0), 0))
-        first, last = self.runs[begin], self.runs[end - 1]
-        return np.asarray(last[:, 2] + last[:, 3] - first[:, 2])
-
-
-def _rows(axis: Axis) -> Rows:
-    none = np.zeros((0, 4), np.int64)
-    if axis.adaptive and axis.length % axis.outputs == 0:
-        size = axis.length // axis.outputs
-        return Rows(axis.outputs, axis.outputs, True, size, size, 0, none)
-    if not axis.adaptive:
-        periods = (axis.length - 1 + axis.p) // axis.s - axis.p // axis.s + 1
-        return Rows(periods, axis.outputs, True, axis.s, axis.k, axis.p, none)
-    return _runs(axis)
-
-
-def _runs(axis: Axis) -> Rows:
-    """Periods as runs of rows in the same windows."""
-    table = tables(axis)
-    change = (np.diff(table.first_window) != 0) | (np.diff(table.window_count) != 0)
-    begin = np.append(0, np.flatnonzero(change) + 1)
-    end = np.append(begin[1:], axis.length)
-    runs = np.stack([begin, end, table.first_window[begin], table.window_count[begin]], axis=1)
-    return Rows(len(runs), axis.outputs, False, 1, 1, 0, runs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,39 +86,26 @@ def _average_task(task: Task, most: int = 4) -> AverageTask:
     pack = most if task.aligned else 1
     while pack > 1 and (task.inner % pack or pack * task.sum_bytes > 16):
         pack //= 2
-    return AverageTask(task, _rows(task.problem.axes[1]), pack)
-
-
-def rolling_average(task: Task) -> tuple[Launch, ...] | str:
-    """A thread keeps the windows of the last rows in registers."""
-    rows = _rows(task.problem.axes[1])
-    if not rows.strided or rows.stride > UNROLLED_ROWS:
-        return "rows have no small stride"
-    d, _, w = (_most(axis) for axis in task.problem.axes)
-    kept = d * rows.most * w
-    if kept > IN_REGISTERS:
-        return f"a thread would keep {kept} quotients in registers, of at most {IN_REGISTERS}"
-    a = _average_task(task, 4 if 4 * kept <= IN_REGISTERS else 2 if 2 * kept <= IN_REGISTERS else 1)
-    tile = _staged_tile(a)
-    return tile if isinstance(tile, str) else _average(a, tile, staged=True, roll=True)
+    return AverageTask(task, rows_of(task.problem.axes[1]), pack)
 
 
 def staged_average(task: Task) -> tuple[Launch, ...] | str:
-    """A block keeps quotients in shared memory."""
-    a = _average_task(task)
+    """A block keeps quotients in shared memory, and a thread the last rows of them in registers if it can."""
+    task = folded(task)
+    rows = rows_of(task.problem.axes[1])
+    d, _, w = (most_windows(axis) for axis in task.problem.axes)
+    kept = d * rows.most * w
+    roll = rows.strided and rows.stride <= UNROLLED_ROWS and kept <= ROLLED
+    pack = 4 if not roll or 4 * kept <= ROLLED else 2 if 2 * kept <= ROLLED else 1
+    a = _average_task(task, pack)
     tile = _staged_tile(a)
-    return tile if isinstance(tile, str) else _average(a, tile, staged=True, roll=False)
+    return tile if isinstance(tile, str) else _average(a, tile, staged=True, roll=roll)
 
 
 def direct_average(task: Task) -> tuple[Launch, ...] | str:
     """Threads divide for themselves."""
-    a = replace(_average_task(task), rows=_runs(task.problem.axes[1]))
+    a = replace(_average_task(task), rows=runs_of(task.problem.axes[1]))
     return _average(a, _column_tile(a), staged=False, roll=False)
-
-
-def _most(axis: Axis) -> int:
-    """The most windows that hold a cell."""
-    return max(int(tables(axis).window_count.max()), 1)
 
 
 def _column_tile(a: AverageTask) -> Tile:
@@ -247,8 +178,8 @@ def _average(a: AverageTask, tile: Tile, staged: bool, roll: bool) -> tuple[Laun
     flush, result = _flushes(a, tile) if staged else (False, 0)
     by = divisors(problem)
     once, by_d, by_h, by_w = division(problem)
-    columns = _most(w)
-    pairs = staged and not rows.strided and max(rows.most, _most(d), columns) <= 2
+    columns = most_windows(w)
+    pairs = staged and not rows.strided and max(rows.most, most_windows(d), columns) <= 2
     repeats = _repeats(a, tile)
     all_rows = bool((rows.windows(tile.h) == rows.outputs).all())
     options = {
@@ -272,13 +203,10 @@ def _average(a: AverageTask, tile: Tile, staged: bool, roll: bool) -> tuple[Laun
     if roll:
         options |= {"KERNEL": rows.kernel, "STRIDE": rows.stride}
     if roll or pairs:
-        options["SLICES"] = _most(d)
+        options["SLICES"] = most_windows(d)
     source = Source(
         "average_gradient.cu", "average_gradient", _AVERAGE, (*task.defines, *sorted(options.items()))
     )
-    of_d, of_w = tables(d), tables(w)
-    numbers = [rows.runs.ravel(), of_d.first_window, of_d.window_count, of_w.first_window, of_w.window_count]
-    values = np.concatenate(by).astype(problem.dtype.accumulator)
     arguments: tuple[Argument, ...] = (
         *(task.planes, *problem.input_plane, a.packs, *problem.output_plane, rows.periods, rows.first),
         *(rows.stride, rows.padding, rows.most, rows.kernel - (rows.most - 1) * rows.stride, tile.d, tile.h),
@@ -287,10 +215,9 @@ def _average(a: AverageTask, tile: Tile, staged: bool, roll: bool) -> tuple[Laun
         *(divider(cdiv(n, s)) for n, s in ((rows.periods, tile.h), (d.length, tile.d))),
         *(divider(cdiv(n, s)) for n, s in ((a.packs, tile.c), (w.length, tile.w))),
     )
-    tables_ = (np.concatenate(numbers).astype(np.int32), np.stack([values, 1 / values], axis=1))
     planes = cdiv(task.planes, tile.share)
     grid = a.blocks(tile) // planes * cdiv(planes, repeats)
-    return (Launch(source, grid, threads, sums + result, tables_, arguments),)
+    return (Launch(source, grid, threads, sums + result, window_tables(problem, rows, by), arguments),)
 
 
 def _repeats(a: AverageTask, tile: Tile) -> int:

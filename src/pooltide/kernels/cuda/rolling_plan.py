@@ -1,0 +1,231 @@
+"""Planners of the gradients of averages in which threads divide for themselves.
+
+The kernels are average_fill.cu and average_rolling.cu; the planners are `filled_average` and
+`rolling_average`, in this order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from .average_rows import (
+    SHORT_WALK,
+    UNROLLED_ROWS,
+    Rows,
+    folded,
+    most_windows,
+    rows_of,
+    runs_of,
+    window_tables,
+)
+from .source import Source
+from .tables import cdiv, divider, division, divisors, even_share
+from .task import Launch, Task
+
+FILL_THREADS = 256  # of a block that only fills,
+FILLED = 32 << 10  # and the bytes that it writes
+ROLLING_THREADS = {True: 256, False: 128}  # of a block, by whether rows are strided: runs need more registers
+RESIDENT = 2  # how many times the threads that a device holds at once are worth having
+SHORT_SLICE = 24  # rows of a slice, from which on a thread has enough of one
+SHORT_RUNS = 4  # runs of rows, from which on a thread's preparations pay
+IN_REGISTERS = 48  # quotients of a thread
+DIVISION_COST = (0, 1, 4, 13)  # instructions, by HOW of gradient_quotients.h
+COSTLY = 20.0  # instructions per cell for a thread's windows; blocks that share quotients spend less
+COSTLY_HALVES = {True: 30.0, False: 11.0}  # the same of halves, by whether a thread's elements share windows
+
+
+_FILL = (
+    *(("const Element*", "grad"), ("Element*", "out"), ("const Sum*", "divisors"), ("long long", "planes")),
+    *(("int", "cells"), ("int", "parts"), ("int", "span"), ("Divider", "by_period")),
+)
+
+
+def filled_average(task: Task) -> tuple[Launch, ...] | str:
+    """The one window of a plane is the whole plane, so all cells of a plane are the same."""
+    problem, inner = task.problem, task.inner
+    if not all(axis.whole for axis in problem.axes):
+        return "a plane has cells in different windows"
+    cells, itemsize = prod(problem.input_plane), problem.dtype.itemsize
+    vector = 16 // itemsize if task.aligned else 1
+    shared = cdiv((inner + vector + 1) * itemsize, 16) * 16 if inner > 1 else 0
+    if shared > task.facts.shared_per_block - 1024:
+        return "the quotients of an image are more than a block can keep"
+    many = 8 * task.facts.multiprocessors  # blocks that fill the device
+    elements = task.planes * cells * inner
+    span = max(min(FILLED // itemsize, cdiv(elements, many)) // vector, FILL_THREADS)  # vectors of a block
+    if inner > 1:
+        parts = max(cdiv(cells * inner, max(vector * span, 8 * inner)), 1)
+        grid = task.planes * parts
+    else:
+        parts, grid = 1, cdiv(elements, vector * span)
+    once, by_d, by_h, by_w = division(problem)
+    options = (
+        *(("BY_D", by_d), ("BY_H", by_h), ("BY_W", by_w), ("EVEN", int(inner % vector == 0))),
+        *(("INNER", int(inner > 1)), ("ONCE", once), ("THREADS", FILL_THREADS), ("VECTOR", vector)),
+    )
+    source = Source("average_fill.cu", "average_fill", _FILL, (*task.defines, *options))
+    values = np.concatenate(divisors(problem)).astype(problem.dtype.accumulator)
+    arguments = (task.planes, cells, parts, span, divider(inner if inner > 1 else cells))
+    return (Launch(source, grid, FILL_THREADS, shared, (np.stack([values, 1 / values], axis=1),), arguments),)
+
+
+_ROLLING = (
+    *(("const Element*", "grad"), ("Element*", "out"), ("const int*", "tables"), ("const Sum*", "divisors")),
+    *(("int", name) for name in ("D", "H", "W", "inner", "Do", "Ho", "Wo", "periods", "first_period")),
+    *(("int", "padding"), ("int", "chunk"), ("int", "d_chunk"), ("int", "threads")),
+    *(("Divider", name) for name in ("by_vectors", "by_chunks", "by_d", "by_inner", "by_stride")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """How a thread of average_rolling.cu loads and keeps windows."""
+
+    task: Task
+    rows: Rows
+    columns: Rows  # the same of the w axis
+    vector: int  # elements of a row that a thread owns
+    store: int  # elements that it writes together
+
+    @property
+    def kept_rows(self) -> int:
+        return self.rows.most if self.rows.strided else 2
+
+    @property
+    def union(self) -> bool:
+        """Elements share neighbouring windows that the compiler knows."""
+        return self.task.inner == 1 and self.columns.strided and self.vector % self.columns.stride == 0
+
+    @property
+    def packed(self) -> bool:
+        """Elements are channels of one column."""
+        return not self.union and self.task.inner % self.vector == 0
+
+    @property
+    def windows(self) -> int:
+        """Windows of a row that a thread keeps."""
+        if not self.union:
+            return self.columns.most * self.vector
+        stride, padding = self.columns.stride, self.columns.padding
+        return (self.vector - 1 + padding) // stride - (padding - self.columns.kernel + stride) // stride + 1
+
+    @property
+    def rowwise(self) -> bool:
+        """Threads own every nth row, as rows are shorter than a warp and in one window each."""
+        short = self.task.problem.axes[2].length // self.vector < 48
+        return short and self.union and self.rows.strided and self.rows.most == 1
+
+    @property
+    def together(self) -> bool:
+        """The windows of a thread are a vector, too."""
+        w, across = self.task.problem.axes[2], self.columns
+        even = (
+            across.kernel == across.stride and across.padding == 0 and w.length == w.outputs * across.stride
+        )
+        return self.task.aligned and self.union and even and self.vector == self.store
+
+    @property
+    def cost(self) -> float:
+        """Instructions per cell that load and divide windows."""
+        problem = self.task.problem
+        d, h, _ = problem.axes
+        loads = most_windows(d) * self.windows * h.outputs / h.length / self.vector
+        uniform = all(len(np.unique(axis)) == 1 for axis in divisors(problem))
+        return loads * (4 + sum(DIVISION_COST[way] for way in division(problem)) + 4 * (not uniform))
+
+    def refuse(self) -> str | None:
+        kept = self.kept_rows * most_windows(self.task.problem.axes[0]) * self.windows
+        if kept > IN_REGISTERS:
+            return f"a thread would keep {kept} quotients in registers, of at most {IN_REGISTERS}"
+        most = COSTLY_HALVES[self.union] if self.task.problem.dtype.itemsize == 2 else COSTLY
+        if self.cost > most:
+            return f"a thread would spend {self.cost:.0f} instructions per cell on its windows"
+        if not (self.union or self.packed) and self.vector > 4:
+            return "a thread would keep the places of too many elements"
+        if self.vector > self.store * (2 if self._halves else 1):
+            return "a thread would write too many parts of a row"
+        return None
+
+    @property
+    def _halves(self) -> bool:
+        """Whether rows of halves that begin anywhere are long enough for two elements per thread."""
+        wide = self.task.problem.axes[2].length >= 32 and self.columns.most > 1
+        return self.union and wide and self.task.problem.dtype.itemsize == 2
+
+
+def _walk(task: Task, vector: int) -> Walk:
+    """`vector`: the elements of a thread."""
+    _, h, w = task.problem.axes
+    rows, store = rows_of(h), vector if task.aligned else 1
+    if rows.strided and rows.stride > UNROLLED_ROWS:
+        rows = runs_of(h)
+    while (w.length * task.inner) % store:
+        store //= 2
+    return Walk(task, rows, rows_of(w), vector, store)
+
+
+def rolling_average(task: Task) -> tuple[Launch, ...] | str:
+    """A thread walks down columns, and keeps the last rows of windows in registers."""
+    task = folded(task)
+    walk = _walk(task, 16 // task.problem.dtype.itemsize)
+    while (reason := walk.refuse()) and walk.vector > 1:
+        walk = _walk(task, walk.vector // 2)
+    if walk.rows.most > walk.kept_rows:
+        return f"{walk.rows.most} windows hold a row, in no small stride"
+    return reason or _rolling(walk)
+
+
+def _rolling(walk: Walk) -> tuple[Launch, ...] | str:
+    task, rows, across = walk.task, walk.rows, walk.columns
+    problem, inner, threads_of = task.problem, task.inner, ROLLING_THREADS[rows.strided]
+    d, h, w = problem.axes
+    vectors = cdiv(w.length * inner, walk.vector)
+    slices = even_share(d.length, SHORT_SLICE // h.length)
+    columns = task.planes * cdiv(d.length, slices) * vectors
+    short = max(cdiv(SHORT_WALK, rows.stride), 2 * walk.kept_rows) if rows.strided else SHORT_RUNS
+    wanted = RESIDENT * task.facts.multiprocessors * task.facts.threads_per_multiprocessor
+    chunk = even_share(rows.periods, max(min(rows.periods, cdiv(rows.periods * columns, wanted)), short))
+    chunks = cdiv(rows.periods, chunk)
+    if walk.rowwise:
+        chunks = cdiv(h.length, cdiv(h.length, chunks * rows.stride))
+    threads = columns * chunks
+    if threads >= 2**31:
+        return "the threads are too many to count"
+    by = divisors(problem)
+    once, by_d, by_h, by_w = division(problem)
+    options = {
+        "VECTOR": walk.vector,
+        "STORE": walk.store,
+        "TOGETHER": int(walk.together),
+        "ROWWISE": int(walk.rowwise),
+        "D_WALK": int(slices > 1),
+        "STRIDE": rows.stride if rows.strided else 0,
+        "KERNEL": rows.kernel if rows.strided else 1,
+        "UNION": int(walk.union),
+        "PACKED": int(walk.packed),
+        "WINDOWS": walk.windows,
+        "COLUMNS": across.most,
+        "SLICES": most_windows(d),
+        "UNIFORM": int(all(len(np.unique(axis)) == 1 for axis in by)),
+        "ONCE": once,
+        "BY_D": by_d,
+        "BY_H": by_h,
+        "BY_W": by_w,
+        "THREADS": threads_of,
+    }
+    if walk.union:
+        options |= {"STRIDE_W": across.stride, "KERNEL_W": across.kernel, "PADDING_W": across.padding}
+    source = Source(
+        "average_rolling.cu", "average_rolling", _ROLLING, (*task.defines, *sorted(options.items()))
+    )
+    arguments = (
+        *(*problem.input_plane, inner, *problem.output_plane, rows.periods, rows.first, rows.padding),
+        *(chunk, slices, threads, divider(vectors), divider(chunks), divider(cdiv(d.length, slices))),
+        divider(inner),
+        divider(rows.stride),
+    )
+    tables = window_tables(problem, rows, by)
+    return (Launch(source, cdiv(threads, threads_of), threads_of, 0, tables, arguments),)
