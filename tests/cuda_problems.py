@@ -168,7 +168,7 @@ def any_cost() -> Iterator[None]:
     """No kernel refuses a problem because another one would be faster."""
     most = dict.fromkeys((1, 2, 4, 8), inf)
     with (
-        changed(rolling_plan, COSTLY=inf, COSTLY_HALVES={True: inf, False: inf}),
+        changed(rolling_plan, COSTLY=inf, COSTLY_HALVES={True: inf, False: inf}, SHORT_ROW=0),
         changed(scatter_plan, GATHERED=most, GATHERED_BYTES=0),
     ):
         yield

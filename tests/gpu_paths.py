@@ -47,7 +47,9 @@ class OnGpu(Checker):
         small = self.runs % 2 == 0
         with any_cost(), tiny(small), tiny_limits() if small else nullcontext():
             task = Task(problem, layout, device_facts(0))
-            found = [(name, planner(task)) for name, planner in KERNELS[problem.kind]]
+            # the first kernel of means keeps their order of additions, which no other kernel does
+            able = KERNELS[problem.kind][: 1 if problem.quotient == "mean" else None]
+            found = [(name, planner(task)) for name, planner in able]
         for name, planned in found:
             if not isinstance(planned, str):
                 self.runs += 1

@@ -31,6 +31,7 @@ ROLLING_THREADS = {True: 256, False: 128}  # of a block, by whether rows are str
 RESIDENT = 2  # how many times the threads that a device holds at once are worth having
 SHORT_SLICE = 24  # rows of a slice, from which on a thread has enough of one
 SHORT_RUNS = 4  # runs of rows, from which on a thread's preparations pay
+SHORT_ROW = 24  # bytes
 IN_REGISTERS = 48  # quotients of a thread
 DIVISION_COST = (0, 1, 4, 13)  # instructions, by HOW of gradient_quotients.h
 COSTLY = 20.0  # instructions per cell for a thread's windows; blocks that share quotients spend less
@@ -145,6 +146,9 @@ class Walk:
             return f"a thread would spend {self.cost:.0f} instructions per cell on its windows"
         if not (self.union or self.packed) and self.vector > 4:
             return "a thread would keep the places of too many elements"
+        row = self.task.problem.axes[2].length * self.task.inner * self.task.problem.dtype.itemsize
+        if row < SHORT_ROW and not self.rowwise:
+            return f"rows of {row} bytes are too short to write them one by one"
         if self.vector > self.store * (2 if self._halves else 1):
             return "a thread would write too many parts of a row"
         return None
@@ -190,7 +194,8 @@ def _rolling(walk: Walk) -> tuple[Launch, ...] | str:
     chunk = even_share(rows.periods, max(min(rows.periods, cdiv(rows.periods * columns, wanted)), short))
     chunks = cdiv(rows.periods, chunk)
     if walk.rowwise:
-        chunks = cdiv(h.length, cdiv(h.length, chunks * rows.stride))
+        most = max(chunks * rows.stride, cdiv(32, vectors))  # the lanes of a warp write neighbouring rows
+        chunks = cdiv(h.length, cdiv(h.length, most))
     threads = columns * chunks
     if threads >= 2**31:
         return "the threads are too many to count"
