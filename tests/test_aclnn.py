@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calls import AVG2, AVG3, GOOD, MAX2, MAX3, said
+from calls import AVG2, AVG3, GOOD, MAX2, said
 from geometries import DTYPES, geometry
 from pooltide import acl, aclnn
 from pooltide.acl.stream import STREAMS, Job
@@ -326,28 +326,29 @@ def test_input_and_output_may_share_memory() -> None:
     )
 
 
-@pytest.mark.parametrize("function", documented())
+@pytest.mark.parametrize("function", [page.function for page in documented().values() if page.gradient])
 def test_random_geometries_with_strides_and_offsets(function: str) -> None:
     """The documented interface gives what the NumPy function gives, through any view."""
     page = operators()[function]
-    formats = {AVG2: "NCHW", AVG3: "NCDHW", MAX2: "ND", MAX3: "ND"}
     stream, _ = acl.aclrtCreateStream()
     for seed in range(100):
         dtype = [d for d in DTYPES if d != np.float64][seed % 3]
         case = geometry(function, seed, dtype)
-        if case.indices is not None and page.name == MAX3:
+        if case.indices is not None and page.name != MAX2:
             case.indices = case.indices.astype(np.int32)
+        if page.function == "max_pool2d_backward" and case.attributes["dilation"] != (1, 1):
+            continue  # this product has no other dilation
         expected = case.run()
         batched = len(case.input_shape) == case.axes + 2
-        format = formats[page.name] if batched or page.name != AVG2 else "NCL"
+        format = page.parameters[0].formats[0] if batched or page.name != AVG2 else "NCL"
         g = _strided_tensor(case.grad_output, format)
         x = tensor(np.zeros(case.input_shape, dtype), format)
         out = _strided_tensor(np.asfortranarray(np.full(case.input_shape, np.nan, dtype)), format)
         middle = [] if case.indices is None else [_strided_tensor(case.indices, format)]
         if case.attributes:
             a = case.attributes
-            middle = [ints(*a["kernel_size"]), ints(*a["stride"]), ints(*a["padding"]), a["ceil_mode"],
-                      a["count_include_pad"], a["divisor_override"] or 0, 0]  # fmt: skip
+            middle += [ints(*v) if isinstance(v, tuple) else v or 0 for v in a.values()]
+            middle += [0] if page.cube else []
         size, executor, status = aclnn.FUNCTIONS[f"{page.name}GetWorkspaceSize"](g, x, *middle, out)
         assert status == 0, acl.aclGetRecentErrMsg()
         assert run(page.name, size, executor, stream) == 0

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 import pooltide
 from pooltide import examples
-from pooltide.operators.catalog import documented
 
 EXAMPLES = Path(examples.__file__).parent
 
@@ -48,8 +47,9 @@ WANT = {
 }
 
 
-def test_every_operator_has_an_example() -> None:
-    assert {name.partition(".")[0] for name in WANT} == set(documented())
+def test_every_example_is_tried() -> None:
+    files = {path.name for path in EXAMPLES.iterdir() if path.suffix in (".c", ".cpp")}
+    assert set(WANT) == files
 
 
 @pytest.mark.parametrize("cxx", COMPILERS)

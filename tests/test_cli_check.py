@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from commandline import PROGRAM, pooltide
 
-from pooltide.operators.catalog import gradients
+from pooltide.operators.catalog import documented, gradients
 from pooltide.operators.pages import ASCEND_PRODUCTS, PRODUCTS
 
 
 def test_ops_prints_every_page() -> None:
     text = pooltide("ops")
-    for operator in gradients().values():
+    for operator in [*gradients().values(), *documented().values()]:
         assert operator.name in text
         for rule in operator.rules:
             assert rule.name.replace("_", " ") in text
@@ -35,14 +35,27 @@ def test_ops_as_json() -> None:
 
 def test_ops_as_markdown() -> None:
     lines = pooltide("ops", "--markdown").splitlines()
-    assert lines[0] == "| product | adaptive_avg3d | adaptive_max2d | adaptive_max3d | avg2d |"
-    assert "| Ascend 950PR/950DT | no | no | no | yes |" in lines
+    assert lines[0].startswith("| operator | Ascend 950PR/950DT | Atlas A3 training/inference | ")
+    assert "| aclnnAvgPool2dBackward | yes | yes | yes | no | yes | yes |" in lines
 
 
 def test_ops_of_one_operator_by_any_name() -> None:
     texts = {pooltide("ops", name) for name in ("avg2d", "avg_pool2d_backward", "aclnnAvgPool2dBackward")}
     assert len(texts) == 1
     assert "known are adaptive_avg1d" in pooltide("ops", "lp2d", rc=2)
+
+
+def test_ops_says_of_each_rule_who_made_it() -> None:
+    """Documents found for an operator without a function: its ranks are documented, its shapes decided."""
+    text = pooltide("ops", "aclnnGlobalMaxPool")
+    lines = [line for line in text.splitlines() if line.endswith(("documented", "decided"))]
+    assert len(lines) == len(documented()["aclnnGlobalMaxPool"].rules)
+    basis = {" ".join(line.split()[1:3]): line.split()[-1] for line in lines}
+    assert basis["rank supported"] == "documented"
+    assert basis["result shape"] == "decided"
+    both = pooltide("ops", "max_pool2d")
+    assert "aclnnMaxPool2dWithIndices (max_pool2d)" in both
+    assert "pooltide's function" in both
 
 
 def test_accepted() -> None:
@@ -53,16 +66,14 @@ def test_accepted() -> None:
 
 
 def test_what_the_documents_lack_is_asked_of_our_functions() -> None:
-    text = pooltide("check", "max2d:2x3x11x13:k3:d2")
-    assert (
-        text == "accepted: max_pool2d_backward on this library's functions: max2d:2x3x11x13:k3:d2:f32:i32\n"
-    )
-    text = pooltide("check", "max2d:2x3x11x13:k3", "--product", "atlas-a2", rc=1)
+    text = pooltide("check", "max1d:2x3x13:k3:d2")
+    assert text == "accepted: max_pool1d_backward on this library's functions: max1d:2x3x13:k3:d2:f32:i32\n"
+    text = pooltide("check", "max1d:2x3x13:k3", "--product", "atlas-a2", rc=1)
     assert (
         "not supported on Atlas A2 training/inference; it is supported on this library's functions." in text
     )
-    text = pooltide("check", "max2d:2x3x4x13:k3:d2", rc=1)
-    assert "kernel_size is (3, 3), dilation (2, 2) with padding (0, 0); no window fits" in text
+    text = pooltide("check", "max1d:2x3x4:k3:d2", rc=1)
+    assert "kernel_size is (3), dilation (2) with padding (0); no window fits" in text
 
 
 def test_refused_with_status_rule_and_reason() -> None:

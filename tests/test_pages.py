@@ -11,11 +11,32 @@ import pytest
 
 import pooltide
 from geometries import FUNCTIONS
-from pooltide.operators.catalog import documented, gradients, operators, verified
-from pooltide.operators.pages import load
+from pooltide.operators.catalog import documented, gradients, in_cann, operators, verified
+from pooltide.operators.pages import load_all
 from pooltide.operators.toml import PageError, read
 
 NAME = "avg_pool2d_backward.toml"
+CANN = [
+    "AdaptiveAvgPool2d",
+    "AdaptiveAvgPool2dBackward",
+    "AdaptiveAvgPool3d",
+    "AdaptiveAvgPool3dBackward",
+    "AdaptiveMaxPool2d",
+    "AdaptiveMaxPool2dBackward",
+    "AdaptiveMaxPool3d",
+    "AdaptiveMaxPool3dBackward",
+    "AvgPool2d",
+    "AvgPool2dBackward",
+    "AvgPool3d",
+    "AvgPool3dBackward",
+    "GlobalAveragePool",
+    "GlobalMaxPool",
+    "MaxPool",
+    "MaxPool2dWithIndices",
+    "MaxPool2dWithIndicesBackward",
+    "MaxPool3dWithArgmax",
+    "MaxPool3dWithArgmaxBackward",
+]
 Page = dict[str, Any]
 
 
@@ -24,19 +45,17 @@ def _rule(page: Page, name: str) -> Page:
 
 
 def _load(page: Page) -> None:
-    verified(load("page", page), "page")
+    for operator in load_all("page", page):
+        verified(operator, "page")
 
 
 def test_the_pages_load() -> None:
     assert list(gradients()) == FUNCTIONS
     assert sorted(operators()) == sorted([*FUNCTIONS, *(f.removesuffix("_backward") for f in FUNCTIONS)])
-    assert list(documented()) == [
-        "adaptive_avg_pool3d_backward",
-        "adaptive_max_pool2d_backward",
-        "adaptive_max_pool3d_backward",
-        "avg_pool2d_backward",
-    ]
-    assert all(operators()[name].products == ("host",) for name in set(FUNCTIONS) - set(documented()))
+    assert [name.removeprefix("aclnn") for name in documented()] == CANN
+    without = {name for name in FUNCTIONS if in_cann(name) is None}
+    assert all("1d" in name for name in without)
+    assert all(operators()[name].products == ("host",) for name in without)
     _load(read(NAME))
 
 
@@ -101,8 +120,26 @@ FAMILY_MISTAKES: dict[str, tuple[Callable[[Page], object], str]] = {
 @pytest.mark.parametrize("mistake", FAMILY_MISTAKES)
 def test_a_short_page_with_a_mistake_is_refused(mistake: str) -> None:
     change, sentence = FAMILY_MISTAKES[mistake]
-    page = copy.deepcopy(read("max_pool2d_backward.toml"))
+    page = copy.deepcopy(read("max_pool1d_backward.toml"))
     _load(copy.deepcopy(page))
+    change(page)
+    with pytest.raises(PageError, match=sentence):
+        _load(page)
+
+
+CANN_MISTAKES: dict[str, tuple[Callable[[Page], object], str]] = {
+    "unknown key": (lambda p: p["cann"].update(colour="red"), "cann: colour is unknown"),
+    "missing key": (lambda p: p["cann"].pop("header"), "header is missing"),
+    "unknown rule": (lambda p: p["cann"]["rules"][1].update(rule="lucky"), "no rule lucky"),
+    "a mark": (lambda p: p["cann"]["rules"][1].update(decided="yes"), "decided is 'yes'"),
+    "a function without its keys": (lambda p: p.pop("arguments"), "dtypes.* is missing"),
+}
+
+
+@pytest.mark.parametrize("mistake", CANN_MISTAKES)
+def test_a_table_of_cann_with_a_mistake_is_refused(mistake: str) -> None:
+    change, sentence = CANN_MISTAKES[mistake]
+    page = copy.deepcopy(read("max_pool2d.toml"))
     change(page)
     with pytest.raises(PageError, match=sentence):
         _load(page)

@@ -130,6 +130,8 @@ template <class S> inline void store_results(const Arrays& arrays, int64_t at, V
 template <class Int> inline void store_indices(const Problem& p, const Arrays& arrays, int64_t at, const Int* indices, int64_t n) {
   if (p.index_bytes == 1) {
     for (int64_t i = 0; i < n; i++) ((uint8_t*)arrays.indices)[at + i] = (uint8_t)indices[i];
+  } else if (p.index_bytes == 4) {
+    for (int64_t i = 0; i < n; i++) ((int32_t*)arrays.indices)[at + i] = (int32_t)indices[i];
   } else {
     for (int64_t i = 0; i < n; i++) ((int64_t*)arrays.indices)[at + i] = indices[i];
   }

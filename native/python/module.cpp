@@ -9,6 +9,7 @@
 #include <new>
 
 #include "../prepared.h"
+#include "../unpool.h"
 
 namespace pooltide {
 namespace {
@@ -211,7 +212,35 @@ PyObject* use_huge_pages(PyObject*, PyObject* args) {
   Py_RETURN_FALSE;
 }
 
+// unpool(source, indices, out, planes, windows, cells, itemsize, index_bytes, gather, threads); see _native.pyi.
+PyObject* unpool(PyObject*, PyObject* args) {
+  PyObject *from, *at, *to;
+  long long planes, windows, cells;
+  int itemsize, index_bytes, gather, threads;
+  if (!PyArg_ParseTuple(args, "OOOLLLiipi", &from, &at, &to, &planes, &windows, &cells, &itemsize, &index_bytes, &gather, &threads))
+    return nullptr;
+  Memory source, indices, out;
+  constexpr int readable = kAligned | kNative, writable = readable | kWriteable;
+  if (!source.read(from, "source", planes * (gather ? cells : windows), itemsize, readable) ||
+      !indices.read(at, "indices", planes * windows, index_bytes, readable) ||
+      !out.read(to, "out", planes * (gather ? windows : cells), itemsize, writable))
+    return nullptr;
+  if (!source.usable || !indices.usable || !out.usable || out.overlaps(source) || out.overlaps(indices))
+    Py_RETURN_NOTIMPLEMENTED;
+  Unpool facts{planes, windows, cells, itemsize, index_bytes, gather != 0, source.data, indices.data, out.data};
+  Fault fault;
+  Py_BEGIN_ALLOW_THREADS
+  fault = run_unpool(facts, threads);
+  Py_END_ALLOW_THREADS
+  if (fault.count == 0) Py_RETURN_NONE;
+  return Py_BuildValue("LLL", (long long)fault.count, (long long)fault.position, (long long)fault.value);
+}
+
 PyMethodDef methods[] = {
+    {"unpool", unpool, METH_VARARGS,
+     "unpool(source, indices, out, planes, windows, cells, itemsize, index_bytes, gather, threads)\n\n"
+     "Max unpooling of contiguous planes, out[indices[q]] = source[q] and 0 elsewhere, or with gather=True its\n"
+     "gradient, out[q] = source[indices[q]]. Returns what Prepared.run returns; a bad index is ignored, or reads 0."},
     {"instruction_sets", instruction_sets, METH_NOARGS, "The names of the instruction sets of this machine, the best last."},
     {"instruction_set", instruction_set, METH_NOARGS, "The name of the instruction set in use."},
     {"use_instruction_set", use_instruction_set, METH_O, "Use one of instruction_sets() from now on."},

@@ -87,6 +87,19 @@ class Shortcuts:
         /,
     ) -> bytes | None: ...
 
+def unpool(
+    source: Memory,
+    indices: Memory,
+    out: Memory,
+    planes: int,
+    windows: int,
+    cells: int,
+    itemsize: int,
+    index_bytes: int,
+    gather: bool,
+    threads: int,
+    /,
+) -> tuple[int, int, int] | NotImplementedType | None: ...
 def instruction_sets() -> list[str]: ...
 def instruction_set() -> str: ...
 def use_instruction_set(name: str, /) -> None: ...

@@ -17,8 +17,9 @@ from .acl.execution import enqueue
 from .acl.handles import aclIntArray, aclOpExecutor, aclTensor
 from .acl.objects import handle_fault
 from .acl.state import ACLNN_STATUSES, STATE, Refused, entry_point, set_message
-from .kernels.plan import NoBackend, layout_of, make_plan
-from .operators.call import Call, Unusable, Value, is_int
+from .arrays.volumes import tensor_layout
+from .kernels.plan import NoBackend, make_plan, roles
+from .operators.call import CHANNELS_LAST, Call, Unusable, Value, is_int
 from .operators.catalog import documented
 from .operators.pages import Operator, Parameter
 from .operators.rules import check
@@ -39,10 +40,9 @@ def plan_call(operator: Operator, arguments: tuple[Any, ...]) -> tuple[int, aclO
         set_message(fault.message(operator.name))
         return 0, None, fault.status
     tensors = {p.role: argument for p, argument in given.items() if p.type == "tensor"}
-    roles = [role for role in ("grad_output", "indices", "out") if role in tensors]
-    axes = len(operator.axes)
+    problem = lower(call)
     try:
-        plan = make_plan(lower(call), tuple(_layout(tensors[role], axes) for role in roles))
+        plan = make_plan(problem, tuple(_layout(tensors[role], call) for role in roles(problem)))
     except NoBackend as error:
         text = (
             f"{error}; the environment variable POOLTIDE_BACKEND must name a backend that can run the call."
@@ -51,15 +51,12 @@ def plan_call(operator: Operator, arguments: tuple[Any, ...]) -> tuple[int, aclO
     return plan.scratch, aclOpExecutor(call, tensors, plan), 0
 
 
-def _layout(tensor: aclTensor, axes: int) -> str:
+def _layout(tensor: aclTensor, call: Call) -> str:
     """The layout of the tensor as a volume with axes N C D H W; absent axes have size 1."""
     if not tensor.aligned:
         return "strided"
-    lead = (1,) * (2 + axes - len(tensor.shape))
-    batch = len(tensor.shape) - axes
-    unit = (1,) * (3 - axes)
-    shape = lead + tensor.shape[:batch] + unit + tensor.shape[batch:]
-    return layout_of(shape, lead + tensor.strides[:batch] + unit + tensor.strides[batch:])
+    axes = call.axes(len(tensor.shape))
+    return tensor_layout(tensor.shape, tensor.strides, axes, tensor.format in CHANNELS_LAST)
 
 
 def _value(parameter: Parameter, argument: Any) -> Value:

@@ -40,9 +40,10 @@ class Tables:
     window_count: Table
 
 
-def strided_outputs(length: int, k: int, s: int, p: int, ceil: bool) -> int:
-    """How many windows the forward makes; 0 or less when none fits."""
-    outputs = (length + 2 * p - k + (s - 1 if ceil else 0)) // s + 1
+def strided_outputs(length: int, k: int, s: int, p: int, ceil: bool, p_after: int | None = None) -> int:
+    """How many windows the forward makes; 0 or less when none fits. `p_after` None: it is `p`."""
+    padded = length + p + (p if p_after is None else p_after)
+    outputs = (padded - k + (s - 1 if ceil else 0)) // s + 1
     if ceil and (outputs - 1) * s >= length + p:
         outputs -= 1
     return outputs

@@ -9,13 +9,14 @@ import numpy as np
 
 from pooltide.operators.catalog import documented
 from pooltide.operators.dtypes import DTYPES, FORMATS
+from pooltide.operators.pages import Operator, Parameter
 
 from . import problems
 from .acl_programs import Program, Ref, Step
 from .calls import MEMORY
 
 STEPS = 12
-OPERATORS = {page.name: page.function.removesuffix("_backward") for page in documented().values()}
+PADDED = {"kernel": "kernel_size", "stride": "stride", "padding": "padding", "dilation": "dilation"}
 STRANGE = [
     None,
     0,
@@ -132,53 +133,60 @@ CALLS: dict[str, Any] = {
 }  # fmt: skip
 
 
+def _argument(rng: Random, page: Operator, parameter: Parameter, problem: problems.Problem) -> Any:
+    """An array for a tensor, a list for an int array, or a number."""
+    role = parameter.role
+    if parameter.type == "tensor":
+        has_cells = role == "input" or (role == "out" and page.gradient)
+        shape = problem.input if has_cells else problem.output
+        if rng.random() < 0.04:
+            shape = tuple(rng.randint(1, 5) for _ in problem.input)
+        if role == "indices":
+            kind = rng.choice((np.int32, np.int32, np.int64))
+            return np.zeros(shape, kind) + kind(rng.choice((0, 0, 0, 10**6, -1)))
+        return np.ones(shape, problems.FLOATS["float32" if problem.dtype == "float64" else problem.dtype])
+    if role == "output_size":
+        return list(problem.outputs)
+    if parameter.type == "int_array":
+        value = problem.attributes.get(PADDED[role], 1)
+        return list(value) if isinstance(value, (tuple, list)) else [value]
+    if role == "cube_math_type":
+        return rng.choice((0, 0, 0, 1, 2, 3, 4))
+    return problem.attributes.get(role) or 0
+
+
 def _operator(rng: Random, program: Program) -> None:
     """The two phases of an operator on tensors that fit, most of the time."""
-    name = rng.choice(list(OPERATORS))
-    problem = problems.draw(rng, OPERATORS[name], large=0)
-    dtype = problems.FLOATS["float32" if problem.dtype == "float64" else problem.dtype]
-    shapes = [problem.output, problem.input, problem.input]
-    if rng.random() < 0.1:
-        shapes[rng.randrange(3)] = tuple(rng.randint(1, 5) for _ in problem.input)
-    indexed = ["indices"] if problem.is_max else []
-    format = FORMATS["NCHW"] if name == "aclnnAvgPool2dBackward" else FORMATS["ND"]
-    for shape in shapes:
-        program.steps.append(Step("tensor_from_numpy", (np.ones(shape, dtype), format)))
-    g, x, out = Ref("tensor", 2), Ref("tensor", 1), Ref("tensor", 0)
-    if indexed:
-        places = np.zeros(problem.output, rng.choice((np.int32, np.int32, np.int64))) + rng.choice(
-            (0, 0, 0, 10**6, -1)
-        )
-        program.steps.append(Step("tensor_from_numpy", (places, format)))
-        g, x, out = Ref("tensor", 3), Ref("tensor", 2), Ref("tensor", 1)
-        given: tuple[Any, ...] = (g, x, Ref("tensor", 0), out)
-    elif "kernel_size" in problem.attributes:
-        for key in ("kernel_size", "stride", "padding"):
-            value = problem.attributes[key]
+    page = documented()[rng.choice(list(documented()))]
+    name = page.name
+    pool = page.function.removesuffix("_backward")
+    problem = problems.draw(rng, pool if pool in problems.POOLS else "max_pool2d", large=0)
+    made = {"tensor": 0, "array": 0}
+    given: list[Any] = []
+    for parameter in page.parameters:
+        value = _argument(rng, page, parameter, problem)
+        if isinstance(value, (np.ndarray, list)):
+            kind = "array" if isinstance(value, list) else "tensor"
+            format = FORMATS[parameter.formats[0]] if kind == "tensor" else None
             program.steps.append(
-                Step("aclCreateIntArray", (list(value) if isinstance(value, (tuple, list)) else [value],))
+                Step("aclCreateIntArray", (value,))
+                if format is None
+                else Step("tensor_from_numpy", (value, format))
             )
-        k, s, p = (Ref("array", back) for back in (2, 1, 0))
-        more = problem.attributes
-        given = (
-            g,
-            x,
-            k,
-            s,
-            p,
-            more["ceil_mode"],
-            more["count_include_pad"],
-            more["divisor_override"] or 0,
-            rng.choice((0, 0, 0, 1, 2, 3, 4)),
-            out,
+            given.append((kind, made[kind]))
+            made[kind] += 1
+        else:
+            given.append(value)
+    program.steps.append(
+        Step(
+            f"{name}GetWorkspaceSize",
+            tuple(Ref(v[0], made[v[0]] - 1 - v[1]) if isinstance(v, tuple) else v for v in given),
         )
-    else:
-        given = (g, x, out)
-    program.steps.append(Step(f"{name}GetWorkspaceSize", given))
+    )
     if rng.random() < 0.1:
         program.steps.append(_single(rng, program))
     if rng.random() < 0.2:
-        name = rng.choice(list(OPERATORS))
+        name = rng.choice(list(documented()))
     program.steps.append(Step("aclrtMalloc", (rng.choice((64, 65536, 1 << 20)), 0)))
     size = rng.choice((Ref("size"), Ref("size"), Ref("size"), 0, 1 << 20, 2**64))
     stream = rng.choice((None, _ref(rng, "stream")))

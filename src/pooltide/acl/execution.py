@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays.volumes import as_volume
+from ..arrays.volumes import tensor_as_volume
 from ..kernels import Arrays
-from ..kernels.plan import execute
-from ..operators.call import is_int
+from ..kernels.plan import execute, roles, written
+from ..operators.call import CHANNELS_LAST, Call, is_int, shares_cells
 from ..operators.pages import Operator
 from .handles import OutOfBounds, aclOpExecutor, aclTensor
 from .memory import MEMORY
@@ -85,8 +85,9 @@ def _require_workspace(workspace: Any, size: Any, need: int) -> None:
 
 def _require_disjoint(workspace: int, need: int, executor: aclOpExecutor) -> None:
     """Raises Refused if the workspace overlaps a tensor whose data the call reads or writes."""
+    used = roles(executor.plan.problem)  # a gradient's self is read for its shape only
     for parameter in executor.call.operator.parameters:
-        if parameter.type != "tensor" or parameter.role == "input":
+        if parameter.role not in used:
             continue
         tensor = executor.tensors[parameter.role]
         if tensor.empty or tensor.address is None:
@@ -99,38 +100,50 @@ def _require_disjoint(workspace: int, need: int, executor: aclOpExecutor) -> Non
 
 
 def _compute(executor: aclOpExecutor, workspace: int | None, checks: str) -> None:
-    """The job: read the inputs, run the plan, write the output."""
-    call, plan = executor.call, executor.plan
+    """The job: read the inputs, run the plan, write the outputs."""
+    call, plan, tensors = executor.call, executor.plan, executor.tensors
     if plan.problem.planes == 0:
         return
     report = partial(_report, call.operator.name, checks)
     names = {p.role: p.name for p in call.operator.parameters}
-    axes = len(call.operator.axes)
-    target = executor.tensors["out"]
-    out = _output(target, names["out"], report)
-    grad, indices = _inputs(executor.tensors, names, out, report)
-    volumes = (None if a is None else as_volume(a, axes) for a in (grad, None, indices, out))
-    fault = execute(plan, Arrays(*volumes), _scratch(workspace, plan.scratch, report))
+    results = written(plan.problem)
+    outputs = {role: _output(tensors[role], names[role], report) for role in results}
+    if len(outputs) > 1 and shares_cells(*outputs.values()):
+        must = f"{names[results[0]]} shares memory with {names[results[1]]}; it must have its own."
+        report(must, f" The cells of {names[results[0]]} are written last.")
+    reads = [role for role in roles(plan.problem) if role not in results]
+    arrays = _inputs(tensors, names, reads, outputs, report) | outputs
+    volumes = {role: _volume(call, tensors[role], array) for role, array in arrays.items()}
+    fault = execute(plan, Arrays(**volumes), _scratch(workspace, plan.scratch, report))
     if fault is not None:
         plane = call.spatial(names["input"])
-        report(fault.message(names["indices"], grad.shape, plane), "")
-    if out.base is None:  # a fresh array, as the tensor leaves its block
-        target.write_inside(out)
-    else:
-        target.mark_written()
+        report(fault.message(names["indices"], tensors["indices"].shape, plane), "")
+    for role, out in outputs.items():
+        if out.base is None:  # a fresh array, as the tensor leaves its block
+            tensors[role].write_inside(out)
+        else:
+            tensors[role].mark_written()
+
+
+def _volume(call: Call, tensor: aclTensor, array: Array) -> Array:
+    return tensor_as_volume(array, call.axes(array.ndim), tensor.format in CHANNELS_LAST)
 
 
 def _inputs(
-    tensors: Mapping[str, aclTensor], names: Mapping[str, str], out: Array, report: Report
-) -> tuple[Array, Array | None]:
-    """gradOutput and indices. A cell whose index is outside the block gets index 0 and gradient 0."""
-    grad, _ = _input(tensors["grad_output"], names["grad_output"], out, report)
-    if "indices" not in tensors:
-        return grad, None
-    indices, inside = _input(tensors["indices"], names["indices"], out, report)
-    if inside is not None:
-        grad = np.where(inside, grad, grad.dtype.type(0))
-    return grad, indices
+    tensors: Mapping[str, aclTensor],
+    names: Mapping[str, str],
+    reads: list[str],
+    outputs: Mapping[str, Array],
+    report: Report,
+) -> dict[str, Array]:
+    """The arrays that are read. A cell whose index is outside its block gets index 0 and gradient 0."""
+    found = {}
+    for role in reads:
+        found[role], inside = _input(tensors[role], names[role], outputs, report)
+        if role == "indices" and inside is not None:
+            grad = found["grad_output"]
+            found["grad_output"] = np.where(inside, grad, grad.dtype.type(0))
+    return found
 
 
 def _report(title: str, checks: str, fault: str, effect: str) -> None:
@@ -156,7 +169,9 @@ def _output(tensor: aclTensor, name: str, report: Report) -> Array:
         return np.empty(tensor.shape, tensor.dtype.numpy)
 
 
-def _input(tensor: aclTensor, name: str, out: Array, report: Report) -> tuple[Array, Array | None]:
+def _input(
+    tensor: aclTensor, name: str, outputs: Mapping[str, Array], report: Report
+) -> tuple[Array, Array | None]:
     """The data, and a mask of the cells inside the tensor's block; None when all are inside."""
     try:
         view = tensor.view()
@@ -165,7 +180,8 @@ def _input(tensor: aclTensor, name: str, out: Array, report: Report) -> tuple[Ar
         return tensor.read_inside()
     if fault := tensor.never_written():
         report(f"{name} {fault}", "")
-    return (view.copy() if np.may_share_memory(view, out) else view), None
+    shared = any(np.may_share_memory(view, out) for out in outputs.values())
+    return (view.copy() if shared else view), None
 
 
 def _scratch(workspace: int | None, size: int, report: Report) -> Array | None:

@@ -113,8 +113,7 @@ def operator_functions(operator: Operator) -> tuple[CFunction, CFunction]:
     """Phase one and phase two."""
     given = []
     for parameter in operator.parameters:
-        result = parameter.role == "out"
-        c_type = "aclTensor *" if result else _OPERATOR_TYPES[parameter.type]
+        c_type = "aclTensor *" if parameter.role in operator.results else _OPERATOR_TYPES[parameter.type]
         given.append(CParameter(c_type, parameter.name, _KINDS[c_type]))
     results = (
         CParameter("uint64_t *", "workspaceSize", "u", out=True),

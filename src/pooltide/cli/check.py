@@ -9,8 +9,9 @@ import click
 
 from ..acceptance.cases import Line
 from ..acceptance.notation import Case
+from ..operators.faults import Fault
 from ..operators.pages import ASCEND_PRODUCTS, PRODUCTS
-from ..operators.rules import Fault, check
+from ..operators.rules import check
 from .problems import NOTATION, failed, problem_argument, product_option
 from .speech import reproduce, say
 from .tables import aligned

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from ..operators.catalog import gradients
+from ..operators.catalog import documented, gradients, in_cann, operators
 from ..operators.dtypes import status_name
-from ..operators.pages import ASCEND_PRODUCTS, HOST, PRODUCTS, Operator, Parameter
-from ..operators.support import NOT_YET, NOTES, by_entrance, by_layout
+from ..operators.pages import ASCEND_PRODUCTS, HOST, PRODUCTS, Operator, Parameter, Rule
+from ..operators.support import NOT_IN_CANN, NOTES, by_entrance, by_layout
 from .speech import say
 from .tables import aligned, markdown
 
@@ -27,7 +27,8 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 def command(operator: str | None, form: str | None, support: bool) -> None:
     """Print which operators run on which products, and for one OPERATOR its parameters and rules.
 
-    OPERATOR is any of its names: avg2d, avg_pool2d_backward or aclnnAvgPool2dBackward.
+    OPERATOR is any of its names: avg2d, avg_pool2d_backward or aclnnAvgPool2dBackward. A rule is documented
+    if CANN's documents have it, and decided if pooltide chose it because no document that was found has it.
     """
     if support:
         if operator is not None or form == "json":
@@ -35,17 +36,20 @@ def command(operator: str | None, form: str | None, support: bool) -> None:
         tables = [(markdown if form else aligned)(*table) for table in (by_entrance(), by_layout())]
         say("\n\n".join([*tables, *NOTES]))
         return
-    chosen = list(gradients().values())
+    chosen = list(dict.fromkeys([*gradients().values(), *documented().values()]))
     if operator is not None:
-        chosen = [op for op in chosen if operator in (op.short, op.function, op.name)]
+        chosen = [
+            op for op in [*chosen, *operators().values()] if operator in (op.short, op.function, op.name)
+        ]
+        chosen = list(dict.fromkeys(chosen))
         if not chosen:
-            known = ", ".join(op.short for op in gradients().values())
+            known = ", ".join([op.short for op in gradients().values()] + [*documented()])
             raise click.UsageError(f"operator {operator!r} is unknown; known are {known}")
     if form == "json":
         say(json.dumps([_record(op) for op in chosen], indent=2, ensure_ascii=False))
         return
     table = markdown if form == "markdown" else aligned
-    parts = [_support(chosen, table), _functions(chosen, table)] if operator is None else []
+    parts = [_support(table), _functions(table)] if operator is None else []
     for op in chosen:
         parts += [_title(op, form), _parameters(op, table)]
         parts += [_cube(op, table)] if op.cube else []
@@ -54,26 +58,31 @@ def command(operator: str | None, form: str | None, support: bool) -> None:
 
 
 def _title(op: Operator, form: str | None) -> str:
-    title = f"{op.name} ({op.short}, {op.function})" if op.documented else f"{op.function} ({op.short})"
+    others = ", ".join(name for name in (op.short, op.function) if name not in ("", op.name))
+    title = f"{op.name} ({others})" if others else op.name
     return f"## {title}\n\n{op.summary}" if form == "markdown" else f"{title}\n{op.summary}"
 
 
-def _support(chosen: list[Operator], table: Any) -> str:
-    chosen = [op for op in chosen if op.documented]
-    head = ["product", *(op.short for op in chosen)]
-    rows = [[PRODUCTS[p], *("yes" if p in op.products else "no" for op in chosen)] for p in ASCEND_PRODUCTS]
+def _support(table: Any) -> str:
+    head = ["operator", *(PRODUCTS[p] for p in ASCEND_PRODUCTS)]
+    rows = [
+        [name, *("yes" if p in op.products else "no" for p in ASCEND_PRODUCTS)]
+        for name, op in documented().items()
+    ]
     return str(table(head, rows))
 
 
-def _functions(chosen: list[Operator], table: Any) -> str:
+def _functions(table: Any) -> str:
     head = ["function", "in cases", "dtypes", "indices", "CANN"]
     rows = []
-    for op in chosen:
+    for op in gradients().values():
         index = op.by_role("indices")
         dtypes, indices = (
             " ".join(op.dtypes(p, HOST)).lower() if p else "none" for p in (op.parameters[0], index)
         )
-        rows.append([op.function, op.short, dtypes, indices, op.name if op.documented else NOT_YET])
+        rows.append(
+            [op.function, op.short, dtypes, indices, op.name if in_cann(op.function) else NOT_IN_CANN]
+        )
     return str(table(head, rows))
 
 
@@ -121,10 +130,17 @@ def _rules(op: Operator, table: Any) -> str:
             rule.name.replace("_", " "),
             _arguments(rule.arguments),
             f"{rule.status} {status_name(rule.status)}",
+            _basis(op, rule),
         ]
         for rule in op.rules
     ]
-    return str(table(["row", "rule, in this order", "of", "status"], rows))
+    return str(table(["row", "rule, in this order", "of", "status", "basis"], rows))
+
+
+def _basis(op: Operator, rule: Rule) -> str:
+    if not op.documented:
+        return "pooltide's function"
+    return "decided" if rule.decided else "documented"
 
 
 def _arguments(arguments: Any) -> str:
@@ -145,7 +161,14 @@ def _record(op: Operator) -> dict[str, Any]:
         "cube_math_type": op.cube and {"names": op.cube.names, "actions": op.cube.actions},
         "divisor_override": op.divisor_ranges,
         "rules": [
-            {"row": r.row, "rule": r.name, "arguments": r.arguments, "status": r.status, "skip": r.skip}
+            {
+                "row": r.row,
+                "rule": r.name,
+                "arguments": r.arguments,
+                "status": r.status,
+                "skip": r.skip,
+                "basis": _basis(op, r),
+            }
             for r in op.rules
         ],
     }

@@ -45,7 +45,7 @@ def refuse(problem: Problem) -> str | None:
         return "an axis has 2**31 cells or windows or more"
     if problem.kind == "maximum_gradient" and prod(problem.input_plane) == 0:
         return "the plane has no cells"
-    narrow_places = problem.kind == "maximum" and problem.index_bytes == 8 and problem.dtype.itemsize < 8
+    narrow_places = problem.kind == "maximum" and problem.index_bytes >= 4 and problem.dtype.itemsize < 8
     if narrow_places and prod(problem.input_plane) >= 2**31:
         return "a plane has 2**31 cells or more"
     if problem.average and prod(max(axis.reach, axis.length, 1) for axis in problem.axes) >= 2**53:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ..geometry import is_long
 from ..problem.problem import Problem
-from ..problem.rounding import round_gradient
+from ..problem.rounding import round_source
 from . import Arrays, IndexFault, cpu, reference
 
 Array = NDArray[Any]
@@ -145,8 +145,9 @@ def arrange(problem: Problem, layouts: tuple[str, ...], able: frozenset[str]) ->
             for role, found in zip(roles(problem), layouts, strict=True)
             if found != layout and (found == "strided" or role not in both)
         ]
-    if problem.rounding != "keep" and "grad_output" not in copied:
-        copied.insert(0, "grad_output")
+    source = roles(problem)[0]
+    if problem.rounding != "keep" and source not in copied:
+        copied.insert(0, source)
     return layout, tuple(copied)
 
 
@@ -180,8 +181,8 @@ def execute(plan: Plan, arrays: Arrays, workspace: Array | None = None) -> Index
         source = getattr(arrays, role)
         copy = copies[role] = _like(source, workspace[at : at + source.nbytes], plan.layout)
         at += _aligned(source.nbytes)
-        if role == "grad_output":
-            copy[...] = round_gradient(source, problem.rounding)
+        if role == roles(problem)[0]:
+            copy[...] = round_source(source, problem.rounding)
         elif role not in written(problem):
             copy[...] = source
     rest = workspace[at : at + plan.kernel_scratch]

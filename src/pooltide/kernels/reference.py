@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..geometry import Axis, cells_of_windows
 from ..problem.problem import Problem
-from ..problem.rounding import round_gradient, round_once
+from ..problem.rounding import round_once, round_source
 from . import Arrays, IndexFault
 
 Array = NDArray[Any]
@@ -48,7 +48,7 @@ def run(problem: Problem, layout: str, arrays: Arrays, scratch: Array) -> IndexF
 
 def oracle(problem: Problem, grad_output: Array, indices: Array | None) -> tuple[Array, Array]:
     """The gradient in float64, and the same rounded once to the problem's dtype."""
-    rounded = round_gradient(grad_output, problem.rounding)
+    rounded = round_source(grad_output, problem.rounding)
     total = np.empty(problem.batch + problem.input_plane)
     accumulate(problem, rounded.astype(np.float64), indices, total)
     return total, round_once(total, problem.dtype.numpy)

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from .dtypes import DType
 from .pages import HOST, Operator
 
+CHANNELS_LAST = ("NHWC", "NDHWC")  # formats
+
 
 @dataclass(frozen=True, slots=True)
 class TensorMeta:
@@ -88,13 +90,40 @@ class Call:
         parameter = self.operator.by_role(role)
         return None if parameter is None else self.values[parameter.name]
 
+    @property
+    def source(self) -> TensorMeta:
+        """The tensor that the operator computes from: a gradient's gradOutput, a forward's input."""
+        found: TensorMeta = self.role("grad_output") or self.role("input")
+        return found
+
+    def axes(self, rank: int) -> int:
+        """How many dimensions of a tensor of that rank are spatial."""
+        return rank - 2 if self.operator.windows == "global" else len(self.operator.axes)
+
+    def channels_last(self, name: str) -> bool:
+        """Whether C is the last dimension of a tensor's shape, in a format that the operator takes."""
+        format = self.tensor(name).format
+        return format in CHANNELS_LAST and format in self.operator.parameter(name).formats
+
+    def _axes(self, name: str) -> slice:
+        """The spatial dimensions of a tensor's shape."""
+        rank = len(self.tensor(name).shape)
+        end = rank - 1 if self.channels_last(name) else rank
+        return slice(max(end - self.axes(rank), 0), end)
+
     def spatial(self, name: str) -> tuple[int, ...]:
-        return self.tensor(name).shape[-len(self.operator.axes) :]
+        return self.tensor(name).shape[self._axes(name)]
 
     def batch(self, name: str) -> tuple[int, int]:
         """(N, C); an unbatched tensor has N = 1."""
-        *n, c = self.tensor(name).shape[: -len(self.operator.axes)]
+        shape, axes = self.tensor(name).shape, self._axes(name)
+        *n, c = shape[: axes.start] + shape[axes.stop :]
         return (n[0] if n else 1), c
+
+    def with_plane(self, name: str, plane: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of a tensor, with another plane."""
+        shape, axes = self.tensor(name).shape, self._axes(name)
+        return shape[: axes.start] + plane + shape[axes.stop :]
 
     def pairs(self, role: str) -> tuple[int, ...]:
         """An int array of one or all axes, as one value for each axis."""
@@ -112,8 +141,8 @@ class Call:
 
     @property
     def dilation(self) -> tuple[int, ...]:
-        has = self.operator.by_role("dilation") is not None
-        return self.pairs("dilation") if has else (1,) * len(self.operator.axes)
+        axes = len(self.operator.axes)
+        return self.pairs("dilation")[:axes] if self.role("dilation") else (1,) * axes
 
     @property
     def stride(self) -> tuple[int, ...]:
@@ -121,7 +150,14 @@ class Call:
 
     @property
     def padding(self) -> tuple[int, ...]:
-        return self.pairs("padding")
+        """Cells of padding before the plane on each axis; an array of all sides has these first."""
+        axes = len(self.operator.axes)
+        return self.pairs("padding")[:axes] if self.role("padding") else (0,) * axes
+
+    @property
+    def padding_after(self) -> tuple[int, ...]:
+        axes = len(self.operator.axes)
+        return self.pairs("padding")[-axes:] if self.role("padding") else (0,) * axes
 
 
 def overlaps(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from .pages import Operator, load, operator_files
+from .pages import HOST, Operator, load_all, operator_files
 from .rules import RULES, known
 from .toml import PageError, read
 
@@ -18,10 +18,15 @@ def verified(operator: Operator, where: str) -> Operator:
 
 
 @cache
+def _all() -> tuple[Operator, ...]:
+    files = ((name, read(name)) for name in operator_files())
+    return tuple(verified(operator, name) for name, page in files for operator in load_all(name, page))
+
+
+@cache
 def operators() -> dict[str, Operator]:
-    """Every operator by its function's name (`avg_pool2d_backward`), in alphabetical order."""
-    loaded = (verified(load(name, read(name)), name) for name in operator_files())
-    return {operator.function: operator for operator in loaded}
+    """The operators that are functions here, by the function's name (`avg_pool2d_backward`), sorted."""
+    return {operator.function: operator for operator in _all() if HOST in operator.products}
 
 
 @cache
@@ -32,8 +37,15 @@ def gradients() -> dict[str, Operator]:
 
 @cache
 def documented() -> dict[str, Operator]:
-    """The operators whose two phases CANN documents and this library has."""
-    return {name: operator for name, operator in operators().items() if operator.documented}
+    """The operators whose two phases CANN documents and this library has, by CANN's name, sorted."""
+    found = {operator.name: operator for operator in _all() if operator.documented}
+    return dict(sorted(found.items()))
+
+
+@cache
+def in_cann(function: str) -> Operator | None:
+    """CANN's operator that computes what the function does, or None."""
+    return next((operator for operator in documented().values() if operator.function == function), None)
 
 
 def aten_name(operator: Operator) -> str | None:
@@ -48,7 +60,6 @@ def aten_name(operator: Operator) -> str | None:
     return operator.function
 
 
-@cache
 def operator_named(name: str) -> Operator:
     """By either of its names: aclnnAvgPool2dBackward or avg_pool2d_backward."""
-    return next(op for op in operators().values() if name in (op.name, op.function))
+    return documented().get(name) or operators()[name]

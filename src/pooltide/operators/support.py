@@ -6,14 +6,14 @@ operator, and the reason where an entrance does not. `pooltide ops --support` pr
 
 from __future__ import annotations
 
-from .catalog import aten_name, documented, gradients
+from .catalog import aten_name, documented, gradients, in_cann
 from .pages import ASCEND_PRODUCTS, HOST, Operator
 
 Table = tuple[list[str], list[list[str]]]  # a head and rows
 
 ENTRANCES = ("NumPy", "pooltide.torch", "patch()", "CANN, Python and C", "command line")
 BOTH = "CPU, CUDA"
-NOT_YET = "not yet"
+NOT_IN_CANN = "not in CANN"
 
 NOTES = (
     "patch() replaces the gradients of PyTorch's 2-D and 3-D pools. PyTorch computes 1-D pools as 2-D pools, "
@@ -24,8 +24,8 @@ NOTES = (
     "compilers and transforms, they and patch(forward=True) use PyTorch's forward and pooltide's gradient.",
     "The command line computes gradients on the CPU; bench measures gradients and forwards, on the CPU and "
     "on CUDA.",
-    "Not yet: CANN documents more pooling operators than the four that run on the CPU here; pooltide does "
-    "not have the two-phase interface of the others yet.",
+    "CANN documents no 1-D pools. Its operators that are no functions here, such as aclnnMaxPool and "
+    "aclnnGlobalAveragePool, are in the table of products.",
 )
 
 
@@ -33,15 +33,19 @@ def by_entrance() -> Table:
     """Each operator by entrance: the devices that it runs on, or the reason why it runs on none."""
     rows = [[name, *_gradient(operator)] for name, operator in gradients().items()]
     forwards = [
-        [name.removesuffix("_backward"), "CPU", BOTH, f"{BOTH} by forward=True", NOT_YET, "gradients only"]
-        for name in gradients()
+        [name, "CPU", BOTH, f"{BOTH} by forward=True", _cann(name), "gradients only"]
+        for name in (gradient.removesuffix("_backward") for gradient in gradients())
     ]
     return ["", *ENTRANCES], rows + forwards
 
 
 def _gradient(operator: Operator) -> list[str]:
     patched = BOTH if aten_name(operator) else f"as {operator.function.replace('1d', '2d')}"
-    return ["CPU", BOTH, patched, "CPU" if operator.documented else NOT_YET, "CPU"]
+    return ["CPU", BOTH, patched, _cann(operator.function), "CPU"]
+
+
+def _cann(function: str) -> str:
+    return "CPU" if in_cann(function) else NOT_IN_CANN
 
 
 def by_layout() -> Table:

@@ -30,7 +30,7 @@ from math import prod
 from ..geometry import UNIT, Axis
 from ..operators.call import Call
 from ..operators.dtypes import DTYPES, DType
-from ..operators.rules import forward_result, pools_globally
+from ..operators.window_rules import forward_plane, pools_globally
 from .offsets import Offsets, offsets_of
 
 Triple = tuple[int, int, int]
@@ -46,7 +46,7 @@ class Problem:
     divisor: int = 0  # of an override
     index_dtype: DType | None = None  # of indices, flat in the plane; None: there are none
     offsets: bool = False  # one-byte offsets in the window in place of indices
-    rounding: str = "keep"  # of grad_output, before all else: keep | HFLOAT32 | FLOAT16
+    rounding: str = "keep"  # of grad_output or input, before all else: keep | HFLOAT32 | FLOAT16
 
     @property
     def gradient(self) -> bool:
@@ -104,36 +104,46 @@ class Problem:
         how = f"{self.quotient}{f' {self.divisor}' if self.quotient == 'override' else ''}"
         if not self.average:
             how = "by offsets" if self.offsets else f"by {self.index_dtype}" if self.index_dtype else "values"
-        rounded = "" if self.rounding == "keep" else f", gradOutput rounded to {self.rounding}"
+        source = "gradOutput" if self.gradient else "self"
+        rounded = "" if self.rounding == "keep" else f", {source} rounded to {self.rounding}"
         n, c = self.batch
         return f"{self.kind} {self.dtype} {n}×{c} planes, {axes or '1→1'}, {how}{rounded}"
 
 
-def lower(call: Call, indexed: bool = False) -> Problem:
-    """The problem of a call that passed its rules; `indexed`: maxima are wanted with their indices."""
-    operator, x = call.operator, call.role("input")
-    grad = call.role("grad_output") or replace(x, shape=forward_result(call))
-    spatial = len(operator.axes)
-    name = operator.by_role("input")
-    assert name is not None
-    batch = call.batch(name.name)
-    lengths, outputs = x.shape[-spatial:], grad.shape[-spatial:]
-    if call.operator.windows == "adaptive":
-        axes = [Axis(*sizes) for sizes in zip(lengths, outputs, strict=True)]
-    else:
-        windows = zip(lengths, outputs, call.kernel, call.stride, call.padding, call.dilation, strict=True)
-        axes = [strided_axis(*window) for window in windows]
-    d, h, w = [UNIT] * (3 - spatial) + axes
-    if operator.kind == "maximum":
-        index_dtype = DTYPES["INT64"] if indexed else None
-        return Problem("maximum", batch, (d, h, w), x.dtype, index_dtype=index_dtype)
-    if operator.kind == "maximum_gradient":
-        index_dtype = DTYPES[call.role("indices").dtype.name]
-        return Problem("maximum_gradient", batch, (d, h, w), grad.dtype, index_dtype=index_dtype)
+def lower(call: Call, indexed: bool = True) -> Problem:
+    """The problem of a call that passed its rules; `indexed` False: of maxima the values alone are wanted."""
+    operator, dtype = call.operator, call.source.dtype
+    x, places = operator.by_role("input"), call.role("indices")
+    assert x is not None
+    batch, axes = call.batch(x.name), _axes(call, x.name)
+    if not operator.average:
+        indexed = indexed and operator.by_role("indices") is not None
+        index_dtype = (places.dtype if places else DTYPES["INT64"]) if indexed else None
+        return Problem(operator.kind, batch, axes, dtype, index_dtype=index_dtype)
     quotient, divisor = _quotient(call)
     if operator.kind == "average" and quotient == "chained" and all(axis.outputs == 1 for axis in axes):
         quotient = "mean"
-    return Problem(operator.kind, batch, (d, h, w), grad.dtype, quotient, divisor, rounding=_rounding(call))
+    return Problem(operator.kind, batch, axes, dtype, quotient, divisor, rounding=_rounding(call))
+
+
+def _axes(call: Call, x: str) -> tuple[Axis, Axis, Axis]:
+    lengths, grad = call.spatial(x), call.operator.by_role("grad_output")
+    if call.operator.windows == "global":
+        axes = [Axis(length, 1) for length in three_axes(lengths)]
+    elif call.operator.windows == "adaptive":
+        outputs = call.spatial(grad.name) if grad else call.pairs("output_size")
+        axes = [Axis(*sizes) for sizes in zip(lengths, outputs, strict=True)]
+    else:
+        outputs = forward_plane(call)
+        windows = zip(lengths, outputs, call.kernel, call.stride, call.padding, call.dilation, strict=True)
+        axes = [strided_axis(*window) for window in windows]
+    d, h, w = [UNIT] * (3 - len(axes)) + axes
+    return d, h, w
+
+
+def three_axes(lengths: tuple[int, ...]) -> tuple[int, ...]:
+    """The axes before the last two merged into one, where there are more than three."""
+    return lengths if len(lengths) <= 3 else (prod(lengths[:-2]), *lengths[-2:])
 
 
 def strided_axis(length: int, outputs: int, k: int, s: int, p: int, dilation: int = 1) -> Axis:
@@ -154,7 +164,7 @@ def gradient_of(problem: Problem, dtype: DType | None = None) -> Problem:
 
 
 def _quotient(call: Call) -> tuple[str, int]:
-    if call.operator.windows == "adaptive":
+    if call.operator.windows != "strided":
         return "chained", 0
     if divisor := call.role("divisor_override"):
         return "override", divisor
@@ -165,5 +175,4 @@ def _rounding(call: Call) -> str:
     cube = call.operator.cube
     if cube is None or (call.product in cube.global_only and not pools_globally(call)):
         return "keep"
-    dtype = call.role("grad_output").dtype.name
-    return cube.action(call.product, dtype, call.role("cube_math_type"))
+    return cube.action(call.product, call.source.dtype.name, call.role("cube_math_type"))

@@ -25,7 +25,7 @@ def to_float16(x: Array) -> NDArray[np.float32]:
         return x.astype(np.float16).astype(np.float32)
 
 
-def round_gradient(x: Array, to: str) -> Array:
+def round_source(x: Array, to: str) -> Array:
     """`x`, of its own dtype, rounded to the format that a cubeMathType names."""
     if to == "keep":
         return x

@@ -2,6 +2,9 @@
 
 A page is data. This module knows its shape and refuses one that names an unknown key, type, dtype,
 format, product, status or parameter; whether a rule's name and arguments exist, `rules` decides.
+
+A page describes a function of this library, an operator of CANN, or both. Where CANN's operator has the
+parameters of the function, one list serves both; else the operator has its own lists, in the table `cann`.
 """
 
 from __future__ import annotations
@@ -12,10 +15,11 @@ from importlib.resources import files
 from typing import Any
 
 from ..dtypes import DTYPES, FORMATS, STATUS
-from ..toml import PageError, exact_keys, read_page
+from ..toml import PageError, exact_keys, read, read_page
 from .family import written_out
 
 KINDS = {"average", "maximum", "average_gradient", "maximum_gradient"}
+WINDOWS = {"adaptive", "strided", "global"}  # global: one window, the whole plane, of any number of axes
 _NOT_OPERATORS = {"functions.toml", "products.toml", "runtime.toml"}
 _PRODUCTS = read_page("products", keys={"default", "functions", "names"})
 
@@ -36,7 +40,7 @@ _PARAMETER_KEYS = {
 _ROLES = {
     "grad_output", "input", "indices", "out", "output_size",
     "kernel", "stride", "padding", "dilation", "ceil_mode", "count_include_pad", "divisor_override",
-    "cube_math_type",
+    "cube_math_type", "auto_pad",
 }  # fmt: skip
 
 
@@ -59,7 +63,8 @@ class Rule:
     name: str
     arguments: Mapping[str, Any]
     status: int
-    row: int | None  # of the operator's error table; None where the documents are silent
+    row: int | None  # of the operator's error table; None: no row
+    decided: bool  # pooltide decided it, as no document that was found has it
     skip: tuple[str, ...]  # products on which the rule does not apply
 
 
@@ -78,7 +83,7 @@ class CubeMathType:
 @dataclass(frozen=True, eq=False)
 class Operator:
     name: str  # as the documents spell it; the function's, of one that they don't have
-    function: str
+    function: str  # empty, of an operator that is no function here
     short: str  # in the notation of cases
     header: str  # of the C interface; empty, of one that the documents don't have
     summary: str
@@ -97,9 +102,18 @@ class Operator:
         return self.kind.endswith("_gradient")
 
     @property
+    def average(self) -> bool:
+        return self.kind.startswith("average")
+
+    @property
     def documented(self) -> bool:
         """Whether CANN's documents have it; if not, only this library's functions do."""
         return bool(self.header)
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """The roles of the tensors that the operator writes."""
+        return ("out", "indices") if self.kind == "maximum" else ("out",)
 
     def parameter(self, name: str) -> Parameter:
         return next(p for p in self.parameters if p.name == name)
@@ -118,6 +132,20 @@ def operator_files() -> list[str]:
     return sorted(n for n in names if n.endswith(".toml") and n not in _NOT_OPERATORS)
 
 
+def load_all(where: str, page: Mapping[str, Any]) -> list[Operator]:
+    """The operators of a page: the one that its top describes, and the one of its table `cann`."""
+    if "cann" not in page:
+        return [load(where, page)]
+    top = {key: value for key, value in page.items() if key != "cann"}
+    shared = {key: top[key] for key in ("summary", "kind", "windows", "axes") if key in top}
+    names = {"function": top.get("function", ""), "short": ""}
+    operator = load(f"{where} cann", names | shared | page["cann"])
+    if "function" not in top:
+        exact_keys(where, top, shared)
+        return [operator]
+    return [load(where, top), operator]
+
+
 def load(where: str, page: Mapping[str, Any]) -> Operator:
     keys = {"function", "short", "summary", "kind", "windows", "axes"}
     keys |= {"products", "dtypes", "parameters", "rules"}
@@ -125,9 +153,12 @@ def load(where: str, page: Mapping[str, Any]) -> Operator:
         page = written_out(where, page)
     else:
         keys |= {"operator", "header"}
+    for key in ("cube_math_type", "divisor_override"):
+        if isinstance(page.get(key), str):  # the name of a page that has the same table
+            page = {**page, key: read(f"{page[key]}.toml")[key]}
     exact_keys(where, page, keys, optional={"cube_math_type", "divisor_override"})
     _known(where, "kind", [page["kind"]], KINDS)
-    _known(where, "windows", [page["windows"]], {"adaptive", "strided"})
+    _known(where, "windows", [page["windows"]], WINDOWS)
     _known(where, "axes", page["axes"], {"d", "h", "w"})
     _known(where, "products", page["products"], PRODUCTS)
     groups = {name: _by_product(f"{where} dtypes.{name}", g) for name, g in page["dtypes"].items()}
@@ -184,8 +215,8 @@ def _by_product(where: str, table: Mapping[str, Any]) -> dict[str, tuple[str, ..
 def _parameter(where: str, table: Mapping[str, Any], groups: Mapping[str, Any]) -> Parameter:
     where = f"{where} parameter {table.get('name', '?')}"
     _known(where, "type", [table.get("type")], _PARAMETER_KEYS)
-    required = {"name", "argument", "role", "type"} | _PARAMETER_KEYS[table["type"]]
-    exact_keys(where, table, required, optional={"nullable"})
+    required = {"name", "role", "type"} | _PARAMETER_KEYS[table["type"]]
+    exact_keys(where, table, required, optional={"argument", "nullable"})
     _known(where, "role", [table["role"]], _ROLES)
     _typed(where, table, {"nullable": bool, "least": int})
     _known(where, "formats", table.get("formats", ()), FORMATS)
@@ -194,11 +225,11 @@ def _parameter(where: str, table: Mapping[str, Any], groups: Mapping[str, Any]) 
     if table["type"] == "tensor":
         _known(where, "dtypes", [table["dtypes"]], groups)
     fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in table.items()}
-    return Parameter(**fields)
+    return Parameter(**{"argument": table["name"]} | fields)
 
 
 def _rule(where: str, table: Mapping[str, Any], parameters: set[str]) -> Rule:
-    own = {"rule", "row", "status", "skip"}
+    own = {"rule", "row", "status", "skip", "decided"}
     if "rule" not in table:
         raise PageError(f"{where}: a rule has no name")
     where = f"{where} rule {table['rule']}"
@@ -208,12 +239,13 @@ def _rule(where: str, table: Mapping[str, Any], parameters: set[str]) -> Rule:
     _known(where, "of", table.get("of", ()), parameters)
     _known(where, "spatial_only", table.get("spatial_only", ()), PRODUCTS)
     _known(where, "format", [table[key] for key in table if key == "format"], FORMATS)
-    _typed(where, table, {"row": int, "rank": int, "cells": int})
+    _typed(where, table, {"row": int, "rank": int, "cells": int, "value": int, "decided": bool})
     return Rule(
         table["rule"],
         {k: tuple(v) if isinstance(v, list) else v for k, v in table.items() if k not in own},
         STATUS[status],
         table.get("row"),
+        table.get("decided", False),
         tuple(table.get("skip", ())),
     )
 

@@ -1,0 +1,79 @@
+#include "unpool.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <mutex>
+
+#include "threads/thread_pool.h"
+
+namespace pooltide {
+namespace {
+
+constexpr int64_t kThreadBytes = 1 << 18;  // fewer bytes are not worth another thread
+
+template <class Element, class Index> void run_plane(const Unpool& u, int64_t plane, Fault& fault) {
+  const Index* indices = static_cast<const Index*>(u.indices) + plane * u.windows;
+  const Element* source = static_cast<const Element*>(u.source) + plane * (u.gather ? u.cells : u.windows);
+  Element* out = static_cast<Element*>(u.out) + plane * (u.gather ? u.windows : u.cells);
+  if (!u.gather) std::memset(out, 0, u.cells * sizeof(Element));
+  for (int64_t i = 0; i < u.windows; i++) {
+    int64_t index = indices[i];
+    bool inside = static_cast<uint64_t>(index) < static_cast<uint64_t>(u.cells);
+    if (!inside) fault.add(plane * u.windows + i, index);
+    if (u.gather) out[i] = inside ? source[index] : Element(0);
+    else if (inside) out[index] = source[i];
+  }
+}
+
+using RunPlane = void (*)(const Unpool&, int64_t, Fault&);
+
+template <class Element> RunPlane with_index(int bytes) {
+  return bytes == 4 ? run_plane<Element, int32_t> : run_plane<Element, int64_t>;
+}
+
+RunPlane runner(const Unpool& u) {
+  switch (u.itemsize) {
+    case 1: return with_index<uint8_t>(u.index_bytes);
+    case 2: return with_index<uint16_t>(u.index_bytes);
+    case 4: return with_index<uint32_t>(u.index_bytes);
+    default: return with_index<uint64_t>(u.index_bytes);
+  }
+}
+
+struct Job {
+  const Unpool& facts;
+  RunPlane run;
+  int64_t chunk;
+  std::atomic<int64_t> next{0};
+  std::mutex merging;
+  Fault fault;
+};
+
+void work(void* context, int) {
+  Job& job = *static_cast<Job*>(context);
+  Fault mine;
+  for (;;) {
+    int64_t begin = job.next.fetch_add(job.chunk, std::memory_order_relaxed);
+    if (begin >= job.facts.planes) break;
+    int64_t end = std::min(begin + job.chunk, job.facts.planes);
+    for (int64_t plane = begin; plane < end; plane++) job.run(job.facts, plane, mine);
+  }
+  if (mine.count == 0) return;
+  std::lock_guard<std::mutex> hold(job.merging);
+  job.fault.merge(mine);
+}
+
+}  // namespace
+
+Fault run_unpool(const Unpool& u, int threads) {
+  if (u.planes == 0) return Fault();
+  int64_t plane_bytes = (u.cells + u.windows) * u.itemsize + u.windows * u.index_bytes;
+  int64_t useful = std::min(u.planes, plane_bytes * u.planes / kThreadBytes + 1);
+  int limited = static_cast<int>(std::clamp<int64_t>(useful, 1, std::max(threads, 1)));
+  Job job{u, runner(u), std::max<int64_t>(1, u.planes / (limited * 8))};
+  run_on_threads(limited, work, &job);
+  return job.fault;
+}
+
+}  // namespace pooltide

@@ -1,0 +1,21 @@
+// Max unpooling: a copy of elements to, or from, the cells that indices name. Elements are bits of any type.
+
+#pragma once
+
+#include "problem.h"
+
+namespace pooltide {
+
+struct Unpool {
+  int64_t planes, windows, cells;  // elements per plane: of the pooled side, and of the unpooled side
+  int itemsize, index_bytes;       // 1, 2, 4 or 8; 4 or 8
+  bool gather;                     // false: out[index] = source; true, the gradient: out = source[index]
+  const void *source, *indices;
+  void* out;
+};
+
+// Of equal indices in a plane the last one wins. An index outside the plane is reported; it writes nothing, or
+// reads 0.
+Fault run_unpool(const Unpool& facts, int threads);
+
+}  // namespace pooltide

@@ -1,0 +1,185 @@
+"""Every rule of the sibling operators: calls that break it, two rules at once, products, dtypes, nulls."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from siblings import A2, BREAKERS, DRAGS, SIBLINGS, breaks, call_of, changed, good
+
+from calls import FORM, T, phase_one, product
+from pooltide import acl, aclnn
+from pooltide.operators.catalog import documented
+from pooltide.operators.dtypes import STATUS
+from pooltide.operators.pages import ASCEND_PRODUCTS, PRODUCTS, Operator, Rule
+from pooltide.operators.rules import RULES, check
+
+pytestmark = pytest.mark.usefixtures("runtime")
+
+NULL, INVALID = STATUS["ACLNN_ERR_PARAM_NULLPTR"], STATUS["ACLNN_ERR_PARAM_INVALID"]
+RULES_OF = [(name, at) for name in SIBLINGS for at in range(len(documented()[name].rules))]
+
+
+def _place(page: Operator, rule: Rule) -> str:
+    """A product on which the rule can be broken."""
+    if rule.name == "product_supported":
+        return "atlas-200i-500-a2"
+    return "atlas-inference" if rule.name == "divisor_range" else A2
+
+
+@pytest.mark.parametrize(("name", "at"), RULES_OF)
+def test_each_rule_has_inputs_that_break_it(name: str, at: int) -> None:
+    page = documented()[name]
+    rule = page.rules[at]
+    on = _place(page, rule)
+    if rule.name == "product_supported":
+        cases = [({}, f"the operator is not supported on {PRODUCTS[on]}; it is supported on ")]
+    else:
+        cases = list(breaks(page, rule, on))
+    assert cases
+    for change, sentence in cases:
+        values = changed(good(name, on), change)
+        with product(on):
+            size, executor, status, message = phase_one(name, values)
+        assert (size, executor, status) == (0, None, NULL if rule.name == "not_null" else INVALID), change
+        assert message is not None
+        assert FORM.fullmatch(message), message
+        assert message.startswith(f"{name}: {sentence}"), message
+        fault = check(call_of(name, values, on))
+        assert fault is not None
+        assert (fault.rule, fault.row) == (rule.name, rule.row)
+        if rule.name not in DRAGS | {"not_null", "product_supported"}:
+            assert _broken(name, values, on) == {at}
+
+
+def _broken(name: str, values: dict[str, Any], on: str) -> set[int]:
+    """The rules that the call breaks, except rules that can't be evaluated on such a call."""
+    broken, call = set(), call_of(name, values, on)
+    for at, rule in enumerate(call.operator.rules):
+        try:
+            if on not in rule.skip and RULES[rule.name](call, **rule.arguments) is not None:
+                broken.add(at)
+        except (ValueError, IndexError, TypeError, KeyError, AssertionError, ArithmeticError):
+            continue
+    return broken
+
+
+def _pairs() -> list[tuple[str, int, int]]:
+    """Neighbouring rules of different rows."""
+    return [
+        (name, early, late)
+        for name in SIBLINGS
+        for early, late in itertools.pairwise(range(len(documented()[name].rules)))
+        if documented()[name].rules[early].row != documented()[name].rules[late].row
+    ]
+
+
+@pytest.mark.parametrize(("name", "early", "late"), _pairs())
+def test_a_call_that_breaks_two_rules_reports_the_earlier(name: str, early: int, late: int) -> None:
+    page = documented()[name]
+    first, second = page.rules[early], page.rules[late]
+    products = {_place(page, first), _place(page, second)} - {A2}
+    on = products.pop() if products else A2
+    changes = [
+        next(breaks(page, rule, on))[0] for rule in (first, second) if rule.name != "product_supported"
+    ]
+    fault = check(call_of(name, changed(good(name, on), *changes), on))
+    assert fault is not None
+    assert (fault.rule, fault.row) == (first.name, first.row), fault.text
+
+
+def test_every_rule_has_a_breaker() -> None:
+    used = {rule.name for name in SIBLINGS for rule in documented()[name].rules}
+    assert used - {"product_supported"} == set(BREAKERS)
+
+
+@pytest.mark.parametrize("name", SIBLINGS)
+@pytest.mark.parametrize("on", ASCEND_PRODUCTS)
+def test_support_is_as_claimed_on_every_product(name: str, on: str) -> None:
+    with product(on):
+        status, message = phase_one(name, good(name, on))[2:]
+    assert (status == 0) == (on in SIBLINGS[name][0].split()), message
+    assert (message is None) == (status == 0)
+
+
+@pytest.mark.parametrize("name", SIBLINGS)
+@pytest.mark.parametrize("on", ASCEND_PRODUCTS)
+def test_dtype_claims_hold_both_ways(name: str, on: str) -> None:
+    products, floats, indices = SIBLINGS[name]
+    page, values = documented()[name], good(name, on)
+    for dtype in ("FLOAT32", "FLOAT16", "BFLOAT16", "FLOAT64", "INT32", "INT64", "INT8", "UINT8", "BOOL"):
+        for group, known in (("float", floats.get(on, floats[""])), ("index", indices)):
+            names = [p.name for p in page.parameters if p.dtypes == group]
+            if not names:
+                continue
+            if group == "index" and on == "ascend950" and name == "aclnnAdaptiveMaxPool3d":
+                known = "INT32 INT64"
+            cube = {"cubeMathType": 1} if page.cube else {}
+            with product(on):
+                status = phase_one(name, changed(values, {n: {"dtype": dtype} for n in names}, cube))[2]
+            works = on in products.split() and dtype in known.split()
+            assert status == (0 if works else INVALID), (dtype, group, acl.aclGetRecentErrMsg())
+
+
+@pytest.mark.parametrize("name", SIBLINGS)
+def test_every_format_of_the_page_is_taken(name: str) -> None:
+    page = documented()[name]
+    for format in page.parameters[0].formats:
+        values = good(name)
+        if format == "NCL":  # of tensors without N
+            values |= {n: T(v.shape[1:], v.dtype, v.format) for n, v in values.items() if isinstance(v, T)}
+        alike = {n: {"format": format} for n, v in values.items() if isinstance(v, T)}
+        if format == "NHWC":
+            for n in alike:
+                *lead, c, h, w = values[n].shape
+                alike[n]["shape"] = (*lead, h, w, c)
+        assert phase_one(name, changed(values, alike))[2] == 0, (format, acl.aclGetRecentErrMsg())
+
+
+@pytest.mark.parametrize("name", SIBLINGS)
+def test_garbage_for_an_argument_is_refused_by_name(name: str) -> None:
+    page, phase = documented()[name], getattr(aclnn, f"{name}GetWorkspaceSize")
+    for at, parameter in enumerate(page.parameters):
+        for wrong in (2.5, "x", object()):
+            arguments = list(_made(name))
+            arguments[at] = wrong
+            assert phase(*arguments) == (0, None, INVALID)
+            assert f"{name}: {parameter.name} is " in (acl.aclGetRecentErrMsg() or "")
+        if parameter.type in ("tensor", "int_array"):
+            arguments = list(_made(name))
+            destroy = acl.aclDestroyTensor if parameter.type == "tensor" else acl.aclDestroyIntArray
+            assert destroy(arguments[at]) == 0
+            assert phase(*arguments) == (0, None, INVALID)
+            assert f"{name}: {parameter.name} was destroyed" in (acl.aclGetRecentErrMsg() or "")
+
+
+def _made(name: str) -> list[Any]:
+    from calls import arguments
+
+    return arguments(name, good(name))
+
+
+@pytest.mark.parametrize("name", [n for n in SIBLINGS if documented()[n].by_role("stride")])
+def test_a_null_stride_and_an_empty_one_mean_the_kernel(name: str) -> None:
+    page = documented()[name]
+    stride, axes = page.by_role("stride"), len(page.axes)
+    assert stride
+    plane = {2: (3, 4), 3: (3, 4, 5)}[axes]  # of kernel 3, stride 3, padding 1
+    values = good(name)
+    pooled = [n for n, v in values.items() if isinstance(v, T) and v.shape != values["self"].shape]
+    for empty in (None, []):
+        change = {n: {"shape": (2, 3, *plane)} for n in pooled} | {stride.name: empty}
+        _, executor, status, message = phase_one(name, changed(values, change))
+        assert status == 0, message
+        assert [axis.s for axis in executor.plan.problem.axes[3 - axes :]] == [3] * axes
+
+
+def test_dilation_by_product() -> None:
+    for name in ("aclnnMaxPool2dWithIndices", "aclnnMaxPool2dWithIndicesBackward"):
+        values = good(name)
+        pooled = [n for n, v in values.items() if isinstance(v, T) and v.shape != values["self"].shape]
+        call = changed(values, {"dilation": [2]}, {n: {"shape": (2, 3, 3, 5)} for n in pooled})
+        for on, status in (("ascend950", 0), ("atlas-a2", INVALID), ("atlas-a3", INVALID)):
+            with product(on):
+                assert phase_one(name, call)[2] == status, acl.aclGetRecentErrMsg()
