@@ -1,4 +1,4 @@
-"""The C and C++ examples: one for each operator, their output against the NumPy functions."""
+"""The C and C++ examples: their output against the NumPy functions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,14 @@ def _max2() -> NDArray[Any]:
     return np.stack([pooltide.adaptive_max_pool2d_backward(g, (1, 2, 5, 7), indices) for g in rounds])
 
 
+def _both_ways() -> NDArray[Any]:
+    x = (np.arange(70) * 29 % 71).astype(np.float32).reshape(1, 2, 5, 7)
+    values, indices = pooltide.adaptive_max_pool2d(x, (2, 3), return_indices=True)
+    return pooltide.adaptive_max_pool2d_backward(values, x.shape, indices)
+
+
 WANT = {
+    "adaptive_max_pool2d_both_ways.c": _both_ways,
     "adaptive_avg_pool3d_backward.c": _avg3,
     "adaptive_max_pool3d_backward.c": _max3,
     "avg_pool2d_backward.cpp": _avg2,
