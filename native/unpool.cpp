@@ -12,11 +12,21 @@ namespace {
 
 constexpr int64_t kThreadBytes = 1 << 18;  // fewer bytes are not worth another thread
 
+// One plane of an array: element i is at data[i * step].
+template <class T> struct Plane {
+  T* data;
+  int64_t step;
+  Plane(T* array, const Unpool& u, int64_t plane, int64_t elements)
+      : data(array + plane / u.channels * u.channels * elements + plane % u.channels), step(u.channels) {}
+  T& operator[](int64_t i) const { return data[i * step]; }
+};
+
 template <class Element, class Index> void run_plane(const Unpool& u, int64_t plane, Fault& fault) {
-  const Index* indices = static_cast<const Index*>(u.indices) + plane * u.windows;
-  const Element* source = static_cast<const Element*>(u.source) + plane * (u.gather ? u.cells : u.windows);
-  Element* out = static_cast<Element*>(u.out) + plane * (u.gather ? u.windows : u.cells);
-  if (!u.gather) std::memset(out, 0, u.cells * sizeof(Element));
+  Plane<const Index> indices(static_cast<const Index*>(u.indices), u, plane, u.windows);
+  Plane<const Element> source(static_cast<const Element*>(u.source), u, plane, u.gather ? u.cells : u.windows);
+  Plane<Element> out(static_cast<Element*>(u.out), u, plane, u.gather ? u.windows : u.cells);
+  if (!u.gather && u.channels == 1) std::memset(out.data, 0, u.cells * sizeof(Element));
+  else if (!u.gather) for (int64_t i = 0; i < u.cells; i++) out[i] = 0;
   for (int64_t i = 0; i < u.windows; i++) {
     int64_t index = indices[i];
     bool inside = static_cast<uint64_t>(index) < static_cast<uint64_t>(u.cells);

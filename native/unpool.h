@@ -8,6 +8,7 @@ namespace pooltide {
 
 struct Unpool {
   int64_t planes, windows, cells;  // elements per plane: of the pooled side, and of the unpooled side
+  int64_t channels;                // of channels-last arrays; 1: every plane is contiguous
   int itemsize, index_bytes;       // 1, 2, 4 or 8; 4 or 8
   bool gather;                     // false: out[index] = source; true, the gradient: out = source[index]
   const void *source, *indices;

@@ -49,6 +49,16 @@ SIBLINGS: dict[str, tuple[str, dict[str, str], str]] = {
     "aclnnGlobalMaxPool": (f"{A23} atlas-inference atlas-training", {"": f"{TWO} FLOAT64"}, ""),
 }
 
+EIGHT = "FLOAT32 FLOAT16 INT16 INT32 INT64 INT8 UINT8 FLOAT64"
+SIBLINGS |= {
+    "aclnnMaxUnpool2d": (f"{A23} atlas-training", {"": EIGHT}, "INT32 INT64"),
+    "aclnnMaxUnpool2dBackward": (
+        f"{A23} atlas-training", {"": EIGHT.replace("FLOAT64", "BOOL")}, "INT32 INT64",
+    ),
+    "aclnnMaxUnpool3d": (f"{A23} atlas-training", {"": EIGHT}, "INT64"),
+    "aclnnMaxUnpool3dBackward": (f"{A23} atlas-training", {"": EIGHT}, "INT64"),
+}  # fmt: skip
+
 PLANES = {2: (7, 11), 3: (7, 11, 13)}
 ADAPTIVE = {2: (2, 5), 3: (2, 5, 3)}
 STRIDED = {2: (4, 6), 3: (4, 6, 7)}  # of kernel 3, stride 2, padding 1
@@ -69,22 +79,32 @@ def good(name: str, on: str = A2) -> dict[str, Any]:
     """A call that passes every rule of the operator."""
     page = documented()[name]
     axes = len(page.axes)
-    pooled = {"adaptive": ADAPTIVE[axes], "strided": STRIDED[axes], "global": (1,) * axes}[page.windows]
+    small = {"strided": STRIDED[axes], "global": (1,) * axes}
+    pooled = small.get(page.windows, ADAPTIVE[axes])
     found: dict[str, Any] = {}
     for parameter in page.parameters:
         if parameter.type == "tensor":
-            has_cells = parameter.role == "input" or (parameter.role == "out" and page.gradient)
+            has_cells = parameter.role in cell_roles(page)
             dtype = page.dtypes(parameter, on)[0]
             plane = PLANES[axes] if has_cells else pooled
             found[parameter.name] = T((2, 3, *plane), dtype, parameter.formats[0])
         elif parameter.role == "output_size":
-            found[parameter.name] = list(pooled)
+            found[parameter.name] = list(PLANES[axes] if page.unpool else pooled)
         else:
             value = VALUES[parameter.role]
+            if parameter.type == "int_array" and 1 not in parameter.lengths:
+                value = value * axes
             found[parameter.name] = int(value) if parameter.type == "int64" else value
     if page.cube and on in NARROW:
         found["cubeMathType"] = 1
     return found
+
+
+def cell_roles(page: Operator) -> set[str]:
+    """The tensors with the larger plane."""
+    if page.unpool:
+        return {"grad_output"} if page.gradient else {"out"}
+    return {"input", "out"} if page.gradient else {"input"}
 
 
 def call_of(name: str, values: dict[str, Any], on: str) -> Call:
@@ -277,6 +297,20 @@ def _forward(page: Operator, values: Any, tensors: Tensors, of: Any, rule: Rule)
     yield {n: {"shape": other} for n in pooled}, "gradOutput has plane"
 
 
+def _unpooled(page: Operator, values: Any, tensors: Tensors, of: Any, rule: Rule) -> Broken:
+    for name in of:
+        shape = (*values[name].shape[:-1], values[name].shape[-1] + 1)
+        texts = ["(" + ", ".join(map(str, s)) + ")" for s in (shape, values[name].shape)]
+        yield {name: {"shape": shape}}, f"{name} has shape {texts[0]}; it must be {texts[1]}."
+
+
+def _small(page: Operator, values: Any, tensors: Tensors, of: Any, rule: Rule) -> Broken:
+    yield (
+        {"outputSize": [3, 3]},
+        "outputSize is (3, 3), a plane of 9 cells; it must have at least the 10 of self.",
+    )
+
+
 def _cube(page: Operator, values: Any, tensors: Tensors, of: Any, rule: Rule) -> Broken:
     yield {"cubeMathType": 4}, "cubeMathType is 4; it must be 0 to 3."
     yield {"cubeMathType": -1}, "cubeMathType is -1; it must be 0 to 3."
@@ -302,11 +336,12 @@ BREAKERS: dict[str, Any] = {
     "array_lengths": _lengths, "array_values": _values, "only_value": _only,
     "padding_half_kernel": _padding, "window_fits": _fits, "result_shape": _result, "plane_at_most": _plane,
     "same_shape": _same_shape, "same_batch": _same_batch, "forward_shape": _forward,
+    "unpooled_shape": _unpooled, "plane_at_least_input": _small,
     "cube_math_type": _cube, "divisor_range": _divisor, "writable_once": _writable,
 }  # fmt: skip
 
 # Rules whose break always breaks a later rule too, as the shapes of the results depend on what is broken.
 DRAGS = {
     "rank_supported", "same_rank", "array_lengths", "array_values", "positive_dimensions", "positive_plane",
-    "padding_half_kernel", "window_fits", "plane_at_most", "only_value",
+    "padding_half_kernel", "window_fits", "plane_at_most", "only_value", "plane_at_least_input",
 }  # fmt: skip

@@ -17,25 +17,12 @@ from pooltide.operators.toml import PageError, read
 
 NAME = "avg_pool2d_backward.toml"
 CANN = [
-    "AdaptiveAvgPool2d",
-    "AdaptiveAvgPool2dBackward",
-    "AdaptiveAvgPool3d",
-    "AdaptiveAvgPool3dBackward",
-    "AdaptiveMaxPool2d",
-    "AdaptiveMaxPool2dBackward",
-    "AdaptiveMaxPool3d",
-    "AdaptiveMaxPool3dBackward",
-    "AvgPool2d",
-    "AvgPool2dBackward",
-    "AvgPool3d",
-    "AvgPool3dBackward",
-    "GlobalAveragePool",
-    "GlobalMaxPool",
-    "MaxPool",
-    "MaxPool2dWithIndices",
-    "MaxPool2dWithIndicesBackward",
-    "MaxPool3dWithArgmax",
-    "MaxPool3dWithArgmaxBackward",
+    *("AdaptiveAvgPool2d", "AdaptiveAvgPool2dBackward", "AdaptiveAvgPool3d", "AdaptiveAvgPool3dBackward"),
+    *("AdaptiveMaxPool2d", "AdaptiveMaxPool2dBackward", "AdaptiveMaxPool3d", "AdaptiveMaxPool3dBackward"),
+    *("AvgPool2d", "AvgPool2dBackward", "AvgPool3d", "AvgPool3dBackward", "GlobalAveragePool"),
+    *("GlobalMaxPool", "MaxPool", "MaxPool2dWithIndices", "MaxPool2dWithIndicesBackward"),
+    *("MaxPool3dWithArgmax", "MaxPool3dWithArgmaxBackward", "MaxUnpool2d", "MaxUnpool2dBackward"),
+    *("MaxUnpool3d", "MaxUnpool3dBackward"),
 ]
 Page = dict[str, Any]
 
@@ -51,7 +38,8 @@ def _load(page: Page) -> None:
 
 def test_the_pages_load() -> None:
     assert list(gradients()) == FUNCTIONS
-    assert sorted(operators()) == sorted([*FUNCTIONS, *(f.removesuffix("_backward") for f in FUNCTIONS)])
+    functions = [*FUNCTIONS, *(f"max_unpool{n}d_backward" for n in (1, 2, 3))]
+    assert sorted(operators()) == sorted([*functions, *(f.removesuffix("_backward") for f in functions)])
     assert [name.removeprefix("aclnn") for name in documented()] == CANN
     without = {name for name in FUNCTIONS if in_cann(name) is None}
     assert all("1d" in name for name in without)

@@ -26,8 +26,10 @@ RNG = np.random.default_rng(15)
 PLANES = {2: [(1, 1), (1, 4), (3, 2), (4, 5), (6, 3)], 3: [(1, 1, 1), (2, 3, 4), (4, 3, 2), (3, 5, 4)]}
 OUTPUTS = {2: [(1, 1), (2, 3), (4, 1), (5, 7)], 3: [(1, 1, 1), (2, 3, 1), (3, 2, 5)]}
 KERNELS = {2: [(1, 1), (2, 3), (3, 2)], 3: [(1, 1, 1), (2, 3, 1), (3, 2, 2)]}
-FORWARDS = [name for name in SIBLINGS if documented()[name].function and not documented()[name].gradient]
-GRADIENTS = [name for name in SIBLINGS if documented()[name].gradient]
+POOLS = [name for name in SIBLINGS if documented()[name].function and not documented()[name].unpool]
+FORWARDS = [name for name in POOLS if not documented()[name].gradient]
+GRADIENTS = [name for name in POOLS if documented()[name].gradient]
+UNPOOLS = [name for name in SIBLINGS if documented()[name].unpool]
 
 
 def device(array: Any, format: str = "ND") -> Any:
@@ -35,7 +37,7 @@ def device(array: Any, format: str = "ND") -> Any:
 
 
 def compute(name: str, **given: Any) -> dict[str, Any]:
-    """Run both phases; arrays become tensors, lists int arrays. Returns the tensors' arrays after the run."""
+    """Run both phases; arrays become tensors, lists int arrays. Returns self and the results after the run."""
     page = documented()[name]
     made: dict[str, Any] = {}
     for parameter in page.parameters:
@@ -48,7 +50,8 @@ def compute(name: str, **given: Any) -> dict[str, Any]:
     workspace = acl.aclrtMalloc(size, 0)[0] if size else None
     assert getattr(aclnn, name)(workspace, size, executor, None) == 0, acl.aclGetRecentErrMsg()
     assert acl.aclrtSynchronizeStream(None) == 0, acl.aclGetRecentErrMsg()
-    found = {p.name: acl.tensor_to_numpy(made[p.name]) for p in page.parameters if p.type == "tensor"}
+    wanted = [p for p in page.parameters if p.type == "tensor" and p.role in {"input", *page.results}]
+    found = {p.name: acl.tensor_to_numpy(made[p.name]) for p in wanted}
     for parameter in page.parameters:
         if parameter.type == "tensor":
             acl.aclDestroyTensor(made[parameter.name])
@@ -347,3 +350,66 @@ def test_cube_math_type_rounds_the_input_of_an_average_first() -> None:
             )  # fmt: skip
         np.testing.assert_array_equal(got["out"], want)
         np.testing.assert_array_equal(got["self"], x)
+
+
+@pytest.mark.parametrize("name", UNPOOLS)
+def test_unpools_move_elements_of_any_dtype(name: str) -> None:
+    page, (products, dtypes, indices) = documented()[name], SIBLINGS[name]
+    axes = len(page.axes)
+    pooled, plane = ((2, 5), (7, 11)) if axes == 2 else ((2, 5, 3), (7, 4, 6))
+    small, large = (2, 3, *pooled), (2, 3, *plane)
+    out_name = page.parameters[-1].name
+    more = {"stride": [2] * 3, "padding": [0] * 3} if axes == 3 else {}
+    for on, dtype, index in itertools.product(products.split(), dtypes[""].split(), indices.split()):
+        at = RNG.integers(0, prod(plane), small).astype(DTYPES[index].numpy)
+        source = RNG.integers(0, 100, large if page.gradient else small).astype(DTYPES[dtype].numpy)
+        given: dict[str, Any] = {"self": source, "indices": at, "outputSize": list(plane)}
+        flat = at.reshape(6, -1).astype(np.int64)
+        if page.gradient:
+            given |= {"gradOutput": source, "self": np.zeros(small, source.dtype)}
+            want = np.take_along_axis(source.reshape(6, -1), flat, 1).reshape(small)
+        else:
+            want = np.zeros((6, prod(plane)), source.dtype)
+            for row, where, values in zip(want, flat, source.reshape(6, -1), strict=True):
+                for i, value in zip(where, values, strict=True):  # of equal indices the last one counts
+                    row[i] = value
+            want = want.reshape(large)
+        with product(on):
+            got = compute(name, **given, **more, **{out_name: np.ones(want.shape, want.dtype)})
+        np.testing.assert_array_equal(got[out_name], want)
+
+
+@pytest.mark.parametrize("name", UNPOOLS)
+def test_an_index_outside_the_plane_of_an_unpool_is_a_finding(name: str, capfd: Any) -> None:
+    page = documented()[name]
+    axes = len(page.axes)
+    small, large = (1, 1, *[1] * (axes - 1), 2), (1, 1, *[2] * axes)
+    cells = 2**axes
+    given: dict[str, Any] = {
+        "self": np.full(small, 5, np.float32),
+        "indices": np.array([1, cells]).reshape(small),
+        "outputSize": [2] * axes,
+    }
+    given |= {"stride": [2] * 3, "padding": [0] * 3} if axes == 3 else {}
+    given |= {"gradOutput": np.full(large, 7, np.float32)} if page.gradient else {}
+    out_name = page.parameters[-1].name
+    got = compute(name, **given, **{out_name: np.full(small if page.gradient else large, 9, np.float32)})
+    at = [0] * (axes + 1) + [1]
+    plane = "×".join("2" * axes)
+    must = f"{name}: indices{at} is {cells}; it must be 0 to {cells - 1}, inside the {plane} plane."
+    assert must in capfd.readouterr().err
+    want = [7, 0] if page.gradient else [0, 5] + [0] * (cells - 2)
+    np.testing.assert_array_equal(got[out_name].ravel(), want)
+
+
+def test_indices_outside_their_memory_block_have_no_effect_on_an_unpool(capfd: Any) -> None:
+    memory = device(np.array([3, 1]))
+    shape, code = (1, 1, 1, 3), acl.ACL_FORMAT_ND
+    short = acl.aclCreateTensor(shape, acl.ACL_INT64, None, 0, code, shape, memory.address)
+    x = np.array([5, 6, 7], np.float32).reshape(shape)
+    out = np.full((1, 1, 2, 2), 9, np.float32)
+    got = compute("aclnnMaxUnpool2d", self=x, indices=short, outputSize=[2, 2], out=out)["out"]
+    np.testing.assert_array_equal(got.ravel(), [0, 6, 0, 5])
+    text = capfd.readouterr().err
+    assert text.count("aclnnMaxUnpool2d: ") == 1
+    assert "indices reaches bytes 0 to 24 of a block of 16 bytes" in text

@@ -212,12 +212,12 @@ PyObject* use_huge_pages(PyObject*, PyObject* args) {
   Py_RETURN_FALSE;
 }
 
-// unpool(source, indices, out, planes, windows, cells, itemsize, index_bytes, gather, threads); see _native.pyi.
+// See the documentation of `unpool` below.
 PyObject* unpool(PyObject*, PyObject* args) {
   PyObject *from, *at, *to;
-  long long planes, windows, cells;
+  long long planes, windows, cells, channels;
   int itemsize, index_bytes, gather, threads;
-  if (!PyArg_ParseTuple(args, "OOOLLLiipi", &from, &at, &to, &planes, &windows, &cells, &itemsize, &index_bytes, &gather, &threads))
+  if (!PyArg_ParseTuple(args, "OOOLLLLiipi", &from, &at, &to, &planes, &windows, &cells, &channels, &itemsize, &index_bytes, &gather, &threads))
     return nullptr;
   Memory source, indices, out;
   constexpr int readable = kAligned | kNative, writable = readable | kWriteable;
@@ -227,7 +227,7 @@ PyObject* unpool(PyObject*, PyObject* args) {
     return nullptr;
   if (!source.usable || !indices.usable || !out.usable || out.overlaps(source) || out.overlaps(indices))
     Py_RETURN_NOTIMPLEMENTED;
-  Unpool facts{planes, windows, cells, itemsize, index_bytes, gather != 0, source.data, indices.data, out.data};
+  Unpool facts{planes, windows, cells, channels, itemsize, index_bytes, gather != 0, source.data, indices.data, out.data};
   Fault fault;
   Py_BEGIN_ALLOW_THREADS
   fault = run_unpool(facts, threads);
@@ -238,9 +238,10 @@ PyObject* unpool(PyObject*, PyObject* args) {
 
 PyMethodDef methods[] = {
     {"unpool", unpool, METH_VARARGS,
-     "unpool(source, indices, out, planes, windows, cells, itemsize, index_bytes, gather, threads)\n\n"
-     "Max unpooling of contiguous planes, out[indices[q]] = source[q] and 0 elsewhere, or with gather=True its\n"
-     "gradient, out[q] = source[indices[q]]. Returns what Prepared.run returns; a bad index is ignored, or reads 0."},
+     "unpool(source, indices, out, planes, windows, cells, channels, itemsize, index_bytes, gather, threads)\n\n"
+     "Max unpooling, out[indices[q]] = source[q] and 0 elsewhere, or with gather=True its gradient,\n"
+     "out[q] = source[indices[q]]. A plane has `windows` pooled and `cells` unpooled elements; `channels` is that of\n"
+     "channels-last arrays, else 1. Returns what Prepared.run returns; a bad index writes nothing, or reads 0."},
     {"instruction_sets", instruction_sets, METH_NOARGS, "The names of the instruction sets of this machine, the best last."},
     {"instruction_set", instruction_set, METH_NOARGS, "The name of the instruction set in use."},
     {"use_instruction_set", use_instruction_set, METH_O, "Use one of instruction_sets() from now on."},

@@ -31,6 +31,14 @@ from .arrays.gradients import (
     max_pool2d_backward,
     max_pool3d_backward,
 )
+from .arrays.unpools import (
+    max_unpool1d,
+    max_unpool1d_backward,
+    max_unpool2d,
+    max_unpool2d_backward,
+    max_unpool3d,
+    max_unpool3d_backward,
+)
 from .kernels.threads import get_num_threads, set_num_threads
 
 __version__ = "0.1.0"
@@ -61,5 +69,11 @@ __all__ = [
     "max_pool2d_backward",
     "max_pool3d",
     "max_pool3d_backward",
+    "max_unpool1d",
+    "max_unpool1d_backward",
+    "max_unpool2d",
+    "max_unpool2d_backward",
+    "max_unpool3d",
+    "max_unpool3d_backward",
     "set_num_threads",
 ]

@@ -94,6 +94,7 @@ def unpool(
     planes: int,
     windows: int,
     cells: int,
+    channels: int,
     itemsize: int,
     index_bytes: int,
     gather: bool,

@@ -19,6 +19,7 @@ from ..kernels import Arrays
 from ..kernels.plan import execute, roles, written
 from ..operators.call import CHANNELS_LAST, Call, is_int, shares_cells
 from ..operators.pages import Operator
+from ..problem.problem import Problem
 from .handles import OutOfBounds, aclOpExecutor, aclTensor
 from .memory import MEMORY
 from .objects import require_live
@@ -111,12 +112,12 @@ def _compute(executor: aclOpExecutor, workspace: int | None, checks: str) -> Non
     if len(outputs) > 1 and shares_cells(*outputs.values()):
         must = f"{names[results[0]]} shares memory with {names[results[1]]}; it must have its own."
         report(must, f" The cells of {names[results[0]]} are written last.")
-    reads = [role for role in roles(plan.problem) if role not in results]
-    arrays = _inputs(tensors, names, reads, outputs, report) | outputs
+    inputs, masked = _inputs(tensors, names, plan.problem, outputs, report)
+    arrays = inputs | outputs
     volumes = {role: _volume(call, tensors[role], array) for role, array in arrays.items()}
     fault = execute(plan, Arrays(**volumes), _scratch(workspace, plan.scratch, report))
-    if fault is not None:
-        plane = call.spatial(names["input"])
+    if fault is not None and not masked:
+        plane = plan.problem.input_plane[3 - len(call.operator.axes) :]
         report(fault.message(names["indices"], tensors["indices"].shape, plane), "")
     for role, out in outputs.items():
         if out.base is None:  # a fresh array, as the tensor leaves its block
@@ -132,18 +133,28 @@ def _volume(call: Call, tensor: aclTensor, array: Array) -> Array:
 def _inputs(
     tensors: Mapping[str, aclTensor],
     names: Mapping[str, str],
-    reads: list[str],
+    problem: Problem,
     outputs: Mapping[str, Array],
     report: Report,
-) -> dict[str, Array]:
-    """The arrays that are read. A cell whose index is outside its block gets index 0 and gradient 0."""
-    found = {}
-    for role in reads:
+) -> tuple[dict[str, Array], bool]:
+    """The arrays that are read, and whether some of their indices are masked.
+
+    An index outside its block must have no effect: a gradient of maxima gets index 0 and gradient 0 there. An
+    unpool gets the index -1, which the kernel reports, though the program did not write it.
+    """
+    found, masked = {}, False
+    for role in roles(problem):
+        if role in outputs:
+            continue
         found[role], inside = _input(tensors[role], names[role], outputs, report)
-        if role == "indices" and inside is not None:
+        if role != "indices" or inside is None:
+            continue
+        if masked := problem.unpool:
+            found[role] = np.where(inside, found[role], found[role].dtype.type(-1))
+        else:
             grad = found["grad_output"]
             found["grad_output"] = np.where(inside, grad, grad.dtype.type(0))
-    return found
+    return found, masked
 
 
 def _report(title: str, checks: str, fault: str, effect: str) -> None:

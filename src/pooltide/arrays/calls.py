@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernels import Arrays
+from ..kernels import Arrays, IndexFault
 from ..kernels.calls import CALLS, Key, call_key
 from ..kernels.plan import Plan, execute, make_plan, shortcut
 from ..kernels.threads import get_num_threads
@@ -172,9 +172,45 @@ def _run_gradient(
         grad_output = grad_output.copy("K")  # in the same layout
         indices = None if indices is None else indices.copy("K")
     if fault := execute(call.plan, _volumes(call, grad_output, None, indices, result)):
-        text = fault.message("indices", grad_output.shape, call.shape[-call.axes :])
-        raise IndexError(f"{name}: {text}")
+        raise _index_error(name, call, fault, indices)
     return result
+
+
+def _index_error(name: str, call: PreparedCall, fault: IndexFault, indices: Array | None) -> IndexError:
+    assert indices is not None
+    plane = call.plan.problem.input_plane[3 - call.axes :]
+    return IndexError(f"{name}: {fault.message('indices', indices.shape, plane)}")
+
+
+def unpool(name: str, input: Any, indices: Any, attributes: tuple[Any, ...], out: Any) -> Any:
+    """Returns the result of an unpool: the input's values at their indices, and zeros."""
+    given: Any = plain_array(input), plain_array(indices), plain_array(out)
+    attributes = tuple(map(plain, attributes))
+    try:
+        key = call_key(name, _metadata(*given), attributes)
+        call = CALLS.get(key) or _keep(key, _prepare_unpool(name, attributes, *given))
+        x, at, written = given
+        result = np.empty(call.shape, x.dtype) if written is None else written
+        if any(np.may_share_memory(result, a) for a in (x, at)):
+            x, at = x.copy("K"), at.copy("K")  # in the same layout
+        if fault := execute(call.plan, _volumes(call, None, x, at, result)):
+            raise _index_error(name, call, fault, at)
+    except MemoryError as error:
+        raise too_large(name, error) from None
+    return result if out is None else out
+
+
+def _prepare_unpool(
+    name: str, attributes: tuple[Any, ...], input: Any, indices: Any, out: Any
+) -> PreparedCall:
+    operator = operators()[name]
+    axes = len(operator.axes)
+    problem = lower(bind(ARRAYS, operator, None, input, indices, attributes, out))
+    shape = tuple(input.shape[:-axes]) + problem.input_plane[3 - axes :]
+    if out is None:
+        reserve(name, prod(shape) * input.itemsize)
+    layouts = ["planes" if a is None else memory_layout(a, axes) for a in (input, indices, out)]
+    return PreparedCall(make_plan(problem, tuple(layouts)), axes, shape, "planes", None)
 
 
 def _run_forward(name: str, call: PreparedCall, input: Array, return_indices: bool, out: Any) -> Any:

@@ -6,7 +6,8 @@ addresses and releases the GIL while it computes.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 from math import prod
 from typing import Any
 
@@ -39,6 +40,8 @@ _CHUNK = 1 << 20  # windows whose tables are made at a time, as 64-bit tables of
 def refuse(problem: Problem) -> str | None:
     if not BUILT:
         return "the extension pooltide._native is not built here; pip install . builds it"
+    if problem.unpool:
+        return None
     if problem.dtype.name not in STORES:
         return f"it has no kernel for {problem.dtype}"
     if max(max(axis.length, axis.outputs, axis.reach) for axis in problem.axes) >= _LIMIT:
@@ -59,15 +62,15 @@ def scratch(problem: Problem) -> int:
 
 
 def run(problem: Problem, layout: str, arrays: Arrays, scratch: Array) -> IndexFault | None:
-    prepared, threads = prepare(problem, layout), get_num_threads()
+    run, threads = runner(problem, layout), get_num_threads()
     a = arrays
-    fault = prepared.run(a.grad_output, a.input, a.indices, a.out, threads)
+    fault = run(a.grad_output, a.input, a.indices, a.out, threads)
     if fault is NotImplemented:  # an array is misaligned, or the result shares memory: work on copies
         grad, x, indices = (_copy(array) for array in (a.grad_output, a.input, a.indices))
         out = a.out.copy("K")
-        fault = prepared.run(grad, x, indices, out, threads)
+        fault = run(grad, x, indices, out, threads)
         a.out[...] = out
-        if a.indices is not None and not problem.gradient:
+        if a.indices is not None and problem.kind == "maximum":
             a.indices[...] = indices
     assert fault is None or isinstance(fault, tuple), "copies are aligned and share no memory"
     return None if fault is None else IndexFault(*fault)
@@ -75,6 +78,29 @@ def run(problem: Problem, layout: str, arrays: Arrays, scratch: Array) -> IndexF
 
 def _copy(array: Array | None) -> Array | None:
     return None if array is None else array.copy("K")
+
+
+def runner(problem: Problem, layout: str) -> Callable[..., Any]:
+    """A function of grad_output, input, indices, out and the number of threads; returns what `run` does."""
+    return partial(_unpool, problem, layout) if problem.unpool else prepare(problem, layout).run
+
+
+def _unpool(
+    problem: Problem, layout: str, grad_output: Any, input: Any, indices: Any, out: Any, threads: int
+) -> Any:
+    return _native.unpool(
+        grad_output if problem.gradient else input,
+        indices,
+        out,
+        problem.planes,
+        prod(problem.output_plane),
+        prod(problem.input_plane),
+        problem.batch[1] if layout == "channels_last" else 1,
+        problem.dtype.itemsize,
+        problem.index_bytes,
+        problem.gradient,
+        threads,
+    )
 
 
 def prepare(problem: Problem, layout: str) -> _native.Prepared:
@@ -132,7 +158,7 @@ def _windows(problem: Problem, layout: str, axis: Axis) -> tuple[Array, Array, A
 
 def kernels(problem: Problem, layout: str) -> list[tuple[str, str | None]]:
     """The kernels up to the chosen one, each with the reason why it was not chosen; None for the chosen."""
-    return prepare(problem, layout).kernels(False)
+    return [("unpool", None)] if problem.unpool else prepare(problem, layout).kernels(False)
 
 
 def use_huge_pages(address: int, nbytes: int) -> None:

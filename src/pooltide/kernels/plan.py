@@ -102,7 +102,7 @@ def roles(problem: Problem) -> tuple[str, ...]:
 
 def written(problem: Problem) -> tuple[str, ...]:
     """The arrays that a problem writes."""
-    return ("out",) if problem.gradient or not problem.index_bytes else ("indices", "out")
+    return ("indices", "out") if problem.kind == "maximum" and problem.index_bytes else ("out",)
 
 
 @lru_cache(maxsize=4096)
@@ -127,7 +127,7 @@ def shortcut(plan: Plan) -> Callable[..., Any] | None:
     out, threads), None for arrays that the problem does not have. It returns None when all is well, and
     NotImplemented, with nothing written, for arrays that it can't take.
     """
-    if plan.backend != "cpu" or plan.copied or is_long(plan.problem.axes):
+    if plan.backend != "cpu" or plan.copied or plan.problem.unpool or is_long(plan.problem.axes):
         return None
     return cpu.prepare(plan.problem, plan.layout).run
 
@@ -158,8 +158,10 @@ def _dense_both_ways(problem: Problem) -> set[str]:
 
 def _plane(problem: Problem, role: str) -> tuple[int, int, int]:
     """The spatial shape of an array."""
-    has_cells = role == "input" or (role == "out" and problem.gradient)
-    return problem.input_plane if has_cells else problem.output_plane
+    cells = "out" if problem.gradient else "input"  # the array with a plane of cells
+    if problem.unpool:
+        cells = "grad_output" if problem.gradient else "out"
+    return problem.input_plane if role == cells else problem.output_plane
 
 
 def _bytes(problem: Problem, role: str) -> int:

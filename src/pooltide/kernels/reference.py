@@ -31,11 +31,14 @@ def refuse(problem: Problem) -> str | None:
 
 def scratch(problem: Problem) -> int:
     """Sums of half types are kept in float32 until all are done."""
-    return problem.cells * 4 if problem.gradient and problem.dtype.itemsize == 2 else 0
+    sums = problem.gradient and not problem.unpool
+    return problem.cells * 4 if sums and problem.dtype.itemsize == 2 else 0
 
 
 def run(problem: Problem, layout: str, arrays: Arrays, scratch: Array) -> IndexFault | None:
     out = arrays.out
+    if problem.unpool:
+        return _unpool(problem, arrays.grad_output if problem.gradient else arrays.input, arrays.indices, out)
     if not problem.gradient:
         _forward(problem, arrays.input, out, arrays.indices)
         return None
@@ -150,6 +153,30 @@ def as_float(divisor: int, dtype: np.dtype[Any]) -> Any:
     return dtype.type(float(divisor))
 
 
+def _unpool(problem: Problem, source: Array, indices: Array, out: Array) -> IndexFault | None:
+    cells, planes = prod(problem.input_plane), np.arange(problem.planes)
+    wide = indices.astype(np.int64).reshape(problem.planes, prod(problem.output_plane))
+    good = (wide >= 0) & (wide < cells)
+    given = source.reshape(problem.planes, -1)
+    found = np.zeros((problem.planes, prod(out.shape[2:])), out.dtype)
+    for q in range(wide.shape[1]):
+        inside, index = planes[good[:, q]], wide[good[:, q], q]
+        if problem.gradient:
+            found[inside, q] = given[inside, index]
+        else:
+            found[inside, index] = given[inside, q]
+    out[...] = found.reshape(out.shape)
+    return _index_fault(wide, good)
+
+
+def _index_fault(indices: Array, good: Array) -> IndexFault | None:
+    """The first index that is not good."""
+    if good.all():
+        return None
+    first = int(np.flatnonzero(~good)[0])
+    return IndexFault(int((~good).sum()), first, int(indices.flat[first]))
+
+
 def _scatter(problem: Problem, g: Array, indices: Array, total: Array) -> IndexFault | None:
     cells = prod(problem.input_plane)
     if tables := problem.offset_tables:
@@ -160,7 +187,4 @@ def _scatter(problem: Problem, g: Array, indices: Array, total: Array) -> IndexF
     plane = np.broadcast_to(np.arange(problem.planes)[:, None], wide.shape)
     np.add.at(sums, (plane[good], wide[good]), g.reshape(wide.shape)[good])
     total[...] = sums[:, :cells].reshape(total.shape)
-    if good.all():
-        return None
-    first = int(np.flatnonzero(~good)[0])
-    return IndexFault(int((~good).sum()), first, int(wide.flat[first]))
+    return _index_fault(wide, good)

@@ -63,7 +63,7 @@ def bind(
     """The call that these arguments make; raises the operator's first fault.
 
     `attributes` are in the order of the operator's page. A gradient takes `input` as an array or a shape; a
-    forward writes `indices` and `out`, and allocates those that are None.
+    pool writes `indices` and `out`, and allocates those that are None; an unpool reads `indices`.
     """
     forward = not operator.gradient
     grad = arrays.floats(input if forward else grad_output)
@@ -76,14 +76,14 @@ def bind(
                 value: Value = grad
             case "input":
                 shape = value = grad if forward else _shape(arrays, input, dtype)
-            case "indices" if forward:
+            case "indices" if operator.kind == "maximum":
                 value = None if indices is None else arrays.places(indices)
             case "indices":
                 value = arrays.indices(indices)
             case "out":
                 fresh = None if forward else shape
                 value = fresh if out is None else arrays.floats(out, written=True)
-            case "output_size":
+            case "output_size" if not operator.unpool:
                 value = _attribute(arrays, parameter, _whole_sizes(shape, len(operator.axes), next(given)))
             case "cube_math_type":
                 value = 0

@@ -6,7 +6,7 @@ Every entrance binds its arguments to a `Call`; the rules and the lowering read 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, TypeGuard
 
@@ -110,6 +110,12 @@ class Call:
         rank = len(self.tensor(name).shape)
         end = rank - 1 if self.channels_last(name) else rank
         return slice(max(end - self.axes(rank), 0), end)
+
+    def without(self, role: str) -> Call:
+        """The call with None in a role."""
+        parameter = self.operator.by_role(role)
+        assert parameter is not None
+        return replace(self, values={**self.values, parameter.name: None})
 
     def spatial(self, name: str) -> tuple[int, ...]:
         return self.tensor(name).shape[self._axes(name)]

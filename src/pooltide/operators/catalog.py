@@ -31,8 +31,9 @@ def operators() -> dict[str, Operator]:
 
 @cache
 def gradients() -> dict[str, Operator]:
-    """The operators that are gradients."""
-    return {name: operator for name, operator in operators().items() if operator.gradient}
+    """The gradients of pools."""
+    pools = {name: operator for name, operator in operators().items() if not operator.unpool}
+    return {name: operator for name, operator in pools.items() if operator.gradient}
 
 
 @cache

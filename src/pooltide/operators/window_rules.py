@@ -86,6 +86,49 @@ def forward_result(call: Call) -> tuple[int, ...]:
     return call.with_plane(x, forward_plane(call))
 
 
+def unpooled_plane(call: Call) -> tuple[int, ...]:
+    """The plane of an unpool's result: its output size, or the plane of which a pool makes the input's."""
+    axes = len(call.operator.axes)
+    if sizes := call.role("output_size"):
+        return tuple(sizes[-axes:])
+    lengths = call.spatial(names_of(call, "input")[0])
+    sizes = zip(lengths, call.kernel, call.stride, call.padding, strict=True)
+    return tuple((n - 1) * s - 2 * p + k for n, k, s, p in sizes)
+
+
+def unpooled_shape(call: Call, of: Names) -> Fault | None:
+    """The tensor on the unpooled side has the input's N and C, and the plane of the output size."""
+    (x,) = names_of(call, "input")
+    must = call.with_plane(x, unpooled_plane(call))
+    for name in of:
+        if (got := call.tensor(name).shape) != must:
+            return Fault(f"{call.spell(name)} has shape {shape_text(got)}; it must be {shape_text(must)}.")
+    return None
+
+
+def unpooled_size(call: Call) -> Fault | None:
+    """PyTorch's rule: the output size differs from the usual one by less than the stride on each axis."""
+    usual, name = unpooled_plane(call.without("output_size")), spelled_role(call, "output_size")
+    for axis, n, middle, s in zip(call.operator.axes, unpooled_plane(call), usual, call.stride, strict=True):
+        low, high = max(middle - s + 1, 1), middle + s - 1
+        if not low <= n <= high:
+            must = f"{low} to {high}" if high > 0 else "at least 1, which the padding does not allow"
+            return Fault(f"{name} is {n} on axis {axis.upper()}; it must be {must}.")
+    return None
+
+
+def plane_at_least_input(call: Call) -> Fault | None:
+    (x,) = names_of(call, "input")
+    cells, windows = prod(unpooled_plane(call)), prod(call.spatial(x))
+    if cells >= windows:
+        return None
+    name = spelled_role(call, "output_size")
+    return Fault(
+        f"{name} is {shape_text(unpooled_plane(call))}, a plane of {cells} cells; it must have at least the "
+        f"{windows} of {call.spell(x)}."
+    )
+
+
 def forward_plane(call: Call) -> tuple[int, ...]:
     """How many windows the forward makes on each axis; 0 or less where none fits."""
     lengths = call.spatial(names_of(call, "input")[0])

@@ -1,7 +1,7 @@
 """The canonical problem: what is left of a call when its spelling is gone.
 
 Every pool and every gradient is planes × three axes. Ranks below five get unit axes in front, so that a 2-D
-operator is the 3-D one with depth 1. Four kinds, with q a window:
+operator is the 3-D one with depth 1. Six kinds, with q a window:
 
     average            out[q] = (sum of its cells, (d, h, w) ascending, from +0) / divisor[q]
     maximum            out[q] = its largest cell, the first of equals; a NaN is larger than all else, and the
@@ -11,6 +11,8 @@ operator is the 3-D one with depth 1. Four kinds, with q a window:
     average_gradient   out[cell] = sum over the windows q that hold the cell, (d, h, w) ascending, of
                        grad_output[q] / divisor[q]
     maximum_gradient   out[indices[q]] += grad_output[q], q ascending, within one plane
+    unpool             out[indices[q]] = input[q], q ascending, within one plane; the other cells are 0
+    unpool_gradient    out[q] = grad_output[indices[q]]
 
 and one way per average to divide:
 
@@ -30,7 +32,7 @@ from math import prod
 from ..geometry import UNIT, Axis
 from ..operators.call import Call
 from ..operators.dtypes import DTYPES, DType
-from ..operators.window_rules import forward_plane, pools_globally
+from ..operators.window_rules import forward_plane, pools_globally, unpooled_plane
 from .offsets import Offsets, offsets_of
 
 Triple = tuple[int, int, int]
@@ -38,7 +40,7 @@ Triple = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    kind: str  # average | maximum | average_gradient | maximum_gradient
+    kind: str  # average | maximum | average_gradient | maximum_gradient | unpool | unpool_gradient
     batch: tuple[int, int]  # N, C
     axes: tuple[Axis, Axis, Axis]  # d, h, w
     dtype: DType
@@ -57,18 +59,26 @@ class Problem:
         return self.kind.startswith("average")
 
     @property
+    def unpool(self) -> bool:
+        """Whether it is an unpool or its gradient."""
+        return self.kind.startswith("unpool")
+
+    @property
     def planes(self) -> int:
         return prod(self.batch)
 
     @property
     def output_plane(self) -> Triple:
-        """The windows of a plane: the spatial shape of a forward's result, and of grad_output."""
+        """The windows of a plane: the spatial shape of a pool's result, and of its grad_output."""
         d, h, w = self.axes
         return d.outputs, h.outputs, w.outputs
 
     @property
     def input_plane(self) -> Triple:
-        """The cells of a plane: the spatial shape of the input, and of its gradient."""
+        """The cells of a plane: the spatial shape of a pool's input, and of its gradient.
+
+        An unpool goes the other way: its input has the windows, its result the cells.
+        """
         d, h, w = self.axes
         return d.length, h.length, w.length
 
@@ -128,7 +138,9 @@ def lower(call: Call, indexed: bool = True) -> Problem:
 
 def _axes(call: Call, x: str) -> tuple[Axis, Axis, Axis]:
     lengths, grad = call.spatial(x), call.operator.by_role("grad_output")
-    if call.operator.windows == "global":
+    if call.operator.windows == "indexed":
+        axes = [Axis(*sizes) for sizes in zip(unpooled_plane(call), lengths, strict=True)]
+    elif call.operator.windows == "global":
         axes = [Axis(length, 1) for length in three_axes(lengths)]
     elif call.operator.windows == "adaptive":
         outputs = call.spatial(grad.name) if grad else call.pairs("output_size")

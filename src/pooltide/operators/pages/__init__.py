@@ -18,8 +18,9 @@ from ..dtypes import DTYPES, FORMATS, STATUS
 from ..toml import PageError, exact_keys, read, read_page
 from .family import written_out
 
-KINDS = {"average", "maximum", "average_gradient", "maximum_gradient"}
-WINDOWS = {"adaptive", "strided", "global"}  # global: one window, the whole plane, of any number of axes
+KINDS = {"average", "maximum", "average_gradient", "maximum_gradient", "unpool", "unpool_gradient"}
+# global: one window, the whole plane, of any number of axes. indexed: an index per element, and no windows.
+WINDOWS = {"adaptive", "strided", "global", "indexed"}
 _NOT_OPERATORS = {"functions.toml", "products.toml", "runtime.toml"}
 _PRODUCTS = read_page("products", keys={"default", "functions", "names"})
 
@@ -100,6 +101,11 @@ class Operator:
     @property
     def gradient(self) -> bool:
         return self.kind.endswith("_gradient")
+
+    @property
+    def unpool(self) -> bool:
+        """Whether it is an unpool or its gradient."""
+        return self.kind.startswith("unpool")
 
     @property
     def average(self) -> bool:

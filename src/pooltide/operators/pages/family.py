@@ -10,7 +10,8 @@ from typing import Any
 
 from ..toml import PageError, exact_keys, read_page
 
-_SHARED = read_page("functions", keys={"dtypes", "arguments", "rules", "forward_arguments", "forward_rules"})
+_TABLES = {f"{prefix}{table}" for prefix in ("", "forward_", "unpool_") for table in ("arguments", "rules")}
+_SHARED = read_page("functions", keys={"dtypes"} | _TABLES)
 
 
 def written_out(where: str, page: Mapping[str, Any]) -> dict[str, Any]:
@@ -29,7 +30,9 @@ def written_out(where: str, page: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _of(page: Mapping[str, Any], table: str) -> str:
-    """The name of the table for the page's direction."""
+    """The name of the table for the page's kind."""
+    if page["windows"] == "indexed":
+        return f"unpool_{table}"
     return table if page["kind"].endswith("_gradient") else f"forward_{table}"
 
 
@@ -41,6 +44,8 @@ def _parameter(name: str, page: Mapping[str, Any]) -> dict[str, Any]:
         case "tensor":
             return table | {"formats": ["ND"], "ranks": [axes + 1, axes + 2]}
         case "int_array":
+            if table.pop("batched", False):  # of the axes, or of N and C, too
+                return table | {"lengths": [0, axes, axes + 2]}
             return table | {"lengths": sorted({1, axes} | ({0} if table.get("nullable") else set()))}
     return table
 
