@@ -24,6 +24,7 @@ from .backward import (
 )
 from .devices import index_errors
 from .patching import Patch, is_patched, patch
+from .unpools import max_unpool1d_backward, max_unpool2d_backward, max_unpool3d_backward
 
 __all__ = [
     "Patch",
@@ -42,6 +43,9 @@ __all__ = [
     "max_pool1d_backward",
     "max_pool2d_backward",
     "max_pool3d_backward",
+    "max_unpool1d_backward",
+    "max_unpool2d_backward",
+    "max_unpool3d_backward",
     "patch",
 ]
 

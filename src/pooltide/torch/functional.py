@@ -21,6 +21,26 @@ from .gradients import Ints
 from .nodes import Average, Maximum, apply_node
 from .operators import ARRAYS
 from .tensors import is_tensor, shortage
+from .unpools import max_unpool1d, max_unpool2d, max_unpool3d
+
+__all__ = [
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
+    "adaptive_max_pool1d",
+    "adaptive_max_pool2d",
+    "adaptive_max_pool3d",
+    "average_of",
+    "avg_pool1d",
+    "avg_pool2d",
+    "avg_pool3d",
+    "max_pool1d",
+    "max_pool2d",
+    "max_pool3d",
+    "max_unpool1d",
+    "max_unpool2d",
+    "max_unpool3d",
+]
 
 Tensor = torch.Tensor
 Size = int | None | Sequence[int | None]

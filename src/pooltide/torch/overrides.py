@@ -53,10 +53,10 @@ def on_device(function: str, aten_kernel: Callable[..., Any]) -> Callable[..., A
         if depth:
             _check(function, grad_output, x, rest)
         result_layout = False if function in _FORMATLESS else x.stride()
-        reason = _refusal(grad_output)
+        reason = refusal_of(grad_output)
         if depth and reason is None:
             try:
-                return _computed(function, grad_output, x, result_layout, rest, grad_input)
+                return computed(function, grad_output, x, result_layout, rest, grad_input)
             except NoBackend as refusal:
                 reason = str(refusal)
         if depth:
@@ -82,7 +82,7 @@ def on_autograd(function: str, aten_kernel: Callable[..., Any]) -> Callable[...,
         if grad_output.is_cpu or devices.missing(grad_output.device) is None:
             if may_skip_dispatcher(grad_output, indices) and tensor_may_skip_dispatcher(x):
                 try:
-                    return _computed(function, grad_output, x, x.stride(), rest, None)
+                    return computed(function, grad_output, x, x.stride(), rest, None)
                 except (NoBackend, TypeError):
                     pass  # the device override reports the reason
             elif _traced(grad_output) and grad_output.dtype in _FLOATS:
@@ -124,7 +124,7 @@ class _DependOnInput(torch.autograd.Function):
         return grad, torch.zeros_like(ctx.saved_tensors[0])
 
 
-def _refusal(grad_output: Tensor) -> str | None:
+def refusal_of(grad_output: Tensor) -> str | None:
     """Returns why our kernels cannot take this dtype or device; None if they can."""
     if grad_output.dtype not in _FLOATS:
         return f"it has no kernel for {grad_output.dtype}"
@@ -138,7 +138,7 @@ def _traced(grad_output: Tensor) -> bool:
     return torch._C._len_torch_dispatch_stack() > 0 or type(grad_output) is not Tensor
 
 
-def _computed(
+def computed(
     function: str,
     grad_output: Tensor,
     x: Tensor,

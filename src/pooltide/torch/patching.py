@@ -1,7 +1,8 @@
 """patch(): PyTorch's own pools use our gradients, and with forward=True our forwards.
 
 `patch` overrides each aten backward operator twice: at the device keys (CPU, CUDA) and at the autograd keys.
-overrides.py has the overrides. With forward=True it also overrides aten's pools, at both keys, by the
+overrides.py has the overrides, index_overrides.py those of max unpools and of the gradients of fractional max
+pools. With forward=True it also overrides aten's pools, at both keys, by the
 overrides of forward_overrides.py. All overrides stay in the dispatcher, because other threads may be running
 them; after `remove` they pass every call to the kernels that they replaced.
 """
@@ -22,7 +23,7 @@ import torch.nn.functional as F
 
 from .. import __version__
 from ..operators.plain import shown
-from . import forward_overrides, overrides
+from . import forward_overrides, index_overrides, overrides
 from .aten_fallback import ATEN
 from .operators import FUNCTIONS, schema
 
@@ -36,6 +37,15 @@ _OUT = {
     function: f"{name.removeprefix('_')}.grad_input"
     for function, name in ATEN.items()
     if function != "adaptive_avg_pool2d_backward"
+}
+_BY_INDEX = {
+    f"{name}{form}": make
+    for names, forms, make in (
+        (index_overrides.UNPOOLS, ("", ".out"), index_overrides.unpool),
+        (index_overrides.FRACTIONAL, ("", ".grad_input"), index_overrides.fractional),
+    )
+    for name in names
+    for form in forms
 }
 _lock = threading.Lock()
 _library: torch.library.Library | None = None
@@ -135,6 +145,8 @@ def _install() -> None:
                     _override(_library, function, name, f"Autograd{device}", overrides.on_autograd)
                     if form := _OUT.get(function):
                         _override(_library, function, form, device, overrides.on_device)
+                for overload, make in _BY_INDEX.items():
+                    _override(_library, overload.partition(".")[0], overload, device, make)
         if not torch.__version__.startswith(TRACED_BY):
             _check_traces()
     config = torch.compiler.config
@@ -156,7 +168,7 @@ def _uninstall() -> None:
     if not hasattr(torch.library, "get_kernel") and _library is not None:
         _library._destroy()  # type: ignore[no-untyped-call]
         _library = None
-        for overload in (*ATEN.values(), *_OUT.values()):
+        for overload in (*ATEN.values(), *_OUT.values(), *_BY_INDEX):
             _clear_dispatch_cache(overload)
 
 

@@ -1,0 +1,99 @@
+"""What runs in the place of aten's max unpools and of the gradients of fractional max pools under `patch`.
+
+PyTorch's kernels for them raise under `torch.use_deterministic_algorithms`: the unpools on every device, the
+gradients on CUDA. Ours are deterministic. The overrides are at the device keys only: PyTorch's gradient of an
+unpool is a gather, which is deterministic. They pass calls that our kernels do not take to PyTorch's kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._prims_common.wrappers import _maybe_resize_out
+
+from ..kernels.plan import NoBackend
+from . import overrides
+from .errors import as_pytorch
+from .tensors import DEVICES, TYPES, memory_format, shortage, unreadable
+from .unpools import move
+
+Tensor = torch.Tensor
+UNPOOLS = {"max_unpool2d": 2, "max_unpool3d": 3}  # their axes
+# aten's gradients, and the gradient of ours that adds by the same indices
+FRACTIONAL = {
+    "fractional_max_pool2d_backward": "adaptive_max_pool2d_backward",
+    "fractional_max_pool3d_backward": "adaptive_max_pool3d_backward",
+}
+
+
+def unpool(name: str, aten_kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns the override of an unpool for a device key, for the functional and the out form."""
+    axes = UNPOOLS[name]
+
+    def override(keys: Any, x: Tensor, indices: Tensor, *rest: Any, out: Tensor | None = None) -> Tensor:
+        if not overrides.depth or not _takes(x, indices, axes, *rest):
+            given = {} if out is None else {"out": out}
+            return aten_kernel(keys, x, indices, *rest, **given)  # type: ignore[no-any-return]
+        x = x.contiguous() if axes == 3 else x  # PyTorch's result is contiguous
+        try:
+            found = move(name, x, indices, tuple(rest[0]), gather=False, check=False)
+        except IndexError as error:
+            raise as_pytorch(error) from None
+        if out is None:
+            return found
+        last = found.is_contiguous(memory_format=torch.channels_last) if found.dim() == 4 else False
+        _maybe_resize_out(out, found.shape, memory_format(last and not found.is_contiguous(), axes))
+        return out.copy_(found)
+
+    return override
+
+
+def _takes(x: Tensor, indices: Tensor, axes: int, size: Sequence[int], *more: Sequence[int]) -> bool:
+    """Whether ours computes the call. PyTorch computes the others, or raises its errors for bad arguments."""
+    if not _readable(x, indices):
+        return False
+    known = (
+        x.is_floating_point()
+        and x.dtype in TYPES
+        and indices.dtype == torch.int64
+        and x.device == indices.device
+    )
+    shapes = x.shape == indices.shape and x.dim() in (axes + 1, axes + 2) and x.numel() > 0
+    sizes = len(size) == axes and min(size) > 0
+    there = x.device.type in DEVICES and x.device == indices.device
+    return known and shapes and sizes and there and all(min(m) >= 0 for m in more)
+
+
+def _readable(*tensors: Tensor) -> bool:
+    return all(t is not None and not unreadable(t) and not shortage(t) for t in tensors)
+
+
+def fractional(name: str, aten_kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns the override of a gradient for a device key, for the functional and the out form."""
+    function = FRACTIONAL[name]
+
+    def override(
+        keys: Any,
+        grad: Tensor,
+        x: Tensor,
+        kernel_size: Any,
+        output_size: Any,
+        indices: Tensor,
+        grad_input: Tensor | None = None,
+    ) -> Tensor:
+        given = {} if grad_input is None else {"grad_input": grad_input}
+        if (
+            overrides.depth
+            and _readable(grad, x, indices)
+            and overrides.refusal_of(grad) is None
+            and x.numel()
+        ):
+            try:
+                return overrides.computed(function, grad, x, False, (indices,), grad_input)
+            except (NoBackend, TypeError, ValueError):
+                pass  # PyTorch computes it, or raises its own error
+        return aten_kernel(keys, grad, x, kernel_size, output_size, indices, **given)  # type: ignore[no-any-return]
+
+    return override
