@@ -12,7 +12,7 @@ from math import prod
 from typing import Any
 
 from calls import T, arguments
-from pooltide.aclnn import _value
+from pooltide.acl.phases import value_of
 from pooltide.operators.call import Call
 from pooltide.operators.catalog import documented
 from pooltide.operators.pages import Operator, Parameter, Rule
@@ -110,7 +110,7 @@ def cell_roles(page: Operator) -> set[str]:
 def call_of(name: str, values: dict[str, Any], on: str) -> Call:
     page = documented()[name]
     made = zip(page.parameters, arguments(name, values), strict=True)
-    return Call(page, on, {p.name: _value(p, argument) for p, argument in made})
+    return Call(page, on, {p.name: value_of(p, argument) for p, argument in made})
 
 
 # A change: new values of parameters; of a tensor, the fields that change.

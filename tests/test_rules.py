@@ -12,7 +12,7 @@ from siblings import SIBLINGS
 
 from calls import AVG2, AVG3, GOOD, MAX2, MAX3, T, arguments, good_for, phase_one, product, with_all
 from pooltide import acl, aclnn
-from pooltide.aclnn import _value
+from pooltide.acl.phases import value_of
 from pooltide.operators.call import Call
 from pooltide.operators.catalog import documented, operator_named
 from pooltide.operators.dtypes import STATUS
@@ -185,7 +185,7 @@ CASES: list[tuple[str, int | None, dict[str, Any], str, str]] = [
 def _call(operator: str, values: dict[str, Any], on: str) -> Call:
     page = operator_named(operator)
     made = zip(page.parameters, arguments(operator, values), strict=True)
-    return Call(page, on, {p.name: _value(p, argument) for p, argument in made})
+    return Call(page, on, {p.name: value_of(p, argument) for p, argument in made})
 
 
 @pytest.mark.parametrize(

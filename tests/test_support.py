@@ -55,11 +55,25 @@ def attributes(function: str) -> tuple[Any, ...]:
 
 def test_every_gradient_and_forward_has_a_row_and_no_cell_is_empty() -> None:
     forwards = [function.removesuffix("_backward") for function in FUNCTIONS]
-    assert sorted(ROWS) == sorted([*FUNCTIONS, *forwards])
+    unpools = [f"max_unpool{n}d{end}" for n in (1, 2, 3) for end in ("", "_backward")]
+    assert sorted(ROWS) == sorted([*FUNCTIONS, *forwards, *unpools])
     assert all(hasattr(pooltide, name) for name in ROWS)
     assert all(cell for row in ROWS.values() for cell in row.values())
     assert set(LAYOUTS) == set(ENTRANCES)
     assert all(cell for row in LAYOUTS.values() for cell in row.values())
+
+
+@pytest.mark.skipif(torch is None, reason="needs PyTorch")
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_unpools_run_where_the_table_says(axes: int) -> None:
+    """What each value of the table means is tested in test_unpool.py and test_torch_unpool.py."""
+    import pooltide.torch as pt
+
+    name = f"max_unpool{axes}d"
+    assert ROWS[name]["patch()"] == ("as max_unpool2d" if axes == 1 else "CPU, CUDA")
+    assert ROWS[f"{name}_backward"]["patch()"] == "PyTorch's, a gather"
+    assert hasattr(pt.functional, name)
+    assert hasattr(pt, f"{name}_backward")
 
 
 def test_cann_has_what_its_documents_have() -> None:

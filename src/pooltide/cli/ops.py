@@ -8,8 +8,9 @@ from typing import Any
 import click
 
 from ..operators.catalog import documented, gradients, in_cann, operators
+from ..operators.describe import basis, dtypes_text, rule_arguments, stub
 from ..operators.dtypes import status_name
-from ..operators.pages import ASCEND_PRODUCTS, HOST, PRODUCTS, Operator, Parameter, Rule
+from ..operators.pages import ASCEND_PRODUCTS, HOST, PRODUCTS, Operator, Parameter
 from ..operators.support import NOT_IN_CANN, NOTES, by_entrance, by_layout
 from .speech import say
 from .tables import aligned, markdown
@@ -23,6 +24,7 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @click.argument("operator", required=False, shell_complete=_complete)
 @click.option("--json", "form", flag_value="json", help="The pages as one JSON object.")
 @click.option("--markdown", "form", flag_value="markdown", help="Tables in Markdown.")
+@click.option("--stub", "form", flag_value="stub", help="The type stub of pooltide.aclnn.")
 @click.option("--support", is_flag=True, help="What runs where: by entrance, device, dtype and layout.")
 def command(operator: str | None, form: str | None, support: bool) -> None:
     """Print which operators run on which products, and for one OPERATOR its parameters and rules.
@@ -30,6 +32,9 @@ def command(operator: str | None, form: str | None, support: bool) -> None:
     OPERATOR is any of its names: avg2d, avg_pool2d_backward or aclnnAvgPool2dBackward. A rule is documented
     if CANN's documents have it, and decided if pooltide chose it because no document that was found has it.
     """
+    if form == "stub":
+        say(stub().rstrip("\n"))
+        return
     if support:
         if operator is not None or form == "json":
             raise click.UsageError("--support is of all operators, as text or Markdown")
@@ -92,22 +97,13 @@ def _parameters(op: Operator, table: Any) -> str:
         [
             p.name,
             p.type.replace("_", " "),
-            _dtypes(op, p),
+            dtypes_text(op, p) if p.type == "tensor" else "",
             " ".join(p.formats),
             " ".join(map(str, p.ranks or p.lengths)),
         ]
         for p in op.parameters
     ]
     return str(table(head, rows))
-
-
-def _dtypes(op: Operator, parameter: Parameter) -> str:
-    if parameter.type != "tensor":
-        return ""
-    group = op.dtype_groups[parameter.dtypes]
-    usual = " ".join(group["default"])
-    others = (f"; {p}: {' '.join(d)}" for p, d in group.items() if p not in ("default", HOST))
-    return usual + "".join(others)
 
 
 def _cube(op: Operator, table: Any) -> str:
@@ -128,25 +124,13 @@ def _rules(op: Operator, table: Any) -> str:
         [
             str(rule.row or ""),
             rule.name.replace("_", " "),
-            _arguments(rule.arguments),
+            rule_arguments(rule.arguments),
             f"{rule.status} {status_name(rule.status)}",
-            _basis(op, rule),
+            basis(op, rule),
         ]
         for rule in op.rules
     ]
     return str(table(["row", "rule, in this order", "of", "status", "basis"], rows))
-
-
-def _basis(op: Operator, rule: Rule) -> str:
-    if not op.documented:
-        return "pooltide's function"
-    return "decided" if rule.decided else "documented"
-
-
-def _arguments(arguments: Any) -> str:
-    of = " ".join(arguments.get("of", ()))
-    more = (f"{k} {v}" for k, v in arguments.items() if k not in ("of", "spatial_only"))
-    return " ".join(filter(None, [of, *more]))
 
 
 def _record(op: Operator) -> dict[str, Any]:
@@ -167,7 +151,7 @@ def _record(op: Operator) -> dict[str, Any]:
                 "arguments": r.arguments,
                 "status": r.status,
                 "skip": r.skip,
-                "basis": _basis(op, r),
+                "basis": basis(op, r),
             }
             for r in op.rules
         ],

@@ -6,7 +6,7 @@ operator, and the reason where an entrance does not. `pooltide ops --support` pr
 
 from __future__ import annotations
 
-from .catalog import aten_name, documented, gradients, in_cann
+from .catalog import aten_name, documented, gradients, in_cann, operators
 from .pages import ASCEND_PRODUCTS, HOST, Operator
 
 Table = tuple[list[str], list[list[str]]]  # a head and rows
@@ -24,6 +24,9 @@ NOTES = (
     "compilers and transforms, they and patch(forward=True) use PyTorch's forward and pooltide's gradient.",
     "The command line computes gradients on the CPU; bench measures gradients and forwards, on the CPU and "
     "on CUDA.",
+    "patch() replaces PyTorch's max unpools and the gradients of its fractional max pools, too, which raise "
+    "under deterministic algorithms without it. On CUDA, PyTorch's operators compute our max unpools, such "
+    "that of equal indices the last one counts, as on the CPU.",
     "CANN documents no 1-D pools. Its operators that are no functions here, such as aclnnMaxPool and "
     "aclnnGlobalAveragePool, are in the table of products.",
 )
@@ -36,12 +39,19 @@ def by_entrance() -> Table:
         [name, "CPU", BOTH, f"{BOTH} by forward=True", _cann(name), "gradients only"]
         for name in (gradient.removesuffix("_backward") for gradient in gradients())
     ]
-    return ["", *ENTRANCES], rows + forwards
+    unpools = [[name, *_unpool(operator)] for name, operator in operators().items() if operator.unpool]
+    return ["", *ENTRANCES], rows + forwards + unpools
 
 
 def _gradient(operator: Operator) -> list[str]:
     patched = BOTH if aten_name(operator) else f"as {operator.function.replace('1d', '2d')}"
     return ["CPU", BOTH, patched, _cann(operator.function), "CPU"]
+
+
+def _unpool(operator: Operator) -> list[str]:
+    patched = BOTH if len(operator.axes) > 1 else f"as {operator.function.replace('1d', '2d')}"
+    patched = "PyTorch's, a gather" if operator.gradient else patched
+    return ["CPU", BOTH, patched, _cann(operator.function), "pools only"]
 
 
 def _cann(function: str) -> str:
@@ -52,13 +62,13 @@ def by_layout() -> Table:
     """Each entrance by the devices, dtypes and layouts of its arrays; the plan counts the copied bytes."""
     ours, theirs = _dtypes(HOST), _dtypes(*ASCEND_PRODUCTS)
     indices = _dtypes(HOST, role="indices")
-    inside = "in place; 1-D copied"
+    inside, by = "in place; 1-D copied", "by operator and product"
     rows = [
         ["NumPy", "CPU", ours, indices, "in place", "in place, into such an out=", "copied"],
         ["pooltide.torch", BOTH, ours, indices, "in place", inside, "copied"],
         ["patch()", BOTH, f"{ours}; others by PyTorch", "int64", "in place", inside, "copied"],
-        ["CANN, Python and C", "CPU", f"{theirs}, by product", f"{indices}, by product", "in place",
-         "in place", "copied"],
+        ["CANN, Python and C", "CPU", f"{theirs}, {by}", f"{indices}, {by}", "in place", "in place",
+         "copied"],
         ["command line", "CPU", ours, indices, "in place", "never: cases are contiguous", "never"],
     ]  # fmt: skip
     head = ["entrance", "devices", "dtypes", "indices", "contiguous", "channels-last", "other strides"]

@@ -1,0 +1,124 @@
+"""The two functions of each documented operator, made from the operator pages.
+
+    size, executor, ret = aclnnXGetWorkspaceSize(inputs…, attributes…, output)
+    ret = aclnnX(workspace, size, executor, stream)
+
+Phase one checks the arguments by the page's rules and plans the computation; it reads no data.
+Phase two submits the computation to the stream and returns.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from ..arrays.volumes import tensor_layout
+from ..kernels.plan import NoBackend, make_plan, roles
+from ..operators.call import CHANNELS_LAST, Call, Unusable, Value, is_int
+from ..operators.catalog import documented
+from ..operators.describe import help_text
+from ..operators.pages import Operator, Parameter
+from ..operators.rules import check
+from ..problem.problem import lower
+from .execution import enqueue
+from .handles import aclIntArray, aclOpExecutor, aclTensor
+from .objects import handle_fault
+from .state import ACLNN_STATUSES, STATE, Refused, entry_point, set_message
+
+PhaseOne = Callable[..., tuple[int, aclOpExecutor | None, int]]
+PhaseTwo = Callable[[int | None, int, aclOpExecutor | None, Any], int]
+
+_RANGES = {"int64": (-(2**63), 2**63 - 1), "int8": (-128, 127)}
+
+
+def plan_call(operator: Operator, arguments: tuple[Any, ...]) -> tuple[int, aclOpExecutor | None, int]:
+    """Phase one: (the workspace's size, the executor, 0), or (0, None, the status of a broken rule)."""
+    given = dict(zip(operator.parameters, arguments, strict=True))
+    values = {parameter.name: value_of(parameter, argument) for parameter, argument in given.items()}
+    call = Call(operator, STATE.product, values)
+    if fault := check(call):
+        set_message(fault.message(operator.name))
+        return 0, None, fault.status
+    tensors = {p.role: argument for p, argument in given.items() if p.type == "tensor"}
+    problem = lower(call)
+    try:
+        plan = make_plan(problem, tuple(_layout(tensors[role], call) for role in roles(problem)))
+    except NoBackend as error:
+        text = (
+            f"{error}; the environment variable POOLTIDE_BACKEND must name a backend that can run the call."
+        )
+        raise Refused(ACLNN_STATUSES[1], text) from None
+    return plan.scratch, aclOpExecutor(call, tensors, plan), 0
+
+
+def _layout(tensor: aclTensor, call: Call) -> str:
+    """The layout of the tensor as a volume with axes N C D H W; absent axes have size 1."""
+    if not tensor.aligned:
+        return "strided"
+    axes = call.axes(len(tensor.shape))
+    return tensor_layout(tensor.shape, tensor.strides, axes, tensor.format in CHANNELS_LAST)
+
+
+def value_of(parameter: Parameter, argument: Any) -> Value:
+    match parameter.type:
+        case "tensor":
+            return _handle_value(argument, aclTensor, "meta")
+        case "int_array":
+            return _handle_value(argument, aclIntArray, "values")
+        case "bool":
+            if isinstance(argument, bool) or (is_int(argument) and argument in (0, 1)):
+                return bool(argument)
+            return Unusable(f"is {argument!r:.60}", "a bool")
+        case _:
+            low, high = _RANGES[parameter.type]
+            if is_int(argument) and low <= argument <= high:
+                return int(argument)
+            return Unusable(f"is {argument!r:.60}", f"an {parameter.type}, {low} to {high}")
+
+
+def _handle_value(argument: Any, kind: type[Any], attribute: str) -> Value:
+    if argument is None:
+        return None
+    fault = handle_fault(argument, kind)
+    value: Value = Unusable(*fault) if fault else getattr(argument, attribute)
+    return value
+
+
+def _phase_one(operator: Operator) -> PhaseOne:
+    names = [parameter.name for parameter in operator.parameters]
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    signature = inspect.Signature([inspect.Parameter(name, kind) for name in names])
+
+    def phase_one(*args: Any, **kwargs: Any) -> tuple[int, aclOpExecutor | None, int]:
+        arguments = args if not kwargs and len(args) == len(names) else signature.bind(*args, **kwargs).args
+        return plan_call(operator, arguments)
+
+    phase_one.__signature__ = signature  # type: ignore[attr-defined]
+    phase_one.__doc__ = help_text(operator)
+    _rename(phase_one, f"{operator.name}GetWorkspaceSize")
+    return entry_point(lambda status: (0, None, status), ACLNN_STATUSES)(phase_one)
+
+
+def _phase_two(operator: Operator) -> PhaseTwo:
+    def phase_two(workspace: int | None, workspaceSize: int, executor: Any, stream: Any) -> int:
+        return enqueue(operator, workspace, workspaceSize, executor, stream)
+
+    phase_two.__doc__ = (
+        f"{operator.summary} Phase two: returns the status. The results are ready when the stream is done."
+    )
+    _rename(phase_two, operator.name)
+    return entry_point(int, ACLNN_STATUSES, needs_init=False)(phase_two)  # `enqueue` checks, with a lock
+
+
+def _rename(function: Any, name: str) -> None:
+    function.__name__ = function.__qualname__ = name
+
+
+def phase_functions() -> dict[str, Callable[..., Any]]:
+    """Both functions of every documented operator, by name."""
+    return {
+        function.__name__: function
+        for operator in documented().values()
+        for function in (_phase_one(operator), _phase_two(operator))
+    }

@@ -1,0 +1,100 @@
+"""Operators in words: the text of `help`, the cells of the tables, and the type stub of `pooltide.aclnn`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from textwrap import fill
+from typing import Any
+
+from .catalog import documented
+from .faults import either
+from .pages import ASCEND_PRODUCTS, HOST, PRODUCTS, Operator, Parameter, Rule
+
+_TYPES = {"tensor": "aclTensor | None", "int_array": "aclIntArray | None", "bool": "bool"}
+_STUB = '''"""Printed by `pooltide ops --stub` from the operator pages; changes here are lost."""
+
+from collections.abc import Callable
+from typing import Any
+
+from .acl import aclIntArray, aclOpExecutor, aclTensor
+
+PhaseOne = tuple[int, aclOpExecutor | None, int]
+FUNCTIONS: dict[str, Callable[..., Any]]
+
+'''
+
+
+def dtypes_text(operator: Operator, parameter: Parameter) -> str:
+    """The dtypes of a tensor on most products, then on those that differ."""
+    group = operator.dtype_groups[parameter.dtypes]
+    usual = " ".join(group["default"])
+    others = (f"; {p}: {' '.join(d)}" for p, d in group.items() if p not in ("default", HOST))
+    return usual + "".join(others)
+
+
+def rule_arguments(arguments: Any) -> str:
+    of = " ".join(arguments.get("of", ()))
+    more = (f"{k} {v}" for k, v in arguments.items() if k not in ("of", "spatial_only"))
+    return " ".join(filter(None, [of, *more]))
+
+
+def basis(operator: Operator, rule: Rule) -> str:
+    """Who made a rule: CANN's documents, or pooltide."""
+    if not operator.documented:
+        return "pooltide's function"
+    return "decided" if rule.decided else "documented"
+
+
+def help_text(operator: Operator) -> str:
+    """The documentation of phase one."""
+    products = "; ".join(PRODUCTS[p] for p in ASCEND_PRODUCTS if p in operator.products)
+    width = max(len(p.name) for p in operator.parameters) + 2
+    return "\n".join(
+        [
+            f"{operator.summary} Phase one: returns (workspaceSize, executor, status).",
+            "",
+            "Parameters:",
+            *(f"    {p.name:<{width}}{_parameter_text(operator, p)}" for p in operator.parameters),
+            "",
+            fill(f"Products: {products}.", 100),
+            "",
+            "Rules, the first that is broken gives the status:",
+            *(f"    {_rule_text(operator, rule)}" for rule in operator.rules),
+        ]
+    )
+
+
+def _parameter_text(operator: Operator, p: Parameter) -> str:
+    match p.type:
+        case "tensor":
+            use = "is written; " if p.role in operator.results else ""
+            shape = "only its shape is read; " if operator.gradient and p.role == "input" else ""
+            ranks = either(p.ranks)
+            return f"tensor; {use}{shape}{dtypes_text(operator, p)}; {either(p.formats)}; rank {ranks}"
+        case "int_array":
+            null = "; null: as if empty" if p.nullable else ""
+            return f"int array of {either(p.lengths)} values, each at least {p.least}{null}"
+    return p.type
+
+
+def _rule_text(operator: Operator, rule: Rule) -> str:
+    where = f", not on {' '.join(p for p in rule.skip if p != HOST)}" if set(rule.skip) - {HOST} else ""
+    words = filter(None, [rule.name.replace("_", " "), rule_arguments(rule.arguments)])
+    return f"{rule.status} {' '.join(words)}{where} ({basis(operator, rule)})"
+
+
+def stub() -> str:
+    """The text of aclnn.pyi."""
+    return _STUB + "".join(_phases(operator) for operator in documented().values())
+
+
+def _phases(operator: Operator) -> str:
+    one = [f"{p.name}: {_TYPES.get(p.type, 'int')}" for p in operator.parameters]
+    two = ["workspace: int | None", "workspaceSize: int", "executor: aclOpExecutor | None", "stream: Any"]
+    first = _function(f"{operator.name}GetWorkspaceSize", one, "PhaseOne")
+    return first + _function(operator.name, two, "int")
+
+
+def _function(name: str, parameters: Iterable[str], result: str) -> str:
+    lines = "".join(f"    {parameter},\n" for parameter in parameters)
+    return f"def {name}(\n{lines}) -> {result}: ...\n"
