@@ -413,3 +413,34 @@ def test_indices_outside_their_memory_block_have_no_effect_on_an_unpool(capfd: A
     text = capfd.readouterr().err
     assert text.count("aclnnMaxUnpool2d: ") == 1
     assert "indices reaches bytes 0 to 24 of a block of 16 bytes" in text
+
+
+def test_an_equal_call_finds_its_plan_and_no_other_call_does() -> None:
+    """Phase one is cached by metadata: what the metadata do not tell must be checked at every call."""
+    name, x = "aclnnMaxPool2dWithIndices", np.ones((2, 3, 7, 11), np.float32)
+
+    def phase_one(tensor: Any, ceil: bool = False, on: str = "atlas-a2") -> tuple[Any, int]:
+        arrays = [acl.aclCreateIntArray([n]) for n in (3, 2, 1, 1)]
+        out = (
+            device(np.empty((2, 3, 4, 6), np.float32), "NCHW"),
+            device(np.empty((2, 3, 4, 6), np.int32), "NCHW"),
+        )
+        with product(on):
+            _, executor, status = getattr(aclnn, f"{name}GetWorkspaceSize")(tensor, *arrays, ceil, *out)
+        return executor, status
+
+    first, _ = phase_one(device(x, "NCHW"))
+    second, _ = phase_one(device(x, "NCHW"))
+    assert first is not second
+    assert first.plan is second.plan
+    assert first.call is second.call
+    assert phase_one(device(x, "NCHW"), ceil=True)[0].call is not first.call
+    assert phase_one(device(x, "NCHW"), on="atlas-training")[1] == 161002
+    assert phase_one(device(x, "ND"))[1] == 161002
+    assert phase_one(None)[1] == 161001
+    shape, memory = x.shape, device(np.zeros(x.nbytes + 4, np.uint8))
+    odd = acl.aclCreateTensor(shape, acl.ACL_FLOAT, None, 0, acl.ACL_FORMAT_NCHW, shape, memory.address + 1)
+    assert phase_one(odd)[0].plan.copied == ("input",)
+    destroyed = device(x, "NCHW")
+    acl.aclDestroyTensor(destroyed)
+    assert phase_one(destroyed)[1] == 161002

@@ -10,11 +10,12 @@ Phase two submits the computation to the stream and returns.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..arrays.volumes import tensor_layout
-from ..kernels.plan import NoBackend, make_plan, roles
+from ..kernels.calls import CALLS
+from ..kernels.plan import NoBackend, Plan, backend_setting, make_plan, roles
 from ..operators.call import CHANNELS_LAST, Call, Unusable, Value, is_int
 from ..operators.catalog import documented
 from ..operators.describe import help_text
@@ -33,23 +34,36 @@ _RANGES = {"int64": (-(2**63), 2**63 - 1), "int8": (-128, 127)}
 
 
 def plan_call(operator: Operator, arguments: tuple[Any, ...]) -> tuple[int, aclOpExecutor | None, int]:
-    """Phase one: (the workspace's size, the executor, 0), or (0, None, the status of a broken rule)."""
-    given = dict(zip(operator.parameters, arguments, strict=True))
-    values = {parameter.name: value_of(parameter, argument) for parameter, argument in given.items()}
-    call = Call(operator, STATE.product, values)
-    if fault := check(call):
-        set_message(fault.message(operator.name))
-        return 0, None, fault.status
-    tensors = {p.role: argument for p, argument in given.items() if p.type == "tensor"}
+    """Phase one: (the workspace's size, the executor, 0), or (0, None, the status of a broken rule).
+
+    The checks and the plan depend on metadata only, so an equal call finds them in the cache of calls.
+    """
+    parameters = operator.parameters
+    values = tuple(map(value_of, parameters, arguments))
+    tensors = {p.role: t for p, t in zip(parameters, arguments, strict=True) if p.type == "tensor"}
+    aligned = tuple(isinstance(t, aclTensor) and t.aligned for t in tensors.values())
+    key = operator, STATE.product, values, aligned, backend_setting()
+    if (found := CALLS.get(key)) is None:
+        names = (parameter.name for parameter in parameters)
+        call = Call(operator, STATE.product, dict(zip(names, values, strict=True)))
+        if fault := check(call):
+            set_message(fault.message(operator.name))
+            return 0, None, fault.status
+        found = call, _plan(call, tensors)
+        CALLS.add(key, found, found[1].problem.axes)
+    call, plan = found
+    return plan.scratch, aclOpExecutor(call, tensors, plan), 0
+
+
+def _plan(call: Call, tensors: Mapping[str, aclTensor]) -> Plan:
     problem = lower(call)
     try:
-        plan = make_plan(problem, tuple(_layout(tensors[role], call) for role in roles(problem)))
+        return make_plan(problem, tuple(_layout(tensors[role], call) for role in roles(problem)))
     except NoBackend as error:
         text = (
             f"{error}; the environment variable POOLTIDE_BACKEND must name a backend that can run the call."
         )
         raise Refused(ACLNN_STATUSES[1], text) from None
-    return plan.scratch, aclOpExecutor(call, tensors, plan), 0
 
 
 def _layout(tensor: aclTensor, call: Call) -> str:
