@@ -76,7 +76,7 @@ VALUES: dict[str, Any] = {
 
 
 def good(name: str, on: str = A2) -> dict[str, Any]:
-    """A call that passes every rule of the operator."""
+    """A call that passes every rule of the operator, made from its page; of any documented operator."""
     page = documented()[name]
     axes = len(page.axes)
     small = {"strided": STRIDED[axes], "global": (1,) * axes}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -152,6 +154,43 @@ def test_garbage_for_an_argument_is_refused_by_name(name: str) -> None:
             assert destroy(arguments[at]) == 0
             assert phase(*arguments) == (0, None, INVALID)
             assert f"{name}: {parameter.name} was destroyed" in (acl.aclGetRecentErrMsg() or "")
+
+
+EXTREME = [0, 1, 2, 7, -1, 2**31 - 1, 2**31, 2**40, 2**62, 2**63 - 1, -(2**63)]
+
+
+@pytest.mark.parametrize("name", documented())
+def test_extreme_numbers_get_a_status_and_a_sentence(name: str) -> None:
+    """Any sizes, strides and attributes: phase one answers by its rules, and phase two does not crash."""
+    random = Random(name)
+    statuses = set()
+    for _ in range(150):
+        values = dict(good(name))
+        for chosen in random.choices(list(values), k=random.randint(1, 3)):
+            values[chosen] = _extreme(random, values[chosen])
+        _, executor, status, message = phase_one(name, values)
+        statuses.add(status)
+        assert status in (0, NULL, INVALID), (values, message)
+        assert not status or FORM.fullmatch(message or ""), (values, message)
+        if status == 0:
+            assert getattr(aclnn, name)(None, 0, executor, None) in (0, NULL)
+            acl.aclrtSynchronizeStream(None)
+            assert "internal error" not in (acl.aclGetRecentErrMsg() or "")
+    assert statuses == {0, NULL, INVALID}
+
+
+def _extreme(random: Random, value: Any) -> Any:
+    if isinstance(value, T):
+        sizes = list(value.shape)
+        at = random.randint(0, 4)
+        sizes[at : at + 1] = [random.choice(EXTREME)]  # beyond the last: one more
+        strides = tuple(random.choices(EXTREME, k=len(sizes)))
+        longer = tuple(random.choices(EXTREME, k=random.randint(0, 9)))
+        made = [replace(value, shape=shape) for shape in (tuple(sizes), longer)]
+        return random.choice([*made, replace(value, strides=strides), value, None])
+    if isinstance(value, list):
+        return random.choice([None, random.choices(EXTREME, k=random.randint(0, 5)), value])
+    return random.choice([*EXTREME, True, False])
 
 
 def _made(name: str) -> list[Any]:
