@@ -57,6 +57,11 @@ SIBLINGS |= {
     ),
     "aclnnMaxUnpool3d": (f"{A23} atlas-training", {"": EIGHT}, "INT64"),
     "aclnnMaxUnpool3dBackward": (f"{A23} atlas-training", {"": EIGHT}, "INT64"),
+    "aclnnMaxPool2dWithMask": (
+        f"{A23} atlas-inference atlas-training",
+        {"": THREE, "atlas-inference": "FLOAT32", "atlas-training": TWO}, "INT8",
+    ),
+    "aclnnMaxPool2dWithMaskBackward": (f"{A23} atlas-training", {"": THREE, "atlas-training": TWO}, "INT8"),
 }  # fmt: skip
 
 PLANES = {2: (7, 11), 3: (7, 11, 13)}
@@ -87,6 +92,8 @@ def good(name: str, on: str = A2) -> dict[str, Any]:
             has_cells = parameter.role in cell_roles(page)
             dtype = page.dtypes(parameter, on)[0]
             plane = PLANES[axes] if has_cells else pooled
+            if page.masked and parameter.role == "indices":
+                plane = (9, 96)  # cells of the kernel; bytes for 4 · 6 windows
             found[parameter.name] = T((2, 3, *plane), dtype, parameter.formats[0])
         elif parameter.role == "output_size":
             found[parameter.name] = list(PLANES[axes] if page.unpool else pooled)
@@ -198,7 +205,11 @@ def _same_rank(page: Operator, values: Any, tensors: Tensors, of: Any, rule: Rul
 
 
 def _rank_format(page: Operator, values: Any, tensors: Tensors, of: Any, rule: Rule) -> Broken:
-    yield _all(tensors, format="NCL"), f"{of[0]} has rank 4 and format NCL; with rank 4 it must be NCHW."
+    rank, format = rule.arguments["rank"], rule.arguments["format"]
+    other = next(f for f in tensors[of[0]].formats if f != format)
+    shapes = {n: values[n].shape[-rank:] for n in tensors}
+    change = {n: {"shape": shape, "format": other} for n, shape in shapes.items()}
+    yield change, f"{of[0]} has rank {rank} and format {other}; with rank {rank} it must be {format}."
 
 
 def _positive(page: Operator, values: Any, tensors: Tensors, of: Any, rule: Rule) -> Broken:
@@ -304,6 +315,12 @@ def _unpooled(page: Operator, values: Any, tensors: Tensors, of: Any, rule: Rule
         yield {name: {"shape": shape}}, f"{name} has shape {texts[0]}; it must be {texts[1]}."
 
 
+def _mask(page: Operator, values: Any, tensors: Tensors, of: Any, rule: Rule) -> Broken:
+    for shape in ((2, 3, 9, 64), (2, 3, 8, 96), (2, 3, 96, 9)):
+        text = ", ".join(map(str, shape))
+        yield {"indices": {"shape": shape}}, f"indices has shape ({text}); it must be (2, 3, 9, 96)."
+
+
 def _small(page: Operator, values: Any, tensors: Tensors, of: Any, rule: Rule) -> Broken:
     yield (
         {"outputSize": [3, 3]},
@@ -336,7 +353,7 @@ BREAKERS: dict[str, Any] = {
     "array_lengths": _lengths, "array_values": _values, "only_value": _only,
     "padding_half_kernel": _padding, "window_fits": _fits, "result_shape": _result, "plane_at_most": _plane,
     "same_shape": _same_shape, "same_batch": _same_batch, "forward_shape": _forward,
-    "unpooled_shape": _unpooled, "plane_at_least_input": _small,
+    "unpooled_shape": _unpooled, "mask_shape": _mask, "plane_at_least_input": _small,
     "cube_math_type": _cube, "divisor_range": _divisor, "writable_once": _writable,
 }  # fmt: skip
 

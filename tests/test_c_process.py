@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from c_programs import COMPILERS, POOLTIDE, PROGRAMS, compile_program, need_compiler, run_program
 
+from hostile.c_calls import operators_header
 from pooltide.c.build import BuildInputs, install, libpython
 from pooltide.c.generate import ALIASES, LIBRARY
 
@@ -64,7 +65,9 @@ def test_a_sanitizer_still_sees_the_program_s_own_faults(sanitizer: str, tmp_pat
 
 @pytest.mark.parametrize("level", ["off", "warn", "strict"])
 def test_garbage_is_survived(level: str, tmp_path: Path) -> None:
-    program = compile_program(PROGRAMS / "garbage.cpp", tmp_path / "program", "-fsanitize=address", "-g")
+    (tmp_path / "operators.h").write_text(operators_header())
+    flags = ("-fsanitize=address", "-g", f"-I{tmp_path}")
+    program = compile_program(PROGRAMS / "garbage.cpp", tmp_path / "program", *flags)
     no_abort = {"ASAN_OPTIONS": "allocator_may_return_null=1"}  # the program also allocates terabytes
     run = run_program(program, environment=no_abort | {"POOLTIDE_CHECKS": level})
     assert run.stdout == "20000 calls tried, 0 bytes outside, right\n", run.stderr[-2000:]

@@ -25,12 +25,6 @@ def test_ops_prints_every_page() -> None:
         assert PRODUCTS[product] in text
 
 
-def test_ops_names_what_is_missing() -> None:
-    for name in ("aclnnMaxPool2dWithMask", "aclnnMaxPool2dWithMaskBackward"):
-        assert name in pooltide("ops")
-        assert name not in documented()
-
-
 def test_ops_as_json() -> None:
     pages = {page["short"]: page for page in json.loads(pooltide("ops", "--json"))}
     assert pages["avg2d"]["products"]["atlas-200i-500-a2"] is False

@@ -21,6 +21,7 @@ CANN = [
     *("AdaptiveMaxPool2d", "AdaptiveMaxPool2dBackward", "AdaptiveMaxPool3d", "AdaptiveMaxPool3dBackward"),
     *("AvgPool2d", "AvgPool2dBackward", "AvgPool3d", "AvgPool3dBackward", "GlobalAveragePool"),
     *("GlobalMaxPool", "MaxPool", "MaxPool2dWithIndices", "MaxPool2dWithIndicesBackward"),
+    *("MaxPool2dWithMask", "MaxPool2dWithMaskBackward"),
     *("MaxPool3dWithArgmax", "MaxPool3dWithArgmaxBackward", "MaxUnpool2d", "MaxUnpool2dBackward"),
     *("MaxUnpool3d", "MaxUnpool3dBackward"),
 ]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch.nn.functional as F
+from ml_dtypes import bfloat16
 from siblings import SIBLINGS
 
 import pooltide
@@ -63,6 +64,7 @@ def compute(name: str, **given: Any) -> dict[str, Any]:
 def format_of(parameter: Any, array: Any) -> str:
     """A format that fits the rank: NCL has no N."""
     formats = [f for f in parameter.formats if f != "NHWC" and (f != "NCHW" or array.ndim == 4)]
+    formats = ["ND"] if "ND" in formats and array.ndim == 3 else formats
     return str(formats[0])
 
 
@@ -444,3 +446,76 @@ def test_an_equal_call_finds_its_plan_and_no_other_call_does() -> None:
     destroyed = device(x, "NCHW")
     acl.aclDestroyTensor(destroyed)
     assert phase_one(destroyed)[1] == 161002
+
+
+@pytest.mark.parametrize("number", range(40))
+def test_a_mask_says_where_the_maxima_are(number: int) -> None:
+    """Both ways: values and gradients have the bits of the functions that use indices, and of PyTorch."""
+    random = np.random.default_rng(number)
+    height, width = random.integers(1, 20, 2)
+    k = [int(n) for n in random.integers(1, 5, 2)]
+    s, p = [int(n) for n in random.integers(1, 4, 2)], [int(random.integers(0, n // 2 + 1)) for n in k]
+    ceil, dtype = bool(number % 2), [np.float32, np.float16, bfloat16][number % 3]
+    x = data((2, 3, height + k[0], width + k[1]) if number % 4 else (3, height + k[0], width + k[1]), dtype)
+    want, indices = pooltide.max_pool2d(x, k, s, p, 1, ceil, return_indices=True)
+    rows = (-(-prod(want.shape[-2:]) // 16) + 1) * 32
+    mask = np.full((*x.shape[:-2], k[0] * k[1], rows), -1, np.int8)
+    given = {"kernelSize": k, "stride": s, "padding": p, "dilation": [1], "ceilMode": ceil}
+    fill = np.full(want.shape, 7, dtype)
+    got = compute("aclnnMaxPool2dWithMask", self=x, **given, out=fill, indices=mask)
+    np.testing.assert_array_equal(bits(got["out"]), bits(want))
+    ones = np.unpackbits(got["indices"].view(np.uint8), axis=-1).sum((-1, -2))
+    assert (ones == prod(want.shape[-2:])).all(), "one bit for each window"
+    g = data(want.shape, dtype)
+    back = compute(
+        "aclnnMaxPool2dWithMaskBackward", gradOutput=g, self=x, indices=got["indices"], **given,
+        gradInput=np.full_like(x, 7),
+    )["gradInput"]  # fmt: skip
+    np.testing.assert_array_equal(
+        bits(back), bits(pooltide.max_pool2d_backward(g, x.shape, indices, k, s, p, 1, ceil))
+    )
+    if dtype == np.float32:
+        theirs = tensor(x).requires_grad_()
+        F.max_pool2d(theirs, k, s, p, 1, ceil).backward(tensor(g))
+        np.testing.assert_array_equal(bits(back), bits(theirs.grad))
+
+
+@pytest.mark.parametrize("level", ["warn", "strict"])
+def test_a_window_without_a_bit_is_a_finding(level: str, capfd: Any) -> None:
+    g = np.array([3, 5, 7, 9], np.float32).reshape(1, 1, 2, 2)
+    mask = np.zeros((1, 1, 4, 64), np.int8)
+    mask[0, 0, 3, 0] = 0b1011  # windows 0, 1 and 3 have their maximum in the last cell
+    given = {"kernelSize": [2], "stride": [2], "padding": [0], "dilation": [1], "ceilMode": False}
+    call = {"gradOutput": g, "self": np.zeros((1, 1, 4, 4), np.float32), "indices": mask, **given}
+    out = np.full((1, 1, 4, 4), 8, np.float32)
+    before = acl.get_checks()
+    acl.set_checks(level)
+    try:
+        if level == "strict":
+            with pytest.raises(AssertionError, match=r"no bit for window \[0, 0, 1, 0\]; it must have one"):
+                compute("aclnnMaxPool2dWithMaskBackward", **call, gradInput=out)
+            return
+        got = compute("aclnnMaxPool2dWithMaskBackward", **call, gradInput=out)["gradInput"]
+    finally:
+        acl.set_checks(before)
+    want = np.zeros((4, 4))
+    want[1, 1], want[1, 3], want[3, 3] = 3, 5, 9
+    np.testing.assert_array_equal(got[0, 0], want)
+    assert (
+        "aclnnMaxPool2dWithMaskBackward: indices has no bit for window [0, 0, 1, 0]" in capfd.readouterr().err
+    )
+
+
+def test_masks_may_be_strided() -> None:
+    x = data((2, 3, 6, 8), np.float32)
+    want = pooltide.max_pool2d(x, 2)
+    given = {"kernelSize": [2], "stride": [], "padding": [0], "dilation": [1], "ceilMode": False}
+    mask = strided_tensor(np.full((2, 3, 4, 64), 9, np.int8), "NCHW")
+    out = strided_tensor(np.zeros(want.shape, np.float32), "NCHW")
+    got = compute("aclnnMaxPool2dWithMask", self=strided_tensor(x, "NCHW"), **given, out=out, indices=mask)
+    np.testing.assert_array_equal(got["out"], want)
+    plain = compute(
+        "aclnnMaxPool2dWithMask", self=x, **given, out=np.zeros(want.shape, np.float32),
+        indices=np.zeros((2, 3, 4, 64), np.int8),
+    )  # fmt: skip
+    np.testing.assert_array_equal(got["indices"], plain["indices"])

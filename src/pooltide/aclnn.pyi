@@ -237,6 +237,39 @@ def aclnnMaxPool2dWithIndicesBackward(
     executor: aclOpExecutor | None,
     stream: Any,
 ) -> int: ...
+def aclnnMaxPool2dWithMaskGetWorkspaceSize(
+    self: aclTensor | None,
+    kernelSize: aclIntArray | None,
+    stride: aclIntArray | None,
+    padding: aclIntArray | None,
+    dilation: aclIntArray | None,
+    ceilMode: bool,
+    out: aclTensor | None,
+    indices: aclTensor | None,
+) -> PhaseOne: ...
+def aclnnMaxPool2dWithMask(
+    workspace: int | None,
+    workspaceSize: int,
+    executor: aclOpExecutor | None,
+    stream: Any,
+) -> int: ...
+def aclnnMaxPool2dWithMaskBackwardGetWorkspaceSize(
+    gradOutput: aclTensor | None,
+    self: aclTensor | None,
+    indices: aclTensor | None,
+    kernelSize: aclIntArray | None,
+    stride: aclIntArray | None,
+    padding: aclIntArray | None,
+    dilation: aclIntArray | None,
+    ceilMode: bool,
+    gradInput: aclTensor | None,
+) -> PhaseOne: ...
+def aclnnMaxPool2dWithMaskBackward(
+    workspace: int | None,
+    workspaceSize: int,
+    executor: aclOpExecutor | None,
+    stream: Any,
+) -> int: ...
 def aclnnMaxPool3dWithArgmaxGetWorkspaceSize(
     self: aclTensor | None,
     kernelSize: aclIntArray | None,

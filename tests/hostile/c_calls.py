@@ -20,6 +20,8 @@ import tempfile
 from pathlib import Path
 
 from pooltide.c.build import BuildInputs, compiler, install
+from pooltide.c.signatures import CFunction, operator_functions
+from pooltide.operators.catalog import documented
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 SHARE = 20_000  # calls of one run of the program
@@ -33,6 +35,36 @@ OPTIONS = {
     "UBSAN_OPTIONS": "print_stacktrace=1",
     "TSAN_OPTIONS": "allocator_may_return_null=1",
 }
+
+
+ARGUMENTS = {"aclTensor *": "tensor()", "aclIntArray *": "array()", "bool": "below(2) != 0"} | {
+    "int64_t": "number()",
+    "int8_t": "static_cast<int8_t>(below(5))",
+}
+
+
+def operators_header() -> str:
+    """C++ code of any_operator(): one phase of one operator, chosen at random, with random arguments."""
+    phases = [phase for operator in documented().values() for phase in operator_functions(operator)]
+    includes = "".join(f'#include "{path}"\n' for path in dict.fromkeys(phase.header for phase in phases))
+    cases = "".join(f"        case {at}: {_call(phase)} break;\n" for at, phase in enumerate(phases))
+    return f"""{includes}
+static void any_operator() {{
+    Fenced<uint64_t, 1> size;
+    Fenced<aclOpExecutor *, 1> made;
+    uint64_t *const to = below(100) ? size.values() : nullptr;
+    const uint64_t bytes = static_cast<uint64_t>(below(2) ? 4096 : number());
+    switch (below({len(phases)})) {{
+{cases}    }}
+}}
+"""
+
+
+def _call(phase: CFunction) -> str:
+    if not phase.name.endswith("GetWorkspaceSize"):
+        return f"{phase.name}(memory(), bytes, executor(), stream());"
+    given = [ARGUMENTS[p.type.removeprefix("const ")] for p in phase.parameters if not p.out]
+    return f"keep(EXECUTOR, {phase.name}({', '.join(given)}, to, made.values()), made[0]);"
 
 
 def run(
@@ -59,7 +91,8 @@ def _build(folder: Path, sanitizer: str, source: Path) -> Path:
     flags = FLAGS[sanitizer] and (*FLAGS[sanitizer], "-g", "-O1")
     made = install(BuildInputs(flags=flags), folder / "library")
     program = folder / "program"
-    inputs = ["-pthread", *made.compile_flags, str(source)]
+    (folder / "operators.h").write_text(operators_header())
+    inputs = ["-pthread", f"-I{folder}", *made.compile_flags, str(source)]
     subprocess.run(
         [*compiler(c_only=False), *flags, *inputs, "-o", str(program), *made.link_flags], check=True
     )

@@ -132,6 +132,8 @@ static void run() {
     }
 }
 
+#include "operators.h"  // any_operator(); tests/hostile/c_calls.py prints it from the pages
+
 static void copy() {
     Fenced<char, 256> host;
     const size_t count = static_cast<size_t>(below(256)), most = static_cast<size_t>(below(8) ? 4096 : number());
@@ -189,6 +191,7 @@ static void call(bool others) {
     if (others && below(100) == 0) aclInit(below(10) ? nullptr : "/nowhere/acl.json");
     const char *message = below(5) == 0 ? aclGetRecentErrMsg() : nullptr;
     if (message != nullptr && std::strlen(message) >= 4096) bytes_outside++;
+    if (below(4) == 0) any_operator();
     tried++;
     alarm(CALL_LIMIT);
 }

@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays.volumes import tensor_as_volume
-from ..kernels import Arrays
+from ..kernels import Arrays, IndexFault
 from ..kernels.plan import execute, roles, written
 from ..operators.call import CHANNELS_LAST, Call, is_int, shares_cells
 from ..operators.pages import Operator
+from ..problem.masks import pack, unpack
 from ..problem.problem import Problem
 from .handles import OutOfBounds, aclOpExecutor, aclTensor
 from .memory import MEMORY
@@ -112,13 +113,16 @@ def _compute(executor: aclOpExecutor, workspace: int | None, checks: str) -> Non
     if len(outputs) > 1 and shares_cells(*outputs.values()):
         must = f"{names[results[0]]} shares memory with {names[results[1]]}; it must have its own."
         report(must, f" The cells of {names[results[0]]} are written last.")
-    inputs, masked = _inputs(tensors, names, plan.problem, outputs, report)
+    inputs, reported = _inputs(call, tensors, plan.problem, outputs, report)
     arrays = inputs | outputs
     volumes = {role: _volume(call, tensors[role], array) for role, array in arrays.items()}
+    if call.operator.masked:
+        volumes["indices"] = _indices(call, plan.problem, arrays["indices"])
     fault = execute(plan, Arrays(**volumes), _scratch(workspace, plan.scratch, report))
-    if fault is not None and not masked:
-        plane = plan.problem.input_plane[3 - len(call.operator.axes) :]
-        report(fault.message(names["indices"], tensors["indices"].shape, plane), "")
+    if fault is not None and not reported:
+        report(_index_fault(call, plan.problem, fault, names["indices"], tensors["indices"]), "")
+    if call.operator.masked and "indices" in outputs:
+        pack(plan.problem, call.kernel, volumes["indices"], outputs["indices"])
     for role, out in outputs.items():
         if out.base is None:  # a fresh array, as the tensor leaves its block
             tensors[role].write_inside(out)
@@ -130,31 +134,49 @@ def _volume(call: Call, tensor: aclTensor, array: Array) -> Array:
     return tensor_as_volume(array, call.axes(array.ndim), tensor.format in CHANNELS_LAST)
 
 
+def _indices(call: Call, problem: Problem, mask: Array) -> Array:
+    """The indices of a mask that is read, or new indices for a mask that is written."""
+    if problem.gradient:
+        return unpack(problem, call.kernel, mask)
+    return np.empty(problem.batch + problem.output_plane, np.int32)
+
+
+def _index_fault(call: Call, problem: Problem, fault: IndexFault, name: str, tensor: aclTensor) -> str:
+    axes = len(call.operator.axes)
+    if not call.operator.masked:
+        return fault.message(name, tensor.shape, problem.input_plane[3 - axes :])
+    at = [int(i) for i in np.unravel_index(fault.position, problem.batch + problem.output_plane[3 - axes :])]
+    more = f" ({fault.count} such windows in all)" if fault.count > 1 else ""
+    return f"{name} has no bit for window {at}; it must have one, at a cell inside the plane{more}."
+
+
 def _inputs(
+    call: Call,
     tensors: Mapping[str, aclTensor],
-    names: Mapping[str, str],
     problem: Problem,
     outputs: Mapping[str, Array],
     report: Report,
 ) -> tuple[dict[str, Array], bool]:
-    """The arrays that are read, and whether some of their indices are masked.
+    """The arrays that are read, and whether bad indices among them were reported already.
 
     An index outside its block must have no effect: a gradient of maxima gets index 0 and gradient 0 there. An
-    unpool gets the index -1, which the kernel reports, though the program did not write it.
+    unpool gets the index -1, and a mask no bit: the kernel finds them, though the program did not write them.
     """
-    found, masked = {}, False
-    for role in roles(problem):
-        if role in outputs:
+    found, reported = {}, False
+    for parameter in call.operator.parameters:
+        role = parameter.role
+        if role in outputs or role not in roles(problem):
             continue
-        found[role], inside = _input(tensors[role], names[role], outputs, report)
+        found[role], inside = _input(tensors[role], parameter.name, outputs, report)
         if role != "indices" or inside is None:
             continue
-        if masked := problem.unpool:
+        reported = problem.unpool or call.operator.masked
+        if problem.unpool:
             found[role] = np.where(inside, found[role], found[role].dtype.type(-1))
-        else:
+        elif not reported:
             grad = found["grad_output"]
             found["grad_output"] = np.where(inside, grad, grad.dtype.type(0))
-    return found, masked
+    return found, reported
 
 
 def _report(title: str, checks: str, fault: str, effect: str) -> None:

@@ -68,6 +68,8 @@ def _plan(call: Call, tensors: Mapping[str, aclTensor]) -> Plan:
 
 def _layout(tensor: aclTensor, call: Call) -> str:
     """The layout of the tensor as a volume with axes N C D H W; absent axes have size 1."""
+    if call.operator.masked and tensor.dtype.name == "INT8":
+        return "planes"  # phase two makes the indices of a mask
     if not tensor.aligned:
         return "strided"
     axes = call.axes(len(tensor.shape))

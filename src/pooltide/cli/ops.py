@@ -11,7 +11,7 @@ from ..operators.catalog import documented, gradients, in_cann, operators
 from ..operators.describe import basis, dtypes_text, rule_arguments, stub
 from ..operators.dtypes import status_name
 from ..operators.pages import ASCEND_PRODUCTS, HOST, PRODUCTS, Operator, Parameter
-from ..operators.support import MISSING, NOT_IN_CANN, NOTES, by_entrance, by_layout
+from ..operators.support import NOT_IN_CANN, NOTES, by_entrance, by_layout
 from .speech import say
 from .tables import aligned, markdown
 
@@ -54,7 +54,7 @@ def command(operator: str | None, form: str | None, support: bool) -> None:
         say(json.dumps([_record(op) for op in chosen], indent=2, ensure_ascii=False))
         return
     table = markdown if form == "markdown" else aligned
-    parts = [_support(table), _functions(table), MISSING] if operator is None else []
+    parts = [_support(table), _functions(table)] if operator is None else []
     for op in chosen:
         parts += [_title(op, form), _parameters(op, table)]
         parts += [_cube(op, table)] if op.cube else []

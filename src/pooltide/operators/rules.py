@@ -50,7 +50,7 @@ RULES: dict[str, Callable[..., Fault | None]] = {
         windows.padding_half_kernel, windows.forward_shape, windows.cube_math_type, windows.divisor_range,
         windows.plane_at_most, windows.multiple_or_plane_at_most, windows.window_fits,
         windows.kernel_within_input, windows.result_fits_memory, windows.result_shape,
-        windows.unpooled_shape, windows.unpooled_size, windows.plane_at_least_input,
+        windows.mask_shape, windows.unpooled_shape, windows.unpooled_size, windows.plane_at_least_input,
     )
 }  # fmt: skip
 

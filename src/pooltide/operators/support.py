@@ -15,10 +15,6 @@ ENTRANCES = ("NumPy", "pooltide.torch", "patch()", "CANN, Python and C", "comman
 BOTH = "CPU, CUDA"
 NOT_IN_CANN = "not in CANN"
 
-MISSING = (
-    "CANN also documents aclnnMaxPool2dWithMask and aclnnMaxPool2dWithMaskBackward, which pooltide does not "
-    "have: the documents that were found do not describe the bits of their mask."
-)
 NOTES = (
     "patch() replaces the gradients of PyTorch's 2-D and 3-D pools. PyTorch computes 1-D pools as 2-D pools, "
     "so patch() covers them too. patch() leaves the gradient of an adaptive average to size 1, which PyTorch "
@@ -32,7 +28,7 @@ NOTES = (
     "under deterministic algorithms without it. On CUDA, PyTorch's operators compute our max unpools, such "
     "that of equal indices the last one counts, as on the CPU.",
     "CANN documents no 1-D pools. Its operators that are no functions here, such as aclnnMaxPool and "
-    "aclnnGlobalAveragePool, are in the table of products. " + MISSING,
+    "aclnnGlobalAveragePool, are in the table of products.",
 )
 
 

@@ -80,6 +80,17 @@ def result_shape(call: Call, of: Names) -> Fault | None:
     return None
 
 
+def mask_shape(call: Call, of: Names) -> Fault | None:
+    """A row for each cell of the kernel, of 32 bytes for every 16 windows begun, and 32 bytes more."""
+    (x,) = names_of(call, "input")
+    row = (-(-prod(forward_plane(call)) // 16) + 1) * 32
+    must = call.with_plane(x, (prod(call.kernel), row))
+    for name in of:
+        if (got := call.tensor(name).shape) != must:
+            return Fault(f"{call.spell(name)} has shape {shape_text(got)}; it must be {shape_text(must)}.")
+    return None
+
+
 def forward_result(call: Call) -> tuple[int, ...]:
     """The shape of a forward's result."""
     (x,) = names_of(call, "input")

@@ -128,7 +128,8 @@ def lower(call: Call, indexed: bool = True) -> Problem:
     batch, axes = call.batch(x.name), _axes(call, x.name)
     if not operator.average:
         indexed = indexed and operator.by_role("indices") is not None
-        index_dtype = (places.dtype if places else DTYPES["INT64"]) if indexed else None
+        known = DTYPES["INT32"] if operator.masked else places.dtype if places else DTYPES["INT64"]
+        index_dtype = known if indexed else None
         return Problem(operator.kind, batch, axes, dtype, index_dtype=index_dtype)
     quotient, divisor = _quotient(call)
     if operator.kind == "average" and quotient == "chained" and all(axis.outputs == 1 for axis in axes):

@@ -108,6 +108,11 @@ class Operator:
         return self.kind.startswith("unpool")
 
     @property
+    def masked(self) -> bool:
+        """Whether a mask (problem/masks.py) takes the place of indices: their dtypes are the group `mask`."""
+        return any(p.role == "indices" and p.dtypes == "mask" for p in self.parameters)
+
+    @property
     def average(self) -> bool:
         return self.kind.startswith("average")
 
