@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -12,7 +13,9 @@ class PageError(ValueError):
     """A page that can't be what was meant; the text says where and what."""
 
 
+@cache
 def read(file_name: str) -> dict[str, Any]:
+    """The tables of a page, which the caller must not change."""
     return tomllib.loads(files("pooltide").joinpath("operators", "pages", file_name).read_text("utf-8"))
 
 
