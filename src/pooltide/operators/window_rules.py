@@ -73,7 +73,10 @@ def result_fits_memory(call: Call) -> Fault | None:
 
 
 def result_shape(call: Call, of: Names) -> Fault | None:
-    must = forward_result(call)
+    return _shape_is(call, of, forward_result(call))
+
+
+def _shape_is(call: Call, of: Names, must: tuple[int, ...]) -> Fault | None:
     for name in of:
         if (got := call.tensor(name).shape) != must:
             return Fault(f"{call.spell(name)} has shape {shape_text(got)}; it must be {shape_text(must)}.")
@@ -84,11 +87,7 @@ def mask_shape(call: Call, of: Names) -> Fault | None:
     """A row for each cell of the kernel, of 32 bytes for every 16 windows begun, and 32 bytes more."""
     (x,) = names_of(call, "input")
     row = (-(-prod(forward_plane(call)) // 16) + 1) * 32
-    must = call.with_plane(x, (prod(call.kernel), row))
-    for name in of:
-        if (got := call.tensor(name).shape) != must:
-            return Fault(f"{call.spell(name)} has shape {shape_text(got)}; it must be {shape_text(must)}.")
-    return None
+    return _shape_is(call, of, call.with_plane(x, (prod(call.kernel), row)))
 
 
 def forward_result(call: Call) -> tuple[int, ...]:
@@ -110,11 +109,7 @@ def unpooled_plane(call: Call) -> tuple[int, ...]:
 def unpooled_shape(call: Call, of: Names) -> Fault | None:
     """The tensor on the unpooled side has the input's N and C, and the plane of the output size."""
     (x,) = names_of(call, "input")
-    must = call.with_plane(x, unpooled_plane(call))
-    for name in of:
-        if (got := call.tensor(name).shape) != must:
-            return Fault(f"{call.spell(name)} has shape {shape_text(got)}; it must be {shape_text(must)}.")
-    return None
+    return _shape_is(call, of, call.with_plane(x, unpooled_plane(call)))
 
 
 def unpooled_size(call: Call) -> Fault | None:
