@@ -1,26 +1,76 @@
-"""The installed `pooltide`, as a user starts it."""
+"""The `pooltide` command: `PROGRAM` is the installed program, and the function `pooltide` is quicker.
+
+The function runs the command in a fork of a server, which has imported the command line once. Otherwise most
+of the time of these tests would be the start of Python.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import subprocess
 import sys
+import tempfile
+from functools import cache
+from importlib import import_module
 from pathlib import Path
+from typing import Any
+
+from pooltide.cli import COMMANDS, main
+from pooltide.operators.catalog import operators
 
 PROGRAM = Path(sys.executable).parent / "pooltide"
+HANG = 300  # seconds, after which a call is killed
 
 
 def pooltide(*arguments: object, rc: int = 0, cwd: Path | None = None, **environment: str) -> str:
     """What it prints, both streams. It must end with `rc` and never with a traceback."""
-    done = subprocess.run(
-        [PROGRAM, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env=os.environ | environment,
-        timeout=300,
-    )
-    text = done.stdout + done.stderr
+    server = _server()
+    assert server.stdin is not None
+    assert server.stdout is not None
+    with tempfile.TemporaryDirectory() as folder:
+        call = {
+            "arguments": [*map(str, arguments)],
+            "folder": folder,
+            "cwd": str(cwd or Path.cwd()),
+            "environment": os.environ | environment,
+        }
+        print(json.dumps(call), file=server.stdin, flush=True)
+        status = int(server.stdout.readline())
+        text = "".join((Path(folder) / name).read_text() for name in ("stdout", "stderr"))
     assert "Traceback" not in text, text
-    assert done.returncode == rc, f"exit status {done.returncode}\n{text}"
+    assert status == rc, f"exit status {status}\n{text}"
     return text
+
+
+@cache
+def _server() -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+
+
+def _serve() -> None:
+    """Forks for every line of the standard input, and prints the exit status of each fork."""
+    for name in COMMANDS:
+        import_module(f"pooltide.cli.{name}")
+    operators()  # reads the pages
+    for line in sys.stdin:
+        if (child := os.fork()) == 0:
+            _run(**json.loads(line))
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+
+
+def _run(arguments: list[str], folder: str, cwd: str, environment: dict[str, str]) -> Any:
+    for number, name in enumerate(("/dev/null", f"{folder}/stdout", f"{folder}/stderr")):
+        os.dup2(os.open(name, os.O_RDWR | os.O_CREAT), number)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(cwd)
+    signal.alarm(HANG)
+    main(arguments, prog_name="pooltide")
+
+
+if __name__ == "__main__":
+    _serve()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from c_programs import PROGRAMS, need_compiler
+from shares import fast_first
 
 sys.path.append(str(Path(__file__).parent / "hostile"))
 
@@ -17,12 +18,10 @@ from pooltide.c.signatures import functions
 NO_FAULTS = {"crashes": 0, "hangs": 0, "bytes_outside": 0}
 
 
-@pytest.mark.parametrize(
-    ("sanitizer", "calls"),
-    [("none", 3000), ("address", 3000), pytest.param("thread", 1000, marks=pytest.mark.slow)],
-)
-def test_random_calls_from_four_threads(sanitizer: str, calls: int) -> None:
+@pytest.mark.parametrize("sanitizer", fast_first(["address", "none", "thread"]))
+def test_random_calls_from_four_threads(sanitizer: str) -> None:
     need_compiler("g++")
+    calls = 1000 if sanitizer == "thread" else 3000
     assert run(calls, 7, sanitizer=sanitizer) == {"calls": calls, **NO_FAULTS}
 
 
@@ -33,12 +32,14 @@ def test_the_calls_reach_every_function() -> None:
 
 @pytest.mark.parametrize(
     ("sanitizer", "good", "planted", "finds"),
-    [
-        ("none", "to, made.values())", "to, made.values() + 1)", "bytes_outside"),
-        ("address", "Fenced<char, 256> host;", "Fenced<char, 16> host;", "crashes"),
-        ("thread", "tried++;", "static long races; races++; tried++;", "crashes"),
-        ("none", "alarm(CALL_LIMIT);\n}", "alarm(1);\n    for (;;) pause();\n}", "hangs"),
-    ],
+    fast_first(
+        [
+            ("none", "to, made.values())", "to, made.values() + 1)", "bytes_outside"),
+            ("address", "Fenced<char, 256> host;", "Fenced<char, 16> host;", "crashes"),
+            ("thread", "tried++;", "static long races; races++; tried++;", "crashes"),
+            ("none", "alarm(CALL_LIMIT);\n}", "alarm(1);\n    for (;;) pause();\n}", "hangs"),
+        ]
+    ),
 )
 def test_a_planted_fault_is_found(
     sanitizer: str, good: str, planted: str, finds: str, tmp_path: Path

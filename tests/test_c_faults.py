@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from c_programs import PROGRAMS, compile_program, like, run_program
+from shares import fast_first
 
 FAULTS = sorted((PROGRAMS / "faults").glob("*.c"))
 OUTCOMES = {"goes on": 0, "fails": 1, "dies": -signal.SIGSEGV}
@@ -23,19 +24,19 @@ def test_there_are_faults() -> None:
     assert len(FAULTS) >= 30
 
 
+@pytest.mark.parametrize("level", fast_first(["warn", "strict", "off"]))
 @pytest.mark.parametrize("source", FAULTS, ids=lambda path: path.stem)
-def test_fault(source: Path, tmp_path: Path) -> None:
+def test_fault(source: Path, level: str, tmp_path: Path) -> None:
     says, at_warn = _expected(source)
     program = compile_program(source, tmp_path / "program")
     reference = {"POOLTIDE_BACKEND": "reference"}  # the backend that needs a workspace
-    for level in ("warn", "strict", "off"):
-        run = run_program(program, environment=reference | {"POOLTIDE_CHECKS": level})
-        strict = level == "strict" and at_warn == "goes on"
-        assert run.returncode == (1 if strict else OUTCOMES[at_warn]), (level, run.returncode, run.stderr)
-        lines = [line for line in run.stderr.splitlines() if like(f"pooltide: {says}*").match(line)]
-        assert len(lines) == (0 if level == "off" else 1), (level, run.stderr)
-        if level == "off":
-            assert run.stderr == ""
+    run = run_program(program, environment=reference | {"POOLTIDE_CHECKS": level})
+    strict = level == "strict" and at_warn == "goes on"
+    assert run.returncode == (1 if strict else OUTCOMES[at_warn]), run.stderr
+    lines = [line for line in run.stderr.splitlines() if like(f"pooltide: {says}*").match(line)]
+    assert len(lines) == (0 if level == "off" else 1), run.stderr
+    if level == "off":
+        assert run.stderr == ""
 
 
 def test_warn_is_the_default(tmp_path: Path) -> None:
