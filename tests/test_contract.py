@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from shares import fast_first
 
 import pooltide.kernels.plan
 from geometries import DTYPES, FUNCTIONS, Geometry, geometry, random_view, torch_gradient
@@ -24,12 +25,12 @@ from pooltide.problem.problem import Problem, lower
 
 COUNT = {function: 500 if page.documented else 200 for function, page in gradients().items()}
 FEW = 40  # seeds that are not slow
-PARTS = ["few", pytest.param("many", marks=pytest.mark.slow)]
+PARTS = fast_first(["few", "many"])
 BACKENDS = list(pooltide.kernels.plan.BACKENDS)
 
 
-def seeds(function: str, part: str) -> range:
-    return range(FEW) if part == "few" else range(FEW, COUNT[function])
+def seeds(part: str, count: int) -> range:
+    return range(FEW) if part == "few" else range(FEW, count)
 
 
 def problem_of(case: Geometry) -> Problem:
@@ -61,7 +62,7 @@ def bound(case: Geometry, exact: Any, problem: Problem) -> Any:
     return twice * sums + 2.0**-info * (np.abs(exact) + sums) + tiny[problem.dtype.name]
 
 
-@pytest.fixture(params=BACKENDS)
+@pytest.fixture(params=fast_first(BACKENDS))
 def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv(pooltide.kernels.plan.ENVIRONMENT, request.param)
     return str(request.param)
@@ -70,7 +71,7 @@ def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_random_geometries_agree_with_the_oracle(function: str, part: str, backend: str) -> None:
-    for seed in seeds(function, part):
+    for seed in seeds(part, COUNT[function]):
         case = geometry(function, seed)
         out = random_view(np.random.default_rng(seed), case.input_shape, case.grad_output.dtype)
         out[...] = np.nan
@@ -93,7 +94,7 @@ def test_random_geometries_agree_with_the_oracle(function: str, part: str, backe
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_float32_and_float64_have_pytorchs_bits(function: str, part: str, backend: str) -> None:
     pytest.importorskip("torch")
-    for seed in seeds(function, part):
+    for seed in seeds(part, COUNT[function]):
         for dtype in (np.float32, np.float64):
             case = geometry(function, seed, np.dtype(dtype))
             got, expected = case.run(), torch_gradient(case)
@@ -101,12 +102,13 @@ def test_float32_and_float64_have_pytorchs_bits(function: str, part: str, backen
             assert (got.view(word) == expected.view(word)).all(), f"seed {seed}: {case}"
 
 
+@pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("function", FUNCTIONS)
 @pytest.mark.parametrize("dtype", DTYPES[2:], ids=str)
 def test_halves_are_the_float32_result_rounded_once(
-    function: str, dtype: np.dtype[Any], backend: str
+    function: str, dtype: np.dtype[Any], part: str, backend: str
 ) -> None:
-    for seed in range(100):
+    for seed in seeds(part, 100):
         case = geometry(function, seed, dtype)
         wide = Geometry(
             case.function,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
+from shares import fast_first
 
 import pooltide
 from geometries import DTYPES, FUNCTIONS, geometry, maxima_gradient, torch_gradient
@@ -19,7 +20,8 @@ from pooltide.operators.dtypes import DTYPES as TYPES
 from pooltide.problem.problem import Problem
 
 LAYOUTS = ["planes", "channels_last"]
-NAMES = ["FLOAT32", "FLOAT64", "FLOAT16", "BFLOAT16"]
+NAMES = fast_first(["FLOAT32", "BFLOAT16", "FLOAT64", "FLOAT16"], 2)
+INDEX_NAMES = fast_first(["INT64", "UINT8", "INT32"], 2)
 
 
 @pytest.fixture(autouse=True)
@@ -85,7 +87,15 @@ BANDS = {
     "few windows that overlap": ((3, 37), (UNIT, Axis(37, 3), Axis(53, 5))),
     "small images": ((67, 3), (UNIT, strided(5, 3, 1, 1), strided(7, 3, 2, 1))),
 }
+LARGE = (  # in the sense that a test takes long
+    *("stride 1, 3 × 3, large", "more lines than fit", "one large plane", "one long row"),
+    *("wide rows", "blocks of channels"),
+)
 COPIED = ("disjoint", "disjoint, cells left over", "few windows that overlap")  # in half types
+
+
+def slow_if_large(reasons: Iterable[str]) -> list[Any]:
+    return fast_first(sorted(reasons, key=LARGE.__contains__), len(set(reasons) - set(LARGE)))
 
 
 def chosen(problem: Problem, layout: str) -> str:
@@ -101,9 +111,8 @@ def lay(array: Any, layout: str) -> Any:
 
 def bits(array: Any) -> Any:
     """The array's words; every NaN is the same word, as payloads don't count."""
-    plain = np.ascontiguousarray(array)
-    words = plain.view(f"u{plain.itemsize}").copy()
-    words[np.isnan(plain.astype(np.float64))] = 0
+    words = np.array(array, order="C").view(f"u{array.itemsize}")
+    words[np.isnan(array)] = 0
     return words
 
 
@@ -119,10 +128,9 @@ def gradients(problem: Problem, seed: int) -> Any:
 
 
 def run(problem: Problem, layout: str, grad: Any, indices: Any) -> tuple[Any, IndexFault | None]:
+    """Computes from arrays that are in the layout."""
     out = lay(np.full(problem.batch + problem.input_plane, np.nan, problem.dtype.numpy), layout)
-    laid = None if indices is None else lay(indices, layout)
-    fault = cpu.run(problem, layout, Arrays(lay(grad, layout), None, laid, out), np.empty(0, np.uint8))
-    return out, fault
+    return out, cpu.run(problem, layout, Arrays(grad, None, indices, out), np.empty(0, np.uint8))
 
 
 def check_everywhere(problem: Problem, grad: Any, indices: Any = None) -> IndexFault | None:
@@ -130,22 +138,21 @@ def check_everywhere(problem: Problem, grad: Any, indices: Any = None) -> IndexF
     want = np.full(problem.batch + problem.input_plane, np.nan, problem.dtype.numpy)
     scratch = np.empty(reference.scratch(problem), np.uint8)
     expected = reference.run(problem, "planes", Arrays(grad, None, indices, want), scratch)
+    want = bits(want)
     for layout in LAYOUTS:
+        laid = lay(grad, layout), None if indices is None else lay(indices, layout)
         for isa in _native.instruction_sets():
             for threads in (1, 2, 7):
                 _native.use_instruction_set(isa)
                 pooltide.set_num_threads(threads)
-                out, fault = run(problem, layout, grad, indices)
+                out, fault = run(problem, layout, *laid)
                 assert fault == expected, (layout, isa, threads)
-                np.testing.assert_array_equal(bits(out), bits(want), err_msg=f"{layout} {isa} {threads}")
+                np.testing.assert_array_equal(bits(out), want, err_msg=f"{layout} {isa} {threads}")
     return expected
 
 
 @pytest.mark.parametrize("dtype", NAMES)
-@pytest.mark.parametrize(
-    "reason",
-    [pytest.param(r, marks=pytest.mark.slow) if r == "one large plane" else r for r in AVERAGES],
-)
+@pytest.mark.parametrize("reason", slow_if_large(AVERAGES))
 def test_average_has_the_bits_of_the_reference(reason: str, dtype: str) -> None:
     quotient, batch, axes = AVERAGES[reason]
     divisor = -7 if quotient == "override" else 0
@@ -177,8 +184,8 @@ def test_small_planes_are_summed_many_at_a_time(reason: str, dtype: str) -> None
 
 
 @pytest.mark.parametrize("dtype", NAMES)
-@pytest.mark.parametrize("index", ["INT32", "INT64"])
-@pytest.mark.parametrize("reason", INDEXED)
+@pytest.mark.parametrize("index", fast_first(["INT64", "INT32"]))
+@pytest.mark.parametrize("reason", slow_if_large(INDEXED))
 def test_indexed_has_the_bits_of_the_reference(reason: str, index: str, dtype: str) -> None:
     batch, axes = INDEXED[reason]
     problem = maxima_gradient(batch, axes, TYPES[dtype], TYPES[index])
@@ -201,8 +208,8 @@ def own_indices(problem: Problem, seed: int) -> Any:
 
 
 @pytest.mark.parametrize("dtype", NAMES)
-@pytest.mark.parametrize("index", ["INT32", "INT64", "UINT8"])
-@pytest.mark.parametrize("reason", BANDS)
+@pytest.mark.parametrize("index", INDEX_NAMES)
+@pytest.mark.parametrize("reason", slow_if_large(BANDS))
 def test_maxima_are_scattered_band_by_band(reason: str, index: str, dtype: str) -> None:
     batch, axes = BANDS[reason]
     problem = maxima_gradient(batch, axes, TYPES[dtype], TYPES[index])
@@ -256,7 +263,7 @@ def test_copied_gradients_that_meet_are_summed(shared: int, dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", NAMES)
 @pytest.mark.parametrize("stray", ["none", "foreign", "bad"])
-@pytest.mark.parametrize("reason", INDEXED)
+@pytest.mark.parametrize("reason", slow_if_large(INDEXED))
 def test_indices_in_their_windows_and_one_that_is_not(reason: str, stray: str, dtype: str) -> None:
     batch, axes = INDEXED[reason]
     problem = maxima_gradient(batch, axes, TYPES[dtype], TYPES["INT64"])
@@ -268,7 +275,7 @@ def test_indices_in_their_windows_and_one_that_is_not(reason: str, stray: str, d
 
 
 @pytest.mark.parametrize("dtype", NAMES)
-@pytest.mark.parametrize("index", ["INT32", "INT64", "UINT8"])
+@pytest.mark.parametrize("index", INDEX_NAMES)
 def test_windows_apart_and_cells_that_two_name(index: str, dtype: str) -> None:
     """A half type's cell is its one gradient as it is, unless windows name others' cells; never -0."""
     axes = (UNIT, strided(38, 2, 2, 0), strided(59, 2, 3, 0))
@@ -336,9 +343,10 @@ def test_results_beyond_the_cache(layout: str) -> None:
     grad = gradients(problem, 6)
     want = np.empty(problem.batch + problem.input_plane, np.float32)
     reference.run(problem, "planes", Arrays(grad, out=want), np.empty(0, np.uint8))
+    grad, want = lay(grad, layout), bits(want)
     for isa in _native.instruction_sets():
         _native.use_instruction_set(isa)
-        np.testing.assert_array_equal(bits(run(problem, layout, grad, None)[0]), bits(want), err_msg=isa)
+        np.testing.assert_array_equal(bits(run(problem, layout, grad, None)[0]), want, err_msg=isa)
 
 
 @pytest.mark.slow
@@ -351,7 +359,7 @@ def test_maxima_beyond_the_cache(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("channels_last", fast_first([True, False]))
 def test_float32_has_the_bits_of_pytorch(function: str, channels_last: bool) -> None:
     pytest.importorskip("torch")
     for seed in range(40):

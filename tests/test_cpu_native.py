@@ -71,6 +71,7 @@ def test_on_aarch64(tmp_path: Path) -> None:
     check([emulator, str(program), "400", "7"], ["baseline"])
 
 
+@pytest.mark.slow
 def test_the_check_can_fail(tmp_path: Path) -> None:
     """A reciprocal in place of a division rounds twice: the program must notice."""
     if (compiler := shutil.which("g++")) is None:

@@ -100,6 +100,7 @@ def test_ruff() -> None:
     _tool("ruff", "format", "--check", "src", "tests", "tools")
 
 
+@pytest.mark.slow
 def test_mypy_strict() -> None:
     _tool("mypy")
 
