@@ -1,16 +1,22 @@
-"""Which parameters of a test `pytest -m "not slow"` runs."""
+"""Which parameters of a test `pytest -m "not slow"` runs; `pytest` runs all."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 
 
+def fast_if(is_fast: Callable[[Any], bool], values: Iterable[Any]) -> list[Any]:
+    """Marks the values slow for which `is_fast` is false."""
+    return [value if is_fast(value) else _slow(value) for value in values]
+
+
 def fast_first(values: Iterable[Any], fast: int = 1) -> list[Any]:
     """Marks all values slow, except the first `fast` ones. A tuple holds one value for each parameter."""
-    each = [value if isinstance(value, tuple) else (value,) for value in values]
-    return [
-        pytest.param(*value, marks=[pytest.mark.slow] if n >= fast else []) for n, value in enumerate(each)
-    ]
+    return [value if n < fast else _slow(value) for n, value in enumerate(values)]
+
+
+def _slow(value: Any) -> Any:
+    return pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=pytest.mark.slow)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-from shares import fast_first
+from shares import fast_first, fast_if
 
 import pooltide
 from geometries import DTYPES, FUNCTIONS, geometry, maxima_gradient, torch_gradient
@@ -87,15 +87,15 @@ BANDS = {
     "few windows that overlap": ((3, 37), (UNIT, Axis(37, 3), Axis(53, 5))),
     "small images": ((67, 3), (UNIT, strided(5, 3, 1, 1), strided(7, 3, 2, 1))),
 }
-LARGE = (  # in the sense that a test takes long
+LARGE = (  # a test of them takes long
     *("stride 1, 3 × 3, large", "more lines than fit", "one large plane", "one long row"),
     *("wide rows", "blocks of channels"),
 )
 COPIED = ("disjoint", "disjoint, cells left over", "few windows that overlap")  # in half types
 
 
-def slow_if_large(reasons: Iterable[str]) -> list[Any]:
-    return fast_first(sorted(reasons, key=LARGE.__contains__), len(set(reasons) - set(LARGE)))
+def is_small(reason: str) -> bool:
+    return reason not in LARGE
 
 
 def chosen(problem: Problem, layout: str) -> str:
@@ -152,7 +152,7 @@ def check_everywhere(problem: Problem, grad: Any, indices: Any = None) -> IndexF
 
 
 @pytest.mark.parametrize("dtype", NAMES)
-@pytest.mark.parametrize("reason", slow_if_large(AVERAGES))
+@pytest.mark.parametrize("reason", fast_if(is_small, AVERAGES))
 def test_average_has_the_bits_of_the_reference(reason: str, dtype: str) -> None:
     quotient, batch, axes = AVERAGES[reason]
     divisor = -7 if quotient == "override" else 0
@@ -185,7 +185,7 @@ def test_small_planes_are_summed_many_at_a_time(reason: str, dtype: str) -> None
 
 @pytest.mark.parametrize("dtype", NAMES)
 @pytest.mark.parametrize("index", fast_first(["INT64", "INT32"]))
-@pytest.mark.parametrize("reason", slow_if_large(INDEXED))
+@pytest.mark.parametrize("reason", fast_if(is_small, INDEXED))
 def test_indexed_has_the_bits_of_the_reference(reason: str, index: str, dtype: str) -> None:
     batch, axes = INDEXED[reason]
     problem = maxima_gradient(batch, axes, TYPES[dtype], TYPES[index])
@@ -209,7 +209,7 @@ def own_indices(problem: Problem, seed: int) -> Any:
 
 @pytest.mark.parametrize("dtype", NAMES)
 @pytest.mark.parametrize("index", INDEX_NAMES)
-@pytest.mark.parametrize("reason", slow_if_large(BANDS))
+@pytest.mark.parametrize("reason", fast_if(is_small, BANDS))
 def test_maxima_are_scattered_band_by_band(reason: str, index: str, dtype: str) -> None:
     batch, axes = BANDS[reason]
     problem = maxima_gradient(batch, axes, TYPES[dtype], TYPES[index])
@@ -263,7 +263,7 @@ def test_copied_gradients_that_meet_are_summed(shared: int, dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", NAMES)
 @pytest.mark.parametrize("stray", ["none", "foreign", "bad"])
-@pytest.mark.parametrize("reason", slow_if_large(INDEXED))
+@pytest.mark.parametrize("reason", fast_if(is_small, INDEXED))
 def test_indices_in_their_windows_and_one_that_is_not(reason: str, stray: str, dtype: str) -> None:
     batch, axes = INDEXED[reason]
     problem = maxima_gradient(batch, axes, TYPES[dtype], TYPES["INT64"])

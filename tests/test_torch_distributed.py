@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch")
 WORKER = Path(__file__).with_name("torch_worker.py")
 
 
+@pytest.mark.slow
 def test_two_processes(tmp_path: Path) -> None:
     if not torch.distributed.is_available():
         pytest.skip("this PyTorch has no torch.distributed")
