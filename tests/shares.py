@@ -18,5 +18,10 @@ def fast_first(values: Iterable[Any], fast: int = 1) -> list[Any]:
     return [value if n < fast else _slow(value) for n, value in enumerate(values)]
 
 
+def is_2d(value: Any) -> bool:
+    """Whether a function or a pool has two spatial dimensions. All three kinds share most of their code."""
+    return "2d" in str(value)
+
+
 def _slow(value: Any) -> Any:
     return pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=pytest.mark.slow)

@@ -30,6 +30,7 @@ def test_the_same_weights_bit_for_bit(name: str, monkeypatch: Any) -> None:
         assert rows["cuda", "pooltide"].startswith("the same weights")
 
 
+@pytest.mark.slow
 def test_an_example_runs_as_a_script() -> None:
     run = subprocess.run(
         [sys.executable, "-m", "pooltide.examples.train_cbam"], capture_output=True, text=True, check=True
@@ -56,6 +57,7 @@ print(peak() - start)
 """
 
 
+@pytest.mark.slow
 def test_peak_memory(tmp_path: Path) -> None:
     """Twelve branches of two pools on 16 MB each: PyTorch keeps 16 + 8 + 4 MB per branch, we keep 4.
 

@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from pools import EVERY, Pool, gradient, sample  # noqa: E402
+from shares import fast_if, is_2d  # noqa: E402
 from test_forward import BAD  # noqa: E402
 
 import pooltide  # noqa: E402
@@ -206,7 +207,9 @@ def test_wrong_calls_are_told(reason: str) -> None:
     assert sentence in str(caught.value)
 
 
-@pytest.mark.parametrize("name", [f"{what}_pool{axes}d" for what in ("avg", "max") for axes in (1, 2, 3)])
+@pytest.mark.parametrize(
+    "name", fast_if(is_2d, [f"{what}_pool{axes}d" for what in ("avg", "max") for axes in (1, 2, 3)])
+)
 def test_a_window_fits_where_it_fits_in_pytorch(name: str) -> None:
     def shape(run: Any, x: Any) -> Any:
         try:
@@ -215,11 +218,11 @@ def test_a_window_fits_where_it_fits_in_pytorch(name: str) -> None:
             return None
 
     found = set()
-    grid = product((1, 2, 3, 5), (1, 2, 3, 5, 7), (1, 2, 8), (0, 1, 3), (False, True), (1, 2, 3))
-    for length, kernel, stride, padding, ceil_mode, dilation in grid:
+    grid = product((1, 2, 3, 5), (1, 2, 3, 5, 7), (1, 2, 8), (0, 1, 3), (False, True))
+    dilations = [{"dilation": n} for n in (1, 2, 3)] if "max" in name else [{}]
+    for (length, kernel, stride, padding, ceil_mode), dilation in product(grid, dilations):
         arguments = {"kernel_size": kernel, "stride": stride, "padding": padding, "ceil_mode": ceil_mode}
-        if "max" in name:
-            arguments["dilation"] = dilation
+        arguments |= dilation
         x = torch.zeros(1, 2, *[7] * (axes_of(name) - 1), length)
         must = shape(lambda x, a=arguments: getattr(torch.nn.functional, name)(x, **a), x)
         assert shape(lambda x, a=arguments: getattr(pooltide, name)(x, **a), x.numpy()) == must, arguments
