@@ -247,9 +247,7 @@ def hold(
 
 @pytest.mark.slow
 @on_each_device
-@pytest.mark.parametrize(
-    "entrance", ["patched", pytest.param("forward patched", marks=pytest.mark.slow), "functional"]
-)
+@pytest.mark.parametrize("entrance", ["patched", "forward patched", "functional"])
 @pytest.mark.parametrize("dtype", EXACT + HALVES, ids=str)
 def test_eager(dtype: Any, entrance: str, device: str, reached: set[str]) -> None:
     pytorchs(dtype, device, judge(dtype, device), every)

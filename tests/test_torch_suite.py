@@ -27,13 +27,14 @@ methods = pytest.importorskip("torch.testing._internal.common_methods_invocation
 modules = pytest.importorskip("torch.testing._internal.common_modules")
 
 import torch.nn.functional as F  # noqa: E402
+from shares import fast_first, fast_if, is_2d  # noqa: E402
 from torch.autograd import gradcheck, gradgradcheck  # noqa: E402
 
 import pooltide.torch as pt  # noqa: E402
 from geometries import FUNCTIONS  # noqa: E402
 
 POOLS = [function.removesuffix("_backward") for function in FUNCTIONS]
-MODES = ["patched", pytest.param("forward patched", marks=pytest.mark.slow), "functional"]
+MODES = fast_first(["patched", "functional", "forward patched"], 2)
 EVERYTHING = os.environ.get("POOLTIDE_SUITE") == "all"
 
 # What differs from PyTorch and can't be mended: (mode, pool, check), and the reason. Each must still differ.
@@ -258,7 +259,7 @@ def hold(name: str, pool: str, check: Callable[[Case], Any], cases: list[Case], 
 
 @pytest.mark.parametrize("check", OF_FUNCTIONS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("name", MODES)
-@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("pool", fast_if(is_2d, POOLS))
 def test_functions(pool: str, name: str, check: Any, monkeypatch: Any) -> None:
     hold(name, pool, check, some(functions(pool), 20 if check is views else 3), monkeypatch)
 
@@ -271,7 +272,7 @@ def test_errors(pool: str, name: str, monkeypatch: Any) -> None:
 
 @pytest.mark.parametrize("check", OF_MODULES, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("name", MODES)
-@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("pool", fast_if(is_2d, POOLS))
 def test_modules(pool: str, name: str, check: Any, monkeypatch: Any) -> None:
     hold(name, pool, check, some(module_cases(pool), 2 if "gradients" in check.__name__ else 20), monkeypatch)
 
