@@ -4,14 +4,19 @@ from collections.abc import Iterator
 
 import pytest
 
-from pooltide import acl
+import pooltide
+from pooltide import _native, acl
 from pooltide.kernels.calls import CALLS
 
 
 @pytest.fixture(autouse=True)
-def no_known_calls() -> None:
-    """A test starts with no call in the cache, so it does not depend on the tests before it."""
+def independent() -> Iterator[None]:
+    """A test starts with no call in the cache, and leaves the instruction set and the threads as they were."""
     CALLS.clear()
+    isa, threads = _native.instruction_set(), pooltide.get_num_threads()
+    yield
+    _native.use_instruction_set(isa)
+    pooltide.set_num_threads(threads)
 
 
 @pytest.fixture

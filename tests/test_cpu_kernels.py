@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -22,14 +21,6 @@ from pooltide.problem.problem import Problem
 LAYOUTS = ["planes", "channels_last"]
 NAMES = fast_first(["FLOAT32", "BFLOAT16", "FLOAT64", "FLOAT16"], 2)
 INDEX_NAMES = fast_first(["INT64", "UINT8", "INT32"], 2)
-
-
-@pytest.fixture(autouse=True)
-def restored() -> Iterator[None]:
-    isa, threads = _native.instruction_set(), pooltide.get_num_threads()
-    yield
-    _native.use_instruction_set(isa)
-    pooltide.set_num_threads(threads)
 
 
 def strided(length: int, k: int, s: int, p: int, ceil: bool = False) -> Axis:

@@ -8,7 +8,6 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -21,11 +20,8 @@ SHAPE = (5, 67, 53, 59)
 
 
 @pytest.fixture(autouse=True)
-def two_threads() -> Iterator[None]:
-    threads = pooltide.get_num_threads()
+def two_threads() -> None:
     pooltide.set_num_threads(2)
-    yield
-    pooltide.set_num_threads(threads)
 
 
 def problem(seed: int) -> tuple[Any, Any, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -20,13 +19,6 @@ KERNELS = {name for name, _ in _native.Prepared(
 ).kernels(True)}  # fmt: skip
 SHARE = 600  # one geometry of so many; 3-D ones more often than their number alone would give
 PARTS = 4  # of the share
-
-
-@pytest.fixture(autouse=True)
-def restored() -> Iterator[None]:
-    isa = _native.instruction_set()
-    yield
-    _native.use_instruction_set(isa)
 
 
 @pytest.mark.parametrize("how", [strided, adaptive], ids=lambda how: how.__name__)

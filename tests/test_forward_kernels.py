@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import ml_dtypes
@@ -15,14 +14,6 @@ from pooltide import _native
 from pooltide.kernels import reference
 
 THREADS = (1, 2, 7)
-
-
-@pytest.fixture(autouse=True)
-def restored() -> Iterator[None]:
-    isa, threads = _native.instruction_set(), pooltide.get_num_threads()
-    yield
-    _native.use_instruction_set(isa)
-    pooltide.set_num_threads(threads)
 
 
 def compute(call: Forward, **more: Any) -> tuple[Any, Any]:

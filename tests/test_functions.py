@@ -242,27 +242,23 @@ def _said_by_set_num_threads(n: Any) -> str | None:
 
 
 def test_threads() -> None:
-    before = pooltide.get_num_threads()
-    assert before >= 1
-    try:
+    assert pooltide.get_num_threads() >= 1
+    pooltide.set_num_threads(7)
+    assert pooltide.get_num_threads() == 7
+    for label, wrong in odd_values("count", 2):
+        said = _said_by_set_num_threads(wrong)
+        assert said is None or re.match("set_num_threads: n is .*; it must be .*1 to 4096", said), label
+        assert said is None or pooltide.get_num_threads() == 7, label
+        assert type(pooltide.get_num_threads()) is int, label
+        assert 1 <= pooltide.get_num_threads() <= 4096, label
         pooltide.set_num_threads(7)
-        assert pooltide.get_num_threads() == 7
-        for label, wrong in odd_values("count", 2):
-            said = _said_by_set_num_threads(wrong)
-            assert said is None or re.match("set_num_threads: n is .*; it must be .*1 to 4096", said), label
-            assert said is None or pooltide.get_num_threads() == 7, label
-            assert type(pooltide.get_num_threads()) is int, label
-            assert 1 <= pooltide.get_num_threads() <= 4096, label
-            pooltide.set_num_threads(7)
-        for good in (1, 4096, np.int8(3), np.array(2), np.uint64(4)):
-            pooltide.set_num_threads(good)  # type: ignore[arg-type]
-            assert pooltide.get_num_threads() == good
-            pooltide.avg_pool2d_backward(G, SHAPE, 3, 2, 1)
-        for wrong in (0, -1, 4097, 2**64, 1.5, True, "2", None, [2], np.timedelta64(2)):
-            with pytest.raises((TypeError, ValueError), match="set_num_threads: n is"):
-                pooltide.set_num_threads(wrong)  # type: ignore[arg-type]
-    finally:
-        pooltide.set_num_threads(before)
+    for good in (1, 4096, np.int8(3), np.array(2), np.uint64(4)):
+        pooltide.set_num_threads(good)  # type: ignore[arg-type]
+        assert pooltide.get_num_threads() == good
+        pooltide.avg_pool2d_backward(G, SHAPE, 3, 2, 1)
+    for wrong in (0, -1, 4097, 2**64, 1.5, True, "2", None, [2], np.timedelta64(2)):
+        with pytest.raises((TypeError, ValueError), match="set_num_threads: n is"):
+            pooltide.set_num_threads(wrong)  # type: ignore[arg-type]
 
 
 def test_numpy_ints_are_ints() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,14 +18,6 @@ from pooltide.problem.offsets import offsets_of
 from pooltide.problem.problem import Problem, gradient_of, with_offsets
 
 MAXIMA = [name for name in NAMES if "max" in name]
-
-
-@pytest.fixture(autouse=True)
-def restored() -> Iterator[None]:
-    isa, threads = _native.instruction_set(), pooltide.get_num_threads()
-    yield
-    _native.use_instruction_set(isa)
-    pooltide.set_num_threads(threads)
 
 
 NONE = np.empty(0, np.uint8)  # scratch

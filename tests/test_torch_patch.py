@@ -200,19 +200,26 @@ def test_nesting_and_removing(reached: list[str]) -> None:
     assert not pt.is_patched()
 
 
-def test_threads_may_patch_while_others_compute() -> None:
-    must = [gradient(pool.forward, sample(pool)) for pool in POOLS]
-    wrong: list[Any] = []
+@pytest.mark.parametrize("forwards", [(False, False), (True, True, False)], ids=str)
+def test_threads_may_patch_while_others_compute(forwards: tuple[bool, ...]) -> None:
+    def results(pool: Pool) -> list[Any]:
+        return [pool.forward(sample(pool)), gradient(pool.forward, sample(pool))]
+
+    must = {str(pool): results(pool) for pool in EVERY}
+    wrong: list[Pool] = []
     stop = threading.Event()
 
     def compute() -> None:
         while not stop.is_set():
-            for pool, expected in zip(POOLS, must, strict=True):
-                if not torch.equal(gradient(pool.forward, sample(pool)), expected):
-                    wrong.append(pool)
+            wrong.extend(pool for pool in EVERY if not all(map(torch.equal, results(pool), must[str(pool)])))
 
     workers = [threading.Thread(target=compute) for _ in range(2)]
-    patchers = [threading.Thread(target=lambda: [pt.patch().remove() for _ in range(500)]) for _ in range(2)]
+    patchers = [
+        threading.Thread(
+            target=lambda forward=forward: [pt.patch(forward=forward).remove() for _ in range(500)]
+        )
+        for forward in forwards
+    ]
     for thread in workers + patchers:
         thread.start()
     for thread in patchers:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -188,34 +187,6 @@ def test_releases_without_a_way_back(monkeypatch: Any, ran: list[str]) -> None:
     monkeypatch.delattr(torch.library, "get_kernel")
     with pytest.raises(NotImplementedError, match="patch: forward is True; it must be False with PyTorch"):
         pt.patch(forward=True)
-
-
-def test_threads_may_patch_while_others_compute(ran: list[str]) -> None:
-    chosen = EVERY[::2]
-    must = [(pool.forward(sample(pool)), gradient(pool.forward, sample(pool))) for pool in chosen]
-    wrong: list[Any] = []
-    stop = threading.Event()
-
-    def compute() -> None:
-        while not stop.is_set():
-            for pool, (values, expected) in zip(chosen, must, strict=True):
-                found = pool.forward(sample(pool)), gradient(pool.forward, sample(pool))
-                if not (torch.equal(found[0], values) and torch.equal(found[1], expected)):
-                    wrong.append(pool)
-
-    workers = [threading.Thread(target=compute) for _ in range(2)]
-    patchers = [
-        threading.Thread(target=lambda f=f: [pt.patch(forward=f).remove() for _ in range(500)])
-        for f in (True, True, False)
-    ]
-    for thread in workers + patchers:
-        thread.start()
-    for thread in patchers:
-        thread.join()
-    stop.set()
-    for thread in workers:
-        thread.join()
-    assert wrong == []
 
 
 def weights_after(steps: int) -> tuple[list[Any], list[float]]:

@@ -106,3 +106,14 @@ def show(value: Any) -> str:
         return f"{value!r:.80}"
     except Exception:
         return f"a {type(value).__name__}"
+
+
+def change_shape(rng: Random, shape: list[int]) -> None:
+    """Changes one length, or adds or removes an axis."""
+    if rng.random() < 0.5:
+        axis = rng.randrange(len(shape))
+        shape[axis] = max(0, shape[axis] + rng.choice((-1, 1, 2, -shape[axis])))
+    elif rng.random() < 0.5:
+        shape.insert(0, rng.randrange(3))
+    else:
+        shape.pop()

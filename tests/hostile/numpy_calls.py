@@ -12,7 +12,7 @@ import pooltide
 from pooltide.kernels.plan import ENVIRONMENT
 
 from . import problems
-from .calls import MEMORY, Call, odd_value
+from .calls import MEMORY, Call, change_shape, odd_value
 from .memory import Place, content
 from .problems import FLOATS, Problem
 
@@ -114,11 +114,8 @@ def _spoil(rng: Random, call: Call, problem: Problem, argument: str) -> None:
 def _spoil_array(rng: Random, call: Call, argument: str, value: Any, problem: Problem) -> None:
     shape, dtype = list(value.shape), value.dtype
     match rng.randrange(7):
-        case 0:
-            axis = rng.randrange(len(shape))
-            shape[axis] = max(0, shape[axis] + rng.choice((-1, 1, 2, -shape[axis])))
-        case 1:
-            rng.choice((lambda: shape.insert(0, rng.randrange(3)), lambda: shape.pop()))()
+        case 0 | 1:
+            change_shape(rng, shape)
         case 2:
             dtype = rng.choice(OTHER_DTYPES)
         case 3 if value.size and value.dtype.kind == "i":

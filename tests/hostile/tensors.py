@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .calls import MEMORY, Call
+from .calls import MEMORY, Call, change_shape
 from .memory import Place, content
 from .problems import FLOATS, Problem
 
@@ -91,11 +91,8 @@ def spoil_tensor(rng: Random, call: Call, argument: str, tensor: torch.Tensor, o
     """Another tensor in the place of this one; `output` names the argument that the call writes."""
     shape, dtype = list(tensor.shape), tensor.dtype
     match rng.randrange(6):
-        case 0:
-            axis = rng.randrange(len(shape))
-            shape[axis] = max(0, shape[axis] + rng.choice((-1, 1, 2, -shape[axis])))
-        case 1:
-            rng.choice((lambda: shape.insert(0, rng.randrange(3)), lambda: shape.pop()))()
+        case 0 | 1:
+            change_shape(rng, shape)
         case 2:
             dtype = rng.choice(OTHER_DTYPES)
         case 3 if not dtype.is_floating_point and tensor.numel():
