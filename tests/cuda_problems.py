@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from enumeration import geometries
-from geometries import maxima_gradient
+from geometries import bits, maxima_gradient
 from pooltide.geometry import UNIT, Axis, strided_outputs, tables
 from pooltide.kernels import reference
 from pooltide.kernels.cuda import rolling_plan, scatter_plan
@@ -67,12 +67,6 @@ def spoil(indices: np.ndarray, cells: int, rng: np.random.Generator, strays: str
             indices.flat[1] += 2**32  # right in its low word
 
 
-def lay(array: np.ndarray, layout: str) -> np.ndarray:
-    if layout == "planes":
-        return array
-    return np.ascontiguousarray(array.transpose(0, 2, 3, 4, 1)).transpose(0, 4, 1, 2, 3)
-
-
 def expected(problem: Problem, grad: np.ndarray, indices: np.ndarray | None) -> tuple[np.ndarray, Any]:
     """The contract: sums in the accumulator's type, rounded once; and what indices were at fault."""
     total = np.empty(problem.batch + problem.input_plane, problem.dtype.accumulator)
@@ -82,9 +76,7 @@ def expected(problem: Problem, grad: np.ndarray, indices: np.ndarray | None) -> 
 
 def alike(a: np.ndarray, b: np.ndarray) -> bool:
     """Equal bits, or both NaN."""
-    words = np.dtype(f"u{a.itemsize}")
-    same = np.ascontiguousarray(a).view(words) == np.ascontiguousarray(b).view(words)
-    return bool((same | (np.isnan(a) & np.isnan(b))).all())
+    return np.array_equal(bits(a), bits(b))
 
 
 def random_problem(rng: np.random.Generator, operator: int, dtype: DType) -> tuple[Problem, str]:

@@ -26,6 +26,7 @@ import ml_dtypes
 import numpy as np
 import torch
 
+from geometries import bits, lay
 from pooltide import _native
 from pooltide.geometry import UNIT, Axis, cells_of_windows, strided_outputs
 from pooltide.kernels import Arrays, cpu, reference
@@ -230,21 +231,6 @@ class Checker:
         flat = self.memory[at:end].view(like.dtype)
         out = np.ndarray(like.shape, like.dtype, flat, strides=like.strides)
         return out, [self.memory[at - GUARD : at], self.memory[end : end + GUARD]]
-
-
-def lay(array: Any, layout: str) -> Any:
-    if layout == "planes":
-        return np.ascontiguousarray(array)
-    return np.ascontiguousarray(array.transpose(0, 2, 3, 4, 1)).transpose(0, 4, 1, 2, 3)
-
-
-def bits(array: Any) -> Any:
-    """The words of an array in a fixed order; every NaN is the same word."""
-    if not np.isnan(array.astype(np.float32)).any():
-        return array.view(f"u{array.itemsize}")
-    words = np.array(array).view(f"u{array.itemsize}")
-    words[np.isnan(np.asarray(array).astype(np.float64))] = 1
-    return words
 
 
 def difference(found: Any, want: Any) -> str:

@@ -159,3 +159,16 @@ def torch_gradient(case: Geometry) -> Any:
         backward = getattr(torch.ops.aten, f"_{name}" if name.startswith("adaptive_avg") else name)
         result = backward(grad, x, *indices, *attributes)
     return result.numpy().reshape(case.input_shape)
+
+
+def lay(array: Any, layout: str) -> Any:
+    """The volume in this layout: "planes" or "channels_last"."""
+    if layout == "planes":
+        return np.ascontiguousarray(array)
+    return np.ascontiguousarray(array.transpose(0, 2, 3, 4, 1)).transpose(0, 4, 1, 2, 3)
+
+
+def bits(array: Any) -> Any:
+    """The words of an array; every NaN is the same word, as payloads don't count."""
+    words, nan = array.view(f"u{array.itemsize}"), np.isnan(array)
+    return np.where(nan, words.dtype.type(1), words) if nan.any() else words

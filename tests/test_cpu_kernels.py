@@ -9,7 +9,7 @@ import pytest
 from shares import fast_first, fast_if
 
 import pooltide
-from geometries import DTYPES, FUNCTIONS, geometry, maxima_gradient, torch_gradient
+from geometries import DTYPES, FUNCTIONS, bits, geometry, lay, maxima_gradient, torch_gradient
 from pooltide import _native
 from pooltide.arrays.volumes import as_volume
 from pooltide.geometry import UNIT, Axis, strided_outputs, tables
@@ -92,19 +92,6 @@ def is_small(reason: str) -> bool:
 def chosen(problem: Problem, layout: str) -> str:
     """The name of the kernel that computes the problem with this instruction set."""
     return cpu.prepare(problem, layout).kernels(False)[-1][0]
-
-
-def lay(array: Any, layout: str) -> Any:
-    if layout == "planes":
-        return np.ascontiguousarray(array)
-    return np.ascontiguousarray(array.transpose(0, 2, 3, 4, 1)).transpose(0, 4, 1, 2, 3)
-
-
-def bits(array: Any) -> Any:
-    """The array's words; every NaN is the same word, as payloads don't count."""
-    words = np.array(array, order="C").view(f"u{array.itemsize}")
-    words[np.isnan(array)] = 0
-    return words
 
 
 def gradients(problem: Problem, seed: int) -> Any:

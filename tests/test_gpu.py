@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_problems import alike, expected, lay, own_indices, random_task, strided
+from cuda_problems import alike, expected, own_indices, random_task, strided
 from gpu_paths import OnGpu, on_gpu, tiny, to_numpy
 
 from enumeration import geometries
+from geometries import lay
 from pooltide.geometry import UNIT, Axis
 from pooltide.operators.dtypes import DTYPES
 from pooltide.problem.problem import Problem
