@@ -1,3 +1,9 @@
+// Prepares and runs a problem.
+//
+// The constructor derives the tables that kernels read and chooses the first kernel that does not refuse. `run`
+// divides the units of the kernel among threads, and returns the first bad index, if any. A kernel may give up,
+// for example because an index is far from its window; then `run` computes the call again with a later kernel.
+
 #include "prepared.h"
 
 #include <algorithm>

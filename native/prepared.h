@@ -1,4 +1,7 @@
 // A problem made ready to run: its tables derived, its kernel chosen.
+//
+// Python makes one for each problem and layout, and keeps it. `run` takes the addresses of the arrays, writes the
+// result, and returns the first bad index, if any. Tests read the list of kernels, and can force one.
 
 #pragma once
 

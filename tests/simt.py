@@ -166,7 +166,7 @@ def translation_unit(sources: Sequence[Source], texts: dict[str, str]) -> str:
         'extern "C" void simt_run(unsigned body, unsigned grid, unsigned block, uint64_t shared, void* parameters,\n'
         "                         uint64_t bytes, const simt::Array* arrays, uint64_t count, uint64_t seed,\n"
         "                         const char* label) {\n"
-        "  simt::run(bodies[body], grid, block, shared, parameters, bytes, arrays, count, seed, label);\n}\n"
+        "  simt::run(bodies[body], {grid, block, shared}, parameters, bytes, arrays, count, seed, label);\n}\n"
     )
     return "".join(pieces)
 

@@ -1,4 +1,7 @@
-// Random axes and numbers for check.cpp, and half types converted bit by bit.
+// What check.cpp draws and compares with.
+//
+// Random axes with their tables, random numbers, and conversions between half types and float, bit by bit, so that
+// the check does not use the conversions that it checks.
 
 #pragma once
 

@@ -285,10 +285,15 @@ struct Array {
 
 inline void print_label() { std::fprintf(stderr, "simt: in %s, block %u, thread %u\n", launch.label, blockIdx.x, threadIdx.x); }
 
+struct Grid {
+  unsigned blocks, threads;  // threads of a block
+  u64 shared;                // bytes of shared memory of a block
+};
+
 // Launches the kernel `body`. `parameters` begin with the addresses of the arrays, which are filled in here.
-inline void run(Body body, unsigned grid, unsigned block, u64 shared, void* parameters, u64 bytes, const Array* arrays, u64 count, u64 seed, const char* label) {
+inline void run(Body body, Grid grid, void* parameters, u64 bytes, const Array* arrays, u64 count, u64 seed, const char* label) {
   __sanitizer_set_death_callback(print_label);
-  if (block < 1 || block > 1024) fail("a block must have 1 to 1024 threads", 0);
+  if (grid.threads < 1 || grid.threads > 1024) fail("a block must have 1 to 1024 threads", 0);
   launch.label = label, launch.body = body, launch.random = seed * 0x9E3779B97F4A7C15 | 1;
   std::vector<Copy> copies;
   std::vector<u64> words((bytes + 7) / 8 + 1);
@@ -299,15 +304,15 @@ inline void run(Body body, unsigned grid, unsigned block, u64 shared, void* para
     words[i] = reinterpret_cast<u64>(copies.back().at());
   }
   launch.parameters = given;
-  std::vector<unsigned> order(grid);
+  std::vector<unsigned> order(grid.blocks);
   std::iota(order.begin(), order.end(), 0u);
-  blockDim.x = block, gridDim.x = grid;
-  for (unsigned i = 0; i < grid; i++) {
-    std::swap(order[i], order[i + random_below(grid - i)]);
+  blockDim.x = grid.threads, gridDim.x = grid.blocks;
+  for (unsigned i = 0; i < grid.blocks; i++) {
+    std::swap(order[i], order[i + random_below(grid.blocks - i)]);
     blockIdx.x = order[i];
-    launch.shared = static_cast<unsigned char*>(std::malloc(shared));
-    std::memset(launch.shared, 0xFF, shared);
-    run_block(block);
+    launch.shared = static_cast<unsigned char*>(std::malloc(grid.shared));
+    std::memset(launch.shared, 0xFF, grid.shared);
+    run_block(grid.threads);
     std::free(launch.shared);
   }
   for (u64 i = 0; i < count; i++)

@@ -1,4 +1,7 @@
-// Forwards in channels-last order: a vector holds neighbouring channels of one cell. An image has all channels.
+// Averages and maxima in channels-last order.
+//
+// A vector holds neighbouring channels of one cell. Each window is reduced cell by cell, L channels at a time; the
+// results, and the indices of maxima, are written in the same order. A unit is a piece of a row of windows.
 
 #pragma once
 

@@ -1,4 +1,7 @@
-// What module.cpp and shortcuts.cpp share: memory that Python passes to the kernels, and the types they add.
+// What module.cpp and shortcuts.cpp share.
+//
+// `Memory` and `Ints` read arrays, addresses and buffers that Python passes, and set a Python exception if they
+// cannot. `make_type` makes a Python type of its parts.
 
 #pragma once
 

@@ -1,4 +1,7 @@
-// The extension module pooltide._native: prepared problems, instruction sets, huge pages, shortcuts.
+// The extension module pooltide._native.
+//
+// It gives Python the class Prepared (a PreparedProblem with its tables), the choice of the instruction set, huge
+// pages for large results, and the shortcuts of shortcuts.cpp. src/pooltide/_native.pyi has the signatures.
 
 #include "memory.h"
 

@@ -1,4 +1,7 @@
-// Integer helpers, and `Carve`, which divides a scratch buffer into aligned arrays.
+// Scratch buffers.
+//
+// `Carve` divides one buffer into aligned arrays. A kernel uses it twice: without a buffer to count the bytes that it
+// needs, and with one to get the arrays. The integer functions are those that this arithmetic needs.
 
 #pragma once
 

@@ -1,3 +1,8 @@
+// The thread pool of thread_pool.h.
+//
+// Helpers are started at the first call that wants them, and sleep between calls. They watch for a new call for a
+// short time before they sleep. After fork() the child forgets the parent's helpers and starts its own.
+
 #include "thread_pool.h"
 
 #include <pthread.h>

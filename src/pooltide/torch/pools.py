@@ -257,8 +257,6 @@ def gradient_from(
         problem = gradient_of(pool.problem, TYPES[grad_output.dtype])
         given = (layout_in_memory(tensor, pool.axes) for tensor in (grad_output, offsets))
         layouts = (*given, "channels_last" if channels_last else "planes")
-        prepared = prepare_problem(
-            function, pool.axes, problem, layouts, shape, channels_last, grad_output.dtype, grad_output.device
-        )
+        prepared = prepare_problem(function, problem, layouts, shape, channels_last, grad_output)
         CALLS.add(key, prepared, problem.axes)
     return compute(prepared, grad_output, offsets, None, check_indices=False)

@@ -108,26 +108,24 @@ def _prepare(
     )
     given = [call.role(role) for role in ("grad_output", "indices") if call.role(role) is not None]
     layouts = tuple(layout_in_memory(meta, axes) for meta in [*given, result])
-    return prepare_problem(
-        function, axes, problem, layouts, shape, channels_last, grad_output.dtype, device, out is None
-    )
+    return prepare_problem(function, problem, layouts, shape, channels_last, grad_output, out is None)
 
 
 def prepare_problem(
     function: str,
-    axes: int,
     problem: Problem,
     layouts: tuple[str, ...],
     shape: Shape,
     channels_last: bool,
-    dtype: torch.dtype,
-    device: torch.device,
+    grad_output: torch.Tensor,
     fresh: bool = True,
 ) -> PreparedGradient:
     """Returns the prepared gradient of a problem whose tensors have these layouts.
 
-    `fresh`: the result, of `shape`, is allocated; else the caller passes `out`.
+    The result has `shape`, and the dtype and device of `grad_output`.
+    `fresh`: the result is allocated; else the caller passes `out`.
     """
+    axes, dtype, device = len(operators()[function].axes), grad_output.dtype, grad_output.device
     chosen = devices.choose(device, problem, layouts)
     copied = frozenset(chosen.copied)
     strides = dense_strides(shape, channels_last and fresh)

@@ -1,4 +1,7 @@
-"""Which GPU kernel computes averages, on what grid: mean.cu, average_wide.cu or average.cu."""
+"""Which GPU kernel computes averages, on what grid: mean.cu, average_wide.cu or average.cu.
+
+The public functions are planners. task.py says what a planner takes and returns; choice.py has their order.
+"""
 
 from __future__ import annotations
 

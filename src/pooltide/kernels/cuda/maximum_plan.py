@@ -1,4 +1,7 @@
-"""Which GPU kernel computes maxima, on what grid: maximum_reduce.cu or maximum.cu."""
+"""Which GPU kernel computes maxima, on what grid: maximum_reduce.cu or maximum.cu.
+
+The public functions are planners. task.py says what a planner takes and returns; choice.py has their order.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The tables and tile sizes of the GPU kernels, computed on the host: pure, from a problem's axes."""
+"""The tables and tile sizes of the GPU kernels, computed on the host.
+
+Functions take axes, lengths or a problem, and return NumPy tables or sizes. They touch no device.
+"""
 
 from __future__ import annotations
 
