@@ -9,19 +9,16 @@ import pytest
 
 
 def fast_if(is_fast: Callable[[Any], bool], values: Iterable[Any]) -> list[Any]:
-    """Marks the values slow for which `is_fast` is false."""
-    return [value if is_fast(value) else _slow(value) for value in values]
+    """The values of one parameter; those for which `is_fast` is false are marked slow."""
+    return [value if is_fast(value) else pytest.param(value, marks=pytest.mark.slow) for value in values]
 
 
 def fast_first(values: Iterable[Any], fast: int = 1) -> list[Any]:
-    """Marks all values slow, except the first `fast` ones. A tuple holds one value for each parameter."""
-    return [value if n < fast else _slow(value) for n, value in enumerate(values)]
+    """The values, marked slow except for the first `fast` ones. A tuple has a value for each parameter."""
+    tuples = [value if isinstance(value, tuple) else (value,) for value in values]
+    return [pytest.param(*each, marks=[pytest.mark.slow] * (n >= fast)) for n, each in enumerate(tuples)]
 
 
 def is_2d(value: Any) -> bool:
     """Whether a function or a pool has two spatial dimensions. All three kinds share most of their code."""
     return "2d" in str(value)
-
-
-def _slow(value: Any) -> Any:
-    return pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=pytest.mark.slow)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from shares import fast_first
 
 from pooltide.acceptance.notation import parse
 from pooltide.acceptance.trial import problem_of
@@ -32,7 +33,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", fast_first(CASES, 5))
 def test_json_has_times_and_ratios(case: str) -> None:
     run = CliRunner().invoke(main, ["bench", case, "--rounds", "3", "--json"])
     assert run.exit_code == 0, run.output

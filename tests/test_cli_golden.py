@@ -152,7 +152,7 @@ def test_another_case_under_the_same_name_is_made_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", fast_first([signal.SIGINT, signal.SIGTERM, signal.SIGKILL]))
 def test_interrupted_it_leaves_nothing_broken_and_goes_on(how: signal.Signals, tmp_path: Path) -> None:
-    count = 200
+    count = 120
     cases = [f"avg2d:4x8x37x41:k3:s1:p1:seed{i}" for i in range(count)]
     (tmp_path / "cases.csv").write_text("\n".join(cases))
     out = tmp_path / "out"

@@ -14,7 +14,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from pools import EVERY, Pool, sample  # noqa: E402
-from shares import fast_if, is_2d  # noqa: E402
+from shares import fast_first, fast_if, is_2d  # noqa: E402
 from torch._prims_common import suggest_memory_format  # noqa: E402
 from torch.utils import _pytree as pytree  # noqa: E402
 
@@ -28,7 +28,7 @@ TWELVE = [
 ]
 ONE_OF_EACH = list({pool.name: pool for pool in EVERY}.values())
 MAXIMA = [pool for pool in ONE_OF_EACH if "max" in pool.name]
-each_pool = pytest.mark.parametrize("pool", ONE_OF_EACH, ids=str)
+each_pool = pytest.mark.parametrize("pool", fast_if(is_2d, ONE_OF_EACH), ids=str)
 each_max_pool = pytest.mark.parametrize("pool", MAXIMA, ids=str)
 
 Geometry = tuple[int, int, int, int, int]  # length, kernel, stride, padding, dilation
@@ -114,7 +114,7 @@ MEANS = [
 ]
 
 
-@pytest.mark.parametrize("pool", [*ONE_OF_EACH, *MEANS], ids=str)
+@pytest.mark.parametrize("pool", fast_if(is_2d, [*ONE_OF_EACH, *MEANS]), ids=str)
 @pytest.mark.parametrize("leaf", [True, False], ids=["leaf", "result"])
 def test_a_gradient_depends_on_the_input_where_pytorchs_does(pool: Pool, leaf: bool) -> None:
     found = []
@@ -165,14 +165,14 @@ def far_apart(pool: Pool) -> Any:
     return order.double().view(pool.shape).div(8).requires_grad_()
 
 
-@pytest.mark.parametrize("pool", SMALL, ids=str)
+@pytest.mark.parametrize("pool", fast_if(is_2d, SMALL), ids=str)
 def test_gradcheck_of_batches(pool: Pool) -> None:
     run = lambda x: pool.forward(x, functional)  # noqa: E731
     assert torch.autograd.gradcheck(run, far_apart(pool), check_batched_grad=True)
     assert torch.autograd.gradgradcheck(run, far_apart(pool), check_batched_grad=True)
 
 
-@pytest.mark.parametrize("pool", [*SMALL, *MEANS], ids=str)
+@pytest.mark.parametrize("pool", fast_if(is_2d, [*SMALL, *MEANS]), ids=str)
 def test_batches_of_gradients(pool: Pool) -> None:
     x = far_apart(pool)
     rows = []
@@ -306,7 +306,7 @@ def outcome(module: Any, name: str, x: Any, arguments: tuple[Any, ...], more: di
         return [*found, "gradient raises"]
 
 
-@pytest.mark.parametrize("name", TWELVE)
+@pytest.mark.parametrize("name", fast_if(is_2d, TWELVE))
 def test_sizes_of_zero_are_taken_and_refused_as_by_pytorch(name: str) -> None:
     axes, seen = int(name[-2]), set()
     calls: list[tuple[Any, ...]] = [(2,), (2, 1, 1), (2, 2, 0)]
@@ -389,7 +389,7 @@ GIVEN_DIRECTLY = {
 
 @pytest.mark.parametrize(
     ("way", "names", "cases"),
-    [("hooks", [pool.name for pool in MAXIMA], FROM_HOOKS), ("directly", TWELVE, GIVEN_DIRECTLY)],
+    fast_first([("hooks", [pool.name for pool in MAXIMA], FROM_HOOKS), ("directly", TWELVE, GIVEN_DIRECTLY)]),
     ids=["hooks", "directly"],
 )
 def test_what_a_gradient_is_handed_is_checked(way: str, names: list[str], cases: dict[str, str]) -> None:

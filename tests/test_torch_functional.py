@@ -20,7 +20,7 @@ from pooltide.kernels import cpu, reference  # noqa: E402
 from pooltide.problem.problem import Problem  # noqa: E402
 from pooltide.torch import functional, nodes  # noqa: E402
 
-each_pool = pytest.mark.parametrize("pool", EVERY, ids=str)
+each_pool = pytest.mark.parametrize("pool", fast_if(is_2d, EVERY), ids=str)
 MAXIMA = [pool for pool in EVERY if "max" in pool.name]
 
 

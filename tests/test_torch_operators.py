@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from pools import POOLS, Pool, gradient, sample  # noqa: E402
-from shares import fast_first  # noqa: E402
+from shares import fast_first, fast_if, is_2d  # noqa: E402
 from torch._dynamo.testing import CompileCounterWithBackend  # noqa: E402
 from torch._subclasses import FakeTensorMode  # noqa: E402
 
@@ -70,7 +70,7 @@ def arguments(op: Any, plane: list[int], *rest: Any, lead: tuple[int, ...] = (2,
     return g, plane, *(indices if value == "indices" else value for value in rest)
 
 
-@pytest.mark.parametrize("call", CALLS, ids=lambda call: str(call[0]))
+@pytest.mark.parametrize("call", fast_if(is_2d, CALLS), ids=lambda call: str(call[0]))
 @pytest.mark.parametrize("last", fast_first([True, False]))
 def test_opcheck(call: Any, last: bool) -> None:
     op, *rest = call

@@ -254,6 +254,7 @@ def test_eager(dtype: Any, entrance: str, device: str, reached: set[str]) -> Non
     hold(dtype, device, every, ours(entrance, dtype, device, every, None, reached))
 
 
+@pytest.mark.slow
 @on_each_device
 @pytest.mark.parametrize("dtype", EXACT, ids=str)
 def test_pytorchs_own_return_when_the_patch_is_removed(dtype: Any, device: str, reached: set[str]) -> None:
