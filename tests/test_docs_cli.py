@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from importlib import import_module
 from pathlib import Path
 
+import click
 import pytest
 from commandline import PROGRAM
 
 from pooltide.acceptance.cases import FIELDS
 from pooltide.acceptance.notation import parse
 from pooltide.acceptance.words import short_names
+from pooltide.cli import COMMANDS
 
 PAGE = Path(__file__).parent.parent / "docs" / "cli.md"
 pytestmark = pytest.mark.skipif(not PAGE.exists(), reason="NO DOCS: the tests run outside the source tree")
@@ -58,3 +61,12 @@ def test_every_operator_and_field_is_there() -> None:
     text = PAGE.read_text()
     for name in (*short_names(), *FIELDS):
         assert f"`{name}`" in text
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_and_option_is_there(name: str) -> None:
+    (row,) = re.findall(rf"^\| `pooltide {name}\b.*$", PAGE.read_text(), re.M)
+    command = import_module(f"pooltide.cli.{name}").command
+    options = {max(option.opts, key=len) for option in command.params if isinstance(option, click.Option)}
+    elsewhere = {"--help", "--report", "--output"}  # below the table; --output is -o in the row
+    assert not [option for option in options - elsewhere if f"`{option}" not in row]
