@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+import pooltide.torch as pt
 from geometries import axes_of
 from pooltide.torch import overrides
 
@@ -79,6 +82,30 @@ def gradient(pool: Callable[[Tensor], Tensor], x: Tensor, rounded: torch.dtype |
 def sample(pool: Pool, dtype: torch.dtype = torch.float32) -> Tensor:
     random = torch.Generator().manual_seed(7)
     return torch.randn(pool.shape, generator=random, dtype=torch.float64).to(dtype)
+
+
+@contextmanager
+def deterministic() -> Iterator[None]:
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def quiet_patch(forward: bool) -> pt.Patch:
+    """A patch without the warning of models compiled before, which other tests may have left."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="patch: models compiled before")
+        return pt.patch(forward=forward)
+
+
+def kept_by(run: Callable[[], Any]) -> list[torch.dtype]:
+    """The dtypes of the tensors that autograd saves while `run` runs, without the token, which is empty."""
+    kept: list[Tensor] = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
+        run()
+    return [t.dtype for t in kept if t.numel()]
 
 
 def watch_patched(monkeypatch: Any, reached: Callable[[str], Any]) -> None:

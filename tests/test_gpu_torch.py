@@ -13,7 +13,7 @@ from geometries import DTYPES, FUNCTIONS, geometry
 torch = pytest.importorskip("torch")
 
 import torch.nn.functional as F  # noqa: E402
-from pools import EVERY, Pool, sample  # noqa: E402
+from pools import EVERY, Pool, deterministic, sample  # noqa: E402
 
 import pooltide.torch as pt  # noqa: E402
 from pooltide.kernels.calls import CALLS  # noqa: E402
@@ -65,16 +65,12 @@ def pools(x: Any) -> Any:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_twenty_runs_are_one_under_deterministic_algorithms(dtype: Any) -> None:
     x = torch.randn(4, 7, 11, 13, 17, device="cuda", dtype=dtype)
-    torch.use_deterministic_algorithms(True)
-    try:
-        with pt.patch():
-            runs = []
-            for _ in range(20):
-                leaf = x.clone().requires_grad_()
-                pools(leaf).backward()
-                runs.append(leaf.grad.clone())
-    finally:
-        torch.use_deterministic_algorithms(False)
+    runs = []
+    with deterministic(), pt.patch():
+        for _ in range(20):
+            leaf = x.clone().requires_grad_()
+            pools(leaf).backward()
+            runs.append(leaf.grad.clone())
     assert all(torch.equal(run, runs[0]) for run in runs)
     leaf = x.cpu().requires_grad_()
     with pt.patch():
@@ -247,13 +243,10 @@ def test_patched_training_in_a_graph() -> None:
 def test_deterministic_results_are_not_filled_first() -> None:
     g, x = torch.randn(2, 8, 4, 6, device="cuda"), torch.empty(2, 8, 7, 11, device="cuda")
     expected = pt.avg_pool2d_backward(g, x, 3, 2, 1)
-    torch.use_deterministic_algorithms(True)
-    try:
-        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-            found = pt.avg_pool2d_backward(g, x, 3, 2, 1)
-            torch.cuda.synchronize()
-    finally:
-        torch.use_deterministic_algorithms(False)
+    activities = [torch.profiler.ProfilerActivity.CUDA]
+    with deterministic(), torch.profiler.profile(activities=activities) as profile:
+        found = pt.avg_pool2d_backward(g, x, 3, 2, 1)
+        torch.cuda.synchronize()
     assert torch.equal(found, expected)
     kernels = [event.name for event in profile.events() if event.device_type.name == "CUDA"]
     assert not [name for name in kernels if "fill" in name.lower()], kernels

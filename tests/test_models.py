@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import models  # noqa: E402
-from pools import watch_patched  # noqa: E402
+from pools import deterministic, watch_patched  # noqa: E402
 from shares import fast_if  # noqa: E402
 
 import pooltide.torch as pt  # noqa: E402
@@ -31,10 +31,9 @@ MODELS: dict[str, tuple[Callable[[], Any], tuple[int, ...], set[str]]] = {
 
 
 @pytest.fixture(autouse=True)
-def deterministic() -> Iterator[None]:
-    torch.use_deterministic_algorithms(True)
-    yield
-    torch.use_deterministic_algorithms(False)
+def always_deterministic() -> Iterator[None]:
+    with deterministic():
+        yield
 
 
 def train(name: str, patched: bool, compiled: bool = False) -> list[Any]:

@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from pools import EVERY, Pool, gradient, sample  # noqa: E402
+from pools import EVERY, Pool, gradient, kept_by, sample  # noqa: E402
 from shares import fast_if, is_2d  # noqa: E402
 from test_forward import BAD  # noqa: E402
 
@@ -111,13 +111,6 @@ def test_compiled_and_mapped(pool: Pool) -> None:
     loss = lambda module: lambda x: pool.forward(x, module).sin().sum()  # noqa: E731
     ours = torch.func.vmap(torch.func.grad(loss(functional)))(xs)
     assert torch.equal(ours[0], torch.func.grad(loss(torch.nn.functional))(x))
-
-
-def kept_by(run: Any) -> list[Any]:
-    kept: list[Any] = []
-    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
-        run()
-    return [t.dtype for t in kept if t.numel()]  # the token has no elements
 
 
 @each_pool

@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from pools import EVERY, POOLS, Pool, gradient, sample  # noqa: E402
+from pools import EVERY, POOLS, Pool, deterministic, gradient, sample  # noqa: E402
 
 import pooltide  # noqa: E402
 import pooltide.torch as pt  # noqa: E402
@@ -155,11 +155,8 @@ def test_a_large_result_in_huge_pages_and_in_deterministic_mode(monkeypatch: Any
     g = torch.randn(2, 67, 61, 53)
     plain = pt.avg_pool2d_backward(g, (2, 67, 122, 106), 2)
     assert [nbytes for _, nbytes in asked] == [plain.numel() * 4]
-    torch.use_deterministic_algorithms(True)
-    try:
+    with deterministic():
         again = pt.avg_pool2d_backward(g, (2, 67, 122, 106), 2)
-    finally:
-        torch.use_deterministic_algorithms(False)
     assert torch.equal(plain, again)
     assert torch.equal(plain[..., ::2, ::2], g / 4)
     assert again.is_contiguous()

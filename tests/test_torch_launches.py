@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 import fake_gpu  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
-from pools import EVERY, Pool, gradient, sample  # noqa: E402
+from pools import EVERY, Pool, gradient, kept_by, sample  # noqa: E402
 
 import pooltide.torch as pt  # noqa: E402
 from pooltide.kernels.cuda import launch  # noqa: E402
@@ -28,10 +28,9 @@ def layouts(pool: Pool, x: Any) -> list[Any]:
 
 def saved_in(pool: Pool, x: Any) -> tuple[Any, list[Any]]:
     """The result of our pool, and the dtypes of the elements that it keeps for the gradient."""
-    kept: list[Any] = []
-    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
-        y = pool.forward(x, functional)
-    return y, [t.dtype for t in kept if t.numel()]
+    found: list[Any] = []
+    kept = kept_by(lambda: found.append(pool.forward(x, functional)))
+    return found[0], kept
 
 
 @each_pool

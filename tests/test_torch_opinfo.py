@@ -12,7 +12,6 @@ is that it leaves our operators alone.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torch.nn.functional as F  # noqa: E402
-from pools import watch_patched  # noqa: E402
+from pools import quiet_patch, watch_patched  # noqa: E402
 
 import pooltide.torch as pt  # noqa: E402
 from geometries import FUNCTIONS  # noqa: E402
@@ -196,11 +195,8 @@ def ours(
 ) -> list[Any]:
     """The gradients by `patch()` or by our pools, all of which must have been computed by our kernels."""
     samples = which(dtype, device)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="patch: models compiled before")
-        patch = nullcontext() if entrance == "functional" else pt.patch(forward="forward" in entrance)
     assert reached == set()
-    with patch:
+    with nullcontext() if entrance == "functional" else quiet_patch(forward="forward" in entrance):
         found = gradients_of(samples, pt.functional if entrance == "functional" else F, device, backend)
     expected = {f"{s.pool}_backward" for s in samples}
     if entrance == "patched":  # PyTorch's 1-D pools are 2-D ones of height 1

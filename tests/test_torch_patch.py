@@ -12,12 +12,13 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torch.nn.functional as F  # noqa: E402
-from pools import EVERY, POOLS, Pool, gradient, sample, watch_patched  # noqa: E402
+from pools import EVERY, POOLS, Pool, deterministic, gradient, quiet_patch, sample, watch_patched  # noqa: E402
 
 import pooltide.torch as pt  # noqa: E402
 from pooltide.kernels.plan import NoBackend  # noqa: E402
 from pooltide.torch import aten_fallback, overrides, patching  # noqa: E402
 
+each_patch = pytest.mark.parametrize("forward", [False, True], ids=["gradients", "forwards"])
 each_pool = pytest.mark.parametrize("pool", EVERY, ids=str)
 GRADIENTS = {pool.gradient for pool in EVERY}
 
@@ -115,22 +116,29 @@ def test_what_was_saved_and_is_overwritten_is_found_out(reached: list[str]) -> N
         loss.backward()
 
 
-def test_second_gradients_and_torch_func(reached: list[str]) -> None:
-    for pool in EVERY:
-        loss = lambda x, pool=pool: pool.forward(x).pow(3).sum()  # noqa: E731
+@each_patch
+def test_second_gradients_and_torch_func(forward: bool, reached: list[str]) -> None:
+    func = torch.func
+
+    def every_way(pool: Pool) -> list[Any]:
+        loss = lambda x: pool.forward(x).pow(3).sum()  # noqa: E731
         x = sample(pool, torch.float64)
-
-        def second(x: Any, loss: Any = loss) -> Any:
-            x = x.clone().requires_grad_()
-            (first,) = torch.autograd.grad(loss(x), x, create_graph=True)
-            return torch.autograd.grad(first.pow(2).sum(), x)[0]
-
         xs = torch.stack([x, x + 1])
-        must = second(x), torch.func.grad(loss)(x), torch.func.vmap(torch.func.grad(loss))(xs)
-        with pt.patch():
-            found = second(x), torch.func.grad(loss)(x), torch.func.vmap(torch.func.grad(loss))(xs)
-        for ours, theirs in zip(found, must, strict=True):
-            assert torch.equal(ours, theirs), pool
+        leaf = x.clone().requires_grad_()
+        (first,) = torch.autograd.grad(loss(leaf), leaf, create_graph=True)
+        return [
+            torch.autograd.grad(first.pow(2).sum(), leaf)[0],
+            func.grad(loss)(x),
+            func.vmap(pool.forward)(xs),
+            func.vmap(func.grad(loss))(xs),
+            *func.jvp(pool.forward, (x,), (x + 1,)),
+        ]
+
+    for pool in EVERY:
+        must = every_way(pool)
+        with quiet_patch(forward):
+            found = every_way(pool)
+        assert all(map(torch.equal, found, must)), pool
     assert set(reached) == GRADIENTS
 
 
@@ -170,16 +178,13 @@ def test_a_traced_gradient_stays_a_function_of_the_input(reached: list[str]) -> 
     assert not zero.any()
 
 
-def test_deterministic_algorithms(reached: list[str]) -> None:
-    torch.use_deterministic_algorithms(True)
-    try:
-        with pt.patch():
-            for pool in EVERY:
-                first = gradient(pool.forward, sample(pool))
-                assert torch.equal(first, gradient(pool.forward, sample(pool)))
-    finally:
-        torch.use_deterministic_algorithms(False)
-    assert len(reached) == 2 * len(EVERY)
+@each_patch
+def test_deterministic_algorithms(forward: bool, reached: list[str]) -> None:
+    with deterministic(), quiet_patch(forward):
+        for pool in EVERY:
+            first = gradient(pool.forward, sample(pool))
+            assert torch.equal(first, gradient(pool.forward, sample(pool)))
+    assert forward or len(reached) == 2 * len(EVERY)
 
 
 def test_nesting_and_removing(reached: list[str]) -> None:

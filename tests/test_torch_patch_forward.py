@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 import torch.nn.functional as F  # noqa: E402
 from models import CBAM  # noqa: E402
-from pools import EVERY, Pool, gradient, sample  # noqa: E402
+from pools import EVERY, Pool, gradient, kept_by, quiet_patch, sample  # noqa: E402
 from torch import nn  # noqa: E402
 
 import pooltide.torch as pt  # noqa: E402
@@ -35,24 +35,13 @@ def ran(monkeypatch: Any) -> Iterator[list[str]]:
     assert forward_overrides.depth == 0
 
 
-def patched() -> Any:
-    """Without the warning of models compiled before, which other tests may have left."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="patch: models compiled before")
-        return pt.patch(forward=True)
+def patched() -> pt.Patch:
+    return quiet_patch(forward=True)
 
 
 def layouts(pool: Pool, x: Any) -> list[Any]:
     views = [x, x[0], torch.stack([x, x], -1)[..., 1], x.transpose(-1, 1).contiguous().transpose(-1, 1)]
     return [*views, x.to(memory_format=pool.channels_last)] if pool.axes > 1 else views
-
-
-def kept_by(run: Callable[[], Any]) -> list[Any]:
-    """The dtypes of the elements that autograd saves while `run` runs."""
-    kept: list[Any] = []
-    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
-        run()
-    return [t.dtype for t in kept if t.numel()]
 
 
 @each_pool
@@ -214,34 +203,6 @@ def test_a_model_learns_the_same_weights(ran: list[str]) -> None:
 
 
 @each_pool
-def test_second_gradients_and_torch_func(pool: Pool, ran: list[str]) -> None:
-    loss = lambda x: pool.forward(x).pow(3).sum()  # noqa: E731
-    x = sample(pool, torch.float64)
-    xs = torch.stack([x, x + 1])
-
-    def second(x: Any) -> Any:
-        x = x.clone().requires_grad_()
-        (first,) = torch.autograd.grad(loss(x), x, create_graph=True)
-        return torch.autograd.grad(first.pow(2).sum(), x)[0]
-
-    def all_of_them() -> list[Any]:
-        func = torch.func
-        return [
-            second(x),
-            func.grad(loss)(x),
-            func.vmap(pool.forward)(xs),
-            func.vmap(func.grad(loss))(xs),
-            *func.jvp(pool.forward, (x,), (x + 1,)),
-        ]
-
-    must = all_of_them()
-    with patched():
-        found = all_of_them()
-    for ours, theirs in zip(found, must, strict=True):
-        assert torch.equal(ours, theirs)
-
-
-@each_pool
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_autocast_casts_as_in_pytorch(pool: Pool, dtype: Any, ran: list[str]) -> None:
     x = sample(pool, dtype).requires_grad_()
@@ -385,14 +346,3 @@ def test_checkpoints_and_inference(ran: list[str]) -> None:
             assert torch.equal(F.max_pool2d(x, 3, 2), must[1])
         with torch.no_grad():
             assert torch.equal(F.max_pool2d(x, 3, 2), must[1])
-
-
-def test_deterministic_algorithms(ran: list[str]) -> None:
-    torch.use_deterministic_algorithms(True)
-    try:
-        with patched():
-            for pool in EVERY:
-                first = gradient(pool.forward, sample(pool))
-                assert torch.equal(first, gradient(pool.forward, sample(pool)))
-    finally:
-        torch.use_deterministic_algorithms(False)

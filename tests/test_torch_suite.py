@@ -13,7 +13,6 @@ from __future__ import annotations
 import copy
 import io
 import os
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ methods = pytest.importorskip("torch.testing._internal.common_methods_invocation
 modules = pytest.importorskip("torch.testing._internal.common_modules")
 
 import torch.nn.functional as F  # noqa: E402
+from pools import quiet_patch  # noqa: E402
 from shares import fast_first, fast_if, is_2d  # noqa: E402
 from torch.autograd import gradcheck, gradgradcheck  # noqa: E402
 
@@ -44,10 +44,7 @@ DIFFERENCES: dict[tuple[str, str, str], str] = {}
 @contextmanager
 def mode(name: str, monkeypatch: Any) -> Iterator[None]:
     if name != "functional":
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="patch: models compiled before")
-            patch = pt.patch(forward=name == "forward patched")
-        with patch:
+        with quiet_patch(forward=name == "forward patched"):
             yield
         return
     with monkeypatch.context() as replaced:
