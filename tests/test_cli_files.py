@@ -276,7 +276,7 @@ def test_a_manifest_that_was_changed_is_never_a_pass(golden: Path) -> None:
 def test_a_path_that_names_nothing_is_refused(
     arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An empty one would be the working directory: golden filled it without a word."""
+    """An empty path would mean the working directory, which golden once filled without a message."""
     file = tmp_path / "a.npy"
     np.save(file, np.ones(3, np.float32))
     (tmp_path / "here").mkdir()

@@ -213,7 +213,7 @@ def test_a_worker_whose_parent_is_gone_goes_too(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_a_message(tmp_path: Path) -> None:
-    """Stood in for by a limit on the size of a file: 6 KiB let cases through, then not the manifest."""
+    """A limit of 6 KiB on the size of a file takes the place of a full disk: cases fit, the manifest does not."""
     (tmp_path / "cases.csv").write_text("\n".join(f"avg2d:2x3x5x7:k3:seed{i}" for i in range(40)))
     script = f"ulimit -f 6; exec {PROGRAM} golden {tmp_path}/cases.csv -o {tmp_path}/out --jobs 1"
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True)

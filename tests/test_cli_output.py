@@ -26,7 +26,7 @@ COMMANDS = [
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_a_full_disk_is_one_sentence(command: list[str], tmp_path: Path) -> None:
-    """Stood in for by a limit of no byte on the size of a file."""
+    """A limit of 0 bytes on the size of a file takes the place of a full disk."""
     script = f'ulimit -f 0; exec "$0" "$@" > {tmp_path}/out'
     done = subprocess.run(["bash", "-c", script, PROGRAM, *command], capture_output=True, text=True)
     assert done.returncode == 2

@@ -174,7 +174,7 @@ def test_indexed_has_the_bits_of_the_reference(reason: str, index: str, dtype: s
 
 
 def own_indices(problem: Problem, seed: int) -> Any:
-    """Of a cell in each window, as a forward gives them: in the plane, or offsets in the window."""
+    """Random indices as a forward writes them: a cell of each window, or its offset in the window."""
     rng, offsets = np.random.default_rng(seed), problem.offset_tables
     places: Any = 0
     for i, (axis, at) in enumerate(zip(problem.axes, ((-1, 1, 1), (-1, 1), (-1,)), strict=True)):
@@ -203,7 +203,7 @@ def test_maxima_are_scattered_band_by_band(reason: str, index: str, dtype: str) 
 @pytest.mark.parametrize("index", ["INT32", "INT64", "UINT8"])
 @pytest.mark.parametrize("reason", BANDS)
 def test_an_index_outside_its_window_is_found_wherever_it_is(reason: str, index: str) -> None:
-    """Beside its window on each side, far away, or nowhere; whatever it names counts, none is left out."""
+    """Such an index is beside its window, far away, or outside the plane. All others still count."""
     batch, axes = BANDS[reason]
     problem = maxima_gradient(batch, axes, TYPES["BFLOAT16"], TYPES[index])
     grad, indices = gradients(problem, 8), own_indices(problem, 9)
@@ -227,7 +227,7 @@ def test_windows_that_overlap_much() -> None:
 @pytest.mark.parametrize("dtype", ["FLOAT16", "BFLOAT16"])
 @pytest.mark.parametrize("shared", [3, 2])
 def test_copied_gradients_that_meet_are_summed(shared: int, dtype: str) -> None:
-    """Neighbouring windows name one cell: sums of three, and more cells with two than the table of sums holds."""
+    """Neighbouring windows have the same index: a few times three of them, or more pairs than the table holds."""
     axes = (UNIT, strided(300, 4, 4, 0), strided(600, 4, 4, 0))
     problem = maxima_gradient((1, 2), axes, TYPES[dtype], TYPES["INT64"])
     assert chosen(problem, "planes") == chosen(problem, "channels_last") == "scatter_copied"
@@ -255,7 +255,7 @@ def test_indices_in_their_windows_and_one_that_is_not(reason: str, stray: str, d
 @pytest.mark.parametrize("dtype", NAMES)
 @pytest.mark.parametrize("index", INDEX_NAMES)
 def test_windows_apart_and_cells_that_two_name(index: str, dtype: str) -> None:
-    """A half type's cell is its one gradient as it is, unless windows name others' cells; never -0."""
+    """A cell of a half type is a copy of its one gradient, or a rounded sum of several; never -0."""
     axes = (UNIT, strided(38, 2, 2, 0), strided(59, 2, 3, 0))
     problem = maxima_gradient((3, 67), axes, TYPES[dtype], TYPES[index])
     grad, indices = gradients(problem, 11), own_indices(problem, 12)
@@ -287,7 +287,7 @@ def test_offsets_of_windows_that_do_not_begin_in_order(width: int, dtype: str) -
 
 @pytest.mark.parametrize("dtype", NAMES)
 def test_an_offset_that_its_window_has_not_stays_in_the_plane(dtype: str) -> None:
-    """The last window begins first, so the first one's cells are the farthest."""
+    """The second window begins before the first, so the first window has the last cells."""
     axes = (UNIT, UNIT, Axis(7, 2, 2, 2, 1, 5))  # 2 cells, 5 apart: at 4 and (9), 1 and 6
     problem = maxima_gradient((1, 3), axes, TYPES[dtype], TYPES["UINT8"])
     indices = np.array([1, 0], np.uint8) + np.zeros((1, 3, 1, 1, 2), np.uint8)
@@ -309,7 +309,7 @@ def test_bad_indices_are_counted_and_the_first_is_named(dtype: str) -> None:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_results_beyond_the_cache(layout: str) -> None:
-    """From 32 MB on results are streamed past the cache; 8 seams of a thread's part are odd here."""
+    """Results of 32 MB and more are written past the cache. Odd planes make threads begin at unaligned addresses."""
     problem = Problem(
         "average_gradient",
         (7, 53),

@@ -118,7 +118,7 @@ def run(program: str) -> str:
 
 
 def test_no_call_imports_a_module() -> None:
-    """A child inherits the import that another thread was making, and would wait for its end for ever."""
+    """If a thread imports a module during the fork, the child waits for the end of that import for ever."""
     assert run(NO_IMPORTS) == "\n"
 
 

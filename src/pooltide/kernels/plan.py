@@ -124,7 +124,7 @@ def shortcut(plan: Plan) -> Callable[..., Any] | None:
     """The chosen kernel itself, where nothing needs to be copied for it, or None.
 
     None for long axes too, whose tables no cache should hold. The kernel takes (grad_output, input, indices,
-    out, threads), None for arrays that the problem does not have. It returns None when all is well, and
+    out, threads), None for arrays that the problem does not have. It returns None for success, and
     NotImplemented, with nothing written, for arrays that it can't take.
     """
     if plan.backend != "cpu" or plan.copied or plan.problem.unpool or is_long(plan.problem.axes):
@@ -174,7 +174,7 @@ def _aligned(size: int) -> int:
 
 
 def execute(plan: Plan, arrays: Arrays, workspace: Array | None = None) -> IndexFault | None:
-    """Compute. Arrays are 5-D with the layouts planned for; `workspace` has plan.scratch bytes."""
+    """Compute. Arrays are 5-D in the layouts of the plan; `workspace` has plan.scratch bytes."""
     problem = plan.problem
     if workspace is None:
         workspace = np.empty(plan.scratch, dtype=np.uint8)

@@ -1,4 +1,4 @@
-"""The canonical problem: what is left of a call when its spelling is gone.
+"""The problem: what a call computes, without the names and the argument forms of its operator.
 
 Every pool and every gradient is planes × three axes. Ranks below five get unit axes in front, so that a 2-D
 operator is the 3-D one with depth 1. Six kinds, with q a window:

@@ -127,6 +127,18 @@ def _on_cuda(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -
         prepared = backend.prepare(problem, layout, number)
     except NoCompiler as missing:
         raise NoBackend(str(missing)) from None
+
+    def kernel(grad_output: int, input: None, indices: int | None, out: int, threads: int) -> Any:
+        if number != _current_device():
+            return _ELSEWHERE
+        prepared.at(grad_output, None, indices, out, prepared.errors)
+        return None
+
+    return ChosenKernel(layout, copied, _checked_run(backend, prepared, number), None, lambda: kernel)
+
+
+def _checked_run(backend: ModuleType, prepared: Any, number: int) -> Run:
+    """Returns the function that runs a prepared gradient on the device, and waits for faults if it must."""
     clean: list[torch.Tensor] = []  # fault records for reuse: no launch has written to them
 
     def launch(*tensors: torch.Tensor | None) -> None:
@@ -152,13 +164,7 @@ def _on_cuda(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -
         clean.append(faults)
         return None
 
-    def kernel(grad_output: int, input: None, indices: int | None, out: int, threads: int) -> Any:
-        if number != _current_device():
-            return _ELSEWHERE
-        prepared.at(grad_output, None, indices, out, prepared.errors)
-        return None
-
-    return ChosenKernel(layout, copied, run, None, lambda: kernel)
+    return run
 
 
 def choose_forward(device: torch.device, problem: Problem, layout: str) -> Callable[..., Any] | None:

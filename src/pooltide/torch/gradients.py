@@ -31,7 +31,7 @@ _modes = torch._C._len_torch_dispatch_stack
 _transforms = torch._C._are_functorch_transforms_active
 _grad_enabled = torch.is_grad_enabled
 _compiling = torch.compiler.is_compiling
-_dynamo = torch.compiler.is_dynamo_compiling  # the faster question; Dynamo cannot trace `find`
+_dynamo = torch.compiler.is_dynamo_compiling  # faster than `_compiling`; Dynamo cannot trace `find`
 _has_storage = torch._C._has_storage
 
 
