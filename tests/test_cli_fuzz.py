@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 from commandline import pooltide
 
+from hostile.mutation import mutated
 from pooltide.cli import main
 
 CASES = b"""\
@@ -27,29 +28,6 @@ OBJECTS = b"""\
 {"operator": "avg2d", "input": [2, 3, 11, 13], "kernel": [3, 3], "stride": 2, "ceil_mode": true}
 "adaptive_max3d:3x5x7x11:o2x3x5:f64:anywhere"
 """
-
-
-def mutated(content: bytes, rng: random.Random, within: int | None = None) -> bytes:
-    """A few bytes changed, dropped, doubled or cut off; most of them in the first `within` bytes."""
-    data = bytearray(content)
-    for _ in range(rng.randint(1, 4)):
-        at = rng.randrange(min(len(data), within or len(data)) or 1)
-        match rng.randrange(6):
-            case 0:
-                data[at : at + 1] = bytes([rng.randrange(256)])
-            case 1:
-                del data[at : at + rng.randint(1, 9)]
-            case 2:
-                data[at:at] = data[at : at + rng.randint(1, 20)]
-            case 3:
-                data = data[: rng.randrange(len(data) + 1)]
-            case 4:
-                data[at:at] = rng.choice(
-                    [b"9" * 30, b"-", b"\0", b'"', b"[" * 5000, b"\xff\xfe", b"x0", b"\n{"]
-                )
-            case 5:
-                data[at : at + 1] = rng.choice(b"0123456789:,x{}\n'\"").to_bytes()
-    return bytes(data)
 
 
 def invoke(*arguments: object) -> str:

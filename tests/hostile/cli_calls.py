@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from pooltide.cli import main
 
 from . import problems
+from .mutation import mutated
 from .problems import Problem
 from .worker import Tally
 
@@ -95,7 +96,7 @@ def _fault(result: Any) -> str | None:
 
 
 def draw(rng: Random) -> CommandLine:
-    files = {name: _mutated(rng, data) if rng.random() < 0.3 else data for name, data in FILES.items()}
+    files = {name: mutated(data, rng) if rng.random() < 0.3 else data for name, data in FILES.items()}
     command = rng.choice(
         (
             "check",
@@ -187,22 +188,3 @@ def notation(rng: Random, problem: Problem) -> str:
     if problem.attributes.get("ceil_mode"):
         words.append("ceil")
     return ":".join(words)
-
-
-def _mutated(rng: Random, content: bytes) -> bytes:
-    """A few bytes changed, dropped or doubled."""
-    data = bytearray(content)
-    for _ in range(rng.randint(1, 4)):
-        at = rng.randrange(len(data) + 1)
-        match rng.randrange(4):
-            case 0:
-                data[at : at + 1] = rng.randbytes(1)
-            case 1:
-                del data[at : at + rng.randint(1, 9)]
-            case 2:
-                data[at:at] = data[at : at + rng.randint(1, 20)]
-            case 3:
-                data[at:at] = rng.choice(
-                    [b"9" * 30, b"-", b"\0", b'"', b"[" * 5000, b"\xff\xfe", b"x0", b"\n{", b",,"]
-                )
-    return bytes(data)
