@@ -31,7 +31,7 @@ def test_a_share_of_all_small_geometries(pool: str, how: Any, part: int) -> None
     for number, geometry in geometries((7 + part * share, PARTS * share), kind):
         checker.check(number, geometry)
         count += 1
-    assert count >= 3
+    assert count >= 1
     assert checker.runs > 10 * count
 
 
