@@ -183,7 +183,7 @@ def sweep_arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser()
     parser.add_argument("--share", nargs=2, type=int, default=(0, 4001), metavar=("AT", "N"))
     parser.add_argument("--only", default="")
-    parser.add_argument("--random", nargs=2, type=int, default=(0, 0), metavar=("FIRST", "END"))
+    parser.add_argument("--random", nargs=2, type=int, default=[], action="append", metavar=("FIRST", "END"))
     parser.add_argument("--seed", type=int, default=1)
     return parser
 
@@ -194,7 +194,7 @@ def sweep(checker: Any, args: argparse.Namespace) -> None:
     for number, geometry in geometries(tuple(args.share), args.only) if args.share[1] else ():
         checker.check(number, geometry)
         count += 1
-    for seed in range(*args.random):
+    for seed in (seed for ends in args.random for seed in range(*ends)):
         checker.random(seed)
     checker.run(args.seed)
     print(f"{count} geometries, {checker.runs} runs, kernels: {', '.join(sorted(checker.names))}")
