@@ -161,7 +161,7 @@ def any_cost() -> Iterator[None]:
     most = dict.fromkeys((1, 2, 4, 8), inf)
     with (
         changed(rolling_plan, COSTLY=inf, COSTLY_HALVES={True: inf, False: inf}, SHORT_ROW=0),
-        changed(scatter_plan, GATHERED=most, GATHERED_BYTES=0),
+        changed(scatter_plan, GATHERED=most, GATHERED_BYTES={True: 0, False: 0}),
     ):
         yield
 

@@ -18,7 +18,7 @@ from .tables import Array, bands, between, cdiv, divider, even_share, even_share
 from .task import Launch, Task
 
 GATHERED = {2: 5.0, 4: 8.0, 8: 8.0}  # how often bytes may be read again, by the bytes of an element
-GATHERED_BYTES = 16  # of a thread's cells, at least
+GATHERED_BYTES = {True: 4, False: 16}  # of a thread's cells, at least; by whether windows are disjoint
 GATHERED_ROWS = 4  # of a thread that gathers
 GATHER_THREADS = 128  # of a block
 FEW_CHANNELS = 12  # so few that lanes which own channels would be idle
@@ -90,8 +90,9 @@ def gather_channels(task: Task) -> tuple[Launch, ...] | str:
     vector = 16 // problem.dtype.itemsize if task.aligned else 1
     while inner % vector:
         vector //= 2
-    if vector * problem.dtype.itemsize < GATHERED_BYTES:
-        return f"{inner} channels are no whole number of vectors"
+    apart = all(axis.disjoint for axis in problem.axes)
+    if vector * problem.dtype.itemsize < GATHERED_BYTES[apart]:
+        return f"a thread would take {vector} of {inner} channels"
     reread = _reread(problem)
     if reread > (most := GATHERED[problem.dtype.itemsize]):
         return f"threads would read {reread:.1f} times the bytes, of at most {most:.0f}"
@@ -111,7 +112,6 @@ def gather_channels(task: Task) -> tuple[Launch, ...] | str:
         divider(d),
     )
     columns_ = int(found[2].window_count.max())
-    apart = all(axis.disjoint for axis in problem.axes)
     options = (
         ("COLUMNS", columns_ if columns_ <= 4 else 0),
         ("DISJOINT", int(apart)),
