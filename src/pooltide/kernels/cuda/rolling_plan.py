@@ -32,6 +32,7 @@ RESIDENT = 2  # how many times the threads that a device holds at once are worth
 SHORT_SLICE = 24  # rows of a slice, from which on a thread has enough of one
 SHORT_RUNS = 4  # runs of rows, from which on a thread's preparations pay
 SHORT_ROW = 24  # bytes
+WINDOW_BITS = 32  # windows of a row, whose bits are one number
 IN_REGISTERS = 48  # quotients of a thread
 DIVISION_COST = (0, 1, 4, 13)  # instructions, by HOW of gradient_quotients.h
 COSTLY = 20.0  # instructions per cell for a thread's windows; blocks that share quotients spend less
@@ -141,6 +142,8 @@ class Walk:
         kept = self.kept_rows * most_windows(self.task.problem.axes[0]) * self.windows
         if kept > IN_REGISTERS:
             return f"a thread would keep {kept} quotients in registers, of at most {IN_REGISTERS}"
+        if self.windows > WINDOW_BITS:
+            return f"a thread would look at {self.windows} windows of a row, of at most {WINDOW_BITS}"
         most = COSTLY_HALVES[self.union] if self.task.problem.dtype.itemsize == 2 else COSTLY
         if self.cost > most:
             return f"a thread would spend {self.cost:.0f} instructions per cell on its windows"

@@ -2,23 +2,25 @@
 // hold it, (d, h, w) ascending.
 //
 // A slice of a plane is H rows of W · inner elements: inner is 1, or the channels. A thread owns VECTOR
-// neighbouring elements of a row, in one slice, and walks down some of the rows. It keeps the quotients of the last
+// neighbouring elements of a row and walks down some of the rows. It keeps the quotients of the last
 // ROWS rows of windows in registers, so that it loads a window once; the gradients of the next row are under way
 // while it adds. There is no shared memory and no barrier.
 //
 // Rows come in periods, in which the same rows of windows count:
 //     STRIDE n   period o begins in the first row of window o, and has n rows, of which KERNEL lie in window o. It
 //                is counted from the one that holds the first row of the plane; its window need not exist
-//                (ROWWISE 1: no row is in two windows. Threads do not own neighbouring rows but every `step`th row, so
-//                that neighbouring threads write neighbouring rows; all rows are written at once)
+//     ROWWISE 1  no row is in two windows. A thread owns every `step`th row, whatever its period; so the threads of a
+//                warp write rows that are neighbours
 //     STRIDE 0   a period is a run of rows in the same windows, at most two: (first row, end, first window, windows)
 //
 // How the windows of the VECTOR elements are loaded:
 //     UNION 1    elements are columns. VECTOR is a multiple of the stride STRIDE_W, so the windows of all of them
 //                are neighbours, and which of them hold an element is known to the compiler
+//                (TOGETHER 1: these windows are one vector in memory)
 //     PACKED 1   elements are channels of one column, and are loaded together
 //     neither    each element has its own windows
 //
+//     D_WALK 1          a thread walks through d_chunk slices; 0: through one
 //     STORE             elements that are written together; less than VECTOR where rows do not begin at vectors
 //     WINDOWS           the quotients of one row of windows that a thread keeps
 //     COLUMNS, SLICES   the most windows that hold a cell on the w axis and on the d axis
@@ -209,88 +211,88 @@ extern "C" __global__ void __launch_bounds__(THREADS) average_rolling(const Para
     row_ahead = grad + fd * p.Ho * row_windows;
     out = p.out + (plane * p.D + d) * p.H * pitch + x;
 #if ROWWISE
-  const Element *slice = row_ahead;
-  auto window_of = [&](int h) { return over(h + p.padding, p.by_stride); };
-  auto fetch = [&](int h) {
-    row_ahead = slice + window_of(h) * row_windows;
-    load(h < p.H ? window_of(h) : p.Ho);
-  };
-  fetch(from);
-  out += (i64)from * pitch;
-  for (int h = from; h < p.H; h += step, out += (i64)step * pitch) {
-    divide(0, window_of(h));
-    fetch(h + step);
-    Sum sums[VECTOR] = {};
-    if (h + p.padding - (int)(window_of(h) * p.by_stride.n) < KERNEL) {
+    const Element *slice = row_ahead;
+    auto window_of = [&](int h) { return over(h + p.padding, p.by_stride); };
+    auto fetch = [&](int h) {
+      row_ahead = slice + window_of(h) * row_windows;
+      load(h < p.H ? window_of(h) : p.Ho);
+    };
+    fetch(from);
+    out += (i64)from * pitch;
+    for (int h = from; h < p.H; h += step, out += (i64)step * pitch) {
+      divide(0, window_of(h));
+      fetch(h + step);
+      Sum sums[VECTOR] = {};
+      if (h + p.padding - (int)(window_of(h) * p.by_stride.n) < KERNEL) {
 #pragma unroll
-      for (int i = 0; i < SLICES; ++i) add_row(sums, kept[0][i]);
+        for (int i = 0; i < SLICES; ++i) add_row(sums, kept[0][i]);
+      }
+      write(out, sums, left);
     }
-    write(out, sums, left);
-  }
 #elif STRIDE
-  int o = from + p.first_period, h = o * STRIDE - p.padding;
-  const int last = to + p.first_period;
-  out += (i64)h * pitch;
-  // Writes the rows of a period. Slot u is that of its first row of windows.
-  auto leave = [&](int u) {
+    int o = from + p.first_period, h = o * STRIDE - p.padding;
+    const int last = to + p.first_period;
+    out += (i64)h * pitch;
+    // Writes the rows of a period. Slot u is that of its first row of windows.
+    auto leave = [&](int u) {
 #pragma unroll
-    for (int j = 0; j < STRIDE; ++j) {
-      const int n = j < KERNEL ? (KERNEL - 1 - j) / STRIDE + 1 : 0;  // rows of windows that hold this row
+      for (int j = 0; j < STRIDE; ++j) {
+        const int n = j < KERNEL ? (KERNEL - 1 - j) / STRIDE + 1 : 0;  // rows of windows that hold this row
+        Sum sums[VECTOR] = {};
+#pragma unroll
+        for (int i = 0; i < SLICES; ++i)
+#pragma unroll
+          for (int k = ROWS - n; k < ROWS; ++k) add_row(sums, kept[(u + k) % ROWS][i]);
+        if (STRIDE == 1 || (u32)h < (u32)p.H) write(out, sums, left);
+        ++h, out += pitch;
+      }
+    };
+    row_ahead += (o - ROWS + 1) * row_windows;
+    load(o - ROWS + 1);
+#pragma unroll
+    for (int j = 0; j < ROWS - 1; ++j) enter(j, o - ROWS + 1 + j);
+    for (; o + ROWS <= last; o += ROWS) {
+#pragma unroll
+      for (int u = 0; u < ROWS; ++u) {
+        enter((u + ROWS - 1) % ROWS, o + u);
+        leave(u);
+      }
+    }
+#pragma unroll
+    for (int u = 0; u < ROWS - 1; ++u) {
+      if (o + u < last) {
+        enter((u + ROWS - 1) % ROWS, o + u);
+        leave(u);
+      }
+    }
+#else
+    int next = ((const int4 *)runs)[from].z, first = next;  // windows from next on are not kept; first is in slot 0
+    row_ahead += next * row_windows;
+    load(next);
+    for (int r = from; r < to; ++r) {
+      const int4 run = ((const int4 *)runs)[r];  // first row, end, first window, windows
+      if (run.w > 0 && next < run.z) {  // windows without a cell
+        row_ahead += (run.z - next) * row_windows, next = run.z;
+        load(next);
+      }
+      if (run.w > 0 && first < run.z && run.z < next) {
+#pragma unroll
+        for (int i = 0; i < SLICES; ++i)
+#pragma unroll
+          for (int u = 0; u < WINDOWS; ++u) kept[0][i][u] = kept[1][i][u];
+        first = run.z;
+      }
+      if (run.w > 0 && next == run.z) enter(0, next), first = next++;
+      if (run.w > 1 && next == run.z + 1) enter(1, next++);
       Sum sums[VECTOR] = {};
 #pragma unroll
-      for (int i = 0; i < SLICES; ++i)
-#pragma unroll
-        for (int k = ROWS - n; k < ROWS; ++k) add_row(sums, kept[(u + k) % ROWS][i]);
-      if (STRIDE == 1 || (u32)h < (u32)p.H) write(out, sums, left);
-      ++h, out += pitch;
+      for (int i = 0; i < SLICES; ++i) {
+        if (run.w > 0) add_row(sums, kept[0][i]);
+        if (run.w > 1) add_row(sums, kept[1][i]);
+      }
+      Element *to_row = out + (i64)run.x * pitch;
+      for (int h = run.x; h < run.y; ++h, to_row += pitch) write(to_row, sums, left);
     }
-  };
-  row_ahead += (o - ROWS + 1) * row_windows;
-  load(o - ROWS + 1);
-#pragma unroll
-  for (int j = 0; j < ROWS - 1; ++j) enter(j, o - ROWS + 1 + j);
-  for (; o + ROWS <= last; o += ROWS) {
-#pragma unroll
-    for (int u = 0; u < ROWS; ++u) {
-      enter((u + ROWS - 1) % ROWS, o + u);
-      leave(u);
-    }
-  }
-#pragma unroll
-  for (int u = 0; u < ROWS - 1; ++u) {
-    if (o + u < last) {
-      enter((u + ROWS - 1) % ROWS, o + u);
-      leave(u);
-    }
-  }
-#else
-  int next = ((const int4 *)runs)[from].z, first = next;  // windows from next on are not kept; first is in slot 0
-  row_ahead += next * row_windows;
-  load(next);
-  for (int r = from; r < to; ++r) {
-    const int4 run = ((const int4 *)runs)[r];  // first row, end, first window, windows
-    if (run.w > 0 && next < run.z) {  // windows without a cell
-      row_ahead += (run.z - next) * row_windows, next = run.z;
-      load(next);
-    }
-    if (run.w > 0 && first < run.z && run.z < next) {
-#pragma unroll
-      for (int i = 0; i < SLICES; ++i)
-#pragma unroll
-        for (int u = 0; u < WINDOWS; ++u) kept[0][i][u] = kept[1][i][u];
-      first = run.z;
-    }
-    if (run.w > 0 && next == run.z) enter(0, next), first = next++;
-    if (run.w > 1 && next == run.z + 1) enter(1, next++);
-    Sum sums[VECTOR] = {};
-#pragma unroll
-    for (int i = 0; i < SLICES; ++i) {
-      if (run.w > 0) add_row(sums, kept[0][i]);
-      if (run.w > 1) add_row(sums, kept[1][i]);
-    }
-    Element *to_row = out + (i64)run.x * pitch;
-    for (int h = run.x; h < run.y; ++h, to_row += pitch) write(to_row, sums, left);
-  }
 #endif
   }
 }
