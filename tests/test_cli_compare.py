@@ -36,7 +36,7 @@ def save(path: Path, values: object, dtype: object = np.float32) -> Path:
 
 def test_a_directory_passes_against_itself(golden: Path) -> None:
     text = pooltide("compare", golden, golden, "--verdict", "bits")
-    assert text.splitlines()[-1] == "bits: 3 of 3 pass"
+    assert text.splitlines()[-1] == "3 of 3 pass; the standard is bits: all bits equal; a NaN is a NaN"
 
 
 def test_directories_are_matched_by_the_manifest(golden: Path, tmp_path: Path) -> None:
@@ -44,14 +44,14 @@ def test_directories_are_matched_by_the_manifest(golden: Path, tmp_path: Path) -
     flat.mkdir()
     shutil.copy(golden / "stem/grad_input.npy", flat / "stem.npy")
     shutil.copy(golden / "volume/grad_input.bin", flat / "volume.bin")
-    text = pooltide("compare", flat, golden, rc=1)
+    text = pooltide("compare", flat, golden, rc=2)
     assert (
-        f"peaks: {flat}: no result for peaks; it must be in {flat}/peaks/grad_input.npy or {flat}/peaks.npy"
+        f"error peaks: {flat}: no result for peaks; it must be in {flat}/peaks/grad_input.npy or {flat}/peaks.npy"
         in text
     )
-    assert "mixed: 2 of 3 pass" in text
+    assert "2 of 3 pass, 1 could not be compared; the standard is mixed" in text
     shutil.copytree(golden / "peaks", flat / "peaks")
-    assert "mixed: 3 of 3 pass" in pooltide("compare", flat, golden)
+    assert "3 of 3 pass" in pooltide("compare", flat, golden)
 
 
 def test_the_chosen_verdict_decides(tmp_path: Path) -> None:
@@ -61,8 +61,8 @@ def test_the_chosen_verdict_decides(tmp_path: Path) -> None:
     off[7] += np.float32(5e-3)
     one = save(tmp_path / "one.npy", off)
     for actual, rc in ((golden, {}), (near, {"bits": 1}), (one, {"bits": 1, "single": 1})):
-        for verdict in ("single", "mixed", "bits"):
-            pooltide("compare", actual, golden, "--verdict", verdict, rc=rc.get(verdict, 0))
+        for standard in ("single", "mixed", "bits"):
+            pooltide("compare", actual, golden, "--standard", standard, rc=rc.get(standard, 0))
 
 
 def test_a_third_result(tmp_path: Path) -> None:
@@ -70,16 +70,22 @@ def test_a_third_result(tmp_path: Path) -> None:
     ours = save(tmp_path / "a.npy", np.linspace(1, 2, 1000) + 1.3e-4)
     third = save(tmp_path / "t.npy", np.linspace(1, 2, 1000) + 1e-4)
     common = ("compare", ours, golden, "--third", third, "--verdict", "two", "--level")
-    assert "two      pass: L1: ratios MARE 1.3" in pooltide(*common, "L1")
-    assert "two      FAIL: L2: ratios MARE 1.3" in pooltide(*common, "L2", rc=1)
-    assert "needs --third" in pooltide("compare", ours, golden, "--verdict", "two", rc=2)
+    assert "two           pass: L1: ratios largest rel 1.3 (at most 5)" in pooltide(*common, "L1", "-v")
+    assert "FAIL  a.npy: two: L2: ratios largest rel 1.3 (at most 2), mean rel 1.3 (at most 1.2)" in pooltide(
+        *common, "L2", rc=1
+    )
+    for standard in ("two", "benchmark"):
+        assert "needs --third" in pooltide("compare", ours, golden, "--standard", standard, rc=2)
 
 
 def test_nan_out_of_place_fails_every_verdict(tmp_path: Path) -> None:
     golden = save(tmp_path / "g.npy", [1, np.nan, np.inf, 4])
     bad = save(tmp_path / "a.npy", [1, 2, np.inf, np.nan])
-    for verdict in ("single", "mixed", "bits"):
-        assert "2 NaN or Inf out of place" in pooltide("compare", bad, golden, "--verdict", verdict, rc=1)
+    for standard in ("single", "mixed", "bits", "cosine", "ulp", "infnan", "msprobe"):
+        text = pooltide("compare", bad, golden, "--standard", standard, rc=1)
+        assert f"FAIL  a.npy: {standard}: 2 of 4 cells have a NaN or Inf out of place" in text
+        assert "1 NaN (golden 1), 1 Inf (golden 1)" in text
+    assert "pass  g.npy: all 4 cells equal; 1 NaN and 1 Inf, as golden" in pooltide("compare", golden, golden)
 
 
 def test_raw_files(tmp_path: Path) -> None:
@@ -87,11 +93,11 @@ def test_raw_files(tmp_path: Path) -> None:
     values.tofile(tmp_path / "a.bin")
     np.save(tmp_path / "g.npy", values)  # NumPy calls it V2
     for pair in (("a.bin", "g.npy"), ("g.npy", "a.bin")):
-        assert "bits     pass: 0 of 101" in pooltide("compare", *pair, cwd=tmp_path)
+        assert f"pass  {pair[0]}: all 101 cells equal" in pooltide("compare", *pair, cwd=tmp_path)
     assert "give it with --dtype" in pooltide("compare", "a.bin", "a.bin", cwd=tmp_path, rc=2)
     pooltide("compare", "a.bin", "a.bin", "--dtype", "bf16", cwd=tmp_path)
     assert "the file has 202 bytes; whole elements of FLOAT32 must be 200" in pooltide(
-        "compare", "a.bin", "a.bin", "--dtype", "hf32", cwd=tmp_path, rc=1
+        "compare", "a.bin", "a.bin", "--dtype", "hf32", cwd=tmp_path, rc=2
     )
 
 
@@ -102,17 +108,77 @@ def test_other_byte_orders_and_fortran_order(tmp_path: Path) -> None:
     np.save(tmp_path / "f.npy", np.asfortranarray(x))
     pooltide("compare", "big.npy", "g.npy", "--verdict", "bits", cwd=tmp_path)
     pooltide("compare", "f.npy", "f.npy", "--verdict", "bits", cwd=tmp_path)
-    text = pooltide("compare", "f.npy", "g.npy", cwd=tmp_path, rc=1)
+    text = pooltide("compare", "f.npy", "g.npy", cwd=tmp_path, rc=2)
     assert "f.npy: the file is in Fortran order; it must be in C order, as g.npy" in text
 
 
 def test_json_has_everything(golden: Path) -> None:
-    records = {
-        r["name"]: r for r in map(json.loads, pooltide("compare", golden, golden, "--json").splitlines())
-    }
+    *found, last = map(json.loads, pooltide("compare", golden, golden, "--json").splitlines())
+    records = {r["name"]: r for r in found}
+    assert last["summary"] == {
+        "standard": "mixed", "pass": 3, "fail": 0, "error": 0, "exit_status": 0, "extra": []
+    }  # fmt: skip
     assert records["stem"]["count"] == 2 * 3 * 11 * 13
     assert records["stem"]["ulp_histogram"] == {"0": 2 * 3 * 11 * 13}
     assert records["peaks"]["verdicts"]["bits"]["pass"] is True
+    assert records["peaks"]["nan"] == records["peaks"]["golden_nan"] > 0
+    assert records["stem"]["cosine"] == 1
+
+
+def test_one_line_for_each_case_and_its_reproduce_command(golden: Path, tmp_path: Path) -> None:
+    ours = tmp_path / "ours"
+    shutil.copytree(golden, ours)
+    np.save(ours / "stem/grad_input.npy", -np.load(golden / "stem/grad_input.npy"))
+    raw = np.fromfile(golden / "volume/grad_input.bin", ml_dtypes.bfloat16)
+    (-raw).tofile(ours / "volume/grad_input.bin")
+    (ours / "volume/grad_input.npy").unlink()
+    (ours / "peaks/grad_input.npy").unlink()
+    (ours / "peaks/grad_input.bin").unlink()
+    (ours / "stem/notes.txt").write_text("x")
+    np.save(ours / "unknown.npy", raw.astype("f4"))
+    lines = pooltide("compare", ours, golden, rc=2).splitlines()
+    starts = [line.split(":")[0] for line in lines]
+    assert starts == [
+        "FAIL  stem", "reproduce", "FAIL  volume", "reproduce", "error peaks",
+        f"extra {ours}/stem/notes.txt", f"extra {ours}/unknown.npy", "0 of 3 pass, 2 fail, 1 could not be compared; the standard is mixed",
+    ]  # fmt: skip
+    assert lines[1] == "reproduce: pooltide run avg2d:2x3x11x13:k3x5:s2:p1:ceil:f32:seed1"
+    assert lines[3] == "reproduce: pooltide run adaptive_avg3d:2x3x5x7x11:o3x4x5:bf16:seed3"
+    (verbose,) = [
+        line
+        for line in pooltide("compare", ours, golden, "--only", "stem", "-v", rc=1).splitlines()
+        if "decides" in line
+    ]
+    assert verbose.split()[:2] == ["mixed", "FAIL:"]
+    *_, summary = pooltide("compare", ours, golden, "--json", rc=2).splitlines()
+    assert json.loads(summary)["summary"]["extra"] == [f"{ours}/stem/notes.txt", f"{ours}/unknown.npy"]
+
+
+def test_only_compares_the_named_cases(golden: Path) -> None:
+    text = pooltide("compare", golden, golden, "--only", "stem", "--only", "peaks")
+    assert [line.split()[1] for line in text.splitlines()[:-1]] == ["stem:", "peaks:"]
+    assert "2 of 2 pass" in text
+    assert "--only is 'nothing'; it must be a name" in pooltide(
+        "compare", golden, golden, "--only", "nothing", rc=2
+    )
+    file = golden / "stem/grad_input.npy"
+    assert "--only is for directories" in pooltide("compare", file, file, "--only", "stem", rc=2)
+
+
+def test_one_rule_for_the_exit_status(tmp_path: Path) -> None:
+    """2 if a case could not be compared, else 1 if a verdict failed, else 0; run and compare alike."""
+    good = save(tmp_path / "g.npy", [1, 2, 3])
+    bad = save(tmp_path / "b.npy", [1, 2, 4])
+    pooltide("compare", good, good)
+    pooltide("compare", bad, good, rc=1)
+    (tmp_path / "cut.npy").write_bytes(good.read_bytes()[:-1])
+    pooltide("compare", tmp_path / "cut.npy", good, rc=2)
+    case, refused = "adaptive_avg3d:2x3x7x11x13:o5x3x4", "avg2d:1x2x3x4:k3:p9"
+    pooltide("run", case)
+    pooltide("run", case, "--standard", "bits", rc=1)
+    pooltide("run", refused, rc=2)
+    (tmp_path / "both").write_text(f"{case}\n{refused}\n")
+    pooltide("run", tmp_path / "both", "--standard", "bits", rc=2)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +196,7 @@ def test_json_has_everything(golden: Path) -> None:
 def test_a_broken_npy_file(content: bytes, says: str, tmp_path: Path) -> None:
     golden = save(tmp_path / "g.npy", [1, 2, 3])
     (tmp_path / "a.npy").write_bytes(content)
-    assert says in pooltide("compare", tmp_path / "a.npy", golden, rc=1)
+    assert says in pooltide("compare", tmp_path / "a.npy", golden, rc=2)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +214,7 @@ def test_a_broken_npy_file(content: bytes, says: str, tmp_path: Path) -> None:
 def test_a_wrong_array(array: np.ndarray, says: str, tmp_path: Path) -> None:
     golden = save(tmp_path / "g.npy", [1, 2, 3])
     np.save(tmp_path / "a.npy", array)
-    assert says in pooltide("compare", tmp_path / "a.npy", golden, rc=1)
+    assert says in pooltide("compare", tmp_path / "a.npy", golden, rc=2)
 
 
 class Bomb:
@@ -159,7 +225,7 @@ class Bomb:
 def test_a_pickle_is_refused_and_never_loaded(tmp_path: Path) -> None:
     golden = save(tmp_path / "g.npy", [1, 2, 3])
     np.save(tmp_path / "a.npy", np.array([Bomb()], object), allow_pickle=True)
-    text = pooltide("compare", tmp_path / "a.npy", golden, rc=1, cwd=tmp_path)
+    text = pooltide("compare", tmp_path / "a.npy", golden, rc=2, cwd=tmp_path)
     assert "holds Python objects in a pickle, which is never loaded" in text
     assert not (tmp_path / "exploded").exists()
     np.load(tmp_path / "a.npy", allow_pickle=True)  # the bomb is a real one: loaded, it goes off
@@ -203,5 +269,5 @@ def test_memory_does_not_grow_with_the_files(tmp_path: Path) -> None:
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=True)
     rc, peak = map(int, done.stdout.splitlines()[-1].split())
     assert rc == 0
-    assert "bits     FAIL: 150 of 150000000 differ, at most 1 ULP" in done.stdout
+    assert "pass  a.npy: 150 of 150000000 cells differ, at most 1 ULP" in done.stdout
     assert peak < 400_000  # KiB

@@ -52,7 +52,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         values.reshape(-1)[500] += 1
         np.save(path, values)
     shutil.rmtree(directory / "actual/edge")
-    pooltide("compare", "actual", "golden", "--report", "report.html", cwd=directory, rc=1)
+    pooltide("compare", "actual", "golden", "--report", "report.html", cwd=directory, rc=2)
     return directory / "report.html"
 
 
@@ -179,7 +179,7 @@ def test_run_writes_one_too(tmp_path: Path) -> None:
     (tmp_path / "cases.csv").write_text(
         f"name,case\na,{case}\nb,avg2d:2x3x5x7:k3:p2\nc,adaptive_avg3d:2x3x7x11x13:o5x3x4\n"
     )
-    pooltide("run", "cases.csv", "--verdict", "bits", "--report", "r.html", cwd=tmp_path, rc=1)
+    pooltide("run", "cases.csv", "--standard", "bits", "--report", "r.html", cwd=tmp_path, rc=2)
     text = (tmp_path / "r.html").read_text()
     assert re.findall(r'<tr data-status="(\w+)"><td>(?:<a href="#case-\w+">)?(\w)', text) == [
         ("pass", "a"),

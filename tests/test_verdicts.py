@@ -8,37 +8,58 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from pooltide.acceptance.verdicts import (
-    LEVELS,
-    STANDARDS,
+from pooltide.acceptance.measures import (
+    PRECISIONS,
     Measures,
+    Precision,
     bin_names,
-    judge,
     measure,
-    ratio,
-    standard_of,
+    precision_of,
     ulp_distance,
     ulp_histogram,
 )
+from pooltide.acceptance.verdicts import LEVELS, STANDARDS, THIRD, judge, ratio
 from pooltide.operators.dtypes import DTYPES
 
-F32 = STANDARDS["FLOAT32"]
+F32, F16, BF16 = (PRECISIONS[name] for name in ("FLOAT32", "FLOAT16", "BFLOAT16"))
 
 
-def verdicts(actual: np.ndarray, golden: np.ndarray, standard=F32, third=None, level="L1") -> dict[str, bool]:
-    theirs = None if third is None else measure(third, golden, standard)
-    return {v.name: v.passed for v in judge(measure(actual, golden, standard), standard, theirs, level)}
+def statuses(
+    actual: np.ndarray,
+    golden: np.ndarray,
+    precision: Precision = F32,
+    third: np.ndarray | None = None,
+    level: str = "L1",
+) -> dict[str, str]:
+    theirs = None if third is None else measure(third, golden, precision)
+    return {v.name: v.status for v in judge(measure(actual, golden, precision), precision, theirs, level)}
+
+
+def verdicts(*arguments: np.ndarray | Precision, **named: np.ndarray | str) -> dict[str, bool]:
+    return {name: status == "pass" for name, status in statuses(*arguments, **named).items()}  # type: ignore[arg-type]
 
 
 def test_the_thresholds_are_the_standards() -> None:
-    assert {k: (s.threshold, s.rtol, s.atol, s.limit) for k, s in STANDARDS.items() if k != "FLOAT64"} == {
-        "FLOAT16": (2**-10, 2**-9, 2**-9, 1e-1),
-        "BFLOAT16": (2**-7, 2**-6, 2**-6, 1.0),
-        "FLOAT32": (2**-13, 2**-10, 2**-16, 1e-2),
-        "HFLOAT32": (2**-11, 2**-10, 2**-16, 1e-2),
+    found = {
+        k: (p.threshold, p.rtol, p.atol, p.limit, p.small, p.small_error, p.ulps)
+        for k, p in PRECISIONS.items()
+    }
+    assert found == {
+        "FLOAT16": (2**-10, 2**-9, 2**-9, 1e-1, 2**-11, 2**-16, 1),
+        "BFLOAT16": (2**-7, 2**-6, 2**-6, 1.0, 2**-8, 2**-16, 1),
+        "FLOAT32": (2**-13, 2**-10, 2**-16, 1e-2, 2**-14, 2**-30, 32),
+        "HFLOAT32": (2**-11, 2**-10, 2**-16, 1e-2, 2**-14, 2**-30, 32),
+        "FLOAT64": (2**-42, 2**-39, 2**-45, 2**-36, 2**-43, 2**-59, 32),
     }
     assert LEVELS == {"L0": (10, 2, 2), "L1": (5, 1.5, 1.5), "L2": (2, 1.2, 1.2)}
-    assert standard_of(DTYPES["FLOAT32"], "HFLOAT32") is STANDARDS["HFLOAT32"]
+    assert precision_of(DTYPES["FLOAT32"], "HFLOAT32") is PRECISIONS["HFLOAT32"]
+
+
+def test_every_standard_gives_a_verdict() -> None:
+    one = np.ones(3, np.float32)
+    assert list(verdicts(one, one, third=one)) == list(STANDARDS)
+    assert set(STANDARDS) - set(verdicts(one, one)) == set(THIRD)
+    assert set(verdicts(one, one, third=one).values()) == {True}
 
 
 def test_measures_by_hand() -> None:
@@ -59,8 +80,151 @@ def test_pieces_add_up() -> None:
     whole = measure(a, g, F32)
     parts = sum((measure(a[i : i + 101], g[i : i + 101], F32) for i in range(0, 1009, 101)), Measures())
     assert parts.sum_rel == pytest.approx(whole.sum_rel)
-    for name in ("count", "finite", "differing", "max_rel", "max_abs", "max_ulp", "outside", "histogram"):
-        assert getattr(parts, name) == getattr(whole, name)
+    for name in Measures.__slots__:
+        assert getattr(parts, name) == pytest.approx(getattr(whole, name), rel=1e-12), name
+
+
+# By hand: golden 4, 2^-15 (small), 3, 0 (small); result 4.25, 2^-15 + 2^-29, 3, 0.
+HAND = np.array([4, 2**-15, 3, 0], np.float32), np.array([4.25, 2**-15 + 2**-29, 3, 0], np.float32)
+
+
+def test_the_measures_of_other_tools_by_hand() -> None:
+    golden, actual = HAND
+    m = measure(actual, golden, F32)
+    small, error = 2.0**-15, 2.0**-29
+    assert m.mean_abs == pytest.approx((0.25 + error) / 4)
+    assert m.max_abs == 0.25
+    assert m.rmse == pytest.approx(math.sqrt((0.0625 + error**2) / 4))
+    length, golden_length = (math.sqrt(x * x + y * y + 9) for x, y in ((4.25, small + error), (4, small)))
+    assert m.cosine == pytest.approx((4.25 * 4 + (small + error) * small + 9) / length / golden_length)
+    assert (m.small, m.small_errors, m.small_ratio) == (2, 1, 0.5)  # 2^-29 is above 2^-30
+    assert m.max_normal_rel == pytest.approx(0.0625, rel=1e-6)
+    assert m.normal_mere == pytest.approx(0.03125, rel=1e-6)
+    assert m.above == (1, 1, 1)  # 0.0625, and 6.1e-5 for the small value
+    assert m.shares == (0.75,) * 3
+    assert m.balance == 0.5  # two of four cells are larger, none is smaller
+    assert (m.nan, m.inf, m.misplaced_ratio) == (0, 0, 0)
+    ulps = [0.25 / 2**-21, error / 2**-38]  # the steps of float32 at 4 and at 2^-15
+    assert m.max_ulp == max(ulps)
+    assert m.mean_ulp == sum(ulps) / 4
+    assert m.many_ulps == 2
+    assert m.ulp_share == 0.5
+
+
+@pytest.mark.parametrize(
+    ("actual", "golden", "cosine"),
+    [
+        ([0, 0], [0, 0], 1),
+        ([0, 0], [1, 2], 0),
+        ([3, 4], [0, 0], 0),
+        ([1, 0], [0, 1], 0),
+        ([1, 2], [-1, -2], -1),
+        ([1e-30, 0], [1, 0], 1),
+    ],
+)
+def test_the_cosine_of_odd_vectors(actual: list[float], golden: list[float], cosine: float) -> None:
+    found = measure(np.array(actual, np.float32), np.array(golden, np.float32), F32).cosine
+    assert found == pytest.approx(cosine)
+
+
+def test_nan_and_inf_are_counted_on_both_sides() -> None:
+    golden = np.array([1, np.nan, np.inf, 4, np.nan], np.float32)
+    actual = np.array([1, 2, -np.inf, np.nan, np.nan], np.float32)
+    m = measure(actual, golden, F32)
+    assert (m.nan, m.inf, m.golden_nan, m.golden_inf, m.misplaced) == (2, 1, 2, 1, 3)
+    assert m.misplaced_ratio == 0.6
+
+
+def test_cosine_stands_at_its_limit() -> None:
+    golden = np.array([1, 0], np.float32)
+    for angle, passes in ((8.1, True), (8.2, False)):  # cos 8.1 deg is 0.99002, cos 8.2 deg is 0.98978
+        turned = np.array([math.cos(math.radians(angle)), math.sin(math.radians(angle))], np.float32)
+        assert verdicts(turned, golden)["cosine"] is passes
+
+
+@pytest.mark.parametrize(
+    ("name", "error"), [("hundredth", 1e-2), ("thousandth", 1e-3), ("tenthousandth", 1e-4)]
+)
+def test_the_dual_thousandth_family_stands_at_its_share(name: str, error: float) -> None:
+    """Of 100,000 cells, fewer than the share may have a relative error of the share or more."""
+    golden = np.full(100_000, 8, np.float32)
+    for bad, passes in ((round(100_000 * error) - 1, True), (round(100_000 * error), False)):
+        actual = golden.copy()
+        actual[:bad] *= np.float32(1 + 1.1 * error)
+        actual[bad:] *= np.float32(1 + 0.9 * error)  # below the error: it does not count
+        assert verdicts(actual, golden)[name] is passes
+
+
+def test_small_values_have_a_limit_of_their_own() -> None:
+    for precision, dtype in ((F32, np.float32), (F16, np.float16), (BF16, ml_dtypes.bfloat16)):
+        golden = np.array([precision.small / 2, precision.small, 1], dtype)
+        for error, passes in ((precision.small_error, True), (2 * precision.small_error, False)):
+            actual = golden.copy()
+            actual[0] += dtype(error)
+            assert verdicts(actual, golden, precision)["small"] is passes
+        actual = golden.copy()
+        actual[1] *= dtype(2)  # a value at the limit is not small
+        assert verdicts(actual, golden, precision)["small"]
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [(F16, np.float16), (BF16, ml_dtypes.bfloat16)])
+def test_ulp_of_halves_stands_at_its_share(precision: Precision, dtype: type) -> None:
+    golden = np.ones(10_000, dtype)
+    one, two = ((golden.view(np.uint16) + np.uint16(n)).view(dtype) for n in (1, 2))
+    assert verdicts(one, golden, precision)["ulp"]  # 1 ULP everywhere
+    for bad, passes in ((9, True), (10, False)):  # fewer than 0.1 %
+        actual = golden.copy()
+        actual[:bad] = two[:bad]
+        assert verdicts(actual, golden, precision)["ulp"] is passes
+
+
+def test_ulp_of_float32_is_a_mean_or_a_share() -> None:
+    golden = np.ones(1000, np.float32)
+
+    def moved(cells: int, ulps: int) -> np.ndarray:
+        actual = golden.copy()
+        actual[:cells] = (golden[:cells].view(np.uint32) + np.uint32(ulps)).view(np.float32)
+        return actual
+
+    assert verdicts(moved(1000, 63), golden)["ulp"]  # the mean is below 64, though all are above 32
+    assert not verdicts(moved(1000, 64), golden)["ulp"]
+    assert verdicts(moved(49, 100_000), golden)["ulp"]  # 4.9 % are above 32
+    assert not verdicts(moved(50, 100_000), golden)["ulp"]
+
+
+def test_msprobe_has_three_answers() -> None:
+    golden = np.full(100_000, 8, np.float32)
+
+    def status(cells: int, relative: float, precision: Precision = F32, dtype: type = np.float32) -> str:
+        actual = golden.astype(dtype)
+        actual[:cells] *= dtype(1 + relative)
+        return statuses(actual, golden.astype(dtype), precision)["msprobe"]
+
+    assert status(100_000, 1e-4) == "pass"  # the largest error, 8e-4, is below 1e-3
+    assert status(9, 2e-4) == "pass"  # fewer than 0.01 % above 1e-4
+    assert status(10, 2e-4) == "warning"
+    assert status(99, 2e-3) == "warning"
+    assert status(100, 2e-3) == "FAIL"  # 0.1 % above 1e-3
+    assert status(1000, 0.02, F16, np.float16) == "FAIL"  # 1 % above 1e-2
+    assert status(999, 0.02, F16, np.float16) == "warning"
+    assert status(99, 0.005, F16, np.float16) == "pass"
+    opposed = np.array([1, -1], np.float32)
+    assert statuses(opposed, -opposed)["msprobe"] == "FAIL"  # the cosine
+
+
+def test_benchmark_leaves_small_values_out_of_the_relative_errors() -> None:
+    golden = np.array([1.0, 2, 4, 2**-20, 2**-20])
+    third = (golden + np.array([1e-4, 1e-4, 1e-4, 2**-29, 0])).astype(
+        np.float32
+    )  # one wrong small value of two
+    ours = (golden + np.array([1.4e-4, 1.4e-4, 1.4e-4, 2**-22, 2**-22])).astype(
+        np.float32
+    )  # both are wrong: a ratio of 2
+    for level, passes in (("L0", True), ("L1", True), ("L2", False)):  # RMSE 1.4 of 2, 1.5, 1.2
+        assert verdicts(ours, golden, third=third, level=level)["benchmark"] is passes
+    assert not verdicts(ours, golden, third=third, level="L1")["two"]  # there small values count
+    third[3] = np.float32(2**-20)  # none is wrong: the ratio is infinite
+    assert not verdicts(ours, golden, third=third, level="L0")["benchmark"]
 
 
 def test_single_stands_at_its_threshold() -> None:
@@ -147,5 +311,5 @@ def test_a_float64_golden_is_rounded_once() -> None:
     halfway = 1 + 2.0**-8 + 2.0**-40  # just above the middle of two bfloat16 values: up
     golden = np.array([halfway])
     up = np.array([1 + 2.0**-7], ml_dtypes.bfloat16)
-    assert verdicts(up, golden, STANDARDS["BFLOAT16"])["bits"]
-    assert not verdicts(np.array([1], ml_dtypes.bfloat16), golden, STANDARDS["BFLOAT16"])["bits"]
+    assert verdicts(up, golden, BF16)["bits"]
+    assert not verdicts(np.array([1], ml_dtypes.bfloat16), golden, BF16)["bits"]

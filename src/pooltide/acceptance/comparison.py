@@ -6,7 +6,7 @@ where its errors are. Files are read piece by piece, so memory does not grow wit
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
@@ -15,14 +15,16 @@ from typing import Any
 from ..operators.dtypes import DTYPES, DType
 from ..problem.problem import Problem
 from .errormap import LARGEST_PLANE, Array, ErrorMap, Reader, map_errors, piece_size
-from .manifest import first_change
+from .manifest import MANIFEST, ROLES, SUFFIXES, first_change
+from .measures import PRECISIONS, Measures, Precision, measure_all, precision_of
 from .notation import parse
 from .tensorfile import GoldenError, TensorFile, TensorFileError, open_tensor
 from .trial import Refused, problem_of
-from .verdicts import STANDARDS, Measures, Standard, Verdict, judge, measure_all, standard_of
+from .verdicts import Verdict, judge
 from .words import NotationError
 
 _PIECE = 1 << 18
+_KNOWN = {f"{role}.{suffix}" for role in ROLES for suffix in SUFFIXES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +39,8 @@ class Pair:
     case: str = ""
 
     @property
-    def standard(self) -> Standard:
-        return standard_of(self.actual.dtype, self.rounding)
+    def precision(self) -> Precision:
+        return precision_of(self.actual.dtype, self.rounding)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +54,10 @@ class Comparison:
 
 
 def compare(pair: Pair, level: str) -> Comparison:
-    standard = pair.standard
-    measures = measure_all(_pieces(pair.actual, pair.golden, _PIECE), standard)
-    third = None if pair.third is None else measure_all(_pieces(pair.third, pair.golden, _PIECE), standard)
-    return Comparison(pair, measures, judge(measures, standard, third, level))
+    precision = pair.precision
+    measures = measure_all(_pieces(pair.actual, pair.golden, _PIECE), precision)
+    third = None if pair.third is None else measure_all(_pieces(pair.third, pair.golden, _PIECE), precision)
+    return Comparison(pair, measures, judge(measures, precision, third, level))
 
 
 def _pieces(actual: TensorFile, golden: TensorFile, cells: int) -> Iterator[tuple[Array, Array]]:
@@ -114,11 +116,22 @@ def result_path(directory: Path, name: str) -> Path:
     )
 
 
+def extra_files(directory: Path, names: Container[str]) -> Iterator[Path]:
+    """The files of a directory of results that belong to no case, in alphabetical order."""
+    for path in sorted(directory.iterdir()):
+        if path.name in names and path.is_dir():
+            yield from (file for file in sorted(path.iterdir()) if file.name not in _KNOWN)
+        elif path.name in (MANIFEST, ".partial"):
+            continue
+        elif path.suffix not in (".npy", ".bin") or path.stem not in names:
+            yield path
+
+
 def _checked(pair: Pair) -> Pair:
     """The pair, if its files have matching dtypes, shapes and orders; else TensorFileError."""
     a, g = pair.actual, pair.golden
-    if a.dtype.name not in STANDARDS:
-        known = ", ".join(name for name in STANDARDS if name in DTYPES)
+    if a.dtype.name not in PRECISIONS:
+        known = ", ".join(name for name in PRECISIONS if name in DTYPES)
         raise TensorFileError(f"{a.path}: the file has dtype {a.dtype}; it must be {known}")
     if g.dtype not in (a.dtype, DTYPES["FLOAT64"]):
         raise TensorFileError(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..geometry import tables
 from ..problem.problem import Problem
 from ..problem.rounding import round_once
-from .verdicts import ulp_distance
+from .measures import ulp_distance
 
 Array = NDArray[Any]
 Position = tuple[int, ...]

@@ -20,7 +20,7 @@ from .. import __version__
 from ..geometry import tables
 from . import picture
 from .errormap import Cell, ErrorMap
-from .verdicts import bin_names
+from .measures import bin_names
 
 MOST_SECTIONS = 50
 _MOST_WINDOWS = 900

@@ -21,8 +21,9 @@ from ..operators.pages import HOST
 from ..operators.rules import check
 from ..problem.problem import Problem, lower
 from .inputs import arrays, refuse_beyond_memory
+from .measures import Measures, measure, precision_of
 from .notation import Case
-from .verdicts import Measures, Verdict, judge, measure, standard_of
+from .verdicts import Verdict, judge
 
 Array = NDArray[Any]
 
@@ -43,8 +44,8 @@ class Trial:
     grad_output: Array
     indices: Array | None
 
-    def passed(self, verdict: str) -> bool:
-        return next(v.passed for v in self.verdicts if v.name == verdict)
+    def verdict(self, standard: str) -> Verdict:
+        return next(v for v in self.verdicts if v.name == standard)
 
 
 def problem_of(case: Case, product: str | None = None) -> Problem:
@@ -98,6 +99,6 @@ def run(case: Case, product: str | None = None, backend: str | None = None, repe
         text = fault.message("indices", grad.shape, problem.input_plane)
         raise Refused(f"{call.title}: {text}")
     golden, _ = reference.oracle(problem, grad, indices)
-    standard = standard_of(problem.dtype, problem.rounding)
-    found = measure(np.ascontiguousarray(out), golden, standard)
-    return Trial(case, plan, min(seconds), found, judge(found, standard), out, golden, grad, indices)
+    precision = precision_of(problem.dtype, problem.rounding)
+    found = measure(np.ascontiguousarray(out), golden, precision)
+    return Trial(case, plan, min(seconds), found, judge(found, precision), out, golden, grad, indices)

@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 
 from .. import torch as functions
+from ..acceptance.measures import bits_of
 from ..acceptance.notation import Case
-from ..acceptance.verdicts import bits_of
 from ..operators.dtypes import DType
 from ..operators.pages import HOST
 from ..torch.aten_fallback import aten_call as named

@@ -3,127 +3,180 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..acceptance.comparison import Comparison, Pair, compare, error_map, pair_entry, pair_files
-from ..acceptance.manifest import MANIFEST, ManifestError, read_manifest
+from ..acceptance.comparison import (
+    Comparison,
+    compare,
+    error_map,
+    extra_files,
+    pair_entry,
+    pair_files,
+)
+from ..acceptance.manifest import MANIFEST, Manifest, ManifestError, read_manifest
+from ..acceptance.measures import PRECISIONS
 from ..acceptance.notation import parse
-from ..acceptance.tensorfile import GoldenError, TensorFileError
-from ..acceptance.verdicts import LEVELS, STANDARDS, VERDICTS
+from ..acceptance.tensorfile import TensorFileError
+from ..acceptance.verdicts import LEVELS, THIRD, Verdict
 from ..acceptance.words import BY_SHORT_DTYPE, NotationError
 from ..operators.dtypes import DTYPES
 from . import reports
 from .paths import NamedPath
 from .speech import one_line, reproduce, say
-from .tables import aligned
 
 if TYPE_CHECKING:
     from ..acceptance.errormap import ErrorMap
     from ..acceptance.report import Entry
 
-_DTYPES = {short: dtype for short, dtype in BY_SHORT_DTYPE.items() if dtype.name in STANDARDS}
-_MOST_ROWS = 40
+_DTYPES = {short: dtype for short, dtype in BY_SHORT_DTYPE.items() if dtype.name in PRECISIONS}
+_MOST_EXTRA = 10  # extra files that are listed without -v
+_SHOWN = ("single", "mixed", "bits")  # verdicts with a column in the report
 _PATH = NamedPath(exists=True)
 Outcome = Comparison | TensorFileError
-Row = tuple[str, str, Outcome]  # name, case
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    name: str
+    case: str
+    outcome: Outcome
+
+    def verdict(self, standard: str) -> Verdict | None:
+        """None: the case could not be compared."""
+        return self.outcome.verdict(standard) if isinstance(self.outcome, Comparison) else None
 
 
 @click.command()
 @click.argument("actual", type=_PATH)
 @click.argument("golden", type=_PATH)
-@click.option("--third", type=_PATH, help="Another's result, such as a GPU's: gives the verdict two.")
-@reports.verdict_option
-@click.option("--level", type=click.Choice(list(LEVELS)), default="L1", show_default=True, help="Of two.")
+@click.option("--third", type=_PATH, help="Another's result, such as a GPU's, for two and benchmark.")
+@reports.standard_option
+@click.option(
+    "--level", type=click.Choice(list(LEVELS)), default="L1", show_default=True, help="Of two and benchmark."
+)
 @click.option(
     "--dtype", type=click.Choice([*_DTYPES, "hf32"]), help="Of .bin files; hf32: computed in HFLOAT32."
 )
 @click.option("--case", "case", help="The case of two files, so that the report can draw its windows.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per case.")
+@click.option("--only", multiple=True, metavar="NAME", help="Compare this case alone; may be repeated.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per case, and a summary.")
+@reports.verbose_option
 @reports.report_option
 def command(
     actual: Path,
     golden: Path,
     third: Path | None,
-    verdict: str,
+    standard: str,
     level: str,
     dtype: str | None,
     case: str | None,
+    only: tuple[str, ...],
     as_json: bool,
+    verbose: bool,
     report: Path | None,
 ) -> None:
     """Compare ACTUAL with GOLDEN: two files (.npy or .bin), or a directory with one of pooltide golden.
 
     A directory has NAME/grad_input.npy or NAME.npy (or .bin) for each case of the golden manifest.
-    Exit status 1 when the chosen verdict fails for any case, or a result is missing or can't be read;
-    2 when golden data are missing, or are not what the manifest's sha256 says.
-
-    \b
-    single  MERE < T, MARE < 10·T     T = 2^-10 float16, 2^-7 bfloat16,
-            of |a-g|/(|g|+1e-7)           2^-13 float32, 2^-11 HFLOAT32
-    two     MARE, MERE, RMSE over the third's: at most
-            10/2/2 (L0), 5/1.5/1.5 (L1), 2/1.2/1.2 (L2)
-    mixed   |a-g| <= atol + rtol·|g| for 99 % of the cells, no error above
-            max(limit, 32 ULP); rtol/atol/limit = 2^-9/2^-9/0.1 float16,
-            2^-6/2^-6/1 bfloat16, 2^-10/2^-16/0.01 float32
-    bits    equal bits
+    Prints a line for each case and a summary. Exit status 2 when a case could not be compared (a file is
+    missing, can't be read, or has not the manifest's sha256), else 1 when the verdict of the standard fails
+    for any case, else 0. docs/acceptance.md has the formulas of the standards.
     """
-    if verdict == "two" and third is None:
-        raise click.UsageError("--verdict two needs --third, another's result for the same golden files")
+    if standard in THIRD and third is None:
+        raise click.UsageError(
+            f"--standard {standard} needs --third, another's result for the same golden files"
+        )
+    tally = reports.Tally()
     rows: list[Row] = []
+    extra: list[str] = []
     try:
-        if case is not None:
-            case = str(parse(case))
-        for name, text, pair in _pairs(actual, golden, third, dtype, case):
-            rows.append((name, text, _compared(pair, level)))
+        case = None if case is None else str(parse(case))
+        manifest = _manifest(golden, actual, third, dtype, case, only)
+        for row in _rows(actual, golden, third, dtype, case, level, manifest, only):
+            tally.add(row.verdict(standard))
             if as_json:
-                say(json.dumps(_record(*rows[-1]), ensure_ascii=False))
+                say(json.dumps(_record(row), ensure_ascii=False))
+            else:
+                _print(row, standard, verbose, actual, golden)
+            if report is not None:
+                rows.append(row)
+        if manifest is not None:
+            extra = [str(path) for path in extra_files(actual, manifest.entries)]
     except (ManifestError, NotationError) as error:
         raise click.UsageError(str(error)) from None
-    if not as_json:
-        say(_text(rows, verdict))
+    if as_json:
+        say(json.dumps({"summary": tally.record(standard) | {"extra": extra}}, ensure_ascii=False))
+    else:
+        _print_extra(extra, verbose)
+        say(tally.summary(standard))
     if report is not None:
         source = golden if golden.is_dir() else None
-        columns = (*reports.MEASURES, *(name for name in VERDICTS if third or name != "two"))
-        entries = [_entry(*row, verdict, len(columns)) for row in rows]
-        entries = _with_errors(entries, {name: outcome for name, _, outcome in rows}, source)
+        columns = (*reports.MEASURES, *_SHOWN)
+        entries = _with_errors([_entry(row, standard) for row in rows], rows, source)
         reports.write_report(report, "pooltide compare", columns, entries)
-    if any(isinstance(outcome, GoldenError) for *_, outcome in rows):
-        raise SystemExit(2)
-    raise SystemExit(0 if all(_passed(outcome, verdict) for *_, outcome in rows) else 1)
+    raise SystemExit(tally.exit_status)
 
 
-def _pairs(
-    actual: Path, golden: Path, third: Path | None, dtype: str | None, case: str | None
-) -> Iterator[tuple[str, str, Pair | TensorFileError]]:
-    """For each case: its name, its notation, and its pair or the error of opening it."""
+def _manifest(
+    golden: Path,
+    actual: Path,
+    third: Path | None,
+    dtype: str | None,
+    case: str | None,
+    only: Collection[str],
+) -> Manifest | None:
+    """The manifest of a golden directory; None for two files. UsageError: the arguments do not fit."""
     if golden.is_dir() != actual.is_dir() or (third is not None and third.is_dir() != golden.is_dir()):
         raise click.UsageError("ACTUAL, GOLDEN and --third must all be files, or all directories")
-    rounding = "HFLOAT32" if dtype == "hf32" else "keep"
     if not golden.is_dir():
+        if only:
+            raise click.UsageError("--only is for directories; two files are one case")
         _check_names(actual, golden, third, dtype)
-        known = DTYPES["FLOAT32"] if dtype == "hf32" else _DTYPES.get(dtype or "")
-        try:
-            pair = pair_files(actual.name, actual, golden, third, known, rounding)
-            yield actual.name, case or "", replace(pair, case=case or "")
-        except TensorFileError as error:
-            yield actual.name, case or "", error
-        return
+        return None
     if dtype or case:
         raise click.UsageError("--dtype and --case are for two files; the manifest has them for directories")
     found = read_manifest(golden)
     if not found.entries or not found.complete:
         what = "is not complete" if found.entries else "has no case"
         raise ManifestError(f"{golden / MANIFEST} {what}; start pooltide golden again")
-    for entry in found.entries.values():
+    if unknown := [name for name in only if name not in found.entries]:
+        raise click.UsageError(f"--only is {unknown[0]!r}; it must be a name of {golden / MANIFEST}")
+    return found
+
+
+def _rows(
+    actual: Path,
+    golden: Path,
+    third: Path | None,
+    dtype: str | None,
+    case: str | None,
+    level: str,
+    manifest: Manifest | None,
+    only: Collection[str],
+) -> Iterator[Row]:
+    if manifest is None:
+        known = DTYPES["FLOAT32"] if dtype == "hf32" else _DTYPES.get(dtype or "")
+        rounding = "HFLOAT32" if dtype == "hf32" else "keep"
         try:
-            yield entry["name"], entry["case"], pair_entry(entry, golden, actual, third)
+            pair = pair_files(actual.name, actual, golden, third, known, rounding)
+            outcome: Outcome = compare(replace(pair, case=case or ""), level)
         except TensorFileError as error:
-            yield entry["name"], entry["case"], error
+            outcome = error
+        yield Row(actual.name, case or "", outcome)
+        return
+    for entry in manifest.entries.values():
+        if only and entry["name"] not in only:
+            continue
+        try:
+            outcome = compare(pair_entry(entry, golden, actual, third), level)
+        except TensorFileError as error:
+            outcome = error
+        yield Row(entry["name"], entry["case"], outcome)
 
 
 def _check_names(actual: Path, golden: Path, third: Path | None, dtype: str | None) -> None:
@@ -134,77 +187,60 @@ def _check_names(actual: Path, golden: Path, third: Path | None, dtype: str | No
         raise click.UsageError(f"{actual}: a .bin file has no dtype; give it with --dtype")
 
 
-def _compared(pair: Pair | TensorFileError, level: str) -> Outcome:
-    try:
-        return pair if isinstance(pair, TensorFileError) else compare(pair, level)
-    except TensorFileError as error:
-        return error
+def _print(row: Row, standard: str, verbose: bool, actual: Path, golden: Path) -> None:
+    if isinstance(row.outcome, TensorFileError):
+        say(one_line(f"error {row.name}: {row.outcome}"))
+        return
+    verdict, m = row.outcome.verdict(standard), row.outcome.measures
+    say(one_line(reports.case_line(row.name, verdict, m)))
+    if verbose:
+        about = [f"      case     {row.case}"] if row.case else []
+        say("\n".join([*about, *reports.details(m, row.outcome.verdicts, standard)]))
+    if not verdict.passed:
+        say(_reproduce(row, actual, golden))
 
 
-def _passed(outcome: Outcome, verdict: str) -> bool:
-    return isinstance(outcome, Comparison) and outcome.verdict(verdict).passed
+def _reproduce(row: Row, actual: Path, golden: Path) -> str:
+    if row.case:
+        return reproduce("run", row.case)
+    return reproduce("compare", actual, golden, "-v")
 
 
-def _text(rows: list[Row], verdict: str) -> str:
-    bad = [row for row in rows if not _passed(row[2], verdict)]
-    parts = []
-    if len(rows) == 1 and isinstance(rows[0][2], Comparison):
-        parts.append(_one(rows[0][2]))
-    else:
-        listed = rows if len(rows) <= _MOST_ROWS else bad[:_MOST_ROWS]
-        good = [(name, outcome) for name, _, outcome in listed if isinstance(outcome, Comparison)]
-        if good:
-            head = ["case", "MERE", "MARE", "max ULP", *(v.name for v in good[0][1].verdicts)]
-            parts.append(aligned(head, [_cells(name, outcome) for name, outcome in good]))
-        wrong = [(name, outcome) for name, _, outcome in listed if isinstance(outcome, TensorFileError)]
-        parts += [one_line(f"{name}: {outcome}") for name, outcome in wrong]
-        if len(bad) > len(listed):
-            parts.append(f"… and {len(bad) - len(listed)} more that fail; --json or --report has them all")
-    parts.append(f"{verdict}: {len(rows) - len(bad)} of {len(rows)} pass")
-    if bad and (case := next((case for _, case, _ in bad if case), "")):
-        parts.append(reproduce("run", case))
-    return "\n".join(parts)
+def _print_extra(extra: list[str], verbose: bool) -> None:
+    shown = extra if verbose else extra[:_MOST_EXTRA]
+    for path in shown:
+        say(one_line(f"extra {path}: no case of the golden data has this name"))
+    if len(shown) < len(extra):
+        say(f"extra {len(extra) - len(shown)} more files; -v lists them")
 
 
-def _cells(name: str, outcome: Comparison) -> list[str]:
-    m = outcome.measures
-    return [name, f"{m.mere:.3g}", f"{m.mare:.3g}", str(m.max_ulp), *reports.judged(outcome.verdicts)]
+def _record(row: Row) -> dict[str, Any]:
+    record: dict[str, Any] = {"name": row.name, "case": row.case}
+    if isinstance(row.outcome, TensorFileError):
+        return record | {"error": str(row.outcome)}
+    return record | reports.figures(row.outcome.measures, row.outcome.verdicts)
 
 
-def _one(outcome: Comparison) -> str:
-    m = outcome.measures
-    error = f"error    MERE {m.mere:.3g}, MARE {m.mare:.3g}, RMSE {m.rmse:.3g}, largest {m.max_abs:.3g}"
-    ulps = ", ".join(f"{name}: {n}" for name, n in reports.histogram(m).items())
-    return "\n".join(
-        [*reports.verdict_lines(outcome.verdicts), error, f"ULP      {ulps or 'no finite cells'}"]
-    )
-
-
-def _record(name: str, case: str, outcome: Outcome) -> dict[str, Any]:
-    record: dict[str, Any] = {"name": name, "case": case}
-    if isinstance(outcome, TensorFileError):
-        return record | {"error": str(outcome)}
-    return record | reports.figures(outcome.measures, outcome.verdicts)
-
-
-def _entry(name: str, case: str, outcome: Outcome, verdict: str, width: int) -> Entry:
+def _entry(row: Row, standard: str) -> Entry:
     from ..acceptance.report import Entry
 
-    if isinstance(outcome, TensorFileError):
-        return Entry(name, case, "error", ("",) * width, str(outcome))
-    values = (*reports.measured(outcome.measures), *reports.judged(outcome.verdicts))
-    chosen = outcome.verdict(verdict)
+    if isinstance(row.outcome, TensorFileError):
+        width = len(reports.MEASURES) + len(_SHOWN)
+        return Entry(row.name, row.case, "error", ("",) * width, str(row.outcome))
+    m, chosen = row.outcome.measures, row.outcome.verdict(standard)
+    shown = [row.outcome.verdict(name) for name in _SHOWN]
+    values = (*reports.measured(m), *reports.judged(shown))
     if chosen.passed:
-        return Entry(name, case, "pass", values)
-    return Entry(name, case, "fail", values, chosen.text, outcome.measures.histogram)
+        return Entry(row.name, row.case, "pass", values)
+    return Entry(row.name, row.case, "fail", values, chosen.text, m.histogram)
 
 
-def _with_errors(entries: list[Entry], outcomes: dict[str, Outcome], golden: Path | None) -> list[Entry]:
+def _with_errors(entries: list[Entry], rows: list[Row], golden: Path | None) -> list[Entry]:
     """Read the files a second time, but only those of the cases that get a section in the report."""
     from ..acceptance.report import MOST_SECTIONS
 
-    failing = [entry.name for entry in entries if entry.status == "fail"][:MOST_SECTIONS]
-    found = {name: _errors(outcomes[name], golden) for name in failing}
+    failing = [row for row, entry in zip(rows, entries, strict=True) if entry.status == "fail"]
+    found = {row.name: _errors(row.outcome, golden) for row in failing[:MOST_SECTIONS]}
     return [replace(entry, errors=found.get(entry.name)) for entry in entries]
 
 

@@ -1,17 +1,22 @@
-"""What run, golden and compare share: options, figures as text or JSON, and the HTML report."""
+"""What run, golden and compare share: options, figures as text or JSON, exit statuses, the HTML report.
+
+Exit status of run and compare: 2 if a case could not be compared, else 1 if a verdict failed, else 0.
+"""
 
 from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
 import click
 
-from ..acceptance.verdicts import VERDICTS, Measures, Verdict, bin_names
+from ..acceptance.measures import SHARES, Measures, bin_names
+from ..acceptance.verdicts import DEFAULT, STANDARDS, Verdict
 from ..writing import why, write_whole
 from .paths import NamedPath
 from .speech import say, visible
@@ -21,14 +26,53 @@ report_option = click.option(
     type=NamedPath(dir_okay=False),
     help="Write a page with all cases and, for those that fail, where the errors are.",
 )
-verdict_option = click.option(
+standard_option = click.option(
+    "--standard",
     "--verdict",
-    type=click.Choice(VERDICTS),
-    default="mixed",
+    "standard",
+    type=click.Choice(list(STANDARDS)),
+    default=DEFAULT,
+    metavar="NAME",
     show_default=True,
-    help="The verdict that decides the exit status.",
+    help=f"What decides the exit status: {', '.join(STANDARDS)}.",
+)
+verbose_option = click.option(
+    "-v", "--verbose", is_flag=True, help="Print all verdicts and figures of each case."
 )
 MEASURES = ("MERE", "MARE", "RMSE", "max ULP", "differing")
+
+
+@dataclass(slots=True)
+class Tally:
+    """How many cases passed, failed, or could not be compared."""
+
+    passed: int = 0
+    failed: int = 0
+    errors: int = 0
+
+    def add(self, verdict: Verdict | None) -> None:
+        """Count a case; None: it could not be compared."""
+        if verdict is None:
+            self.errors += 1
+        elif verdict.passed:
+            self.passed += 1
+        else:
+            self.failed += 1
+
+    @property
+    def exit_status(self) -> int:
+        return 2 if self.errors else 1 if self.failed else 0
+
+    def summary(self, standard: str) -> str:
+        total = self.passed + self.failed + self.errors
+        rest = [f"{self.failed} fail"] if self.failed else []
+        rest += [f"{self.errors} could not be compared"] if self.errors else []
+        counts = ", ".join([f"{self.passed} of {total} pass", *rest])
+        return f"{counts}; the standard is {standard}: {STANDARDS[standard]}"
+
+    def record(self, standard: str) -> dict[str, Any]:
+        counts = {"pass": self.passed, "fail": self.failed, "error": self.errors}
+        return {"standard": standard, **counts, "exit_status": self.exit_status}
 
 
 def measured(m: Measures) -> tuple[Any, ...]:
@@ -37,11 +81,45 @@ def measured(m: Measures) -> tuple[Any, ...]:
 
 
 def judged(verdicts: Sequence[Verdict]) -> tuple[str, ...]:
-    return tuple("pass" if v.passed else "FAIL" for v in verdicts)
+    return tuple(v.status for v in verdicts)
 
 
-def verdict_lines(verdicts: Sequence[Verdict]) -> list[str]:
-    return [f"{v.name:8} {answer}: {v.text}" for v, answer in zip(verdicts, judged(verdicts), strict=True)]
+def case_line(label: str, verdict: Verdict, m: Measures, about: str = "") -> str:
+    """The one line of a case: its status, its name, and what decided."""
+    text = differences(m) if verdict.passed else f"{verdict.name}: {verdict.text}"
+    return f"{verdict.status:4}  {label}: {about}{text}{_nonfinite(m)}"
+
+
+def differences(m: Measures) -> str:
+    if m.differing == 0:
+        return f"all {m.count} cells equal"
+    return f"{m.differing} of {m.count} cells differ, at most {m.max_ulp} ULP"
+
+
+def _nonfinite(m: Measures) -> str:
+    """How many NaN and Inf there are, in the result and in the golden values; "" if there are none."""
+    if not (m.nan or m.inf or m.golden_nan or m.golden_inf):
+        return ""
+    if m.misplaced == 0:
+        return f"; {m.nan} NaN and {m.inf} Inf, as golden"
+    return f"; {m.nan} NaN (golden {m.golden_nan}), {m.inf} Inf (golden {m.golden_inf})"
+
+
+def details(m: Measures, verdicts: Sequence[Verdict], standard: str) -> list[str]:
+    """The lines that -v adds to a case; the verdict that decides is marked."""
+    ulps = ", ".join(f"{name}: {n}" for name, n in histogram(m).items())
+    lines = [
+        f"error    MERE {m.mere:.3g}, MARE {m.mare:.3g}, RMSE {m.rmse:.3g}, mean abs {m.mean_abs:.3g}, "
+        f"largest abs {m.max_abs:.3g}",
+        f"cosine   {m.cosine:.9g}, balance {m.balance:.3g}, wrong small values {m.small_errors} of {m.small}",
+        f"ULP      {ulps or 'no finite cells'}",
+    ]
+    for v in verdicts:
+        lines.append(f"{v.name:13} {v.status}: {v.text}{' (decides)' if v.name == standard else ''}")
+    decided = next(v.passed for v in verdicts if v.name == standard)
+    if decided and not all(v.passed for v in verdicts):
+        lines.append(f"{standard} decides; docs/acceptance.md says why others can fail a good result")
+    return [f"      {line}" for line in lines]
 
 
 def histogram(m: Measures) -> dict[str, int]:
@@ -51,25 +129,43 @@ def histogram(m: Measures) -> dict[str, int]:
 
 def figures(m: Measures, verdicts: Sequence[Verdict]) -> dict[str, Any]:
     """Measures and verdicts for JSON, which has no infinity: an infinite measure is None."""
-    finite = (value if isfinite(value) else None for value in measured(m))
+    counts = ("count", "misplaced", "nan", "inf", "golden_nan", "golden_inf")
+    values = {
+        **dict(zip(MEASURES, measured(m), strict=True)),
+        "mean_abs": m.mean_abs,
+        "max_abs": m.max_abs,
+        "cosine": m.cosine,
+        **{f"within_{error:g}": share for error, share in zip(SHARES, m.shares, strict=True)},
+        "small_error_ratio": m.small_ratio,
+        "balance": m.balance,
+        "mean_ulp": m.mean_ulp,
+        "ulp_share": m.ulp_share,
+    }
     return {
-        "count": m.count,
-        "misplaced": m.misplaced,
-        **dict(zip(MEASURES, finite, strict=True)),
+        **{name: getattr(m, name) for name in counts},
+        **{name: value if isfinite(value) else None for name, value in values.items()},
         "ulp_histogram": histogram(m),
-        "verdicts": {v.name: {"pass": v.passed, "text": v.text} for v in verdicts},
+        "verdicts": {v.name: {"pass": v.passed, "status": v.status, "text": v.text} for v in verdicts},
     }
 
 
-def write_report(path: Path | None, title: str, columns: Sequence[str], entries: Sequence[Any]) -> None:
-    """Write the report; without a path, do nothing."""
+def write_report(
+    path: Path | None,
+    title: str,
+    columns: Sequence[str],
+    entries: Sequence[Any],
+    facts: Mapping[str, str] | None = None,
+    files: Iterable[tuple[str, str]] = (),
+) -> None:
+    """Write the report; without a path, do nothing. `files` are (path, what is wrong with it)."""
     if path is None:
         return
     from ..acceptance.report import page
 
-    facts = [("command", shlex.join(["pooltide", *sys.argv[1:]])), ("cases", str(len(entries)))]
+    known = [("command", shlex.join(["pooltide", *sys.argv[1:]])), ("cases", str(len(entries)))]
     try:
-        write_whole(path, visible(page(title, facts, columns, entries)).encode())
+        text = page(title, [*known, *(facts or {}).items()], columns, entries)
+        write_whole(path, visible(text).encode())
     except OSError as error:
         raise click.UsageError(f"{path}: can't be written: {why(error)}") from None
     say(f"report: {path}", err=True)

@@ -19,6 +19,7 @@ from ..acceptance.inputs import TooLarge
 from ..acceptance.notation import Case
 from ..acceptance.tensorfile import npy_header, raw_bytes
 from ..acceptance.trial import Refused, Trial, plan_of, run
+from ..acceptance.verdicts import THIRD
 from ..kernels.plan import BACKENDS, NoBackend, Plan
 from ..writing import why, write_whole
 from . import reports
@@ -42,7 +43,8 @@ Outcome = Trial | Plan | str  # str: why the case has neither
 @click.option("--plan", "plan_only", is_flag=True, help="Print the plan and compute nothing.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per case.")
 @click.option("--save", type=NamedPath(file_okay=False), help="Keep each result as SAVE/NAME.npy.")
-@reports.verdict_option
+@reports.standard_option
+@reports.verbose_option
 @reports.report_option
 def command(
     problems: list[Line],
@@ -52,39 +54,50 @@ def command(
     plan_only: bool,
     as_json: bool,
     save: Path | None,
-    verdict: str,
+    standard: str,
+    verbose: bool,
     report: Path | None,
 ) -> None:
-    """Compute a case from its seed; print the plan, the error against float64, and the time.
+    """Compute a case from its seed; print the verdict on it and the time.
 
-    Without a product the case is a call of this library's functions. Exit status 1 when the verdict fails.
-    The plan names the backend, its kernel, why not the kernels before it, the copies and the scratch buffer.
+    Without a product the case is a call of this library's functions. With -v also the plan (the backend, its
+    kernel, why not the kernels before it, the copies, the scratch buffer) and all verdicts.
+    Exit status 2 when a case was refused or could not be computed, else 1 when a verdict failed.
     """
-    if verdict == "two":
-        raise click.UsageError("--verdict two needs a third result; pooltide compare --third gives it")
+    if standard in THIRD:
+        raise click.UsageError(
+            f"--standard {standard} needs a third result; pooltide compare --third gives it"
+        )
     if plan_only and (save or report):
         raise click.UsageError("--plan computes nothing; --save and --report need a result")
     compute = partial(plan_of if plan_only else partial(run, repeat=repeat), product=product, backend=backend)
     options = [*_option("--product", product), *_option("--backend", backend)]
     options += ["--plan"] if plan_only else []
-    good = True
+    alone = len(problems) == 1
+    tally = reports.Tally()
     entries: list[Entry] = []
     for line in problems:
         outcome = _outcome(line, compute)
-        passed = outcome.passed(verdict) if isinstance(outcome, Trial) else isinstance(outcome, Plan)
-        good &= passed
+        verdict = outcome.verdict(standard) if isinstance(outcome, Trial) else None
+        if not isinstance(outcome, Plan):
+            tally.add(verdict)
         if as_json:
             say(json.dumps(_record(line, outcome), ensure_ascii=False))
         else:
-            lines = _text(line, outcome, alone=len(problems) == 1)
-            lines += [] if passed or line.case is None else [reproduce("run", line.case, *options)]
+            lines = _text(line, outcome, standard, alone=alone, verbose=verbose)
+            good = isinstance(outcome, Plan) or (verdict is not None and verdict.passed)
+            lines += [] if good or line.case is None else [reproduce("run", line.case, *options)]
             say("\n".join(lines), err=isinstance(outcome, str))
         if isinstance(outcome, Trial):
             _save(save, line.name, outcome)
         if report is not None:
-            entries.append(_entry(line, outcome, passed))
+            entries.append(_entry(line, outcome, standard))
+    if as_json and not plan_only:
+        say(json.dumps({"summary": tally.record(standard)}))
+    elif not plan_only:
+        say(tally.summary(standard))
     reports.write_report(report, "pooltide run", _COLUMNS, entries)
-    raise SystemExit(0 if good else 1)
+    raise SystemExit(tally.exit_status)
 
 
 def _option(name: str, value: str | None) -> list[str]:
@@ -111,20 +124,20 @@ def _save(directory: Path | None, name: str, trial: Trial) -> None:
         raise click.UsageError(f"{directory}: can't be written: {why(error)}") from None
 
 
-def _text(line: Line, outcome: Outcome, *, alone: bool) -> list[str]:
+def _text(line: Line, outcome: Outcome, standard: str, *, alone: bool, verbose: bool) -> list[str]:
     if isinstance(outcome, str):
         return [one_line(outcome) if alone else failed(line, outcome)]
     if isinstance(outcome, Plan):
         return [f"case     {line.case}", str(outcome)]
-    m = outcome.measures
-    return [
-        f"case     {outcome.case}",
-        str(outcome.plan),
-        f"error    MERE {m.mere:.3g}, MARE {m.mare:.3g}, RMSE {m.rmse:.3g}; {m.differing} of {m.count} "
-        f"differ from the correctly rounded result, at most {m.max_ulp} ULP",
-        f"time     {outcome.seconds * 1e3:.3f} ms, {_rate(outcome):.2f} GB/s of what must move",
-        *reports.verdict_lines(outcome.verdicts),
-    ]
+    label = str(outcome.case) if alone else line.name
+    about = f"{outcome.plan.backend}, {outcome.seconds * 1e3:.3f} ms, "
+    lines = [reports.case_line(label, outcome.verdict(standard), outcome.measures, about)]
+    if verbose:
+        plan = f"case     {outcome.case}\n{outcome.plan}\n"
+        plan += f"time     {outcome.seconds * 1e3:.3f} ms, {_rate(outcome):.2f} GB/s of what must move"
+        lines += [f"      {part}" for part in plan.splitlines()]
+        lines += reports.details(outcome.measures, outcome.verdicts, standard)
+    return lines
 
 
 def _rate(trial: Trial) -> float:
@@ -155,22 +168,18 @@ def _plan_record(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _entry(line: Line, outcome: Outcome, passed: bool) -> Entry:
+def _entry(line: Line, outcome: Outcome, standard: str) -> Entry:
     from ..acceptance.report import Entry
 
     text = str(line.case) if line.case else ""
     if not isinstance(outcome, Trial):
         return Entry(line.name, text, "error", ("",) * len(_COLUMNS), str(outcome))
-    m = outcome.measures
-    values = (
-        outcome.plan.backend,
-        outcome.seconds * 1e3,
-        *reports.measured(m),
-        *reports.judged(outcome.verdicts),
-    )
-    if passed:
+    m, verdict = outcome.measures, outcome.verdict(standard)
+    shown = [outcome.verdict(name) for name in ("single", "mixed", "bits")]
+    values = (outcome.plan.backend, outcome.seconds * 1e3, *reports.measured(m), *reports.judged(shown))
+    if verdict.passed:
         return Entry(line.name, text, "pass", values)
-    return Entry(line.name, text, "fail", values, "", m.histogram, _errors(outcome))
+    return Entry(line.name, text, "fail", values, verdict.text, m.histogram, _errors(outcome))
 
 
 def _errors(trial: Trial) -> ErrorMap:
