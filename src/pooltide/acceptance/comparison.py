@@ -17,7 +17,7 @@ from ..problem.problem import Problem
 from .errormap import LARGEST_PLANE, Array, ErrorMap, Reader, map_errors, piece_size
 from .manifest import MANIFEST, ROLES, SUFFIXES, first_change
 from .measures import PRECISIONS, Measures, Precision, measure_all, precision_of
-from .notation import parse
+from .notation import Case, parse
 from .tensorfile import GoldenError, TensorFile, TensorFileError, open_tensor
 from .trial import Refused, problem_of
 from .verdicts import Verdict, judge
@@ -156,7 +156,8 @@ def error_map(pair: Pair, golden: Path | None = None) -> ErrorMap | None:
 
     `golden` is the directory with the inputs of the case.
     """
-    problem = _problem(pair.case)
+    case = _case(pair.case)
+    problem = None if case is None else problem_of(case)
     shape = pair.actual.shape
     *_, height, width = 1, 1, *shape
     batch, plane = (1, prod(shape[:-2])), (1, height, width)
@@ -168,14 +169,19 @@ def error_map(pair: Pair, golden: Path | None = None) -> ErrorMap | None:
         return None
     grad, indices = (_plane_reader(golden, pair.name, role, problem) for role in ("grad_output", "indices"))
     pairs = _pieces(pair.actual, pair.golden, piece_size(plane))
-    return map_errors(pairs, batch, plane, problem, grad, indices)
+    axes = case.operator.axes if case is not None and problem is not None else ("row", "column")
+    return map_errors(pairs, batch, plane, problem, axes, grad, indices)
 
 
-def _problem(case: str) -> Problem | None:
+def _case(text: str) -> Case | None:
+    """The case of a pair, if one is known and can be computed."""
     try:
-        return problem_of(parse(case)) if case else None
+        case = parse(text) if text else None
+        if case is not None:
+            problem_of(case)
     except (NotationError, Refused):
         return None
+    return case
 
 
 def _plane_reader(directory: Path | None, name: str, role: str, problem: Problem | None) -> Reader | None:

@@ -50,6 +50,7 @@ class ErrorMap:
     errors: Array  # (D, H, W): the largest error over all planes
     worst: tuple[Cell, ...]
     problem: Problem | None
+    axes: tuple[str, ...]  # the names of the last dimensions
 
 
 def piece_size(plane: Position) -> int:
@@ -62,6 +63,7 @@ def map_errors(
     batch: tuple[int, int],
     plane: Position,
     problem: Problem | None,
+    axes: tuple[str, ...],
     grad: Reader | None = None,
     indices: Reader | None = None,
 ) -> ErrorMap:
@@ -86,7 +88,7 @@ def map_errors(
         position = tuple(int(i) for i in np.unravel_index(flat, batch + plane))
         terms, more = _terms(problem, flat // cells, position[2:], grad, indices) if problem else ((), 0)
         worst.append(Cell(position, a, g, ulp, terms, more))
-    return ErrorMap(errors.reshape(plane), tuple(worst), problem)
+    return ErrorMap(errors.reshape(plane), tuple(worst), problem, axes)
 
 
 def distances(actual: Array, golden: Array) -> NDArray[np.float64]:

@@ -82,8 +82,9 @@ def _single(m: Measures, precision: Precision) -> Judged:
 def _mixed(m: Measures, precision: Precision) -> Judged:
     share = 1 - m.outside / m.finite if m.finite else 1.0
     text = (
-        f"{share:.2%} within {precision.atol:.3g} + {precision.rtol:.3g}·|g| (at least {_SHARE:.0%} must), "
-        f"{m.beyond} with an error above {precision.limit:g} and {ULPS} ULP (none may)"
+        f"{m.beyond} of {m.finite} cells have an error above both {precision.limit:g} and {ULPS} ULP "
+        f"(none may), {share:.2%} are within {precision.atol:.3g} + {precision.rtol:.3g}·|g| "
+        f"(at least {_SHARE:.0%} must)"
     )
     return _status(share >= _SHARE and m.beyond == 0), text
 

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 _DTYPES = {short: dtype for short, dtype in BY_SHORT_DTYPE.items() if dtype.name in PRECISIONS}
 _MOST_EXTRA = 10  # extra files that are listed without -v
-_SHOWN = ("single", "mixed", "bits")  # verdicts with a column in the report
 _PATH = NamedPath(exists=True)
 Outcome = Comparison | TensorFileError
 
@@ -115,10 +114,12 @@ def command(
         _print_extra(extra, verbose)
         say(tally.summary(standard))
     if report is not None:
-        source = golden if golden.is_dir() else None
-        columns = (*reports.MEASURES, *_SHOWN)
-        entries = _with_errors([_entry(row, standard) for row in rows], rows, source)
-        reports.write_report(report, "pooltide compare", columns, entries)
+        entries = _entries(rows, standard, actual, golden)
+        facts = _facts(actual, golden, third, standard, level, rows)
+        wrong = [str(row.outcome).partition(": ") for row in rows if isinstance(row.outcome, TensorFileError)]
+        files = [(path, what) for path, _, what in wrong]
+        files += [(path, "extra: no case of the golden data has this name") for path in extra]
+        reports.write_report(report, "pooltide compare", facts, reports.COLUMNS, entries, files)
     raise SystemExit(tally.exit_status)
 
 
@@ -221,27 +222,34 @@ def _record(row: Row) -> dict[str, Any]:
     return record | reports.figures(row.outcome.measures, row.outcome.verdicts)
 
 
-def _entry(row: Row, standard: str) -> Entry:
-    from ..acceptance.report import Entry
-
-    if isinstance(row.outcome, TensorFileError):
-        width = len(reports.MEASURES) + len(_SHOWN)
-        return Entry(row.name, row.case, "error", ("",) * width, str(row.outcome))
-    m, chosen = row.outcome.measures, row.outcome.verdict(standard)
-    shown = [row.outcome.verdict(name) for name in _SHOWN]
-    values = (*reports.measured(m), *reports.judged(shown))
-    if chosen.passed:
-        return Entry(row.name, row.case, "pass", values)
-    return Entry(row.name, row.case, "fail", values, chosen.text, m.histogram)
+def _facts(
+    actual: Path, golden: Path, third: Path | None, standard: str, level: str, rows: list[Row]
+) -> dict[str, str]:
+    facts = {"compared": f"the results of {actual} with the golden data of {golden}"}
+    facts |= {"third result": str(third)} if third else {}
+    cases = [parse(row.case) for row in rows if row.case]
+    facts |= reports.standard_facts(standard, level)
+    return facts | ({"product": reports.products(cases, None)} if cases else {})
 
 
-def _with_errors(entries: list[Entry], rows: list[Row], golden: Path | None) -> list[Entry]:
-    """Read the files a second time, but only those of the cases that get a section in the report."""
-    from ..acceptance.report import MOST_SECTIONS
+def _entries(rows: list[Row], standard: str, actual: Path, golden: Path) -> list[Entry]:
+    """The entries of the report. Files of the cases that get a section are read a second time."""
+    from ..acceptance.report import MOST_SECTIONS, Entry
 
-    failing = [row for row, entry in zip(rows, entries, strict=True) if entry.status == "fail"]
-    found = {row.name: _errors(row.outcome, golden) for row in failing[:MOST_SECTIONS]}
-    return [replace(entry, errors=found.get(entry.name)) for entry in entries]
+    source = golden if golden.is_dir() else None
+    found, sections = [], 0
+    for row in rows:
+        if isinstance(row.outcome, TensorFileError):
+            found.append(Entry(row.name, row.case, "error", ("",) * len(reports.COLUMNS), str(row.outcome)))
+            continue
+        m, chosen = row.outcome.measures, row.outcome.verdict(standard)
+        entry = reports.entry(row.name, row.case, (), m, chosen, row.outcome.verdicts)
+        if not chosen.passed:
+            sections += 1
+            errors = _errors(row.outcome, source) if sections <= MOST_SECTIONS else None
+            entry = replace(entry, reproduce=_reproduce(row, actual, golden), errors=errors)
+        found.append(entry)
+    return found
 
 
 def _errors(outcome: Outcome, golden: Path | None) -> ErrorMap | None:

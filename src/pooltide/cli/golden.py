@@ -24,7 +24,7 @@ from ..kernels.threads import get_num_threads
 from ..writing import why
 from .paths import NamedPath
 from .problems import NOTATION, failed, problem_argument, product_option
-from .reports import report_option, write_report
+from .reports import products, report_option, write_report
 from .speech import reproduce, say
 
 if TYPE_CHECKING:
@@ -59,7 +59,11 @@ def command(
     bad = sum(one.entry is None for one in made)
     say(f"{output / MANIFEST}: {len(made) - bad} of {len(problems)} cases, {bad} bad")
     in_order = sorted(made, key=lambda one: one.number)
-    write_report(report, "pooltide golden", ("dtype", "shape", "seed"), [*map(_entry, in_order)])
+    facts = {
+        "made": f"golden data in {output}",
+        "product": products((line.case for line in problems), product),
+    }
+    write_report(report, "pooltide golden", facts, ("dtype", "shape", "seed"), [*map(_entry, in_order)])
     if stopped:
         say(stopped, err=True)
     raise SystemExit(1 if stopped or bad else 0)

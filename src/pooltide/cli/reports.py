@@ -5,21 +5,31 @@ Exit status of run and compare: 2 if a case could not be compared, else 1 if a v
 
 from __future__ import annotations
 
+import os
+import platform
 import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+import numpy as np
 
+from .. import __version__
 from ..acceptance.measures import SHARES, Measures, bin_names
-from ..acceptance.verdicts import DEFAULT, STANDARDS, Verdict
+from ..acceptance.notation import Case
+from ..acceptance.verdicts import DEFAULT, STANDARDS, THIRD, Verdict
+from ..operators.pages import HOST, PRODUCTS
 from ..writing import why, write_whole
 from .paths import NamedPath
 from .speech import say, visible
+
+if TYPE_CHECKING:
+    from ..acceptance.report import Entry
 
 report_option = click.option(
     "--report",
@@ -40,6 +50,7 @@ verbose_option = click.option(
     "-v", "--verbose", is_flag=True, help="Print all verdicts and figures of each case."
 )
 MEASURES = ("MERE", "MARE", "RMSE", "max ULP", "differing")
+COLUMNS = ("MERE", "MARE", "RMSE", "cosine", "max ULP", "differing", "NaN", "Inf")  # of the report
 
 
 @dataclass(slots=True)
@@ -78,10 +89,6 @@ class Tally:
 def measured(m: Measures) -> tuple[Any, ...]:
     """The values of MEASURES."""
     return m.mere, m.mare, m.rmse, m.max_ulp, m.differing
-
-
-def judged(verdicts: Sequence[Verdict]) -> tuple[str, ...]:
-    return tuple(v.status for v in verdicts)
 
 
 def case_line(label: str, verdict: Verdict, m: Measures, about: str = "") -> str:
@@ -149,23 +156,73 @@ def figures(m: Measures, verdicts: Sequence[Verdict]) -> dict[str, Any]:
     }
 
 
+def standard_facts(standard: str, level: str = "") -> dict[str, str]:
+    """What decided, for the report."""
+    levels = f", level {level}" if level and standard in THIRD else ""
+    return {"standard": f"{standard}{levels}: {STANDARDS[standard]}"}
+
+
+def products(cases: Iterable[Case | None], product: str | None) -> str:
+    """The products of the cases, for the report; `product` overrides them."""
+    found = {product or case.product or HOST for case in cases if case is not None}
+    return ", ".join(PRODUCTS[name] for name in PRODUCTS if name in found)
+
+
+def entry(
+    name: str, case: str, first: tuple[Any, ...], m: Measures, verdict: Verdict, verdicts: Sequence[Verdict]
+) -> Entry:
+    """A compared case in the report; `first` are values before those of COLUMNS."""
+    from ..acceptance.report import Entry
+
+    counts = (_beside(m.nan, m.golden_nan), _beside(m.inf, m.golden_inf))
+    values = (*first, *measured(m)[:3], m.cosine, *measured(m)[3:], *counts)
+    if verdict.passed:
+        return Entry(name, case, "pass", values)
+    why = f"{verdict.name} fails: {verdict.text}{_nonfinite(m)}"
+    every = tuple((v.name, v.status, v.text) for v in verdicts)
+    return Entry(name, case, "fail", values, why, "", m.histogram, m.misplaced, every)
+
+
+def _beside(ours: int, golden: int) -> int | str:
+    return ours if ours == golden else f"{ours} ({golden})"
+
+
 def write_report(
     path: Path | None,
     title: str,
+    facts: Mapping[str, str],
     columns: Sequence[str],
-    entries: Sequence[Any],
-    facts: Mapping[str, str] | None = None,
-    files: Iterable[tuple[str, str]] = (),
+    entries: Sequence[Entry],
+    files: Sequence[tuple[str, str]] = (),
 ) -> None:
     """Write the report; without a path, do nothing. `files` are (path, what is wrong with it)."""
     if path is None:
         return
-    from ..acceptance.report import page
+    from ..acceptance.report import Report, page
 
-    known = [("command", shlex.join(["pooltide", *sys.argv[1:]])), ("cases", str(len(entries)))]
+    known = {**facts, **_surroundings(), "command": shlex.join(["pooltide", *sys.argv[1:]])}
     try:
-        text = page(title, [*known, *(facts or {}).items()], columns, entries)
-        write_whole(path, visible(text).encode())
+        write_whole(path, visible(page(Report(title, known, columns, entries, files))).encode())
     except OSError as error:
         raise click.UsageError(f"{path}: can't be written: {why(error)}") from None
     say(f"report: {path}", err=True)
+
+
+def _surroundings() -> dict[str, str]:
+    """When, on which machine, and by which versions the report was made."""
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}"
+    return {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "machine": f"{_processor()}{machine}",
+        "versions": f"pooltide {__version__}, NumPy {np.__version__}, Python {platform.python_version()}",
+    }
+
+
+def _processor() -> str:
+    """The name of the processor and a comma, or "" where Linux does not say it."""
+    try:
+        text = Path("/proc/cpuinfo").read_text("utf-8", "replace")
+    except OSError:
+        return ""
+    names = [line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")]
+    return f"{names[0]}, " if names else ""

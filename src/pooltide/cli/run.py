@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from ..acceptance.errormap import ErrorMap
     from ..acceptance.report import Entry
 
-_COLUMNS = ("backend", "ms", *reports.MEASURES, "single", "mixed", "bits")
+_COLUMNS = ("backend", "ms", *reports.COLUMNS)
 Outcome = Trial | Plan | str  # str: why the case has neither
 
 
@@ -91,12 +92,14 @@ def command(
         if isinstance(outcome, Trial):
             _save(save, line.name, outcome)
         if report is not None:
-            entries.append(_entry(line, outcome, standard))
+            entries.append(_entry(line, outcome, standard, options))
     if as_json and not plan_only:
         say(json.dumps({"summary": tally.record(standard)}))
     elif not plan_only:
         say(tally.summary(standard))
-    reports.write_report(report, "pooltide run", _COLUMNS, entries)
+    facts = {"compared": "our results with the float64 reference", **reports.standard_facts(standard)}
+    facts["product"] = reports.products((line.case for line in problems), product)
+    reports.write_report(report, "pooltide run", facts, _COLUMNS, entries)
     raise SystemExit(tally.exit_status)
 
 
@@ -168,18 +171,18 @@ def _plan_record(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _entry(line: Line, outcome: Outcome, standard: str) -> Entry:
+def _entry(line: Line, outcome: Outcome, standard: str, options: list[str]) -> Entry:
     from ..acceptance.report import Entry
 
     text = str(line.case) if line.case else ""
     if not isinstance(outcome, Trial):
         return Entry(line.name, text, "error", ("",) * len(_COLUMNS), str(outcome))
     m, verdict = outcome.measures, outcome.verdict(standard)
-    shown = [outcome.verdict(name) for name in ("single", "mixed", "bits")]
-    values = (outcome.plan.backend, outcome.seconds * 1e3, *reports.measured(m), *reports.judged(shown))
+    values = (outcome.plan.backend, outcome.seconds * 1e3)
+    entry = reports.entry(line.name, text, values, m, verdict, outcome.verdicts)
     if verdict.passed:
-        return Entry(line.name, text, "pass", values)
-    return Entry(line.name, text, "fail", values, verdict.text, m.histogram, _errors(outcome))
+        return entry
+    return replace(entry, reproduce=reproduce("run", text, *options), errors=_errors(outcome))
 
 
 def _errors(trial: Trial) -> ErrorMap:
@@ -195,6 +198,7 @@ def _errors(trial: Trial) -> ErrorMap:
         problem.batch,
         problem.input_plane,
         problem,
+        trial.case.operator.axes,
         None if grad is None else grad.__getitem__,
         None if indices is None else indices.__getitem__,
     )
