@@ -16,7 +16,8 @@ import pytest
 from click.testing import CliRunner
 from commandline import pooltide
 
-from pooltide.acceptance.manifest import first_change, read_manifest
+from pooltide.acceptance.entries import first_change
+from pooltide.acceptance.manifest import read_manifest
 from pooltide.cli import main
 from pooltide.writing import write_whole
 
@@ -147,7 +148,7 @@ def test_a_directory_of_the_user_is_not_touched(tmp_path: Path) -> None:
     assert "1 of 5 cases, 4 bad" in text
     assert (tmp_path / "out/stem/thesis.tex").read_text() == "years of work"
     assert (tmp_path / "out/head").read_text() == "a plain file"
-    assert list(read_manifest(tmp_path / "out").entries) == ["good"]
+    assert list(read_manifest(tmp_path / "out").offsets) == ["good"]
     assert not (tmp_path / "out/.partial").exists()
 
 
@@ -169,11 +170,11 @@ def test_a_partial_directory_of_the_user_is_not_removed(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_start_had_renamed_is_its_own(golden: Path) -> None:
-    """Killed between the directory's name and the manifest's line: claimed.json says whose it is."""
+    """Killed between the directory's name and the manifest's line: `claimed` says whose it is."""
     lines = (golden / "manifest.jsonl").read_text().splitlines(keepends=True)
     (golden / "manifest.jsonl").write_text("".join(lines[:-1]))
     (golden / ".partial").mkdir()
-    (golden / ".partial/claimed.json").write_text('["a", "b"]')
+    (golden / ".partial/claimed").write_text("a\nb\n")
     assert "2 of 2 cases" in invoke("golden", golden.parent / "cases", "-o", golden)
     (golden / "manifest.jsonl").write_text("".join(lines[:-1]))
     assert "b is there and manifest.jsonl has no line" in invoke(
@@ -184,7 +185,7 @@ def test_what_a_killed_start_had_renamed_is_its_own(golden: Path) -> None:
 def test_two_golden_at_once(golden: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import fcntl
 
-    monkeypatch.setattr("pooltide.cli.golden._PATIENCE", 0.2)
+    monkeypatch.setattr("pooltide.cli.locking._PATIENCE", 0.2)
     directory = os.open(golden, os.O_RDONLY)
     try:
         fcntl.flock(directory, fcntl.LOCK_EX)
@@ -224,7 +225,7 @@ def test_every_golden_file_counts(name: str, how: str, golden: Path) -> None:
         path.mkdir()
     assert str(path) in invoke("compare", actual, golden, rc=2)
     assert "error" in invoke("compare", actual, golden, "--json", rc=2)
-    assert first_change(golden, read_manifest(golden).entries["a"])
+    assert first_change(golden, read_manifest(golden).get("a") or {})
 
 
 def changes(entry: dict[str, Any]) -> list[dict[str, Any]]:
@@ -251,8 +252,12 @@ def test_a_manifest_that_was_changed_is_never_a_pass(golden: Path) -> None:
         path.write_text("\n".join([head, json.dumps(entry), *rest]) + "\n")
         assert "manifest.jsonl, line 2: " in invoke("compare", golden, golden, rc=2)
         assert "manifest.jsonl, line 2: " in invoke("golden", golden.parent / "cases", "-o", golden, rc=2)
-    path.write_text(head + "\n")
-    assert "manifest.jsonl has no case" in invoke("compare", golden, golden, rc=2)
+    for fewer in ([head], [head, first], [head, *rest]):
+        path.write_text("\n".join(fewer) + "\n")
+        assert "the lines were changed after they were made" in invoke("compare", golden, golden, rc=2)
+    (golden.parent / "none").write_text("rubbish:1\n")
+    invoke("golden", golden.parent / "none", "-o", golden.parent / "empty", rc=1)
+    assert "manifest.jsonl has no case" in invoke("compare", golden, golden.parent / "empty", rc=2)
     path.write_text("\n".join([first, *rest]) + "\n")
     assert "manifest.jsonl is not complete" in invoke("compare", golden, golden, rc=2)
     path.write_text("\n".join([head.replace("true", "false"), first, *rest]) + "\n")

@@ -19,7 +19,12 @@ _STANDARD = (1, 2)  # the output streams of this process
 
 
 def write_whole(path: Path, *content: Content) -> None:
-    """Write the file, or raise OSError and leave the old file as it was.
+    """Write the file, or raise OSError and leave the old file as it was."""
+    write_parts(path, content)
+
+
+def write_parts(path: Path, content: Iterable[Content]) -> None:
+    """Write the file in parts, which need not be in memory together, or raise OSError as `write_whole` does.
 
     A plain file is replaced in one step, so that no reader and no second writer sees a part of it.
     A link to a plain file stays, and its target is replaced. A device or a pipe is written to directly.

@@ -67,11 +67,16 @@ class CasesError(ValueError):
 
 
 def read(path: Path) -> list[Line]:
+    return list(read_lazily(path))
+
+
+def read_lazily(path: Path) -> Iterator[Line]:
+    """The lines of a file, one by one. CasesError: the file can't be read, or a line is too long."""
     try:
         if path.is_char_device() or path.is_block_device():  # /dev/zero never ends
             raise CasesError(f"{path}: the path is a device; it must be a file, or - for the standard input")
         with path.open("rb") as file:
-            return list(lines(bounded(file)))
+            yield from lines(bounded(file))
     except OSError as error:
         raise CasesError(f"{path}: can't be read: {why(error)}") from None
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from ..operators.dtypes import DTYPES, DType
 from ..problem.problem import Problem
+from .entries import MANIFEST, ROLES, SUFFIXES, first_change
 from .errormap import LARGEST_PLANE, Array, ErrorMap, Reader, map_errors, piece_size
-from .manifest import MANIFEST, ROLES, SUFFIXES, first_change
 from .measures import PRECISIONS, Measures, Precision, measure_all, precision_of
 from .notation import Case, parse
 from .tensorfile import GoldenError, TensorFile, TensorFileError, open_tensor

@@ -5,17 +5,16 @@
 
 The files of a case are written to DIR/.partial. When all are there, their directory is renamed to DIR/NAME,
 and then the manifest gets its line. So the files of each line are complete, and a second start continues.
-DIR may have other files too. DIR/.partial/claimed.json names the directories that this program makes or
+DIR may have other files too. DIR/.partial/claimed names the directories that this program makes or
 replaces; it never changes a directory that it did not make, or that has a file that it does not write.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -26,19 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels import reference
-from ..writing import why, write_whole
+from ..writing import why
 from .cases import NAME
+from .entries import MANIFEST, ROLES, SUFFIXES, expected, first_change
 from .inputs import TooLarge, draw
-from .manifest import (
-    MANIFEST,
-    ROLES,
-    SUFFIXES,
-    ManifestError,
-    expected,
-    first_change,
-    read_manifest,
-    write_manifest,
-)
+from .manifest import Manifest, ManifestError, finish_manifest, read_manifest
 from .notation import parse
 from .tensorfile import npy_header, raw_bytes
 from .trial import Refused, problem_of
@@ -46,7 +37,7 @@ from .words import NotationError
 
 Array = NDArray[Any]
 PARTIAL = ".partial"
-CLAIMED = "claimed.json"
+CLAIMED = "claimed"
 _FILES = {f"{role}.{suffix}" for role in ROLES for suffix in SUFFIXES}
 _WORK = re.compile(r"(.+)\.[0-9]+(?:\.old)?")  # in PARTIAL: NAME.PID, a directory that is being written
 
@@ -70,13 +61,15 @@ class Made:
     case: str
     entry: Mapping[str, Any] | None
     error: str = ""
+    kept: bool = False  # the files were there and unchanged
+    full: bool = False  # the files can't be written, so no other task can succeed
 
 
 def make(task: Task, directory: Path, known: Mapping[str, Any] | None = None) -> Made:
     """Write the files of one case. The files of the `known` entry stay if they are unchanged."""
     made = partial(Made, task.number, task.name, task.case)
     if known is not None and _same(known, task) and first_change(directory, known) is None:
-        return made(known)
+        return made(known, kept=True)
     try:
         problem = problem_of(case := parse(task.case))
         grad, indices = draw(problem, case.data)
@@ -92,7 +85,7 @@ def make(task: Task, directory: Path, known: Mapping[str, Any] | None = None) ->
     try:
         _write(directory, entry, arrays)
     except OSError as error:
-        return made(None, f"{directory}: can't be written: {why(error)}")
+        return made(None, f"{directory}: can't be written: {why(error)}", full=True)
     return made(entry)
 
 
@@ -117,34 +110,33 @@ def _write(directory: Path, entry: dict[str, Any], arrays: Mapping[str, Array | 
                     digest.update(part)
                     file.write(part)
             about["sha256"][suffix] = digest.hexdigest()
-    place, old = directory / entry["name"], work.with_name(f"{work.name}.old")
+    put(directory, entry["name"], work)
+
+
+def put(directory: Path, name: str, work: Path) -> None:
+    """Make a finished directory in PARTIAL the directory of a case, in place of an older one."""
+    place, old = directory / name, work.with_name(f"{work.name}.old")
+    with (directory / PARTIAL / CLAIMED).open("a", encoding="utf-8") as claims:
+        claims.write(f"{name}\n")
     with suppress(FileNotFoundError):
         place.rename(old)
     work.rename(place)
     _remove(old)
 
 
-def start(directory: Path) -> dict[str, dict[str, Any]]:
-    """Make the directory; return its entries. ManifestError: another program made its files."""
+def start(directory: Path) -> Manifest:
+    """Make the directory; return its manifest. ManifestError: another program made its files."""
     directory.mkdir(parents=True, exist_ok=True)
     manifest, work = directory / MANIFEST, directory / PARTIAL
     if os.path.lexists(work) and (work.is_symlink() or not work.is_dir() or not manifest.exists()):
         raise ManifestError(f"{work} is there, but {MANIFEST} is not; pooltide golden uses that name")
-    return read_manifest(directory, broken_tail=True).entries if os.path.lexists(manifest) else {}
+    found = read_manifest(directory, unfinished=True) if os.path.lexists(manifest) else Manifest(manifest)
+    work.mkdir(exist_ok=True)
+    return found
 
 
-def claim(directory: Path, names: Iterable[str], entries: Collection[str]) -> dict[str, str]:
-    """Record the names in CLAIMED. Returns, by name, why a directory must not be replaced."""
-    ours = {*entries, *_claimed(directory)}
-    foreign = {name: text for name in names if (text := _foreign(directory / name, name in ours))}
-    (directory / PARTIAL).mkdir(exist_ok=True)
-    claimed = sorted((ours | {*names}) - foreign.keys())
-    write_whole(directory / PARTIAL / CLAIMED, json.dumps(claimed).encode())
-    return foreign
-
-
-def _foreign(place: Path, ours: bool) -> str:
-    """Why the directory must not be replaced, or "". With `ours`, this program made it."""
+def foreign(place: Path, ours: bool) -> str:
+    """Why the directory of a case must not be replaced, or "". With `ours`, this program made it."""
     if not os.path.lexists(place):
         return ""
     must = "move it away, or give another --output"
@@ -157,16 +149,13 @@ def _foreign(place: Path, ours: bool) -> str:
     return ""
 
 
-def _claimed(directory: Path) -> list[str]:
-    """The names that an interrupted run claimed."""
+def claimed(directory: Path) -> set[str]:
+    """The names whose directories an unfinished run made or replaced."""
     matches = (_WORK.fullmatch(path.name) for path in (directory / PARTIAL).glob("*"))
-    unfinished = [match[1] for match in matches if match]
-    try:
-        found = json.loads((directory / PARTIAL / CLAIMED).read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return unfinished
-    names = unfinished + (found if isinstance(found, list) else [])
-    return [name for name in names if isinstance(name, str) and NAME.fullmatch(name)]
+    names = [match[1] for match in matches if match]
+    with suppress(OSError, UnicodeDecodeError):
+        names += (directory / PARTIAL / CLAIMED).read_text("utf-8").splitlines()
+    return {name for name in names if NAME.fullmatch(name)}
 
 
 def clean(directory: Path) -> None:
@@ -176,11 +165,11 @@ def clean(directory: Path) -> None:
             _remove(work)
 
 
-def finish(directory: Path, entries: Mapping[str, Mapping[str, Any]], *, complete: bool) -> None:
+def finish(directory: Path, manifest: Manifest, *, complete: bool) -> None:
     """Write the manifest in the order of the cases, and remove all work in progress."""
-    write_manifest(directory, entries, complete=complete)
+    finish_manifest(manifest, complete=complete)
     clean(directory)
-    for name in set(_claimed(directory)) - entries.keys():
+    for name in claimed(directory) - manifest.offsets.keys():
         _remove(directory / name)
     with suppress(OSError):
         (directory / PARTIAL / CLAIMED).unlink(missing_ok=True)

@@ -1,7 +1,7 @@
 """The manifest of golden data: DIR/manifest.jsonl has a header line, then a line for each finished case.
 
-All fields of an entry but the sha256 of its files follow from its case. So `read_manifest` can check every
-line without the files, and `first_change` can check every file without computing anything.
+The header has the sha256 of the lines, so that a million of them are checked in seconds. Only where it is
+wrong, every line is checked, to say which one was changed; entries.py says what a line must have.
 """
 
 from __future__ import annotations
@@ -10,26 +10,21 @@ import hashlib
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from .. import __version__
-from ..operators.dtypes import DTYPES, DType
-from ..writing import why, write_whole
-from .cases import NAME, parse_json
-from .notation import parse
-from .tensorfile import CHANGED
-from .trial import Refused, problem_of
-from .words import NotationError
+from ..writing import why, write_parts
+from .entries import MANIFEST, SHA256, checked, entry_of, short
 
-MANIFEST = "manifest.jsonl"
-ROLES = ("grad_output", "indices", "grad_input", "grad_input_float64")
-SUFFIXES = ("npy", "bin")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
+_MOST_CHECKED = 20_000  # lines, in a few seconds
+_NAME = re.compile(rb'\{"name": "([A-Za-z0-9_][A-Za-z0-9._-]{0,99})", "line": ([1-9][0-9]{0,18}), ')
 
 
 class ManifestError(ValueError):
@@ -37,166 +32,211 @@ class ManifestError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
+class Shard:
+    """The share `number` of `of` shares of the cases: each case whose place, counted from 1, is equal to
+    `number` modulo `of`."""
+
+    number: int
+    of: int
+
+    def has(self, place: int) -> bool:
+        """Whether the shard has the case at a place, counted from 0."""
+        return place % self.of == self.number - 1
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.of}"
+
+
+def read_shard(text: str) -> Shard:
+    """The shard that a text such as 3/16 means. ValueError: it means none."""
+    match = re.fullmatch(r"([1-9][0-9]{0,5})/([1-9][0-9]{0,5})", text)
+    if match is None or int(match[1]) > int(match[2]):
+        raise ValueError(f"shard is {short(text)}; it must be two numbers such as 3/16, the first not larger")
+    return Shard(int(match[1]), int(match[2]))
+
+
+@dataclass(slots=True)
 class Manifest:
-    """The entries by name. `complete` is false while `pooltide golden` runs, or after it was interrupted."""
+    """An index of a manifest: where the line of each case begins. Entries are read when they are needed.
 
-    entries: dict[str, dict[str, Any]]
-    complete: bool
+    `complete` is false while `pooltide golden` runs, or after it was interrupted. The lines of a complete
+    manifest have the sha256 of its first line, so they are what `pooltide golden` wrote.
+    """
+
+    path: Path
+    offsets: dict[str, int] = field(default_factory=dict)
+    complete: bool = False
+    shard: Shard | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.offsets
+
+    def get(self, name: str) -> dict[str, Any] | None:
+        """The entry of a case; None if there is none, or an unfinished manifest has a wrong one."""
+        if name not in self.offsets:
+            return None
+        with self.path.open("rb") as file:
+            file.seek(self.offsets[name])
+            line = file.readline()
+        try:
+            return entry_of(line) if self.complete else checked(entry_of(line))
+        except ValueError:
+            return None
+
+    def entries(self) -> Iterator[dict[str, Any]]:
+        """All entries in the order of the manifest. It must be complete."""
+        with self.path.open("rb") as file:
+            for offset in self.offsets.values():
+                file.seek(offset)
+                yield entry_of(file.readline())
+
+    def add(self, entry: Mapping[str, Any], file: BinaryIO) -> None:
+        """Append an entry to the manifest, which `file` has open for appending."""
+        at = file.seek(0, 2)
+        file.write(_line(entry))
+        file.flush()
+        self.offsets[entry["name"]] = at  # after the line is whole: the disk may be full
 
 
-def read_manifest(directory: Path, *, broken_tail: bool = False) -> Manifest:
-    """With `broken_tail`, a last line that was cut short is ignored. ManifestError: the file is invalid."""
+def read_manifest(directory: Path, *, unfinished: bool = False) -> Manifest:
+    """The index of a manifest. ManifestError: `pooltide golden` did not write the file so.
+
+    With `unfinished`, lines may be missing, and a last line that was cut short is ignored. A million cases
+    take seconds: only where the sha256 of the lines is wrong, the first lines are checked one by one.
+    """
     path = directory / MANIFEST
     if path.exists() and not path.is_file():
         raise ManifestError(f"{path}: the path is no plain file; it must be one")
     try:
-        lines = path.read_bytes().split(b"\n")
+        with path.open("rb") as file:
+            found, digest = _index(path, file, unfinished)
+            if not found.complete or digest == found.versions.pop("sha256", None):
+                return found
+            file.seek(0)
+            for number, _, line in islice(_numbered(file), 1, _MOST_CHECKED):
+                if line.endswith(b"\n") or not unfinished:
+                    with _located(path, number):
+                        checked(entry_of(line))
     except OSError as error:
         raise ManifestError(f"{path}: can't be read: {why(error)}") from None
-    entries: dict[str, dict[str, Any]] = {}
-    complete = False
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            found = _json(line)
-            if not entries and "pooltide" in found:
-                complete = _complete(found)
-            else:
-                entry = _checked(found)
-                entries[entry["name"]] = entry
-        except ValueError as error:
-            if broken_tail and number == len(lines):
-                continue
-            raise ManifestError(f"{path}, line {number}: {str(error)[:200]}") from None
-    return Manifest(entries, complete)
-
-
-def _json(line: bytes) -> dict[str, Any]:
-    found = parse_json(line)
-    if not isinstance(found, dict):
-        raise ValueError(f"the line is JSON of {type(found).__name__}; it must be an object")
+    if not unfinished:
+        raise ManifestError(f"{path}: the lines were changed after they were made: they have another sha256")
+    found.complete = False
     return found
 
 
-def _complete(head: Mapping[str, Any]) -> bool:
-    complete = head.get("complete")
+def _index(path: Path, file: BinaryIO, unfinished: bool) -> tuple[Manifest, str]:
+    """The index of an open manifest, and the sha256 of its lines after the first."""
+    found = Manifest(path)
+    digest = hashlib.sha256()
+    for number, offset, line in _numbered(file):
+        if number == 1 and _NAME.match(line) is None:
+            with _located(path, number):
+                _read_head(found, entry_of(line))
+            continue
+        digest.update(line)
+        if (match := _NAME.match(line)) and line.endswith(b"}\n"):
+            found.offsets[match[1].decode()] = offset
+        elif not unfinished or line.endswith(b"\n"):
+            with _located(path, number):
+                entry = checked(entry_of(line))
+                found.offsets[entry["name"]] = offset
+    return found, digest.hexdigest()
+
+
+def _numbered(file: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
+    """The lines of a file that are not empty: number, offset and content."""
+    offset = 0
+    for number, line in enumerate(file, 1):
+        if line.strip():
+            yield number, offset, line
+        offset += len(line)
+
+
+@contextmanager
+def _located(path: Path, number: int) -> Iterator[None]:
+    """A ValueError of a line becomes a ManifestError that names the line."""
+    try:
+        yield
+    except ValueError as error:
+        raise ManifestError(f"{path}, line {number}: {str(error)[:200]}") from None
+
+
+def _read_head(found: Manifest, head: Mapping[str, Any]) -> None:
+    complete, shard, digest = head.get("complete"), head.get("shard"), head.get("sha256")
     if type(complete) is not bool:
-        raise ValueError(f"complete is {_short(complete)}; it must be true or false")
-    return complete
+        raise ValueError(f"complete is {short(complete)}; it must be true or false")
+    if shard is not None and not isinstance(shard, str):
+        raise ValueError(f"shard is {short(shard)}; it must be text such as 3/16")
+    if complete and (not isinstance(digest, str) or not SHA256.fullmatch(digest)):
+        raise ValueError(f"sha256 is {short(digest)}; it must be 64 hexadecimal digits")
+    found.complete = complete
+    found.shard = None if shard is None else read_shard(shard)
+    found.versions = {key: str(value) for key, value in head.items() if key not in ("complete", "shard")}
 
 
-def _checked(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """The entry, if each of its fields is what `pooltide golden` writes for its case; else ValueError."""
-    for key, kind in {"name": str, "line": int, "case": str, "files": dict}.items():
-        if type(entry.get(key)) is not kind:
-            raise ValueError(f"{key} is {_short(entry.get(key))}; it must be {kind.__name__}")
-    if not 0 < entry["line"] < 2**63:
-        raise ValueError(f"line is {_short(entry['line'])}; it must be the number of a line")
-    if not NAME.fullmatch(entry["name"]):
-        raise ValueError(f"name is {_short(entry['name'])}; it must be letters, digits, . _ or -")
-    want = expected(entry["name"], entry["line"], entry["case"], "grad_input_float64" in entry["files"])
-    _equal("", {**entry, "files": None}, {**want, "files": None})
-    _equal("files.", dict.fromkeys(entry["files"]), dict.fromkeys(want["files"]))
-    for role, about in want["files"].items():
-        got = entry["files"][role]
-        if not isinstance(got, dict):
-            raise ValueError(f"files.{role} is {_short(got)}; it must have shape, dtype and sha256")
-        _equal(f"files.{role}.", {**got, "sha256": None}, {**about, "sha256": None})
-        _digests(role, got.get("sha256"))
-    return dict(entry)
+def _line(entry: Mapping[str, Any]) -> bytes:
+    return json.dumps(entry, ensure_ascii=False).encode() + b"\n"
 
 
-def _digests(role: str, digests: Any) -> None:
-    where = f"files.{role}.sha256"
-    if not isinstance(digests, dict) or digests.keys() != set(SUFFIXES):
-        raise ValueError(f"{where} is {_short(digests)}; it must have {' and '.join(SUFFIXES)}")
-    for suffix, digest in digests.items():
-        if not isinstance(digest, str) or not _SHA256.fullmatch(digest):
-            raise ValueError(f"{where}.{suffix} is {_short(digest)}; it must be 64 hexadecimal digits")
+def _head(**more: Any) -> bytes:
+    versions = {"pooltide": __version__, "numpy": np.__version__, "byteorder": sys.byteorder}
+    return _line(versions | {key: value for key, value in more.items() if value is not None})
 
 
-def _equal(where: str, got: Mapping[str, Any], want: Mapping[str, Any]) -> None:
-    for key in [*want, *got]:
-        if key not in want:
-            raise ValueError(f"{where}{_short(key)} is unknown; known are {', '.join(want)}")
-        if key not in got:
-            raise ValueError(f"{where}{key} is missing; it must be there")
-        if json.dumps(got[key]) != json.dumps(want[key]):  # unlike ==, json distinguishes True from 1
-            raise ValueError(f"{where}{key} is {_short(got[key])}; for this case it must be {want[key]!r}")
+def begin(found: Manifest, shard: Shard | None) -> None:
+    """Mark the manifest as unfinished; its lines stay, also those that nobody reads any more."""
+    found.complete, found.shard = False, shard
+    _rewrite(found, _head(complete=False, shard=shard and str(shard)), list(found.offsets.items()))
 
 
-def _short(value: Any) -> str:
-    try:
-        return repr(value)[:60]
-    except (RecursionError, ValueError):
-        return "a value too long to print"
-
-
-def expected(name: str, line: int, case: str, float64: bool) -> dict[str, Any]:
-    """The entry of a case, without the sha256 of its files. ValueError: the case can't be computed.
-
-    With `float64`, the entry has the unrounded result too.
-    """
-    try:
-        parsed = parse(case)
-        problem = problem_of(parsed)
-    except (NotationError, Refused) as error:
-        raise ValueError(str(error)) from None
-    if str(parsed) != case:
-        raise ValueError(f"case is {_short(case)}; it must be spelled {parsed}")
-    call = parsed.call(parsed.product or "host")
-    dtypes: dict[str, DType | None] = {
-        "grad_output": problem.dtype,
-        "indices": problem.index_dtype,
-        "grad_input": problem.dtype,
-        "grad_input_float64": DTYPES["FLOAT64"] if float64 else None,
-    }
-    files = {}
-    for role, dtype in dtypes.items():
-        if dtype is not None:
-            tensor = call.role("out" if role.startswith("grad_input") else "grad_output")
-            files[role] = {"shape": list(tensor.shape), "dtype": dtype.name, "sha256": {}}
-    return {
-        "name": name,
-        "line": line,
-        "case": case,
-        "seed": parsed.data.seed,
-        "distribution": parsed.data.distribution,
-        "input_shape": list(parsed.shape),
-        "rounding": problem.rounding,
-        "files": files,
-    }
-
-
-def first_change(directory: Path, entry: Mapping[str, Any], *, skip: str = "") -> str | None:
-    """A message about the first file that is missing or has another sha256; None if all files are unchanged.
-
-    `skip` names a file that the caller checks itself.
-    """
-    for role, about in entry["files"].items():
-        for suffix, digest in about["sha256"].items():
-            path = directory / entry["name"] / f"{role}.{suffix}"
-            if path.name == skip:
-                continue
-            if not path.is_file():
-                return f"{path}: the file is missing; {MANIFEST} has it"
-            try:
-                with path.open("rb") as file:
-                    if hashlib.file_digest(file, "sha256").hexdigest() != digest:
-                        return f"{path}: {CHANGED}"
-            except OSError as error:
-                return f"{path}: can't be read: {why(error)}"
-    return None
-
-
-def _lines(entries: Mapping[str, Mapping[str, Any]], complete: bool) -> Iterator[str]:
-    head = {"pooltide": __version__, "numpy": np.__version__, "byteorder": sys.byteorder}
-    yield json.dumps(head | {"complete": complete}) + "\n"
-    for entry in sorted(entries.values(), key=lambda entry: (entry["line"], entry["name"])):
-        yield json.dumps(entry, ensure_ascii=False) + "\n"
-
-
-def write_manifest(directory: Path, entries: Mapping[str, Mapping[str, Any]], *, complete: bool) -> None:
+def finish_manifest(found: Manifest, *, complete: bool) -> None:
     """Replace the whole manifest; its lines are in the order of the cases."""
-    write_whole(directory / MANIFEST, "".join(_lines(entries, complete)).encode())
+    with found.path.open("rb") as file:
+        numbered = [(_line_number(file, offset), name, offset) for name, offset in found.offsets.items()]
+    order = [(name, offset) for _, name, offset in sorted(numbered)]
+    del numbered
+    digest = hashlib.sha256()
+    for line in _lines_at(found.path, order):
+        digest.update(line)
+    ended = {"sha256": digest.hexdigest()} if complete else {}
+    shard = found.shard and str(found.shard)
+    _rewrite(found, _head(complete=complete, shard=shard, **ended), order)
+    found.complete = complete
+
+
+def _line_number(file: BinaryIO, offset: int) -> int:
+    """The number of the line, in the file of cases, of the entry at an offset."""
+    file.seek(offset)
+    line = file.readline()
+    match = _NAME.match(line)
+    return int(match[2]) if match else int(entry_of(line)["line"])
+
+
+def _rewrite(found: Manifest, head: bytes, order: Sequence[tuple[str, int]]) -> None:
+    """Replace the file by a head and the lines at some offsets; the index then has the new offsets."""
+    offsets: dict[str, int] = {}
+
+    def parts() -> Iterator[bytes]:
+        yield head
+        at = len(head)
+        for (name, _), line in zip(order, _lines_at(found.path, order), strict=True):
+            offsets[name] = at
+            at += len(line)
+            yield line
+
+    write_parts(found.path, parts())
+    found.offsets = offsets
+
+
+def _lines_at(path: Path, order: Sequence[tuple[str, int]]) -> Iterator[bytes]:
+    if not order:
+        return
+    with path.open("rb") as file:
+        for _, offset in order:
+            file.seek(offset)
+            yield file.readline()

@@ -60,8 +60,8 @@ def _verdicts(verdicts: Sequence[tuple[str, str, str]]) -> str:
     if not verdicts:
         return ""
     rows = "".join(
-        f'<tr><td class="word" data-label="standard">{escape(name)}</td><td class="{status.lower()}">{escape(status)}</td>'
-        f"<td>{escape(text)}</td></tr>"
+        f'<tr><td class="word" data-label="standard">{escape(name)}</td>'
+        f'<td class="{status.lower()}">{escape(status)}</td><td>{escape(text)}</td></tr>'
         for name, status, text in verdicts
     )
     head = "<thead><tr><th>standard</th><th>verdict</th><th>figures</th></tr></thead>"

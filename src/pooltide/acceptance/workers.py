@@ -9,44 +9,67 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from .golden import Made, Task, make
 
 _MOST_AT_ONCE = 16  # cases in one message to a worker
+_WAITING = 4  # messages per worker that wait or are worked on
+Work = tuple[Task, Mapping[str, Any] | None]  # a task, and the entry that the manifest has for its name
 
 
 class WorkerDied(RuntimeError):
     """A worker process was killed, most often because the memory was full."""
 
 
-def make_all(tasks: Sequence[Task], directory: Path, known: Mapping[str, Any], jobs: int) -> Iterator[Made]:
-    """The outcomes of all tasks, in the order in which they end."""
-    work = [(task, known.get(task.name)) for task in tasks]
-    if jobs == 1 or len(tasks) < 2:
+def make_all(work: Iterable[Work], directory: Path, jobs: int, total: int | None) -> Iterator[Made]:
+    """The outcomes of all tasks, in the order in which they end. At most a few tasks per job wait at a time.
+
+    `total` is the number of tasks, if it is known: few tasks are given out one by one.
+    """
+    if jobs == 1 or total == 1:
         for task, entry in work:
             yield make(task, directory, entry)
         return
-    size = min(max(len(work) // (jobs * 8), 1), _MOST_AT_ONCE)
-    chunks = [work[at : at + size] for at in range(0, len(work), size)]
-    with ProcessPoolExecutor(min(jobs, len(chunks)), initializer=_start) as pool:
-        futures = [pool.submit(_make_chunk, chunk, directory) for chunk in chunks]
+    size = _MOST_AT_ONCE if total is None else min(max(total // (jobs * 8), 1), _MOST_AT_ONCE)
+    chunks = _chunks(work, size)
+    waiting: set[Future[list[Made]]] = set()
+    with ProcessPoolExecutor(jobs, initializer=_start) as pool:
         try:
-            for future in as_completed(futures):
-                yield from future.result()
+            while True:
+                for chunk in islice(chunks, jobs * _WAITING - len(waiting)):
+                    waiting.add(pool.submit(_make_chunk, chunk, directory))
+                if not waiting:
+                    return
+                done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                for future in done:
+                    yield from future.result()
         except BrokenProcessPool:
             raise WorkerDied("a worker process died; perhaps memory ran out: try fewer --jobs") from None
         finally:
-            for future in futures:
+            for future in waiting:
                 future.cancel()
 
 
-def _make_chunk(chunk: Sequence[tuple[Task, Any]], directory: Path) -> list[Made]:
-    return [make(task, directory, entry) for task, entry in chunk]
+def _chunks(work: Iterable[Work], size: int) -> Iterator[list[Work]]:
+    source = iter(work)
+    while chunk := list(islice(source, size)):
+        yield chunk
+
+
+def _make_chunk(chunk: list[Work], directory: Path) -> list[Made]:
+    """The outcomes of some tasks; none after one whose files can't be written."""
+    made = []
+    for task, entry in chunk:
+        made.append(make(task, directory, entry))
+        if made[-1].full:
+            break
+    return made
 
 
 def _start() -> None:

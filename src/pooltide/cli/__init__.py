@@ -25,6 +25,7 @@ COMMANDS = {
     "run": "Compute a problem, compare it with the float64 reference, time it.",
     "golden": "Write inputs and golden results for a file of cases.",
     "compare": "Compare results with golden ones, and give verdicts.",
+    "merge": "Join golden data, or results, that were made in shards.",
     "show": "Draw a problem's windows, their coverage and the gradient.",
     "bench": "Time our functions, PyTorch's, and a copy of memory.",
     "demo": "Run the documents' programs, in Python, and check their results.",

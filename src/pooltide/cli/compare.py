@@ -18,7 +18,8 @@ from ..acceptance.comparison import (
     pair_entry,
     pair_files,
 )
-from ..acceptance.manifest import MANIFEST, Manifest, ManifestError, read_manifest
+from ..acceptance.entries import MANIFEST
+from ..acceptance.manifest import Manifest, ManifestError, Shard, read_manifest
 from ..acceptance.measures import PRECISIONS
 from ..acceptance.notation import parse
 from ..acceptance.tensorfile import TensorFileError
@@ -27,6 +28,8 @@ from ..acceptance.words import BY_SHORT_DTYPE, NotationError
 from ..operators.dtypes import DTYPES
 from . import reports
 from .paths import NamedPath
+from .progress import progress
+from .shards import shard_option
 from .speech import one_line, reproduce, say
 
 if TYPE_CHECKING:
@@ -44,6 +47,7 @@ class Row:
     name: str
     case: str
     outcome: Outcome
+    line: int  # of the case in its file
 
     def verdict(self, standard: str) -> Verdict | None:
         """None: the case could not be compared."""
@@ -62,6 +66,7 @@ class Row:
     "--dtype", type=click.Choice([*_DTYPES, "hf32"]), help="Of .bin files; hf32: computed in HFLOAT32."
 )
 @click.option("--case", "case", help="The case of two files, so that the report can draw its windows.")
+@shard_option
 @click.option("--only", multiple=True, metavar="NAME", help="Compare this case alone; may be repeated.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per case, and a summary.")
 @reports.verbose_option
@@ -74,6 +79,7 @@ def command(
     level: str,
     dtype: str | None,
     case: str | None,
+    shard: Shard | None,
     only: tuple[str, ...],
     as_json: bool,
     verbose: bool,
@@ -95,17 +101,20 @@ def command(
     extra: list[str] = []
     try:
         case = None if case is None else str(parse(case))
-        manifest = _manifest(golden, actual, third, dtype, case, only)
-        for row in _rows(actual, golden, third, dtype, case, level, manifest, only):
-            tally.add(row.verdict(standard))
-            if as_json:
-                say(json.dumps(_record(row), ensure_ascii=False))
-            else:
-                _print(row, standard, verbose, actual, golden)
-            if report is not None:
-                rows.append(row)
-        if manifest is not None:
-            extra = [str(path) for path in extra_files(actual, manifest.entries)]
+        manifest = _manifest(golden, actual, third, dtype, case, only or shard)
+        total = len(only) or len(manifest or "1") // (shard.of if shard else 1)
+        with progress("compare", total) as advance:
+            for row in _rows(actual, golden, third, dtype, case, level, manifest, only, shard):
+                advance()
+                tally.add(row.verdict(standard))
+                if as_json:
+                    say(json.dumps(_record(row), ensure_ascii=False))
+                else:
+                    _print(row, standard, verbose, actual, golden)
+                if report is not None:
+                    rows.append(row)
+        if manifest is not None and not only:
+            extra = [str(path) for path in extra_files(actual, manifest)]
     except (ManifestError, NotationError) as error:
         raise click.UsageError(str(error)) from None
     if as_json:
@@ -129,23 +138,23 @@ def _manifest(
     third: Path | None,
     dtype: str | None,
     case: str | None,
-    only: Collection[str],
+    some: tuple[str, ...] | Shard | None,
 ) -> Manifest | None:
     """The manifest of a golden directory; None for two files. UsageError: the arguments do not fit."""
     if golden.is_dir() != actual.is_dir() or (third is not None and third.is_dir() != golden.is_dir()):
         raise click.UsageError("ACTUAL, GOLDEN and --third must all be files, or all directories")
     if not golden.is_dir():
-        if only:
-            raise click.UsageError("--only is for directories; two files are one case")
+        if some:
+            raise click.UsageError("--only and --shard are for directories; two files are one case")
         _check_names(actual, golden, third, dtype)
         return None
     if dtype or case:
         raise click.UsageError("--dtype and --case are for two files; the manifest has them for directories")
     found = read_manifest(golden)
-    if not found.entries or not found.complete:
-        what = "is not complete" if found.entries else "has no case"
+    if not len(found) or not found.complete:
+        what = "is not complete" if len(found) else "has no case"
         raise ManifestError(f"{golden / MANIFEST} {what}; start pooltide golden again")
-    if unknown := [name for name in only if name not in found.entries]:
+    if unknown := [name for name in (some if isinstance(some, tuple) else ()) if name not in found]:
         raise click.UsageError(f"--only is {unknown[0]!r}; it must be a name of {golden / MANIFEST}")
     return found
 
@@ -159,6 +168,7 @@ def _rows(
     level: str,
     manifest: Manifest | None,
     only: Collection[str],
+    shard: Shard | None,
 ) -> Iterator[Row]:
     if manifest is None:
         known = DTYPES["FLOAT32"] if dtype == "hf32" else _DTYPES.get(dtype or "")
@@ -168,16 +178,16 @@ def _rows(
             outcome: Outcome = compare(replace(pair, case=case or ""), level)
         except TensorFileError as error:
             outcome = error
-        yield Row(actual.name, case or "", outcome)
+        yield Row(actual.name, case or "", outcome, 1)
         return
-    for entry in manifest.entries.values():
-        if only and entry["name"] not in only:
+    for place, entry in enumerate(manifest.entries()):
+        if (only and entry["name"] not in only) or (shard is not None and not shard.has(place)):
             continue
         try:
             outcome = compare(pair_entry(entry, golden, actual, third), level)
         except TensorFileError as error:
             outcome = error
-        yield Row(entry["name"], entry["case"], outcome)
+        yield Row(entry["name"], entry["case"], outcome, entry["line"])
 
 
 def _check_names(actual: Path, golden: Path, third: Path | None, dtype: str | None) -> None:
@@ -216,7 +226,7 @@ def _print_extra(extra: list[str], verbose: bool) -> None:
 
 
 def _record(row: Row) -> dict[str, Any]:
-    record: dict[str, Any] = {"name": row.name, "case": row.case}
+    record: dict[str, Any] = {"line": row.line, "name": row.name, "case": row.case}
     if isinstance(row.outcome, TensorFileError):
         return record | {"error": str(row.outcome)}
     return record | reports.figures(row.outcome.measures, row.outcome.verdicts)

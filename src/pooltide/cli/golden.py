@@ -2,50 +2,66 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import signal
-import sys
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from ..acceptance.cases import Line
-from ..acceptance.golden import Made, Task, claim, clean, finish, start
-from ..acceptance.manifest import MANIFEST, ManifestError, write_manifest
-from ..acceptance.workers import WorkerDied, make_all
+from ..acceptance.cases import CasesError
+from ..acceptance.entries import MANIFEST
+from ..acceptance.golden import Made, Task, claimed, clean, finish, foreign, start
+from ..acceptance.manifest import Manifest, ManifestError, Shard, begin
+from ..acceptance.workers import Work, WorkerDied, make_all
 from ..kernels.threads import get_num_threads
 from ..writing import why
+from .locking import locked
 from .paths import NamedPath
-from .problems import NOTATION, failed, problem_argument, product_option
-from .reports import products, report_option, write_report
+from .problems import NOTATION, CaseSource, failed, product_option, source_argument
+from .progress import progress
+from .reports import report_option, write_report
+from .shards import shard_option
 from .speech import reproduce, say
 
 if TYPE_CHECKING:
     from ..acceptance.report import Entry
 
-_PATIENCE = 3.0  # seconds to wait for the lock: workers of a killed program hold it for a moment
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of the cases. `entries` are for the report."""
+
+    good: int = 0
+    bad: int = 0
+    stopped: str = ""  # why the work stopped early
+    status: int = 0  # the exit status of an early stop
+    entries: list[tuple[int, Entry]] = field(default_factory=list)
+
+    def stop(self, text: str, status: int = 2) -> None:
+        self.stopped, self.status = text, status
 
 
 @click.command(epilog=NOTATION)
-@problem_argument
+@source_argument
 @click.option("-o", "--output", required=True, type=NamedPath(file_okay=False), help="The directory.")
 @product_option
 @click.option("--float64", is_flag=True, help="Write the float64 result too, not rounded.")
 @click.option("--jobs", type=click.IntRange(1, 1024), help="Processes.  [default: one per core]")
+@shard_option
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per case, and a summary.")
 @report_option
 def command(
-    problems: list[Line],
+    source: CaseSource,
     output: Path,
     product: str | None,
     float64: bool,
     jobs: int | None,
+    shard: Shard | None,
+    as_json: bool,
     report: Path | None,
 ) -> None:
     """Write a case's seeded inputs and its result, computed in float64 and rounded once.
@@ -53,122 +69,108 @@ def command(
     OUTPUT/NAME has .npy and raw .bin files, OUTPUT/manifest.jsonl their shapes, dtypes, seeds and sha256.
     Started again, it continues. A bad case is reported with its line, and the other cases are made.
     """
-    work = [_task(line, product, float64) for line in problems]
-    with _locked(output):
-        made, stopped = _make(work, output, jobs or get_num_threads())
-    bad = sum(one.entry is None for one in made)
-    say(f"{output / MANIFEST}: {len(made) - bad} of {len(problems)} cases, {bad} bad")
-    in_order = sorted(made, key=lambda one: one.number)
-    facts = {
-        "made": f"golden data in {output}",
-        "product": products((line.case for line in problems), product),
-    }
-    write_report(report, "pooltide golden", facts, ("dtype", "shape", "seed"), [*map(_entry, in_order)])
-    if stopped:
-        say(stopped, err=True)
-    raise SystemExit(1 if stopped or bad else 0)
+    outcome = Outcome()
+    with locked(output):
+        manifest = _known(output, shard)
+        maker = Maker(output, manifest, product, float64, as_json, report is not None, outcome)
+        maker.make(source, shard, jobs or get_num_threads())
+    summary = {"made": outcome.good, "bad": outcome.bad, "stopped": outcome.stopped}
+    if as_json:
+        say(json.dumps({"summary": summary}, ensure_ascii=False))
+    else:
+        count = outcome.good + outcome.bad
+        say(f"{output / MANIFEST}: {outcome.good} of {count} cases, {outcome.bad} bad")
+    entries = [entry for _, entry in sorted(outcome.entries, key=lambda pair: pair[0])]
+    facts = {"made": f"golden data in {output}"} | ({"shard": str(shard)} if shard else {})
+    write_report(report, "pooltide golden", facts, ("dtype", "shape", "seed"), entries)
+    if outcome.stopped:
+        say(outcome.stopped, err=True)
+    raise SystemExit(outcome.status or (1 if outcome.bad else 0))
 
 
-def _make(work: list[Task | Made], output: Path, jobs: int) -> tuple[list[Made], str]:
-    """The outcome of each case, and why the work stopped early, or ""."""
-    entries = _known(output)
-    made = [one for one in work if isinstance(one, Made)]
-    tasks = [one for one in work if isinstance(one, Task)]
-    stopped = ""
+@dataclass(slots=True)
+class Maker:
+    """Makes the cases of a source in a directory, and writes down what became of them."""
+
+    output: Path
+    manifest: Manifest
+    product: str | None
+    float64: bool
+    as_json: bool
+    reported: bool
+    outcome: Outcome
+
+    def make(self, source: CaseSource, shard: Shard | None, jobs: int) -> None:
+        total = source.total if shard is None or source.total is None else -(-source.total // shard.of)
+        try:
+            with _sigterm_interrupts(), progress("golden", total) as advance:
+                begin(self.manifest, shard)
+                before = claimed(self.output)
+                clean(self.output)
+                with self.manifest.path.open("ab") as file:
+                    work = self._work(source, shard, before)
+                    for made in make_all(work, self.output, jobs, total):
+                        advance()
+                        self._note(made)
+                        if made.full:
+                            self.outcome.stop(
+                                f"{made.error}; what is finished was kept: start it again to go on"
+                            )
+                            break
+                        if made.entry is not None and not made.kept:
+                            self.manifest.add(made.entry, file)
+        except KeyboardInterrupt:
+            self.outcome.stop("interrupted; start it again to go on", 1)
+        except (WorkerDied, CasesError) as error:
+            self.outcome.stop(f"{self.output}: {error}")
+        except OSError as error:
+            self.outcome.stop(f"{self.output}: can't be written: {why(error)}")
+        try:
+            finish(self.output, self.manifest, complete=not self.outcome.stopped)
+        except OSError as error:
+            self.outcome.stop(f"{self.output}: can't be written: {why(error)}")
+
+    def _work(self, source: CaseSource, shard: Shard | None, before: set[str]) -> Iterator[Work]:
+        """The tasks of the shard with what the manifest knows of them; cases without a task are noted."""
+        for place, line in enumerate(source.lines):
+            if shard is not None and not shard.has(place):
+                continue
+            if line.case is None:
+                self._note(Made(line.number, line.name, "", None, line.error))
+                continue
+            case = str(replace(line.case, product=self.product or line.case.product))
+            ours = line.name in self.manifest or line.name in before
+            if text := foreign(self.output / line.name, ours):
+                self._note(Made(line.number, line.name, case, None, text))
+                continue
+            yield Task(line.number, line.name, case, self.float64), self.manifest.get(line.name)
+
+    def _note(self, made: Made) -> None:
+        if made.entry is not None:
+            self.outcome.good += 1
+        elif not made.full:
+            self.outcome.bad += 1
+            if not self.as_json:
+                say(_failed(made), err=True)
+        if self.as_json:
+            about = {"error": made.error} if made.entry is None else {"files": made.entry["files"]}
+            record = {"line": made.number, "name": made.name, "case": made.case}
+            say(json.dumps(record | about, ensure_ascii=False))
+        if self.reported:
+            self.outcome.entries.append((made.number, _entry(made)))
+
+
+def _known(output: Path, shard: Shard | None) -> Manifest:
     try:
-        with _sigterm_interrupts(), _progress(len(tasks)) as advance:
-            write_manifest(output, entries, complete=False)
-            foreign = claim(output, [task.name for task in tasks], entries)
-            clean(output)
-            made += [
-                Made(t.number, t.name, t.case, None, foreign[t.name]) for t in tasks if t.name in foreign
-            ]
-            for bad in made:
-                say(_failed(bad), err=True)
-            free = [task for task in tasks if task.name not in foreign]
-            with _appending(output, entries) as append:
-                for one in make_all(free, output, dict(entries), jobs):
-                    made.append(one)
-                    advance()
-                    if one.entry is None:
-                        say(_failed(one), err=True)
-                    elif entries.get(one.name) != one.entry:
-                        append(one.entry)
-    except KeyboardInterrupt:
-        stopped = "interrupted; start it again to go on"
-    except WorkerDied as error:
-        stopped = f"{output}: {error}"
-    except OSError as error:
-        stopped = f"{output}: {why(error)}"
-    return made, _finished(output, entries, complete=not stopped) or stopped
-
-
-def _known(output: Path) -> dict[str, Any]:
-    try:
-        return start(output)
+        found = start(output)
     except ManifestError as error:
         raise click.UsageError(f"{error}; give another --output, or remove it") from None
     except OSError as error:
         raise click.UsageError(f"{output}: can't be made: {why(error)}") from None
-
-
-@contextmanager
-def _locked(output: Path) -> Iterator[None]:
-    """Make and lock the directory: two writers of one manifest would lose lines of each other."""
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-        directory = os.open(output, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError as error:
-        raise click.UsageError(f"{output}: can't be made: {why(error)}") from None
-    try:
-        _lock(output, directory)
-        yield
-    finally:
-        os.close(directory)
-
-
-def _lock(output: Path, directory: int) -> None:
-    deadline = time.monotonic() + _PATIENCE
-    while True:
-        try:
-            return fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                text = "another pooltide golden writes there; wait for it, or give another --output"
-                raise click.UsageError(f"{output}: {text}") from None
-            time.sleep(0.1)
-        except OSError:  # a file system without locks
-            return None
-
-
-def _task(line: Line, product: str | None, float64: bool) -> Task | Made:
-    """The task of a line, or the outcome of a line that can't be read."""
-    if line.case is None:
-        return Made(line.number, line.name, "", None, line.error)
-    case = replace(line.case, product=product or line.case.product)
-    return Task(line.number, line.name, str(case), float64)
-
-
-def _finished(output: Path, entries: Mapping[str, Any], *, complete: bool) -> str:
-    """Sort and close the manifest; return "" or why that failed, in which case the old manifest stays."""
-    try:
-        finish(output, entries, complete=complete)
-    except OSError as error:
-        return f"{output}: can't be written: {why(error)}"
-    return ""
-
-
-@contextmanager
-def _appending(output: Path, entries: dict[str, Any]) -> Iterator[Any]:
-    """Gives a function that appends an entry to the manifest at once, so that a kill loses none."""
-    with (output / MANIFEST).open("a", encoding="utf-8") as file:
-
-        def append(entry: Mapping[str, Any]) -> None:
-            entries[entry["name"]] = entry
-            file.write(json.dumps(entry, ensure_ascii=False) + "\n")
-            file.flush()
-
-        yield append
+    if len(found) and found.shard != shard:
+        has = f"shard {found.shard}" if found.shard else "all cases"
+        raise click.UsageError(f"{output} has {has}; give the same --shard, or another --output")
+    return found
 
 
 @contextmanager
@@ -179,31 +181,6 @@ def _sigterm_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Any]:
-    """Gives a function to call after each case; on a terminal it draws a progress bar.
-
-    No thread draws the bar, as workers are forked while it is shown.
-    """
-    if not sys.stderr.isatty():
-        yield lambda: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
-
-    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), auto_refresh=False) as progress:
-        task = progress.add_task("golden", total=total)
-        every = max(1, total // 200)
-
-        def advance() -> None:
-            progress.advance(task)
-            if progress.tasks[0].completed % every == 0:
-                progress.refresh()
-
-        yield advance
 
 
 def _failed(made: Made) -> str:

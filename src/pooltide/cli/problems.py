@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
 
-from ..acceptance.cases import CasesError, Line, bounded, lines, read
+from ..acceptance.cases import CasesError, Line, bounded, lines, read, read_lazily
 from ..acceptance.notation import parse
 from ..acceptance.words import NotationError
 from ..operators.pages import PRODUCTS
@@ -84,6 +87,47 @@ def _lines(value: str) -> list[Line]:
     return found
 
 
+@dataclass(slots=True)
+class CaseSource:
+    """The lines of a case, a file or the standard input, read one by one."""
+
+    lines: Iterator[Line]
+    total: int | None  # or a few more; None: unknown
+
+
+class _SourceType(Problems):
+    """As Problems, but a file is read while its cases are worked on."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, CaseSource):
+            return value
+        try:
+            return _source(value)
+        except (NotationError, CasesError) as error:
+            self.fail(str(error), param, ctx)
+
+
+def _source(value: str) -> CaseSource:
+    """CasesError or NotationError: the argument means no case."""
+    if value == "-" or not os.path.isfile(value):
+        found = _lines(value)
+        return CaseSource(iter(found), len(found))
+    lines = read_lazily(Path(value))
+    first = next(lines, None)
+    if first is None:
+        raise CasesError(f"{value} has no case")
+    return CaseSource(chain([first], lines), _line_count(Path(value)))
+
+
+def _line_count(path: Path) -> int:
+    count, last = 0, b"\n"
+    with path.open("rb") as file:
+        while part := file.read(1 << 20):
+            count, last = count + part.count(b"\n"), part[-1:]
+    return count + (last != b"\n")
+
+
+source_argument = click.argument("source", metavar="PROBLEM", type=_SourceType())
 problem_argument = click.argument("problems", metavar="PROBLEM", type=Problems())
 product_option = click.option(
     "--product", type=click.Choice(list(PRODUCTS)), help="Overrides the product that a case names."

@@ -1,0 +1,45 @@
+"""`pooltide merge`: joins the shards of golden data, or of the results of compare --json."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from ..acceptance.cases import CasesError
+from ..acceptance.entries import MANIFEST
+from ..acceptance.manifest import ManifestError
+from ..acceptance.merging import merge_golden, merge_results
+from ..writing import why
+from .locking import locked
+from .paths import NamedPath
+from .speech import say
+
+
+@click.command()
+@click.argument("parts", nargs=-1, required=True, type=NamedPath(exists=True))
+@click.option("-o", "--output", required=True, type=NamedPath(), help="The directory, or the file, to write.")
+@click.option("--json", "as_json", is_flag=True, help="A JSON object in place of a sentence.")
+def command(parts: tuple[Path, ...], output: Path, as_json: bool) -> None:
+    """Join PARTS: directories of golden --shard, or files that compare --shard --json printed.
+
+    The manifest, or the results, are byte for byte what one run without shards writes. All shards must be
+    there, of one version. Golden files are linked or copied; the parts stay as they are.
+    """
+    kinds = {part.is_dir() for part in parts}
+    if len(kinds) != 1:
+        raise click.UsageError("PARTS are files and directories; they must be one or the other")
+    try:
+        if kinds == {True}:
+            with locked(output):
+                count = merge_golden(parts, output)
+            written = output / MANIFEST
+        else:
+            count, written = merge_results(parts, output), output
+    except (ManifestError, CasesError) as error:
+        raise click.UsageError(str(error)) from None
+    except OSError as error:
+        raise click.UsageError(f"{output}: can't be written: {why(error)}") from None
+    summary = {"output": str(written), "cases": count, "parts": len(parts)}
+    say(json.dumps(summary) if as_json else f"{written}: {count} cases of {len(parts)} parts")
