@@ -271,3 +271,38 @@ def test_memory_does_not_grow_with_the_files(tmp_path: Path) -> None:
     assert rc == 0
     assert "pass  a.npy: 150 of 150000000 cells differ, at most 1 ULP" in done.stdout
     assert peak < 400_000  # KiB
+
+
+def test_forwards_and_the_indices_of_maxima(tmp_path: Path) -> None:
+    (tmp_path / "cases").write_text(
+        "name,case\nm,max2d_forward:2x3x11x13:k3:s2:i64:seed1\na,avg2d_forward:2x3x11x13:k3:s2:seed2\n"
+    )
+    pooltide("golden", "cases", "-o", "golden", cwd=tmp_path)
+    assert {path.name for path in (tmp_path / "golden/m").glob("*.npy")} == {
+        "input.npy",
+        "output.npy",
+        "indices.npy",
+    }
+    pooltide("run", "cases", "--save", "ours", cwd=tmp_path)
+    assert {path.name for path in (tmp_path / "ours").iterdir()} == {"m.npy", "m.indices.npy", "a.npy"}
+    text = pooltide("compare", "ours", "golden", "--standard", "bits", "--only", "m", cwd=tmp_path)
+    assert "pass  m: all 180 cells and 180 indices equal" in text
+    assert "extra" not in pooltide("compare", "ours", "golden", cwd=tmp_path)
+    indices = np.load(tmp_path / "ours/m.indices.npy")
+    indices[1, 2, 3, 4] += 1
+    np.save(tmp_path / "ours/m.indices.npy", indices)
+    values = np.load(tmp_path / "ours/a.npy")
+    values[1, 2, 3, 4] += 1
+    np.save(tmp_path / "ours/a.npy", values)
+    text = pooltide("compare", "ours", "golden", "--report", "r.html", cwd=tmp_path, rc=1)
+    assert "FAIL  m: mixed: 1 of 180 indices differ" in text
+    # the worst cell of the average is window (3, 4): cells 6 to 8 of h and 8 to 10 of w
+    section = (tmp_path / "r.html").read_text().partition('id="case-a"')[2].partition("</section>")[0]
+    row = section.partition(">1, 2, 3, 4</td>")[2].partition("</tr>")[0]
+    source = np.load(tmp_path / "golden/a/input.npy")[1, 2]
+    for h in (6, 7, 8):
+        for w in (8, 9, 10):
+            assert f"({h}, {w}) {source[h, w]:.6g}" in row
+    (tmp_path / "ours/m.indices.npy").unlink()
+    text = pooltide("compare", "ours", "golden", cwd=tmp_path, rc=2)
+    assert "error m: ours: no indices for m; it must be in ours/m/indices.npy or ours/m.indices.npy" in text

@@ -56,7 +56,9 @@ def test_draws_are_within_their_bounds(device: str) -> None:
     for drawn in problems:
         _check_bounds(drawn, device)
     cases = [drawn.case for drawn in problems]
-    assert {case.operator.short for case in cases} == set(short_names())
+    assert {case.operator.short for case in cases} == {
+        op.short for op in short_names().values() if op.gradient
+    }
     assert {short_dtype(case.dtype) for case in cases} == {
         "f32",
         "bf16",

@@ -265,3 +265,24 @@ def test_a_thousand_small_cases(tmp_path: Path) -> None:
     (tmp_path / "cases.csv").write_text("\n".join(lines))
     text = pooltide("golden", tmp_path / "cases.csv", "-o", tmp_path / "out", "--jobs", 2)
     assert "1000 of 1000 cases, 0 bad" in text
+
+
+def test_the_golden_output_of_a_forward_is_torchs(tmp_path: Path) -> None:
+    (tmp_path / "cases").write_text(
+        "name,case\na,avg3d_forward:2x3x5x7x11:k3x2x3:s2:p1:nopad:f32\nm,max2d_forward:2x3x11x13:k3:s2:p1:d2:f32:i64:nan\n"
+        "v,adaptive_avg2d_forward:2x3x11x13:o4x5:f64:input.s858x286x26x2:input.off3\n"
+    )
+    pooltide("golden", "cases", "-o", "out", "--float64", cwd=tmp_path)
+
+    def load(name: str) -> torch.Tensor:
+        return torch.from_numpy(np.load(tmp_path / "out" / f"{name}.npy"))
+
+    f = torch.nn.functional
+    x = load("a/input")
+    must = f.avg_pool3d(x.double(), (3, 2, 3), 2, 1, count_include_pad=False)
+    np.testing.assert_allclose(load("a/output_float64"), must, rtol=1e-13, atol=1e-15)
+    assert torch.equal(load("a/output"), must.float())
+    values, places = f.max_pool2d(load("m/input"), 3, 2, 1, 2, return_indices=True)
+    np.testing.assert_array_equal(load("m/output"), values)
+    assert torch.equal(load("m/indices"), places)
+    np.testing.assert_allclose(load("v/output"), f.adaptive_avg_pool2d(load("v/input"), (4, 5)), rtol=1e-13)

@@ -28,9 +28,18 @@ from pooltide.cli.reports import figures
 from pooltide.geometry import tables
 from pooltide.kernels import reference
 from pooltide.kernels.plan import BACKENDS, make_plan
+from pooltide.operators.catalog import operators
 from pooltide.operators.pages import HOST
 
 CASES = [
+    "avg2d_forward:2x3x11x13:k3x5:s2:p1:ceil:nopad:f16",
+    "max2d_forward:2x3x11x13:k3:s2:p1:d2:bf16:i64:nan",
+    "max1d_forward:3x41:k5:f32",
+    "adaptive_avg3d_forward:2x3x5x7x11:o3x4x5:f64:cl",
+    "adaptive_max2d_forward:2x3x11x13:o5x3:f32:i64:input.s858x286x26x2:input.off3:out.s99x33x6x2",
+    "avg2d:2x3x11x13:k3:s2:f32:gradOutput.s0x0x6x1:gradInput.s1000x200x15x1:gradInput.off7",
+    "avg2d:2x3x11x13:k3:s2:f16:gradOutput.s90x30x-6x1:gradOutput.off2",
+    "adaptive_max2d:2x3x11x13:o5x3:f32:i64:indices.s60x20x4x1:gradOutput.off1",
     "avg2d:2x3x11x13:k3x5:s2:p1:ceil:nopad:f16",
     "avg2d:3x11x13:k3:div-3:cl:f32",
     "avg2d:2x3x7x5:k7x5:cube1:f32",
@@ -58,7 +67,7 @@ def test_plan_prints_the_kernel_and_why_not_those_before_it(monkeypatch: pytest.
     def refuse(*_: object) -> None:
         raise AssertionError("--plan draws no data")
 
-    monkeypatch.setattr(trial, "arrays", refuse)
+    monkeypatch.setattr(trial, "draw", refuse)
     case = "avg2d:2x3x11x45:k3:s2:f16"
     text = CliRunner().invoke(main, ["run", "--plan", case]).stdout
     assert text.startswith(f"case     {case}\nproblem  average_gradient FLOAT16")
@@ -261,14 +270,32 @@ def test_every_operator_runs_draws_and_makes_golden_data(tmp_path: Path) -> None
     planes = {1: "29", 2: "23x29", 3: "7x11x13"}
     cases = [
         f"{short}:2x3x{planes[len(op.axes)]}:"
-        + ("k3:s2:p1:ceil" if op.windows == "strided" else "o" + "x".join("352"[: len(op.axes)]))
+        + (
+            "k3:s2:p1:ceil"
+            if op.by_role("ceil_mode")
+            else "k2"
+            if op.by_role("kernel")
+            else "o" + "x".join("352"[: len(op.axes)])
+        )
         + (":d2:cl" if op.by_role("dilation") else ":bf16")
+        + (":i64" if op.by_role("indices") else "")
         for short, op in short_names().items()
     ]
-    assert len(cases) == 12
+    count = len(cases)
+    assert count >= 24
+    assert {op.function for op in short_names().values()} == set(operators())
     (tmp_path / "cases").write_text("\n".join(cases))
-    assert pooltide("run", str(tmp_path / "cases")).count("pass  case-") == 12
+    text = pooltide("run", str(tmp_path / "cases"), "--save", str(tmp_path / "ours"))
+    assert text.count("pass  case-") == count
     pooltide("golden", str(tmp_path / "cases"), "-o", str(tmp_path / "golden"))
-    assert "12 of 12 pass" in pooltide("compare", str(tmp_path / "golden"), str(tmp_path / "golden"))
+    for results in ("golden", "ours"):
+        compared = pooltide("compare", str(tmp_path / results), str(tmp_path / "golden"))
+        assert f"{count} of {count} pass" in compared
+    assert all(
+        ("indices equal" in line or "cells differ" in line)
+        for line in compared.splitlines()
+        if "max2d_forward" in line
+    )
+    assert pooltide("check", str(tmp_path / "cases"), "--product", "host").count("accepted") == count
     pooltide("show", "max1d:1x1x9:k3:d2", "-o", str(tmp_path / "picture.png"))
     assert (tmp_path / "picture.png").stat().st_size > 500

@@ -23,6 +23,10 @@ CANONICAL = [
     "adaptive_max3d:3x7x11x13:o2x3x5:f64:i32:ND:uniform:nan:inf:anywhere:seed5:atlas-a2",
     "avg2d:3x5x7:k2:f32:gradOutput.3x9x9:self.f16:stride.null",
     "avg2d:-1x0x7:k:p:f32:NHWC",
+    "max2d_forward:2x3x11x13:k3:s2:p1:d2:f32",
+    "max2d_forward:2x3x11x13:k3:f32:i64:input.cl",
+    "adaptive_avg3d_forward:2x3x5x7x11:o2x3x4:bf16:seed3",
+    "avg2d:3x5x7:k2:f32:gradInput.off7:gradInput.s99x9x1:gradOutput.s-6x3x1",
     "adaptive_max2d:2x3x5:o2x3:f32:i32:gradInput.cl:gradOutput.null:indices.u8:self.NCL",
 ]
 
@@ -57,6 +61,23 @@ def test_a_case_becomes_a_call() -> None:
     assert (call.kernel, call.stride, call.padding) == ((3, 5), (2, 2), (1, 1))
     problem = lower(call)
     assert (problem.quotient, problem.divisor) == ("override", -3)
+
+
+def test_a_forward_becomes_a_call() -> None:
+    call = parse("max2d_forward:2x3x11x13:k3:s2:i64").call()
+    assert call.product == HOST
+    assert check(call) is None
+    assert call.tensor("out").shape == call.tensor("indices").shape == (2, 3, 5, 6)
+    assert parse("max2d_forward:2x3x11x13:k3:s2").call().values["indices"] is None
+    assert parse("adaptive_avg2d_forward:2x3x11x13:o4x5").call().values["output_size"] == (4, 5)
+
+
+def test_strides_and_offsets_are_of_one_tensor() -> None:
+    case = parse("avg2d:2x3x11x13:k3:gradOutput.s90x30x6x2:gradInput.off7")
+    call = case.call(HOST)
+    assert call.role("grad_output").strides == (90, 30, 6, 2)
+    assert call.role("out").strides is None
+    assert (case.offset("out"), case.offset("grad_output")) == (7, 0)
 
 
 def test_functions_see_no_format() -> None:
@@ -108,7 +129,17 @@ def test_channels_last_strides_are_numpys() -> None:
         ("avg2d:1x2x3:k3:k5", "word 'k5' sets kernel again"),
         ("avg2d:1x2x3:k3:f32:bf16", "word 'bf16' sets dtype again"),
         ("avg2d:1x2x3:k3:foo.null", "names 'foo'; it must be gradOutput, self, kernelSize"),
-        ("avg2d:1x2x3:k3:self.7q", "after the dot it must be a shape, a dtype, a format, cl or null"),
+        (
+            "avg2d:1x2x3:k3:self.7q",
+            "after the dot it must be a shape, a dtype, a format, cl, strides such as s6x2",
+        ),
+        ("avg2d:1x2x3:k3:self.off-1", "after the dot it must be a shape"),
+        (
+            "avg2d:1x2x3:k1:self.s2x1",
+            "strides 2x1 are for a tensor of shape 1x2x3; there must be one for each",
+        ),
+        ("avg2d_forward:1x2x3", "the kernel is missing; add a word such as k3"),
+        ("max2d_forward:1x2x3:k3:grad_output.f16", "names 'grad_output'; it must be input, kernel_size"),
         ("avg2d:1x2x3:k3:seed-1", "word 'seed-1' is unknown"),
         ("avg2d:99999999999999999999x3:k3", "is too large"),
         ("avg2d:1x2x3:k3::f32", "word '' is unknown"),

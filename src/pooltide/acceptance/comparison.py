@@ -14,9 +14,19 @@ from typing import Any
 
 from ..operators.dtypes import DTYPES, DType
 from ..problem.problem import Problem
-from .entries import MANIFEST, ROLES, SUFFIXES, first_change
+from .entries import (
+    MANIFEST,
+    RESULTS,
+    ROLES,
+    SUFFIXES,
+    first_change,
+    has_float64,
+    result_of,
+    writes_indices,
+)
 from .errormap import LARGEST_PLANE, Array, ErrorMap, Reader, map_errors, piece_size
-from .measures import PRECISIONS, Measures, Precision, measure_all, precision_of
+from .inputs import result_plane, source_plane
+from .measures import PRECISIONS, Measures, Precision, index_measures, measure_all, precision_of
 from .notation import Case, parse
 from .tensorfile import GoldenError, TensorFile, TensorFileError, open_tensor
 from .trial import Refused, problem_of
@@ -37,6 +47,7 @@ class Pair:
     third: TensorFile | None = None
     rounding: str = "keep"
     case: str = ""
+    indices: tuple[TensorFile, TensorFile] | None = None  # of maxima: the result's and the golden ones
 
     @property
     def precision(self) -> Precision:
@@ -56,6 +67,9 @@ class Comparison:
 def compare(pair: Pair, level: str) -> Comparison:
     precision = pair.precision
     measures = measure_all(_pieces(pair.actual, pair.golden, _PIECE), precision)
+    if pair.indices is not None:
+        found = _pieces(*pair.indices, _PIECE)
+        measures += sum((index_measures(actual, golden) for actual, golden in found), Measures())
     third = None if pair.third is None else measure_all(_pieces(pair.third, pair.golden, _PIECE), precision)
     return Comparison(pair, measures, judge(measures, precision, third, level))
 
@@ -84,16 +98,25 @@ def pair_entry(entry: Mapping[str, Any], golden: Path, actual: Path, third: Path
 
     GoldenError: a golden file was changed. The golden result is checked later, while it is read.
     """
-    name, files = entry["name"], entry["files"]
-    role = "grad_input_float64" if "grad_input_float64" in files else "grad_input"
+    name, files, result = entry["name"], entry["files"], result_of(entry)
+    role = f"{result}_float64" if has_float64(entry) else result
     if text := first_change(golden, entry, skip=f"{role}.npy"):
         raise GoldenError(text)
-    dtype, shape = DTYPES[files["grad_input"]["dtype"]], tuple(files["grad_input"]["shape"])
+    dtype, shape = DTYPES[files[result]["dtype"]], tuple(files[result]["shape"])
     g = _open_golden(golden / name / f"{role}.npy", DTYPES[files[role]["dtype"]], shape)
     g = replace(g, sha256=files[role]["sha256"]["npy"])
-    a = open_tensor(result_path(actual, name), dtype, shape)
-    t = None if third is None else _open_golden(result_path(third, name), dtype, shape)
-    return _checked(Pair(name, a, g, t, entry["rounding"], entry["case"]))
+    a = open_tensor(result_path(actual, name, result), dtype, shape)
+    t = None if third is None else _open_golden(result_path(third, name, result), dtype, shape)
+    indices = _indices(entry, golden, actual) if writes_indices(entry) else None
+    return _checked(Pair(name, a, g, t, entry["rounding"], entry["case"], indices))
+
+
+def _indices(entry: Mapping[str, Any], golden: Path, actual: Path) -> tuple[TensorFile, TensorFile]:
+    """The indices of maxima, of the result and golden ones."""
+    about, name = entry["files"]["indices"], entry["name"]
+    dtype, shape = DTYPES[about["dtype"]], tuple(about["shape"])
+    theirs = _open_golden(golden / name / "indices.npy", dtype, shape)
+    return open_tensor(result_path(actual, name, "indices"), dtype, shape), theirs
 
 
 def _open_golden(path: Path, dtype: DType | None = None, shape: tuple[int, ...] | None = None) -> TensorFile:
@@ -104,16 +127,16 @@ def _open_golden(path: Path, dtype: DType | None = None, shape: tuple[int, ...] 
         raise GoldenError(str(error)) from None
 
 
-def result_path(directory: Path, name: str) -> Path:
+def result_path(directory: Path, name: str, result: str) -> Path:
     """The file of a case in a directory of results. TensorFileError: there is none."""
-    places = [directory / name / "grad_input", directory / name]
+    flat = name if result in RESULTS else f"{name}.{result}"
+    places = [directory / name / result, directory / flat]
     candidates = [Path(f"{place}{suffix}") for place in places for suffix in (".npy", ".bin")]
     for path in candidates:
         if path.is_file():
             return path
-    raise TensorFileError(
-        f"{directory}: no result for {name}; it must be in {candidates[0]} or {candidates[2]}"
-    )
+    what = f"no result for {name}" if result in RESULTS else f"no {result} for {name}"
+    raise TensorFileError(f"{directory}: {what}; it must be in {candidates[0]} or {candidates[2]}")
 
 
 def extra_files(directory: Path, names: Container[str]) -> Iterator[Path]:
@@ -123,7 +146,7 @@ def extra_files(directory: Path, names: Container[str]) -> Iterator[Path]:
             yield from (file for file in sorted(path.iterdir()) if file.name not in _KNOWN)
         elif path.name in (MANIFEST, ".partial"):
             continue
-        elif path.suffix not in (".npy", ".bin") or path.stem not in names:
+        elif path.suffix not in (".npy", ".bin") or path.stem.removesuffix(".indices") not in names:
             yield path
 
 
@@ -161,16 +184,17 @@ def error_map(pair: Pair, golden: Path | None = None) -> ErrorMap | None:
     shape = pair.actual.shape
     *_, height, width = 1, 1, *shape
     batch, plane = (1, prod(shape[:-2])), (1, height, width)
-    if problem is not None and prod(shape) == problem.cells:
-        batch, plane = problem.batch, problem.input_plane
+    if problem is not None and prod(shape) == problem.planes * prod(result_plane(problem)):
+        batch, plane = problem.batch, result_plane(problem)
     else:
         problem = None
     if not 0 < prod(plane) <= LARGEST_PLANE or pair.actual.fortran:
         return None
-    grad, indices = (_plane_reader(golden, pair.name, role, problem) for role in ("grad_output", "indices"))
+    names = ("grad_output" if problem is not None and problem.gradient else "input", "indices")
+    source, indices = (_plane_reader(golden, pair.name, role, problem) for role in names)
     pairs = _pieces(pair.actual, pair.golden, piece_size(plane))
     axes = case.operator.axes if case is not None and problem is not None else ("row", "column")
-    return map_errors(pairs, batch, plane, problem, axes, grad, indices)
+    return map_errors(pairs, batch, plane, problem, axes, source, indices)
 
 
 def _case(text: str) -> Case | None:
@@ -191,7 +215,7 @@ def _plane_reader(directory: Path | None, name: str, role: str, problem: Problem
         file = open_tensor(directory / name / f"{role}.npy")
     except TensorFileError:  # the report then has no values
         return None
-    cells = prod(problem.output_plane)
+    cells = prod(problem.output_plane if role == "indices" else source_plane(problem))
     if file.count != cells * problem.planes:
         return None
     return lambda plane: file.part(plane * cells, cells)

@@ -21,7 +21,8 @@ from .trial import Refused, problem_of
 from .words import NotationError
 
 MANIFEST = "manifest.jsonl"
-ROLES = ("grad_output", "indices", "grad_input", "grad_input_float64")
+RESULTS = ("grad_input", "output")
+ROLES = ("grad_output", "input", "indices", *RESULTS, *(f"{name}_float64" for name in RESULTS))
 SUFFIXES = ("npy", "bin")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -42,7 +43,7 @@ def checked(entry: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError(f"line is {short(entry['line'])}; it must be the number of a line")
     if not NAME.fullmatch(entry["name"]):
         raise ValueError(f"name is {short(entry['name'])}; it must be letters, digits, . _ or -")
-    want = expected(entry["name"], entry["line"], entry["case"], "grad_input_float64" in entry["files"])
+    want = expected(entry["name"], entry["line"], entry["case"], has_float64(entry))
     _equal("", {**entry, "files": None}, {**want, "files": None})
     _equal("files.", dict.fromkeys(entry["files"]), dict.fromkeys(want["files"]))
     for role, about in want["files"].items():
@@ -93,17 +94,19 @@ def expected(name: str, line: int, case: str, float64: bool) -> dict[str, Any]:
     if str(parsed) != case:
         raise ValueError(f"case is {short(case)}; it must be spelled {parsed}")
     call = parsed.call(parsed.product or "host")
-    dtypes: dict[str, DType | None] = {
-        "grad_output": problem.dtype,
-        "indices": problem.index_dtype,
-        "grad_input": problem.dtype,
-        "grad_input_float64": DTYPES["FLOAT64"] if float64 else None,
+    result = "grad_input" if problem.gradient else "output"
+    source = "grad_output" if problem.gradient else "input"
+    kinds: dict[str, tuple[str, DType | None]] = {  # name of a file: the role of its tensor, and its dtype
+        source: (source, problem.dtype),
+        "indices": ("indices", problem.index_dtype),
+        result: ("out", problem.dtype),
+        f"{result}_float64": ("out", DTYPES["FLOAT64"] if float64 else None),
     }
-    files = {}
-    for role, dtype in dtypes.items():
-        if dtype is not None:
-            tensor = call.role("out" if role.startswith("grad_input") else "grad_output")
-            files[role] = {"shape": list(tensor.shape), "dtype": dtype.name, "sha256": {}}
+    files = {
+        name: {"shape": list(call.role(role).shape), "dtype": dtype.name, "sha256": {}}
+        for name, (role, dtype) in kinds.items()
+        if dtype is not None
+    }
     return {
         "name": name,
         "line": line,
@@ -114,6 +117,21 @@ def expected(name: str, line: int, case: str, float64: bool) -> dict[str, Any]:
         "rounding": problem.rounding,
         "files": files,
     }
+
+
+def result_of(entry: Mapping[str, Any]) -> str:
+    """The name of the file of the result: grad_input, or output of a forward."""
+    return next(name for name in RESULTS if name in entry["files"])
+
+
+def has_float64(entry: Mapping[str, Any]) -> bool:
+    """Whether the entry has the unrounded result too."""
+    return any(f"{name}_float64" in entry["files"] for name in RESULTS)
+
+
+def writes_indices(entry: Mapping[str, Any]) -> bool:
+    """Whether the indices are a result: of a maximum, and not of what reads them."""
+    return "indices" in entry["files"] and parse(entry["case"]).operator.kind == "maximum"
 
 
 def first_change(directory: Path, entry: Mapping[str, Any], *, skip: str = "") -> str | None:

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..geometry import tables
+from ..geometry import Axis, cells_of_windows, tables
 from ..problem.problem import Problem
 from ..problem.rounding import round_once
+from .inputs import source_plane
 from .measures import ulp_distance
 
 Array = NDArray[Any]
@@ -29,7 +30,7 @@ _MOST_TERMS = 12
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """An element of grad_output that is added to a cell."""
+    """An element of the source that makes a cell of the result: of grad_output, or of a forward's input."""
 
     position: Position  # in its plane: (d, h, w)
     value: float | None
@@ -64,7 +65,7 @@ def map_errors(
     plane: Position,
     problem: Problem | None,
     axes: tuple[str, ...],
-    grad: Reader | None = None,
+    source: Reader | None = None,
     indices: Reader | None = None,
 ) -> ErrorMap:
     """The errors of `pairs` (actual, golden): flat pieces of whole planes, in order."""
@@ -86,7 +87,7 @@ def map_errors(
     worst = []
     for ulp, flat, a, g in found:
         position = tuple(int(i) for i in np.unravel_index(flat, batch + plane))
-        terms, more = _terms(problem, flat // cells, position[2:], grad, indices) if problem else ((), 0)
+        terms, more = _terms(problem, flat // cells, position[2:], source, indices) if problem else ((), 0)
         worst.append(Cell(position, a, g, ulp, terms, more))
     return ErrorMap(errors.reshape(plane), tuple(worst), problem, axes)
 
@@ -102,9 +103,11 @@ def distances(actual: Array, golden: Array) -> NDArray[np.float64]:
 
 
 def _terms(
-    problem: Problem, plane: int, cell: Position, grad: Reader | None, indices: Reader | None
+    problem: Problem, plane: int, cell: Position, source: Reader | None, indices: Reader | None
 ) -> tuple[tuple[Term, ...], int]:
-    """The first terms of the sum of a cell, in the order of the sum, and the number of further terms."""
+    """The first elements that make a cell of the result, in order, and the number of further ones."""
+    if problem.kind.startswith("unpool"):
+        return (), 0
     if problem.kind == "maximum_gradient":
         if indices is None:
             return (), 0
@@ -113,13 +116,18 @@ def _terms(
         at = [tuple(int(i) for i in np.unravel_index(q, problem.output_plane)) for q in hits[:_MOST_TERMS]]
         count = hits.size
     else:
-        spans = []
-        for i, axis in zip(cell, problem.axes, strict=True):
-            table = tables(axis)
-            first = int(table.first_window[i])
-            spans.append(range(first, first + int(table.window_count[i])))
+        spans = [_span(problem.gradient, axis, i) for i, axis in zip(cell, problem.axes, strict=True)]
         at = list(islice(product(*spans), _MOST_TERMS))
         count = prod(map(len, spans))
-    values = grad(plane).reshape(problem.output_plane) if grad else None
+    values = source(plane).reshape(source_plane(problem)) if source else None
     terms = tuple(Term(p, None if values is None else float(values[p])) for p in at)
     return terms, count - len(terms)
+
+
+def _span(gradient: bool, axis: Axis, i: int) -> range:
+    """The windows that hold cell i of a gradient, or the cells of window i of a forward."""
+    if gradient:
+        table = tables(axis)
+        return range(int(table.first_window[i]), int(table.first_window[i] + table.window_count[i]))
+    first, count = (int(table[i]) for table in cells_of_windows(axis))
+    return range(first, first + count * axis.dilation, axis.dilation)

@@ -2,6 +2,7 @@
 
     DIR/manifest.jsonl                one line per finished case
     DIR/NAME/grad_output.npy .bin     and indices, and grad_input, the golden result
+    DIR/NAME/input.npy .bin           of a forward, and output, and the indices of maxima
 
 The files of a case are written to DIR/.partial. When all are there, their directory is renamed to DIR/NAME,
 and then the manifest gets its line. So the files of each line are complete, and a second start continues.
@@ -24,13 +25,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernels import reference
+from ..arrays.volumes import as_volume
+from ..operators.pages import HOST
 from ..writing import why
 from .cases import NAME
-from .entries import MANIFEST, ROLES, SUFFIXES, expected, first_change
-from .inputs import TooLarge, draw
+from .entries import MANIFEST, ROLES, SUFFIXES, expected, first_change, has_float64
+from .inputs import TooLarge, draw, placed
 from .manifest import Manifest, ManifestError, finish_manifest, read_manifest
-from .notation import parse
+from .notation import Case, parse
+from .oracle import golden_result
 from .tensorfile import npy_header, raw_bytes
 from .trial import Refused, problem_of
 from .words import NotationError
@@ -71,16 +74,11 @@ def make(task: Task, directory: Path, known: Mapping[str, Any] | None = None) ->
     if known is not None and _same(known, task) and first_change(directory, known) is None:
         return made(known, kept=True)
     try:
-        problem = problem_of(case := parse(task.case))
-        grad, indices = draw(problem, case.data)
-        total, golden = reference.oracle(problem, grad, indices)
+        arrays = _arrays(parse(task.case))
     except (NotationError, Refused, TooLarge) as error:
         return made(None, str(error))
     except MemoryError:
         return made(None, "there was not enough memory")
-    arrays = {"grad_output": grad, "indices": indices, "grad_input": golden}
-    if task.float64:
-        arrays["grad_input_float64"] = total
     entry = expected(task.name, task.number, task.case, task.float64)
     try:
         _write(directory, entry, arrays)
@@ -89,8 +87,21 @@ def make(task: Task, directory: Path, known: Mapping[str, Any] | None = None) ->
     return made(entry)
 
 
+def _arrays(case: Case) -> dict[str, Array | None]:
+    """The inputs and results of a case by the names of their files."""
+    problem, axes = problem_of(case), len(case.operator.axes)
+    call = case.call(case.product or HOST)
+    source, indices, _ = placed(call, problem, draw(problem, case.data), lambda _: 0)
+    read = np.ascontiguousarray(as_volume(source, axes))  # as the view has it: its cells may share memory
+    places = None if indices is None else np.ascontiguousarray(as_volume(indices, axes))
+    golden = golden_result(problem, read, places)
+    names = ("grad_output", "grad_input") if problem.gradient else ("input", "output")
+    found = {"indices": places if golden.indices is None else golden.indices}
+    return found | {names[0]: read, names[1]: golden.rounded, f"{names[1]}_float64": golden.values}
+
+
 def _same(entry: Mapping[str, Any], task: Task) -> bool:
-    return entry["case"] == task.case and ("grad_input_float64" in entry["files"]) == task.float64
+    return entry["case"] == task.case and has_float64(entry) == task.float64
 
 
 def _write(directory: Path, entry: dict[str, Any], arrays: Mapping[str, Array | None]) -> None:

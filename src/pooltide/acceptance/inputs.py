@@ -1,5 +1,7 @@
 """Draws the inputs of a case from its seed and distribution: the same values on every machine.
 
+The source of a case is the array of floats that it reads: grad_output, or the input of a forward.
+
     normal     standard normal
     uniform    −1 to 1
     integers   −8 to 8
@@ -13,6 +15,7 @@ plane if the case says `anywhere`. A case that is too large for this machine is 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -21,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..geometry import Axis, tables
-from ..operators.call import Call, TensorMeta
+from ..operators.call import Call, TensorMeta, contiguous_strides
 from ..problem.problem import Problem
 from ..problem.rounding import round_once
 from .notation import Data
@@ -38,18 +41,35 @@ class TooLarge(ValueError):
     """The case needs more memory than this machine has, or its reference takes too long."""
 
 
+def source_plane(problem: Problem) -> tuple[int, int, int]:
+    """The plane of the source: windows for gradients of pools, cells for pools; unpools reverse it."""
+    has_cells = problem.gradient == problem.kind.startswith("unpool")
+    return problem.input_plane if has_cells else problem.output_plane
+
+
+def result_plane(problem: Problem) -> tuple[int, int, int]:
+    """The plane of the result, which is the other one."""
+    has_cells = problem.gradient != problem.kind.startswith("unpool")
+    return problem.input_plane if has_cells else problem.output_plane
+
+
+def reads_indices(problem: Problem) -> bool:
+    """Whether indices are an input of the problem; a maximum writes them."""
+    return problem.index_dtype is not None and problem.kind != "maximum"
+
+
 def draw(problem: Problem, data: Data) -> tuple[Array, Array | None]:
-    """grad_output, and indices or None: (N, C, D, H, W), C-contiguous."""
+    """The source, and the indices that are read or None: (N, C, D, H, W), C-contiguous."""
     refuse_beyond_memory(problem)
     _refuse_beyond_time(problem)
     random = np.random.Generator(np.random.PCG64(data.seed))
-    shape = problem.batch + problem.output_plane
+    shape = problem.batch + source_plane(problem)
     values = _values(random, data.distribution, shape)
     if data.nan:
         _sprinkle(random, values, np.array([np.nan]))
     if data.inf:
         _sprinkle(random, values, np.array([np.inf, -np.inf]))
-    indices = None if problem.index_dtype is None else _indices(random, problem, data.anywhere)
+    indices = _indices(random, problem, data.anywhere) if reads_indices(problem) else None
     return round_once(values, problem.dtype.numpy), indices
 
 
@@ -83,10 +103,12 @@ def _seconds_needed(problem: Problem) -> float:
     """A rough estimate of the time of the float64 reference."""
     if problem.planes == 0:
         return 0.0
-    if not problem.average:
+    if reads_indices(problem):
         return problem.planes * prod(problem.output_plane) * 50 * _PER_CELL
-    added = problem.planes * prod(axis.outputs * _longest_window(axis) for axis in problem.axes)
-    return prod(problem.output_plane) * _PER_WINDOW + added * _PER_CELL
+    steps = prod(axis.outputs * _longest_window(axis) for axis in problem.axes)
+    if problem.gradient:
+        return prod(problem.output_plane) * _PER_WINDOW + problem.planes * steps * _PER_CELL
+    return steps * (_PER_WINDOW + problem.planes * 4 * _PER_CELL)  # a forward takes cell after cell
 
 
 def _longest_window(axis: Axis) -> int:
@@ -107,21 +129,49 @@ def _gib(count: int) -> str:
     return f"{count / 2**30:,.1f}" if count < 2**60 else f"{count >> 30:.2e}"
 
 
-def place(array: Array, tensor: TensorMeta) -> Array:
-    """A copy with the shape and the layout of the tensor."""
+def place(array: Array, tensor: TensorMeta, offset: int = 0) -> Array:
+    """A copy with the shape and the strides of the tensor, `offset` elements into its memory.
+
+    The memory that the view leaves out is NaN, or -1. Where cells of the view share memory, the copy has the
+    value of the last of them.
+    """
     array = array.reshape(tensor.shape)
-    if tensor.strides is None or array.size == 0:
+    if (tensor.strides is None and offset == 0) or array.size == 0:
         return np.ascontiguousarray(array)
-    order = sorted(range(array.ndim), key=lambda axis: -tensor.strides[axis])  # type: ignore[index]
-    return np.ascontiguousarray(array.transpose(order)).transpose(np.argsort(order))
+    strides = tensor.strides or contiguous_strides(tensor.shape)
+    spans = [step * (size - 1) for size, step in zip(tensor.shape, strides, strict=True)]
+    below, above = -sum(min(span, 0) for span in spans), sum(max(span, 0) for span in spans)
+    if (need := (offset + below + above + 1) * array.itemsize) > (have := _memory()):
+        raise TooLarge(f"a view of the case spans {_gib(need)} GiB; this machine has {_gib(have)} GiB")
+    memory = np.full((offset + below + above + 1) * array.itemsize, 255, np.uint8).view(array.dtype)
+    view: Array = np.lib.stride_tricks.as_strided(
+        memory[offset + below :], array.shape, [step * array.itemsize for step in strides]
+    )
+    view[...] = array
+    return view
 
 
 def arrays(call: Call, problem: Problem, data: Data) -> tuple[Array, Array | None, Array]:
-    """grad_output, indices or None, and a grad_input full of NaN, in the layouts of the call."""
-    grad, indices = draw(problem, data)
-    fill = np.full(problem.batch + problem.input_plane, np.nan, problem.dtype.numpy)
-    placed = None if indices is None else place(indices, call.role("indices"))
-    return place(grad, call.role("grad_output")), placed, place(fill, call.role("out"))
+    """The source, indices or None, and a result full of NaN, in the layouts of the call, without offsets."""
+    found = placed(call, problem, draw(problem, data), lambda _: 0)
+    return found[0], found[1], found[2]
+
+
+def placed(
+    call: Call, problem: Problem, drawn: tuple[Array, Array | None], offset: Callable[[str], int]
+) -> tuple[Array, Array | None, Array]:
+    """Drawn inputs and a result full of NaN, in the layouts of the call; `offset` gives that of a role.
+
+    A maximum writes its indices, which are full of -1 here.
+    """
+    role = "grad_output" if problem.gradient else "input"
+    source, indices = drawn
+    if indices is None and problem.index_dtype is not None:
+        indices = np.full(problem.batch + problem.output_plane, -1, problem.index_dtype.numpy)
+    fill = np.full(problem.batch + result_plane(problem), np.nan, problem.dtype.numpy)
+    places = None if indices is None else place(indices, call.role("indices"), offset("indices"))
+    out = place(fill, call.role("out"), offset("out"))
+    return place(source, call.role(role), offset(role)), places, out
 
 
 def _values(random: np.random.Generator, distribution: str, shape: tuple[int, ...]) -> Array:
@@ -148,7 +198,7 @@ def _indices(random: np.random.Generator, problem: Problem, anywhere: bool) -> A
     dtype = problem.index_dtype.numpy
     if prod(problem.input_plane) == 0:
         return np.zeros(shape, dtype)
-    if anywhere:
+    if anywhere or not problem.kind.startswith("maximum"):
         return random.integers(0, prod(problem.input_plane), shape).astype(dtype)
     flat = np.zeros(shape, np.int64)
     for at, axis in enumerate(problem.axes):

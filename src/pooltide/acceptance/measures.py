@@ -91,6 +91,8 @@ class Measures:
     dot: float = 0.0  # of the result and the golden values
     square: float = 0.0  # of the result with itself
     golden_square: float = 0.0
+    indices: int = 0  # of maxima, that were compared
+    wrong_indices: int = 0
     histogram: tuple[int, ...] = (0,) * BINS
 
     def __add__(self, other: Measures) -> Measures:
@@ -258,6 +260,11 @@ def _errors(a: Array, g: Array, ulp: Array, precision: Precision) -> dict[str, A
         "outside": int(outside.sum()),
         "beyond": int(((error > precision.limit) & (ulp > ULPS)).sum()),
     }
+
+
+def index_measures(actual: Array, golden: Array) -> Measures:
+    """The indices of maxima, which must be equal."""
+    return Measures(indices=golden.size, wrong_indices=int((actual != golden).sum()))
 
 
 def bits_of(x: Array) -> Array:

@@ -17,8 +17,12 @@ The operator and the shape of self come first, then words in any order, each at 
     o7x7           the output's plane         anywhere           indices outside their windows too
     atlas-a2 …     the product, where it matters
 
-A case can also be a wrong call: NAME.WHAT overrides the shape, dtype, format or layout (cl) of one
-parameter, or makes it null: gradOutput.1x16x2x2, self.f16, indices.ND, gradInput.cl, stride.null.
+The gradient of a pool has the pool's name, the pool itself adds _forward: avg2d_forward. A max pool writes
+indices if the case has i64.
+
+NAME.WHAT overrides one parameter: a view by its strides (gradOutput.s96x24x6x2) and offset (gradOutput.off5),
+both in elements, or channels-last (gradInput.cl). A case can also be a wrong call: WHAT may be a shape, a
+dtype, a format, or null: gradOutput.1x16x2x2, self.f16, indices.ND, stride.null.
 """
 
 from __future__ import annotations
@@ -73,13 +77,18 @@ class Case:
     index_dtype: DType | None
     format: str | None = None
     channels_last: bool = False
-    overrides: tuple[tuple[str, str, Any], ...] = ()  # (parameter, shape|dtype|format|cl|null, value)
+    overrides: tuple[
+        tuple[str, str, Any], ...
+    ] = ()  # parameter; shape dtype format cl strides offset null; value
     product: str | None = None
     data: Data = field(default_factory=Data)
 
     @property
     def plane(self) -> Shape:
-        """The spatial shape of gradOutput. Ones where the forward has no output: the rules then say why."""
+        """The plane that is not self's: of gradOutput, or of a forward's result.
+
+        Ones where the forward has no output: the rules then say why.
+        """
         axes = len(self.operator.axes)
         if self.outputs is not None:
             return self.outputs
@@ -89,9 +98,11 @@ class Case:
         arrays = [v * axes if len(v) == 1 else v for v in values]
         if any(len(v) != axes for v in arrays) or min(arrays[1]) < 1:
             return (1,) * axes
-        sizes = zip(self.shape[-axes:], *arrays, strict=False)
-        made = (strided_outputs(n, r * (k - 1) + 1, s, p, given["ceil_mode"]) for n, k, s, p, r in sizes)
-        return tuple(max(1, outputs) for outputs in made)
+        sizes = list(zip(self.shape[-axes:], *arrays, strict=False))
+        if self.operator.windows == "indexed":  # an unpool: the plane of the pool's input
+            return tuple(max(1, (n - 1) * s - 2 * p + k) for n, k, s, p, _ in sizes)
+        ceil = given["ceil_mode"]
+        return tuple(max(1, strided_outputs(n, r * (k - 1) + 1, s, p, ceil)) for n, k, s, p, r in sizes)
 
     @property
     def checked_product(self) -> str:
@@ -106,6 +117,8 @@ class Case:
         for parameter in self.operator.parameters:
             if parameter.type == "tensor":
                 values[parameter.name] = self._tensor(parameter, product)
+            elif parameter.role == "output_size":
+                values[parameter.name] = self.outputs or ()
             else:
                 null = (parameter.name, "null", True) in self.overrides
                 values[parameter.name] = None if null else given[parameter.role]
@@ -115,15 +128,27 @@ class Case:
         override = {kind: value for name, kind, value in self.overrides if name == parameter.name}
         if "null" in override:
             return None
-        has_cells = parameter.role in ("input", "out")
-        shape = self.shape if has_cells else self.shape[: -len(self.operator.axes)] + self.plane
         dtype = self.index_dtype if parameter.role == "indices" else self.dtype
-        shape, dtype = override.get("shape", shape), override.get("dtype", dtype)
-        assert dtype is not None
+        shape, dtype = override.get("shape", self._shape(parameter.role)), override.get("dtype", dtype)
+        if dtype is None:  # a forward whose indices nobody wants
+            return None
         format = override.get("format", self.format or parameter.formats[0])
-        last = self.channels_last or "cl" in override
-        strides = channels_last_strides(shape, len(self.operator.axes)) if last else None
+        strides = override.get("strides")
+        if strides is None and (self.channels_last or "cl" in override):
+            strides = channels_last_strides(shape, len(self.operator.axes))
         return TensorMeta(shape, dtype, None if product == HOST else format, strides)
+
+    def _shape(self, role: str) -> Shape:
+        """The shape of a tensor: self's, or with the other plane."""
+        alike = {"input"} | ({"out"} if self.operator.gradient else set())
+        alike |= {"indices"} if self.operator.windows == "indexed" else set()
+        return self.shape if role in alike else self.shape[: -len(self.operator.axes)] + self.plane
+
+    def offset(self, role: str) -> int:
+        """Where the view of a tensor begins in its memory, in elements."""
+        parameter = self.operator.by_role(role)
+        found = (v for n, kind, v in self.overrides if parameter and (n, kind) == (parameter.name, "offset"))
+        return int(next(found, 0))
 
     def __str__(self) -> str:
         words = [self.operator.short, joined(self.shape)]
@@ -165,21 +190,27 @@ def _case(operator: Operator, shape: Shape, found: dict[str, Any]) -> Case:
         raise NotationError(
             f"the kernel is missing; add a word such as k3 or k3x2, as in {example(operator)}"
         )
-    return Case(
+    usual = (
+        DTYPES[operator.dtype_groups[index.dtypes]["default"][0]] if index and not index.nullable else None
+    )
+    case = Case(
         operator,
         shape,
         _outputs(operator, found.get("output")),
         tuple(_attributes(operator, found)),
         found.get("dtype", DTYPES["FLOAT32"]),
-        found.get(
-            "indices' dtype", DTYPES[operator.dtype_groups[index.dtypes]["default"][0]] if index else None
-        ),
+        found.get("indices' dtype", usual),
         found.get("format"),
         found.get("layout", False),
         overrides,
         found.get("product"),
         Data(**{key: value for key, value in found.items() if key in Data.__slots__}),
     )
+    for tensor in case.call().values.values() if overrides else ():
+        if isinstance(tensor, TensorMeta) and len(tensor.strides or tensor.shape) != len(tensor.shape):
+            words = f"strides {joined(tensor.strides or ())} are for a tensor of shape {joined(tensor.shape)}"
+            raise NotationError(f"{words}; there must be one for each dimension")
+    return case
 
 
 def _attributes(operator: Operator, found: dict[str, Any]) -> Iterator[tuple[str, Any]]:

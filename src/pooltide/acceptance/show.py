@@ -1,8 +1,8 @@
-"""Draws a case as four panels of one (h, w) plane: windows, coverage, grad_output and grad_input.
+"""Draws a case as four panels of one (h, w) plane: windows, coverage, what is read and what is computed.
 
-The coverage of a cell is the number of windows that hold it. A volume is drawn as one slice: input depth d,
-and for grad_output the middle one of the windows that hold d. The gradients are those of the first plane of
-the case, drawn from its seed.
+These two are grad_output and grad_input, or the input and output of a forward. The coverage of a cell is the
+number of windows that hold it. A volume is drawn as one slice: input depth d, and the middle one of the
+windows that hold d. The values are those of the first plane of the case, drawn from its seed.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..geometry import Tables, tables
-from ..kernels import reference
 from ..problem.problem import Problem
 from . import picture
-from .inputs import draw
+from .inputs import draw, source_plane
 from .notation import Case
+from .oracle import golden_result
 from .picture import INK, SERIES, Canvas
 from .trial import problem_of
 
@@ -41,17 +41,20 @@ def draw_case(case: Case, depth: int | None = None) -> Canvas:
     d, h, w = (tables(axis) for axis in problem.axes)
     depth = problem.axes[0].length // 2 if depth is None else depth
     one = replace(problem, batch=(1, 1))
-    grad, indices = draw(one, case.data)
-    total, _ = reference.oracle(one, grad, indices)
-    held = int(d.first_window[depth] + d.window_count[depth] // 2)
-    slice_of_grad = grad[0, 0, min(held, grad.shape[2] - 1)].astype(np.float64)
+    source, indices = draw(one, case.data)
+    result = golden_result(one, source, indices).values
+    held = min(int(d.first_window[depth] + d.window_count[depth] // 2), problem.output_plane[0] - 1)
+    cells, windows = (result, source) if source_plane(one) == one.output_plane else (source, result)
+    of_windows = windows[0, 0, held].astype(np.float64)
     scale = max(1, min(40, _PANEL // max(h.first_window.size, w.first_window.size)))
     coverage = int(d.window_count[depth]) * np.outer(h.window_count, w.window_count)
+    inside = _gridded(_signed(cells[0, 0, depth].astype(np.float64), scale), scale)
+    outside = _signed(of_windows, _fitting(of_windows, h.first_window.size * scale))
+    named = [("grad output", outside), ("grad input", inside)] if problem.gradient else []
     panels = [
         ("windows", _windows(h, w, scale)),
         (f"coverage, at most {coverage.max()}", _numbers(coverage, scale)),
-        ("grad output", _signed(slice_of_grad, _fitting(slice_of_grad, h.first_window.size * scale))),
-        ("grad input", _gridded(_signed(total[0, 0, depth], scale), scale)),
+        *(named or [("input", inside), ("output", outside)]),
     ]
     where = f" slice d={depth} of {problem.axes[0].length}" if problem.axes[0].length > 1 else ""
     return _side_by_side(f"{case}{where}", panels)
@@ -65,6 +68,8 @@ def _check(problem: Problem, depth: int | None) -> None:
             raise Undrawable(f"the {name}'s plane is {h}×{w}; a picture has at most {_LARGEST} cells a side")
     if (windows := prod(problem.output_plane[1:])) > _MOST_WINDOWS:
         raise Undrawable(f"the plane has {windows} windows; a picture has at most {_MOST_WINDOWS}")
+    if problem.kind.startswith("unpool"):
+        raise Undrawable("an unpool has no windows; a picture needs some")
     if depth is not None and not 0 <= depth < problem.axes[0].length:
         raise Undrawable(f"the slice is {depth}; it must be 0 to {problem.axes[0].length - 1}")
 

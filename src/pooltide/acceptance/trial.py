@@ -14,15 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays.volumes import as_volume
-from ..kernels import Arrays, reference
+from ..kernels import Arrays
 from ..kernels.plan import Plan, execute, layout_of, make_plan
-from ..operators.call import Call, TensorMeta, channels_last_strides
+from ..operators.call import Call, TensorMeta
 from ..operators.pages import HOST
 from ..operators.rules import check
 from ..problem.problem import Problem, lower
-from .inputs import arrays, refuse_beyond_memory
-from .measures import Measures, measure, precision_of
+from .inputs import draw, placed, refuse_beyond_memory
+from .measures import Measures, index_measures, measure, precision_of
 from .notation import Case
+from .oracle import golden_result
 from .verdicts import Verdict, judge
 
 Array = NDArray[Any]
@@ -41,8 +42,8 @@ class Trial:
     verdicts: list[Verdict]
     actual: Array  # (N, C, D, H, W), as computed
     golden: Array  # in float64, not rounded
-    grad_output: Array
-    indices: Array | None
+    source: Array  # grad_output, or the input of a forward
+    indices: Array | None  # that were read, or that a maximum wrote
 
     def verdict(self, standard: str) -> Verdict:
         return next(v for v in self.verdicts if v.name == standard)
@@ -53,7 +54,7 @@ def problem_of(case: Case, product: str | None = None) -> Problem:
     call = _call(case, product)
     if fault := check(call):
         raise Refused(fault.message(call.title))
-    return lower(call)
+    return lower(call, case.index_dtype is not None)
 
 
 def _call(case: Case, product: str | None) -> Call:
@@ -65,40 +66,46 @@ def plan_of(case: Case, product: str | None = None, backend: str | None = None) 
     problem = problem_of(case, product)
     refuse_beyond_memory(problem)  # the kernel is chosen by tables, which grow with the axes
     call = _call(case, product)
-    tensors = [call.role(role) for role in ("grad_output", "indices", "out")]
-    planes = (problem.output_plane, problem.output_plane, problem.input_plane)
-    layouts = tuple(
-        _layout(tensor, problem.batch + plane)
-        for tensor, plane in zip(tensors, planes, strict=True)
-        if tensor is not None
-    )
+    axes = len(case.operator.axes)
+    tensors = (call.role(role) for role in ("grad_output" if problem.gradient else "input", "indices", "out"))
+    layouts = tuple(_layout(tensor, axes) for tensor in tensors if tensor is not None)
     return make_plan(problem, layouts, only=backend)
 
 
-def _layout(tensor: TensorMeta, volume: tuple[int, ...]) -> str:
-    """The layout of a tensor of a case; the only strides that a case can have are channels-last."""
-    return layout_of(volume, channels_last_strides(volume, 3)) if tensor.strides else "planes"
+def _layout(tensor: TensorMeta, axes: int) -> str:
+    """The layout of a tensor of a case."""
+    if tensor.strides is None:
+        return "planes"
+    lead = len(tensor.shape) - axes
+    shape = (1,) * (2 - lead) + tensor.shape[:lead] + (1,) * (3 - axes) + tensor.shape[lead:]
+    strides = (0,) * (2 - lead) + tensor.strides[:lead] + (0,) * (3 - axes) + tensor.strides[lead:]
+    return layout_of(shape, strides)
 
 
 def run(case: Case, product: str | None = None, backend: str | None = None, repeat: int = 1) -> Trial:
     plan = plan_of(case, product, backend)
     problem, call = plan.problem, _call(case, product)
     axes = len(case.operator.axes)
-    drawn = arrays(call, problem, case.data)
-    grad, indices, out = (None if array is None else as_volume(array, axes) for array in drawn)
-    assert grad is not None
+    drawn = placed(call, problem, draw(problem, case.data), case.offset)
+    source, indices, out = (None if array is None else as_volume(array, axes) for array in drawn)
+    assert source is not None
     assert out is not None
+    given = (source, None, indices, out) if problem.gradient else (None, source, indices, out)
     workspace = np.empty(plan.scratch, np.uint8)
     seconds = []
     for _ in range(repeat):
         out[...] = np.nan
         start = perf_counter()
-        fault = execute(plan, Arrays(grad, None, indices, out), workspace)
+        fault = execute(plan, Arrays(*given), workspace)
         seconds.append(perf_counter() - start)
     if fault is not None:
-        text = fault.message("indices", grad.shape, problem.input_plane)
+        text = fault.message("indices", source.shape, problem.input_plane)
         raise Refused(f"{call.title}: {text}")
-    golden, _ = reference.oracle(problem, grad, indices)
+    golden = golden_result(problem, source, indices)
     precision = precision_of(problem.dtype, problem.rounding)
-    found = measure(np.ascontiguousarray(out), golden, precision)
-    return Trial(case, plan, min(seconds), found, judge(found, precision), out, golden, grad, indices)
+    found = measure(np.ascontiguousarray(out), golden.values, precision)
+    if golden.indices is not None and indices is not None:
+        found += index_measures(indices, golden.indices)
+    return Trial(
+        case, plan, min(seconds), found, judge(found, precision), out, golden.values, source, indices
+    )

@@ -2,7 +2,8 @@
 
 STANDARDS has a sentence for each, docs/acceptance.md the formulas; measures.py says what a, g, abs, rel, ULP
 and small mean. `two` and `benchmark` need a third result, which another implementation computed.
-Every verdict fails if a NaN or Inf of the result is not where the golden values have the same.
+Every verdict fails if a NaN or Inf of the result is not where the golden values have the same, or if an index
+of a maximum differs.
 """
 
 from __future__ import annotations
@@ -60,10 +61,12 @@ def judge(
         found["two"] = _two(m, third, level)
         found["benchmark"] = _benchmark(m, third, level)
     verdicts = [Verdict(name, *found[name]) for name in STANDARDS if name in found]
-    if m.misplaced == 0:
+    wrong = [f"{m.misplaced} of {m.count} cells have a NaN or Inf out of place"] if m.misplaced else []
+    wrong += [f"{m.wrong_indices} of {m.indices} indices differ"] if m.wrong_indices else []
+    if not wrong:
         return verdicts
-    places = f"{m.misplaced} of {m.count} cells have a NaN or Inf out of place"
-    return [Verdict(v.name, FAIL, places if v.name == "infnan" else f"{places}; {v.text}") for v in verdicts]
+    text = "; ".join(wrong)
+    return [Verdict(v.name, FAIL, text if v.name == "infnan" else f"{text}; {v.text}") for v in verdicts]
 
 
 Judged = tuple[str, str]  # status, text

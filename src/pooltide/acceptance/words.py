@@ -11,7 +11,7 @@ from collections.abc import Container, Iterable
 from functools import cache
 from typing import Any
 
-from ..operators.catalog import gradients
+from ..operators.catalog import operators
 from ..operators.dtypes import DTYPES, FORMATS, DType
 from ..operators.pages import PRODUCTS, Operator
 
@@ -49,7 +49,9 @@ BY_SHORT_DTYPE = {short_dtype(dtype): dtype for dtype in DTYPES.values()}
 
 @cache
 def short_names() -> dict[str, Operator]:
-    return {operator.short: operator for operator in gradients().values()}
+    """Every operator that has a short name, by that name; gradients first."""
+    named = sorted((op for op in operators().values() if op.short), key=lambda op: not op.gradient)
+    return {operator.short: operator for operator in named}
 
 
 def operator_of(name: str) -> Operator:
@@ -116,7 +118,11 @@ def _read_override(operator: Operator, word: str) -> tuple[str, Any]:
             return f"{parameter.name}.format", what
         if what == "cl":
             return f"{parameter.name}.cl", True
-        takes = "a shape, a dtype, a format, cl or null"
+        if what[:1] == "s" and _SHAPE.fullmatch(what[1:]):
+            return f"{parameter.name}.strides", _numbers(what[1:], word)
+        if what[:3] == "off" and what[3:].isascii() and what[3:].isdigit():
+            return f"{parameter.name}.offset", _numbers(what[3:], word)[0]
+        takes = "a shape, a dtype, a format, cl, strides such as s6x2, an offset such as off5, or null"
     raise NotationError(f"word {word[:60]!r} sets {what[:60]!r}; after the dot it must be {takes}")
 
 
@@ -143,7 +149,8 @@ def override_word(kind: str, value: Any) -> str:
         return kind
     if kind == "dtype":
         return short_dtype(value)
-    return joined(value) if kind == "shape" else str(value)
+    spelled = joined(value) if kind in ("shape", "strides") else str(value)
+    return {"strides": "s", "offset": "off"}.get(kind, "") + spelled
 
 
 def _known(operator: Operator) -> str:
@@ -162,7 +169,7 @@ def _known(operator: Operator) -> str:
 def example(operator: Operator) -> str:
     sizes = joined((2, 3, 5, 7, 11)[: 2 + len(operator.axes)])
     plane = joined((2,) * len(operator.axes))
-    return f"{operator.short}:{sizes}:{'k3' if operator.windows == 'strided' else 'o' + plane}"
+    return f"{operator.short}:{sizes}:{'k3' if operator.by_role('kernel') else 'o' + plane}"
 
 
 def joined(values: Shape) -> str:

@@ -15,7 +15,7 @@ from ..kernels.threads import MOST, get_num_threads
 from .contest import use_threads
 from .drawing import CELLS, KINDS, LEAST_CELLS, Wanted
 from .named import CUDA_SHAPES, SHAPES, run_named
-from .problems import NOTATION, Problems
+from .problems import NOTATION, GradientProblems
 
 # The options that only one of the modes has, and the mode that has them.
 _NAMED = {
@@ -45,7 +45,7 @@ class Threads(click.ParamType):  # type: ignore[type-arg]
 
 
 @click.command(epilog=NOTATION)
-@click.argument("problems", metavar="[PROBLEM]", type=Problems(), required=False)
+@click.argument("problems", metavar="[PROBLEM]", type=GradientProblems(), required=False)
 @click.option(
     "--shape",
     "shapes",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..acceptance.cases import CasesError
-from ..acceptance.entries import MANIFEST
+from ..acceptance.entries import MANIFEST, result_of
 from ..acceptance.golden import Made, Task, claimed, clean, finish, foreign, start
 from ..acceptance.manifest import Manifest, ManifestError, Shard, begin
 from ..acceptance.workers import Work, WorkerDied, make_all
@@ -111,7 +111,6 @@ class Maker:
                     work = self._work(source, shard, before)
                     for made in make_all(work, self.output, jobs, total):
                         advance()
-                        self._note(made)
                         if made.full:
                             self.outcome.stop(
                                 f"{made.error}; what is finished was kept: start it again to go on"
@@ -119,6 +118,7 @@ class Maker:
                             break
                         if made.entry is not None and not made.kept:
                             self.manifest.add(made.entry, file)
+                        self._note(made)
         except KeyboardInterrupt:
             self.outcome.stop("interrupted; start it again to go on", 1)
         except (WorkerDied, CasesError) as error:
@@ -148,7 +148,7 @@ class Maker:
     def _note(self, made: Made) -> None:
         if made.entry is not None:
             self.outcome.good += 1
-        elif not made.full:
+        else:
             self.outcome.bad += 1
             if not self.as_json:
                 say(_failed(made), err=True)
@@ -193,6 +193,6 @@ def _entry(made: Made) -> Entry:
 
     if made.entry is None:
         return Entry(made.name, made.case, "error", ("", "", ""), made.error)
-    about = made.entry["files"]["grad_input"]
+    about = made.entry["files"][result_of(made.entry)]
     shape = "×".join(map(str, about["shape"]))
     return Entry(made.name, made.case, "pass", (about["dtype"], shape, made.entry["seed"]))

@@ -44,8 +44,9 @@ The operator, the shape of self, then in any order:
   cube1      cubeMathType                nan inf  some cells of gradOutput
   o7x7       the output's plane          anywhere indices leave their windows
   atlas-a2   the product
-  NAME.WHAT  overrides one parameter: a shape, dtype, format, cl or null,
-             as in gradOutput.1x16x2x2 self.f16 stride.null
+  NAME.WHAT  one parameter: cl, strides and offset in elements, or a wrong
+             shape, dtype, format, null: gradOutput.s96x24x6x2 self.f16
+avg2d is the gradient of a pool, avg2d_forward the pool; i64: with indices.
 """
 
 
@@ -71,6 +72,18 @@ class Problems(click.ParamType):  # type: ignore[type-arg]
 
         starts = [f"{name}:" for name in short_names() if name.startswith(incomplete)]
         return [*map(CompletionItem, starts), CompletionItem(incomplete, type="file")]
+
+
+class GradientProblems(Problems):
+    """As Problems, for a command that takes gradients alone."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[Line]:
+        found = super().convert(value, param, ctx)
+        for line in found:
+            if line.case is not None and not line.case.operator.gradient:
+                text = f"{line.case} is a forward; it must be a gradient, which --kind forwards also measures"
+                self.fail(text, param, ctx)
+        return found
 
 
 def _lines(value: str) -> list[Line]:

@@ -98,8 +98,9 @@ def case_line(label: str, verdict: Verdict, m: Measures, about: str = "") -> str
 
 
 def differences(m: Measures) -> str:
+    indices = f" and {m.indices} indices" if m.indices else ""
     if m.differing == 0:
-        return f"all {m.count} cells equal"
+        return f"all {m.count} cells{indices} equal"
     return f"{m.differing} of {m.count} cells differ, at most {m.max_ulp} ULP"
 
 

@@ -16,12 +16,13 @@ import click
 import numpy as np
 
 from ..acceptance.cases import Line
-from ..acceptance.inputs import TooLarge
+from ..acceptance.inputs import TooLarge, result_plane
 from ..acceptance.notation import Case
 from ..acceptance.tensorfile import npy_header, raw_bytes
 from ..acceptance.trial import Refused, Trial, plan_of, run
 from ..acceptance.verdicts import THIRD
 from ..kernels.plan import BACKENDS, NoBackend, Plan
+from ..operators.pages import HOST
 from ..writing import why, write_whole
 from . import reports
 from .paths import NamedPath
@@ -119,10 +120,15 @@ def _outcome(line: Line, compute: Callable[[Case], Trial | Plan]) -> Outcome:
 def _save(directory: Path | None, name: str, trial: Trial) -> None:
     if directory is None:
         return
+    results = {f"{name}.npy": (trial.actual, "out")}
+    if trial.plan.problem.kind == "maximum" and trial.indices is not None:
+        results[f"{name}.indices.npy"] = (trial.indices, "indices")
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        result = np.ascontiguousarray(trial.actual).reshape(trial.case.shape)
-        write_whole(directory / f"{name}.npy", npy_header(result), raw_bytes(result))
+        for file, (array, role) in results.items():
+            shape = trial.case.call(HOST).role(role).shape
+            result = np.ascontiguousarray(array).reshape(shape)
+            write_whole(directory / file, npy_header(result), raw_bytes(result))
     except OSError as error:
         raise click.UsageError(f"{directory}: can't be written: {why(error)}") from None
 
@@ -189,16 +195,16 @@ def _errors(trial: Trial) -> ErrorMap:
     from ..acceptance.errormap import map_errors
 
     problem = trial.plan.problem
-    grad, indices = (
+    source, indices = (
         None if array is None else np.ascontiguousarray(array).reshape(problem.planes, -1)
-        for array in (trial.grad_output, trial.indices)
+        for array in (trial.source, trial.indices)
     )
     return map_errors(
         [(np.ascontiguousarray(trial.actual).ravel(), trial.golden.ravel())],
         problem.batch,
-        problem.input_plane,
+        result_plane(problem),
         problem,
         trial.case.operator.axes,
-        None if grad is None else grad.__getitem__,
+        None if source is None else source.__getitem__,
         None if indices is None else indices.__getitem__,
     )

@@ -22,8 +22,8 @@ NOTES = (
     "them, too, except that mean.",
     "The differentiable pools of pooltide.torch.functional use pooltide's forward and gradient. Under "
     "compilers and transforms, they and patch(forward=True) use PyTorch's forward and pooltide's gradient.",
-    "The command line computes gradients on the CPU; bench measures gradients and forwards, on the CPU and "
-    "on CUDA.",
+    "The command line computes all of them on the CPU; bench measures pools and their gradients, on the CPU "
+    "and on CUDA.",
     "patch() replaces PyTorch's max unpools and the gradients of its fractional max pools, too, which raise "
     "under deterministic algorithms without it. On CUDA, PyTorch's operators compute our max unpools, such "
     "that of equal indices the last one counts, as on the CPU.",
@@ -36,7 +36,7 @@ def by_entrance() -> Table:
     """Each operator by entrance: the devices that it runs on, or the reason why it runs on none."""
     rows = [[name, *_gradient(operator)] for name, operator in gradients().items()]
     forwards = [
-        [name, "CPU", BOTH, f"{BOTH} by forward=True", _cann(name), "gradients only"]
+        [name, "CPU", BOTH, f"{BOTH} by forward=True", _cann(name), "CPU"]
         for name in (gradient.removesuffix("_backward") for gradient in gradients())
     ]
     unpools = [[name, *_unpool(operator)] for name, operator in operators().items() if operator.unpool]
@@ -51,7 +51,7 @@ def _gradient(operator: Operator) -> list[str]:
 def _unpool(operator: Operator) -> list[str]:
     patched = BOTH if len(operator.axes) > 1 else f"as {operator.function.replace('1d', '2d')}"
     patched = "PyTorch's, a gather" if operator.gradient else patched
-    return ["CPU", BOTH, patched, _cann(operator.function), "pools only"]
+    return ["CPU", BOTH, patched, _cann(operator.function), "CPU"]
 
 
 def _cann(function: str) -> str:
@@ -69,7 +69,7 @@ def by_layout() -> Table:
         ["patch()", BOTH, f"{ours}; others by PyTorch", "int64", "in place", inside, "copied"],
         ["CANN, Python and C", "CPU", f"{theirs}, {by}", f"{indices}, {by}", "in place", "in place",
          "copied"],
-        ["command line", "CPU", ours, indices, "in place", "never: cases are contiguous", "never"],
+        ["command line", "CPU", ours, indices, "in place", "in place", "copied"],
     ]  # fmt: skip
     head = ["entrance", "devices", "dtypes", "indices", "contiguous", "channels-last", "other strides"]
     return head, rows
