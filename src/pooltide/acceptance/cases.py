@@ -60,6 +60,7 @@ class Line:
     name: str
     case: Case | None
     error: str = ""
+    given: Any = None  # a Given (given.py), for a case whose values are not drawn
 
 
 class CasesError(ValueError):

@@ -27,6 +27,7 @@ from .entries import (
 from .errormap import LARGEST_PLANE, Array, ErrorMap, Reader, map_errors, piece_size
 from .inputs import result_plane, source_plane
 from .measures import PRECISIONS, Measures, Precision, index_measures, measure_all, precision_of
+from .msprobe_dump import TENSORS
 from .notation import Case, parse
 from .tensorfile import GoldenError, TensorFile, TensorFileError, open_tensor
 from .trial import Refused, problem_of
@@ -130,23 +131,26 @@ def _open_golden(path: Path, dtype: DType | None = None, shape: tuple[int, ...] 
 def result_path(directory: Path, name: str, result: str) -> Path:
     """The file of a case in a directory of results. TensorFileError: there is none."""
     flat = name if result in RESULTS else f"{name}.{result}"
-    places = [directory / name / result, directory / flat]
-    candidates = [Path(f"{place}{suffix}") for place in places for suffix in (".npy", ".bin")]
+    dumped = directory / TENSORS / f"{name}.output.{0 if result in RESULTS else 1}"
+    places = [directory / name / result, directory / flat, dumped]
+    candidates = [Path(f"{place}{suffix}") for place in places for suffix in (".npy", ".bin", ".pt")]
     for path in candidates:
         if path.is_file():
             return path
     what = f"no result for {name}" if result in RESULTS else f"no {result} for {name}"
-    raise TensorFileError(f"{directory}: {what}; it must be in {candidates[0]} or {candidates[2]}")
+    raise TensorFileError(f"{directory}: {what}; it must be in {candidates[0]} or {candidates[3]}")
 
 
 def extra_files(directory: Path, names: Container[str]) -> Iterator[Path]:
-    """The files of a directory of results that belong to no case, in alphabetical order."""
+    """The files of a directory of results that belong to no case, in alphabetical order; none of a dump."""
+    if (directory / TENSORS).is_dir():
+        return
     for path in sorted(directory.iterdir()):
         if path.name in names and path.is_dir():
             yield from (file for file in sorted(path.iterdir()) if file.name not in _KNOWN)
         elif path.name in (MANIFEST, ".partial"):
             continue
-        elif path.suffix not in (".npy", ".bin") or path.stem.removesuffix(".indices") not in names:
+        elif path.suffix not in (".npy", ".bin", ".pt") or path.stem.removesuffix(".indices") not in names:
             yield path
 
 

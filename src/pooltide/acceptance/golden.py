@@ -30,11 +30,12 @@ from ..operators.pages import HOST
 from ..writing import why
 from .cases import NAME
 from .entries import MANIFEST, ROLES, SUFFIXES, expected, first_change, has_float64
+from .given import Given, load
 from .inputs import TooLarge, draw, placed
 from .manifest import Manifest, ManifestError, finish_manifest, read_manifest
 from .notation import Case, parse
 from .oracle import golden_result
-from .tensorfile import npy_header, raw_bytes
+from .tensorfile import TensorFileError, npy_header, raw_bytes
 from .trial import Refused, problem_of
 from .words import NotationError
 
@@ -53,6 +54,7 @@ class Task:
     name: str
     case: str
     float64: bool = False  # write the unrounded result too
+    given: Given | None = None  # the values; None: they are drawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +76,8 @@ def make(task: Task, directory: Path, known: Mapping[str, Any] | None = None) ->
     if known is not None and _same(known, task) and first_change(directory, known) is None:
         return made(known, kept=True)
     try:
-        arrays = _arrays(parse(task.case))
-    except (NotationError, Refused, TooLarge) as error:
+        arrays = _arrays(parse(task.case), task.given)
+    except (NotationError, Refused, TooLarge, TensorFileError) as error:
         return made(None, str(error))
     except MemoryError:
         return made(None, "there was not enough memory")
@@ -87,11 +89,12 @@ def make(task: Task, directory: Path, known: Mapping[str, Any] | None = None) ->
     return made(entry)
 
 
-def _arrays(case: Case) -> dict[str, Array | None]:
+def _arrays(case: Case, given: Given | None) -> dict[str, Array | None]:
     """The inputs and results of a case by the names of their files."""
     problem, axes = problem_of(case), len(case.operator.axes)
     call = case.call(case.product or HOST)
-    source, indices, _ = placed(call, problem, draw(problem, case.data), lambda _: 0)
+    values = draw(problem, case.data) if given is None else load(case, given)
+    source, indices, _ = placed(call, problem, values, lambda _: 0)
     read = np.ascontiguousarray(as_volume(source, axes))  # as the view has it: its cells may share memory
     places = None if indices is None else np.ascontiguousarray(as_volume(indices, axes))
     golden = golden_result(problem, read, places)

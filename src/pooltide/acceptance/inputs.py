@@ -28,6 +28,7 @@ from ..operators.call import Call, TensorMeta, contiguous_strides
 from ..problem.problem import Problem
 from ..problem.rounding import round_once
 from .notation import Data
+from .words import GIVEN
 
 Array = NDArray[Any]
 
@@ -38,7 +39,7 @@ _CGROUP = Path("/sys/fs/cgroup/memory.max")
 
 
 class TooLarge(ValueError):
-    """The case needs more memory than this machine has, or its reference takes too long."""
+    """The case needs more memory than this machine has, its reference takes too long, or it has no values."""
 
 
 def source_plane(problem: Problem) -> tuple[int, int, int]:
@@ -64,7 +65,11 @@ def draw(problem: Problem, data: Data) -> tuple[Array, Array | None]:
     _refuse_beyond_time(problem)
     random = np.random.Generator(np.random.PCG64(data.seed))
     shape = problem.batch + source_plane(problem)
-    values = _values(random, data.distribution, shape)
+    if data.distribution == GIVEN:
+        raise TooLarge(
+            "the values of the case are in files, with which golden --from made it; they can't be drawn"
+        )
+    values = _values(random, data, shape)
     if data.nan:
         _sprinkle(random, values, np.array([np.nan]))
     if data.inf:
@@ -174,15 +179,19 @@ def placed(
     return place(source, call.role(role), offset(role)), places, out
 
 
-def _values(random: np.random.Generator, distribution: str, shape: tuple[int, ...]) -> Array:
-    match distribution:
+def _values(random: np.random.Generator, data: Data, shape: tuple[int, ...]) -> Array:
+    match data.distribution:
         case "uniform":
-            return random.uniform(-1, 1, shape)
+            low, high = data.range or (-1.0, 1.0)
+            return random.uniform(low, high, shape)
         case "integers":
             return random.integers(-8, 8, shape, endpoint=True).astype(np.float64)
         case "wide":
             sign = random.integers(0, 2, shape) * 2.0 - 1
             return sign * 2.0 ** random.uniform(-12, 12, shape)
+    if data.range is not None:
+        mean, deviation = data.range
+        return random.normal(mean, deviation, shape)
     return random.standard_normal(shape)
 
 

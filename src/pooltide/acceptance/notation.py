@@ -15,6 +15,7 @@ The operator and the shape of self come first, then words in any order, each at 
     div-3          divisor override           normal uniform integers wide      distribution
     cube1          cubeMathType               nan inf            some cells of gradOutput are NaN, ±Inf
     o7x7           the output's plane         anywhere           indices outside their windows too
+    range0.1x1.0   uniform: from, to; normal: mean, deviation      given   values that are in files
     atlas-a2 …     the product, where it matters
 
 The gradient of a pool has the pool's name, the pool itself adds _forward: avg2d_forward. A max pool writes
@@ -29,6 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any
 
 from ..geometry import strided_outputs
@@ -56,6 +58,7 @@ class Data:
     """How the values of the inputs are drawn."""
 
     distribution: str = "normal"
+    range: tuple[float, float] | None = None  # from and to; of normal, the mean and the deviation
     seed: int = 0
     nan: bool = False
     inf: bool = False
@@ -64,6 +67,7 @@ class Data:
     def words(self) -> list[str]:
         flags = [name for name in ("nan", "inf", "anywhere") if getattr(self, name)]
         drawn = [] if self.distribution == "normal" else [self.distribution]
+        drawn += ["range{!r}x{!r}".format(*self.range)] if self.range else []
         return drawn + flags + ([f"seed{self.seed}"] if self.seed else [])
 
 
@@ -206,11 +210,25 @@ def _case(operator: Operator, shape: Shape, found: dict[str, Any]) -> Case:
         found.get("product"),
         Data(**{key: value for key, value in found.items() if key in Data.__slots__}),
     )
+    if case.data.range is not None:
+        _check_range(case.data)
     for tensor in case.call().values.values() if overrides else ():
         if isinstance(tensor, TensorMeta) and len(tensor.strides or tensor.shape) != len(tensor.shape):
             words = f"strides {joined(tensor.strides or ())} are for a tensor of shape {joined(tensor.shape)}"
             raise NotationError(f"{words}; there must be one for each dimension")
     return case
+
+
+def _check_range(data: Data) -> None:
+    low, high = data.range or (0.0, 0.0)
+    if data.distribution not in ("normal", "uniform"):
+        raise NotationError(
+            f"a range is for normal and uniform values; the distribution is {data.distribution}"
+        )
+    if not (isfinite(low) and isfinite(high)) or (high < (low if data.distribution == "uniform" else 0)):
+        raise NotationError(
+            f"the range is {low!r} to {high!r}; it must be finite numbers, the first not larger"
+        )
 
 
 def _attributes(operator: Operator, found: dict[str, Any]) -> Iterator[tuple[str, Any]]:

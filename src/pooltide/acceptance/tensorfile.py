@@ -49,6 +49,7 @@ class TensorFile:
     offset: int
     fortran: bool = False
     sha256: str = ""  # that the whole file must have; "": any
+    array: Array | None = None  # the elements, flat, of a file that can't be read in pieces
 
     @property
     def count(self) -> int:
@@ -59,6 +60,9 @@ class TensorFile:
 
         GoldenError, after the last piece: the file does not have its sha256.
         """
+        if self.array is not None:
+            yield from (self.array[at : at + cells] for at in range(0, self.count, cells))
+            return
         with _opened(self.path) as file:
             digest = hashlib.sha256(file.read(self.offset)) if self.sha256 else None
             file.seek(self.offset)
@@ -76,6 +80,8 @@ class TensorFile:
 
     def part(self, start: int, cells: int) -> Array:
         """`cells` elements from `start`, in the order of the file."""
+        if self.array is not None:
+            return self.array[start : start + cells]
         at = TensorFile(
             self.path, (cells,), self.dtype, self.stored, self.offset + start * self.stored.itemsize
         )
@@ -88,8 +94,10 @@ def open_tensor(path: Path, dtype: DType | None = None, shape: tuple[int, ...] |
         found = _npy(path)
     elif path.suffix == ".bin":
         found = _raw(path, dtype, shape)
+    elif path.suffix == ".pt":
+        found = _saved_by_pytorch(path)
     else:
-        raise TensorFileError(f"{path}: the name ends in {path.suffix!r}; it must end in .npy or .bin")
+        raise TensorFileError(f"{path}: the name ends in {path.suffix!r}; it must end in .npy, .bin or .pt")
     if dtype is not None and found.dtype != dtype:
         raise TensorFileError(f"{path}: the file has dtype {found.dtype}; it must be {dtype}")
     if shape is not None and found.shape != shape:
@@ -106,6 +114,35 @@ def _raw(path: Path, dtype: DType | None, shape: tuple[int, ...] | None) -> Tens
     if size != (must := prod(shape) * dtype.itemsize):
         raise TensorFileError(f"{path}: the file has {size} bytes; {what} must be {must}")
     return TensorFile(path, shape, dtype, dtype.numpy, 0)
+
+
+def _saved_by_pytorch(path: Path) -> TensorFile:
+    """A tensor that torch.save wrote, read as PyTorch reads weights: no code in the file is run."""
+    size = _size(path)
+    if not path.is_file():
+        raise TensorFileError(f"{path}: the path is no plain file; it must be one")
+    try:
+        import torch
+    except ImportError:
+        raise TensorFileError(f"{path}: a .pt file needs PyTorch, which is not installed") from None
+    try:
+        tensor = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # PyTorch raises whatever its parts raise
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:100]
+        raise TensorFileError(f"{path}: PyTorch can't read the file of {size} bytes: {reason}") from None
+    if not isinstance(tensor, torch.Tensor) or tensor.layout != torch.strided or tensor.is_quantized:
+        raise TensorFileError(
+            f"{path}: the file holds a {type(tensor).__name__}; it must hold a dense tensor"
+        )
+    tensor = tensor.detach().contiguous()
+    bits = tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor
+    array = bits.numpy().reshape(-1)
+    array = array.view(DTYPES["BFLOAT16"].numpy) if tensor.dtype == torch.bfloat16 else array
+    if (dtype := dtype_of(array.dtype)) is None:
+        raise TensorFileError(
+            f"{path}: the file has dtype {array.dtype}; it must be one of {', '.join(DTYPES)}"
+        )
+    return TensorFile(path, tuple(tensor.shape), dtype, array.dtype, 0, array=array)
 
 
 def _npy(path: Path) -> TensorFile:

@@ -17,6 +17,7 @@ from ..operators.pages import PRODUCTS, Operator
 
 Shape = tuple[int, ...]
 DISTRIBUTIONS = ("normal", "uniform", "integers", "wide")
+GIVEN = "given"  # in place of a distribution: the values are in files
 NUMBERS = {  # role: (prefix, whether it takes an array, default)
     "kernel": ("k", True, ()),
     "stride": ("s", True, ()),
@@ -29,10 +30,12 @@ FLAGS = {"ceil_mode": ("ceil", True), "count_include_pad": ("nopad", False)}  # 
 _CHOICES: dict[str, Container[str]] = {
     "format": FORMATS,
     "product": PRODUCTS,
-    "distribution": DISTRIBUTIONS,
+    "distribution": (*DISTRIBUTIONS, GIVEN),
 }
 _PREFIXED = re.compile(r"([a-z]+?)((?:-?[0-9]+(?:x-?[0-9]+)*)?)")
 _SHAPE = re.compile(r"-?[0-9]+(?:x-?[0-9]+)*")
+_FLOAT = r"-?[0-9]{1,20}(?:\.[0-9]{1,20})?(?:e[+-]?[0-9]{1,3})?"
+_RANGE = re.compile(rf"range({_FLOAT})x({_FLOAT})")
 
 
 class NotationError(ValueError):
@@ -70,6 +73,8 @@ def read_shape(words: list[str], operator: Operator) -> Shape:
 
 def read_word(operator: Operator, word: str) -> tuple[str, Any]:
     """The field that a word sets, and its value. The field of an override is PARAMETER.KIND."""
+    if match := _RANGE.fullmatch(word):
+        return "range", (float(match[1]), float(match[2]))
     if "." in word:
         return _read_override(operator, word)
     if word in BY_SHORT_DTYPE:
@@ -162,7 +167,7 @@ def _known(operator: Operator) -> str:
     words += [word for role, (word, _) in FLAGS.items() if role in roles]
     words += ["o" + "x".join("7" * len(operator.axes)), "f32", "f16", "bf16", "f64"]
     words += ["i32", "i64", "anywhere"] if "indices" in roles else []
-    words += ["cl", "seed7", *DISTRIBUTIONS, "nan", "inf", "a format, a product"]
+    words += ["cl", "seed7", *DISTRIBUTIONS, GIVEN, "range-1x1", "nan", "inf", "a format, a product"]
     return _or([*words, f"an override of one parameter, as in {operator.parameters[0].name}.null"])
 
 

@@ -24,8 +24,9 @@ from ..acceptance.measures import PRECISIONS
 from ..acceptance.notation import parse
 from ..acceptance.tensorfile import TensorFileError
 from ..acceptance.verdicts import LEVELS, THIRD, Verdict
-from ..acceptance.words import BY_SHORT_DTYPE, NotationError
+from ..acceptance.words import BY_SHORT_DTYPE, GIVEN, NotationError
 from ..operators.dtypes import DTYPES
+from ..writing import why, write_whole
 from . import reports
 from .paths import NamedPath
 from .progress import progress
@@ -69,6 +70,7 @@ class Row:
 @shard_option
 @click.option("--only", multiple=True, metavar="NAME", help="Compare this case alone; may be repeated.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per case, and a summary.")
+@click.option("--csv", "csv_file", type=NamedPath(dir_okay=False), help="Write msprobe's table of details.")
 @reports.verbose_option
 @reports.report_option
 def command(
@@ -82,12 +84,14 @@ def command(
     shard: Shard | None,
     only: tuple[str, ...],
     as_json: bool,
+    csv_file: Path | None,
     verbose: bool,
     report: Path | None,
 ) -> None:
-    """Compare ACTUAL with GOLDEN: two files (.npy or .bin), or a directory with one of pooltide golden.
+    """Compare ACTUAL with GOLDEN: two files (.npy, .bin or .pt), or a directory with one of pooltide golden.
 
-    A directory has NAME/grad_input.npy or NAME.npy (or .bin) for each case of the golden manifest.
+    A directory has NAME/grad_input.npy or NAME.npy (or .bin, or .pt) for each case of the golden manifest, or
+    it is a dump of msprobe. Forwards have output in place of grad_input.
     Prints a line for each case and a summary. Exit status 2 when a case could not be compared (a file is
     missing, can't be read, or has not the manifest's sha256), else 1 when the verdict of the standard fails
     for any case, else 0. docs/acceptance.md has the formulas of the standards.
@@ -111,7 +115,7 @@ def command(
                     say(json.dumps(_record(row), ensure_ascii=False))
                 else:
                     _print(row, standard, verbose, actual, golden)
-                if report is not None:
+                if report is not None or csv_file is not None:
                     rows.append(row)
         if manifest is not None and not only:
             extra = [str(path) for path in extra_files(actual, manifest)]
@@ -122,6 +126,8 @@ def command(
     else:
         _print_extra(extra, verbose)
         say(tally.summary(standard))
+    if csv_file is not None:
+        _write_csv(csv_file, rows)
     if report is not None:
         entries = _entries(rows, standard, actual, golden)
         facts = _facts(actual, golden, third, standard, level, rows)
@@ -192,8 +198,9 @@ def _rows(
 
 def _check_names(actual: Path, golden: Path, third: Path | None, dtype: str | None) -> None:
     for path in filter(None, (actual, golden, third)):
-        if path.suffix not in (".npy", ".bin"):
-            raise click.UsageError(f"{path}: the name ends in {path.suffix!r}; it must end in .npy or .bin")
+        if path.suffix not in (".npy", ".bin", ".pt"):
+            text = f"the name ends in {path.suffix!r}; it must end in .npy, .bin or .pt"
+            raise click.UsageError(f"{path}: {text}")
     if dtype is None and actual.suffix == golden.suffix == ".bin":
         raise click.UsageError(f"{actual}: a .bin file has no dtype; give it with --dtype")
 
@@ -212,9 +219,9 @@ def _print(row: Row, standard: str, verbose: bool, actual: Path, golden: Path) -
 
 
 def _reproduce(row: Row, actual: Path, golden: Path) -> str:
-    if row.case:
+    if row.case and parse(row.case).data.distribution != GIVEN:
         return reproduce("run", row.case)
-    return reproduce("compare", actual, golden, "-v")
+    return reproduce("compare", actual, golden, *(["--only", row.name] if row.case else []), "-v")
 
 
 def _print_extra(extra: list[str], verbose: bool) -> None:
@@ -230,6 +237,16 @@ def _record(row: Row) -> dict[str, Any]:
     if isinstance(row.outcome, TensorFileError):
         return record | {"error": str(row.outcome)}
     return record | reports.figures(row.outcome.measures, row.outcome.verdicts)
+
+
+def _write_csv(path: Path, rows: list[Row]) -> None:
+    from ..acceptance.msprobe_csv import details
+
+    found = ((r.name, r.outcome if isinstance(r.outcome, Comparison) else str(r.outcome)) for r in rows)
+    try:
+        write_whole(path, details(found))
+    except OSError as error:
+        raise click.UsageError(f"{path}: can't be written: {why(error)}") from None
 
 
 def _facts(

@@ -15,6 +15,7 @@ import click
 from ..acceptance.cases import CasesError
 from ..acceptance.entries import MANIFEST, result_of
 from ..acceptance.golden import Made, Task, claimed, clean, finish, foreign, start
+from ..acceptance.imports import read_cases
 from ..acceptance.manifest import Manifest, ManifestError, Shard, begin
 from ..acceptance.workers import Work, WorkerDied, make_all
 from ..kernels.threads import get_num_threads
@@ -47,6 +48,12 @@ class Outcome:
 
 @click.command(epilog=NOTATION)
 @source_argument
+@click.option(
+    "--from",
+    "foreign_file",
+    type=NamedPath(dir_okay=False, exists=True),
+    help="Instead of PROBLEM: a dump.json of msprobe, or a case file of msOpST or ATK.",
+)
 @click.option("-o", "--output", required=True, type=NamedPath(file_okay=False), help="The directory.")
 @product_option
 @click.option("--float64", is_flag=True, help="Write the float64 result too, not rounded.")
@@ -55,7 +62,8 @@ class Outcome:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per case, and a summary.")
 @report_option
 def command(
-    source: CaseSource,
+    source: CaseSource | None,
+    foreign_file: Path | None,
     output: Path,
     product: str | None,
     float64: bool,
@@ -69,6 +77,7 @@ def command(
     OUTPUT/NAME has .npy and raw .bin files, OUTPUT/manifest.jsonl their shapes, dtypes, seeds and sha256.
     Started again, it continues. A bad case is reported with its line, and the other cases are made.
     """
+    source = _chosen(source, foreign_file)
     outcome = Outcome()
     with locked(output):
         manifest = _known(output, shard)
@@ -86,6 +95,21 @@ def command(
     if outcome.stopped:
         say(outcome.stopped, err=True)
     raise SystemExit(outcome.status or (1 if outcome.bad else 0))
+
+
+def _chosen(source: CaseSource | None, file: Path | None) -> CaseSource:
+    if (source is None) == (file is None):
+        raise click.UsageError("give PROBLEM or --from, one of them")
+    if file is None:
+        assert source is not None
+        return source
+    try:
+        found = list(read_cases(file))
+    except CasesError as error:
+        raise click.UsageError(str(error)) from None
+    if not found:
+        raise click.UsageError(f"{file} has no pool")
+    return CaseSource(iter(found), len(found))
 
 
 @dataclass(slots=True)
@@ -143,7 +167,8 @@ class Maker:
             if text := foreign(self.output / line.name, ours):
                 self._note(Made(line.number, line.name, case, None, text))
                 continue
-            yield Task(line.number, line.name, case, self.float64), self.manifest.get(line.name)
+            task = Task(line.number, line.name, case, self.float64, line.given)
+            yield task, self.manifest.get(line.name) if line.given is None else None
 
     def _note(self, made: Made) -> None:
         if made.entry is not None:
@@ -185,7 +210,7 @@ def _sigterm_interrupts() -> Iterator[None]:
 
 def _failed(made: Made) -> str:
     text = failed(made, made.error)
-    return f"{text}\n{reproduce('run', made.case)}" if made.case else text
+    return f"{text}\n{reproduce('run', made.case)}" if made.case and ":given" not in made.case else text
 
 
 def _entry(made: Made) -> Entry:

@@ -140,7 +140,7 @@ def _line_count(path: Path) -> int:
     return count + (last != b"\n")
 
 
-source_argument = click.argument("source", metavar="PROBLEM", type=_SourceType())
+source_argument = click.argument("source", metavar="[PROBLEM]", type=_SourceType(), required=False)
 problem_argument = click.argument("problems", metavar="PROBLEM", type=Problems())
 product_option = click.option(
     "--product", type=click.Choice(list(PRODUCTS)), help="Overrides the product that a case names."

@@ -1,0 +1,58 @@
+"""Reads a case file of ATK, its JSON form: cases with id, name and inputs.
+
+`name` or `api` is the operator; each input has name, type (tensor, or attr and its like), dtype, shape and
+range_values: from and to of a tensor's values, or the value of an attribute. The columns of ATK's CSV files
+are not documented, so these are not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from .cases import CasesError, Line
+from .imports import Foreign, Tensor, line_of, operator_called, range_words, role_called, shape_of, text_of
+
+
+def lines(path: Path, found: Any) -> Iterator[Line] | None:
+    """The cases of a file; None: the file is not of ATK."""
+    cases = found.get("cases") if isinstance(found, dict) else found
+    if not isinstance(cases, list) or not cases:
+        return None
+    if not all(isinstance(case, dict) and "inputs" in case for case in cases):
+        return None
+    return _cases(cases)
+
+
+def _cases(cases: list[dict[str, Any]]) -> Iterator[Line]:
+    for number, case in enumerate(cases, 1):
+        name = f"{case.get('name') or case.get('api') or 'case'}_{case.get('id', number)}"
+        yield line_of(number, name, partial(_foreign, case))
+
+
+def _foreign(case: Mapping[str, Any]) -> Foreign:
+    names = [case[key] for key in ("name", "api", "aclnn_name") if isinstance(case.get(key), str)]
+    operator = next((found for name in names if (found := operator_called(name))), None)
+    if operator is None:
+        raise CasesError(f"name is {', '.join(names)[:60]!r}; it must be an operator that pooltide ops lists")
+    foreign = Foreign(operator)
+    inputs = case["inputs"]
+    if not isinstance(inputs, list) or not all(isinstance(one, dict) for one in inputs):
+        raise CasesError("inputs must be a list of objects")
+    for one in inputs:
+        name = text_of(one, "name")
+        role = role_called(operator, name)
+        if role is None:
+            raise CasesError(f"an input is called {name[:60]!r}; {operator.function} has no such parameter")
+        if one.get("type") == "tensor":
+            foreign.tensors[role] = Tensor(
+                shape_of(one.get("shape")), text_of(one, "dtype"), one.get("format")
+            )
+            source = "grad_output" if operator.gradient else "input"
+            if role == source and isinstance(one.get("range_values"), list):
+                foreign.words = range_words("uniform", one["range_values"])
+        elif role != "out":
+            foreign.attributes[role] = one.get("range_values")
+    return foreign

@@ -1,0 +1,184 @@
+"""Reads the case files of other tools: `read_cases` finds out which tool wrote a file.
+
+    msprobe   the dump.json of an API dump, and the tensors beside it       msprobe_dump.py
+    msOpST    a list of cases with case_name, op, input_desc, attr          msopst.py
+    ATK       cases with id, name and inputs                                atk.py
+
+A reader makes a `Foreign` of each call, by the names of the operator's page; `line_of` makes a case of it.
+So a new page needs no code here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..operators.catalog import documented, operators
+from ..operators.pages import Operator
+from ..writing import why
+from .cases import CasesError, Line, notation
+from .given import Given
+from .notation import parse
+from .words import BY_SHORT_DTYPE, GIVEN, NotationError
+
+_LARGEST = 1 << 30  # bytes of a case file
+_DTYPES = {
+    **{dtype.name.lower(): short for short, dtype in BY_SHORT_DTYPE.items()},
+    **{f"torch.{dtype.name.lower()}": short for short, dtype in BY_SHORT_DTYPE.items()},
+    "float": "f32",
+    "double": "f64",
+    "half": "f16",
+    "fp32": "f32",
+    "fp16": "f16",
+    "fp64": "f64",
+    "bf16": "bf16",
+}
+_FIELDS = {  # role of an attribute: its field in a file of cases
+    "kernel": "kernel",
+    "stride": "stride",
+    "padding": "padding",
+    "dilation": "dilation",
+    "ceil_mode": "ceil_mode",
+    "count_include_pad": "count_include_pad",
+    "divisor_override": "divisor_override",
+    "cube_math_type": "cube_math_type",
+    "output_size": "output",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    shape: tuple[int, ...]
+    dtype: str  # as the tool spells it
+    format: str | None = None
+
+
+@dataclass(slots=True)
+class Foreign:
+    """A call in another tool's file. Tensors and attributes are by role."""
+
+    operator: Operator
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+    attributes: dict[str, Any] = field(default_factory=dict)
+    words: tuple[str, ...] = ()  # of the data
+    given: Given | None = None
+
+
+def read_cases(path: Path) -> Iterator[Line]:
+    """The cases of another tool's file. CasesError: the file can't be read, or no known tool wrote it."""
+    from . import atk, msopst, msprobe_dump
+
+    try:
+        if path.stat().st_size > _LARGEST:
+            raise CasesError(f"{path}: the file has more than {_LARGEST} bytes; it must have fewer")
+        found = json.loads(path.read_bytes())
+    except OSError as error:
+        raise CasesError(f"{path}: can't be read: {why(error)}") from None
+    except (ValueError, RecursionError) as error:
+        raise CasesError(f"{path}: the file is no JSON: {str(error)[:100]}") from None
+    readers: tuple[Callable[[Path, Any], Iterator[Line] | None], ...] = (
+        msprobe_dump.lines,
+        msopst.lines,
+        atk.lines,
+    )
+    for reader in readers:
+        if (lines := reader(path, found)) is not None:
+            return lines
+    raise CasesError(f"{path}: the file is no dump.json of msprobe and no case file of msOpST or ATK")
+
+
+def operator_called(name: str) -> Operator | None:
+    """The operator that a tool calls so: aclnnAvgPool2dBackward, AvgPool2dBackward, avg_pool2d_backward, with
+    or without torch.nn.functional in front. None: there is none with a short name."""
+    plain = name.removeprefix("torch.nn.functional.").removeprefix("aclnn")
+    for operator in (*operators().values(), *documented().values()):
+        if plain in (operator.function, operator.name.removeprefix("aclnn")):
+            found = operators().get(operator.function)
+            return found if found is not None and found.short else None
+    return None
+
+
+def role_called(operator: Operator, name: str) -> str | None:
+    """The role of the parameter that CANN's documents or the function call so."""
+    for page in (operator, *(op for op in documented().values() if op.function == operator.function)):
+        for parameter in page.parameters:
+            if name in (parameter.name, parameter.argument):
+                return parameter.role
+    return None
+
+
+def line_of(number: int, name: str, make: Callable[[], Foreign]) -> Line:
+    """The case of a call that `make` reads; a CasesError of it becomes the error of the line."""
+    safe = re.sub(r"[^A-Za-z0-9._-]", "_", name)[:100] or f"case-{number:06d}"
+    safe = safe if safe[0].isalnum() or safe[0] == "_" else f"_{safe[1:]}"
+    try:
+        foreign = make()
+        return Line(number, safe, parse(_notation(foreign)), given=foreign.given)
+    except (CasesError, NotationError) as error:
+        return Line(number, safe, None, str(error))
+
+
+def _notation(foreign: Foreign) -> str:
+    operator, tensors = foreign.operator, foreign.tensors
+    if "input" not in tensors:
+        raise CasesError(f"{operator.function}: the input has no shape; the case must have it")
+    source = tensors.get("grad_output") or tensors["input"]
+    fields: dict[str, Any] = {
+        "operator": operator.short,
+        "input": list(tensors["input"].shape),
+        "dtype": _dtype(source.dtype),
+        "format": source.format,
+    }
+    for role, value in foreign.attributes.items():
+        fields[_FIELDS[role]] = _plain(role, value)
+    if operator.windows == "adaptive" and "grad_output" in tensors:
+        fields["output"] = list(tensors["grad_output"].shape[-len(operator.axes) :])
+    if "indices" in tensors:
+        fields["index_dtype"] = _dtype(tensors["indices"].dtype)
+    data = [GIVEN] if foreign.given is not None else []
+    return ":".join([notation(fields), *foreign.words, *data])
+
+
+def _plain(role: str, value: Any) -> Any:
+    """An attribute as a file of cases has it; an empty list, None and divisor 0 mean that it is absent."""
+    if value is None or value == [] or (role == "divisor_override" and value == 0):
+        return None
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _dtype(name: str) -> str:
+    if name.lower() not in _DTYPES:
+        raise CasesError(
+            f"the dtype is {name[:60]!r}; it must be float32, float16, bfloat16, float64 or an integer"
+        )
+    return _DTYPES[name.lower()]
+
+
+def shape_of(value: Any) -> tuple[int, ...]:
+    """A shape. CasesError: the value is none."""
+    if not isinstance(value, list) or any(type(n) is not int for n in value):
+        raise CasesError(f"the shape is {str(value)[:60]}; it must be a list of whole numbers")
+    return tuple(value)
+
+
+def range_words(distribution: str, bounds: Any) -> tuple[str, ...]:
+    """The words of values that are drawn from a range, as two numbers."""
+    if (
+        not isinstance(bounds, Sequence)
+        or len(bounds) != 2
+        or any(type(b) not in (int, float) for b in bounds)
+    ):
+        raise CasesError(f"the range of the values is {str(bounds)[:60]}; it must be two numbers")
+    low, high = map(float, bounds)
+    return distribution, f"range{low!r}x{high!r}"
+
+
+def text_of(table: Mapping[str, Any], key: str) -> str:
+    """A field that must be text. CasesError: it is not."""
+    if not isinstance(value := table.get(key), str) or not value:
+        raise CasesError(f"{key} is {str(value)[:60]}; it must be text")
+    return value

@@ -1,0 +1,138 @@
+"""Reads a case file of msOpST: a list of cases with case_name, op, input_desc, output_desc and attr.
+
+`op` is the name of an operator of CANN, with or without aclnn, or of our function; attributes and inputs have
+the names of its parameters. Inputs without a name are in the order of the operator's parameters. A case with
+several types is one case for each type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ..operators.pages import Operator
+from .cases import CasesError, Line
+from .given import Given, Values, flat
+from .imports import Foreign, Tensor, line_of, operator_called, range_words, role_called, shape_of, text_of
+
+
+def lines(path: Path, found: Any) -> Iterator[Line] | None:
+    """The cases of a file; None: the file is not of msOpST."""
+    if not isinstance(found, list) or not found:
+        return None
+    if not all(isinstance(case, dict) and "case_name" in case and "op" in case for case in found):
+        return None
+    return _cases(path.parent, found)
+
+
+def _cases(folder: Path, cases: list[dict[str, Any]]) -> Iterator[Line]:
+    number = 0
+    for case in cases:
+        try:
+            count = _count(case)
+        except CasesError:
+            count = 1  # the error comes again while the case is read, as that of its line
+        for which in range(count):
+            number += 1
+            name = str(case["case_name"]) + (f"_{which + 1:02d}" if count > 1 else "")
+            yield line_of(number, name, partial(_foreign, case, which, folder))
+
+
+def _inputs(case: Mapping[str, Any]) -> list[dict[str, Any]]:
+    found = case.get("input_desc")
+    if not isinstance(found, list) or not found or not all(isinstance(one, dict) for one in found):
+        raise CasesError("input_desc must be a list of objects, one for each input")
+    return found
+
+
+def _count(case: Mapping[str, Any]) -> int:
+    """The number of types, which must be the same for every input."""
+    counts = {len(one["type"]) if isinstance(one.get("type"), list) else 1 for one in _inputs(case)}
+    if len(counts) != 1 or counts == {0}:
+        raise CasesError("type must have the same number of values, at least one, for every input")
+    return counts.pop()
+
+
+def _foreign(case: Mapping[str, Any], which: int, folder: Path) -> Foreign:
+    _count(case)
+    name = text_of(case, "op")
+    operator = operator_called(name)
+    if operator is None:
+        raise CasesError(f"op is {name[:60]!r}; it must be an operator that pooltide ops lists")
+    foreign = Foreign(operator)
+    values: dict[str, Values] = {}
+    unnamed = iter([p.role for p in operator.parameters if p.type == "tensor" and p.role != "out"])
+    for one in _inputs(case):
+        role = _role(operator, one, next(unnamed, None))
+        foreign.tensors[role] = _tensor(one, which)
+        if "value" in one:
+            values[role] = _values(one["value"], folder)
+        elif role in ("grad_output", "input") and (role == "grad_output" or not operator.gradient):
+            foreign.words = _drawn(one)
+    source = "grad_output" if operator.gradient else "input"
+    if source in values:
+        foreign.given = Given(values[source], values.get("indices"), values.get("input"))
+    for attribute in case.get("attr") or []:
+        _set_attribute(foreign, attribute)
+    return foreign
+
+
+def _role(operator: Operator, one: Mapping[str, Any], usual: str | None) -> str:
+    role = role_called(operator, one["name"]) if isinstance(one.get("name"), str) else usual
+    if role is None:
+        name = str(one.get("name"))[:60]
+        raise CasesError(f"an input is called {name!r}; {operator.function} has no such input")
+    return role
+
+
+def _tensor(one: Mapping[str, Any], which: int) -> Tensor:
+    shape = one.get("shape")
+    if isinstance(shape, list) and len(shape) == 1 and isinstance(shape[0], list):
+        shape = shape[0]
+    if isinstance(shape, list) and any(isinstance(part, list) for part in shape):
+        raise CasesError("shape has several shapes; give each its own case")
+    dtype, format = (_picked(one, key, which) for key in ("type", "format"))
+    return Tensor(shape_of(shape), dtype, format)
+
+
+def _picked(one: Mapping[str, Any], key: str, which: int) -> str:
+    found = one.get(key)
+    if isinstance(found, list) and found:
+        found = found[min(which, len(found) - 1)]
+    if not isinstance(found, str) or found in ("fuzz", "UNDEFINED", "RESERVED"):
+        raise CasesError(f"{key} is {str(found)[:60]!r}; it must be the name of a {key}")
+    return found
+
+
+def _values(value: Any, folder: Path) -> Values:
+    if isinstance(value, str) and value.endswith(".bin"):
+        return str(folder / value)
+    try:
+        return flat(value) if isinstance(value, list) else flat([value])
+    except ValueError as error:
+        raise CasesError(f"value: {error}; or it must be the path of a .bin file") from None
+
+
+def _drawn(one: Mapping[str, Any]) -> tuple[str, ...]:
+    distribution, bounds = one.get("data_distribute", "uniform"), one.get("value_range")
+    if isinstance(distribution, list) and len(distribution) == 1:
+        distribution = distribution[0]
+    if distribution not in ("uniform", "normal"):
+        raise CasesError(f"data_distribute is {str(distribution)[:60]!r}; it must be uniform or normal")
+    if isinstance(bounds, list) and len(bounds) == 1:
+        bounds = bounds[0]
+    return (distribution,) if bounds is None else range_words(distribution, bounds)
+
+
+def _set_attribute(foreign: Foreign, attribute: Any) -> None:
+    if not isinstance(attribute, dict) or "value" not in attribute:
+        raise CasesError("attr must be a list of objects with name, type and value")
+    name = text_of(attribute, "name")
+    role = role_called(foreign.operator, name)
+    if role is None:
+        raise CasesError(
+            f"an attribute is called {name[:60]!r}; {foreign.operator.function} has no such attribute"
+        )
+    foreign.attributes[role] = attribute["value"]

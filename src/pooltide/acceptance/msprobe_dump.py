@@ -1,0 +1,143 @@
+"""Reads an API dump of msprobe (level L1): dump.json, and dump_tensor_data/*.pt or *.npy beside it.
+
+Each call of a pool becomes a forward case, and its backward pass a gradient case, with the dumped tensors. A
+dump of statistics has no tensors: then values are drawn between the dumped minimum and maximum. msprobe dumps
+no indices, so those of a gradient are the maxima of the dumped input of the forward.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ..arrays import forwards
+from ..operators.catalog import operators
+from ..operators.pages import Operator
+from .cases import CasesError, Line
+from .given import Given
+from .imports import Foreign, Tensor, line_of, range_words, shape_of, text_of
+
+TENSORS = "dump_tensor_data"
+_TENSOR_TYPES = ("torch.Tensor", "mindspore.Tensor")
+
+
+def lines(path: Path, found: Any) -> Iterator[Line] | None:
+    """The pools of a dump; None: the file is no dump."""
+    if not isinstance(found, dict) or not isinstance(found.get("data"), dict) or "dump_data_dir" not in found:
+        return None
+    if found.get("level") not in ("L1", "mix"):
+        raise CasesError(
+            f"{path}: level is {str(found.get('level'))[:60]!r}; it must be L1 or mix, which have calls"
+        )
+    return _pools(path.parent / TENSORS, found["data"])
+
+
+def _pools(folder: Path, calls: Mapping[str, Any]) -> Iterator[Line]:
+    number = 0
+    for name, call in calls.items():
+        parts = name.split(".")  # Functional.avg_pool2d.0.forward
+        if len(parts) < 4 or parts[-1] not in ("forward", "backward"):
+            continue
+        function = parts[-3].removesuffix("_with_indices")
+        operator = operators().get(function)
+        if operator is None or operator.gradient or function not in vars(forwards):
+            continue
+        number += 1
+        if parts[-1] == "forward":
+            yield line_of(number, name, partial(_forward, operator, call, folder))
+        else:
+            before = calls.get(".".join([*parts[:-1], "forward"]))
+            gradient = operators()[f"{function}_backward"]
+            yield line_of(number, name, partial(_gradient, operator, gradient, before, call, folder))
+
+
+def _forward(operator: Operator, call: Any, folder: Path) -> Foreign:
+    arguments = _arguments(operator.function, call)
+    tensor = _tensor(arguments.pop("input", None), "input")
+    foreign = Foreign(operator, {"input": tensor})
+    _set_attributes(foreign, arguments, tensor)
+    outputs = call.get("output")
+    if operator.by_role("indices") and isinstance(outputs, list) and len(outputs) == 2:
+        foreign.tensors["indices"] = _tensor(outputs[1], "output[1]")
+    _set_values(
+        foreign, call["input_args"][0] if call.get("input_args") else call["input_kwargs"]["input"], folder
+    )
+    return foreign
+
+
+def _gradient(operator: Operator, gradient: Operator, before: Any, call: Any, folder: Path) -> Foreign:
+    if not isinstance(before, dict):
+        raise CasesError("the dump has no forward of this backward pass; it must have it")
+    forward = _forward(operator, before, folder)
+    if not isinstance(call, dict) or not isinstance(call.get("input"), list) or not call["input"]:
+        raise CasesError("input is missing; it must be a list with the gradient of the output")
+    grad = call["input"][0]
+    foreign = Foreign(
+        gradient, {**forward.tensors, "grad_output": _tensor(grad, "input[0]")}, forward.attributes
+    )
+    if gradient.by_role("indices"):
+        foreign.tensors["indices"] = Tensor(foreign.tensors["grad_output"].shape, "int64")
+    _set_values(foreign, grad, folder)
+    if foreign.given is not None and forward.given is not None:
+        foreign.given = Given(foreign.given.source, forward_input=forward.given.source)
+    return foreign
+
+
+def _arguments(function: str, call: Any) -> dict[str, Any]:
+    """The arguments of a call by name."""
+    if not isinstance(call, dict):
+        raise CasesError("the call is no object; it must have input_args and input_kwargs")
+    positional, named = call.get("input_args", []), call.get("input_kwargs", {})
+    if not isinstance(positional, list) or not isinstance(named, dict):
+        raise CasesError("input_args must be a list, and input_kwargs an object")
+    names = list(inspect.signature(getattr(forwards, function)).parameters)
+    if len(positional) > len(names) or (unknown := [name for name in named if name not in names]):
+        raise CasesError(
+            f"the call has arguments that {function} does not have: {unknown if named else positional}"[:200]
+        )
+    return dict(zip(names, positional, strict=False)) | named
+
+
+def _set_attributes(foreign: Foreign, arguments: Mapping[str, Any], x: Tensor) -> None:
+    axes = len(foreign.operator.axes)
+    for parameter in foreign.operator.parameters:
+        if parameter.type == "tensor" or parameter.argument not in arguments:
+            continue
+        value = _value(arguments[parameter.argument])
+        if parameter.role == "output_size":  # None keeps the size of an axis
+            sizes = value if isinstance(value, list) else [value] * axes
+            value = [n if o is None else o for n, o in zip(x.shape[-axes:], sizes, strict=False)]
+        foreign.attributes[parameter.role] = value
+
+
+def _value(element: Any) -> Any:
+    """A number, a flag, None or a list of them, as msprobe writes it: {"type": "int", "value": 3}."""
+    if isinstance(element, list):
+        return [_value(part) for part in element]
+    if isinstance(element, dict):
+        if "value" not in element:
+            raise CasesError(f"an argument is {str(element)[:60]}; it must have a value")
+        return _value(element["value"])
+    if element is not None and not isinstance(element, (bool, int)):
+        raise CasesError(f"an argument is {str(element)[:60]}; it must be a whole number or a flag")
+    return element
+
+
+def _tensor(element: Any, what: str) -> Tensor:
+    if not isinstance(element, dict) or element.get("type") not in _TENSOR_TYPES:
+        raise CasesError(f"{what} is {str(element)[:60]}; it must be a tensor")
+    return Tensor(shape_of(element.get("shape")), text_of(element, "dtype"))
+
+
+def _set_values(foreign: Foreign, element: Mapping[str, Any], folder: Path) -> None:
+    """The dumped values, or a range from which values are drawn."""
+    if "data_name" in element:
+        name = text_of(element, "data_name")
+        if Path(name).name != name:
+            raise CasesError(f"data_name is {name[:60]!r}; it must be the name of a file")
+        foreign.given = Given(str(folder / name))
+    elif "Min" in element:
+        foreign.words = range_words("uniform", [element.get("Min"), element.get("Max")])
