@@ -1,12 +1,20 @@
-"""docs/acceptance.md names what the program has."""
+"""docs/acceptance.md: its walk-through is what happens, and it names what the program has."""
 
 from __future__ import annotations
 
+import csv
+import os
 import re
+import shutil
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from browser import Browser, needs_browser
+from commandline import PROGRAM
 
+from pooltide.acceptance.msprobe_csv import HEADER
 from pooltide.acceptance.verdicts import STANDARDS
 
 PAGE = Path(__file__).parent.parent / "docs" / "acceptance.md"
@@ -20,3 +28,101 @@ def first_column(title: str) -> list[str]:
 
 def test_the_page_has_every_standard_in_order() -> None:
     assert first_column("standard") == list(STANDARDS)
+
+
+def steps() -> list[tuple[str, str]]:
+    blocks = re.findall(r"^```console\n(.*?)^```", PAGE.read_text("utf-8"), re.S | re.M)
+    found = (step.partition("\n") for block in blocks for step in re.split(r"^\$ ", block, flags=re.M)[1:])
+    return [(command, output) for command, _, output in found]
+
+
+@pytest.fixture(scope="module")
+def walked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory in which the walk-through was done; every command printed what the page prints."""
+    directory = tmp_path_factory.mktemp("walk")
+    shutil.copy(PAGE.parent.parent / "tests/dump_model.py", directory)
+    environment = os.environ | {"PATH": f"{PROGRAM.parent}:{os.environ['PATH']}"}
+    assert len(steps()) == 7
+    for command, output in steps():
+        done = subprocess.run(
+            ["bash", "-c", command], capture_output=True, text=True, cwd=directory, env=environment
+        )
+        assert done.stdout == output, f"{command}\n{done.stdout}\n{done.stderr}"
+        assert done.returncode == ("FAIL" in output), command
+    return directory
+
+
+def test_the_walk_through(walked: Path) -> None:
+    with (walked / "details.csv").open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.reader(file))
+    assert tuple(rows[0]) == HEADER
+    assert len(rows) == 9
+    assert all(len(row) == len(HEADER) for row in rows)
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    browser = Browser(tmp_path_factory.mktemp("profile"))
+    yield browser
+    browser.close()
+
+
+@needs_browser
+def test_the_reason_can_be_read_from_the_report_on_a_telephone(walked: Path, chromium: Browser) -> None:
+    chromium.open(walked / "report.html", 390)
+    assert chromium.overflow() == []
+    section = 'document.getElementById("case-Functional.avg_pool2d.0.backward")'
+    reason = f'{section}.querySelector(".reason")'
+    assert (
+        chromium.evaluate(f"{reason}.innerText")
+        == "msprobe fails: cosine similarity 0.989756; it must be above 0.99"
+    )
+    assert chromium.evaluate(f"{reason}.getBoundingClientRect().right") <= 390
+    text = chromium.evaluate("document.body.innerText")
+    assert "msprobe warns: tenthousandth: 252 of 252 cells have rel 0.0001 or more" in text
+    assert "Of 8 cases, 6 pass, 2 fail." in text
+
+
+def test_golden_files_that_were_touched_are_named(walked: Path, tmp_path: Path) -> None:
+    """After the walk-through, on copies: each kind of bad input gives a sentence, and no traceback."""
+    golden = tmp_path / "golden"
+    faults = {
+        "output.npy: the file was changed": lambda: _flip(
+            golden / "Functional.max_pool2d.0.forward/output.npy"
+        ),
+        "input.npy: the file was changed": lambda: _cut(golden / "Functional.avg_pool2d.0.forward/input.npy"),
+        "manifest.jsonl, line 2: ": lambda: _replace(golden / "manifest.jsonl", '"seed": 0', '"seed": 1'),
+        "the lines were changed after they were made": lambda: _drop_last_line(golden / "manifest.jsonl"),
+        "sha256 is None; it must be 64 hexadecimal digits": lambda: _replace(
+            golden / "manifest.jsonl", '"sha256": "', '"sha1": "', 1
+        ),
+    }
+    for says, harm in faults.items():
+        shutil.copytree(walked / "golden", golden)
+        harm()
+        command = [PROGRAM, "compare", walked / "dump", golden]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 2, says
+        assert says in done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+        shutil.rmtree(golden)
+
+
+def _flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+
+
+def _cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def _replace(path: Path, old: str, new: str, count: int = -1) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, count))
+
+
+def _drop_last_line(path: Path) -> None:
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))

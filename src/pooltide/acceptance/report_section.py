@@ -112,14 +112,14 @@ def _ticks(vertical: str, horizontal: str, height: int, width: int, across: floa
 
 
 def _windows(errors: ErrorMap, x: float, y: float) -> str:
-    if errors.problem is None:
+    if errors.problem is None or not errors.problem.gradient:  # a forward's map is of its windows already
         return ""
     _, h, w = (tables(axis) for axis in errors.problem.axes)
     _, outputs_h, outputs_w = errors.problem.output_plane
     parts = []
     if outputs_h * outputs_w <= _MOST_WINDOWS:
         parts.append(_boxes("window", h, w, range(outputs_h), range(outputs_w), x, y))
-    if errors.worst and errors.problem.gradient:
+    if errors.worst:
         row, column = errors.worst[0].position[3:]
         rows, columns = (
             range(int(t.first_window[i]), int(t.first_window[i] + t.window_count[i]))[:_MOST_HELD]
@@ -143,8 +143,9 @@ def _boxes(kind: str, h: Tables, w: Tables, rows: Iterable[int], columns: Any, x
 def _windows_note(errors: ErrorMap) -> str:
     if errors.problem is None:
         return " No case is known, so no windows are drawn."
-    held = errors.worst and errors.problem.gradient
-    return " Blue: the windows that hold the worst cell, which is framed in black." if held else ""
+    if not errors.problem.gradient:
+        return " Each cell is a window of the pool."
+    return " Blue: the windows that hold the worst cell, which is framed in black." if errors.worst else ""
 
 
 def _histogram(histogram: Sequence[int], misplaced: int) -> str:
@@ -176,12 +177,14 @@ def _worst(errors: ErrorMap) -> str:
     if not errors.worst:
         return ""
     axes = ("n", "c", *errors.axes)
-    labels = (", ".join(axes), "result", "golden", "ULP", "terms of the sum")
+    labels = (", ".join(axes), "result", "golden", "ULP", "terms")
     head = "".join(f"<th>{label}</th>" for label in labels)
+    forward = errors.problem is not None and not errors.problem.gradient
+    source = "the input" if forward else "grad_output"
     rows = "".join(_cell(cell, labels, len(axes)) for cell in errors.worst)
     return (
         f"<h3>The worst cells</h3><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-        f'<p class="faint">A term is an element of grad_output, by its position and value.</p>'
+        f'<p class="faint">A term is an element of {source}, by its position and value.</p>'
     )
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from .. import __version__
 from ..acceptance.measures import SHARES, Measures, bin_names
 from ..acceptance.notation import Case
-from ..acceptance.verdicts import DEFAULT, STANDARDS, THIRD, Verdict
+from ..acceptance.verdicts import DEFAULT, STANDARDS, THIRD, WARNING, Verdict
 from ..operators.pages import HOST, PRODUCTS
 from ..writing import why, write_whole
 from .paths import NamedPath
@@ -179,7 +179,8 @@ def entry(
     values = (*first, *measured(m)[:3], m.cosine, *measured(m)[3:], *counts)
     if verdict.passed:
         return Entry(name, case, "pass", values)
-    why = f"{verdict.name} fails: {verdict.text}{_nonfinite(m)}"
+    word = "warns" if verdict.status == WARNING else "fails"
+    why = f"{verdict.name} {word}: {verdict.text}{_nonfinite(m)}"
     every = tuple((v.name, v.status, v.text) for v in verdicts)
     return Entry(name, case, "fail", values, why, "", m.histogram, m.misplaced, every)
 
