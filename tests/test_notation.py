@@ -72,6 +72,12 @@ def test_a_forward_becomes_a_call() -> None:
     assert parse("adaptive_avg2d_forward:2x3x11x13:o4x5").call().values["output_size"] == (4, 5)
 
 
+def test_a_forward_is_refused_on_a_product_that_does_not_have_it() -> None:
+    fault = check(parse("max1d_forward:2x3x11:k3").call("atlas-a2"))
+    assert fault is not None
+    assert fault.rule == "product_supported"
+
+
 def test_strides_and_offsets_are_of_one_tensor() -> None:
     case = parse("avg2d:2x3x11x13:k3:gradOutput.s90x30x6x2:gradInput.off7")
     call = case.call(HOST)

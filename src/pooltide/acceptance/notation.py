@@ -35,6 +35,7 @@ from typing import Any
 
 from ..geometry import strided_outputs
 from ..operators.call import Call, TensorMeta, Value, channels_last_strides
+from ..operators.catalog import documented
 from ..operators.dtypes import DTYPES, DType
 from ..operators.pages import DEFAULT_PRODUCT, HOST, Operator, Parameter
 from .words import (
@@ -113,29 +114,50 @@ class Case:
         """The product of the case, else the default product of its operator."""
         return self.product or (DEFAULT_PRODUCT if self.operator.documented else HOST)
 
+    def operator_on(self, product: str) -> Operator:
+        """The operator on a product: CANN's operator of that function where the product has no other."""
+        if product in self.operator.products:
+            return self.operator
+        alike = (op for op in documented().values() if op.function == self.operator.function)
+        return next(alike, self.operator)
+
     def call(self, product: str | None = None) -> Call:
         """The case as a call on `product`, or on `checked_product`."""
         product = product or self.checked_product
-        given = dict(self.attributes)
+        operator = self.operator_on(product)
         values: dict[str, Value] = {}
-        for parameter in self.operator.parameters:
-            if parameter.type == "tensor":
-                values[parameter.name] = self._tensor(parameter, product)
+        for parameter in operator.parameters:
+            if "null" in (override := self._override(parameter.role)):
+                values[parameter.name] = None
+            elif parameter.type == "tensor":
+                values[parameter.name] = self._tensor(operator, parameter, override, product)
             elif parameter.role == "output_size":
                 values[parameter.name] = self.outputs or ()
             else:
-                null = (parameter.name, "null", True) in self.overrides
-                values[parameter.name] = None if null else given[parameter.role]
-        return Call(self.operator, product, values)
+                values[parameter.name] = self._attribute(parameter.role)
+        return Call(operator, product, values)
 
-    def _tensor(self, parameter: Parameter, product: str) -> TensorMeta | None:
-        override = {kind: value for name, kind, value in self.overrides if name == parameter.name}
-        if "null" in override:
-            return None
-        dtype = self.index_dtype if parameter.role == "indices" else self.dtype
-        shape, dtype = override.get("shape", self._shape(parameter.role)), override.get("dtype", dtype)
+    def _override(self, role: str) -> dict[str, Any]:
+        parameter = self.operator.by_role(role)
+        return {kind: v for name, kind, v in self.overrides if parameter and name == parameter.name}
+
+    def _attribute(self, role: str) -> Any:
+        """The value of an attribute; the default, of one that only CANN's operator has."""
+        given = dict(self.attributes)
+        if role in given:
+            return given[role]
+        return not FLAGS[role][1] if role in FLAGS else NUMBERS[role][2] if role in NUMBERS else 0
+
+    def _tensor(
+        self, operator: Operator, parameter: Parameter, override: dict[str, Any], product: str
+    ) -> TensorMeta | None:
+        dtype: DType | None = self.dtype
+        if parameter.role == "indices":
+            usual = None if parameter.nullable else _first_dtype(operator, parameter)
+            dtype = self.index_dtype or usual
         if dtype is None:  # a forward whose indices nobody wants
             return None
+        shape, dtype = override.get("shape", self._shape(parameter.role)), override.get("dtype", dtype)
         format = override.get("format", self.format or parameter.formats[0])
         strides = override.get("strides")
         if strides is None and (self.channels_last or "cl" in override):
@@ -150,9 +172,7 @@ class Case:
 
     def offset(self, role: str) -> int:
         """Where the view of a tensor begins in its memory, in elements."""
-        parameter = self.operator.by_role(role)
-        found = (v for n, kind, v in self.overrides if parameter and (n, kind) == (parameter.name, "offset"))
-        return int(next(found, 0))
+        return int(self._override(role).get("offset", 0))
 
     def __str__(self) -> str:
         words = [self.operator.short, joined(self.shape)]
@@ -217,6 +237,10 @@ def _case(operator: Operator, shape: Shape, found: dict[str, Any]) -> Case:
             words = f"strides {joined(tensor.strides or ())} are for a tensor of shape {joined(tensor.shape)}"
             raise NotationError(f"{words}; there must be one for each dimension")
     return case
+
+
+def _first_dtype(operator: Operator, parameter: Parameter) -> DType:
+    return DTYPES[operator.dtype_groups[parameter.dtypes]["default"][0]]
 
 
 def _check_range(data: Data) -> None:
