@@ -63,6 +63,25 @@ def test_run_prints_the_plan_the_error_and_the_time(case: str, backend: str) -> 
     assert short[1].startswith("1 of 1 pass; the standard is mixed: |a - g| <= atol + rtol·|g| in 99 %")
 
 
+@pytest.mark.parametrize(
+    ("case", "cells"),
+    [
+        ("max_unpool2d_forward:2x3x4x5:k2:i64", 480),
+        ("max_unpool2d_forward:2x3x4x5:k2:o9x11:bf16:i32", 594),
+        ("max_unpool3d:2x3x4x5x3:k2:s3:i64:bf16", 360),
+        ("max2d_forward:2x3x11x13:k3:i32:atlas-a2", 72),
+        ("avg2d_forward:2x3x11x13:k11x13:f32:cube1:atlas-a2", 6),
+        ("avg2d_forward:2x3x11x13:k11x13:f16:cube1:atlas-inference", 6),
+        ("adaptive_avg2d_forward:2x3x11x13:o3x4:bf16:atlas-a2", 72),
+    ],
+)
+def test_siblings_and_operators_of_cann_by_the_same_notation(case: str, cells: int) -> None:
+    found = run(parse(case), backend="reference")
+    assert found.measures.count == cells
+    assert found.verdict("mixed").passed
+    assert found.measures.max_ulp <= 100  # also where CANN rounds the input to HFLOAT32 first
+
+
 def test_plan_prints_the_kernel_and_why_not_those_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise AssertionError("--plan draws no data")

@@ -28,6 +28,8 @@ WORDS = [
     "normal", "wide", "integers", "NCHW", "ND", "atlas-a2", "host", "gradOutput.f16", "self.null", "stride.null",
     "self.1x2x3", "k0", "k-1", "s0", "p99", "p1", "d2", "o0", "o2x3x4x5", "k99999999999999999999", "f31", "", "x", ":", "o",
     "k3x", "k\u0663", "d0", "k1e3", "\0", "seed9999999999999999999999", "div9223372036854775808", "out.cl", "self.", ".f16",
+    "given", "range0x1", "range1x0.5", "range1e999x2", "uniform", "input.s1x1x1x1", "gradOutput.s0x0x0x0", "self.s-1x2", "gradOutput.off5",
+    "input.off99999999999999999999", "gradInput.s9x9x9x9",
 ]  # fmt: skip
 SIZES = [
     "0",
@@ -47,15 +49,21 @@ FILES: dict[str, bytes] = {
     "good.jsonl": b'{"name": "a", "case": "avg2d:1x2x5x7:k2"}\n{"operator": "avg2d", "input": [1, 2, 5, 7], "kernel": 2}\n',
     "array.npy": b"\x93NUMPY\x01\x00v\x00{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }".ljust(127) + b"\n" + b"\0" * 12,
     "raw.bin": b"\0" * 64,
+    "opst.json": b'[{"case_name": "a", "op": "avg_pool2d", "input_desc": [{"type": "float", "format": "ND", "shape": [1, 2, 5, 7]}], "attr": [{"name": "kernel_size", "value": 2}]}]',
+    "atk.json": b'{"cases": [{"id": 1, "name": "avg_pool2d", "inputs": [{"name": "input", "type": "tensor", "dtype": "fp32", "shape": [1, 2, 5, 7]}, {"name": "kernel_size", "type": "attr", "range_values": 2}]}]}',
+    "dump.json": b'{"data": {"Functional.avg_pool2d.0.forward": {"input_args": [{"type": "torch.Tensor", "dtype": "torch.float32", "shape": [1, 2, 5, 7], "Min": -1, "Max": 1}, {"type": "int", "value": 2}], "input_kwargs": {}, "output": []}}, "level": "L1", "dump_data_dir": "x"}',
     "empty": b"",
 }  # fmt: skip
 OPTIONS = {
     "check": ["--all-products", "--json", "--product=atlas-a3", "--product=host", "--product", "--product=x"],
     "run": ["--plan", "--json", "--backend=reference", "--repeat=2", "--repeat=0", "--verdict=bits", "--save={folder}/saved",
             "--save={file}", "--save=\0", "--report={folder}/r.html", "--report={folder}", "--product=atlas-a2", "--verdict"],
-    "golden": ["--float64", "--jobs=1", "--report={folder}/r.html", "--report={folder}/none/r.html", "--report=\0", "--product=host"],
+    "golden": ["--shard=1/2", "--shard=0/0", "--json", "--from={file}", "--from={folder}/opst.json", "--from={folder}/atk.json",
+               "--from={folder}/dump.json", "--float64", "--jobs=1", "--report={folder}/r.html", "--report={folder}/none/r.html", "--report=\0", "--product=host"],
     "compare": ["--third={file}", "--verdict=two", "--verdict=bits", "--level=L0", "--dtype=f16", "--json", "--case=avg2d:1x1x3x3:k2",
-                "--case=avg2d", "--report={folder}/r.html", "--dtype=hf32", "--standard=none"],
+                "--case=avg2d", "--report={folder}/r.html", "--dtype=hf32", "--standard=none", "--standard=msprobe", "--standard=benchmark", "-v",
+                "--csv={folder}/d.csv", "--csv={folder}", "--only=a", "--shard=2/3"],
+    "merge": ["--json", "-o={folder}/merged", "-o", "{folder}/merged", "{folder}/golden", "{file}"],
     "show": ["--slice=0", "--slice=-1", "--slice=x"],
     "ops": ["--json", "--markdown", "--support", "avg2d", "nothing"],
     "cflags": ["--libs", "--cmake"],
@@ -107,6 +115,7 @@ def draw(rng: Random) -> CommandLine:
             "golden",
             "compare",
             "compare",
+            "merge",
             "show",
             "ops",
             "cflags",
@@ -122,6 +131,12 @@ def draw(rng: Random) -> CommandLine:
             "-o",
             rng.choice(("{folder}/golden", "{folder}/golden", "{file}", "{file}/x", "", "\0")),
         ]
+    if command == "merge":
+        arguments = [
+            rng.choice(("{folder}/golden", "{file}", "{folder}", "/dev/null"))
+            for _ in range(rng.randint(0, 3))
+        ]
+        arguments += rng.choice(([], ["-o", "{folder}/merged"], ["-o", "{file}"], ["-o", ""]))
     if command == "show":
         arguments += [
             "-o",

@@ -180,7 +180,7 @@ class Case:
         nulls = {name for name, kind, _ in self.overrides if kind == "null"}
         for role, value in self.attributes:
             parameter = self.operator.by_role(role)
-            if parameter and parameter.name not in nulls:
+            if parameter is None or parameter.name not in nulls:
                 words += attribute_words(role, value)
         words += [short_dtype(dtype) for dtype in (self.dtype, self.index_dtype) if dtype]
         words += [self.format] if self.format else []
@@ -256,7 +256,8 @@ def _check_range(data: Data) -> None:
 
 
 def _attributes(operator: Operator, found: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    for role in (parameter.role for parameter in operator.parameters):
+    own = [parameter.role for parameter in operator.parameters]
+    for role in (*own, *(role for role in (*NUMBERS, *FLAGS) if role in found and role not in own)):
         if role in NUMBERS:
             yield role, found.get(role, NUMBERS[role][2])
         elif role in FLAGS:

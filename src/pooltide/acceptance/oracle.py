@@ -12,7 +12,7 @@ from ..kernels import Arrays
 from ..kernels.reference import oracle, run
 from ..operators.dtypes import DTYPES
 from ..problem.problem import Problem
-from ..problem.rounding import round_once
+from ..problem.rounding import round_once, round_source
 from .inputs import result_plane
 
 Array = NDArray[Any]
@@ -34,7 +34,7 @@ def golden_result(problem: Problem, source: Array, indices: Array | None) -> Gol
     places = indices
     if problem.kind == "maximum" and problem.index_dtype is not None:
         places = np.empty(problem.batch + problem.output_plane, problem.index_dtype.numpy)
-    read = source.astype(np.float64)
+    read = round_source(source, problem.rounding).astype(np.float64)
     given = Arrays(read, None, places, values) if problem.gradient else Arrays(None, read, places, values)
     run(wide, "planes", given, np.empty(0, np.uint8))
     written = places if problem.kind == "maximum" else None

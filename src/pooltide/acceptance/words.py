@@ -11,7 +11,7 @@ from collections.abc import Container, Iterable
 from functools import cache
 from typing import Any
 
-from ..operators.catalog import operators
+from ..operators.catalog import documented, operators
 from ..operators.dtypes import DTYPES, FORMATS, DType
 from ..operators.pages import PRODUCTS, Operator
 
@@ -57,6 +57,13 @@ def short_names() -> dict[str, Operator]:
     return {operator.short: operator for operator in named}
 
 
+@cache
+def takes(operator: Operator, role: str) -> bool:
+    """Whether the operator has a parameter in the role, or CANN's operator of the same function has one."""
+    alike = (op for op in documented().values() if op.function == operator.function)
+    return any(op.by_role(role) is not None for op in (operator, *alike))
+
+
 def operator_of(name: str) -> Operator:
     if operator := short_names().get(name):
         return operator
@@ -89,7 +96,7 @@ def read_word(operator: Operator, word: str) -> tuple[str, Any]:
     if word in ("nan", "inf") or (word == "anywhere" and operator.by_role("indices")):
         return word, True
     for role, (flag, value) in FLAGS.items():
-        if word == flag and operator.by_role(role):
+        if word == flag and takes(operator, role):
             return role, value
     if match := _PREFIXED.fullmatch(word):
         prefix, digits = match.groups()
@@ -99,7 +106,7 @@ def read_word(operator: Operator, word: str) -> tuple[str, Any]:
         if prefix == "seed" and len(numbers) == 1 and numbers[0] >= 0:
             return "seed", numbers[0]
         for role, (short, array, _) in NUMBERS.items():
-            if prefix == short and operator.by_role(role) and (array or len(numbers) == 1):
+            if prefix == short and takes(operator, role) and (array or len(numbers) == 1):
                 return role, numbers if array else numbers[0]
     raise NotationError(f"word {word[:60]!r} is unknown for {operator.short}; it must be {_known(operator)}")
 
@@ -160,7 +167,7 @@ def override_word(kind: str, value: Any) -> str:
 
 def _known(operator: Operator) -> str:
     """Examples of all words that the operator takes."""
-    roles = {p.role for p in operator.parameters}
+    roles = {role for role in (*NUMBERS, *FLAGS, "indices") if takes(operator, role)}
     words = [
         f"{prefix}{'3' if array else '1'}" for role, (prefix, array, _) in NUMBERS.items() if role in roles
     ]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import click
 
 from ..acceptance.comparison import (
     Comparison,
+    Pair,
     compare,
     error_map,
     extra_files,
@@ -53,6 +55,20 @@ class Row:
     def verdict(self, standard: str) -> Verdict | None:
         """None: the case could not be compared."""
         return self.outcome.verdict(standard) if isinstance(self.outcome, Comparison) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is to be compared: two files, or directories and perhaps a part of their cases."""
+
+    actual: Path
+    golden: Path
+    third: Path | None
+    level: str
+    dtype: str | None
+    case: str
+    shard: Shard | None
+    only: tuple[str, ...]
 
 
 @click.command()
@@ -102,25 +118,23 @@ def command(
         )
     tally = reports.Tally()
     rows: list[Row] = []
-    extra: list[str] = []
     try:
-        case = None if case is None else str(parse(case))
-        manifest = _manifest(golden, actual, third, dtype, case, only or shard)
-        total = len(only) or len(manifest or "1") // (shard.of if shard else 1)
-        with progress("compare", total) as advance:
-            for row in _rows(actual, golden, third, dtype, case, level, manifest, only, shard):
+        given = "" if case is None else str(parse(case))
+        request = Request(actual, golden, third, level, dtype, given, shard, only)
+        manifest = _manifest(request)
+        with progress("compare", _total(request, manifest)) as advance:
+            for row in _rows(request, manifest):
                 advance()
                 tally.add(row.verdict(standard))
                 if as_json:
                     say(json.dumps(_record(row), ensure_ascii=False))
                 else:
-                    _print(row, standard, verbose, actual, golden)
+                    _print(row, standard, verbose, request)
                 if report is not None or csv_file is not None:
                     rows.append(row)
-        if manifest is not None and not only:
-            extra = [str(path) for path in extra_files(actual, manifest)]
     except (ManifestError, NotationError) as error:
         raise click.UsageError(str(error)) from None
+    extra = [] if manifest is None or only else [str(path) for path in extra_files(actual, manifest)]
     if as_json:
         say(json.dumps({"summary": tally.record(standard) | {"extra": extra}}, ensure_ascii=False))
     else:
@@ -129,83 +143,75 @@ def command(
     if csv_file is not None:
         _write_csv(csv_file, rows)
     if report is not None:
-        entries = _entries(rows, standard, actual, golden)
-        facts = _facts(actual, golden, third, standard, level, rows)
-        wrong = [str(row.outcome).partition(": ") for row in rows if isinstance(row.outcome, TensorFileError)]
-        files = [(path, what) for path, _, what in wrong]
-        files += [(path, "extra: no case of the golden data has this name") for path in extra]
-        reports.write_report(report, "pooltide compare", facts, reports.COLUMNS, entries, files)
+        _write_report(report, rows, standard, request, extra)
     raise SystemExit(tally.exit_status)
 
 
-def _manifest(
-    golden: Path,
-    actual: Path,
-    third: Path | None,
-    dtype: str | None,
-    case: str | None,
-    some: tuple[str, ...] | Shard | None,
-) -> Manifest | None:
+def _manifest(request: Request) -> Manifest | None:
     """The manifest of a golden directory; None for two files. UsageError: the arguments do not fit."""
-    if golden.is_dir() != actual.is_dir() or (third is not None and third.is_dir() != golden.is_dir()):
+    golden = request.golden
+    if len({path.is_dir() for path in (request.actual, golden, request.third) if path is not None}) > 1:
         raise click.UsageError("ACTUAL, GOLDEN and --third must all be files, or all directories")
     if not golden.is_dir():
-        if some:
+        if request.only or request.shard:
             raise click.UsageError("--only and --shard are for directories; two files are one case")
-        _check_names(actual, golden, third, dtype)
+        _check_names(request)
         return None
-    if dtype or case:
+    if request.dtype or request.case:
         raise click.UsageError("--dtype and --case are for two files; the manifest has them for directories")
     found = read_manifest(golden)
     if not len(found) or not found.complete:
         what = "is not complete" if len(found) else "has no case"
         raise ManifestError(f"{golden / MANIFEST} {what}; start pooltide golden again")
-    if unknown := [name for name in (some if isinstance(some, tuple) else ()) if name not in found]:
+    if unknown := [name for name in request.only if name not in found]:
         raise click.UsageError(f"--only is {unknown[0]!r}; it must be a name of {golden / MANIFEST}")
     return found
 
 
-def _rows(
-    actual: Path,
-    golden: Path,
-    third: Path | None,
-    dtype: str | None,
-    case: str | None,
-    level: str,
-    manifest: Manifest | None,
-    only: Collection[str],
-    shard: Shard | None,
-) -> Iterator[Row]:
+def _total(request: Request, manifest: Manifest | None) -> int:
+    count = 1 if manifest is None else len(manifest)
+    return len(request.only) or -(-count // (request.shard.of if request.shard else 1))
+
+
+def _rows(request: Request, manifest: Manifest | None) -> Iterator[Row]:
     if manifest is None:
-        known = DTYPES["FLOAT32"] if dtype == "hf32" else _DTYPES.get(dtype or "")
-        rounding = "HFLOAT32" if dtype == "hf32" else "keep"
-        try:
-            pair = pair_files(actual.name, actual, golden, third, known, rounding)
-            outcome: Outcome = compare(replace(pair, case=case or ""), level)
-        except TensorFileError as error:
-            outcome = error
-        yield Row(actual.name, case or "", outcome, 1)
+        yield Row(request.actual.name, request.case, _outcome(partial(_pair, request), request.level), 1)
         return
     for place, entry in enumerate(manifest.entries()):
-        if (only and entry["name"] not in only) or (shard is not None and not shard.has(place)):
+        if request.only and entry["name"] not in request.only:
             continue
-        try:
-            outcome = compare(pair_entry(entry, golden, actual, third), level)
-        except TensorFileError as error:
-            outcome = error
-        yield Row(entry["name"], entry["case"], outcome, entry["line"])
+        if request.shard is not None and not request.shard.has(place):
+            continue
+        pair = partial(pair_entry, entry, request.golden, request.actual, request.third)
+        yield Row(entry["name"], entry["case"], _outcome(pair, request.level), entry["line"])
 
 
-def _check_names(actual: Path, golden: Path, third: Path | None, dtype: str | None) -> None:
-    for path in filter(None, (actual, golden, third)):
+def _pair(request: Request) -> Pair:
+    """Two files, or three."""
+    known = DTYPES["FLOAT32"] if request.dtype == "hf32" else _DTYPES.get(request.dtype or "")
+    rounding = "HFLOAT32" if request.dtype == "hf32" else "keep"
+    actual = request.actual
+    pair = pair_files(actual.name, actual, request.golden, request.third, known, rounding)
+    return replace(pair, case=request.case)
+
+
+def _outcome(pair: Callable[[], Pair], level: str) -> Outcome:
+    try:
+        return compare(pair(), level)
+    except TensorFileError as error:
+        return error
+
+
+def _check_names(request: Request) -> None:
+    for path in filter(None, (request.actual, request.golden, request.third)):
         if path.suffix not in (".npy", ".bin", ".pt"):
             text = f"the name ends in {path.suffix!r}; it must end in .npy, .bin or .pt"
             raise click.UsageError(f"{path}: {text}")
-    if dtype is None and actual.suffix == golden.suffix == ".bin":
-        raise click.UsageError(f"{actual}: a .bin file has no dtype; give it with --dtype")
+    if request.dtype is None and request.actual.suffix == request.golden.suffix == ".bin":
+        raise click.UsageError(f"{request.actual}: a .bin file has no dtype; give it with --dtype")
 
 
-def _print(row: Row, standard: str, verbose: bool, actual: Path, golden: Path) -> None:
+def _print(row: Row, standard: str, verbose: bool, request: Request) -> None:
     if isinstance(row.outcome, TensorFileError):
         say(one_line(f"error {row.name}: {row.outcome}"))
         return
@@ -215,13 +221,14 @@ def _print(row: Row, standard: str, verbose: bool, actual: Path, golden: Path) -
         about = [f"      case     {row.case}"] if row.case else []
         say("\n".join([*about, *reports.details(m, row.outcome.verdicts, standard)]))
     if not verdict.passed:
-        say(_reproduce(row, actual, golden))
+        say(_reproduce(row, request))
 
 
-def _reproduce(row: Row, actual: Path, golden: Path) -> str:
+def _reproduce(row: Row, request: Request) -> str:
     if row.case and parse(row.case).data.distribution != GIVEN:
         return reproduce("run", row.case)
-    return reproduce("compare", actual, golden, *(["--only", row.name] if row.case else []), "-v")
+    only = ["--only", row.name] if request.golden.is_dir() else []
+    return reproduce("compare", request.actual, request.golden, *only, "-v")
 
 
 def _print_extra(extra: list[str], verbose: bool) -> None:
@@ -249,21 +256,24 @@ def _write_csv(path: Path, rows: list[Row]) -> None:
         raise click.UsageError(f"{path}: can't be written: {why(error)}") from None
 
 
-def _facts(
-    actual: Path, golden: Path, third: Path | None, standard: str, level: str, rows: list[Row]
-) -> dict[str, str]:
-    facts = {"compared": f"the results of {actual} with the golden data of {golden}"}
-    facts |= {"third result": str(third)} if third else {}
+def _write_report(path: Path, rows: list[Row], standard: str, request: Request, extra: list[str]) -> None:
+    facts = {"compared": f"the results of {request.actual} with the golden data of {request.golden}"}
+    facts |= {"third result": str(request.third)} if request.third else {}
+    facts |= reports.standard_facts(standard, request.level)
     cases = [parse(row.case) for row in rows if row.case]
-    facts |= reports.standard_facts(standard, level)
-    return facts | ({"product": reports.products(cases, None)} if cases else {})
+    facts |= {"product": reports.products(cases, None)} if cases else {}
+    wrong = [str(row.outcome).partition(": ") for row in rows if isinstance(row.outcome, TensorFileError)]
+    files = [(name, what) for name, _, what in wrong]
+    files += [(name, "extra: no case of the golden data has this name") for name in extra]
+    entries = _entries(rows, standard, request)
+    reports.write_report(path, "pooltide compare", facts, reports.COLUMNS, entries, files)
 
 
-def _entries(rows: list[Row], standard: str, actual: Path, golden: Path) -> list[Entry]:
+def _entries(rows: list[Row], standard: str, request: Request) -> list[Entry]:
     """The entries of the report. Files of the cases that get a section are read a second time."""
     from ..acceptance.report import MOST_SECTIONS, Entry
 
-    source = golden if golden.is_dir() else None
+    source = request.golden if request.golden.is_dir() else None
     found, sections = [], 0
     for row in rows:
         if isinstance(row.outcome, TensorFileError):
@@ -274,7 +284,7 @@ def _entries(rows: list[Row], standard: str, actual: Path, golden: Path) -> list
         if not chosen.passed:
             sections += 1
             errors = _errors(row.outcome, source) if sections <= MOST_SECTIONS else None
-            entry = replace(entry, reproduce=_reproduce(row, actual, golden), errors=errors)
+            entry = replace(entry, reproduce=_reproduce(row, request), errors=errors)
         found.append(entry)
     return found
 
