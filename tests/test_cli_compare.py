@@ -162,7 +162,7 @@ def test_only_compares_the_named_cases(golden: Path) -> None:
         "compare", golden, golden, "--only", "nothing", rc=2
     )
     file = golden / "stem/grad_input.npy"
-    assert "--only is for directories" in pooltide("compare", file, file, "--only", "stem", rc=2)
+    assert "--only and --shard are for directories" in pooltide("compare", file, file, "--only", "stem", rc=2)
 
 
 def test_one_rule_for_the_exit_status(tmp_path: Path) -> None:

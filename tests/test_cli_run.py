@@ -254,6 +254,16 @@ def test_show_draws_a_picture(case: str, tmp_path: Path) -> None:
     assert len(np.unique(image.reshape(-1, 3), axis=0)) >= 5
 
 
+def test_show_and_check_speak_json(tmp_path: Path) -> None:
+    found = json.loads(pooltide("show", "avg2d:1x1x5x7:k3", "-o", "p.png", "--json", cwd=tmp_path))
+    image = pixels(tmp_path / "p.png")
+    assert (found["height"], found["width"]) == image.shape[:2]
+    assert found["case"] == "avg2d:1x1x5x7:k3:f32"
+    (tmp_path / "cases").write_text("rubbish:1\n")
+    (record,) = map(json.loads, pooltide("check", tmp_path / "cases", "--json", rc=1).splitlines())
+    assert "the operator is 'rubbish'" in record["error"]
+
+
 def test_show_colours_each_cell_by_the_windows_that_cover_it() -> None:
     counts = np.zeros((5, 7))
     for top in (0, 2):

@@ -153,6 +153,17 @@ def test_a_directory_keeps_its_shard(sets: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("key", ["pooltide", "numpy", "byteorder"])
+def test_one_directory_has_golden_data_of_one_version(key: str, sets: Path, tmp_path: Path) -> None:
+    shutil.copytree(sets / "all", tmp_path / "old")
+    head, *lines = (tmp_path / "old/manifest.jsonl").read_text().splitlines(keepends=True)
+    old = json.loads(head) | {key: "other"}
+    (tmp_path / "old/manifest.jsonl").write_text(json.dumps(old) + "\n" + "".join(lines))
+    text = " ".join(invoke("golden", sets / "cases", "-o", tmp_path / "old", rc=2).split())
+    assert f"was made with {key} other, and this is" in text
+    assert "11 of 11 pass" in invoke("compare", sets / "all", tmp_path / "old")  # they can still be compared
+
+
 @pytest.mark.parametrize("text", ["", "3", "0/3", "4/3", "1/0", "a/b", "1/3/5", "-1/3", "1/9999999"])
 def test_a_shard_is_two_numbers(text: str, sets: Path, tmp_path: Path) -> None:
     said = invoke("golden", sets / "cases", "-o", tmp_path / "out", "--shard", text, rc=2)

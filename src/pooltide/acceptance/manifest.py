@@ -183,9 +183,13 @@ def _line(entry: Mapping[str, Any]) -> bytes:
     return json.dumps(entry, ensure_ascii=False).encode() + b"\n"
 
 
+def versions() -> dict[str, str]:
+    """What the bytes of golden data depend on, besides the cases."""
+    return {"pooltide": __version__, "numpy": np.__version__, "byteorder": sys.byteorder}
+
+
 def _head(**more: Any) -> bytes:
-    versions = {"pooltide": __version__, "numpy": np.__version__, "byteorder": sys.byteorder}
-    return _line(versions | {key: value for key, value in more.items() if value is not None})
+    return _line(versions() | {key: value for key, value in more.items() if value is not None})
 
 
 def begin(found: Manifest, shard: Shard | None) -> None:

@@ -33,7 +33,11 @@ def command(problems: list[Line], product: str | None, all_products: bool, as_js
     for line in problems:
         if line.case is None:
             good = False
-            say(failed(line, line.error), err=True)
+            if as_json:
+                record = {"line": line.number, "name": line.name, "case": "", "error": line.error}
+                say(json.dumps(record, ensure_ascii=False))
+            else:
+                say(failed(line, line.error), err=True)
             continue
         products = ASCEND_PRODUCTS if all_products else (product or line.case.checked_product,)
         faults = {name: check(line.case.call(name)) for name in products}

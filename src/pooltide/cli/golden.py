@@ -16,7 +16,7 @@ from ..acceptance.cases import CasesError
 from ..acceptance.entries import MANIFEST, result_of
 from ..acceptance.golden import Made, Task, claimed, clean, finish, foreign, start
 from ..acceptance.imports import read_cases
-from ..acceptance.manifest import Manifest, ManifestError, Shard, begin
+from ..acceptance.manifest import Manifest, ManifestError, Shard, begin, versions
 from ..acceptance.workers import Work, WorkerDied, make_all
 from ..kernels.threads import get_num_threads
 from ..writing import why
@@ -195,6 +195,10 @@ def _known(output: Path, shard: Shard | None) -> Manifest:
     if len(found) and found.shard != shard:
         has = f"shard {found.shard}" if found.shard else "all cases"
         raise click.UsageError(f"{output} has {has}; give the same --shard, or another --output")
+    for key, value in versions().items():
+        if len(found) and found.versions.get(key) != value:
+            text = f"{output} was made with {key} {found.versions.get(key)}, and this is {value}"
+            raise click.UsageError(f"{text}; give another --output")
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import click
@@ -20,8 +21,9 @@ from .speech import one_line, reproduce, say
 @click.command(epilog=NOTATION)
 @problem_argument
 @click.option("-o", "--output", required=True, type=NamedPath(dir_okay=False), help="The PNG to write.")
+@click.option("--json", "as_json", is_flag=True, help="A JSON object in place of a sentence.")
 @click.option("--slice", "depth", type=int, help="Of a volume, the input depth to draw (the middle one).")
-def command(problems: list[Line], output: Path, depth: int | None) -> None:
+def command(problems: list[Line], output: Path, as_json: bool, depth: int | None) -> None:
     """Draw the windows over the input, how many cover each cell, and where the gradient goes."""
     if len(problems) != 1 or problems[0].case is None:
         raise click.UsageError("show draws one case; give one PROBLEM that can be read")
@@ -36,4 +38,6 @@ def command(problems: list[Line], output: Path, depth: int | None) -> None:
         write_whole(output, png(canvas))
     except OSError as error:
         raise click.UsageError(f"{output}: can't be written: {why(error)}") from None
-    say(f"{output}: {canvas.shape[1]}×{canvas.shape[0]} pixels, {case}")
+    height, width, _ = canvas.shape
+    record = {"output": str(output), "width": width, "height": height, "case": str(case)}
+    say(json.dumps(record) if as_json else f"{output}: {width}×{height} pixels, {case}")
