@@ -74,7 +74,8 @@ class Lazy(click.Group):
 
     def _run(self, args: Sequence[str] | None, prog_name: str | None, extra: dict[str, Any]) -> Any:
         try:
-            return super().main(args, prog_name, **(extra | {"standalone_mode": False}))
+            words = list(sys.argv[1:] if args is None else args)  # for the report, which shows the command
+            return super().main(args, prog_name, **(extra | {"standalone_mode": False, "obj": words}))
         except SystemExit as end:
             return end.code
 

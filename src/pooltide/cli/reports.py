@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import platform
 import shlex
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -202,7 +201,8 @@ def write_report(
         return
     from ..acceptance.report import Report, page
 
-    known = {**facts, **_surroundings(), "command": shlex.join(["pooltide", *sys.argv[1:]])}
+    words = click.get_current_context().find_root().obj or []
+    known = {**facts, **_surroundings(), "command": shlex.join(["pooltide", *words])}
     try:
         write_whole(path, visible(page(Report(title, known, columns, entries, files))).encode())
     except OSError as error:
