@@ -52,6 +52,7 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+@pytest.mark.slow
 def test_the_walk_through(walked: Path) -> None:
     with (walked / "details.csv").open(encoding="utf-8-sig", newline="") as file:
         rows = list(csv.reader(file))
@@ -67,6 +68,7 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     browser.close()
 
 
+@pytest.mark.slow
 @needs_browser
 def test_the_reason_can_be_read_from_the_report_on_a_telephone(walked: Path, chromium: Browser) -> None:
     chromium.open(walked / "report.html", 390)
@@ -83,6 +85,7 @@ def test_the_reason_can_be_read_from_the_report_on_a_telephone(walked: Path, chr
     assert "Of 8 cases, 6 pass, 2 fail." in text
 
 
+@pytest.mark.slow
 def test_golden_files_that_were_touched_are_named(walked: Path, tmp_path: Path) -> None:
     """After the walk-through, on copies: each kind of bad input gives a sentence, and no traceback."""
     golden = tmp_path / "golden"
