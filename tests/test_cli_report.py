@@ -308,3 +308,14 @@ def test_run_writes_one_too(tmp_path: Path) -> None:
     data = json.loads(text.partition('id="data">')[2].partition("</script>")[0])
     assert [row[:2] for row in data["rows"]] == [["a", "pass"], ["b", "error"], ["c", "fail"]]
     assert 'id="case-c"' in text
+
+
+@needs_browser
+def test_numbers_are_never_broken(report: Path, chromium: Browser) -> None:
+    """A number in a table of the wide page takes one line."""
+    chromium.open(report, 1280)
+    script = """[...document.querySelectorAll("td.number")].filter(td => {
+        const range = document.createRange(); range.selectNodeContents(td); return range.getClientRects().length > 1;
+    }).length"""
+    assert chromium.evaluate(script) == 0
+    assert chromium.overflow() == []

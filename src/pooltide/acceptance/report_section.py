@@ -192,8 +192,8 @@ def _cell(cell: Cell, labels: Sequence[str], axes: int) -> str:
     ulp = "out of place" if isinf(cell.ulp) else f"{cell.ulp:.0f}"
     values = (
         _position(cell.position, axes),
-        repr(cell.actual),
-        repr(cell.golden),
+        _number(cell.actual),
+        _number(cell.golden),
         ulp,
         _terms(cell, axes - 2),
     )
@@ -203,6 +203,13 @@ def _cell(cell: Cell, labels: Sequence[str], axes: int) -> str:
         for label, value, kind in zip(labels, values, kinds, strict=True)
     ]
     return f"<tr>{''.join(cells)}</tr>"
+
+
+def _number(value: float) -> str:
+    """All digits that tell a value from the next one: nine of a float32."""
+    with np.errstate(over="ignore"):
+        narrow = np.isnan(value) or float(np.float32(value)) == value
+    return f"{value:.9g}" if narrow else repr(value)
 
 
 def _terms(cell: Cell, axes: int) -> str:
