@@ -2,6 +2,7 @@
 
 named.py measures a PROBLEM or the named shapes; drawn.py draws problems with drawing.py; training.py trains
 models.py. contest.py, cuda_contest.py and forward_contest.py make and time the contestants (entries.py).
+instructions.py counts instructions instead.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ _NAMED = {
     "dtypes": "--dtype",
     "no_compile": "--no-compile",
     "channels_last": "--channels-last",
+    "instructions": "--instructions",
 }
 _DRAWN = {"seed": "--seed", "most_cells": "--most-cells"}
 
@@ -68,6 +70,7 @@ class Threads(click.ParamType):  # type: ignore[type-arg]
 @click.option("--dtype", "dtypes", help="Of the named shapes.  [default: f32,bf16,f16; on cuda f32,bf16]")
 @click.option("--no-compile", is_flag=True, help="On cuda: without torch.compile, which is slow to start.")
 @click.option("--channels-last", is_flag=True, help="The problems in the layout channels-last.")
+@click.option("--instructions", is_flag=True, help="Count instructions and bytes by valgrind; no times.")
 @click.option("--rounds", type=click.IntRange(3, 10_000), help="[default: 15; drawn problems and models 5]")
 @click.option(
     "--threads", type=Threads(), help="Of ours and PyTorch's; several for drawn problems.  [default: all]"
@@ -78,6 +81,8 @@ def command(models: bool, device: str, threads: tuple[int, ...] | None, **given:
 
     A case whose result is wrong gets no time, and exit status 1.
     """
+    if given["instructions"]:
+        _check_counting(device, threads, given)
     counts = _checked(models, device, threads or (get_num_threads(),), given)
     before = get_num_threads()
     use_threads(counts[0])
@@ -121,6 +126,22 @@ def _checked(models: bool, device: str, threads: tuple[int, ...], given: dict[st
     for option in (option for option, chosen in needing.items() if chosen):
         _need_torch(option, device)
     return threads
+
+
+def _check_counting(device: str, threads: tuple[int, ...] | None, given: dict[str, Any]) -> None:
+    """Raises for options that --instructions does not have: it counts one call, on one thread of the CPU."""
+    others = {
+        "--device cuda": device == "cuda",
+        "--threads": threads is not None,
+        "--rounds": given["rounds"] is not None,
+        "--kind all": given["kind"] == "all",
+    }
+    for option in (option for option, chosen in others.items() if chosen):
+        raise click.UsageError(f"{option} is not for --instructions")
+    from .instructions import missing_tools
+
+    if missing := missing_tools():
+        raise click.UsageError(f"--instructions needs {missing}, which is not installed")
 
 
 def _need_torch(option: str, device: str) -> None:

@@ -61,6 +61,7 @@ def run_named(
     dtypes: str | None,
     no_compile: bool,
     channels_last: bool,
+    instructions: bool,
 ) -> int:
     """Prints the results. Returns the exit status."""
     cuda = device == "cuda"
@@ -68,6 +69,11 @@ def run_named(
     cases, errors = _cases(problems, shapes, default if dtypes is None else dtypes, named)
     if channels_last:
         cases = [(name, replace(case, channels_last=True)) for name, case in cases]
+    if instructions:
+        from .instructions import of_one_size, run_counts
+
+        counted = cases if problems else [(name, of_one_size(case)) for name, case in cases]
+        return run_counts(counted, errors, kind, as_json)
     found = [
         result
         for forward in {"gradients": (False,), "forwards": (True,), "all": (False, True)}[kind]
