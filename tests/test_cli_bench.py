@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from time import sleep
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from shares import fast_first
 from pooltide.acceptance.notation import parse
 from pooltide.acceptance.trial import problem_of
 from pooltide.arrays import gradients
-from pooltide.cli import main
+from pooltide.cli import contest, main
 from pooltide.cli.named import SHAPES
 
 CASES = [
@@ -76,3 +77,26 @@ def test_a_wrong_word_is_wrong_usage() -> None:
 def test_named_shapes_are_calls() -> None:
     for notation in SHAPES.values():
         assert problem_of(parse(notation)).cells > 0
+
+
+def test_no_contestant_always_runs_after_the_same_other() -> None:
+    names = ["ours out=", "ours", "torch", "torch out=", "copy"]
+    before: dict[str, set[str]] = {name: set() for name in names}
+    for turn in range(5):  # the rounds of drawn problems
+        found = contest.order(names, turn)
+        assert sorted(found) == sorted(names)
+        for name, earlier in zip(found[1:], found, strict=False):
+            before[name].add(earlier)
+    assert all(len(others) > 1 for others in before.values())
+
+
+@pytest.mark.parametrize(("taken", "calls"), [(0.0, 6), (0.02, 2)])
+def test_a_call_is_timed_after_calls_that_warm_the_cache(taken: float, calls: int) -> None:
+    made: list[float] = []
+
+    def run() -> None:
+        made.append(taken)
+        sleep(taken)
+
+    contest.seconds(run)
+    assert len(made) == calls

@@ -1,9 +1,10 @@
 """Times our functions, PyTorch's operators and a copy of memory on one case, in turns: the contestants.
 
-Every round runs each contestant once, so that a slow moment of the machine affects all of them; each round
-begins with another contestant. Before a contestant is timed, the threads of the others must be idle (those of
-OpenMP spin for some milliseconds after a call), and the contestant runs once without being timed. All write
-to the same memory. A round in which other programs took more than a tenth of the processors is repeated, at
+Every round runs each contestant once, so that a slow moment of the machine affects all of them; the order
+changes from round to round. Before a contestant is timed, the threads of the others must be idle (those of
+OpenMP spin for some milliseconds after a call), and the contestant runs some times without being timed: the
+calls of others, above all the copy, leave the cache without the arrays, and one call does not bring them all
+back. All write to the same memory. A round in which other programs took more than a tenth of the processors is repeated, at
 most twice the number of rounds in all. With one thread, processor time is measured, which other programs
 change little. Figures are medians over the rounds. A case whose result differs from the reference has none.
 `enter` makes the contestants of a gradient, `timed` runs them; cuda_contest.py and forward_contest.py have
@@ -42,6 +43,7 @@ from .limit import least_seconds
 Array = NDArray[Any]
 COPY_BYTES = 64 << 20
 SAMPLE = 12  # planes compared with the reference, bit by bit
+WARM_CALLS, WARM_SECONDS = 5, 0.01  # at most, before a call is timed
 DISTURBED = 0.1  # share of the processors that other programs take
 
 
@@ -108,12 +110,17 @@ def timeable(case: Case) -> Problem:
 
 def _round(runners: Runners, turn: int) -> tuple[dict[str, float], float]:
     """The seconds of each contestant, and the share of the processors that other programs took."""
-    names = list(runners)
     start, before = perf_counter(), _others()
-    first = turn % len(names)
-    found = {name: seconds(runners[name]) for name in names[first:] + names[:first]}
+    found = {name: seconds(runners[name]) for name in order(list(runners), turn)}
     share = (_others() - before) / (perf_counter() - start) / (os.cpu_count() or 1)
     return found, max(share, 0.0)  # negative by rounding: the system counts in hundredths of a second
+
+
+def order(names: list[str], turn: int) -> list[str]:
+    """The names in an order in which, from turn to turn, another contestant runs before each of them."""
+    first = turn // 2 % len(names)
+    rotated = names[first:] + names[:first]
+    return rotated[::-1] if turn % 2 else rotated
 
 
 def _others() -> float:
@@ -128,10 +135,14 @@ def _others() -> float:
 
 
 def seconds(run: Callable[[], Any]) -> float:
-    """The seconds of one call, after another call that is not timed."""
+    """The seconds of one call, after calls that are not timed."""
     clock = perf_counter if get_num_threads() > 1 else process_time
     _wait_for_idle_threads()
-    run()
+    end = perf_counter() + WARM_SECONDS
+    for _ in range(WARM_CALLS):
+        run()
+        if perf_counter() > end:
+            break
     start = clock()
     run()
     return clock() - start
