@@ -62,6 +62,7 @@ template <class S, class I, Method method> class Scatter {
       int64_t segment = unit % segments, image = unit / per_image;
       n = smaller(layout_.group ? layout_.group : segments - segment, end - unit);
       out_ = out + image * image_size();
+      shift_ = kRing && layout_.blocks == 1 ? (uintptr_t)out_ / sizeof(S) % kTwoVectors : 0;
       grad_ = (const S*)arrays_.grad + image * windows_size();
       index_ = (const I*)arrays_.indices + image * windows_size();
       if (layout_.group) scatter_images(n);
@@ -126,19 +127,23 @@ template <class S, class I, Method method> class Scatter {
     for (; done_ < end; done_++) empty_cell();
   }
 
-  // Writes the elements from … end - 1 of the image, and sets them to zero in the ring.
+  // Writes the elements from … end - 1 of the image, and sets them to zero in the ring. The first part ends where
+  // vectors are aligned, in the ring and in the result.
   void empty(int64_t from, int64_t end) {
     for (int64_t n; from < end; from += n) {
-      T* sums = ring_ + (from & (layout_.ring - 1));
-      n = smaller(smaller(kFlush, ring_ + layout_.ring - sums), end - from);
+      T* sums = ring_ + ((from + shift_) & (layout_.ring - 1));
+      int64_t unaligned = (from + shift_) % kTwoVectors;
+      n = smaller(unaligned ? kTwoVectors - unaligned : kFlush, smaller(ring_ + layout_.ring - sums, end - from));
       S* to = sink_->reserve(n);
       int64_t i = 0;
       for (; i + kTwoVectors <= n; i += kTwoVectors) {
         write(to + i, pack_two(S{}, load(sums + i), load(sums + i + L)));
         store(sums + i, typename Lanes<T>::V{}), store(sums + i + L, typename Lanes<T>::V{});
       }
-      if (i < n) write(to + i, pack_two(S{}, load(sums + i), load(sums + i + L)));
-      memset((void*)(sums + i), 0, (n - i) * sizeof(T));
+      if (i < n) {
+        write(to + i, pack_two(S{}, load(sums + i), load(sums + i + L)));
+        memset((void*)(sums + i), 0, (n - i) * sizeof(T));
+      }
       sink_->commit(to, n);
     }
   }
@@ -158,7 +163,7 @@ template <class S, class I, Method method> class Scatter {
     int64_t first = from * layout_.channels + block_at_, n = (to - from) * width_;
     const S* g = grad_ + first;
     const CellIndex* index = indices(index_ + first, from, to - from);
-    const uint64_t start = mine.from * step(), span = larger(mine.to - mine.from, 0);
+    const uint64_t start = mine.from * step() + shift_, span = larger(mine.to - mine.from, 0);
     bool strays = false;
     if constexpr (kCopied) {
       S* out = out_ + start;
@@ -254,6 +259,7 @@ template <class S, class I, Method method> class Scatter {
   const S* grad_ = nullptr;
   const I* index_ = nullptr;
   int64_t block_at_ = 0, width_ = 0, done_ = 0;
+  int64_t shift_ = 0;  // how far elements move in the ring, so that the ring and the result are aligned alike
   bool strays_ = false;
 };
 
