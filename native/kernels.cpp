@@ -68,7 +68,7 @@ template <class K> struct Maxima {
 };
 
 template <class S, Method method> struct Scattered {
-  static constexpr int64_t kFewWindows = 128;  // cells to a window: then gradients rarely meet, though windows overlap
+  static constexpr int64_t kFewWindows = 20;  // cells to a window: then gradients rarely meet, though windows overlap
   static constexpr bool half = sizeof(S) < sizeof(typename Sum<S>::T);
   template <class I> using With = Scatter<S, I, method>;
   static const char* refuse(const Problem& p, bool ignore_speed) {

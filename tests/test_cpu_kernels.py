@@ -227,15 +227,42 @@ def test_windows_that_overlap_much() -> None:
 @pytest.mark.parametrize("dtype", ["FLOAT16", "BFLOAT16"])
 @pytest.mark.parametrize("shared", [3, 2])
 def test_copied_gradients_that_meet_are_summed(shared: int, dtype: str) -> None:
-    """Neighbouring windows have the same index: a few times three of them, or more pairs than the table holds."""
+    """Neighbouring windows name one cell: sums of three, and so many of two that some are written early."""
     axes = (UNIT, strided(300, 4, 4, 0), strided(600, 4, 4, 0))
     problem = maxima_gradient((1, 2), axes, TYPES[dtype], TYPES["INT64"])
     assert chosen(problem, "planes") == chosen(problem, "channels_last") == "scatter_copied"
-    grad, indices = gradients(problem, 8), own_indices(problem, 9)
     few = slice(None, 300) if shared == 3 else slice(None)
+    check_shared(problem, shared, few)
+
+
+def check_shared(problem: Problem, shared: int, few: slice) -> None:
+    """Checks gradients of which `shared` neighbouring windows of a row name one cell, in the columns `few`."""
+    grad, indices = gradients(problem, 8), own_indices(problem, 9)
     for k in range(1, shared):
         whole = indices[..., few].shape[-1] // shared * shared
         indices[..., :whole][..., k::shared] = indices[..., :whole][..., ::shared]
+    assert check_everywhere(problem, grad, indices) is None
+
+
+def test_more_gradients_meet_than_the_table_of_sums_holds() -> None:
+    """All windows are in one row, so no sum can be written early: the next kernel computes the call."""
+    axes = (UNIT, strided(2, 2, 2, 0), strided(40000, 4, 4, 0))
+    problem = maxima_gradient((1, 2), axes, TYPES["BFLOAT16"], TYPES["INT64"])
+    assert chosen(problem, "planes") == chosen(problem, "channels_last") == "scatter_copied"
+    check_shared(problem, 2, slice(None))
+
+
+@pytest.mark.parametrize("dtype", ["FLOAT16", "BFLOAT16"])
+def test_sums_of_rows_that_meet_outlast_the_pieces_of_a_row(dtype: str) -> None:
+    """Windows overlap, few are copied; a cell gets gradients from rows of windows that are far apart in memory."""
+    axes = (UNIT, strided(140, 13, 6, 0), strided(1000, 7, 6, 0))
+    problem = maxima_gradient((1, 3), axes, TYPES[dtype], TYPES["INT64"])
+    assert chosen(problem, "planes") == chosen(problem, "channels_last") == "scatter_copied"
+    grad, indices = gradients(problem, 8), own_indices(problem, 9)
+    row = problem.input_plane[2]
+    for o in range(0, indices.shape[3] - 1, 2):  # two rows of windows name the first cells of the second row
+        starts = np.arange(indices.shape[4]) * 6
+        indices[..., o, :] = indices[..., o + 1, :] = (o + 1) * 6 * row + starts
     assert check_everywhere(problem, grad, indices) is None
 
 

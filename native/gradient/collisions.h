@@ -1,8 +1,8 @@
 // Copies gradients of a half type into a result of zeros, and sums those that meet in one cell.
 //
 // The first gradient of a cell is copied: 0 + g has the bits of g, except that -0 becomes +0. A gradient whose cell
-// is not zero any more collides: it is added to the cell's float32 sum in a small table, and the sums are rounded
-// and written at the end. A cell that held +0 gets the next gradient, which is the same sum.
+// is not zero any more collides: it is added to the cell's float32 sum in a hash table. A sum is rounded and written
+// when its cell gets no more gradients. A cell that held +0 gets the next gradient, which is the same sum.
 
 #pragma once
 
@@ -12,11 +12,17 @@ namespace pooltide {
 namespace {
 
 template <class S> class Collisions {
-  static constexpr uint32_t kSlots = 4096, kMost = kSlots / 2, kEmpty = ~0u;
+  static constexpr uint32_t kBits = 13, kSlots = 1 << kBits, kEmpty = ~0u;
+  struct Entry {
+    uint32_t cell;
+    float sum;
+  };
 
  public:
+  static constexpr uint32_t kMost = kSlots / 2;
+
   void clear() {
-    memset(cell_, 0xFF, sizeof cell_);
+    memset((void*)table_, 0xFF, sizeof table_);
     count_ = 0;
   }
 
@@ -29,37 +35,45 @@ template <class S> class Collisions {
 
   // Adds a gradient that collides. Returns false if the table is full.
   __attribute__((noinline)) bool add(uint32_t at, const S* out, S g) {
-    uint32_t slot = at * 2654435769u >> 20;
-    while (cell_[slot] != kEmpty && cell_[slot] != at) slot = (slot + 1) % kSlots;
-    if (cell_[slot] == kEmpty) {
+    Entry* entry = find(at);
+    if (entry->cell == kEmpty) {
       if (count_ == kMost) return false;
-      count_++;
-      used_[count_ - 1] = slot, cell_[slot] = at, sum_[slot] = widen(out[at]);
+      insert(entry, {at, widen_one(out[at])});
     }
-    sum_[slot] += widen(g);
+    entry->sum += widen_one(g);
     return true;
   }
 
-  // Writes the sums, and clears the table.
-  void write(S* out) {
-    for (; count_ > 0; count_--) {
-      uint32_t slot = used_[count_ - 1];
-      float padded[lanes<S>] = {sum_[slot]};
-      S rounded[lanes<S>];
-      store(rounded, load(padded));
-      out[cell_[slot]] = rounded[0];
-      cell_[slot] = kEmpty;
+  // Returns whether the table is so full that `write` should make room.
+  bool crowded() const { return count_ > kMost / 2; }
+
+  // Writes the sums of the cells before `end`, and removes them from the table.
+  void write(S* out, uint64_t end) {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < count_; i++) {
+      Entry& entry = table_[used_[i]];
+      if (entry.cell < end) out[entry.cell].bits = round_one(S{}, entry.sum);
+      else kept_[kept++] = entry;
+      entry.cell = kEmpty;
     }
+    count_ = 0;
+    for (uint32_t i = 0; i < kept; i++) insert(find(kept_[i].cell), kept_[i]);
   }
 
  private:
-  static float widen(S x) {
-    S padded[lanes<S>] = {x};
-    return load(padded)[0];
+  // Returns the entry of a cell, or the empty one where it belongs.
+  Entry* find(uint32_t at) {
+    uint32_t slot = at * 2654435769u >> (32 - kBits);
+    while (table_[slot].cell != kEmpty && table_[slot].cell != at) slot = (slot + 1) % kSlots;
+    return table_ + slot;
+  }
+  void insert(Entry* empty, Entry entry) {
+    *empty = entry;
+    used_[count_++] = (uint32_t)(empty - table_);
   }
 
-  uint32_t cell_[kSlots], used_[kMost];
-  float sum_[kSlots];
+  Entry table_[kSlots], kept_[kMost];
+  uint32_t used_[kMost];  // the places of the entries
   uint32_t count_;
 };
 

@@ -102,7 +102,8 @@ template <class S, class I, Method method> class Scatter {
     for (int64_t q = o * row, next; q < last * row && !strays_; q = next) {
       next = smaller(q + layout_.piece, last * row);
       Cells mine{larger(axis.start[q / row], from) * slice, smaller(end_of(axis, (next - 1) / row), to) * slice};
-      kRing ? close(mine.from) : open(mine.to);
+      if (kRing || (kCopied && collisions_->crowded())) close(mine.from);
+      if (!kRing) open(mine.to);
       add(q, next, mine);
     }
     if (!kRing) open(to * slice);
@@ -118,7 +119,7 @@ template <class S, class I, Method method> class Scatter {
 
   // Writes the cells before `end`, which no later window holds.
   void close(int64_t end) {
-    if constexpr (kCopied) collisions_->write(out_);
+    if constexpr (kCopied) collisions_->write(out_, end * layout_.channels);
     if (!kRing || done_ >= end) return;
     if (layout_.blocks == 1) {
       empty(done_ * layout_.channels, end * layout_.channels);

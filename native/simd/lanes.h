@@ -178,6 +178,24 @@ template <class S> inline void store_part(S* p, VecOf<S> v, int64_t n) { write_p
 
 template <class T> inline typename Lanes<T>::V splat(T x) { return x - typename Lanes<T>::V{}; }
 
+// One number of a half type, in float32 and back.
+#if defined(__F16C__)
+inline float widen_one(Half x) { return _cvtsh_ss(x.bits); }
+inline uint16_t round_one(Half, float x) { return _cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT); }
+#else
+inline float widen_one(Half x) { return load_part(&x, 1)[0]; }
+inline uint16_t round_one(Half, float x) { return pack(Half{}, splat(x))[0]; }
+#endif
+inline float widen_one(Bfloat x) {
+  uint32_t bits = (uint32_t)x.bits << 16;
+  return read<float>(&bits);
+}
+inline uint16_t round_one(Bfloat, float x) {
+  if (x != x) return pack(Bfloat{}, splat(x))[0];
+  uint32_t bits = read<uint32_t>(&x);
+  return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+}
+
 // Copies whole cache lines by non-temporal stores; `to` is aligned to a line.
 inline void stream_lines(char* to, const char* from, int64_t bytes) {
 #if defined(__SSE2__)
