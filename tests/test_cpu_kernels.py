@@ -244,6 +244,22 @@ def check_shared(problem: Problem, shared: int, few: slice) -> None:
     assert check_everywhere(problem, grad, indices) is None
 
 
+@pytest.mark.parametrize(
+    ("axis", "kernel"),
+    [
+        (Axis(37, 7), "scatter_copied"),  # 28 cells to a window, in 1.3 windows on average
+        (strided(112, 5, 4, 0), "scatter_copied"),
+        (strided(112, 7, 4, 0), "scatter_bands"),  # as many windows, but a cell is in three
+        (strided(112, 4, 3, 0), "scatter_bands"),  # overlaps as little, but has more windows
+        (strided(112, 3, 3, 0), "scatter_copied"),  # disjoint
+    ],
+)
+def test_gradients_are_copied_if_few_meet(axis: Axis, kernel: str) -> None:
+    problem = maxima_gradient((1, 3), (UNIT, axis, axis), TYPES["FLOAT16"], TYPES["INT64"])
+    assert {chosen(problem, layout) for layout in LAYOUTS} == {kernel}
+    assert check_everywhere(problem, gradients(problem, 8), own_indices(problem, 9)) is None
+
+
 def test_more_gradients_meet_than_the_table_of_sums_holds() -> None:
     """All windows are in one row, so no sum can be written early: the next kernel computes the call."""
     axes = (UNIT, strided(2, 2, 2, 0), strided(40000, 4, 4, 0))
