@@ -161,6 +161,32 @@ def test_small_planes_are_summed_many_at_a_time(reason: str, dtype: str) -> None
     check_everywhere(problem, gradients(problem, 1))
 
 
+FEW_CHANNELS = {
+    "stride 1": ("valid", "stride_1", (UNIT, strided(13, 3, 1, 1), strided(29, 3, 1, 1))),
+    "stride 1, far": ("extent", "stride_1", (UNIT, strided(17, 5, 1, 2), strided(11, 7, 1, 3))),
+    "stride 2": ("extent", "spread_lines", (UNIT, strided(23, 3, 2, 1), strided(31, 3, 2, 1))),
+    "disjoint": ("valid", "spread_lines", (UNIT, strided(24, 2, 2, 0), strided(30, 2, 2, 0))),
+    "gaps": ("override", "spread_lines", (UNIT, strided(23, 2, 3, 0), strided(31, 2, 5, 0))),
+    "volume": ("chained", "spread_lines", (Axis(7, 3), Axis(11, 5), Axis(13, 8))),
+    "a row": ("extent", "spread_lines", (UNIT, UNIT, strided(997, 3, 2, 1))),
+}
+
+
+@pytest.mark.parametrize("dtype", NAMES)
+@pytest.mark.parametrize("channels", [1, 3, 5, 31])
+@pytest.mark.parametrize("reason", FEW_CHANNELS)
+def test_vectors_hold_several_cells_of_few_channels(reason: str, channels: int, dtype: str) -> None:
+    quotient, kernel, axes = FEW_CHANNELS[reason]
+    divisor = 7 if quotient == "override" else 0
+    problem = Problem("average_gradient", (3, channels), axes, TYPES[dtype], quotient, divisor)
+    for isa, lanes in (("baseline", 4), ("avx2", 8), ("avx512", 16)):
+        if isa in _native.instruction_sets():
+            _native.use_instruction_set(isa)
+            few = channels < 2 * (lanes // 2 if dtype == "FLOAT64" else lanes)
+            assert chosen(problem, "channels_last") == (kernel if few else "average_channels")
+    check_everywhere(problem, gradients(problem, 1))
+
+
 @pytest.mark.parametrize("dtype", NAMES)
 @pytest.mark.parametrize("index", fast_first(["INT64", "INT32"]))
 @pytest.mark.parametrize("reason", fast_if(is_small, INDEXED))

@@ -24,12 +24,13 @@ template <class S> class AverageGradient {
   AverageGradient(const Problem& p, const Arrays& arrays, Lines lines, void* scratch)
       : p_(p), arrays_(arrays), layout_(p, lines, arrays.tight),
         same_division_(p, 0, 0, p.w.windows ? 0 : -1), carve_(scratch) {
-    slots_ = carve_.take<T>(layout_.slots() * layout_.slot + p.w.most + 2 * L);
+    slots_ = carve_.take<T>(layout_.slots() * layout_.slot + p.w.most * layout_.each + 2 * L);
     zeros_ = carve_.take<T>(layout_.lines == Lines::sliding ? layout_.slot : 0);
     quotients_ = carve_.take<T>(layout_.quotients);
-    divisors_ = carve_.take<T>(p.w.windows + L);
+    divisors_ = carve_.take<T>(layout_.windows + L);
     bool per_window = layout_.resident && !p.same_divisor && (layout_.dense || layout_.padded());
-    plane_divisors_ = {carve_.take<T>(per_window ? PlaneDivisors<T>::most(p) * (p.windows() + L) : 0), p.windows() + L};
+    int64_t divisors = p.windows() * layout_.each + L;
+    plane_divisors_ = {carve_.take<T>(per_window ? PlaneDivisors<T>::most(p) * divisors : 0), divisors};
     lists_ = carve_.take<const T*>(layout_.lists);
     rows_ = carve_.take<Row<T>>(layout_.resident ? p.d.groups * p.h.groups : 0);
     strip_ = carve_.take<Row<T>>(layout_.strip_rows);
@@ -79,7 +80,7 @@ template <class S> class AverageGradient {
   // batch element in channels-last order.
   void open_image(int64_t image) {
     image_ = image;
-    int64_t size = p_.windows() * (p_.channels_last ? p_.channels : 1);
+    int64_t size = p_.windows() * layout_.each;
     int64_t images = p_.channels_last ? p_.batch : p_.planes();
     grad_ = (const S*)arrays_.grad + image * size;
     grad_end_ = (const S*)arrays_.grad + images * size;
@@ -92,7 +93,7 @@ template <class S> class AverageGradient {
   // Divides all rows of a plane at once. Dense slots follow each other, so they are divided as one row.
   void divide_plane() {
     T* to = slot(0) + layout_.back;
-    int64_t rows = p_.d.windows * p_.h.windows, n = p_.w.windows;
+    int64_t rows = p_.d.windows * p_.h.windows, n = layout_.windows;
     if (layout_.dense) n *= rows, rows = 1;
     if (p_.same_divisor) {
       divide<S, T>({grad_, rows, n, grad_end_}, same_division_, nullptr, layout_.slot, to);
@@ -123,20 +124,20 @@ template <class S> class AverageGradient {
     if (layout_.lines == Lines::picked) return divide_row(od, oh, lines);
     if (layout_.padded()) {
       divide_row(od, oh, lines + layout_.back);
-      return store(lines + layout_.back + p_.w.windows, typename Lanes<T>::V{});
+      return store(lines + layout_.back + layout_.windows, typename Lanes<T>::V{});
     }
     int64_t row = (image_ * p_.d.windows + od) * p_.h.windows + oh;
     if (row < divided_from_ || row >= divided_to_) divide_rows(od, oh);
-    const T* from = quotients_ + (row - divided_from_) * p_.w.windows;
+    const T* from = quotients_ + (row - divided_from_) * layout_.windows;
     if (layout_.lines == Lines::spread) {
-      spread_lines(p_.w, from, lines, layout_.width);
+      layout_.each > 1 ? spread_cells(p_.w, from, lines, layout_.width, layout_.each) : spread_lines(p_.w, from, lines, layout_.width);
     } else {
       copy_vectors(lines, from, p_.w.windows);
     }
   }
 
   const S* grad_row(int64_t od, int64_t oh) const {
-    return grad_ + (od * p_.h.windows + oh) * p_.w.windows * (p_.channels_last ? p_.channels : 1);
+    return grad_ + (od * p_.h.windows + oh) * layout_.windows;
   }
 
   // Divides several rows at once, from (od, oh) on. With one divisor for all, they are divided as one row, so
@@ -146,15 +147,15 @@ template <class S> class AverageGradient {
     divided_from_ = (image_ * p_.d.windows + od) * p_.h.windows + oh;
     divided_to_ = divided_from_ + n;
     const S* g = grad_row(od, oh);
-    if (p_.same_divisor) return divide<S, T>({g, 1, n * p_.w.windows, grad_end_}, same_division_, nullptr, 0, quotients_);
-    for (int64_t i = 0; i < n; i++) divide_row(od, oh + i, quotients_ + i * p_.w.windows);
+    if (p_.same_divisor) return divide<S, T>({g, 1, n * layout_.windows, grad_end_}, same_division_, nullptr, 0, quotients_);
+    for (int64_t i = 0; i < n; i++) divide_row(od, oh + i, quotients_ + i * layout_.windows);
   }
 
   void divide_row(int64_t od, int64_t oh, T* to) {
     const S* g = grad_row(od, oh);
-    if (p_.same_divisor) return divide<S, T>({g, 1, p_.w.windows, grad_end_}, same_division_, nullptr, 0, to);
+    if (p_.same_divisor) return divide<S, T>({g, 1, layout_.windows, grad_end_}, same_division_, nullptr, 0, to);
     prepare_divisors(od, oh);
-    divide<S, T>({g, 1, p_.w.windows, grad_end_}, Division<T>(p_, od, oh), divisors_, 0, to);
+    divide<S, T>({g, 1, layout_.windows, grad_end_}, Division<T>(p_, od, oh), divisors_, 0, to);
   }
 
   // Fills the last divisor of each window of a row; it rarely changes from row to row.
@@ -162,8 +163,10 @@ template <class S> class AverageGradient {
     double factor = p_.quotient == Quotient::product ? double(p_.d.divisor[od]) * p_.h.divisor[oh] : 1;
     if (factor == divisors_factor_) return;
     divisors_factor_ = factor;
-    for (int64_t o = 0; o < p_.w.windows; o++) divisors_[o] = T(factor * p_.w.divisor[o]);
-    for (int64_t o = p_.w.windows; o < p_.w.windows + L; o++) divisors_[o] = 1;
+    T* to = divisors_;
+    for (int64_t o = 0; o < p_.w.windows; o++)
+      for (int64_t c = 0; c < layout_.each; c++) *to++ = T(factor * p_.w.divisor[o]);
+    for (int64_t i = 0; i < L; i++) *to++ = 1;
   }
 
   void divide_channels(int64_t od, int64_t oh, T* to) const {
@@ -252,7 +255,7 @@ template <class S> class AverageGradient {
       case Lines::single: return add_cell_by_cell(strip);
       default: break;
     }
-    int64_t step = layout_.lines == Lines::shifted ? 1 : layout_.width;
+    int64_t step = layout_.lines == Lines::shifted ? layout_.each : layout_.width;
     if (w.most == 1) return add_strided<S, 1>(strip, 1, step);
     if (w.most == 2) return add_strided<S, 2>(strip, 2, step);
     w.most == 3 ? add_strided<S, 3>(strip, 3, step) : add_strided<S, 0>(strip, w.most, step);

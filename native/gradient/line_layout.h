@@ -10,7 +10,10 @@
 //     picked     a line is a permutation of the row, computed in registers when it is added
 //     spread     the lines are stored in memory
 //     single     no lines: each cell adds its windows one by one
-//     channels   channels-last: a vector holds channels, so the row itself is a line
+//     channels   channels-last: a vector holds channels of one cell, so the row itself is a line
+//
+// In channels-last order with few channels, a vector holds several cells with all their channels: then a row is one
+// of `each` times as many elements, shifted or spread by whole cells.
 //
 // If all rows of windows of a plane fit the cache (`resident`), they are divided together, and the list of
 // rows that each row of cells adds is made once for all planes. Otherwise the rows share a ring of slots.
@@ -29,29 +32,31 @@ enum class Lines { sliding, shifted, phased, picked, spread, single, channels };
 // Sizes are in elements. A slot holds one divided row of windows, arranged in lines.
 template <class S> struct LineLayout {
   using T = typename Sum<S>::T;
-  static constexpr int64_t V = lanes<S>, kCachedBytes = 64 << 10, kLists = 4096;
+  static constexpr int64_t V = lanes<S>, kCachedBytes = 64 << 10, kLists = 4096, kFewChannels = 2 * V;
   Lines lines;
   bool resident;       // a slot for each row of windows of a plane
   bool dense = false;  // resident, without padding between the slots
   int64_t back = 0;    // zeros before the first quotient of a slot
   int64_t offset = 0;  // of a slot's first element, so that its quotients are aligned
-  int64_t row, width;  // elements of a row of cells; its cells, rounded up to whole vectors
+  int64_t each;        // elements of a cell: its channels in channels-last order, else 1
+  int64_t row, width;  // elements of a row of cells; the same, rounded up to whole vectors
+  int64_t windows;     // elements of a row of windows
   int64_t slot, slots_d, slots_h;   // the size of a slot; the number of slots along d and h
   int64_t divided_rows, quotients;  // rows that are divided together; room for their quotients
   int64_t strip_rows, stage, lists; // rows of the result written together; their stage; entries of the lists
 
   LineLayout(const Problem& p, Lines chosen, bool tight) : lines(chosen) {
-    row = p.channels_last ? p.w.cells * p.channels : p.w.cells;
-    width = round_up(p.w.cells, V);
-    divided_rows = larger(1, smaller(p.h.windows, 2048 / (p.w.windows + 1)));
-    quotients = p.channels_last ? 0 : divided_rows * p.w.windows + p.w.most + 2 * V;
+    each = p.channels_last ? p.channels : 1;
+    row = p.w.cells * each, width = round_up(row, V), windows = p.w.windows * each;
+    divided_rows = larger(1, smaller(p.h.windows, 2048 / (windows + 1)));
+    quotients = lines == Lines::channels ? 0 : divided_rows * windows + p.w.most + 2 * V;
     slots_d = larger(p.d.most, 1);
     slots_h = larger(p.h.most, 1);
     measure_slot(p);
-    stage = Sink<S>::stage_size(p.channels_last ? p.channels : row, tight ? 0 : 16384);
+    stage = Sink<S>::stage_size(lines == Lines::channels ? each : row, tight ? 0 : 16384);
     strip_rows = lines == Lines::channels ? 1 : larger(1, (stage - stage / 8) / larger(row, 1));
     lists = p.d.pairs * (p.h.pairs + p.h.cells) + 2;
-    resident = !tight && !p.channels_last && lists <= kLists && p.d.windows * p.h.windows * slot * item() <= kCachedBytes;
+    resident = !tight && lines != Lines::channels && lists <= kLists && p.d.windows * p.h.windows * slot * item() <= kCachedBytes;
     if (resident) {
       slots_d = larger(p.d.windows, 1), slots_h = larger(p.h.windows, 1);
       dense = lines == Lines::picked || (lines == Lines::phased && p.w.phase == Phase::alike && p.w.cells <= 2 * p.w.windows);
@@ -65,24 +70,26 @@ template <class S> struct LineLayout {
 
   void measure_slot(const Problem& p) {
     switch (lines) {
-      case Lines::channels: slot = p.w.windows * p.channels + V; break;
+      case Lines::channels: slot = windows + V; break;
       case Lines::sliding:
       case Lines::shifted:
-        back = p.w.back, offset = round_up(back, V) - back;
-        slot = offset + larger(width + p.w.most, back + p.w.windows) + V;
+        back = p.w.back * each, offset = round_up(back, V) - back;
+        slot = offset + larger(width + p.w.most * each, back + windows) + V;
         break;
       case Lines::phased:
         back = p.w.back, offset = round_up(back, V) - back;
         slot = offset + larger(round_up(p.w.cells, 2 * V) / 2 + 2, back + p.w.windows + V) + V;
         break;
       case Lines::picked: slot = p.w.windows + p.w.most + 2 * V; break;
-      case Lines::spread: slot = spread_line(p); break;
+      case Lines::spread: slot = spread_line(p) + (each > 1 ? V : 0); break;
       case Lines::single: slot = p.w.windows + V; break;
     }
     slot = round_up(slot, V);
   }
 
-  static int64_t spread_line(const Problem& p) { return larger(p.w.most, 1) * round_up(p.w.cells, V); }
+  static int64_t spread_line(const Problem& p) {
+    return larger(p.w.most, 1) * round_up(p.w.cells * (p.channels_last ? p.channels : 1), V);
+  }
   static constexpr int64_t item() { return sizeof(T); }
   int64_t slots() const { return slots_d * slots_h; }
   bool padded() const {
@@ -93,9 +100,13 @@ template <class S> struct LineLayout {
   // faster. Returns null if neither is the case.
   static const char* refuse(const Problem& p, Lines lines, bool ignore_speed) {
     if (p.kind != Kind::average_gradient) return "it computes gradients of averages";
-    if (p.channels_last != (lines == Lines::channels))
-      return p.channels_last ? "the arrays are channels-last" : "the arrays are not channels-last";
     if (!p.w.first) return "the row is too long for a table per cell";
+    if (!p.channels_last && lines == Lines::channels) return "the arrays are not channels-last";
+    if (p.channels_last && lines != Lines::channels) {
+      if (lines != Lines::shifted && lines != Lines::spread) return "the arrays are channels-last";
+      if (p.channels >= kFewChannels && !ignore_speed) return "the channels of a cell fill vectors";
+      if (p.w.cells * p.channels > kLongRow && !ignore_speed) return "the row is long";
+    }
     switch (lines) {
       case Lines::channels:
       case Lines::single: return nullptr;
@@ -130,6 +141,16 @@ template <class T> void spread_lines(const Axis& w, const T* from, T* lines, int
         store(lines + i, Pick<T>(first + i, count + i)(from, j));
     } else {
       for (int64_t i = 0; i < width; i++) lines[i] = j < count[i] ? from[first[i] + j] : 0;
+    }
+}
+
+// The same for cells of `each` channels. Writes whole vectors, which the next cell, or the next line, overwrites.
+template <class T> void spread_cells(const Axis& w, const T* from, T* lines, int64_t width, int64_t each) {
+  for (int32_t j = 0; j < w.most; j++, lines += width)
+    for (int64_t i = 0; i < w.cells; i++) {
+      const T* q = from + (w.first[i] + j) * each;
+      for (int64_t c = 0; c < each; c += Lanes<T>::n)
+        store(lines + i * each + c, j < w.count[i] ? load(q + c) : typename Lanes<T>::V{});
     }
 }
 

@@ -98,7 +98,7 @@ inline void divide(const GradRows<S>& grad, const Division<T>& by, const T* last
   });
 }
 
-// The divisors of every window of a plane: n tables of `size` elements; a gradient is divided by each table in
+// The divisors of every element of an image's windows: n tables of `size` elements; a gradient is divided by each table in
 // order.
 template <class T> struct PlaneDivisors {
   T* values;
@@ -131,7 +131,8 @@ template <class T> struct PlaneDivisors {
     bool divides = false;
     for (int64_t d = 0; d < p.d.windows; d++)
       for (int64_t h = 0; h < p.h.windows; h++)
-        for (int64_t w = 0; w < p.w.windows; w++) divides |= (*to++ = T(divisor(d, h, w))) != 1;
+        for (int64_t w = 0; w < p.w.windows; w++)
+          for (int64_t c = p.channels_last ? p.channels : 1; c > 0; c--) divides |= (*to++ = T(divisor(d, h, w))) != 1;
     for (T* end = values + (n + 1) * size; to < end;) *to++ = 1;
     n += divides;
   }
