@@ -2,7 +2,7 @@
 
 named.py measures a PROBLEM or the named shapes; drawn.py draws problems with drawing.py; training.py trains
 models.py. contest.py, cuda_contest.py and forward_contest.py make and time the contestants (entries.py).
-instructions.py counts instructions instead.
+instructions.py counts instructions instead, by running counted.py under valgrind.
 """
 
 from __future__ import annotations
