@@ -98,7 +98,7 @@ inline void divide(const GradRows<S>& grad, const Division<T>& by, const T* last
   });
 }
 
-// The divisors of every element of an image's windows: n tables of `size` elements; a gradient is divided by each table in
+// The divisors of all gradients of an image: n tables of `size` elements; a gradient is divided by each table in
 // order.
 template <class T> struct PlaneDivisors {
   T* values;
