@@ -5,9 +5,9 @@ changes from round to round. Before a contestant is timed, the threads of the ot
 OpenMP spin for some milliseconds after a call), and the contestant runs some times without being timed: the
 calls of others, above all the copy, leave the cache without the arrays, and one call does not bring them all
 back. All write to the same memory. A round in which other programs took more than a tenth of the processors
-is repeated, at most twice the number of rounds in all. With one thread, processor time is measured, which other
-programs change little. Figures are medians over the rounds. A case whose result differs from the reference
-has none.
+is repeated, at most twice the number of rounds in all. With one thread, processor time is measured, which
+other programs change little. Figures are medians over the rounds. A case whose result differs from the
+reference has none.
 `enter` makes the contestants of a gradient, `timed` runs them; cuda_contest.py and forward_contest.py have
 the same for a GPU and for forwards.
 """
