@@ -27,7 +27,7 @@ def test_random_calls_from_four_threads(sanitizer: str) -> None:
 
 def test_the_calls_reach_every_function() -> None:
     text = (PROGRAMS / "garbage.cpp").read_text() + operators_header()
-    assert [f.name for f in functions() if f"{f.name}(" not in text] == []
+    assert [f.name for f in functions() if f"{f.name}(" not in text and not f.prototype] == []
 
 
 @pytest.mark.parametrize(

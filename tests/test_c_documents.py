@@ -55,3 +55,21 @@ def test_strict_refuses_the_faulty_one(tmp_path: Path) -> None:
     run = run_program(_build("003", tmp_path, "c++17", "g++"), environment={"POOLTIDE_CHECKS": "strict"})
     assert "aclrtSynchronizeStream failed. ERROR: 500000" in run.stdout
     assert "indices reaches bytes 0 to 8 of a block of 4 bytes" in run.stderr
+
+
+@pytest.mark.parametrize("level", ["warn", "strict"])
+def test_a_program_without_its_wait_is_told_so_every_time(level: str, tmp_path: Path) -> None:
+    source = tmp_path / "program.cpp"
+    wait = rb"  ret = aclrtSynchronizeStream\(stream\);\r?\n  CHECK_RET.*\n"
+    text, removed = re.subn(wait, b"", _program("001"))
+    assert removed == 1
+    source.write_bytes(text)
+    program = compile_program(source, tmp_path / "program", "-std=c++17", "-w")
+    for _ in range(8):
+        run = run_program(program, environment={"POOLTIDE_CHECKS": level})
+        assert re.search(
+            r"aclrtMemcpy: src is 0x\w+, memory that aclnnAvgPool2dBackward writes \(gradInput\) on stream 1, and "
+            r"the program has not waited for that; call aclrtSynchronizeStream first\.",
+            run.stderr,
+        )
+        assert ("copy result from device to host failed. ERROR: 107000" in run.stdout) == (level == "strict")

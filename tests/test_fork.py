@@ -86,7 +86,7 @@ for _ in range(20):
     if child == 0:
         signal.alarm(20)
         refused = acl.aclrtSynchronizeStream(stream)
-        assert refused and acl.aclInit(None) == 0
+        assert refused and acl.aclInit(None) == 0 == acl.aclrtSetDevice(0)
         assert acl.aclrtSynchronizeStream(stream) and acl.aclrtDestroyStream(stream)
         assert compute(None), "the memory is the parent's"
         block, _ = acl.aclrtMalloc(64, 0)

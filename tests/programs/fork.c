@@ -8,7 +8,7 @@
 int main(void) {
     void *block = NULL;
     int status = 0;
-    if (aclInit(NULL) != ACL_SUCCESS) return 2;
+    if (aclInit(NULL) != ACL_SUCCESS || aclrtSetDevice(0) != ACL_SUCCESS) return 2;
     pid_t child = fork();
     if (child == 0) {
         int failed = aclrtMalloc(&block, 12, ACL_MEM_MALLOC_HUGE_FIRST);

@@ -17,13 +17,10 @@
 
 #include "acl/acl.h"
 #include "aclnnop/aclnn_adaptive_avg_pool3d_backward.h"
-#include "aclnnop/aclnn_adaptive_max_pool2d_backward.h"
-#include "aclnnop/aclnn_adaptive_max_pool3d_backward.h"
-#include "aclnnop/aclnn_avgpool2d_backward.h"
 
 static const size_t REMEMBERED = 24;   // words of each kind
 static const unsigned CALL_LIMIT = 120;  // seconds without a finished call that count as a hang
-enum Kind { MEMORY, TENSOR, ARRAY, EXECUTOR, STREAM, KINDS };
+enum Kind { MEMORY, HOST, TENSOR, ARRAY, EXECUTOR, STREAM, CONTEXT, EVENT, BOOLS, FLOATS, SCALAR, TENSORS, SCALARS, KINDS };
 static std::mutex seen_lock;
 static std::vector<void *> seen[KINDS];
 static std::atomic<long> tried{0}, bytes_outside{0};
@@ -65,6 +62,8 @@ static aclTensor *tensor() { return static_cast<aclTensor *>(any(TENSOR)); }
 static aclIntArray *array() { return static_cast<aclIntArray *>(any(ARRAY)); }
 static aclOpExecutor *executor() { return static_cast<aclOpExecutor *>(any(EXECUTOR)); }
 static void *stream() { return any(STREAM); }
+static void *event() { return any(EVENT); }
+template <typename T> static T *handle(Kind kind) { return static_cast<T *>(any(kind)); }
 
 static void keep(Kind kind, int status, void *word) {
     if (status != 0 || word == nullptr) return;
@@ -99,40 +98,29 @@ static aclIntArray *create_array() {
     return aclCreateIntArray(values.values(), static_cast<uint64_t>(below(3)));
 }
 
+/* A tensor of the right shape, in memory that may be too small or freed. */
+static aclTensor *fitting(bool large) {
+    const int64_t shape[] = {1, 2, large ? 4 : 2, large ? 6 : 3};
+    aclTensor *const made = aclCreateTensor(shape, 4, ACL_FLOAT, nullptr, 0, ACL_FORMAT_ND, shape, 4, memory());
+    keep(TENSOR, 0, made);
+    return made;
+}
+
+#include "operators.h"  // any_operator(); tests/hostile/c_calls.py prints it from the pages
+
 static void plan() {
+    if (below(5)) return any_operator();
     Fenced<uint64_t, 1> size;
     Fenced<aclOpExecutor *, 1> made;
     uint64_t *const to = below(100) ? size.values() : nullptr;
-    int status = 0;
-    switch (below(4)) {
-        case 0:
-            status = aclnnAdaptiveAvgPool3dBackwardGetWorkspaceSize(tensor(), tensor(), tensor(), to, made.values());
-            break;
-        case 1:
-            status = aclnnAdaptiveMaxPool2dBackwardGetWorkspaceSize(tensor(), tensor(), tensor(), tensor(), to, made.values());
-            break;
-        case 2:
-            status = aclnnAdaptiveMaxPool3dBackwardGetWorkspaceSize(tensor(), tensor(), tensor(), tensor(), to, made.values());
-            break;
-        default:
-            status = aclnnAvgPool2dBackwardGetWorkspaceSize(tensor(), tensor(), array(), array(), array(), below(2) != 0,
-                                                            below(2) != 0, below(2) * number(), static_cast<int8_t>(below(4)),
-                                                            tensor(), to, made.values());
-    }
+    aclTensor *const out = fitting(true);
+    const int status = aclnnAdaptiveAvgPool3dBackwardGetWorkspaceSize(fitting(false), out, out, to, made.values());
     keep(EXECUTOR, status, made[0]);
 }
 
 static void run() {
-    const uint64_t size = static_cast<uint64_t>(below(2) ? 4096 : number());
-    switch (below(4)) {
-        case 0: aclnnAdaptiveAvgPool3dBackward(memory(), size, executor(), stream()); break;
-        case 1: aclnnAdaptiveMaxPool2dBackward(memory(), size, executor(), stream()); break;
-        case 2: aclnnAdaptiveMaxPool3dBackward(memory(), size, executor(), stream()); break;
-        default: aclnnAvgPool2dBackward(memory(), size, executor(), stream());
-    }
+    aclnnAdaptiveAvgPool3dBackward(memory(), static_cast<uint64_t>(below(2) ? 4096 : number()), executor(), stream());
 }
-
-#include "operators.h"  // any_operator(); tests/hostile/c_calls.py prints it from the pages
 
 static void copy() {
     Fenced<char, 256> host;
@@ -144,20 +132,197 @@ static void copy() {
     }
 }
 
+/* A word that aclrtMalloc gave out, or null: an invented address could be host memory, which a fill would write. */
+static void *known() {
+    std::lock_guard<std::mutex> hold(seen_lock);
+    return seen[MEMORY].empty() ? nullptr : seen[MEMORY][static_cast<size_t>(below(static_cast<int64_t>(seen[MEMORY].size())))];
+}
+
+/* Copies and fills on a stream. Their host side lives to the end, as the stream may reach it late. */
+static void copy_later() {
+    static char host[256];
+    const size_t count = static_cast<size_t>(below(256)), most = static_cast<size_t>(below(8) ? 4096 : number());
+    switch (below(5)) {
+        case 0: aclrtMemcpyAsync(host, 256, memory(), count, ACL_MEMCPY_DEVICE_TO_HOST, stream()); break;
+        case 1: aclrtMemcpyAsync(memory(), most, memory(), count, ACL_MEMCPY_DEVICE_TO_DEVICE, stream()); break;
+        case 2: aclrtMemcpyAsync(memory(), most, host, count, ACL_MEMCPY_HOST_TO_DEVICE, stream()); break;
+        case 3: aclrtMemsetAsync(known(), most, static_cast<int32_t>(below(300)), count, stream()); break;
+        default: aclrtMemset(known(), most, static_cast<int32_t>(below(300)), count);
+    }
+}
+
+static void host_memory() {
+    Fenced<void *, 1> made;
+    if (below(2)) keep(HOST, aclrtMallocHost(made.values(), static_cast<size_t>(below(8) ? below(1024) : number())), made[0]);
+    else aclrtFreeHost(any(HOST));
+}
+
+static void contexts() {
+    Fenced<aclrtContext, 1> made;
+    Fenced<int32_t, 1> device;
+    Fenced<uint32_t, 1> count;
+    Fenced<aclrtRunMode, 1> mode;
+    switch (below(12)) {
+        case 0: if (below(10) == 0) keep(CONTEXT, aclrtCreateContext(made.values(), static_cast<int32_t>(below(8) ? 0 : number())), made[0]); break;
+        case 1: if (below(10) == 0) aclrtDestroyContext(any(CONTEXT)); break;
+        case 2: if (below(10) == 0) aclrtSetCurrentContext(any(CONTEXT)); break;
+        case 3: keep(CONTEXT, aclrtGetCurrentContext(made.values()), made[0]); break;
+        case 4: aclrtGetDevice(device.values()); break;
+        case 5: aclrtGetDeviceCount(count.values()); break;
+        case 6: aclrtGetRunMode(below(10) ? mode.values() : nullptr); break;
+        case 7: aclrtSynchronizeDevice(); break;
+        case 8: aclrtDeviceCanAccessPeer(device.values(), 0, static_cast<int32_t>(below(3))); break;
+        case 9: aclrtDeviceEnablePeerAccess(1, 0); break;
+        default: aclrtSetDevice(0);
+    }
+}
+
+static void events() {
+    Fenced<aclrtEvent, 1> made;
+    Fenced<float, 1> ms;
+    Fenced<aclrtEventStatus, 1> old_status;
+    Fenced<aclrtEventRecordedStatus, 1> recorded;
+    Fenced<aclrtEventWaitStatus, 1> waited;
+    const uint32_t flag = static_cast<uint32_t>(below(20));
+    switch (below(14)) {
+        case 0: keep(EVENT, aclrtCreateEvent(made.values()), made[0]); break;
+        case 1: keep(EVENT, aclrtCreateEventWithFlag(made.values(), flag), made[0]); break;
+        case 2: keep(EVENT, aclrtCreateEventExWithFlag(made.values(), flag), made[0]); break;
+        case 3: if (below(4) == 0) aclrtDestroyEvent(event()); break;
+        case 4:
+        case 5: aclrtRecordEvent(event(), stream()); break;
+        case 6: aclrtResetEvent(event(), stream()); break;
+        case 7: aclrtStreamWaitEvent(stream(), event()); break;
+        case 8: aclrtSynchronizeEvent(event()); break;
+        case 9: aclrtQueryEvent(event(), old_status.values()); break;
+        case 10: aclrtQueryEventStatus(event(), recorded.values()); break;
+        case 11: aclrtQueryEventWaitStatus(event(), waited.values()); break;
+        default: aclrtEventElapsedTime(below(20) ? ms.values() : nullptr, event(), event());
+    }
+}
+
+static void streams() {
+    Fenced<aclrtStream, 1> made;
+    Fenced<aclrtStreamStatus, 1> status;
+    switch (below(6)) {
+        case 0: if (below(20) == 0) keep(STREAM, aclrtCreateStreamWithConfig(made.values(), 0, static_cast<uint32_t>(below(64))), made[0]); break;
+        case 1: if (below(40) == 0) aclrtDestroyStreamForce(stream()); break;
+        case 2: aclrtSynchronizeStreamWithTimeout(stream(), static_cast<int32_t>(below(3) ? below(5) : number())); break;
+        case 3: aclrtStreamQuery(stream(), status.values()); break;
+        case 4: aclrtSetStreamFailureMode(stream(), static_cast<uint64_t>(below(3))); break;
+        default: aclrtSetOpWaitTimeout(static_cast<uint32_t>(below(3)));
+    }
+}
+
+/* The parts of a tensor; the arrays come from new[]. */
+static void getters() {
+    Fenced<int64_t *, 1> dims;
+    Fenced<uint64_t, 1> count;
+    Fenced<int64_t, 1> offset;
+    Fenced<aclFormat, 1> format;
+    Fenced<aclDataType, 1> type;
+    Fenced<void *, 1> address;
+    const int64_t shape[] = {1, 2, 4, below(20) ? 6 : number()};
+    switch (below(9)) {
+        case 0: aclGetViewShape(tensor(), dims.values(), count.values()); break;
+        case 1: aclGetViewStrides(tensor(), dims.values(), below(20) ? count.values() : nullptr); break;
+        case 2: aclGetStorageShape(tensor(), dims.values(), count.values()); break;
+        case 3: aclGetViewOffset(tensor(), offset.values()); break;
+        case 4: aclGetFormat(tensor(), format.values()); break;
+        case 5: aclGetDataType(tensor(), type.values()); break;
+        case 6: aclGetRawTensorAddr(tensor(), address.values()); break;
+        case 7: aclSetRawTensorAddr(tensor(), memory()); break;
+        default: aclInitTensor(tensor(), shape, 4, ACL_FLOAT, nullptr, 0, ACL_FORMAT_ND, shape, 4, memory());
+    }
+    delete[] dims[0];
+}
+
+static void addresses() {
+    const size_t index = static_cast<size_t>(below(10) ? below(4) : number());
+    aclTensorList *const list = handle<aclTensorList>(TENSORS);
+    switch (below(9)) {
+        case 0: aclSetTensorAddr(executor(), index, tensor(), memory()); break;
+        case 1: aclSetInputTensorAddr(executor(), index, tensor(), memory()); break;
+        case 2: aclSetOutputTensorAddr(executor(), index, tensor(), memory()); break;
+        case 3: AclSetTensorAddr(executor(), index, tensor(), memory()); break;
+        case 4: AclSetInputTensorAddr(executor(), index, tensor(), memory()); break;
+        case 5: AclSetOutputTensorAddr(executor(), index, tensor(), memory()); break;
+        case 6: aclSetDynamicTensorAddr(executor(), index, index, list, memory()); break;
+        case 7: aclSetDynamicInputTensorAddr(executor(), index, index, list, memory()); break;
+        default: aclSetDynamicOutputTensorAddr(executor(), index, index, list, memory());
+    }
+}
+
+static void values() {
+    Fenced<bool, 3> bools;
+    Fenced<float, 3> floats;
+    double scalar = 2.5;
+    const aclTensor *const tensors[] = {tensor(), tensor()};
+    const aclScalar *const scalars[] = {handle<aclScalar>(SCALAR), handle<aclScalar>(SCALAR)};
+    const uint64_t size = static_cast<uint64_t>(below(3));
+    Fenced<uint64_t, 1> count;
+    switch (below(16)) {
+        case 0: keep(BOOLS, 0, aclCreateBoolArray(bools.values(), size)); break;
+        case 1: keep(FLOATS, 0, aclCreateFloatArray(below(10) ? floats.values() : nullptr, size)); break;
+        case 2:
+        case 3: keep(SCALAR, 0, aclCreateScalar(below(10) ? &scalar : nullptr, static_cast<aclDataType>(below(30)))); break;
+        case 4: keep(TENSORS, 0, aclCreateTensorList(tensors, size)); break;
+        case 5: keep(SCALARS, 0, aclCreateScalarList(scalars, size)); break;
+        case 6: aclDestroyBoolArray(handle<aclBoolArray>(BOOLS)); break;
+        case 7: aclDestroyFloatArray(handle<aclFloatArray>(FLOATS)); break;
+        case 8: aclDestroyScalar(handle<aclScalar>(SCALAR)); break;
+        case 9: aclDestroyTensorList(handle<aclTensorList>(TENSORS)); break;
+        case 10: aclDestroyScalarList(handle<aclScalarList>(SCALARS)); break;
+        case 11: aclGetIntArraySize(array(), count.values()); break;
+        case 12: aclGetBoolArraySize(handle<aclBoolArray>(BOOLS), count.values()); break;
+        case 13: aclGetFloatArraySize(handle<aclFloatArray>(FLOATS), count.values()); break;
+        case 14: aclGetTensorListSize(handle<aclTensorList>(TENSORS), count.values()); break;
+        default: aclGetScalarListSize(handle<aclScalarList>(SCALARS), count.values());
+    }
+}
+
+static void queries() {
+    Fenced<size_t, 2> bytes;
+    Fenced<int32_t, 3> version;
+    Fenced<uint32_t, 1> model;
+    switch (below(12)) {
+        case 0: aclrtGetMemInfo(static_cast<aclrtMemAttr>(below(20)), bytes.values(), bytes.values() + 1); break;
+        case 1: aclrtGetVersion(version.values(), version.values() + 1, version.values() + 2); break;
+        case 2: if (std::strncmp(aclrtGetSocName(), "Ascend", 6) != 0) bytes_outside++; break;
+        case 3: aclDataTypeSize(static_cast<aclDataType>(number())); break;
+        case 4: aclFloat16ToFloat(aclFloatToFloat16(static_cast<float>(number()))); break;
+        case 5: aclnnInit(nullptr); break;
+        case 6: aclnnFinalize(); break;
+        case 7: aclrtSetExceptionInfoCallback(nullptr); break;
+        case 8: if (below(100) == 0) aclAppLog(ACL_INFO, "queries", "garbage.cpp", 1, "%d of %s", 3, "it"); break;
+        case 9: aclmdlLoadFromFile("model.om", model.values()); break;
+        case 10: aclCreateDataBuffer(nullptr, 3); break;
+        default: aclopDestroyAttr(nullptr);
+    }
+}
+
 static void allocate() {
     Fenced<void *, 1> made;
-    const int status = aclrtMalloc(below(100) ? made.values() : nullptr,
-                                   static_cast<size_t>(below(8) ? below(1024) : number()),
-                                   static_cast<aclrtMemMallocPolicy>(below(10) ? 0 : below(4)));
+    const size_t size = static_cast<size_t>(below(8) ? below(1024) : number());
+    const aclrtMemMallocPolicy policy = static_cast<aclrtMemMallocPolicy>(below(10) ? 0 : below(10));
+    const int which = static_cast<int>(below(10));
+    const int status = which == 0   ? aclrtMallocAlign32(made.values(), size, policy)
+                       : which == 1 ? aclrtMallocCached(made.values(), size, policy)
+                                    : aclrtMalloc(below(100) ? made.values() : nullptr, size, policy);
     keep(MEMORY, status, made[0]);
 }
 
 static void runtime_options() {
     Fenced<int64_t, 1> value;
-    switch (below(4)) {
+    switch (below(6)) {
         case 0: aclrtSetDevice(static_cast<int32_t>(number())); break;
-        case 1: aclrtResetDevice(0); break;
+        case 1:
+            if (below(4) == 0) aclrtResetDevice(0);
+            aclrtSetDevice(0);
+            break;
         case 2: aclrtCtxSetSysParamOpt(static_cast<aclSysParamOpt>(below(3)), number()); break;
+        case 3: aclrtSetSysParamOpt(static_cast<aclSysParamOpt>(below(3)), number()); break;
+        case 4: aclrtGetSysParamOpt(static_cast<aclSysParamOpt>(below(3)), value.values()); break;
         default: aclrtCtxGetSysParamOpt(static_cast<aclSysParamOpt>(below(3)), value.values());
     }
 }
@@ -165,7 +330,7 @@ static void runtime_options() {
 /* One random call. `others` is true when other threads make calls too. */
 static void call(bool others) {
     Fenced<aclrtStream, 1> made;
-    switch (below(25)) {
+    switch (below(35)) {
         case 0:
         case 1: allocate(); break;
         case 2: if (below(4) == 0) aclrtFree(memory()); break;
@@ -185,13 +350,23 @@ static void call(bool others) {
         case 16:
         case 17: run(); break;
         case 18: runtime_options(); break;
+        case 19: copy_later(); break;
+        case 20: host_memory(); break;
+        case 21: contexts(); break;
+        case 22:
+        case 23: events(); break;
+        case 24: streams(); break;
+        case 25: getters(); break;
+        case 26: addresses(); break;
+        case 27: values(); break;
+        case 28: queries(); break;
         default: plan();
     }
     if (others && below(2000) == 0) aclFinalize();
     if (others && below(100) == 0) aclInit(below(10) ? nullptr : "/nowhere/acl.json");
+    if (others && below(100) == 0) aclrtSetDevice(0);
     const char *message = below(5) == 0 ? aclGetRecentErrMsg() : nullptr;
     if (message != nullptr && std::strlen(message) >= 4096) bytes_outside++;
-    if (below(4) == 0) any_operator();
     tried++;
     alarm(CALL_LIMIT);
 }
@@ -230,6 +405,7 @@ int main(int count, char **arguments) {
         });
     for (auto &thread : working) thread.join();
     if (threads > 1) aclInit(nullptr);  // a thread may have called aclFinalize
+    aclrtSetDevice(0);                  // or aclrtResetDevice
     const bool right = still_right();
     const int end = aclFinalize();
     std::printf("%ld calls tried, %ld bytes outside, %s\n", tried.load(), bytes_outside.load(), right ? "right" : "wrong");

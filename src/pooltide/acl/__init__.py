@@ -1,80 +1,264 @@
-"""CANN's documented runtime on this machine: memory, tensors, streams, messages.
+"""CANN's documented runtime on this machine: memory, tensors, streams, events, messages.
 
 The functions have their C names. They return the C out-parameters first and the status last; None is
 the null pointer. `aclGetRecentErrMsg()` says why the calling thread's last call failed.
+The functions of MISSING are only declared: each fails with 207000 and says what it belongs to.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ..operators.dtypes import DTYPES, ENUMS, ERRORS, FORMATS, STATUS
+from ..operators.dtypes import DTYPES, ENUMS, ERRORS, FORMATS, RUNTIME, STATUS
 from .arrays import tensor_from_numpy, tensor_to_numpy
-from .handles import aclIntArray, aclOpExecutor, aclTensor
-from .objects import (
-    aclCreateIntArray,
-    aclCreateTensor,
-    aclDestroyAclOpExecutor,
-    aclDestroyIntArray,
-    aclDestroyTensor,
-    aclSetAclOpExecutorRepeatable,
+from .contexts import (
+    aclrtContext,
+    aclrtCreateContext,
+    aclrtDestroyContext,
+    aclrtDeviceCanAccessPeer,
+    aclrtDeviceEnablePeerAccess,
+    aclrtGetCurrentContext,
+    aclrtGetDevice,
+    aclrtGetDeviceCount,
+    aclrtGetRunMode,
+    aclrtResetDevice,
+    aclrtSetCurrentContext,
+    aclrtSetDevice,
+    aclrtSynchronizeDevice,
 )
+from .events import (
+    aclrtCreateEvent,
+    aclrtCreateEventExWithFlag,
+    aclrtCreateEventWithFlag,
+    aclrtCreateStream,
+    aclrtCreateStreamWithConfig,
+    aclrtDestroyEvent,
+    aclrtDestroyStream,
+    aclrtDestroyStreamForce,
+    aclrtEvent,
+    aclrtEventElapsedTime,
+    aclrtQueryEvent,
+    aclrtQueryEventStatus,
+    aclrtQueryEventWaitStatus,
+    aclrtRecordEvent,
+    aclrtResetEvent,
+    aclrtSetOpWaitTimeout,
+    aclrtSetStreamFailureMode,
+    aclrtStreamQuery,
+    aclrtStreamWaitEvent,
+    aclrtSynchronizeEvent,
+    aclrtSynchronizeStream,
+    aclrtSynchronizeStreamWithTimeout,
+)
+from .executors import (
+    AclSetInputTensorAddr,
+    AclSetOutputTensorAddr,
+    AclSetTensorAddr,
+    aclDestroyAclOpExecutor,
+    aclSetAclOpExecutorRepeatable,
+    aclSetDynamicInputTensorAddr,
+    aclSetDynamicOutputTensorAddr,
+    aclSetDynamicTensorAddr,
+    aclSetInputTensorAddr,
+    aclSetOutputTensorAddr,
+    aclSetTensorAddr,
+)
+from .handles import aclIntArray, aclOpExecutor, aclTensor
+from .memory_calls import (
+    aclrtFree,
+    aclrtFreeHost,
+    aclrtGetMemInfo,
+    aclrtMalloc,
+    aclrtMallocAlign32,
+    aclrtMallocCached,
+    aclrtMallocHost,
+    aclrtMemcpy,
+    aclrtMemcpyAsync,
+    aclrtMemset,
+    aclrtMemsetAsync,
+)
+from .missing import FUNCTIONS as MISSING
+from .numbers import aclAppLog, aclDataTypeSize, aclFloat16ToFloat, aclFloatToFloat16
+from .objects import aclCreateIntArray, aclCreateTensor, aclDestroyIntArray, aclDestroyTensor
 from .runtime import (
     aclFinalize,
     aclGetRecentErrMsg,
     aclInit,
-    aclrtCreateStream,
+    aclnnFinalize,
+    aclnnInit,
     aclrtCtxGetSysParamOpt,
     aclrtCtxSetSysParamOpt,
-    aclrtDestroyStream,
-    aclrtFree,
-    aclrtMalloc,
-    aclrtMemcpy,
-    aclrtResetDevice,
-    aclrtSetDevice,
-    aclrtSynchronizeStream,
+    aclrtGetSocName,
+    aclrtGetSysParamOpt,
+    aclrtGetVersion,
+    aclrtSetExceptionInfoCallback,
+    aclrtSetSysParamOpt,
 )
 from .state import get_checks, get_product, set_checks, set_product
+from .values import (
+    aclBoolArray,
+    aclCreateBoolArray,
+    aclCreateFloatArray,
+    aclCreateScalar,
+    aclCreateScalarList,
+    aclCreateTensorList,
+    aclDestroyBoolArray,
+    aclDestroyFloatArray,
+    aclDestroyScalar,
+    aclDestroyScalarList,
+    aclDestroyTensorList,
+    aclFloatArray,
+    aclGetBoolArraySize,
+    aclGetFloatArraySize,
+    aclGetIntArraySize,
+    aclGetScalarListSize,
+    aclGetTensorListSize,
+    aclScalar,
+    aclScalarList,
+    aclTensorList,
+)
+from .views import (
+    aclGetDataType,
+    aclGetFormat,
+    aclGetRawTensorAddr,
+    aclGetStorageShape,
+    aclGetViewOffset,
+    aclGetViewShape,
+    aclGetViewStrides,
+    aclInitTensor,
+    aclSetRawTensorAddr,
+)
 
 CONSTANTS: dict[str, int] = (
     {dtype.constant: dtype.code for dtype in DTYPES.values()}
     | {f"ACL_FORMAT_{name}": code for name, code in FORMATS.items()}
     | {name: code for enum in ENUMS.values() for name, code in enum.items()}
+    | {name: code for flags in RUNTIME["flags"].values() for name, code in flags.items()}
     | ERRORS
     | STATUS
 )
 globals().update(CONSTANTS)
+globals().update(MISSING)
 
 if TYPE_CHECKING:
 
-    def __getattr__(name: str) -> int: ...
+    def __getattr__(name: str) -> Any: ...
 
 
 __all__ = [
+    "CONSTANTS",
+    "MISSING",
+    "AclSetInputTensorAddr",
+    "AclSetOutputTensorAddr",
+    "AclSetTensorAddr",
+    "aclAppLog",
+    "aclBoolArray",
+    "aclCreateBoolArray",
+    "aclCreateFloatArray",
     "aclCreateIntArray",
+    "aclCreateScalar",
+    "aclCreateScalarList",
     "aclCreateTensor",
+    "aclCreateTensorList",
+    "aclDataTypeSize",
     "aclDestroyAclOpExecutor",
+    "aclDestroyBoolArray",
+    "aclDestroyFloatArray",
     "aclDestroyIntArray",
+    "aclDestroyScalar",
+    "aclDestroyScalarList",
     "aclDestroyTensor",
+    "aclDestroyTensorList",
     "aclFinalize",
+    "aclFloat16ToFloat",
+    "aclFloatArray",
+    "aclFloatToFloat16",
+    "aclGetBoolArraySize",
+    "aclGetDataType",
+    "aclGetFloatArraySize",
+    "aclGetFormat",
+    "aclGetIntArraySize",
+    "aclGetRawTensorAddr",
     "aclGetRecentErrMsg",
+    "aclGetScalarListSize",
+    "aclGetStorageShape",
+    "aclGetTensorListSize",
+    "aclGetViewOffset",
+    "aclGetViewShape",
+    "aclGetViewStrides",
     "aclInit",
+    "aclInitTensor",
     "aclIntArray",
     "aclOpExecutor",
+    "aclScalar",
+    "aclScalarList",
     "aclSetAclOpExecutorRepeatable",
+    "aclSetDynamicInputTensorAddr",
+    "aclSetDynamicOutputTensorAddr",
+    "aclSetDynamicTensorAddr",
+    "aclSetInputTensorAddr",
+    "aclSetOutputTensorAddr",
+    "aclSetRawTensorAddr",
+    "aclSetTensorAddr",
     "aclTensor",
+    "aclTensorList",
+    "aclnnFinalize",
+    "aclnnInit",
+    "aclrtContext",
+    "aclrtCreateContext",
+    "aclrtCreateEvent",
+    "aclrtCreateEventExWithFlag",
+    "aclrtCreateEventWithFlag",
     "aclrtCreateStream",
+    "aclrtCreateStreamWithConfig",
     "aclrtCtxGetSysParamOpt",
     "aclrtCtxSetSysParamOpt",
+    "aclrtDestroyContext",
+    "aclrtDestroyEvent",
     "aclrtDestroyStream",
+    "aclrtDestroyStreamForce",
+    "aclrtDeviceCanAccessPeer",
+    "aclrtDeviceEnablePeerAccess",
+    "aclrtEvent",
+    "aclrtEventElapsedTime",
     "aclrtFree",
+    "aclrtFreeHost",
+    "aclrtGetCurrentContext",
+    "aclrtGetDevice",
+    "aclrtGetDeviceCount",
+    "aclrtGetMemInfo",
+    "aclrtGetRunMode",
+    "aclrtGetSocName",
+    "aclrtGetSysParamOpt",
+    "aclrtGetVersion",
     "aclrtMalloc",
+    "aclrtMallocAlign32",
+    "aclrtMallocCached",
+    "aclrtMallocHost",
     "aclrtMemcpy",
+    "aclrtMemcpyAsync",
+    "aclrtMemset",
+    "aclrtMemsetAsync",
+    "aclrtQueryEvent",
+    "aclrtQueryEventStatus",
+    "aclrtQueryEventWaitStatus",
+    "aclrtRecordEvent",
     "aclrtResetDevice",
+    "aclrtResetEvent",
+    "aclrtSetCurrentContext",
     "aclrtSetDevice",
+    "aclrtSetExceptionInfoCallback",
+    "aclrtSetOpWaitTimeout",
+    "aclrtSetStreamFailureMode",
+    "aclrtSetSysParamOpt",
+    "aclrtStreamQuery",
+    "aclrtStreamWaitEvent",
+    "aclrtSynchronizeDevice",
+    "aclrtSynchronizeEvent",
     "aclrtSynchronizeStream",
+    "aclrtSynchronizeStreamWithTimeout",
     "get_checks",
     "get_product",
     "set_checks",
     "set_product",
     "tensor_from_numpy",
     "tensor_to_numpy",
-]
+]  # and the names in CONSTANTS and MISSING

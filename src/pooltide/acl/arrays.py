@@ -8,18 +8,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..operators.dtypes import DTYPES, FORMATS, dtype_of
+from .contexts import CONTEXTS
 from .handles import OutOfBounds, aclTensor
 from .memory import MEMORY
 from .objects import aclCreateTensor, handle_fault
-from .state import Refused, describe, format_message, require_running, take_message
+from .state import RT_INVALID, Refused, describe, format_message, report, require_running, take_message
 
 
 def tensor_from_numpy(array: NDArray[Any], format: int = FORMATS["ND"]) -> aclTensor:
     """A tensor in new device memory with a copy of the array. aclDestroyTensor frees the memory too."""
     try:
-        require_running()
+        require_running("tensor_from_numpy")
     except Refused as error:
         raise RuntimeError(format_message("tensor_from_numpy", error.text, error.status)) from None
+    if CONTEXTS.current() is None:
+        CONTEXTS.set_device()
     if not issubclass(type(array), np.ndarray):
         raise TypeError(f"tensor_from_numpy: array is {describe(array)}; it must be a NumPy array.")
     dtype = dtype_of(array.dtype)
@@ -42,11 +45,20 @@ def tensor_from_numpy(array: NDArray[Any], format: int = FORMATS["ND"]) -> aclTe
 
 
 def tensor_to_numpy(tensor: aclTensor) -> NDArray[Any]:
-    """A copy of the tensor's cells. Synchronize the stream that writes them first."""
+    """A copy of the tensor's cells. Synchronize the stream that writes them first.
+
+    Without that, the call prints a warning; at the checks level strict, it raises ValueError.
+    """
     if fault := handle_fault(tensor, aclTensor):
         raise ValueError(f"tensor_to_numpy: tensor {fault[0]}; it must be {fault[1]}.")
     if any(n < 0 for n in tensor.shape):
         raise ValueError(f"tensor_to_numpy: tensor has viewDims {tensor.shape}; none must be negative.")
+    if (found := tensor.cells()) and (use := found[0].uses.race(found[0].address, found[1], writes=False)):
+        text = f"tensor is memory that {use.race()}, and the program has not waited for that"
+        try:
+            report("tensor_to_numpy", f"{text}; call aclrtSynchronizeStream first.", RT_INVALID)
+        except Refused as error:
+            raise ValueError(f"tensor_to_numpy: {error.text}") from None
     try:
         return tensor.view().copy()
     except OutOfBounds as found:

@@ -1,4 +1,4 @@
-"""Phase two: `enqueue` checks an executor and submits a job to a stream; the job computes.
+"""The job of phase two: it reads the inputs, runs the plan, and writes the results.
 
 A job finds the memory of its tensors when it runs. The checks level says what happens when the job
 finds bad data there: strict fails the stream, warn prints a line and ignores the bad cells, off
@@ -16,94 +16,22 @@ from numpy.typing import NDArray
 
 from ..arrays.volumes import tensor_as_volume
 from ..kernels import Arrays, IndexFault
-from ..kernels.plan import execute, roles, written
-from ..operators.call import CHANNELS_LAST, Call, is_int, shares_cells
-from ..operators.pages import Operator
+from ..kernels.plan import Plan, execute, roles, written
+from ..operators.call import CHANNELS_LAST, Call, shares_cells
 from ..problem.masks import pack, unpack
 from ..problem.problem import Problem
-from .handles import OutOfBounds, aclOpExecutor, aclTensor
+from .handles import OutOfBounds, aclTensor
 from .memory import MEMORY
-from .objects import require_live
-from .runtime import live_stream
-from .state import ACLNN_STATUSES, BAD, INTERNAL, NULL, STATE, Refused, describe, require_running, say
-from .stream import Job
+from .state import INTERNAL, Refused, say
 
 Array = NDArray[Any]
 Report = Callable[[str, str], None]  # a fault, and what happens to the bad cells when the job goes on
 
 
-def enqueue(operator: Operator, workspace: Any, workspace_size: Any, executor: Any, stream: Any) -> int:
-    """Submit the executor's job; returns 0. Raises Refused for bad arguments."""
-    with STATE.lock:  # two threads may use one executor; a third may call aclFinalize
-        require_running(ACLNN_STATUSES[0])
-        if executor is None:
-            must = f"it must be the executor of {operator.name}GetWorkspaceSize."
-            raise Refused(NULL, f"executor is null; {must}")
-        _require_executor(operator, executor)
-        need = executor.plan.scratch
-        _require_workspace(workspace, workspace_size, need)
-        target = live_stream(stream, BAD)
-        if need:
-            _require_disjoint(int(workspace), need, executor)
-        run = partial(_compute, executor, workspace if need else None, STATE.checks)
-        if not target.submit(Job(operator.name, run)):
-            raise Refused(BAD, "stream was destroyed during this call; it must live until the call returns.")
-        executor.used = True
-    return 0
-
-
-def _require_executor(operator: Operator, executor: Any) -> None:
-    require_live("executor", executor, aclOpExecutor)
-    made_by = executor.call.operator.name
-    if made_by != operator.name:
-        must = f"it must be made by {operator.name}GetWorkspaceSize."
-        raise Refused(BAD, f"executor was made by {made_by}GetWorkspaceSize; {must}")
-    if executor.used and not executor.repeatable:
-        must = (
-            "it must be a new one, or made repeatable by aclSetAclOpExecutorRepeatable before its first use."
-        )
-        raise Refused(BAD, f"executor has served its one call; {must}")
-    for parameter in operator.parameters:
-        if parameter.type == "tensor" and not executor.tensors[parameter.role].alive:
-            must = "it must live until the stream is done."
-            raise Refused(BAD, f"{parameter.name} was destroyed after phase one; {must}")
-
-
-def _require_workspace(workspace: Any, size: Any, need: int) -> None:
-    if need and (workspace is None or workspace == 0):
-        must = f"it must be device memory of {need} bytes, as phase one said."
-        raise Refused(NULL, f"workspace is null; {must}")
-    if not is_int(size) or size < need:
-        must = f"it must be at least {need}, as phase one said."
-        raise Refused(BAD, f"workspaceSize is {size!r:.40}; {must}")
-    if not need:
-        return
-    if not is_int(workspace):
-        must = "it must be a device address of aclrtMalloc."
-        raise Refused(BAD, f"workspace is {describe(workspace)}; {must}")
-    if MEMORY.range(int(workspace), need) is None:
-        raise Refused(BAD, f"workspace {MEMORY.fault(int(workspace), need)}")
-
-
-def _require_disjoint(workspace: int, need: int, executor: aclOpExecutor) -> None:
-    """Raises Refused if the workspace overlaps a tensor whose data the call reads or writes."""
-    used = roles(executor.plan.problem)  # a gradient's self is read for its shape only
-    for parameter in executor.call.operator.parameters:
-        if parameter.role not in used:
-            continue
-        tensor = executor.tensors[parameter.role]
-        if tensor.empty or tensor.address is None:
-            continue
-        start, end = tensor.span()
-        same_block = MEMORY.find(tensor.address) is MEMORY.find(workspace)
-        if same_block and start < workspace + need and workspace < end:
-            must = "it must be memory that no tensor of the call uses."
-            raise Refused(BAD, f"workspace is {workspace:#x}, in memory of {parameter.name}; {must}")
-
-
-def _compute(executor: aclOpExecutor, workspace: int | None, checks: str) -> None:
-    """The job: read the inputs, run the plan, write the outputs."""
-    call, plan, tensors = executor.call, executor.plan, executor.tensors
+def compute(
+    call: Call, plan: Plan, tensors: Mapping[str, aclTensor], workspace: int | None, checks: str
+) -> None:
+    """Read the inputs, run the plan, write the results, and report what is wrong with the data."""
     if plan.problem.planes == 0:
         return
     report = partial(_report, call.operator.name, checks)
@@ -115,7 +43,7 @@ def _compute(executor: aclOpExecutor, workspace: int | None, checks: str) -> Non
         report(must, f" The cells of {names[results[0]]} are written last.")
     inputs, reported = _inputs(call, tensors, plan.problem, outputs, report)
     arrays = inputs | outputs
-    volumes = {role: _volume(call, tensors[role], array) for role, array in arrays.items()}
+    volumes = {role: volume(call, tensors[role], array) for role, array in arrays.items()}
     if call.operator.masked:
         volumes["indices"] = _indices(call, plan.problem, arrays["indices"])
     fault = execute(plan, Arrays(**volumes), _scratch(workspace, plan.scratch, report))
@@ -130,7 +58,7 @@ def _compute(executor: aclOpExecutor, workspace: int | None, checks: str) -> Non
             tensors[role].mark_written()
 
 
-def _volume(call: Call, tensor: aclTensor, array: Array) -> Array:
+def volume(call: Call, tensor: aclTensor, array: Array) -> Array:
     return tensor_as_volume(array, call.axes(array.ndim), tensor.format in CHANNELS_LAST)
 
 

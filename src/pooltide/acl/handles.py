@@ -6,6 +6,7 @@ a block that was freed, or a view that leaves its block, is noticed then.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from .written import Cells
 if TYPE_CHECKING:
     from ..kernels.plan import Plan
     from ..operators.call import Call
+    from .launch import Launch
 
 Array = NDArray[Any]
 _FAR = 1 << 56  # bytes; any address that far from a block is outside of it
@@ -42,14 +44,28 @@ class aclTensor:
     address: int | None
     owns_memory: bool = False
     alive: bool = True
+    of: aclTensor | None = None  # the tensor of which this one is an executor's copy
+    _meta: TensorMeta | None = None  # kept from the last use
+    _cells: tuple[Block, Cells] | None = None
+
+    @property
+    def usable(self) -> bool:
+        """Whether the program has not destroyed the tensor."""
+        return self.alive if self.of is None else self.of.alive
 
     def __repr__(self) -> str:
         at = "null" if self.address is None else f"{self.address:#x}"
-        return f"<aclTensor {self.dtype} {self.shape} {self.format} at {at}{_dead(self.alive)}>"
+        return f"<aclTensor {self.dtype} {self.shape} {self.format} at {at}{dead(self.alive)}>"
 
     @property
     def meta(self) -> TensorMeta:
-        return TensorMeta(self.shape, self.dtype, self.format, self.strides)
+        if self._meta is None:
+            self._meta = TensorMeta(self.shape, self.dtype, self.format, self.strides)
+        return self._meta
+
+    def move(self, address: int | None) -> None:
+        """Give the tensor another address. It does not own that memory."""
+        self.address, self.owns_memory, self._cells = address, False, None
 
     @property
     def aligned(self) -> bool:
@@ -71,13 +87,30 @@ class aclTensor:
         """The data in device memory, not a copy. Raises OutOfBounds."""
         if self.empty:
             return np.empty(self.shape, self.dtype.numpy)
-        if not (found := self._cells()):
+        if not (found := self.cells()):
             raise OutOfBounds(self._place())
         block, cells = found
-        return np.ndarray(self.shape, self.dtype.numpy, block.data.data, cells.start, cells.steps)
+        data = block.data
+        if len(data) < block.size:  # another thread freed the block
+            raise OutOfBounds(self._place())
+        return np.ndarray(self.shape, self.dtype.numpy, data.data, cells.start, cells.steps)
 
-    def _cells(self) -> tuple[Block, Cells] | None:
+    def snapshot(self, address: int | None) -> aclTensor:
+        """A copy for an executor, with this address. Later changes of the tensor do not reach it."""
+        made = object.__new__(aclTensor)  # copy.copy takes ten times as long
+        vars(made).update(vars(self))
+        if address != self.address:
+            made.move(address)
+        made.owns_memory, made.of = False, self
+        return made
+
+    def cells(self) -> tuple[Block, Cells] | None:
         """The block and the cells in it; None if there is no cell, or if one is outside the block."""
+        if self._cells is None or not self._cells[0].alive:
+            self._cells = self._find_cells()
+        return self._cells
+
+    def _find_cells(self) -> tuple[Block, Cells] | None:
         block = None if self.empty or self.address is None else MEMORY.find(self.address)
         if block is None:
             return None
@@ -90,12 +123,12 @@ class aclTensor:
 
     def mark_written(self) -> None:
         """Record that the cells were written. The view must be inside its block."""
-        if found := self._cells():
+        if found := self.cells():
             found[0].written.mark(found[1])
 
     def never_written(self) -> str | None:
         """The fault when some cells were never written, as a sentence without its subject, or None."""
-        found = self._cells()
+        found = self.cells()
         return never_written(*found) if found else None
 
     def _place(self) -> str:
@@ -159,7 +192,7 @@ class aclIntArray:
     alive: bool = True
 
     def __repr__(self) -> str:
-        return f"<aclIntArray {list(self.values)}{_dead(self.alive)}>"
+        return f"<aclIntArray {list(self.values)}{dead(self.alive)}>"
 
 
 @dataclass(eq=False)
@@ -167,15 +200,21 @@ class aclOpExecutor:
     """A planned call. It runs once; a repeatable one runs any number of times until it is destroyed."""
 
     call: Call
-    tensors: dict[str, aclTensor]  # by role
+    tensors: Mapping[str, aclTensor]  # by role: copies of those of phase one; never changed, but replaced
     plan: Plan
+    kernel: Callable[..., Any] | None = None  # the plan's kernel, where it can be called directly
+    launch: Launch | None = None  # of the last call of a repeatable executor
     repeatable: bool = False
     used: bool = False
     alive: bool = True
 
+    def __post_init__(self) -> None:
+        self.tensors = {role: tensor.snapshot(tensor.address) for role, tensor in self.tensors.items()}
+
     def __repr__(self) -> str:
-        return f"<aclOpExecutor of {self.call.operator.name}: {self.plan.problem}{_dead(self.alive)}>"
+        return f"<aclOpExecutor of {self.call.operator.name}: {self.plan.problem}{dead(self.alive)}>"
 
 
-def _dead(alive: bool) -> str:
+def dead(alive: bool) -> str:
+    """What a handle's text adds when it was destroyed."""
     return "" if alive else ", destroyed"

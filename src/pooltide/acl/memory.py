@@ -1,61 +1,73 @@
-"""Device memory: blocks with known bounds, by address.
+"""Device memory, and the host memory of aclrtMallocHost: blocks with known bounds, by address.
 
 `Memory` allocates, frees and finds blocks, and explains why a range of addresses can't be used.
-`host_bytes` gives access to the host side of a copy.
 """
 
 from __future__ import annotations
 
 import bisect
 import contextlib
-import ctypes
 import mmap
 import os
 import threading
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .addresses import Addresses, is_guarded
+from .addresses import Addresses
+from .order import Uses
 from .written import Cells, Written, byte_range
 
-Array = NDArray[Any]
 _ALIGN = 64  # of a block's data
 _MAPPED = 1 << 20  # bytes from which data are mapped, so that free returns them to the system
 _HUGE = 1 << 22  # bytes from which huge pages make access faster; NumPy has the same limit
 _REMEMBERED = 1024  # freed blocks that a message can still name
+_NO_BYTES = np.empty(0, np.uint8)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Block:
     address: int
     size: int
-    data: NDArray[np.uint8]  # stored elsewhere: the host must not access `address`
-    written: Written
+    data: NDArray[np.uint8]  # of device memory: stored elsewhere, as the host must not access `address`
+    written: Written = field(default_factory=Written)
+    uses: Uses = field(default_factory=Uses)
+    alive: bool = True
 
     def bytes_at(self, address: int, count: int) -> NDArray[np.uint8]:
         start = address - self.address
         return self.data[start : start + count]
 
+    def cells(self, address: int, count: int) -> Cells:
+        return byte_range(address - self.address, address - self.address + count)
+
+    def contains(self, address: int, count: int) -> bool:
+        return self.address <= address and address + count <= self.address + self.size
+
 
 class Memory:
-    """The allocated blocks by address, and the bounds of the blocks that were freed last."""
+    """The allocated blocks by address, and the bounds of the blocks that were freed last.
 
-    def __init__(self) -> None:
+    `addresses` gives out the addresses of device memory. Without it, blocks are host memory, and a block's
+    address is that of its data. `maker` is the function that allocates, for messages.
+    """
+
+    def __init__(self, maker: str, addresses: Addresses | None) -> None:
         self._lock = threading.Lock()
+        self._maker = maker
         self._addresses: list[int] = []
         self._blocks: dict[int, Block] = {}
         self._freed: dict[int, Block] = {}
-        self._free_addresses = Addresses()
+        self._free_addresses = addresses
 
     def allocate(self, size: int) -> Block:
         raw = _bytes(size + _ALIGN)
-        skip = -raw.ctypes.data % _ALIGN
+        start = int(raw.__array_interface__["data"][0])
+        skip = -start % _ALIGN
         with self._lock:
-            address = self._free_addresses.take(size) or raw.ctypes.data + skip
-            block = Block(address, size, raw[skip : skip + size], Written())
+            taken = self._free_addresses.take(size) if self._free_addresses else None
+            block = Block(taken or start + skip, size, raw[skip : skip + size])
             bisect.insort(self._addresses, block.address)
             self._blocks[block.address] = block
             self._freed.pop(block.address, None)
@@ -66,14 +78,21 @@ class Memory:
         with self._lock:
             block = self._blocks.pop(address, None)
             if block is not None:
-                self._addresses.remove(address)
+                block.alive, block.data = False, _NO_BYTES  # jobs that still use the bytes have views of them
+                del self._addresses[bisect.bisect_left(self._addresses, address)]
                 self._freed.pop(address, None)
-                self._freed[address] = Block(address, block.size, np.empty(0, np.uint8), Written())
-                self._free_addresses.give_back(address, block.size)
+                self._freed[address] = Block(address, block.size, _NO_BYTES)
+                if self._free_addresses:
+                    self._free_addresses.give_back(address, block.size)
                 while len(self._freed) > _REMEMBERED:
                     del self._freed[next(iter(self._freed))]
                 return None
-        return self.fault(address, 1, "be the start of a block that aclrtMalloc gave out")
+        return self.fault(address, 1, f"be the start of a block that {self._maker} gave out")
+
+    def starts(self, address: int) -> Block | None:
+        """The allocated block that starts at this address, or None."""
+        with self._lock:
+            return self._blocks.get(address)
 
     def find(self, address: int) -> Block | None:
         """The allocated block that contains this address, or None."""
@@ -117,13 +136,18 @@ class Memory:
         for freed in reversed(list(self._freed.values())):
             if freed.address <= address < freed.address + max(freed.size, 1):
                 return f"is {address:#x}, in a block of {freed.size} bytes that was freed; it must {must}."
-        return f"is {address:#x}, in no block that aclrtMalloc gave out; it must {must}."
+        return f"is {address:#x}, in no block that {self._maker} gave out; it must {must}."
+
+    def was_freed(self, address: int) -> bool:
+        return any(b.address <= address < b.address + max(b.size, 1) for b in list(self._freed.values()))
 
     def clear(self) -> None:
         """Free every block and forget the freed ones."""
         with self._lock:
             for block in self._blocks.values():
-                self._free_addresses.give_back(block.address, block.size)
+                block.alive, block.data = False, _NO_BYTES
+                if self._free_addresses:
+                    self._free_addresses.give_back(block.address, block.size)
             self._addresses.clear()
             self._blocks.clear()
             self._freed.clear()
@@ -142,12 +166,14 @@ def _bytes(count: int) -> NDArray[np.uint8]:
     return np.frombuffer(mapped, np.uint8)
 
 
-MEMORY = Memory()
+MEMORY = Memory("aclrtMalloc", Addresses())
+HOST_MEMORY = Memory("aclrtMallocHost", None)
 
 
 def _after_fork() -> None:
     """In a child: forget the parent's blocks, whose lists another thread may have been changing."""
-    MEMORY.__init__()  # type: ignore[misc]
+    MEMORY.__init__("aclrtMalloc", Addresses())  # type: ignore[misc]
+    HOST_MEMORY.__init__("aclrtMallocHost", None)  # type: ignore[misc]
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -162,29 +188,3 @@ def never_written(block: Block, cells: Cells) -> str | None:
         f"has {count} bytes that were never written, the first at byte {first} of a block of "
         f"{block.size} bytes at {block.address:#x}; they must be written before they are read."
     )
-
-
-def host_bytes(side: Any, count: int, *, write: bool) -> Array | str:
-    """The first `count` bytes of the host side of a copy, an array or an address; a str says why not.
-
-    `write` is true when the copy writes there.
-    """
-    if isinstance(side, np.ndarray):
-        if side.dtype.hasobject:
-            return "is an array of Python objects; it must hold plain data."
-        side = np.asarray(side)
-        if not side.flags.c_contiguous:
-            return f"is an array with strides {side.strides}; it must be C-contiguous."
-        if count > side.nbytes:
-            return f"is an array of {side.nbytes} bytes; the call needs {count} bytes, and it must hold them."
-        if write and not side.flags.writeable:
-            return "is a read-only array; it must be writable."
-        whole: Array = side.reshape(-1).view(np.uint8)
-        return whole[:count]
-    if side + count > 2**64:
-        return f"is {side:#x}, and the call needs {count} bytes; it must be an address of this machine."
-    if MEMORY.find(side) is not None:
-        return f"is {side:#x}, device memory; in this direction of copy it must be host memory."
-    if is_guarded(side):
-        return MEMORY.fault(side, count, "be host memory in this direction of copy")
-    return np.ctypeslib.as_array((ctypes.c_uint8 * count).from_address(side))

@@ -15,17 +15,17 @@ from typing import Any
 
 from ..arrays.volumes import tensor_layout
 from ..kernels.calls import CALLS
-from ..kernels.plan import NoBackend, Plan, backend_setting, make_plan, roles
+from ..kernels.plan import NoBackend, Plan, backend_setting, make_plan, roles, shortcut
 from ..operators.call import CHANNELS_LAST, Call, Unusable, Value, is_int
 from ..operators.catalog import documented
 from ..operators.describe import help_text
 from ..operators.pages import Operator, Parameter
 from ..operators.rules import check
 from ..problem.problem import lower
-from .execution import enqueue
 from .handles import aclIntArray, aclOpExecutor, aclTensor
 from .objects import handle_fault
 from .state import ACLNN_STATUSES, STATE, Refused, entry_point, set_message
+from .submission import enqueue
 
 PhaseOne = Callable[..., tuple[int, aclOpExecutor | None, int]]
 PhaseTwo = Callable[[int | None, int, aclOpExecutor | None, Any], int]
@@ -49,10 +49,11 @@ def plan_call(operator: Operator, arguments: tuple[Any, ...]) -> tuple[int, aclO
         if fault := check(call):
             set_message(fault.message(operator.name))
             return 0, None, fault.status
-        found = call, _plan(call, tensors)
-        CALLS.add(key, found, found[1].problem.axes)
-    call, plan = found
-    return plan.scratch, aclOpExecutor(call, tensors, plan), 0
+        plan = _plan(call, tensors)
+        found = call, plan, plan.scratch, shortcut(plan)
+        CALLS.add(key, found, plan.problem.axes)
+    call, plan, scratch, kernel = found
+    return scratch, aclOpExecutor(call, tensors, plan, kernel), 0
 
 
 def _plan(call: Call, tensors: Mapping[str, aclTensor]) -> Plan:

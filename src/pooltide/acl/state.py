@@ -10,7 +10,7 @@ import contextlib
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, TypeVar, cast
@@ -23,16 +23,14 @@ INVALID = ERRORS["ACL_ERROR_INVALID_PARAM"]
 RT_INVALID = ERRORS["ACL_ERROR_RT_PARAM_INVALID"]
 BAD_ALLOC = ERRORS["ACL_ERROR_BAD_ALLOC"]
 INTERNAL = ERRORS["ACL_ERROR_INTERNAL_ERROR"]
+UNINITIALIZED = ERRORS["ACL_ERROR_UNINITIALIZE"]
 BAD = STATUS["ACLNN_ERR_PARAM_INVALID"]
+RUNTIME_ERROR = STATUS["ACLNN_ERR_RUNTIME_ERROR"]
 NULL = STATUS["ACLNN_ERR_PARAM_NULLPTR"]
 
 # The statuses of a call before aclInit, of a call that raises an unforeseen exception, and without memory.
-ACL_STATUSES = ERRORS["ACL_ERROR_UNINITIALIZE"], INTERNAL, BAD_ALLOC
-ACLNN_STATUSES = (
-    STATUS["ACLNN_ERR_RUNTIME_ERROR"],
-    STATUS["ACLNN_ERR_INNER"],
-    STATUS["ACLNN_ERR_RUNTIME_ERROR"],
-)
+ACL_STATUSES = UNINITIALIZED, INTERNAL, BAD_ALLOC
+ACLNN_STATUSES = RUNTIME_ERROR, STATUS["ACLNN_ERR_INNER"], RUNTIME_ERROR
 
 F = TypeVar("F", bound=Callable[..., Any])
 CHECKS = ("off", "warn", "strict")
@@ -43,9 +41,10 @@ class State:
     product: str = DEFAULT_PRODUCT
     checks: str = "warn"
     initialized: bool = False
+    implicit: bool = False  # a call before aclInit started the runtime
     finalized: bool = False  # aclFinalize was called after the last aclInit
     forked: bool = False  # this process is a child of a process whose runtime was initialized
-    options: dict[int, int] = field(default_factory=dict)
+    options: dict[int, int] = field(default_factory=dict)  # of the process; a context has its own
     lock: threading.RLock = field(default_factory=threading.RLock)
 
 
@@ -87,12 +86,38 @@ def take_message() -> str | None:
     return message
 
 
-def require_running(status: int = ACL_STATUSES[0]) -> None:
-    """Raises Refused unless the runtime is initialized."""
-    if not STATE.initialized:
-        when = "after aclFinalize" if STATE.finalized else "before aclInit"
-        when = "in a child process after fork()" if STATE.forked else when
-        raise Refused(status, f"it was called {when}; call aclInit first.")
+def require_running(title: str, status: int = UNINITIALIZED) -> None:
+    """Raises Refused after aclFinalize and in a forked child. Before aclInit, starts the runtime.
+
+    Programs for CANN 6.3 and 7 begin with aclrtSetDevice and never call aclInit.
+    """
+    if STATE.initialized:
+        return
+    with STATE.lock:
+        if STATE.finalized or STATE.forked:
+            when = "in a child process after fork()" if STATE.forked else "after aclFinalize"
+            raise Refused(status, f"it was called {when}; call aclInit first.")
+        if ENVIRONMENT_FAULT:
+            raise Refused(status, ENVIRONMENT_FAULT)
+        if not STATE.initialized:
+            STATE.initialized = STATE.implicit = True
+            if STATE.checks != "off":
+                say(f"{title}: it was called before aclInit, so the runtime starts now; call aclInit first.")
+
+
+def report(title: str, finding: str, status: int) -> None:
+    """A finding of the checks: strict refuses the call with this status, warn prints a line."""
+    if STATE.checks == "strict":
+        raise Refused(status, finding)
+    if STATE.checks == "warn":
+        say(f"{title}: {finding}")
+
+
+def require_code(name: str, value: Any, codes: Mapping[str, int]) -> None:
+    """Raises Refused unless the value is one of an enumeration."""
+    if not is_int(value) or value not in codes.values():
+        known = ", ".join(f"{constant} ({code})" for constant, code in codes.items())
+        raise Refused(INVALID, f"{name} is {value!r:.40}; it must be one of {known}.")
 
 
 def say(line: str) -> None:
@@ -108,7 +133,7 @@ def entry_point(
 ) -> Callable[[F], F]:
     """Makes a public function, which returns `failed(status)` where the code inside raises.
 
-    `needs_init` is true when a call before aclInit must fail.
+    `needs_init` is true when the call needs a runtime that is started.
     """
 
     def wrap(function: F) -> F:
@@ -116,7 +141,7 @@ def entry_point(
         def call(*args: Any, **kwargs: Any) -> Any:
             try:
                 if needs_init:
-                    require_running(statuses[0])
+                    require_running(function.__name__, statuses[0])
                 return function(*args, **kwargs)
             except Refused as error:
                 return failed(record(function.__name__, error))

@@ -1,74 +1,168 @@
 """Streams: each is a queue of jobs and a worker thread that runs them in order.
 
+A worker begins a moment after a job was submitted to an idle stream, and a thread that waits for the
+stream runs the queued jobs itself until then: handing a small job to another thread takes longer than
+the job. A timer of the system wakes the worker, so that the worker takes no time of Python's lock before.
 A stream stores the failures of its jobs until a thread synchronizes the stream.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import itertools
 import os
-import queue
+import struct
 import threading
+import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from .order import Clock, wait_for
 from .state import BAD_ALLOC, INTERNAL, STATE, Refused, format_message, say
 
 # The system's name of a worker and of the threads that it starts. The C library uses the name to
 # distinguish them from the program's threads (c/ending.h).
 _THREAD_NAME = "[pooltide]"
+# Settings of a timer. The first is longer than a program takes from phase two to its wait. It is set when the
+# worker has nothing to do, and never changed before it is over: setting a timer takes as long as a small job.
+_SOON, _AT_ONCE = (struct.pack("@qqqq", 0, 0, 0, nanoseconds) for nanoseconds in (200_000, 1))
+_LIBC = ctypes.PyDLL(None, use_errno=True)  # its calls keep Python's lock, as they return at once
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Job:
     title: str  # of the function that submitted it, for messages
     run: Callable[[], object]
+    drop: Callable[[], object] = lambda: None  # called instead of `run` by aclrtDestroyStreamForce
 
 
 @dataclass(frozen=True)
 class Failure:
     status: int
-    message: str
+    title: str
+    text: str
+
+    @property
+    def message(self) -> str:
+        return format_message(self.title, self.text, self.status)
+
+
+class Timer:
+    """Wakes one thread after a while. The thread waits outside of Python, and costs no other thread time."""
+
+    def __init__(self) -> None:
+        self._file = _LIBC.timerfd_create(time.CLOCK_MONOTONIC, os.O_CLOEXEC)
+        if self._file < 0:
+            raise OSError(ctypes.get_errno(), "no timer is left")
+
+    def start(self, setting: bytes) -> None:
+        """Set the time of the next wake-up, instead of one that was set before."""
+        _LIBC.timerfd_settime(self._file, 0, setting, None)
+
+    def wait(self) -> None:
+        os.read(self._file, 8)
+
+    def close(self) -> None:
+        os.close(self._file)
 
 
 class Stream:
-    def __init__(self) -> None:
+    def __init__(self, name: str = "a stream") -> None:
         self.alive = True
-        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._idle = threading.Condition()
-        self._pending = 0
+        self.waited = 0  # the last job that the host has waited for
+        self.clock: Clock = {}  # the jobs of other streams that come before this stream's next job
+        self._name = name
+        self._jobs: deque[Job] = deque()
+        self._changed = threading.Condition(threading.Lock())
+        self._submitted = self._finished = 0
+        self._running = self._waking = False  # a thread runs a job; the worker is up, or will be soon
+        self._timer = Timer()
         self._failures: list[Failure] = []
         self._worker = threading.Thread(target=self._work, name="pooltide-stream", daemon=True)
         self._worker.start()
 
-    def submit(self, job: Job) -> bool:
-        """Queue a job. Returns False when the stream is destroyed."""
-        with self._idle:
-            if self.alive:
-                self._pending += 1
-                self._jobs.put(job)
-            return self.alive
+    def __str__(self) -> str:
+        return self._name
+
+    @property
+    def next_job(self) -> int:
+        """The number of the job that is submitted next."""
+        return self._submitted + 1
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether the stream has jobs that the host has not waited for."""
+        return self.waited < self._submitted
+
+    def submit(self, job: Job) -> int:
+        """Queue a job; returns its number, or 0 when the stream is destroyed."""
+        with self._changed:
+            if not self.alive:
+                return 0
+            self._submitted += 1
+            self._jobs.append(job)
+            if not self._waking:
+                self._waking = True
+                self._timer.start(_SOON)
+            return self._submitted
+
+    def finished(self) -> bool:
+        """Whether all jobs are done. The host then knows it, as if it had waited."""
+        with self._changed:
+            done = self._finished == self._submitted
+        if done:
+            self._know(self._submitted)
+        return done
 
     def synchronize(self) -> Failure | None:
         """Wait for all jobs; returns the first failure since the last call, or None."""
-        with self._idle:
-            self._idle.wait_for(lambda: self._pending == 0)
+        self.wait()
+        with self._changed:
             failures, self._failures = self._failures, []
         return failures[0] if failures else None
 
-    def wait(self) -> None:
-        """Wait for all jobs, and leave their failures for `synchronize`."""
-        with self._idle:
-            self._idle.wait_for(lambda: self._pending == 0)
+    def wait(self, seconds: float | None = None, job: int | None = None) -> bool:
+        """Wait for all jobs, or up to a job; their failures stay for `synchronize`. False: time ran out."""
+        end = None if seconds is None else time.monotonic() + seconds
+        with self._changed:
+            last = self._submitted if job is None else job
+            while self._finished < last:
+                if end is None and self._jobs and not self._running:
+                    self._run_next()
+                    continue
+                left = None if end is None else end - time.monotonic()
+                if left is not None and left <= 0:
+                    return False
+                self._changed.wait(left)
+        if job is None:
+            self._know(last)
+        return True
 
-    def close(self) -> None:
-        """Finish the queued jobs, end the worker, and print the failures that were not reported yet."""
-        with self._idle:
+    def _know(self, last: int) -> None:
+        wait_for({self: last, **self.clock})
+
+    def close(self, *, force: bool = False) -> None:
+        """Finish the queued jobs, end the worker, and print the failures that were not reported yet.
+
+        `force` drops the queued jobs, except the one that runs.
+        """
+        with self._changed:
             if not self.alive:
                 return
             self.alive = False
-            self._jobs.put(None)
+            dropped = list(self._jobs) if force else []
+            if force:
+                self._jobs.clear()
+                self._finished += len(dropped)
+            self._timer.start(_AT_ONCE)
+            self._changed.notify_all()
+        for job in dropped:
+            job.drop()
+        self.wait()
         self._worker.join()
+        self._timer.close()
         for failure in self._failures if STATE.checks != "off" else ():
             say(f"a stream was destroyed without aclrtSynchronizeStream after a failure: {failure.message}")
 
@@ -78,13 +172,32 @@ class Stream:
             open(f"/proc/self/task/{threading.get_native_id()}/comm", "w") as name,
         ):
             name.write(_THREAD_NAME)
-        while (job := self._jobs.get()) is not None:
+        while True:
+            self._timer.wait()
+            with self._changed:
+                while self._jobs or self._running:
+                    if self._jobs and not self._running:
+                        self._run_next()
+                    else:
+                        self._changed.wait()
+                if not self.alive:
+                    return
+                self._waking = False
+
+    def _run_next(self) -> None:
+        """Run the first job of the queue, without the lock, which the caller holds."""
+        job = self._jobs.popleft()
+        self._running = True
+        self._changed.release()
+        try:
             failure = _outcome(job)
-            with self._idle:
-                if failure is not None:
-                    self._failures.append(failure)
-                self._pending -= 1
-                self._idle.notify_all()
+        finally:
+            self._changed.acquire()
+            self._running = False
+        if failure is not None:
+            self._failures.append(failure)
+        self._finished += 1
+        self._changed.notify_all()
 
 
 def _outcome(job: Job) -> Failure | None:
@@ -99,36 +212,28 @@ def _outcome(job: Job) -> Failure | None:
     except Exception as error:  # a bug in pooltide: the program must learn of it, and go on
         status, text = INTERNAL, f"internal error, please report it: {type(error).__name__}: {error}"
         say(f"{job.title}: {text}")
-    return Failure(status, format_message(job.title, text, status))
+    return Failure(status, job.title, text)
 
 
 class Streams:
-    """All live streams. A null handle means the default stream."""
+    """All live streams."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._live: list[Stream] = []
-        self._default: Stream | None = None
+        self._numbers = itertools.count(1)
 
-    def create(self) -> Stream:
-        stream = Stream()
+    def create(self, name: str | None = None) -> Stream:
+        """A new stream. Messages call it by its name: by default, its number in the order of creation."""
         with self._lock:
+            stream = Stream(name or f"stream {next(self._numbers)}")
             self._live.append(stream)
         return stream
 
-    def default(self) -> Stream:
-        with self._lock:
-            if self._default is None:
-                self._default = Stream()
-                self._live.append(self._default)
-            return self._default
-
-    def destroy(self, stream: Stream) -> None:
+    def destroy(self, stream: Stream, *, force: bool = False) -> None:
         with self._lock:
             self._live = [other for other in self._live if other is not stream]
-            if stream is self._default:
-                self._default = None
-        stream.close()
+        stream.close(force=force)
 
     def live(self) -> list[Stream]:
         with self._lock:
@@ -136,7 +241,8 @@ class Streams:
 
     def close_all(self) -> None:
         with self._lock:
-            live, self._live, self._default = self._live, [], None
+            live, self._live = self._live, []
+            self._numbers = itertools.count(1)
         for stream in live:
             stream.close()
 

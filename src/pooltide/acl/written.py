@@ -68,9 +68,9 @@ class Written:
         self._pieces: list[Piece] = []
 
     def mark(self, cells: Cells) -> None:
+        if self.covers(cells):
+            return
         with self._lock:
-            if _whole(self._pieces[self._overlapping(cells.low, cells.high)], cells.low, cells.high):
-                return
             if cells.dense:
                 self._mark_range(cells.low, cells.high)
             else:
@@ -81,6 +81,14 @@ class Written:
         low = int(at.min())
         with self._lock:
             self._map(low, int(at.max()) + 1)[at - low] = True
+
+    def covers(self, cells: Cells) -> bool:
+        """Whether one interval covers [low, high) of the cells, so that nothing is missing."""
+        pieces = self._pieces
+        if len(pieces) != 1:
+            with self._lock:
+                pieces = self._pieces[self._overlapping(cells.low, cells.high)]
+        return _whole(pieces, cells.low, cells.high)
 
     def missing(self, cells: Cells) -> tuple[int, int] | None:
         """(how many bytes of the cells were never written, where the first is), or None."""
@@ -141,8 +149,11 @@ class Written:
 
 
 def _whole(pieces: list[Piece], low: int, high: int) -> bool:
-    """Whether one interval covers [low, high)."""
-    return any(piece.map is None and piece.low <= low and high <= piece.high for piece in pieces[:1])
+    """Whether the first piece is an interval that covers [low, high)."""
+    if not pieces:
+        return False
+    piece = pieces[0]
+    return piece.map is None and piece.low <= low and high <= piece.high
 
 
 def _part(piece: Piece, low: int, high: int) -> Piece | None:

@@ -27,7 +27,7 @@ from .generate import ALIASES, LIBRARY, cmake_config, entries, headers
 
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 
-_SOURCES = ("shim.c", "fault.h", "ending.h")
+_SOURCES = ("shim.c", "numbers.h", "fault.h", "ending.h", "early.h")
 _NO_SHARED = (
     f"Python {VERSION} at {sys.base_prefix} has no libpython{VERSION}.so; "
     "install its library, or use a Python that was built with --enable-shared."
@@ -119,12 +119,20 @@ def install(inputs: BuildInputs | None = None, root: Path | None = None) -> Inst
             raise CannotBuild(f"{text}{_NO_SHARED if '-Wl,--whole-archive' in command else ''}")
         os.replace(fresh, library)
         for alias in ALIASES:
-            link = library.with_name(alias)
-            if not link.is_symlink():
-                link.unlink(missing_ok=True)  # a copy of the directory may have turned the link into a file
-                link.symlink_to(LIBRARY)
+            _link(library.with_name(alias), LIBRARY)
+        _link(root / "lib64", "lib")  # where build files written for CANN search
         write_whole(record, stamp.encode())
     return Installation(root)
+
+
+def _link(link: Path, target: str) -> None:
+    """Make a symbolic link. A copy of the directory may have turned the link into a file or a directory."""
+    if link.is_symlink():
+        return
+    if link.is_dir():
+        shutil.rmtree(link)
+    link.unlink(missing_ok=True)
+    link.symlink_to(target)
 
 
 def _root() -> Path:

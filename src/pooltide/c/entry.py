@@ -8,15 +8,18 @@ few C programs call aclGetRecentErrMsg.
 
 from __future__ import annotations
 
+import ctypes
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
+
+import numpy as np
 
 from .. import acl, aclnn
 from ..acl.addresses import GUARDS
 from ..acl.memory import MEMORY
 from ..acl.state import INTERNAL, STATE, Refused, recent_message, record, say
-from ..operators.dtypes import ERRORS, STATUS
+from ..operators.dtypes import ERRORS, STATUS, dtype_by_code
 from .leaks import leaks
 from .signatures import CFunction, CParameter, functions
 from .table import HandleTable
@@ -34,10 +37,17 @@ def start() -> tuple[tuple[Callable[..., Answer], ...], int]:
     return made, GUARDS.ctypes.data
 
 
+def catch_up(finalized: int) -> None:
+    """Make the calls that the library answered before it imported this package (c/early.h)."""
+    acl.aclInit(None)
+    if finalized:
+        acl.aclFinalize()
+
+
 def _entry(function: CFunction) -> Callable[..., Answer]:
     name = function.name
     target = _finalize if name == "aclFinalize" else aclnn.FUNCTIONS.get(name) or getattr(acl, name)
-    parameters = [p for p in function.parameters if p.kind != "n"]
+    parameters = [p for p in function.parameters if p.kind != "n" or p.out]
 
     def entry(*words: Any) -> Answer:
         try:
@@ -53,6 +63,8 @@ def _entry(function: CFunction) -> Callable[..., Answer]:
 
 
 def _failed(function: CFunction, result: Any) -> bool:
+    if function.prototype:
+        return True
     return bool(result) if function.result == "i" else function.result == "h" and result is None
 
 
@@ -66,7 +78,12 @@ def _call(
                 return _refuse(function, f"{parameter.name} is null; it must point to memory for the result.")
         elif parameter.kind == "h":
             arguments.append(TABLE.find(word))
-        elif parameter.kind == "a" and isinstance(word, int):
+        elif parameter.kind == "t" and isinstance(word, tuple):
+            arguments.append(tuple(map(TABLE.find, word)))
+        elif parameter.kind == "v":
+            types = [w for p, w in zip(parameters, words, strict=True) if p.name == parameter.length]
+            arguments.append(_scalar(word, types[0]))
+        elif parameter.kind in "abet" and isinstance(word, int):
             must = f"it must be the length of {parameter.name}, {MAX_ARRAY} at most."
             text = f"{parameter.length} is {word}; {must}"
             return _refuse(function, text, status=STATUS["ACLNN_ERR_PARAM_INVALID"])
@@ -75,15 +92,37 @@ def _call(
     result = target(*arguments)
     if function.result == "h":
         return None, None if result is None else TABLE.add(result)
+    if function.result != "i":
+        return None, result
     *results, status = result if isinstance(result, tuple) else (result,)
     if status or not results:
         return None, status
-    outs = [p for p in parameters if p.out]
-    return tuple(_word(p, value) for p, value in zip(outs, results, strict=True)), status
+    return tuple(_words([p for p in parameters if p.out], results)), status
 
 
-def _word(parameter: CParameter, value: Any) -> int:
-    return TABLE.add(value) if parameter.kind == "h" else int(value)
+def _words(outs: list[CParameter], results: list[Any]) -> Iterator[Any]:
+    """The values for the out-parameters: an array is a tuple of ints, and its length follows it."""
+    values = iter(results)
+    length = 0
+    for parameter in outs:
+        if parameter.kind == "n":
+            yield length
+            continue
+        value = next(values)
+        if parameter.kind == "a":
+            length = len(value)
+            yield value
+        else:
+            yield TABLE.word(value) if parameter.kind == "h" else value or 0
+
+
+def _scalar(address: int | None, code: int) -> Any:
+    """The number at an address of the host; None for null or for a type that no scalar has."""
+    dtype = dtype_by_code(code)
+    if address is None or dtype is None:
+        return None
+    raw = (ctypes.c_uint8 * dtype.itemsize).from_address(address)
+    return np.frombuffer(bytes(raw), dtype.numpy)[0]
 
 
 def _refuse(

@@ -5,30 +5,47 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from ..acl.contexts import aclrtContext
+from ..acl.events import aclrtEvent
 from ..acl.handles import aclIntArray, aclOpExecutor, aclTensor
-from ..acl.memory import MEMORY
+from ..acl.memory import HOST_MEMORY, MEMORY, Block
 from ..acl.stream import Stream
+from ..acl.values import aclBoolArray, aclFloatArray, aclScalar, aclScalarList, aclTensorList
 from .table import HandleTable
 
 _NAMED = 4  # objects that a sentence lists
+_DESTROYERS: dict[type[Any], str] = {
+    kind: kind.__name__.replace("acl", "aclDestroy", 1)
+    for kind in (
+        *(aclTensor, aclIntArray, aclBoolArray, aclFloatArray, aclScalar),
+        *(aclTensorList, aclScalarList),
+    )
+}
 
 
 def leaks(table: HandleTable) -> list[str]:
     """A sentence for each kind of leak."""
-    live = table.live()
-    found = []
-    if blocks := MEMORY.live():
-        listed = _listed(f"{block.address:#x} ({block.size} bytes)" for block in blocks)
-        total = sum(block.size for block in blocks)
-        found.append(
-            f"{_count(blocks, 'block')} of device memory, {total} bytes, {_is(blocks)} still allocated: "
-            f"{listed}; each must be freed by aclrtFree."
-        )
+    in_lists = {
+        member
+        for owner in table.live()
+        if isinstance(owner, (aclTensorList, aclScalarList))
+        for member in owner.values
+    }
+    live = [thing for thing in table.live() if thing not in in_lists]
+    found = [
+        *_blocks(MEMORY.live(), "device", "aclrtFree"),
+        *_blocks(HOST_MEMORY.live(), "host", "aclrtFreeHost"),
+    ]
     executors = [thing for thing in live if isinstance(thing, aclOpExecutor)]
     for things, name, must in (
-        ([t for t in live if isinstance(t, aclTensor)], "aclTensor", "destroyed by aclDestroyTensor"),
-        ([t for t in live if isinstance(t, aclIntArray)], "aclIntArray", "destroyed by aclDestroyIntArray"),
-        ([t for t in live if isinstance(t, Stream)], "stream", "destroyed by aclrtDestroyStream"),
+        *((_of(live, kind), kind.__name__, f"destroyed by {maker}") for kind, maker in _DESTROYERS.items()),
+        (_of(live, Stream), "stream", "destroyed by aclrtDestroyStream"),
+        (_of(live, aclrtEvent), "event", "destroyed by aclrtDestroyEvent"),
+        (
+            [context for context in _of(live, aclrtContext) if context.explicit],
+            "context",
+            "destroyed by aclrtDestroyContext",
+        ),
         (
             [executor for executor in executors if not executor.used],
             "unused executor",
@@ -41,9 +58,25 @@ def leaks(table: HandleTable) -> list[str]:
         ),
     ):
         if things:
-            listed = "" if name == "stream" else f": {_listed(map(str, things))}"
+            plain = name in ("stream", "event", "context")
+            listed = "" if plain else f": {_listed(map(str, things))}"
             found.append(f"{_count(things, name)} {_is(things)} still live{listed}; each must be {must}.")
     return found
+
+
+def _of(live: list[Any], kind: type[Any]) -> list[Any]:
+    return [thing for thing in live if isinstance(thing, kind)]
+
+
+def _blocks(blocks: list[Block], where: str, must: str) -> list[str]:
+    if not blocks:
+        return []
+    listed = _listed(f"{block.address:#x} ({block.size} bytes)" for block in blocks)
+    total = sum(block.size for block in blocks)
+    return [
+        f"{_count(blocks, 'block')} of {where} memory, {total} bytes, {_is(blocks)} still allocated: "
+        f"{listed}; each must be freed by {must}."
+    ]
 
 
 def _count(things: list[Any], name: str) -> str:

@@ -4,7 +4,10 @@
  *
  * The interpreter, POOLTIDE_PYTHON, and its library, POOLTIDE_LIBPYTHON, have absolute paths, so that no
  * environment variable can replace them. The library is opened with RTLD_GLOBAL, as Python's extension
- * modules need its symbols. If the interpreter can't start, every call fails and says why. */
+ * modules need its symbols. If the interpreter can't start, every call fails and says why.
+ *
+ * Importing the package takes most of the start's time, so the first call that needs the package imports it.
+ * aclInit(NULL) and aclFinalize do not need it: see early.h. */
 
 #define _GNU_SOURCE
 #define PY_SSIZE_T_CLEAN
@@ -27,8 +30,9 @@ typedef uintptr_t Word;
 
 typedef struct {
     const char *name;
-    const char *kinds;  /* of the parameters, as signatures.py lists them; o: an out-parameter */
-    char result;
+    const char *kinds;  /* of the parameters, as signatures.py lists them; an array's letter and the
+                           position of its length. Out-parameters: o of 8 bytes, q of 4, g a float, x an array */
+    char result;        /* as above; c: a text that never changes */
     Word failure;       /* the result of a call that fails before Python runs */
 } Entry;
 
@@ -44,10 +48,11 @@ static Word call_python(int index, const Word *words);
     X(Py_InitializeFromConfig) X(PyStatus_Exception) X(PyGILState_Ensure) X(PyGILState_Release) \
     X(PyGILState_Check) X(PyGILState_GetThisThreadState) X(PyEval_SaveThread) \
     X(PyEval_RestoreThread) X(PyThreadState_Clear) X(PyThreadState_DeleteCurrent) \
-    X(PyImport_ImportModule) X(PyObject_CallMethod) X(PyObject_CallObject) X(PyObject_Str) \
+    X(PyImport_ImportModule) X(PyObject_GetAttrString) X(PyObject_CallMethod) X(PyObject_CallObject) X(PyObject_Str) \
     X(PyTuple_New) X(PyTuple_SetItem) X(PyTuple_GetItem) X(PyTuple_Size) X(PyLong_FromLongLong) \
     X(PyLong_FromUnsignedLongLong) X(PyLong_AsUnsignedLongLongMask) X(PyUnicode_FromString) \
-    X(PyUnicode_DecodeFSDefault) X(PyUnicode_AsUTF8) X(PyErr_Fetch) X(PyErr_Clear) X(Py_IncRef) X(Py_DecRef)
+    X(PyUnicode_DecodeFSDefault) X(PyUnicode_AsUTF8) X(PyBool_FromLong) X(PyFloat_FromDouble) \
+    X(PyFloat_AsDouble) X(PyErr_Fetch) X(PyErr_Clear) X(Py_IncRef) X(Py_DecRef)
 
 static struct {
 #define X(name) __typeof__(&name) name;
@@ -57,12 +62,13 @@ static struct {
 } py;
 
 static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
-static enum { IDLE, STARTING, STARTED, BROKEN } state;  /* atomic */
+static enum { IDLE, STARTING, INTERPRETER, STARTED, BROKEN } state;  /* atomic; STARTED: the package is imported */
 static int forked;                           /* 1 in a child whose parent had begun to start Python */
 static char start_fault[TEXT];               /* why the state is BROKEN */
 static PyObject *targets;                    /* a tuple of Python functions, in the order of entries */
 static PyObject *entry_module;               /* pooltide.c.entry */
 static const int64_t (*guards)[2];           /* device addresses: [start, end), until start is 0 */
+static int own_interpreter;                  /* this library started the interpreter */
 static pthread_key_t thread_state_key;       /* its destructor frees a thread's Python state */
 
 static _Thread_local char message[TEXT];     /* the text that aclGetRecentErrMsg returns */
@@ -164,7 +170,7 @@ static int import_entry_module(void) {
 
 /* Another thread of the parent may have been inside Python, so the child can't use its interpreter. */
 static void in_child(void) {
-    if (state == STARTING || state == STARTED) forked = 1;
+    if (state == STARTING || state == INTERPRETER || state == STARTED) forked = 1;
     pthread_mutex_init(&starting, NULL);
 }
 
@@ -175,8 +181,10 @@ static void free_thread_state(void *thread_state) {
     py.PyThreadState_DeleteCurrent();
 }
 
+#include "numbers.h"
 #include "fault.h"
 #include "ending.h"
+#include "early.h"
 
 static void on_main_end(void *key) {
     (void)key;
@@ -189,44 +197,48 @@ __attribute__((constructor)) static void on_load(void) {
     watch_main_thread(on_main_end);
 }
 
-/* Start Python, or use the interpreter that runs, and import the Python side; whether that was possible. */
-static int start_python(void) {
-    int runs = 0;
-    PyGILState_STATE gil;
-    int good = find_python();
-    if (good) {
-        runs = py.Py_IsInitialized();
-        if (runs) gil = py.PyGILState_Ensure();
-        else good = initialize();
-    }
-    if (good) {
-        good = import_entry_module();
-        if (runs) py.PyGILState_Release(gil);
-        else py.PyEval_SaveThread();  /* never finalized, as its threads may run until the process ends */
-    }
-    if (good) pthread_key_create(&thread_state_key, free_thread_state);
-    if (good && !runs) handle_faults();
-    return good;
+/* Find Python and, unless the process runs one already, start an interpreter. Returns the next state. */
+static int start_interpreter(void) {
+    if (!find_python()) return BROKEN;
+    const int runs = py.Py_IsInitialized();
+    if (!runs && !initialize()) return BROKEN;
+    pthread_key_create(&thread_state_key, free_thread_state);
+    own_interpreter = !runs;
+    if (!runs) py.PyEval_SaveThread();  /* never finalized, as its threads may run until the process ends */
+    return INTERPRETER;
 }
 
-static void start(void) {
+/* Import the package and make the calls that were answered early. Returns the next state. */
+static int start_package(void) {
+    PyGILState_STATE gil = py.PyGILState_Ensure();
+    int good = import_entry_module();
+    if (good) catch_up();
+    py.PyGILState_Release(gil);
+    if (good && own_interpreter) handle_faults();
+    return good ? STARTED : BROKEN;
+}
+
+/* Go on to a later state, once. Threads that NumPy starts meanwhile inherit the name of this one. */
+static void advance(int from, int (*step)(void)) {
     char name[16];  /* what the system allows */
-    __atomic_store_n(&state, STARTING, __ATOMIC_RELEASE);
-    prctl(PR_GET_NAME, name);
-    prctl(PR_SET_NAME, THREAD_NAME);  /* threads that NumPy starts inherit it */
-    int good = start_python();
-    prctl(PR_SET_NAME, name);
-    __atomic_store_n(&state, good ? STARTED : BROKEN, __ATOMIC_SEQ_CST);
-    if (good && __atomic_load_n(&main_ended, __ATOMIC_SEQ_CST)) start_watcher();
+    pthread_mutex_lock(&starting);
+    if (state == from) {
+        __atomic_store_n(&state, STARTING, __ATOMIC_RELEASE);
+        prctl(PR_GET_NAME, name);
+        prctl(PR_SET_NAME, THREAD_NAME);
+        const int next = step();
+        prctl(PR_SET_NAME, name);
+        __atomic_store_n(&state, next, __ATOMIC_SEQ_CST);
+        if (next == STARTED && __atomic_load_n(&main_ended, __ATOMIC_SEQ_CST)) start_watcher();
+    }
+    pthread_mutex_unlock(&starting);
 }
 
-/* Start Python at the first call. Returns NULL, or why Python can't be called. */
-static const char *ensure_started(void) {
-    if (!forked && __atomic_load_n(&state, __ATOMIC_ACQUIRE) < STARTED) {
-        pthread_mutex_lock(&starting);
-        if (state == IDLE) start();
-        pthread_mutex_unlock(&starting);
-    }
+/* Start Python at the first call; with `package`, also import the package. Returns NULL, or why Python
+ * can't be called. */
+static const char *ensure_started(int package) {
+    if (!forked && __atomic_load_n(&state, __ATOMIC_ACQUIRE) < INTERPRETER) advance(IDLE, start_interpreter);
+    if (!forked && package && __atomic_load_n(&state, __ATOMIC_ACQUIRE) < STARTED) advance(INTERPRETER, start_package);
     if (forked)
         return "this process was forked from one that had called the runtime; "
                "fork before the first call, or call from the parent.";
@@ -237,6 +249,7 @@ static const char *ensure_started(void) {
 static Word fail(const Entry *entry, const char *why) {
     char text[TEXT + 64];
     if (entry->result == 's') return (Word)(*message ? message : why);
+    if (entry->result == 'c') return (Word) "";
     snprintf(text, sizeof text, "%s: %s", entry->name, why);
     copy_text(message, text);
     fprintf(stderr, "pooltide: %s\n", message);
@@ -248,13 +261,26 @@ static PyObject *none(void) {
     return py.None;
 }
 
+/* Item i of an array. */
+static PyObject *item(char kind, const void *values, Word i) {
+    switch (kind) {
+        case 'a': return py.PyLong_FromLongLong(((const int64_t *)values)[i]);
+        case 'b': return py.PyBool_FromLong(((const unsigned char *)values)[i] != 0);
+        case 'e': return py.PyFloat_FromDouble(((const float *)values)[i]);
+        default: {
+            Word handle = ((const Word *)values)[i];
+            return handle ? py.PyLong_FromUnsignedLongLong(handle) : none();
+        }
+    }
+}
+
 /* An array as a tuple; its length as an int if the array is longer than MAX_ARRAY. */
-static PyObject *array(const int64_t *values, Word length) {
+static PyObject *array(char kind, const void *values, Word length) {
     if (values == NULL && length > 0) return none();
     if (length > MAX_ARRAY) return py.PyLong_FromUnsignedLongLong(length);
     PyObject *tuple = py.PyTuple_New((Py_ssize_t)length);
     for (Word i = 0; tuple != NULL && i < length; i++)
-        py.PyTuple_SetItem(tuple, (Py_ssize_t)i, py.PyLong_FromLongLong(values[i]));
+        py.PyTuple_SetItem(tuple, (Py_ssize_t)i, item(kind, values, i));
     return tuple;
 }
 
@@ -273,14 +299,42 @@ static PyObject *pack(const char *kinds, const Word *words) {
     int count = 0;
     for (int at = 0; *kinds; kinds++, at++) {
         if (*kinds == 'n') continue;
-        if (*kinds == 'a')
-            items[count++] = array((const int64_t *)words[at], words[*++kinds - '0']);
-        else
+        if (strchr("abet", *kinds)) {
+            items[count++] = array(kinds[0], (const void *)words[at], words[kinds[1] - '0']);
+            kinds++;
+        } else {
             items[count++] = as_python(*kinds, words[at]);
+        }
     }
     PyObject *tuple = py.PyTuple_New(count);
     for (int i = 0; tuple != NULL && i < count; i++) py.PyTuple_SetItem(tuple, i, items[i]);
     return tuple;
+}
+
+/* An array for the caller, who frees it with delete[] in C++, with free in C: from operator new[] where the
+ * process has C++, else from malloc. */
+static int64_t *array_for_caller(PyObject *values) {
+    Py_ssize_t length = py.PyTuple_Size(values);
+    size_t size = (size_t)(length ? length : 1) * sizeof(int64_t);
+    void *(*new_array)(size_t) = (void *(*)(size_t))(Word)dlsym(RTLD_DEFAULT, "_Znam");
+    int64_t *made = new_array ? new_array(size) : malloc(size);
+    for (Py_ssize_t i = 0; made != NULL && i < length; i++)
+        made[i] = (int64_t)py.PyLong_AsUnsignedLongLongMask(py.PyTuple_GetItem(values, i));
+    return made;
+}
+
+/* Store the value of an out-parameter. */
+static void store(char kind, void *target, PyObject *value) {
+    if (kind == 'g') {
+        *(float *)target = (float)py.PyFloat_AsDouble(value);
+    } else if (kind == 'x') {
+        *(int64_t **)target = array_for_caller(value);
+    } else {
+        uint64_t word = py.PyLong_AsUnsignedLongLongMask(value);
+        uint32_t half = (uint32_t)word;
+        if (kind == 'q') memcpy(target, &half, sizeof half);
+        else memcpy(target, &word, sizeof word);
+    }
 }
 
 /* Store the values of the out-parameters and return the result. The answer is (the values, or None to
@@ -289,12 +343,12 @@ static Word unpack(const Entry *entry, PyObject *answer, const Word *words) {
     PyObject *outs = py.PyTuple_GetItem(answer, 0), *result = py.PyTuple_GetItem(answer, 1);
     int next = 0;
     for (int i = 0, at = 0; entry->kinds[i] && outs != py.None; i++, at++) {
-        if (entry->kinds[i] == 'a') i++;
-        if (entry->kinds[i] != 'o') continue;
-        uint64_t value = py.PyLong_AsUnsignedLongLongMask(py.PyTuple_GetItem(outs, next++));
-        memcpy((void *)words[at], &value, sizeof value);
+        char kind = entry->kinds[i];
+        if (strchr("abet", kind)) i++;
+        if (strchr("oqgx", kind)) store(kind, (void *)words[at], py.PyTuple_GetItem(outs, next++));
     }
     if (result == py.None) return 0;
+    if (entry->result == 'c') return (Word)py.PyUnicode_AsUTF8(result);
     if (entry->result != 's') return (Word)py.PyLong_AsUnsignedLongLongMask(result);
     const char *text = py.PyUnicode_AsUTF8(result);
     copy_text(message, text ? text : "");
@@ -305,7 +359,9 @@ static Word call_python(int index, const Word *words) {
     const Entry *entry = &entries[index];
     Word result = entry->failure;
     char text[TEXT];
-    const char *why = ensure_started();
+    const char *why = ensure_started(0);
+    if (why == NULL && answer_early(entry, words, &result)) return result;
+    if (why == NULL) why = ensure_started(1);
     if (why != NULL) return fail(entry, why);
     last_call = entry->name;
     PyThreadState *known = attached ? NULL : py.PyGILState_GetThisThreadState();

@@ -4,36 +4,63 @@ A parameter's kind says how its word is converted from C to Python:
 
     i, u    a signed or unsigned integer          p   an address; null is None
     s       a string; null is None                h   a handle; null is None
-    a       an array of int64_t; null is None     n   the length of an array, which is not passed to Python
+    a       an array of int64_t; null is None     b   an array of bool; null is None
+    e       an array of float; null is None       t   an array of handles; null is None
+    n       the length of an array, which is not passed to Python
+    v       the address of a scalar, whose type is another parameter; null is None
+    f       a float
 
-The kind of an out-parameter is the kind of the value that Python stores there.
+The kind of an out-parameter is the kind of the value that Python stores there. An array that is an
+out-parameter is a tuple in Python.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from ..acl.missing import PROTOTYPE
 from ..operators.catalog import documented
 from ..operators.dtypes import DTYPES, ENUMS, FORMATS, RUNTIME
 from ..operators.pages import Operator
 from ..operators.toml import PageError, exact_keys
 
-HANDLES = ("aclTensor", "aclIntArray", "aclOpExecutor")
-C_ENUMS: dict[str, dict[str, int]] = {
-    "aclDataType": {dtype.constant: dtype.code for dtype in DTYPES.values()},
-    "aclFormat": {f"ACL_FORMAT_{name}": code for name, code in FORMATS.items()},
-    **ENUMS,
+HANDLES = (
+    *("aclTensor", "aclIntArray", "aclBoolArray", "aclFloatArray", "aclScalar"),
+    *("aclTensorList", "aclScalarList", "aclOpExecutor"),
+)
+VOID_HANDLES = ("aclrtStream", "aclrtContext", "aclrtEvent")  # typedefs of void *
+C_ENUMS: dict[str, dict[str, int]] = ENUMS | {
+    "aclDataType": {dtype.constant: dtype.code for dtype in DTYPES.values()} | ENUMS["aclDataType"],
+    "aclFormat": {f"ACL_FORMAT_{name}": code for name, code in FORMATS.items()} | ENUMS["aclFormat"],
 }
+ARRAYS = {
+    "const int64_t *": "a",
+    "int64_t *": "a",
+    "const bool *": "b",
+    "const float *": "e",
+} | dict.fromkeys(("const aclTensor *const *", "const aclScalar *const *"), "t")
 _KINDS = (
-    {"const char *": "s", "const int64_t *": "a", "void *": "p", "const void *": "p", "aclrtStream": "h"}
-    | dict.fromkeys(("size_t", "uint64_t"), "u")
+    {"const char *": "s", "void *": "p", "const void *": "p", "aclrtExceptionInfoCallback": "p", "float": "f"}
+    | ARRAYS
+    | dict.fromkeys(VOID_HANDLES, "h")
+    | dict.fromkeys(("size_t", "const size_t", "uint32_t", "uint64_t", "aclFloat16"), "u")
     | dict.fromkeys(("bool", "int8_t", "int32_t", "int64_t", *C_ENUMS), "i")
     | {f"{const}{handle} *": "h" for handle in HANDLES for const in ("", "const ")}
 )
-_RETURNS = {"aclError": "i", "aclnnStatus": "i", "const char *": "s"} | {f"{h} *": "h" for h in HANDLES}
+_WIDE = {"size_t", "uint64_t", "int64_t"}  # numbers of 8 bytes; all others have 4
+_RETURNS = {
+    "aclError": "i",
+    "aclnnStatus": "i",
+    "const char *": "s",
+    "size_t": "u",
+    "float": "f",
+    "aclFloat16": "u",
+    "void": "i",
+    **{f"{handle} *": "h" for handle in HANDLES},
+}
 
 
 @dataclass(frozen=True)
@@ -42,7 +69,12 @@ class CParameter:
     name: str
     kind: str
     out: bool = False
-    length: str = ""  # the name of the parameter with an array's length
+    length: str = ""  # the name of the parameter with an array's length, or with a scalar's data type
+
+    @property
+    def narrow(self) -> bool:
+        """Whether an out-parameter points to 4 bytes, not 8."""
+        return self.kind in "iuf" and self.type.removesuffix("*").rstrip() not in _WIDE
 
     @property
     def declaration(self) -> str:
@@ -56,16 +88,25 @@ class CFunction:
     parameters: tuple[CParameter, ...]
     header: str
     summary: str = ""
+    lasting: bool = False  # the text that it returns never changes
+    native: bool = False  # c/numbers.h has its code
+    variadic: bool = False
+    prototype: str = ""  # of a function that is only declared
 
     @property
     def declaration(self) -> str:
+        if self.prototype:
+            return self.prototype
         arguments = ", ".join(p.declaration for p in self.parameters) or "void"
+        arguments += ", ..." if self.variadic else ""
         return f"{self.returns}{'' if self.returns.endswith('*') else ' '}{self.name}({arguments})"
 
     @property
     def result(self) -> str:
-        """The kind of the C return value."""
-        return _RETURNS[self.returns]
+        """The kind of the C return value; c is a text that never changes."""
+        if self.prototype:
+            return "i" if self.returns == "aclError" else "h" if self.returns.endswith("*") else "u"
+        return "c" if self.lasting else _RETURNS[self.returns]
 
     @property
     def python_names(self) -> tuple[str, ...]:
@@ -75,14 +116,26 @@ class CFunction:
 
 def runtime_function(name: str, table: Mapping[str, Any]) -> CFunction:
     where = f"runtime.toml function {name}"
-    exact_keys(where, table, required={"returns", "c"})
+    exact_keys(where, table, required={"returns", "c"}, optional={"lasting", "native", "variadic"})
     if table["returns"] not in _RETURNS:
         raise PageError(f"{where}: returns {table['returns']!r}; known are {', '.join(_RETURNS)}")
-    arrays = [entry[2].removeprefix("array:") for entry in table["c"] if len(entry) > 2]
+    notes = [entry[2] for entry in table["c"] if len(entry) > 2]
+    arrays = [note.removeprefix("array:") for note in notes if note.startswith("array:")]
     parameters = tuple(_parameter(where, entry, arrays) for entry in table["c"])
-    if unknown := set(arrays) - {p.name for p in parameters}:
+    if unknown := {p.length for p in parameters if p.length} - {p.name for p in parameters}:
         raise PageError(f"{where}: no parameter counts an array by the name {', '.join(sorted(unknown))}")
-    return CFunction(name, table["returns"], parameters, "acl/acl.h")
+    more = {key: table.get(key, False) for key in ("lasting", "native", "variadic")}
+    return CFunction(name, table["returns"], parameters, "acl/acl.h", **more)
+
+
+def missing_functions() -> Iterator[CFunction]:
+    """The functions that are only declared."""
+    for group in RUNTIME["missing"]:
+        exact_keys("runtime.toml missing", group, required={"belongs_to", "opaque", "functions"})
+        for prototype in group["functions"]:
+            if (found := PROTOTYPE.match(prototype)) is None:
+                raise PageError(f"runtime.toml missing: {prototype!r} is no prototype of a function")
+            yield CFunction(found[2], found[1].strip(), (), "acl/acl.h", prototype=prototype)
 
 
 def _parameter(where: str, entry: list[str], arrays: Iterable[str]) -> CParameter:
@@ -93,11 +146,12 @@ def _parameter(where: str, entry: list[str], arrays: Iterable[str]) -> CParamete
     if received.endswith("*") and " *" not in received:
         received = f"{received[:-1]} *"
     kind = _KINDS.get(received)
-    if kind is None or (kind == "a") != bool(rest) or (rest and not rest[0].startswith("array:")):
+    how, _, length = rest[0].partition(":") if rest else ("", "", "")
+    if how == "scalar" and kind == "p":
+        kind = "v"
+    if kind is None or how != {**dict.fromkeys("abet", "array"), "v": "scalar"}.get(kind, ""):
         raise PageError(f"{where}: parameter {entry} is not understood; types are {', '.join(_KINDS)}")
-    return CParameter(
-        c_type, name, "n" if name in arrays else kind, out, rest[0].removeprefix("array:") if rest else ""
-    )
+    return CParameter(c_type, name, "n" if name in arrays else kind, out, length)
 
 
 _OPERATOR_TYPES = {
@@ -137,4 +191,4 @@ def functions() -> tuple[CFunction, ...]:
     """Every function of the C interface, the runtime's first."""
     runtime = (runtime_function(name, table) for name, table in RUNTIME["functions"].items())
     phases = (phase for operator in documented().values() for phase in operator_functions(operator))
-    return (*runtime, *phases)
+    return (*runtime, *missing_functions(), *phases)

@@ -37,6 +37,16 @@ class HandleTable:
             self._objects[word] = thing
             return word
 
+    def word(self, thing: Any) -> int:
+        """The handle of an object: the one that it has, or a new one."""
+        known: int | None = getattr(thing, "c_handle", None)
+        if known is not None and self._objects.get(known) is thing:
+            return known
+        word = self.add(thing)
+        if hasattr(thing, "c_handle"):
+            thing.c_handle = word
+        return word
+
     def find(self, word: int | None) -> Any:
         """The object of a handle; None for null; InvalidHandle for any other word."""
         if word is None or (thing := self._objects.get(word)) is not None:

@@ -12,13 +12,15 @@ from ..c.build import CannotBuild, install
 @click.command()
 @click.option("--libs", is_flag=True, help="Print the linker's flags instead of the compiler's.")
 @click.option("--cmake", is_flag=True, help="Print the directory of the CMake config, for pooltide_DIR.")
-def command(libs: bool, cmake: bool) -> None:
+@click.option("--prefix", is_flag=True, help="Print the directory to give to build files instead of CANN's.")
+def command(libs: bool, cmake: bool, prefix: bool) -> None:
     """Print the flags for programs written for CANN."""
-    if libs and cmake:
-        raise click.UsageError("--libs and --cmake exclude each other.")
+    if libs + cmake + prefix > 1:
+        raise click.UsageError("--libs, --cmake and --prefix exclude each other.")
     try:
         made = install()
     except CannotBuild as error:
         raise click.ClickException(str(error)) from None
-    flags = [str(made.cmake)] if cmake else made.link_flags if libs else made.compile_flags
+    directory = made.cmake if cmake else made.root if prefix else None
+    flags = [str(directory)] if directory else made.link_flags if libs else made.compile_flags
     click.echo(shlex.join(flags))

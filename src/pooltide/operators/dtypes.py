@@ -38,7 +38,8 @@ class DType:
         return self.name
 
 
-RUNTIME = read_page("runtime", keys={"dtypes", "formats", "enums", "errors", "status", "functions"})
+_TABLES = {"dtypes", "formats", "enums", "flags", "errors", "status", "options", "sizes", "soc_names"}
+RUNTIME = read_page("runtime", keys={"version", "functions", "missing", *_TABLES})
 
 DTYPES: dict[str, DType] = {
     name: DType(name, constant, code, _NUMPY.get(name) or np.dtype(name.lower()))
