@@ -49,8 +49,8 @@ def draw(rng: Random) -> Program:
         else:
             program.steps.append(_single(rng, program))
     for step in program.steps:
-        # A host address that is no address ends a C program, and this one: memcpy gets none.
-        strange = [v for v in STRANGE if not isinstance(v, int)] if step.name == "aclrtMemcpy" else STRANGE
+        # A host address that is no address ends a C program, and this one: copies and fills get none.
+        strange = [v for v in STRANGE if not isinstance(v, int)] if "Mem" in step.name else STRANGE
         step.arguments = tuple(rng.choice(strange) if rng.random() < 0.04 else a for a in step.arguments)
         step.thread = rng.randrange(program.threads)
     return program
@@ -107,6 +107,31 @@ def _tensor(rng: Random, program: Program) -> tuple[Any, ...]:
     )
 
 
+def _copy_later(rng: Random, program: Program) -> tuple[Any, ...]:
+    """A copy on a stream. Its host sides are arrays, which live as long as the job."""
+    dst, most, src, count, kind = _copy(rng, program)
+    sides = [np.zeros(4096, np.uint8) if isinstance(side, int) else side for side in (dst, src)]
+    return sides[0], most, sides[1], count, kind, rng.choice((None, _ref(rng, "stream")))
+
+
+def _fill(rng: Random, program: Program) -> tuple[Any, ...]:
+    count = rng.choice((0, 1, 8, 200))
+    return _ref(rng, "address"), rng.choice((count, 4096, 0)), rng.choice((0, -1, 300, 2**40)), count
+
+
+def _on(call: Any) -> Any:
+    """The same arguments, and a stream."""
+    return lambda r, p: (*call(r, p), r.choice((None, _ref(r, "stream"))))
+
+
+def _new_address(rng: Random, program: Program) -> tuple[Any, ...]:
+    return _ref(rng, "executor"), rng.choice((0, 0, 1, 2, 9, -1)), _ref(rng, "tensor"), _ref(rng, "address")
+
+
+def _one(kind: str) -> Any:
+    return lambda r, p: (_ref(r, kind),)
+
+
 CALLS: dict[str, Any] = {
     "aclInit": lambda r, p: (r.choice((None, None, "/nonexistent", "/dev/null", "\0", 7)),),
     "aclrtSetDevice": lambda r, p: (r.choice((0, 0, 1, -1)),),
@@ -126,6 +151,57 @@ CALLS: dict[str, Any] = {
     "aclDestroyIntArray": lambda r, p: (_ref(r, "array"),),
     "aclSetAclOpExecutorRepeatable": lambda r, p: (_ref(r, "executor"),),
     "aclDestroyAclOpExecutor": lambda r, p: (_ref(r, "executor"),),
+    **{name: (lambda r, p: ()) for name in (
+        "aclrtGetDevice", "aclrtGetDeviceCount", "aclrtGetRunMode", "aclrtSynchronizeDevice", "aclrtGetCurrentContext",
+        "aclrtCreateEvent", "aclrtGetVersion", "aclnnFinalize",
+    )},
+    **{name: _one(kind) for name, kind in {
+        "aclrtDestroyContext": "context", "aclrtSetCurrentContext": "context", "aclrtDestroyStreamForce": "stream",
+        "aclrtStreamQuery": "stream", "aclrtDestroyEvent": "event", "aclrtQueryEvent": "event",
+        "aclrtQueryEventStatus": "event", "aclrtQueryEventWaitStatus": "event", "aclrtFreeHost": "host",
+        "aclGetViewShape": "tensor", "aclGetViewStrides": "tensor", "aclGetStorageShape": "tensor",
+        "aclGetViewOffset": "tensor", "aclGetFormat": "tensor", "aclGetDataType": "tensor",
+        "aclGetRawTensorAddr": "tensor", "aclGetIntArraySize": "array", "aclDestroyScalar": "scalar",
+        "aclDestroyTensorList": "list", "aclGetTensorListSize": "list", "aclDestroyBoolArray": "bools",
+        "aclDestroyFloatArray": "floats", "aclGetBoolArraySize": "bools", "aclGetFloatArraySize": "floats",
+        "aclDestroyScalarList": "scalars", "aclGetScalarListSize": "scalars",
+    }.items()},
+    "aclrtSynchronizeEvent": _one("event"),
+    "aclrtCreateContext": lambda r, p: (r.choice((0, 0, 1)),),
+    "aclrtCreateStreamWithConfig": lambda r, p: (0, r.choice((0, 1, 2**33))),
+    "aclrtSynchronizeStreamWithTimeout": lambda r, p: (r.choice((None, _ref(r, "stream"))), r.choice((0, 5, -1, -2))),
+    "aclrtSetStreamFailureMode": lambda r, p: (_ref(r, "stream"), r.choice((0, 1, 7))),
+    "aclrtCreateEventWithFlag": lambda r, p: (r.choice((1, 8, 9, 0, 64)),),
+    "aclrtCreateEventExWithFlag": lambda r, p: (r.choice((1, 8, 9, 0, 64)),),
+    "aclrtRecordEvent": _on(_one("event")),
+    "aclrtResetEvent": _on(_one("event")),
+    "aclrtStreamWaitEvent": lambda r, p: (r.choice((None, _ref(r, "stream"))), _ref(r, "event")),
+    "aclrtEventElapsedTime": lambda r, p: (_ref(r, "event"), _ref(r, "event")),
+    "aclrtMallocHost": lambda r, p: (r.choice((1, 8, 4096, 0, -1, 2**62)),),
+    "aclrtMallocAlign32": lambda r, p: (r.choice((1, 8, 4096, 0)), r.choice((0, 0x100, 99))),
+    "aclrtMallocCached": lambda r, p: (r.choice((1, 8, 4096, 0)), r.choice((0, 7, -1))),
+    "aclrtMemcpyAsync": _copy_later,
+    "aclrtMemset": _fill,
+    "aclrtMemsetAsync": _on(_fill),
+    "aclrtGetMemInfo": lambda r, p: (r.choice((0, 1, 17, 99)),),
+    "aclrtSetSysParamOpt": lambda r, p: (r.choice((0, 1, 2, 5)), r.choice((0, 1, 2, 3, 4, -1))),
+    "aclrtGetSysParamOpt": lambda r, p: (r.choice((0, 1, 2, 5)),),
+    "aclrtSetOpWaitTimeout": lambda r, p: (r.choice((0, 1, -1)),),
+    "aclrtDeviceCanAccessPeer": lambda r, p: (0, r.choice((0, 1))),
+    "aclrtDeviceEnablePeerAccess": lambda r, p: (1, 0),
+    "aclrtSetExceptionInfoCallback": lambda r, p: (None,),
+    "aclnnInit": lambda r, p: (None,),
+    "aclInitTensor": lambda r, p: (_ref(r, "tensor"), *_tensor(r, p)),
+    "aclSetRawTensorAddr": lambda r, p: (_ref(r, "tensor"), _ref(r, "address")),
+    **{f"{spelled}Set{which}TensorAddr": _new_address for spelled in ("acl", "Acl") for which in ("", "Input", "Output")},
+    **{f"aclSetDynamic{which}TensorAddr": lambda r, p: (_ref(r, "executor"), 0, 0, _ref(r, "list"), None)
+       for which in ("", "Input", "Output")},
+    "aclCreateScalar": lambda r, p: (r.choice((1, 2.5, "x", None, [1])), r.choice((0, 1, 9, 27, 99))),
+    "aclCreateBoolArray": lambda r, p: (r.choice(([True], [], [1], np.array([True]))),),
+    "aclCreateFloatArray": lambda r, p: (r.choice(([1.5, 2], [], ["x"], np.ones(3))),),
+    "aclCreateTensorList": lambda r, p: ([_ref(r, "tensor"), _ref(r, "tensor")][: r.randrange(3)],),
+    "aclCreateScalarList": lambda r, p: ([_ref(r, "scalar")],),
+    "aclmdlLoadFromFile": lambda r, p: ("model.om",),
     "tensor_to_numpy": lambda r, p: (_ref(r, "tensor"),),
     "set_product": lambda r, p: (r.choice(("atlas-a2", "atlas-a2", "atlas-a2", "ascend950", "atlas-training", "host")),),
     "set_checks": lambda r, p: (r.choice(("off", "off", "off", "warn", "strict", "none")),),

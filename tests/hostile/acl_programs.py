@@ -21,9 +21,13 @@ from .worker import Tally
 COMFORT = ("tensor_from_numpy", "tensor_to_numpy", "set_product", "set_checks")  # these raise
 RESULTS = {
     "aclrtCreateStream": "stream", "aclrtMalloc": "address", "aclCreateTensor": "tensor", "aclCreateIntArray": "array",
-    "tensor_from_numpy": "tensor",
+    "tensor_from_numpy": "tensor", "aclrtCreateContext": "context", "aclrtGetCurrentContext": "context",
+    "aclrtCreateStreamWithConfig": "stream", "aclrtCreateEvent": "event", "aclrtCreateEventWithFlag": "event",
+    "aclrtCreateEventExWithFlag": "event", "aclrtMallocHost": "host", "aclrtMallocAlign32": "address",
+    "aclrtMallocCached": "address", "aclCreateScalar": "scalar", "aclCreateBoolArray": "bools",
+    "aclCreateFloatArray": "floats", "aclCreateTensorList": "list", "aclCreateScalarList": "scalars",
 }  # fmt: skip
-acl.aclInit(None)
+acl.aclInit(None), acl.aclrtSetDevice(0)
 acl.aclrtMalloc(1, 0)  # reserves its addresses, before the worker limits its memory
 acl.aclFinalize()
 
@@ -63,7 +67,7 @@ class Program:
     def run(self, tally: Tally) -> None:
         made: dict[str, list[Any]] = defaultdict(list)
         MEMORY.seal()
-        acl.aclInit(None)
+        acl.aclInit(None), acl.aclrtSetDevice(0)
         acl.aclGetRecentErrMsg()
         shares = [[step for step in self.steps if step.thread == n] for n in range(self.threads)]
         wrong: list[str] = []
@@ -113,6 +117,8 @@ def _comfortable(error: BaseException) -> bool:
 
 
 def _resolve(argument: Any, made: dict[str, list[Any]]) -> Any:
+    if isinstance(argument, list) and any(isinstance(member, Ref) for member in argument):
+        return [_resolve(member, made) for member in argument]
     if not isinstance(argument, Ref):
         return argument
     known = made[argument.kind]
@@ -130,12 +136,12 @@ def _keep(name: str, result: Any, made: dict[str, list[Any]]) -> int:
         return int(status)
     if name == "aclGetRecentErrMsg" or name in ("set_product", "set_checks", "tensor_to_numpy"):
         return 0
-    found, status = result if isinstance(result, tuple) else (result, 0 if result is not None else -1)
     if name in RESULTS:
+        found, status = result if isinstance(result, tuple) else (result, 0 if result is not None else -1)
         if found is not None:
             made[RESULTS[name]].append(found)
         return int(status)
-    return int(status if isinstance(result, tuple) else result)
+    return int(result[-1] if isinstance(result, tuple) else result)
 
 
 def _message_fault(name: str, status: int) -> str | None:

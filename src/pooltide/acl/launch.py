@@ -8,6 +8,7 @@ longer way of `execution.compute`, which also reports.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ from ..kernels.plan import Plan, roles, written
 from ..kernels.threads import get_num_threads
 from ..operators.call import Call, shares_cells
 from .execution import compute, volume
-from .handles import aclOpExecutor, aclTensor
+from .handles import OutOfBounds, aclOpExecutor, aclTensor
 from .memory import Block
 from .order import Use
 from .stream import Stream
@@ -83,7 +84,8 @@ def make_launch(executor: aclOpExecutor) -> Launch:
         if parameter is not None and (found := tensor.cells()):
             ranges.append(Range(parameter.name, *found, role in results))
             if direct:
-                arrays[role] = volume(executor.call, tensor, tensor.view())
+                with suppress(OutOfBounds):  # another thread freed the block
+                    arrays[role] = volume(executor.call, tensor, tensor.view())
     direct = len(arrays) == len(roles(problem))
     if direct and len(results) > 1:
         direct = not shares_cells(*(arrays[role] for role in results))
