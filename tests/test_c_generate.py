@@ -105,6 +105,7 @@ def test_headers_declare_every_function_once() -> None:
 
 def test_documentation_has_the_table() -> None:
     assert generate.coverage() in DOCS.read_text("utf-8")
+    assert generate.only_declared() in DOCS.read_text("utf-8")
 
 
 def _table() -> dict[str, Any]:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from ..operators.dtypes import ERRORS, RUNTIME, STATUS
-from .signatures import C_ENUMS, HANDLES, VOID_HANDLES, CFunction, CParameter, functions
+from .signatures import C_ENUMS, HANDLES, VOID_HANDLES, CFunction, CParameter, functions, missing_functions
 
 LIBRARY = "libpooltide_acl.so"
 # The library under the names that programs pass to the linker and to dlopen, CANN 6.3 to 9.2.
@@ -171,8 +171,18 @@ def _arguments(prototype: str) -> list[str]:
 
 def coverage(table: Iterable[CFunction] | None = None) -> str:
     """The function table of the documentation, in Markdown."""
-    rows = (f"| `{f.name}` | `{f.header}` | `{f.declaration}` |" for f in table or functions())
+    real = (f for f in table or functions() if not f.prototype)
+    rows = (f"| `{f.name}` | `{f.header}` | `{f.declaration}` |" for f in real)
     return "\n".join(["| function | header | declaration |", "|---|---|---|", *rows]) + "\n"
+
+
+def only_declared() -> str:
+    """The table of the functions that fail with 207000, in Markdown."""
+    rows = []
+    for group in RUNTIME["missing"]:
+        names = (f.name for f in missing_functions() if f.prototype in group["functions"])
+        rows.append(f"| {group['belongs_to']} | {', '.join(f'`{name}`' for name in names)} |")
+    return "\n".join(["| part of CANN | functions |", "|---|---|", *rows]) + "\n"
 
 
 def cmake_config() -> str:
