@@ -290,6 +290,52 @@ def test_trace_has_a_line_for_every_call(tmp_path: Path) -> None:
     assert [status for _, _, status in calls] == ["0"] * 6 + ["107000 ACL_ERROR_RT_PARAM_INVALID"]
 
 
+@pytest.mark.parametrize(
+    ("calls", "statuses"),
+    [
+        ("IMF", "0 none 0"),
+        ("FMIF", "100001 message 0 0"),
+        ("IIM", "0 100002 message"),
+        ("IFFM", "0 0 100037 message"),
+        ("IFIMF", "0 0 0 none 0"),
+        ("IFDM", "0 0 100001 message"),
+        ("IDIF", "0 0 100002 0"),
+        ("JMI", "100000 message 0"),
+        ("DIF", "0 0 0"),
+    ],
+)
+def test_calls_before_the_import_are_answered_as_after_it(calls: str, statuses: str, tmp_path: Path) -> None:
+    program = compile_program(PROGRAMS / "early.c", tmp_path / "program")
+    for environment in ({}, {"POOLTIDE_CHECKS": "warn"}):  # with a setting, nothing is answered early
+        assert run_program(program, calls, environment=environment).stdout.split() == statuses.split()
+
+
+def test_the_start_does_not_import_the_package(smallest: Path) -> None:
+    if shutil.which("strace") is None:
+        pytest.skip("strace is not installed: what the start opens is NOT tested")
+    run = subprocess.run(
+        ["strace", "-f", "-e", "openat", smallest], capture_output=True, text=True, check=True
+    )
+    assert "_multiarray_umath" not in run.stderr
+
+
+@pytest.mark.parametrize("sample", ["new_addresses", "double_buffer"])
+def test_a_trace_of_a_sample(sample: str, tmp_path: Path) -> None:
+    program = compile_program(
+        PROGRAMS / "samples" / f"{sample}.cpp", tmp_path / "program", "-std=c++11", "-pthread"
+    )
+    run = run_program(program, "1", environment={"POOLTIDE_TRACE": "1"})
+    assert run.returncode == 0, run.stderr
+    if sample == "new_addresses":
+        assert re.search(
+            r"trace: aclGetViewShape\(tensor=0x\w+, viewDims=\{1, 1, 1, 4\}, viewDimsNum=4\) = 0", run.stderr
+        )
+    else:
+        assert re.search(
+            r"trace: aclrtEventElapsedTime\(ms=[\d.e-]+, startEvent=0x\w+, endEvent=0x", run.stderr
+        )
+
+
 def test_round_trips_can_be_timed(tmp_path: Path) -> None:
     """tools/measure.py reads these numbers; the test does not judge them."""
     run = run_program(compile_program(PROGRAMS / "round_trip.cpp", tmp_path / "program", "-O2"))

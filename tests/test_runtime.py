@@ -191,6 +191,27 @@ def test_many_jobs_leave_few_uses(streams: Any) -> None:
     assert acl.aclrtSynchronizeStream(streams[0]) == 0
 
 
+def test_a_freed_block_keeps_no_memory(streams: Any) -> None:
+    """Tensors and executors remember their block, and programs may keep them for long."""
+    small = Small()
+    executor = small.plan()
+    assert acl.aclSetAclOpExecutorRepeatable(executor) == 0
+    assert aclnn.aclnnAdaptiveAvgPool3dBackward(None, 0, executor, streams[0]) == 0
+    assert acl.aclrtSynchronizeStream(streams[0]) == 0
+    block = small.out.cells()[0]  # type: ignore[index]
+    assert acl.aclrtFree(small.out.address) == 0
+    assert len(block.data) == 0
+    assert executor.launch is not None
+    assert acl.aclDestroyAclOpExecutor(executor) == 0
+    assert executor.launch is None
+
+
+def test_a_job_starts_without_a_wait(streams: Any) -> None:
+    done = threading.Event()
+    streams[0].submit(Job("alone", done.set))
+    assert done.wait(60)
+
+
 # Races between streams.
 
 

@@ -56,9 +56,8 @@ def headers(table: Sequence[CFunction] | None = None) -> dict[str, str]:
 def other_names(path: str) -> set[str]:
     """The other paths of an operator's header: in level2/, and with avg_pool for avgpool and back."""
     folder, _, file = path.rpartition("/")
-    other = file.replace("avgpool", "avg_pool")
-    if other == file and "adaptive" not in file:
-        other = file.replace("avg_pool", "avgpool")
+    pairs = {"aclnn_avgpool": "aclnn_avg_pool", "aclnn_avg_pool": "aclnn_avgpool"}
+    other = next((new + file.removeprefix(old) for old, new in pairs.items() if file.startswith(old)), file)
     return {f"{folder}/level2/{file}", f"{folder}/level2/{other}", f"{folder}/{other}"} - {path}
 
 

@@ -29,7 +29,7 @@ def traced(function: CFunction, entry: Callable[..., Answer]) -> Callable[..., A
 
 
 def _arguments(function: CFunction, words: tuple[Any, ...], outs: tuple[int, ...] | None) -> str:
-    given = [p for p in function.parameters if p.kind != "n"]
+    given = [p for p in function.parameters if p.kind != "n" or p.out]
     results = iter(outs or ())
     return ", ".join(
         f"{p.name}={_word(p, next(results, None)) if p.out else _word(p, word)}"
