@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
@@ -255,6 +256,30 @@ def test_an_event_makes_it_right(streams: Any) -> None:
     want = acl.tensor_to_numpy(small.out)  # the wait for the second stream counts for the first one's job too
     np.testing.assert_array_equal(back.reshape(want.shape), want)
     assert back.any()
+
+
+def test_streams_that_wait_for_each_other_remember_little(streams: Any) -> None:
+    first, second = streams
+    event, _ = acl.aclrtCreateEvent()
+    for _ in range(20):
+        other, _ = acl.aclrtCreateStream()
+        for source, target in ((other, first), (first, second), (second, first)):
+            assert acl.aclrtRecordEvent(event, source) == 0 == acl.aclrtStreamWaitEvent(target, event)
+        assert acl.aclrtSynchronizeStream(first) == 0 == acl.aclrtSynchronizeStream(second)
+        assert acl.aclrtDestroyStream(other) == 0
+    assert first.clock == {} == second.clock
+
+
+def test_ctrl_c_in_a_job_does_not_stop_the_stream(streams: Any) -> None:
+    """A thread that waits runs the job, so the interrupt reaches the job."""
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    streams[0].submit(Job("interrupted", interrupt))
+    with contextlib.suppress(KeyboardInterrupt):
+        streams[0].wait()
+    assert acl.aclrtSynchronizeStream(streams[0]) == 0
 
 
 def test_later_jobs_of_the_first_stream_are_not_waited_for(streams: Any) -> None:

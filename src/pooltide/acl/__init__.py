@@ -28,11 +28,7 @@ from .events import (
     aclrtCreateEvent,
     aclrtCreateEventExWithFlag,
     aclrtCreateEventWithFlag,
-    aclrtCreateStream,
-    aclrtCreateStreamWithConfig,
     aclrtDestroyEvent,
-    aclrtDestroyStream,
-    aclrtDestroyStreamForce,
     aclrtEvent,
     aclrtEventElapsedTime,
     aclrtQueryEvent,
@@ -41,12 +37,8 @@ from .events import (
     aclrtRecordEvent,
     aclrtResetEvent,
     aclrtSetOpWaitTimeout,
-    aclrtSetStreamFailureMode,
-    aclrtStreamQuery,
     aclrtStreamWaitEvent,
     aclrtSynchronizeEvent,
-    aclrtSynchronizeStream,
-    aclrtSynchronizeStreamWithTimeout,
 )
 from .executors import (
     AclSetInputTensorAddr,
@@ -93,6 +85,16 @@ from .runtime import (
     aclrtSetSysParamOpt,
 )
 from .state import get_checks, get_product, set_checks, set_product
+from .stream_calls import (
+    aclrtCreateStream,
+    aclrtCreateStreamWithConfig,
+    aclrtDestroyStream,
+    aclrtDestroyStreamForce,
+    aclrtSetStreamFailureMode,
+    aclrtStreamQuery,
+    aclrtSynchronizeStream,
+    aclrtSynchronizeStreamWithTimeout,
+)
 from .values import (
     aclBoolArray,
     aclCreateBoolArray,

@@ -159,17 +159,10 @@ def aclrtMemcpyAsync(dst: Any, destMax: int, src: Any, count: int, kind: int, st
                     _report_late(title, checks, f"src {fault}")
                 _copy(target, source)
 
-        job = _submit(queue, Job(title, run))
+        job = queue.require_submit(Job(title, run), RT_INVALID)
         target.add_use(title, queue, job, writes=True)
         source.add_use(title, queue, job, writes=False)
     return 0
-
-
-def _submit(stream: Stream, job: Job) -> int:
-    if not (number := stream.submit(job)):
-        text = "stream was destroyed during this call; it must live until the call returns."
-        raise Refused(RT_INVALID, text)
-    return number
 
 
 def _usable(title: str, checks: str, *sides: Side) -> bool:
@@ -228,7 +221,7 @@ def aclrtMemsetAsync(devPtr: Any, maxCount: int, value: int, count: int, stream:
                 side.data[:] = int(value) & 255
                 _mark(side)
 
-        job = _submit(queue, Job(title, run))
+        job = queue.require_submit(Job(title, run), RT_INVALID)
         target.add_use(title, queue, job, writes=True)
     return 0
 

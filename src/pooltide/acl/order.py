@@ -120,8 +120,9 @@ def extend(clock: Clock, other: Mapping[Stream, int]) -> None:
 
 def wait_for(clock: Mapping[Stream, int]) -> None:
     """Record that the host has waited for all jobs of a clock."""
-    for stream, job in clock.items():
-        stream.waited = max(stream.waited, job)
+    with _lock:
+        for stream, job in clock.items():
+            stream.waited = max(stream.waited, job)
 
 
 HOST = Uses()  # of host memory that aclrtMallocHost did not give out; its cells count from address 0

@@ -87,11 +87,6 @@ class Stream:
         return self._name
 
     @property
-    def next_job(self) -> int:
-        """The number of the job that is submitted next."""
-        return self._submitted + 1
-
-    @property
     def in_flight(self) -> bool:
         """Whether the stream has jobs that the host has not waited for."""
         return self.waited < self._submitted
@@ -108,12 +103,20 @@ class Stream:
                 self._timer.start(_SOON)
             return self._submitted
 
+    def require_submit(self, job: Job, status: int) -> int:
+        """Queue a job; returns its number. Raises Refused with this status when the stream is destroyed."""
+        if not (number := self.submit(job)):
+            text = "stream was destroyed during this call; it must live until the call returns."
+            raise Refused(status, text)
+        return number
+
     def finished(self) -> bool:
         """Whether all jobs are done. The host then knows it, as if it had waited."""
         with self._changed:
+            known = {self: self._submitted, **self.clock}
             done = self._finished == self._submitted
         if done:
-            self._know(self._submitted)
+            wait_for(known)
         return done
 
     def synchronize(self) -> Failure | None:
@@ -128,6 +131,7 @@ class Stream:
         end = None if seconds is None else time.monotonic() + seconds
         with self._changed:
             last = self._submitted if job is None else job
+            known = {self: last, **self.clock}
             while self._finished < last:
                 if end is None and self._jobs and not self._running:
                     self._run_next()
@@ -137,11 +141,11 @@ class Stream:
                     return False
                 self._changed.wait(left)
         if job is None:
-            self._know(last)
+            wait_for(known)
+            for stream, last in known.items():
+                if self.clock.get(stream, last + 1) <= last:
+                    self.clock.pop(stream, None)  # another thread may have done it
         return True
-
-    def _know(self, last: int) -> None:
-        wait_for({self: last, **self.clock})
 
     def close(self, *, force: bool = False) -> None:
         """Finish the queued jobs, end the worker, and print the failures that were not reported yet.
@@ -186,18 +190,18 @@ class Stream:
 
     def _run_next(self) -> None:
         """Run the first job of the queue, without the lock, which the caller holds."""
-        job = self._jobs.popleft()
+        job, failure = self._jobs.popleft(), None
         self._running = True
         self._changed.release()
         try:
             failure = _outcome(job)
-        finally:
+        finally:  # Ctrl-C may end the job of a thread that waits
             self._changed.acquire()
             self._running = False
-        if failure is not None:
-            self._failures.append(failure)
-        self._finished += 1
-        self._changed.notify_all()
+            self._finished += 1
+            if failure is not None:
+                self._failures.append(failure)
+            self._changed.notify_all()
 
 
 def _outcome(job: Job) -> Failure | None:

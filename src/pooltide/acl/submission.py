@@ -35,8 +35,7 @@ def enqueue(operator: Operator, workspace: Any, workspace_size: Any, executor: A
         ranges = [*launch.ranges, *_workspace_range(workspace, need)]
         _require_order(operator.name, ranges, target)
         run = partial(launch.run, workspace if need else None, STATE.checks)
-        if not (job := target.submit(Job(operator.name, run))):
-            raise Refused(BAD, "stream was destroyed during this call; it must live until the call returns.")
+        job = target.require_submit(Job(operator.name, run), BAD)
         for used in ranges:
             used.add_use(operator.name, target, job)
         executor.used = True
