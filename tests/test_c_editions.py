@@ -43,6 +43,7 @@ def _prefix() -> Path:
     return Path(done.stdout.strip())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiler", ["gcc", "g++"])
 def test_every_header_compiles_alone_and_twice(compiler: str, tmp_path: Path) -> None:
     need_compiler(compiler)
@@ -167,6 +168,44 @@ assert (np.signbit(result) == np.signbit(expected))[~np.isnan(floats)].all()
     library = str(install().lib / "libascendcl.so")
     done = subprocess.run([sys.executable, "-c", code, library], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+NULLS = """
+import ctypes, sys
+from pooltide.c.signatures import functions
+library = ctypes.CDLL(sys.argv[1])
+library.aclGetRecentErrMsg.restype = ctypes.c_char_p
+assert library.aclInit(None) == 0 == library.aclrtSetDevice(0)
+message = lambda: (library.aclGetRecentErrMsg() or b"").decode()
+room = (ctypes.c_uint64 * 64)()
+checked = 0
+for function in functions():
+    if function.native or function.name in ("aclInit", "aclFinalize", "aclrtResetDevice", "aclGetRecentErrMsg"):
+        continue
+    call = getattr(library, function.name)
+    call.restype = ctypes.c_int if function.result == "i" else ctypes.c_void_p
+    call(*[ctypes.c_void_p(None)] * len(function.parameters))  # must return
+    message()
+    for parameter in function.parameters:
+        if not parameter.out:
+            continue
+        # All other arguments are 0, or memory for a result.
+        given = [ctypes.c_void_p(ctypes.addressof(room) if p.out and p is not parameter else None)
+                 for p in function.parameters]
+        status, text = call(*given), message()
+        wanted = 100000 if function.returns == "aclError" else 161001
+        assert status == wanted, (function.name, parameter.name, status, text)
+        assert text.startswith(f"{function.name}: {parameter.name} is null; it must point to memory"), text
+        checked += 1
+print(checked)
+"""
+
+
+def test_a_null_pointer_for_any_result_of_any_function_is_named() -> None:
+    library = str(install().lib / "libascendcl.so")
+    done = subprocess.run([sys.executable, "-c", NULLS, library], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert int(done.stdout) > 80
 
 
 # A build file as CANN's samples have it: the path of CANN is a variable, and the rest is fixed.

@@ -20,7 +20,7 @@ def test_there_are_samples() -> None:
     assert len(SAMPLES) >= 4
 
 
-@pytest.mark.parametrize("sanitizer", ["", "address,undefined"])
+@pytest.mark.parametrize("sanitizer", ["", pytest.param("address,undefined", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("source", SAMPLES, ids=lambda path: path.stem)
 def test_sample(source: Path, sanitizer: str, tmp_path: Path) -> None:
     flags = [f"-fsanitize={sanitizer}", "-g"] if sanitizer else ["-O2"]
@@ -35,6 +35,7 @@ def test_sample(source: Path, sanitizer: str, tmp_path: Path) -> None:
         assert all(SAID[source.stem] in line for line in lines)
 
 
+@pytest.mark.slow
 def test_samples_with_find_package(tmp_path: Path) -> None:
     if shutil.which("cmake") is None:
         pytest.skip("cmake is not installed: the package config is NOT tested")
