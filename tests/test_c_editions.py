@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,7 @@ EDITIONS = {
 }
 
 
+@cache
 def _prefix() -> Path:
     done = subprocess.run([POOLTIDE, "cflags", "--prefix"], capture_output=True, text=True, check=True)
     return Path(done.stdout.strip())
