@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from c_programs import compile_with_cc, run_program
+from c_programs import compile_program, compile_with_cc, run_program
 from shares import fast_first
 
 DOCUMENTS = Path(__file__).parent.parent.parent / "shared" / "documents"
