@@ -5,7 +5,16 @@ The functions `*_backward` take tensors and return gradients. `functional` has d
 package registers the operators `torch.ops.pooltide.*`.
 """
 
-import torch
+try:
+    import torch
+except ModuleNotFoundError as missing:
+    if missing.name != "torch":
+        raise
+    raise ModuleNotFoundError(
+        "pooltide.torch: PyTorch is not installed; it must be, in version 2.6 or newer. "
+        "Install it with: pip install 'pooltide[torch]', or: pip install 'torch>=2.6'.",
+        name="torch",
+    ) from None
 
 from . import autograd, functional, operators, sharding
 from .backward import (
@@ -49,7 +58,19 @@ __all__ = [
     "patch",
 ]
 
-_library = torch.library.Library("pooltide", "DEF")  # type: ignore[no-untyped-call]
-operators.register(_library)
-autograd.register(_library)
-sharding.add_rules()
+
+
+def _register() -> None:
+    # A second import, after a reload or after our modules were removed from sys.modules, must not define the
+    # operators twice. So the library is kept in PyTorch's namespace, which outlives our modules.
+    kept = vars(torch.ops.pooltide)
+    if "library" in kept:
+        kept.pop("library")._destroy()
+    library = torch.library.Library("pooltide", "DEF")  # type: ignore[no-untyped-call]
+    operators.register(library)
+    autograd.register(library)
+    kept["library"] = library
+    sharding.add_rules()
+
+
+_register()
