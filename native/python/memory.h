@@ -1,7 +1,8 @@
 // What module.cpp and shortcuts.cpp share.
 //
 // `Memory` and `Ints` read arrays, addresses and buffers that Python passes, and set a Python exception if they
-// cannot. `make_type` makes a Python type of its parts.
+// cannot. `add_type` adds a Python type to the module. All of native/python uses only Python's limited API of 3.11,
+// so that one wheel serves Python 3.11 and newer.
 
 #pragma once
 
@@ -9,6 +10,7 @@
 #include <Python.h>
 
 #include <cstdint>
+#include <cstring>
 
 namespace pooltide {
 
@@ -80,23 +82,31 @@ bool add_shortcuts(PyObject* module);
 
 struct TypeParts {
   const char *name, *doc;
-  Py_ssize_t size;
+  int size;
   PyMethodDef* methods;
   newfunc create;
   destructor destroy;
 };
 
-inline PyTypeObject make_type(const TypeParts& parts) {
-  PyTypeObject type{};
-  Py_SET_REFCNT(reinterpret_cast<PyObject*>(&type), 1);
-  type.tp_name = parts.name;
-  type.tp_doc = parts.doc;
-  type.tp_basicsize = parts.size;
-  type.tp_flags = Py_TPFLAGS_DEFAULT;
-  type.tp_methods = parts.methods;
-  type.tp_new = parts.create;
-  type.tp_dealloc = parts.destroy;
-  return type;
+// Adds a type to the module under the last part of its name. Returns false with an exception set if it fails.
+inline bool add_type(PyObject* module, const TypeParts& parts) {
+  PyType_Slot slots[] = {{Py_tp_doc, const_cast<char*>(parts.doc)},
+                         {Py_tp_methods, parts.methods},
+                         {Py_tp_new, reinterpret_cast<void*>(parts.create)},
+                         {Py_tp_dealloc, reinterpret_cast<void*>(parts.destroy)},
+                         {0, nullptr}};
+  PyType_Spec spec = {parts.name, parts.size, 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE, slots};
+  PyObject* type = PyType_FromSpec(&spec);
+  bool added = type && PyModule_AddObjectRef(module, std::strrchr(parts.name, '.') + 1, type) == 0;
+  Py_XDECREF(type);
+  return added;
+}
+
+// Frees an object of such a type, as the last step of its `destroy`.
+inline void free_object(PyObject* object) {
+  PyTypeObject* type = Py_TYPE(object);
+  PyObject_Free(object);
+  Py_DECREF(type);  // the object had a reference to its type
 }
 
 }  // namespace pooltide

@@ -70,7 +70,7 @@ PyObject* run_forced(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   if (n != 9) return PyErr_Format(PyExc_TypeError, "run_forced takes 9 arguments, not %zd", n);
   const PreparedProblem& prepared = prepared_of(self);
   Forced forced;
-  const char* name = PyUnicode_AsUTF8(args[5]);
+  const char* name = PyUnicode_AsUTF8AndSize(args[5], nullptr);
   if (!name) return nullptr;
   KernelList list = prepared.kernels();
   for (int i = 0; i < list.count; i++)
@@ -119,7 +119,7 @@ bool set_tables(int at, const Ints* tables, Axis& axis) {
 }
 
 PyObject* create(PyTypeObject* type, PyObject* args, PyObject*) {
-  auto* self = reinterpret_cast<PreparedObject*>(type->tp_alloc(type, 0));
+  auto* self = reinterpret_cast<PreparedObject*>(PyType_GenericAlloc(type, 0));
   if (!self) return nullptr;
   Ints* t = self->tables = new (std::nothrow) Ints[9];
   int kind, store, quotient, channels_last, index_bytes;
@@ -157,7 +157,7 @@ void destroy(PyObject* self) {
   auto* object = reinterpret_cast<PreparedObject*>(self);
   delete object->prepared;
   delete[] object->tables;
-  Py_TYPE(self)->tp_free(self);
+  free_object(self);
 }
 
 PyMethodDef prepared_methods[] = {
@@ -178,8 +178,8 @@ PyMethodDef prepared_methods[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 
-PyTypeObject prepared_type = make_type({"pooltide._native.Prepared", "A problem in one layout, ready to run.",
-                                        sizeof(PreparedObject), prepared_methods, create, destroy});
+constexpr TypeParts prepared_type = {"pooltide._native.Prepared", "A problem in one layout, ready to run.",
+                                     sizeof(PreparedObject), prepared_methods, create, destroy};
 
 PyObject* instruction_sets(PyObject*, PyObject*) {
   PyObject* names = PyList_New(0);
@@ -194,7 +194,7 @@ PyObject* instruction_sets(PyObject*, PyObject*) {
 PyObject* instruction_set(PyObject*, PyObject*) { return PyUnicode_FromString(pooltide::instruction_set()); }
 
 PyObject* use_instruction_set(PyObject*, PyObject* name) {
-  const char* text = PyUnicode_AsUTF8(name);
+  const char* text = PyUnicode_AsUTF8AndSize(name, nullptr);
   if (!text) return nullptr;
   if (pooltide::use_instruction_set(text)) Py_RETURN_NONE;
   return PyErr_Format(PyExc_ValueError, "use_instruction_set: name is %R; it must be one of instruction_sets()", name);
@@ -260,16 +260,13 @@ PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_native", "pooltide's compiled
 
 const PreparedProblem* problem_run_by(PyObject* method) {
   if (!PyCFunction_Check(method)) return nullptr;
-  bool runs = PyCFunction_GET_FUNCTION(method) == reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(run));
-  return runs ? &prepared_of(PyCFunction_GET_SELF(method)) : nullptr;
+  bool runs = PyCFunction_GetFunction(method) == reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(run));
+  return runs ? &prepared_of(PyCFunction_GetSelf(method)) : nullptr;
 }
 
 PyMODINIT_FUNC PyInit__native() {
-  if (PyType_Ready(&prepared_type) < 0) return nullptr;
   PyObject* module = PyModule_Create(&definition);
-  if (module && PyModule_AddObjectRef(module, "Prepared", reinterpret_cast<PyObject*>(&prepared_type)) < 0)
-    Py_CLEAR(module);
-  if (module && !add_shortcuts(module)) Py_CLEAR(module);
+  if (module && (!add_type(module, prepared_type) || !add_shortcuts(module))) Py_CLEAR(module);
   return module;
 }
 

@@ -66,10 +66,14 @@ struct CallKey {
     if (value == Py_None || value == Py_True || value == Py_False) {
       put(-1);
       put(value);
-    } else if (PyTuple_CheckExact(value) || PyList_CheckExact(value)) {
-      put(PySequence_Fast_GET_SIZE(value));
-      for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); i++)
-        if (!integer(PySequence_Fast_GET_ITEM(value, i))) return;
+    } else if (PyTuple_CheckExact(value)) {
+      put(PyTuple_Size(value));
+      for (Py_ssize_t i = 0; i < PyTuple_Size(value); i++)
+        if (!integer(PyTuple_GetItem(value, i))) return;
+    } else if (PyList_CheckExact(value)) {
+      put(PyList_Size(value));
+      for (Py_ssize_t i = 0; i < PyList_Size(value); i++)
+        if (!integer(PyList_GetItem(value, i))) return;
     } else {
       put(-2);
       integer(value);
@@ -106,6 +110,8 @@ struct Shortcuts {
   PyObject* operator[](Object at) const { return objects[at]; }
 };
 
+PyObject* apply(PyObject* function, PyObject* argument) { return PyObject_CallFunctionObjArgs(function, argument, nullptr); }
+
 bool is_zero(PyObject* found) {
   if (!found) return PyErr_Clear(), false;
   bool zero = PyObject_Not(found) == 1;
@@ -131,14 +137,14 @@ bool needs_only_kernel(const Shortcuts& self, PyObject* grad_output, PyObject* i
 // Returns whether the tensor's memory holds its values: the storage has all elements, and no lazy negation is left.
 // Every call checks it: a storage can shrink at any time.
 bool in_memory(const Shortcuts& self, PyObject* tensor, const DLTensor& t) {
-  if (!is_zero(PyObject_CallOneArg(self[kIsNeg], tensor))) return false;
+  if (!is_zero(apply(self[kIsNeg], tensor))) return false;
   int64_t last = 0;
   for (int i = 0; i < t.ndim; i++) {
     if (t.shape[i] == 0) return true;
     last += (t.shape[i] - 1) * t.strides[i];
   }
   if (!t.data) return false;  // lazy zeros have a size, but no memory
-  PyObject *storage = PyObject_CallOneArg(self[kStorage], tensor), *offset = PyObject_CallOneArg(self[kOffset], tensor);
+  PyObject *storage = apply(self[kStorage], tensor), *offset = apply(self[kOffset], tensor);
   int64_t have = storage ? PyObject_Size(storage) : -1, before = offset ? PyLong_AsLongLong(offset) : -1;
   Py_XDECREF(storage);
   Py_XDECREF(offset);
@@ -183,7 +189,7 @@ struct Call {
       if (!describe(self, at, indices) || !aligned(indices)) return false;
       key.tensor(indices, true);
     }
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(attributes); i++) key.attribute(PyTuple_GET_ITEM(attributes, i));
+    for (Py_ssize_t i = 0; i < PyTuple_Size(attributes); i++) key.attribute(PyTuple_GetItem(attributes, i));
     return key.valid;
   }
 
@@ -210,25 +216,29 @@ PyObject* run_kernel(const Shortcuts& self, PyObject* kernel, const Call& call, 
     }
   }
   PyObject* given[] = {address(call.grad), call.indexed ? address(call.indices) : Py_NewRef(Py_None), address(out)};
-  PyObject* all[] = {given[0], Py_None, given[1], given[2], self[kOne]};
-  PyObject* fault = given[0] && given[1] && given[2] ? PyObject_Vectorcall(kernel, all, 5, nullptr) : nullptr;
+  PyObject* fault = nullptr;
+  if (given[0] && given[1] && given[2])
+    fault = PyObject_CallFunctionObjArgs(kernel, given[0], Py_None, given[1], given[2], self[kOne], nullptr);
   for (PyObject* each : given) Py_XDECREF(each);
   return fault;
 }
 
 // Runs the call with the kernel and the model of `entry`. Returns the result, or None if Python must run the call.
 PyObject* run(const Shortcuts& self, PyObject* const* args, const Call& call, PyObject* entry) {
-  bool usable = PyTuple_CheckExact(entry) && PyTuple_GET_SIZE(entry) == 3 &&
+  bool usable = PyTuple_CheckExact(entry) && PyTuple_Size(entry) == 3 &&
                 needs_only_kernel(self, args[2], args[3], PyUnicode_CheckExact(args[1])) &&
                 in_memory(self, args[2], call.grad) && (!call.indexed || in_memory(self, args[4], call.indices));
   // In deterministic mode PyTorch fills new GPU tensors by a kernel of its own, so Python handles the call.
   if (usable && call.grad.device_type == kCuda) usable = is_zero(PyObject_CallNoArgs(self[kDeterministic]));
   if (!usable) Py_RETURN_NONE;
-  PyObject *result = PyObject_CallOneArg(self[kEmptyLike], PyTuple_GET_ITEM(entry, 2)), *fault = nullptr;
+  PyObject *result = apply(self[kEmptyLike], PyTuple_GetItem(entry, 2)), *fault = nullptr;
   DLTensor out{};
-  if (result && self.exchange->describe(result, &out) == 0) fault = run_kernel(self, PyTuple_GET_ITEM(entry, 1), call, out);
+  if (result && self.exchange->describe(result, &out) == 0) fault = run_kernel(self, PyTuple_GetItem(entry, 1), call, out);
   if (!fault) Py_CLEAR(result);
-  if (fault && fault != Py_None) Py_SETREF(result, Py_NewRef(Py_None));  // Python runs the call again and reports the fault
+  if (fault && fault != Py_None) {  // Python runs the call again and reports the fault
+    Py_DECREF(result);
+    result = Py_NewRef(Py_None);
+  }
   Py_XDECREF(fault);
   return result;
 }
@@ -257,16 +267,16 @@ PyObject* key(PyObject* object, PyObject* const* args, Py_ssize_t n) {
 }
 
 PyObject* create(PyTypeObject* type, PyObject* args, PyObject*) {
-  if (PyTuple_GET_SIZE(args) != 1 + kGiven || !PyDict_CheckExact(PyTuple_GET_ITEM(args, 1 + kCalls)) ||
-      !PyDict_CheckExact(PyTuple_GET_ITEM(args, 1 + kEnvironment)))
+  if (PyTuple_Size(args) != 1 + kGiven || !PyDict_CheckExact(PyTuple_GetItem(args, 1 + kCalls)) ||
+      !PyDict_CheckExact(PyTuple_GetItem(args, 1 + kEnvironment)))
     return PyErr_Format(PyExc_TypeError, "Shortcuts takes a DLPack exchange API and %d objects, see shortcuts.cpp", kGiven);
-  auto* exchange = static_cast<DLPackExchange*>(PyCapsule_GetPointer(PyTuple_GET_ITEM(args, 0), "dlpack_exchange_api"));
+  auto* exchange = static_cast<DLPackExchange*>(PyCapsule_GetPointer(PyTuple_GetItem(args, 0), "dlpack_exchange_api"));
   if (!exchange) return nullptr;
   if (exchange->major != 1) return PyErr_Format(PyExc_ValueError, "DLPack is of version %u; it must be 1", exchange->major);
-  auto* self = reinterpret_cast<Shortcuts*>(type->tp_alloc(type, 0));
+  auto* self = reinterpret_cast<Shortcuts*>(PyType_GenericAlloc(type, 0));
   if (!self) return nullptr;
   self->exchange = exchange;
-  for (int i = 0; i < kGiven; i++) self->objects[i] = Py_NewRef(PyTuple_GET_ITEM(args, 1 + i));
+  for (int i = 0; i < kGiven; i++) self->objects[i] = Py_NewRef(PyTuple_GetItem(args, 1 + i));
   self->objects[kRequiresGrad] = PyUnicode_InternFromString("requires_grad");
   self->objects[kCurrentLevel] = PyUnicode_InternFromString("_current_level");
   self->objects[kOne] = PyLong_FromLong(1);
@@ -280,7 +290,7 @@ PyObject* create(PyTypeObject* type, PyObject* args, PyObject*) {
 
 void destroy(PyObject* object) {
   for (PyObject* each : reinterpret_cast<Shortcuts*>(object)->objects) Py_XDECREF(each);
-  Py_TYPE(object)->tp_free(object);
+  free_object(object);
 }
 
 PyMethodDef methods[] = {
@@ -295,15 +305,12 @@ PyMethodDef methods[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 
-PyTypeObject shortcuts_type = make_type({"pooltide._native.Shortcuts",
-                                         "Kernels of earlier calls, by the metadata of their tensors.",
-                                         sizeof(Shortcuts), methods, create, destroy});
+constexpr TypeParts shortcuts_type = {"pooltide._native.Shortcuts",
+                                      "Kernels of earlier calls, by the metadata of their tensors.",
+                                      sizeof(Shortcuts), methods, create, destroy};
 
 }  // namespace
 
-bool add_shortcuts(PyObject* module) {
-  if (PyType_Ready(&shortcuts_type) < 0) return false;
-  return PyModule_AddObjectRef(module, "Shortcuts", reinterpret_cast<PyObject*>(&shortcuts_type)) == 0;
-}
+bool add_shortcuts(PyObject* module) { return add_type(module, shortcuts_type); }
 
 }  // namespace pooltide
