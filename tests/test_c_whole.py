@@ -1,0 +1,48 @@
+"""Whole programs, in the manner of CANN's documents, compile unchanged and print what is right.
+
+test_c_documents.py does the same with the documents' programs, where the documents are at hand.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from c_programs import PROGRAMS, compile_program, run_program
+
+MAXIMA = [0, 0, 0, -2, 0.25, 0, 0, 0]
+OUTPUTS = {
+    "adaptive_avg3d": [value / 2 for value in (3, 5, 7, 11, 13, 17) for _ in range(2)],
+    "avg2d": [1.0, 1, 1, 2, 2, 2] * 2,
+    "adaptive_max2d": MAXIMA,
+    "adaptive_max3d": MAXIMA,
+}
+# The block holds two int32, so the first index is read from both of them, and the second is outside.
+WRONG = "indices reaches bytes 0 to 16 of a block of 8 bytes"
+
+
+def _build(name: str, directory: Path, standard: str, cxx: str) -> Path:
+    # As in the documents, int64_t is printed with %ld: no warnings.
+    flags = (f"-std={standard}", "-w")
+    return compile_program(PROGRAMS / "whole" / f"{name}.cpp", directory / "program", *flags, cxx=cxx)
+
+
+@pytest.mark.parametrize(("standard", "cxx"), [("c++11", "g++"), ("c++17", "clang++")])
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_program(name: str, standard: str, cxx: str, tmp_path: Path) -> None:
+    run = run_program(_build(name, tmp_path, standard, cxx), environment={"POOLTIDE_CHECKS": "strict"})
+    assert (run.returncode, run.stderr) == (0, "")
+    printed = re.findall(r"^result\[(\d+)\] is: (\S+)$", run.stdout, re.M)
+    assert [int(index) for index, _ in printed] == list(range(len(OUTPUTS[name])))
+    assert [float(value) for _, value in printed] == OUTPUTS[name]
+
+
+@pytest.mark.parametrize(("checks", "status"), [("warn", 0), ("strict", 1)])
+def test_a_wrong_program_is_told_so(checks: str, status: int, tmp_path: Path) -> None:
+    run = run_program(
+        _build("adaptive_max2d_wrong", tmp_path, "c++17", "g++"), environment={"POOLTIDE_CHECKS": checks}
+    )
+    assert run.returncode == status
+    assert WRONG in run.stderr
+    assert ("aclrtSynchronizeStream failed. ERROR: 500000" in run.stdout) == (checks == "strict")
