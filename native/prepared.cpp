@@ -6,6 +6,10 @@
 
 #include "prepared.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
@@ -273,16 +277,36 @@ Fault PreparedProblem::run_kernel(const Kernel& kernel, const Arrays& arrays, in
   return job.fault;
 }
 
+#if defined(__x86_64__) && !defined(POOLTIDE_ONLY_BASELINE)
+namespace {
+
+struct Supported {
+  bool avx2 = false, avx512 = false;
+};
+
+// What the processor and the operating system support. __builtin_cpu_supports would need symbols of libgcc, which
+// not every compiler links.
+Supported supported() {
+  Supported found;
+  unsigned a, b, c, d, saved, unused;
+  if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE) || !(c & bit_F16C)) return found;
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return found;
+  __asm__("xgetbv" : "=a"(saved), "=d"(unused) : "c"(0));  // the registers that the system saves
+  constexpr unsigned avx512 = bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL;
+  found.avx2 = (b & bit_AVX2) && (saved & 0x06) == 0x06;
+  found.avx512 = found.avx2 && (b & avx512) == avx512 && (saved & 0xe6) == 0xe6;
+  return found;
+}
+
+}  // namespace
+#endif
+
 const std::vector<const InstructionSet*>& instruction_sets() {
   static const std::vector<const InstructionSet*> found = [] {
     std::vector<const InstructionSet*> sets{&kernels_baseline};
 #if defined(__x86_64__) && !defined(POOLTIDE_ONLY_BASELINE)
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) {
-      sets.push_back(&kernels_avx2);
-      if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-        sets.push_back(&kernels_avx512);
-    }
+    if (supported().avx2) sets.push_back(&kernels_avx2);
+    if (supported().avx512) sets.push_back(&kernels_avx512);
 #endif
     return sets;
   }();

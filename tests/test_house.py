@@ -113,27 +113,31 @@ def test_readme_has_the_two_commands_and_ci_runs_the_second() -> None:
     assert "README.md" in (ROOT / ".ci" / "run").read_text("utf-8")
 
 
-def test_the_readme_says_of_products_what_the_pages_say() -> None:
-    run = subprocess.run(
-        [sys.executable, "-c", "from pooltide.cli import main; main()", "ops", "--markdown"],
-        capture_output=True,
-        text=True,
-        check=True,
+def test_the_page_of_operators_is_what_its_tool_prints() -> None:
+    tool = importlib.util.spec_from_file_location("operators_page", ROOT / "tools" / "operators_page.py")
+    assert tool is not None
+    assert tool.loader is not None
+    module = importlib.util.module_from_spec(tool)
+    tool.loader.exec_module(module)
+    page = (ROOT / "docs" / "operators.md").read_text("utf-8")
+    assert page == module.page(), "run: python tools/operators_page.py"
+    functions, products = (
+        page.partition(f"| {head} |")[2].partition("\n\n")[0] for head in ("function", "product")
     )
-    products, functions, *_ = run.stdout.split("\n\n")
-    assert (products.count("\n"), functions.count("\n")) == (len(documented()) + 1, len(gradients()) + 1)
-    for table in (products, functions):
-        assert table in (ROOT / "README.md").read_text("utf-8"), table
+    assert (functions.count("\n"), products.count("\n")) == (len(gradients()) + 1, len(ASCEND_PRODUCTS) + 1)
 
 
-def test_the_readme_says_what_runs_where() -> None:
-    run = subprocess.run(
-        [sys.executable, "-c", "from pooltide.cli import main; main()", "ops", "--support", "--markdown"],
-        capture_output=True,
-        text=True,
-        check=True,
+def test_the_chinese_readme_has_the_structure_of_the_english_one() -> None:
+    pages = [(ROOT / name).read_text("utf-8") for name in ("README.md", "README.zh.md")]
+    snippet, link, code, figure = (
+        r"```[\s\S]*?```",
+        r"\]\((?!README)[^)]+\)",
+        r"(?<!`)`[^`\n]+`(?!`)",
+        r"\d[\d,.]+\d",
     )
-    assert run.stdout in (ROOT / "README.md").read_text("utf-8"), run.stdout
+    for part in (r"^#+ ", snippet, r"^    .+$", link, r"^- ", code, figure):
+        english, chinese = (sorted(re.findall(part, page, re.M)) for page in pages)
+        assert english == chinese, part
 
 
 def test_the_repository_holds_no_generated_files() -> None:
@@ -154,12 +158,15 @@ def _first_column(page: str, title: str) -> list[str]:
     return re.findall(r"^\| `([^`]+)` \|", table, re.M)
 
 
-@pytest.mark.parametrize("page", ["docs/architecture.md", "docs/glossary.md", "CONTRIBUTING.md", "README.md"])
+@pytest.mark.parametrize(
+    "page", ["docs/architecture.md", "docs/glossary.md", "CONTRIBUTING.md", "README.md", "README.zh.md"]
+)
 def test_documents_name_files_that_exist(page: str) -> None:
     text = (ROOT / page).read_text("utf-8")
     named = set(
         re.findall(
-            r"(?:\.\./)?\b[\w/]+\.(?:py|toml|h|md|cu)\b|\b(?:\w+/)+(?!\w)|\b[\w/]+/\w+\.(?:cpp|c)\b", text
+            r"(?:\.\./)?\b[\w/]+(?:\.zh)?\.(?:py|toml|h|md|cu)\b|\b(?:\w+/)+(?!\w)|\b[\w/]+/\w+\.(?:cpp|c)\b",
+            text,
         )
     )
     folders = (SOURCE, ROOT, ROOT / "docs", SOURCE / "kernels" / "cuda" / "device")

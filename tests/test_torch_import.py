@@ -33,7 +33,9 @@ plain = gradient()
 check()
 """
 RELOAD = "import importlib, pooltide.torch; importlib.reload(pooltide.torch); check()\n"
-PURGE = "import sys; [sys.modules.pop(n) for n in list(sys.modules) if n.split('.')[0] == 'pooltide']; check()\n"
+PURGE = (
+    "import sys; [sys.modules.pop(n) for n in list(sys.modules) if n.split('.')[0] == 'pooltide']; check()\n"
+)
 
 
 def _python(program: str) -> subprocess.CompletedProcess[str]:

@@ -59,7 +59,6 @@ __all__ = [
 ]
 
 
-
 def _register() -> None:
     # A second import, after a reload or after our modules were removed from sys.modules, must not define the
     # operators twice. So the library is kept in PyTorch's namespace, which outlives our modules.
