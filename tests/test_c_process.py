@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import signal
@@ -341,3 +342,19 @@ def test_round_trips_can_be_timed(tmp_path: Path) -> None:
     run = run_program(compile_program(PROGRAMS / "round_trip.cpp", tmp_path / "program", "-O2"))
     line = r"a tenth below [\d.]+ us, half below [\d.]+ us\n"
     assert re.fullmatch(f"both phases: {line}repeatable: {line}", run.stdout), run.stdout + run.stderr
+
+
+@pytest.mark.parametrize(
+    ("compiler", "status", "message"),
+    [
+        ("'", 1, 'Error: $CC is "\'"; it must be a command: No closing quotation.\n'),
+        ("/no/such/cc", 2, "/no/such/cc: No such file or directory\n"),
+        (" ", 0, ""),
+    ],
+)
+def test_a_bad_compiler_is_one_sentence(compiler: str, status: int, message: str, tmp_path: Path) -> None:
+    command = [POOLTIDE, "cc", PROGRAMS / "smallest.c", "-o", tmp_path / "program"]
+    run = subprocess.run(
+        command, env=os.environ | {"CC": compiler}, capture_output=True, text=True, check=False
+    )
+    assert (run.returncode, run.stderr) == (status, message)

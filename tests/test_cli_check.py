@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from importlib.metadata import version
@@ -15,8 +16,19 @@ from pooltide.operators.catalog import documented, gradients
 from pooltide.operators.pages import ASCEND_PRODUCTS, PRODUCTS
 
 
-def test_ops_prints_every_page() -> None:
+def test_ops_fits_a_screen() -> None:
     text = pooltide("ops")
+    assert max(map(len, text.splitlines())) <= 80
+    assert len(text.splitlines()) < 2 * (len(gradients()) + len(documented()))
+    for operator in [*gradients().values(), *documented().values()]:
+        assert operator.name in text
+    for product in ASCEND_PRODUCTS:
+        assert PRODUCTS[product] in text
+    assert re.search(r"^aclnnAvgPool2dBackward +yes  yes  yes  no   yes  yes$", text, re.M)
+
+
+def test_ops_prints_every_page() -> None:
+    text = pooltide("ops", "--all")
     for operator in [*gradients().values(), *documented().values()]:
         assert operator.name in text
         for rule in operator.rules:

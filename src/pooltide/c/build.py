@@ -159,8 +159,11 @@ def _locked(root: Path) -> Iterator[None]:
 def compiler(*, c_only: bool) -> list[str]:
     """The command of $CC or $CXX, else of the first compiler found. `c_only`: all sources are C."""
     variable, names = ("CC", ("cc", "gcc", "clang")) if c_only else ("CXX", ("c++", "g++", "clang++"))
-    if chosen := os.environ.get(variable):
-        return shlex.split(chosen)
+    if chosen := os.environ.get(variable, "").strip():
+        try:
+            return shlex.split(chosen)
+        except ValueError as error:
+            raise CannotBuild(f"${variable} is {chosen!r}; it must be a command: {error}.") from None
     for name in names:
         if found := shutil.which(name):
             return [found]

@@ -22,11 +22,12 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 
 @click.command()
 @click.argument("operator", required=False, shell_complete=_complete)
+@click.option("--all", "every", is_flag=True, help="The parameters and rules of all operators.")
 @click.option("--json", "form", flag_value="json", help="The pages as one JSON object.")
 @click.option("--markdown", "form", flag_value="markdown", help="Tables in Markdown.")
 @click.option("--stub", "form", flag_value="stub", help="The type stub of pooltide.aclnn.")
 @click.option("--support", is_flag=True, help="What runs where: by entrance, device, dtype and layout.")
-def command(operator: str | None, form: str | None, support: bool) -> None:
+def command(operator: str | None, every: bool, form: str | None, support: bool) -> None:
     """Print which operators run on which products, and for one OPERATOR its parameters and rules.
 
     OPERATOR is any of its names: avg2d, avg_pool2d_backward or aclnnAvgPool2dBackward. A rule is documented
@@ -53,6 +54,9 @@ def command(operator: str | None, form: str | None, support: bool) -> None:
     if form == "json":
         say(json.dumps([_record(op) for op in chosen], indent=2, ensure_ascii=False))
         return
+    if operator is None and form is None and not every:
+        say(_brief())
+        return
     table = markdown if form == "markdown" else aligned
     parts = [_support(table), _functions(table)] if operator is None else []
     for op in chosen:
@@ -60,6 +64,30 @@ def command(operator: str | None, form: str | None, support: bool) -> None:
         parts += [_cube(op, table)] if op.cube else []
         parts += [_rules(op, table)]
     say("\n\n".join(parts))
+
+
+def _brief() -> str:
+    """Returns what fits a screen of 80 columns: the functions, and the operators of each product."""
+    functions = [
+        [op.function, op.short, op.name if in_cann(op.function) else NOT_IN_CANN] for op in gradients().values()
+    ]
+    numbers = [str(number) for number, _ in enumerate(ASCEND_PRODUCTS, 1)]
+    products = [f"{number} {PRODUCTS[product]}" for number, product in zip(numbers, ASCEND_PRODUCTS, strict=True)]
+    parts = [
+        aligned(["function", "in cases", "CANN"], functions),
+        aligned(["operator on product", *numbers], _by_product()),
+        "\n".join(products),
+        "`pooltide ops OPERATOR` prints the parameters and rules of an operator,\n"
+        "`pooltide ops --all` of all, `pooltide ops --support` what runs where.",
+    ]
+    return "\n\n".join(parts)
+
+
+def _by_product() -> list[list[str]]:
+    return [
+        [name, *("yes" if p in op.products else "no" for p in ASCEND_PRODUCTS)]
+        for name, op in documented().items()
+    ]
 
 
 def _title(op: Operator, form: str | None) -> str:
@@ -70,11 +98,7 @@ def _title(op: Operator, form: str | None) -> str:
 
 def _support(table: Any) -> str:
     head = ["operator", *(PRODUCTS[p] for p in ASCEND_PRODUCTS)]
-    rows = [
-        [name, *("yes" if p in op.products else "no" for p in ASCEND_PRODUCTS)]
-        for name, op in documented().items()
-    ]
-    return str(table(head, rows))
+    return str(table(head, _by_product()))
 
 
 def _functions(table: Any) -> str:
