@@ -5,14 +5,17 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
+import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import pooltide
 from pooltide.kernels.cuda.choice import KERNELS
 from pooltide.operators.catalog import documented, gradients
 
@@ -113,18 +116,28 @@ def test_readme_has_the_two_commands_and_ci_runs_the_second() -> None:
     assert "README.md" in (ROOT / ".ci" / "run").read_text("utf-8")
 
 
-def test_the_page_of_operators_is_what_its_tool_prints() -> None:
-    tool = importlib.util.spec_from_file_location("operators_page", ROOT / "tools" / "operators_page.py")
+def _tool_module(name: str) -> Any:
+    tool = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
     assert tool is not None
     assert tool.loader is not None
     module = importlib.util.module_from_spec(tool)
     tool.loader.exec_module(module)
-    page = (ROOT / "docs" / "operators.md").read_text("utf-8")
-    assert page == module.page(), "run: python tools/operators_page.py"
-    functions, products = (
-        page.partition(f"| {head} |")[2].partition("\n\n")[0] for head in ("function", "product")
-    )
-    assert (functions.count("\n"), products.count("\n")) == (len(gradients()) + 1, len(ASCEND_PRODUCTS) + 1)
+    return module
+
+
+@pytest.mark.parametrize("name", ["operators.md", "reference.md"])
+def test_the_printed_pages_are_what_their_tool_prints(name: str) -> None:
+    pytest.importorskip("torch")
+    page = _page(name)
+    assert page == _tool_module("printed_pages").PAGES[name](), "run: python tools/printed_pages.py"
+    if name == "operators.md":
+        functions, products = (
+            page.partition(f"| {head} |")[2].partition("\n\n")[0] for head in ("function", "product")
+        )
+        found = functions.count("\n"), products.count("\n")
+        assert found == (len(gradients()) + 1, len(ASCEND_PRODUCTS) + 1)
+    else:
+        assert set(re.findall("^### (.+)$", page, re.M)) >= {*pooltide.__all__, "patch", "aclrtMemcpy"}
 
 
 def test_the_chinese_readme_has_the_structure_of_the_english_one() -> None:
@@ -225,3 +238,27 @@ def test_tools_import_names_that_exist(tool: Path) -> None:
                 pytest.skip(f"{missing.name} is not installed")
             for alias in node.names:
                 assert hasattr(module, alias.name) or importlib.util.find_spec(f"{node.module}.{alias.name}")
+
+
+def test_the_chart_is_what_its_tool_draws() -> None:
+    measured = json.loads((ROOT / "docs" / "measured" / "cpu.json").read_text("utf-8"))
+    assert _tool_module("chart").draw(measured) == (ROOT / "docs" / "speed.svg").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    "page", [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))], ids=lambda p: p.name
+)
+def test_links_lead_to_files(page: Path) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text("utf-8"))
+    assert not [link for link in links if not (page.parent / link).exists()]
+
+
+def test_the_site_builds_without_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("material", reason="mkdocs-material is not installed: the site is NOT built")
+    site = _tool_module("site")
+    monkeypatch.setattr(site, "SOURCE", tmp_path / "source")
+    site.build(tmp_path / "site")
+    assert (tmp_path / "site" / "pytorch" / "index.html").exists()
+    monkeypatch.setattr(site, "linked", lambda text: text + "\n[a page that is not there](nowhere.md)\n")
+    with pytest.raises(subprocess.CalledProcessError):
+        site.build(tmp_path / "site")

@@ -1,0 +1,120 @@
+"""Writes the pages of docs/ that are printed, not typed.
+
+    python tools/printed_pages.py
+
+operators.md is printed from the operator pages, reference.md from signatures and docstrings.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from click.testing import CliRunner
+
+import pooltide
+import pooltide.torch
+from pooltide import acl, aclnn
+from pooltide.cli import main
+
+DOCS = Path(__file__).parent.parent / "docs"
+OPERATORS = """\
+# Operators
+
+`python tools/printed_pages.py` prints this page from the operator pages of the package.
+
+## The gradients
+
+As `pooltide ops` prints it; "not yet" means that CANN's two-phase interface of the operator is not here yet.
+
+{functions}
+
+## What runs where
+
+As `pooltide ops --support` prints it; the first rows are the gradients, the others the forwards.
+
+{support}
+
+## What runs on which product
+
+{products}
+
+# Parameters and rules
+
+Rules are checked in this order; the first that fails gives the status.
+
+{reference}
+"""
+REFERENCE = """\
+# Reference
+
+`python tools/printed_pages.py` prints this page from the signatures and docstrings of the package.
+[numpy.md](numpy.md), [pytorch.md](pytorch.md) and [cann.md](cann.md) have examples.
+
+## pooltide, for NumPy
+
+{numpy}
+
+## pooltide.torch
+
+{torch}
+
+## pooltide.torch.functional
+
+{functional}
+
+## pooltide.acl
+
+{acl}
+
+## pooltide.aclnn
+
+{aclnn}
+"""
+
+
+def _ops(*options: str) -> str:
+    run = CliRunner().invoke(main, ["ops", "--markdown", *options], catch_exceptions=False)
+    assert run.exit_code == 0, run.output
+    return run.output.strip()
+
+
+def operators() -> str:
+    """Returns the text of docs/operators.md."""
+    products, functions, reference = _ops().split("\n\n", 2)
+    return OPERATORS.format(
+        functions=functions, support=_ops("--support"), products=products, reference=reference
+    )
+
+
+def _entry(name: str, value: Any) -> str:
+    signature = str(inspect.signature(value)).replace("'", "")
+    return f"### {name}\n\n```\n{name}{signature}\n```\n\n{inspect.getdoc(value) or ''}".rstrip()
+
+
+def _entries(module: ModuleType, names: Iterable[str]) -> str:
+    found = [(name, getattr(module, name)) for name in sorted(names)]
+    return "\n\n".join(_entry(name, value) for name, value in found if callable(value))
+
+
+def reference() -> str:
+    """Returns the text of docs/reference.md."""
+    pools = [name for name in dir(pooltide.torch.functional) if name in pooltide.__all__]
+    runtime = [name for name in dir(acl) if name.startswith(("acl", "set_", "get_", "tensor_"))]
+    return REFERENCE.format(
+        numpy=_entries(pooltide, pooltide.__all__),
+        torch=_entries(pooltide.torch, pooltide.torch.__all__),
+        functional=_entries(pooltide.torch.functional, pools),
+        acl=_entries(acl, [name for name in runtime if inspect.isfunction(getattr(acl, name))]),
+        aclnn=_entries(aclnn, [name for name in dir(aclnn) if name.startswith("aclnn")]),
+    )
+
+
+PAGES = {"operators.md": operators, "reference.md": reference}
+
+if __name__ == "__main__":
+    for name, text in PAGES.items():
+        (DOCS / name).write_text(text(), encoding="utf-8")
