@@ -28,7 +28,7 @@ OPERATORS = """\
 
 ## The gradients
 
-As `pooltide ops` prints it; "not yet" means that CANN's two-phase interface of the operator is not here yet.
+The last column is the operator of CANN with that meaning.
 
 {functions}
 
@@ -45,6 +45,7 @@ As `pooltide ops --support` prints it; the first rows are the gradients, the oth
 # Parameters and rules
 
 Rules are checked in this order; the first that fails gives the status.
+A rule is documented if CANN's documents have it, and decided if pooltide chose it because no document has it.
 
 {reference}
 """

@@ -69,10 +69,13 @@ def command(operator: str | None, every: bool, form: str | None, support: bool) 
 def _brief() -> str:
     """Returns what fits a screen of 80 columns: the functions, and the operators of each product."""
     functions = [
-        [op.function, op.short, op.name if in_cann(op.function) else NOT_IN_CANN] for op in gradients().values()
+        [op.function, op.short, op.name if in_cann(op.function) else NOT_IN_CANN]
+        for op in gradients().values()
     ]
     numbers = [str(number) for number, _ in enumerate(ASCEND_PRODUCTS, 1)]
-    products = [f"{number} {PRODUCTS[product]}" for number, product in zip(numbers, ASCEND_PRODUCTS, strict=True)]
+    products = [
+        f"{number} {PRODUCTS[product]}" for number, product in zip(numbers, ASCEND_PRODUCTS, strict=True)
+    ]
     parts = [
         aligned(["function", "in cases", "CANN"], functions),
         aligned(["operator on product", *numbers], _by_product()),
