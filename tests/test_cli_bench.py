@@ -100,3 +100,14 @@ def test_a_call_is_timed_after_calls_that_warm_the_cache(taken: float, calls: in
 
     contest.seconds(run)
     assert len(made) == calls
+
+
+def test_without_pytorch_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("bench", "contest"):
+        monkeypatch.setattr(f"pooltide.cli.{module}.find_spec", lambda name: None)
+    run = CliRunner().invoke(main, ["bench", CASES[0], "--rounds", "3", "--json"])
+    assert run.exit_code == 0, run.output
+    assert (
+        run.stderr == "PyTorch is not installed, so its figures are missing: pip install 'pooltide[torch]'.\n"
+    )
+    assert "torch" not in json.loads(run.stdout)["results"][0]["seconds"]

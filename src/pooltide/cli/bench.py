@@ -17,6 +17,7 @@ from .contest import use_threads
 from .drawing import CELLS, KINDS, LEAST_CELLS, Wanted
 from .named import CUDA_SHAPES, SHAPES, run_named
 from .problems import NOTATION, GradientProblems
+from .speech import say
 
 # The options that only one of the modes has, and the mode that has them.
 _NAMED = {
@@ -84,6 +85,8 @@ def command(models: bool, device: str, threads: tuple[int, ...] | None, **given:
     if given["instructions"]:
         _check_counting(device, threads, given)
     counts = _checked(models, device, threads or (get_num_threads(),), given)
+    if find_spec("torch") is None:
+        say("PyTorch is not installed, so its figures are missing: pip install 'pooltide[torch]'.", err=True)
     before = get_num_threads()
     use_threads(counts[0])
     rounds, as_json, kind = given["rounds"], given["as_json"], given["kind"] or "gradients"
