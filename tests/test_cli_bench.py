@@ -107,7 +107,5 @@ def test_without_pytorch_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"pooltide.cli.{module}.find_spec", lambda name: None)
     run = CliRunner().invoke(main, ["bench", CASES[0], "--rounds", "3", "--json"])
     assert run.exit_code == 0, run.output
-    assert (
-        run.stderr == "PyTorch is not installed, so its figures are missing: pip install 'pooltide[torch]'.\n"
-    )
+    assert "PyTorch is not installed, so its figures are missing: pip install" in run.stderr
     assert "torch" not in json.loads(run.stdout)["results"][0]["seconds"]
