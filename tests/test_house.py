@@ -253,6 +253,7 @@ def test_links_lead_to_files(page: Path) -> None:
     assert not [link for link in links if not (page.parent / link).exists()]
 
 
+@pytest.mark.slow
 def test_the_site_builds_without_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("material", reason="mkdocs-material is not installed: the site is NOT built")
     site = _tool_module("site")
