@@ -109,3 +109,8 @@ def test_without_pytorch_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run.exit_code == 0, run.output
     assert "PyTorch is not installed, so its figures are missing: pip install" in run.stderr
     assert "torch" not in json.loads(run.stdout)["results"][0]["seconds"]
+
+
+def test_unpools_are_refused_with_a_sentence() -> None:
+    done = CliRunner().invoke(main, ["bench", "max_unpool2d:1x2x5x5:k2"])
+    assert (done.exit_code, "bench does not time unpools" in done.output) == (1, True), done.output

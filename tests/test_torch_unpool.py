@@ -255,3 +255,18 @@ def test_compiled_code_takes_pytorch_s_unpool() -> None:
     values, indices, plane = pooled(2)
     step = torch.compile(lambda v: pt.functional.max_unpool2d(v, indices, 2, 2, 0, plane), backend="eager")
     assert torch.equal(step(values), F.max_unpool2d(values, indices, 2, 2, 0, plane))
+
+
+@pytest.mark.parametrize("axes", [2, 3])
+def test_patched_unpools_of_an_empty_batch_do_not_raise_under_deterministic_algorithms(axes: int) -> None:
+    empty = torch.zeros(0, 3, *(4,) * axes)
+    with pt.patch(), deterministic():
+        found = getattr(F, f"max_unpool{axes}d")(empty, empty.long(), 2)
+    assert found.shape == (0, 3, *(8,) * axes)
+
+
+@each_rank
+def test_meta_tensors_have_shapes_only(axes: int) -> None:
+    values = torch.zeros(1, 3, *(4,) * axes, device="meta")
+    found = getattr(pt.functional, f"max_unpool{axes}d")(values, values.long(), 2)
+    assert (found.shape, found.device.type) == ((1, 3, *(8,) * axes), "meta")

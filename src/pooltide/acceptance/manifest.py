@@ -51,7 +51,10 @@ def read_shard(text: str) -> Shard:
     """The shard that a text such as 3/16 means. ValueError: it means none."""
     match = re.fullmatch(r"([1-9][0-9]{0,5})/([1-9][0-9]{0,5})", text)
     if match is None or int(match[1]) > int(match[2]):
-        raise ValueError(f"shard is {short(text)}; it must be two numbers such as 3/16, the first not larger")
+        raise ValueError(
+            f"shard is {short(text)}; it must be two numbers such as 3/16, "
+            "the first 1 or more and not larger than the second"
+        )
     return Shard(int(match[1]), int(match[2]))
 
 

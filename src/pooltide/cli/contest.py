@@ -104,6 +104,8 @@ def use_threads(count: int) -> None:
 def timeable(case: Case) -> Problem:
     """The problem of a case. Refused: the rules refuse it, or it has no cells."""
     problem = problem_of(case)
+    if problem.kind.startswith("unpool"):
+        raise Refused("bench does not time unpools; it times the twelve pools and their gradients")
     if 0 in (problem.planes, *problem.input_plane, *problem.output_plane):
         raise Refused("the case has no cell; there is nothing to time")
     return problem

@@ -60,7 +60,7 @@ def _takes(x: Tensor, indices: Tensor, axes: int, size: Sequence[int], *more: Se
         and indices.dtype == torch.int64
         and x.device == indices.device
     )
-    shapes = x.shape == indices.shape and x.dim() in (axes + 1, axes + 2) and x.numel() > 0
+    shapes = x.shape == indices.shape and x.dim() in (axes + 1, axes + 2) and 0 not in x.shape[-axes - 1 :]
     sizes = len(size) == axes and min(size) > 0
     there = x.device.type in DEVICES and x.device == indices.device
     return known and shapes and sizes and there and all(min(m) >= 0 for m in more)

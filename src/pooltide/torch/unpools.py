@@ -54,7 +54,7 @@ def move(function: str, source: Tensor, indices: Tensor, plane: Plane, gather: b
         return _move_on_cpu(function, source, indices, plane, gather)
     flat, cells = indices.flatten(-len(plane)).long(), prod(plane)
     good = (flat >= 0) & (flat < cells)
-    if check and direct and not bool(good.all()):
+    if check and direct and not source.is_meta and not bool(good.all()):
         first = int((~good).flatten().nonzero()[0])
         fault = IndexFault(int((~good).sum()), first, int(flat.flatten()[first]))
         raise IndexError(f"{function}: {fault.message('indices', indices.shape, plane)}")
