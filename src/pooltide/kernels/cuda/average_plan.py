@@ -25,7 +25,7 @@ from .columns import (
     windows_of,
 )
 from .source import Argument, Source
-from .tables import Array, cdiv, divider
+from .tables import Array, cdiv, divider, uniform
 from .task import Launch, Task
 
 CELLS_IN_REGISTERS = 64  # that a thread reads for several averages
@@ -127,13 +127,13 @@ def column_average(task: Task) -> tuple[Launch, ...] | str:
 def _division(task: Task) -> tuple[tuple[Array, ...], list[float], tuple[tuple[str, int], ...]]:
     """The divisors per axis, those of all windows if they are the same, and the defines of quotients.h."""
     problem, divisors = task.problem, _divisors(task)
-    uniform = all(len(np.unique(axis)) == 1 for axis in divisors) or problem.quotient == "override"
-    numbers = _uniform(task, divisors) if uniform else [1.0, 1.0, 1.0]
-    exact = uniform and all(abs(n) in _POWERS for n in numbers)
+    same = uniform(divisors) or problem.quotient == "override"
+    numbers = _uniform(task, divisors) if same else [1.0, 1.0, 1.0]
+    exact = same and all(abs(n) in _POWERS for n in numbers)
     options = (
         ("CHAINED", int(problem.quotient == "chained")),
         *((f"BY_{name}", int((axis != 1).any())) for name, axis in zip("DHW", divisors, strict=True)),
-        *(("UNIFORM", int(uniform)), ("EXACT", int(exact))),
+        *(("UNIFORM", int(same)), ("EXACT", int(exact))),
         ("SMALL", int(prod(int(axis.max(initial=1)) for axis in divisors) < 2**24)),
     )
     return divisors, [1 / n if exact else n for n in numbers], options

@@ -22,7 +22,7 @@ from .average_rows import (
     window_tables,
 )
 from .source import Source
-from .tables import cdiv, divider, division, divisors, even_share
+from .tables import cdiv, divider, division, divisors, even_share, uniform
 from .task import Launch, Task
 
 FILL_THREADS = 256  # of a block that only fills,
@@ -135,8 +135,9 @@ class Walk:
         problem = self.task.problem
         d, h, _ = problem.axes
         loads = most_windows(d) * self.windows * h.outputs / h.length / self.vector
-        uniform = all(len(np.unique(axis)) == 1 for axis in divisors(problem))
-        return loads * (4 + sum(DIVISION_COST[way] for way in division(problem)) + 4 * (not uniform))
+        return loads * (
+            4 + sum(DIVISION_COST[way] for way in division(problem)) + 4 * (not uniform(divisors(problem)))
+        )
 
     def refuse(self) -> str | None:
         kept = self.kept_rows * most_windows(self.task.problem.axes[0]) * self.windows
@@ -217,7 +218,7 @@ def _rolling(walk: Walk) -> tuple[Launch, ...] | str:
         "WINDOWS": walk.windows,
         "COLUMNS": across.most,
         "SLICES": most_windows(d),
-        "UNIFORM": int(all(len(np.unique(axis)) == 1 for axis in by)),
+        "UNIFORM": int(uniform(by)),
         "ONCE": once,
         "BY_D": by_d,
         "BY_H": by_h,

@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import inf, prod
 
-import numpy as np
-
 from .average_rows import (
     SHORT_WALK,
     UNROLLED_ROWS,
@@ -22,7 +20,17 @@ from .average_rows import (
     window_tables,
 )
 from .source import Argument, Source
-from .tables import cdiv, divider, division, divisors, even_share, even_shares, shares, windows_of_shares
+from .tables import (
+    cdiv,
+    divider,
+    division,
+    divisors,
+    even_share,
+    even_shares,
+    shares,
+    uniform,
+    windows_of_shares,
+)
 from .task import Launch, Task
 
 THREADS = 256  # of a block that computes averages, at most
@@ -193,7 +201,7 @@ def _average(a: AverageTask, tile: Tile, staged: bool, roll: bool) -> tuple[Laun
         "TWO": int(rows.strided and rows.kernel % rows.stride != 0),
         "LINEAR": int(problem.output_plane[0] == 1 or all_rows),
         "WHOLE": int(all_rows and bool((windows_of_shares(d, tile.d) == d.outputs).all())),
-        "UNIFORM": int(all(len(np.unique(axis)) == 1 for axis in by)),
+        "UNIFORM": int(uniform(by)),
         "ONCE": once,
         "BY_D": by_d,
         "BY_H": by_h,

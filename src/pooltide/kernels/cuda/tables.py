@@ -5,6 +5,7 @@ Functions take axes, lengths or a problem, and return NumPy tables or sizes. The
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,11 @@ def bands(axes: tuple[Axis, ...], cells: int) -> Array:
     return np.array(found)
 
 
+def uniform(by: Iterable[Array]) -> bool:
+    """Whether all windows have the same divisors."""
+    return all(len(np.unique(axis)) == 1 for axis in by)
+
+
 def divisors(problem: Problem) -> tuple[Array, Array, Array]:
     """What each window's gradient is divided by, axis by axis; all but "chained" by the product."""
     found = [tables(axis) for axis in problem.axes]
@@ -98,7 +104,7 @@ def divisors(problem: Problem) -> tuple[Array, Array, Array]:
         d, h, w = (table.extent for table in found)
     else:
         d, h, w = (np.maximum(table.end - table.start, 1) for table in found)
-    if problem.quotient != "chained" and all(len(np.unique(axis)) == 1 for axis in (d, h, w)):
+    if problem.quotient != "chained" and uniform((d, h, w)):
         return np.ones_like(d), h * int(d[0]) * int(w[0]), np.ones_like(w)
     return d, h, w
 

@@ -57,14 +57,7 @@ __device__ __forceinline__ Sums divided(const Elements &g, const Divisors &by) {
 
 __device__ __forceinline__ Elements narrowed(const Sums &sums) {
   Elements made;
-#if ELEMENT >= 2 && PACK > 1
-  u32 *words = (u32 *)made.each;
-#pragma unroll
-  for (int i = 0; i < PACK; i += 2) words[i / 2] = narrow_two(sums.each[i], sums.each[i + 1]);
-#else
-#pragma unroll
-  for (int i = 0; i < PACK; ++i) made.each[i] = narrow(sums.each[i]);
-#endif
+  narrow_all<PACK>(made.each, sums.each);
   return made;
 }
 

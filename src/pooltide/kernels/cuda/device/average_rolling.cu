@@ -60,13 +60,7 @@ __device__ __forceinline__ void write(Element *to, const Sum *sums, int left) {
 #pragma unroll
   for (int from = 0; from < VECTOR; from += STORE) {
     Stored made;
-#if ELEMENT >= 2 && STORE > 1
-#pragma unroll
-    for (int j = 0; j < STORE; j += 2) ((u32 *)made.each)[j / 2] = narrow_two(sums[from + j], sums[from + j + 1]);
-#else
-#pragma unroll
-    for (int j = 0; j < STORE; ++j) made.each[j] = narrow(sums[from + j]);
-#endif
+    narrow_all<STORE>(made.each, sums + from);
     if (STORE == VECTOR || from < left) *(Stored *)(to + from) = made;
   }
 }

@@ -102,6 +102,20 @@ __device__ __forceinline__ u32 narrow_two(float low, float high) {
 }
 #endif
 
+// N sums as N elements; `to` is aligned for all of them together.
+template <int N>
+__device__ __forceinline__ void narrow_all(Element *to, const Sum *sums) {
+#if ELEMENT >= 2
+  if (N % 2 == 0) {
+#pragma unroll
+    for (int i = 0; i + 1 < N; i += 2) ((u32 *)to)[i / 2] = narrow_two(sums[i], sums[i + 1]);
+    return;
+  }
+#endif
+#pragma unroll
+  for (int i = 0; i < N; ++i) to[i] = narrow(sums[i]);
+}
+
 // x / n for 0 <= x < 2^31 and the `magic` and `shift` of kernels.cuda.tables.magic(n); n is at least 1.
 struct Divider {
   u32 n, magic, shift;

@@ -24,13 +24,7 @@ struct __align__(LEAST(16, VECTOR * sizeof(Index))) Indices {
 // Writes VECTOR sums.
 __device__ __forceinline__ void write(Element *to, const Sum *sums) {
   Elements made;
-#if ELEMENT >= 2 && VECTOR > 1
-#pragma unroll
-  for (int j = 0; j < VECTOR; j += 2) ((u32 *)made.each)[j / 2] = narrow_two(sums[j], sums[j + 1]);
-#else
-#pragma unroll
-  for (int j = 0; j < VECTOR; ++j) made.each[j] = narrow(sums[j]);
-#endif
+  narrow_all<VECTOR>(made.each, sums);
   *(Elements *)to = made;
 }
 
