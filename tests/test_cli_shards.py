@@ -8,6 +8,7 @@ import json
 import shutil
 import subprocess
 import sys
+from concurrent import futures
 from itertools import islice
 from pathlib import Path
 
@@ -17,10 +18,10 @@ from click.testing import CliRunner
 from commandline import PROGRAM, pooltide
 
 from pooltide.acceptance import golden as making
+from pooltide.acceptance import workers
 from pooltide.acceptance.entries import expected
 from pooltide.acceptance.golden import Task
 from pooltide.acceptance.manifest import Manifest, Shard, begin, finish_manifest, read_shard
-from pooltide.acceptance.workers import make_all
 from pooltide.cli import main, progress
 
 CASES = "name,case\n" + "".join(f"c{i},avg2d:2x3x{5 + i}x7:k3:s{1 + i % 2}:f16:seed{i}\n" for i in range(11))
@@ -247,6 +248,31 @@ def test_a_full_disk_stops_at_once(jobs: int, tmp_path: Path, monkeypatch: pytes
     assert kept <= {path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("grad_input.npy")}
 
 
+def test_finished_cases_come_before_the_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker's next message, all of it refused, may be read before its finished one."""
+
+    def last_first(
+        waiting: set[futures.Future[list[making.Made]]], return_when: str
+    ) -> tuple[object, object]:
+        done, _ = futures.wait(waiting)
+        return sorted(done, key=lambda future: not future.result()[0].full), set()
+
+    write = making._write
+
+    def full(directory: Path, entry: dict[str, object], arrays: object) -> None:
+        if entry["name"] > "c02":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(directory, entry, arrays)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(making, "_write", full)
+    monkeypatch.setattr(workers, "wait", last_first)
+    (tmp_path / ".partial").mkdir()
+    tasks = ((Task(i, f"c{i:02}", "avg2d:1x1x3x3:k3:f32"), None) for i in range(8))
+    outcomes = [(made.name, made.full) for made in workers.make_all(tasks, tmp_path, 2, 8)]
+    assert sorted(outcomes[:3]) == [("c00", False), ("c01", False), ("c02", False)]
+    assert all(full for _, full in outcomes[3:])
+
+
 def test_tasks_are_drawn_while_others_are_done(tmp_path: Path) -> None:
     """A million tasks never wait at once."""
     drawn = 0
@@ -255,10 +281,10 @@ def test_tasks_are_drawn_while_others_are_done(tmp_path: Path) -> None:
         nonlocal drawn
         while True:
             drawn += 1
-            yield Task(drawn, f"c{drawn}", "avg2d:1x1x2x2:k3"), None
+            yield Task(drawn, f"c{drawn}", "avg2d:1x1x3x3:k3:f32"), None
 
     (tmp_path / ".partial").mkdir()
-    found = list(islice(make_all(work(), tmp_path, 2, 1_000_000), 100))  # type: ignore[arg-type]
+    found = list(islice(workers.make_all(work(), tmp_path, 2, 1_000_000), 100))  # type: ignore[arg-type]
     assert len(found) == 100
     assert drawn < 500
 

@@ -47,13 +47,21 @@ def make_all(work: Iterable[Work], directory: Path, jobs: int, total: int | None
                 if not waiting:
                     return
                 done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                for future in done:
-                    yield from future.result()
+                made = [outcome for future in done for outcome in future.result()]
+                if any(outcome.full for outcome in made):
+                    made += _finished(waiting)
+                yield from sorted(made, key=lambda outcome: outcome.full)  # what is finished comes first
         except BrokenProcessPool:
             raise WorkerDied("a worker process died; perhaps memory ran out: try fewer --jobs") from None
         finally:
             for future in waiting:
                 future.cancel()
+
+
+def _finished(waiting: set[Future[list[Made]]]) -> list[Made]:
+    """The outcomes of the tasks that have begun; the other tasks are dropped."""
+    begun = [future for future in waiting if not future.cancel()]
+    return [made for future in begun for made in future.result()]
 
 
 def _chunks(work: Iterable[Work], size: int) -> Iterator[list[Work]]:
