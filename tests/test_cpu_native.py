@@ -14,8 +14,8 @@ import pytest
 from pooltide import _native
 
 NATIVE = Path(__file__).parent.parent / "native"
-FLAGS = ["-std=c++17", "-g", "-ffp-contract=off", "-fno-math-errno", "-Wno-psabi", f"-I{NATIVE}"]
-SANITIZE = ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+FLAGS = ["-std=c++17", "-g1", "-ffp-contract=off", "-fno-math-errno", "-Wno-psabi", f"-I{NATIVE}"]
+SANITIZE = ["-Og", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 SETS = {
     "baseline": [],
     "avx2": ["-mavx2", "-mf16c"],
@@ -59,7 +59,7 @@ def test_under_address_and_undefined_sanitizers(tmp_path: Path) -> None:
     if (compiler := shutil.which("g++")) is None:
         pytest.skip("NOT TESTED: no g++ here")
     program = build(tmp_path, compiler, SANITIZE, list(SETS))
-    check([str(program), "1200", "7"], _native.instruction_sets())
+    check([str(program), "600", "7"], _native.instruction_sets())
 
 
 @pytest.mark.slow

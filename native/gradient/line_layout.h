@@ -54,7 +54,7 @@ template <class S> struct LineLayout {
     slots_h = larger(p.h.most, 1);
     measure_slot(p);
     stage = Sink<S>::stage_size(lines == Lines::channels ? each : row, tight ? 0 : 16384);
-    strip_rows = lines == Lines::channels ? 1 : larger(1, (stage - stage / 8) / larger(row, 1));
+    strip_rows = lines == Lines::channels ? 1 : larger(1, Sink<S>::most(stage) / larger(row, 1));
     lists = p.d.pairs * (p.h.pairs + p.h.cells) + 2;
     resident = !tight && lines != Lines::channels && lists <= kLists && p.d.windows * p.h.windows * slot * item() <= kCachedBytes;
     if (resident) {

@@ -21,13 +21,18 @@ template <class S> class OneWindow {
     return whole ? nullptr : "a plane has more than one window, or cells outside its window";
   }
   static int64_t units(const Problem& p) { return p.planes(); }
-  static int64_t scratch(const Problem&, const Arrays&) { return Sink<S>::stage_size(kBlock) * sizeof(S); }
+  static constexpr int64_t kStage = Sink<S>::stage_size(kBlock);
+  static int64_t scratch(const Problem&, const Arrays&) {
+    Carve carve(nullptr);
+    carve.take<S>(kStage);
+    return carve.used();
+  }
 
   static void run(const Problem& p, const Arrays& arrays, int64_t begin, int64_t end, void* scratch, Fault&) {
     int64_t cells = p.cells();
     const S* grad = (const S*)arrays.grad;
     S* out = (S*)arrays.out;
-    Sink<S> sink(out + begin * cells, out + end * cells, (S*)scratch, Sink<S>::stage_size(kBlock), arrays.stream);
+    Sink<S> sink(out + begin * cells, out + end * cells, Carve(scratch).take<S>(kStage), kStage, arrays.stream);
     const Division<T> by(p, 0, 0, 0);
     T quotients[kPlanes];
     S values[kPlanes];

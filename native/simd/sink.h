@@ -21,12 +21,16 @@ template <class S> inline void copy_vectors(S* to, const S* from, int64_t n) {
 template <class S> class Sink {
  public:
   static constexpr int64_t kLine = 64 / sizeof(S), kSlack = 2 * lanes<S>;
+  static constexpr int64_t kSpare = kSlack + 2 * kLine;  // a stage's elements beyond a reservation
 
   // Returns the size of a stage for reservations of up to `most` elements; `bytes` is the usual size.
-  static int64_t stage_size(int64_t most, int64_t bytes = 16384) {
-    int64_t least = most + kSlack + 2 * kLine, usual = bytes / (int64_t)sizeof(S);
+  static constexpr int64_t stage_size(int64_t most, int64_t bytes = 16384) {
+    int64_t least = most + kSpare, usual = bytes / (int64_t)sizeof(S);
     return least > usual ? least : usual;
   }
+
+  // Returns the most elements that may be reserved at a time.
+  static int64_t most(int64_t stage_size) { return stage_size - kSpare; }
 
   Sink(S* begin, S* end, S* stage, int64_t capacity, bool stream)
       : at_(begin), end_(end), stage_(stage), capacity_(capacity), stream_(stream) {}
