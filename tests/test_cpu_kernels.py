@@ -379,13 +379,8 @@ def test_bad_indices_are_counted_and_the_first_is_named(dtype: str) -> None:
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_results_beyond_the_cache(layout: str) -> None:
     """Results of 32 MB and more are written past the cache. Odd planes make threads begin at unaligned addresses."""
-    problem = Problem(
-        "average_gradient",
-        (7, 53),
-        (UNIT, strided(151, 3, 2, 1), strided(157, 3, 2, 1)),
-        TYPES["FLOAT32"],
-        "extent",
-    )
+    axes = UNIT, strided(151, 3, 2, 1), strided(157, 3, 2, 1)
+    problem = Problem("average_gradient", (7, 53), axes, TYPES["FLOAT32"], "extent")
     assert problem.cells * 4 >= 32 << 20
     grad = gradients(problem, 6)
     want = np.empty(problem.batch + problem.input_plane, np.float32)
@@ -492,13 +487,8 @@ def test_shared_and_misaligned_memory_is_copied() -> None:
     for _ in range(2):
         got = pooltide.avg_pool2d_backward(raw, (2, 3, 10, 14), 2)
         np.testing.assert_array_equal(got, pooltide.avg_pool2d_backward(raw.copy(), (2, 3, 10, 14), 2))
-    problem = Problem(
-        "average_gradient",
-        (2, 3),
-        (UNIT, strided(11, 3, 1, 1), strided(13, 3, 1, 1)),
-        TYPES["FLOAT32"],
-        "extent",
-    )
+    axes = UNIT, strided(11, 3, 1, 1), strided(13, 3, 1, 1)
+    problem = Problem("average_gradient", (2, 3), axes, TYPES["FLOAT32"], "extent")
     volume = as_volume(block.copy().reshape(2, 3, 11, 13), 2)
     want, _ = run(problem, "planes", volume.copy(), None)
     assert cpu.run(problem, "planes", Arrays(volume, out=volume), np.empty(0, np.uint8)) is None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -11,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torch.nn.functional as F  # noqa: E402
+from pools import deterministic  # noqa: E402
 
 import pooltide.torch as pt  # noqa: E402
 from pooltide.torch import index_overrides  # noqa: E402
@@ -22,15 +21,6 @@ pytestmark = [
 each_rank = pytest.mark.parametrize("axes", [1, 2, 3])
 FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 SMALL, LARGE = (5, 7, 6), (11, 13, 12)
-
-
-@contextmanager
-def deterministic() -> Iterator[None]:
-    torch.use_deterministic_algorithms(True)
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(False)
 
 
 def drawn(axes: int, dtype: Any) -> tuple[Any, Any, Any]:

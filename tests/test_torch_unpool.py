@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -12,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torch.nn.functional as F  # noqa: E402
+from pools import deterministic  # noqa: E402
 
 import pooltide  # noqa: E402
 import pooltide.torch as pt  # noqa: E402
@@ -19,15 +18,6 @@ from pooltide.torch import index_overrides, unpools  # noqa: E402
 
 each_rank = pytest.mark.parametrize("axes", [1, 2, 3])
 SIZES = (9, 7, 8)
-
-
-@contextmanager
-def deterministic() -> Iterator[None]:
-    torch.use_deterministic_algorithms(True)
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(False)
 
 
 def pooled(axes: int, dtype: Any = torch.float32, batch: tuple[int, ...] = (2, 3)) -> tuple[Any, Any, Any]:

@@ -136,6 +136,11 @@ class Call:
         value = self.role(role)
         return value * len(self.operator.axes) if len(value) == 1 else tuple(value)
 
+    def _axes_or(self, role: str, default: int) -> tuple[int, ...]:
+        """The first values of an int array, one for each axis; without it the default."""
+        axes = len(self.operator.axes)
+        return self.pairs(role)[:axes] if self.role(role) else (default,) * axes
+
     @property
     def kernel(self) -> tuple[int, ...]:
         return self.pairs("kernel")
@@ -147,8 +152,7 @@ class Call:
 
     @property
     def dilation(self) -> tuple[int, ...]:
-        axes = len(self.operator.axes)
-        return self.pairs("dilation")[:axes] if self.role("dilation") else (1,) * axes
+        return self._axes_or("dilation", 1)
 
     @property
     def stride(self) -> tuple[int, ...]:
@@ -157,8 +161,7 @@ class Call:
     @property
     def padding(self) -> tuple[int, ...]:
         """Cells of padding before the plane on each axis; an array of all sides has these first."""
-        axes = len(self.operator.axes)
-        return self.pairs("padding")[:axes] if self.role("padding") else (0,) * axes
+        return self._axes_or("padding", 0)
 
     @property
     def padding_after(self) -> tuple[int, ...]:
