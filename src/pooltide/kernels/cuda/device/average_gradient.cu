@@ -27,6 +27,7 @@
 //     ONCE, BY_D, BY_H, BY_W   how to divide: see gradient_quotients.h
 
 #include "gradient_quotients.h"
+#include "rotation.h"
 
 // PACK neighbouring channels: of a tensor, and their sums.
 struct __align__(PACK * sizeof(Element)) Elements {
@@ -234,23 +235,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) average_gradient(const Par
           ++h, to += pitch;
         }
       };
-      int o = from_o + p.first_period;
-#pragma unroll
-      for (int j = 0; j < ROWS - 1; ++j) enter(j, o - ROWS + 1 + j);
-      for (; o + ROWS <= last; o += ROWS) {
-#pragma unroll
-        for (int u = 0; u < ROWS; ++u) {
-          enter((u + ROWS - 1) % ROWS, o + u);
-          leave(u);
-        }
-      }
-#pragma unroll
-      for (int u = 0; u < ROWS - 1; ++u) {
-        if (o + u < last) {
-          enter((u + ROWS - 1) % ROWS, o + u);
-          leave(u);
-        }
-      }
+      rotate<ROWS>(from_o + p.first_period, last, enter, leave);
 #else
       for (int o = from_o + p.first_period; o < last; o += BLOCK) {
         Sums first[BLOCK], second[BLOCK];

@@ -27,6 +27,7 @@
 //     UNIFORM 1         all windows have the same divisors
 //     ONCE, BY_D, BY_H, BY_W   how to divide: see gradient_quotients.h
 #include "gradient_quotients.h"
+#include "rotation.h"
 
 struct __align__(VECTOR * sizeof(Element)) Vector {
   Element each[VECTOR];
@@ -243,22 +244,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) average_rolling(const Para
     };
     row_ahead += (o - ROWS + 1) * row_windows;
     load(o - ROWS + 1);
-#pragma unroll
-    for (int j = 0; j < ROWS - 1; ++j) enter(j, o - ROWS + 1 + j);
-    for (; o + ROWS <= last; o += ROWS) {
-#pragma unroll
-      for (int u = 0; u < ROWS; ++u) {
-        enter((u + ROWS - 1) % ROWS, o + u);
-        leave(u);
-      }
-    }
-#pragma unroll
-    for (int u = 0; u < ROWS - 1; ++u) {
-      if (o + u < last) {
-        enter((u + ROWS - 1) % ROWS, o + u);
-        leave(u);
-      }
-    }
+    rotate<ROWS>(o, last, enter, leave);
 #else
     int next = ((const int4 *)runs)[from].z, first = next;  // windows from next on are not kept; first is in slot 0
     row_ahead += next * row_windows;
