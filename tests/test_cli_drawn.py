@@ -191,7 +191,8 @@ def test_a_small_run_has_every_row(kind: str) -> None:
 def test_the_tables_name_the_groups() -> None:
     run = bench("--drawn", "1", "--seed", "4", *SMALL, "--threads", "1,2")
     assert run.exit_code == 0, run.output
-    assert "count 1, seed 4, kind gradients, device cpu, most cells 16384, threads 1,2" in run.stdout
+    assert "count 1, seed 4, kind gradients, device cpu, most cells 16384, date 20" in run.stdout
+    assert ", threads 1,2, instruction set " in run.stdout
     rows = [line.split() for line in run.stdout.splitlines() if line.startswith("gradient ")]
     assert [row[3] for row in rows[:2]] == ["1", "2"]
     assert "slower than PyTorch" in run.stdout
@@ -357,7 +358,9 @@ def test_the_version_of_the_compiler_is_shown(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H200")
     monkeypatch.setattr(nvrtc, "library", missing)
-    assert machine_of("cuda") == {"device": "NVIDIA H200", "torch": torch.__version__, "nvrtc": "not found"}
+    about = machine_of("cuda")
+    assert (about["device"], about["torch"]) == ("NVIDIA H200", torch.__version__)
+    assert about["nvrtc"] == "not found"
     monkeypatch.setattr(nvrtc, "library", lambda: nvrtc.Library("", None, (13, 4), ()))
     assert machine_of("cuda")["nvrtc"] == "13.4"
 

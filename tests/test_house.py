@@ -240,6 +240,13 @@ def test_tools_import_names_that_exist(tool: Path) -> None:
                 assert hasattr(module, alias.name) or importlib.util.find_spec(f"{node.module}.{alias.name}")
 
 
+def test_the_tables_are_what_their_tool_prints() -> None:
+    tables = _tool_module("tables")
+    page = (ROOT / "docs" / "performance.md").read_text("utf-8")
+    assert len(tables.TABLE.findall(page)) >= 3
+    assert tables.fill(page) == page
+
+
 def test_the_chart_is_what_its_tool_draws() -> None:
     measured = json.loads((ROOT / "docs" / "measured" / "cpu.json").read_text("utf-8"))
     assert _tool_module("chart").draw(measured) == (ROOT / "docs" / "speed.svg").read_text("utf-8")

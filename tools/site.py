@@ -36,7 +36,7 @@ nav:
 - 中文: index.zh.md
 - Use it: [pytorch.md, numpy.md, cann.md, c.md, cli.md, acceptance.md, examples.md]
 - Reference: [reference.md, operators.md, glossary.md]
-- Behind it: [performance.md, architecture.md, CONTRIBUTING.md, SECURITY.md, CHANGELOG.md]
+- Behind it: [performance.md, kernels.md, architecture.md, CONTRIBUTING.md, SECURITY.md, CHANGELOG.md]
 """
 
 

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import platform
+from contextlib import suppress
+from datetime import UTC, datetime
+from importlib import metadata
 from math import exp, log
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -38,10 +44,39 @@ def machine_of(device: str) -> dict[str, Any]:
         import torch
 
         gpu = torch.cuda.get_device_name()
-        return {"device": gpu, "torch": torch.__version__, "nvrtc": _nvrtc_version()}
+        return {"date": _today(), "device": gpu, "torch": torch.__version__, "nvrtc": _nvrtc_version()}
     from .. import _native
 
-    return {"device": "cpu", "threads": get_num_threads(), "instruction_set": _native.instruction_set()}
+    return {
+        "date": _today(),
+        "device": "cpu",
+        "processor": _processor(),
+        "torch": _version("torch"),
+        "threads": get_num_threads(),
+        "instruction_set": _native.instruction_set(),
+    }
+
+
+def _today() -> str:
+    return datetime.now(UTC).date().isoformat()
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _processor() -> str:
+    """The model of the processor and its number of cores."""
+    found = ""
+    with suppress(OSError):
+        found = next(
+            (s for s in Path("/proc/cpuinfo").read_text().splitlines() if s.startswith("model name")), ""
+        )
+    name = found.partition(":")[2].strip() or platform.processor() or platform.machine()
+    return f"{name}, {os.cpu_count()} cores"
 
 
 def _nvrtc_version() -> str:
