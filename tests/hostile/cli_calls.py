@@ -141,7 +141,14 @@ def draw(rng: Random) -> CommandLine:
         arguments += [
             "-o",
             rng.choice(
-                ("{folder}/a.png", "{folder}/a.png", "{folder}/none/a.png", "{folder}", "{file}/a.png")
+                (
+                    "{folder}/a.svg",
+                    "{folder}/a",
+                    "{folder}/none/a.png",
+                    "{folder}",
+                    "{file}/a.pdf",
+                    "{folder}/a.x",
+                )
             ),
         ]
     for _ in range(rng.choice((0, 0, 1, 2, 3))):

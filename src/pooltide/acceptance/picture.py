@@ -1,19 +1,25 @@
-"""Draws rectangles, heat maps and text into RGB arrays, and encodes them as PNG, with NumPy and zlib only.
+"""Pictures made of lines, words and coloured cells, written as SVG, PNG or PDF.
 
-A canvas is a (height, width, 3) array of bytes; every function here makes one or draws on one.
+A shape has its place in pixels, from the top left corner. `svg` needs no other package; `plotted` makes PNG
+and PDF from the same shapes with matplotlib. Words stay text in SVG and PDF, so they can be copied.
 """
 
 from __future__ import annotations
 
+import base64
 import struct
 import zlib
-from typing import Any
+from dataclasses import dataclass
+from html import escape
+from io import BytesIO
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-Canvas = NDArray[np.uint8]
+Canvas = NDArray[np.uint8]  # (height, width, 3): a colour for each cell
 Colour = tuple[int, int, int]
+Polyline = list[tuple[float, float]]
 
 INK: Colour = (38, 38, 46)
 PAPER: Colour = (255, 255, 255)
@@ -23,28 +29,139 @@ SERIES: tuple[Colour, ...] = (
 )  # fmt: skip
 _HEAT = ((255, 255, 255), (253, 224, 165), (244, 140, 90), (200, 50, 70), (80, 15, 70))
 _COLD = ((255, 255, 255), (170, 205, 235), (80, 145, 205), (30, 80, 150), (10, 30, 80))
-
-# Letters of 3×5 dots as 15 bits, row by row from the top left.
-_GLYPHS = dict(
-    zip(
-        "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ-.:,()[]=+/×_'<|",
-        [
-            31599, 11415, 29671, 29647, 23497, 31183, 31215, 29266, 31727, 31695, 11245, 27566,
-            14627, 27502, 31143, 31140, 14699, 23533, 29847, 4714, 23469, 18727, 24557, 27501,
-            11114, 27556, 11131, 27565, 14478, 29842, 23407, 23402, 23549, 23213, 23186, 29351,
-            448, 2, 1040, 20, 5265, 17556, 13459, 25750, 3640, 1488, 4772, 2728,
-            7, 9216, 5393, 9362,
-        ],
-        strict=True,
-    )
-)  # fmt: skip
+_DPI = 100
+_ANCHORS: dict[str, Literal["left", "center", "right"]] = {
+    "start": "left",
+    "middle": "center",
+    "end": "right",
+}
 
 
-def blank(height: int, width: int, colour: Colour = PAPER) -> Canvas:
-    return np.full((height, width, 3), colour, np.uint8)
+@dataclass(frozen=True, slots=True)
+class Lines:
+    polylines: list[Polyline]
+    colour: Colour = INK
+    width: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    text: str
+    x: float
+    y: float  # of the baseline
+    anchor: str = "start"  # or middle, end
+    size: float = 12.0
+    colour: Colour = INK
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cells:
+    """Coloured cells, stretched over a rectangle."""
+
+    colours: Canvas
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+Shape = Lines | Words | Cells
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Picture:
+    title: str  # in the data about the file
+    width: int
+    height: int
+    shapes: list[Shape]
+
+
+def box(x: float, y: float, width: float, height: float) -> Polyline:
+    return [(x, y), (x + width, y), (x + width, y + height), (x, y + height), (x, y)]
+
+
+def text_width(text: str, size: float = 12.0) -> float:
+    """An upper estimate, because no font is measured."""
+    return 0.66 * size * len(text)
+
+
+def svg(picture: Picture) -> bytes:
+    size = f'width="{picture.width}" height="{picture.height}"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {picture.width} {picture.height}"'
+    parts = [
+        f'{head} font-family="DejaVu Sans, Verdana, sans-serif">',
+        f"<title>{escape(picture.title)}</title>",
+        f'<rect {size} fill="{_hex(PAPER)}"/>',
+        *map(_element, picture.shapes),
+        "</svg>\n",
+    ]
+    return "\n".join(parts).encode()
+
+
+def _element(shape: Shape) -> str:
+    if isinstance(shape, Words):
+        return (
+            f'<text x="{shape.x:g}" y="{shape.y:g}" font-size="{shape.size:g}" text-anchor="{shape.anchor}" '
+            f'fill="{_hex(shape.colour)}">{escape(shape.text, quote=False)}</text>'
+        )
+    if isinstance(shape, Cells):
+        data = base64.b64encode(png(shape.colours)).decode()
+        return (
+            f'<image x="{shape.x:g}" y="{shape.y:g}" width="{shape.width:g}" height="{shape.height:g}" '
+            'preserveAspectRatio="none" style="image-rendering:pixelated" '
+            f'href="data:image/png;base64,{data}"/>'
+        )
+    path = "".join("M" + "L".join(f"{x:g} {y:g}" for x, y in line) for line in shape.polylines)
+    return f'<path d="{path}" fill="none" stroke="{_hex(shape.colour)}" stroke-width="{shape.width:g}"/>'
+
+
+def plotted(picture: Picture, format: str) -> bytes:
+    """The picture as "png" or "pdf". ImportError: matplotlib is not installed."""
+    from matplotlib import rc_context
+    from matplotlib.collections import LineCollection
+    from matplotlib.figure import Figure
+
+    points = 72 / _DPI
+    figure = Figure(figsize=(picture.width / _DPI, picture.height / _DPI), dpi=_DPI)
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.axis("off")
+    for layer, shape in enumerate(picture.shapes):
+        if isinstance(shape, Words):
+            axes.text(
+                shape.x,
+                shape.y,
+                shape.text,
+                fontsize=shape.size * points,
+                ha=_ANCHORS[shape.anchor],
+                va="baseline",
+                color=_hex(shape.colour),
+                zorder=layer,
+                parse_math=False,
+            )
+        elif isinstance(shape, Cells):
+            extent = (shape.x, shape.x + shape.width, shape.y + shape.height, shape.y)
+            axes.imshow(shape.colours, extent=extent, interpolation="nearest", aspect="auto", zorder=layer)
+        else:
+            lines = [np.array(line) for line in shape.polylines]
+            width = shape.width * points
+            axes.add_collection(
+                LineCollection(lines, colors=_hex(shape.colour), linewidths=width, zorder=layer)
+            )
+    axes.set(xlim=(0, picture.width), ylim=(picture.height, 0))
+    about: dict[str, Any] = {"Title": picture.title}
+    about |= {"CreationDate": None} if format == "pdf" else {}  # equal cases give equal files
+    file = BytesIO()
+    with rc_context({"pdf.fonttype": 42}):  # a font with character codes, so that text can be copied
+        figure.savefig(file, format=format, metadata=about)
+    return file.getvalue()
+
+
+def _hex(colour: Colour) -> str:
+    return "#{:02x}{:02x}{:02x}".format(*colour)
 
 
 def png(canvas: Canvas) -> bytes:
+    """A PNG with one pixel for each cell."""
     height, width, _ = canvas.shape
     rows = np.zeros((height, width * 3 + 1), np.uint8)  # each row begins with filter type 0
     rows[:, 1:] = canvas.reshape(height, -1)
@@ -69,40 +186,3 @@ def _ramp(share: NDArray[np.float64], stops: tuple[Colour, ...]) -> NDArray[np.f
     at = np.linspace(0, 1, len(stops))
     share = np.nan_to_num(share)
     return np.stack([np.interp(share, at, [stop[i] for stop in stops]) for i in range(3)], axis=-1)
-
-
-def enlarge(canvas: Canvas, times: int) -> Canvas:
-    return canvas.repeat(times, axis=0).repeat(times, axis=1)
-
-
-def paste(canvas: Canvas, part: Canvas, y: int, x: int) -> None:
-    canvas[y : y + part.shape[0], x : x + part.shape[1]] = part
-
-
-def frame(canvas: Canvas, top: int, left: int, bottom: int, right: int, colour: Colour) -> None:
-    """Draw the outline of a rectangle, without its parts outside the canvas."""
-    height, width, _ = canvas.shape
-    y0, x0, y1, x1 = max(top, 0), max(left, 0), min(bottom, height), min(right, width)
-    if 0 <= top < height:
-        canvas[top, x0:x1] = colour
-    if 0 < bottom <= height:
-        canvas[bottom - 1, x0:x1] = colour
-    if 0 <= left < width:
-        canvas[y0:y1, left] = colour
-    if 0 < right <= width:
-        canvas[y0:y1, right - 1] = colour
-
-
-def text(canvas: Canvas, words: str, y: int, x: int, colour: Colour = INK, size: int = 2) -> None:
-    """Draw words in capitals, each dot `size` pixels wide; text beyond the canvas is cut off."""
-    for letter in words.upper():
-        bits = _GLYPHS.get(letter, 0)
-        for dot in range(15):
-            if bits >> (14 - dot) & 1:
-                top, left = y + dot // 3 * size, x + dot % 3 * size
-                canvas[top : top + size, left : left + size] = colour
-        x += 4 * size
-
-
-def text_width(words: str, size: int = 2) -> int:
-    return 4 * size * len(words)

@@ -1,4 +1,4 @@
-"""`pooltide show`: draws a case as a PNG picture."""
+"""`pooltide show`: draws a case as a picture, in the format that the name of the file asks for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 from ..acceptance.cases import Line
 from ..acceptance.inputs import TooLarge
-from ..acceptance.picture import png
+from ..acceptance.picture import Picture, plotted, svg
 from ..acceptance.show import Undrawable, draw_case
 from ..acceptance.trial import Refused
 from ..writing import why, write_whole
@@ -17,27 +17,47 @@ from .paths import NamedPath
 from .problems import NOTATION, problem_argument
 from .speech import one_line, reproduce, say
 
+_FORMATS = ("svg", "png", "pdf")
+
 
 @click.command(epilog=NOTATION)
 @problem_argument
-@click.option("-o", "--output", required=True, type=NamedPath(dir_okay=False), help="The PNG to write.")
+@click.option(
+    "-o", "--output", required=True, type=NamedPath(dir_okay=False), help="A file .svg, .png or .pdf."
+)
 @click.option("--json", "as_json", is_flag=True, help="A JSON object in place of a sentence.")
 @click.option("--slice", "depth", type=int, help="Of a volume, the input depth to draw (the middle one).")
 def command(problems: list[Line], output: Path, as_json: bool, depth: int | None) -> None:
-    """Draw the windows over the input, how many cover each cell, and where the gradient goes."""
+    """Draw the windows over the input, how many cover each cell, and where the gradient goes.
+
+    PNG and PDF need matplotlib, SVG needs nothing. A name without a suffix means SVG.
+    """
     if len(problems) != 1 or problems[0].case is None:
         raise click.UsageError("show draws one case; give one PROBLEM that can be read")
-    case = problems[0].case
+    case, format = problems[0].case, output.suffix[1:].lower() or "svg"
+    if format not in _FORMATS:
+        raise click.UsageError(f"-o has the suffix {output.suffix!r}; it must be .svg, .png or .pdf")
     try:
-        canvas = draw_case(case, depth)
+        picture = draw_case(case, depth)
+        content = _encoded(picture, format)
     except (Refused, Undrawable, TooLarge, MemoryError) as error:
         text = str(error) or "there was not enough memory"
         say(f"{one_line(text)}\n{reproduce('show', case, '-o', output)}", err=True)
-        raise SystemExit(1) from None
+        raise SystemExit(2) from None
     try:
-        write_whole(output, png(canvas))
+        write_whole(output, content)
     except OSError as error:
         raise click.UsageError(f"{output}: can't be written: {why(error)}") from None
-    height, width, _ = canvas.shape
-    record = {"output": str(output), "width": width, "height": height, "case": str(case)}
-    say(json.dumps(record) if as_json else f"{output}: {width}×{height} pixels, {case}")
+    record = {"output": str(output), "width": picture.width, "height": picture.height, "case": str(case)}
+    sentence = f"{output}: {picture.width}×{picture.height} pixels, {case}"
+    say(json.dumps(record) if as_json else sentence)
+
+
+def _encoded(picture: Picture, format: str) -> bytes:
+    if format == "svg":
+        return svg(picture)
+    try:
+        return plotted(picture, format)
+    except ImportError as error:
+        text = f"a .{format} file needs matplotlib ({error}): pip install 'pooltide[plot]'"
+        raise click.UsageError(f"{text}, or give a name that ends with .svg") from None
