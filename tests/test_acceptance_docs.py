@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 import re
 import shutil
 import subprocess
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 from browser import Browser, needs_browser
 from commandline import PROGRAM
+from consoles import type_in
 
 from pooltide.acceptance.msprobe_csv import HEADER
 from pooltide.acceptance.verdicts import STANDARDS
@@ -30,25 +30,12 @@ def test_the_page_has_every_standard_in_order() -> None:
     assert first_column("standard") == list(STANDARDS)
 
 
-def steps() -> list[tuple[str, str]]:
-    blocks = re.findall(r"^```console\n(.*?)^```", PAGE.read_text("utf-8"), re.S | re.M)
-    found = (step.partition("\n") for block in blocks for step in re.split(r"^\$ ", block, flags=re.M)[1:])
-    return [(command, output) for command, _, output in found]
-
-
 @pytest.fixture(scope="module")
 def walked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory in which the walk-through was done; every command printed what the page prints."""
     directory = tmp_path_factory.mktemp("walk")
     shutil.copy(PAGE.parent.parent / "tests/dump_model.py", directory)
-    environment = os.environ | {"PATH": f"{PROGRAM.parent}:{os.environ['PATH']}"}
-    assert len(steps()) == 7
-    for command, output in steps():
-        done = subprocess.run(
-            ["bash", "-c", command], capture_output=True, text=True, cwd=directory, env=environment
-        )
-        assert done.stdout == output, f"{command}\n{done.stdout}\n{done.stderr}"
-        assert done.returncode == ("FAIL" in output), command
+    assert type_in(PAGE, directory) == 7
     return directory
 
 

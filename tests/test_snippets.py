@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(
     not PAGES[0].exists(), reason="NO README: the tests run outside the source tree"
 )
 COMMANDS = {"python": [sys.executable, "-W", "error", "-c"], "bash": ["bash", "-euo", "pipefail", "-c"]}
-# Tested elsewhere: "console" is a session (test_docs_cli.py), "cmake" a build (test_c_process.py). Blocks without
+# Tested elsewhere: "console" is a session (test_consoles.py), "cmake" a build (test_c_process.py). Blocks without
 # a language are output, cases and files.
 OTHERS = {"", "console", "cmake", "text"}
 

@@ -34,6 +34,7 @@ validation: {{omitted_files: warn, absolute_links: warn, unrecognized_links: war
 nav:
 - Start: index.md
 - 中文: index.zh.md
+- Tutorials: [tutorial_pytorch.md, tutorial_ascend.md, tutorial_acceptance.md]
 - Use it: [pytorch.md, numpy.md, cann.md, c.md, cli.md, acceptance.md, examples.md]
 - Reference: [reference.md, operators.md, glossary.md]
 - Behind it: [performance.md, kernels.md, architecture.md, CONTRIBUTING.md, SECURITY.md, CHANGELOG.md]
