@@ -23,7 +23,7 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "pooltide"
 # Import order is the architecture: a module may import those before it, never one after it.
 ORDER = [
-    "writing", "geometry", "operators", "problem", "kernels", "arrays", "acceptance", "acl", "aclnn", "c", "torch", "examples", "cli",
+    "writing", "display", "geometry", "operators", "problem", "kernels", "arrays", "acceptance", "acl", "aclnn", "c", "torch", "examples", "cli",
     "__main__",
 ]  # fmt: skip
 HEAVY = ("torch", "rich")

@@ -33,6 +33,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
+from ..display import html_table
 from ..geometry import strided_outputs
 from ..operators.call import Call, TensorMeta, Value, channels_last_strides
 from ..operators.catalog import documented
@@ -72,7 +73,7 @@ class Data:
         return drawn + flags + ([f"seed{self.seed}"] if self.seed else [])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Case:
     operator: Operator
     shape: Shape  # of self
@@ -188,6 +189,18 @@ class Case:
         words += [f"{name}.{override_word(kind, value)}" for name, kind, value in self.overrides]
         words += self.data.words() + ([self.product] if self.product else [])
         return ":".join(words)
+
+    def __repr__(self) -> str:
+        return f"<case {self}>"
+
+    def _repr_html_(self) -> str:
+        shapes = [("case", self), ("operator", self.operator.function), ("shape of self", joined(self.shape))]
+        other = "gradOutput" if self.operator.gradient else "the result"
+        shapes.append((f"plane of {other}", joined(self.plane)))
+        given = [(role, joined(v) if isinstance(v, tuple) else v) for role, v in self.attributes if v != ()]
+        types = [("dtype", self.dtype.name)]
+        types += [("dtype of indices", self.index_dtype.name)] if self.index_dtype else []
+        return html_table([*shapes, *((role.replace("_", " "), value) for role, value in given), *types])
 
 
 def parse(text: str) -> Case:

@@ -68,12 +68,18 @@ class Cells:
 Shape = Lines | Words | Cells
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Picture:
     title: str  # in the data about the file
     width: int
     height: int
     shapes: list[Shape]
+
+    def __repr__(self) -> str:
+        return f"<picture of {self.width}×{self.height} pixels: {self.title}>"
+
+    def _repr_svg_(self) -> str:
+        return svg(self).decode()
 
 
 def box(x: float, y: float, width: float, height: float) -> Polyline:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays.volumes import as_volume
+from ..display import html_table
 from ..kernels import Arrays
 from ..kernels.plan import Plan, execute, layout_of, make_plan
 from ..operators.call import Call, TensorMeta
@@ -47,6 +48,10 @@ class Trial:
 
     def verdict(self, standard: str) -> Verdict:
         return next(v for v in self.verdicts if v.name == standard)
+
+    def _repr_html_(self) -> str:
+        facts = [("case", "", self.case), ("time", "", f"{self.seconds * 1e3:.3f} ms")]
+        return html_table([*facts, *((v.name, v.status, v.text) for v in self.verdicts)])
 
 
 def problem_of(case: Case, product: str | None = None) -> Problem:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ..display import html_table
 from .measures import SHARES, ULPS, Measures, Precision
 
 PASS, WARNING, FAIL = "pass", "warning", "FAIL"
@@ -50,6 +51,9 @@ class Verdict:
     @property
     def passed(self) -> bool:
         return self.status == PASS
+
+    def _repr_html_(self) -> str:
+        return html_table([(self.name, self.status, self.text)])
 
 
 def judge(

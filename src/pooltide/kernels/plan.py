@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..display import html_table
 from ..geometry import is_long
 from ..problem.problem import Problem
 from ..problem.rounding import round_source
@@ -57,13 +58,19 @@ class Plan:
         found: list[tuple[str, str | None]] = kernels(self.problem, self.layout) if kernels else []
         return found
 
+    def _facts(self) -> list[tuple[str, str]]:
+        facts = [("problem", str(self.problem)), ("backend", f"{self.backend}, working on {self.layout}")]
+        facts += [("refused", f"{name}: {reason}") for name, reason in self.refused]
+        facts += [("kernel", name) for name, reason in self.kernels if reason is None]
+        facts += [("not", f"{name}: {reason}") for name, reason in self.kernels if reason is not None]
+        facts += [("copied", role) for role in self.copied]
+        return [*facts, ("scratch", f"{self.scratch} bytes")]
+
     def __str__(self) -> str:
-        lines = [f"problem  {self.problem}", f"backend  {self.backend}, working on {self.layout}"]
-        lines += [f"refused  {name}: {reason}" for name, reason in self.refused]
-        lines += [f"kernel   {name}" for name, reason in self.kernels if reason is None]
-        lines += [f"not      {name}: {reason}" for name, reason in self.kernels if reason is not None]
-        lines += [f"copied   {role}" for role in self.copied]
-        return "\n".join([*lines, f"scratch  {self.scratch} bytes"])
+        return "\n".join(f"{name:7}  {text}" for name, text in self._facts())
+
+    def _repr_html_(self) -> str:
+        return html_table(self._facts())
 
 
 def layout_of(shape: Sequence[int], strides: Sequence[int]) -> str:
