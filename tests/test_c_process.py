@@ -347,8 +347,8 @@ def test_round_trips_can_be_timed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("compiler", "status", "message"),
     [
-        ("'", 1, 'Error: $CC is "\'"; it must be a command: No closing quotation.\n'),
-        ("/no/such/cc", 2, "/no/such/cc: No such file or directory\n"),
+        ("'", 2, 'Error: $CC is "\'"; it must be a command: No closing quotation.\n'),
+        ("/no/such/cc", 2, "Error: $CC is '/no/such/cc'; it must be a command that can be run.\n"),
         (" ", 0, ""),
     ],
 )

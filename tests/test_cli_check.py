@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from commandline import PROGRAM, pooltide
 
-from pooltide.operators.catalog import documented, gradients
+from pooltide.acceptance.words import short_names
+from pooltide.operators.catalog import documented, gradients, operators
 from pooltide.operators.pages import ASCEND_PRODUCTS, PRODUCTS
 
 
@@ -20,15 +21,15 @@ def test_ops_fits_a_screen() -> None:
     text = pooltide("ops")
     assert max(map(len, text.splitlines())) <= 80
     assert len(text.splitlines()) < 2 * (len(gradients()) + len(documented()))
-    for operator in [*gradients().values(), *documented().values()]:
-        assert operator.name in text
+    names = {word for line in text.splitlines() for word in line.split()}
+    assert names >= {*operators(), *documented()}
     for product in ASCEND_PRODUCTS:
         assert PRODUCTS[product] in text
     assert re.search(r"^aclnnAvgPool2dBackward +yes +yes +yes +no +yes +yes$", text, re.M)
 
 
 def test_ops_prints_every_page() -> None:
-    text = pooltide("ops", "--all")
+    text = pooltide("ops", "--all", COLUMNS="400")
     for operator in [*gradients().values(), *documented().values()]:
         assert operator.name in text
         for rule in operator.rules:
@@ -54,18 +55,40 @@ def test_ops_as_markdown() -> None:
 def test_ops_of_one_operator_by_any_name() -> None:
     texts = {pooltide("ops", name) for name in ("avg2d", "avg_pool2d_backward", "aclnnAvgPool2dBackward")}
     assert len(texts) == 1
-    assert "known are adaptive_avg1d" in pooltide("ops", "lp2d", rc=2)
+    refusal = pooltide("ops", "lp2d", rc=2)
+    known = refusal.partition("known are ")[2].strip().split(", ")
+    assert set(known) == {*short_names(), *documented()}
+    for name in known[::9]:
+        assert pooltide("ops", name)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--stub", "--json"),
+        ("--json", "--markdown"),
+        ("--support", "--json"),
+        ("--support", "--stub"),
+        ("--support", "--all"),
+        ("avg2d", "--all"),
+        ("avg2d", "--stub"),
+        ("avg2d", "--support"),
+    ],
+    ids=" ".join,
+)
+def test_ops_ignores_no_option(options: tuple[str, ...]) -> None:
+    assert "Error: --" in pooltide("ops", *options, rc=2)
 
 
 def test_ops_says_of_each_rule_who_made_it() -> None:
     """Documents found for an operator without a function: its ranks are documented, its shapes decided."""
-    text = pooltide("ops", "aclnnGlobalMaxPool")
+    text = pooltide("ops", "aclnnGlobalMaxPool", COLUMNS="400")
     lines = [line for line in text.splitlines() if line.endswith(("documented", "decided"))]
     assert len(lines) == len(documented()["aclnnGlobalMaxPool"].rules)
     basis = {" ".join(line.split()[1:3]): line.split()[-1] for line in lines}
     assert basis["rank supported"] == "documented"
     assert basis["result shape"] == "decided"
-    both = pooltide("ops", "max_pool2d")
+    both = pooltide("ops", "max_pool2d", COLUMNS="400")
     assert "aclnnMaxPool2dWithIndices (max_pool2d)" in both
     assert "pooltide's function" in both
 
@@ -105,7 +128,7 @@ def test_a_function_of_this_library_is_a_product_too() -> None:
 
 
 def test_all_products_in_one_table() -> None:
-    text = pooltide("check", "avg2d:2x3x11x13:k3:bf16", "--all-products")
+    text = pooltide("check", "avg2d:2x3x11x13:k3:bf16", "--all-products", COLUMNS="400")
     rows = {line.split("  ")[0]: line for line in text.splitlines()[3:]}
     assert set(rows) == {PRODUCTS[p] for p in ASCEND_PRODUCTS}
     assert "accepted" in rows["Atlas A2 training/inference"]
@@ -181,7 +204,8 @@ def test_shell_completion() -> None:
     assert complete("pooltide com") == "plain,compare\n"
     assert "plain,avg2d:" in complete("pooltide run avg")
     assert complete("pooltide check avg2d:1x2x3:k1 --product atlas-inf") == "plain,atlas-inference\n"
-    assert complete("pooltide ops adaptive_max") == "".join(f"plain,adaptive_max{n}d\n" for n in (1, 2, 3))
+    names = {f"adaptive_max{n}d{end}" for n in (1, 2, 3) for end in ("", "_forward")}
+    assert set(complete("pooltide ops adaptive_max").split()) == {f"plain,{name}" for name in names}
     assert "complete" in pooltide(_POOLTIDE_COMPLETE="zsh_source")
 
 

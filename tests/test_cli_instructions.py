@@ -70,7 +70,7 @@ def test_counts_repeat_and_tell_kernels_apart(tmp_path: Path) -> None:
     path = tmp_path / "cases.txt"
     path.write_text(f"{CASE}\n{CASE}:seed2\n{more}\navg2d:1x1x5x5:k9\n")
     run = bench(str(path), "--json")
-    assert run.exit_code == 1, run.output
+    assert run.exit_code == 2, run.output
     assert "avg2d:1x1x5x5:k9" in run.stderr  # no window fits
     first, again, dear = json.loads(run.stdout)["results"]
     assert [row["case"] for row in (first, again, dear)] == [CASE, f"{CASE}:seed2", more]

@@ -26,7 +26,7 @@ OPERATORS = """\
 
 `python tools/printed_pages.py` prints this page from the operator pages of the package.
 
-## The gradients
+## The functions
 
 The last column is the operator of CANN with that meaning.
 

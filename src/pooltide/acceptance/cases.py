@@ -14,17 +14,16 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
+from unicodedata import category
 
 from ..writing import why
 from .notation import Case, parse
 from .words import NotationError
 
-NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 _TRUE, _FALSE = ("true", "yes", "1"), ("false", "no", "0", "")
 
 # field: the prefix of its numbers; "": the value is the word; (word for true, word for false)
@@ -51,6 +50,7 @@ FIELDS: dict[str, str | tuple[str, str]] = {
     "words": "",
 }
 _MAIN = ("name", "case", "operator", "input")
+_SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 _LONGEST = 1 << 20  # bytes of a line
 
 
@@ -93,16 +93,17 @@ def bounded(file: BinaryIO) -> Iterator[bytes]:
 def lines(source: Iterable[bytes]) -> Iterator[Line]:
     """Every case of a file in order; a line that can't be read has no case, but an error."""
     header: list[str] | None = None
+    separator = ","
     seen: dict[str, int] = {}
     for number, raw in enumerate(source, 1):
         try:
-            text = raw.decode("utf-8-sig" if number == 1 else "utf-8").strip()
-            if not text or text.startswith("#"):
+            text = raw.decode("utf-8-sig" if number == 1 else "utf-8").strip("\r\n ")
+            if not text.strip() or text.startswith("#"):
                 continue
-            if header is None and not seen and _is_header(text):
-                header = _header(text)
+            if header is None and not seen and (found := _separator(text)):
+                separator, header = found, _header(text, found)
                 continue
-            fields = _fields(text, header)
+            fields = _fields(text, header, separator)
             name = _name(fields, number)
             if name in seen:
                 raise CasesError(f"name is {name!r}, which line {seen[name]} has; it must be unique")
@@ -170,50 +171,69 @@ def parse_json(text: str | bytes) -> Any:
     raise CasesError(f"the line is no JSON: {reason}")
 
 
-def _fields(text: str, header: list[str] | None) -> dict[str, Any]:
-    if text[0] in '{"[':
+def _fields(text: str, header: list[str] | None, separator: str) -> dict[str, Any]:
+    if text[0] in "{[" or (text[0] == '"' and header is None):
         found = parse_json(text)
         if isinstance(found, str):
             return {"case": found}
         if not isinstance(found, dict):
             raise CasesError(f"the line is JSON of {type(found).__name__}; it must be an object or a string")
         return found
-    cells = _cells(text)
     if header is None:
-        if len(cells) > 1:
+        alone = text.strip()
+        if mark := next((mark for mark in _SEPARATORS if mark in alone), ""):
+            marks = _SEPARATORS[mark]
             raise CasesError(
-                "the line has commas but the file no header; the first line must name the fields"
+                f"the line has {marks} but the file no header; the first line must name the fields"
             )
-        return {"case": cells[0]}
+        return {"case": alone}
+    cells = _cells(text, separator)
     if len(cells) != len(header):
         raise CasesError(f"the line has {len(cells)} cells; it must have {len(header)}, as the header has")
     return dict(zip(header, cells, strict=True))
 
 
-def _header(text: str) -> list[str]:
-    names = _cells(text)
+def _header(text: str, separator: str) -> list[str]:
+    names = _cells(text, separator)
     if twice := [name for name in names if names.count(name) > 1]:
         raise CasesError(f"the header names {twice[0][:60]!r} twice; each field must be there once")
     return names
 
 
-def _is_header(text: str) -> bool:
+def _separator(text: str) -> str | None:
+    """What separates the cells if the line is a header, that is, if a cell names a field; else None.
+
+    Spreadsheets write semicolons where the comma is the decimal mark, and tabs to the clipboard.
+    """
     known = {*_MAIN, *FIELDS}
-    return text[0] not in '{"[' and bool(known.intersection(cell.strip() for cell in text.split(",")))
+    if text[0] in "{[":
+        return None
+    cells = {mark: {cell.strip().strip('"') for cell in text.split(mark)} for mark in _SEPARATORS}
+    return next((mark for mark in _SEPARATORS if known & cells[mark]), None)
 
 
-def _cells(text: str) -> list[str]:
+def _cells(text: str, separator: str) -> list[str]:
     try:
-        return [cell.strip() for cell in next(csv.reader([text], strict=True))]
+        return [cell.strip() for cell in next(csv.reader([text], delimiter=separator, strict=True))]
     except (csv.Error, StopIteration) as error:
         raise CasesError(f"the line is no CSV: {error}") from None
 
 
 def _name(fields: Mapping[str, Any], number: int) -> str:
     name = fields.get("name") or _default(number)
-    if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise CasesError(f"name is {str(name)[:60]!r}; it must be letters, digits, . _ or -, at most 100")
+    if not isinstance(name, str) or not is_name(name):
+        raise CasesError(
+            f"name is {str(name)[:60]!r}; it must be letters, digits, . _ or -, at most 100 and 200 bytes"
+        )
     return name
+
+
+def is_name(text: str) -> bool:
+    """True for names of cases: letters and digits of any script, and . _ -, but not at the start . or -."""
+    if not 0 < len(text) <= 100 or text[0] in ".-" or not text.isprintable():
+        return False
+    good = all(character in "._-" or category(character)[0] in "LMN" for character in text)
+    return good and len(text.encode()) <= 200  # a file name has at most 255 bytes, and endings are added
 
 
 def _default(number: int) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..operators.dtypes import DTYPES, DType
 from ..writing import why
-from .cases import NAME, parse_json
+from .cases import is_name, parse_json
 from .notation import parse
 from .tensorfile import CHANGED
 from .trial import Refused, problem_of
@@ -41,7 +41,7 @@ def checked(entry: Mapping[str, Any]) -> dict[str, Any]:
             raise ValueError(f"{key} is {short(entry.get(key))}; it must be {kind.__name__}")
     if not 0 < entry["line"] < 2**63:
         raise ValueError(f"line is {short(entry['line'])}; it must be the number of a line")
-    if not NAME.fullmatch(entry["name"]):
+    if not is_name(entry["name"]):
         raise ValueError(f"name is {short(entry['name'])}; it must be letters, digits, . _ or -")
     want = expected(entry["name"], entry["line"], entry["case"], has_float64(entry))
     _equal("", {**entry, "files": None}, {**want, "files": None})

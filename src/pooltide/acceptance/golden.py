@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from ..arrays.volumes import as_volume
 from ..operators.pages import HOST
 from ..writing import why
-from .cases import NAME
+from .cases import is_name
 from .entries import MANIFEST, ROLES, SUFFIXES, expected, first_change, has_float64
 from .given import Given, load
 from .inputs import TooLarge, draw, placed
@@ -169,7 +169,7 @@ def claimed(directory: Path) -> set[str]:
     names = [match[1] for match in matches if match]
     with suppress(OSError, UnicodeDecodeError):
         names += (directory / PARTIAL / CLAIMED).read_text("utf-8").splitlines()
-    return {name for name in names if NAME.fullmatch(name)}
+    return {name for name in names if is_name(name)}
 
 
 def clean(directory: Path) -> None:

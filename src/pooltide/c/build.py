@@ -22,7 +22,7 @@ from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
 
-from ..writing import write_whole
+from ..writing import why, write_whole
 from .generate import ALIASES, LIBRARY, cmake_config, entries, headers
 
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -146,14 +146,14 @@ def _root() -> Path:
 
 @contextmanager
 def _locked(root: Path) -> Iterator[None]:
+    """Holds the lock of the folder. An OSError of the block, such as a full disk, becomes a CannotBuild."""
     try:
         root.mkdir(parents=True, exist_ok=True)
-        lock = open(root / "lock", "w")  # noqa: SIM115
+        with open(root / "lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
     except OSError as error:
-        raise CannotBuild(f"{root} can't be written: {error}") from None
-    with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+        raise CannotBuild(f"{error.filename or root}: can't be written: {why(error)}") from None
 
 
 def compiler(*, c_only: bool) -> list[str]:
@@ -161,9 +161,12 @@ def compiler(*, c_only: bool) -> list[str]:
     variable, names = ("CC", ("cc", "gcc", "clang")) if c_only else ("CXX", ("c++", "g++", "clang++"))
     if chosen := os.environ.get(variable, "").strip():
         try:
-            return shlex.split(chosen)
+            words = shlex.split(chosen)
         except ValueError as error:
             raise CannotBuild(f"${variable} is {chosen!r}; it must be a command: {error}.") from None
+        if shutil.which(words[0]) is None:
+            raise CannotBuild(f"${variable} is {chosen!r}; it must be a command that can be run.")
+        return words
     for name in names:
         if found := shutil.which(name):
             return [found]

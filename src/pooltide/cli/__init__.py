@@ -1,7 +1,8 @@
 """The command line. Each command is a module of this package, imported only when it runs.
 
-Exit status: 0 good, 1 a check failed, 2 wrong usage or no answer (golden data that was changed, a full
-disk); as usual, 130 after Ctrl-C and 141 when the reader of the output has gone.
+docs/cli.md has the rule of the exit status: 0 good, 1 something was found to be bad, 2 wrong usage or no
+answer (golden data that was changed, a full disk); as usual, 130 after Ctrl-C and 141 when the reader of the
+output has gone.
 """
 
 from __future__ import annotations
@@ -64,6 +65,8 @@ class Lazy(click.Group):
         except OSError as error:
             where = f"{error.filename}: " if error.filename else "the output can't be written: "
             _end(f"{where}{why(error)}", 2)
+        except UnicodeEncodeError as error:  # of a file system that is not in UTF-8
+            _end(f"the name {error.object!r} can't be written in {error.encoding}; it must be", 2)
         except MemoryError:
             _end("there was not enough memory", 2)
         except click.Abort:

@@ -7,6 +7,7 @@ import subprocess
 import click
 
 from ..c.build import CannotBuild, compiler, install
+from .speech import NoAnswer
 
 _NO_LINK = {"-c", "-S", "-E", "-M", "-MM", "-fsyntax-only"}
 
@@ -24,6 +25,6 @@ def command(ctx: click.Context, arguments: tuple[str, ...]) -> None:
         made = install()
         chosen = compiler(c_only=bool(sources) and all(name.endswith(".c") for name in sources))
     except CannotBuild as error:
-        raise click.ClickException(str(error)) from None
+        raise NoAnswer(str(error)) from None
     link = [] if _NO_LINK & set(arguments) else made.link_flags
     ctx.exit(subprocess.run([*chosen, *made.compile_flags, *arguments, *link], check=False).returncode)

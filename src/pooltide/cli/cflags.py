@@ -7,6 +7,7 @@ import shlex
 import click
 
 from ..c.build import CannotBuild, install
+from .speech import NoAnswer
 
 
 @click.command()
@@ -20,7 +21,7 @@ def command(libs: bool, cmake: bool, prefix: bool) -> None:
     try:
         made = install()
     except CannotBuild as error:
-        raise click.ClickException(str(error)) from None
+        raise NoAnswer(str(error)) from None
     directory = made.cmake if cmake else made.root if prefix else None
     flags = [str(directory)] if directory else made.link_flags if libs else made.compile_flags
     click.echo(shlex.join(flags))

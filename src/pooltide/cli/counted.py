@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from ..acceptance.notation import parse
@@ -29,7 +30,7 @@ def main(kind: str, words: list[str]) -> None:
         try:
             row = _row(_entry(kind, case))
         except FAILURES as error:
-            row = {"error": failure(case, error)}
+            row = asdict(failure(case, error))
         print(json.dumps(row), flush=True)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 from importlib import import_module
+from textwrap import shorten
 from types import ModuleType
 from typing import Any
 
@@ -21,6 +22,7 @@ from ..operators.binding import bind
 from ..operators.catalog import operators
 from ..problem.problem import lower
 
+_ROOM = 50  # columns for values, after what stands before them
 PROGRAMS = (
     "adaptive_avg_pool3d_backward",
     "avg_pool2d_backward",
@@ -72,10 +74,8 @@ def _show(console: Console, name: str) -> str:
 
 
 def _print_plane(name: str, array: Any, console: Console) -> None:
-    values = array.astype(np.float32).ravel()
-    shown = " ".join(f"{v:g}" for v in values[:18]) + (
-        f" … ({values.size} values)" if values.size > 18 else ""
-    )
+    values = " ".join(f"{v:g}" for v in array.astype(np.float32).flat)
+    shown = shorten(values, _ROOM, placeholder=f" … ({array.size} values)")
     console.print(f"  {name:<10} {array.shape!s:<16} {shown}")
 
 

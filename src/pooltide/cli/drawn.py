@@ -21,9 +21,20 @@ from ..acceptance.words import short_dtype
 from .contest import enter, timed, use_threads
 from .drawing import Drawn, Wanted, draw_problems
 from .entries import Entry, Result
-from .figures import FAILURES, RATIOS, failure, geometric_mean, in_words, load, machine_of, number, record
+from .figures import (
+    FAILURES,
+    RATIOS,
+    failure,
+    geometric_mean,
+    in_words,
+    load,
+    machine_of,
+    number,
+    record,
+    report_failures,
+)
 from .precompile import precompile
-from .speech import one_line, say
+from .speech import say
 from .tables import aligned
 
 SLOWER = {"cpu": 0.95, "cuda": 0.97}  # PyTorch ÷ ours, below which ours counts as slower
@@ -81,8 +92,7 @@ def run_drawn(wanted: Wanted, threads: tuple[int, ...], rounds: int, as_json: bo
         for found in track(measured, "", wanted.count, console=console, transient=True, disable=hidden):
             rows += found
     except FAILURES as error:
-        say(one_line(failure(problems[len(rows) // len(threads)].case, error)), err=True)
-        return 1
+        return report_failures([failure(problems[len(rows) // len(threads)].case, error)])
     about = asdict(wanted) | machine_of(device)
     about |= {} if device == "cuda" else {"threads": ",".join(map(str, threads))}
     if as_json:

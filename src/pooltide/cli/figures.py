@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
 from math import exp, log
@@ -23,6 +24,7 @@ from ..kernels.cuda.driver import NoCompiler
 from ..kernels.plan import NoBackend
 from ..kernels.threads import get_num_threads
 from .entries import Result, Wrong
+from .speech import one_line, say
 
 LARGE = 32 << 20  # bytes of a result
 FAILURES = (Wrong, Refused, TooLarge, NoBackend, NoCompiler, MemoryError)  # why a case has no result
@@ -36,6 +38,14 @@ _CUDA_RATIOS = {
     "torch ÷ limit": ("torch alone", "limit"),
     "wall: ours ÷ torch": ("ours wall", "torch wall"),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a case has no result."""
+
+    text: str
+    wrong: bool = False  # the result is wrong; otherwise there is none
 
 
 def machine_of(device: str) -> dict[str, Any]:
@@ -90,10 +100,16 @@ def in_words(facts: dict[str, Any]) -> str:
     return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in facts.items())
 
 
-def failure(case: Case, error: Exception) -> str:
-    """The message about a case without a result."""
+def failure(case: Case, error: Exception) -> Failure:
     text = str(error) or "there was not enough memory"
-    return text if text.startswith(f"{case}:") else f"{case}: {text}"
+    return Failure(text if text.startswith(f"{case}:") else f"{case}: {text}", isinstance(error, Wrong))
+
+
+def report_failures(failures: list[Failure]) -> int:
+    """Prints the failures. Returns the exit status: 2 if a case has no result, else 1 if one is wrong."""
+    for one in failures:
+        say(one_line(one.text), err=True)
+    return 2 if any(not one.wrong for one in failures) else 1 if failures else 0
 
 
 def record(name: str, result: Result) -> dict[str, Any]:

@@ -21,8 +21,8 @@ from typing import Any
 
 from ..acceptance.notation import Case
 from .counted import MARK
-from .figures import number
-from .speech import one_line, say
+from .figures import Failure, number, report_failures
+from .speech import say
 from .tables import aligned
 
 LINE = 64  # bytes of a line of the cache
@@ -51,20 +51,18 @@ def missing_tools() -> str:
     return ", ".join(name for name in ("valgrind", "vgdb") if shutil.which(name) is None)
 
 
-def run_counts(cases: list[tuple[str, Case]], errors: list[str], kind: str, as_json: bool) -> int:
+def run_counts(cases: list[tuple[str, Case]], errors: list[Failure], kind: str, as_json: bool) -> int:
     """Prints the counts of some cases. Returns the exit status."""
     words = list(dict.fromkeys(str(case) for _, case in cases))
     found = _counts(kind, words) if words else []
-    errors += [row.pop("error") for row in found if "error" in row]
-    rows = [row for row in found if row]
+    errors += [Failure(**row) for row in found if "text" in row]
+    rows = [row for row in found if "text" not in row]
     if as_json:
         say(json.dumps({"tool": "callgrind", "threads": 1, "results": rows}, indent=1))
     elif rows:
         say("Counts per cell of the pool's input, one thread, by callgrind.\n")
         say(_table(rows))
-    for text in errors:
-        say(one_line(text), err=True)
-    return 1 if errors else 0
+    return report_failures(errors)
 
 
 def of_one_size(case: Case) -> Case:
@@ -81,7 +79,7 @@ def _counts(kind: str, words: list[str]) -> list[dict[str, Any]]:
         environment = os.environ | {"GLIBC_TUNABLES": TUNABLES}
         run = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
         if run.returncode:
-            return [{"error": f"callgrind ended with status {run.returncode}: {run.stderr[-1000:]}"}]
+            return [{"text": f"callgrind ended with status {run.returncode}: {run.stderr[-1000:]}"}]
         rows: list[dict[str, Any]] = [json.loads(line) for line in run.stdout.splitlines()]
         at = 0
         for row in rows:

@@ -16,8 +16,8 @@ from ..acceptance.notation import Case, parse
 from ..acceptance.words import BY_SHORT_DTYPE
 from . import contest
 from .entries import Result
-from .figures import FAILURES, failure, machine_of, print_tables, record
-from .speech import one_line, say
+from .figures import FAILURES, Failure, failure, machine_of, print_tables, record, report_failures
+from .speech import say
 
 # Shapes of real models, and one that is hard for each kernel. {} is N, on the CPU and on a GPU
 # 0: the shape is not for that device.
@@ -82,11 +82,9 @@ def run_named(
     if as_json:
         results = {"rounds": rounds, "results": [record(*one) for one in found]}
         say(json.dumps(machine_of(device) | results, indent=1))
-    else:
+    elif found:
         print_tables(found, rounds, machine_of(device))
-    for text in errors:
-        say(one_line(text), err=True)
-    return 1 if errors else 0
+    return report_failures(errors)
 
 
 def _contest(device: str, forward: bool, compile: bool) -> Contest:
@@ -102,9 +100,9 @@ def _contest(device: str, forward: bool, compile: bool) -> Contest:
 
 
 def _results(
-    cases: list[tuple[str, Case]], contest: Contest, rounds: int, errors: list[str]
+    cases: list[tuple[str, Case]], contest: Contest, rounds: int, errors: list[Failure]
 ) -> list[tuple[str, Result]]:
-    """The results by name. Appends a message to `errors` for each case without a result."""
+    """The results by name. Appends to `errors` for each case without a result."""
     found: list[tuple[str, Result]] = []
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=len(cases) * (rounds + 1))
@@ -120,10 +118,10 @@ def _results(
 
 def _cases(
     problems: list[Line] | None, shapes: tuple[str, ...], dtypes: str, named: dict[str, str]
-) -> tuple[list[tuple[str, Case]], list[str]]:
+) -> tuple[list[tuple[str, Case]], list[Failure]]:
     if problems:
         good = [(line.name, line.case) for line in problems if line.case is not None]
-        return good, [line.error for line in problems if line.case is None]
+        return good, [Failure(line.error) for line in problems if line.case is None]
     if bad := [word for word in dtypes.split(",") if word not in ("f32", "f64", "f16", "bf16")]:
         raise click.UsageError(f"--dtype has {bad[0]!r}; it must be f32, f64, f16 or bf16, joined by commas")
     chosen = shapes or tuple(named)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from textwrap import fill
 from typing import Any
 
 import click
@@ -13,34 +14,34 @@ from ..operators.dtypes import status_name
 from ..operators.pages import ASCEND_PRODUCTS, HOST, PRODUCTS, Operator, Parameter
 from ..operators.support import NOT_IN_CANN, NOTES, by_entrance, by_layout
 from .speech import say
-from .tables import aligned, markdown
+from .tables import aligned, markdown, screen_width
 
 
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    return [op.short for op in gradients().values() if op.short.startswith(incomplete)]
+    return [op.short for op in operators().values() if op.short.startswith(incomplete)]
 
 
 @click.command()
 @click.argument("operator", required=False, shell_complete=_complete)
 @click.option("--all", "every", is_flag=True, help="The parameters and rules of all operators.")
-@click.option("--json", "form", flag_value="json", help="The pages as one JSON object.")
-@click.option("--markdown", "form", flag_value="markdown", help="Tables in Markdown.")
-@click.option("--stub", "form", flag_value="stub", help="The type stub of pooltide.aclnn.")
+@click.option("--json", "as_json", is_flag=True, help="The pages as one JSON object.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="Tables in Markdown.")
+@click.option("--stub", "as_stub", is_flag=True, help="The type stub of pooltide.aclnn.")
 @click.option("--support", is_flag=True, help="What runs where: by entrance, device, dtype and layout.")
-def command(operator: str | None, every: bool, form: str | None, support: bool) -> None:
+def command(operator: str | None, every: bool, support: bool, **forms: bool) -> None:
     """Print which operators run on which products, and for one OPERATOR its parameters and rules.
 
     OPERATOR is any of its names: avg2d, avg_pool2d_backward or aclnnAvgPool2dBackward. A rule is documented
     if CANN's documents have it, and decided if pooltide chose it because no document that was found has it.
     """
+    form = _form(operator, every, support, forms)
     if form == "stub":
         say(stub().rstrip("\n"))
         return
     if support:
-        if operator is not None or form == "json":
-            raise click.UsageError("--support is of all operators, as text or Markdown")
         tables = [(markdown if form else aligned)(*table) for table in (by_entrance(), by_layout())]
-        say("\n\n".join([*tables, *NOTES]))
+        notes = NOTES if form else (fill(note, screen_width()) for note in NOTES)
+        say("\n\n".join([*tables, *notes]))
         return
     chosen = list(dict.fromkeys([*gradients().values(), *documented().values()]))
     if operator is not None:
@@ -49,7 +50,7 @@ def command(operator: str | None, every: bool, form: str | None, support: bool) 
         ]
         chosen = list(dict.fromkeys(chosen))
         if not chosen:
-            known = ", ".join([op.short for op in gradients().values()] + [*documented()])
+            known = ", ".join([op.short for op in operators().values()] + [*documented()])
             raise click.UsageError(f"operator {operator!r} is unknown; known are {known}")
     if form == "json":
         say(json.dumps([_record(op) for op in chosen], indent=2, ensure_ascii=False))
@@ -58,7 +59,9 @@ def command(operator: str | None, every: bool, form: str | None, support: bool) 
         say(_brief())
         return
     table = markdown if form == "markdown" else aligned
-    parts = [_support(table), _functions(table)] if operator is None else []
+    parts = []
+    if operator is None:
+        parts = [_support(table), _functions(table)] if form else [*_brief_tables()]
     for op in chosen:
         parts += [_title(op, form), _parameters(op, table)]
         parts += [_cube(op, table)] if op.cube else []
@@ -66,24 +69,54 @@ def command(operator: str | None, every: bool, form: str | None, support: bool) 
     say("\n\n".join(parts))
 
 
+def _form(operator: str | None, every: bool, support: bool, forms: dict[str, bool]) -> str | None:
+    """Returns json, markdown, stub, or None for text. Raises for options that do not belong together."""
+    chosen = [name.removeprefix("as_") for name, given in forms.items() if given]
+    if len(chosen) > 1:
+        raise click.UsageError(f"--{chosen[0]} and --{chosen[1]} exclude each other; give one of them")
+    for option, given in (("--all", every), ("--support", support), ("--stub", chosen == ["stub"])):
+        if given and operator is not None:
+            raise click.UsageError(f"{option} is of all operators; give OPERATOR or {option}")
+    if support and (every or chosen in (["json"], ["stub"])):
+        raise click.UsageError("--support is of all operators, as text or Markdown")
+    return chosen[0] if chosen else None
+
+
 def _brief() -> str:
     """Returns what fits a screen of 80 columns: the functions, and the operators of each product."""
+    more = (
+        "`pooltide ops OPERATOR` prints the parameters and rules of an operator,\n"
+        "`pooltide ops --all` of all, `pooltide ops --support` what runs where."
+    )
+    return "\n\n".join([*_brief_tables(), more])
+
+
+def _cann_name(op: Operator) -> str:
+    found = in_cann(op.function)
+    return found.name if found else NOT_IN_CANN
+
+
+def _brief_tables() -> list[str]:
     functions = [
-        [op.function, op.short, op.name if in_cann(op.function) else NOT_IN_CANN]
-        for op in gradients().values()
+        [
+            op.function.removesuffix("_backward"),
+            op.function,
+            op.short,
+            "yes" if in_cann(op.function) else "no",
+        ]
+        for op in operators().values()
+        if op.gradient
     ]
     numbers = [str(number) for number, _ in enumerate(ASCEND_PRODUCTS, 1)]
     products = [
         f"{number} {PRODUCTS[product]}" for number, product in zip(numbers, ASCEND_PRODUCTS, strict=True)
     ]
-    parts = [
-        aligned(["function", "in cases", "CANN"], functions),
+    return [
+        aligned(["pool", "its gradient", "in cases", "in CANN"], functions),
+        "In cases, avg2d is the gradient and avg2d_forward the pool.",
         aligned(["operator on product", *numbers], _by_product()),
         "\n".join(products),
-        "`pooltide ops OPERATOR` prints the parameters and rules of an operator,\n"
-        "`pooltide ops --all` of all, `pooltide ops --support` what runs where.",
     ]
-    return "\n\n".join(parts)
 
 
 def _by_product() -> list[list[str]]:
@@ -96,7 +129,9 @@ def _by_product() -> list[list[str]]:
 def _title(op: Operator, form: str | None) -> str:
     others = ", ".join(name for name in (op.short, op.function) if name not in ("", op.name))
     title = f"{op.name} ({others})" if others else op.name
-    return f"## {title}\n\n{op.summary}" if form == "markdown" else f"{title}\n{op.summary}"
+    if form == "markdown":
+        return f"## {title}\n\n{op.summary}"
+    return f"{fill(title, screen_width())}\n{fill(op.summary, screen_width())}"
 
 
 def _support(table: Any) -> str:
@@ -107,14 +142,12 @@ def _support(table: Any) -> str:
 def _functions(table: Any) -> str:
     head = ["function", "in cases", "dtypes", "indices", "CANN"]
     rows = []
-    for op in gradients().values():
+    for op in operators().values():
         index = op.by_role("indices")
         dtypes, indices = (
             " ".join(op.dtypes(p, HOST)).lower() if p else "none" for p in (op.parameters[0], index)
         )
-        rows.append(
-            [op.function, op.short, dtypes, indices, op.name if in_cann(op.function) else NOT_IN_CANN]
-        )
+        rows.append([op.function, op.short, dtypes, indices, _cann_name(op)])
     return str(table(head, rows))
 
 

@@ -1,13 +1,28 @@
-"""Prints text. Control characters are escaped, so that text from a file can't control the terminal."""
+"""Prints text: control characters are escaped, so that text from a file can't control the terminal.
+
+On a terminal, verdicts have colours.
+"""
 
 from __future__ import annotations
 
+import os
+import re
 import shlex
+import sys
+from typing import TextIO
 from unicodedata import category
 
 import click
 
+_COLOURS = {"pass": "green", "warning": "yellow", "FAIL": "red"}
+_VERDICT = re.compile(rf"^({'|'.join(_COLOURS)})(?=  )", re.M)
 _HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # control, direction of writing, lone surrogates, line ends
+
+
+class NoAnswer(click.ClickException):
+    """The command can't do its work, though its usage is right; the text says why."""
+
+    exit_code = 2
 
 
 def visible(text: str) -> str:
@@ -36,7 +51,18 @@ def one_line(text: str) -> str:
 
 
 def say(text: str, *, err: bool = False) -> None:
-    click.echo(visible(text), err=err)
+    text = visible(text)
+    click.echo(_coloured(text) if _has_colours(sys.stderr if err else sys.stdout) else text, err=err)
+
+
+def _has_colours(stream: TextIO | None) -> bool:
+    """True for a terminal; https://no-color.org says how users refuse colours."""
+    return not os.environ.get("NO_COLOR") and stream is not None and stream.isatty()
+
+
+def _coloured(text: str) -> str:
+    """The text with the verdict at the start of a line in its colour."""
+    return _VERDICT.sub(lambda found: click.style(found[0], fg=_COLOURS[found[0]], bold=True), text)
 
 
 def reproduce(*words: object) -> str:
