@@ -233,6 +233,33 @@ def test_a_race_between_streams_is_named(streams: Any, capfd: Any) -> None:
     assert acl.aclrtMemsetAsync(small.out.address, 280, 0, 280, second) == RT_INVALID
 
 
+def test_every_input_that_was_not_waited_for_is_named(streams: Any, capfd: Any) -> None:
+    first, second = streams
+    grad = acl.tensor_from_numpy(np.ones((1, 1, 2, 3), np.float32))
+    indices = acl.tensor_from_numpy(np.zeros((1, 1, 2, 3), np.int64))
+    x = acl.tensor_from_numpy(np.zeros((1, 1, 5, 7), np.float32))
+    out = acl.tensor_from_numpy(np.zeros((1, 1, 5, 7), np.float32))
+    for tensor, count in ((grad, 24), (indices, 48)):
+        assert acl.aclrtMemsetAsync(tensor.address, count, 0, count, first) == 0
+
+    def run() -> int:
+        _, executor, ret = aclnn.aclnnAdaptiveMaxPool2dBackwardGetWorkspaceSize(grad, x, indices, out)
+        assert ret == 0
+        status: int = aclnn.aclnnAdaptiveMaxPool2dBackward(None, 0, executor, second)
+        return status
+
+    acl.set_checks("strict")
+    assert run() == 361001
+    acl.set_checks("warn")
+    capfd.readouterr()
+    assert run() == 0
+    (line,) = capfd.readouterr().err.splitlines()
+    for text in (said(), line):
+        assert "gradOutput is in a block at 0x" in text
+        assert "indices is in a block at 0x" in text
+        assert text.count("on stream 1, and stream 2 does not wait for that; call aclrtRecordEvent") == 2
+
+
 def test_an_event_makes_it_right(streams: Any) -> None:
     first, second = streams
     acl.set_checks("strict")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -199,6 +200,41 @@ def test_patched_unpools_raise_pytorch_s_errors(axes: int) -> None:
             op(*bad, *more)
         with pt.patch(), pytest.raises(RuntimeError):
             op(*bad, *more)
+
+
+X2, I2 = torch.ones(1, 2, 3, 4), torch.zeros(1, 2, 3, 4, dtype=torch.int64)
+X3, I3 = X2[..., None], I2[..., None]
+BAD_UNPOOLS = {
+    "indices has dtype torch.int32; it must be torch.int64": ("max_unpool2d", X2, I2.int(), [6, 8]),
+    "output_size has 1 values; it must have 2": ("max_unpool2d", X2, I2, [6]),
+    "output_size is (-6, 8); it must not be negative": ("max_unpool2d", X2, I2, [-6, 8]),
+    "input has 2 dimensions; it must have 3 or 4": ("max_unpool2d", X2[0, 0], I2[0, 0], [6, 8]),
+    "indices has shape (1, 2, 3, 3); it must have the shape of input, (1, 2, 3, 4)": (
+        "max_unpool2d", X2, I2[..., :3], [6, 8],
+    ),
+    "input has shape (1, 0, 3, 4); only its first dimension may be 0": (
+        "max_unpool2d", X2[:, :0], I2[:, :0], [6, 8],
+    ),
+    "stride has 2 values; it must have 3": ("max_unpool3d", X3, I3, [6, 8, 2], [2, 2], [0, 0, 0]),
+    "padding has 2 values; it must have 3": ("max_unpool3d", X3, I3, [6, 8, 2], [2, 2, 2], [0, 0]),
+    "stride is (2, 0, 2); it must be positive": ("max_unpool3d", X3, I3, [6, 8, 2], [2, 0, 2], [0, 0, 0]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("says", BAD_UNPOOLS)
+def test_bad_arguments_are_named_under_deterministic_algorithms_too(says: str) -> None:
+    """PyTorch names the missing determinism first. It refuses the same arguments by itself, too."""
+    name, *arguments = BAD_UNPOOLS[says]
+    function = getattr(torch.ops.aten, str(name))
+    with pytest.raises(RuntimeError) as theirs:
+        function(*arguments)
+    assert "deterministic" not in str(theirs.value)
+    with pt.patch():
+        with pytest.raises(RuntimeError, match=re.escape(str(theirs.value).split("\n")[0])):
+            function(*arguments)  # PyTorch's own error
+        with deterministic(), pytest.raises(RuntimeError) as ours:
+            function(*arguments)
+    assert str(ours.value) == f"{name}: {says}."
 
 
 @pytest.mark.parametrize("axes", [2, 3])

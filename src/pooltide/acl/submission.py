@@ -58,12 +58,14 @@ def _workspace_range(workspace: Any, need: int) -> list[Range]:
 
 
 def _require_order(title: str, ranges: list[Range], stream: Stream) -> None:
-    """Reports a job of another stream that races with the job that is about to be submitted."""
-    for used in ranges:
-        if (use := used.race(stream)) is not None:
-            what = f"{used.name} is in a block at {used.block.address:#x}"
-            report(title, race_between_streams(what, use, stream), RUNTIME_ERROR)
-            return
+    """Reports the jobs of other streams that race with the job that is about to be submitted."""
+    races = [
+        race_between_streams(f"{used.name} is in a block at {used.block.address:#x}", use, stream)
+        for used in ranges
+        if (use := used.race(stream)) is not None
+    ]
+    if races:
+        report(title, " ".join(races), RUNTIME_ERROR)
 
 
 def _require_executor(operator: Operator, executor: Any) -> None:

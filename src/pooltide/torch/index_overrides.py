@@ -15,7 +15,7 @@ from torch._prims_common.wrappers import _maybe_resize_out
 
 from ..kernels.plan import NoBackend
 from . import overrides
-from .errors import as_pytorch
+from .errors import DtypeError, ShapeError, as_pytorch
 from .tensors import DEVICES, TYPES, memory_format, shortage, unreadable
 from .unpools import move
 
@@ -34,6 +34,9 @@ def unpool(name: str, aten_kernel: Callable[..., Any]) -> Callable[..., Any]:
 
     def override(keys: Any, x: Tensor, indices: Tensor, *rest: Any, out: Tensor | None = None) -> Tensor:
         if not overrides.depth or not _takes(x, indices, axes, *rest):
+            if overrides.depth and _must_be_deterministic() and (text := _fault(x, indices, axes, *rest)):
+                kind = ShapeError if indices.dtype == torch.int64 else DtypeError
+                raise kind(f"{name}: {text}.")
             given = {} if out is None else {"out": out}
             return aten_kernel(keys, x, indices, *rest, **given)  # type: ignore[no-any-return]
         x = x.contiguous() if axes == 3 else x  # PyTorch's result is contiguous
@@ -62,8 +65,39 @@ def _takes(x: Tensor, indices: Tensor, axes: int, size: Sequence[int], *more: Se
     )
     shapes = x.shape == indices.shape and x.dim() in (axes + 1, axes + 2) and 0 not in x.shape[-axes - 1 :]
     sizes = len(size) == axes and min(size) > 0
+    steps = all(len(given) == axes for given in more) and (not more or min(more[0]) > 0)
     there = x.device.type in DEVICES and x.device == indices.device
-    return known and shapes and sizes and there and all(min(m) >= 0 for m in more)
+    return known and shapes and sizes and steps and there
+
+
+def _must_be_deterministic() -> bool:
+    warns = torch.is_deterministic_algorithms_warn_only_enabled()
+    return torch.are_deterministic_algorithms_enabled() and not warns
+
+
+def _fault(x: Tensor, indices: Tensor, axes: int, size: Sequence[int], *more: Sequence[int]) -> str | None:
+    """Returns what is wrong with arguments that PyTorch refuses, or None.
+
+    PyTorch says first that the unpool is not deterministic, which is not what is wrong with such a call.
+    `more` are the stride and the padding of a 3-D unpool.
+    """
+    shape = tuple(x.shape)
+    if indices.dtype != torch.int64:
+        return f"indices has dtype {indices.dtype}; it must be torch.int64"
+    for given, name in zip((size, *more), ("output_size", "stride", "padding"), strict=False):
+        if len(given) != axes:
+            return f"{name} has {len(given)} values; it must have {axes}"
+    if min(size) < 0:
+        return f"output_size is {tuple(size)}; it must not be negative"
+    if x.dim() not in (axes + 1, axes + 2):
+        return f"input has {x.dim()} dimensions; it must have {axes + 1} or {axes + 2}"
+    if shape != indices.shape:
+        return f"indices has shape {tuple(indices.shape)}; it must have the shape of input, {shape}"
+    if 0 in shape[1:]:
+        return f"input has shape {shape}; only its first dimension may be 0"
+    if more and min(more[0]) <= 0:
+        return f"stride is {tuple(more[0])}; it must be positive"
+    return None
 
 
 def _readable(*tensors: Tensor) -> bool:
