@@ -20,6 +20,12 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "build" / "site-source"
 HEADS = {"README.md": "index.md", "README.zh.md": "index.zh.md"}
 OTHERS = ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
+# Code wraps at the edge of the screen, and tables are narrow, because telephones cut off what is wider.
+STYLE = """\
+.md-typeset pre > code { white-space: pre-wrap; overflow-wrap: anywhere; }
+.md-typeset table:not([class]) :is(th, td) { min-width: 0; padding: 0.5em 0.6em; }
+.md-typeset table:not([class]) td:first-child { min-width: 9em; }
+"""
 CONFIGURATION = """\
 site_name: pooltide
 docs_dir: {source}/pages
@@ -27,9 +33,10 @@ site_dir: {target}
 theme:
   name: material
   font: false
-  features: [navigation.sections, content.code.copy]
+  features: [navigation.sections, toc.integrate, content.code.copy]
 markdown_extensions: [tables, toc, pymdownx.highlight, pymdownx.superfences]
 plugins: [search]
+extra_css: [wide.css]
 validation: {{omitted_files: warn, absolute_links: warn, unrecognized_links: warn, anchors: warn}}
 nav:
 - Start: index.md
@@ -66,6 +73,7 @@ def build(target: Path) -> None:
         text = linked(path.read_text("utf-8"))
         (pages / HEADS.get(path.name, path.name)).write_text(text, encoding="utf-8")
     (pages / "examples.md").write_text(examples(), encoding="utf-8")
+    (pages / "wide.css").write_text(STYLE, encoding="utf-8")
     configuration = SOURCE / "mkdocs.yml"
     configuration.write_text(CONFIGURATION.format(source=SOURCE, target=target), encoding="utf-8")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", str(configuration)]
