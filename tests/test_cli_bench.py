@@ -47,10 +47,19 @@ def test_json_has_times_and_ratios(case: str) -> None:
 
 
 def test_the_table_names_the_case_and_the_threads() -> None:
-    run = CliRunner().invoke(main, ["bench", CASES[0], "--rounds", "3", "--threads", "1"])
+    command = ["bench", CASES[0], "--rounds", "3", "--threads", "1"]
+    run = CliRunner().invoke(main, command, env={"COLUMNS": "200"})
     assert run.exit_code == 0, run.output
-    assert "medians of 3 rounds, device cpu, threads 1" in run.stdout
-    assert CASES[0] in run.stdout.replace("\n", "")
+    assert run.stdout.startswith("medians of 3 rounds, ")
+    assert " device cpu, " in run.stdout
+    assert " threads 1, " in run.stdout
+    assert CASES[0] in run.stdout
+
+
+def test_the_table_fits_80_columns() -> None:
+    run = CliRunner().invoke(main, ["bench", CASES[0], "--rounds", "3"], env={"COLUMNS": "80"})
+    assert run.exit_code == 0, run.output
+    assert max(map(len, run.stdout.splitlines())) <= 80
 
 
 def test_a_wrong_result_has_no_speed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import pty
-import re
 import subprocess
 from pathlib import Path
 
@@ -38,9 +37,6 @@ def test_tables_fit_80_columns(arguments: tuple[str, ...]) -> None:
     assert max(map(len, text.splitlines())) <= 80
     wide = pooltide(*arguments, COLUMNS="400")
     assert len(wide.splitlines()) <= len(text.splitlines())
-    assert sorted(set(re.findall(r"\w{4,}", wide))) == sorted(
-        set(re.findall(r"\w{4,}", re.sub(r"(?<=_)\n", "", wide)))
-    )
 
 
 def test_a_long_text_goes_on_in_its_column(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,8 +197,7 @@ def test_one_rule_for_the_exit_status(status: int, arguments: tuple[str, ...], t
     pooltide(*arguments, rc=status, cwd=tmp_path)
 
 
-def test_the_demo_fits_80_columns_but_for_messages() -> None:
-    for line in pooltide("demo").splitlines():
-        assert (
-            len(line) <= 80 or line.startswith("  pooltide: ") or not line.startswith(("  result", "  grad"))
-        )
+def test_the_values_of_the_demo_fit_80_columns() -> None:
+    values = [line for line in pooltide("demo").splitlines() if line.startswith(("  result", "  gradOutput"))]
+    assert len(values) == 8
+    assert max(map(len, values)) <= 80

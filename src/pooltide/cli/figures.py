@@ -10,10 +10,8 @@ from datetime import UTC, datetime
 from importlib import metadata
 from math import exp, log
 from pathlib import Path
+from textwrap import fill
 from typing import Any
-
-from rich.console import Console
-from rich.table import Table
 
 from ..acceptance.inputs import TooLarge
 from ..acceptance.notation import Case
@@ -25,6 +23,7 @@ from ..kernels.plan import NoBackend
 from ..kernels.threads import get_num_threads
 from .entries import Result, Wrong
 from .speech import one_line, say
+from .tables import aligned, screen_width
 
 LARGE = 32 << 20  # bytes of a result
 FAILURES = (Wrong, Refused, TooLarge, NoBackend, NoCompiler, MemoryError)  # why a case has no result
@@ -129,25 +128,24 @@ def record(name: str, result: Result) -> dict[str, Any]:
 
 
 def print_tables(found: list[tuple[str, Result]], rounds: int, machine: dict[str, Any]) -> None:
-    console = Console(width=None if Console().is_terminal else 150)
-    table = Table(title=f"medians of {rounds} rounds, {in_words(machine)}; ± is half the quartiles' distance")
-    table.add_column("case", overflow="fold")
     ratios = RATIOS | (_CUDA_RATIOS if machine["device"] != "cpu" else {})
-    titles = ["limit ms", "ours ms", "±", "ours ÷ limit", "torch ÷ limit", *ratios]
-    for title in titles:
-        table.add_column(title, justify="right")
+    head = ["limit ms", "ours ms", "±", "ours ÷ limit", "torch ÷ limit", *ratios, "case"]
+    rows = []
     for _, result in found:
         ours = f"ours{result.form}"
         taken = (result.typical(ours) or 0.0) * 1e3
         cells = [f"{result.limit * 1e3:.3f}", f"{taken:.3f}", f"{result.spread(ours):.0%}"]
         cells += [number(result.ours_to_limit), number(result.torch_to_limit)]
         cells += [number(result.ratio(*pair)) for pair in ratios.values()]
-        table.add_row(str(result.case), *cells)
-    console.print(table)
+        rows.append([*cells, str(result.case)])
+    about = f"medians of {rounds} rounds, {in_words(machine)}; ± is half the quartiles' distance"
+    say(fill(about, screen_width()) + "\n")
+    say(aligned(head, rows))
     if text := load([result for _, result in found]):
-        console.print(text)
+        say(f"\n{text}")
     if len(found) > 1:
-        console.print(_means([result for _, result in found]))
+        say(f"\ngeometric means; large: results of {LARGE >> 20} MB and more\n")
+        say(_means([result for _, result in found]))
 
 
 def load(results: list[Result]) -> str:
@@ -158,21 +156,18 @@ def load(results: list[Result]) -> str:
     return f"Other programs took {min(shares):.0%} to {max(shares):.0%} of the processors."
 
 
-def _means(results: list[Result]) -> Table:
-    table = Table(title=f"geometric means; large: results of {LARGE >> 20} MB and more")
+def _means(results: list[Result]) -> str:
     limits = ("torch ÷ limit", "ours ÷ limit, large", "torch ÷ ours, fresh, large")
-    for title in ("operator", "dtype", *RATIOS, *limits):
-        table.add_column(title, justify="left" if title in ("operator", "dtype") else "right")
-    kinds = dict.fromkeys((r.case.operator.short, short_dtype(r.case.dtype)) for r in results)
-    for kind in kinds:
+    rows = []
+    for kind in dict.fromkeys((r.case.operator.short, short_dtype(r.case.dtype)) for r in results):
         mine = [r for r in results if (r.case.operator.short, short_dtype(r.case.dtype)) == kind]
         large = [r for r in mine if r.result_bytes >= LARGE]
-        cells = [number(geometric_mean([r.ratio(*pair) for r in mine])) for pair in RATIOS.values()]
-        cells.append(number(geometric_mean([r.torch_to_limit for r in mine])))
-        cells.append(number(geometric_mean([r.ours_to_limit for r in large])))
-        cells.append(number(geometric_mean([r.ratio("torch", "ours") for r in large])))
-        table.add_row(*kind, *cells)
-    return table
+        means = [geometric_mean([r.ratio(*pair) for r in mine]) for pair in RATIOS.values()]
+        means.append(geometric_mean([r.torch_to_limit for r in mine]))
+        means.append(geometric_mean([r.ours_to_limit for r in large]))
+        means.append(geometric_mean([r.ratio("torch", "ours") for r in large]))
+        rows.append([*kind, *map(number, means)])
+    return aligned(["operator", "dtype", *RATIOS, *limits], rows)
 
 
 def geometric_mean(values: list[float | None]) -> float | None:

@@ -38,9 +38,9 @@ def _wrapped(cell: str, width: int) -> list[str]:
 
 
 def _broken(word: str, width: int) -> Iterator[str]:
-    """A word in parts that fit the width, if possible broken after _ or /."""
+    """A word in parts that fit the width, if possible broken after _, /, : or -."""
     while len(word) > width:
-        at = max(word.rfind("_", 0, width), word.rfind("/", 0, width)) + 1 or width
+        at = max(word.rfind(mark, 0, width) for mark in "_/:-") + 1 or width
         yield word[:at]
         word = word[at:]
     yield word
