@@ -14,7 +14,7 @@ from commandline import PROGRAM, pooltide
 
 from pooltide.acceptance.cases import is_name, lines
 from pooltide.c import build
-from pooltide.cli import main
+from pooltide.cli import COMMANDS, main
 from pooltide.cli.tables import aligned
 
 CASE = "avg2d:2x3x5x7:k2:f32"
@@ -37,6 +37,11 @@ def test_tables_fit_80_columns(arguments: tuple[str, ...]) -> None:
     assert max(map(len, text.splitlines())) <= 80
     wide = pooltide(*arguments, COLUMNS="400")
     assert len(wide.splitlines()) <= len(text.splitlines())
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_fits_80_columns(command: str) -> None:
+    assert max(map(len, pooltide(command, "--help", COLUMNS="80").splitlines())) <= 80
 
 
 def test_a_long_text_goes_on_in_its_column(monkeypatch: pytest.MonkeyPatch) -> None:

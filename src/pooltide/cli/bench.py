@@ -54,7 +54,8 @@ class Threads(click.ParamType):  # type: ignore[type-arg]
     "shapes",
     multiple=True,
     type=click.Choice(list(SHAPES | CUDA_SHAPES)),
-    help="A named shape; repeatable.",
+    metavar="NAME",
+    help=f"A named shape; repeatable: {', '.join(SHAPES | CUDA_SHAPES)}.",
 )
 @click.option("--drawn", type=click.IntRange(1, 100_000), metavar="N", help="Measure N drawn problems.")
 @click.option("--seed", type=click.IntRange(0), help="Of the drawn problems.  [default: 1]")

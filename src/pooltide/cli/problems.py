@@ -143,7 +143,10 @@ def _line_count(path: Path) -> int:
 source_argument = click.argument("source", metavar="[PROBLEM]", type=_SourceType(), required=False)
 problem_argument = click.argument("problems", metavar="PROBLEM", type=Problems())
 product_option = click.option(
-    "--product", type=click.Choice(list(PRODUCTS)), help="Overrides the product that a case names."
+    "--product",
+    type=click.Choice(list(PRODUCTS)),
+    metavar="NAME",
+    help=f"Overrides the product that a case names: {', '.join(PRODUCTS)}.",
 )
 
 
