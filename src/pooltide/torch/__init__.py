@@ -7,6 +7,10 @@ package registers the operators `torch.ops.pooltide.*`.
 
 try:
     import torch
+
+    from .releases import check_names
+
+    check_names()  # before the modules below use these names
 except ModuleNotFoundError as missing:
     if missing.name != "torch":
         raise

@@ -27,6 +27,13 @@ FRACTIONAL = {
     "fractional_max_pool3d_backward": "adaptive_max_pool3d_backward",
 }
 
+# The arguments of aten's operators.
+ARGUMENTS = {
+    "max_unpool2d": ("self", "indices", "output_size"),
+    "max_unpool3d": ("self", "indices", "output_size", "stride", "padding"),
+    **dict.fromkeys(FRACTIONAL, ("grad_output", "self", "kernel_size", "output_size", "indices")),
+}
+
 
 def unpool(name: str, aten_kernel: Callable[..., Any]) -> Callable[..., Any]:
     """Returns the override of an unpool for a device key, for the functional and the out form."""

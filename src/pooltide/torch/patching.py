@@ -22,15 +22,17 @@ import torch
 import torch.nn.functional as F
 
 from .. import __version__
+from ..operators.catalog import operators
 from ..operators.plain import shown
 from . import forward_overrides, index_overrides, overrides
 from .aten_fallback import ATEN
 from .operators import FUNCTIONS, schema
+from .pytorch_pools import argument_names
+from .releases import check_operators, is_tested
 
 Tensor = torch.Tensor
 # With the schemas: cached code that calls our operators with the arguments of another schema would fail.
 CACHE_TAG = f"pooltide.patch {__version__} {crc32(''.join(map(schema, FUNCTIONS)).encode()):x};"
-TRACED_BY = "2.13."  # this release traces through our override; `patch` tests any other release
 
 # The out forms with their own kernels; _adaptive_avg_pool2d_backward.out calls the functional form.
 _OUT = {
@@ -101,6 +103,26 @@ def is_patched() -> bool:
     return overrides.depth > 0
 
 
+def _arguments() -> dict[str, tuple[str, ...]]:
+    """Returns the operators of gradients and unpools that `patch` overrides, and their arguments."""
+    found = {}
+    for function, name in ATEN.items():
+        indices = ("indices",) if operators()[function].kind == "maximum_gradient" else ()
+        found[name] = ("grad_output", "self", *argument_names(function), *indices)
+        if form := _OUT.get(function):
+            found[form] = (*found[name], "grad_input")
+    for overload in _BY_INDEX:
+        name, _, form = overload.partition(".")
+        found[overload] = (*index_overrides.ARGUMENTS[name], *([form] if form else []))
+    return found
+
+
+def _forward_arguments() -> dict[str, tuple[str, ...]]:
+    """Returns the operators of forwards that `patch` overrides, and their arguments."""
+    pools = forward_overrides.OPERATORS | forward_overrides.ON_DEVICE
+    return {operator: ("self", *argument_names(name)) for operator, (name, _) in pools.items()}
+
+
 def _install_forwards() -> None:
     """Overrides aten's pools. The overrides pass every call to PyTorch until the depth is raised."""
     global _forward_library
@@ -111,6 +133,8 @@ def _install_forwards() -> None:
             f"patch: forward is True; it must be False with PyTorch {torch.__version__}, which has no way "
             "back to its own pools while they are patched."
         )
+    if not is_tested():
+        check_operators(_forward_arguments())
     _forward_library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
     with _without_warnings():
         for device in _devices():
@@ -137,6 +161,8 @@ def _without_warnings() -> Iterator[None]:
 def _install() -> None:
     global _library
     if _library is None:
+        if not is_tested():
+            check_operators(_arguments())
         _library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
         with _without_warnings():
             for device in _devices():
@@ -147,7 +173,7 @@ def _install() -> None:
                         _override(_library, function, form, device, overrides.on_device)
                 for overload, make in _BY_INDEX.items():
                     _override(_library, overload.partition(".")[0], overload, device, make)
-        if not torch.__version__.startswith(TRACED_BY):
+        if not is_tested():
             _check_traces()
     config = torch.compiler.config
     if hasattr(config, "cache_key_tag"):  # code compiled without the patch must not be found with it
@@ -183,12 +209,17 @@ def _check_traces() -> None:
 
     overrides.depth += 1
     try:
-        targets = {
-            str(node.target)
-            for node in make_fx(step, tracing_mode="fake")(torch.ones(1, 3, 3, 3)).graph.nodes
-        }
+        graph = make_fx(step, tracing_mode="fake")(torch.ones(1, 3, 3, 3)).graph
+    except Exception as error:
+        warnings.warn(
+            f"patch: PyTorch {torch.__version__} cannot trace the patched pools: {error}; "
+            "models compiled by it may fail. Eager models use pooltide's gradients.",
+            stacklevel=5,
+        )
+        return
     finally:
         overrides.depth -= 1
+    targets = {str(node.target) for node in graph.nodes}
     if missed := [function for function in ATEN if f"pooltide.{function}.default" not in targets]:
         warnings.warn(
             f"patch: PyTorch {torch.__version__} traces {', '.join(missed)} past pooltide; "

@@ -1,0 +1,73 @@
+"""The releases of PyTorch that pooltide works with, and what a release must have.
+
+pooltide uses names of PyTorch that are not public, and takes the places of aten operators. A release that
+pooltide was not tested with may have changed them; it is then refused with a sentence, before anything fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pkgutil import resolve_name
+
+import torch
+from torch.torch_version import TorchVersion
+
+OLDEST = (2, 6)
+TESTED = ("2.6", "2.9", "2.11", "2.13", "2.15")  # the table of docs/pytorch.md has their tests
+# Names that are not public, without which this package cannot be imported.
+PRIVATE = (
+    "_C.DispatchKey.AutocastCPU",
+    "_C.DispatchKey.AutocastCUDA",
+    "_C.DispatchKeySet",
+    "_C._ExcludeDispatchKeyGuard",
+    "_C._are_functorch_transforms_active",
+    "_C._functorch.get_unwrapped",
+    "_C._functorch.is_functorch_wrapped_tensor",
+    "_C._has_storage",
+    "_C._len_torch_dispatch_stack",
+    "_prims_common.suggest_memory_format",
+    "_prims_common.wrappers._maybe_resize_out",
+    "autograd.forward_ad._current_level",
+)
+
+
+def is_tested() -> bool:
+    """Whether pooltide was tested with this release."""
+    return ".".join(torch.__version__.split(".")[:2]) in TESTED
+
+
+def check_names() -> None:
+    """Raises ImportError if this release is too old, or lacks a name that the package needs."""
+    if TorchVersion(torch.__version__) < OLDEST:
+        raise ImportError(f"pooltide.torch: PyTorch is {torch.__version__}; it must be 2.6 or newer.")
+    if missing := [f"torch.{name}" for name in PRIVATE if not _exists(name)]:
+        raise ImportError(
+            f"pooltide.torch: PyTorch {torch.__version__} has no {', '.join(missing)}; it must be a release "
+            f"that has, as {', '.join(TESTED)}."
+        )
+
+
+def _exists(name: str) -> bool:
+    try:
+        resolve_name(f"torch.{name}")
+    except (ImportError, AttributeError):
+        return False
+    return True
+
+
+def check_operators(arguments: Mapping[str, Sequence[str]]) -> None:
+    """Raises NotImplementedError if an operator of aten is missing, or has other arguments than these."""
+    for overload, names in arguments.items():
+        name, _, form = overload.partition(".")
+        try:
+            found = getattr(getattr(torch.ops.aten, name), form or "default")._schema.arguments
+        except AttributeError:
+            given = "is missing"
+        else:
+            if [argument.name for argument in found] == list(names):
+                continue
+            given = f"takes ({', '.join(argument.name for argument in found)})"
+        raise NotImplementedError(
+            f"patch: aten::{overload} {given} in PyTorch {torch.__version__}; "
+            f"it must take ({', '.join(names)}), as in PyTorch {', '.join(TESTED)}. Nothing is patched."
+        )
