@@ -12,7 +12,7 @@ from pkgutil import resolve_name
 import torch
 from torch.torch_version import TorchVersion
 
-OLDEST = (2, 6)
+OLDEST = "2.6"
 TESTED = ("2.6", "2.9", "2.11", "2.13", "2.15")  # the table of docs/pytorch.md has their tests
 # Names that are not public, without which this package cannot be imported.
 PRIVATE = (
@@ -39,7 +39,7 @@ def is_tested() -> bool:
 def check_names() -> None:
     """Raises ImportError if this release is too old, or lacks a name that the package needs."""
     if TorchVersion(torch.__version__) < OLDEST:
-        raise ImportError(f"pooltide.torch: PyTorch is {torch.__version__}; it must be 2.6 or newer.")
+        raise ImportError(f"pooltide.torch: PyTorch is {torch.__version__}; it must be {OLDEST} or newer.")
     if missing := [f"torch.{name}" for name in PRIVATE if not _exists(name)]:
         raise ImportError(
             f"pooltide.torch: PyTorch {torch.__version__} has no {', '.join(missing)}; it must be a release "
