@@ -57,6 +57,9 @@ def install(monkeypatch: pytest.MonkeyPatch) -> list[Problem]:
     monkeypatch.setattr(launch, "prepare", cache(launch.PreparedLaunches))
     monkeypatch.setattr(torch.Tensor, "cuda", lambda tensor, device: tensor)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    # PyTorch's packages with CUDA raise in these two on a machine without a GPU.
+    monkeypatch.setattr(devices, "_current_device", lambda: 0)
+    monkeypatch.setattr(launch, "current_stream", lambda device: 0)
     monkeypatch.setattr(devices, "_cuda", lambda: launch)
     monkeypatch.setattr(devices, "_on_cpu", devices._on_cuda)
     monkeypatch.setattr(devices, "_forward_on_cpu", devices._forward_on_cuda)
