@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -7,6 +8,17 @@ import pytest
 import pooltide
 from pooltide import _native, acl
 from pooltide.kernels.calls import CALLS
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call() -> Iterator[None]:
+    """Skips a test that patches forwards in a release of PyTorch that cannot: patch raises this sentence."""
+    try:
+        return (yield)
+    except NotImplementedError as error:
+        if re.match(r"patch: forward is True; it must be False with PyTorch 2\.[678]\.", str(error)):
+            pytest.skip(str(error))
+        raise
 
 
 @pytest.fixture(autouse=True)

@@ -139,9 +139,9 @@ def test_the_input_is_not_kept_and_nodes_are_freed() -> None:
     x = torch.randn(1, 2, 6, 6, requires_grad=True)
     freed = []
     for pool in (functional.avg_pool2d, functional.max_pool2d):
-        node = pool(x * 2, 2).grad_fn
-        node.metadata["gone"] = Goner(freed)
-        del node
+        y = pool(x * 2, 2)
+        y.grad_fn.metadata["gone"] = Goner(freed)
+        del y
     assert freed == [True, True]
 
 

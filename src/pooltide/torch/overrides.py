@@ -24,6 +24,7 @@ from .errors import DtypeError, as_pytorch
 from .gradients import may_skip_dispatcher, shares_memory, tensor_may_skip_dispatcher
 from .operators import ARRAYS, AXES
 from .prepared import compute, prepare_gradient
+from .releases import can_call_aten
 from .shortcuts import add, find
 from .tensors import TYPES, check_memory, is_channels_last, memory_format
 
@@ -84,8 +85,10 @@ def on_autograd(function: str, aten_kernel: Callable[..., Any]) -> Callable[...,
                 try:
                     return computed(function, grad_output, x, x.stride(), rest, None)
                 except (NoBackend, TypeError):
-                    pass  # the device override reports the reason
-            elif _traced(grad_output) and grad_output.dtype in _FLOATS:
+                    if not can_call_aten() and grad_output.dtype in _FLOATS:
+                        raise
+                    # the device override reports the reason
+            elif (_traced(grad_output) or not can_call_aten()) and grad_output.dtype in _FLOATS:
                 channels_last = is_channels_last(x, axes)
                 given = attributes if indices is None else (indices, *attributes)
                 try:
@@ -94,7 +97,9 @@ def on_autograd(function: str, aten_kernel: Callable[..., Any]) -> Callable[...,
                     )
                 except _FAULTS as fault:
                     raise as_pytorch(fault) from None
-                return _DependOnInput.apply(found, x) if tracked else found  # type: ignore[no-untyped-call]
+                if not tracked or torch._C._are_functorch_transforms_active():
+                    return found  # torch.func returns zeros for an input that the result does not depend on
+                return _DependOnInput.apply(found, x)  # type: ignore[no-untyped-call]
         return aten_kernel(keys, grad_output, x, *rest)  # type: ignore[no-any-return]
 
     return override

@@ -20,6 +20,7 @@ from zlib import crc32
 
 import torch
 import torch.nn.functional as F
+from torch.compiler import config  # PyTorch 2.6 does not import it with torch
 
 from .. import __version__
 from ..operators.catalog import operators
@@ -28,7 +29,7 @@ from . import forward_overrides, index_overrides, overrides
 from .aten_fallback import ATEN
 from .operators import FUNCTIONS, schema
 from .pytorch_pools import argument_names
-from .releases import check_operators, is_tested
+from .releases import can_call_aten, check_operators, is_tested
 
 Tensor = torch.Tensor
 # With the schemas: cached code that calls our operators with the arguments of another schema would fail.
@@ -128,7 +129,7 @@ def _install_forwards() -> None:
     global _forward_library
     if _forward_library is not None:
         return
-    if not hasattr(torch.library, "get_kernel"):
+    if not can_call_aten():
         raise NotImplementedError(
             f"patch: forward is True; it must be False with PyTorch {torch.__version__}, which has no way "
             "back to its own pools while they are patched."
@@ -175,7 +176,6 @@ def _install() -> None:
                     _override(_library, overload.partition(".")[0], overload, device, make)
         if not is_tested():
             _check_traces()
-    config = torch.compiler.config
     if hasattr(config, "cache_key_tag"):  # code compiled without the patch must not be found with it
         config.cache_key_tag += CACHE_TAG
     if _compiled_graphs():
@@ -188,10 +188,9 @@ def _install() -> None:
 
 def _uninstall() -> None:
     global _library
-    config = torch.compiler.config
     if hasattr(config, "cache_key_tag"):
         config.cache_key_tag = config.cache_key_tag.replace(CACHE_TAG, "")
-    if not hasattr(torch.library, "get_kernel") and _library is not None:
+    if not can_call_aten() and _library is not None:
         _library._destroy()  # type: ignore[no-untyped-call]
         _library = None
         for overload in (*ATEN.values(), *_OUT.values(), *_BY_INDEX):
@@ -249,7 +248,7 @@ def _clear_dispatch_cache(overload: str) -> None:
 
 def _saved_aten_kernel(overload: str, key: str) -> Callable[..., Any]:
     """Returns PyTorch's kernel before we override it; in early releases, a function that raises."""
-    if hasattr(torch.library, "get_kernel"):
+    if can_call_aten():
         saved: Callable[..., Any] = torch.library.get_kernel(overload, key).call_boxed
         return saved
 

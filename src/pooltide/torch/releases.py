@@ -36,6 +36,11 @@ def is_tested() -> bool:
     return ".".join(torch.__version__.split(".")[:2]) in TESTED
 
 
+def can_call_aten() -> bool:
+    """Whether this release can call a kernel of aten that is overridden (2.9 and newer)."""
+    return hasattr(torch.library, "get_kernel")
+
+
 def check_names() -> None:
     """Raises ImportError if this release is too old, or lacks a name that the package needs."""
     if TorchVersion(torch.__version__) < OLDEST:
