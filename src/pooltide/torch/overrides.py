@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch._prims_common.wrappers import _maybe_resize_out
+from torch.autograd import forward_ad
 
 from ..kernels.plan import NoBackend
 from ..operators.catalog import operators
@@ -69,7 +70,7 @@ def on_device(function: str, aten_kernel: Callable[..., Any]) -> Callable[..., A
 
 def on_autograd(function: str, aten_kernel: Callable[..., Any]) -> Callable[..., Any]:
     """Returns the override for an autograd key, for the functional form."""
-    axes, indexed = AXES[function], function in _INDEXED
+    indexed = function in _INDEXED
 
     def override(keys: Any, grad_output: Tensor, x: Tensor, *rest: Any) -> Tensor:
         if not depth:
@@ -79,7 +80,6 @@ def on_autograd(function: str, aten_kernel: Callable[..., Any]) -> Callable[...,
         if result is not None:
             return result  # type: ignore[no-any-return]
         _check(function, grad_output, x, rest)
-        tracked = _grad_enabled() and x.requires_grad
         if grad_output.is_cpu or devices.missing(grad_output.device) is None:
             if may_skip_dispatcher(grad_output, indices) and tensor_may_skip_dispatcher(x):
                 try:
@@ -88,21 +88,28 @@ def on_autograd(function: str, aten_kernel: Callable[..., Any]) -> Callable[...,
                     if not can_call_aten() and grad_output.dtype in _FLOATS:
                         raise
                     # the device override reports the reason
-            elif (_traced(grad_output) or not can_call_aten()) and grad_output.dtype in _FLOATS:
-                channels_last = is_channels_last(x, axes)
-                given = attributes if indices is None else (indices, *attributes)
-                try:
-                    found = differentiable(
-                        function, grad_output, x.shape[-axes:], *given, channels_last, False, True
-                    )
-                except _FAULTS as fault:
-                    raise as_pytorch(fault) from None
-                if not tracked or torch._C._are_functorch_transforms_active():
-                    return found  # torch.func returns zeros for an input that the result does not depend on
-                return _DependOnInput.apply(found, x)  # type: ignore[no-untyped-call]
+            elif _in_graph(grad_output) and grad_output.dtype in _FLOATS:
+                return _by_operator(function, grad_output, x, indices, attributes)
         return aten_kernel(keys, grad_output, x, *rest)  # type: ignore[no-any-return]
 
     return override
+
+
+def _by_operator(
+    function: str, grad_output: Tensor, x: Tensor, indices: Tensor | None, attributes: tuple[Any, ...]
+) -> Tensor:
+    """Returns the gradient by `torch.ops.pooltide.*`, with a derivative of our own."""
+    axes = AXES[function]
+    given = attributes if indices is None else (indices, *attributes)
+    arguments = grad_output, x.shape[-axes:], *given, is_channels_last(x, axes), False, True
+    try:
+        found = differentiable(function, *arguments)
+    except _FAULTS as fault:
+        raise as_pytorch(fault) from None
+    if not (_grad_enabled() and x.requires_grad):
+        return found
+    node = _DependOnInput if forward_ad._current_level < 0 else _ForwardDependOnInput
+    return node.apply(found, x)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def _check(function: str, grad_output: Any, x: Any, rest: tuple[Any, ...]) -> None:
@@ -129,6 +136,14 @@ class _DependOnInput(torch.autograd.Function):
         return grad, torch.zeros_like(ctx.saved_tensors[0])
 
 
+class _ForwardDependOnInput(_DependOnInput):
+    """Adds the derivative in forward mode, which torch.compile refuses to trace."""
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, _: Any) -> Tensor:
+        return tangent.view_as(tangent)
+
+
 def refusal_of(grad_output: Tensor) -> str | None:
     """Returns why our kernels cannot take this dtype or device; None if they can."""
     if grad_output.dtype not in _FLOATS:
@@ -136,11 +151,14 @@ def refusal_of(grad_output: Tensor) -> str | None:
     return None if grad_output.is_cpu else devices.missing(grad_output.device)
 
 
-def _traced(grad_output: Tensor) -> bool:
-    """Whether a dispatch mode or a tensor subclass sees the call, outside torch.func."""
+def _in_graph(grad_output: Tensor) -> bool:
+    """Whether our operator takes the call: a dispatch mode or a tensor subclass sees it, outside torch.func.
+
+    Also where the release cannot call the kernel of aten, which has the second gradient.
+    """
     if torch._C._are_functorch_transforms_active():
         return False
-    return torch._C._len_torch_dispatch_stack() > 0 or type(grad_output) is not Tensor
+    return torch._C._len_torch_dispatch_stack() > 0 or type(grad_output) is not Tensor or not can_call_aten()
 
 
 def computed(
