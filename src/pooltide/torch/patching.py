@@ -236,7 +236,9 @@ def _override(
     library: torch.library.Library, function: str, overload: str, key: str, make: Callable[..., Any]
 ) -> None:
     aten_kernel = _saved_aten_kernel(f"aten::{overload}", key)
-    library.impl(overload, make(function, aten_kernel), key, with_keyset=True)  # type: ignore[no-untyped-call]
+    # After our modules were imported again, the overrides of the first import are still there.
+    again = {"allow_override": True} if can_call_aten() else {}
+    library.impl(overload, make(function, aten_kernel), key, with_keyset=True, **again)  # type: ignore[no-untyped-call]
     _clear_dispatch_cache(overload)
 
 
