@@ -14,6 +14,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from inspect import signature
 from types import TracebackType
 from typing import Any
 from zlib import crc32
@@ -50,6 +51,10 @@ _BY_INDEX = {
     for name in names
     for form in forms
 }
+# When our modules are imported again, the overrides of the first import are still in the dispatcher.
+_AGAIN = (
+    {"allow_override": True} if "allow_override" in signature(torch.library.Library.impl).parameters else {}
+)
 _lock = threading.Lock()
 _library: torch.library.Library | None = None
 _forward_library: torch.library.Library | None = None
@@ -236,9 +241,7 @@ def _override(
     library: torch.library.Library, function: str, overload: str, key: str, make: Callable[..., Any]
 ) -> None:
     aten_kernel = _saved_aten_kernel(f"aten::{overload}", key)
-    # After our modules were imported again, the overrides of the first import are still there.
-    again = {"allow_override": True} if can_call_aten() else {}
-    library.impl(overload, make(function, aten_kernel), key, with_keyset=True, **again)  # type: ignore[no-untyped-call]
+    library.impl(overload, make(function, aten_kernel), key, with_keyset=True, **_AGAIN)  # type: ignore[no-untyped-call]
     _clear_dispatch_cache(overload)
 
 
