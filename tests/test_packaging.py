@@ -54,6 +54,20 @@ def test_that_test_can_fail(tmp_path: Path) -> None:
     assert "PyTuple_GET_SIZE" in _compile(source).stderr
 
 
+@in_the_source_tree
+@pytest.mark.slow
+@pytest.mark.parametrize("source", ["kernels.cpp", "prepared.cpp", "unpool.cpp", "threads/thread_pool.cpp"])
+def test_the_kernels_compile_for_macos(source: str, tmp_path: Path) -> None:
+    pytest.importorskip("ziglang", reason="ziglang is not installed: the kernels are NOT compiled for macOS")
+    command = [sys.executable, "-m", "ziglang", "c++", "-target", "aarch64-macos", "-std=c++17"]
+    command += ["-ffp-contract=off", "-DPOOLTIDE_ISA=baseline", "-c", str(SOURCES.parent / source)]
+    run = subprocess.run(
+        [*command, "-o", str(tmp_path / "object.o")], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    assert (tmp_path / "object.o").read_bytes()[:4] == b"\xcf\xfa\xed\xfe"  # Mach-O, 64 bits
+
+
 def test_types_are_packaged() -> None:
     assert files("pooltide").joinpath("py.typed").is_file()
 
