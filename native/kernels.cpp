@@ -8,6 +8,7 @@
 #include "forward/rows.h"
 #include "forward/tiles.h"
 #include "gradient/average.h"
+#include "gradient/gather_channels.h"
 #include "gradient/long_row.h"
 #include "gradient/one_window.h"
 #include "gradient/scatter.h"
@@ -94,6 +95,31 @@ template <class S, Method method> struct Scattered {
   }
 };
 
+template <class S> struct Gathered {
+  template <class I> using With = GatherChannels<S, I>;
+  static const char* refuse(const Problem& p, bool ignore_speed) {
+    if (!p.channels_last) return "the arrays are not channels-last";
+    if (p.channels < lanes<S>) return "channels are fewer than a vector holds";
+    if (!p.d.first || !p.h.first || !p.w.first) return "the row is too long for a table per window";
+    if (p.cells() >= int64_t{1} << 31) return "a plane has 2**31 cells or more";
+    if (p.d.dilation != 1 || p.h.dilation != 1 || p.w.dilation != 1) return "windows are dilated";
+    int64_t cells = p.d.longest * p.h.longest * p.w.longest;
+    if (p.index_bytes == 1 && cells > kOffsets) return "an offset has more than one byte";
+    if (ignore_speed) return nullptr;
+    if (!Scattered<S, Method::bands>::half) return "sums in the result are as fast";
+    return cells <= most_cells(p) ? nullptr : "windows have many cells";
+  }
+
+ private:
+  // Returns how many cells a window may have, so that comparing with all of them is faster than a scatter. With
+  // 16 lanes: 6 if gradients can be copied, 12 if they are added in a ring, 32 if the ring outgrows the cache.
+  static int64_t most_cells(const Problem& p) {
+    bool copied = p.d.disjoint && p.h.disjoint && p.w.disjoint;
+    int64_t most = copied ? 6 : ScatterLayout::outgrows_cache(p, Method::bands) ? 32 : 12;
+    return most * lanes<S> / 16;
+  }
+};
+
 template <class S> struct AnyIndices {
   template <class I> using With = ScatterAny<S, I>;
   static const char* refuse(const Problem&, bool) { return nullptr; }
@@ -148,6 +174,7 @@ template <class S> KernelList list() {
       kernel<Averages<S, Lines::spread>>("spread_lines"),
       kernel<Averages<S, Lines::channels>>("average_channels"),
       kernel<Averages<S, Lines::single>>("cell_by_cell"),
+      maxima<Gathered<S>>("gather_channels"),
       maxima<Scattered<S, Method::in_place>>("scatter_in_place"),
       maxima<Scattered<S, Method::copied>>("scatter_copied"),
       maxima<Scattered<S, Method::bands>>("scatter_bands"),

@@ -86,7 +86,7 @@ void work(void* context, int worker) {
     if (first && job.kernel.begin) job.kernel.begin(job.problem, job.arrays, scratch);
     job.kernel.run(job.problem, job.arrays, begin, end, scratch, mine);
   }
-  if (mine.count == 0 && !mine.retry) return;
+  if (mine.count == 0 && mine.missing == 0 && !mine.retry) return;
   std::lock_guard<std::mutex> hold(job.merging);
   job.fault.merge(mine);
 }
@@ -178,7 +178,9 @@ PreparedProblem::PreparedProblem(const Problem& facts) : problem_(facts) {
   p.same_divisor = p.same_divisor || p.quotient == Quotient::constant;
   bool long_row = !p.channels_last && p.d.cells * p.h.cells == 1 && p.d.windows * p.h.windows == 1 &&
                   p.w.cells > kLongRow;
-  for (int i = 0; i < (long_row ? 2 : 3) && p.kind == Kind::average_gradient; i++) derive_cells(i, *axes[i]);
+  bool maxima = p.kind == Kind::maximum_gradient && p.channels_last && p.d.start && p.h.start && p.w.start;
+  bool gathers = p.kind == Kind::average_gradient || maxima;
+  for (int i = 0; i < (long_row ? 2 : 3) && gathers; i++) derive_cells(i, *axes[i]);
   if (p.index_bytes == 1) derive_jump();
   for (const InstructionSet* set : instruction_sets()) chosen_.push_back(choose(set->kernels(p.store), p));
 }
@@ -274,6 +276,7 @@ Fault PreparedProblem::run_kernel(const Kernel& kernel, const Arrays& arrays, in
   Job job{p, arrays, kernel, units, parts.chunk, block, each, {}, {}, {}};
   run_on_threads(static_cast<int>(useful), work, &job);
   scratch.trim();
+  job.fault.retry |= job.fault.missing != 0;
   return job.fault;
 }
 

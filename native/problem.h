@@ -90,16 +90,17 @@ struct Arrays {
 
 // The indices outside the plane: how many, and the position and value of the first in (N, C, D, H, W) order.
 // `retry`: the kernel found an index that is far from its window. Its result is unusable; PreparedProblem::run
-// computes it with another kernel.
+// computes it with another kernel. `missing` is how many gradients were not added, summed over all units: if it is
+// not 0, the result is unusable, too.
 struct Fault {
-  int64_t count = 0, position = 0, value = 0;
+  int64_t count = 0, position = 0, value = 0, missing = 0;
   bool retry = false;
 
   void add(int64_t at, int64_t index) {
     if (count++ == 0 || at < position) position = at, value = index;
   }
   void merge(const Fault& other) {
-    retry |= other.retry;
+    retry |= other.retry, missing += other.missing;
     if (other.count == 0) return;
     if (count == 0 || other.position < position) position = other.position, value = other.value;
     count += other.count;

@@ -221,8 +221,45 @@ def test_maxima_are_scattered_band_by_band(reason: str, index: str, dtype: str) 
     want = half if dtype in ("FLOAT16", "BFLOAT16") else "scatter_in_place"
     for isa in _native.instruction_sets():
         _native.use_instruction_set(isa)
-        assert {chosen(problem, layout) for layout in LAYOUTS} == {want}
+        assert chosen(problem, "planes") == want
+        assert chosen(problem, "channels_last") in (want, "gather_channels")
     assert check_everywhere(problem, gradients(problem, 8), own_indices(problem, 9)) is None
+
+
+@pytest.mark.parametrize(
+    ("axis", "lanes", "dtype", "kernel"),
+    [
+        (strided(37, 3, 2, 1), 16, "FLOAT16", "gather_channels"),
+        (strided(37, 3, 2, 1), 8, "FLOAT16", "scatter_bands"),  # 9 cells are too many for short vectors
+        (strided(37, 2, 1, 0), 8, "BFLOAT16", "gather_channels"),
+        (strided(37, 2, 2, 0), 16, "BFLOAT16", "gather_channels"),
+        (strided(37, 3, 3, 0), 16, "FLOAT16", "scatter_copied"),  # disjoint
+        (strided(37, 4, 2, 1), 16, "FLOAT16", "scatter_bands"),  # 16 cells
+        (Axis(37, 35, 3, 1, 1, 2), 16, "FLOAT16", "scatter_bands"),  # dilated
+        (strided(37, 3, 2, 1), 16, "FLOAT32", "scatter_in_place"),
+    ],
+)
+def test_small_windows_are_gathered(axis: Axis, lanes: int, dtype: str, kernel: str) -> None:
+    isa = {16: "avx512", 8: "avx2"}[lanes]
+    if isa not in _native.instruction_sets():
+        pytest.skip(f"NOT TESTED: this processor has no {isa}")
+    problem = maxima_gradient((2, 35), (UNIT, axis, axis), TYPES[dtype], TYPES["INT64"])
+    _native.use_instruction_set(isa)
+    assert chosen(problem, "channels_last") == kernel
+    assert check_everywhere(problem, gradients(problem, 8), own_indices(problem, 9)) is None
+
+
+@pytest.mark.parametrize("index", INDEX_NAMES)
+@pytest.mark.parametrize("step", [1, -1, 1 << 32])
+def test_gathered_gradients_miss_no_index(index: str, step: int) -> None:
+    """An index beside its window, or one that has the lower 32 bits of a cell, is not lost."""
+    if index != "INT64" and step == 1 << 32:
+        pytest.skip("such an index has 64 bits")
+    axes = (UNIT, strided(23, 3, 2, 1), strided(29, 3, 2, 1))
+    problem = maxima_gradient((2, 35), axes, TYPES["FLOAT16"], TYPES[index])
+    grad, indices = gradients(problem, 8), own_indices(problem, 9)
+    indices[1, 33, 0, 5, 7] = (int(indices[1, 33, 0, 5, 7]) or 1) + step
+    assert (check_everywhere(problem, grad, indices) is not None) == (step == 1 << 32)
 
 
 @pytest.mark.slow

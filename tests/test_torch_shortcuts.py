@@ -1,4 +1,4 @@
-"""Shortcuts: a small call made again skips Python, and nothing that would change its answer is skipped."""
+"""Shortcuts: a call made again skips Python, and nothing that would change its answer is skipped."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import pooltide  # noqa: E402
 import pooltide.torch as pt  # noqa: E402
 from geometries import FUNCTIONS, axes_of  # noqa: E402
 from pooltide.torch import gradients, shortcuts  # noqa: E402
@@ -53,6 +54,25 @@ def test_the_second_call_is_known_and_the_same(function: str, found: list[str]) 
     assert len(found) >= 2
     other = (torch.randn_like(arguments[0]), *arguments[1:])
     assert torch.equal(run(*other), run(*other, out=torch.full_like(first, float("nan"))))
+
+
+@pytest.mark.parametrize("cells", [1 << 14, 1 << 18, 1 << 21])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_large_calls_are_known_too(cells: int, threads: int, found: list[str]) -> None:
+    """In deterministic mode PyTorch would fill a large result, so such a call is not known then."""
+    x = torch.empty(cells // (1 << 10), 2, 16, 32)
+    g = torch.randn(x.shape[0], 2, 8, 16)
+    pooltide.set_num_threads(threads)
+    try:
+        first = pt.avg_pool2d_backward(g, x, 2)
+        assert torch.equal(pt.avg_pool2d_backward(g, x, 2), first)
+        assert found == ["avg_pool2d_backward"]
+        torch.use_deterministic_algorithms(True)
+        assert torch.equal(pt.avg_pool2d_backward(g, x, 2), first)
+        assert len(found) == (2 if cells == 1 << 14 else 1)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert torch.equal(first, g.repeat_interleave(2, 2).repeat_interleave(2, 3) / 4)
 
 
 @pytest.mark.parametrize("pool", ["avg_pool2d", "adaptive_avg_pool2d"])

@@ -12,6 +12,7 @@
 #include "../simd/sink.h"
 #include "collisions.h"
 #include "indices.h"
+#include "places.h"
 #include "scatter_layout.h"
 
 namespace pooltide {
@@ -26,7 +27,7 @@ template <class S, class I, Method method> class Scatter {
   using T = typename Sum<S>::T;
   using CellIndex = typename Decoded<I>::Type;
   static constexpr int64_t L = lanes<S>, kTwoVectors = 2 * L, kFlush = 512;
-  static constexpr int64_t kAhead = 4096, kLine = 64 / sizeof(CellIndex);  // bytes, elements
+  static constexpr int64_t kAhead = 4096, kLine = 64 / sizeof(CellIndex), kCellsAhead = 8;  // bytes, elements, cells
   static constexpr bool kHalf = sizeof(S) < sizeof(T), kRing = method == Method::bands;
   static constexpr bool kCopied = kHalf && method == Method::copied;
 
@@ -41,6 +42,7 @@ template <class S, class I, Method method> class Scatter {
     collisions_ = carve_.take<Collisions<S>>(kCopied);
     places_ = carve_.take<uint32_t>(n);
     grads_ = carve_.take<T>(n + L);
+    at_ = carve_.take<uint32_t>(kRing ? n : 0);
     indices_ = carve_.take<CellIndex>(sizeof(I) == 1 || layout_.blocks > 1 ? n : 0);
     stage_ = carve_.take<S>(kRing ? stage_size() : 0);
   }
@@ -153,10 +155,11 @@ template <class S, class I, Method method> class Scatter {
   void empty_cell() {
     T* sums = ring_ + (done_ * layout_.block & (layout_.ring - 1));
     S* to = out_ + done_ * layout_.channels + block_at_;
+    __builtin_prefetch(to + kCellsAhead * layout_.channels, 1);
     int64_t i = 0;
     for (; i + L <= width_; i += L) store(to + i, load(sums + i));
     if (i < width_) store_part(to + i, load(sums + i), width_ - i);
-    memset((void*)sums, 0, width_ * sizeof(T));
+    for (i = 0; i < layout_.block; i += L) store(sums + i, typename Lanes<T>::V{});
   }
 
   // Adds the gradients of the windows from … to - 1 to those cells of their band that are in this segment.
@@ -175,6 +178,10 @@ template <class S, class I, Method method> class Scatter {
       });
     } else {
       const T* wide = layout_.blocks > 1 ? collected(g, to - from) : widened(g, n, grads_, n);
+      if (kRing && layout_.channels > 1 && width_ == layout_.block) {  // places_ has the channels of a whole block
+        Ring ring{(uint32_t)step(), (uint32_t)shift_, (uint32_t)(layout_.ring - 1)};
+        if (find_places<CellIndex>(index, places_, n, mine.from, mine.to, ring, at_)) return add_to_ring(wide, n);
+      }
       const uint64_t mask = layout_.ring - 1;
       T* sums = kRing ? ring_ : (T*)(void*)out_;
       for_each(index, g, to - from, [=, &strays](int64_t i, uint64_t place, uint64_t step) {
@@ -184,6 +191,14 @@ template <class S, class I, Method method> class Scatter {
       });
     }
     strays_ |= strays;
+  }
+
+  // Adds n gradients at the places that were found.
+  void add_to_ring(const T* wide, int64_t n) {
+    T* ring = ring_;
+    const uint32_t* at = at_;
+#pragma GCC unroll 16
+    for (int64_t i = 0; i < n; i++) ring[at[i]] += wide[i];
   }
 
   // Returns whether no segment adds window q to a cell that is not mine: the cell is outside the window's slices.
@@ -252,6 +267,7 @@ template <class S, class I, Method method> class Scatter {
   T *ring_, *grads_;
   Collisions<S>* collisions_;
   uint32_t* places_;  // what an element of a piece adds to its address: its channel, and its image in the group
+  uint32_t* at_;      // where the sums of the elements of a piece are
   CellIndex* indices_;
   S* stage_;
   Sink<S>* sink_ = nullptr;

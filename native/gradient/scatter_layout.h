@@ -71,6 +71,11 @@ struct ScatterLayout {
     return p.cells() * (p.channels_last ? p.channels : 1) < 1 << 30 ? nullptr : "an image has 2**30 elements or more";
   }
 
+  // Returns whether the ring of all channels is too large, so that channels are taken in blocks.
+  static bool outgrows_cache(const Problem& p, Method method) {
+    return method == Method::bands && p.channels_last && p.channels > kLeastBlock && band_bytes(p) * p.channels > 2 * kRingBytes;
+  }
+
   static int64_t units(const Problem& p, Method method) {
     int64_t block = block_of(p, method), blocks = p.channels_last ? (p.channels + block - 1) / block : 1;
     return images_of(p) * blocks * segments_of(p, blocks);
@@ -88,12 +93,16 @@ struct ScatterLayout {
   // Returns the largest number of slices that a window holds.
   static int64_t longest(const Axis& axis) { return (axis.longest - 1) * axis.dilation + 1; }
 
+  // Returns the bytes of the sums that a window may name in one channel.
+  static int64_t band_bytes(const Problem& p) {
+    const Axis& axis = slow_axis(p);
+    return longest(axis) * (p.cells() / larger(axis.cells, 1)) * (int64_t)sizeof(float);
+  }
+
   // Returns all channels, or a power of two of them if the ring of all channels outgrows the cache.
   static int64_t block_of(const Problem& p, Method method) {
-    int64_t channels = p.channels_last ? p.channels : 1;
-    const Axis& axis = slow_axis(p);
-    int64_t band = longest(axis) * (p.cells() / axis.cells) * (int64_t)sizeof(float);
-    if (method != Method::bands || channels <= kLeastBlock || band * channels <= 2 * kRingBytes) return channels;
+    int64_t channels = p.channels_last ? p.channels : 1, band = band_bytes(p);
+    if (!outgrows_cache(p, method)) return channels;
     int64_t block = kLeastBlock;
     while (2 * block < channels && band * 2 * block <= kRingBytes) block *= 2;
     return block;

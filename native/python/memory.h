@@ -72,6 +72,11 @@ struct Ints {
   int64_t size() const { return view.len / static_cast<Py_ssize_t>(sizeof(int32_t)); }
 };
 
+// Requests huge pages for new memory, if it has kHuge bytes or more: with pages of 4 KB, page faults take longer than
+// a pooling kernel. Returns whether the system accepts.
+constexpr int64_t kHuge = 4 << 20;
+bool request_huge_pages(void* begin, int64_t bytes);
+
 class PreparedProblem;
 
 // Returns the problem that a Python object runs, or nullptr if the object is not a method Prepared.run.

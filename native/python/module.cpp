@@ -200,19 +200,13 @@ PyObject* use_instruction_set(PyObject*, PyObject* name) {
   return PyErr_Format(PyExc_ValueError, "use_instruction_set: name is %R; it must be one of instruction_sets()", name);
 }
 
-// The page faults of new memory take longer than a pooling kernel if pages have 4 KB.
 PyObject* use_huge_pages(PyObject*, PyObject* args) {
   PyObject* address;
   Py_ssize_t bytes;
   if (!PyArg_ParseTuple(args, "On", &address, &bytes)) return nullptr;
-  auto begin = reinterpret_cast<uintptr_t>(PyLong_AsVoidPtr(address));
+  void* begin = PyLong_AsVoidPtr(address);
   if (PyErr_Occurred()) return nullptr;
-#if defined(MADV_HUGEPAGE)
-  constexpr uintptr_t page = 4096;
-  uintptr_t from = (begin + page - 1) / page * page, to = (begin + bytes) / page * page;
-  if (to > from && madvise(reinterpret_cast<void*>(from), to - from, MADV_HUGEPAGE) == 0) Py_RETURN_TRUE;
-#endif
-  Py_RETURN_FALSE;
+  return PyBool_FromLong(request_huge_pages(begin, bytes));
 }
 
 // See the documentation of `unpool` below.
@@ -249,7 +243,7 @@ PyMethodDef methods[] = {
     {"instruction_set", instruction_set, METH_NOARGS, "The name of the instruction set in use."},
     {"use_instruction_set", use_instruction_set, METH_O, "Use one of instruction_sets() from now on."},
     {"use_huge_pages", use_huge_pages, METH_VARARGS,
-     "use_huge_pages(address, bytes) -> bool\n\nRequest huge pages for memory that was not touched yet. Returns whether the system accepts."},
+     "use_huge_pages(address, bytes) -> bool\n\nRequest huge pages for memory that was not touched yet, if it is large. Returns whether the system accepts."},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -257,6 +251,17 @@ PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_native", "pooltide's compiled
                           nullptr, nullptr, nullptr, nullptr};
 
 }  // namespace
+
+bool request_huge_pages(void* begin, int64_t bytes) {
+#if defined(MADV_HUGEPAGE)
+  constexpr uintptr_t page = 4096;
+  auto first = reinterpret_cast<uintptr_t>(begin);
+  uintptr_t from = (first + page - 1) / page * page, to = (first + bytes) / page * page;
+  return bytes >= kHuge && madvise(reinterpret_cast<void*>(from), to - from, MADV_HUGEPAGE) == 0;
+#else
+  return false;
+#endif
+}
 
 const PreparedProblem* problem_run_by(PyObject* method) {
   if (!PyCFunction_Check(method)) return nullptr;

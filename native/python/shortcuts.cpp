@@ -1,4 +1,4 @@
-// Shortcuts: a call on small tensors that equals an earlier call goes directly to the kernel of that call.
+// Shortcuts: a call on tensors that equals an earlier call goes directly to the kernel of that call.
 //
 // A small pooling call takes less time than reading a tensor's shape in Python. PyTorch provides a C function
 // that describes a tensor (DLPack's exchange API). With it, all values that the checks of a call depend on
@@ -32,7 +32,7 @@ struct DLPackExchange {
 };
 constexpr int32_t kCpu = 1, kCuda = 2;
 
-constexpr int64_t kQuick = 1 << 14;  // elements of grad_output that a kernel reads in microseconds
+constexpr int64_t kQuick = 192 << 10;  // bytes that a kernel moves in microseconds
 
 // The key of a call: integers. Each tensor's sizes follow their number, so different calls have different keys.
 // `valid` is false if the key would be too long, if a size has more than 31 bits, or if an argument has no integer form.
@@ -93,13 +93,13 @@ enum Object {
   kIsNeg,          // (tensor) -> bool
   kStorage,        // (tensor) -> storage
   kOffset,         // (tensor) -> the elements of the storage before the tensor
+  kThreads,        // () -> how many threads a kernel may use
   kCalls,          // the cache: bytes -> (function, kernel, model)
   kEnvironment,    // the dictionary of environment variables: bytes -> bytes
   kBackend,        // the name of the variable that chooses a backend
   kGiven,
   kRequiresGrad = kGiven,
   kCurrentLevel,
-  kOne,
   kObjects
 };
 
@@ -153,6 +153,11 @@ bool in_memory(const Shortcuts& self, PyObject* tensor, const DLTensor& t) {
 }
 
 char* memory(const DLTensor& t) { return static_cast<char*>(t.data) + t.byte_offset; }
+int64_t size(const DLTensor& t) {
+  int64_t bytes = t.bits / 8;
+  for (int i = 0; i < t.ndim; i++) bytes *= t.shape[i];
+  return bytes;
+}
 PyObject* address(const DLTensor& t) { return PyLong_FromVoidPtr(memory(t)); }
 // Kernels need aligned elements; for others Python makes a copy.
 bool aligned(const DLTensor& t) { return reinterpret_cast<uintptr_t>(memory(t)) * 8 % t.bits == 0; }
@@ -203,10 +208,12 @@ struct Call {
   }
 };
 
+bool is_quick(const PreparedProblem* prepared) { return prepared && prepared->problem().moved_bytes() <= kQuick; }
+
 // Runs a kernel. Returns None, another object if Python must run the call, or nullptr with an exception set.
 PyObject* run_kernel(const Shortcuts& self, PyObject* kernel, const Call& call, const DLTensor& out) {
   const PreparedProblem* prepared = problem_run_by(kernel);
-  if (prepared && prepared->problem().read_elements() <= kQuick) {  // releasing the GIL would take longer
+  if (is_quick(prepared)) {  // releasing the GIL would take longer
     Arrays arrays;
     arrays.grad = memory(call.grad), arrays.indices = call.indexed ? memory(call.indices) : nullptr, arrays.out = memory(out);
     try {
@@ -215,10 +222,11 @@ PyObject* run_kernel(const Shortcuts& self, PyObject* kernel, const Call& call, 
       return PyErr_NoMemory();
     }
   }
-  PyObject* given[] = {address(call.grad), call.indexed ? address(call.indices) : Py_NewRef(Py_None), address(out)};
+  PyObject* given[] = {address(call.grad), call.indexed ? address(call.indices) : Py_NewRef(Py_None), address(out),
+                       prepared ? PyObject_CallNoArgs(self[kThreads]) : PyLong_FromLong(1)};
   PyObject* fault = nullptr;
-  if (given[0] && given[1] && given[2])
-    fault = PyObject_CallFunctionObjArgs(kernel, given[0], Py_None, given[1], given[2], self[kOne], nullptr);
+  if (given[0] && given[1] && given[2] && given[3])
+    fault = PyObject_CallFunctionObjArgs(kernel, given[0], Py_None, given[1], given[2], given[3], nullptr);
   for (PyObject* each : given) Py_XDECREF(each);
   return fault;
 }
@@ -228,12 +236,15 @@ PyObject* run(const Shortcuts& self, PyObject* const* args, const Call& call, Py
   bool usable = PyTuple_CheckExact(entry) && PyTuple_Size(entry) == 3 &&
                 needs_only_kernel(self, args[2], args[3], PyUnicode_CheckExact(args[1])) &&
                 in_memory(self, args[2], call.grad) && (!call.indexed || in_memory(self, args[4], call.indices));
-  // In deterministic mode PyTorch fills new GPU tensors by a kernel of its own, so Python handles the call.
-  if (usable && call.grad.device_type == kCuda) usable = is_zero(PyObject_CallNoArgs(self[kDeterministic]));
+  // In deterministic mode PyTorch fills new tensors. That takes long, so Python handles the call, except small ones.
+  if (usable && !is_quick(problem_run_by(PyTuple_GetItem(entry, 1)))) usable = is_zero(PyObject_CallNoArgs(self[kDeterministic]));
   if (!usable) Py_RETURN_NONE;
   PyObject *result = apply(self[kEmptyLike], PyTuple_GetItem(entry, 2)), *fault = nullptr;
   DLTensor out{};
-  if (result && self.exchange->describe(result, &out) == 0) fault = run_kernel(self, PyTuple_GetItem(entry, 1), call, out);
+  if (result && self.exchange->describe(result, &out) == 0) {
+    if (out.device_type == kCpu) request_huge_pages(memory(out), size(out));
+    fault = run_kernel(self, PyTuple_GetItem(entry, 1), call, out);
+  }
   if (!fault) Py_CLEAR(result);
   if (fault && fault != Py_None) {  // Python runs the call again and reports the fault
     Py_DECREF(result);
@@ -279,7 +290,6 @@ PyObject* create(PyTypeObject* type, PyObject* args, PyObject*) {
   for (int i = 0; i < kGiven; i++) self->objects[i] = Py_NewRef(PyTuple_GetItem(args, 1 + i));
   self->objects[kRequiresGrad] = PyUnicode_InternFromString("requires_grad");
   self->objects[kCurrentLevel] = PyUnicode_InternFromString("_current_level");
-  self->objects[kOne] = PyLong_FromLong(1);
   for (PyObject* each : self->objects)
     if (!each) {
       Py_DECREF(self);

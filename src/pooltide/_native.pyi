@@ -62,6 +62,7 @@ class Shortcuts:
         is_neg: Callable[[Any], bool],
         storage: Callable[[Any], Any],
         storage_offset: Callable[[Any], Any],
+        threads: Callable[[], int],
         calls: dict[Any, Any],
         environment: dict[bytes, bytes],
         backend: bytes,

@@ -46,6 +46,11 @@ class ChosenKernel:
     shortcut: Callable[[], Kernel | None] = lambda: None
 
 
+def num_threads() -> int:
+    """Returns how many threads a kernel for tensors may use."""
+    return min(get_num_threads(), torch.get_num_threads())
+
+
 def choose(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -> ChosenKernel:
     """Returns the kernel for a problem whose tensors have these layouts; raises NoBackend with the reason."""
     if device.type == "meta":
@@ -66,9 +71,8 @@ def _on_cpu(device: torch.device, problem: Problem, layouts: tuple[str, ...]) ->
         out: torch.Tensor,
         check_indices: bool,
     ) -> IndexFault | None:
-        threads = min(get_num_threads(), torch.get_num_threads())
         where = None if indices is None else indices.data_ptr()
-        fault = kernel(grad_output.data_ptr(), None, where, out.data_ptr(), threads)
+        fault = kernel(grad_output.data_ptr(), None, where, out.data_ptr(), num_threads())
         assert fault is None or isinstance(fault, tuple), "the tensors are aligned and disjoint"
         return None if fault is None else IndexFault(*fault)
 

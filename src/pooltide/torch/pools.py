@@ -20,12 +20,11 @@ import torch
 
 from ..kernels.calls import CALLS, call_key
 from ..kernels.cpu import STORES
-from ..kernels.threads import get_num_threads
 from ..operators.memory import reserve
 from ..problem.forwards import AdaptiveArguments, PoolArguments, StridedArguments, forward_problem
 from ..problem.offsets import Offsets, offsets_of
 from ..problem.problem import Problem, gradient_of, with_offsets
-from .devices import choose_forward
+from .devices import choose_forward, num_threads
 from .errors import as_pytorch
 from .gradients import may_skip_dispatcher
 from .operators import AXES
@@ -199,9 +198,8 @@ def _run(pool: PreparedPool, x: Tensor, index_dtype: torch.dtype | None) -> tupl
     x = aligned(x)
     values = _empty(pool, x, x.dtype)
     found = None if index_dtype is None else _empty(pool, x, index_dtype)
-    threads = min(get_num_threads(), torch.get_num_threads())
     found_at = None if found is None else found.data_ptr()
-    pool.kernel(None, x.data_ptr(), found_at, values.data_ptr(), threads)
+    pool.kernel(None, x.data_ptr(), found_at, values.data_ptr(), num_threads())
     if pool.contiguous:
         values = values.contiguous()
         found = found.contiguous() if index_dtype == torch.int64 and found is not None else found

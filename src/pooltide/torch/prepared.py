@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from ..geometry import is_long
-from ..kernels import IndexFault
+from ..kernels import IndexFault, cpu
 from ..kernels.calls import CALLS, call_key
 from ..kernels.plan import layout_of
 from ..operators.binding import bind
@@ -52,12 +52,11 @@ class PreparedGradient:
     device: torch.device
     format: torch.memory_format  # of the tensors that the kernel takes
     copied: frozenset[str]  # which of grad_output, indices, out have another layout than the kernel takes
-    kernel: devices.Kernel | None  # only for a small call that copies nothing
-    shortcut: Callable[[], devices.Kernel | None] | None  # only for a small call; see ChosenKernel
+    kernel: devices.Kernel | None  # only for a call that copies nothing
+    shortcut: Callable[[], devices.Kernel | None] | None  # only for such a call; see ChosenKernel
     template: torch.Tensor | None  # torch.empty_like(template) makes a result; the cheapest way to do so
 
 
-_SMALL = 64 << 10  # bytes: one thread writes such a result, and it fits in one cache
 _empty_like = torch.empty_like
 _deterministic = torch.are_deterministic_algorithms_enabled
 
@@ -131,13 +130,13 @@ def prepare_problem(
     strides = dense_strides(shape, channels_last and fresh)
     nbytes = problem.cells * problem.dtype.itemsize
     form = memory_format(chosen.layout == "channels_last", axes)
-    small = fresh and not copied and not is_long(problem.axes) and (nbytes <= _SMALL or device.type == "cuda")
-    template = torch.empty_strided(shape, strides, dtype=dtype, device=device) if small else None
+    simple = fresh and not copied and not is_long(problem.axes)
+    template = torch.empty_strided(shape, strides, dtype=dtype, device=device) if simple else None
     if template is not None:
         template.untyped_storage().resize_(0)  # only its metadata count
     return PreparedGradient(
         function, axes, problem, chosen.run, shape, strides, nbytes, dtype, device, form, copied,
-        chosen.kernel if small else None, chosen.shortcut if small else None,
+        chosen.kernel if simple else None, chosen.shortcut if simple else None,
         template,
     )  # fmt: skip
 
@@ -170,9 +169,9 @@ def compute(
     On a GPU it raises only with `check_indices`, and waits for the GPU to do so.
     """
     if kernel := prepared.kernel:
-        result = _empty_like(prepared.template)  # type: ignore[arg-type]
+        result = _result(prepared)
         where = None if indices is None else indices.data_ptr()
-        bad = kernel(grad_output.data_ptr(), None, where, result.data_ptr(), 1)
+        bad = kernel(grad_output.data_ptr(), None, where, result.data_ptr(), devices.num_threads())
         if bad is None:
             return result
         if bad is not NotImplemented:  # NotImplemented: an address is misaligned
@@ -202,9 +201,12 @@ def _dense(prepared: PreparedGradient, tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _result(prepared: PreparedGradient) -> torch.Tensor:
-    if prepared.template is not None and not _deterministic():
-        return _empty_like(prepared.template)
-    return allocate(prepared.shape, prepared.strides, prepared.nbytes, prepared.dtype, prepared.device)
+    if prepared.template is None or _deterministic():
+        return allocate(prepared.shape, prepared.strides, prepared.nbytes, prepared.dtype, prepared.device)
+    result = _empty_like(prepared.template)
+    if result.is_cpu:
+        cpu.use_huge_pages(result.data_ptr(), prepared.nbytes)
+    return result
 
 
 def message(prepared: PreparedGradient, fault: IndexFault, shape: Shape) -> str:

@@ -1,4 +1,4 @@
-"""Small calls on tensors that were made before: compiled code runs their kernels, with no Python in between.
+"""Calls on tensors that were made before: compiled code runs their kernels, with no Python in between.
 
 `find(function, result_layout, grad_output, input, indices, attributes)` runs a call with equal metadata from
 the cache (kernels/calls.py) and returns the result, or None if there is no such call.
@@ -18,6 +18,7 @@ from torch.autograd import forward_ad
 from ..kernels import cpu
 from ..kernels.calls import CALLS
 from ..kernels.plan import BACKEND_VARIABLE, VARIABLES
+from .devices import num_threads
 
 
 def _functions() -> tuple[Callable[..., Any], Callable[..., bytes | None]]:
@@ -38,6 +39,7 @@ def _functions() -> tuple[Callable[..., Any], Callable[..., bytes | None]]:
         torch.Tensor.is_neg,
         torch.Tensor.untyped_storage,
         torch.Tensor.storage_offset,
+        num_threads,
         CALLS.known,
         VARIABLES,
         BACKEND_VARIABLE,

@@ -20,7 +20,6 @@ from ..operators.call import TensorMeta, Unusable, contiguous_strides
 from ..operators.dtypes import DTYPES, DType
 
 DEVICES = ("cpu", "cuda")
-_HUGE = 4 << 20  # bytes: huge pages make results of this size or more faster
 
 TYPES: dict[torch.dtype, DType] = {
     dtype: known
@@ -159,7 +158,7 @@ def allocate(
     else:
         storage = torch.UntypedStorage(nbytes, device=device)  # type: ignore[no-untyped-call]
         result = torch.empty(0, dtype=dtype, device=device).set_(storage, 0, shape, strides)
-    if nbytes >= _HUGE and device.type == "cpu":
+    if device.type == "cpu":
         cpu.use_huge_pages(result.data_ptr(), nbytes)
     return result
 

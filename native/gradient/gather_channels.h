@@ -1,0 +1,231 @@
+// Gradients of maxima in channels-last order, small windows: each cell adds the gradients whose indices name it.
+//
+//     out[c] = ((0 + g[1st window]) + g[2nd]) + …      windows q that hold cell c and have indices[q] == c
+//
+// A vector holds neighbouring channels. The indices of a window are compared with the cell, and only the lanes in
+// which they are equal add the gradient. A cell looks at all windows that hold it, so this is fast if these are few;
+// unlike a scatter it needs no sums in memory and writes every cell once, in ascending order.
+//
+// A window's index equals at most one of its cells. So if there are as many additions as windows, every index names
+// a cell of its window. Fault::missing has the difference; if it is not 0 in the end, another kernel computes the
+// problem. A unit is a row of cells with all its channels.
+
+#pragma once
+
+#include "../simd/sink.h"
+#include "indices.h"
+#include "places.h"
+
+namespace pooltide {
+namespace {
+
+// Lanes as wide as T: -1 where an index is `wanted`, else 0. AVX-512 has a bit per lane instead.
+template <class T> using EqualLanes = typename Lanes<T>::I;
+
+#if defined(__AVX512F__)
+template <class T> struct Equal;
+template <> struct Equal<float> {
+  __mmask16 bits;
+  Equal(const int32_t* p, int32_t wanted) : bits(_mm512_cmpeq_epi32_mask(read<__m512i>(p), _mm512_set1_epi32(wanted))) {}
+  Equal(const uint8_t* p, int32_t wanted) : bits(_mm_cmpeq_epi8_mask(read<__m128i>(p), _mm_set1_epi8((char)wanted))) {}
+  void clear(int64_t first) { bits = (__mmask16)(bits & 0xFFFFu << first); }
+  F32 add(F32 sum, F32 g) const { return (F32)_mm512_mask_add_ps((__m512)sum, bits, (__m512)sum, (__m512)g); }
+  EqualLanes<float> count(EqualLanes<float> n) const {
+    return (EqualLanes<float>)_mm512_mask_add_epi32((__m512i)n, bits, (__m512i)n, _mm512_set1_epi32(1));
+  }
+};
+template <> struct Equal<double> {
+  __mmask8 bits;
+  Equal(const int32_t* p, int32_t wanted) : bits(_mm256_cmpeq_epi32_mask(read<__m256i>(p), _mm256_set1_epi32(wanted))) {}
+  Equal(const uint8_t* p, int32_t wanted)
+      : bits((__mmask8)_mm_cmpeq_epi8_mask(_mm_loadl_epi64((const __m128i*)p), _mm_set1_epi8((char)wanted))) {}
+  void clear(int64_t first) { bits = (__mmask8)(bits & 0xFFu << first); }
+  F64 add(F64 sum, F64 g) const { return (F64)_mm512_mask_add_pd((__m512d)sum, bits, (__m512d)sum, (__m512d)g); }
+  EqualLanes<double> count(EqualLanes<double> n) const {
+    return (EqualLanes<double>)_mm512_mask_add_epi64((__m512i)n, bits, (__m512i)n, _mm512_set1_epi64(1));
+  }
+};
+#else
+// As many keys as a vector of sums has lanes.
+template <class T> struct KeyVectors;
+template <> struct KeyVectors<float> {
+  typedef int32_t Indices __attribute__((vector_size(kVectorBytes)));
+  typedef uint8_t Offsets __attribute__((vector_size(kVectorBytes / 4)));
+};
+template <> struct KeyVectors<double> {
+  typedef int32_t Indices __attribute__((vector_size(kVectorBytes / 2)));
+  typedef uint8_t Offsets __attribute__((vector_size(kVectorBytes / 8)));
+};
+
+template <class T> struct Equal {
+  using V = typename Lanes<T>::V;
+  using E = EqualLanes<T>;
+  E lanes;
+
+  Equal(const int32_t* p, int32_t wanted) : Equal(read<typename KeyVectors<T>::Indices>(p), wanted) {}
+  Equal(const uint8_t* p, int32_t wanted) : Equal(read<typename KeyVectors<T>::Offsets>(p), wanted) {}
+  template <class K> Equal(K keys, int32_t wanted) : lanes((E)(__builtin_convertvector(keys, E) == E{} + wanted)) {}
+  void clear(int64_t first) {
+    for (int64_t i = 0; i < first; i++) lanes[i] = 0;
+  }
+  V add(V sum, V g) const { return sum + (V)((E)g & lanes); }  // no sum is -0, so that adding +0 does not change it
+  E count(E n) const { return n - lanes; }
+};
+#endif
+
+// Writes n indices as int32; those that do not fit become numbers that name no cell.
+inline void narrow_indices(const int64_t* from, int64_t n, int32_t* to) {
+  using Wide = IndexVector<int64_t>::Wide;
+  int64_t i = 0;
+  for (; i + Lanes<double>::n <= n; i += Lanes<double>::n) {
+    Wide wide = read<Wide>(from + i);
+#if defined(__AVX512F__)
+    write(to + i, _mm512_cvtsepi64_epi32((__m512i)wide));
+#else
+    write(to + i, __builtin_convertvector(wide | (Wide)(wide >> 31 != 0), IndexVector<int64_t>::Narrow));
+#endif
+  }
+  for (; i < n; i++) to[i] = from[i] >> 31 ? -1 : (int32_t)from[i];
+}
+
+// What is compared with a cell: an index in 32 bits, or a one-byte offset.
+template <class I> struct KeyOf { using Type = int32_t; };
+template <> struct KeyOf<uint8_t> { using Type = uint8_t; };
+
+template <class S, class I> class GatherChannels {
+  using T = typename Sum<S>::T;
+  using V = VecOf<S>;
+  using Key = typename KeyOf<I>::Type;
+  using Added = EqualLanes<T>;  // how many gradients were added, per lane
+  static constexpr int64_t L = lanes<S>;
+  static constexpr bool kNarrowed = sizeof(I) > sizeof(Key);
+
+  // A row of windows that hold cells of the current row. A one-byte offset names a cell of the first column of its
+  // window if it is `corner`.
+  struct Row {
+    const Key* keys;
+    const S* grad;
+    int64_t corner;
+  };
+
+ public:
+  static int64_t units(const Problem& p) { return p.batch * p.d.cells * p.h.cells; }
+  int64_t scratch() const { return carve_.used(); }
+  void begin() {}
+
+  GatherChannels(const Problem& p, const Arrays& arrays, void* scratch)
+      : p_(p), arrays_(arrays), carve_(scratch), stage_size_(Sink<S>::stage_size(p.channels, arrays.tight ? 0 : 16384)) {
+    int64_t slots = p.d.most * p.h.most;
+    rows_ = carve_.take<Row>(slots);
+    tags_ = carve_.take<int64_t>(kNarrowed ? slots : 0);
+    keys_ = carve_.take<Key>(kNarrowed ? slots * slot() : 0);
+    stage_ = carve_.take<S>(stage_size_);
+  }
+
+  void run(int64_t begin, int64_t end, Fault& fault) {
+    S* out = (S*)arrays_.out;
+    int64_t row = p_.w.cells * p_.channels;
+    Sink<S> sink(out + begin * row, out + end * row, stage_, stage_size_, arrays_.stream);
+    for (int64_t i = 0; kNarrowed && i < p_.d.most * p_.h.most; i++) tags_[i] = -1;
+    for (int64_t unit = begin; unit < end; unit++) write_row(unit, sink);
+    sink.finish();
+    fault.missing += missing_;
+  }
+
+ private:
+  int64_t slot() const { return round_up(p_.w.windows * p_.channels, 64 / sizeof(Key)); }
+
+  void write_row(int64_t unit, Sink<S>& sink) {
+    int64_t h = unit % p_.h.cells, d = unit / p_.h.cells % p_.d.cells, image = unit / p_.h.cells / p_.d.cells;
+    missing_ += begun(p_.d, d) * begun(p_.h, h) * p_.w.windows * p_.channels;
+    list_rows(image, d, h);
+    Added added{};
+    int64_t cell = (d * p_.h.cells + h) * p_.w.cells, each = p_.w.windows * p_.channels / p_.w.cells + 1;
+    for (int64_t w = 0; w < p_.w.cells; w++, cell++, next_ += each) {
+      prefetch((const I*)arrays_.indices + next_, each), prefetch((const S*)arrays_.grad + next_, each);
+      S* to = sink.reserve(p_.channels);
+      add_channels(cell, w, to, added);
+      sink.commit(to, p_.channels);
+    }
+    for (int64_t i = 0; i < L; i++) missing_ -= added[i];
+  }
+
+  // The next row of windows is prefetched during the current one, a few elements with each cell.
+  template <class X> static void prefetch(const X* from, int64_t n) {
+    for (const char *p = (const char*)from, *end = (const char*)(from + n); p < end; p += 64) __builtin_prefetch(p);
+  }
+
+  // Returns how many windows begin at a cell.
+  static int64_t begun(const Axis& axis, int64_t cell) {
+    int64_t before = cell ? axis.first[cell - 1] + axis.count[cell - 1] : 0;
+    return axis.first[cell] + axis.count[cell] - before;
+  }
+
+  // Lists the rows of windows that hold cells of row (d, h), in ascending order.
+  void list_rows(int64_t image, int64_t d, int64_t h) {
+    listed_ = 0;
+    for (int64_t od = p_.d.first[d], od_end = od + p_.d.count[d]; od < od_end; od++)
+      for (int64_t oh = p_.h.first[h], oh_end = oh + p_.h.count[h]; oh < oh_end; oh++) {
+        int64_t row = (image * p_.d.windows + od) * p_.h.windows + oh, at = row * p_.w.windows * p_.channels;
+        int64_t corner = ((d - p_.d.start[od]) * p_.h.longest + h - p_.h.start[oh]) * p_.w.longest;
+        rows_[listed_++] = {keys(row, od % p_.d.most * p_.h.most + oh % p_.h.most, at), (const S*)arrays_.grad + at, corner};
+        next_ = at + p_.w.windows * p_.channels;
+      }
+  }
+
+  // Returns the keys of a row of windows, whose indices begin at element `at`.
+  const Key* keys(int64_t row, int64_t slot, int64_t at) {
+    const I* from = (const I*)arrays_.indices + at;
+    if constexpr (kNarrowed) {
+      Key* to = keys_ + slot * this->slot();
+      if (tags_[slot] != row) narrow_indices(from, p_.w.windows * p_.channels, to);
+      tags_[slot] = row;
+      return to;
+    } else {
+      return from;
+    }
+  }
+
+  // Writes the sums of all channels of a cell.
+  void add_channels(int64_t cell, int64_t w, S* to, Added& added) {
+    int64_t c = 0, channels = p_.channels;
+    for (; c + 4 * L <= channels; c += 4 * L) add_vectors<4>(cell, w, c, 0, to, added);
+    if (c + 2 * L <= channels) add_vectors<2>(cell, w, c, 0, to, added), c += 2 * L;
+    if (c + L <= channels) add_vectors<1>(cell, w, c, 0, to, added), c += L;
+    if (c < channels) add_vectors<1>(cell, w, channels - L, c + L - channels, to, added);  // ends with the last channel
+  }
+
+  // Writes the sums of some vectors of channels, from c on. The first `again` lanes were counted before.
+  template <int vectors>
+  __attribute__((always_inline)) void add_vectors(int64_t cell, int64_t w, int64_t c, int64_t again, S* to, Added& added) {
+    V sums[vectors] = {};
+    for (const Row *row = rows_, *end = row + listed_; row < end; row++) {
+      const int64_t first = p_.w.first[w], last = first + p_.w.count[w];
+      for (int64_t o = first; o < last; o++) {
+        const Key* key = row->keys + o * p_.channels + c;
+        const S* g = row->grad + o * p_.channels + c;
+        int32_t wanted = (int32_t)(sizeof(I) == 1 ? row->corner + w - p_.w.start[o] : cell);
+#pragma GCC unroll 4
+        for (int v = 0; v < vectors; v++) {
+          Equal<T> equal(key + v * L, wanted);
+          sums[v] = equal.add(sums[v], load(g + v * L));
+          if (vectors == 1) equal.clear(again);
+          added = equal.count(added);
+        }
+      }
+    }
+    for (int v = 0; v < vectors; v++) store(to + c + v * L, sums[v]);
+  }
+
+  const Problem& p_;
+  const Arrays& arrays_;
+  Carve carve_;
+  Row* rows_;
+  int64_t* tags_;
+  Key* keys_;
+  S* stage_;
+  int64_t stage_size_, listed_ = 0, next_ = 0, missing_ = 0;
+};
+
+}  // namespace
+}  // namespace pooltide
