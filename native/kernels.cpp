@@ -112,10 +112,10 @@ template <class S> struct Gathered {
 
  private:
   // Returns how many cells a window may have, so that comparing with all of them is faster than a scatter. With
-  // 16 lanes: 6 if gradients can be copied, 12 if they are added in a ring, 32 if the ring outgrows the cache.
+  // 16 lanes: 6 if gradients can be copied, 12 if they are added in a ring, 27 if the ring outgrows the cache.
   static int64_t most_cells(const Problem& p) {
     bool copied = p.d.disjoint && p.h.disjoint && p.w.disjoint;
-    int64_t most = copied ? 6 : ScatterLayout::outgrows_cache(p, Method::bands) ? 32 : 12;
+    int64_t most = copied ? 6 : ScatterLayout::outgrows_cache(p, Method::bands) ? 27 : 12;
     return most * lanes<S> / 16;
   }
 };
