@@ -9,14 +9,16 @@
 namespace pooltide {
 namespace {
 
-// Vectors of indices, and of as many 32-bit numbers.
+// Vectors of indices, the same without signs, and vectors of as many 32-bit numbers.
 template <class I> struct IndexVector;
 template <> struct IndexVector<int64_t> {
   using Wide = Lanes<double>::I;
+  typedef uint64_t Unsigned __attribute__((vector_size(kVectorBytes)));
   typedef uint32_t Narrow __attribute__((vector_size(kVectorBytes / 2)));
 };
 template <> struct IndexVector<int32_t> {
   using Wide = Lanes<float>::I;
+  using Unsigned = U32;
   using Narrow = U32;
 };
 
@@ -44,26 +46,27 @@ struct Ring {
 template <class I>
 inline bool find_places(const I* index, const uint32_t* channels, int64_t n, I from, I to, const Ring& ring, uint32_t* places) {
   using Wide = typename IndexVector<I>::Wide;
+  using Unsigned = typename IndexVector<I>::Unsigned;
   using Narrow = typename IndexVector<I>::Narrow;
   constexpr int64_t kLanes = sizeof(Wide) / sizeof(I), kAhead = 4096 / sizeof(I);
-  const I last = to - 1;
+  const Unsigned first = Unsigned{} + (decltype(Unsigned{}[0] + 0))from, last = first + (decltype(Unsigned{}[0] + 0))(to - 1 - from);
   const Ring r = ring;
-  Wide outside{};
-  I outside_one = 0;
+  Unsigned outside{};  // has its highest bit set where a cell is before the first or after the last one
+  bool inside = true;
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
     __builtin_prefetch(index + i + kAhead);
     Wide cell = read<Wide>(index + i);
-    outside |= (cell - from) | (last - cell);
+    outside |= ((Unsigned)cell - first) | (last - (Unsigned)cell);
     Narrow place = __builtin_convertvector(cell, Narrow);
     if (r.step > 1) place *= r.step;
     write(places + i, (place + read<Narrow>(channels + i) + r.shift) & r.mask);
   }
   for (; i < n; i++) {
-    outside_one |= (index[i] - from) | (last - index[i]);
+    inside = inside && index[i] >= from && index[i] < to;
     places[i] = ((uint32_t)index[i] * r.step + channels[i] + r.shift) & r.mask;
   }
-  return outside_one >= 0 && !any_negative(outside);
+  return inside && !any_negative((Wide)outside);
 }
 
 }  // namespace
