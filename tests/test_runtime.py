@@ -18,6 +18,8 @@ from calls import said
 from pooltide import acl, aclnn
 from pooltide.acl.contexts import CONTEXTS
 from pooltide.acl.stream import Job, Stream
+from pooltide.operators.dtypes import RUNTIME
+from pooltide.operators.pages import ASCEND_PRODUCTS
 
 INVALID, RT_INVALID, BAD_DEVICE, NO_CONTEXT, OTHER_CONTEXT = 100000, 107000, 107001, 107002, 107003
 BAD, NULL, INNER_NULL = 161002, 161001, 561103
@@ -494,6 +496,10 @@ def test_a_context_with_work_in_flight_is_not_destroyed_silently(capfd: Any) -> 
             "aclrtDestroyContext: context has jobs on the default stream of a context that the program has not "
             "waited for; call aclrtSynchronizeStream first." in text
         )
+
+
+def test_every_product_has_a_chip() -> None:
+    assert set(RUNTIME["soc_names"]) == set(ASCEND_PRODUCTS)
 
 
 def test_devices() -> None:

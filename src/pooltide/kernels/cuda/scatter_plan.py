@@ -1,4 +1,4 @@
-"""Which kernel scatters the gradient of maxima, scatter_planes.cu or scatter_channels.cu, and its tiles.
+"""Which kernel computes the gradient of maxima, scatter_planes.cu, scatter_channels.cu or gather_channels.cu.
 
 The planners are `scatter_planes`, `gather_channels`, `scatter_channels` and `scatter_bands`, in this order.
 """
