@@ -119,7 +119,7 @@ def test_the_long_description_has_no_relative_link(url: str) -> None:
         assert f"\nProject-URL: Repository, {url}\n" in header
     else:
         assert "中文 (README.zh.md)" in text
-        assert "\ndocs/pytorch.md has the rest" in text
+        assert ", docs/pytorch.md has the rest" in text
         assert header == "Name: pooltide"
 
 
