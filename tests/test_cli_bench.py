@@ -62,6 +62,12 @@ def test_the_table_fits_80_columns() -> None:
     assert max(map(len, run.stdout.splitlines())) <= 80
 
 
+def test_strides_that_fit_both_layouts_are_compared_as_planes() -> None:
+    """A gradient of 1 × 1 cells is contiguous in both layouts, and PyTorch rounds differently channels-last."""
+    run = CliRunner().invoke(main, ["bench", "adaptive_avg2d:2x8x3x7:o1x1:f32:cl", "--rounds", "3"])
+    assert run.exit_code == 0, run.output
+
+
 def test_a_wrong_result_has_no_speed(monkeypatch: pytest.MonkeyPatch) -> None:
     right = gradients.avg_pool2d_backward
 
