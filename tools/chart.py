@@ -1,6 +1,6 @@
 """Draws the speed chart of the README from the benchmark's JSON.
 
-    pooltide bench --threads 1 --dtype f32,bf16 --json > docs/measured/cpu.json
+    pooltide bench --threads 1 --dtype f32,bf16 --rounds 5 --json > docs/measured/cpu.json
     python tools/chart.py docs/measured/cpu.json docs/speed.svg
 
 A bar is PyTorch's time ÷ ours, on a logarithmic axis; the line at 1 is PyTorch's speed. The bar ends at the
