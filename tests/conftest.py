@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
+from browser import Browser
 
 import pooltide
 from pooltide import _native, acl
@@ -29,6 +30,13 @@ def independent() -> Iterator[None]:
     yield
     _native.use_instruction_set(isa)
     pooltide.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    browser = Browser(tmp_path_factory.mktemp("profile"))
+    yield browser
+    browser.close()
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import csv
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -46,13 +45,6 @@ def test_the_walk_through(walked: Path) -> None:
     assert tuple(rows[0]) == HEADER
     assert len(rows) == 9
     assert all(len(row) == len(HEADER) for row in rows)
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    browser = Browser(tmp_path_factory.mktemp("profile"))
-    yield browser
-    browser.close()
 
 
 @pytest.mark.slow

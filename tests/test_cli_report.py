@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 import time
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -48,13 +47,6 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (directory / "actual/notes.txt").write_text("mine")
     pooltide("compare", "actual", "golden", "--report", "report.html", cwd=directory, rc=2)
     return directory / "report.html"
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    browser = Browser(tmp_path_factory.mktemp("profile"))
-    yield browser
-    browser.close()
 
 
 class Balanced(HTMLParser):

@@ -11,9 +11,9 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tool_modules import load_tool
 
 import pooltide
 from pooltide.kernels.cuda.choice import KERNELS
@@ -116,20 +116,11 @@ def test_readme_has_the_two_commands_and_ci_runs_the_second() -> None:
     assert "README.md" in (ROOT / ".ci" / "run").read_text("utf-8")
 
 
-def _tool_module(name: str) -> Any:
-    tool = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
-    assert tool is not None
-    assert tool.loader is not None
-    module = importlib.util.module_from_spec(tool)
-    tool.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.parametrize("name", ["operators.md", "reference.md"])
 def test_the_printed_pages_are_what_their_tool_prints(name: str) -> None:
     pytest.importorskip("torch")
     page = _page(name)
-    assert page == _tool_module("printed_pages").PAGES[name](), "run: python tools/printed_pages.py"
+    assert page == load_tool("printed_pages.py").PAGES[name](), "run: python tools/printed_pages.py"
     if name == "operators.md":
         functions, products = (
             page.partition(f"| {head} |")[2].partition("\n\n")[0] for head in ("function", "operator")
@@ -241,7 +232,7 @@ def test_tools_import_names_that_exist(tool: Path) -> None:
 
 
 def test_the_tables_are_what_their_tool_prints() -> None:
-    tables = _tool_module("tables")
+    tables = load_tool("tables.py")
     page = (ROOT / "docs" / "performance.md").read_text("utf-8")
     assert len(tables.TABLE.findall(page)) >= 3
     assert tables.fill(page) == page
@@ -249,7 +240,7 @@ def test_the_tables_are_what_their_tool_prints() -> None:
 
 def test_the_chart_is_what_its_tool_draws() -> None:
     measured = json.loads((ROOT / "docs" / "measured" / "cpu.json").read_text("utf-8"))
-    assert _tool_module("chart").draw(measured) == (ROOT / "docs" / "speed.svg").read_text("utf-8")
+    assert load_tool("chart.py").draw(measured) == (ROOT / "docs" / "speed.svg").read_text("utf-8")
 
 
 @pytest.mark.parametrize(
@@ -263,7 +254,7 @@ def test_links_lead_to_files(page: Path) -> None:
 @pytest.mark.slow
 def test_the_site_builds_without_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("material", reason="mkdocs-material is not installed: the site is NOT built")
-    site = _tool_module("site")
+    site = load_tool("site.py")
     monkeypatch.setattr(site, "SOURCE", tmp_path / "source")
     site.build(tmp_path / "site")
     assert (tmp_path / "site" / "pytorch" / "index.html").exists()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tool_modules import load_tool
 
 from pooltide.acceptance.notation import parse
 from pooltide.acceptance.show import draw_case
@@ -19,15 +20,6 @@ from pooltide.display import html_table
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
 CASE = parse("max2d:2x3x7x11:k3:s2:p1:f16:i64:seed7")
-
-
-def tool() -> Any:
-    spec = importlib.util.spec_from_file_location("notebooks", ROOT / "tools" / "notebooks.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def texts(outputs: list[dict[str, Any]]) -> list[list[str]]:
@@ -43,10 +35,10 @@ def texts(outputs: list[dict[str, Any]]) -> list[list[str]]:
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_has_the_outputs_of_its_cells(path: Path) -> None:
     notebook = json.loads(path.read_text("utf-8"))
-    cells = tool().code_cells(notebook)
+    cells = load_tool("notebooks.py").code_cells(notebook)
     if path.stem == "pytorch" and importlib.util.find_spec("torch") is None:
         pytest.skip("PyTorch is not installed")
-    fresh = tool().run(notebook)
+    fresh = load_tool("notebooks.py").run(notebook)
     for number, (cell, outputs) in enumerate(zip(cells, fresh, strict=True), 1):
         assert texts(cell["outputs"]) == texts(outputs), "run: python tools/notebooks.py"
         assert cell["execution_count"] == number
@@ -66,7 +58,7 @@ def test_a_cell_that_fails_is_noticed() -> None:
     if not NOTEBOOKS:
         pytest.skip("NO EXAMPLES: the tests run outside the source tree")
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
-        tool().run({"cells": [{"cell_type": "code", "source": ["1 / 0"]}]})
+        load_tool("notebooks.py").run({"cells": [{"cell_type": "code", "source": ["1 / 0"]}]})
 
 
 class Tags(HTMLParser):

@@ -8,13 +8,11 @@ import subprocess
 import sys
 import sysconfig
 import tomllib
-from importlib.machinery import SourceFileLoader
 from importlib.resources import files
-from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tool_modules import load_tool
 
 import pooltide
 
@@ -84,15 +82,6 @@ def test_the_citation_has_the_version() -> None:
     assert f"version: {pooltide.__version__}\n" in (ROOT / "CITATION.cff").read_text("utf-8")
 
 
-def _tool(name: str) -> Any:
-    spec = spec_from_loader(name, SourceFileLoader(name, str(ROOT / "tools" / name)))
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @in_the_source_tree
 def test_every_python_that_the_workflow_tests_is_a_classifier() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
@@ -108,7 +97,7 @@ def test_every_python_that_the_workflow_tests_is_a_classifier() -> None:
 @in_the_source_tree
 @pytest.mark.parametrize("url", ["https://example.org/pooltide", ""], ids=["url", "none"])
 def test_the_long_description_has_no_relative_link(url: str) -> None:
-    tool = _tool("wheel_links.py")
+    tool = load_tool("wheel_links.py")
     readme = (ROOT / "README.md").read_text("utf-8")
     assert len(re.findall(r"\]\((?!http)", readme)) > 10
     header, _, text = tool.with_links(f"Name: pooltide\n\n{readme}", url).partition("\n\n")
@@ -125,7 +114,7 @@ def test_the_long_description_has_no_relative_link(url: str) -> None:
 
 @in_the_source_tree
 def test_the_summary_of_pytest_is_read() -> None:
-    matrix = _tool("torch_matrix")
+    matrix = load_tool("torch_matrix")
     line = "2 failed, 1205 passed, 31 skipped, 85 deselected, 3 xfailed, 2 warnings, 1 error in 210.13s (0:03:30)"
     assert matrix.counts(line) == [1205, 31, 3, 3]
     assert matrix.counts("== 7 passed in 1.0s ==") == [7, 0, 0, 0]
@@ -134,9 +123,9 @@ def test_the_summary_of_pytest_is_read() -> None:
 @in_the_source_tree
 def test_a_row_takes_the_place_of_the_row_of_its_release() -> None:
     old = "| 2.9.1 | 3.11.7 | 1 |\n| 2.13.0+cpu | 3.11.7 | 1 |\n"
-    new = _tool("torch_matrix").with_row(old, "| 2.13.0+cu130 | 3.11.7 | 2 |")
+    new = load_tool("torch_matrix").with_row(old, "| 2.13.0+cu130 | 3.11.7 | 2 |")
     assert new == "| 2.9.1 | 3.11.7 | 1 |\n| 2.13.0+cu130 | 3.11.7 | 2 |\n"
-    assert _tool("torch_matrix").with_row(old, "| 2.11.0 | x |").splitlines()[1] == "| 2.11.0 | x |"
+    assert load_tool("torch_matrix").with_row(old, "| 2.11.0 | x |").splitlines()[1] == "| 2.11.0 | x |"
 
 
 @in_the_source_tree
@@ -144,7 +133,7 @@ def test_the_table_has_the_releases_that_the_package_calls_tested() -> None:
     pytest.importorskip("torch")
     from pooltide.torch import releases
 
-    found = _tool("torch_matrix").TABLE.search((ROOT / "docs" / "pytorch.md").read_text("utf-8"))
+    found = load_tool("torch_matrix").TABLE.search((ROOT / "docs" / "pytorch.md").read_text("utf-8"))
     rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in found[1].splitlines()]
     assert [".".join(row[0].split(".")[:2]) for row in rows] == list(releases.TESTED)
     for version, _, passed, _, _, failed, _ in rows:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from browser import Browser, needs_browser
+from tool_modules import TOOLS, load_tool
 
-ROOT = Path(__file__).parent.parent
-TOOL = ROOT / "tools" / "site.py"
 # The elements beyond the right edge that no box around them lets the reader scroll to.
 CUT_OFF = """[...document.querySelectorAll(".md-content *")].filter(e => {
     if (!e.textContent.trim() || e.getBoundingClientRect().right <= innerWidth + 0.5) return false;
@@ -23,27 +20,16 @@ CUT_OFF = """[...document.querySelectorAll(".md-content *")].filter(e => {
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("material", reason="mkdocs-material is not installed: the site is NOT built")
-    spec = importlib.util.spec_from_file_location("site_tool", TOOL)
-    assert spec is not None
-    assert spec.loader is not None
-    tool = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(tool)
+    tool = load_tool("site.py")
     folder = tmp_path_factory.mktemp("site")
     tool.SOURCE = folder / "source"
     tool.build(folder / "site")
     return folder / "site"
 
 
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    browser = Browser(tmp_path_factory.mktemp("profile"))
-    yield browser
-    browser.close()
-
-
 @pytest.mark.slow
 @needs_browser
-@pytest.mark.skipif(not TOOL.exists(), reason="NO TOOLS: the tests run outside the source tree")
+@pytest.mark.skipif(not TOOLS.exists(), reason="NO TOOLS: the tests run outside the source tree")
 @pytest.mark.parametrize("width", [390, 1280])
 def test_no_page_is_cut_off(width: int, site: Path, chromium: Browser) -> None:
     pages = sorted(site.rglob("index.html"))

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
 from math import exp, log
-from pathlib import Path
 from textwrap import fill
 from typing import Any
 
@@ -22,6 +20,7 @@ from ..kernels.cuda.driver import NoCompiler
 from ..kernels.plan import NoBackend
 from ..kernels.threads import get_num_threads
 from .entries import Result, Wrong
+from .machine import processor
 from .speech import one_line, say
 from .tables import aligned, screen_width
 
@@ -59,7 +58,7 @@ def machine_of(device: str) -> dict[str, Any]:
     return {
         "date": _today(),
         "device": "cpu",
-        "processor": _processor(),
+        "processor": f"{processor() or platform.machine()}, {os.cpu_count()} cores",
         "torch": _version("torch"),
         "threads": get_num_threads(),
         "instruction_set": _native.instruction_set(),
@@ -75,17 +74,6 @@ def _version(package: str) -> str:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return "not installed"
-
-
-def _processor() -> str:
-    """The model of the processor and its number of cores."""
-    found = ""
-    with suppress(OSError):
-        found = next(
-            (s for s in Path("/proc/cpuinfo").read_text().splitlines() if s.startswith("model name")), ""
-        )
-    name = found.partition(":")[2].strip() or platform.processor() or platform.machine()
-    return f"{name}, {os.cpu_count()} cores"
 
 
 def _nvrtc_version() -> str:

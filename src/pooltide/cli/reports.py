@@ -24,6 +24,7 @@ from ..acceptance.notation import Case
 from ..acceptance.verdicts import DEFAULT, STANDARDS, THIRD, WARNING, Verdict
 from ..operators.pages import HOST, PRODUCTS
 from ..writing import why, write_whole
+from .machine import processor
 from .paths import NamedPath
 from .speech import say, visible
 
@@ -215,16 +216,6 @@ def _surroundings() -> dict[str, str]:
     machine = f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}"
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "machine": f"{_processor()}{machine}",
+        "machine": ", ".join(filter(None, (processor(), machine))),
         "versions": f"pooltide {__version__}, NumPy {np.__version__}, Python {platform.python_version()}",
     }
-
-
-def _processor() -> str:
-    """The name of the processor and a comma, or "" where Linux does not say it."""
-    try:
-        text = Path("/proc/cpuinfo").read_text("utf-8", "replace")
-    except OSError:
-        return ""
-    names = [line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")]
-    return f"{names[0]}, " if names else ""

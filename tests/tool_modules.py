@@ -1,0 +1,21 @@
+"""Imports programs of tools/, which are in no package."""
+
+from __future__ import annotations
+
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+from typing import Any
+
+TOOLS = Path(__file__).parent.parent / "tools"
+
+
+def load_tool(name: str) -> Any:
+    """Returns the module in the file `name` of tools/, which may have no suffix."""
+    module_name = Path(name).stem
+    spec = spec_from_loader(module_name, SourceFileLoader(module_name, str(TOOLS / name)))
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
