@@ -51,8 +51,10 @@ template <class S, class I, Method method> class Scatter {
   void begin() {
     if (kRing) memset((void*)ring_, 0, (layout_.ring + kTwoVectors) * sizeof(T));
     if constexpr (kCopied) collisions_->clear();
-    for (int64_t i = 0, n = layout_.piece * layout_.block; i < n; i++)
-      places_[i] = (uint32_t)(i % layout_.block + (layout_.group ? i / windows_size() * image_size() : 0));
+    int64_t n = layout_.piece * layout_.block, each = layout_.group ? windows_size() : n;
+    for (int64_t i = 0, image = 0; i < n; image += image_size())
+      for (int64_t end = i + each; i < end; i += layout_.block)
+        for (int64_t c = 0; c < layout_.block; c++) places_[i + c] = (uint32_t)(image + c);
   }
 
   void run(int64_t begin, int64_t end, Fault& fault) {

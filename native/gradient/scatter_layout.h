@@ -54,7 +54,7 @@ struct ScatterLayout {
     int64_t elements = tight ? kTightPiece : kPiece, each = larger(p.windows() * channels, 1);
     piece = larger(1, elements / block);
     if (2 * each <= elements && blocks == 1 && segments == 1) {
-      group = larger(1, smaller(elements / each, kGroupElements / (p.cells() * channels)));
+      group = larger(1, smaller(images, smaller(elements / each, kGroupElements / (p.cells() * channels))));
       piece = group * p.windows();
     }
     if (method == Method::bands) ring = power_of_two_from(group ? group * p.cells() * channels : widest() * slice * block);
