@@ -14,7 +14,7 @@ from enumeration import geometries
 from geometries import bits, maxima_gradient
 from pooltide.geometry import UNIT, Axis, strided_outputs, tables
 from pooltide.kernels import reference
-from pooltide.kernels.cuda import rolling_plan, scatter_plan
+from pooltide.kernels.cuda import rolling_plan, scatter_plan, volume_plan
 from pooltide.kernels.cuda.driver import DeviceFacts
 from pooltide.operators.dtypes import DTYPES, DType
 from pooltide.problem.offsets import offsets_of
@@ -83,6 +83,8 @@ def random_problem(rng: np.random.Generator, operator: int, dtype: DType) -> tup
     batch = (int(rng.integers(1, 5)), int(rng.choice([1, 3, 4, 8, 17, 36])))
     layout = str(rng.choice(["planes", "channels_last"]))
     lengths = [int(rng.choice([1, 2, 3, 4, 5, 7, 8, 11, 12, 13, 16, 24, 31])) for _ in range(3)]
+    if rng.integers(6) == 0:
+        lengths[2] = int(rng.choice([37, 70, 101]))
     if operator == 0:
         axes = random_windows(rng, lengths[1:])
         how = str(rng.choice(["extent", "valid", "override"]))
@@ -158,9 +160,10 @@ def changed(module: Any, **values: Any) -> Iterator[None]:
 @contextmanager
 def any_cost() -> Iterator[None]:
     """No kernel refuses a problem because another one would be faster."""
-    most = dict.fromkeys((1, 2, 4, 8), inf)
+    most = {apart: dict.fromkeys((1, 2, 4, 8), inf) for apart in (True, False)}
     with (
-        changed(rolling_plan, COSTLY=inf, COSTLY_HALVES={True: inf, False: inf}, SHORT_ROW=0),
+        changed(rolling_plan, COSTLY=inf, COSTLY_HALVES=inf, SHORT_ROW=0, ANY_HALVES=True),
+        changed(volume_plan, SMALL_SLICE=0, FEW_WINDOWS=0),
         changed(scatter_plan, GATHERED=most, GATHERED_BYTES={True: 0, False: 0}),
     ):
         yield
@@ -169,7 +172,10 @@ def any_cost() -> Iterator[None]:
 @contextmanager
 def tiny_bands(band: int, tile: int, few: int) -> Iterator[None]:
     """Bands and tiles of so many bytes, so that small problems have several of them."""
-    with changed(scatter_plan, BAND_BYTES=band, TILE_BYTES=tile, FEW_CHANNELS=few):
+    with (
+        changed(scatter_plan, BAND_BYTES=band, TILE_BYTES=tile, FEW_CHANNELS=few),
+        changed(volume_plan, RING_BYTES=8 * band),
+    ):
         yield
 
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(simt.why_not() is not None, reason=simt.why_not(
 @pytest.mark.parametrize(
     "problems",
     [
-        pytest.param(("--share", "0", "0", "--random", "15", "19", "--random", "136", "137"), id="few"),
+        pytest.param(("--share", "0", "0", "--random", "15", "19", "--random", "245", "246"), id="few"),
         pytest.param(("--share", "7", "90007", "--random", "0", "16"), id="more", marks=pytest.mark.slow),
     ],
 )

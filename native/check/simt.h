@@ -186,6 +186,10 @@ SIMT_VECTORS(unsigned long long, ulonglong)
 // IEEE halves, bit by bit: not every host converts them in hardware.
 inline void keep_order() {}
 
+// Launches run one after another here.
+inline void let_next_launch_start() {}
+inline void wait_for_launch_before() {}
+
 inline float from_half(unsigned short bits) {
   unsigned sign = (bits & 0x8000u) << 16, exponent = bits >> 10 & 31, fraction = bits & 1023u;
   if (exponent == 31) return __uint_as_float(sign | 0x7f800000u | fraction << 13);

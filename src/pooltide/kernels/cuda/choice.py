@@ -17,6 +17,7 @@ from .rolling_plan import filled_average, rolling_average
 from .scatter_plan import gather_channels, scatter_bands, scatter_channels, scatter_planes
 from .staged_plan import direct_average, staged_average
 from .task import Launch, Planner, Task
+from .volume_plan import scatter_volumes
 
 KERNELS: dict[str, tuple[tuple[str, Planner], ...]] = {  # the last kernel of a kind refuses nothing
     "average_gradient": (
@@ -29,6 +30,7 @@ KERNELS: dict[str, tuple[tuple[str, Planner], ...]] = {  # the last kernel of a 
         ("scatter of whole planes", scatter_planes),
         ("gather of channels", gather_channels),
         ("scatter of channels", scatter_channels),
+        ("scatter of volumes", scatter_volumes),
         ("scatter of bands", scatter_bands),
     ),
     "maximum": (

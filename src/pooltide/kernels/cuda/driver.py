@@ -24,6 +24,8 @@ _INVALID_CONTEXT = 201
 _USUAL_SHARED = 48 << 10  # bytes of shared memory that every kernel may have
 _MAX_DYNAMIC_SHARED = 8  # of cuFuncSetAttribute
 _RELAXED = 2  # of cuThreadExchangeStreamCaptureMode
+_EARLY_START = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+_EARLY_DRIVER = 12030  # the first one that captures such launches in graphs
 
 
 class _Config(ctypes.Structure):
@@ -37,6 +39,12 @@ class _Config(ctypes.Structure):
         ("attributes", ctypes.c_void_p),
         ("count", ctypes.c_uint),
     )
+
+
+class _Attribute(ctypes.Structure):
+    """CUlaunchAttribute"""
+
+    _fields_ = (("id", ctypes.c_int), ("padding", ctypes.c_int), ("value", ctypes.c_uint64 * 8))
 
 
 # The words that begin with the tensors' addresses; the settings; where the driver finds settings and
@@ -70,8 +78,13 @@ class Kernel:
     shared: int = _USUAL_SHARED  # what blocks may have so far
     lock: Any = field(default_factory=Lock)
 
-    def launcher(self, grid: int, block: int, shared: int, arguments: Sequence[Argument]) -> Launcher:
-        """`run(stream, *addresses)`; `arguments` are the numbers after the pointers."""
+    def launcher(
+        self, grid: int, block: int, shared: int, arguments: Sequence[Argument], follows: bool = False
+    ) -> Launcher:
+        """`run(stream, *addresses)`; `arguments` are the numbers after the pointers.
+
+        `follows`: the kernel itself waits for the launch before it, so it may start early (two_passes.h).
+        """
         packed(self.source, arguments)  # raises for numbers that do not fit
         with self.lock:
             if shared > self.shared:
@@ -84,11 +97,19 @@ class Kernel:
             parameters = packed(self.source, arguments)
             words = (ctypes.c_uint64 * self.source.pointers).from_buffer(parameters)
             places = (ctypes.c_void_p * 1)(ctypes.addressof(parameters))
+            early = _Attribute(_EARLY_START, 0, (1,))
             config = _Config((grid, 1, 1), (block, 1, 1), shared)
-            kept = (places, parameters)
+            if follows and self.early:
+                config.attributes, config.count = ctypes.addressof(early), 1
+            kept = (places, parameters, early)
             return words, config, ctypes.addressof(config), ctypes.addressof(places), kept
 
         return self._replayed(lay_down)
+
+    @property
+    def early(self) -> bool:
+        """Whether a launch may start before the one before it has ended."""
+        return device_facts(self.device).capability >= 90 and driver_version() >= _EARLY_DRIVER
 
     def _replayed(self, lay_down: Callable[[], _Block]) -> Launcher:
         free = [lay_down()]  # one for each thread that is in a launch

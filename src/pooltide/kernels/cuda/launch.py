@@ -79,7 +79,8 @@ class PreparedLaunches:
             tables = [torch.from_numpy(table).cuda(device) for table in launch.tables]
             self.tables += tables
             kernel = compiled(launch.source, device)
-            run = kernel.launcher(launch.grid, launch.block, launch.shared, launch.arguments)
+            follows = launch is not planned[0]
+            run = kernel.launcher(launch.grid, launch.block, launch.shared, launch.arguments, follows)
             self.launches.append(_with_tables(run, [table.data_ptr() for table in tables]))
 
     def __call__(
@@ -111,7 +112,7 @@ class PreparedLaunches:
             return self.launches[0](stream, grad_output, out)
         if len(self.launches) == 1:
             return self.launches[0](stream, grad_output, indices, out, faults, 0)
-        counts = torch.empty(self.counts, dtype=torch.int32, device=torch.device("cuda", self.device))
+        counts = new_counts(self.counts, self.device)
         for launch in self.launches:
             launch(stream, grad_output, indices, out, faults, counts.data_ptr())
         return None
@@ -146,6 +147,11 @@ def run(
         return
     with torch.cuda.device(out.device):
         prepare(problem, layout, out.get_device())(given, indices, out, faults)
+
+
+def new_counts(count: int, device: int) -> torch.Tensor:
+    """What the first of two launches leaves for the second (two_passes.h)."""
+    return torch.empty(count, dtype=torch.int32, device=torch.device("cuda", device))
 
 
 def new_record(device: torch.device | int) -> torch.Tensor:

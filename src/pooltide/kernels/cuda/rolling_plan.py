@@ -28,15 +28,16 @@ from .task import Launch, Task
 FILL_THREADS = 256  # of a block that only fills,
 FILLED = 32 << 10  # and the bytes that it writes
 ROLLING_THREADS = {True: 256, False: 128}  # of a block, by whether rows are strided: runs need more registers
-RESIDENT = 2  # how many times the threads that a device holds at once are worth having
+RESIDENT = 4  # how many times the threads that a device holds at once are worth having
 SHORT_SLICE = 24  # rows of a slice, from which on a thread has enough of one
 SHORT_RUNS = 4  # runs of rows, from which on a thread's preparations pay
 SHORT_ROW = 24  # bytes
 WINDOW_BITS = 32  # windows of a row, whose bits are one number
 IN_REGISTERS = 48  # quotients of a thread
 DIVISION_COST = (0, 1, 4, 13)  # instructions, by HOW of gradient_quotients.h
-COSTLY = 20.0  # instructions per cell for a thread's windows; blocks that share quotients spend less
-COSTLY_HALVES = {True: 30.0, False: 11.0}  # the same of halves, by whether a thread's elements share windows
+COSTLY = 17.0  # instructions per cell for a thread's windows; blocks that share quotients spend less
+COSTLY_HALVES = 31.0  # the same of halves
+ANY_HALVES = False  # of overlapping windows, also where the elements of a thread share none
 
 
 _FILL = (
@@ -136,7 +137,7 @@ class Walk:
         d, h, _ = problem.axes
         loads = most_windows(d) * self.windows * h.outputs / h.length / self.vector
         return loads * (
-            4 + sum(DIVISION_COST[way] for way in division(problem)) + 4 * (not uniform(divisors(problem)))
+            4 + sum(DIVISION_COST[way] for way in division(problem)) + 8 * (not uniform(divisors(problem)))
         )
 
     def refuse(self) -> str | None:
@@ -145,23 +146,33 @@ class Walk:
             return f"a thread would keep {kept} quotients in registers, of at most {IN_REGISTERS}"
         if self.windows > WINDOW_BITS:
             return f"a thread would look at {self.windows} windows of a row, of at most {WINDOW_BITS}"
-        most = COSTLY_HALVES[self.union] if self.task.problem.dtype.itemsize == 2 else COSTLY
+        most = COSTLY_HALVES if self._halves else COSTLY
         if self.cost > most:
             return f"a thread would spend {self.cost:.0f} instructions per cell on its windows"
+        if self._halves and self._overlapping and (self.packed or self.vector == 1) and not ANY_HALVES:
+            return "halves whose windows overlap are divided once for a block"
         if not (self.union or self.packed) and self.vector > 4:
             return "a thread would keep the places of too many elements"
         row = self.task.problem.axes[2].length * self.task.inner * self.task.problem.dtype.itemsize
         if row < SHORT_ROW and not self.rowwise:
             return f"rows of {row} bytes are too short to write them one by one"
-        if self.vector > self.store * (2 if self._halves else 1):
+        if self.vector > self.store * (2 if self._two else 1):
             return "a thread would write too many parts of a row"
         return None
 
     @property
+    def _overlapping(self) -> bool:
+        return max(most_windows(axis) for axis in self.task.problem.axes) > 1
+
+    @property
     def _halves(self) -> bool:
+        return self.task.problem.dtype.itemsize == 2
+
+    @property
+    def _two(self) -> bool:
         """Whether rows of halves that begin anywhere are long enough for two elements per thread."""
-        wide = self.task.problem.axes[2].length >= 32 and self.columns.most > 1
-        return self.union and wide and self.task.problem.dtype.itemsize == 2
+        wide = self.task.problem.axes[2].length >= 32 and self.columns.most > 1 and self.columns.stride == 1
+        return self.union and wide and self._halves
 
 
 def _walk(task: Task, vector: int) -> Walk:

@@ -17,13 +17,16 @@ from .source import Argument, Source
 from .tables import Array, bands, between, cdiv, divider, even_share, even_shares, shares, windows_of_shares
 from .task import Launch, Task
 
-GATHERED = {2: 5.0, 4: 8.0, 8: 8.0}  # how often bytes may be read again, by the bytes of an element
-GATHERED_BYTES = {True: 4, False: 16}  # of a thread's cells, at least; by whether windows are disjoint
+# How often bytes may be read again, by whether windows are disjoint, and by the bytes of an element.
+GATHERED = {True: {2: 5.0, 4: 8.0, 8: 8.0}, False: {2: 4.0, 4: 4.5, 8: 4.5}}
+GATHERED_BYTES = {True: 8, False: 16}  # of a thread's cells, at least; by whether windows are disjoint
 GATHERED_ROWS = 4  # of a thread that gathers
 GATHER_THREADS = 128  # of a block
 FEW_CHANNELS = 12  # so few that lanes which own channels would be idle
 BAND_BYTES = 8 << 10  # of sums that a warp keeps in shared memory
-TILE_BYTES = 24 << 10  # the same, of 32 channels
+NEAR_LANES = 8  # the most windows of a column for which lanes are compared one by one
+NEAR_ROW = 0.85  # of the lanes, at least, must have windows
+TILE_BYTES = 12 << 10  # the same, of 32 channels
 
 
 def scatter_planes(task: Task) -> tuple[Launch, ...] | str:
@@ -39,7 +42,7 @@ def scatter_planes(task: Task) -> tuple[Launch, ...] | str:
     share = min(max(most // 2 // size, 1), cdiv(task.planes, warps))
     while share > 1 and cdiv(task.planes, share * warps) < 4 * task.facts.multiprocessors:
         share = cdiv(share, 2)
-    warp_bytes = _rounded(share * size * task.sum_bytes)
+    warp_bytes = rounded(share * size * task.sum_bytes)
     return (_scatter(task, share, warp_bytes, warps, 0, None, 0),)
 
 
@@ -48,11 +51,12 @@ def scatter_channels(task: Task) -> tuple[Launch, ...] | str:
     if task.inner < FEW_CHANNELS:
         return f"{task.inner} channels are innermost, too few for the lanes of a warp"
     tile = _channel_tile(task)
-    warp_bytes = _rounded(prod(tile) * 32 * task.sum_bytes)
+    warp_bytes = rounded(prod(tile) * 32 * task.sum_bytes)
     pieces = _boxes(task.problem.axes, tile)
     groups = task.planes * cdiv(task.inner, 32)
-    warps = min(3 if warp_bytes > TILE_BYTES // 2 + 64 else 4, len(pieces))
-    parts = min(cdiv(len(pieces), warps), cdiv(6 * task.facts.multiprocessors, groups))
+    few = [n for n in (4, 3, 2) if cdiv(len(pieces), n) * n <= 1.1 * len(pieces)]  # few idle warps
+    warps = few[0] if few else min(len(pieces), 4)
+    parts = cdiv(len(pieces), warps)
     problem = task.problem
     d, h, w = problem.input_plane
     arguments = (
@@ -66,7 +70,7 @@ def scatter_channels(task: Task) -> tuple[Launch, ...] | str:
     options = (("DEEP", int(d > 1)), ("LINEAR", linear), ("PACK", pack), ("THREADS", 128))
     source = Source("scatter_channels.cu", "scatter_channels", _CHANNELS, (*task.defines, *options))
     grid, shared = groups * parts, 16 + warps * warp_bytes
-    return _twice(task, Launch(source, grid, 32 * warps, shared, (pieces, _corners(problem)), arguments))
+    return _twice(task, Launch(source, grid, 32 * warps, shared, (pieces, corners(problem)), arguments))
 
 
 _GATHER = (
@@ -94,7 +98,8 @@ def gather_channels(task: Task) -> tuple[Launch, ...] | str:
     if vector * problem.dtype.itemsize < GATHERED_BYTES[apart]:
         return f"a thread would take {vector} of {inner} channels"
     reread = _reread(problem)
-    if reread > (most := GATHERED[problem.dtype.itemsize]):
+    idle = max(min(32 / inner, 2), 1)  # lanes of a scatter for each one that has a channel
+    if reread > (most := idle * GATHERED[apart][problem.dtype.itemsize]):
         return f"threads would read {reread:.1f} times the bytes, of at most {most:.0f}"
     columns = d * w * (inner // vector)  # of an image
     wanted = 2 * task.facts.multiprocessors * task.facts.threads_per_multiprocessor
@@ -121,7 +126,7 @@ def gather_channels(task: Task) -> tuple[Launch, ...] | str:
     source = Source("gather_channels.cu", "gather_channels", _GATHER, (*task.defines, *options))
     grid = cdiv(task.planes, share) * parts
     first = Launch(source, grid, GATHER_THREADS, 0, (windows,), arguments, counts=grid)
-    return first, _redo(task, again[0], parts=parts, together=share * cdiv(inner, 32))
+    return first, redo(task, again[0], parts=parts, together=share * cdiv(inner, 32))
 
 
 def _reread(problem: Problem) -> float:
@@ -134,7 +139,7 @@ def scatter_bands(task: Task) -> tuple[Launch, ...] | str:
     """A block computes a plane band by band, each in the shared memory of a warp."""
     inner = task.inner
     pieces = _bands(task) * np.array([inner, inner, 1, inner, inner, inner])
-    warp_bytes = _rounded(int((pieces[:, 1] - pieces[:, 0]).max()) * task.sum_bytes)
+    warp_bytes = rounded(int((pieces[:, 1] - pieces[:, 0]).max()) * task.sum_bytes)
     most = (task.facts.shared_per_block - 1024) // warp_bytes
     most = max(min(8, len(pieces), most, task.facts.shared_per_multiprocessor // 2 // warp_bytes), 1)
     warps = min(range(most, max(most // 2, 1) - 1, -1), key=lambda n: cdiv(len(pieces), n) * n)
@@ -154,21 +159,25 @@ def _bands(task: Task) -> Array:
     return min(found)[2]
 
 
-_INDEXED = (
+INDEXED = (
     *(("const Element*", "grad"), ("const Index*", "indices"), ("Element*", "out")),
     *(("unsigned long long*", "faults"), ("int*", "counts")),
     *(("const int*", "pieces"), ("const int*", "corners")),
 )
 _PLANES = (
-    *_INDEXED,
+    *INDEXED,
+    ("const int*", "columns"),
     ("long long", "planes"),
     *(("int", name) for name in ("plane_elements", "plane_windows", "plane_cells", "window_rows")),
-    *(("int", name) for name in ("share", "warp_bytes", "bands", "parts", "redo")),
+    *(("int", name) for name in ("share", "warp_bytes", "bands", "parts", "redo", "row_windows")),
     *(("int", f"{name}_{axis}") for axis in "dhw" for name in ("stride", "padding", "reach")),
-    *(("Divider", name) for name in ("by_plane_windows", "by_inner", "by_wo", "by_ho", "by_h", "by_w")),
+    *(
+        ("Divider", name)
+        for name in ("by_plane_windows", "by_inner", "by_wo", "by_ho", "by_h", "by_w", "by_row")
+    ),
 )
 _CHANNELS = (
-    *_INDEXED,
+    *INDEXED,
     *(("int", name) for name in ("images", "D", "H", "W", "Do", "Ho", "Wo", "channels")),
     *(("int", name) for name in ("plane_windows", "plane_cells", "window_rows", "warp_bytes", "tiles")),
     *(("int", name) for name in ("parts", "redo", "together")),
@@ -181,24 +190,55 @@ def _scatter(
 ) -> Launch:
     problem, inner = task.problem, task.inner
     cells, windows = prod(problem.input_plane), prod(problem.output_plane)
+    near, row = near_lanes(task)
+    one_row = bands > 0 and problem.axes[0].outputs * problem.axes[1].outputs == 1
+    if pieces is not None and not one_row and (pieces[:, 3:5] % max(problem.axes[2].outputs, 1)).any():
+        near = 0  # parts of rows
     arguments: tuple[Argument, ...] = (
         *(task.planes, cells * inner, windows * inner, cells),
         *(problem.axes[0].outputs * problem.axes[1].outputs, share, warp_bytes, bands, parts, 0),
-        *(number for axis in problem.axes for number in _steps(axis)),
+        problem.axes[2].outputs,
+        *(number for axis in problem.axes for number in steps(axis)),
         *(divider(windows * inner), divider(inner)),
         *(divider(problem.axes[2].outputs), divider(problem.axes[1].outputs)),
-        *(divider(problem.axes[1].length), divider(problem.axes[2].length)),
+        *(divider(problem.axes[1].length), divider(problem.axes[2].length), divider(row)),
     )
     apart = int(all(axis.disjoint for axis in problem.axes))
-    options = (("BANDS", int(bands > 0)), ("DISJOINT", apart), ("INNER", int(inner > 1)), ("THREADS", 256))
+    options = (
+        *(("BANDS", int(bands > 0)), ("DISJOINT", apart), ("INNER", int(inner > 1))),
+        *(
+            ("NEAR", near),
+            ("ONE_ROW", int(one_row)),
+            ("TABLE", int(problem.axes[2].adaptive)),
+            ("THREADS", 256),
+        ),
+    )
     source = Source("scatter_planes.cu", "scatter_planes", _PLANES, (*task.defines, *options))
     grid = task.planes * parts if bands else cdiv(task.planes, share * warps)
     shared = (16 if bands else 0) + warps * warp_bytes
-    tables = (np.zeros(1, np.int32) if pieces is None else pieces, _corners(problem))
+    tables = (np.zeros(1, np.int32) if pieces is None else pieces, corners(problem), columns(problem))
     return Launch(source, grid, 32 * warps, shared, tables, arguments)
 
 
-def _steps(axis: Axis) -> tuple[int, int, int]:
+def near_lanes(task: Task) -> tuple[int, int]:
+    """NEAR of ordered.h, and the windows that a row is taken to have; 0 where it does not pay."""
+    w = task.problem.axes[2]
+    near = max(int(tables(w).window_count.max(initial=1)), 1)
+    row = w.outputs if w.outputs >= 31 + near else 32 if w.outputs <= 32 else 31 + near
+    if all(axis.disjoint for axis in task.problem.axes) or task.inner > 1:
+        return 0, row
+    return (near if near <= NEAR_LANES and w.outputs >= NEAR_ROW * row else 0), row
+
+
+def columns(problem: Problem) -> Array:
+    """The first column of each window, and how many it has; nothing, if `steps` say so."""
+    if not problem.axes[2].adaptive:
+        return np.zeros(2, np.int32)
+    table = tables(problem.axes[2])
+    return np.stack([table.start, table.end - table.start], axis=1).astype(np.int32)
+
+
+def steps(axis: Axis) -> tuple[int, int, int]:
     """Stride, padding and reach of disjoint windows; zeros if windows overlap on an adaptive axis."""
     if not axis.adaptive:
         return axis.s, axis.p, axis.reach
@@ -210,10 +250,10 @@ def _twice(task: Task, launch: Launch) -> tuple[Launch, ...]:
     """The launch, and the same with `redo` set if blocks computed parts of planes."""
     if _argument(launch, "parts") == 1:
         return (launch,)
-    return replace(launch, counts=launch.grid), _redo(task, launch)
+    return replace(launch, counts=launch.grid), redo(task, launch)
 
 
-def _redo(task: Task, launch: Launch, **changed: int) -> Launch:
+def redo(task: Task, launch: Launch, **changed: int) -> Launch:
     """The launch that computes again what lacks gradients."""
     numbers = _numbers(launch)
     arguments = list(launch.arguments)
@@ -231,7 +271,7 @@ def _argument(launch: Launch, name: str) -> Argument:
     return launch.arguments[_numbers(launch).index(name)]
 
 
-def _rounded(size: int) -> int:
+def rounded(size: int) -> int:
     """Bytes for sums that begin anywhere in a vector of 16 bytes, as halves: 8 sums."""
     return cdiv(size, 32) * 32 + 64
 
@@ -282,7 +322,7 @@ def _boxes(axes: tuple[Axis, ...], tile: tuple[int, int, int]) -> Array:
     return np.stack(columns, axis=1).astype(np.int32)
 
 
-def _corners(problem: Problem) -> Array:
+def corners(problem: Problem) -> Array:
     """What cell_of in indices.h reads; nothing, unless indices are offsets."""
     if (offsets := problem.offset_tables) is None:
         return np.zeros(1, np.int32)

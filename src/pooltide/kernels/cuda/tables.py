@@ -66,7 +66,8 @@ def bands(axes: tuple[Axis, ...], cells: int) -> Array:
     d, h, w = axes
     slices = even_share(d.length, cells // (h.length * w.length))
     rows = even_share(h.length, cells // w.length)
-    columns = w.length if w.length <= 4 * cells else even_share(w.length, cells)
+    long = cells if d.length * h.length == 1 else 4 * cells  # parts of several rows read windows in vain
+    columns = w.length if w.length <= long else even_share(w.length, cells)
     found = []
     for d0, d1 in zip(*shares(d.length, slices), strict=True):
         from_d, of_d = (int(x) for x in between(d, d0, d1))

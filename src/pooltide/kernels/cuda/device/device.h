@@ -37,6 +37,20 @@ typedef unsigned char Index;
 // The compiler moves no access to memory across this.
 __device__ __forceinline__ void keep_order() { asm volatile("" ::: "memory"); }
 
+// Lets the next launch start when this one has no more blocks to start. It must wait, if it needs our results.
+__device__ __forceinline__ void let_next_launch_start() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
+// Waits until the launch before this one has ended and its results are there.
+__device__ __forceinline__ void wait_for_launch_before() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 __device__ __forceinline__ float from_half(unsigned short bits) {
   float value;
   asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));

@@ -29,6 +29,7 @@ __device__ __forceinline__ void write(Element *to, const Sum *sums) {
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) gather_channels(const Parameters p) {
+  let_next_launch_start();
   __shared__ int total;
   // Of each axis: the first window of a cell and how many windows hold it; then the first cell of each window.
   const int *of_d = p.windows, *of_h = of_d + 2 * p.D, *of_w = of_h + 2 * p.H;

@@ -11,7 +11,7 @@
 #include "indices.h"
 #include "two_passes.h"
 
-#define AHEAD 8  // windows whose gradients and indices are loaded together
+#define AHEAD 6  // windows whose gradients and indices are loaded together
 
 struct Box {
   int d, h, w, nd, nh, nw;  // the first of each axis, and how many
@@ -21,28 +21,30 @@ struct Box {
 // `report`: count the indices that are outside the plane.
 __device__ __forceinline__ int add_windows(const Parameters &p, i64 image, int c, const Box &tile,
                                            const Box &windows, Sum *sums, bool report) {
-  const int channels = p.channels, total = windows.nh * windows.nd * windows.nw;
+  const int channels = p.channels, total = c < channels ? windows.nh * windows.nd * windows.nw : 0;
   const i64 start = image * p.plane_windows * channels + c;
   const Element *grad = p.grad + start;
   const Index *indices = p.indices + start;
-  const bool live = c < channels;
   const int begin = (tile.d * p.H + tile.h) * p.W + tile.w, size = tile.nd * tile.nh * tile.nw;
+  const int next_row = p.Wo - windows.nw, next_slice = (p.Ho - windows.nh) * p.Wo;
   int added = 0;
-  int d = windows.d, h = windows.h, w = windows.w;
+  int window = (windows.d * p.Ho + windows.h) * p.Wo + windows.w, h = 0, w = 0;  // the next one to load
   Element gradients[AHEAD];
   Index found[AHEAD];
   int which[AHEAD];
   auto load = [&](int left) {
 #pragma unroll
     for (int i = 0; i < AHEAD; ++i) {
-      which[i] = (d * p.Ho + h) * p.Wo + w;
-      if (live && i < left) {
-        gradients[i] = grad[(i64)which[i] * channels];
-        found[i] = indices[(i64)which[i] * channels];
+      which[i] = window;
+      if (i < left) {
+        const u32 at = (u32)(window * channels);  // an image has less than 2^31 elements
+        gradients[i] = grad[at];
+        found[i] = indices[at];
       }
-      if (++w == windows.w + windows.nw) {
-        w = windows.w;
-        if (++h == windows.h + windows.nh) h = windows.h, ++d;
+      ++window;
+      if (++w == windows.nw) {
+        w = 0, window += next_row;
+        if (++h == windows.nh) h = 0, window += next_slice;
       }
     }
   };
@@ -56,7 +58,7 @@ __device__ __forceinline__ int add_windows(const Parameters &p, i64 image, int c
     load(total - done - AHEAD);
 #pragma unroll
     for (int i = 0; i < AHEAD; ++i) {
-      if (!live || done + i >= total) continue;
+      if (done + i >= total) continue;
       const int cell = cell_of(index[i], q[i], p);
       if (cell < 0) {
         if (report) report_fault(p.faults, (image * channels + c) * p.plane_windows + q[i]);

@@ -4,6 +4,8 @@
 // it added. If a unit has fewer than `expected`, an index names a cell outside its window; then every part reads
 // all windows. With one part this happens at once. With more parts it is a second launch, with `redo` set, which
 // reads the first one's counts. `together` units have their counts in common.
+// The first launch may be that of another kernel, which leaves such counts. The second one is let start early, so that
+// its start costs no time, and waits for the first one's end.
 #pragma once
 
 #include "warps.h"
@@ -15,6 +17,7 @@ template <class Expected, class Compute>
 __device__ __forceinline__ void in_two_passes(const Parameters &p, i64 units, int together, int pieces, int *total,
                                               Expected expected, Compute compute) {
   if (p.redo) {
+    wait_for_launch_before();
     for (i64 first = (i64)blockIdx.x * together; first < units; first += (i64)gridDim.x * together) {
       const i64 end = min(first + together, units), counts = first / together * p.parts;
       int missing = 0;
@@ -25,6 +28,7 @@ __device__ __forceinline__ void in_two_passes(const Parameters &p, i64 units, in
     }
     return;
   }
+  let_next_launch_start();
   const i64 unit = blockIdx.x / p.parts;
   const int part = blockIdx.x % p.parts;
   const int from = (int)((i64)pieces * part / p.parts), to = (int)((i64)pieces * (part + 1) / p.parts);

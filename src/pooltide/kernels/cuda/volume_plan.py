@@ -1,0 +1,112 @@
+"""Planner of the gradient of maxima in scatter_volumes.cu: a warp walks through the slices of a plane."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import prod
+
+import numpy as np
+
+from ...geometry import tables
+from .scatter_plan import INDEXED, columns, corners, near_lanes, redo, rounded, scatter_bands, steps
+from .source import Argument, Source
+from .tables import Array, between, cdiv, divider, even_shares, shares, windows_of_shares
+from .task import Launch, Task
+
+RING_BYTES = 12 << 10  # of sums that a warp keeps in shared memory
+WARPS = 4  # of a block
+MOST_WARPS = 28  # of a multiprocessor, as each has so many registers
+ENOUGH_WARPS = 16  # of a multiprocessor, to keep it busy
+FEW_WINDOWS = 0.1  # for each cell; bands read so few windows again at no cost
+SMALL_SLICE = 150  # windows, below which a warp has too little to do between slices
+
+_VOLUMES = (
+    *INDEXED,
+    *(("const int*", name) for name in ("columns", "spans")),
+    ("long long", "planes"),
+    *(("int", name) for name in ("plane_elements", "plane_windows", "plane_cells", "window_rows")),
+    *(("int", name) for name in ("slice_elements", "slice_windows", "ring", "pitch", "warp_bytes")),
+    *(("int", name) for name in ("parts", "row_windows")),
+    *(("int", f"{name}_{axis}") for axis in "dhw" for name in ("stride", "padding", "reach")),
+    *(("Divider", name) for name in ("by_slice", "by_inner", "by_wo", "by_ho", "by_h", "by_w", "by_row")),
+)
+
+
+def scatter_volumes(task: Task) -> tuple[Launch, ...] | str:
+    """A warp walks through slices, and keeps a band of those that a window has."""
+    problem, inner = task.problem, task.inner
+    d, h, w = problem.axes
+    if d.length == 1:
+        return "planes have one slice"
+    if (least := h.outputs * w.outputs * inner) < SMALL_SLICE:
+        return f"a slice has {least} windows, of at least {SMALL_SLICE}"
+    span = tables(d)
+    ring = max(int((span.end - span.start).max(initial=1)), 1)
+    row = ring * w.length * inner * task.sum_bytes
+    if row > RING_BYTES:
+        return f"a row of {ring} slices has {row} bytes, of which a warp keeps at most {RING_BYTES}"
+    again = scatter_bands(task)[0]
+    assert isinstance(again, Launch)
+    if (read := _windows_of(again)) < FEW_WINDOWS * prod(problem.input_plane):
+        return f"bands read only {read} windows"
+    pieces = _pieces(task, *_shares(task, row))
+    pitch = cdiv(int(pieces[:, 1].max()) + 4, 4) * 4
+    warp_bytes = rounded(ring * pitch * task.sum_bytes)
+    near, row_windows = near_lanes(task)
+    cells, windows = prod(problem.input_plane), prod(problem.output_plane)
+    arguments: tuple[Argument, ...] = (
+        *(task.planes, cells * inner, windows * inner, cells, d.outputs * h.outputs),
+        *(h.length * w.length * inner, h.outputs * w.outputs * inner, ring, pitch, warp_bytes),
+        *(len(pieces), w.outputs),
+        *(number for axis in problem.axes for number in steps(axis)),
+        *(divider(h.length * w.length), divider(inner), divider(w.outputs), divider(h.outputs)),
+        *(divider(h.length), divider(w.length), divider(row_windows)),
+    )
+    options = (
+        *(("DISJOINT", int(all(axis.disjoint for axis in problem.axes))), ("INNER", int(inner > 1))),
+        *(("NEAR", near), ("ONE_ROW", 0), ("TABLE", int(w.adaptive)), ("THREADS", 32 * WARPS)),
+    )
+    source = Source("scatter_volumes.cu", "scatter_volumes", _VOLUMES, (*task.defines, *options))
+    spans = np.stack([span.start, span.end], axis=1).astype(np.int32)
+    given = (pieces, corners(problem), columns(problem), spans)
+    counts = task.planes * len(pieces)
+    first = Launch(source, cdiv(counts, WARPS), 32 * WARPS, WARPS * warp_bytes, given, arguments, counts)
+    return first, redo(task, again, parts=len(pieces))
+
+
+def _windows_of(bands: Launch) -> int:
+    """How many windows the bands of scatter_planes.cu read."""
+    return int((bands.tables[0][:, 2] * bands.tables[0][:, 4]).sum())
+
+
+def _shares(task: Task, row: int) -> tuple[int, int]:
+    """Rows and slices of a warp that cost least; `row` is the bytes of a row of all slices in the ring."""
+    (d, h, w), facts = task.problem.axes, task.facts
+    cells = prod(task.problem.input_plane) * task.inner
+    found = []
+    for rows, slices in product(even_shares(h.length), even_shares(d.length)):
+        if rows * row > RING_BYTES:
+            continue
+        windows = float(windows_of_shares(h, rows).sum() * windows_of_shares(d, slices).sum()) * w.outputs
+        pieces = cdiv(h.length, rows) * cdiv(d.length, slices)
+        fit = max(min(facts.shared_per_multiprocessor // (rows * row + 256), MOST_WARPS), 1)
+        few = max(facts.multiprocessors * min(fit, ENOUGH_WARPS) / (pieces * task.planes), 1.0)
+        written = cdiv(h.length, rows) * d.length  # slices of all bands
+        work = 2 * windows * task.inner + cells + 64 * written + 256 * pieces
+        found.append((work * few * (1 + 6 / fit), rows, slices))
+    return min(found)[1:]
+
+
+def _pieces(task: Task, rows: int, slices: int) -> Array:
+    """Of each part of a plane what `Piece` in scatter_volumes.cu holds."""
+    (d, h, w), inner = task.problem.axes, task.inner
+    d0, d1 = shares(d.length, slices)
+    h0, h1 = shares(h.length, rows)
+    from_d, of_d = between(d, d0, d1)
+    from_h, of_h = between(h, h0, h1)
+    i, j = (at.ravel() for at in np.meshgrid(np.arange(len(d0)), np.arange(len(h0)), indexing="ij"))
+    found = (
+        *(h0[j] * w.length * inner, (h1 - h0)[j] * w.length * inner, d0[i], d1[i], from_d[i], of_d[i]),
+        *((from_d[i] * h.outputs + from_h[j]) * w.outputs * inner, of_h[j] * w.outputs * inner),
+    )
+    return np.stack(found, axis=1).astype(np.int32)
