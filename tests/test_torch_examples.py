@@ -15,14 +15,15 @@ torch = pytest.importorskip("torch")
 
 from pools import watch_patched  # noqa: E402
 
+from pooltide.examples.training import table  # noqa: E402
+
 
 @pytest.mark.parametrize("name", ["train_cbam", "train_densenet3d"])
 def test_the_same_weights_bit_for_bit(name: str, monkeypatch: Any) -> None:
     reached: set[str] = set()
     watch_patched(monkeypatch, reached.add)
-    rows = {
-        (device, whose): result for device, whose, result in import_module(f"pooltide.examples.{name}").main()
-    }
+    example = import_module(f"pooltide.examples.{name}")
+    rows = {(device, whose): result for device, whose, result in table(example.Network, example.SHAPE)}
     assert len(reached) == 2
     assert rows["cpu", "pooltide"].startswith("the same weights")
     assert rows["cpu", "pooltide"] == rows["cpu", "PyTorch"]  # on the CPU ours are PyTorch's bits
