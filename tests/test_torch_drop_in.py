@@ -29,7 +29,6 @@ TWELVE = [
 ONE_OF_EACH = list({pool.name: pool for pool in EVERY}.values())
 MAXIMA = [pool for pool in ONE_OF_EACH if "max" in pool.name]
 each_pool = pytest.mark.parametrize("pool", fast_if(is_2d, ONE_OF_EACH), ids=str)
-each_max_pool = pytest.mark.parametrize("pool", MAXIMA, ids=str)
 
 Geometry = tuple[int, int, int, int, int]  # length, kernel, stride, padding, dilation
 
