@@ -231,6 +231,7 @@ install(TARGETS opapi_test DESTINATION ${CMAKE_RUNTIME_OUTPUT_DIRECTORY})
 """
 
 
+@pytest.mark.slow
 def test_a_build_file_for_cann_builds_unchanged(tmp_path: Path) -> None:
     if shutil.which("cmake") is None:
         pytest.skip("cmake is not installed: build files are NOT tested")
