@@ -61,6 +61,7 @@ def test_a_release_without_a_private_name_is_refused() -> None:
     )
 
 
+@pytest.mark.slow
 def test_an_old_release_is_refused() -> None:
     run = _python("import torch; torch.__version__ = '2.5.1+cpu'\nimport pooltide.torch")
     assert run.stderr.splitlines()[-1] == (
