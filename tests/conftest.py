@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 
@@ -9,6 +10,9 @@ from browser import Browser
 import pooltide
 from pooltide import _native, acl
 from pooltide.kernels.calls import CALLS
+
+# Several processes of tests share the cores, so PyTorch's threads must not spin while they wait.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 @pytest.hookimpl(wrapper=True)

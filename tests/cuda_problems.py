@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import inf
@@ -10,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from enumeration import geometries
 from geometries import bits, maxima_gradient
 from pooltide.geometry import UNIT, Axis, strided_outputs, tables
 from pooltide.kernels import reference
@@ -182,25 +180,3 @@ def tiny_bands(band: int, tile: int, few: int) -> Iterator[None]:
 def flat(array: Any, layout: str) -> Any:
     """The array's elements in the order in which they stand in memory."""
     return np.ascontiguousarray(array if layout == "planes" else array.transpose(0, 2, 3, 4, 1)).ravel()
-
-
-def sweep_arguments() -> argparse.ArgumentParser:
-    """What the programs that run kernels on the host take."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--share", nargs=2, type=int, default=(0, 4001), metavar=("AT", "N"))
-    parser.add_argument("--only", default="")
-    parser.add_argument("--random", nargs=2, type=int, default=[], action="append", metavar=("FIRST", "END"))
-    parser.add_argument("--seed", type=int, default=1)
-    return parser
-
-
-def sweep(checker: Any, args: argparse.Namespace) -> None:
-    """Run the geometries and random problems of the arguments; print how many, and which kernels they reached."""
-    count = 0
-    for number, geometry in geometries(tuple(args.share), args.only) if args.share[1] else ():
-        checker.check(number, geometry)
-        count += 1
-    for seed in (seed for ends in args.random for seed in range(*ends)):
-        checker.random(seed)
-    checker.run(args.seed)
-    print(f"{count} geometries, {checker.runs} runs, kernels: {', '.join(sorted(checker.names))}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -15,8 +15,18 @@ def fast_if(is_fast: Callable[[Any], bool], values: Iterable[Any]) -> list[Any]:
 
 def fast_first(values: Iterable[Any], fast: int = 1) -> list[Any]:
     """The values, marked slow except for the first `fast` ones. A tuple has a value for each parameter."""
+    return _fast_at(list(values), range(fast))
+
+
+def fast_some(values: Iterable[Any], fast: int) -> list[Any]:
+    """As fast_first, but the values that are not marked are spread evenly over all of them."""
+    given = list(values)
+    return _fast_at(given, [i * len(given) // fast for i in range(fast)])
+
+
+def _fast_at(values: list[Any], fast: Sequence[int]) -> list[Any]:
     tuples = [value if isinstance(value, tuple) else (value,) for value in values]
-    return [pytest.param(*each, marks=[pytest.mark.slow] * (n >= fast)) for n, each in enumerate(tuples)]
+    return [pytest.param(*each, marks=[pytest.mark.slow] * (n not in fast)) for n, each in enumerate(tuples)]
 
 
 def is_2d(value: Any) -> bool:

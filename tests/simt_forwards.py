@@ -9,14 +9,14 @@ zeros. tests/test_simt_forwards.py starts it with AddressSanitizer loaded.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
-from cuda_problems import H200, TYPES, flat, random_windows, sweep, sweep_arguments
+from cuda_problems import H200, TYPES, changed, flat, random_windows
+from simt_sweep import Collector, sweep, sweep_arguments
 
-import simt
-from enumeration import NONE, Checker, bits, difference
+from enumeration import NONE, bits, difference
 from pooltide.geometry import UNIT, Axis
 from pooltide.kernels import Arrays, reference
 from pooltide.kernels.cuda import average_plan, columns, maximum_plan
@@ -38,15 +38,10 @@ TINY: dict[Any, dict[str, int]] = {
 @contextmanager
 def tiny_limits() -> Iterator[None]:
     """Plan as if blocks and limits were tiny."""
-    kept = [(module, name, getattr(module, name)) for module, names in TINY.items() for name in names]
-    try:
-        for module, names in TINY.items():
-            for name, value in names.items():
-                setattr(module, name, value)
+    with ExitStack() as stack:
+        for module, values in TINY.items():
+            stack.enter_context(changed(module, **values))
         yield
-    finally:
-        for module, name, value in kept:
-            setattr(module, name, value)
 
 
 def launches(problem: Problem, layout: str, small: bool) -> list[tuple[str, tuple[Launch, ...]]]:
@@ -59,20 +54,7 @@ def launches(problem: Problem, layout: str, small: bool) -> list[tuple[str, tupl
     return found[:1] if problem.quotient == "mean" else found
 
 
-class ForwardChecker(Checker):
-    """Collects the problems first, so that one compilation serves all of them; then runs them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.problems: list[tuple[Problem, str, Any, Any, Any]] = []
-        self.names: set[str] = set()
-
-    def gradient(self, problem: Problem, grad: Any, indices: Any, want: Any) -> None:
-        pass
-
-    def paths(self, prepared: Any, given: Any, want: Any, places: Any, layout: str) -> None:
-        raise NotImplementedError
-
+class ForwardChecker(Collector):
     def forward(self, problem: Problem, x: Any, values: Any, places: Any) -> None:
         given = x.astype(problem.dtype.numpy), values.astype(problem.dtype.numpy), places
         self.problems += [(problem, layout, *given) for layout in ("planes", "channels_last")]
@@ -85,36 +67,18 @@ class ForwardChecker(Checker):
         reference.run(problem, "planes", Arrays(input=x, indices=indices, out=values), NONE)
         self.forward(problem, x, values, indices)
 
-    def run(self, seed: int) -> None:
-        planned = [
-            (name, found, given)
-            for number, given in enumerate(self.problems)
-            for name, found in launches(*given[:2], small=number // 2 % 2 == 0)
-        ]
-        simt.build(launch.source for _, found, _ in planned for launch in found)
-        for name, found, given in planned:
-            self.names.add(name)
-            self.one(name, found, *given, seed)
-
-    def one(
-        self, name: str, found: tuple[Launch, ...], problem: Problem, layout: str, x: Any, values: Any, places: Any, seed: int
-    ) -> None:  # fmt: skip
-        label = f"{name}: {problem} {layout}"
+    def one(self, label: str, found: tuple[Launch, ...], *given: Any) -> None:
+        problem, layout, x, values, places = given
         shift = self.runs // 2 % 2  # elements: tensors need not be aligned to vectors
         out = np.full(values.size + shift, np.nan, values.dtype)[shift:]
-        given = np.empty(x.size + shift, x.dtype)[shift:]
-        given[:] = flat(x, layout)
-        tensors: list[Any] = [given, out]
+        source = np.empty(x.size + shift, x.dtype)[shift:]
+        source[:] = flat(x, layout)
+        tensors: list[Any] = [source, out]
         if problem.index_bytes:
             tensors.append(
                 np.full(values.size + shift, 255 if problem.offsets else -(2**60), places.dtype)[shift:]
             )
-        for launch in found:
-            simt.run(
-                launch.source, launch.grid, launch.block, launch.shared, launch.arguments,
-                [*tensors, *launch.tables], seed=seed + self.runs, label=label,
-            )  # fmt: skip
-        self.runs += 1
+        self.run_launches(label, found, tensors)
         want = flat(values, layout)
         assert (bits(out) == bits(want)).all(), f"{label}: {difference(out, want)}"
         if problem.index_bytes:
@@ -177,7 +141,7 @@ def prod_outputs(axes: tuple[Axis, ...]) -> int:
 
 
 def main() -> None:
-    sweep(ForwardChecker(), sweep_arguments().parse_args())
+    sweep(ForwardChecker(launches), sweep_arguments().parse_args())
 
 
 if __name__ == "__main__":

@@ -9,25 +9,14 @@ starts this program with AddressSanitizer loaded.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
-from cuda_problems import (
-    H200,
-    any_cost,
-    expected,
-    flat,
-    random_task,
-    sweep,
-    sweep_arguments,
-    tiny_bands,
-)
+from cuda_problems import H200, any_cost, expected, flat, random_task, tiny_bands
+from simt_sweep import Collector, sweep, sweep_arguments
 
-import simt
-from enumeration import Checker, bits, difference
-from pooltide.kernels import IndexFault
+from enumeration import bits, difference
 from pooltide.kernels.cuda.choice import KERNELS
 from pooltide.kernels.cuda.driver import DeviceFacts
 from pooltide.kernels.cuda.source import headers
@@ -37,29 +26,15 @@ from pooltide.problem.problem import Problem
 SMALL = DeviceFacts(90, 1, 8 << 10, 16 << 10, 2048, 65536, 1 << 20, 1_980_000)
 
 
-def launches(problem: Problem, layout: str, small: bool) -> Iterator[tuple[str, tuple[Launch, ...]]]:
+def launches(problem: Problem, layout: str, small: bool) -> list[tuple[str, tuple[Launch, ...]]]:
     """The launches of every kernel that takes the problem. `small`: as if bands and tiles were tiny."""
     with any_cost(), tiny_bands(48, 4 * 32 * 4, 2) if small else nullcontext():
         task = Task(problem, layout, SMALL if small else H200, aligned=not small)
         found = [(name, planner(task)) for name, planner in KERNELS.get(problem.kind, ())]
-    yield from ((name, planned) for name, planned in found if not isinstance(planned, str))
+    return [(name, planned) for name, planned in found if not isinstance(planned, str)]
 
 
-class GpuChecker(Checker):
-    """Collects the problems first, so that one compilation serves all of them; then runs them."""
-
-    def __init__(self, texts: dict[str, str] | None = None) -> None:
-        super().__init__()
-        self.texts = texts  # instead of the files of device/
-        self.problems: list[tuple[Problem, str, Any, Any, Any, Any]] = []
-        self.names: set[str] = set()
-
-    def forward(self, problem: Problem, x: Any, values: Any, places: Any) -> None:
-        pass
-
-    def paths(self, prepared: Any, given: Any, want: Any, places: Any, layout: str) -> None:
-        raise NotImplementedError
-
+class GradientChecker(Collector):
     def gradient(self, problem: Problem, grad: Any, indices: Any, want: Any) -> None:
         self.problems.append((problem, "planes", grad, indices, want, None))
         self.problems.append((problem, "channels_last", grad, indices, want, None))
@@ -68,23 +43,9 @@ class GpuChecker(Checker):
         problem, layout, grad, indices = random_task(seed)
         self.problems.append((problem, layout, grad, indices, *expected(problem, grad, indices)))
 
-    def run(self, seed: int) -> None:
-        planned = [
-            (name, found, given)
-            for number, given in enumerate(self.problems)
-            for name, found in launches(*given[:2], small=number // 2 % 2 == 0)
-        ]
-        simt.build((launch.source for _, found, _ in planned for launch in found), self.texts)
-        for name, found, given in planned:
-            self.names.add(name)
-            self.one(name, found, *given, seed)
-
-    def one(
-        self, name: str, found: tuple[Launch, ...], problem: Problem, layout: str,
-        grad: Any, indices: Any, want: Any, fault: IndexFault | None, seed: int,
-    ) -> None:  # fmt: skip
+    def one(self, label: str, found: tuple[Launch, ...], *given: Any) -> None:
+        problem, layout, grad, indices, want, fault = given
         dtype = problem.dtype.numpy
-        label = f"{name}: {problem} {layout}"
         out = np.full(want.size, np.nan, dtype)
         faults = np.array([0, 2**63 - 1], np.uint64)
         counts = np.full(max(found[0].counts, 1), -1, np.int32)
@@ -94,12 +55,7 @@ class GpuChecker(Checker):
         tensors.append(out)
         if indices is not None:
             tensors += [faults, counts]
-        for launch in found:
-            simt.run(
-                launch.source, launch.grid, launch.block, launch.shared, launch.arguments,
-                [*tensors, *launch.tables], seed=seed + self.runs, label=label, texts=self.texts,
-            )  # fmt: skip
-        self.runs += 1
+        self.run_launches(label, found, tensors)
         right = flat(want.astype(dtype), layout)
         assert (bits(out) == bits(right)).all(), f"{label}: {difference(out, right)}"
         counted = [0, 2**63 - 1] if fault is None else [fault.count, fault.position]
@@ -111,7 +67,8 @@ def main() -> None:
     parser.add_argument("--add", default="", metavar="LINE")
     args = parser.parse_args()
     texts = headers()
-    sweep(GpuChecker(texts | {"device.h": f"{texts['device.h']}\n{args.add}\n"} if args.add else None), args)
+    changed = texts | {"device.h": f"{texts['device.h']}\n{args.add}\n"} if args.add else None
+    sweep(GradientChecker(launches, changed), args)
 
 
 if __name__ == "__main__":

@@ -489,6 +489,7 @@ print(grown >> 20)
 """
 
 
+@pytest.mark.slow
 def test_memory_stays_flat_over_blocks_of_many_sizes() -> None:
     run = subprocess.run(
         [sys.executable, "-c", GROWTH], capture_output=True, text=True, timeout=120, check=True

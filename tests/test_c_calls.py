@@ -18,7 +18,8 @@ from pooltide.c.signatures import functions
 NO_FAULTS = {"crashes": 0, "hangs": 0, "bytes_outside": 0}
 
 
-@pytest.mark.parametrize("sanitizer", fast_first(["address", "none", "thread"]))
+@pytest.mark.parametrize("sanitizer", ["address", "none", "thread"])
+@pytest.mark.slow
 def test_random_calls_from_four_threads(sanitizer: str) -> None:
     need_compiler("g++")
     calls = 1000 if sanitizer == "thread" else 3000

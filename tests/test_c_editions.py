@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from c_programs import POOLTIDE, PROGRAMS, need_compiler, run_program
+from shares import fast_first
 
 from pooltide.c.build import install
 from pooltide.c.generate import headers, other_names
@@ -117,7 +118,7 @@ int main() {
 """
 
 
-@pytest.mark.parametrize("edition", EDITIONS)
+@pytest.mark.parametrize("edition", fast_first(EDITIONS))
 def test_the_flags_of_an_edition(edition: str, tmp_path: Path) -> None:
     need_compiler("g++")
     source, program, prefix = tmp_path / "program.cpp", tmp_path / "program", _prefix()
@@ -231,6 +232,7 @@ install(TARGETS opapi_test DESTINATION ${CMAKE_RUNTIME_OUTPUT_DIRECTORY})
 """
 
 
+@pytest.mark.slow
 def test_a_build_file_for_cann_builds_unchanged(tmp_path: Path) -> None:
     if shutil.which("cmake") is None:
         pytest.skip("cmake is not installed: build files are NOT tested")

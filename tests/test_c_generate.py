@@ -71,6 +71,7 @@ def test_a_page_that_changes_changes_headers_and_entries() -> None:
     assert generate.coverage(before) != generate.coverage(after)
 
 
+@pytest.mark.slow
 def test_a_text_that_changes_makes_the_library_again(tmp_path: Path) -> None:
     made = install(root=tmp_path)
     library = made.lib / generate.LIBRARY
@@ -84,6 +85,7 @@ def test_a_text_that_changes_makes_the_library_again(tmp_path: Path) -> None:
     assert "/* changed */" in (made.include / "acl" / "acl.h").read_text()
 
 
+@pytest.mark.slow
 def test_an_alias_that_became_a_file_becomes_a_link_again(tmp_path: Path) -> None:
     """Some ways to copy a directory make files of links."""
     lib = install(root=tmp_path).lib

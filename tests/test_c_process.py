@@ -47,7 +47,7 @@ def test_threads(sanitizer: str, tmp_path: Path) -> None:
     assert len(run.stderr.splitlines()) == 8 * 200, run.stderr[:4000]
 
 
-@pytest.mark.parametrize("sanitizer", ["address", "thread"])
+@pytest.mark.parametrize("sanitizer", fast_first(["address", "thread"]))
 def test_a_sanitizer_still_sees_the_program_s_own_faults(sanitizer: str, tmp_path: Path) -> None:
     """Otherwise a run without findings would prove nothing."""
     leak = "int main(void) { void *volatile p = malloc(7); p = NULL; return aclInit(NULL) || aclFinalize() || p; }"
@@ -65,7 +65,8 @@ def test_a_sanitizer_still_sees_the_program_s_own_faults(sanitizer: str, tmp_pat
     assert ("7 byte(s) leaked" if sanitizer == "address" else "data race") in run.stderr
 
 
-@pytest.mark.parametrize("level", fast_first(["strict", "warn", "off"]))
+@pytest.mark.parametrize("level", ["strict", "warn", "off"])
+@pytest.mark.slow
 def test_garbage_is_survived(level: str, tmp_path: Path) -> None:
     (tmp_path / "operators.h").write_text(operators_header())
     flags = ("-fsanitize=address", "-g", f"-I{tmp_path}")
@@ -136,7 +137,7 @@ int main(void) {
     assert run.stderr.count("pooltide: the host read device memory") == 3
 
 
-@pytest.mark.parametrize("before", ["idle", "late", "busy", "streams"])
+@pytest.mark.parametrize("before", fast_first(["idle", "late", "busy", "streams"]))
 def test_a_process_ends_with_its_last_thread(before: str, tmp_path: Path) -> None:
     program = compile_program(PROGRAMS / "main_thread_exits.c", tmp_path / "program", "-pthread")
     run = run_program(program, before)
@@ -165,6 +166,7 @@ def test_the_python_side_is_light() -> None:
     assert run.stdout == "\n"
 
 
+@pytest.mark.slow
 def test_without_room_for_guarded_addresses(tmp_path: Path) -> None:
     """With a limit on the address space, host accesses to device memory are not found; other faults are."""
 
@@ -188,10 +190,15 @@ def _broken(source: str, inputs: BuildInputs, tmp_path: Path) -> subprocess.Comp
 
 @pytest.mark.parametrize(
     ("inputs", "why"),
-    [
-        (BuildInputs(python="/nowhere/bin/python"), "/nowhere/bin/python can't be loaded"),
-        (BuildInputs(libpython="/nowhere/libpython.so"), "libpython can't be loaded: /nowhere/libpython.so"),
-    ],
+    fast_first(
+        [
+            (BuildInputs(python="/nowhere/bin/python"), "/nowhere/bin/python can't be loaded"),
+            (
+                BuildInputs(libpython="/nowhere/libpython.so"),
+                "libpython can't be loaded: /nowhere/libpython.so",
+            ),
+        ]
+    ),
     ids=["no interpreter", "no libpython"],
 )
 def test_an_interpreter_that_cannot_start_never_looks_like_success(
@@ -205,6 +212,7 @@ def test_an_interpreter_that_cannot_start_never_looks_like_success(
     assert "; install pooltide again, run `pooltide cflags`" in run.stderr
 
 
+@pytest.mark.slow
 def test_as_a_plug_in_with_local_symbols(tmp_path: Path) -> None:
     program = compile_program(PROGRAMS / "plugin.c", tmp_path / "program", "-ldl")
     run = run_program(program, str(install().lib / LIBRARY))
@@ -229,6 +237,7 @@ print("joined")
     assert run.stdout == "joined\n", run.stderr
 
 
+@pytest.mark.slow
 def test_the_names_that_programs_link_with(tmp_path: Path) -> None:
     need_compiler("gcc")
     made = install()
@@ -239,6 +248,7 @@ def test_the_names_that_programs_link_with(tmp_path: Path) -> None:
     assert run_program(program).stdout.startswith("status 0")
 
 
+@pytest.mark.slow
 def test_cflags(tmp_path: Path) -> None:
     need_compiler("g++")
 
@@ -254,6 +264,7 @@ def test_cflags(tmp_path: Path) -> None:
     assert both.returncode == 2
 
 
+@pytest.mark.slow
 def test_cmake(tmp_path: Path) -> None:
     if shutil.which("cmake") is None:
         pytest.skip("cmake is not installed: the package config is NOT tested")
@@ -269,6 +280,7 @@ def test_cmake(tmp_path: Path) -> None:
     assert run_program(build / "program").stdout.startswith("status 0")
 
 
+@pytest.mark.slow
 def test_a_function_outside_the_table_is_a_link_error(tmp_path: Path) -> None:
     need_compiler("g++")
     source = tmp_path / "program.cpp"
@@ -293,17 +305,20 @@ def test_trace_has_a_line_for_every_call(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("calls", "statuses"),
-    [
-        ("IMF", "0 none 0"),
-        ("FMIF", "100001 message 0 0"),
-        ("IIM", "0 100002 message"),
-        ("IFFM", "0 0 100037 message"),
-        ("IFIMF", "0 0 0 none 0"),
-        ("IFDM", "0 0 100001 message"),
-        ("IDIF", "0 0 100002 0"),
-        ("JMI", "100000 message 0"),
-        ("DIF", "0 0 0"),
-    ],
+    fast_first(
+        [
+            ("FMIF", "100001 message 0 0"),
+            ("IFIMF", "0 0 0 none 0"),
+            ("IMF", "0 none 0"),
+            ("IIM", "0 100002 message"),
+            ("IFFM", "0 0 100037 message"),
+            ("IFDM", "0 0 100001 message"),
+            ("IDIF", "0 0 100002 0"),
+            ("JMI", "100000 message 0"),
+            ("DIF", "0 0 0"),
+        ],
+        fast=2,
+    ),
 )
 def test_calls_before_the_import_are_answered_as_after_it(calls: str, statuses: str, tmp_path: Path) -> None:
     program = compile_program(PROGRAMS / "early.c", tmp_path / "program")
@@ -320,7 +335,7 @@ def test_the_start_does_not_import_the_package(smallest: Path) -> None:
     assert "_multiarray_umath" not in run.stderr
 
 
-@pytest.mark.parametrize("sample", ["new_addresses", "double_buffer"])
+@pytest.mark.parametrize("sample", fast_first(["new_addresses", "double_buffer"]))
 def test_a_trace_of_a_sample(sample: str, tmp_path: Path) -> None:
     program = compile_program(
         PROGRAMS / "samples" / f"{sample}.cpp", tmp_path / "program", "-std=c++11", "-pthread"
@@ -337,6 +352,7 @@ def test_a_trace_of_a_sample(sample: str, tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.slow
 def test_round_trips_can_be_timed(tmp_path: Path) -> None:
     """tools/measure.py reads these numbers; the test does not judge them."""
     run = run_program(compile_program(PROGRAMS / "round_trip.cpp", tmp_path / "program", "-O2"))
@@ -346,11 +362,13 @@ def test_round_trips_can_be_timed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("compiler", "status", "message"),
-    [
-        ("'", 2, 'Error: $CC is "\'"; it must be a command: No closing quotation.\n'),
-        ("/no/such/cc", 2, "Error: $CC is '/no/such/cc'; it must be a command that can be run.\n"),
-        (" ", 0, ""),
-    ],
+    fast_first(
+        [
+            ("'", 2, 'Error: $CC is "\'"; it must be a command: No closing quotation.\n'),
+            ("/no/such/cc", 2, "Error: $CC is '/no/such/cc'; it must be a command that can be run.\n"),
+            (" ", 0, ""),
+        ]
+    ),
 )
 def test_a_bad_compiler_is_one_sentence(compiler: str, status: int, message: str, tmp_path: Path) -> None:
     command = [POOLTIDE, "cc", PROGRAMS / "smallest.c", "-o", tmp_path / "program"]

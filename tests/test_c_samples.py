@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from c_programs import PROGRAMS, compile_program, run_program
+from shares import fast_first
 
 from pooltide.c.build import install
 
@@ -20,8 +21,8 @@ def test_there_are_samples() -> None:
     assert len(SAMPLES) >= 4
 
 
-@pytest.mark.parametrize("sanitizer", ["", pytest.param("address,undefined", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("source", SAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("sanitizer", fast_first(["", "address,undefined"]))
+@pytest.mark.parametrize("source", fast_first(SAMPLES), ids=lambda path: path.stem)
 def test_sample(source: Path, sanitizer: str, tmp_path: Path) -> None:
     flags = [f"-fsanitize={sanitizer}", "-g"] if sanitizer else ["-O2"]
     program = compile_program(

@@ -256,6 +256,7 @@ def sparse(path: Path, cells: int, mark: float) -> None:
             file.write(np.float32(mark).tobytes())
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_files(tmp_path: Path) -> None:
     cells = 150_000_000  # 600 MB each
     sparse(tmp_path / "g.npy", cells, 1.0)

@@ -53,6 +53,7 @@ def test_mutated_case_files(tmp_path: Path) -> None:
     assert 100 < good < 500
 
 
+@pytest.mark.slow
 def test_mutated_npy_files(tmp_path: Path) -> None:
     rng = random.Random(13)
     golden, actual = tmp_path / "g.npy", tmp_path / "a.npy"

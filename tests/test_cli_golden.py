@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 import torch
 from commandline import PROGRAM, pooltide
-from shares import fast_first
 
 from pooltide.acceptance.entries import first_change
 from pooltide.acceptance.golden import Task, make
@@ -152,7 +151,8 @@ def test_another_case_under_the_same_name_is_made_again(tmp_path: Path) -> None:
         assert entries(out)["a"]["seed"] == seed
 
 
-@pytest.mark.parametrize("how", fast_first([signal.SIGINT, signal.SIGTERM, signal.SIGKILL]))
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.slow
 def test_interrupted_it_leaves_nothing_broken_and_goes_on(how: signal.Signals, tmp_path: Path) -> None:
     count = 120
     cases = [f"avg2d:4x8x37x41:k3:s1:p1:seed{i}" for i in range(count)]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from commandline import PROGRAM
+from shares import fast_some
 
 from pooltide.cli import main
 from pooltide.cli.speech import one_line, reproduce, visible
@@ -24,7 +25,7 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("command", fast_some(COMMANDS, 2), ids=" ".join)
 def test_a_full_disk_is_one_sentence(command: list[str], tmp_path: Path) -> None:
     """A limit of 0 bytes on the size of a file takes the place of a full disk."""
     script = f'ulimit -f 0; exec "$0" "$@" > {tmp_path}/out'
@@ -33,7 +34,7 @@ def test_a_full_disk_is_one_sentence(command: list[str], tmp_path: Path) -> None
     assert done.stderr == "the output can't be written: File too large\n"
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("command", fast_some(COMMANDS, 2), ids=" ".join)
 def test_a_closed_pipe_is_silent(command: list[str]) -> None:
     script = (
         "import subprocess, sys; p = subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE); p.stdout.close()"

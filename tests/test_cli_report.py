@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from browser import Browser, needs_browser
 from commandline import pooltide
+from shares import fast_first
 
 from pooltide.acceptance.report import Entry, Report, page
 
@@ -154,7 +155,7 @@ def test_it_says_what_was_compared_when_and_where(report: Path, chromium: Browse
 
 @needs_browser
 @pytest.mark.parametrize("width", [390, 1280])
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("dark", fast_first([False, True]), ids=["light", "dark"])
 def test_nothing_is_wider_than_the_page(report: Path, chromium: Browser, width: int, dark: bool) -> None:
     """With all details open; the picture is kept for people to look at."""
     ARTEFACTS.mkdir(exist_ok=True)
@@ -278,6 +279,7 @@ def test_ten_thousand_cases_are_less_than_5_mb() -> None:
 
 
 @needs_browser
+@pytest.mark.slow
 def test_ten_thousand_cases_are_quick(tmp_path: Path, chromium: Browser) -> None:
     (tmp_path / "many.html").write_text(many(10_000))
     start = time.monotonic()

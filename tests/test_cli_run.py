@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from commandline import pooltide
+from shares import fast_some
 
 from pooltide.acceptance import inputs, trial
 from pooltide.acceptance.inputs import arrays, draw
@@ -44,7 +45,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", fast_some(CASES, 5))
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_run_prints_the_plan_the_error_and_the_time(case: str, backend: str) -> None:
     text = pooltide("run", case, "--backend", backend, "--repeat", 2, "-v")

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from commandline import PROGRAM, pooltide
+from shares import fast_first
 
 from pooltide.acceptance import golden as making
 from pooltide.acceptance import workers
@@ -218,7 +219,7 @@ def test_the_estimate(done: int, total: int | None, seconds: float, says: str) -
     assert progress.estimate(done, total, seconds) == says
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("jobs", fast_first([1, 2]))
 def test_a_full_disk_stops_at_once(jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After three cases no file can be written; forked workers inherit the fault."""
     write, tried = making._write, 0

@@ -134,7 +134,7 @@ main(sys.argv[1:], prog_name="pooltide")
 """
 
 
-@pytest.mark.parametrize("format", ["png", "pdf"])
+@pytest.mark.parametrize("format", fast_first(["png", "pdf"]))
 def test_without_matplotlib_a_sentence_says_what_to_install(format: str, tmp_path: Path) -> None:
     command = [sys.executable, "-c", WITHOUT, "show", CASES[0], "-o"]
     done = subprocess.run([*command, f"p.{format}"], cwd=tmp_path, capture_output=True, text=True)

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(not PAGES, reason="NO DOCS: the tests run outsid
 
 
 @pytest.mark.parametrize(
-    "page", fast_if(lambda page: page not in TUTORIALS[1:], PAGES), ids=lambda page: page.stem
+    "page", fast_if(lambda page: page not in TUTORIALS, PAGES), ids=lambda page: page.stem
 )
 def test_the_commands_of_a_page(page: Path, tmp_path: Path) -> None:
     if "import torch" in page.read_text("utf-8") and importlib.util.find_spec("torch") is None:

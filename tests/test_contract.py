@@ -24,7 +24,7 @@ from pooltide.operators.catalog import gradients, operators
 from pooltide.problem.problem import Problem, lower
 
 COUNT = {function: 500 if page.documented else 200 for function, page in gradients().items()}
-FEW = 40  # seeds that are not slow
+FEW = 16  # seeds that are not slow
 PARTS = fast_first(["few", "many"])
 BACKENDS = list(pooltide.kernels.plan.BACKENDS)
 

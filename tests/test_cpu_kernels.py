@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from shares import fast_first, fast_if
+from shares import fast_first, fast_if, fast_some
 
 import pooltide
 from geometries import DTYPES, FUNCTIONS, bits, geometry, lay, maxima_gradient, torch_gradient
@@ -416,6 +416,7 @@ def test_bad_indices_are_counted_and_the_first_is_named(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.slow
 def test_results_beyond_the_cache(layout: str) -> None:
     """Results of 32 MB and more are written past the cache. Odd planes make threads begin at unaligned addresses."""
     axes = UNIT, strided(151, 3, 2, 1), strided(157, 3, 2, 1)
@@ -439,7 +440,7 @@ def test_maxima_beyond_the_cache(dtype: str) -> None:
     assert check_everywhere(problem, gradients(problem, 6), own_indices(problem, 7)) is None
 
 
-@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("function", fast_some(FUNCTIONS, 4))
 @pytest.mark.parametrize("channels_last", fast_first([True, False]))
 def test_float32_has_the_bits_of_pytorch(function: str, channels_last: bool) -> None:
     pytest.importorskip("torch")

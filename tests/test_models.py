@@ -72,6 +72,7 @@ def test_gradients_are_pytorchs_and_the_same_every_time(name: str, monkeypatch: 
 
 
 @pytest.mark.parametrize("name", ["inception", "cbam", "unet3d"])
+@pytest.mark.slow
 def test_compiled_models_have_the_same_gradients(name: str, monkeypatch: Any) -> None:
     """By aot_eager: the graphs that any compiler behind it gets, run as they are."""
     torch.compiler.reset()

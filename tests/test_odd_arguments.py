@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from shares import fast_if, is_2d
+from shares import fast_some
 
 import pooltide
 from geometries import FUNCTIONS
@@ -49,7 +49,7 @@ def _fault(name: str, argument: str, label: str, value: Any) -> str | None:
     return None
 
 
-@pytest.mark.parametrize("name", fast_if(is_2d, FUNCTIONS + FORWARDS))
+@pytest.mark.parametrize("name", fast_some(FUNCTIONS + FORWARDS, 2))
 def test_odd_values_are_read_right_or_refused_by_a_sentence(name: str) -> None:
     good = good_call(name)
     faults = []

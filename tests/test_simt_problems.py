@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import pytest
-from shares import fast_first
 
 import simt
 from pooltide.kernels.cuda.choice import KERNELS
@@ -31,15 +30,14 @@ def test_every_kernel_has_the_expected_bits(problems: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize(
     ("seed", "broken", "kernel"),
-    fast_first(
-        [
-            (17, "#define widen(...) (widen(__VA_ARGS__) * 2)", "rolling average"),
-            (18, "#define widen(...) (widen(__VA_ARGS__) * 2)", "scatter of bands"),
-            (17, "#define __syncthreads() ((void)0)", "staged average"),
-        ]
-    ),
+    [
+        (17, "#define widen(...) (widen(__VA_ARGS__) * 2)", "rolling average"),
+        (18, "#define widen(...) (widen(__VA_ARGS__) * 2)", "scatter of bands"),
+        (17, "#define __syncthreads() ((void)0)", "staged average"),
+    ],
     ids=["wrong averages", "wrong maxima", "no barriers"],
 )
+@pytest.mark.slow
 def test_broken_kernels_are_found(seed: int, broken: str, kernel: str) -> None:
     done = simt.start(PROGRAM, "--share", "0", "0", "--random", str(seed), str(seed + 1), "--add", broken)
     assert done.returncode == 1

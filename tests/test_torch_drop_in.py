@@ -14,7 +14,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from pools import EVERY, Pool, sample  # noqa: E402
-from shares import fast_first, fast_if, is_2d  # noqa: E402
+from shares import fast_if, fast_some, is_2d  # noqa: E402
 from torch._prims_common import suggest_memory_format  # noqa: E402
 from torch.utils import _pytree as pytree  # noqa: E402
 
@@ -29,7 +29,6 @@ TWELVE = [
 ONE_OF_EACH = list({pool.name: pool for pool in EVERY}.values())
 MAXIMA = [pool for pool in ONE_OF_EACH if "max" in pool.name]
 each_pool = pytest.mark.parametrize("pool", fast_if(is_2d, ONE_OF_EACH), ids=str)
-each_max_pool = pytest.mark.parametrize("pool", MAXIMA, ids=str)
 
 Geometry = tuple[int, int, int, int, int]  # length, kernel, stride, padding, dilation
 
@@ -222,7 +221,7 @@ def in_every_mode(pool: Pool) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("pool", fast_if(is_2d, [*ONE_OF_EACH, *MEANS]), ids=str)
+@pytest.mark.parametrize("pool", fast_some([*ONE_OF_EACH, *MEANS], 2), ids=str)
 def test_pools_in_the_place_of_pytorchs(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     kinds = [pool]
     if "max" in pool.name:
@@ -268,7 +267,7 @@ def looks_channels_last(x: Any) -> bool:
     return x.dim() == 4 and suggest_memory_format(x) == torch.channels_last
 
 
-@pytest.mark.parametrize("name", fast_if(is_2d, TWELVE))
+@pytest.mark.parametrize("name", fast_some(TWELVE, 2))
 def test_strides_are_pytorchs(name: str) -> None:
     """But for gradients of inputs in channels_last_3d, and of means: those lie as the input does."""
     axes, compared = int(name[-2]), 0
@@ -389,9 +388,10 @@ GIVEN_DIRECTLY = {
 
 @pytest.mark.parametrize(
     ("way", "names", "cases"),
-    fast_first([("hooks", [pool.name for pool in MAXIMA], FROM_HOOKS), ("directly", TWELVE, GIVEN_DIRECTLY)]),
+    [("hooks", [pool.name for pool in MAXIMA], FROM_HOOKS), ("directly", TWELVE, GIVEN_DIRECTLY)],
     ids=["hooks", "directly"],
 )
+@pytest.mark.slow
 def test_what_a_gradient_is_handed_is_checked(way: str, names: list[str], cases: dict[str, str]) -> None:
     """In another process: unchecked, most of these end it with SIGSEGV."""
     lines = [

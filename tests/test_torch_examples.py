@@ -14,15 +14,17 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from pools import watch_patched  # noqa: E402
+from shares import fast_first  # noqa: E402
+
+from pooltide.examples.training import table  # noqa: E402
 
 
-@pytest.mark.parametrize("name", ["train_cbam", "train_densenet3d"])
+@pytest.mark.parametrize("name", fast_first(["train_cbam", "train_densenet3d"]))
 def test_the_same_weights_bit_for_bit(name: str, monkeypatch: Any) -> None:
     reached: set[str] = set()
     watch_patched(monkeypatch, reached.add)
-    rows = {
-        (device, whose): result for device, whose, result in import_module(f"pooltide.examples.{name}").main()
-    }
+    example = import_module(f"pooltide.examples.{name}")
+    rows = {(device, whose): result for device, whose, result in table(example.Network, example.SHAPE)}
     assert len(reached) == 2
     assert rows["cpu", "pooltide"].startswith("the same weights")
     assert rows["cpu", "pooltide"] == rows["cpu", "PyTorch"]  # on the CPU ours are PyTorch's bits

@@ -54,6 +54,7 @@ def test_without_pytorch_the_import_says_what_to_install() -> None:
     )
 
 
+@pytest.mark.slow
 def test_another_import() -> None:
     pytest.importorskip("torch")
     run = _python(USE + RELOAD + PURGE + RELOAD)

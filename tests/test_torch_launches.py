@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 import fake_gpu  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 from pools import EVERY, Pool, gradient, kept_by, sample  # noqa: E402
+from shares import fast_if, fast_some, is_2d  # noqa: E402
 
 import pooltide.torch as pt  # noqa: E402
 from pooltide.kernels.cuda import launch  # noqa: E402
@@ -18,7 +19,7 @@ from pooltide.kernels.cuda.driver import NoCompiler  # noqa: E402
 from pooltide.torch import devices, functional  # noqa: E402
 
 DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
-each_pool = pytest.mark.parametrize("pool", EVERY, ids=str)
+each_pool = pytest.mark.parametrize("pool", fast_if(is_2d, EVERY), ids=str)
 
 
 def layouts(pool: Pool, x: Any) -> list[Any]:
@@ -34,7 +35,7 @@ def saved_in(pool: Pool, x: Any) -> tuple[Any, list[Any]]:
 
 
 @each_pool
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("dtype", fast_some(DTYPES, 2), ids=str)
 def test_pools_have_the_bits_of_the_cpu(pool: Pool, dtype: Any, monkeypatch: Any) -> None:
     x = sample(pool, dtype)
     x.view(-1)[::37] = float("nan")

@@ -125,6 +125,7 @@ def test_fakes_refuse_what_kernels_refuse() -> None:
         )
 
 
+@pytest.mark.slow
 def test_compile_with_dynamic_shapes_in_one_graph() -> None:
     sizes = ((3, 5, 13, 17), (2, 7, 19, 23, 11)), ((2, 7, 11, 19), (3, 5, 29, 13, 7))
     inputs = [[torch.randn(size).requires_grad_() for size in pair] for pair in sizes]

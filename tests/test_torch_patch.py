@@ -121,6 +121,7 @@ def test_what_was_saved_and_is_overwritten_is_found_out(reached: list[str]) -> N
 
 
 @each_patch
+@pytest.mark.slow
 def test_second_gradients_and_torch_func(forward: bool, reached: list[str]) -> None:
     func = torch.func
 

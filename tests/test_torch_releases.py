@@ -52,6 +52,7 @@ def test_every_private_name_is_listed() -> None:
     assert used == set(releases.PRIVATE)
 
 
+@pytest.mark.slow
 def test_a_release_without_a_private_name_is_refused() -> None:
     run = _python("import torch; del torch._C._has_storage\nimport pooltide.torch")
     assert run.stderr.splitlines()[-1] == (
@@ -60,6 +61,7 @@ def test_a_release_without_a_private_name_is_refused() -> None:
     )
 
 
+@pytest.mark.slow
 def test_an_old_release_is_refused() -> None:
     run = _python("import torch; torch.__version__ = '2.5.1+cpu'\nimport pooltide.torch")
     assert run.stderr.splitlines()[-1] == (
@@ -72,6 +74,7 @@ def test_the_arguments_of_every_overridden_operator_are_those_of_aten() -> None:
     releases.check_operators(patching._forward_arguments())
 
 
+@pytest.mark.slow
 def test_patch_works_with_a_release_that_was_not_tested() -> None:
     run = _python(UNTESTED)
     assert run.returncode == 0, run.stderr

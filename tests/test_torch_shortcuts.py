@@ -197,6 +197,7 @@ def test_whoever_has_a_say_is_asked(found: list[str]) -> None:
     assert found == ["avg_pool2d_backward"]
 
 
+@pytest.mark.slow
 def test_more_calls_than_there_is_room_for() -> None:
     for _ in range(2):
         for size in range(2, 2600):

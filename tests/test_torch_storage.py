@@ -12,7 +12,6 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from shares import fast_first  # noqa: E402
 
 import pooltide.torch as pt  # noqa: E402
 import pooltide.torch.functional as F  # noqa: E402
@@ -91,9 +90,8 @@ def patched() -> None:
         refused("avg_pool2d_backward: grad_output", y.sum().backward)
 
 
-@pytest.mark.parametrize(
-    "calls", fast_first([gradients, pools, hooks, patched]), ids=lambda calls: calls.__name__
-)
+@pytest.mark.parametrize("calls", [gradients, pools, hooks, patched], ids=lambda calls: calls.__name__)
+@pytest.mark.slow
 def test_freed_storage_is_refused_by_a_sentence(calls: Callable[[], None]) -> None:
     made = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", f"from test_torch_storage import *; {calls.__name__}()"],

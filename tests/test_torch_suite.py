@@ -27,7 +27,7 @@ modules = pytest.importorskip("torch.testing._internal.common_modules")
 
 import torch.nn.functional as F  # noqa: E402
 from pools import quiet_patch  # noqa: E402
-from shares import fast_first, fast_if, is_2d  # noqa: E402
+from shares import fast_first, fast_if, fast_some, is_2d  # noqa: E402
 from torch.autograd import gradcheck, gradgradcheck  # noqa: E402
 
 import pooltide.torch as pt  # noqa: E402
@@ -256,20 +256,20 @@ def hold(name: str, pool: str, check: Callable[[Case], Any], cases: list[Case], 
 
 @pytest.mark.parametrize("check", OF_FUNCTIONS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("name", MODES)
-@pytest.mark.parametrize("pool", fast_if(is_2d, POOLS))
+@pytest.mark.parametrize("pool", fast_some(POOLS, 2))
 def test_functions(pool: str, name: str, check: Any, monkeypatch: Any) -> None:
     hold(name, pool, check, some(functions(pool), 20 if check is views else 3), monkeypatch)
 
 
 @pytest.mark.parametrize("name", MODES)
-@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("pool", fast_if(is_2d, POOLS))
 def test_errors(pool: str, name: str, monkeypatch: Any) -> None:
     hold(name, pool, errors, function_errors(pool) + module_errors(pool), monkeypatch)
 
 
 @pytest.mark.parametrize("check", OF_MODULES, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("name", MODES)
-@pytest.mark.parametrize("pool", fast_if(is_2d, POOLS))
+@pytest.mark.parametrize("pool", fast_some(POOLS, 2))
 def test_modules(pool: str, name: str, check: Any, monkeypatch: Any) -> None:
     hold(name, pool, check, some(module_cases(pool), 2 if "gradients" in check.__name__ else 20), monkeypatch)
 

@@ -65,7 +65,7 @@ constexpr size_t kStack = 128 << 10, kPage = 4096;
 
 enum class Wait { none, barrier, warp, finished };
 // How the lanes of a warp exchange values. Each lane gives a value and a number.
-enum class Exchange { none, sync, shuffle, ballot, match, add, smallest, largest, any_bit };
+enum class Exchange { none, sync, shuffle, ballot, match };
 
 struct Fiber {
   void* stack_pointer = nullptr;
@@ -143,19 +143,11 @@ inline u64 exchanged(const Fiber* lanes, int lane, u32 mask) {
   if (me.exchange == Exchange::sync) return 0;
   if (me.exchange == Exchange::shuffle)
     return mask >> me.number & 1 ? lanes[me.number].value : 0xBADBADBADBADBADB;  // CUDA promises nothing there
-  u64 result = me.exchange == Exchange::smallest ? ~0ull : 0;
+  u64 result = 0;
   for (int i = 0; i < kWarp; i++) {
     if (!(mask >> i & 1)) continue;
     u64 value = lanes[i].value;
-    switch (me.exchange) {
-      case Exchange::ballot: result |= u64(value != 0) << i; break;
-      case Exchange::match: result |= u64(value == me.value) << i; break;
-      case Exchange::add: result += value; break;
-      case Exchange::smallest: result = value < result ? value : result; break;
-      case Exchange::largest: result = value > result ? value : result; break;
-      case Exchange::any_bit: result |= value; break;
-      default: break;
-    }
+    result |= u64(me.exchange == Exchange::ballot ? value != 0 : value == me.value) << i;
   }
   return result;
 }

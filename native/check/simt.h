@@ -12,8 +12,6 @@
 
 #define __global__
 #define __device__
-#define __host__
-#define __constant__ const
 #define __shared__ static
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
@@ -24,10 +22,6 @@
 
 inline void __syncthreads(SIMT_LINE) { simt::barrier(line); }
 inline void __syncwarp(unsigned mask = ~0u, SIMT_LINE) { simt::exchange(simt::Exchange::sync, mask, 0, 0, line); }
-inline void __threadfence() {}
-inline void __threadfence_block() {}
-// CUDA does not promise that lanes run together, so a lane is alone here.
-inline unsigned __activemask() { return 1u << threadIdx.x % simt::kWarp; }
 
 namespace simt {
 template <class T> u64 as_word(T value) {
@@ -51,10 +45,6 @@ template <class T> T shuffle(unsigned mask, T value, int source, int width, bool
 template <class T> T __shfl_sync(unsigned mask, T value, int source, int width = 32, SIMT_LINE) {
   return simt::shuffle(mask, value, source & (width - 1), width, true, line);
 }
-template <class T> T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32, SIMT_LINE) {
-  int source = int(threadIdx.x % width) - int(delta);
-  return simt::shuffle(mask, value, source, width, source >= 0, line);
-}
 template <class T> T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32, SIMT_LINE) {
   int source = int(threadIdx.x % width) + int(delta);
   return simt::shuffle(mask, value, source, width, source < width, line);
@@ -70,19 +60,6 @@ inline unsigned __ballot_sync(unsigned mask, int predicate, SIMT_LINE) {
   return unsigned(simt::exchange(simt::Exchange::ballot, mask, predicate != 0, 0, line));
 }
 inline int __any_sync(unsigned mask, int predicate, SIMT_LINE) { return __ballot_sync(mask, predicate, line) != 0; }
-inline int __all_sync(unsigned mask, int predicate, SIMT_LINE) { return __ballot_sync(mask, !predicate, line) == 0; }
-inline unsigned __reduce_add_sync(unsigned mask, unsigned value, SIMT_LINE) {
-  return unsigned(simt::exchange(simt::Exchange::add, mask, value, 0, line));
-}
-inline unsigned __reduce_min_sync(unsigned mask, unsigned value, SIMT_LINE) {
-  return unsigned(simt::exchange(simt::Exchange::smallest, mask, value, 0, line));
-}
-inline unsigned __reduce_max_sync(unsigned mask, unsigned value, SIMT_LINE) {
-  return unsigned(simt::exchange(simt::Exchange::largest, mask, value, 0, line));
-}
-inline unsigned __reduce_or_sync(unsigned mask, unsigned value, SIMT_LINE) {
-  return unsigned(simt::exchange(simt::Exchange::any_bit, mask, value, 0, line));
-}
 
 // A fiber never stops between reading and writing.
 namespace simt {
@@ -94,65 +71,32 @@ template <class T, class F> T replaced(T* at, F change) {
 }  // namespace simt
 #define SIMT_ATOMICS(T)                                                                                        \
   inline T atomicAdd(T* at, T x) { return simt::replaced(at, [x](T old) { return (T)(old + x); }); }              \
-  inline T atomicMin(T* at, T x) { return simt::replaced(at, [x](T old) { return old < x ? old : x; }); }       \
-  inline T atomicMax(T* at, T x) { return simt::replaced(at, [x](T old) { return old > x ? old : x; }); }       \
-  inline T atomicOr(T* at, T x) { return simt::replaced(at, [x](T old) { return (T)(old | x); }); }               \
-  inline T atomicAnd(T* at, T x) { return simt::replaced(at, [x](T old) { return (T)(old & x); }); }              \
-  inline T atomicExch(T* at, T x) { return simt::replaced(at, [x](T) { return x; }); }                          \
-  inline T atomicCAS(T* at, T want, T x) { return simt::replaced(at, [=](T old) { return old == want ? x : old; }); }
+  inline T atomicMin(T* at, T x) { return simt::replaced(at, [x](T old) { return old < x ? old : x; }); }
 SIMT_ATOMICS(int)
 SIMT_ATOMICS(unsigned)
 SIMT_ATOMICS(unsigned long long)
 #undef SIMT_ATOMICS
 
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
-inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
 inline int __ffs(int x) { return __builtin_ffs(x); }
-inline int __ffsll(long long x) { return __builtin_ffsll(x); }
-inline int __clz(int x) { return x ? __builtin_clz(unsigned(x)) : 32; }
-inline int __clzll(long long x) { return x ? __builtin_clzll((unsigned long long)x) : 64; }
-inline unsigned __brev(unsigned x) {
-  unsigned result = 0;
-  for (int i = 0; i < 32; i++) result |= (x >> i & 1) << (31 - i);
-  return result;
-}
 inline unsigned __umulhi(unsigned a, unsigned b) { return unsigned((unsigned long long)a * b >> 32); }
 inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
   return unsigned(((unsigned long long)high << 32 | low) >> (shift & 31));
-}
-inline int __mulhi(int a, int b) { return int((long long)a * b >> 32); }
-inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
-  return (unsigned long long)((unsigned __int128)a * b >> 64);
 }
 
 #define SIMT_CAST(name, From, To) \
   inline To name(From x) { return simt::from_word<To>(simt::as_word(x)); }
 SIMT_CAST(__float_as_uint, float, unsigned)
-SIMT_CAST(__float_as_int, float, int)
 SIMT_CAST(__uint_as_float, unsigned, float)
 SIMT_CAST(__int_as_float, int, float)
-SIMT_CAST(__double_as_longlong, double, long long)
-SIMT_CAST(__longlong_as_double, long long, double)
 #undef SIMT_CAST
 
-inline float __fadd_rn(float a, float b) { return a + b; }
-inline float __fsub_rn(float a, float b) { return a - b; }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fdiv_rn(float a, float b) { return a / b; }
-inline float __frcp_rn(float a) { return 1 / a; }
 inline float __fmaf_rn(float a, float b, float c) { return std::fmaf(a, b, c); }
-inline double __dadd_rn(double a, double b) { return a + b; }
-inline double __dmul_rn(double a, double b) { return a * b; }
 inline double __ddiv_rn(double a, double b) { return a / b; }
-inline double __drcp_rn(double a) { return 1 / a; }
-inline double __fma_rn(double a, double b, double c) { return std::fma(a, b, c); }
 
 template <class T> T __ldg(const T* at) { return *at; }
-template <class T> T __ldcs(const T* at) { return *at; }
-template <class T> T __ldcg(const T* at) { return *at; }
-template <class T> T __ldlu(const T* at) { return *at; }
-template <class T> void __stcs(T* at, T x) { *at = x; }
-template <class T> void __stcg(T* at, T x) { *at = x; }
 
 // A NaN loses, as in CUDA.
 #define SIMT_INTEGER(T)                              \
@@ -170,17 +114,12 @@ inline double max(double a, double b) { return std::fmax(a, b); }
 
 #define SIMT_VECTORS(T, name)                                                                    \
   struct alignas(2 * sizeof(T)) name##2 { T x, y; };                                             \
-  struct alignas(4 * sizeof(T) > 16 ? 16 : 4 * sizeof(T)) name##4 { T x, y, z, w; };             \
+  struct alignas(4 * sizeof(T)) name##4 { T x, y, z, w; };                                       \
   inline name##2 make_##name##2(T x, T y) { return {x, y}; }                                     \
   inline name##4 make_##name##4(T x, T y, T z, T w) { return {x, y, z, w}; }
 SIMT_VECTORS(int, int)
 SIMT_VECTORS(unsigned, uint)
 SIMT_VECTORS(float, float)
-SIMT_VECTORS(double, double)
-SIMT_VECTORS(unsigned short, ushort)
-SIMT_VECTORS(unsigned char, uchar)
-SIMT_VECTORS(long long, longlong)
-SIMT_VECTORS(unsigned long long, ulonglong)
 #undef SIMT_VECTORS
 
 // IEEE halves, bit by bit: not every host converts them in hardware.

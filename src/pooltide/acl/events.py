@@ -10,15 +10,7 @@ from ..operators.call import is_int
 from ..operators.dtypes import ENUMS, ERRORS, RUNTIME
 from .contexts import live_stream, require_context
 from .order import Clock, extend, wait_for
-from .state import (
-    INVALID,
-    RT_INVALID,
-    STATE,
-    Refused,
-    describe,
-    entry_point,
-    report,
-)
+from .state import INVALID, RT_INVALID, STATE, Refused, describe, entry_point, report
 from .stream import Job, Stream
 
 _FLAGS: dict[str, int] = RUNTIME["flags"]["event"]

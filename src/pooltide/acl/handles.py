@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .launch import Launch
 
 Array = NDArray[Any]
+T = TypeVar("T")
 _FAR = 1 << 56  # bytes; any address that far from a block is outside of it
 _MAX_PARTIAL = 1 << 26  # cells of a view that may be used in part
 
@@ -187,12 +188,18 @@ class aclTensor:
 
 
 @dataclass(eq=False)
-class aclIntArray:
-    values: tuple[int, ...]
+class Values(Generic[T]):
+    """What the arrays of all types share."""
+
+    values: tuple[T, ...]
     alive: bool = True
 
     def __repr__(self) -> str:
-        return f"<aclIntArray {list(self.values)}{dead(self.alive)}>"
+        return f"<{type(self).__name__} {list(self.values)}{dead(self.alive)}>"
+
+
+class aclIntArray(Values[int]):
+    pass
 
 
 @dataclass(eq=False)

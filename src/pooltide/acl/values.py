@@ -14,7 +14,7 @@ import numpy as np
 
 from ..operators.call import is_int
 from ..operators.dtypes import DType, dtype_by_code
-from .handles import aclIntArray, aclTensor, dead
+from .handles import T, Values, aclIntArray, aclTensor, dead
 from .objects import destroy, register, require_live
 from .state import ACLNN_STATUSES, BAD, NULL, Refused, entry_point
 
@@ -29,40 +29,25 @@ class aclScalar:
         return f"<aclScalar {self.dtype} {self.value}{dead(self.alive)}>"
 
 
-@dataclass(eq=False)
-class aclBoolArray:
-    values: tuple[bool, ...]
-    alive: bool = True
+class aclBoolArray(Values[bool]):
+    pass
 
+
+class aclFloatArray(Values[float]):
+    pass
+
+
+class _List(Values[T]):
     def __repr__(self) -> str:
-        return f"<aclBoolArray {list(self.values)}{dead(self.alive)}>"
+        return f"<{type(self).__name__} of {len(self.values)}{dead(self.alive)}>"
 
 
-@dataclass(eq=False)
-class aclFloatArray:
-    values: tuple[float, ...]
-    alive: bool = True
-
-    def __repr__(self) -> str:
-        return f"<aclFloatArray {list(self.values)}{dead(self.alive)}>"
+class aclTensorList(_List[aclTensor]):
+    pass
 
 
-@dataclass(eq=False)
-class aclTensorList:
-    values: tuple[aclTensor, ...]
-    alive: bool = True
-
-    def __repr__(self) -> str:
-        return f"<aclTensorList of {len(self.values)}{dead(self.alive)}>"
-
-
-@dataclass(eq=False)
-class aclScalarList:
-    values: tuple[aclScalar, ...]
-    alive: bool = True
-
-    def __repr__(self) -> str:
-        return f"<aclScalarList of {len(self.values)}{dead(self.alive)}>"
+class aclScalarList(_List[aclScalar]):
+    pass
 
 
 for kind in (aclScalar, aclBoolArray, aclFloatArray, aclTensorList, aclScalarList):

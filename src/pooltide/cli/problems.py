@@ -55,11 +55,14 @@ class Problems(click.ParamType):  # type: ignore[type-arg]
 
     name = "problem"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[Line]:
-        if isinstance(value, list):
+    def read(self, value: str) -> Any:
+        return _lines(value)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, (list, CaseSource)):
             return value
         try:
-            return _lines(value)
+            return self.read(value)
         except (NotationError, CasesError) as error:
             self.fail(str(error), param, ctx)
 
@@ -77,8 +80,8 @@ class Problems(click.ParamType):  # type: ignore[type-arg]
 class GradientProblems(Problems):
     """As Problems, for a command that takes gradients alone."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[Line]:
-        found = super().convert(value, param, ctx)
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        found: list[Line] = super().convert(value, param, ctx)
         for line in found:
             if line.case is not None and not line.case.operator.gradient:
                 text = f"{line.case} is a forward; it must be a gradient, which --kind forwards also measures"
@@ -111,13 +114,8 @@ class CaseSource:
 class _SourceType(Problems):
     """As Problems, but a file is read while its cases are worked on."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if isinstance(value, CaseSource):
-            return value
-        try:
-            return _source(value)
-        except (NotationError, CasesError) as error:
-            self.fail(str(error), param, ctx)
+    def read(self, value: str) -> Any:
+        return _source(value)
 
 
 def _source(value: str) -> CaseSource:

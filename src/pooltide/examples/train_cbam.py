@@ -53,9 +53,5 @@ class Network(nn.Module):
         return result
 
 
-def main() -> list[tuple[str, str, str]]:
-    return table(Network, SHAPE)
-
-
 if __name__ == "__main__":
-    show(main())
+    show(table(Network, SHAPE))

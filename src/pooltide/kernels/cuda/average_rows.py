@@ -33,6 +33,16 @@ class Rows:
         return cdiv(self.kernel, self.stride) if self.strided else int(self.runs[:, 3].max())
 
     @property
+    def unrolled(self) -> bool:
+        """Whether a stride is small enough to be worth unrolling."""
+        return self.strided and self.stride <= UNROLLED_ROWS
+
+    @property
+    def fewest(self) -> int:
+        """Periods, from which on a thread's preparations pay."""
+        return cdiv(SHORT_WALK, self.stride)
+
+    @property
     def first(self) -> int:
         """The window whose first row would begin the first period."""
         return self.padding // self.stride

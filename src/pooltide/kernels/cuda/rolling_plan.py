@@ -11,16 +11,7 @@ from math import prod
 
 import numpy as np
 
-from .average_rows import (
-    SHORT_WALK,
-    UNROLLED_ROWS,
-    Rows,
-    folded,
-    most_windows,
-    rows_of,
-    runs_of,
-    window_tables,
-)
+from .average_rows import Rows, folded, most_windows, rows_of, runs_of, window_tables
 from .source import Source
 from .tables import cdiv, divider, division, divisors, even_share, uniform
 from .task import Launch, Task
@@ -179,7 +170,7 @@ def _walk(task: Task, vector: int) -> Walk:
     """`vector`: the elements of a thread."""
     _, h, w = task.problem.axes
     rows, store = rows_of(h), vector if task.aligned else 1
-    if rows.strided and rows.stride > UNROLLED_ROWS:
+    if rows.strided and not rows.unrolled:
         rows = runs_of(h)
     while (w.length * task.inner) % store:
         store //= 2
@@ -204,7 +195,7 @@ def _rolling(walk: Walk) -> tuple[Launch, ...] | str:
     vectors = cdiv(w.length * inner, walk.vector)
     slices = even_share(d.length, SHORT_SLICE // h.length)
     columns = task.planes * cdiv(d.length, slices) * vectors
-    short = max(cdiv(SHORT_WALK, rows.stride), 2 * walk.kept_rows) if rows.strided else SHORT_RUNS
+    short = max(rows.fewest, 2 * walk.kept_rows) if rows.strided else SHORT_RUNS
     wanted = RESIDENT * task.facts.multiprocessors * task.facts.threads_per_multiprocessor
     chunk = even_share(rows.periods, max(min(rows.periods, cdiv(rows.periods * columns, wanted)), short))
     chunks = cdiv(rows.periods, chunk)

@@ -9,16 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import inf, prod
 
-from .average_rows import (
-    SHORT_WALK,
-    UNROLLED_ROWS,
-    Rows,
-    folded,
-    most_windows,
-    rows_of,
-    runs_of,
-    window_tables,
-)
+from .average_rows import Rows, folded, most_windows, rows_of, runs_of, window_tables
 from .source import Argument, Source
 from .tables import (
     cdiv,
@@ -103,7 +94,7 @@ def staged_average(task: Task) -> tuple[Launch, ...] | str:
     rows = rows_of(task.problem.axes[1])
     d, _, w = (most_windows(axis) for axis in task.problem.axes)
     kept = d * rows.most * w
-    roll = rows.strided and rows.stride <= UNROLLED_ROWS and kept <= ROLLED
+    roll = rows.unrolled and kept <= ROLLED
     pack = 4 if not roll or 4 * kept <= ROLLED else 2 if 2 * kept <= ROLLED else 1
     a = _average_task(task, pack)
     tile = _staged_tile(a)
@@ -178,7 +169,7 @@ def _average(a: AverageTask, tile: Tile, staged: bool, roll: bool) -> tuple[Laun
     walkers = max(THREADS // owners, 1)
     d_walk = cdiv(tile.d, walkers)
     d_walks = cdiv(tile.d, d_walk)
-    h_walk = max(cdiv(tile.h, walkers // d_walks), min(cdiv(SHORT_WALK, rows.stride), tile.h))
+    h_walk = max(cdiv(tile.h, walkers // d_walks), min(rows.fewest, tile.h))
     threads = cdiv(owners * d_walks * cdiv(tile.h, h_walk), 32) * 32
     width = a.width(tile)
     lanes = min(max(width, 1), threads)

@@ -79,25 +79,16 @@ __device__ __forceinline__ unsigned short to_bfloat16(float value) {
 #endif
 }
 
-__device__ __forceinline__ Sum widen(Element x) {
 #if ELEMENT == 2
-  return from_half(x);
+__device__ __forceinline__ Sum widen(Element x) { return from_half(x); }
+__device__ __forceinline__ Element narrow(Sum x) { return to_half(x); }
 #elif ELEMENT == 3
-  return from_bfloat16(x);
+__device__ __forceinline__ Sum widen(Element x) { return from_bfloat16(x); }
+__device__ __forceinline__ Element narrow(Sum x) { return to_bfloat16(x); }
 #else
-  return x;
+__device__ __forceinline__ Sum widen(Element x) { return x; }
+__device__ __forceinline__ Element narrow(Sum x) { return x; }
 #endif
-}
-
-__device__ __forceinline__ Element narrow(Sum x) {
-#if ELEMENT == 2
-  return to_half(x);
-#elif ELEMENT == 3
-  return to_bfloat16(x);
-#else
-  return x;
-#endif
-}
 
 // Two sums as two halves in one word, the first in the low half.
 #if ELEMENT >= 2
