@@ -1,15 +1,16 @@
 """Writes the tables of docs/performance.md from the JSON of `pooltide bench`.
 
     python tools/tables.py
-    pooltide bench --drawn 200 --seed 11 --device cuda --json | python tools/tables.py h200-11.json
+    pooltide bench --drawn 200 --seed 81 --device cuda --json | python tools/tables.py h200-81.json
 
-The second form first keeps what the tables need in docs/measured/h200-11.json.
-In the page, a table follows a line such as `<!-- drawn h200-11.json h200-31.json -->` and ends before
+The second form first keeps what the tables need in docs/measured/h200-81.json.
+In the page, a table follows a line such as `<!-- drawn h200-81.json h200-82.json -->` and ends before
 `<!-- end -->`. The first word says which table, the others are files of docs/measured:
 
     shapes   one row for each case of `pooltide bench --json`
     drawn    one row for each group of problems of `pooltide bench --drawn N --json`; files are pooled
     slower   the problems of such files in which PyTorch is faster, the slowest first
+    models   one row for each model of `pooltide bench --models --json`
 """
 
 from __future__ import annotations
@@ -103,6 +104,20 @@ def slower(files: list[Measured]) -> str:
     return _table(["case", *threads, "kernel", "PyTorch ÷ ours, out=", "fresh"], rows) if rows else "None.\n"
 
 
+def models(files: list[Measured]) -> str:
+    found = [model for file in files for model in file["models"]]
+    ways = list(dict.fromkeys(way for model in found for way in model["seconds"]))
+    memory = all(model.get("peak_bytes") for model in found)
+    head = ["model", "plain, ms", *(f"{way} ÷ plain" for way in ways[1:])]
+    rows = [
+        [model["model"], f"{model['seconds']['plain'] * 1e3:.2f}"]
+        + [f"{model['seconds'][way] / model['seconds']['plain']:.2f}" for way in ways[1:]]
+        + ([f"{model['peak_bytes'][way] / 2**20:.0f}" for way in ways] if memory else [])
+        for model in found
+    ]
+    return _table(head + ([f"peak of memory, MiB: {way}" for way in ways] if memory else []), rows)
+
+
 def _rows(files: list[Measured]) -> list[Measured]:
     """All rows; `slower` says whether the benchmark counted a row as slower than PyTorch."""
     return [
@@ -138,7 +153,12 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-KINDS: dict[str, Callable[[list[Measured]], str]] = {"shapes": shapes, "drawn": drawn, "slower": slower}
+KINDS: dict[str, Callable[[list[Measured]], str]] = {
+    "shapes": shapes,
+    "drawn": drawn,
+    "slower": slower,
+    "models": models,
+}
 
 
 def keep(measured: Measured, name: str) -> None:
