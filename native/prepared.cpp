@@ -17,6 +17,7 @@
 #include <mutex>
 #include <new>
 
+#include "threads/shares.h"
 #include "threads/thread_pool.h"
 
 namespace pooltide {
@@ -67,10 +68,9 @@ struct Job {
   const Problem& problem;
   const Arrays& arrays;
   const Kernel& kernel;
-  int64_t units, chunk;
+  Shares& shares;
   char* scratch;
   int64_t scratch_bytes;
-  std::atomic<int64_t> next{0};
   std::mutex merging;
   Fault fault;
 };
@@ -79,10 +79,8 @@ void work(void* context, int worker) {
   Job& job = *static_cast<Job*>(context);
   Fault mine;
   void* scratch = job.scratch + worker * job.scratch_bytes;
-  for (bool first = true;; first = false) {
-    int64_t begin = job.next.fetch_add(job.chunk, std::memory_order_relaxed);
-    if (begin >= job.units) break;
-    int64_t end = std::min(begin + job.chunk, job.units);
+  int64_t begin, end;
+  for (bool first = true; job.shares.take(worker, begin, end); first = false) {
     if (first && job.kernel.begin) job.kernel.begin(job.problem, job.arrays, scratch);
     job.kernel.run(job.problem, job.arrays, begin, end, scratch, mine);
   }
@@ -273,7 +271,8 @@ Fault PreparedProblem::run_kernel(const Kernel& kernel, const Arrays& arrays, in
   Parts parts(p, units, threads, chunk);
   int64_t useful = parts.threads, each = (kernel.scratch(p, arrays) + 63) / 64 * 64;
   char* block = scratch.get(each * useful);
-  Job job{p, arrays, kernel, units, parts.chunk, block, each, {}, {}, {}};
+  Shares shares(units, parts.chunk, useful);
+  Job job{p, arrays, kernel, shares, block, each, {}, {}};
   run_on_threads(static_cast<int>(useful), work, &job);
   scratch.trim();
   job.fault.retry |= job.fault.missing != 0;

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "threads/shares.h"
 #include "threads/thread_pool.h"
 
 namespace pooltide {
@@ -54,21 +55,17 @@ RunPlane runner(const Unpool& u) {
 struct Job {
   const Unpool& facts;
   RunPlane run;
-  int64_t chunk;
-  std::atomic<int64_t> next{0};
+  Shares& shares;
   std::mutex merging;
   Fault fault;
 };
 
-void work(void* context, int) {
+void work(void* context, int worker) {
   Job& job = *static_cast<Job*>(context);
   Fault mine;
-  for (;;) {
-    int64_t begin = job.next.fetch_add(job.chunk, std::memory_order_relaxed);
-    if (begin >= job.facts.planes) break;
-    int64_t end = std::min(begin + job.chunk, job.facts.planes);
+  int64_t begin, end;
+  while (job.shares.take(worker, begin, end))
     for (int64_t plane = begin; plane < end; plane++) job.run(job.facts, plane, mine);
-  }
   if (mine.count == 0) return;
   std::lock_guard<std::mutex> hold(job.merging);
   job.fault.merge(mine);
@@ -81,7 +78,8 @@ Fault run_unpool(const Unpool& u, int threads) {
   int64_t plane_bytes = (u.cells + u.windows) * u.itemsize + u.windows * u.index_bytes;
   int64_t useful = std::min(u.planes, plane_bytes * u.planes / kThreadBytes + 1);
   int limited = static_cast<int>(std::clamp<int64_t>(useful, 1, std::max(threads, 1)));
-  Job job{u, runner(u), std::max<int64_t>(1, u.planes / (limited * 8))};
+  Shares shares(u.planes, std::max<int64_t>(1, u.planes / (limited * 8)), limited);
+  Job job{u, runner(u), shares, {}, {}};
   run_on_threads(limited, work, &job);
   return job.fault;
 }

@@ -16,6 +16,7 @@ template <class S, bool maximum, bool indexed> class ChannelsForward {
   using V = VecOf<S>;
   using I = typename IntLanes<T>::I;
   static constexpr int64_t L = lanes<S>;
+  static constexpr int64_t kTogether = 4;  // vectors whose updates do not wait for each other
 
  public:
   ChannelsForward(const Problem& p, const Arrays& arrays, void*) : p_(p), arrays_(arrays) {}
@@ -34,12 +35,32 @@ template <class S, bool maximum, bool indexed> class ChannelsForward {
   void reduce_window(const WindowRow<T>& windows, int64_t image, int64_t ow) const {
     int64_t channels = p_.channels, q = ((image * p_.d.windows + windows.od) * p_.h.windows + windows.oh) * p_.w.windows + ow;
     const S* x = (const S*)arrays_.input + image * p_.cells() * channels;
-    for (int64_t c = 0; c < channels; c += L) {
+    int64_t c = 0;
+    for (; c + kTogether * L <= channels; c += kTogether * L) reduce_vectors(windows, ow, x + c, q * channels + c);
+    for (; c < channels; c += L) {
       int64_t from = channels < L ? 0 : smaller(c, channels - L);  // the last vector ends with the channels
       int64_t n = smaller(L, channels), to = q * channels + from;
       Reduction<T, indexed> result = reduce(windows, ow, x + from, n);
       if (!maximum) result.value = windows.quotient(result.value, ow);
       store_results<S>(p_, arrays_, to, result, n);
+    }
+  }
+
+  // Reduces window ow in kTogether vectors of channels from x on, and writes the results from `to` on.
+  void reduce_vectors(const WindowRow<T>& windows, int64_t ow, const S* x, int64_t to) const {
+    int64_t first = p_.w.start[ow], count = p_.w.length[ow], step = p_.w.dilation * p_.channels;
+    Reduction<T, indexed> results[kTogether];
+    for (auto& result : results) result = {maximum ? splat(kLowest<T>) : V{}, (Int)windows.index(ow) - I{}};
+    for (int64_t i = 0; i < p_.d.length[windows.od]; i++)
+      for (int64_t j = 0; j < p_.h.length[windows.oh]; j++) {
+        const S* cells = x + (windows.row(i, j) * p_.w.cells + first) * p_.channels;
+        I at = (Int)(windows.index_of_row(i, j) + first_index(p_, ow)) - I{};
+        for (int64_t k = 0; k < count; k++, cells += step, at += (Int)index_step(p_))
+          for (int64_t v = 0; v < kTogether; v++) reduce_cell<maximum>(results[v], load(cells + v * L), at);
+      }
+    for (int64_t v = 0; v < kTogether; v++) {
+      if (!maximum) results[v].value = windows.quotient(results[v].value, ow);
+      store_results<S>(p_, arrays_, to + v * L, results[v], L);
     }
   }
 

@@ -273,12 +273,7 @@ template <class S, bool maximum, bool indexed> class TilesForward {
       if (!indexed) continue;
       for (int64_t k = 0; k < L; k++) rows[k] = read<V>(indices_ + (i + k) * L);
       transpose<T>(rows);
-      for (int64_t k = 0; k < planes_; k++) {
-        Int lane_indices[L];
-        write(lane_indices, (I)rows[k]);
-        int64_t to = (plane_ + k) * windows + to_ + i;
-        n == L ? store_indices(p_, arrays_, to, lane_indices, L) : store_indices(p_, arrays_, to, lane_indices, n);
-      }
+      for (int64_t k = 0; k < planes_; k++) store_indices(p_, arrays_, (plane_ + k) * windows + to_ + i, (I)rows[k], n);
     }
     result_count_ = 0;
   }

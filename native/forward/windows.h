@@ -127,22 +127,21 @@ template <class S> inline void store_results(const Arrays& arrays, int64_t at, V
   S* out = (S*)arrays.out + at;
   n == lanes<S> ? store(out, values) : store_part(out, values, n);
 }
-template <class Int> inline void store_indices(const Problem& p, const Arrays& arrays, int64_t at, const Int* indices, int64_t n) {
-  if (p.index_bytes == 1) {
-    for (int64_t i = 0; i < n; i++) ((uint8_t*)arrays.indices)[at + i] = (uint8_t)indices[i];
-  } else if (p.index_bytes == 4) {
-    for (int64_t i = 0; i < n; i++) ((int32_t*)arrays.indices)[at + i] = (int32_t)indices[i];
-  } else {
-    for (int64_t i = 0; i < n; i++) ((int64_t*)arrays.indices)[at + i] = indices[i];
-  }
+template <class To, class I> inline void store_as(void* to, int64_t at, I indices, int64_t n) {
+  constexpr int64_t all = sizeof(I) / sizeof(indices[0]);
+  typedef To Stored __attribute__((vector_size(all * sizeof(To))));
+  Stored made = __builtin_convertvector(indices, Stored);
+  n == all ? memcpy((To*)to + at, &made, sizeof(made)) : memcpy((To*)to + at, &made, n * sizeof(To));
+}
+template <class I> inline void store_indices(const Problem& p, const Arrays& arrays, int64_t at, I indices, int64_t n) {
+  if (p.index_bytes == 1) store_as<uint8_t>(arrays.indices, at, indices, n);
+  else if (p.index_bytes == 4) store_as<int32_t>(arrays.indices, at, indices, n);
+  else store_as<int64_t>(arrays.indices, at, indices, n);
 }
 template <class S, class T, bool indexed>
 inline void store_results(const Problem& p, const Arrays& arrays, int64_t at, const Reduction<T, indexed>& result, int64_t n) {
   store_results<S>(arrays, at, result.value, n);
-  if (!indexed) return;
-  IntOf<T> indices[lanes<S>];
-  write(indices, result.index);
-  store_indices(p, arrays, at, indices, n);
+  if (indexed) store_indices(p, arrays, at, result.index, n);
 }
 
 constexpr int64_t kSegment = 512;

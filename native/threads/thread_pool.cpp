@@ -1,7 +1,8 @@
 // The thread pool of thread_pool.h.
 //
 // Helpers are started at the first call that wants them, and sleep between calls. They watch for a new call for a
-// short time before they sleep. After fork() the child forgets the parent's helpers and starts its own.
+// short time before they sleep. A helper has the same number in every call if it can, so that it works on the same
+// part of the data. After fork() the child forgets the parent's helpers and starts its own.
 
 #include "thread_pool.h"
 
@@ -19,7 +20,10 @@
 namespace pooltide {
 namespace {
 
-constexpr auto kSpin = std::chrono::microseconds(30);  // to wake a sleeping thread takes about as long
+constexpr int kMostHelpers = 255;
+// To wake a sleeping thread may take 100 µs on a virtual machine, so a thread spins before it sleeps: a helper until
+// the next call of a loop, the calling thread until the last chunk of another thread is done.
+constexpr auto kHelperSpin = std::chrono::microseconds(100), kCallerSpin = std::chrono::microseconds(1000);
 
 inline void pause() {
 #if defined(__x86_64__)
@@ -29,14 +33,25 @@ inline void pause() {
 #endif
 }
 
-// Waits until `done` returns true, for kSpin at most.
-template <class F> void spin(F done) {
-  auto end = std::chrono::steady_clock::now() + kSpin;
+// Waits until `done` returns true, for `most` at most.
+template <class F> void spin(std::chrono::microseconds most, F done) {
+  auto end = std::chrono::steady_clock::now() + most;
   do {
     for (int i = 0; i < 16; i++, pause())
       if (done()) return;
   } while (std::chrono::steady_clock::now() < end);
 }
+
+// Holds a mutex that other threads hold for some instructions at most. std::mutex alone would let the thread sleep.
+class Hold : public std::unique_lock<std::mutex> {
+ public:
+  explicit Hold(std::mutex& mutex) : std::unique_lock<std::mutex>(mutex, std::defer_lock) { again(); }
+  void again() {
+    for (int i = 0; i < 2000; i++, pause())
+      if (try_lock()) return;
+    lock();
+  }
+};
 
 class Pool {
  public:
@@ -45,27 +60,29 @@ class Pool {
 
   void run(int threads, void (*work)(void*, int), void* context) {
     {
-      std::lock_guard<std::mutex> lock(state_);
+      Hold hold(state_);
+      threads = std::min(threads, kMostHelpers + 1);
       while (helpers_ < threads - 1 && start_helper()) {}
       work_ = work, context_ = context;
-      next_ = 1;
-      wanted_ = std::min(threads - 1, helpers_.load());
+      asked_ = std::min(threads - 1, helpers_.load());
+      std::fill_n(taken_, asked_ + 1, false);
+      wanted_ = asked_;
     }
     wake(threads - 1);
     work(context, 0);
     {
-      std::lock_guard<std::mutex> lock(state_);
+      Hold hold(state_);
       wanted_ = 0;
     }
-    if (may_spin()) spin([this] { return running_ == 0; });
-    std::unique_lock<std::mutex> lock(state_);
-    idle_.wait(lock, [this] { return running_ == 0; });
+    if (may_spin()) spin(kCallerSpin, [this] { return running_ == 0; });
+    Hold hold(state_);
+    idle_.wait(hold, [this] { return running_ == 0; });
   }
 
  private:
   bool start_helper() {
     try {
-      std::thread(&Pool::help, this).detach();
+      std::thread(&Pool::help, this, helpers_ + 1).detach();
     } catch (const std::system_error&) {
       return false;
     }
@@ -81,23 +98,32 @@ class Pool {
   // A thread that spins must not take a processor from one that works.
   bool may_spin() const { return helpers_ < (int)std::thread::hardware_concurrency(); }
 
-  void help() {
-    std::unique_lock<std::mutex> lock(state_);
+  // The number of a helper in this call: its own, or another one that is free.
+  int take_number(int own) {
+    int number = own;
+    if (own > asked_ || taken_[own])
+      for (number = 1; taken_[number];) number++;
+    taken_[number] = true;
+    return number;
+  }
+
+  void help(int own) {
+    Hold hold(state_);
     for (;;) {
       if (wanted_ == 0 && may_spin()) {
-        lock.unlock();
-        spin([this] { return wanted_ > 0; });
-        lock.lock();
+        hold.unlock();
+        spin(kHelperSpin, [this] { return wanted_ > 0; });
+        hold.again();
       }
-      wake_.wait(lock, [this] { return wanted_ > 0; });
-      int left = --wanted_, worker = next_++;
+      wake_.wait(hold, [this] { return wanted_ > 0; });
+      int left = --wanted_, worker = take_number(own);
       running_++;
       auto work = work_;
       auto context = context_;
-      lock.unlock();
+      hold.unlock();
       wake(left);
       work(context, worker);
-      lock.lock();
+      hold.again();
       if (--running_ == 0) idle_.notify_one();
     }
   }
@@ -107,7 +133,8 @@ class Pool {
   void (*work_)(void*, int) = nullptr;
   void* context_ = nullptr;
   std::atomic<int> helpers_{0}, wanted_{0}, running_{0};  // changed with state_ held
-  int next_ = 1;
+  int asked_ = 0;                  // helpers that the call may have
+  bool taken_[kMostHelpers + 1];   // their numbers, from 1 on
 };
 
 // Never destroyed: helpers may outlive the main thread's last statement. Constructed when the library is

@@ -211,8 +211,13 @@ def print_summary(rows: list[Row], device: str, about: str) -> None:
     say(f"{about}\n")
     limits = ["ours ÷ limit: median", "p90", "worst"]
     ratios = ["torch ÷ ours, out=: mean", "worst", "fresh: mean", "worst"]
-    cells = [[*found.group, str(found.count), *map(number, found.figures)] for found in summaries(rows)]
-    say(aligned([*GROUP, "count", *limits, *ratios], cells))
+    found = summaries(rows)
+    differ = [i for i in range(len(GROUP)) if len({summary.group[i] for summary in found}) > 1] or [1]
+    cells = [
+        [*(summary.group[i] for i in differ), str(summary.count), *map(number, summary.figures)]
+        for summary in found
+    ]
+    say(aligned([*(GROUP[i] for i in differ), "n", *limits, *ratios], cells))
     if text := load([row.result for row in rows]):
         say(text)
     _print_list(f"slower than PyTorch (PyTorch ÷ ours < {SLOWER[device]})", slower(rows, SLOWER[device]))
