@@ -18,17 +18,23 @@ KERNELS = {name for name, _ in _native.Prepared(
     2, 0, 0, 1.0, False, 0, 1, 1, (1, 1, 1), (1, 1, 1), (1, 1, 1), *[np.ones(1, np.int32) - (i % 3 == 0) for i in range(9)]
 ).kernels(True)}  # fmt: skip
 SHARE = 600  # one geometry of so many; 3-D ones more often than their number alone would give
-PARTS = 12  # of the share
+PARTS = ((strided, 12), (adaptive, 4))  # of the share
 
 
-@pytest.mark.parametrize("how", [strided, adaptive], ids=lambda how: how.__name__)
 @pytest.mark.parametrize("pool", ["avg1d", "avg2d", "avg3d", "max1d", "max2d", "max3d"])
-@pytest.mark.parametrize("part", fast_first(range(PARTS)))
-def test_a_share_of_all_small_geometries(pool: str, how: Any, part: int) -> None:
+@pytest.mark.parametrize(
+    ("how", "part", "parts"),
+    [
+        pytest.param(how, part, parts, id=f"{how.__name__}-{part}", marks=[pytest.mark.slow] if part else [])
+        for how, parts in PARTS
+        for part in range(parts)
+    ],
+)
+def test_a_share_of_all_small_geometries(pool: str, how: Any, part: int, parts: int) -> None:
     kind = f"{how.__name__}_{pool}"
     share = {"1d": SHARE // 60, "2d": SHARE, "3d": SHARE // 8}[pool[-2:]]
     checker, count = Checker(), 0
-    for number, geometry in geometries((7 + part * share, PARTS * share), kind):
+    for number, geometry in geometries((7 + part * share, parts * share), kind):
         checker.check(number, geometry)
         count += 1
     assert count >= 1

@@ -4,6 +4,7 @@
 // pages for large results, and the shortcuts of shortcuts.cpp. src/pooltide/_native.pyi has the signatures.
 
 #include "memory.h"
+#include "../threads/thread_pool.h"
 
 #include <sys/mman.h>
 
@@ -209,6 +210,15 @@ PyObject* use_huge_pages(PyObject*, PyObject* args) {
   return PyBool_FromLong(request_huge_pages(begin, bytes));
 }
 
+PyObject* use_openmp(PyObject*, PyObject* args) {
+  PyObject *parallel, *number;
+  if (!PyArg_ParseTuple(args, "OO", &parallel, &number)) return nullptr;
+  void *first = PyLong_AsVoidPtr(parallel), *second = PyLong_AsVoidPtr(number);
+  if (PyErr_Occurred()) return nullptr;
+  pooltide::use_openmp(reinterpret_cast<OpenMpParallel>(first), reinterpret_cast<OpenMpNumber>(second));
+  Py_RETURN_NONE;
+}
+
 // See the documentation of `unpool` below.
 PyObject* unpool(PyObject*, PyObject* args) {
   PyObject *from, *at, *to;
@@ -242,6 +252,10 @@ PyMethodDef methods[] = {
     {"instruction_sets", instruction_sets, METH_NOARGS, "The names of the instruction sets of this machine, the best last."},
     {"instruction_set", instruction_set, METH_NOARGS, "The name of the instruction set in use."},
     {"use_instruction_set", use_instruction_set, METH_O, "Use one of instruction_sets() from now on."},
+    {"use_openmp", use_openmp, METH_VARARGS,
+     "use_openmp(parallel, number)\n\n"
+     "Run kernels on the threads of an OpenMP runtime; the arguments are the addresses of its functions GOMP_parallel\n"
+     "and omp_get_thread_num, or 0 and 0 for pooltide's own threads."},
     {"use_huge_pages", use_huge_pages, METH_VARARGS,
      "use_huge_pages(address, bytes) -> bool\n\nRequest huge pages for memory that was not touched yet, if it is large. Returns whether the system accepts."},
     {nullptr, nullptr, 0, nullptr},

@@ -141,12 +141,43 @@ class Pool {
 // loaded: during a first call, another thread could fork while the pool is half constructed.
 alignas(Pool) char memory[sizeof(Pool)];
 Pool* const pool = new (memory) Pool;
-[[maybe_unused]] const int reset_in_child = pthread_atfork(nullptr, nullptr, [] { new (memory) Pool; });
+
+std::atomic<OpenMpParallel> parallel{nullptr};
+std::atomic<OpenMpNumber> number{nullptr};
+
+[[maybe_unused]] const int reset_in_child = pthread_atfork(nullptr, nullptr, [] {
+  new (memory) Pool;
+  parallel = nullptr;
+});
+
+struct TeamCall {
+  int threads;
+  void (*work)(void*, int);
+  void* context;
+
+  // Every thread of the team calls it. Those that the call does not want return at once.
+  static void on_thread(void* given) {
+    auto& call = *static_cast<TeamCall*>(given);
+    int worker = number.load(std::memory_order_relaxed)();
+    if (worker < call.threads) call.work(call.context, worker);
+  }
+};
 
 }  // namespace
 
+void use_openmp(OpenMpParallel with_parallel, OpenMpNumber with_number) {
+  number = with_number;
+  parallel = with_parallel;
+}
+
 void run_on_threads(int threads, void (*work)(void*, int), void* context) {
-  if (threads < 2 || !pool->claim()) return work(context, 0);
+  if (threads < 2) return work(context, 0);
+  if (OpenMpParallel team = parallel.load()) {
+    TeamCall call{threads, work, context};
+    // The whole team, as a runtime ends the threads that a smaller team leaves out.
+    return team(TeamCall::on_thread, &call, 0, 0);
+  }
+  if (!pool->claim()) return work(context, 0);
   pool->run(threads, work, context);
   pool->release();
 }

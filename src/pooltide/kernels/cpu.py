@@ -85,6 +85,13 @@ def runner(problem: Problem, layout: str) -> Callable[..., Any]:
     return partial(_unpool, problem, layout) if problem.unpool else prepare(problem, layout).run
 
 
+def use_openmp(parallel: int, number: int) -> bool:
+    """Run kernels on the threads of an OpenMP runtime (native/threads). False: no compiled code."""
+    if BUILT:
+        _native.use_openmp(parallel, number)
+    return BUILT
+
+
 def _unpool(
     problem: Problem, layout: str, grad_output: Any, input: Any, indices: Any, out: Any, threads: int
 ) -> Any:

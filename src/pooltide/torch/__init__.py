@@ -37,6 +37,7 @@ from .backward import (
 )
 from .devices import index_errors
 from .patching import Patch, is_patched, patch
+from .team import use_team
 from .unpools import max_unpool1d_backward, max_unpool2d_backward, max_unpool3d_backward
 
 __all__ = [
@@ -77,3 +78,4 @@ def _register() -> None:
 
 
 _register()
+use_team()

@@ -1,0 +1,60 @@
+"""The CPU kernels run on PyTorch's threads, and on threads of their own after fork()."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+PROGRAM = """
+import os, sys, torch, pooltide.torch
+from pooltide.torch import team
+
+def threads():
+    return len(os.listdir("/proc/self/task"))
+
+def gradient():
+    return pooltide.torch.avg_pool2d_backward(grad, x, 3, 2, 1)
+
+torch.set_num_threads(3)
+pooltide.set_num_threads(3)
+x, grad = torch.randn(8, 64, 64, 64), torch.randn(8, 64, 32, 32)
+torch.relu(x)  # starts PyTorch's threads
+before, used = threads(), team.use_team()
+first = gradient()
+added = threads() - before
+torch.set_num_threads(1)
+alone = gradient()
+torch.set_num_threads(3)
+wanted = first.numpy().tobytes()
+child = os.fork()
+if child == 0:  # PyTorch's own operations may hang here
+    same = gradient().numpy().tobytes() == wanted
+    os._exit(0 if same and threads() > 1 else 1)
+print(used, added, torch.equal(alone, first), os.waitpid(child, 0)[1])
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="it counts threads in /proc")
+def test_kernels_use_the_threads_of_pytorch_until_a_fork() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    used, added, same, child = done.stdout.split()
+    assert (same, child) == ("True", "0")
+    if used == "True":
+        assert added == "0", "the call started threads of its own"
+
+
+def test_without_openmp_there_is_no_team(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pooltide.torch import team
+
+    monkeypatch.setattr(torch.backends.openmp, "is_available", lambda: False)
+    assert not team.use_team()
+    monkeypatch.undo()
+    monkeypatch.setattr(team, "PARALLEL", "no_such_function")
+    assert not team.use_team()
