@@ -160,6 +160,20 @@ def test_without_the_library_the_reason_names_what_was_tried(monkeypatch: Any) -
         assert part in str(raised.value)
 
 
+def test_the_builtins_beside_the_library_are_loaded_with_it() -> None:
+    try:
+        path = Path(nvrtc.library().path)
+    except compiler.NoCompiler as why:
+        pytest.skip(str(why))
+    if not list(path.parent.glob("libnvrtc-builtins.so.*")):
+        pytest.skip("the library is on the system's path")
+    program = f"from pooltide.kernels.cuda import nvrtc; nvrtc._loaded({str(path)!r}); print(open('/proc/self/maps').read())"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert "libnvrtc-builtins.so" in done.stdout
+
+
 def test_libraries_newer_than_the_driver_are_tried_last(monkeypatch: Any) -> None:
     tried = []
 

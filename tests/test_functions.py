@@ -256,7 +256,7 @@ def test_threads() -> None:
         pooltide.set_num_threads(good)  # type: ignore[arg-type]
         assert pooltide.get_num_threads() == good
         pooltide.avg_pool2d_backward(G, SHAPE, 3, 2, 1)
-    for wrong in (0, -1, 4097, 2**64, 1.5, True, "2", None, [2], np.timedelta64(2)):
+    for wrong in (0, -1, 4097, 2**64, 1.5, True, "2", None, [2], np.timedelta64(2, "D")):
         with pytest.raises((TypeError, ValueError), match="set_num_threads: n is"):
             pooltide.set_num_threads(wrong)  # type: ignore[arg-type]
 

@@ -162,7 +162,7 @@ def test_odd_sizes_are_refused_where_pytorch_computes() -> None:
         torch.ones(1, 2, 4, 4, dtype=torch.int64),
         torch.ones(3, 2, 4, 4),
     )
-    odd = np.timedelta64("NaT")
+    odd = np.timedelta64("NaT", "D")
     for call in (
         lambda: pt.functional.adaptive_max_pool2d(none, Hostile()),
         lambda: pt.functional.max_pool2d(whole, 2, padding=odd),

@@ -78,7 +78,7 @@ def _anything() -> Odd:
         "Fraction": fractions.Fraction(3), "Decimal": decimal.Decimal(3), "date": datetime.date(2020, 2, 2), "memoryview": memoryview(b"\2\2"),
         "array.array": array("q", [2, 2]), "namespace": types.SimpleNamespace(shape=(2, 3), dtype=np.dtype("f4")), "exception": ValueError("x"),
         "np.float32": np.float32(3), "np.float64": np.float64("nan"), "np.bool_": np.True_, "np.str_": np.str_("3"), "np.bytes_": np.bytes_(b"3"),
-        "np.void": np.void(b"33"), "np.datetime64": np.datetime64("2020-02-02"), "np.timedelta64": np.timedelta64(3, "D"), "NaT": np.timedelta64("NaT"),
+        "np.void": np.void(b"33"), "np.datetime64": np.datetime64("2020-02-02"), "np.timedelta64": np.timedelta64(3, "D"), "NaT": np.timedelta64("NaT", "D"),
         "np.complex64": np.complex64(3), "dtype": np.dtype("f4"),
     }.items()  # fmt: skip
     yield "generator", (n for n in (2, 2))
@@ -108,7 +108,7 @@ def _anything() -> Odd:
     yield "0-d float array", np.array(3.0)
     yield "empty array", np.zeros(0)
     yield "matrix", np.matrix([[2, 2], [2, 2]])
-    yield "char array", np.char.array(["2"])
+    yield "array of bytes", np.array([b"2"])
     yield "recarray", np.rec.array([(1, 2)], dtype=[("a", "i8"), ("b", "i8")])
 
 
@@ -182,7 +182,7 @@ def _integers(good: Any, huge: tuple[int, ...] = HUGE_INTS) -> Odd:
     yield "list of NumPy ints", [np.int64(2), np.uint8(2)]
     yield "tuple of 0-d arrays", (np.array(2), np.array(2))
     yield "tuple of vectors", (np.array([2, 2]), np.array([2, 2]))
-    yield "tuple with np.timedelta64", (np.timedelta64(2), 2)
+    yield "tuple with np.timedelta64", (np.timedelta64(2, "D"), 2)
     yield "empty tuple", ()
     yield "empty list", []
     yield "good in an array", np.array(good) if good is not None else np.array(2)

@@ -135,6 +135,9 @@ def _loaded(path: str) -> Library:
     functions.nvrtcGetErrorString.restype = ctypes.c_char_p
     major, minor, count = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
     functions.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
+    builtins = Path(path).parent / f"libnvrtc-builtins.so.{major.value}.{minor.value}"
+    if builtins.exists():  # NVRTC looks for it on the system's path only, unless it is loaded
+        ctypes.CDLL(str(builtins))
     functions.nvrtcGetNumSupportedArchs(ctypes.byref(count))
     known = (ctypes.c_int * count.value)()
     functions.nvrtcGetSupportedArchs(known)
