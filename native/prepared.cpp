@@ -268,12 +268,12 @@ Fault PreparedProblem::run(Arrays arrays, int threads, const Forced& forced) con
 Fault PreparedProblem::run_kernel(const Kernel& kernel, const Arrays& arrays, int threads, int64_t chunk) const {
   const Problem& p = problem_;
   int64_t units = kernel.units(p);
-  Parts parts(p, units, threads, chunk);
+  Parts parts(p, units, std::abs(threads), chunk);
   int64_t useful = parts.threads, each = (kernel.scratch(p, arrays) + 63) / 64 * 64;
   char* block = scratch.get(each * useful);
   Shares shares(units, parts.chunk, useful);
   Job job{p, arrays, kernel, shares, block, each, {}, {}};
-  run_on_threads(static_cast<int>(useful), work, &job);
+  run_on_threads(static_cast<int>(threads < 0 ? -useful : useful), work, &job);
   scratch.trim();
   job.fault.retry |= job.fault.missing != 0;
   return job.fault;

@@ -77,10 +77,10 @@ Fault run_unpool(const Unpool& u, int threads) {
   if (u.planes == 0) return Fault();
   int64_t plane_bytes = (u.cells + u.windows) * u.itemsize + u.windows * u.index_bytes;
   int64_t useful = std::min(u.planes, plane_bytes * u.planes / kThreadBytes + 1);
-  int limited = static_cast<int>(std::clamp<int64_t>(useful, 1, std::max(threads, 1)));
+  int limited = static_cast<int>(std::clamp<int64_t>(useful, 1, std::max(std::abs(threads), 1)));
   Shares shares(u.planes, std::max<int64_t>(1, u.planes / (limited * 8)), limited);
   Job job{u, runner(u), shares, {}, {}};
-  run_on_threads(limited, work, &job);
+  run_on_threads(threads < 0 ? -limited : limited, work, &job);
   return job.fault;
 }
 

@@ -1,4 +1,4 @@
-"""The CPU kernels run on PyTorch's threads, and on threads of their own after fork()."""
+"""Kernels of tensors run on PyTorch's threads; those of arrays, and all after fork(), on threads of their own."""
 
 from __future__ import annotations
 
@@ -32,9 +32,13 @@ torch.set_num_threads(3)
 wanted = first.numpy().tobytes()
 child = os.fork()
 if child == 0:  # PyTorch's own operations may hang here
+    team.use_team()  # as an import does
     same = gradient().numpy().tobytes() == wanted
     os._exit(0 if same and threads() > 1 else 1)
-print(used, added, torch.equal(alone, first), os.waitpid(child, 0)[1])
+child = os.waitpid(child, 0)[1]
+before = threads()
+pooltide.avg_pool2d_backward(grad.numpy(), x.numpy(), 3, 2, 1)
+print(used, added, torch.equal(alone, first), child, threads() - before)
 """
 
 
@@ -44,10 +48,11 @@ def test_kernels_use_the_threads_of_pytorch_until_a_fork() -> None:
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
-    used, added, same, child = done.stdout.split()
+    used, added, same, child, of_arrays = done.stdout.split()
     assert (same, child) == ("True", "0")
     if used == "True":
         assert added == "0", "the call started threads of its own"
+        assert of_arrays == "2", "NumPy arrays use threads of pooltide's"
 
 
 def test_without_openmp_there_is_no_team(monkeypatch: pytest.MonkeyPatch) -> None:

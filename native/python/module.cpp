@@ -48,7 +48,7 @@ PyObject* run_with(const PreparedProblem& prepared, PyObject* const* args, const
   Arrays arrays;
   (p.gradient() ? arrays.grad : arrays.input) = source.data;
   arrays.indices = indices.data, arrays.out = out.data;
-  int limited_threads = static_cast<int>(threads > 4096 ? 4096 : threads < 1 ? 1 : threads);
+  int limited_threads = static_cast<int>(threads > 4096 ? 4096 : threads < -4096 ? -4096 : threads ? threads : 1);
   Py_BEGIN_ALLOW_THREADS
   try {
     fault = prepared.run(arrays, limited_threads, forced);
@@ -254,8 +254,8 @@ PyMethodDef methods[] = {
     {"use_instruction_set", use_instruction_set, METH_O, "Use one of instruction_sets() from now on."},
     {"use_openmp", use_openmp, METH_VARARGS,
      "use_openmp(parallel, number)\n\n"
-     "Run kernels on the threads of an OpenMP runtime; the arguments are the addresses of its functions GOMP_parallel\n"
-     "and omp_get_thread_num, or 0 and 0 for pooltide's own threads."},
+     "Calls with a negative number of threads run on those of an OpenMP runtime. The arguments are the addresses of its\n"
+     "functions GOMP_parallel and omp_get_thread_num, or 0 and 0 for none."},
     {"use_huge_pages", use_huge_pages, METH_VARARGS,
      "use_huge_pages(address, bytes) -> bool\n\nRequest huge pages for memory that was not touched yet, if it is large. Returns whether the system accepts."},
     {nullptr, nullptr, 0, nullptr},

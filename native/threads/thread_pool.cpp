@@ -12,6 +12,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
 #include <mutex>
 #include <new>
 #include <system_error>
@@ -144,10 +145,12 @@ Pool* const pool = new (memory) Pool;
 
 std::atomic<OpenMpParallel> parallel{nullptr};
 std::atomic<OpenMpNumber> number{nullptr};
+std::atomic<bool> forked{false};
 
 [[maybe_unused]] const int reset_in_child = pthread_atfork(nullptr, nullptr, [] {
   new (memory) Pool;
   parallel = nullptr;
+  forked = true;
 });
 
 struct TeamCall {
@@ -167,12 +170,14 @@ struct TeamCall {
 
 void use_openmp(OpenMpParallel with_parallel, OpenMpNumber with_number) {
   number = with_number;
-  parallel = with_parallel;
+  parallel = forked ? nullptr : with_parallel;
 }
 
 void run_on_threads(int threads, void (*work)(void*, int), void* context) {
+  OpenMpParallel team = threads < 0 ? parallel.load() : nullptr;
+  threads = std::abs(threads);
   if (threads < 2) return work(context, 0);
-  if (OpenMpParallel team = parallel.load()) {
+  if (team) {
     TeamCall call{threads, work, context};
     // The whole team, as a runtime ends the threads that a smaller team leaves out.
     return team(TeamCall::on_thread, &call, 0, 0);

@@ -4,18 +4,19 @@
 // wait for each other. A call does not wait for helpers that have not started before the work is done.
 //
 // A process may have threads of an OpenMP runtime, such as PyTorch's. Two pools would compete for the processors: the
-// threads of one spin while those of the other work. So calls may use that runtime's team instead of this pool.
+// threads of one spin while those of the other work. So a call may use that runtime's team instead of this pool.
 
 #pragma once
 
 namespace pooltide {
 
 // Calls work(context, worker) on up to `threads` threads, including the calling thread, each with another
-// `worker` from 0 up. Returns when all calls have returned. `work` must not throw.
+// `worker` from 0 up. Returns when all calls have returned. `work` must not throw. A negative number: on as many
+// threads of the OpenMP team, if use_openmp gave one.
 void run_on_threads(int threads, void (*work)(void* context, int worker), void* context);
 
-// From now on calls run on the team of an OpenMP runtime, by its functions GOMP_parallel and omp_get_thread_num; nulls:
-// on the pool. After fork() the child uses the pool, because OpenMP runtimes do not survive it.
+// Gives the functions GOMP_parallel and omp_get_thread_num of an OpenMP runtime. A process that fork() made uses the
+// pool, whatever is given, because OpenMP runtimes do not survive a fork.
 using OpenMpParallel = void (*)(void (*work)(void*), void* data, unsigned threads, unsigned flags);
 using OpenMpNumber = int (*)();
 void use_openmp(OpenMpParallel parallel, OpenMpNumber number);

@@ -86,7 +86,7 @@ def runner(problem: Problem, layout: str) -> Callable[..., Any]:
 
 
 def use_openmp(parallel: int, number: int) -> bool:
-    """Run kernels on the threads of an OpenMP runtime (native/threads). False: no compiled code."""
+    """Calls with a negative number of threads run on those of an OpenMP runtime. False: no compiled code."""
     if BUILT:
         _native.use_openmp(parallel, number)
     return BUILT

@@ -47,8 +47,8 @@ class ChosenKernel:
 
 
 def num_threads() -> int:
-    """Returns how many threads a kernel for tensors may use."""
-    return min(get_num_threads(), torch.get_num_threads())
+    """Returns how many threads a kernel for tensors may use; negative, as they are PyTorch's (team.py)."""
+    return -min(get_num_threads(), torch.get_num_threads())
 
 
 def choose(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -> ChosenKernel:

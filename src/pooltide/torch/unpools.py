@@ -17,12 +17,12 @@ import torch.nn.functional as F
 from ..geometry import UNIT, Axis
 from ..kernels import Arrays, IndexFault, cpu
 from ..kernels.plan import execute, make_plan
-from ..kernels.threads import get_num_threads
 from ..operators.binding import bind
 from ..operators.catalog import operators
 from ..operators.plain import plain, plain_shape
 from ..operators.window_rules import unpooled_plane
 from ..problem.problem import Problem
+from .devices import num_threads
 from .errors import as_pytorch
 from .gradients import Input, Ints, may_skip_dispatcher
 from .tensors import (
@@ -83,7 +83,7 @@ def _move_on_cpu(function: str, source: Tensor, indices: Tensor, plane: Plane, g
         arrays = {name: as_numpy(as_volume(tensor, axes)) for name, tensor in tensors.items()}
         fault = execute(plan, Arrays(**arrays))
     else:
-        threads = min(get_num_threads(), torch.get_num_threads())
+        threads = num_threads()
         data = (source.data_ptr(), None) if gather else (None, source.data_ptr())
         found = cpu.runner(problem, layout)(*data, indices.data_ptr(), out.data_ptr(), threads)
         fault = None if found is None else IndexFault(*found)
