@@ -162,7 +162,7 @@ def any_cost() -> Iterator[None]:
     with (
         changed(rolling_plan, COSTLY=inf, COSTLY_HALVES=inf, SHORT_ROW=0, ANY_HALVES=True),
         changed(volume_plan, SMALL_SLICE=0, FEW_WINDOWS=0),
-        changed(scatter_plan, GATHERED=most, GATHERED_BYTES={True: 0, False: 0}),
+        changed(scatter_plan, GATHERED=most, GATHERED_BYTES={True: 0, False: 0}, NEAR_ROW=0),
     ):
         yield
 

@@ -23,6 +23,7 @@ from pooltide.kernels.cuda.source import headers
 from pooltide.kernels.cuda.task import Launch, Task
 from pooltide.problem.problem import Problem
 
+COMPARED = "scatter that compares lanes"  # a way of several kernels, which problems must reach, too
 SMALL = DeviceFacts(90, 1, 8 << 10, 16 << 10, 2048, 65536, 1 << 20, 1_980_000)
 
 
@@ -32,6 +33,11 @@ def launches(problem: Problem, layout: str, small: bool) -> list[tuple[str, tupl
         task = Task(problem, layout, SMALL if small else H200, aligned=not small)
         found = [(name, planner(task)) for name, planner in KERNELS.get(problem.kind, ())]
     return [(name, planned) for name, planned in found if not isinstance(planned, str)]
+
+
+def compares_lanes(found: tuple[Launch, ...]) -> bool:
+    """Whether a scatter finds equal cells by comparing lanes (NEAR of ordered.h)."""
+    return any(dict(launch.source.defines).get("NEAR") for launch in found)
 
 
 class GradientChecker(Collector):
@@ -45,6 +51,7 @@ class GradientChecker(Collector):
 
     def one(self, label: str, found: tuple[Launch, ...], *given: Any) -> None:
         problem, layout, grad, indices, want, fault = given
+        self.names |= {COMPARED} if compares_lanes(found) else set()
         dtype = problem.dtype.numpy
         out = np.full(want.size, np.nan, dtype)
         faults = np.array([0, 2**63 - 1], np.uint64)

@@ -11,14 +11,15 @@ import simt
 from pooltide.kernels.cuda.choice import KERNELS
 
 PROGRAM = Path(__file__).parent / "simt_problems.py"
-NAMES = sorted(name for kind, kernels in KERNELS.items() if kind.endswith("_gradient") for name, _ in kernels)
+NAMES = [name for kind, kernels in KERNELS.items() if kind.endswith("_gradient") for name, _ in kernels]
+NAMES = sorted([*NAMES, "scatter that compares lanes"])
 pytestmark = pytest.mark.skipif(simt.why_not() is not None, reason=simt.why_not() or "")
 
 
 @pytest.mark.parametrize(
     "problems",
     [
-        pytest.param(("--share", "0", "0", "--random", "15", "19", "--random", "245", "246"), id="few"),
+        pytest.param(("--share", "0", "0", "--random", "15", "20", "--random", "245", "246"), id="few"),
         pytest.param(("--share", "7", "90007", "--random", "0", "16"), id="more", marks=pytest.mark.slow),
     ],
 )

@@ -60,6 +60,7 @@ inline unsigned __ballot_sync(unsigned mask, int predicate, SIMT_LINE) {
   return unsigned(simt::exchange(simt::Exchange::ballot, mask, predicate != 0, 0, line));
 }
 inline int __any_sync(unsigned mask, int predicate, SIMT_LINE) { return __ballot_sync(mask, predicate, line) != 0; }
+inline int __all_sync(unsigned mask, int predicate, SIMT_LINE) { return __ballot_sync(mask, !predicate, line) == 0; }
 
 // A fiber never stops between reading and writing.
 namespace simt {
