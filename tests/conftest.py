@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 from browser import Browser
@@ -10,6 +10,8 @@ from browser import Browser
 import pooltide
 from pooltide import _native, acl
 from pooltide.kernels.calls import CALLS
+from pooltide.kernels.cuda import compiler, nvrtc
+from pooltide.kernels.cuda.source import Source, headers, program
 
 # Several processes of tests share the cores, so PyTorch's threads must not spin while they wait.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -34,6 +36,21 @@ def independent() -> Iterator[None]:
     yield
     _native.use_instruction_set(isa)
     pooltide.set_num_threads(threads)
+
+
+@pytest.fixture(scope="session")
+def compile_for_gpu() -> Callable[[Iterable[Source]], None]:
+    """Compiles kernels with NVRTC, which needs no GPU; a test that needs it skips without NVRTC."""
+    try:
+        library = nvrtc.library()
+    except compiler.NoCompiler as why:
+        pytest.skip(str(why))
+
+    def compile(sources: Iterable[Source]) -> None:
+        for source in sources:
+            nvrtc.compile_program(library, program(source), headers(), "sm_90")
+
+    return compile
 
 
 @pytest.fixture(scope="module")

@@ -10,16 +10,15 @@ from typing import Any
 import numpy as np
 
 from geometries import bits, maxima_gradient
+from pooltide.cli.gpu_plan import H200 as H200
 from pooltide.geometry import UNIT, Axis, strided_outputs, tables
 from pooltide.kernels import reference
-from pooltide.kernels.cuda import rolling_plan, scatter_plan, volume_plan
-from pooltide.kernels.cuda.driver import DeviceFacts
+from pooltide.kernels.cuda import flat_plan, rolling_plan, scatter_plan, sparse_plan, volume_plan, walk_plan
 from pooltide.operators.dtypes import DTYPES, DType
 from pooltide.problem.offsets import offsets_of
 from pooltide.problem.problem import Problem
 from pooltide.problem.rounding import round_once
 
-H200 = DeviceFacts(90, 132, 227 << 10, 228 << 10, 2048, 65536, 50 << 20, 1_980_000)
 TYPES = ("FLOAT32", "FLOAT64", "FLOAT16", "BFLOAT16")
 
 
@@ -161,7 +160,10 @@ def any_cost() -> Iterator[None]:
     most = {apart: dict.fromkeys((1, 2, 4, 8), inf) for apart in (True, False)}
     with (
         changed(rolling_plan, COSTLY=inf, COSTLY_HALVES=inf, SHORT_ROW=0, ANY_HALVES=True),
+        changed(flat_plan, WIDE=inf, MOST_STRIDED=flat_plan.MOST_WINDOWS),
         changed(volume_plan, SMALL_SLICE=0, FEW_WINDOWS=0),
+        changed(walk_plan, WORTH=inf),
+        changed(sparse_plan, WINDOW_BYTES=0, COMPARED=16),  # more would take long on the host
         changed(scatter_plan, GATHERED=most, GATHERED_BYTES={True: 0, False: 0}, NEAR_ROW=0),
     ):
         yield
@@ -172,7 +174,9 @@ def tiny_bands(band: int, tile: int, few: int) -> Iterator[None]:
     """Bands and tiles of so many bytes, so that small problems have several of them."""
     with (
         changed(scatter_plan, BAND_BYTES=band, TILE_BYTES=tile, FEW_CHANNELS=few),
-        changed(volume_plan, RING_BYTES=8 * band),
+        changed(volume_plan, RING_BYTES=8 * band, ENOUGH_WARPS=0),  # few warps, which walk far
+        changed(walk_plan, WALK_BYTES=10 * tile, ENOUGH_WARPS=0),
+        changed(sparse_plan, LEAST_BYTES=band, MOST_BYTES=2 * band),
     ):
         yield
 

@@ -19,10 +19,11 @@ from pooltide.acceptance.notation import parse
 from pooltide.acceptance.trial import plan_of, problem_of, run
 from pooltide.acceptance.words import DISTRIBUTIONS, short_names
 from pooltide.arrays.volumes import memory_layout
-from pooltide.cli import main
+from pooltide.cli import gpu_plan, main
 from pooltide.cli.reports import figures
 from pooltide.geometry import tables
 from pooltide.kernels import reference
+from pooltide.kernels.cuda.driver import NoCompiler
 from pooltide.kernels.plan import BACKENDS, make_plan
 from pooltide.operators.catalog import operators
 from pooltide.operators.pages import HOST
@@ -96,6 +97,41 @@ def test_plan_prints_the_copies_and_the_chosen_backend() -> None:
     text = pooltide("run", "--plan", "adaptive_max2d:2x3x11x13:o5x3:f32:i32:gradInput.cl")
     assert "copied   grad_output\ncopied   indices\nscratch  768 bytes" in text
     assert "backend  reference, working on" in pooltide("run", "--plan", CASES[0], "--backend", "reference")
+
+
+def test_the_plan_of_a_gpu_needs_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(device: int) -> None:
+        raise NoCompiler("there is no GPU")
+
+    monkeypatch.setattr(gpu_plan, "device_facts", missing)
+
+    def plan(*arguments: str) -> str:
+        done = CliRunner().invoke(main, ["run", "--plan", "--device", "cuda", *arguments])
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    text = plan("adaptive_max2d:32x256x56x56:o7x7:bf16:cl")
+    assert (
+        "\nbackend  cuda (there is no GPU here; this is the plan for an H200), working on channels_last\n"
+        in text
+    )
+    assert "\nkernel   gather of channels\nnot      scatter of few windows: a plane has 6272 bytes" in text
+    assert json.loads(plan("avg2d:2x3x11x45:k3:s2:f16", "--json"))["plan"]["kernel"] == "flat average"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ((CASES[0], "--device", "cuda"), "--device cuda needs --plan, and no --backend"),
+        ((CASES[0], "--plan", "--device", "cuda", "--backend", "cpu"), "--device cuda needs --plan"),
+        (
+            ("max_unpool2d_forward:2x3x4x5:k2:o8x10", "--plan", "--device", "cuda"),
+            "no kernel for the kind unpool",
+        ),
+    ],
+)
+def test_a_gpu_has_only_plans(arguments: tuple[str, ...], sentence: str) -> None:
+    assert sentence in pooltide("run", *arguments, rc=2)
 
 
 def test_a_plan_that_is_refused_says_why() -> None:

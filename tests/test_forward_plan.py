@@ -9,7 +9,7 @@ from cuda_problems import H200
 from simt_forwards import SMALL, launches, random_forward, tiny_limits
 
 from pooltide.geometry import UNIT, Axis, strided_outputs
-from pooltide.kernels.cuda.choice import KERNELS
+from pooltide.kernels.cuda.choice import KERNELS, plan
 from pooltide.kernels.cuda.task import Task
 from pooltide.operators.dtypes import DTYPES
 from pooltide.problem.problem import Problem, with_offsets
@@ -37,10 +37,14 @@ def chosen(given: Problem, layout: str) -> str:
         (problem("maximum", (64, 64), strided(112, 3, 2, 1)), "rolling maximum", "rolling maximum"),
         (problem("maximum", (64, 64), strided(224, 2, 2, 0)), "rolling maximum", "rolling maximum"),
         (problem("maximum", (16, 512), strided(20, 13, 1, 6)), "sectioned maximum", "sectioned maximum"),
-        (problem("maximum", (32, 256), Axis(56, 7)), "maximum of shared windows", "direct maximum"),
-        (problem("maximum", (32, 2048), Axis(7, 1)), "maximum of shared windows", "maximum of shared windows"),
-        (problem("maximum", (256, 2048), Axis(7, 1)), "maximum of shared windows", "direct maximum"),
-        (problem("average", (256, 2048), strided(7, 7, 7, 0), "extent"), "average of wide windows", "average of columns"),
+        (problem("maximum", (32, 256), Axis(56, 7)), "staged maximum", "direct maximum"),
+        (problem("maximum", (1, 64), Axis(56, 7)), "maximum of shared windows", "maximum of shared windows"),
+        (problem("maximum", (32, 2048), Axis(7, 1)), "staged maximum", "maximum of shared windows"),
+        (problem("maximum", (256, 2048), Axis(7, 1)), "staged maximum", "direct maximum"),
+        (problem("maximum", (90, 1497), strided(17, 13, 13, 6)), "staged maximum", "direct maximum"),
+        (problem("maximum", (64, 64), strided(14, 2, 2, 0)), "rolling maximum", "rolling maximum"),
+        (problem("maximum", (64, 64), strided(14, 3, 3, 0)), "staged maximum", "rolling maximum"),
+        (problem("average", (256, 2048), strided(7, 7, 7, 0), "extent"), "average of staged windows", "average of columns"),
         (problem("maximum", (8, 64), strided(56, 3, 2, 1), d=strided(32, 3, 2, 1)), "direct maximum", "direct maximum"),
         (problem("average", (64, 2048), Axis(7, 1), "mean"), "mean of planes", "mean of planes"),
         (problem("average", (16, 64), Axis(224, 7), "chained"), "average of wide windows", "average of columns"),
@@ -74,6 +78,29 @@ def test_the_last_kernel_of_a_kind_refuses_nothing() -> None:
                 assert not isinstance(planner(Task(given, layout, SMALL)), str)
 
 
+def test_random_problems_reach_every_variant_of_tiles() -> None:
+    """Those that tests run on the host: even seeds are planned with tiny limits."""
+    reached: dict[str, set[tuple[str, int]]] = {"staged maximum": set(), "average of staged windows": set()}
+    for seed in range(0, 80, 2):
+        for name, found in launches(random_forward(seed)[0], "planes", small=True):
+            if name in reached:
+                reached[name] |= {
+                    (key, value) for key, value in found[0].source.defines if isinstance(value, int)
+                }
+    flags = ("WHOLE", "STEADY", "PADDED", "CLIPPED_H", "CLIPPED_W")
+    variants = {(flag, value) for flag in flags for value in (0, 1)} | {("ELEMENT", n) for n in range(4)}
+    for defines in reached.values():
+        assert defines >= variants | {("COLUMNS", 0), ("COLUMNS", 3), ("ROWS", 1), ("ROWS", 3)}
+    assert reached["staged maximum"] >= {("INDEX", 1), ("INDEX", 8), ("SEARCHED", 0), ("SEARCHED", 1)}
+
+
+def test_a_window_of_one_row_is_whole_only_if_the_plane_has_one_row() -> None:
+    axes = (UNIT, Axis(3, 1, 2, 3, 1, dilation=2), Axis(64, 1))
+    given = Problem("maximum", (64, 64), axes, DTYPES["FLOAT32"])
+    found = [dict(launch[0].source.defines) for _, launch in launches(given, "planes", small=False)]
+    assert [defines["WHOLE"] for defines in found if "WHOLE" in defines] == [0]
+
+
 def test_sizes_compile_nothing_new() -> None:
     for kind, axis, quotient in (("maximum", (3, 2, 1), ""), ("average", (2, 2, 0), "extent")):
         sources = set()
@@ -88,3 +115,18 @@ def test_rows_longer_than_two_gigabytes_have_wide_pitches() -> None:
     long = replace(long, quotient="chained", axes=(UNIT, UNIT, Axis(2**29, 4)))
     source = launches(long, "planes", small=False)[-1][1][0].source
     assert ("i64", "pitch") in source.parameters
+
+
+@pytest.mark.parametrize(
+    ("batch", "axis", "dtype"),
+    [((28, 64), Axis(166, 1), "BFLOAT16"), ((45, 32), Axis(181, 1), "FLOAT32"), ((4, 1039), Axis(72, 2), "FLOAT64")],
+    ids=str,
+)  # fmt: skip
+def test_few_huge_windows_of_channels_have_threads_for_a_third_of_the_device(
+    batch: tuple[int, int], axis: Axis, dtype: str
+) -> None:
+    given = replace(problem("maximum", batch, axis), dtype=DTYPES[dtype])
+    (launch,) = plan(given, "channels_last", H200)
+    resident = H200.multiprocessors * H200.threads_per_multiprocessor
+    assert launch.source.file == "maximum_reduce.cu"
+    assert resident / 3 <= launch.grid * launch.block <= resident

@@ -246,8 +246,9 @@ BIG = (2051, 1024)  # planes of 33 × 32 cells: over 2**31 elements
         ("average_gradient", "chained", (UNIT, Axis(33, 3), Axis(32, 2))),
         ("average_gradient", "chained", (UNIT, Axis(33, 5), Axis(32, 3))),
         ("maximum_gradient", "", (UNIT, Axis(33, 5), Axis(32, 3))),
+        ("maximum_gradient", "", (UNIT, Axis(33, 2), Axis(32, 1))),
     ],
-    ids=["strided", "whole", "single", "rows", "indexed"],
+    ids=["strided", "whole", "single", "rows", "indexed", "few windows"],
 )
 def test_more_than_2_to_the_31_elements(kind: str, how: str, axes: Any, layout: str) -> None:
     from pooltide.kernels.cuda import launch

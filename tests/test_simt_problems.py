@@ -29,14 +29,21 @@ def test_every_kernel_has_the_expected_bits(problems: tuple[str, ...]) -> None:
     assert done.stdout.rstrip().endswith(f"kernels: {', '.join(NAMES)}"), done.stdout
 
 
+def test_a_ring_of_one_slice_is_cleared_before_it_is_written_again() -> None:
+    done = simt.start(PROGRAM, "--share", "0", "0", "--random", "507", "508")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "scatter of volumes" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("seed", "broken", "kernel"),
     [
-        (17, "#define widen(...) (widen(__VA_ARGS__) * 2)", "rolling average"),
-        (18, "#define widen(...) (widen(__VA_ARGS__) * 2)", "scatter of bands"),
-        (17, "#define __syncthreads() ((void)0)", "staged average"),
+        (17, "#define widen(...) (widen(__VA_ARGS__) * 2)", "flat average"),
+        (158, "#define widen(...) (widen(__VA_ARGS__) * 2)", "scatter of bands"),
+        (18, "#define widen(...) (widen(__VA_ARGS__) * 2)", "scatter of few windows"),
+        (45, "#define __syncthreads() ((void)0)", "staged average"),
     ],
-    ids=["wrong averages", "wrong maxima", "no barriers"],
+    ids=["wrong averages", "wrong maxima", "wrong few maxima", "no barriers"],
 )
 @pytest.mark.slow
 def test_broken_kernels_are_found(seed: int, broken: str, kernel: str) -> None:

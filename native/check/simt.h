@@ -72,6 +72,7 @@ template <class T, class F> T replaced(T* at, F change) {
 }  // namespace simt
 #define SIMT_ATOMICS(T)                                                                                        \
   inline T atomicAdd(T* at, T x) { return simt::replaced(at, [x](T old) { return (T)(old + x); }); }              \
+  inline T atomicOr(T* at, T x) { return simt::replaced(at, [x](T old) { return (T)(old | x); }); }                \
   inline T atomicMin(T* at, T x) { return simt::replaced(at, [x](T old) { return old < x ? old : x; }); }
 SIMT_ATOMICS(int)
 SIMT_ATOMICS(unsigned)

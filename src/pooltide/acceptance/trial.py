@@ -69,12 +69,15 @@ def _call(case: Case, product: str | None) -> Call:
 def plan_of(case: Case, product: str | None = None, backend: str | None = None) -> Plan:
     """The plan of a case, from its sizes alone: no array is allocated. `backend` excludes all others."""
     problem = problem_of(case, product)
-    refuse_beyond_memory(problem)  # the kernel is chosen by tables, which grow with the axes
+    return make_plan(problem, layouts_of(case, product, problem), only=backend)
+
+
+def layouts_of(case: Case, product: str | None, problem: Problem) -> tuple[str, ...]:
+    """The layouts of a case's arrays, in the order of `roles`. TooLarge: they don't fit this machine."""
+    refuse_beyond_memory(problem)  # kernels are chosen by tables, which grow with the axes
     call = _call(case, product)
-    axes = len(case.operator.axes)
     tensors = (call.role(role) for role in ("grad_output" if problem.gradient else "input", "indices", "out"))
-    layouts = tuple(_layout(tensor, axes) for tensor in tensors if tensor is not None)
-    return make_plan(problem, layouts, only=backend)
+    return tuple(_layout(tensor, len(case.operator.axes)) for tensor in tensors if tensor is not None)
 
 
 def _layout(tensor: TensorMeta, axes: int) -> str:

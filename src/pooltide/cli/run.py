@@ -25,6 +25,7 @@ from ..kernels.plan import BACKENDS, NoBackend, Plan
 from ..operators.pages import HOST
 from ..writing import why, write_whole
 from . import reports
+from .gpu_plan import GpuPlan, gpu_plan
 from .paths import NamedPath
 from .problems import NOTATION, failed, problem_argument, product_option
 from .speech import one_line, reproduce, say
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from ..acceptance.report import Entry
 
 _COLUMNS = ("backend", "ms", *reports.COLUMNS)
-Outcome = Trial | Plan | str  # str: why the case has neither
+Outcome = Trial | Plan | GpuPlan | str  # str: why the case has neither
 
 
 @click.command(epilog=NOTATION)
@@ -43,6 +44,9 @@ Outcome = Trial | Plan | str  # str: why the case has neither
 @click.option("--backend", type=click.Choice(list(BACKENDS)), help="Instead of the first that can do it.")
 @click.option("--repeat", type=click.IntRange(1, 1_000_000), default=1, help="Runs; the best time counts.")
 @click.option("--plan", "plan_only", is_flag=True, help="Print the plan and compute nothing.")
+@click.option(
+    "--device", type=click.Choice(["cpu", "cuda"]), default="cpu", help="With --plan: of this device."
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per case.")
 @click.option("--save", type=NamedPath(file_okay=False), help="Keep each result as SAVE/NAME.npy.")
 @reports.standard_option
@@ -54,6 +58,7 @@ def command(
     backend: str | None,
     repeat: int,
     plan_only: bool,
+    device: str,
     as_json: bool,
     save: Path | None,
     standard: str,
@@ -72,22 +77,26 @@ def command(
         )
     if plan_only and (save or report):
         raise click.UsageError("--plan computes nothing; --save and --report need a result")
-    compute = partial(plan_of if plan_only else partial(run, repeat=repeat), product=product, backend=backend)
+    if device == "cuda" and (backend or not plan_only):
+        raise click.UsageError("--device cuda needs --plan, and no --backend")
+    how = plan_of if plan_only else partial(run, repeat=repeat)
+    compute = partial(gpu_plan if device == "cuda" else partial(how, backend=backend), product=product)
     options = [*_option("--product", product), *_option("--backend", backend)]
     options += ["--plan"] if plan_only else []
+    options += ["--device", device] if device == "cuda" else []
     alone = len(problems) == 1
     tally = reports.Tally()
     entries: list[Entry] = []
     for line in problems:
         outcome = _outcome(line, compute)
         verdict = outcome.verdict(standard) if isinstance(outcome, Trial) else None
-        if not isinstance(outcome, Plan):
+        if not isinstance(outcome, Plan | GpuPlan):
             tally.add(verdict)
         if as_json:
             say(json.dumps(_record(line, outcome), ensure_ascii=False))
         else:
             lines = _text(line, outcome, standard, alone=alone, verbose=verbose)
-            good = isinstance(outcome, Plan) or (verdict is not None and verdict.passed)
+            good = isinstance(outcome, Plan | GpuPlan) or (verdict is not None and verdict.passed)
             lines += [] if good or line.case is None else [reproduce("run", line.case, *options)]
             say("\n".join(lines), err=isinstance(outcome, str))
         if isinstance(outcome, Trial):
@@ -108,7 +117,7 @@ def _option(name: str, value: str | None) -> list[str]:
     return [name, value] if value else []
 
 
-def _outcome(line: Line, compute: Callable[[Case], Trial | Plan]) -> Outcome:
+def _outcome(line: Line, compute: Callable[[Case], Trial | Plan | GpuPlan]) -> Outcome:
     if line.case is None:
         return line.error
     try:
@@ -136,7 +145,7 @@ def _save(directory: Path | None, name: str, trial: Trial) -> None:
 def _text(line: Line, outcome: Outcome, standard: str, *, alone: bool, verbose: bool) -> list[str]:
     if isinstance(outcome, str):
         return [one_line(outcome) if alone else failed(line, outcome)]
-    if isinstance(outcome, Plan):
+    if isinstance(outcome, Plan | GpuPlan):
         return [f"case     {line.case}", str(outcome)]
     label = str(outcome.case) if alone else line.name
     about = f"{outcome.plan.backend}, {outcome.seconds * 1e3:.3f} ms, "
@@ -158,13 +167,13 @@ def _record(line: Line, outcome: Outcome) -> dict[str, Any]:
     record = {"line": line.number, "name": line.name, "case": str(line.case) if line.case else ""}
     if isinstance(outcome, str):
         return record | {"error": outcome}
-    if isinstance(outcome, Plan):
+    if isinstance(outcome, Plan | GpuPlan):
         return record | {"plan": _plan_record(outcome)}
     record |= {"plan": _plan_record(outcome.plan), "seconds": outcome.seconds, "GB/s": _rate(outcome)}
     return record | reports.figures(outcome.measures, outcome.verdicts)
 
 
-def _plan_record(plan: Plan) -> dict[str, Any]:
+def _plan_record(plan: Plan | GpuPlan) -> dict[str, Any]:
     return {
         "problem": str(plan.problem),
         "backend": plan.backend,

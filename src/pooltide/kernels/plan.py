@@ -61,16 +61,25 @@ class Plan:
     def _facts(self) -> list[tuple[str, str]]:
         facts = [("problem", str(self.problem)), ("backend", f"{self.backend}, working on {self.layout}")]
         facts += [("refused", f"{name}: {reason}") for name, reason in self.refused]
-        facts += [("kernel", name) for name, reason in self.kernels if reason is None]
-        facts += [("not", f"{name}: {reason}") for name, reason in self.kernels if reason is not None]
+        facts += kernel_facts(self.kernels)
         facts += [("copied", role) for role in self.copied]
         return [*facts, ("scratch", f"{self.scratch} bytes")]
 
     def __str__(self) -> str:
-        return "\n".join(f"{name:7}  {text}" for name, text in self._facts())
+        return fact_lines(self._facts())
 
     def _repr_html_(self) -> str:
         return html_table(self._facts())
+
+
+def kernel_facts(kernels: list[tuple[str, str | None]]) -> list[tuple[str, str]]:
+    """The chosen kernel, then the others with the reasons against them."""
+    chosen = [("kernel", name) for name, reason in kernels if reason is None]
+    return chosen + [("not", f"{name}: {reason}") for name, reason in kernels if reason is not None]
+
+
+def fact_lines(facts: list[tuple[str, str]]) -> str:
+    return "\n".join(f"{name:7}  {text}" for name, text in facts)
 
 
 def layout_of(shape: Sequence[int], strides: Sequence[int]) -> str:

@@ -32,7 +32,7 @@ CELLS_IN_REGISTERS = 64  # that a thread reads for several averages
 WIDE = 8  # cells: windows farther apart are read by whole warps
 WIDE_THREADS = 128
 _POWERS = frozenset(2.0**i for i in range(64))
-_DIVISORS = tuple(("double", f"divisor_{name}") for name in "dhw")
+DIVISORS = tuple(("double", f"divisor_{name}") for name in "dhw")
 
 
 def mean_average(task: Task) -> tuple[Launch, ...] | str:
@@ -80,9 +80,9 @@ def wide_average(task: Task) -> tuple[Launch, ...] | str:
         *(("int", name) for name in ("H", "W", "Do", "Ho", "Wo", "warp_bytes")),
         *(("int", name) for name in ("most_d", "most_h", "most_w")),
         *(("Divider", f"by_{name}") for name in ("wo", "ho", "do")),
-        *_DIVISORS,
+        *DIVISORS,
     )
-    divisors, numbers, options = _division(task)
+    divisors, numbers, options = division_of(task)
     arguments: tuple[Argument, ...] = (
         *(total, prod(problem.input_plane), h.length, w.length, *outputs, warp_bytes),
         *(d.most, h.most, w.most),
@@ -108,7 +108,7 @@ def column_average(task: Task) -> tuple[Launch, ...] | str:
     vector = vector_of(task) if paired or task.inner > 1 else 1
     clipped_w = bool((w.count != steps.k).any()) if paired else bool(w.clipped)
     shape = walk_of(task, columns.THREADS, windows, vector, windows)
-    divisors, numbers, options = _division(task)
+    divisors, numbers, options = division_of(task)
     defines = (
         *column_options(
             task, vector, steps.k if paired else most, (bool((h.count != rows.k).any()), clipped_w)
@@ -117,14 +117,14 @@ def column_average(task: Task) -> tuple[Launch, ...] | str:
         *(("PAIRED", int(paired)), ("STRIDE_W", steps.s if paired else 0)),
         *(("DEEP", int(d.most > 1 or d.empty)), *options, ("THREADS", columns.THREADS)),
     )
-    parameters = (*TENSORS, *column_parameters(task), ("int", "padding"), ("int", "padding_w"), *_DIVISORS)
+    parameters = (*TENSORS, *column_parameters(task), ("int", "padding"), ("int", "padding_w"), *DIVISORS)
     source = Source("average.cu", "average", parameters, defines)
     arguments = (*shape.arguments(task, vector), rows.p, steps.p, *numbers)
     table = span_table((d, h, w), *divisors)
     return (Launch(source, shape.grid(task), shape.block, 0, (table,), arguments),)
 
 
-def _division(task: Task) -> tuple[tuple[Array, ...], list[float], tuple[tuple[str, int], ...]]:
+def division_of(task: Task) -> tuple[tuple[Array, ...], list[float], tuple[tuple[str, int], ...]]:
     """The divisors per axis, those of all windows if they are the same, and the defines of quotients.h."""
     problem, divisors = task.problem, _divisors(task)
     same = uniform(divisors) or problem.quotient == "override"

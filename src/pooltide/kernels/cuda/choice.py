@@ -1,6 +1,7 @@
 """Which GPU kernel computes a problem: the first of its kind that does not refuse. No device is touched.
 
-`plan` returns the launches of that kernel, `kernels` the kernels up to that one, with their reasons. The
+`refuse` says why no kernel computes a problem, or None. `plan` returns the launches of the chosen kernel,
+`kernels` the kernels up to that one, with their reasons. The
 tensors of a forward's launch are x, out and, of maxima with indices or offsets, those. A result without
 elements needs no launch.
 """
@@ -8,32 +9,44 @@ elements needs no launch.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 
 from ...problem.problem import Problem
 from .average_plan import column_average, mean_average, wide_average
 from .driver import DeviceFacts
+from .flat_plan import flat_average
 from .maximum_plan import direct_maximum, reduced_maximum, rolling_maximum, sectioned_maximum
 from .rolling_plan import filled_average, rolling_average
 from .scatter_plan import gather_channels, scatter_bands, scatter_channels, scatter_planes
-from .staged_plan import direct_average, staged_average
+from .sparse_plan import scatter_few
+from .staged_plan import direct_average
+from .staged_plan import staged_average as staged_average_gradient
 from .task import Launch, Planner, Task
+from .tile_plan import staged_average, staged_maximum
 from .volume_plan import scatter_volumes
+from .walk_plan import walk_channels
 
+LAYOUTS = frozenset({"planes", "channels_last"})
+_MOST = 2**30  # elements of a plane, or of an image whose channels are innermost
 KERNELS: dict[str, tuple[tuple[str, Planner], ...]] = {  # the last kernel of a kind refuses nothing
     "average_gradient": (
         ("filled average", filled_average),
+        ("flat average", flat_average),
         ("rolling average", rolling_average),
-        ("staged average", staged_average),
+        ("staged average", staged_average_gradient),
         ("direct average", direct_average),
     ),
     "maximum_gradient": (
+        ("scatter of few windows", scatter_few),
         ("scatter of whole planes", scatter_planes),
         ("gather of channels", gather_channels),
+        ("scatter of channels in volumes", walk_channels),
         ("scatter of channels", scatter_channels),
         ("scatter of volumes", scatter_volumes),
         ("scatter of bands", scatter_bands),
     ),
     "maximum": (
+        ("staged maximum", staged_maximum),
         ("maximum of shared windows", reduced_maximum),
         ("rolling maximum", rolling_maximum),
         ("sectioned maximum", sectioned_maximum),
@@ -41,10 +54,22 @@ KERNELS: dict[str, tuple[tuple[str, Planner], ...]] = {  # the last kernel of a 
     ),
     "average": (
         ("mean of planes", mean_average),
+        ("average of staged windows", staged_average),
         ("average of wide windows", wide_average),
         ("average of columns", column_average),
     ),
 }
+
+
+def refuse(problem: Problem, layout: str = "planes") -> str | None:
+    if problem.kind not in KERNELS:
+        return f"it has no kernel for the kind {problem.kind}"
+    inner = problem.batch[1] if layout == "channels_last" else 1
+    if max(prod(problem.input_plane), prod(problem.output_plane)) * inner > _MOST:
+        return f"{'an image' if inner > 1 else 'a plane'} has more than {_MOST} elements"
+    if problem.rounding != "keep":
+        return f"it does not round gradOutput to {problem.rounding}"
+    return None
 
 
 def plan(problem: Problem, layout: str, facts: DeviceFacts, aligned: bool = True) -> tuple[Launch, ...]:

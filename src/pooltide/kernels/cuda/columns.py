@@ -153,8 +153,10 @@ def column_options(
 ) -> tuple[tuple[str, int], ...]:
     """What the kernels of columns.h are specialised on; `clipped` on the h and w axes."""
     adjacent = task.inner == 1 and task.problem.axes[2].dilation == 1
+    batch = 0 if columns else even_share(windows_of(task.problem.axes[2]).most, UNROLLED)
     edges = (("CLIPPED_H", int(clipped[0])), ("CLIPPED_W", int(clipped[1])))
-    return *task.defines, ("VECTOR", vector), ("COLUMNS", columns), ("ADJACENT", int(adjacent)), *edges
+    cells = (("COLUMNS", columns), ("BATCH", batch), ("ADJACENT", int(adjacent)))
+    return *task.defines, ("VECTOR", vector), *cells, *edges
 
 
 def power_below(x: float) -> int:

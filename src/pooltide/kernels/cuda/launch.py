@@ -11,20 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, lru_cache
-from math import prod
 
 import torch
 
 from ...problem.problem import Problem
-from .choice import KERNELS, plan
+from .choice import LAYOUTS as LAYOUTS
 from .choice import kernels as _kernels
+from .choice import plan
+from .choice import refuse as refuse
 from .compiler import compiled
 from .driver import Launcher, device_facts
 from .nvrtc import library
 from .task import Launch
 
-LAYOUTS = frozenset({"planes", "channels_last"})
-_MOST = 2**30  # elements of a plane, or of an image whose channels are innermost
 _NONE = 2**63 - 1
 
 current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)
@@ -33,17 +32,6 @@ current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStr
 def check_compiler() -> None:
     """Raises NoCompiler with the reason why kernels can't be compiled here."""
     library()
-
-
-def refuse(problem: Problem, layout: str = "planes") -> str | None:
-    if problem.kind not in KERNELS:
-        return f"it has no kernel for the kind {problem.kind}"
-    inner = problem.batch[1] if layout == "channels_last" else 1
-    if max(prod(problem.input_plane), prod(problem.output_plane)) * inner > _MOST:
-        return f"{'an image' if inner > 1 else 'a plane'} has more than {_MOST} elements"
-    if problem.rounding != "keep":
-        return f"it does not round gradOutput to {problem.rounding}"
-    return None
 
 
 def kernels(problem: Problem, layout: str, device: int) -> list[tuple[str, str | None]]:

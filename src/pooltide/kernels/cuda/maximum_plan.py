@@ -34,6 +34,8 @@ MOST_OVERLAP = 4
 NEAR = 8  # elements
 MANY_CHANNELS = 32
 FEWEST_CELLS = 16  # for one thread, where threads share a window
+MOST_THREADS = 1024  # of a block
+SECTOR = 32  # bytes that memory moves at once
 _PLACES = tuple(
     ("int", name) for name in ("dilation_d", "dilation_h", "dilation_w", "place_d", "place_h", "place_w")
 )
@@ -61,7 +63,7 @@ def reduced_maximum(task: Task) -> tuple[Launch, ...] | str:
 def _reduced(task: Task, cells: float, results: int) -> tuple[Launch, ...] | str:
     problem, inner = task.problem, task.inner
     d, h, w = _merged(*(windows_of(axis) for axis in problem.axes))
-    lanes_c, (parts, lanes_w) = min(inner, 32), _parts(task, h, w, cells, results)
+    lanes_c, parts, lanes_w = _lanes(task, h, w, cells, results)
     groups = max(columns.THREADS // (parts * lanes_c), 1)
     c_chunks = cdiv(inner, lanes_c)
     total = task.planes * prod(problem.output_plane) * c_chunks
@@ -71,12 +73,12 @@ def _reduced(task: Task, cells: float, results: int) -> tuple[Launch, ...] | str
         *(prod(problem.input_plane) * inner, prod(problem.output_plane) * inner, total, w.dilation * inner),
         *(h.length, w.length, d.outputs, h.outputs, w.outputs, inner),
         *(parts, parts.bit_length() - 1, lanes_w, lanes_w.bit_length() - 1, groups),
-        *_places(problem.offsets, (d, h, w)),
+        *places_of(problem.offsets, (d, h, w)),
         *(divider(n) for n in (lanes_c, c_chunks, w.outputs, h.outputs, d.outputs)),
     )
     parameters = (
         *TENSORS,
-        *_index_parameter(task),
+        *index_parameter(task),
         ("const int*", "tables"),
         *(("i64", name) for name in ("plane_elements", "plane_windows", "total", "step")),
         *(("int", name) for name in ("H", "W", "Do", "Ho", "Wo", "inner")),
@@ -84,7 +86,8 @@ def _reduced(task: Task, cells: float, results: int) -> tuple[Launch, ...] | str
         *_PLACES,
         *(("Divider", f"by_{name}") for name in ("lanes_c", "c_chunks", "wo", "ho", "do")),
     )
-    whole = d.outputs * h.outputs * w.outputs == 1 and d.most * h.most == 1 and w.count[0] == w.length
+    one = d.outputs * h.outputs * w.outputs == 1 and d.length * h.length == 1
+    whole = one and w.count[0] == w.length
     unrolled = cdiv(w.most, lanes_w)
     options = (
         *(("WHOLE", int(whole and lanes_w == parts)), ("CELLS", unrolled if unrolled <= 8 else 0)),
@@ -96,18 +99,22 @@ def _reduced(task: Task, cells: float, results: int) -> tuple[Launch, ...] | str
     return (Launch(source, cdiv(total, groups), block, shared, (span_table((d, h, w)),), arguments),)
 
 
-def _parts(task: Task, h: Windows, w: Windows, cells: float, results: int) -> tuple[int, int]:
-    """How many threads share a window, and how many of them a row of it."""
+def _lanes(task: Task, h: Windows, w: Windows, cells: float, results: int) -> tuple[int, int, int]:
+    """How many threads take neighbouring channels, how many share a window, and how many of those a row."""
     resident = task.facts.multiprocessors * task.facts.threads_per_multiprocessor
+    lanes_c, itemsize = min(task.inner, 32), task.problem.dtype.itemsize
     if task.inner > 1:
-        most = max(columns.THREADS // min(task.inner, 32), 1)
+        wanted = power_below(resident / results)
+        while wanted * lanes_c > MOST_THREADS and lanes_c * itemsize >= 2 * SECTOR:
+            lanes_c //= 2
+        most = min(max(wanted, columns.THREADS // lanes_c), MOST_THREADS // lanes_c)
     else:
         most = 32 if results * 32 >= resident else columns.THREADS
     # Windows that are far apart in memory must be read in pieces of 32 bytes.
-    least = 32 // task.problem.dtype.itemsize if task.inner == 1 and w.outputs == 1 else 1
+    least = SECTOR // itemsize if task.inner == 1 and w.outputs == 1 else 1
     parts = min(max(power_below(cells / FEWEST_CELLS), min(least, power_below(cells))), power_below(most))
     lanes_w = min(power_below(w.most), parts)
-    return min(parts, lanes_w * power_below(h.most)), lanes_w
+    return lanes_c, min(parts, lanes_w * power_below(h.most)), lanes_w
 
 
 def _merged(d: Windows, h: Windows, w: Windows) -> tuple[Windows, Windows, Windows]:
@@ -120,7 +127,7 @@ def _merged(d: Windows, h: Windows, w: Windows) -> tuple[Windows, Windows, Windo
     return d, h, w
 
 
-def _places(offsets: bool, axes: tuple[Windows, ...]) -> tuple[int, ...]:
+def places_of(offsets: bool, axes: tuple[Windows, ...]) -> tuple[int, ...]:
     """The dilations, and how far places are apart: slice to slice, row to row, cell to cell of a window."""
     _, h, w = axes
     dilations = tuple(axis.dilation for axis in axes)
@@ -129,7 +136,7 @@ def _places(offsets: bool, axes: tuple[Windows, ...]) -> tuple[int, ...]:
     return *dilations, dilations[0] * h.length * w.length, dilations[1] * w.length, dilations[2]
 
 
-def _index_parameter(task: Task) -> tuple[tuple[str, str], ...]:
+def index_parameter(task: Task) -> tuple[tuple[str, str], ...]:
     return (("Index*", "places"),) if task.problem.index_bytes else ()
 
 
@@ -182,7 +189,7 @@ def _columns(
     vector = vector_of(task) if paired or task.inner > 1 else 1
     shape = walk_of(task, threads, (1, 4 * rows.k, 4 * rows.k)[walk], vector)
     unrolled = steps.k if paired else w.most if w.most <= columns.UNROLLED else 0
-    parameters = (*TENSORS, *_index_parameter(task), *column_parameters(task), *_PLACES)
+    parameters = (*TENSORS, *index_parameter(task), *column_parameters(task), *_PLACES)
     parameters += tuple(("int", name) for name in ("padding", "padding_w", "rows", "stride"))
     # A section may reach beyond the last window.
     clipped_h = walk == 2 or bool((h.count != rows.k).any())
@@ -194,5 +201,5 @@ def _columns(
     )
     source = Source("maximum.cu", "maximum", parameters, defines)
     numbers = (rows.p, steps.p, rows.k, rows.s)
-    arguments = (*shape.arguments(task, vector), *_places(task.problem.offsets, (d, h, w)), *numbers)
+    arguments = (*shape.arguments(task, vector), *places_of(task.problem.offsets, (d, h, w)), *numbers)
     return (Launch(source, shape.grid(task), shape.block, shared, (span_table((d, h, w)),), arguments),)

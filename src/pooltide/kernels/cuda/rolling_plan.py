@@ -179,13 +179,19 @@ def _walk(task: Task, vector: int) -> Walk:
 
 def rolling_average(task: Task) -> tuple[Launch, ...] | str:
     """A thread walks down columns, and keeps the last rows of windows in registers."""
-    task = folded(task)
-    walk = _walk(task, 16 // task.problem.dtype.itemsize)
-    while (reason := walk.refuse()) and walk.vector > 1:
-        walk = _walk(task, walk.vector // 2)
+    walk = widest_walk(task)
     if walk.rows.most > walk.kept_rows:
         return f"{walk.rows.most} windows hold a row, in no small stride"
-    return reason or _rolling(walk)
+    return walk.refuse() or _rolling(walk)
+
+
+def widest_walk(task: Task) -> Walk:
+    """The walk with the widest vectors that is not refused, else one of single elements."""
+    task = folded(task)
+    walk = _walk(task, 16 // task.problem.dtype.itemsize)
+    while walk.refuse() and walk.vector > 1:
+        walk = _walk(task, walk.vector // 2)
+    return walk
 
 
 def _rolling(walk: Walk) -> tuple[Launch, ...] | str:

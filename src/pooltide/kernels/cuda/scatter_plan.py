@@ -50,27 +50,36 @@ def scatter_channels(task: Task) -> tuple[Launch, ...] | str:
     """A lane owns a channel; a warp keeps a tile of cells of 32 channels."""
     if task.inner < FEW_CHANNELS:
         return f"{task.inner} channels are innermost, too few for the lanes of a warp"
-    tile = _channel_tile(task)
-    warp_bytes = rounded(prod(tile) * 32 * task.sum_bytes)
-    pieces = _boxes(task.problem.axes, tile)
-    groups = task.planes * cdiv(task.inner, 32)
+    tile = channel_tile(task)[1]
+    pieces = boxes(task.problem.axes, tile)
     few = [n for n in (4, 3, 2) if cdiv(len(pieces), n) * n <= 1.1 * len(pieces)]  # few idle warps
     warps = few[0] if few else min(len(pieces), 4)
-    parts = cdiv(len(pieces), warps)
-    problem = task.problem
-    d, h, w = problem.input_plane
+    return channels_launches(task, tile[0], pieces, warps, int(contiguous(task, tile)), walk=0)
+
+
+def channels_launches(
+    task: Task, ring: int, pieces: Array, warps: int, linear: int, walk: int, lanes: int = 32
+) -> tuple[Launch, ...]:
+    """The launches of scatter_channels.cu: a warp keeps `ring` slices of 32 / `lanes` tiles in `pieces`."""
+    problem, (d, h, w) = task.problem, task.problem.input_plane
+    warp_bytes = rounded(ring * int((pieces[:, 4] * pieces[:, 5]).max()) * 32 * task.sum_bytes)
+    tiles = len(pieces) * lanes // 32  # of warps
+    parts = cdiv(tiles, warps)
     arguments = (
         *(task.planes, d, h, w, *problem.output_plane, task.inner, prod(problem.output_plane), d * h * w),
-        *(problem.axes[0].outputs * problem.axes[1].outputs, warp_bytes, len(pieces), parts, 0, 1),
+        *(problem.axes[0].outputs * problem.axes[1].outputs, warp_bytes, tiles, parts, 0, 1, ring),
         *(divider(h * w), divider(w), divider(problem.axes[2].outputs)),
     )
     pack = 16 // task.sum_bytes
     pack = pack if task.aligned and task.inner % pack == 0 else 1
-    linear = int(_contiguous(task, tile))
-    options = (("DEEP", int(d > 1)), ("LINEAR", linear), ("PACK", pack), ("THREADS", 128))
-    source = Source("scatter_channels.cu", "scatter_channels", _CHANNELS, (*task.defines, *options))
-    grid, shared = groups * parts, 16 + warps * warp_bytes
-    return _twice(task, Launch(source, grid, 32 * warps, shared, (pieces, corners(problem)), arguments))
+    ways = (("DEEP", int(d > 1)), ("LANES", lanes), ("LINEAR", linear), ("PACK", pack), ("WALK", walk))
+    options = (*task.defines, *ways, ("THREADS", 128))
+    source = Source("scatter_channels.cu", "scatter_channels", _CHANNELS, options)
+    grid, shared = task.planes * cdiv(task.inner, lanes) * parts, 16 + warps * warp_bytes
+    found = tables(problem.axes[0])
+    spans = np.stack([found.start, found.end], axis=1).astype(np.int32)
+    given = (pieces, corners(problem), spans)
+    return _twice(task, Launch(source, grid, 32 * warps, shared, given, arguments))
 
 
 _GATHER = (
@@ -178,9 +187,10 @@ _PLANES = (
 )
 _CHANNELS = (
     *INDEXED,
+    ("const int*", "spans"),
     *(("int", name) for name in ("images", "D", "H", "W", "Do", "Ho", "Wo", "channels")),
     *(("int", name) for name in ("plane_windows", "plane_cells", "window_rows", "warp_bytes", "tiles")),
-    *(("int", name) for name in ("parts", "redo", "together")),
+    *(("int", name) for name in ("parts", "redo", "together", "ring")),
     *(("Divider", name) for name in ("by_slice", "by_w", "by_wo")),
 )
 
@@ -276,7 +286,7 @@ def rounded(size: int) -> int:
     return cdiv(size, 32) * 32 + 64
 
 
-def _channel_tile(task: Task) -> tuple[int, int, int]:
+def channel_tile(task: Task) -> tuple[float, tuple[int, int, int]]:
     """The box of cells that costs least: large ones read fewer windows twice, of small ones more fit."""
     best: tuple[float, tuple[int, int, int]] | None = None
     for size, slow in ((TILE_BYTES, 1.12), (TILE_BYTES // 2, 1.0)):
@@ -295,22 +305,25 @@ def _channel_tile(task: Task) -> tuple[int, int, int]:
             lengths = zip(task.problem.input_plane, box, strict=True)
             tiles = prod(cdiv(length, n) for length, n in lengths)
             windows = prod(counts[n] for counts, n in zip(read, box, strict=True))
-            visit = 22 if _contiguous(task, box) else 36
-            rows = box[0] * box[1] * tiles
-            cost = (visit * windows + 4 * prod(task.problem.input_plane) + 150 * tiles + 30 * rows) * slow
+            cost = channels_work(task, windows, tiles, box[0] * box[1] * tiles, contiguous(task, box)) * slow
             if best is None or cost < best[0]:
                 best = cost, (box[0], box[1], box[2])
     assert best is not None
-    return best[1]
+    return best
 
 
-def _contiguous(task: Task, box: tuple[int, ...]) -> bool:
+def channels_work(task: Task, windows: float, tiles: int, rows: int, linear: bool) -> float:
+    """What a warp has to do for an image: `windows` that it reads, and `rows` that it writes."""
+    return (22 if linear else 36) * windows + 4 * prod(task.problem.input_plane) + 150 * tiles + 30 * rows
+
+
+def contiguous(task: Task, box: tuple[int, ...]) -> bool:
     """Whether the cells of a tile follow each other in a plane: whole rows of a slice, or whole slices."""
     _, height, width = task.problem.input_plane
     return box[2] == width and (box[0] == 1 or box[1] == height)
 
 
-def _boxes(axes: tuple[Axis, ...], tile: tuple[int, int, int]) -> Array:
+def boxes(axes: tuple[Axis, ...], tile: tuple[int, int, int]) -> Array:
     """For each tile: its first cell on each axis, its lengths, and the same of the windows of its cells."""
     parts = []
     for axis, share in zip(axes, tile, strict=True):

@@ -28,9 +28,10 @@ def even_share(length: int, most: int) -> int:
 
 
 def even_shares(length: int) -> list[int]:
-    """Sensible lengths of equal shares: all of it, a half, a third, …"""
+    """Sensible lengths of equal shares: all of it, a half, a third, … and of long axes a few cells."""
     parts = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128)
-    return sorted({cdiv(length, n) for n in parts}, reverse=True)
+    found = {cdiv(length, n) for n in parts}
+    return sorted(found | {n for n in (1, 2, 4, 8, 16) if n < min(found)}, reverse=True)
 
 
 def divider(n: int) -> tuple[int, int, int]:

@@ -6,7 +6,7 @@
 // windows below each other at a time: it reads each row once and adds the row to all sums that hold it. A cell that
 // a window does not have counts as +0, which changes no sum, as no sum that begins with +0 becomes -0.
 //
-//     COLUMNS  the most cells of a window on the w axis, where threads unroll them; 0: too many for that
+//     COLUMNS  the most cells of a window on the w axis, where threads unroll them; 0: too many for that (columns.h)
 //     ROWS     the rows of a window, STRIDE rows apart, where threads unroll them; 0: windows differ or are long
 //     PAIRED   1: a thread owns two windows of a row, STRIDE_W cells apart, with COLUMNS cells each
 //     DEEP     0: no window has more than one slice
@@ -90,12 +90,12 @@ __device__ __forceinline__ void walk(const Parameters &p, const Column &column) 
 #pragma unroll
           for (int m = 0; m < COLUMNS; ++m) add(sums[v], holds[v] ? cells[m] : all_cells(0));
 #else
-#pragma unroll 8
-        for (int m = 0; m < w.count; ++m) {
-          const Cells cell = cells_of<aligned>(p, row, m);
+        each_batch<aligned>(p, row, w.count, [&](const Cells(&cells)[BATCH], int, int count) {
 #pragma unroll
-          for (int v = 0; v < WINDOWS; ++v) add(sums[v], holds[v] ? cell : all_cells(0));
-        }
+          for (int v = 0; v < WINDOWS; ++v)
+#pragma unroll
+            for (int m = 0; m < BATCH; ++m) add(sums[v], holds[v] && m < count ? cells[m] : all_cells(0));
+        });
 #endif
       }
     }

@@ -8,6 +8,7 @@
 //     VECTOR    a thread owns as many columns, 1 or 2, and writes their results at once where tensors are aligned to
 //               that. Two columns are neighbouring channels or, if PAIRED, neighbours in a row
 //     ADJACENT  1: the cells of a window's row are side by side in memory; 0: they are p.step elements apart
+//     BATCH     where COLUMNS is 0, the cells of a window's row that a thread loads before it uses the first one
 //     CLIPPED_H, CLIPPED_W   1: some windows have fewer cells inside the axis than others
 #pragma once
 
@@ -91,6 +92,25 @@ __device__ __forceinline__ Cells cells_of(const Parameters &p, const Element *ro
 #pragma unroll
   for (int v = 0; v < VECTOR; ++v) found.at[v] = widen(__ldg(row + v));
   return found;
+}
+#endif
+
+#if !PAIRED && BATCH
+// Calls body(cells, begin, count) for the cells `begin`, … of a window's row, BATCH at a time. The last one stands in
+// for cells after it: loads that depend on no condition are all on their way before the first is used.
+template <bool aligned, class Body>
+__device__ __forceinline__ void each_batch(const Parameters &p, const Element *row, int count, Body body) {
+  Cells cells[BATCH];
+  int begin = 0;
+  for (; begin + BATCH <= count; begin += BATCH) {
+#pragma unroll
+    for (int m = 0; m < BATCH; ++m) cells[m] = cells_of<aligned>(p, row, begin + m);
+    body(cells, begin, BATCH);
+  }
+  if (begin == count) return;
+#pragma unroll
+  for (int m = 0; m < BATCH; ++m) cells[m] = cells_of<aligned>(p, row, min(begin + m, count - 1));
+  body(cells, begin, count - begin);
 }
 #endif
 

@@ -2,7 +2,7 @@
 //
 //     PAIRED   1: a thread owns two windows of a row, which share comparisons, too. Windows are STRIDE_W cells apart, and
 //              have COLUMNS cells
-//     COLUMNS  the most cells of a window on the w axis, where threads unroll them; 0: too many for that
+//     COLUMNS  the most cells of a window on the w axis, where threads unroll them; 0: too many for that (columns.h)
 //     WALK     how rows that several windows have in common are compared along w only once:
 //              0  they are compared again for each window
 //              1  the best cells of rows stay in registers. A window has ROWS rows, and begins STRIDE rows below the
@@ -95,9 +95,11 @@ __device__ __forceinline__ Bests row_best(const Parameters &p, const Element *ro
 #pragma unroll
   for (int m = 1; m < COLUMNS; ++m) take(bests, cells[m], m * p.place_w);
 #else
-  Bests bests = bests_of(cells_of<aligned>(p, row, 0), 0);
-#pragma unroll 8
-  for (int m = 1; m < reach.count; ++m) take(bests, cells_of<aligned>(p, row, m), m * p.place_w);
+  Bests bests = bests_of(all_cells(LOWEST), 0);
+  each_batch<aligned>(p, row, reach.count, [&](const Cells(&cells)[BATCH], int begin, int count) {
+#pragma unroll
+    for (int m = 0; m < BATCH; ++m) take(bests, cells[m], (begin + min(m, count - 1)) * p.place_w);
+  });
 #endif
   return bests;
 }

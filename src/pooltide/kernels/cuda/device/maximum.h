@@ -46,3 +46,14 @@ __device__ __forceinline__ void take(Best &best, const Best &later, int from) {
   take(best, later.value, 0);
 #endif
 }
+
+// The larger one of two values; a NaN if one of them is.
+__device__ __forceinline__ Sum larger(Sum a, Sum b) {
+#if defined(__CUDACC_RTC__) && __CUDA_ARCH__ >= 800 && ELEMENT != 1
+  float found;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(found) : "f"(a), "f"(b));
+  return found;
+#else
+  return b > a || b != b ? b : a;
+#endif
+}

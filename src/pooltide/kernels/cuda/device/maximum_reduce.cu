@@ -6,11 +6,14 @@
 // cells, such as -0 and +0, is the first.
 //
 //     WHOLE  1: a plane has one window, which is one row
-//     CELLS  the most cells of a row that a thread takes, where threads unroll them; 0: too many for that
+//     CELLS  the most cells of a row that a thread takes, where threads unroll them, and ROWS rows; 0: too many for that
 //     WARP   1: the threads of a window are in one warp
 #define PLACED
 #include "maximum.h"
 #include "spans.h"
+
+#define BATCH (CELLS > 0 ? CELLS : 32 / (int)sizeof(Element))  // cells of a row that a thread loads together
+#define ROWS (CELLS > 0 && CELLS < 8 ? 8 / CELLS : 1)
 
 #if WARP
 #define MEET() __syncwarp()
@@ -27,22 +30,34 @@ __device__ __forceinline__ void merge(Best &best, const Best &other) {
   if (wins) best = other;
 }
 
-// Takes the cells `first`, `first` + lanes_w, … below `count` of a row.
+// Takes N cells, `step` elements apart, of which `left` exist if CHECKED. All are loaded before the first comparison,
+// as a thread that waits for each load alone reads too slowly.
+template <int N, bool CHECKED>
+__device__ __forceinline__ void take_cells(Best &best, const Element *at, i64 step, int left, int place,
+                                           int place_step) {
+  Sum values[N];
+#pragma unroll
+  for (int k = 0; k < N; ++k) values[k] = !CHECKED || k < left ? widen(__ldg(at + k * step)) : LOWEST;
+#pragma unroll
+  for (int k = 0; k < N; ++k) take(best, values[k], place + k * place_step);
+}
+
+// How many of the cells `first`, `first` + apart, … are below `count`, for a power of two `apart`.
+__device__ __forceinline__ int cells_below(int count, int first, int log_apart) {
+  return (count - first + (1 << log_apart) - 1) >> log_apart;
+}
+
+// Takes the cells `first`, `first` + lanes_w, … below `count` of a row that has many.
 __device__ __forceinline__ void take_row(const Parameters &p, Best &best, const Element *row, int first, int count,
                                          int place) {
   const i64 step = p.step * p.lanes_w;
   const int place_step = p.place_w * p.lanes_w;
   row += p.step * first;
   place += p.place_w * first;
-#if CELLS
-#pragma unroll
-  for (int k = 0; k < CELLS; ++k)
-    if (first + k * p.lanes_w < count) take(best, widen(__ldg(row + k * step)), place + k * place_step);
-#else
-#pragma unroll 8
-  for (int m = first; m < count; m += p.lanes_w, row += step, place += place_step)
-    take(best, widen(__ldg(row)), place);
-#endif
+  int left = cells_below(count, first, p.log_lanes_w);
+  for (; left >= BATCH; left -= BATCH, row += BATCH * step, place += BATCH * place_step)
+    take_cells<BATCH, false>(best, row, step, BATCH, place, place_step);
+  if (left > 0) take_cells<BATCH, true>(best, row, step, left, place, place_step);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) maximum_reduce(const Parameters p) {
@@ -81,9 +96,27 @@ extern "C" __global__ void __launch_bounds__(THREADS) maximum_reduce(const Param
       const Element *row =
           from + ((i64)(d.first + i * p.dilation_d) * p.H + h.first + lane_h * p.dilation_h) * pitch;
       int row_place = place;
-#pragma unroll 4
+#if CELLS
+      const i64 cell_step = p.step * p.lanes_w;
+      row += p.step * lane_w;
+      row_place += p.place_w * lane_w;
+      const int cells = cells_below(w.count, lane_w, p.log_lanes_w);
+      for (int j = lane_h; j < h.count; j += ROWS * lanes_h) {
+        Sum values[ROWS][CELLS];
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r, row += step)
+#pragma unroll
+          for (int k = 0; k < CELLS; ++k)
+            values[r][k] = j + r * lanes_h < h.count && k < cells ? widen(__ldg(row + k * cell_step)) : LOWEST;
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r, row_place += lanes_h * p.place_h)
+#pragma unroll
+          for (int k = 0; k < CELLS; ++k) take(best, values[r][k], row_place + k * p.lanes_w * p.place_w);
+      }
+#else
       for (int j = lane_h; j < h.count; j += lanes_h, row += step, row_place += lanes_h * p.place_h)
         take_row(p, best, row, lane_w, w.count, row_place);
+#endif
     }
   }
 #endif

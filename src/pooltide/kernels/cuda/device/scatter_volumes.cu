@@ -38,9 +38,9 @@ __device__ __forceinline__ int add_piece(const Parameters &p, i64 plane, const P
       flush(sums_of, skip, piece.size, out + (i64)written * p.slice_elements, lane);
       __syncwarp();
       clear(sums_of, skip + piece.size, lane);
+      __syncwarp();  // a ring of one slice is flushed again
       slot = slot + 1 == p.ring ? 0 : slot + 1;
     }
-    __syncwarp();
   };
 
   clear(sums, p.ring * p.pitch, lane);

@@ -1,0 +1,199 @@
+// Windows of planes from shared memory: a block copies neighbouring cells to its tile, and each thread takes whole
+// windows from the tile. So threads read memory in order, however far their windows are apart.
+//
+// A block computes consecutive windows, all cells of which lie between the first and the last cell of the tile: those
+// of p.share planes, or a part of one plane. p.parts has the parts of a plane: first window, windows, first cell,
+// cells.
+//
+//     WHOLE    1: a block takes whole planes, and there is no table of parts
+//     STEADY   1: all axes have windows of equal length and stride; 0: their cells are in tables (spans.h)
+//     PADDED   1: a gap follows each 128 bytes of the tile, as neighbouring windows would begin in the same banks
+//              of shared memory
+//     COLUMNS  the most cells of a window on the w axis, where threads unroll them, and ROWS rows; 0: too many for that
+//     CLIPPED_H, CLIPPED_W   1: some windows have fewer cells inside the axis than others, or no multiple of ROWS
+//     NONE     what a cell counts as that a window does not have
+#pragma once
+
+#include "spans.h"
+
+#define VECTOR (16 / (int)sizeof(Element))
+#define LINE 128                                             // bytes of all banks
+#define GAP (int)(sizeof(Element) < 4 ? 4 : sizeof(Element))  // bytes that keep elements aligned
+#define AHEAD 8                                              // vectors that a thread loads together
+#define BATCH (COLUMNS > 0 ? COLUMNS : 8)                    // cells of a row that a thread takes together
+
+static_assert(BATCH * (int)sizeof(Element) <= LINE, "more than one gap is among the cells of a batch");
+
+struct Tile {
+  const unsigned char *bytes;
+  int windows, first_window;  // of the block; the first one counts from its plane's first
+  int origin;                 // where the first cell of the first plane would be, in elements
+  i64 to;                     // the first window among all windows
+};
+
+// The byte of the tile at which an element is.
+__device__ __forceinline__ u32 byte_of(int element) {
+  const u32 byte = (u32)element * (u32)sizeof(Element);
+  return PADDED ? byte + byte / LINE * GAP : byte;
+}
+
+// Writes 16 bytes to the tile, in pieces that are aligned after a gap.
+__device__ __forceinline__ void put_vector(unsigned char *tile, int nth, const uint4 &vector) {
+  unsigned char *to = tile + byte_of(nth * VECTOR);
+#if !PADDED
+  *(uint4 *)to = vector;
+#elif ELEMENT == 1
+  ((uint2 *)to)[0] = make_uint2(vector.x, vector.y), ((uint2 *)to)[1] = make_uint2(vector.z, vector.w);
+#else
+  u32 *words = (u32 *)to;
+  words[0] = vector.x, words[1] = vector.y, words[2] = vector.z, words[3] = vector.w;
+#endif
+}
+
+// Copies `cells` elements from element `from` of the tensor on. The first one is written as far behind a multiple of
+// 16 bytes as it is in memory; returned is how many elements that are. Vectors may hold elements around those
+// that are wanted, but none outside of the tensor.
+__device__ __forceinline__ int copy_cells(const Parameters &p, unsigned char *tile, i64 from, int cells) {
+  const int skip = (int)((u64)(p.x + from) / sizeof(Element) % VECTOR), end = skip + cells;
+  const i64 base = from - skip;  // of the first vector
+  const int vectors = (end + VECTOR - 1) / VECTOR;
+  const int first = base < 0, last = base + (i64)vectors * VECTOR > p.elements ? vectors - 1 : vectors;
+  const Element *source = p.x + from - skip;
+#pragma unroll 1
+  for (int begin = first; begin < last; begin += THREADS * AHEAD) {
+    // A load that depends on no condition is issued early, so threads beyond the end load the last vector. All lanes
+    // meet between loads and stores, so that the compiler issues all loads before the first store; __ldg would let it
+    // move loads behind stores.
+    const int v = begin + (int)threadIdx.x;
+    uint4 found[AHEAD];
+#pragma unroll
+    for (int i = 0; i < AHEAD; ++i) found[i] = ((const uint4 *)source)[min(v + i * THREADS, last - 1)];
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < AHEAD; ++i)
+      if (v + i * THREADS < last) put_vector(tile, v + i * THREADS, found[i]);
+  }
+  // The vectors that cross an end of the tensor.
+  const int t = (int)threadIdx.x;
+  auto put = [&](int element) {
+    if (t < VECTOR && element >= skip && element < end) *(Element *)(tile + byte_of(element)) = __ldg(source + element);
+  };
+  if (first) put(t);
+  if (last < vectors) put(last * VECTOR + t);
+  return skip;
+}
+
+// Fills the tile of this block. All threads call it.
+__device__ __forceinline__ Tile tile_of(const Parameters &p, unsigned char *bytes) {
+#if WHOLE
+  const i64 plane = (i64)blockIdx.x * p.share;
+  const int4 part = make_int4(0, p.plane_windows, 0, p.plane_elements);
+#else
+  const u32 nth = over(blockIdx.x, p.by_parts);
+  const i64 plane = nth;
+  const int4 part = ((const int4 *)p.parts)[blockIdx.x - nth * p.by_parts.n];
+#endif
+  const int more = WHOLE ? (int)min((i64)p.share, p.planes - plane) - 1 : 0;  // planes after the first
+  const i64 from = plane * p.plane_elements + part.z;
+  const int skip = copy_cells(p, bytes, from, part.w + more * p.plane_elements);
+  __syncthreads();
+  Tile tile;
+  tile.bytes = bytes;
+  tile.windows = part.y + more * p.plane_windows, tile.first_window = part.x;
+  tile.origin = skip - part.z;
+  tile.to = plane * p.plane_windows + part.x;
+  return tile;
+}
+
+struct Window {
+  int od, oh, ow;
+  Span d, h, w;
+  int first;  // cell of its plane
+  int at;     // where that is in the tile, in elements
+};
+
+#if STEADY
+__device__ __forceinline__ Span steady_span(int o, int length, int k, int s, int padding) {
+  const int begin = o * s - padding, first = max(begin, 0);
+  const Span found = {first, min(begin + k, length) - first};
+  return found;
+}
+#endif
+
+// The window `q` of the block.
+__device__ __forceinline__ Window window_of(const Parameters &p, const Tile &tile, int q) {
+  Window found;
+  u32 at = (u32)(tile.first_window + q), next = over(at, p.by_wo);
+  found.ow = (int)(at - next * p.by_wo.n);
+  at = next, next = over(at, p.by_ho);
+  found.oh = (int)(at - next * p.by_ho.n);
+  at = next, next = over(at, p.by_do);
+  found.od = (int)(at - next * p.by_do.n);
+#if STEADY
+  found.d = steady_span(found.od, p.D, p.k_d, p.s_d, p.p_d);
+  found.h = steady_span(found.oh, p.H, p.k_h, p.s_h, p.p_h);
+  found.w = steady_span(found.ow, p.W, p.k_w, p.s_w, p.p_w);
+#else
+  found.d = span_d(p, found.od), found.h = span_h(p, found.oh), found.w = span_w(p, found.ow);
+#endif
+  found.first = (found.d.first * p.H + found.h.first) * p.W + found.w.first;
+  found.at = (int)next * p.plane_elements + found.first + tile.origin;
+  return found;
+}
+
+// How many cells there are from element `first` of the tile to the next gap.
+__device__ __forceinline__ int cells_to_gap(int first) {
+  const u32 line = LINE / sizeof(Element);
+  return (int)(line - (u32)first % line);
+}
+
+// Loads BATCH neighbouring cells of a row, from element `first` of the tile on, of which `left` exist. At most one gap
+// is among them, so an address is before the gap or after it.
+template <bool gap>
+__device__ __forceinline__ void load_cells(const Tile &tile, int first, int left, bool row_exists, Sum (&cells)[BATCH]) {
+  const unsigned char *before = tile.bytes + byte_of(first), *after = before + GAP;
+#pragma unroll
+  for (int k = 0; k < BATCH; ++k) {
+    const bool exists = row_exists && ((COLUMNS && !CLIPPED_W) || k == 0 || k < left);
+    const Element *cell = (const Element *)(gap && k >= cells_to_gap(first) ? after : before) + k;
+    cells[k] = exists ? widen(*cell) : NONE;
+  }
+}
+
+// The same for ROWS rows, from row j of the window on.
+template <bool gap>
+__device__ __forceinline__ void load_rows(const Parameters &p, const Tile &tile, const Window &window, int first, int j,
+                                          int m, Sum (&cells)[ROWS][BATCH]) {
+#pragma unroll
+  for (int r = 0; r < ROWS; ++r) {
+    const bool row_exists = !CLIPPED_H || r == 0 || j + r < window.h.count;
+    load_cells<gap>(tile, first + r * p.W, window.w.count - m, row_exists, cells[r]);
+  }
+}
+
+// Calls body(cells, at, i, j, m) for BATCH cells of the window at a time, in ascending order: from cell m of row j of
+// slice i on, which is the element `at` of the tile. The cells of ROWS rows are loaded together.
+template <class Body>
+__device__ __forceinline__ void each_batch(const Parameters &p, const Tile &tile, const Window &window, Body body) {
+#pragma unroll 1
+  for (int i = 0; i < window.d.count; ++i) {
+#pragma unroll 1
+    for (int j = 0; j < window.h.count; j += ROWS) {
+      const int row = window.at + (i * p.H + j) * p.W;
+      for (int m = 0; m < (COLUMNS ? 1 : window.w.count); m += BATCH) {
+        Sum cells[ROWS][BATCH];
+        bool gap = false;
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r) gap |= PADDED && cells_to_gap(row + r * p.W + m) < BATCH;
+        if (gap) {
+          load_rows<PADDED>(p, tile, window, row + m, j, m, cells);
+          keep_order();  // else the compiler makes one way of both
+        } else {
+          load_rows<false>(p, tile, window, row + m, j, m, cells);
+        }
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r) body(cells[r], row + r * p.W + m, i, j + r, m);
+      }
+    }
+  }
+}

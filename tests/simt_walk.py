@@ -1,0 +1,68 @@
+"""The GPU kernel of maxima in channels-last volumes, on the host: indices of all kinds.
+
+    python tests/simt_walk.py DTYPE [LINE]
+
+prints how many problems had the expected bits, and what they reached. LINE is added to device.h, to break the
+kernel. tests/test_simt_maxima.py starts this program with AddressSanitizer loaded.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from itertools import product
+
+from cuda_problems import H200, any_cost, changed, strided
+from simt_few import check_bits
+
+from geometries import maxima_gradient
+from pooltide.geometry import Axis
+from pooltide.kernels.cuda import walk_plan
+from pooltide.kernels.cuda.task import Launch, Task
+from pooltide.operators.dtypes import DTYPES
+from pooltide.problem.problem import Problem
+
+POOLS: list[tuple[tuple[int, int], tuple[Axis, Axis, Axis]]] = [
+    ((2, 37), (strided(11, 3, 1, 1), strided(5, 3, 1, 1), strided(7, 2, 1, 1))),
+    ((1, 64), (strided(9, 2, 3, 0), strided(4, 3, 2, 1), strided(5, 3, 2, 1))),
+    ((1, 20), (Axis(7, 5), Axis(3, 2), Axis(5, 3))),
+    ((1, 16), (strided(8, 1, 3, 0), strided(5, 3, 1, 1), strided(3, 2, 1, 0))),
+]
+TILES = (4, 64)  # cells of a slice that a warp keeps; 64: one warp computes an image, in one launch
+
+
+def problems(dtype: str) -> Iterator[tuple[Problem, str, tuple[Launch, ...], str]]:
+    for (batch, axes), index, cells in product(POOLS, ("INT32", "INT64", "UINT8"), TILES):
+        if index == "UINT8" and axes[0].adaptive:
+            continue
+        problem = maxima_gradient(batch, axes, DTYPES[dtype], DTYPES[index])
+        task = Task(problem, "channels_last", H200, aligned=batch[1] % 4 == 0)
+        size = 3 * cells * 32 * task.sum_bytes
+        with any_cost(), changed(walk_plan, WALK_BYTES=size, ENOUGH_WARPS=0):
+            found = walk_plan.walk_channels(task)
+        assert not isinstance(found, str), found
+        for kind in ("own", "repeated", "stray", "outside"):
+            yield problem, "channels_last", found, kind
+
+
+def reached(found: tuple[Launch, ...]) -> set[str]:
+    tiles, ring = found[0].tables[0], found[0].arguments[-4]
+    assert isinstance(ring, int)
+    ways = {"a launch" if len(found) == 1 else "two launches"}
+    ways |= {"walks"} if (tiles[:, 3] > ring).any() else set()
+    ways |= {"whole rows" if dict(found[0].source.defines)["LINEAR"] else "parts of rows"}
+    ways |= {"halves of warps"} if dict(found[0].source.defines)["LANES"] == 16 else set()
+    ways |= {"idle halves"} if (tiles[:, 4] == 0).any() else set()
+    return ways
+
+
+def main(dtype: str, line: str = "") -> None:
+    listed = list(problems(dtype))
+    ways = {"faults"} if check_bits(listed, line, anywhere=False) else set()
+    for _, _, found, _ in listed:
+        ways |= reached(found)
+    print(f"{len(listed)} problems: {', '.join(sorted(ways))}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,73 @@
+"""Two GPU gradients of maxima on the host, with indices of all kinds: simt_few.py and simt_walk.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import simt_few
+import simt_walk
+from cuda_problems import H200
+
+import simt
+from geometries import maxima_gradient
+from pooltide.kernels.cuda.choice import plan
+from pooltide.operators.dtypes import DTYPES
+
+FEW, WALK = (Path(__file__).parent / name for name in ("simt_few.py", "simt_walk.py"))
+WAYS = {
+    FEW: "faults, more windows than threads, one launch, two launches",
+    WALK: "a launch, faults, halves of warps, idle halves, parts of rows, two launches, walks, whole rows",
+}
+TYPES = ("BFLOAT16", "FLOAT32", "FLOAT64", "FLOAT16")
+on_host = pytest.mark.skipif(simt.why_not() is not None, reason=simt.why_not() or "")
+of_both = pytest.mark.parametrize("script", [FEW, WALK], ids=lambda path: path.stem)
+
+
+@on_host
+@of_both
+@pytest.mark.parametrize(
+    "dtype", [TYPES[0], *(pytest.param(dtype, marks=pytest.mark.slow) for dtype in TYPES[1:])]
+)
+def test_all_kinds_of_indices_have_the_expected_bits(script: Path, dtype: str) -> None:
+    done = simt.start(script, dtype)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.rstrip().endswith(f"problems: {WAYS[script]}"), done.stdout
+
+
+@on_host
+@pytest.mark.slow
+@of_both
+@pytest.mark.parametrize("broken", ["barrier", "sign"])
+def test_a_broken_kernel_is_found(script: Path, broken: str) -> None:
+    barrier = "__syncthreads" if script == FEW else "__syncwarp"
+    lines = {"barrier": f"#define {barrier}() ((void)0)", "sign": "#define widen(...) (-widen(__VA_ARGS__))"}
+    done = simt.start(script, "FLOAT32", lines[broken])
+    assert done.returncode == 1
+    assert "cells are wrong" in done.stderr, done.stderr
+
+
+@pytest.mark.slow
+def test_nvrtc_compiles_scatters_of_few_windows(compile_for_gpu: Callable[..., None]) -> None:
+    _, axes = simt_few.POOLS[0]
+    sources = {
+        launch.source
+        for dtype in TYPES
+        for index in ("INT32", "INT64", "UINT8")
+        for images in ((3, 2), (2, 300))
+        for launch in plan(maxima_gradient(images, axes, DTYPES[dtype], DTYPES[index]), "channels_last", H200)
+    }
+    assert len(sources) == 4 * 3 * 3
+    assert {source.file for source in sources} == {"scatter_few.cu"}
+    compile_for_gpu(sources)
+
+
+@pytest.mark.slow
+def test_nvrtc_compiles_walks(compile_for_gpu: Callable[..., None]) -> None:
+    sources = {
+        launch.source for dtype in TYPES for _, _, found, _ in simt_walk.problems(dtype) for launch in found
+    }
+    assert len(sources) >= len(TYPES) * len(simt_walk.POOLS)
+    assert all(dict(source.defines)["WALK"] == 1 for source in sources)
+    compile_for_gpu(sources)
