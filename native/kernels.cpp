@@ -69,29 +69,29 @@ template <class K> struct Maxima {
 };
 
 template <class S, Method method> struct Scattered {
-  static constexpr double kMeetings = 0.125;  // to a cell; if there are more, gradients that meet cost too much
+  static constexpr double kMeetings = 0.045;  // per window; if there are more, gradients that meet cost too much
   static constexpr bool half = sizeof(S) < sizeof(typename Sum<S>::T);
   template <class I> using With = Scatter<S, I, method>;
   static const char* refuse(const Problem& p, bool ignore_speed) {
     if (half == (method == Method::in_place)) return half ? "half types are summed in float32" : "the result is summed in place";
     if (const char* reason = ScatterLayout::refuse(p)) return reason;
     if (ignore_speed || method != Method::copied) return nullptr;
-    if (p.d.disjoint && p.h.disjoint && p.w.disjoint) return nullptr;
-    return meetings(p) <= kMeetings ? nullptr : "windows overlap, and there are many";
+    return meetings(p) <= kMeetings ? nullptr : "windows overlap, and many name the same cells";
   }
 
  private:
-  // Returns how many windows hold a cell, times the windows to a cell: gradients meet that often, or less.
+  // Returns how many other windows name the cell that a window names, if every window names any of its cells.
   static double meetings(const Problem& p) {
     const Axis* axes[] = {&p.d, &p.h, &p.w};
-    double found = 1;
+    double holding = 1, size = 1;  // windows that hold a cell, and cells of a window
     for (const Axis* axis : axes) {
-      if (!axis->start) return 1;  // a very long axis has no tables
+      if (axis->windows == 0) return 0;
       int64_t held = 0;
       for (int64_t o = 0; o < axis->windows; o++) held += axis->length[o];
-      found *= double(held) / axis->cells * axis->windows / axis->cells;
+      double mean = double(held) / axis->cells;
+      holding *= mean > 1 ? mean : 1, size *= double(held) / axis->windows;
     }
-    return found;
+    return (holding - 1) / size;
   }
 };
 

@@ -25,9 +25,11 @@ namespace {
 
 // How work is divided among threads. A forward does more work per byte than a gradient.
 constexpr int64_t kChunkBytes = 128 << 10;  // of a gradient's result
-constexpr int64_t kThreadBytes = 768 << 10;  // that a gradient reads and writes
+constexpr int64_t kThreadBytes = 768 << 10;  // that a gradient reads and writes,
+constexpr int64_t kTeamBytes = 256 << 10;    // if the threads are those of a team, which need not be woken
 constexpr int64_t kChunkCells = 64 << 10, kThreadCells = 64 << 10;    // of a forward's larger side
 constexpr int64_t kChunksPerThread = 8;     // so that threads end together
+constexpr int64_t kChunksOfImages = 2;      // if chunks are parts of images, whose edges are read twice; 1 if images suffice
 constexpr int64_t kStreamBytes = 32 << 20;  // a gradient that moves more bytes writes past the cache
 
 std::atomic<size_t> current_set{SIZE_MAX};
@@ -90,24 +92,32 @@ void work(void* context, int worker) {
 }
 
 // How many units a thread takes at a time, and how many threads are useful. Chunks of a gradient are whole
-// images if images are small: a thread that begins inside an image divides some rows of windows again.
+// images if images are small: a thread that begins inside an image reads some rows of windows again.
 struct Parts {
   int64_t chunk, threads;
 
+  // A negative number of threads: those of a team.
   Parts(const Problem& p, int64_t units, int64_t most_threads, int64_t forced_chunk) {
+    int64_t bytes_per_thread = most_threads < 0 ? kTeamBytes : kThreadBytes;
+    most_threads = std::abs(most_threads);
+    int64_t images = p.channels_last ? p.batch : p.planes();
+    bool inside = false;  // chunks are parts of images
     if (p.gradient()) {
-      int64_t bytes = p.written_elements() * p.itemsize(), images = p.channels_last ? p.batch : p.planes();
+      int64_t bytes = p.written_elements() * p.itemsize();
       chunk = std::max<int64_t>(1, kChunkBytes * units / bytes);
       int64_t rows = units / images;
       if (rows * images == units && chunk > rows) chunk -= chunk % rows;
-      threads = p.moved_bytes() / kThreadBytes + 1;
+      inside = chunk < rows;
+      threads = p.moved_bytes() / bytes_per_thread + 1;
     } else {
       int64_t cells = p.planes() * std::max(p.cells(), p.windows());
       chunk = std::max<int64_t>(1, kChunkCells * units / cells);
       threads = cells / kThreadCells + 1;
     }
     threads = std::min({threads, most_threads, (units + chunk - 1) / chunk});
-    chunk = std::max(chunk, threads == 1 ? units : units / (threads * kChunksPerThread));
+    int64_t each = kChunksPerThread;
+    if (inside) each = images % threads ? kChunksOfImages : 1;
+    chunk = std::max(chunk, threads == 1 ? units : units / (threads * each));
     if (forced_chunk) chunk = forced_chunk, threads = std::min(most_threads, (units + chunk - 1) / chunk);
   }
 };
@@ -268,7 +278,7 @@ Fault PreparedProblem::run(Arrays arrays, int threads, const Forced& forced) con
 Fault PreparedProblem::run_kernel(const Kernel& kernel, const Arrays& arrays, int threads, int64_t chunk) const {
   const Problem& p = problem_;
   int64_t units = kernel.units(p);
-  Parts parts(p, units, std::abs(threads), chunk);
+  Parts parts(p, units, threads, chunk);
   int64_t useful = parts.threads, each = (kernel.scratch(p, arrays) + 63) / 64 * 64;
   char* block = scratch.get(each * useful);
   Shares shares(units, parts.chunk, useful);

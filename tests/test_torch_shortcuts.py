@@ -205,3 +205,54 @@ def test_more_calls_than_there_is_room_for() -> None:
             assert torch.equal(
                 pt.avg_pool1d_backward(g[None], (1, size), 2, 1)[0, 1:-1], (g[1:] + g[:-1]) / 2
             )
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_out_is_known_too_and_marked_as_written(function: str, found: list[str]) -> None:
+    run, arguments = getattr(pt, function), good(function)
+    want, out = run(*arguments), torch.empty_like(arguments[1])
+    run(*arguments, out=out)
+    found.clear()
+    version = out.fill_(float("nan"))._version
+    assert run(*arguments, out=out) is out
+    assert torch.equal(out, want)
+    assert out._version == version + 1
+    assert found == [function]
+
+
+def small_out(kind: str, g: Any, x: Any) -> Any:
+    """An `out` with the metadata of a known one, which the kernel must not simply write to."""
+    if kind == "overlaps grad_output":
+        return g.as_strided(x.shape, x.stride())
+    out = torch.empty_like(x, requires_grad=kind == "takes part in autograd")
+    if kind == "short storage":
+        out.untyped_storage().resize_(8)
+    return out
+
+
+@pytest.mark.parametrize("kind", ["overlaps grad_output", "takes part in autograd", "short storage"])
+def test_out_is_checked_on_every_call(kind: str, found: list[str]) -> None:
+    g, x, *sizes = good("avg_pool2d_backward")
+    g = torch.empty(x.numel() + 1)[: g.numel()].view(g.shape).copy_(g)  # `out` fits behind its first element
+    for _ in range(2):
+        want = pt.avg_pool2d_backward(g, x, *sizes, out=torch.empty_like(x)).clone()
+    found.clear()
+    out = small_out(kind, g, x)
+    if kind == "overlaps grad_output":
+        assert torch.equal(pt.avg_pool2d_backward(g, x, *sizes, out=out), want)
+    else:
+        with pytest.raises(ValueError, match="out"):
+            pt.avg_pool2d_backward(g, x, *sizes, out=out)
+    assert found == []
+
+
+def test_an_inference_tensor_is_no_out(found: list[str]) -> None:
+    g, x, *sizes = good("avg_pool2d_backward")
+    for _ in range(2):
+        pt.avg_pool2d_backward(g, x, *sizes, out=torch.empty_like(x))
+    with torch.inference_mode():
+        out = torch.empty_like(x)
+    found.clear()
+    with pytest.raises(ValueError, match="inference"):
+        pt.avg_pool2d_backward(g, x, *sizes, out=out)
+    assert found == []

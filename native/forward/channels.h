@@ -1,6 +1,6 @@
 // Averages and maxima in channels-last order.
 //
-// A vector holds neighbouring channels of one cell. Each window is reduced cell by cell, L channels at a time; the
+// A vector holds neighbouring channels of one cell. Each window is reduced cell by cell, some vectors at a time; the
 // results, and the indices of maxima, are written in the same order. A unit is a piece of a row of windows.
 
 #pragma once
@@ -16,7 +16,8 @@ template <class S, bool maximum, bool indexed> class ChannelsForward {
   using V = VecOf<S>;
   using I = typename IntLanes<T>::I;
   static constexpr int64_t L = lanes<S>;
-  static constexpr int64_t kTogether = 4;  // vectors whose updates do not wait for each other
+  // Vectors that are reduced together: their updates do not wait for each other, and more of a cell is read at once.
+  static constexpr int kMost = 4;
 
  public:
   ChannelsForward(const Problem& p, const Arrays& arrays, void*) : p_(p), arrays_(arrays) {}
@@ -35,54 +36,55 @@ template <class S, bool maximum, bool indexed> class ChannelsForward {
   void reduce_window(const WindowRow<T>& windows, int64_t image, int64_t ow) const {
     int64_t channels = p_.channels, q = ((image * p_.d.windows + windows.od) * p_.h.windows + windows.oh) * p_.w.windows + ow;
     const S* x = (const S*)arrays_.input + image * p_.cells() * channels;
-    int64_t c = 0;
-    for (; c + kTogether * L <= channels; c += kTogether * L) reduce_vectors(windows, ow, x + c, q * channels + c);
-    for (; c < channels; c += L) {
-      int64_t from = channels < L ? 0 : smaller(c, channels - L);  // the last vector ends with the channels
-      int64_t n = smaller(L, channels), to = q * channels + from;
-      Reduction<T, indexed> result = reduce(windows, ow, x + from, n);
-      if (!maximum) result.value = windows.quotient(result.value, ow);
-      store_results<S>(p_, arrays_, to, result, n);
-    }
+    if (channels < L) return reduce_part(windows, ow, x, q * channels);
+    for (int64_t c = 0; c < channels;) c = reduce<kMost>(windows, ow, x, q * channels, c);
   }
 
-  // Reduces window ow in kTogether vectors of channels from x on, and writes the results from `to` on.
-  void reduce_vectors(const WindowRow<T>& windows, int64_t ow, const S* x, int64_t to) const {
+  // Reduces window ow in the channels from c on, in n vectors, or in half as many if these suffice. The last ones end
+  // with the channels, so some channels may be reduced twice. Returns the first channel that is left.
+  template <int n> int64_t reduce(const WindowRow<T>& windows, int64_t ow, const S* x, int64_t to, int64_t c) const {
+    if constexpr (n > 1)
+      if (p_.channels < n * L || p_.channels - c <= n / 2 * L) return reduce<n / 2>(windows, ow, x, to, c);
+    int64_t from = smaller(c, p_.channels - n * L);
+    Reduction<T, indexed> results[n];
+    for (auto& result : results) result = begun(windows, ow);
+    for_each_cell(windows, ow, x + from, [&](const S* cell, I at) {
+#pragma GCC unroll 8
+      for (int v = 0; v < n; v++) reduce_cell<maximum>(results[v], load(cell + v * L), at);
+    });
+    for (int v = 0; v < n; v++) finish(windows, ow, results[v], to + from + v * L, L);
+    return from + n * L;
+  }
+
+  // The same for fewer channels than a vector has.
+  void reduce_part(const WindowRow<T>& windows, int64_t ow, const S* x, int64_t to) const {
+    Reduction<T, indexed> result = begun(windows, ow);
+    for_each_cell(windows, ow, x, [&](const S* from, I at) {
+      S cell[L] = {};
+      memcpy(cell, from, p_.channels * sizeof(S));
+      reduce_cell<maximum>(result, load(cell), at);
+    });
+    finish(windows, ow, result, to, p_.channels);
+  }
+
+  Reduction<T, indexed> begun(const WindowRow<T>& windows, int64_t ow) const {
+    return {maximum ? splat(kLowest<T>) : V{}, (Int)windows.index(ow) - I{}};
+  }
+
+  void finish(const WindowRow<T>& windows, int64_t ow, Reduction<T, indexed> result, int64_t to, int64_t n) const {
+    if (!maximum) result.value = windows.quotient(result.value, ow);
+    store_results<S>(p_, arrays_, to, result, n);
+  }
+
+  // Calls use(address, index) for each cell of window ow. The first cell of the plane is at x.
+  template <class F> void for_each_cell(const WindowRow<T>& windows, int64_t ow, const S* x, F use) const {
     int64_t first = p_.w.start[ow], count = p_.w.length[ow], step = p_.w.dilation * p_.channels;
-    Reduction<T, indexed> results[kTogether];
-    for (auto& result : results) result = {maximum ? splat(kLowest<T>) : V{}, (Int)windows.index(ow) - I{}};
     for (int64_t i = 0; i < p_.d.length[windows.od]; i++)
       for (int64_t j = 0; j < p_.h.length[windows.oh]; j++) {
-        const S* cells = x + (windows.row(i, j) * p_.w.cells + first) * p_.channels;
+        const S* cell = x + (windows.row(i, j) * p_.w.cells + first) * p_.channels;
         I at = (Int)(windows.index_of_row(i, j) + first_index(p_, ow)) - I{};
-        for (int64_t k = 0; k < count; k++, cells += step, at += (Int)index_step(p_))
-          for (int64_t v = 0; v < kTogether; v++) reduce_cell<maximum>(results[v], load(cells + v * L), at);
+        for (int64_t k = 0; k < count; k++, cell += step, at += (Int)index_step(p_)) use(cell, at);
       }
-    for (int64_t v = 0; v < kTogether; v++) {
-      if (!maximum) results[v].value = windows.quotient(results[v].value, ow);
-      store_results<S>(p_, arrays_, to + v * L, results[v], L);
-    }
-  }
-
-  // Reduces window ow in n channels from x on.
-  Reduction<T, indexed> reduce(const WindowRow<T>& windows, int64_t ow, const S* x, int64_t n) const {
-    int64_t first = p_.w.start[ow], count = p_.w.length[ow], step = p_.w.dilation, channels = p_.channels;
-    Reduction<T, indexed> result{maximum ? splat(kLowest<T>) : V{}, (Int)windows.index(ow) - I{}};
-    for (int64_t i = 0; i < p_.d.length[windows.od]; i++)
-      for (int64_t j = 0; j < p_.h.length[windows.oh]; j++) {
-        int64_t from = windows.row(i, j) * p_.w.cells + first, stride = index_step(p_);
-        int64_t index = windows.index_of_row(i, j) + first_index(p_, ow);
-        if (n == L) {
-          reduce_cells<S, maximum>(result, x + from * channels, count, step * channels, index, stride);
-          continue;
-        }
-        for (int64_t k = 0; k < count; k++) {
-          S cell[L] = {};
-          memcpy(cell, x + (from + k * step) * channels, n * sizeof(S));
-          reduce_cells<S, maximum>(result, cell, 1, 0, index + k * stride, 0);
-        }
-      }
-    return result;
   }
 
   const Problem& p_;

@@ -3,9 +3,9 @@
 //
 //     image[indices[q, c], c] += grad[q, c]
 //
-// Each index is compared with the band of its piece. An index outside, or one that another segment would have to
-// add but does not see, sets Fault::retry: the problem is then computed by scatter_any.h. A unit is a segment of an
-// image, or of a block of its channels.
+// Each index is compared with the band of its piece. An index outside sets Fault::retry: the problem is then computed
+// by scatter_any.h. If only a part of the band is in this segment, the other cells are left to their segments. A unit
+// is a segment of an image, or of a block of its channels.
 
 #pragma once
 
@@ -28,6 +28,7 @@ template <class S, class I, Method method> class Scatter {
   using CellIndex = typename Decoded<I>::Type;
   static constexpr int64_t L = lanes<S>, kTwoVectors = 2 * L, kFlush = 512;
   static constexpr int64_t kAhead = 4096, kLine = 64 / sizeof(CellIndex), kCellsAhead = 8;  // bytes, elements, cells
+  static constexpr int64_t kZeros = (128 << 10) / sizeof(S);  // elements that are set to zero at once
   static constexpr bool kHalf = sizeof(S) < sizeof(T), kRing = method == Method::bands;
   static constexpr bool kCopied = kHalf && method == Method::copied;
 
@@ -40,8 +41,8 @@ template <class S, class I, Method method> class Scatter {
     int64_t n = layout_.piece * layout_.block;
     ring_ = carve_.take<T>(kRing ? layout_.ring + kTwoVectors : 0);
     collisions_ = carve_.take<Collisions<S>>(kCopied);
-    places_ = carve_.take<uint32_t>(n);
-    grads_ = carve_.take<T>(n + L);
+    places_ = carve_.take<uint32_t>(has_places() ? n : 0);
+    grads_ = carve_.take<T>(kHalf || layout_.blocks > 1 ? n + L : 0);
     at_ = carve_.take<uint32_t>(kRing ? n : 0);
     indices_ = carve_.take<CellIndex>(sizeof(I) == 1 || layout_.blocks > 1 ? n : 0);
     stage_ = carve_.take<S>(kRing ? stage_size() : 0);
@@ -51,6 +52,7 @@ template <class S, class I, Method method> class Scatter {
   void begin() {
     if (kRing) memset((void*)ring_, 0, (layout_.ring + kTwoVectors) * sizeof(T));
     if constexpr (kCopied) collisions_->clear();
+    if (!has_places()) return;
     int64_t n = layout_.piece * layout_.block, each = layout_.group ? windows_size() : n;
     for (int64_t i = 0, image = 0; i < n; image += image_size())
       for (int64_t end = i + each; i < end; i += layout_.block)
@@ -62,6 +64,7 @@ template <class S, class I, Method method> class Scatter {
     S* out = (S*)arrays_.out;
     Sink<S> sink(out + first_element(begin), out + first_element(end), stage_, kRing ? stage_size() : 0, kRing && arrays_.stream);
     sink_ = &sink;
+    zeros_ = out + first_element(begin), zeros_end_ = out + first_element(end);
     for (int64_t unit = begin, n; unit < end && !strays_; unit += n) {
       int64_t segment = unit % segments, image = unit / per_image;
       n = smaller(layout_.group ? layout_.group : segments - segment, end - unit);
@@ -72,6 +75,7 @@ template <class S, class I, Method method> class Scatter {
       if (layout_.group) scatter_images(n);
       else scatter_slices(unit / segments % layout_.blocks * layout_.block, slice_of(segment), slice_of(segment + n));
     }
+    if (!kRing) open(zeros_end_);
     if (layout_.blocks == 1) sink.finish();
     fault.retry |= strays_;
   }
@@ -82,6 +86,12 @@ template <class S, class I, Method method> class Scatter {
   int64_t windows_size() const { return larger(p_.windows() * layout_.channels, 1); }
   int64_t stage_size() const { return Sink<S>::stage_size(kFlush, arrays_.tight ? 0 : 16384); }
   int64_t slice_of(int64_t segment) const { return layout_.slices * segment / layout_.segments; }
+  // Returns whether elements need a table of places. Without one, an inner loop has the windows of a plane, or the
+  // channels of a window, if these are many.
+  bool has_places() const {
+    if (kRing && layout_.channels > 1) return true;
+    return layout_.channels == 1 ? layout_.group && p_.windows() < kLine : layout_.group || layout_.channels < kLine;
+  }
   // Returns where the result of a unit begins, if blocks have all channels.
   int64_t first_element(int64_t unit) const {
     return unit / (layout_.blocks * layout_.segments) * image_size() +
@@ -91,8 +101,9 @@ template <class S, class I, Method method> class Scatter {
   // Scatters n small images.
   void scatter_images(int64_t n) {
     block_at_ = 0, width_ = layout_.channels, done_ = 0;
-    if (!kRing) open(n * p_.cells());
-    add(0, n * p_.windows(), {0, p_.cells()});
+    Cells all{0, p_.cells()};
+    if (!kRing) open(out_ + n * image_size());
+    add(0, n * p_.windows(), all, all);
     close(n * p_.cells());
   }
 
@@ -105,20 +116,31 @@ template <class S, class I, Method method> class Scatter {
     block_at_ = c, width_ = smaller(layout_.block, layout_.channels - c), done_ = from * slice;
     for (int64_t q = o * row, next; q < last * row && !strays_; q = next) {
       next = smaller(q + layout_.piece, last * row);
-      Cells mine{larger(axis.start[q / row], from) * slice, smaller(end_of(axis, (next - 1) / row), to) * slice};
+      Cells band = band_of(q, next), here{from * slice, to * slice};
+      if (band.from < here.from || band.to > here.to) {  // then all windows must have the same band
+        next = smaller(next, (q / row + 1) * row);
+        band = band_of(q, next);
+      }
+      Cells mine{larger(band.from, here.from), smaller(band.to, here.to)};
       if (kRing || (kCopied && collisions_->crowded())) close(mine.from);
-      if (!kRing) open(mine.to);
-      add(q, next, mine);
+      if (!kRing) open(out_ + mine.to * layout_.channels);
+      add(q, next, mine, band);
     }
-    if (!kRing) open(to * slice);
     close(to * slice);
   }
 
-  // Sets the cells before `end` of the result to zero.
-  void open(int64_t end) {
-    if (end <= done_) return;
-    memset((void*)(out_ + done_ * layout_.channels), 0, (end - done_) * layout_.channels * sizeof(S));
-    done_ = end;
+  // Returns the cells of the slices that the windows q … next - 1 hold.
+  Cells band_of(int64_t q, int64_t next) const {
+    const Axis& axis = layout_.axis;
+    return {axis.start[q / layout_.row] * layout_.slice, end_of(axis, (next - 1) / layout_.row) * layout_.slice};
+  }
+
+  // Sets the result before `end` to zero, and some more, since small parts take longer.
+  void open(S* end) {
+    if (end <= zeros_) return;
+    int64_t n = smaller(larger(end - zeros_, kZeros), zeros_end_ - zeros_);
+    memset((void*)zeros_, 0, n * sizeof(S));
+    zeros_ += n;
   }
 
   // Writes the cells before `end`, which no later window holds.
@@ -164,18 +186,19 @@ template <class S, class I, Method method> class Scatter {
     for (i = 0; i < layout_.block; i += L) store(sums + i, typename Lanes<T>::V{});
   }
 
-  // Adds the gradients of the windows from … to - 1 to those cells of their band that are in this segment.
-  void add(int64_t from, int64_t to, Cells mine) {
+  // Adds the gradients of the windows from … to - 1 to those cells of their band that are mine.
+  void add(int64_t from, int64_t to, Cells mine, Cells band) {
     int64_t first = from * layout_.channels + block_at_, n = (to - from) * width_;
     const S* g = grad_ + first;
     const CellIndex* index = indices(index_ + first, from, to - from);
     const uint64_t start = mine.from * step() + shift_, span = larger(mine.to - mine.from, 0);
+    const auto is_stray = [=](int64_t cell) { return cell < band.from || cell >= band.to; };
     bool strays = false;
     if constexpr (kCopied) {
       S* out = out_ + start;
       for_each(index, g, to - from, [=, &strays](int64_t i, uint64_t place, uint64_t step) {
         uint64_t cell = (int64_t)index[i] - mine.from, at = cell * step + place;
-        if (__builtin_expect(cell >= span, 0)) strays |= is_stray(from + i / width_, index[i]);
+        if (__builtin_expect(cell >= span, 0)) strays |= is_stray(index[i]);
         else if (__builtin_expect(!Collisions<S>::copy(g[i], out + at), 0)) strays |= !collisions_->add((uint32_t)(start + at), out_, g[i]);
       });
     } else {
@@ -188,7 +211,7 @@ template <class S, class I, Method method> class Scatter {
       T* sums = kRing ? ring_ : (T*)(void*)out_;
       for_each(index, g, to - from, [=, &strays](int64_t i, uint64_t place, uint64_t step) {
         uint64_t cell = (int64_t)index[i] - mine.from;
-        if (__builtin_expect(cell >= span, 0)) strays |= is_stray(from + i / width_, index[i]);
+        if (__builtin_expect(cell >= span, 0)) strays |= is_stray(index[i]);
         else sums[kRing ? (start + cell * step + place) & mask : index[i] * step + place] += wide[i];
       });
     }
@@ -203,22 +226,17 @@ template <class S, class I, Method method> class Scatter {
     for (int64_t i = 0; i < n; i++) ring[at[i]] += wide[i];
   }
 
-  // Returns whether no segment adds window q to a cell that is not mine: the cell is outside the window's slices.
-  __attribute__((noinline)) bool is_stray(int64_t q, int64_t cell) const {
-    if (layout_.group) return true;
-    int64_t o = q / layout_.row, slice = layout_.slice;
-    return cell < layout_.axis.start[o] * slice || cell >= end_of(layout_.axis, o) * slice;
-  }
-
   // Calls use(i, place, step) for each element of some windows: its sum is at the cell that its index names, times
   // `step`, plus `place`. Prefetches indices and gradients, as the processor's prefetcher stops at the end of a page.
   template <class F> void for_each(const CellIndex* index, const S* g, int64_t windows, F use) const {
     const uint64_t step = this->step();
     const uint32_t* places = places_;
-    if (layout_.channels == 1 && layout_.group) {
-      for_lines(index, g, windows, [=](int64_t i) { use(i, places[i], 1); });
+    if (layout_.channels == 1 && !has_places()) {
+      int64_t each = layout_.group ? p_.windows() : windows;
+      for (int64_t first = 0, place = 0; first < windows; first += each, place += p_.cells())
+        for_lines(index + first, g + first, each, [=](int64_t i) { use(first + i, place, 1); });
     } else if (layout_.channels == 1) {
-      for_lines(index, g, windows, [=](int64_t i) { use(i, 0, 1); });
+      for_lines(index, g, windows, [=](int64_t i) { use(i, places[i], 1); });
     } else if (layout_.group || layout_.channels < kLine) {
       for_lines(index, g, windows * width_, [=](int64_t i) { use(i, places[i], step); });
     } else {
@@ -273,11 +291,12 @@ template <class S, class I, Method method> class Scatter {
   CellIndex* indices_;
   S* stage_;
   Sink<S>* sink_ = nullptr;
-  // The current image or images, the current block of channels, and the first cell that is not open or closed yet.
+  // The current image or images, the current block of channels, and the first cell that is not closed yet.
   S* out_ = nullptr;
   const S* grad_ = nullptr;
   const I* index_ = nullptr;
   int64_t block_at_ = 0, width_ = 0, done_ = 0;
+  S *zeros_ = nullptr, *zeros_end_ = nullptr;  // what is still to be set to zero
   int64_t shift_ = 0;  // how far elements move in the ring, so that the ring and the result are aligned alike
   bool strays_ = false;
 };

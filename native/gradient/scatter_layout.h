@@ -33,8 +33,8 @@ inline const Axis& slow_axis(const Problem& p) {
 inline int64_t end_of(const Axis& axis, int64_t o) { return axis.start[o] + (axis.length[o] - 1) * axis.dilation + 1; }
 
 struct ScatterLayout {
-  static constexpr int64_t kPiece = 1024, kTightPiece = 24;  // elements
-  static constexpr int64_t kGroupElements = 4096;            // of the result
+  static constexpr int64_t kPiece = 1024, kPieceInPlace = 4096, kTightPiece = 24;  // elements
+  static constexpr int64_t kGroupElements = 32768, kRingElements = 4096;  // of the result
   static constexpr int64_t kRingBytes = 256 << 10, kLeastBlock = 16;
   static constexpr int64_t kUnits = 64;                      // enough for many threads
 
@@ -51,10 +51,11 @@ struct ScatterLayout {
     images = images_of(p), channels = p.channels_last ? p.channels : 1;
     slices = axis.cells, slice = p.cells() / slices, row = p.windows() / larger(axis.windows, 1);
     block = block_of(p, method), blocks = (channels + block - 1) / block, segments = segments_of(p, blocks);
-    int64_t elements = tight ? kTightPiece : kPiece, each = larger(p.windows() * channels, 1);
+    int64_t elements = tight ? kTightPiece : method == Method::in_place ? kPieceInPlace : kPiece, each = larger(p.windows() * channels, 1);
     piece = larger(1, elements / block);
+    int64_t most = method == Method::bands ? kRingElements : kGroupElements;
     if (2 * each <= elements && blocks == 1 && segments == 1) {
-      group = larger(1, smaller(images, smaller(elements / each, kGroupElements / (p.cells() * channels))));
+      group = larger(1, smaller(images, smaller(elements / each, most / (p.cells() * channels))));
       piece = group * p.windows();
     }
     if (method == Method::bands) ring = power_of_two_from(group ? group * p.cells() * channels : widest() * slice * block);

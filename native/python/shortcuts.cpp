@@ -93,6 +93,8 @@ enum Object {
   kIsNeg,          // (tensor) -> bool
   kStorage,        // (tensor) -> storage
   kOffset,         // (tensor) -> the elements of the storage before the tensor
+  kIsInference,    // (tensor) -> bool
+  kMarkWritten,    // (tensor): tells autograd that its values change
   kThreads,        // () -> how many threads a kernel may use
   kCalls,          // the cache: bytes -> (function, kernel, model)
   kEnvironment,    // the dictionary of environment variables: bytes -> bytes
@@ -162,16 +164,16 @@ PyObject* address(const DLTensor& t) { return PyLong_FromVoidPtr(memory(t)); }
 // Kernels need aligned elements; for others Python makes a copy.
 bool aligned(const DLTensor& t) { return reinterpret_cast<uintptr_t>(memory(t)) * 8 % t.bits == 0; }
 
-// The arguments function, result_layout, grad_output, input, indices, attributes, as their key and tensors.
+// The arguments function, result_layout, grad_output, input, indices, attributes, out, as their key and tensors.
 struct Call {
   CallKey key;
-  DLTensor grad{}, indices{};
-  bool indexed = false;
+  DLTensor grad{}, indices{}, out{};
+  bool indexed = false, fresh = true;
 
   bool read(const Shortcuts& self, PyObject* const* args) {
     PyObject *grad_output = args[2], *input = args[3], *at = args[4], *attributes = args[5];
     auto exact = [&](PyObject* o) { return reinterpret_cast<PyObject*>(Py_TYPE(o)) == self[kTensor]; };
-    indexed = at != Py_None;
+    indexed = at != Py_None, fresh = args[6] == Py_None;
     if (!exact(grad_output) || (indexed && !exact(at)) || !PyTuple_CheckExact(attributes)) return false;
     PyObject* backend = PyDict_GetItemWithError(self[kEnvironment], self[kBackend]);
     if (!backend && PyErr_Occurred()) return PyErr_Clear(), false;
@@ -195,6 +197,11 @@ struct Call {
       key.tensor(indices, true);
     }
     for (Py_ssize_t i = 0; i < PyTuple_Size(attributes); i++) key.attribute(PyTuple_GetItem(attributes, i));
+    if (!fresh) {
+      if (!exact(args[6]) || !describe(self, args[6], out) || !aligned(out)) return false;
+      key.put(-4);
+      key.tensor(out, true);
+    }
     return key.valid;
   }
 
@@ -231,18 +238,38 @@ PyObject* run_kernel(const Shortcuts& self, PyObject* kernel, const Call& call, 
   return fault;
 }
 
+bool overlap(const DLTensor& a, const DLTensor& b) {
+  return memory(a) < memory(b) + size(b) && memory(b) < memory(a) + size(a);
+}
+
+// Returns whether the kernel may write to the call's `out`. Tensors that have a shortcut are dense.
+bool may_write(const Shortcuts& self, PyObject* out, const Call& call) {
+  return in_memory(self, out, call.out) && !differentiated(self, out) && !overlap(call.out, call.grad) &&
+         !(call.indexed && overlap(call.out, call.indices)) && is_zero(apply(self[kIsInference], out));
+}
+
+// Returns the tensor for the result: `out`, or a new one that is like `model`. nullptr: an exception is set.
+PyObject* result_of(const Shortcuts& self, const Call& call, PyObject* out, PyObject* model) {
+  if (call.fresh) return apply(self[kEmptyLike], model);
+  PyObject* done = apply(self[kMarkWritten], out);
+  Py_XDECREF(done);
+  return done ? Py_NewRef(out) : nullptr;
+}
+
 // Runs the call with the kernel and the model of `entry`. Returns the result, or None if Python must run the call.
 PyObject* run(const Shortcuts& self, PyObject* const* args, const Call& call, PyObject* entry) {
   bool usable = PyTuple_CheckExact(entry) && PyTuple_Size(entry) == 3 &&
                 needs_only_kernel(self, args[2], args[3], PyUnicode_CheckExact(args[1])) &&
-                in_memory(self, args[2], call.grad) && (!call.indexed || in_memory(self, args[4], call.indices));
+                in_memory(self, args[2], call.grad) && (!call.indexed || in_memory(self, args[4], call.indices)) &&
+                (call.fresh || may_write(self, args[6], call));
   // In deterministic mode PyTorch fills new tensors. That takes long, so Python handles the call, except small ones.
-  if (usable && !is_quick(problem_run_by(PyTuple_GetItem(entry, 1)))) usable = is_zero(PyObject_CallNoArgs(self[kDeterministic]));
+  if (usable && call.fresh && !is_quick(problem_run_by(PyTuple_GetItem(entry, 1))))
+    usable = is_zero(PyObject_CallNoArgs(self[kDeterministic]));
   if (!usable) Py_RETURN_NONE;
-  PyObject *result = apply(self[kEmptyLike], PyTuple_GetItem(entry, 2)), *fault = nullptr;
+  PyObject *result = result_of(self, call, args[6], PyTuple_GetItem(entry, 2)), *fault = nullptr;
   DLTensor out{};
   if (result && self.exchange->describe(result, &out) == 0) {
-    if (out.device_type == kCpu) request_huge_pages(memory(out), size(out));
+    if (call.fresh && out.device_type == kCpu) request_huge_pages(memory(out), size(out));
     fault = run_kernel(self, PyTuple_GetItem(entry, 1), call, out);
   }
   if (!fault) Py_CLEAR(result);
@@ -255,7 +282,7 @@ PyObject* run(const Shortcuts& self, PyObject* const* args, const Call& call, Py
 }
 
 PyObject* find(PyObject* object, PyObject* const* args, Py_ssize_t n) {
-  if (n != 6) return PyErr_Format(PyExc_TypeError, "find takes 6 arguments, not %zd", n);
+  if (n != 7) return PyErr_Format(PyExc_TypeError, "find takes 7 arguments, not %zd", n);
   const Shortcuts& self = *reinterpret_cast<Shortcuts*>(object);
   Call call;
   if (!call.read(self, args)) Py_RETURN_NONE;
@@ -271,7 +298,7 @@ PyObject* find(PyObject* object, PyObject* const* args, Py_ssize_t n) {
 }
 
 PyObject* key(PyObject* object, PyObject* const* args, Py_ssize_t n) {
-  if (n != 6) return PyErr_Format(PyExc_TypeError, "key takes 6 arguments, not %zd", n);
+  if (n != 7) return PyErr_Format(PyExc_TypeError, "key takes 7 arguments, not %zd", n);
   Call call;
   if (!call.read(*reinterpret_cast<Shortcuts*>(object), args)) Py_RETURN_NONE;
   return call.bytes();
@@ -305,13 +332,13 @@ void destroy(PyObject* object) {
 
 PyMethodDef methods[] = {
     {"find", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(find)), METH_FASTCALL,
-     "find(function, result_layout, grad_output, input, indices, attributes) -> the result, or None if the cache has no\n"
-     "equal call. A result_layout that is a string: the call is one of PyTorch's, patched.\n\n"
-     "The cache has, under the key of a call, a tuple: function, kernel, model. Results are empty_like(model). The\n"
+     "find(function, result_layout, grad_output, input, indices, attributes, out) -> the result, or None if the cache\n"
+     "has no equal call. A result_layout that is a string: the call is one of PyTorch's, patched.\n\n"
+     "The cache has, under the key of a call, a tuple: function, kernel, model. New results are empty_like(model). The\n"
      "kernel takes the address of grad_output, None, the addresses of indices and result, and the number of threads."},
     {"key", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(key)), METH_FASTCALL,
-     "key(function, result_layout, grad_output, input, indices, attributes) -> bytes, or None for a call that cannot\n"
-     "have a shortcut. The key has the addresses of function and result_layout: the cache must keep them alive."},
+     "key(function, result_layout, grad_output, input, indices, attributes, out) -> bytes, or None for a call that\n"
+     "cannot have a shortcut. The key has the addresses of function and result_layout: the cache must keep them alive."},
     {nullptr, nullptr, 0, nullptr},
 };
 

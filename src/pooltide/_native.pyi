@@ -62,6 +62,8 @@ class Shortcuts:
         is_neg: Callable[[Any], bool],
         storage: Callable[[Any], Any],
         storage_offset: Callable[[Any], Any],
+        is_inference: Callable[[Any], bool],
+        mark_written: Callable[[Any], None],
         threads: Callable[[], int],
         calls: dict[Any, Any],
         environment: dict[bytes, bytes],
@@ -75,6 +77,7 @@ class Shortcuts:
         input: Any,
         indices: Any,
         attributes: tuple[Any, ...],
+        out: Any,
         /,
     ) -> Any: ...
     def key(
@@ -85,6 +88,7 @@ class Shortcuts:
         input: Any,
         indices: Any,
         attributes: tuple[Any, ...],
+        out: Any,
         /,
     ) -> bytes | None: ...
 

@@ -65,8 +65,8 @@ def gradient(
     `check_indices`: wait for a GPU and raise for an index outside its plane. The CPU always raises.
     `fallback`: PyTorch's kernel may compute what our kernels refuse; else this raises NoBackend.
     """
-    if out is None and not _dynamo():
-        result = find(function, result_layout, grad_output, input, indices, attributes)
+    if not _dynamo():
+        result = find(function, result_layout, grad_output, input, indices, attributes, out)
         if result is not None:
             return result  # type: ignore[no-any-return]
     given = Arguments(
@@ -117,7 +117,7 @@ def _direct(given: Arguments) -> torch.Tensor:
     result = compute(prepared, grad_output, indices, out, check_indices)
     # A GPU's shortcut does not check indices, so calls with indices on a GPU get none.
     if prepared.shortcut and (indices is None or prepared.kernel) and (kernel := prepared.shortcut()):
-        add(function, result_layout, grad_output, input, indices, attributes, kernel, prepared.template)
+        add(function, result_layout, grad_output, input, indices, attributes, out, kernel, prepared.template)
     return result
 
 

@@ -76,7 +76,7 @@ def on_autograd(function: str, aten_kernel: Callable[..., Any]) -> Callable[...,
         if not depth:
             return aten_kernel(keys, grad_output, x, *rest)  # type: ignore[no-any-return]
         indices, attributes = (rest[-1], rest[:-1]) if indexed else (None, rest)
-        result = find(function, _PATCHED, grad_output, x, indices, attributes)
+        result = find(function, _PATCHED, grad_output, x, indices, attributes, None)
         if result is not None:
             return result  # type: ignore[no-any-return]
         _check(function, grad_output, x, rest)
@@ -185,6 +185,7 @@ def computed(
         result = compute(prepared, grad_output, indices, out, check_indices=False)
     except _FAULTS as fault:
         raise as_pytorch(fault) from None
-    if prepared.shortcut and result_layout is not False and (kernel := prepared.shortcut()):
-        add(function, _PATCHED, grad_output, x, indices, given, kernel, prepared.template)
+    simple = out is None and result_layout is not False
+    if simple and prepared.shortcut and (kernel := prepared.shortcut()):
+        add(function, _PATCHED, grad_output, x, indices, given, None, kernel, prepared.template)
     return result

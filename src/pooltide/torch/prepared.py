@@ -54,7 +54,7 @@ class PreparedGradient:
     copied: frozenset[str]  # which of grad_output, indices, out have another layout than the kernel takes
     kernel: devices.Kernel | None  # only for a call that copies nothing
     shortcut: Callable[[], devices.Kernel | None] | None  # only for such a call; see ChosenKernel
-    template: torch.Tensor | None  # torch.empty_like(template) makes a result; the cheapest way to do so
+    template: torch.Tensor | None  # torch.empty_like(template) makes a new result; the cheapest way to do so
 
 
 _empty_like = torch.empty_like
@@ -130,8 +130,8 @@ def prepare_problem(
     strides = dense_strides(shape, channels_last and fresh)
     nbytes = problem.cells * problem.dtype.itemsize
     form = memory_format(chosen.layout == "channels_last", axes)
-    simple = fresh and not copied and not is_long(problem.axes)
-    template = torch.empty_strided(shape, strides, dtype=dtype, device=device) if simple else None
+    simple = not copied and not is_long(problem.axes)
+    template = torch.empty_strided(shape, strides, dtype=dtype, device=device) if simple and fresh else None
     if template is not None:
         template.untyped_storage().resize_(0)  # only its metadata count
     return PreparedGradient(
@@ -169,7 +169,7 @@ def compute(
     On a GPU it raises only with `check_indices`, and waits for the GPU to do so.
     """
     if kernel := prepared.kernel:
-        result = _result(prepared)
+        result = _result(prepared) if out is None else out
         where = None if indices is None else indices.data_ptr()
         bad = kernel(grad_output.data_ptr(), None, where, result.data_ptr(), devices.num_threads())
         if bad is None:

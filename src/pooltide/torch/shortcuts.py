@@ -1,8 +1,8 @@
 """Calls on tensors that were made before: compiled code runs their kernels, with no Python in between.
 
-`find(function, result_layout, grad_output, input, indices, attributes)` runs a call with equal metadata from
-the cache (kernels/calls.py) and returns the result, or None if there is no such call.
-`add(…, kernel, template)` takes the same arguments, the kernel, and a tensor that the result resembles.
+`find(function, result_layout, grad_output, input, indices, attributes, out)` runs a call with equal metadata
+from the cache (kernels/calls.py) and returns the result, or None if there is no such call.
+`add(…, kernel, template)` takes the same arguments, the kernel, and a tensor that a new result resembles.
 Both do nothing while an environment variable selects the backend, and for misaligned tensors.
 They need DLPack's exchange API, which PyTorch 2.11 and 2.13 have; without it `find` returns None.
 """
@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch.autograd import forward_ad
+from torch.autograd.graph import increment_version
 
 from ..kernels import cpu
 from ..kernels.calls import CALLS
@@ -39,6 +40,8 @@ def _functions() -> tuple[Callable[..., Any], Callable[..., bytes | None]]:
         torch.Tensor.is_neg,
         torch.Tensor.untyped_storage,
         torch.Tensor.storage_offset,
+        torch.Tensor.is_inference,
+        increment_version,
         num_threads,
         CALLS.known,
         VARIABLES,
