@@ -9,7 +9,9 @@ In the page, a table follows a line such as `<!-- drawn h200-81.json h200-82.jso
 
     shapes   one row for each case of `pooltide bench --json`
     drawn    one row for each group of problems of `pooltide bench --drawn N --json`; files are pooled
-    slower   the problems of such files in which PyTorch is faster, the slowest first
+    slower   the problems of such files in which PyTorch is faster, the slowest first; with their instructions
+             and bytes if one of the files is of `pooltide bench --instructions --json`
+    scaling  one row for each case of several `pooltide bench FILE --threads N --json`, and its speed-ups
     models   one row for each model of `pooltide bench --models --json`
 """
 
@@ -28,6 +30,7 @@ DOCS = Path(__file__).parent.parent / "docs"
 PAGE = DOCS / "performance.md"
 TABLE = re.compile(r"<!-- (\w+) ([^>]+) -->\n(.*?)<!-- end -->\n", re.DOTALL)
 OUT, FRESH = "torch ÷ ours, out=", "torch ÷ ours, fresh"
+COPY = "equal copy"
 Measured = dict[str, Any]
 
 
@@ -45,8 +48,9 @@ def _source(files: list[Measured]) -> str:
     """A sentence that says where and when the figures were measured."""
     about, seeds = files[0], [str(file["seed"]) for file in files if "seed" in file]
     where = [about.get("processor") or about["device"]]
-    if about.get("threads"):
-        where.append(f"{about['threads']} thread{'s' * (str(about['threads']) != '1')}")
+    measured = [file for file in files if "tool" not in file]
+    if threads := ", ".join(dict.fromkeys(str(file["threads"]) for file in measured if file.get("threads"))):
+        where.append(f"{threads} thread{'s' * (threads != '1')}")
     where += [about[key] for key in ("instruction_set",) if about.get(key)]
     where += [f"PyTorch {about['torch']}"] if about.get("torch") else []
     where += [f"seeds {', '.join(seeds)}"] if seeds else []
@@ -74,12 +78,15 @@ def drawn(files: list[Measured]) -> str:
     for row in _rows(files):
         groups.setdefault(_group(row), []).append(row)
     several = len({group[-1] for group in groups}) > 1
+    copied = any(COPY in row["seconds"] for row in _rows(files))
     head = ["", *(["threads"] if several else []), "problems", "ours ÷ limit: median", "90 % below", "worst"]
+    head += ["a copy of as many bytes ÷ limit: median"] if copied else []
     head += ["PyTorch ÷ ours, out=: mean", "worst", "fresh: mean", "worst", "slower than PyTorch"]
     rows = []
     for group in sorted(groups):
         members = groups[group]
         limits = sorted(row["ours_to_limit"] for row in members)
+        copies = [row["seconds"][COPY] / row["limit_seconds"] for row in members if COPY in row["seconds"]]
         ratios = [[r for row in members if (r := row["ratios"].get(form))] for form in (OUT, FRESH)]
         rows.append(
             [
@@ -87,6 +94,7 @@ def drawn(files: list[Measured]) -> str:
                 *([group[-1]] if several else []),
                 str(len(members)),
                 *map(_number, (median(limits), limits[math.ceil(0.9 * len(limits)) - 1], limits[-1])),
+                *([_number(median(copies))] if copied else []),
                 *(_number(of(form)) if form else "–" for form in ratios for of in (geometric_mean, min)),
                 str(len(_slower(members))),
             ]
@@ -95,13 +103,46 @@ def drawn(files: list[Measured]) -> str:
 
 
 def slower(files: list[Measured]) -> str:
+    counts = {row["case"]: row for file in files if "tool" in file for row in file["results"]}
+    files = [file for file in files if "tool" not in file]
     rows = [
         [f"`{row['case']}`", *([str(row["threads"])] if row["threads"] else []), row["kernel"] or "–"]
         + [_number(row["ratios"].get(form)) for form in (OUT, FRESH)]
+        + (_counts(counts.get(row["case"])) if counts else [])
         for row in _slower(_rows(files))
     ]
     threads = ["threads"] if any(row["threads"] for row in _rows(files)) else []
-    return _table(["case", *threads, "kernel", "PyTorch ÷ ours, out=", "fresh"], rows) if rows else "None.\n"
+    head = ["case", *threads, "kernel", "PyTorch ÷ ours, out=", "fresh"]
+    head += ["instructions per cell: ours, PyTorch", "bytes per cell: least, ours, PyTorch"] if counts else []
+    return _table(head, rows) if rows else "None.\n"
+
+
+def scaling(files: list[Measured]) -> str:
+    """PyTorch's speed-ups are in brackets."""
+    files = sorted(files, key=lambda file: int(file["threads"]))
+    times = [{row["case"]: row["seconds"] for row in file["results"]} for file in files]
+
+    def faster(case: str, some: Measured) -> str:
+        ours, theirs = (times[0][case][name] / some[case][name] for name in ("ours out=", "torch out="))
+        return f"{ours:.1f} ({theirs:.1f})"
+
+    rows = [
+        [f"`{case}`", f"{found['ours out='] * 1e3:.3f} ({found['torch out='] * 1e3:.3f})"]
+        + [faster(case, some) for some in times[1:]]
+        for case, found in times[0].items()
+    ]
+    return _table(["case", "1 thread, ms", *(f"{file['threads']} threads" for file in files[1:])], rows)
+
+
+def _counts(row: Measured | None) -> list[str]:
+    if row is None:
+        return ["–", "–"]
+    sides = [row[side] for side in ("ours", "torch") if row.get(side)]
+    counts = [
+        [side["instructions"] for side in sides],
+        [row["least_bytes"], *(side["bytes"] for side in sides)],
+    ]
+    return [", ".join(map(_number, numbers)) for numbers in counts]
 
 
 def models(files: list[Measured]) -> str:
@@ -157,6 +198,7 @@ KINDS: dict[str, Callable[[list[Measured]], str]] = {
     "shapes": shapes,
     "drawn": drawn,
     "slower": slower,
+    "scaling": scaling,
     "models": models,
 }
 

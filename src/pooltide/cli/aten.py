@@ -1,4 +1,4 @@
-"""PyTorch's own gradient of a case, as contestants."""
+"""The contestants on tensors: PyTorch's own gradient of a case, and our function for tensors."""
 
 from __future__ import annotations
 
@@ -60,18 +60,17 @@ def aten_call(
 
 
 def contestants(case: Case, grad: Array, indices: Array | None, out: Array) -> Runners:
-    """PyTorch's contestants; none where PyTorch has no such gradient. Wrong: ours in `out` differs.
+    """Ours on tensors, and PyTorch's where it has such a gradient. Wrong: ours in `out` differs.
 
     Ours is compared with PyTorch's gradient of contiguous tensors: for channels-last, PyTorch rounds
-    differently. For channels-last, ours with a fresh result is the function on tensors, because the fresh
-    result of a NumPy function is never channels-last.
+    differently.
     """
     result = torch_tensor(case, out)
     where = None if indices is None else torch.from_numpy(indices.astype(np.int64))
     g, x = torch_tensor(case, grad), torch.empty_like(result)
     if case.dtype.name == "FLOAT32":
         _compare(case, out, g, x, where)
-    found = _on_tensors(case, out, g, x, where) if case.channels_last else {}
+    found = _on_tensors(case, result, g, x, where)
     fresh, into = aten_call(case, g, x, where, result)
     try:
         theirs = fresh().reshape(result.shape)
@@ -91,12 +90,15 @@ def _compare(case: Case, ours: Array, g: Any, x: Any, where: Any) -> None:
         raise Wrong(f"{case}: the result differs from PyTorch's")
 
 
-def _on_tensors(case: Case, ours: Array, g: Any, x: Any, where: Any) -> Runners:
+def _on_tensors(case: Case, result: torch.Tensor, g: Any, x: Any, where: Any) -> Runners:
     function, given = getattr(functions, case.operator.function), (g, x) if where is None else (g, x, where)
     more = attributes_of(case)
-    if not _equal(function(*given, *more), torch_tensor(case, ours)):
+    if not _equal(function(*given, *more), result):
         raise Wrong(f"{case}: the results on arrays and on tensors differ")
-    return {"ours": lambda: function(*given, *more)}
+    return {
+        "ours out=": lambda: function(*given, *more, out=result),
+        "ours": lambda: function(*given, *more),
+    }
 
 
 def _equal(a: torch.Tensor, b: torch.Tensor) -> bool:

@@ -4,8 +4,8 @@ Every round runs each contestant once, so that a slow moment of the machine affe
 changes from round to round. Before a contestant is timed, the threads of the others must be idle (those of
 OpenMP spin for some milliseconds after a call), and the contestant runs some times without being timed: the
 calls of others, above all the copy, leave the cache without the arrays, and one call does not bring them all
-back. All write to the same memory. A round in which other programs took more than a tenth of the processors
-is repeated, at most twice the number of rounds in all. With one thread, processor time is measured, which
+back. All write to the same memory. A round in which other programs took more than a fifth of a processor is
+repeated, at most twice the number of rounds in all. With one thread, processor time is measured, which
 other programs change little. Figures are medians over the rounds. A case whose result differs from the
 reference has none.
 `enter` makes the contestants of a gradient, `timed` runs them; cuda_contest.py and forward_contest.py have
@@ -45,7 +45,7 @@ Array = NDArray[Any]
 COPY_BYTES = 64 << 20
 SAMPLE = 12  # planes compared with the reference, bit by bit
 WARM_CALLS, WARM_SECONDS = 5, 0.01  # at most, before a call is timed
-DISTURBED = 0.1  # share of the processors that other programs take
+DISTURBED = 0.2  # processors that other programs take: a team waits for the thread that shares one with them
 
 
 def contest(case: Case, rounds: int) -> Iterator[Result | None]:
@@ -81,7 +81,7 @@ def timed(entry: Entry, rounds: int) -> Iterator[Result | None]:
         again = 2 * rounds
         while len(shares) < rounds:
             found, share = _round(runners, len(shares))
-            if share > DISTURBED and again > 0 and get_num_threads() > 1:
+            if share * (os.cpu_count() or 1) > DISTURBED and again > 0 and get_num_threads() > 1:
                 again -= 1
                 continue
             shares.append(share)
