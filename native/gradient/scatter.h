@@ -29,6 +29,7 @@ template <class S, class I, Method method> class Scatter {
   static constexpr int64_t L = lanes<S>, kTwoVectors = 2 * L, kFlush = 512;
   static constexpr int64_t kAhead = 4096, kLine = 64 / sizeof(CellIndex), kCellsAhead = 8;  // bytes, elements, cells
   static constexpr int64_t kZeros = (128 << 10) / sizeof(S);  // elements that are set to zero at once
+  static constexpr int64_t kFew = 1024;  // bytes of the result to a window
   static constexpr bool kHalf = sizeof(S) < sizeof(T), kRing = method == Method::bands;
   static constexpr bool kCopied = kHalf && method == Method::copied;
 
@@ -92,6 +93,8 @@ template <class S, class I, Method method> class Scatter {
     if (kRing && layout_.channels > 1) return true;
     return layout_.channels == 1 ? layout_.group && p_.windows() < kLine : layout_.group || layout_.channels < kLine;
   }
+  // Returns whether so few cells of the result are named that they need not be in the cache.
+  bool few_windows() const { return p_.cells() * (int64_t)sizeof(S) >= kFew * p_.windows(); }
   // Returns where the result of a unit begins, if blocks have all channels.
   int64_t first_element(int64_t unit) const {
     return unit / (layout_.blocks * layout_.segments) * image_size() +
@@ -138,7 +141,7 @@ template <class S, class I, Method method> class Scatter {
   // Sets the result before `end` to zero, and some more, since small parts take longer.
   void open(S* end) {
     if (end <= zeros_) return;
-    int64_t n = smaller(larger(end - zeros_, kZeros), zeros_end_ - zeros_);
+    int64_t n = smaller(larger(end - zeros_, few_windows() ? zeros_end_ - zeros_ : kZeros), zeros_end_ - zeros_);
     memset((void*)zeros_, 0, n * sizeof(S));
     zeros_ += n;
   }
