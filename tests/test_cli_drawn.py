@@ -329,14 +329,14 @@ def test_kernels_are_compiled_into_the_cache_before_they_are_measured(
     except NoCompiler as why:
         pytest.skip(str(why))
     monkeypatch.setenv("POOLTIDE_CACHE", str(tmp_path))
-    cases = [drawn.case for drawn in draw_problems(Wanted(4, 11, "gradients", "cuda", 1 << 14))]
-    precompile(cases, H200)
+    from pooltide.cli.drawn import _compiled
+
+    found = draw_problems(Wanted(6, 11, "all", "cuda", 1 << 14))
+    assert {drawn.forward for drawn in found} == {True, False}
+    problems = [pair for drawn in found for pair in _compiled(drawn)]
+    precompile(problems, H200)
     kept = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("*.cubin")}
-    planned = {
-        launch.source
-        for case in cases
-        for launch in plan(problem_of(case), "channels_last" if case.channels_last else "planes", H200)
-    }
+    planned = {launch.source for problem, layout in problems for launch in plan(problem, layout, H200)}
     assert len(kept) == len(planned) > 1
     monkeypatch.setattr(nvrtc, "compile_program", lambda *_: pytest.fail("it compiles again"))
     assert all(code_for(source, H200.capability) for source in planned)
@@ -346,7 +346,8 @@ def test_kernels_that_do_not_compile_are_no_error_before_they_are_measured(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("POOLTIDE_CACHE", str(tmp_path))
-    precompile([parse("avg2d:1x3x6x6:k3:f32")] * 2, replace(H200, capability=1))
+    problem = problem_of(parse("avg2d:1x3x6x6:k3:f32"))
+    precompile([(problem, "planes")] * 2, replace(H200, capability=1))
     precompile([], H200)
     assert not list(tmp_path.iterdir())
 

@@ -142,7 +142,11 @@ SMALL = {
     "stride 1": ("valid", (3, 67), (UNIT, strided(5, 3, 1, 1), strided(3, 3, 1, 1))),
     "two vectors": ("extent", (3, 101), (UNIT, strided(7, 3, 2, 1), strided(3, 2, 1, 0))),
     "short rows": ("valid", (3, 19), (strided(19, 3, 1, 1), strided(23, 3, 1, 1), strided(3, 3, 1, 1))),
-    "short rows, many planes": ("chained", (17, 61), (strided(11, 3, 1, 1), strided(23, 5, 1, 2), strided(3, 3, 1, 1))),
+    "short rows, many planes": (
+        "chained",
+        (17, 61),
+        (strided(11, 3, 1, 1), strided(23, 5, 1, 2), strided(3, 3, 1, 1)),
+    ),
     "a row": ("extent", (5, 401), (UNIT, UNIT, strided(3, 2, 2, 1))),
     "volume": ("chained", (3, 19), (Axis(5, 2), Axis(7, 3), Axis(3, 2))),
     "gaps": ("override", (1, 17), (UNIT, strided(7, 2, 3, 0), strided(3, 1, 2, 0))),

@@ -18,7 +18,8 @@ from rich.console import Console
 from rich.progress import track
 
 from ..acceptance.words import short_dtype
-from .contest import enter, timed, use_threads
+from ..problem.problem import Problem
+from .contest import enter, timeable, timed, use_threads
 from .drawing import Drawn, Wanted, draw_problems
 from .entries import Entry, Result
 from .figures import (
@@ -120,7 +121,7 @@ def measure_cuda(problems: list[Drawn], rounds: int) -> Iterator[list[Row]]:
     """Yields the row of each problem. Wrong: a result is wrong."""
     from . import cuda_contest
 
-    precompile([drawn.case for drawn in problems if not drawn.forward], cuda_contest.current_facts())
+    precompile([pair for drawn in problems for pair in _compiled(drawn)], cuda_contest.current_facts())
     stage = cuda_contest.make_stage()
     for drawn in problems:
         if drawn.forward:
@@ -129,6 +130,16 @@ def measure_cuda(problems: list[Drawn], rounds: int) -> Iterator[list[Row]]:
             entry = cuda_contest.enter(drawn.case, cuda_contest.drawn_tensors(drawn.case))
         found = _last(cuda_contest.timed(entry, rounds, stage, SECONDS))
         yield [Row(drawn.forward, None, entry.kernel, found)]
+
+
+def _compiled(drawn: Drawn) -> list[tuple[Problem, str]]:
+    """The problems, with their layout, whose kernels the measurement of a drawn problem runs."""
+    from . import forward_contest
+
+    layout = "channels_last" if drawn.case.channels_last else "planes"
+    gradient = timeable(drawn.case)
+    found = forward_contest.problems_of(gradient) if drawn.forward else [gradient]
+    return [(problem, layout) for problem in found]
 
 
 def _entry(drawn: Drawn, device: str = "cpu") -> Entry:

@@ -71,6 +71,13 @@ def _forward_of(gradient: Problem) -> Problem:
     return with_offsets(problem) or replace(problem, index_dtype=DTYPES["INT64"])
 
 
+def problems_of(gradient: Problem) -> list[Problem]:
+    """What `enter` computes: the timed forward, and the one with indices that is compared first."""
+    problem = _forward_of(gradient)
+    indexed = [] if problem.average else [replace(gradient, kind=problem.kind, index_dtype=DTYPES["INT64"])]
+    return [problem, *indexed]
+
+
 def _verify(
     case: Case, problem: Problem, x: torch.Tensor, pool: Pool, theirs: Pool, given: list[Any]
 ) -> None:

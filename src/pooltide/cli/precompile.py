@@ -1,4 +1,4 @@
-"""Compiles the GPU kernels of gradients in several processes, before they are measured.
+"""Compiles the GPU kernels of problems in several processes, before they are measured.
 
 Most drawn problems need kernels that were not compiled before, which takes up to half a second each. The
 processes store the code in the cache on disk (kernels/cuda/code_cache.py); the measuring process loads it
@@ -11,17 +11,18 @@ import os
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
-from ..acceptance.notation import Case
 from ..kernels.cuda.choice import plan
 from ..kernels.cuda.compiler import code_for
 from ..kernels.cuda.driver import DeviceFacts
 from ..kernels.cuda.source import Source
-from .contest import timeable
+from ..problem.problem import Problem
+
+Problems = list[tuple[Problem, str]]  # each with its layout
 
 
-def precompile(cases: list[Case], facts: DeviceFacts) -> None:
+def precompile(problems: Problems, facts: DeviceFacts) -> None:
     """Compile, and wait. A kernel that does not compile is no error here: its launch gives the reason."""
-    sources = sources_of(cases, facts)
+    sources = sources_of(problems, facts)
     count = min(os.cpu_count() or 1, len(sources))
     if count == 0:
         return
@@ -30,10 +31,6 @@ def precompile(cases: list[Case], facts: DeviceFacts) -> None:
             job.exception()
 
 
-def sources_of(cases: list[Case], facts: DeviceFacts) -> set[Source]:
+def sources_of(problems: Problems, facts: DeviceFacts) -> set[Source]:
     """The kernels that kernels/cuda/launch.py launches for tensors that are aligned."""
-    return {
-        launch.source
-        for case in cases
-        for launch in plan(timeable(case), "channels_last" if case.channels_last else "planes", facts)
-    }
+    return {launch.source for problem, layout in problems for launch in plan(problem, layout, facts)}
