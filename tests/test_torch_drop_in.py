@@ -403,3 +403,15 @@ def test_what_a_gradient_is_handed_is_checked(way: str, names: list[str], cases:
     )  # fmt: skip
     assert run.returncode == 0, (run.returncode, run.stderr)  # a negative one is a signal
     assert run.stdout == ""
+
+
+@pytest.mark.parametrize(("name", "size"), [("avg_pool3d", 4), ("adaptive_max_pool3d", 1)])
+def test_results_of_one_cell_have_pytorchs_strides(name: str, size: int) -> None:
+    x = torch.randn(2, 3, 4, 4, 4).contiguous(memory_format=torch.channels_last_3d)
+    assert getattr(functional, name)(x, size).stride() == getattr(torch.nn.functional, name)(x, size).stride()
+
+
+def test_with_out_the_tensor_that_needs_a_gradient_is_named() -> None:
+    g, x = torch.randn(2, 3, 4, 4, requires_grad=True), torch.randn(2, 3, 8, 8)
+    with pytest.raises(ValueError, match=r"grad_output requires a gradient; with out= no argument may\."):
+        pooltide.torch.avg_pool2d_backward(g, x, 2, out=torch.empty_like(x))

@@ -1,10 +1,10 @@
 """Writes the tables of docs/performance.md from the JSON of `pooltide bench`.
 
     python tools/tables.py
-    pooltide bench --drawn 200 --seed 81 --device cuda --json | python tools/tables.py h200-81.json
+    pooltide bench --drawn 200 --seed 91 --device cuda --json | python tools/tables.py h200-91.json
 
-The second form first keeps what the tables need in docs/measured/h200-81.json.
-In the page, a table follows a line such as `<!-- drawn h200-81.json h200-82.json -->` and ends before
+The second form first keeps what the tables need in docs/measured/h200-91.json.
+In the page, a table follows a line such as `<!-- drawn h200-91.json h200-92.json -->` and ends before
 `<!-- end -->`. The first word says which table, the others are files of docs/measured:
 
     shapes   one row for each case of `pooltide bench --json`

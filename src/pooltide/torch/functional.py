@@ -17,7 +17,7 @@ from ..operators.plain import plain, shown
 from ..problem.forwards import AdaptiveArguments, PoolArguments, StridedArguments, plain_arguments
 from . import pools, pytorch_pools
 from .errors import DtypeError, ShapeError
-from .gradients import Ints
+from .gradients import Ints, tracing
 from .nodes import Average, Maximum, apply_node
 from .operators import ARRAYS
 from .tensors import is_tensor, shortage
@@ -171,6 +171,8 @@ def average_of(function: str, input: Tensor, *attributes: Any) -> Tensor:
 
 
 def _average(name: str, input: Tensor, arguments: PoolArguments) -> Tensor:
+    if not torch.compiler.is_compiling() and tracing():  # the trace can't hold our kernels
+        return pytorch_pools.pool(name, input, arguments)  # type: ignore[no-any-return]
     arguments = _plain_arguments(arguments)
     _check(name, input)
     if pytorch_pools.is_special(input):
@@ -189,6 +191,8 @@ def _average(name: str, input: Tensor, arguments: PoolArguments) -> Tensor:
 
 
 def _maximum(name: str, input: Tensor, arguments: PoolArguments, return_indices: bool) -> Maxima:
+    if not torch.compiler.is_compiling() and tracing():
+        return pytorch_pools.pool(name, input, arguments, return_indices)  # type: ignore[no-any-return]
     arguments = _plain_arguments(arguments)
     return_indices = _check(name, input, return_indices)
     if pytorch_pools.is_special(input):

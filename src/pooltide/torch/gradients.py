@@ -7,7 +7,8 @@ need the dispatcher; for them it calls `torch.ops.pooltide`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -32,6 +33,8 @@ _transforms = torch._C._are_functorch_transforms_active
 _grad_enabled = torch.is_grad_enabled
 _compiling = torch.compiler.is_compiling
 _dynamo = torch.compiler.is_dynamo_compiling  # faster than `_compiling`; Dynamo cannot trace `find`
+tracing: Callable[[], bool] = torch._C._is_tracing  # torch.jit.trace records only what the dispatcher sees
+_set_tracing_state: Callable[[Any], None] = getattr(torch._C, "_set_tracing_state")  # noqa: B009
 _has_storage = torch._C._has_storage
 
 
@@ -65,7 +68,7 @@ def gradient(
     `check_indices`: wait for a GPU and raise for an index outside its plane. The CPU always raises.
     `fallback`: PyTorch's kernel may compute what our kernels refuse; else this raises NoBackend.
     """
-    if not _dynamo():
+    if not (_dynamo() or tracing()):
         result = find(function, result_layout, grad_output, input, indices, attributes, out)
         if result is not None:
             return result  # type: ignore[no-any-return]
@@ -73,8 +76,9 @@ def gradient(
         function, grad_output, input, indices, attributes, out, check_indices, result_layout, fallback
     )
     if not _compiling():
-        check_memory(function, grad_output, indices, out)
-        given = _plain(given)
+        with tracer_paused():
+            check_memory(function, grad_output, indices, out)
+            given = _plain(given)
         if may_skip_dispatcher(grad_output, indices) and (out is None or tensor_may_skip_dispatcher(out)):
             try:
                 return _direct(given)
@@ -121,9 +125,23 @@ def _direct(given: Arguments) -> torch.Tensor:
     return result
 
 
+@contextmanager
+def tracer_paused() -> Iterator[None]:
+    """Lets torch.jit.trace record nothing: under it, the sizes of tensors are tensors, not integers."""
+    if _compiling() or not tracing():
+        yield
+        return
+    state = torch._C._get_tracing_state()
+    _set_tracing_state(None)
+    try:
+        yield
+    finally:
+        _set_tracing_state(state)
+
+
 def may_skip_dispatcher(grad_output: Any, indices: Any) -> bool:
-    """Whether no mode, transform, subclass or autograd needs to see this call. True for non-tensors."""
-    if _modes() or _transforms() or forward_ad._current_level >= 0:
+    """Whether no mode, transform, tracer, subclass or autograd must see the call. True for non-tensors."""
+    if _modes() or _transforms() or tracing() or forward_ad._current_level >= 0:
         return False
     if is_tensor(indices) and (type(indices) is not torch.Tensor or _has_special_memory(indices)):
         return False
@@ -172,7 +190,24 @@ def _mark_written(function: str, out: torch.Tensor) -> None:
 
 def _dispatched(given: Arguments) -> torch.Tensor:
     """Computes the gradient by `torch.ops.pooltide`, which autograd, transforms and compilers see."""
-    function, grad_output, input, indices, attributes, out, check_indices, result_layout, fallback = given
+    function, out = given.function, given.out
+    with tracer_paused():
+        arguments = _operator_arguments(given)
+    result = differentiable(function, *arguments)
+    if out is None:
+        return result
+    if torch.is_grad_enabled():
+        needing = {"grad_output": given.grad_output, "out": out}
+        for name in (name for name, tensor in needing.items() if tensor.requires_grad):
+            raise ValueError(f"{function}: {name} requires a gradient; with out= no argument may.")
+    if result.requires_grad:
+        raise ValueError(f"{function}: autograd follows the call; with out= it must not.")
+    return out.copy_(result)
+
+
+def _operator_arguments(given: Arguments) -> tuple[Any, ...]:
+    """Returns the arguments of the operator in `torch.ops.pooltide`; raises for the first bad argument."""
+    function, grad_output, input, indices, attributes, _, check_indices, result_layout, fallback = given
     axes, arrays = AXES[function], ARRAYS[function]
     if not _compiling():
         _check(given)
@@ -186,14 +221,7 @@ def _dispatched(given: Arguments) -> torch.Tensor:
     rest = (*map(_ints, attributes[:arrays]), *attributes[arrays:])
     if indices is not None:
         rest = (indices, *rest)
-    result = differentiable(
-        function, grad_output, shape[-axes:], *rest, result_layout, check_indices, fallback
-    )
-    if out is None:
-        return result
-    if (out.requires_grad and torch.is_grad_enabled()) or result.requires_grad:
-        raise ValueError(f"{function}: out takes part in autograd; with out= no argument may require grad.")
-    return out.copy_(result)
+    return grad_output, shape[-axes:], *rest, result_layout, check_indices, fallback
 
 
 def _ints(value: Ints | None) -> list[int]:

@@ -19,7 +19,7 @@ from ..kernels.plan import NoBackend
 from ..problem.forwards import PoolArguments
 from . import pools, pytorch_pools
 from .errors import DtypeError, ShapeError, as_pytorch
-from .gradients import gradient, may_skip_dispatcher
+from .gradients import gradient, may_skip_dispatcher, tracing
 from .operators import AXES
 from .tensors import is_channels_last, shortage
 
@@ -110,6 +110,11 @@ class Maximum(torch.autograd.Function):
         else:
             positions = ctx.saved_tensors[0]
             _check_gradient(ctx, grad_output)
+            if not torch.compiler.is_compiling() and tracing():
+                raise RuntimeError(
+                    f"{ctx.name}: torch.jit.trace cannot record this gradient, which depends on saved "
+                    "positions; it can under patch(), without forward=True."
+                )
             _check(f"{ctx.name}_backward: the tensor kept for the gradient", positions, ctx.saved, "was kept")
             found = _maximum_gradient(ctx, grad_output, positions)
         return _tie_to_input(ctx, found), None, None, None, None

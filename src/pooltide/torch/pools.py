@@ -122,8 +122,10 @@ def _prepare(
         return None
     form = memory_format(channels_last, axes)
     copied = None if x.is_contiguous(memory_format=form) else form
-    strides = dense_strides(shape, channels_last)
-    return PreparedPool(problem, axes, shape, strides, copied, kernel, channels_last and name in _CONTIGUOUS)
+    contiguous = channels_last and name in _CONTIGUOUS
+    one = prod(problem.output_plane) == 1  # then both layouts are the same in memory
+    strides = dense_strides(shape, channels_last and not (contiguous and one))
+    return PreparedPool(problem, axes, shape, strides, copied, kernel, contiguous)
 
 
 def may_have_empty_windows(arguments: PoolArguments, lengths: Sequence[int]) -> bool:

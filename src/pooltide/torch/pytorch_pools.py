@@ -17,6 +17,7 @@ from ..operators.catalog import gradients, operators
 from ..operators.plain import kinds, shown
 from ..problem.forwards import PoolArguments
 from .errors import DtypeError, ShapeError
+from .gradients import tracing
 from .operators import ATTRIBUTE_TYPES, AXES
 from .pools import prepare_pool
 from .tensors import DEVICES, unreadable
@@ -44,7 +45,7 @@ def pool(name: str, x: Tensor, arguments: PoolArguments, return_indices: bool = 
 
 def check_plain(name: str, arguments: PoolArguments) -> None:
     """Raises for an argument that is neither a plain value (operators/plain.py) nor a traced size."""
-    if torch.compiler.is_compiling() or kinds(arguments) is not None:
+    if torch.compiler.is_compiling() or tracing() or kinds(arguments) is not None:
         return
     for argument, value in zip(arguments._fields, arguments, strict=True):
         values = value if type(value) is tuple else (value,)
