@@ -46,7 +46,7 @@ def test_few_windows_are_taken(given: Problem, layout: str, launches: int) -> No
     [
         (
             problem((2, 3), "FLOAT32", Axis(7, 1), Axis(9, 1)),
-            "a plane has 252 bytes for 1 windows, of at least 300 for each",
+            "a plane has 252 bytes for each window; it must have at least 300",
         ),
         (
             problem((2, 3), "FLOAT32", strided(512, 16, 16, 0), strided(512, 16, 16, 0)),

@@ -61,7 +61,7 @@ def shapes(files: list[Measured]) -> str:
     rows = [
         [
             f"`{result['case']}`",
-            f"{result['limit_seconds'] * 1e3:.2f}",
+            f"{result['limit_seconds'] * 1e3:.3g}",
             _number(result["ours_to_limit"]),
             _number(result["ratios"].get(OUT)),
             _number(result["ratios"].get(FRESH)),
@@ -83,7 +83,7 @@ def drawn(files: list[Measured]) -> str:
     head += ["a copy of as many bytes ÷ limit: median"] if copied else []
     head += ["PyTorch ÷ ours, out=: mean", "worst", "fresh: mean", "worst", "slower than PyTorch"]
     rows = []
-    for group in sorted(groups):
+    for group in sorted(groups, key=lambda group: (*group[:-1], int(group[-1] or 0))):
         members = groups[group]
         limits = sorted(row["ours_to_limit"] for row in members)
         copies = [row["seconds"][COPY] / row["limit_seconds"] for row in members if COPY in row["seconds"]]

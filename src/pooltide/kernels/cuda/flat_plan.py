@@ -47,7 +47,7 @@ def flat_average(task: Task) -> tuple[Launch, ...] | str:
         return "channels are innermost"
     held = [most_windows(axis) for axis in task.problem.axes]
     if prod(held) > MOST_WINDOWS:
-        return f"a cell is in {prod(held)} windows"
+        return f"a cell is in {prod(held)} windows, of at most {MOST_WINDOWS}"
     walk = widest_walk(task)
     if walk.rows.strided and walk.vector * task.problem.dtype.itemsize >= WIDE:
         return f"windows are a stride apart, and rows consist of vectors of {WIDE} bytes"

@@ -33,7 +33,7 @@ def scatter_few(task: Task) -> tuple[Launch, ...] | str:
     cells, windows = prod(problem.input_plane), prod(problem.output_plane)
     plane = cells * problem.dtype.itemsize
     if windows * WINDOW_BYTES > plane:
-        return f"a plane has {plane} bytes for {windows} windows, of at least {WINDOW_BYTES} for each"
+        return f"a plane has {plane // windows} bytes for each window; it must have at least {WINDOW_BYTES}"
     d, h, w = problem.axes
     if windows**2 > COMPARED * plane:
         return f"{windows**2} pairs of windows are too many to compare for a plane of {plane} bytes"

@@ -39,7 +39,7 @@ def scatter_volumes(task: Task) -> tuple[Launch, ...] | str:
     if d.length == 1:
         return "planes have one slice"
     if (least := h.outputs * w.outputs * inner) < SMALL_SLICE:
-        return f"a slice has {least} windows, of at least {SMALL_SLICE}"
+        return f"a slice has {least} windows; it must have at least {SMALL_SLICE}"
     span = tables(d)
     ring = max(int((span.end - span.start).max(initial=1)), 1)
     row = ring * w.length * inner * task.sum_bytes

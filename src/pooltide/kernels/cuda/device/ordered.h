@@ -67,7 +67,8 @@ __device__ __forceinline__ void add_in_order(Sum *sums, int local, Sum gradient,
 }
 
 #if NEAR
-// The same for lanes whose groups are less than NEAR lanes apart.
+// The same for lanes whose groups are less than NEAR lanes apart. All lanes read sums, only the first of a group uses
+// and writes what it read; compute-sanitizer's racecheck warns of the other reads.
 __device__ __forceinline__ void add_near(Sum *sums, int local, Sum gradient, int lane) {
   Sum sum = local >= 0 ? sums[local] + gradient : (Sum)0;
   u32 later = 0;  // lanes that are not the first of their group
