@@ -69,7 +69,7 @@ template <class K> struct Maxima {
 };
 
 template <class S, Method method> struct Scattered {
-  static constexpr double kMeetings = 0.045;  // per window; if there are more, gradients that meet cost too much
+  static constexpr double kMeetings = 0.045;  // expected collisions per window; more collisions cost too much
   static constexpr bool half = sizeof(S) < sizeof(typename Sum<S>::T);
   template <class I> using With = Scatter<S, I, method>;
   static const char* refuse(const Problem& p, bool ignore_speed) {
@@ -80,7 +80,8 @@ template <class S, Method method> struct Scattered {
   }
 
  private:
-  // Returns how many other windows name the cell that a window names, if every window names any of its cells.
+  // Returns the expected number of other windows whose index names the same cell as the index of a given window, if
+  // every index is a random cell of its window.
   static double meetings(const Problem& p) {
     const Axis* axes[] = {&p.d, &p.h, &p.w};
     double holding = 1, size = 1;  // windows that hold a cell, and cells of a window

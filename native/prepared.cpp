@@ -25,11 +25,11 @@ namespace {
 
 // How work is divided among threads. A forward does more work per byte than a gradient.
 constexpr int64_t kChunkBytes = 128 << 10;  // of a gradient's result
-constexpr int64_t kThreadBytes = 768 << 10;  // that a gradient reads and writes,
-constexpr int64_t kTeamBytes = 256 << 10;    // if the threads are those of a team, which need not be woken
-constexpr int64_t kChunkCells = 64 << 10, kThreadCells = 64 << 10;    // of a forward's larger side
+constexpr int64_t kThreadBytes = 768 << 10;  // per thread: bytes that a gradient reads and writes
+constexpr int64_t kTeamBytes = 256 << 10;    // the same for threads of an OpenMP team, which need not be woken
+constexpr int64_t kChunkCells = 64 << 10, kThreadCells = 64 << 10;    // elements of a forward's larger array
 constexpr int64_t kChunksPerThread = 8;     // so that threads end together
-constexpr int64_t kChunksOfImages = 2;      // if chunks are parts of images, whose edges are read twice; 1 if images suffice
+constexpr int64_t kChunksOfImages = 2;      // per thread, if a chunk is a part of an image: edges are read twice
 constexpr int64_t kStreamBytes = 32 << 20;  // a gradient that moves more bytes writes past the cache
 
 std::atomic<size_t> current_set{SIZE_MAX};
@@ -96,7 +96,7 @@ void work(void* context, int worker) {
 struct Parts {
   int64_t chunk, threads;
 
-  // A negative number of threads: those of a team.
+  // A negative `most_threads` means that the threads are those of an OpenMP team.
   Parts(const Problem& p, int64_t units, int64_t most_threads, int64_t forced_chunk) {
     int64_t bytes_per_thread = most_threads < 0 ? kTeamBytes : kThreadBytes;
     most_threads = std::abs(most_threads);
@@ -122,8 +122,9 @@ struct Parts {
   }
 };
 
-// Returns whether each pair of cells reads windows i and i+1, or i-1 and i, as the phase says; windows outside
-// the axis are ignored. A row of quotients has two zeros after the last window.
+// Returns whether all cells of the axis follow the phase (see enum Phase). Windows outside the axis are ignored,
+// because kernels read zeros there. A row of quotients has only two zeros after the last window, so a cell that needs
+// a later window does not follow the phase.
 bool has_phase(const Axis& axis, Phase phase) {
   for (int64_t c = 0; c < axis.cells; c++) {
     int64_t i = c / 2, from = i, to = i + 1;

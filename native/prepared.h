@@ -15,7 +15,7 @@ namespace pooltide {
 // Choices that a test may force; with the defaults nothing is forced.
 struct Forced {
   const Kernel* kernel = nullptr;
-  int stream = -1;        // 0 or 1: write the result in place, or past the cache
+  int stream = -1;        // 0: ordinary stores; 1: non-temporal stores, which bypass the cache; -1: not forced
   int64_t chunk = 0;      // units that a thread takes at a time
   bool tight = false;     // use the smallest scratch buffers, as if the plane were large
 };

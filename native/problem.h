@@ -21,8 +21,10 @@ enum class Kind : int { average, maximum, average_gradient, maximum_gradient };
 enum class Store : int { f32, f64, f16, bf16 };
 enum class Quotient : int { chained, product, constant, mean };  // mean: of a forward only
 
-// Stride 2, where cells 2i and 2i+1 are each in one or two of two neighbouring windows: both cells in the same
-// single window, the odd cells in two windows, or the even cells in two windows.
+// Patterns of stride 2, for the cells 2i and 2i+1. Windows outside the axis are ignored.
+//     alike       both cells are in window i only
+//     wide_odd    cell 2i is in window i, cell 2i+1 in the windows i and i+1
+//     wide_even   cell 2i is in the windows i-1 and i, cell 2i+1 in window i
 enum class Phase : int { none, alike, wide_odd, wide_even };
 
 constexpr int64_t kLongRow = 1 << 20;  // longer rows get no table per cell
@@ -89,9 +91,9 @@ struct Arrays {
 };
 
 // The indices outside the plane: how many, and the position and value of the first in (N, C, D, H, W) order.
-// `retry`: the kernel found an index that is far from its window. Its result is unusable; PreparedProblem::run
-// computes it with another kernel. `missing` is how many gradients were not added, summed over all units: if it is
-// not 0, the result is unusable, too.
+// `retry`: the kernel gave up, for example because an index is far from its window. The result is unusable, and
+// PreparedProblem::run repeats the call with a later kernel. `missing`: how many gradients the kernel did not add,
+// summed over all units. If `missing` is not 0, the result is unusable, too, and run_kernel sets `retry`.
 struct Fault {
   int64_t count = 0, position = 0, value = 0, missing = 0;
   bool retry = false;

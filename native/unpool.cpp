@@ -1,3 +1,9 @@
+// Max unpooling: copies elements to the cells that indices name, or for the gradient from these cells.
+//
+// Input: an Unpool (unpool.h). Output: every element of Unpool::out, and a Fault with the indices outside the plane.
+// Threads share the planes. One thread copies a plane, in ascending order of windows, so the last of equal indices
+// wins.
+
 #include "unpool.h"
 
 #include <algorithm>

@@ -1,4 +1,8 @@
-// Max unpooling: a copy of elements to, or from, the cells that indices name. Elements are bits of any type.
+// Max unpooling and its gradient.
+//
+// Unpooling copies each pooled element to the cell that its index names, and sets the other cells to 0. The gradient
+// copies from that cell instead. Input: Unpool::source and Unpool::indices. Output: Unpool::out, and the Fault.
+// Elements are copied as bits, so every type of 1, 2, 4 or 8 bytes is possible.
 
 #pragma once
 

@@ -71,7 +71,8 @@ def test_garbage_is_survived(level: str, tmp_path: Path) -> None:
     (tmp_path / "operators.h").write_text(operators_header())
     flags = ("-fsanitize=address", "-g", f"-I{tmp_path}")
     program = compile_program(PROGRAMS / "garbage.cpp", tmp_path / "program", *flags)
-    no_abort = {"ASAN_OPTIONS": "allocator_may_return_null=1"}  # the program also allocates terabytes
+    # The program also allocates terabytes. The search for leaks, which stops all threads, sometimes crashes.
+    no_abort = {"ASAN_OPTIONS": "allocator_may_return_null=1:detect_leaks=0"}
     run = run_program(program, environment=no_abort | {"POOLTIDE_CHECKS": level})
     assert run.stdout == "20000 calls tried, 0 bytes outside, right\n", run.stderr[-2000:]
     assert run.returncode == (1 if level == "strict" else 0), run.stderr[-2000:]

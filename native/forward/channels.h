@@ -40,8 +40,8 @@ template <class S, bool maximum, bool indexed> class ChannelsForward {
     for (int64_t c = 0; c < channels;) c = reduce<kMost>(windows, ow, x, q * channels, c);
   }
 
-  // Reduces window ow in the channels from c on, in n vectors, or in half as many if these suffice. The last ones end
-  // with the channels, so some channels may be reduced twice. Returns the first channel that is left.
+  // Reduces window ow for the channels from c on: n vectors of channels, or half as many if half as many suffice. The
+  // last vectors end at the last channel, so some channels may be reduced twice. Returns the next channel to reduce.
   template <int n> int64_t reduce(const WindowRow<T>& windows, int64_t ow, const S* x, int64_t to, int64_t c) const {
     if constexpr (n > 1)
       if (p_.channels < n * L || p_.channels - c <= n / 2 * L) return reduce<n / 2>(windows, ow, x, to, c);

@@ -237,7 +237,8 @@ template <class S, bool maximum, bool indexed> class TilesForward {
       int64_t begin = c * block_cells_, stop = smaller(begin + block_cells_, w.cells), block = row * blocks_per_row_ + c;
       const T* cells = transposed(block % slot_count_, block, row * w.cells + begin, stop - begin);
       while (o0 <= last && end_of(w, o0) <= begin) o0++;
-      // Window starts ascend from `dilation` on; before, dilation may have stepped over the padding.
+      // A window that begins in the padding has its first cell inside the axis before cell `dilation`. The starts of
+      // such windows may descend. All later starts ascend, so the loop ends at the first later start after the block.
       for (int64_t o = o0; o <= last && w.start[o] < larger(stop, w.dilation); o++) {
         int64_t skip = larger(0, (begin - w.start[o] + w.dilation - 1) / w.dilation);
         int64_t until = smaller(w.length[o], (stop - w.start[o] + w.dilation - 1) / w.dilation);

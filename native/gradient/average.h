@@ -2,8 +2,10 @@
 //
 //     out[cell] = ((0 + q[1st window]) + q[2nd]) + …      windows ascending in (d, h, w)
 //
-// line_layout.h describes the layout of the quotients. Adding +0 changes no sum, because no partial sum is ever
-// -0: a quotient of -0 is first turned into +0.
+// A quotient q is the gradient of a window, divided by the divisor of the window (quotients.h). line_layout.h
+// describes the layout of the quotients in the scratch buffer. Input: grad_output. Output: grad_input.
+// Some layouts add extra zeros. Adding +0 changes no sum, because no partial sum is ever -0: a quotient of -0 is first
+// turned into +0.
 
 #pragma once
 

@@ -1,8 +1,10 @@
-// Copies gradients of a half type into a result of zeros, and sums those that meet in one cell.
+// Scatters gradients of a half type into a result of zeros, if few cells get more than one gradient.
 //
-// The first gradient of a cell is copied: 0 + g has the bits of g, except that -0 becomes +0. A gradient whose cell
-// is not zero any more collides: it is added to the cell's float32 sum in a hash table. A sum is rounded and written
-// when its cell gets no more gradients. A cell that held +0 gets the next gradient, which is the same sum.
+// Input: gradients and their cells. Output: in each cell the sum of its gradients, computed in float32 and rounded.
+// `copy` stores the first gradient of a cell: the sum 0 + g has the bits of g, except that -0 becomes +0. A gradient
+// collides if its cell is not zero any more: then `add` adds the gradient to a float32 sum in a hash table. `write`
+// rounds and stores the sums of cells that get no more gradients. If all earlier gradients of a cell were zero, the
+// cell is still zero and `copy` stores the next gradient: the sum is the same.
 
 #pragma once
 

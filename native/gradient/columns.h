@@ -1,7 +1,9 @@
-// Sums of rows of cells: one vector of columns at a time, down many rows.
+// Adds rows of quotients, to get rows of cells of an average gradient.
 //
-// The tables that a vector of columns needs stay in registers from row to row. Each row of cells adds its rows
-// of quotients in order; neighbouring rows of cells with the same windows are summed once.
+// Input: a Strip, which lists for each row of cells the rows of quotients to add. Output: the sums, rounded to the
+// storage type. (`add_channels` does the same for one cell in channels-last order.)
+// A function computes one vector of columns for all rows before the next vector of columns, so that the tables of
+// these columns stay in registers. Neighbouring rows of cells with the same windows are summed once.
 
 #pragma once
 

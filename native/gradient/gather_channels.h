@@ -100,8 +100,8 @@ template <class S, class I> class GatherChannels {
   static constexpr int64_t L = lanes<S>;
   static constexpr bool kNarrowed = sizeof(I) > sizeof(Key);
 
-  // A row of windows that hold cells of the current row. A one-byte offset names a cell of the first column of its
-  // window if it is `corner`.
+  // A row of windows that hold cells of the current row of cells. `corner` is for one-byte offsets: the offset, inside
+  // each of these windows, of the cell that is in the current row and in the first column of the window.
   struct Row {
     const Key* keys;
     const S* grad;
@@ -195,7 +195,8 @@ template <class S, class I> class GatherChannels {
     if (c < channels) add_vectors<1>(cell, w, channels - L, c + L - channels, to, added);  // ends with the last channel
   }
 
-  // Writes the sums of some vectors of channels, from c on. The first `again` lanes were counted before.
+  // Writes the sums of `vectors` vectors of channels, from channel c on. The last vector of a cell may overlap the
+  // vector before it: then its first `again` lanes are computed again, but `added` must not count them again.
   template <int vectors>
   __attribute__((always_inline)) void add_vectors(int64_t cell, int64_t w, int64_t c, int64_t again, S* to, Added& added) {
     V sums[vectors] = {};

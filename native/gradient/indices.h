@@ -18,7 +18,7 @@ template <class I> struct Unsigned { using Type = uint64_t; };
 template <> struct Unsigned<int32_t> { using Type = uint32_t; };
 template <> struct Unsigned<uint8_t> { using Type = uint8_t; };
 
-// Returns the first cell of row (d, h) of windows.
+// Returns the index of cell (d, h, 0) of the plane, where d and h are the first cells of the windows of this row.
 inline int64_t row_start(const Problem& p, int64_t row) {
   int64_t d = p.d.start[row / p.h.windows], h = p.h.start[row % p.h.windows];
   return (d * p.h.cells + h) * p.w.cells;

@@ -12,8 +12,8 @@
 //     single     no lines: each cell adds its windows one by one
 //     channels   channels-last: a vector holds channels of one cell, so the row itself is a line
 //
-// In channels-last order with few channels, a vector holds several cells with all their channels: then a row is one
-// of `each` times as many elements, shifted or spread by whole cells.
+// In channels-last order with few channels, a vector holds several cells with all their channels. Then a row has
+// `each` elements per cell, where `each` is the number of channels, and lines are shifted or spread by whole cells.
 //
 // If all rows of windows of a plane fit the cache (`resident`), they are divided together, and the list of
 // rows that each row of cells adds is made once for all planes. Otherwise the rows share a ring of slots.

@@ -1,5 +1,7 @@
-// Gradients of averages where one window holds the whole plane: every cell is the quotient of that window.
-// A unit is a plane.
+// Gradients of averages where one window holds the whole plane, as in global average pooling.
+//
+// Input: grad_output, one gradient per plane. Output: grad_input; all cells of a plane have the same value, the
+// gradient divided by the divisor of the window. A unit is a plane.
 
 #pragma once
 

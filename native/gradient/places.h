@@ -1,6 +1,9 @@
-// Where sums are in a ring: checks indices and makes places of them, a vector at a time.
+// Converts indices to positions in a ring buffer of sums, one vector of indices at a time.
 //
-// A loop that checks an index, computes an address and adds takes two to three times as many instructions.
+// Input: the indices of some windows, and the range of cells that the indices may name. Output: for each index, its
+// place, which is the position of its sum in the ring; `find_places` returns false if an index is outside the range.
+// A separate loop converts the indices, because a single loop that checks an index, computes the address and adds
+// the gradient takes two to three times as many instructions.
 
 #pragma once
 
@@ -9,7 +12,8 @@
 namespace pooltide {
 namespace {
 
-// Vectors of indices, the same without signs, and vectors of as many 32-bit numbers.
+// Wide is a vector of indices, Unsigned the same vector with unsigned lanes, and Narrow a vector with the same number
+// of lanes, of 32 bits each.
 template <class I> struct IndexVector;
 template <> struct IndexVector<int64_t> {
   using Wide = Lanes<double>::I;
@@ -41,8 +45,8 @@ struct Ring {
   uint32_t step, shift, mask;
 };
 
-// Writes the places of the elements of some windows: element i belongs to the cell index[i], and its sum is
-// channels[i] further. Returns false if a cell is not one of from … to - 1.
+// Writes places[i], the position of the sum of element i: (index[i] * step + channels[i] + shift) & mask, with the
+// fields of `ring`. Returns false if an index is not in the range from … to - 1.
 template <class I>
 inline bool find_places(const I* index, const uint32_t* channels, int64_t n, I from, I to, const Ring& ring, uint32_t* places) {
   using Wide = typename IndexVector<I>::Wide;

@@ -1,11 +1,12 @@
-// Gradients of maxima by scattering: each window adds its gradient to the cell that its index names, in ascending
-// order of windows. scatter_layout.h describes how images are cut.
+// Gradients of maxima by scattering: adds the gradient of each window to the cell that the window's index names.
 //
-//     image[indices[q, c], c] += grad[q, c]
+//     image[indices[q, c], c] += grad[q, c]      windows q in ascending order
 //
-// Each index is compared with the band of its piece. An index outside sets Fault::retry: the problem is then computed
-// by scatter_any.h. If only a part of the band is in this segment, the other cells are left to their segments. A unit
-// is a segment of an image, or of a block of its channels.
+// Input: grad_output and indices. Output: grad_input, and Fault::retry. scatter_layout.h explains image, segment,
+// piece, band and block. A unit is one segment of an image, for one block of channels.
+// An index outside the band of its piece sets Fault::retry: then PreparedProblem::run uses a later kernel.
+// A band may reach into a neighbouring segment. The kernel skips an index that names a cell of another segment, because
+// the unit of that segment adds the same gradient.
 
 #pragma once
 
@@ -87,13 +88,14 @@ template <class S, class I, Method method> class Scatter {
   int64_t windows_size() const { return larger(p_.windows() * layout_.channels, 1); }
   int64_t stage_size() const { return Sink<S>::stage_size(kFlush, arrays_.tight ? 0 : 16384); }
   int64_t slice_of(int64_t segment) const { return layout_.slices * segment / layout_.segments; }
-  // Returns whether elements need a table of places. Without one, an inner loop has the windows of a plane, or the
-  // channels of a window, if these are many.
+  // Returns whether the kernel needs the table places_. `find_places` always reads the table. `for_each` needs no table
+  // if its inner loop is long: a loop over the windows of a plane, or over the channels of a window.
   bool has_places() const {
     if (kRing && layout_.channels > 1) return true;
     return layout_.channels == 1 ? layout_.group && p_.windows() < kLine : layout_.group || layout_.channels < kLine;
   }
-  // Returns whether so few cells of the result are named that they need not be in the cache.
+  // Returns true if a plane has few windows for its size. Then most cells are only set to zero, and the zeros need not
+  // stay in the cache.
   bool few_windows() const { return p_.cells() * (int64_t)sizeof(S) >= kFew * p_.windows(); }
   // Returns where the result of a unit begins, if blocks have all channels.
   int64_t first_element(int64_t unit) const {
@@ -120,7 +122,7 @@ template <class S, class I, Method method> class Scatter {
     for (int64_t q = o * row, next; q < last * row && !strays_; q = next) {
       next = smaller(q + layout_.piece, last * row);
       Cells band = band_of(q, next), here{from * slice, to * slice};
-      if (band.from < here.from || band.to > here.to) {  // then all windows must have the same band
+      if (band.from < here.from || band.to > here.to) {  // take windows of one band, or a stray could be skipped
         next = smaller(next, (q / row + 1) * row);
         band = band_of(q, next);
       }
@@ -138,7 +140,8 @@ template <class S, class I, Method method> class Scatter {
     return {axis.start[q / layout_.row] * layout_.slice, end_of(axis, (next - 1) / layout_.row) * layout_.slice};
   }
 
-  // Sets the result before `end` to zero, and some more, since small parts take longer.
+  // Sets the result before `end` to zero, and usually also the elements after `end`, because many small memsets take
+  // longer than one large memset.
   void open(S* end) {
     if (end <= zeros_) return;
     int64_t n = smaller(larger(end - zeros_, few_windows() ? zeros_end_ - zeros_ : kZeros), zeros_end_ - zeros_);
@@ -189,7 +192,9 @@ template <class S, class I, Method method> class Scatter {
     for (i = 0; i < layout_.block; i += L) store(sums + i, typename Lanes<T>::V{});
   }
 
-  // Adds the gradients of the windows from … to - 1 to those cells of their band that are mine.
+  // Adds the gradients of the windows from … to - 1. `band` is the range of cells that these windows hold, `mine` is
+  // the part of the band in this segment. An index outside the band is a stray: the result is then unusable. An index
+  // in the band, but not in `mine`, is skipped: another segment adds its gradient.
   void add(int64_t from, int64_t to, Cells mine, Cells band) {
     int64_t first = from * layout_.channels + block_at_, n = (to - from) * width_;
     const S* g = grad_ + first;
@@ -229,8 +234,9 @@ template <class S, class I, Method method> class Scatter {
     for (int64_t i = 0; i < n; i++) ring[at[i]] += wide[i];
   }
 
-  // Calls use(i, place, step) for each element of some windows: its sum is at the cell that its index names, times
-  // `step`, plus `place`. Prefetches indices and gradients, as the processor's prefetcher stops at the end of a page.
+  // Calls use(i, place, step) for each element i of `windows` windows. The sum of element i is at position
+  // index[i] * step + place. Prefetches indices and gradients, because the hardware prefetcher stops at the end of a
+  // page.
   template <class F> void for_each(const CellIndex* index, const S* g, int64_t windows, F use) const {
     const uint64_t step = this->step();
     const uint32_t* places = places_;
@@ -289,7 +295,7 @@ template <class S, class I, Method method> class Scatter {
   Carve carve_;
   T *ring_, *grads_;
   Collisions<S>* collisions_;
-  uint32_t* places_;  // what an element of a piece adds to its address: its channel, and its image in the group
+  uint32_t* places_;  // per element of a piece: its channel plus the offset of its image in the group
   uint32_t* at_;      // where the sums of the elements of a piece are
   CellIndex* indices_;
   S* stage_;

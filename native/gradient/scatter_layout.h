@@ -1,17 +1,22 @@
-// How the gradient of a maximum is cut into parts that fit the cache.
+// Divides the scatter of a max-pooling gradient into parts that fit the cache.
 //
-// An image is a plane, or in channels-last order all channels of a batch element. Its cells are cut along the
-// slow axis, the first axis with more than one cell or window, into slices: rows of a 2-D plane, for example.
-// Windows are taken a piece at a time: some hundred elements of grad_output, in the order of memory. The windows
-// of a piece hold cells of a few slices only, its band; bands ascend from piece to piece.
+// Input: a Problem and a Method. Output: the sizes of the parts, or from `refuse` the reason why there are none.
+//
+//     image     a plane, or in channels-last order all channels of a batch element
+//     slice     the cells of an image at one position of the slow axis, for example one row of a 2-D plane;
+//               the slow axis is the first axis with more than one cell or window
+//     piece     consecutive windows that are added together, usually up to 1024 or 4096 elements of grad_output
+//     band      the slices that the windows of a piece hold; bands ascend from piece to piece
+//     group     several small images that form one piece; the band of this piece is all cells of the images
+//     segment   consecutive slices of an image; if there are few images, threads share the segments of an image
+//     block     channels that are added together: all channels, or fewer if the ring would outgrow the cache
+//
+// The methods differ in the place of the sums:
 //
 //     in_place   sums are in the result; slices are set to zero just before the first window that holds them
 //     copied     as in_place, for half types: a gradient is copied to its cell, which rarely gets a second one
 //     bands      for half types: sums are in a float32 ring of slices in the scratch buffer; slices that no later
 //                window holds are rounded and written
-//
-// Small images are taken several at a time: then a piece is a group of images, and its band is all of them. Large
-// images are cut into segments of slices, so that threads can share an image.
 
 #pragma once
 
@@ -61,7 +66,8 @@ struct ScatterLayout {
     if (method == Method::bands) ring = power_of_two_from(group ? group * p.cells() * channels : widest() * slice * block);
   }
 
-  // Returns null, or why pieces are not in ascending bands that 32 bits address.
+  // Returns why this layout is impossible, or null. The layout needs windows that are not empty and that ascend along
+  // the slow axis, and images of fewer than 2**30 elements, because positions have 32 bits.
   static const char* refuse(const Problem& p) {
     const Axis& axis = slow_axis(p);
     if (!axis.start) return "the row is too long for a table per window";
@@ -109,7 +115,8 @@ struct ScatterLayout {
     return block;
   }
 
-  // Windows that two segments share are read twice, so segments are long.
+  // Returns the number of segments of an image. Two neighbouring segments both read the windows that cross their
+  // border, so several segments are only used if each has at least twice as many slices as the longest window.
   static int64_t segments_of(const Problem& p, int64_t blocks) {
     const Axis& axis = slow_axis(p);
     return larger(1, smaller(kUnits / (images_of(p) * blocks), axis.cells / larger(2 * longest(axis), 1)));

@@ -1,9 +1,10 @@
-// Gradients of averages over planes with short rows: a vector holds one cell of many planes.
+// Gradients of averages for planes with short rows. A row shorter than a vector would leave lanes empty, so a vector
+// holds the same cell of many planes.
 //
-// Rows that are shorter than a vector would leave most of it empty. So a group of as many planes as one, two or four
-// vectors have lanes is transposed: each window is then as many vectors, each cell a sum of them, in the order of
-// windows. Several vectors are faster, because their sums do not wait for each other. The sums of some rows are
-// transposed back at a time. A unit is a group of planes.
+// Input: grad_output of a group of planes: as many planes as 1, 2 or 4 vectors have lanes. Output: grad_input of the
+// group. The kernel transposes and divides the gradients of the group, adds for each cell the quotients of its
+// windows in ascending order, and transposes the sums back, a few rows at a time. Groups of 2 or 4 vectors are faster,
+// because the additions of different vectors do not depend on each other. A unit is a group of planes.
 
 #pragma once
 
@@ -40,7 +41,7 @@ template <class S> class SmallPlanes {
   using V = typename Lanes<T>::V;
   static constexpr int64_t L = lanes<S>, kShortRow = L * 3 / 4;
   static constexpr int64_t kCells = 256;           // whose sums are kept: they stay in the first-level cache
-  static constexpr int64_t kHeld = 27;             // windows to a cell, so that sums take longer than to transpose
+  static constexpr int64_t kHeld = 27;             // windows per cell from which additions outweigh transpositions
   static constexpr int64_t kQuotients = 96 << 10;  // of a group; they stay in the second-level cache
   static constexpr int64_t kGroups = 8;            // so that several threads have work
 
@@ -121,7 +122,8 @@ template <class S> class SmallPlanes {
         }
   }
 
-  // Sums the cells of the rows from … to - 1, which are counted through all slices, in n vectors.
+  // Computes the sums of the cells of the rows from … to - 1, n vectors for each cell. The number of row (d, h) is
+  // d * h.cells + h.
   template <int n> void add_windows(int64_t from, int64_t to) {
     const Axis &d = p_.d, &h = p_.h, &w = p_.w;
     T* out = cells_;

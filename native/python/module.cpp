@@ -1,7 +1,9 @@
 // The extension module pooltide._native.
 //
-// It gives Python the class Prepared (a PreparedProblem with its tables), the choice of the instruction set, huge
-// pages for large results, and the shortcuts of shortcuts.cpp. src/pooltide/_native.pyi has the signatures.
+// The module gives Python the class Prepared (a PreparedProblem with its tables), max unpooling, the choice of the
+// instruction set and of an OpenMP runtime, huge pages for large results, and the class Shortcuts (shortcuts.cpp).
+// Prepared.run and unpool write their results into an array that Python passes. src/pooltide/_native.pyi has the
+// signatures.
 
 #include "memory.h"
 #include "../threads/thread_pool.h"

@@ -125,8 +125,8 @@ bool differentiated(const Shortcuts& self, PyObject* tensor) {
   return !is_zero(PyObject_GetAttr(tensor, self[kRequiresGrad])) && !is_zero(PyObject_CallNoArgs(self[kGradEnabled]));
 }
 
-// Returns whether the call needs only its kernel: no dispatch mode, transform, forward AD or autograd. PyTorch's
-// gradients, which are patched, depend on the input, too.
+// Returns whether the call needs only its kernel: no dispatch mode, transform, forward AD or autograd is active.
+// `patched` is true if the call is a patched function of PyTorch: then autograd must not track the input either.
 bool needs_only_kernel(const Shortcuts& self, PyObject* grad_output, PyObject* input, bool patched) {
   if (!is_zero(PyObject_CallNoArgs(self[kModes])) || !is_zero(PyObject_CallNoArgs(self[kTransforms]))) return false;
   PyObject* level = PyObject_GetAttr(self[kForwardAd], self[kCurrentLevel]);

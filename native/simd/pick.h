@@ -1,5 +1,9 @@
-// Permutes quotients: lane i becomes q[first[i] + j], or +0 where j >= count[i]. `first` grows by 0 or 1 per
-// lane, so one vector of q holds all the quotients.
+// Permutes a row of quotients, so that each lane holds a quotient of its cell.
+//
+// Input: the tables `first` and `count` of one vector of cells, a row of quotients q, and a number j. Output: a
+// vector; lane i is q[first[i] + j], the quotient of the j-th window of cell i, or +0 if j >= count[i].
+// `first` must grow by 0 or 1 per lane: then one vector of q holds all these quotients. `fast` is true if the
+// instruction set permutes the vector in registers; the fallback reads lane by lane.
 
 #pragma once
 

@@ -34,7 +34,7 @@ _grad_enabled = torch.is_grad_enabled
 _compiling = torch.compiler.is_compiling
 _dynamo = torch.compiler.is_dynamo_compiling  # faster than `_compiling`; Dynamo cannot trace `find`
 tracing: Callable[[], bool] = torch._C._is_tracing  # torch.jit.trace records only what the dispatcher sees
-_set_tracing_state: Callable[[Any], None] = getattr(torch._C, "_set_tracing_state")  # noqa: B009
+_set_tracing_state: Callable[[Any], None] = torch._C._set_tracing_state  # type: ignore[attr-defined]
 _has_storage = torch._C._has_storage
 
 
