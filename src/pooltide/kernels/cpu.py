@@ -57,7 +57,10 @@ def refuse(problem: Problem) -> str | None:
 
 
 def scratch(problem: Problem) -> int:
-    """None: each thread allocates what it needs, a plane at most, and keeps it between calls unless large."""
+    """Returns 0: each thread allocates a scratch buffer of its own, of a plane at most.
+
+    A thread keeps the buffer between calls, unless the buffer is large.
+    """
     return 0
 
 
@@ -86,7 +89,10 @@ def runner(problem: Problem, layout: str) -> Callable[..., Any]:
 
 
 def use_openmp(parallel: int, number: int) -> bool:
-    """Calls with a negative number of threads run on those of an OpenMP runtime. False: no compiled code."""
+    """Makes calls with a negative number of threads run on the threads of an OpenMP runtime.
+
+    Takes the addresses of two functions of the runtime (torch/team.py). Returns False without compiled code.
+    """
     if BUILT:
         _native.use_openmp(parallel, number)
     return BUILT
@@ -143,7 +149,10 @@ _last_long = lru_cache(maxsize=1)(_prepare)
 
 
 def _by_cells(problem: Problem) -> bool:
-    """Whether dilated windows count by their cells; else by their spans, which hold every index as well."""
+    """True if tables list the cells of dilated windows. False if they list the spans of the windows.
+
+    Spans are enough for a gradient with indices, because the span of a window holds its index.
+    """
     return not problem.gradient or problem.offsets
 
 
@@ -169,6 +178,6 @@ def kernels(problem: Problem, layout: str) -> list[tuple[str, str | None]]:
 
 
 def use_huge_pages(address: int, nbytes: int) -> None:
-    """Ask for huge pages under fresh memory, which costs more than a kernel in pages of 4 KB."""
+    """Requests huge pages for new memory: with 4 KB pages, page faults cost more than the kernel."""
     if BUILT:
         _native.use_huge_pages(address, nbytes)

@@ -137,11 +137,12 @@ def _planned(problem: Problem, layouts: tuple[str, ...], only: str | None) -> Pl
 
 
 def shortcut(plan: Plan) -> Callable[..., Any] | None:
-    """The chosen kernel itself, where nothing needs to be copied for it, or None.
+    """Returns the compiled kernel of a plan, which callers may call directly, or None.
 
-    None for long axes too, whose tables no cache should hold. The kernel takes (grad_output, input, indices,
-    out, threads), None for arrays that the problem does not have. It returns None for success, and
-    NotImplemented, with nothing written, for arrays that it can't take.
+    None if the backend is not `cpu`, if an array must be copied, for unpools, and for long axes, whose tables
+    no cache should hold. The kernel takes (grad_output, input, indices, out, threads), with None for arrays
+    that the problem does not have. It returns None for success, a tuple for an index outside its plane, and
+    NotImplemented for arrays that it can't take; then it has written nothing.
     """
     if plan.backend != "cpu" or plan.copied or plan.problem.unpool or is_long(plan.problem.axes):
         return None

@@ -63,7 +63,7 @@ def unpool(name: str, aten_kernel: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _takes(x: Tensor, indices: Tensor, axes: int, size: Sequence[int], *more: Sequence[int]) -> bool:
-    """Whether ours computes the call. PyTorch computes the others, or raises its errors for bad arguments."""
+    """Whether our code computes the call. If not, PyTorch computes it, or raises for bad arguments."""
     if not _readable(x, indices):
         return False
     known = (

@@ -152,9 +152,10 @@ def refusal_of(grad_output: Tensor) -> str | None:
 
 
 def _in_graph(grad_output: Tensor) -> bool:
-    """Whether our operator takes the call: a dispatch mode or a tensor subclass sees it, outside torch.func.
+    """True if the override must call our operator: a dispatch mode or a tensor subclass must see the call.
 
-    Also where the release cannot call the kernel of aten, which has the second gradient.
+    Also true if this release cannot call aten's autograd kernel, which would give the second derivative.
+    False under torch.func.
     """
     if torch._C._are_functorch_transforms_active():
         return False

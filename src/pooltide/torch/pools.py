@@ -49,7 +49,10 @@ _CONTIGUOUS = frozenset({"avg_pool3d", "adaptive_avg_pool3d", "adaptive_max_pool
 
 @dataclass(frozen=True, slots=True)
 class PreparedPool:
-    """A checked pool, for tensors of one shape, layout, dtype and device. Without a kernel PyTorch pools."""
+    """A checked pool, for tensors of one shape, layout, dtype and device.
+
+    If `kernel` is None, PyTorch computes the forward.
+    """
 
     problem: Problem
     axes: int
@@ -60,7 +63,7 @@ class PreparedPool:
     contiguous: bool  # values and indices are made contiguous after the kernel; offsets are not
 
 
-_UNKNOWN: Any = object()  # None is known, too: PyTorch computes the forward
+_UNKNOWN: Any = object()  # means "not in the cache"; a cached None means: PyTorch computes the forward
 
 
 def prepare_pool(

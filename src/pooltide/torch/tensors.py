@@ -54,7 +54,10 @@ def is_tensor(value: Any) -> TypeGuard[torch.Tensor]:
 
 
 def metadata(*tensors: Any) -> tuple[Hashable, ...] | None:
-    """Returns what the checks of a call look at in its tensors, each strided or None; else None."""
+    """Returns (shape, strides, dtype, device) of each tensor, and None for each argument that is None.
+
+    Returns None if an argument is not a strided tensor.
+    """
     found: list[Hashable] = []
     for tensor in tensors:
         if tensor is None:

@@ -1,9 +1,10 @@
-"""Which GPU kernel computes a problem: the first of its kind that does not refuse. No device is touched.
+"""Chooses the GPU kernel of a problem: the first kernel of its kind that does not refuse. Uses no device.
 
-`refuse` says why no kernel computes a problem, or None. `plan` returns the launches of the chosen kernel,
-`kernels` the kernels up to that one, with their reasons. The
-tensors of a forward's launch are x, out and, of maxima with indices or offsets, those. A result without
-elements needs no launch.
+`refuse` returns the reason why no kernel can compute a problem, or None if one can.
+`plan` returns the launches of the chosen kernel.
+`kernels` returns the names of the kernels up to the chosen one, each with the reason against it.
+A launch of a forward takes the tensors x and out, and for maxima with indices or offsets a third tensor for
+these. A result without elements needs no launch.
 """
 
 from __future__ import annotations

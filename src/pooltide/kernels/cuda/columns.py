@@ -55,7 +55,7 @@ class Windows:
 
 
 def steady_axes(task: Task) -> tuple[Axis, Axis, Axis]:
-    """The axes; adaptive windows of one length side by side are strided."""
+    """Returns the axes; an adaptive axis whose windows have equal lengths becomes a strided axis."""
     d, h, w = (
         Axis(axis.length, axis.outputs, axis.length // axis.outputs, axis.length // axis.outputs)
         if axis.adaptive and axis.outputs and axis.length and axis.length % axis.outputs == 0
@@ -109,7 +109,7 @@ def vector_of(task: Task) -> int:
 
 
 def may_pair(task: Task) -> bool:
-    """Whether a thread can take two neighbouring windows of a row: they are alike, and none is left."""
+    """Whether threads can take two neighbouring windows each: windows are strided, their number is even."""
     w = steady_axes(task)[2]
     alike = not w.adaptive and w.dilation == 1 and w.s <= w.k <= UNROLLED
     return task.inner == 1 and w.outputs % 2 == 0 and alike

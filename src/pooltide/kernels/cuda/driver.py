@@ -4,7 +4,7 @@
     load_kernel(source, device, code)          machine code or PTX -> Kernel
     Kernel.launcher(grid, block, shared, arguments) -> run(stream, *addresses)
 
-All arguments but the tensors' addresses are laid down once, so that a launch is a few stores and one C call.
+`launcher` packs all arguments except the addresses once, so that a launch is a few stores and one C call.
 Nothing here waits for the device, so launches can be captured in CUDA graphs.
 """
 
@@ -47,8 +47,8 @@ class _Attribute(ctypes.Structure):
     _fields_ = (("id", ctypes.c_int), ("padding", ctypes.c_int), ("value", ctypes.c_uint64 * 8))
 
 
-# The words that begin with the tensors' addresses; the settings; where the driver finds settings and
-# arguments; what must stay alive for it.
+# The arguments of one launch: (the pointers in the parameter struct, the launch settings, the address of the
+# settings, the address of the argument list, other objects that must stay alive).
 _Block = tuple[Any, _Config, int, int, Any]
 
 

@@ -1,4 +1,8 @@
-"""The planner of average_flat.cu: `flat_average`."""
+"""The planner of average_flat.cu, a gradient of averages: `flat_average`.
+
+A block keeps the quotients of its windows in shared memory, and writes its cells as contiguous vectors.
+`flat_average` takes a `Task` and returns the launch, or the reason why another kernel is better (task.py).
+"""
 
 from __future__ import annotations
 
@@ -17,11 +21,11 @@ from .task import Launch, Task
 THREADS = 256
 TILE_BYTES = 32 << 10  # of the result, that a block writes
 KEPT_BYTES = 32 << 10  # of tables and quotients, so that several blocks share a multiprocessor
-VECTOR_BYTES = 8  # that a thread writes at once,
-NEAR = 2  # and cells, where windows are nearer than this: lanes would meet in the same banks of shared memory
-WIDE = 16  # bytes of a vector, with which threads that keep windows in registers are faster
-MOST_WINDOWS = 9  # that hold a cell; each is read from shared memory,
-MOST_STRIDED = 4  # and where they are a stride apart, threads can keep them in registers
+VECTOR_BYTES = 8  # bytes that a thread writes at once if windows are more than NEAR cells apart
+NEAR = 2  # cells; if windows are nearer, a thread writes 2 cells: longer vectors would cause bank conflicts
+WIDE = 16  # bytes of a vector; if strided windows allow such vectors, average_rolling.cu is faster
+MOST_WINDOWS = 9  # the most windows that hold a cell; each cell reads all of them from shared memory
+MOST_STRIDED = 4  # the same for strided windows, which average_rolling.cu can keep in registers
 
 _FLAT = (
     *(("const Element*", "grad"), ("Element*", "out"), ("const int*", "tables"), ("const Sum*", "divisors")),

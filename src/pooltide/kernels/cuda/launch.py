@@ -40,10 +40,10 @@ def kernels(problem: Problem, layout: str, device: int) -> list[tuple[str, str |
 
 
 class PreparedLaunches:
-    """The launches of a problem on one device. Tensors are dense in the layout, and the result has elements.
+    """The launches of a problem on one device. Tensors are contiguous in the layout; the result has elements.
 
-    `aligned`: they begin at multiples of 16 bytes. Tensors of a gradient that do not go through other
-    launches, which are prepared when they are needed. Kernels of forwards take tensors at any address.
+    `aligned` true: the launches of a gradient need tensors at multiples of 16 bytes. For other addresses a
+    second PreparedLaunches is made at the first such call. Kernels of forwards take tensors at any address.
     """
 
     def __init__(

@@ -16,19 +16,19 @@ from .source import Source
 from .tables import cdiv, divider, division, divisors, even_share, uniform
 from .task import Launch, Task
 
-FILL_THREADS = 256  # of a block that only fills,
-FILLED = 32 << 10  # and the bytes that it writes
+FILL_THREADS = 256  # threads of a block of average_fill.cu
+FILLED = 32 << 10  # bytes that such a block writes, about
 ROLLING_THREADS = {True: 256, False: 128}  # of a block, by whether rows are strided: runs need more registers
-RESIDENT = 4  # how many times the threads that a device holds at once are worth having
-SHORT_SLICE = 24  # rows of a slice, from which on a thread has enough of one
-SHORT_RUNS = 4  # runs of rows, from which on a thread's preparations pay
-SHORT_ROW = 24  # bytes
-WINDOW_BITS = 32  # windows of a row, whose bits are one number
-IN_REGISTERS = 48  # quotients of a thread
+RESIDENT = 4  # threads to launch, at least, as a multiple of the threads that a device holds at once
+SHORT_SLICE = 24  # rows; a thread walks through several slices if they have at most so many rows together
+SHORT_RUNS = 4  # least runs of rows for a thread; for fewer runs its setup costs too much
+SHORT_ROW = 24  # bytes; rows shorter than this are not written one by one
+WINDOW_BITS = 32  # the most windows in a row of a thread; average_rolling.cu has one bit of a u32 for each
+IN_REGISTERS = 48  # the most quotients that a thread keeps in registers
 DIVISION_COST = (0, 1, 4, 13)  # instructions, by HOW of gradient_quotients.h
-COSTLY = 17.0  # instructions per cell for a thread's windows; blocks that share quotients spend less
-COSTLY_HALVES = 31.0  # the same of halves
-ANY_HALVES = False  # of overlapping windows, also where the elements of a thread share none
+COSTLY = 17.0  # the most instructions per cell for windows; above, blocks that share quotients are faster
+COSTLY_HALVES = 31.0  # the same for 16-bit floats
+ANY_HALVES = False  # True: also 16-bit floats in overlapping windows, if a thread's elements share no window
 
 
 _FILL = (
@@ -90,12 +90,12 @@ class Walk:
 
     @property
     def union(self) -> bool:
-        """Elements share neighbouring windows that the compiler knows."""
+        """True if a thread's elements are columns whose windows are neighbours, known at compile time."""
         return self.task.inner == 1 and self.columns.strided and self.vector % self.columns.stride == 0
 
     @property
     def packed(self) -> bool:
-        """Elements are channels of one column."""
+        """True if a thread's elements are channels of one column."""
         return not self.union and self.task.inner % self.vector == 0
 
     @property
@@ -114,7 +114,7 @@ class Walk:
 
     @property
     def together(self) -> bool:
-        """The windows of a thread are a vector, too."""
+        """True if a thread can load the windows of its elements as one vector."""
         w, across = self.task.problem.axes[2], self.columns
         even = (
             across.kernel == across.stride and across.padding == 0 and w.length == w.outputs * across.stride

@@ -17,16 +17,16 @@ from .source import Argument, Source
 from .tables import Array, bands, between, cdiv, divider, even_share, even_shares, shares, windows_of_shares
 from .task import Launch, Task
 
-# How often bytes may be read again, by whether windows are disjoint, and by the bytes of an element.
+# The largest `_reread` with which a gather is chosen, by whether windows are disjoint, and by element size.
 GATHERED = {True: {2: 5.0, 4: 8.0, 8: 8.0}, False: {2: 4.0, 4: 4.5, 8: 4.5}}
-GATHERED_BYTES = {True: 8, False: 16}  # of a thread's cells, at least; by whether windows are disjoint
-GATHERED_ROWS = 4  # of a thread that gathers
-GATHER_THREADS = 128  # of a block
-FEW_CHANNELS = 12  # so few that lanes which own channels would be idle
-BAND_BYTES = 8 << 10  # of sums that a warp keeps in shared memory
-NEAR_LANES = 8  # the most windows of a column for which lanes are compared one by one
-NEAR_ROW = 0.85  # of the lanes, at least, must have windows
-TILE_BYTES = 12 << 10  # the same, of 32 channels
+GATHERED_BYTES = {True: 8, False: 16}  # least bytes of a thread's channels, by whether windows are disjoint
+GATHERED_ROWS = 4  # least rows of a thread that gathers
+GATHER_THREADS = 128  # threads of a block that gathers
+FEW_CHANNELS = 12  # with fewer channels, too many lanes would be idle if each lane owned a channel
+BAND_BYTES = 8 << 10  # bytes of sums that a warp keeps in shared memory
+NEAR_LANES = 8  # the largest NEAR (ordered.h) that is faster than __match_any_sync
+NEAR_ROW = 0.85  # with NEAR, the least part of the lanes that must have windows
+TILE_BYTES = 12 << 10  # bytes of sums that a warp keeps for a tile of 32 channels
 
 
 def scatter_planes(task: Task) -> tuple[Launch, ...] | str:
@@ -139,7 +139,7 @@ def gather_channels(task: Task) -> tuple[Launch, ...] | str:
 
 
 def _reread(problem: Problem) -> float:
-    """Bytes of the windows of all cells, by those that must move."""
+    """Returns the bytes that a gather reads, divided by the least bytes that any kernel must move."""
     visits = prod(int(tables(axis).window_count.sum()) for axis in problem.axes)
     return visits * problem.planes * (problem.index_bytes + problem.dtype.itemsize) / problem.least_bytes
 
@@ -231,7 +231,7 @@ def _scatter(
 
 
 def near_lanes(task: Task) -> tuple[int, int]:
-    """NEAR of ordered.h, and the windows that a row is taken to have; 0 where it does not pay."""
+    """Returns NEAR of ordered.h, 0 if NEAR would not be faster, and the padded number of windows in a row."""
     w = task.problem.axes[2]
     near = max(int(tables(w).window_count.max(initial=1)), 1)
     row = w.outputs if w.outputs >= 31 + near else 32 if w.outputs <= 32 else 31 + near
@@ -241,7 +241,10 @@ def near_lanes(task: Task) -> tuple[int, int]:
 
 
 def columns(problem: Problem) -> Array:
-    """The first column of each window, and how many it has; nothing, if `steps` say so."""
+    """Returns (first column, number of columns) of each window of an adaptive w axis.
+
+    Other axes need no table, as `steps` describe their windows: for them it returns two unused zeros.
+    """
     if not problem.axes[2].adaptive:
         return np.zeros(2, np.int32)
     table = tables(problem.axes[2])
@@ -264,7 +267,7 @@ def _twice(task: Task, launch: Launch) -> tuple[Launch, ...]:
 
 
 def redo(task: Task, launch: Launch, **changed: int) -> Launch:
-    """The launch that computes again what lacks gradients."""
+    """Returns the launch of the second pass (two_passes.h). `changed` has new values of arguments."""
     numbers = _numbers(launch)
     arguments = list(launch.arguments)
     for name, value in {"redo": 1, **changed}.items():

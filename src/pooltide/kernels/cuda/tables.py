@@ -59,10 +59,11 @@ def windows_of_shares(axis: Axis, share: int) -> Array:
 
 
 def bands(axes: tuple[Axis, ...], cells: int) -> Array:
-    """A plane in bands of at most about `cells` cells: whole slices, whole rows of a slice, or part of a row.
+    """Returns the bands of a plane: whole slices, whole rows of a slice, or parts of a row.
 
-    Each is (first cell, end, window ranges, first window, windows of a range, range to range). The ranges
-    hold every window that has a cell of the band; those of a part of a row may hold others.
+    A band has about `cells` cells, at most. It is a row of the table: (first cell, end, number of window
+    ranges, first window, windows in a range, distance from range to range). The ranges have every window that
+    holds a cell of the band. If the band is a part of a row, they may have other windows, too.
     """
     d, h, w = axes
     slices = even_share(d.length, cells // (h.length * w.length))
@@ -97,7 +98,10 @@ def uniform(by: Iterable[Array]) -> bool:
 
 
 def divisors(problem: Problem) -> tuple[Array, Array, Array]:
-    """What each window's gradient is divided by, axis by axis; all but "chained" by the product."""
+    """Returns the divisors of the windows on d, h and w.
+
+    A gradient is divided by them in turn if the quotient is "chained", else by their product.
+    """
     found = [tables(axis) for axis in problem.axes]
     if problem.quotient == "override":
         outputs = problem.output_plane
@@ -112,7 +116,7 @@ def divisors(problem: Problem) -> tuple[Array, Array, Array]:
 
 
 def division(problem: Problem) -> tuple[int, int, int, int]:
-    """How a kernel divides: ONCE by the product, or by d, h and w in turn (see average_gradient.cu)."""
+    """Returns ONCE, BY_D, BY_H and BY_W of gradient_quotients.h: how a kernel divides."""
     d, h, w = (np.unique(np.asarray(axis, dtype=np.float64)) for axis in divisors(problem))
     if problem.quotient == "chained":
         return 0, _way(problem, d), _way(problem, h), _way(problem, w)

@@ -23,11 +23,11 @@ THREADS = 128
 TILE_BYTES = (16 << 10, 24 << 10)  # the second where too few windows fit the first
 FEWEST_WINDOWS = 32  # of a block, so that a warp has windows for all lanes
 BLOCKS = 2  # of each multiprocessor, at least
-# Of all windows that hold a cell: beyond the first, columns that share comparisons or loads are faster; below
-# the second, most of a tile would be copied in vain.
+# Limits for the average number of windows that hold a cell. Above MOST_OVERLAP, the kernels of columns.h are
+# faster: they share comparisons or loads. Below LEAST_OVERLAP, no window would use most cells of a tile.
 MOST_OVERLAP = 2
 LEAST_OVERLAP = 0.5
-# Bytes: windows so near in rows so long are read well by neighbouring threads.
+# Bytes. If windows are less than NEAR apart, in rows of at least LONG_ROW, threads read fast without a tile.
 NEAR = 6
 LONG_ROW = 128
 FEWEST_CELLS = 6  # of a window; smaller ones are read as fast without a copy

@@ -18,12 +18,12 @@ from .task import Launch, Task
 
 WALK_BYTES = 12 << 10  # of sums that a warp keeps in shared memory, at most
 WARPS = 2  # of a block
-MOST_WARPS = 16  # of a multiprocessor, as each has so many registers
-USUAL_WARPS = 24  # the same, of boxes: `channel_tile` compares costs with these
-ENOUGH_WARPS = 12  # of a multiprocessor, to keep it busy
-WAITING = 6  # if n warps fit, the time is as 1 + WAITING / n: few warps wait for memory
-IDLE = 1.25  # lanes for each that has a channel, at least; then half a warp computes a tile
-WORTH = 0.78  # of the cost of boxes, at most; both costs are estimates
+MOST_WARPS = 16  # the most warps of a multiprocessor; their registers limit the number
+USUAL_WARPS = 24  # the same without a walk: the costs of `channel_tile` are for this number
+ENOUGH_WARPS = 12  # warps that keep a multiprocessor busy
+WAITING = 6  # with n warps on a multiprocessor, time grows as 1 + WAITING / n, because warps wait for memory
+IDLE = 1.25  # half a warp computes a tile if whole warps would need more than IDLE times the lanes
+WORTH = 0.78  # a walk is chosen if it costs at most this part of the cost of boxes; both are estimates
 
 
 def walk_channels(task: Task) -> tuple[Launch, ...] | str:

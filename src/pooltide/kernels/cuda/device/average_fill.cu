@@ -2,8 +2,8 @@
 //
 // The result is one run of elements, which threads write as vectors of 16 bytes, wherever a plane begins.
 //
-//     INNER 1: the cells of an image repeat the quotients of its channels. A block keeps these in shared memory,
-//              as elements, and behind them the first ones again, so that every vector is one piece there
+//     INNER 1: every cell of an image has the quotients of its channels. A block keeps these in shared memory, as
+//              elements, followed by a copy of the first ones, so that every vector is contiguous there
 //     EVEN  1: the channels fill whole vectors
 //     VECTOR   elements of a vector; 1 if tensors begin anywhere
 #include "gradient_quotients.h"

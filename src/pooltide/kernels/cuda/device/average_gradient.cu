@@ -8,10 +8,10 @@
 // (plane, w, c) of the tile and walks down its rows, so that all that depends on the column is computed once.
 // It does the same for the next planes, `repeats` times, where planes are small.
 //
-// Rows come in periods, which share the sums or the registers of a thread:
-//     STRIDED 1   windows are `stride` rows apart. Period o begins in the first row of window o, be there such
-//                 a window or not; its first `edge` rows lie in the last ROWS windows up to o, the others in
-//                 one less. Periods are counted from the one that holds the first row of the plane
+// Rows are grouped in periods. A thread uses the same sums or registers for all rows of a period:
+//     STRIDED 1   windows are `stride` rows apart. Period o has `stride` rows and begins at the first row of window o,
+//                 even if there is no window o. Its first `edge` rows are in the ROWS windows that end with window o,
+//                 its other rows in the last ROWS - 1 of them. Period p.first_period holds the first row of the plane
 //     STRIDED 0   a period is a run of rows in the same windows: (first row, end, first window, windows)
 //
 //     COLUMNS  the most windows that hold a cell on the w axis; 0: too many to unroll

@@ -3,12 +3,12 @@
 //
 // A slice of a plane is H rows of W · inner elements: inner is 1, or the channels. A thread owns VECTOR
 // neighbouring elements of a row and walks down some of the rows. It keeps the quotients of the last
-// ROWS rows of windows in registers, so that it loads a window once; the gradients of the next row are under way
-// while it adds. There is no shared memory and no barrier.
+// ROWS rows of windows in registers, so that it loads a window once. It prefetches the gradients of the next row of
+// windows while it adds. There is no shared memory and no barrier.
 //
-// Rows come in periods, in which the same rows of windows count:
-//     STRIDE n   period o begins in the first row of window o, and has n rows, of which KERNEL lie in window o. It
-//                is counted from the one that holds the first row of the plane; its window need not exist
+// Rows are grouped in periods:
+//     STRIDE n   windows are n rows apart and have KERNEL rows. Period o has n rows and begins at the first row of
+//                window o, even if there is no window o. Period p.first_period holds the first row of the plane
 //     ROWWISE 1  no row is in two windows. A thread owns every `step`th row, whatever its period; so the threads of a
 //                warp write rows that are neighbours
 //     STRIDE 0   a period is a run of rows in the same windows, at most two: (first row, end, first window, windows)

@@ -5,8 +5,8 @@
 // by side, so that their addresses are side by side, too. A block has `share` planes, or the columns of by_width.n
 // threads of one.
 //
-//     VECTOR    a thread owns as many columns, 1 or 2, and writes their results at once where tensors are aligned to
-//               that. Two columns are neighbouring channels or, if PAIRED, neighbours in a row
+//     VECTOR    how many columns a thread owns, 1 or 2. It writes the results of two columns at once if the tensors are
+//               aligned to two elements. The two columns are neighbouring channels or, if PAIRED, neighbours in a row
 //     ADJACENT  1: the cells of a window's row are side by side in memory; 0: they are p.step elements apart
 //     BATCH     where COLUMNS is 0, the cells of a window's row that a thread loads before it uses the first one
 //     CLIPPED_H, CLIPPED_W   1: some windows have fewer cells inside the axis than others
@@ -96,8 +96,8 @@ __device__ __forceinline__ Cells cells_of(const Parameters &p, const Element *ro
 #endif
 
 #if !PAIRED && BATCH
-// Calls body(cells, begin, count) for the cells `begin`, … of a window's row, BATCH at a time. The last one stands in
-// for cells after it: loads that depend on no condition are all on their way before the first is used.
+// Calls body(cells, begin, count) for BATCH cells of a window's row at a time, from cell `begin` on; `count` of them exist.
+// The others are copies of the last cell: loads without a condition can all be issued before the first one is used.
 template <bool aligned, class Body>
 __device__ __forceinline__ void each_batch(const Parameters &p, const Element *row, int count, Body body) {
   Cells cells[BATCH];

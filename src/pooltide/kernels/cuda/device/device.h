@@ -37,7 +37,8 @@ typedef unsigned char Index;
 // The compiler moves no access to memory across this.
 __device__ __forceinline__ void keep_order() { asm volatile("" ::: "memory"); }
 
-// Lets the next launch start when this one has no more blocks to start. It must wait, if it needs our results.
+// Lets the next launch start before this one ends: as soon as all blocks of this one have called this function or ended.
+// If the next launch needs results of this one, it must call wait_for_launch_before.
 __device__ __forceinline__ void let_next_launch_start() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");
@@ -121,7 +122,7 @@ __device__ __forceinline__ void narrow_all(Element *to, const Sum *sums) {
   for (int i = 0; i < N; ++i) to[i] = narrow(sums[i]);
 }
 
-// x / n for 0 <= x < 2^31 and the `magic` and `shift` of kernels.cuda.tables.magic(n); n is at least 1.
+// The numbers with which `over` computes x / n for 0 <= x < 2^31; n is at least 1. `divider(n)` in tables.py makes them.
 struct Divider {
   u32 n, magic, shift;
 };

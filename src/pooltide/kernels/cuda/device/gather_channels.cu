@@ -1,11 +1,11 @@
 // The gradient of maxima of images whose channels are innermost, where few windows hold a cell: every cell adds the
 // gradients of those of its windows whose indices name it, in ascending order of the windows.
 //
-// A thread owns VECTOR neighbouring channels of a column of a slice, and walks down `chunk` of its rows. Nothing is
-// shared, so all windows of all cells may be under way at once.
+// A thread owns VECTOR neighbouring channels of a column of a slice, and walks down `chunk` of its rows. Threads share
+// no sums, so no thread waits for another one before it loads windows.
 //
-// An index that names no cell of its window is found by nobody. So blocks count the gradients that they add, and
-// scatter_channels.cu computes the images again where some are missing (two_passes.h). A block computes one of
+// If an index names a cell outside its window, no thread adds its gradient. So blocks count the gradients that they add,
+// and scatter_channels.cu computes the images again if gradients are missing (two_passes.h). A block computes one of
 // `parts` parts of `share` images.
 //
 //     DISJOINT 1  no cell is in two windows, so neighbouring rows have the same window

@@ -1,6 +1,8 @@
-// What the gradients of averages divide by, and how.
+// Divides a gradient by the divisor of its window.
 //
-//     ONCE, BY_D, BY_H, BY_W   how to divide by the product, or by each axis in turn: HOW of quotient
+//     ONCE   not 0: divide once, by the product of the divisors; ONCE is HOW of `quotient`, and BY_D is 0 if the divisors
+//            of the d axis are all 1. BY_H and BY_W have no meaning then
+//            0: divide by the divisors of d, h and w in turn; BY_D, BY_H and BY_W are HOW of `quotient` for each axis
 #pragma once
 
 // g / d as IEEE rounds it, where r is 1/d rounded. HOW: 0 d = 1; 1 d is a power of two; 2 d is odd or a power

@@ -5,13 +5,14 @@
 //     COLUMNS  the most cells of a window on the w axis, where threads unroll them; 0: too many for that (columns.h)
 //     WALK     how rows that several windows have in common are compared along w only once:
 //              0  they are compared again for each window
-//              1  the best cells of rows stay in registers. A window has ROWS rows, and begins STRIDE rows below the
-//                 last one; two windows at a time share the comparisons of the rows that both have
-//              2  windows have too many rows for registers. The walk is cut into sections as long as a window.
-//                 A window is the end of one section and the begin of the next; the best of each end stands in
-//                 shared memory, the best of the begin in a register. So a row costs three comparisons,
-//                 however long windows are
-// In the walks 1 and 2 the place of a cell counts from row 0 of the plane, and from the window's first cell in the row.
+//              1  the best cells of rows stay in registers. A window has ROWS rows. If windows share rows, each begins
+//                 STRIDE rows below the window before it, and two windows at a time share comparisons
+//              2  windows have too many rows for registers. The walk is cut into sections of as many rows as a window
+//                 has. So a window consists of the last rows of one section and the first rows of the next section.
+//                 Shared memory holds, for each row of a section, the best cell from that row to the end of the section;
+//                 a register holds the best cell of the first rows of the next section. A row costs three comparisons,
+//                 however many rows windows have
+// In the walks 1 and 2 a place counts rows from row 0 of the plane, and cells from the first cell of the Reach.
 #include "columns.h"
 #include "maximum.h"
 

@@ -2,8 +2,8 @@
 //
 //     the first of equal cells wins; a NaN is larger than every number, and the last NaN wins
 //
-// This is associative, so parts of a window may be compared in any order that keeps "first" and "last" known.
-// A part that is taken twice changes nothing, as long as it comes after the parts that hold it.
+// This rule is associative: parts of a window may be compared separately, if it is known which part comes first.
+// A cell may be taken twice, if no later cell was taken between.
 #pragma once
 
 #define LOWEST (-(Sum)__int_as_float(0x7f800000))  // minus infinity

@@ -1,9 +1,9 @@
-// Maxima of few large windows: `parts` threads share a window, and meet in shared memory.
+// Maxima of few large windows: `parts` threads share a window, and merge their results in shared memory.
 //
 // Neighbouring threads read neighbouring elements: `lanes_w` threads take the cells of a row, parts / lanes_w threads
-// the rows, and `lanes_c` threads the channels, if those are innermost. All of them are powers of two but lanes_c.
-// Threads see the cells of a window out of order, so they compare places, too: they settle which of equal
-// cells, such as -0 and +0, is the first.
+// the rows, and `lanes_c` threads the channels, if channels are innermost. `parts` and `lanes_w` are powers of two.
+// A thread does not read its cells of a window in one run, so `merge` compares places, too: of equal cells, such as
+// -0 and +0, the first one wins.
 //
 //     WHOLE  1: a plane has one window, which is one row
 //     CELLS  the most cells of a row that a thread takes, where threads unroll them, and ROWS rows; 0: too many for that

@@ -3,12 +3,13 @@
 // A warp keeps sums in shared memory and takes 32 consecutive windows at a time. Lanes that name the same cell form
 // a group; the first lane of the group adds the gradients in lane order, which is window order.
 //
-// __match_any_sync finds the groups of any indices, but takes longer than all else. So there is a second way:
-//     NEAR n     if all lanes name a column inside their windows, lanes of a group are less than n lanes apart, as n
-//                windows hold a column at most. Rows of windows are as if they had p.by_row.n windows, so many that
-//                lanes whose windows are in different rows never meet; those beyond the row do nothing
-//     NEAR 0     only the first way
-//     ONE_ROW 1  a plane has one row of windows, of which `Ranges` may be a part
+// __match_any_sync finds the groups for any indices, but takes longer than everything else. NEAR is a faster way:
+//     NEAR n     at most n windows hold a column. If the index of every lane names a column inside the lane's window,
+//                the lanes of a group are less than n lanes apart, and each lane compares only the n - 1 lanes after it.
+//                Rows of windows are padded to p.by_row.n windows, so that two lanes of a warp in different rows never
+//                name the same cell; lanes in the padding do nothing
+//     NEAR 0     always __match_any_sync
+//     ONE_ROW 1  a plane has one row of windows; `Ranges` may be a part of that row
 //     TABLE 1    the columns of a window are in a table; 0: windows are p.stride_w columns apart
 #pragma once
 
@@ -29,7 +30,7 @@ __device__ __forceinline__ void clear(Sum *sums, int size, int lane) {
   for (int i = lane; i * VECTOR < size; i += 32) ((uint4 *)sums)[i] = make_uint4(0, 0, 0, 0);
 }
 
-// Writes sums[skip…] to `to`; sums + skip and `to` lie alike to a vector's boundary.
+// Writes `size` sums, from sums[skip] on, to `to`. Both addresses are `skip` elements after a vector boundary.
 __device__ __forceinline__ void flush(const Sum *sums, int skip, int size, Element *to, int lane) {
   const int end = skip + size, first = skip ? VECTOR : 0, last = end / VECTOR * VECTOR;
   to -= skip;
@@ -103,11 +104,11 @@ __device__ __forceinline__ void add_windows_of_lanes(const Parameters &p, Sum *s
   add_in_order(sums, local, gradient, lane);
 }
 
-// Windows that a lane has at hand.
+// The window that a lane works on.
 struct Taken {
-  int e;       // its element among those of grad, from the plane's first on
-  int column;  // of the window, where NEAR
-  bool live;   // whether there is one
+  int e;       // the element of grad, counted from the first element of the plane
+  int column;  // the window's position in its row of windows; used only with NEAR
+  bool live;   // true if the lane has a window
 };
 
 // Calls body(taken, gradient, index) for these windows, 32 at a time. All lanes call it. Before the windows of

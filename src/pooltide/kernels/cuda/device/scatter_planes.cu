@@ -8,9 +8,9 @@
 //           1: a block computes a plane, or one of `parts` of it, band by band, in two passes (two_passes.h). In
 //              the first pass a band reads only the windows that may name its cells.
 //     INNER 1: inner may be more than 1
-//     DISJOINT 1: windows have no cell in common. Gradients whose indices are inside their windows are written
-//              without a look at each other; if there are others, all are added in order (BANDS 1: in the second
-//              pass)
+//     DISJOINT 1: windows have no cell in common. If an index names a cell of its own window, no other such index names
+//              that cell, so lanes write these gradients without comparing cells. If any index is outside its window,
+//              the sums are cleared and all gradients are added in order (BANDS 1: in the second pass)
 #include "ordered.h"
 #include "two_passes.h"
 

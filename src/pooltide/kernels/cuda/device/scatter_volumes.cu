@@ -11,7 +11,8 @@
 // scatter_planes.cu computes the plane again (two_passes.h).
 //
 //     INNER 1     inner may be more than 1
-//     DISJOINT 1  windows have no cell in common: no two gradients of a pass meet
+//     DISJOINT 1  windows have no cell in common. The kernel takes only indices inside their windows, so no two
+//                 gradients are for the same cell
 #include "ordered.h"
 
 struct Piece {
@@ -24,11 +25,11 @@ struct Piece {
 __device__ __forceinline__ int add_piece(const Parameters &p, i64 plane, const Piece &piece, Sum *sums, int lane) {
   Element *out = p.out + plane * p.plane_elements + piece.begin;
   const u32 out_at = (u32)((u64)out / sizeof(Element));
-  int written = piece.first, slot = 0;  // slices before `written` are; `slot` is its place in the ring
-  int held = 0;                         // slices from `written` on that the windows at hand may name
+  int written = piece.first, slot = 0;  // the first slice not yet written to the result, and its place in the ring
+  int held = 0;                         // slices from `written` on that the current windows have
   int added = 0;
 
-  // Sums lie as in the result to a vector's boundary.
+  // The sums of a slice begin at the same distance from a vector boundary as the slice in the result.
   auto skip_of = [&](int slice) { return (int)((out_at + (u32)slice * p.slice_elements) % VECTOR); };
   auto write_until = [&](int end) {
     __syncwarp();

@@ -1,17 +1,18 @@
 // Windows of planes from shared memory: a block copies neighbouring cells to its tile, and each thread takes whole
 // windows from the tile. So threads read memory in order, however far their windows are apart.
 //
-// A block computes consecutive windows, all cells of which lie between the first and the last cell of the tile: those
-// of p.share planes, or a part of one plane. p.parts has the parts of a plane: first window, windows, first cell,
-// cells.
+// A block computes consecutive windows: all windows of p.share planes, or some windows of one plane. Its tile has all
+// cells of these windows, and the cells between them. p.parts has (first window, windows, first cell, cells) for each
+// part of a plane.
 //
 //     WHOLE    1: a block takes whole planes, and there is no table of parts
 //     STEADY   1: all axes have windows of equal length and stride; 0: their cells are in tables (spans.h)
 //     PADDED   1: a gap follows each 128 bytes of the tile, as neighbouring windows would begin in the same banks
 //              of shared memory
 //     COLUMNS  the most cells of a window on the w axis, where threads unroll them, and ROWS rows; 0: too many for that
-//     CLIPPED_H, CLIPPED_W   1: some windows have fewer cells inside the axis than others, or no multiple of ROWS
-//     NONE     what a cell counts as that a window does not have
+//     CLIPPED_H, CLIPPED_W   1: some windows have fewer cells inside the axis than others. CLIPPED_H is also 1 if the
+//              number of rows of a window is not a multiple of ROWS
+//     NONE     the value that replaces a cell which a window does not have
 #pragma once
 
 #include "spans.h"
@@ -50,9 +51,9 @@ __device__ __forceinline__ void put_vector(unsigned char *tile, int nth, const u
 #endif
 }
 
-// Copies `cells` elements from element `from` of the tensor on. The first one is written as far behind a multiple of
-// 16 bytes as it is in memory; returned is how many elements that are. Vectors may hold elements around those
-// that are wanted, but none outside of the tensor.
+// Copies `cells` elements to the tile, from element `from` of the tensor on. Returns the position of the first one in
+// the tile, in elements: its distance from a 16-byte boundary, which is the same as in the tensor. The copied vectors
+// may have other elements of the tensor before the first and after the last one.
 __device__ __forceinline__ int copy_cells(const Parameters &p, unsigned char *tile, i64 from, int cells) {
   const int skip = (int)((u64)(p.x + from) / sizeof(Element) % VECTOR), end = skip + cells;
   const i64 base = from - skip;  // of the first vector
@@ -187,7 +188,7 @@ __device__ __forceinline__ void each_batch(const Parameters &p, const Tile &tile
         for (int r = 0; r < ROWS; ++r) gap |= PADDED && cells_to_gap(row + r * p.W + m) < BATCH;
         if (gap) {
           load_rows<PADDED>(p, tile, window, row + m, j, m, cells);
-          keep_order();  // else the compiler makes one way of both
+          keep_order();  // else the compiler merges the two branches
         } else {
           load_rows<false>(p, tile, window, row + m, j, m, cells);
         }

@@ -1,18 +1,19 @@
-// The two passes of a scatter whose blocks compute parts of a unit (a plane, or 32 channels of an image).
+// The two passes of a scatter. A unit is a plane, or some channels of an image; one block or several compute it.
 //
-// In the first pass a part reads only the windows that may name its cells. Every block counts the gradients that
-// it added. If a unit has fewer than `expected`, an index names a cell outside its window; then every part reads
-// all windows. With one part this happens at once. With more parts it is a second launch, with `redo` set, which
-// reads the first one's counts. `together` units have their counts in common.
-// The first launch may be that of another kernel, which leaves such counts. The second one is let start early, so that
-// its start costs no time, and waits for the first one's end.
+// In the first pass a block reads only the windows that hold cells of its part. It counts the gradients that it added.
+// If the blocks of a unit together added fewer gradients than `expected`, some index names a cell outside its window.
+// Then the second pass computes the whole unit again, and reads all windows of the unit for each of its pieces.
+// If a unit has one part, the block runs the second pass at once. If a unit has several parts, the second pass is a
+// second launch with `redo` set, which reads the counts of the first launch. Each `together` units share their counts.
+// The first launch may run another kernel that writes such counts. The second launch may start before the first one
+// has ended, so that its start costs no time; it then waits for the end of the first.
 #pragma once
 
 #include "warps.h"
 
-// compute(unit, from, to, everything) computes the pieces from…to - 1 of a unit, from all windows if `everything`,
-// and returns how many gradients the thread added. expected(unit) is how many there are. `total` is a number in
-// shared memory.
+// compute(unit, from, to, everything) computes the pieces from…to - 1 of a unit, and returns how many gradients the
+// thread added. `everything` true: it reads all windows of the unit. expected(unit) returns how many gradients the
+// unit has. `total` points to an int in shared memory, in which the block adds its counts.
 template <class Expected, class Compute>
 __device__ __forceinline__ void in_two_passes(const Parameters &p, i64 units, int together, int pieces, int *total,
                                               Expected expected, Compute compute) {
