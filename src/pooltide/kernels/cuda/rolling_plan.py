@@ -19,7 +19,7 @@ from .task import Launch, Task
 FILL_THREADS = 256  # threads of a block of average_fill.cu
 FILLED = 32 << 10  # bytes that such a block writes, about
 ROLLING_THREADS = {True: 256, False: 128}  # of a block, by whether rows are strided: runs need more registers
-RESIDENT = 4  # threads to launch, at least, as a multiple of the threads that a device holds at once
+RESIDENT = 4  # rows are cut into chunks until there are RESIDENT times the threads that a device holds
 SHORT_SLICE = 24  # rows; a thread walks through several slices if they have at most so many rows together
 SHORT_RUNS = 4  # least runs of rows for a thread; for fewer runs its setup costs too much
 SHORT_ROW = 24  # bytes; rows shorter than this are not written one by one

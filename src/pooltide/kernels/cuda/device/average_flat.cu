@@ -7,10 +7,10 @@
 // threads write neighbouring vectors of a few cells, and each cell reads its windows. Vectors are short, because lanes
 // that read windows far apart would meet in the same banks of shared memory.
 //
-// Two tables in shared memory say where the quotients of a cell are: one per row of cells, one per column of cells. If a
-// row or column is in fewer windows than others, its other entries point to a zero. A vector may begin in one row and end
-// in the next. So the table of rows ends with the first row of the next plane, and the table of columns with the first
-// columns again.
+// Two tables in shared memory say where the quotients of a cell are: a table for rows of cells, and one for columns. If
+// a row or column is in fewer windows than others, its other entries point to a zero. A vector may begin in one row and
+// end in the next. So the table of rows ends with the first row of the next plane, and the table of columns with the
+// first columns again.
 //
 //     SLICES, ROWS, COLUMNS   the most windows that hold a cell on the d, h and w axis
 //     ZERO_COLUMN, ZERO_ROW   1: rows of quotients end with a zero; those of a plane end with a row of zeros

@@ -1,6 +1,6 @@
 // Averages of windows with long rows, far apart in memory: a warp computes 32 windows, one in each lane.
 //
-// If each lane read its own window, a warp would read 32 distant addresses at once. So the lanes read rows of the windows
+// If each lane read its own window, a warp would read 32 distant addresses at once. So the lanes read rows of windows
 // together, LANES neighbouring cells of a window at a time, and store them in shared memory; then each lane adds
 // the cells of its window, in order. LANES is 8, 16 or 32. A cell that a window does not have counts as +0 (see average.cu).
 #include "spans.h"

@@ -96,8 +96,8 @@ __device__ __forceinline__ Cells cells_of(const Parameters &p, const Element *ro
 #endif
 
 #if !PAIRED && BATCH
-// Calls body(cells, begin, count) for BATCH cells of a window's row at a time, from cell `begin` on; `count` of them exist.
-// The others are copies of the last cell: loads without a condition can all be issued before the first one is used.
+// Calls body(cells, begin, count) for BATCH cells of a window's row at a time, from cell `begin` on. `count` of them
+// exist; the others repeat the last cell: loads without a condition can all be issued before the first one is used.
 template <bool aligned, class Body>
 __device__ __forceinline__ void each_batch(const Parameters &p, const Element *row, int count, Body body) {
   Cells cells[BATCH];

@@ -37,7 +37,7 @@ typedef unsigned char Index;
 // The compiler moves no access to memory across this.
 __device__ __forceinline__ void keep_order() { asm volatile("" ::: "memory"); }
 
-// Lets the next launch start before this one ends: as soon as all blocks of this one have called this function or ended.
+// Lets the next launch start before this one ends: as soon as all its blocks have called this function or have ended.
 // If the next launch needs results of this one, it must call wait_for_launch_before.
 __device__ __forceinline__ void let_next_launch_start() {
 #if __CUDA_ARCH__ >= 900
@@ -122,7 +122,7 @@ __device__ __forceinline__ void narrow_all(Element *to, const Sum *sums) {
   for (int i = 0; i < N; ++i) to[i] = narrow(sums[i]);
 }
 
-// The numbers with which `over` computes x / n for 0 <= x < 2^31; n is at least 1. `divider(n)` in tables.py makes them.
+// The numbers with which `over` computes x / n for 0 <= x < 2^31 and n >= 1. divider(n) in tables.py makes them.
 struct Divider {
   u32 n, magic, shift;
 };

@@ -2,11 +2,11 @@
 // gradients of those of its windows whose indices name it, in ascending order of the windows.
 //
 // A thread owns VECTOR neighbouring channels of a column of a slice, and walks down `chunk` of its rows. Threads share
-// no sums, so no thread waits for another one before it loads windows.
+// no sums, so the loads of all windows can overlap.
 //
-// If an index names a cell outside its window, no thread adds its gradient. So blocks count the gradients that they add,
-// and scatter_channels.cu computes the images again if gradients are missing (two_passes.h). A block computes one of
-// `parts` parts of `share` images.
+// If an index names a cell outside its window, no thread adds its gradient. So blocks count the gradients that they
+// add, and scatter_channels.cu computes the images again if gradients are missing (two_passes.h). A block computes one
+// of `parts` parts of `share` images.
 //
 //     DISJOINT 1  no cell is in two windows, so neighbouring rows have the same window
 //     COLUMNS     the most windows that hold a cell on the w axis; 0: too many to unroll

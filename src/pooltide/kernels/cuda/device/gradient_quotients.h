@@ -1,7 +1,7 @@
 // Divides a gradient by the divisor of its window.
 //
-//     ONCE   not 0: divide once, by the product of the divisors; ONCE is HOW of `quotient`, and BY_D is 0 if the divisors
-//            of the d axis are all 1. BY_H and BY_W have no meaning then
+//     ONCE   not 0: divide once, by the product of the divisors. ONCE is HOW of `quotient`. BY_D is 0 if all divisors
+//            of the d axis are 1. BY_H and BY_W are not used
 //            0: divide by the divisors of d, h and w in turn; BY_D, BY_H and BY_W are HOW of `quotient` for each axis
 #pragma once
 

@@ -9,8 +9,8 @@
 //                 STRIDE rows below the window before it, and two windows at a time share comparisons
 //              2  windows have too many rows for registers. The walk is cut into sections of as many rows as a window
 //                 has. So a window consists of the last rows of one section and the first rows of the next section.
-//                 Shared memory holds, for each row of a section, the best cell from that row to the end of the section;
-//                 a register holds the best cell of the first rows of the next section. A row costs three comparisons,
+//                 Shared memory has, for each row of a section, the best cell from that row to the end of the section.
+//                 A register has the best cell of the first rows of the next section. A row costs three comparisons,
 //                 however many rows windows have
 // In the walks 1 and 2 a place counts rows from row 0 of the plane, and cells from the first cell of the Reach.
 #include "columns.h"

@@ -2,8 +2,8 @@
 //
 // Neighbouring threads read neighbouring elements: `lanes_w` threads take the cells of a row, parts / lanes_w threads
 // the rows, and `lanes_c` threads the channels, if channels are innermost. `parts` and `lanes_w` are powers of two.
-// A thread does not read its cells of a window in one run, so `merge` compares places, too: of equal cells, such as
-// -0 and +0, the first one wins.
+// The cells of the threads are interleaved, so `merge` compares places, too: of equal cells, such as -0 and +0, the
+// first one wins.
 //
 //     WHOLE  1: a plane has one window, which is one row
 //     CELLS  the most cells of a row that a thread takes, where threads unroll them, and ROWS rows; 0: too many for that

@@ -5,7 +5,7 @@
 //
 // __match_any_sync finds the groups for any indices, but takes longer than everything else. NEAR is a faster way:
 //     NEAR n     at most n windows hold a column. If the index of every lane names a column inside the lane's window,
-//                the lanes of a group are less than n lanes apart, and each lane compares only the n - 1 lanes after it.
+//                the lanes of a group are less than n lanes apart, and a lane compares only the n - 1 lanes after it.
 //                Rows of windows are padded to p.by_row.n windows, so that two lanes of a warp in different rows never
 //                name the same cell; lanes in the padding do nothing
 //     NEAR 0     always __match_any_sync

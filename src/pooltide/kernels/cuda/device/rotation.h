@@ -1,8 +1,8 @@
 // A walk over rows that keeps the last ROWS of them in registers.
 #pragma once
 
-// For each row o from `o` to last - 1: enter(slot, o) reads the row into a slot, then leave(u) uses all ROWS slots; u is
-// the slot of the oldest row. Before the first of these rows, the ROWS - 1 rows above it are entered. Slot numbers are
+// For each row o from `o` to last - 1: enter(slot, o) reads the row into a slot, then leave(u) uses all ROWS slots;
+// slot u has the oldest row. Before the first of these rows, the ROWS - 1 rows above it are entered. Slot numbers are
 // constants after unrolling, so the slots stay in registers.
 template <int ROWS, class Enter, class Leave>
 __device__ __forceinline__ void rotate(int o, int last, const Enter &enter, const Leave &leave) {

@@ -7,8 +7,8 @@
 //
 // With WALK a tile may have more slices than the warp holds: the warp walks through the slices of windows, and holds
 // a ring of p.ring slices, as many as a window has. When no later window names a slice, the warp writes the slice and
-// clears its place. An index far from its window may name a slice that the warp does not hold, or another tile. Then the
-// warp does not add its gradient, and the second pass is needed. In that pass a warp takes p.ring slices at a time.
+// clears its place. An index far from its window may name another tile, or a slice that the warp does not hold. Then
+// the warp does not add the gradient, and the second pass is needed. In that pass a warp takes p.ring slices at a time.
 //
 // With LANES 16 each half of a warp has 16 channels and a tile of its own. The two tiles have the same slices, so
 // that both halves do the same steps; one of them may have no cells.
@@ -73,7 +73,7 @@ __device__ __forceinline__ int place_of(const Parameters &p, int cell, const Box
 }
 
 // Adds the gradients of the windows in `windows` that name cells in `tile`; returns how many this lane added.
-// `held` describes the slices that the warp holds. With WALK, before(d) is called before the windows of slice d, and may
+// `held` has the slices that the warp holds. With WALK, before(d) is called before the windows of slice d, and may
 // change `held`. `report` true: `windows` are all windows of the image; count the indices that are outside the plane.
 template <class Before>
 __device__ __forceinline__ int add_windows(const Parameters &p, i64 image, int c, const Box &tile, const Box &windows,
@@ -182,8 +182,8 @@ __device__ __forceinline__ void write_slices(const Parameters &p, i64 image, int
     }
 }
 
-// Computes a tile from `windows`; returns how many gradients this lane added. `walk` true: with WALK, the warp holds only
-// the slices that the current windows have. `walk` false: with WALK, a tile has at most p.ring slices.
+// Computes a tile from `windows`; returns how many gradients this lane added. `walk` counts only with WALK. True: the
+// warp holds only the slices that the current windows have. False: the tile has at most p.ring slices.
 __device__ __forceinline__ int compute_tile(const Parameters &p, i64 image, int c, const Box &tile, const Box &windows,
                                             Sum *sums, int lane, bool walk, bool report) {
   const int end = tile.d + tile.nd, half = threadIdx.x % 32 / LANES * LANES;  // the first lane of this tile

@@ -2,16 +2,16 @@
 // then the cells that windows name are written.
 //
 // A thread takes a window. If other windows may name the same cell, the thread compares its index with the indices of
-// all windows of the plane, and adds the gradients of the windows that name the cell, in ascending order. Only the thread
-// of the first such window writes the sum. An index may name any cell of the plane, also outside its window.
+// all windows of the plane, and adds the gradients of the windows that name the cell, in ascending order. Only the
+// thread of the first such window writes the sum. An index may name any cell of the plane, also outside its window.
 //
 // A plane is plane_cells · inner elements, where inner is 1 or the channels, and the result is one run of elements.
 //
 //     FILLS 1, WRITES 1  a block fills `span` vectors of the result, and writes the cells among them. It reads all
 //                        windows of the planes that it has a part of
 //     FILLS 1, WRITES 0  a block only fills. The next launch writes the cells:
-//     FILLS 0, WRITES 1  a thread takes one window. It computes the sum, waits for the end of the launch that fills, and
-//                        then writes the sum
+//     FILLS 0, WRITES 1  a thread takes one window. It computes the sum, waits for the end of the launch that fills,
+//                        and then writes the sum
 #include "indices.h"
 
 #define VECTOR (16 / (int)sizeof(Element))  // elements that are filled at once

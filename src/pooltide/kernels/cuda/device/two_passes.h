@@ -1,6 +1,6 @@
 // The two passes of a scatter. A unit is a plane, or some channels of an image; one block or several compute it.
 //
-// In the first pass a block reads only the windows that hold cells of its part. It counts the gradients that it added.
+// In the first pass a block reads only the windows around its cells. It counts the gradients that it added.
 // If the blocks of a unit together added fewer gradients than `expected`, some index names a cell outside its window.
 // Then the second pass computes the whole unit again, and reads all windows of the unit for each of its pieces.
 // If a unit has one part, the block runs the second pass at once. If a unit has several parts, the second pass is a
