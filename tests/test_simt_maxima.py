@@ -22,7 +22,9 @@ WAYS = {
 }
 TYPES = ("BFLOAT16", "FLOAT32", "FLOAT64", "FLOAT16")
 on_host = pytest.mark.skipif(simt.why_not() is not None, reason=simt.why_not() or "")
-of_both = pytest.mark.parametrize("script", [FEW, WALK], ids=lambda path: path.stem)
+of_both = pytest.mark.parametrize(
+    "script", [FEW, pytest.param(WALK, marks=pytest.mark.slow)], ids=lambda path: path.stem
+)
 
 
 @on_host

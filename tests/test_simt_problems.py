@@ -29,6 +29,7 @@ def test_every_kernel_has_the_expected_bits(problems: tuple[str, ...]) -> None:
     assert done.stdout.rstrip().endswith(f"kernels: {', '.join(NAMES)}"), done.stdout
 
 
+@pytest.mark.slow
 def test_a_ring_of_one_slice_is_cleared_before_it_is_written_again() -> None:
     done = simt.start(PROGRAM, "--share", "0", "0", "--random", "507", "508")
     assert done.returncode == 0, done.stdout + done.stderr
