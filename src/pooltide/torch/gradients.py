@@ -128,7 +128,7 @@ def _direct(given: Arguments) -> torch.Tensor:
 @contextmanager
 def tracer_paused() -> Iterator[None]:
     """Lets torch.jit.trace record nothing: under it, the sizes of tensors are tensors, not integers."""
-    if _compiling() or not tracing():
+    if not tracing():
         yield
         return
     state = torch._C._get_tracing_state()
@@ -191,8 +191,11 @@ def _mark_written(function: str, out: torch.Tensor) -> None:
 def _dispatched(given: Arguments) -> torch.Tensor:
     """Computes the gradient by `torch.ops.pooltide`, which autograd, transforms and compilers see."""
     function, out = given.function, given.out
-    with tracer_paused():
+    if _compiling():  # Dynamo of PyTorch 2.6 cannot trace a context manager
         arguments = _operator_arguments(given)
+    else:
+        with tracer_paused():
+            arguments = _operator_arguments(given)
     result = differentiable(function, *arguments)
     if out is None:
         return result
