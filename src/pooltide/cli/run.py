@@ -45,7 +45,7 @@ Outcome = Trial | Plan | GpuPlan | str  # str: why the case has neither
 @click.option("--repeat", type=click.IntRange(1, 1_000_000), default=1, help="Runs; the best time counts.")
 @click.option("--plan", "plan_only", is_flag=True, help="Print the plan and compute nothing.")
 @click.option(
-    "--device", type=click.Choice(["cpu", "cuda"]), default="cpu", help="With --plan: of this device."
+    "--device", type=click.Choice(["cpu", "cuda"]), default="cpu", help="With --plan: the device of the plan."
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per case.")
 @click.option("--save", type=NamedPath(file_okay=False), help="Keep each result as SAVE/NAME.npy.")

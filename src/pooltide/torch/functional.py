@@ -171,7 +171,7 @@ def average_of(function: str, input: Tensor, *attributes: Any) -> Tensor:
 
 
 def _average(name: str, input: Tensor, arguments: PoolArguments) -> Tensor:
-    if not torch.compiler.is_compiling() and tracing():  # the trace can't hold our kernels
+    if tracing():  # the trace can't hold our kernels
         return pytorch_pools.pool(name, input, arguments)  # type: ignore[no-any-return]
     arguments = _plain_arguments(arguments)
     _check(name, input)
@@ -191,7 +191,7 @@ def _average(name: str, input: Tensor, arguments: PoolArguments) -> Tensor:
 
 
 def _maximum(name: str, input: Tensor, arguments: PoolArguments, return_indices: bool) -> Maxima:
-    if not torch.compiler.is_compiling() and tracing():
+    if tracing():
         return pytorch_pools.pool(name, input, arguments, return_indices)  # type: ignore[no-any-return]
     arguments = _plain_arguments(arguments)
     return_indices = _check(name, input, return_indices)

@@ -7,8 +7,7 @@ need the dispatcher; for them it calls `torch.ops.pooltide`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -33,7 +32,7 @@ _transforms = torch._C._are_functorch_transforms_active
 _grad_enabled = torch.is_grad_enabled
 _compiling = torch.compiler.is_compiling
 _dynamo = torch.compiler.is_dynamo_compiling  # faster than `_compiling`; Dynamo cannot trace `find`
-tracing: Callable[[], bool] = torch._C._is_tracing  # torch.jit.trace records only what the dispatcher sees
+_is_tracing: Callable[[], bool] = torch._C._is_tracing  # by torch.jit.trace; Dynamo cannot trace this call
 _set_tracing_state: Callable[[Any], None] = torch._C._set_tracing_state  # type: ignore[attr-defined]
 _has_storage = torch._C._has_storage
 
@@ -68,7 +67,7 @@ def gradient(
     `check_indices`: wait for a GPU and raise for an index outside its plane. The CPU always raises.
     `fallback`: PyTorch's kernel may compute what our kernels refuse; else this raises NoBackend.
     """
-    if not (_dynamo() or tracing()):
+    if not (_dynamo() or _is_tracing()):
         result = find(function, result_layout, grad_output, input, indices, attributes, out)
         if result is not None:
             return result  # type: ignore[no-any-return]
@@ -76,9 +75,10 @@ def gradient(
         function, grad_output, input, indices, attributes, out, check_indices, result_layout, fallback
     )
     if not _compiling():
-        with tracer_paused():
-            check_memory(function, grad_output, indices, out)
-            given = _plain(given)
+        if _is_tracing():
+            return _traced(given)
+        check_memory(function, grad_output, indices, out)
+        given = _plain(given)
         if may_skip_dispatcher(grad_output, indices) and (out is None or tensor_may_skip_dispatcher(out)):
             try:
                 return _direct(given)
@@ -125,23 +125,14 @@ def _direct(given: Arguments) -> torch.Tensor:
     return result
 
 
-@contextmanager
-def tracer_paused() -> Iterator[None]:
-    """Lets torch.jit.trace record nothing: under it, the sizes of tensors are tensors, not integers."""
-    if not tracing():
-        yield
-        return
-    state = torch._C._get_tracing_state()
-    _set_tracing_state(None)
-    try:
-        yield
-    finally:
-        _set_tracing_state(state)
+def tracing() -> bool:
+    """Whether torch.jit.trace records the call. It records only what the dispatcher sees."""
+    return not _compiling() and _is_tracing()
 
 
 def may_skip_dispatcher(grad_output: Any, indices: Any) -> bool:
     """Whether no mode, transform, tracer, subclass or autograd must see the call. True for non-tensors."""
-    if _modes() or _transforms() or tracing() or forward_ad._current_level >= 0:
+    if _modes() or _transforms() or _is_tracing() or forward_ad._current_level >= 0:
         return False
     if is_tensor(indices) and (type(indices) is not torch.Tensor or _has_special_memory(indices)):
         return False
@@ -190,18 +181,31 @@ def _mark_written(function: str, out: torch.Tensor) -> None:
 
 def _dispatched(given: Arguments) -> torch.Tensor:
     """Computes the gradient by `torch.ops.pooltide`, which autograd, transforms and compilers see."""
+    return _written(given, differentiable(given.function, *_operator_arguments(given)))
+
+
+def _traced(given: Arguments) -> torch.Tensor:
+    """As `_dispatched`, under torch.jit.trace. The tracer is paused while arguments are checked.
+
+    Otherwise the sizes of tensors would be tensors, not integers.
+    """
+    state = torch._C._get_tracing_state()
+    _set_tracing_state(None)
+    try:
+        check_memory(given.function, given.grad_output, given.indices, given.out)
+        arguments = _operator_arguments(_plain(given))
+    finally:
+        _set_tracing_state(state)
+    return _written(given, differentiable(given.function, *arguments))
+
+
+def _written(given: Arguments, result: torch.Tensor) -> torch.Tensor:
+    """Returns the result, copied to `out` if there is one; raises if autograd follows a call with `out`."""
     function, out = given.function, given.out
-    if _compiling():  # Dynamo of PyTorch 2.6 cannot trace a context manager
-        arguments = _operator_arguments(given)
-    else:
-        with tracer_paused():
-            arguments = _operator_arguments(given)
-    result = differentiable(function, *arguments)
     if out is None:
         return result
-    if torch.is_grad_enabled():
-        needing = {"grad_output": given.grad_output, "out": out}
-        for name in (name for name, tensor in needing.items() if tensor.requires_grad):
+    for name, tensor in (("grad_output", given.grad_output), ("out", out)):
+        if tensor.requires_grad and torch.is_grad_enabled():
             raise ValueError(f"{function}: {name} requires a gradient; with out= no argument may.")
     if result.requires_grad:
         raise ValueError(f"{function}: autograd follows the call; with out= it must not.")

@@ -110,7 +110,7 @@ class Maximum(torch.autograd.Function):
         else:
             positions = ctx.saved_tensors[0]
             _check_gradient(ctx, grad_output)
-            if not torch.compiler.is_compiling() and tracing():
+            if tracing():
                 raise RuntimeError(
                     f"{ctx.name}: torch.jit.trace cannot record this gradient, which depends on saved "
                     "positions; it can under patch(), without forward=True."
