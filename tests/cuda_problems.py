@@ -177,6 +177,7 @@ def tiny_bands(band: int, tile: int, few: int) -> Iterator[None]:
         changed(volume_plan, RING_BYTES=8 * band, ENOUGH_WARPS=0),  # few warps, which walk far
         changed(walk_plan, WALK_BYTES=10 * tile, ENOUGH_WARPS=0),
         changed(sparse_plan, LEAST_BYTES=band, MOST_BYTES=2 * band),
+        changed(flat_plan, REGIONS=2),  # for all windows that overlap
     ):
         yield
 

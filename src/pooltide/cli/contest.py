@@ -44,7 +44,8 @@ from .limit import least_seconds
 Array = NDArray[Any]
 COPY_BYTES = 64 << 20
 SAMPLE = 12  # planes compared with the reference, bit by bit
-WARM_CALLS, WARM_SECONDS = 5, 0.01  # at most, before a call is timed
+WARM_CALLS, WARM_SECONDS = 2, 0.02  # at least, before a call is timed: threads that were just woken may share a
+# processor for some milliseconds, until the system moves them
 DISTURBED = 0.2  # processors that other programs take: a team waits for the thread that shares one with them
 
 
@@ -141,11 +142,10 @@ def seconds(run: Callable[[], Any]) -> float:
     """The seconds of one call, after calls that are not timed."""
     clock = perf_counter if get_num_threads() > 1 else process_time
     _wait_for_idle_threads()
-    end = perf_counter() + WARM_SECONDS
-    for _ in range(WARM_CALLS):
+    end, calls = perf_counter() + WARM_SECONDS, 0
+    while calls < WARM_CALLS or perf_counter() < end:
         run()
-        if perf_counter() > end:
-            break
+        calls += 1
     start = clock()
     run()
     return clock() - start

@@ -12,17 +12,30 @@ from math import prod
 import numpy as np
 
 from ...geometry import Axis, tables
-from .average_rows import most_windows
+from ...problem.problem import Problem
+from .average_rows import Rows, most_windows, runs_of
 from .rolling_plan import widest_walk
 from .source import Argument, Source
-from .tables import cdiv, divider, division, divisors, even_share, uniform, windows_of_shares
+from .tables import (
+    Array,
+    cdiv,
+    divider,
+    division,
+    divisors,
+    even_share,
+    shares,
+    uniform,
+    windows_of_shares,
+)
 from .task import Launch, Task
 
 THREADS = 256
 TILE_BYTES = 32 << 10  # of the result, that a block writes
-KEPT_BYTES = 32 << 10  # of tables and quotients, so that several blocks share a multiprocessor
-VECTOR_BYTES = 8  # bytes that a thread writes at once if windows are more than NEAR cells apart
-NEAR = 2  # cells; if windows are nearer, a thread writes 2 cells: longer vectors would cause bank conflicts
+KEPT_BYTES = 36 << 10  # of tables and quotients, so that several blocks share a multiprocessor
+COPIED = 4  # cells that a thread writes at once if it copies them: longer vectors would cause bank conflicts
+ADDED_BYTES = 8  # the same, in bytes, if it adds quotients, and windows are more than NEAR cells apart
+NEAR = 2  # cells; if windows are nearer, a thread that adds quotients writes 2 cells
+REGIONS = 0.5  # of the cells; if regions are fewer, quotients are added once for a region
 WIDE = 16  # bytes of a vector; if strided windows allow such vectors, average_rolling.cu is faster
 MOST_WINDOWS = 9  # the most windows that hold a cell; each cell reads all of them from shared memory
 MOST_STRIDED = 4  # the same for strided windows, which average_rolling.cu can keep in registers
@@ -31,8 +44,10 @@ _FLAT = (
     *(("const Element*", "grad"), ("Element*", "out"), ("const int*", "tables"), ("const Sum*", "divisors")),
     ("long long", "planes"),
     *(("int", name) for name in ("D", "H", "W", "Do", "Ho", "Wo", "share", "d_chunk", "h_chunk")),
-    *(("int", name) for name in ("columns_at", "staged_at", "step_w", "step_rows", "step_planes")),
-    *(("Divider", f"by_{name}") for name in ("h_chunks", "d_chunks", "w", "rows", "wo", "ho", "do")),
+    *(("int", name) for name in ("columns_at", "rows_at", "staged_at", "values_at", "runs_at", "groups")),
+    *(("int", name) for name in ("step_w", "step_rows", "step_planes")),
+    *(("Divider", f"by_{name}") for name in ("h_chunks", "d_chunks", "w", "rows", "ho", "do", "lanes")),
+    *(("Divider", f"by_runs_{axis}") for axis in "dhw"),
 )
 
 
@@ -45,28 +60,52 @@ class Tile:
     h: int
 
 
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the parts of shared memory begin, and the bytes of all. The table of rows begins at 0."""
+
+    columns: int
+    rows: int
+    windows: int
+    values: int
+    end: int
+
+
 def flat_average(task: Task) -> tuple[Launch, ...] | str:
     """A block keeps quotients in shared memory, and writes its part of the result as one run of vectors."""
     if task.inner > 1:
         return "channels are innermost"
-    held = [most_windows(axis) for axis in task.problem.axes]
-    if prod(held) > MOST_WINDOWS:
-        return f"a cell is in {prod(held)} windows, of at most {MOST_WINDOWS}"
+    held = prod(most_windows(axis) for axis in task.problem.axes)
+    if held > MOST_WINDOWS:
+        return f"a cell is in {held} windows, of at most {MOST_WINDOWS}"
     walk = widest_walk(task)
     if walk.rows.strided and walk.vector * task.problem.dtype.itemsize >= WIDE:
         return f"windows are a stride apart, and rows consist of vectors of {WIDE} bytes"
-    if walk.rows.strided and prod(held) > MOST_STRIDED:
-        return f"windows are a stride apart, and a cell is in {prod(held)} of them"
+    if walk.rows.strided and held > MOST_STRIDED:
+        return f"windows are a stride apart, and a cell is in {held} of them"
     tile = _tile(task)
-    return _flat(task, tile, held) if tile else "the windows of one row are more than a block can keep"
+    return _flat(task, tile) if tile else "the windows of one row are more than a block can keep"
+
+
+def _disjoint(task: Task) -> bool:
+    return all(most_windows(axis) == 1 for axis in task.problem.axes)
+
+
+def _regions(task: Task) -> bool:
+    """Whether quotients are added once for each region of cells in the same windows."""
+    regions = prod(runs_of(axis).periods for axis in task.problem.axes)
+    return not _disjoint(task) and regions <= REGIONS * prod(task.problem.input_plane)
 
 
 def _vector(task: Task) -> int:
     """How many cells a thread writes at once."""
-    w = task.problem.axes[2]
+    w, itemsize = task.problem.axes[2], task.problem.dtype.itemsize
     if not task.aligned:
         return 1
-    vector = VECTOR_BYTES // task.problem.dtype.itemsize if w.length > NEAR * w.outputs else 2
+    if _disjoint(task) or _regions(task):
+        vector = min(COPIED, 16 // itemsize)
+    else:
+        vector = ADDED_BYTES // itemsize if w.length > NEAR * w.outputs else 2
     while vector > w.length:
         vector //= 2
     return vector
@@ -78,15 +117,46 @@ def _incomplete(axis: Axis) -> bool:
     return bool((counts != max(counts.max(), 1)).any())
 
 
-def _kept(task: Task, tile: Tile) -> tuple[int, int, int]:
-    """Where the tables of columns and the quotients begin in shared memory, and the bytes of all."""
+def _zeros(task: Task) -> tuple[bool, bool]:
+    """Whether rows of windows end with a zero, and planes with a row of zeros; regions need none."""
+    incomplete = [not _regions(task) and _incomplete(axis) for axis in task.problem.axes]
+    return incomplete[2], incomplete[0] or incomplete[1]
+
+
+def _places(task: Task, tile: Tile) -> Places:
     d, h, w = task.problem.axes
-    rows = int(windows_of_shares(d, tile.d).max()) * int(windows_of_shares(h, tile.h).max())
-    columns_at = 4 * (tile.d * tile.h + 1) * most_windows(d) * most_windows(h)
-    staged_at = cdiv(columns_at + 2 * (w.length + _vector(task)) * most_windows(w), 16) * 16
-    rows += _incomplete(d) or _incomplete(h)
-    kept = tile.share * rows * (w.outputs + _incomplete(w)) * task.sum_bytes
-    return columns_at, staged_at, staged_at + kept
+    regions, itemsize = _regions(task), task.problem.dtype.itemsize
+    zero_column, zero_row = _zeros(task)
+    of_plane = int(windows_of_shares(d, tile.d).max()) * int(windows_of_shares(h, tile.h).max())
+    row = 8 + (0 if uniform(divisors(task.problem)) else 4 * task.sum_bytes)
+    kept = (
+        (of_plane + zero_row) * (w.outputs + zero_column) * (itemsize if _disjoint(task) else task.sum_bytes)
+    )
+    columns = 4 * (tile.d * tile.h + 1) * (1 if regions else most_windows(d) * most_windows(h))
+    rows = _whole(columns + 2 * (w.length + _vector(task)) * (1 if regions else most_windows(w)))
+    windows = _whole(rows + tile.share * of_plane * row)
+    values = _whole(windows + tile.share * kept)
+    if not regions:
+        return Places(columns, rows, windows, values, values)
+    runs = tile.share * _most_runs(d, tile.d) * _most_runs(h, tile.h) * runs_of(w).periods
+    return Places(columns, rows, windows, values, values + runs * itemsize)
+
+
+def _whole(size: int) -> int:
+    """Bytes of whole vectors."""
+    return cdiv(size, 16) * 16
+
+
+def _most_runs(axis: Axis, share: int) -> int:
+    """The most runs of cells in the same windows that a share of the axis has."""
+    run = _run_of_cells(axis)
+    begin, end = shares(axis.length, share)
+    return int((run[end - 1] - run[begin]).max()) + 1
+
+
+def _run_of_cells(axis: Axis) -> Array:
+    runs = runs_of(axis).runs
+    return np.repeat(np.arange(len(runs)), runs[:, 1] - runs[:, 0])
 
 
 def _tile(task: Task) -> Tile | None:
@@ -101,23 +171,32 @@ def _tile(task: Task) -> Tile | None:
             tile = Tile(1, even_share(d, cells // (h * w)), h)
         else:
             tile = Tile(1, 1, even_share(h, cells // w))
-        if _kept(task, tile)[2] <= most:
+        if _places(task, tile).end <= most:
             return tile
         cells //= 2
     return None
 
 
-def _flat(task: Task, tile: Tile, held: list[int]) -> tuple[Launch, ...]:
+def _lanes(columns: int) -> int:
+    """How many threads take a row of windows together, so that few threads of a block are idle."""
+    found = {cdiv(columns, n) for n in range(1, 9) if cdiv(columns, n) <= THREADS}
+    found |= {THREADS} if not found else set()
+    return min(sorted(found, reverse=True), key=lambda n: cdiv(columns, n) / (THREADS // n))
+
+
+def _flat(task: Task, tile: Tile) -> tuple[Launch, ...]:
     problem = task.problem
     by, (once, by_d, by_h, by_w) = divisors(problem), division(problem)
-    of_axes = [tables(axis) for axis in problem.axes]
+    held = [most_windows(axis) for axis in problem.axes]
+    zero_column, zero_row = _zeros(task)
     vector = _vector(task)
     options = {
         "SLICES": held[0],
         "ROWS": held[1],
         "COLUMNS": held[2],
-        "ZERO_COLUMN": int(_incomplete(problem.axes[2])),
-        "ZERO_ROW": int(any(_incomplete(axis) for axis in problem.axes[:2])),
+        "ZERO_COLUMN": int(zero_column),
+        "ZERO_ROW": int(zero_row),
+        "REGIONS": int(_regions(task)),
         "SHARED_PLANES": int(tile.share > 1),
         "UNIFORM": int(uniform(by)),
         "VECTOR": vector,
@@ -129,16 +208,30 @@ def _flat(task: Task, tile: Tile, held: list[int]) -> tuple[Launch, ...]:
     }
     source = Source("average_flat.cu", "average_flat", _FLAT, (*task.defines, *sorted(options.items())))
     (d, h, w), (do, ho, wo) = problem.input_plane, problem.output_plane
-    columns_at, staged_at, kept = _kept(task, tile)
-    chunks = cdiv(h, tile.h), cdiv(d, tile.d)
+    places, runs = _places(task, tile), [runs_of(axis) for axis in problem.axes]
+    windows, runs_at = _window_tables(problem, runs)
+    chunks, lanes = (cdiv(h, tile.h), cdiv(d, tile.d)), _lanes(wo)
     step_rows, step_w = divmod(THREADS * vector, w)
     step_planes, step_rows = divmod(step_rows, d * h) if tile.share > 1 else (0, step_rows)
     arguments: tuple[Argument, ...] = (
         *(task.planes, d, h, w, do, ho, wo, tile.share, tile.d, tile.h),
-        *(columns_at, staged_at, step_w, step_rows, step_planes),
-        *(divider(n) for n in (*chunks, w, d * h, wo, ho, do)),
+        *(places.columns, places.rows, places.windows, places.values, runs_at, THREADS // lanes),
+        *(step_w, step_rows, step_planes),
+        *(divider(n) for n in (*chunks, w, d * h, ho, do, lanes)),
+        *(divider(of_axis.periods) for of_axis in runs),
     )
-    windows = np.concatenate([side for table in of_axes for side in (table.first_window, table.window_count)])
     values = np.concatenate(by).astype(problem.dtype.accumulator)
-    given = windows.astype(np.int32), np.stack([values, 1 / values], axis=1)
-    return (Launch(source, prod(chunks) * cdiv(task.planes, tile.share), THREADS, kept, given, arguments),)
+    given = windows, np.stack([values, 1 / values], axis=1)
+    grid = prod(chunks) * cdiv(task.planes, tile.share)
+    return (Launch(source, grid, THREADS, places.end, given, arguments),)
+
+
+def _window_tables(problem: Problem, runs: list[Rows]) -> tuple[Array, int]:
+    """What `Axes` of average_flat.cu points to, and where the windows of the runs begin."""
+    of_axes = [tables(axis) for axis in problem.axes]
+    cells = [side for table in of_axes for side in (table.first_window, table.window_count)]
+    cells += [_run_of_cells(axis) for axis in problem.axes]
+    runs_at = cdiv(sum(map(len, cells)), 2) * 2  # they are read in pairs
+    cells.append(np.zeros(runs_at - sum(map(len, cells)), np.int64))
+    given = [*cells, *(of_axis.runs[:, 2:].ravel() for of_axis in runs)]
+    return np.concatenate(given).astype(np.int32), runs_at

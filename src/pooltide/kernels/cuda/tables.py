@@ -121,9 +121,9 @@ def division(problem: Problem) -> tuple[int, int, int, int]:
     if problem.quotient == "chained":
         return 0, _way(problem, d), _way(problem, h), _way(problem, w)
     once = max(_way(problem, np.multiply.outer(np.multiply.outer(d, h), w)), 1)
-    # The reciprocals of three divisors multiply to one that is too far off for way 2.
+    # The reciprocals of three divisors multiply to one that is too far off for ways 2 and 3.
     deep = int(d.max() > 1)
-    return (3 if once == 2 and deep else once), deep, 0, 0
+    return (4 if once > 1 and deep else once), deep, 0, 0
 
 
 def _way(problem: Problem, divisors: Array) -> int:
@@ -132,5 +132,6 @@ def _way(problem: Problem, divisors: Array) -> int:
         return 0
     if all(x in _POWERS for x in values):
         return 1
-    easy = all(x < 2**20 and (x % 2 == 1 or x in _POWERS) for x in values)
-    return 2 if easy and problem.dtype.name != "FLOAT64" else 3
+    if problem.dtype.name == "FLOAT64" or not all(x < 2**20 and x == int(x) for x in values):
+        return 4
+    return 2 if all(x % 2 == 1 or x in _POWERS for x in values) else 3
