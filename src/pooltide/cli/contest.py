@@ -44,8 +44,9 @@ from .limit import least_seconds
 Array = NDArray[Any]
 COPY_BYTES = 64 << 20
 SAMPLE = 12  # planes compared with the reference, bit by bit
-WARM_CALLS, WARM_SECONDS = 2, 0.02  # at least, before a call is timed: threads that were just woken may share a
-# processor for some milliseconds, until the system moves them
+# Before a call is timed, it runs at least so often and so long: threads that were just woken may share a
+# processor for some milliseconds, until the system moves them.
+WARM_CALLS, WARM_SECONDS = 2, 0.02
 DISTURBED = 0.2  # processors that other programs take: a team waits for the thread that shares one with them
 
 

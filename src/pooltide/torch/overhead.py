@@ -2,18 +2,24 @@
 
     python -m pooltide.torch.overhead
     python -m pooltide.torch.overhead cuda
+    python -m pooltide.torch.overhead first
     python -m pooltide.torch.overhead large
 
 Each row is a gradient for a (1, 16, 4, 4) tensor (4 or 4×4×4 in 1-D and 3-D) on the CPU: PyTorch's operator
 (in 1-D the 2-D operator with height 1), our function, and PyTorch's operator under patch(). The time is the
 minimum over many rounds; the contestants alternate.
 With `cuda`: the same on a GPU, also for (8, 64, 28, 28), without synchronization between the calls.
+With `first`: the first call of a gradient in a new process on a GPU, for (8, 64, 28, 28), if its kernel must be
+compiled, and if the kernel is in the cache on disk. Another gradient was called before.
 With `large`: PyTorch's time ÷ ours, through tensors and through NumPy; each call allocates its result.
 """
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
+import tempfile
 import timeit
 from collections.abc import Callable
 from functools import partial
@@ -137,5 +143,35 @@ def main(device: str) -> None:
             print(f"{name:44} {plain:6.1f} µs {ratios}")
 
 
+def first_call(function: str) -> float:
+    """The seconds of the first call of a function in this process, until its result is there."""
+    other = next(name for name in gradients() if operators()[name].kind != operators()[function].kind)
+    calls_of(other, "cuda")[1]()  # loads NVRTC and the driver
+    call = calls_of(function, "cuda", SMALL)[1]
+    torch.cuda.synchronize()
+    start = timeit.default_timer()
+    call()
+    torch.cuda.synchronize()
+    return timeit.default_timer() - start
+
+
+def first() -> None:
+    """Measures each gradient in two new processes; they share a cache on disk that is empty at the start."""
+    print(f"{'':44} compiled   from the cache")
+    for function in gradients():
+        with tempfile.TemporaryDirectory() as cache:
+            command = [sys.executable, "-m", __spec__.name, "first", function]
+            given = os.environ | {"POOLTIDE_CACHE": cache}
+            runs = [
+                subprocess.run(command, env=given, stdout=subprocess.PIPE, text=True, check=True)
+                for _ in range(2)
+            ]
+            cold, warm = (float(run.stdout) for run in runs)
+        print(f"{function:44} {cold * 1e3:5.0f} ms {warm * 1e3:9.1f} ms", flush=True)
+
+
 if __name__ == "__main__":
+    if "first" in sys.argv[1:]:
+        first() if len(sys.argv) == 2 else print(first_call(sys.argv[2]))
+        sys.exit()
     large() if "large" in sys.argv[1:] else main("cuda" if "cuda" in sys.argv[1:] else "cpu")
