@@ -9,8 +9,8 @@ Each row is a gradient for a (1, 16, 4, 4) tensor (4 or 4×4×4 in 1-D and 3-D) 
 (in 1-D the 2-D operator with height 1), our function, and PyTorch's operator under patch(). The time is the
 minimum over many rounds; the contestants alternate.
 With `cuda`: the same on a GPU, also for (8, 64, 28, 28), without synchronization between the calls.
-With `first`: the first call of a gradient in a new process on a GPU, for (8, 64, 28, 28), if its kernel must be
-compiled, and if the kernel is in the cache on disk. Another gradient was called before.
+With `first`: the first call of a gradient in a new process on a GPU, for (8, 64, 28, 28), if its kernel must
+be compiled, and if the kernel is in the cache on disk. Another gradient was called before.
 With `large`: PyTorch's time ÷ ours, through tensors and through NumPy; each call allocates its result.
 """
 
@@ -162,11 +162,8 @@ def first() -> None:
         with tempfile.TemporaryDirectory() as cache:
             command = [sys.executable, "-m", __spec__.name, "first", function]
             given = os.environ | {"POOLTIDE_CACHE": cache}
-            runs = [
-                subprocess.run(command, env=given, stdout=subprocess.PIPE, text=True, check=True)
-                for _ in range(2)
-            ]
-            cold, warm = (float(run.stdout) for run in runs)
+            runs = [subprocess.check_output(command, env=given) for _ in range(2)]
+            cold, warm = map(float, runs)
         print(f"{function:44} {cold * 1e3:5.0f} ms {warm * 1e3:9.1f} ms", flush=True)
 
 
