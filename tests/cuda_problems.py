@@ -160,7 +160,7 @@ def any_cost() -> Iterator[None]:
     most = {apart: dict.fromkeys((1, 2, 4, 8), inf) for apart in (True, False)}
     with (
         changed(rolling_plan, COSTLY=inf, COSTLY_HALVES=inf, SHORT_ROW=0, ANY_HALVES=True),
-        changed(flat_plan, WIDE=inf, MOST_WINDOWS=27, MOST_STRIDED=27),
+        changed(flat_plan, WIDE=inf, MOST_WINDOWS=27, MOST_STRIDED=27, LONG_ROW=inf, FEWEST_ROWS=0),
         changed(volume_plan, SMALL_SLICE=0, FEW_WINDOWS=0),
         changed(walk_plan, WORTH=inf),
         changed(sparse_plan, WINDOW_BYTES=0, COMPARED=16),  # more would take long on the host
@@ -177,7 +177,7 @@ def tiny_bands(band: int, tile: int, few: int) -> Iterator[None]:
         changed(volume_plan, RING_BYTES=8 * band, ENOUGH_WARPS=0),  # few warps, which walk far
         changed(walk_plan, WALK_BYTES=10 * tile, ENOUGH_WARPS=0),
         changed(sparse_plan, LEAST_BYTES=band, MOST_BYTES=2 * band),
-        changed(flat_plan, REGIONS=2),  # for all windows that overlap
+        changed(flat_plan, REGIONS=2, REGION_WINDOWS=2),  # for all windows that overlap
     ):
         yield
 

@@ -14,6 +14,7 @@
 #define __device__
 #define __shared__ static
 #define __forceinline__ inline __attribute__((always_inline))
+#define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
 #define __align__(bytes) alignas(bytes)
 #define SHARED(name) unsigned char* name = ::simt::launch.shared

@@ -35,18 +35,21 @@ KEPT_BYTES = 36 << 10  # of tables and quotients, so that several blocks share a
 COPIED = 4  # cells that a thread writes at once if it copies them: longer vectors would cause bank conflicts
 ADDED_BYTES = 8  # the same, in bytes, if it adds quotients, and windows are more than NEAR cells apart
 NEAR = 2  # cells; if windows are nearer, a thread that adds quotients writes 2 cells
-REGIONS = 0.5  # of the cells; if regions are fewer, quotients are added once for a region
+REGIONS = 0.5  # of the cells; if regions are fewer, quotients are added once for a region,
+REGION_WINDOWS = 4  # if a cell is in so many windows
 WIDE = 16  # bytes of a vector; if strided windows allow such vectors, average_rolling.cu is faster
 MOST_WINDOWS = 9  # the most windows that hold a cell; each cell reads all of them from shared memory
 MOST_STRIDED = 4  # the same for strided windows, which average_rolling.cu can keep in registers
+LONG_ROW = 24  # cells; strided windows that overlap on both axes are kept in registers if rows are longer
+FEWEST_ROWS = 4  # of a block; for fewer, the table of columns costs as much as the cells
 
 _FLAT = (
     *(("const Element*", "grad"), ("Element*", "out"), ("const int*", "tables"), ("const Sum*", "divisors")),
     ("long long", "planes"),
     *(("int", name) for name in ("D", "H", "W", "Do", "Ho", "Wo", "share", "d_chunk", "h_chunk")),
-    *(("int", name) for name in ("columns_at", "rows_at", "staged_at", "values_at", "runs_at", "groups")),
+    *(("int", name) for name in ("columns_at", "rows_at", "staged_at", "values_at", "runs_at")),
     *(("int", name) for name in ("step_w", "step_rows", "step_planes")),
-    *(("Divider", f"by_{name}") for name in ("h_chunks", "d_chunks", "w", "rows", "ho", "do", "lanes")),
+    *(("Divider", f"by_{name}") for name in ("h_chunks", "d_chunks", "w", "rows", "wo", "ho", "do")),
     *(("Divider", f"by_runs_{axis}") for axis in "dhw"),
 )
 
@@ -83,8 +86,15 @@ def flat_average(task: Task) -> tuple[Launch, ...] | str:
         return f"windows are a stride apart, and rows consist of vectors of {WIDE} bytes"
     if walk.rows.strided and held > MOST_STRIDED:
         return f"windows are a stride apart, and a cell is in {held} of them"
+    overlap = all(most_windows(axis) > 1 for axis in task.problem.axes[1:])
+    if walk.rows.strided and overlap and task.problem.axes[2].length >= LONG_ROW:
+        return f"windows are a stride apart and overlap, and rows have at least {LONG_ROW} cells"
     tile = _tile(task)
-    return _flat(task, tile) if tile else "the windows of one row are more than a block can keep"
+    if tile is None:
+        return "the windows of one row are more than a block can keep"
+    if (rows := tile.share * tile.d * tile.h) < min(FEWEST_ROWS, task.planes):
+        return f"a block would write {rows} rows, and fill a table of {task.problem.axes[2].length} columns"
+    return _flat(task, tile)
 
 
 def _disjoint(task: Task) -> bool:
@@ -93,8 +103,9 @@ def _disjoint(task: Task) -> bool:
 
 def _regions(task: Task) -> bool:
     """Whether quotients are added once for each region of cells in the same windows."""
+    held = prod(most_windows(axis) for axis in task.problem.axes)
     regions = prod(runs_of(axis).periods for axis in task.problem.axes)
-    return not _disjoint(task) and regions <= REGIONS * prod(task.problem.input_plane)
+    return held >= max(REGION_WINDOWS, 2) and regions <= REGIONS * prod(task.problem.input_plane)
 
 
 def _vector(task: Task) -> int:
@@ -177,13 +188,6 @@ def _tile(task: Task) -> Tile | None:
     return None
 
 
-def _lanes(columns: int) -> int:
-    """How many threads take a row of windows together, so that few threads of a block are idle."""
-    found = {cdiv(columns, n) for n in range(1, 9) if cdiv(columns, n) <= THREADS}
-    found |= {THREADS} if not found else set()
-    return min(sorted(found, reverse=True), key=lambda n: cdiv(columns, n) / (THREADS // n))
-
-
 def _flat(task: Task, tile: Tile) -> tuple[Launch, ...]:
     problem = task.problem
     by, (once, by_d, by_h, by_w) = divisors(problem), division(problem)
@@ -198,6 +202,7 @@ def _flat(task: Task, tile: Tile) -> tuple[Launch, ...]:
         "ZERO_ROW": int(zero_row),
         "REGIONS": int(_regions(task)),
         "SHARED_PLANES": int(tile.share > 1),
+        "LINEAR": int(tile.share > 1 or tile.h == problem.axes[1].length or held[0] == 1),
         "UNIFORM": int(uniform(by)),
         "VECTOR": vector,
         "ONCE": once,
@@ -210,14 +215,14 @@ def _flat(task: Task, tile: Tile) -> tuple[Launch, ...]:
     (d, h, w), (do, ho, wo) = problem.input_plane, problem.output_plane
     places, runs = _places(task, tile), [runs_of(axis) for axis in problem.axes]
     windows, runs_at = _window_tables(problem, runs)
-    chunks, lanes = (cdiv(h, tile.h), cdiv(d, tile.d)), _lanes(wo)
+    chunks = cdiv(h, tile.h), cdiv(d, tile.d)
     step_rows, step_w = divmod(THREADS * vector, w)
     step_planes, step_rows = divmod(step_rows, d * h) if tile.share > 1 else (0, step_rows)
     arguments: tuple[Argument, ...] = (
         *(task.planes, d, h, w, do, ho, wo, tile.share, tile.d, tile.h),
-        *(places.columns, places.rows, places.windows, places.values, runs_at, THREADS // lanes),
+        *(places.columns, places.rows, places.windows, places.values, runs_at),
         *(step_w, step_rows, step_planes),
-        *(divider(n) for n in (*chunks, w, d * h, ho, do, lanes)),
+        *(divider(n) for n in (*chunks, w, d * h, wo, ho, do)),
         *(divider(of_axis.periods) for of_axis in runs),
     )
     values = np.concatenate(by).astype(problem.dtype.accumulator)

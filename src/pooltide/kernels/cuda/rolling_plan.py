@@ -26,7 +26,7 @@ SHORT_ROW = 24  # bytes; rows shorter than this are not written one by one
 WINDOW_BITS = 32  # the most windows in a row of a thread; average_rolling.cu has one bit of a u32 for each
 IN_REGISTERS = 48  # the most quotients that a thread keeps in registers
 DIVISION_COST = (0, 1, 4, 7, 13)  # instructions, by HOW of gradient_quotients.h
-COSTLY = 17.0  # the most instructions per cell for windows; above, blocks that share quotients are faster
+COSTLY = 25.0  # the most instructions per cell for windows; above, blocks that share quotients are faster
 COSTLY_HALVES = 31.0  # the same for 16-bit floats
 ANY_HALVES = False  # True: also 16-bit floats in overlapping windows, if a thread's elements share no window
 
@@ -128,7 +128,7 @@ class Walk:
         d, h, _ = problem.axes
         loads = most_windows(d) * self.windows * h.outputs / h.length / self.vector
         return loads * (
-            4 + sum(DIVISION_COST[way] for way in division(problem)) + 8 * (not uniform(divisors(problem)))
+            4 + sum(DIVISION_COST[way] for way in division(problem)) + 2 * (not uniform(divisors(problem)))
         )
 
     def refuse(self) -> str | None:

@@ -21,6 +21,7 @@
 //     SLICES, ROWS, COLUMNS   the most windows that hold a cell on the d, h and w axis
 //     ZERO_COLUMN, ZERO_ROW   1: rows of quotients end with a zero; those of a plane end with a row of zeros
 //     SHARED_PLANES  1: a tile has several whole planes; 0: it is a part of one plane
+//     LINEAR   1: the windows of a tile are neighbours in memory
 //     UNIFORM  1: all windows have the same divisors
 //     VECTOR   elements of a vector, no more than a row has; 1 if tensors begin anywhere
 //     ONCE, BY_D, BY_H, BY_W   how to divide: see gradient_quotients.h
@@ -187,34 +188,34 @@ __device__ __forceinline__ void name_windows(const Parameters &p, const Tile &ti
     }
 }
 
-// Keeps the windows of the tile. A thread owns columns of windows, and walks down their rows.
-__device__ __forceinline__ void keep_windows(const Parameters &p, const Tile &tile, const Row *rows, Kept *windows) {
-  const u32 group = over(threadIdx.x, p.by_lanes);
-  const int count = tile.planes * tile.nd * tile.nh, groups = p.groups;
-  if (group >= (u32)groups) return;
-  Divisors by;
-  by.d = p.divisors[0], by.rd = p.divisors[1];
-  by.h = p.divisors[2 * p.Do], by.rh = p.divisors[2 * p.Do + 1];
-  const Element *grad = p.grad + (tile.plane0 * p.Do * p.Ho + tile.wd0 * p.Ho + tile.wh0) * p.Wo;
-  for (int w = threadIdx.x - group * p.by_lanes.n; w < p.Wo; w += p.by_lanes.n) {
-    const Sum *of_w = p.divisors + 2 * (p.Do + p.Ho + (UNIFORM ? 0 : w));
-    by.w = of_w[0], by.rw = of_w[1];
-    auto put = [&](const Row &row, Element g) {
-#if !UNIFORM
-      by.d = row.d, by.rd = row.rd, by.h = row.h, by.rh = row.rh;
+// Loads windows i, i + THREADS, … of the tile. With LINEAR the table of rows is not needed.
+__device__ __forceinline__ void load(const Parameters &p, const Element *grad, const Row *rows, int i, int count,
+                                     Element *batch) {
+#pragma unroll
+  for (int k = 0; k < BATCH; ++k, i += THREADS) {
+    if (i >= count) break;
+#if LINEAR
+    batch[k] = grad[i];
+#else
+    const u32 row = over(i, p.by_wo);
+    batch[k] = grad[rows[row].from + i - row * p.Wo];
 #endif
-      windows[row.to + w] = kept(divided(widen(g), by));
-    };
-    int r = group;
-    for (; r + (BATCH - 1) * groups < count; r += BATCH * groups) {
-      Element batch[BATCH];
+  }
+}
+
+// Keeps windows i, i + THREADS, … of the tile.
+__device__ __forceinline__ void keep(const Parameters &p, const Row *rows, Divisors by, int i, int count,
+                                     const Element *batch, Kept *windows) {
 #pragma unroll
-      for (int k = 0; k < BATCH; ++k) batch[k] = grad[rows[r + k * groups].from + w];
-      keep_order();
-#pragma unroll
-      for (int k = 0; k < BATCH; ++k) put(rows[r + k * groups], batch[k]);
-    }
-    for (; r < count; r += groups) put(rows[r], grad[rows[r].from + w]);
+  for (int k = 0; k < BATCH; ++k, i += THREADS) {
+    if (i >= count) break;
+    const u32 nth = over(i, p.by_wo), w = i - nth * p.Wo;
+    const Row row = rows[nth];
+#if !UNIFORM
+    const Sum *of_w = p.divisors + 2 * (p.Do + p.Ho + w);
+    by.d = row.d, by.rd = row.rd, by.h = row.h, by.rh = row.rh, by.w = of_w[0], by.rw = of_w[1];
+#endif
+    windows[row.to + w] = kept(divided(widen(batch[k]), by));
   }
 }
 
@@ -318,10 +319,21 @@ extern "C" __global__ void __launch_bounds__(THREADS) average_flat(const Paramet
   Kept *windows = (Kept *)(arena + p.staged_at);
   const Axes axes = axes_of(p);
   const Tile tile = tile_of(p, axes);
+  const Element *grad = p.grad + (tile.plane0 * p.Do * p.Ho + tile.wd0 * p.Ho + tile.wh0) * p.Wo;
+  const int count = tile.planes * tile.nd * tile.nh * p.Wo, t = threadIdx.x;
+  Element batch[BATCH];
+  if (LINEAR) load(p, grad, rows, t, count, batch);  // now, so that they arrive while tables are filled
   name_values(p, axes, tile, lines, columns);
   name_windows(p, tile, rows, windows);
   __syncthreads();
-  keep_windows(p, tile, rows, windows);
+  Divisors by;
+  by.d = p.divisors[0], by.rd = p.divisors[1];
+  by.h = p.divisors[2 * p.Do], by.rh = p.divisors[2 * p.Do + 1];
+  by.w = p.divisors[2 * (p.Do + p.Ho)], by.rw = p.divisors[2 * (p.Do + p.Ho) + 1];
+  for (int i = t; i < count; i += BATCH * THREADS) {
+    if (!LINEAR || i > t) load(p, grad, rows, i, count, batch);
+    keep(p, rows, by, i, count, batch, windows);
+  }
   __syncthreads();
 #if REGIONS
   Element *values = (Element *)(arena + p.values_at);

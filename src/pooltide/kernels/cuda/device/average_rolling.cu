@@ -152,6 +152,20 @@ extern "C" __global__ void __launch_bounds__(THREADS) average_rolling(const Para
   by.d = p.divisors[0], by.rd = p.divisors[1];
   by.h = p.divisors[2 * p.Do], by.rh = p.divisors[2 * p.Do + 1];
   by.w = p.divisors[2 * (p.Do + p.Ho)], by.rw = p.divisors[2 * (p.Do + p.Ho) + 1];
+#if !UNIFORM
+  // The divisors of the thread's columns of windows stay in registers.
+  Sum of_w[PACKED ? COLUMNS : WINDOWS], r_of_w[PACKED ? COLUMNS : WINDOWS];
+#pragma unroll
+  for (int u = 0; u < (PACKED ? COLUMNS : WINDOWS); ++u) {
+#if UNION
+    const int window = column + u;
+#else
+    const int window = PACKED ? columns[0] + u : columns[u % VECTOR] + u / VECTOR;
+#endif
+    const Sum *found = p.divisors + 2 * (p.Do + p.Ho + min(max(window, 0), p.Wo - 1));
+    of_w[u] = found[0], r_of_w[u] = found[1];
+  }
+#endif
   Sum kept[ROWS][SLICES][WINDOWS];
   // Puts the quotients of row o of windows, whose gradients are there, into a slot; `enter` also loads the next row.
   auto divide = [&](int slot, int o) {
@@ -165,13 +179,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) average_rolling(const Para
 #pragma unroll
       for (int u = 0; u < WINDOWS; ++u) {
 #if !UNIFORM
-#if UNION
-        const int window = column + u;
-#else
-        const int window = columns[PACKED ? 0 : u % VECTOR] + u / VECTOR;
-#endif
-        const Sum *of_w = p.divisors + 2 * (p.Do + p.Ho + min(max(window, 0), p.Wo - 1));
-        by.w = of_w[0], by.rw = of_w[1];
+        by.w = of_w[PACKED ? u / VECTOR : u], by.rw = r_of_w[PACKED ? u / VECTOR : u];
 #endif
         kept[slot][i][u] = divided(widen((Element)ahead[i][u]), by);
       }
