@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from math import inf
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from geometries import bits, maxima_gradient
@@ -129,6 +130,8 @@ def random_gradient(problem: Problem, rng: np.random.Generator) -> np.ndarray:
         return rng.standard_normal(shape).astype(problem.dtype.numpy)
     words = rng.integers(0, 256, (*shape, problem.dtype.itemsize), dtype=np.uint8)
     values = words.view(problem.dtype.numpy).reshape(shape)
+    smallest = ml_dtypes.finfo(problem.dtype.numpy).smallest_subnormal  # quotients of a few of it may be ties
+    values = np.where(words[..., 0] < 32, words[..., -1] * smallest, values).astype(problem.dtype.numpy)
     return np.where(rng.random(shape) < 0.3, values * problem.dtype.numpy.type(0), values)
 
 

@@ -43,8 +43,9 @@ def test_a_ring_of_one_slice_is_cleared_before_it_is_written_again() -> None:
         (158, "#define widen(...) (widen(__VA_ARGS__) * 2)", "scatter of bands"),
         (18, "#define widen(...) (widen(__VA_ARGS__) * 2)", "scatter of few windows"),
         (45, "#define __syncthreads() ((void)0)", "staged average"),
+        (33, "#define fabsf(...) 1.0f", "flat average"),
     ],
-    ids=["wrong averages", "wrong maxima", "wrong few maxima", "no barriers"],
+    ids=["wrong averages", "wrong maxima", "wrong few maxima", "no barriers", "wrong small quotients"],
 )
 @pytest.mark.slow
 def test_broken_kernels_are_found(seed: int, broken: str, kernel: str) -> None:
