@@ -167,7 +167,7 @@ def any_cost() -> Iterator[None]:
         changed(volume_plan, SMALL_SLICE=0, FEW_WINDOWS=0),
         changed(walk_plan, WORTH=inf),
         changed(sparse_plan, WINDOW_BYTES=0, COMPARED=16),  # more would take long on the host
-        changed(scatter_plan, GATHERED=most, GATHERED_BYTES={True: 0, False: 0}, NEAR_ROW=0),
+        changed(scatter_plan, GATHERED=most, GATHERED_BYTES={True: 0, False: 0}),
     ):
         yield
 

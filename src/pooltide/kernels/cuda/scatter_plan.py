@@ -24,8 +24,9 @@ GATHERED_ROWS = 4  # least rows of a thread that gathers
 GATHER_THREADS = 128  # threads of a block that gathers
 FEW_CHANNELS = 12  # with fewer channels, too many lanes would be idle if each lane owned a channel
 BAND_BYTES = 8 << 10  # bytes of sums that a warp keeps in shared memory
-NEAR_LANES = 8  # the largest NEAR (ordered.h) that is faster than __match_any_sync
-NEAR_ROW = 0.85  # with NEAR, the least part of the lanes that must have windows
+COMPARED = (
+    12  # the most lanes to compare (NEAR of ordered.h); to compare more is slower than __match_any_sync
+)
 TILE_BYTES = 12 << 10  # bytes of sums that a warp keeps for a tile of 32 channels
 
 
@@ -175,15 +176,12 @@ INDEXED = (
 )
 _PLANES = (
     *INDEXED,
-    ("const int*", "columns"),
+    ("const int*", "spans"),
     ("long long", "planes"),
     *(("int", name) for name in ("plane_elements", "plane_windows", "plane_cells", "window_rows")),
-    *(("int", name) for name in ("share", "warp_bytes", "bands", "parts", "redo", "row_windows")),
+    *(("int", name) for name in ("share", "warp_bytes", "bands", "parts", "redo")),
     *(("int", f"{name}_{axis}") for axis in "dhw" for name in ("stride", "padding", "reach")),
-    *(
-        ("Divider", name)
-        for name in ("by_plane_windows", "by_inner", "by_wo", "by_ho", "by_h", "by_w", "by_row")
-    ),
+    *(("Divider", name) for name in ("by_plane_windows", "by_inner", "by_wo", "by_ho", "by_h", "by_w")),
 )
 _CHANNELS = (
     *INDEXED,
@@ -200,59 +198,64 @@ def _scatter(
 ) -> Launch:
     problem, inner = task.problem, task.inner
     cells, windows = prod(problem.input_plane), prod(problem.output_plane)
-    near, row = near_lanes(task)
-    one_row = bands > 0 and problem.axes[0].outputs * problem.axes[1].outputs == 1
-    if pieces is not None and not one_row and (pieces[:, 3:5] % max(problem.axes[2].outputs, 1)).any():
-        near = 0  # parts of rows
     arguments: tuple[Argument, ...] = (
         *(task.planes, cells * inner, windows * inner, cells),
         *(problem.axes[0].outputs * problem.axes[1].outputs, share, warp_bytes, bands, parts, 0),
-        problem.axes[2].outputs,
         *(number for axis in problem.axes for number in steps(axis)),
         *(divider(windows * inner), divider(inner)),
         *(divider(problem.axes[2].outputs), divider(problem.axes[1].outputs)),
-        *(divider(problem.axes[1].length), divider(problem.axes[2].length), divider(row)),
+        *(divider(problem.axes[1].length), divider(problem.axes[2].length)),
     )
-    apart = int(all(axis.disjoint for axis in problem.axes))
-    options = (
-        *(("BANDS", int(bands > 0)), ("DISJOINT", apart), ("INNER", int(inner > 1))),
-        *(
-            ("NEAR", near),
-            ("ONE_ROW", int(one_row)),
-            ("TABLE", int(problem.axes[2].adaptive)),
-            ("THREADS", 256),
-        ),
-    )
+    options = (("BANDS", int(bands > 0)), ("INNER", int(inner > 1)), *order_options(task), ("THREADS", 256))
     source = Source("scatter_planes.cu", "scatter_planes", _PLANES, (*task.defines, *options))
     grid = task.planes * parts if bands else cdiv(task.planes, share * warps)
     shared = (16 if bands else 0) + warps * warp_bytes
-    tables = (np.zeros(1, np.int32) if pieces is None else pieces, corners(problem), columns(problem))
+    tables = (np.zeros(1, np.int32) if pieces is None else pieces, corners(problem), spans_of(problem))
     return Launch(source, grid, 32 * warps, shared, tables, arguments)
 
 
-def near_lanes(task: Task) -> tuple[int, int]:
-    """Returns NEAR of ordered.h, 0 if NEAR would not be faster, and the padded number of windows in a row."""
-    w = task.problem.axes[2]
-    near = max(int(tables(w).window_count.max(initial=1)), 1)
-    row = w.outputs if w.outputs >= 31 + near else 32 if w.outputs <= 32 else 31 + near
-    if all(axis.disjoint for axis in task.problem.axes) or task.inner > 1:
-        return 0, row
-    return (near if near <= NEAR_LANES and w.outputs >= NEAR_ROW * row else 0), row
+def order_options(task: Task) -> tuple[tuple[str, int], ...]:
+    """The options of ordered.h."""
+    axes = task.problem.axes
+    near, rows = near_windows(task)
+    return (
+        ("DEEP", int(axes[0].length > 1)),
+        ("DISJOINT", int(all(axis.disjoint for axis in axes))),
+        ("NEAR", near),
+        ("NEAR_ROWS", rows),
+        ("TABLE", int(_uneven(axes))),
+    )
 
 
-def columns(problem: Problem) -> Array:
-    """Returns (first column, number of columns) of each window of an adaptive w axis.
+def near_windows(task: Task) -> tuple[int, int]:
+    """Returns NEAR and NEAR_ROWS of ordered.h; NEAR is 0 if comparing lanes would be wrong or slower."""
+    axes = task.problem.axes
+    if task.inner > 1 or all(axis.disjoint for axis in axes):
+        return 0, 1
+    d, h, w = (max(int(tables(axis).window_count.max(initial=1)), 1) for axis in axes)
+    row, slice_ = axes[2].outputs, axes[1].outputs * axes[2].outputs
+    near_rows = [n for n in range(1, h) if n * row - w + 1 < 32]  # that a warp can have, besides the first
+    if (near_rows and row < 2 * w - 1) or (d > 1 and slice_ - (h - 1) * row - w + 1 < 32):
+        return 0, 1  # distances in a warp are not unique, or a warp can have windows of the next slice
+    compared = w - 1 + len(near_rows) * (2 * w - 1)
+    return (w, 1 + len(near_rows)) if compared <= COMPARED else (0, 1)
 
-    Other axes need no table, as `steps` describe their windows: for them it returns two unused zeros.
-    """
-    if not problem.axes[2].adaptive:
+
+def _uneven(axes: tuple[Axis, ...]) -> bool:
+    """Whether the windows of some axis are not all the same number of cells apart."""
+    return any(axis.adaptive and axis.length % max(axis.outputs, 1) != 0 for axis in axes)
+
+
+def spans_of(problem: Problem) -> Array:
+    """p.spans of ordered.h; two unused zeros if `steps` describe the windows."""
+    if not _uneven(problem.axes):
         return np.zeros(2, np.int32)
-    table = tables(problem.axes[2])
-    return np.stack([table.start, table.end - table.start], axis=1).astype(np.int32)
+    found = [tables(axis) for axis in problem.axes]
+    return np.concatenate([np.stack([t.start, t.end - t.start], axis=1) for t in found]).astype(np.int32)
 
 
 def steps(axis: Axis) -> tuple[int, int, int]:
-    """Stride, padding and reach of disjoint windows; zeros if windows overlap on an adaptive axis."""
+    """Stride, padding and reach of windows; zeros for an adaptive axis whose windows differ."""
     if not axis.adaptive:
         return axis.s, axis.p, axis.reach
     size = axis.length // axis.outputs if axis.length % axis.outputs == 0 else 0

@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 
 from ...geometry import tables
-from .scatter_plan import INDEXED, columns, corners, near_lanes, redo, rounded, scatter_bands, steps
+from .scatter_plan import INDEXED, corners, order_options, redo, rounded, scatter_bands, spans_of, steps
 from .source import Argument, Source
 from .tables import Array, between, cdiv, divider, even_shares, shares, windows_of_shares
 from .task import Launch, Task
@@ -22,13 +22,13 @@ SMALL_SLICE = 150  # windows, below which a warp has too little to do between sl
 
 _VOLUMES = (
     *INDEXED,
-    *(("const int*", name) for name in ("columns", "spans")),
+    *(("const int*", name) for name in ("spans", "slices")),
     ("long long", "planes"),
     *(("int", name) for name in ("plane_elements", "plane_windows", "plane_cells", "window_rows")),
     *(("int", name) for name in ("slice_elements", "slice_windows", "ring", "pitch", "warp_bytes")),
-    *(("int", name) for name in ("parts", "row_windows")),
+    *(("int", name) for name in ("parts",)),
     *(("int", f"{name}_{axis}") for axis in "dhw" for name in ("stride", "padding", "reach")),
-    *(("Divider", name) for name in ("by_slice", "by_inner", "by_wo", "by_ho", "by_h", "by_w", "by_row")),
+    *(("Divider", name) for name in ("by_slice", "by_inner", "by_wo", "by_ho", "by_h", "by_w")),
 )
 
 
@@ -52,23 +52,19 @@ def scatter_volumes(task: Task) -> tuple[Launch, ...] | str:
     pieces = _pieces(task, *_shares(task, row))
     pitch = cdiv(int(pieces[:, 1].max()) + 4, 4) * 4
     warp_bytes = rounded(ring * pitch * task.sum_bytes)
-    near, row_windows = near_lanes(task)
     cells, windows = prod(problem.input_plane), prod(problem.output_plane)
     arguments: tuple[Argument, ...] = (
         *(task.planes, cells * inner, windows * inner, cells, d.outputs * h.outputs),
         *(h.length * w.length * inner, h.outputs * w.outputs * inner, ring, pitch, warp_bytes),
-        *(len(pieces), w.outputs),
+        len(pieces),
         *(number for axis in problem.axes for number in steps(axis)),
         *(divider(h.length * w.length), divider(inner), divider(w.outputs), divider(h.outputs)),
-        *(divider(h.length), divider(w.length), divider(row_windows)),
+        *(divider(h.length), divider(w.length)),
     )
-    options = (
-        *(("DISJOINT", int(all(axis.disjoint for axis in problem.axes))), ("INNER", int(inner > 1))),
-        *(("NEAR", near), ("ONE_ROW", 0), ("TABLE", int(w.adaptive)), ("THREADS", 32 * WARPS)),
-    )
+    options = (("INNER", int(inner > 1)), *order_options(task), ("THREADS", 32 * WARPS))
     source = Source("scatter_volumes.cu", "scatter_volumes", _VOLUMES, (*task.defines, *options))
-    spans = np.stack([span.start, span.end], axis=1).astype(np.int32)
-    given = (pieces, corners(problem), columns(problem), spans)
+    slices = np.stack([span.start, span.end], axis=1).astype(np.int32)
+    given = (pieces, corners(problem), spans_of(problem), slices)
     counts = task.planes * len(pieces)
     first = Launch(source, cdiv(counts, WARPS), 32 * WARPS, WARPS * warp_bytes, given, arguments, counts)
     return first, redo(task, again, parts=len(pieces))

@@ -4,13 +4,13 @@
 // a group; the first lane of the group adds the gradients in lane order, which is window order.
 //
 // __match_any_sync finds the groups for any indices, but takes longer than everything else. NEAR is a faster way:
-//     NEAR n     at most n windows hold a column. If the index of every lane names a column inside the lane's window,
-//                the lanes of a group are less than n lanes apart, and a lane compares only the n - 1 lanes after it.
-//                Rows of windows are padded to p.by_row.n windows, so that two lanes of a warp in different rows never
-//                name the same cell; lanes in the padding do nothing
-//     NEAR 0     always __match_any_sync
-//     ONE_ROW 1  a plane has one row of windows; `Ranges` may be a part of that row
-//     TABLE 1    the columns of a window are in a table; 0: windows are p.stride_w columns apart
+//     NEAR n       at most n windows hold a column, and at most NEAR_ROWS a row of cells. If every lane's index names a
+//                  cell inside the lane's window, windows that name the same cell are at most NEAR_ROWS - 1 rows and
+//                  n - 1 columns apart. So a lane compares only the lanes of such windows
+//     NEAR 0       always __match_any_sync
+//     TABLE 1      p.spans has the first cell of every window and how many cells it spans, for the axes d, h and w in
+//                  turn; 0: windows are p.stride_d, p.stride_h and p.stride_w cells apart
+//     DEEP 1       planes have more than one slice
 #pragma once
 
 #include "indices.h"
@@ -67,48 +67,71 @@ __device__ __forceinline__ void add_in_order(Sum *sums, int local, Sum gradient,
   __syncwarp();
 }
 
+#if NEAR || DISJOINT
+// Whether a cell is between the first and the last cell of a window on one axis. `from` is the axis' first entry in
+// p.spans.
+__device__ __forceinline__ bool spans(const Parameters &p, int from, int window, int cell, int stride, int padding,
+                                      int reach) {
+#if TABLE
+  const int2 span = ((const int2 *)p.spans)[from + window];
+#else
+  const int2 span = make_int2(window * stride - padding, reach);
+#endif
+  return (u32)(cell - span.x) < (u32)span.y;
+}
+
+// Whether a cell is between the first and the last cell of window q of its plane, on all axes.
+__device__ __forceinline__ bool holds(const Parameters &p, u32 q, u32 cell) {
+  const int rows = p.by_ho.n, slices = over(p.window_rows, p.by_ho);
+  u32 row = over(q, p.by_wo), line = over(cell, p.by_w);
+  bool inside = spans(p, slices + rows, q - row * p.by_wo.n, cell - line * p.by_w.n, p.stride_w, p.padding_w, p.reach_w);
+#if DEEP
+  const u32 slice_of_q = over(row, p.by_ho), slice = over(line, p.by_h);
+  row -= slice_of_q * p.by_ho.n, line -= slice * p.by_h.n;
+  inside = inside && spans(p, 0, slice_of_q, slice, p.stride_d, p.padding_d, p.reach_d);
+#endif
+  return inside && spans(p, slices, row, line, p.stride_h, p.padding_h, p.reach_h);
+}
+#endif
+
 #if NEAR
-// The same for lanes whose groups are less than NEAR lanes apart. All lanes read sums, only the first of a group uses
-// and writes what it read; compute-sanitizer's racecheck warns of the other reads.
-__device__ __forceinline__ void add_near(Sum *sums, int local, Sum gradient, int lane) {
+// The same as add_in_order, if windows that name the same cell are near each other. All lanes read sums, only the first
+// of a group uses and writes what it read; compute-sanitizer's racecheck warns of the other reads.
+__device__ __forceinline__ void add_near(const Parameters &p, Sum *sums, int local, Sum gradient, int lane) {
   Sum sum = local >= 0 ? sums[local] + gradient : (Sum)0;
   u32 later = 0;  // lanes that are not the first of their group
-#pragma unroll
-  for (int j = 1; j < NEAR; ++j) {
-    const int other = __shfl_down_sync(ALL, local, j);
-    const Sum next = __shfl_down_sync(ALL, gradient, j);
-    const bool same = other == local && lane + j < 32;
+  auto compare = [&](int distance) {
+    const int other = __shfl_down_sync(ALL, local, distance);
+    const Sum next = __shfl_down_sync(ALL, gradient, distance);
+    const bool same = other == local && lane + distance < 32;
     if (same) sum += next;
-    later |= __ballot_sync(ALL, same) << j;
-  }
+    later |= __ballot_sync(ALL, same) << distance;
+  };
+#pragma unroll
+  for (int j = 1; j < NEAR; ++j) compare(j);
+#pragma unroll
+  for (int row = 1; row < NEAR_ROWS; ++row)
+#pragma unroll
+    for (int j = 1 - NEAR; j < NEAR; ++j)
+      if (row * (int)p.by_wo.n + j < 32) compare(row * p.by_wo.n + j);
   if (local >= 0 && !(later >> lane & 1)) sums[local] = sum;
   __syncwarp();
 }
 #endif
 
-// Adds the gradients of 32 windows; `column` is that of the lane's window, `cell` the one that it names.
-__device__ __forceinline__ void add_windows_of_lanes(const Parameters &p, Sum *sums, int local, u32 cell, int column,
+// Adds the gradients of 32 windows; `q` is the lane's window, `cell` the one that it names.
+__device__ __forceinline__ void add_windows_of_lanes(const Parameters &p, Sum *sums, int local, u32 q, u32 cell,
                                                      Sum gradient, int lane) {
 #if NEAR
-  bool inside = true;
-  if (local >= 0) {
-#if TABLE
-    const int2 span = ((const int2 *)p.columns)[column];  // the first, and how many
-#else
-    const int2 span = make_int2(column * p.stride_w - p.padding_w, p.reach_w);
-#endif
-    inside = cell - over(cell, p.by_w) * p.by_w.n - span.x < (u32)span.y;
-  }
-  if (__all_sync(ALL, inside)) return add_near(sums, local, gradient, lane);
+  if (__all_sync(ALL, local < 0 || holds(p, q, cell))) return add_near(p, sums, local, gradient, lane);
 #endif
   add_in_order(sums, local, gradient, lane);
 }
 
 // The window that a lane works on.
 struct Taken {
-  int e;       // the element of grad, counted from the first element of the plane
-  int column;  // the window's position in its row of windows; used only with NEAR
-  bool live;   // true if the lane has a window
+  int e;      // the element of grad, counted from the first element of the plane
+  bool live;  // true if the lane has a window
 };
 
 // Calls body(taken, gradient, index) for these windows, 32 at a time. All lanes call it. Before the windows of
@@ -119,21 +142,9 @@ __device__ __forceinline__ void each_window(const Parameters &p, i64 plane, cons
   const i64 start = plane * p.plane_windows;  // elements of grad
   const Element *grad = p.grad + start;
   const Index *indices = p.indices + start;
-#if NEAR && !ONE_ROW
-  const int count = windows.count / p.row_windows * p.by_row.n;  // of a range, with those that do nothing
-#else
-  const int count = windows.count;
-#endif
+  const int count = windows.count;  // of a range
   auto taken = [&](int begin, int nth) {
-    Taken found;
-#if NEAR && !ONE_ROW
-    const u32 row = over(nth, p.by_row);
-    found.column = nth - row * p.by_row.n;
-    found.live = nth < count && found.column < p.row_windows;
-    found.e = begin + row * p.row_windows + found.column;
-#else
-    found.column = found.e = begin + nth, found.live = nth < count;
-#endif
+    const Taken found = {begin + nth, nth < count};
     return found;
   };
   Element gradients[AHEAD];
@@ -167,15 +178,3 @@ __device__ __forceinline__ void each_window(const Parameters &p, i64 plane, cons
     }
   }
 }
-
-#if DISJOINT
-// Whether a cell lies between the first and the last cell of a window.
-__device__ __forceinline__ bool holds(const Parameters &p, u32 q, u32 cell) {
-  const u32 row = over(q, p.by_wo), slice_of_q = over(row, p.by_ho);
-  const u32 line = over(cell, p.by_w), slice = over(line, p.by_h);
-  const int d = slice - (slice_of_q * p.stride_d - p.padding_d);
-  const int h = line - slice * p.by_h.n - ((row - slice_of_q * p.by_ho.n) * p.stride_h - p.padding_h);
-  const int w = cell - line * p.by_w.n - ((q - row * p.by_wo.n) * p.stride_w - p.padding_w);
-  return (u32)d < (u32)p.reach_d && (u32)h < (u32)p.reach_h && (u32)w < (u32)p.reach_w;
-}
-#endif

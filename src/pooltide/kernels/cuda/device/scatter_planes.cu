@@ -57,7 +57,7 @@ __device__ __forceinline__ int add_windows(const Parameters &p, i64 plane, const
   };
   each_window(p, plane, band.windows, lane, ready, [&](const Taken &at, Element gradient, Index index) {
     Named found;
-    found.local = -1, found.cell = 0;
+    found.local = -1, found.q = found.cell = 0;
     if (at.live) {
       found = named(p, band, at.e, index);
       if (report && found.cell < 0) {  // the position counts (N, C, Do, Ho, Wo)
@@ -66,7 +66,7 @@ __device__ __forceinline__ int add_windows(const Parameters &p, i64 plane, const
       }
       added += found.local >= 0;
     }
-    add_windows_of_lanes(p, sums + skip, found.local, found.cell, at.column, widen(gradient), lane);
+    add_windows_of_lanes(p, sums + skip, found.local, found.q, found.cell, widen(gradient), lane);
   });
   return added;
 }

@@ -47,19 +47,19 @@ __device__ __forceinline__ int add_piece(const Parameters &p, i64 plane, const P
   clear(sums, p.ring * p.pitch, lane);
   auto next_slice = [&](int r) {
     if (r >= piece.windows) return;
-    const int *span = p.spans + 2 * (piece.first_window + r);
+    const int *span = p.slices + 2 * (piece.first_window + r);
     write_until(max(span[0], piece.first));
     held = min(span[1], piece.end) - written;
   };
   const Ranges ranges = {piece.windows, piece.from, piece.count, p.slice_windows};
   each_window(p, plane, ranges, lane, next_slice, [&](const Taken &taken, Element gradient, Index index) {
     int local = -1, cell = 0;
-    if (taken.live) {
 #if INNER
-      const u32 q = over(taken.e, p.by_inner), c = taken.e - q * p.by_inner.n;
+    const u32 q = over(taken.e, p.by_inner), c = taken.e - q * p.by_inner.n;
 #else
-      const u32 q = taken.e, c = 0;
+    const u32 q = taken.e, c = 0;
 #endif
+    if (taken.live) {
       cell = cell_of(index, q, p);
       const u32 slice = over(max(cell, 0), p.by_slice), nth = slice - written;
       const u32 element = (max(cell, 0) - slice * p.by_slice.n) * (INNER ? p.by_inner.n : 1) + c - piece.begin;
@@ -76,7 +76,7 @@ __device__ __forceinline__ int add_piece(const Parameters &p, i64 plane, const P
 #if DISJOINT
     if (local >= 0) sums[local] = (Sum)0 + widen(gradient);
 #else
-    add_windows_of_lanes(p, sums, local, cell, taken.column, widen(gradient), lane);
+    add_windows_of_lanes(p, sums, local, q, cell, widen(gradient), lane);
 #endif
   });
   write_until(piece.end);
