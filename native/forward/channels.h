@@ -17,12 +17,12 @@ template <class S, bool maximum, bool indexed> class ChannelsForward {
   using Int = IntOf<T>;
   using V = VecOf<S>;
   using I = typename IntLanes<T>::I;
-  static constexpr int64_t L = lanes<S>;
+  static constexpr int64_t L = lanes<S>, kAhead = 4096;  // bytes
   // Vectors that are reduced together: their updates do not wait for each other, and more of a cell is read at once.
-  static constexpr int kMost = 4;
+  static constexpr int kMost = maximum && kVectorBytes == 64 ? 8 : 4;
 
  public:
-  ChannelsForward(const Problem& p, const Arrays& arrays, void*) : p_(p), arrays_(arrays), apart_(distances(p)) {}
+  ChannelsForward(const Problem& p, const Arrays& arrays, void*) : p_(p), arrays_(arrays), apart_(distances(p)), ahead_(prefetch_distance(p)) {}
   static int64_t units(const Problem& p) { return Pieces(p).units(); }
   int64_t scratch() const { return 0; }
   static const char* refuse(const Problem& p, bool) { return p.channels_last ? nullptr : "the arrays are not channels-last"; }
@@ -41,20 +41,21 @@ template <class S, bool maximum, bool indexed> class ChannelsForward {
   }
 
  private:
-  // The division into units: rows of windows, segments of a row, and blocks of channels.
+  // The division into units: rows of windows, segments of a row, and blocks of channels. It must be the same for
+  // averages and maxima, because the list of kernels asks only one of them for `units`.
   struct Pieces {
-    static constexpr int64_t kUnits = 64;  // enough for many threads
+    static constexpr int64_t kUnits = 64, kBlock = 8 * L;  // enough for many threads; channels, a multiple of kMost vectors
     int64_t rows, windows, segments, blocks;
 
     explicit Pieces(const Problem& p) : rows(p.batch * p.d.windows * p.h.windows) {
       windows = larger(1, smaller(kSegment, rows * p.w.windows / kUnits));
       segments = (p.w.windows + windows - 1) / windows;
-      blocks = larger(1, smaller(p.channels / (kMost * L), kUnits / larger(1, rows * segments)));
+      blocks = larger(1, smaller(p.channels / kBlock, kUnits / larger(1, rows * segments)));
     }
     int64_t units() const { return rows * segments * blocks; }
-    // Returns the first channel of a block. All blocks but the last have a multiple of kMost vectors.
+    // Returns the first channel of a block. All blocks but the last have a multiple of kBlock channels.
     int64_t channel(const Problem& p, int64_t block) const {
-      return block == blocks ? p.channels : p.channels / (kMost * L) * block / blocks * (kMost * L);
+      return block == blocks ? p.channels : p.channels / kBlock * block / blocks * kBlock;
     }
   };
 
@@ -70,7 +71,10 @@ template <class S, bool maximum, bool indexed> class ChannelsForward {
     int64_t from = smaller(c, end - n * L);
     Reduction<T, indexed> results[n];
     for (auto& result : results) result = begun(windows, ow);
+    const int64_t ahead = ahead_;
     for_each_cell(windows, ow, x + from, [&](const S* cell, I at) {
+      if (ahead)
+        for (int64_t i = 0; i < n * L; i += 64 / sizeof(S)) __builtin_prefetch(cell + ahead + i);
 #pragma GCC unroll 8
       for (int v = 0; v < n; v++) reduce_cell<maximum>(results[v], load(cell + v * L), at);
     });
@@ -106,11 +110,19 @@ template <class S, bool maximum, bool indexed> class ChannelsForward {
     Reduction<T, indexed> results[vectors];
     for (int v = 0; v < vectors; v++) results[v] = begun(windows, o + v * n), results[v].index += apart;
     for_each_cell(windows, o, x, [&](const S* cell, I at) {
-#pragma GCC unroll 4
+#pragma GCC unroll 8
       for (int v = 0; v < vectors; v++, cell += step)
         reduce_cell<maximum>(results[v], cell + L <= end ? load(cell) : load_part(cell, used), at + apart + v * next);
     });
     for (int v = 0; v < vectors; v++) finish(windows, o + v * n, results[v], (q + o + v * n) * p_.channels, used);
+  }
+
+  // Returns how many elements ahead the cells of a row are prefetched, or 0. If windows are disjoint, each cell is read
+  // once, a few vectors of its channels at a time, and the hardware does not predict that.
+  static int64_t prefetch_distance(const Problem& p) {
+    if (!p.d.disjoint || !p.h.disjoint || !p.w.disjoint) return 0;
+    int64_t cell = larger(p.channels, 1);
+    return larger(1, kAhead / (int64_t)sizeof(S) / cell) * cell;
   }
 
   // Returns how many cells the windows of the lanes of a vector are apart from the first one.
@@ -143,6 +155,7 @@ template <class S, bool maximum, bool indexed> class ChannelsForward {
   const Problem& p_;
   const Arrays& arrays_;
   const I apart_;
+  const int64_t ahead_;
 };
 
 }  // namespace
