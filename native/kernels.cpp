@@ -24,8 +24,11 @@ void run_ieee(const Problem& p, const Arrays& arrays, int64_t begin, int64_t end
   run(p, arrays, begin, end, scratch, fault);
 }
 
+constexpr int64_t kStreamBytes = 32 << 20;
+constexpr int64_t kStreamBandBytes = 12 << 20;  // of `scatter_bands`, which reads windows and writes bands in turns
+
 template <class K> constexpr Kernel kernel(const char* name) {
-  return {name, K::refuse, K::units, K::scratch, nullptr, run_ieee<K::run>};
+  return {name, kStreamBytes, K::refuse, K::units, K::scratch, nullptr, run_ieee<K::run>};
 }
 
 // Gradients of averages with one layout of lines.
@@ -126,9 +129,9 @@ template <class S> struct AnyIndices {
   static const char* refuse(const Problem&, bool) { return nullptr; }
 };
 
-template <class K> constexpr Kernel maxima(const char* name) {
+template <class K> constexpr Kernel maxima(const char* name, int64_t stream_bytes = kStreamBytes) {
   using M = Maxima<K>;
-  return {name, M::refuse, M::units, M::scratch, M::begin, run_ieee<M::run>};
+  return {name, stream_bytes, M::refuse, M::units, M::scratch, M::begin, run_ieee<M::run>};
 }
 
 // Forwards: `K<S, maximum, indexed>` computes averages, maxima, or maxima and their indices.
@@ -178,7 +181,7 @@ template <class S> KernelList list() {
       maxima<Gathered<S>>("gather_channels"),
       maxima<Scattered<S, Method::in_place>>("scatter_in_place"),
       maxima<Scattered<S, Method::copied>>("scatter_copied"),
-      maxima<Scattered<S, Method::bands>>("scatter_bands"),
+      maxima<Scattered<S, Method::bands>>("scatter_bands", kStreamBandBytes),
       maxima<AnyIndices<S>>("scatter_any"),
       kernel<Means<ChannelsMean<S>>>("mean_channels"),
       kernel<Means<PlanesMean<S>>>("mean_planes"),

@@ -30,7 +30,6 @@ constexpr int64_t kTeamBytes = 256 << 10;    // the same for threads of an OpenM
 constexpr int64_t kChunkCells = 64 << 10, kThreadCells = 64 << 10;    // elements of a forward's larger array
 constexpr int64_t kChunksPerThread = 8;     // so that threads end together
 constexpr int64_t kChunksOfImages = 2;      // per thread, if a chunk is a part of an image: edges are read twice
-constexpr int64_t kStreamBytes = 32 << 20;  // a gradient that moves more bytes writes past the cache
 
 std::atomic<size_t> current_set{SIZE_MAX};
 
@@ -266,9 +265,9 @@ const Kernel& PreparedProblem::chosen() const { return *chosen_[current()]; }
 Fault PreparedProblem::run(Arrays arrays, int threads, const Forced& forced) const {
   const Problem& p = problem_;
   if (p.written_elements() == 0) return {};
-  arrays.stream = forced.stream >= 0 ? forced.stream : p.gradient() && p.moved_bytes() >= kStreamBytes;
-  arrays.tight = forced.tight;
   const Kernel& kernel = forced.kernel ? *forced.kernel : chosen();
+  arrays.stream = forced.stream >= 0 ? forced.stream : p.gradient() && p.moved_bytes() >= kernel.stream_bytes;
+  arrays.tight = forced.tight;
   Fault fault = run_kernel(kernel, arrays, threads, forced.chunk);
   KernelList list = kernels();
   for (const Kernel* next = &kernel + 1; fault.retry && next < list.first + list.count; next++)

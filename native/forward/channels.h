@@ -1,7 +1,9 @@
 // Averages and maxima in channels-last order.
 //
 // A vector holds neighbouring channels of one cell. Each window is reduced cell by cell, some vectors at a time; the
-// results, and the indices of maxima, are written in the same order. A unit is a piece of a row of windows.
+// results, and the indices of maxima, are written in the same order. If a vector has room for the channels of several
+// cells, and windows are one cell apart, it holds neighbouring windows, each with all its channels.
+// A unit is a piece of a row of windows, or some channels of one window if there are few windows.
 
 #pragma once
 
@@ -15,40 +17,64 @@ template <class S, bool maximum, bool indexed> class ChannelsForward {
   using Int = IntOf<T>;
   using V = VecOf<S>;
   using I = typename IntLanes<T>::I;
-  static constexpr int64_t L = lanes<S>;
+  static constexpr int64_t L = lanes<S>, kAhead = 4096;  // bytes
   // Vectors that are reduced together: their updates do not wait for each other, and more of a cell is read at once.
-  static constexpr int kMost = 4;
+  static constexpr int kMost = maximum && kVectorBytes == 64 ? 8 : 4;
 
  public:
-  ChannelsForward(const Problem& p, const Arrays& arrays, void*) : p_(p), arrays_(arrays) {}
-  static int64_t units(const Problem& p) { return Cursor::units(p, p.batch); }
+  ChannelsForward(const Problem& p, const Arrays& arrays, void*) : p_(p), arrays_(arrays), apart_(distances(p)), ahead_(prefetch_distance(p)) {}
+  static int64_t units(const Problem& p) { return Pieces(p).units(); }
   int64_t scratch() const { return 0; }
   static const char* refuse(const Problem& p, bool) { return p.channels_last ? nullptr : "the arrays are not channels-last"; }
 
   void run(int64_t begin, int64_t end) const {
+    const Pieces pieces(p_);
     for (int64_t unit = begin; unit < end; unit++) {
-      Cursor at(p_, unit);
-      for (int64_t o = at.from; o < at.from + at.n; o++) reduce_window({p_, at.od, at.oh}, at.image, o);
+      int64_t row = unit / pieces.blocks / pieces.segments, from = unit / pieces.blocks % pieces.segments * pieces.windows;
+      int64_t block = unit % pieces.blocks, to = smaller(p_.w.windows, from + pieces.windows);
+      int64_t oh = row % p_.h.windows, od = row / p_.h.windows % p_.d.windows, q = row * p_.w.windows;
+      const WindowRow<T> windows{p_, od, oh};
+      const S* x = (const S*)arrays_.input + row / p_.h.windows / p_.d.windows * p_.cells() * p_.channels;
+      if (p_.channels < L) reduce_few_channels(windows, x, from, to, q);
+      else for (int64_t o = from; o < to; o++) reduce_channels(windows, o, x, q + o, pieces.channel(p_, block), pieces.channel(p_, block + 1));
     }
   }
 
  private:
-  void reduce_window(const WindowRow<T>& windows, int64_t image, int64_t ow) const {
-    int64_t channels = p_.channels, q = ((image * p_.d.windows + windows.od) * p_.h.windows + windows.oh) * p_.w.windows + ow;
-    const S* x = (const S*)arrays_.input + image * p_.cells() * channels;
-    if (channels < L) return reduce_part(windows, ow, x, q * channels);
-    for (int64_t c = 0; c < channels;) c = reduce<kMost>(windows, ow, x, q * channels, c);
+  // The division into units: rows of windows, segments of a row, and blocks of channels. It must be the same for
+  // averages and maxima, because the list of kernels asks only one of them for `units`.
+  struct Pieces {
+    static constexpr int64_t kUnits = 64, kBlock = 8 * L;  // enough for many threads; channels, a multiple of kMost vectors
+    int64_t rows, windows, segments, blocks;
+
+    explicit Pieces(const Problem& p) : rows(p.batch * p.d.windows * p.h.windows) {
+      windows = larger(1, smaller(kSegment, rows * p.w.windows / kUnits));
+      segments = (p.w.windows + windows - 1) / windows;
+      blocks = larger(1, smaller(p.channels / kBlock, kUnits / larger(1, rows * segments)));
+    }
+    int64_t units() const { return rows * segments * blocks; }
+    // Returns the first channel of a block. All blocks but the last have a multiple of kBlock channels.
+    int64_t channel(const Problem& p, int64_t block) const {
+      return block == blocks ? p.channels : p.channels / kBlock * block / blocks * kBlock;
+    }
+  };
+
+  void reduce_channels(const WindowRow<T>& windows, int64_t ow, const S* x, int64_t q, int64_t c, int64_t end) const {
+    while (c < end) c = reduce<kMost>(windows, ow, x, q * p_.channels, c, end);
   }
 
-  // Reduces window ow for the channels from c on: n vectors of channels, or half as many if half as many suffice. The
+  // Reduces window ow for the channels c … end - 1: n vectors of channels, or half as many if half as many suffice. The
   // last vectors end at the last channel, so some channels may be reduced twice. Returns the next channel to reduce.
-  template <int n> int64_t reduce(const WindowRow<T>& windows, int64_t ow, const S* x, int64_t to, int64_t c) const {
+  template <int n> int64_t reduce(const WindowRow<T>& windows, int64_t ow, const S* x, int64_t to, int64_t c, int64_t end) const {
     if constexpr (n > 1)
-      if (p_.channels < n * L || p_.channels - c <= n / 2 * L) return reduce<n / 2>(windows, ow, x, to, c);
-    int64_t from = smaller(c, p_.channels - n * L);
+      if (p_.channels < n * L || end - c <= n / 2 * L) return reduce<n / 2>(windows, ow, x, to, c, end);
+    int64_t from = smaller(c, end - n * L);
     Reduction<T, indexed> results[n];
     for (auto& result : results) result = begun(windows, ow);
+    const int64_t ahead = ahead_;
     for_each_cell(windows, ow, x + from, [&](const S* cell, I at) {
+      if (ahead)
+        for (int64_t i = 0; i < n * L; i += 64 / sizeof(S)) __builtin_prefetch(cell + ahead + i);
 #pragma GCC unroll 8
       for (int v = 0; v < n; v++) reduce_cell<maximum>(results[v], load(cell + v * L), at);
     });
@@ -56,15 +82,54 @@ template <class S, bool maximum, bool indexed> class ChannelsForward {
     return from + n * L;
   }
 
-  // The same for fewer channels than a vector has.
-  void reduce_part(const WindowRow<T>& windows, int64_t ow, const S* x, int64_t to) const {
-    Reduction<T, indexed> result = begun(windows, ow);
-    for_each_cell(windows, ow, x, [&](const S* from, I at) {
-      S cell[L] = {};
-      memcpy(cell, from, p_.channels * sizeof(S));
-      reduce_cell<maximum>(result, load(cell), at);
+  // Reduces the windows from … to - 1 of a row for fewer channels than a vector has; window 0 of the row is window q.
+  void reduce_few_channels(const WindowRow<T>& windows, const S* x, int64_t from, int64_t to, int64_t q) const {
+    const int64_t each = p_.w.stride == 1 ? L / p_.channels : 1;  // windows in a vector
+    for (int64_t o = from; o < to;) {
+      int64_t n = alike(o, smaller(to, o + each * kMost));
+      if (n == each * kMost) reduce_neighbours<kMost>(windows, o, each, x, q);
+      else reduce_neighbours<1>(windows, o, n = smaller(n, each), x, q);
+      o += n;
+    }
+  }
+
+  // Returns how many windows from o on, before `to`, have the length and divisor of window o and the same distance.
+  int64_t alike(int64_t o, int64_t to) const {
+    int64_t n = 1;
+    if (o < p_.w.regular_from) return n;
+    while (o + n < smaller(to, p_.w.regular_to) && (maximum || p_.w.divisor[o + n] == p_.w.divisor[o])) n++;
+    return n;
+  }
+
+  // Reduces `vectors` × n neighbouring windows, n in a vector.
+  template <int vectors> void reduce_neighbours(const WindowRow<T>& windows, int64_t o, int64_t n, const S* x, int64_t q) const {
+    const S* end = (const S*)arrays_.input + p_.batch * p_.cells() * p_.channels;
+    const int64_t used = n * p_.channels, step = p_.w.stride * used;  // lanes; elements from one vector to the next
+    const I apart = apart_;
+    const Int next = (Int)(p_.index_bytes == 1 ? 0 : n * p_.w.stride);
+    Reduction<T, indexed> results[vectors];
+    for (int v = 0; v < vectors; v++) results[v] = begun(windows, o + v * n), results[v].index += apart;
+    for_each_cell(windows, o, x, [&](const S* cell, I at) {
+#pragma GCC unroll 8
+      for (int v = 0; v < vectors; v++, cell += step)
+        reduce_cell<maximum>(results[v], cell + L <= end ? load(cell) : load_part(cell, used), at + apart + v * next);
     });
-    finish(windows, ow, result, to, p_.channels);
+    for (int v = 0; v < vectors; v++) finish(windows, o + v * n, results[v], (q + o + v * n) * p_.channels, used);
+  }
+
+  // Returns how many elements ahead the cells of a row are prefetched, or 0. If windows are disjoint, each cell is read
+  // once, a few vectors of its channels at a time, and the hardware does not predict that.
+  static int64_t prefetch_distance(const Problem& p) {
+    if (!p.d.disjoint || !p.h.disjoint || !p.w.disjoint) return 0;
+    int64_t cell = larger(p.channels, 1);
+    return larger(1, kAhead / (int64_t)sizeof(S) / cell) * cell;
+  }
+
+  // Returns how many cells the windows of the lanes of a vector are apart from the first one.
+  static I distances(const Problem& p) {
+    Int lanes[L] = {};
+    for (int64_t i = 0; i < L && p.channels < L && p.index_bytes != 1; i++) lanes[i] = (Int)(i / larger(p.channels, 1));
+    return read<I>(lanes);
   }
 
   Reduction<T, indexed> begun(const WindowRow<T>& windows, int64_t ow) const {
@@ -89,6 +154,8 @@ template <class S, bool maximum, bool indexed> class ChannelsForward {
 
   const Problem& p_;
   const Arrays& arrays_;
+  const I apart_;
+  const int64_t ahead_;
 };
 
 }  // namespace

@@ -86,7 +86,7 @@ template <class S, class I, Method method> class Scatter {
   uint64_t step() const { return kRing ? layout_.block : layout_.channels; }  // elements between cells
   int64_t image_size() const { return p_.cells() * layout_.channels; }
   int64_t windows_size() const { return larger(p_.windows() * layout_.channels, 1); }
-  int64_t stage_size() const { return Sink<S>::stage_size(kFlush, arrays_.tight ? 0 : 16384); }
+  int64_t stage_size() const { return Sink<S>::stage_size(kFlush, arrays_.tight ? 0 : 4096); }
   int64_t slice_of(int64_t segment) const { return layout_.slices * segment / layout_.segments; }
   // Returns whether the kernel needs the table places_. `find_places` always reads the table. `for_each` needs no table
   // if its inner loop is long: a loop over the windows of a plane, or over the channels of a window.

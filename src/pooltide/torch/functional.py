@@ -186,7 +186,10 @@ def _average(name: str, input: Tensor, arguments: PoolArguments) -> Tensor:
         return wide.squeeze(at)
     if pool is not None and not _needs_gradient(input):
         return pools.values_of(pool, input)
-    result: Tensor = apply_node(Average, pool is not None, input, name, arguments, pool)[0]
+    untransformed = pool is not None or (
+        not torch.compiler.is_compiling() and pools.kernel_may_read(input)  # for example the mean of planes
+    )
+    result: Tensor = apply_node(Average, untransformed, input, name, arguments, pool)[0]
     return result
 
 

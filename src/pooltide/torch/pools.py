@@ -78,7 +78,7 @@ def prepare_pool(
         torch.compiler.is_compiling()
         or not isinstance(x, Tensor)
         or x.dtype not in _FLOATS
-        or not _kernel_may_read(x)
+        or not kernel_may_read(x)
     ):
         return None
     casting = torch.is_autocast_enabled(x.device.type)
@@ -94,7 +94,7 @@ def prepare_pool(
     return found
 
 
-def _kernel_may_read(x: Tensor) -> bool:
+def kernel_may_read(x: Tensor) -> bool:
     """Whether our kernels can read the tensor and nothing traces or transforms the call."""
     if x.layout != torch.strided or x.device.type not in DEVICES:
         return False
@@ -152,9 +152,9 @@ def unit_axis(name: str, x: Tensor) -> int | None:
         return None
     if AXES[name] == 1:
         near = x.dim() == 3 and x.stride(1) <= x.stride(2)
-        return -2 if near and _kernel_may_read(x) and is_channels_last(x.unsqueeze(-2), 2) else None
+        return -2 if near and kernel_may_read(x) and is_channels_last(x.unsqueeze(-2), 2) else None
     near = name == "max_pool3d" and x.dim() == 4 and x.stride(0) <= x.stride(3) and not x.is_contiguous()
-    return 0 if near and _kernel_may_read(x) and x.movedim(0, -1).is_contiguous() else None
+    return 0 if near and kernel_may_read(x) and x.movedim(0, -1).is_contiguous() else None
 
 
 def with_unit_axis(
