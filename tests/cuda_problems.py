@@ -13,7 +13,15 @@ from geometries import bits, maxima_gradient
 from pooltide.cli.gpu_plan import H200 as H200
 from pooltide.geometry import UNIT, Axis, strided_outputs, tables
 from pooltide.kernels import reference
-from pooltide.kernels.cuda import flat_plan, rolling_plan, scatter_plan, sparse_plan, volume_plan, walk_plan
+from pooltide.kernels.cuda import (
+    flat_plan,
+    named_plan,
+    rolling_plan,
+    scatter_plan,
+    sparse_plan,
+    volume_plan,
+    walk_plan,
+)
 from pooltide.operators.dtypes import DTYPES, DType
 from pooltide.problem.offsets import offsets_of
 from pooltide.problem.problem import Problem
@@ -163,6 +171,7 @@ def any_cost() -> Iterator[None]:
         changed(flat_plan, WIDE=inf, MOST_STRIDED=flat_plan.MOST_WINDOWS),
         changed(volume_plan, SMALL_SLICE=0, FEW_WINDOWS=0),
         changed(walk_plan, WORTH=inf),
+        changed(named_plan, MOST_HELD=inf, LEAST_CELLS=0, LEAST_SLICES=0),
         changed(sparse_plan, WINDOW_BYTES=0, COMPARED=16),  # more would take long on the host
         changed(scatter_plan, GATHERED=most, GATHERED_BYTES={True: 0, False: 0}, NEAR_ROW=0),
     ):
@@ -177,6 +186,7 @@ def tiny_bands(band: int, tile: int, few: int) -> Iterator[None]:
         changed(volume_plan, RING_BYTES=8 * band, ENOUGH_WARPS=0),  # few warps, which walk far
         changed(walk_plan, WALK_BYTES=10 * tile, ENOUGH_WARPS=0),
         changed(sparse_plan, LEAST_BYTES=band, MOST_BYTES=2 * band),
+        changed(named_plan, STAGED_BYTES=8 * band, DIRECT_BYTES=16 * band, STAGED_CELLS=8, LEAST_CHUNK=16),
     ):
         yield
 

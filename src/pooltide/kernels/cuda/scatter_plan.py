@@ -178,7 +178,7 @@ _PLANES = (
     ("const int*", "columns"),
     ("long long", "planes"),
     *(("int", name) for name in ("plane_elements", "plane_windows", "plane_cells", "window_rows")),
-    *(("int", name) for name in ("share", "warp_bytes", "bands", "parts", "redo", "row_windows")),
+    *(("int", name) for name in ("share", "warp_bytes", "bands", "parts", "redo", "together", "row_windows")),
     *(("int", f"{name}_{axis}") for axis in "dhw" for name in ("stride", "padding", "reach")),
     *(
         ("Divider", name)
@@ -206,7 +206,7 @@ def _scatter(
         near = 0  # parts of rows
     arguments: tuple[Argument, ...] = (
         *(task.planes, cells * inner, windows * inner, cells),
-        *(problem.axes[0].outputs * problem.axes[1].outputs, share, warp_bytes, bands, parts, 0),
+        *(problem.axes[0].outputs * problem.axes[1].outputs, share, warp_bytes, bands, parts, 0, 1),
         problem.axes[2].outputs,
         *(number for axis in problem.axes for number in steps(axis)),
         *(divider(windows * inner), divider(inner)),

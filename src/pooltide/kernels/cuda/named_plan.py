@@ -1,0 +1,206 @@
+"""Planner of the gradient of maxima in scatter_named.cu: blocks clear boxes, and write the cells that windows name.
+
+`scatter_named` refuses a problem "by speed" only through the constants that `_slower` reads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from ...geometry import Axis, tables
+from .scatter_plan import corners, redo, scatter_bands, scatter_channels
+from .source import Source
+from .tables import Array, between, cdiv, divider
+from .task import Launch, Task
+
+MOST_HELD = 4.0  # windows that hold a cell, in the mean, with which the kernel is chosen
+LEAST_CELLS = 4.0  # of a plane for each window, at least
+LEAST_SLICES = 2  # of planes; channels-last images may have one slice
+STAGED_CELLS = 48.0  # of a plane for each window, up to which boxes are kept in shared memory
+STAGED_BYTES = 12 << 10  # of a box in shared memory, at most,
+DIRECT_BYTES = 32 << 10  # and of a box that is cleared in the result
+COMPARED = 8  # most windows that hold a cell, up to which indices are compared without marks
+THREADS = 128  # of a block
+BLOCKS = 12  # of a multiprocessor, if there is enough to do
+LEAST_CHUNK = 128  # bytes of channels that a box has, at least
+# What a window, a vector of 16 bytes, a run of the result and a block cost: instructions of a lane
+WINDOW_COST, VECTOR_COST, RUN_COST, BLOCK_COST = 70, 40, 40, 15_000
+
+_NAMED = (
+    *(("const Element*", "grad"), ("const Index*", "indices"), ("Element*", "out")),
+    *(("unsigned long long*", "faults"), ("int*", "counts"), ("const int*", "corners")),
+    *(("const int*", name) for name in ("pieces", "spans", "held")),
+    ("long long", "images"),
+    *(("int", name) for name in ("share", "D", "H", "W", "Do", "Ho", "Wo", "channels")),
+    *(("int", name) for name in ("plane_elements", "plane_windows", "plane_cells", "window_rows")),
+    *(("int", name) for name in ("box_bytes", "mark_words")),
+    *(("Divider", name) for name in ("by_parts", "by_chunks", "by_pieces_w", "by_pieces_h")),
+    *(("Divider", name) for name in ("by_chunk", "by_pitch", "by_h", "by_w", "by_wo")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Boxes:
+    """How images are cut: the first cells of the pieces of each axis, and the channels of a box."""
+
+    axes: tuple[Array, Array, Array]
+    chunk: int
+    merged: int  # MERGED of scatter_named.cu
+    pitch: int  # vectors of 16 bytes from run to run of a box
+    runs: int  # of the largest box of an image
+
+
+def scatter_named(task: Task) -> tuple[Launch, ...] | str:
+    """Blocks clear boxes of the result; threads write the cells that windows name."""
+    problem, inner = task.problem, task.inner
+    found = [tables(axis) for axis in problem.axes]
+    if reason := _slower(task):
+        return reason
+    cells, windows = prod(problem.input_plane), prod(problem.output_plane)
+    staged = cells <= STAGED_CELLS * windows
+    boxes = _boxes(task, STAGED_BYTES if staged else DIRECT_BYTES)
+    parts = prod(len(axis) for axis in boxes.axes) * cdiv(inner, boxes.chunk)
+    share = _share(task, boxes, STAGED_BYTES if staged else DIRECT_BYTES)
+    runs, pitch = boxes.runs, boxes.pitch
+    if boxes.merged == 4:
+        pitch = cdiv(share * cells * inner + _slack(task, cells * inner), _vector(task))
+    held = prod(max(int(table.window_count.max(initial=1)), 1) for table in found)
+    marked = held > COMPARED
+    box_bytes = 16 * runs * pitch if staged else 0
+    mark_words = 32 * cdiv(runs * pitch * _vector(task), 1024) if marked else 0
+    h, w = problem.axes[1:]
+    arguments = (
+        *(task.planes, share, *problem.input_plane, *problem.output_plane, inner),
+        *(cells * inner, windows, cells, problem.axes[0].outputs * h.outputs, box_bytes, mark_words),
+        *(divider(parts), divider(cdiv(inner, boxes.chunk)), divider(len(boxes.axes[2]))),
+        *(divider(len(boxes.axes[1])), divider(boxes.chunk), divider(pitch), divider(h.length)),
+        *(divider(w.length), divider(w.outputs)),
+    )
+    ways = (("DEEP", int(problem.axes[0].length > 1)), ("HELD", held), ("INNER", int(inner > 1)))
+    more = (("MARKED", int(marked)), ("MERGED", boxes.merged), ("STAGED", int(staged)), ("THREADS", THREADS))
+    source = Source("scatter_named.cu", "scatter_named", _NAMED, (*task.defines, *ways, *more))
+    pieces = [_pieces(axis, begin) for axis, begin in zip(problem.axes, boxes.axes, strict=True)]
+    spans = [np.stack([table.start, table.end - table.start], axis=1) for table in found]
+    held_by = [np.stack([table.first_window, table.window_count], axis=1) for table in found]
+    given = (np.concatenate(listed).astype(np.int32) for listed in (pieces[::-1], spans, held_by))
+    grid = cdiv(task.planes, share) * parts
+    first = Launch(
+        source, grid, THREADS, box_bytes + 8 * mark_words, (corners(problem), *given), arguments, grid
+    )
+    return first, _again(task, parts, share)
+
+
+def _slower(task: Task) -> str | None:
+    """Why another kernel is faster; None if this one is."""
+    problem = task.problem
+    cells, windows = prod(problem.input_plane), prod(problem.output_plane)
+    if task.inner == 1 and problem.axes[0].length < LEAST_SLICES:
+        return "planes have one slice"
+    if cells < LEAST_CELLS * windows:
+        return f"a plane has {cells / windows:.1f} cells for each window; it must have {LEAST_CELLS:.0f}"
+    held = prod(int(tables(axis).window_count.sum()) for axis in problem.axes) / cells
+    if held > MOST_HELD:
+        return f"{held:.1f} windows hold a cell, in the mean, of at most {MOST_HELD:.0f}"
+    return None
+
+
+def _again(task: Task, parts: int, share: int) -> Launch:
+    """The second pass (two_passes.h)."""
+    channels = scatter_channels(task)
+    if not isinstance(channels, str):
+        return redo(task, channels[0], parts=parts, together=share * cdiv(task.inner, 32))
+    bands = scatter_bands(task)[0]
+    assert isinstance(bands, Launch)
+    return redo(task, bands, parts=parts, together=share)
+
+
+def _vector(task: Task) -> int:
+    return 16 // task.problem.dtype.itemsize
+
+
+def _slack(task: Task, step: int) -> int:
+    """Elements that may lie before a run in its first vector, if runs begin at multiples of `step` elements."""
+    return 0 if task.aligned and step % _vector(task) == 0 else _vector(task) - 1
+
+
+def _cuts(axis: Axis) -> list[Array]:
+    """Sensible ways to cut an axis: the first cells of the pieces. Pieces begin where windows begin, if they can."""
+    start, found, most = tables(axis).start, [np.zeros(1, np.int64)], axis.outputs
+    while most > 1:
+        most = cdiv(most, 2)
+        found.append(np.unique([0, *start[most::most]]))
+    cells = int(np.diff(found[-1], append=axis.length).max())
+    while cells > 1:
+        cells = cdiv(cells, 2)
+        found.append(np.arange(0, axis.length, cells))
+    return found
+
+
+def _chunks(task: Task) -> list[int]:
+    """Channels that a box may have."""
+    found, vector = [task.inner], _vector(task)
+    while (half := cdiv(cdiv(found[-1], 2), vector) * vector) * task.problem.dtype.itemsize >= LEAST_CHUNK:
+        if half == found[-1]:
+            break
+        found.append(half)
+    return found
+
+
+def _boxes(task: Task, most: int) -> Boxes:
+    """The boxes of at most `most` bytes that cost least: large ones read fewer windows twice."""
+    axes, (_, height, width), inner = task.problem.axes, task.problem.input_plane, task.inner
+    cuts, chunks = [_cuts(axis) for axis in axes], _chunks(task)
+    d, h, w = (_grid(ways, axis, at) for at, (ways, axis) in enumerate(zip(cuts, axes, strict=True)))
+    chunk = np.array(chunks)
+    groups = -(-inner // chunk)
+    whole = (groups == 1).astype(int)
+    merged = whole * (1 + (w[1] == 1) * (1 + (h[1] == 1) * (1 + (d[1] == 1))))
+    steps = np.array([inner, inner, width * inner, height * width * inner, prod(task.problem.input_plane) * inner])
+    slack = np.array([_slack(task, int(step)) for step in steps])[merged]
+    run, runs = chunk * np.ones_like(merged), np.ones_like(merged)
+    for level, longest in enumerate((w[0], h[0], d[0])):
+        run, runs = np.where(merged > level, run * longest, run), np.where(merged > level, runs, runs * longest)
+    pitch = -(-(run + slack) // _vector(task))
+    boxes = d[1] * h[1] * w[1] * groups
+    visits = d[2] * h[2] * w[2] * (groups * chunk)
+    cost = (
+        WINDOW_COST * visits + boxes * (runs * (VECTOR_COST * pitch + RUN_COST * (slack > 0)) + BLOCK_COST)
+    ) * np.maximum(BLOCKS * task.facts.multiprocessors / (boxes * task.planes), 1.0)
+    cost = np.where(16 * runs * pitch <= most, cost, np.inf)
+    at = np.unravel_index(int(cost.argmin()), cost.shape)
+    assert np.isfinite(cost[at]), "no box is small enough"
+    chosen = (cuts[0][at[0]], cuts[1][at[1]], cuts[2][at[2]])
+    return Boxes(chosen, chunks[at[3]], int(merged[at]), int(pitch[at]), int(runs[at]))
+
+
+def _grid(ways: list[Array], axis: Axis, at: int) -> tuple[Array, Array, Array]:
+    """Of each way to cut an axis: the longest piece, how many pieces, and how many windows they read."""
+    facts = []
+    for begin in ways:
+        end = np.append(begin[1:], axis.length)
+        facts.append(((end - begin).max(), len(begin), between(axis, begin, end)[1].sum()))
+    shape = [1, 1, 1, 1]
+    shape[at] = len(ways)
+    longest, pieces, read = (np.array(fact, dtype=np.int64).reshape(shape) for fact in zip(*facts, strict=True))
+    return longest, pieces, read
+
+
+def _share(task: Task, boxes: Boxes, most: int) -> int:
+    """The images of a block."""
+    if boxes.merged < 4:
+        return 1
+    size = prod(task.problem.input_plane) * task.inner * task.problem.dtype.itemsize
+    enough = task.planes // (BLOCKS * task.facts.multiprocessors)
+    return max(min((most - 32) // size, enough), 1)
+
+
+def _pieces(axis: Axis, begin: Array) -> Array:
+    """Of each piece of an axis what `Piece` in scatter_named.cu holds."""
+    end = np.append(begin[1:], axis.length)
+    first, count = between(axis, begin, end)
+    rows = zip(begin.tolist(), (end - begin).tolist(), first.tolist(), count.tolist(), strict=True)
+    found = [(b, n, f, c, *divider(n), *divider(max(c, 1))) for b, n, f, c in rows]
+    return np.array(found, dtype=np.uint32).view(np.int32)  # factors of dividers have 32 bits
