@@ -26,13 +26,14 @@ from pooltide.problem.problem import Problem
 
 POOLS: list[tuple[tuple[int, int], tuple[Axis, Axis, Axis]]] = [
     ((2, 21), (strided(7, 3, 2, 1), strided(5, 3, 2, 1), strided(9, 3, 2, 0))),
+    ((1, 3), (strided(41, 2, 2, 0), strided(3, 3, 3, 0), strided(4, 2, 2, 1))),
     ((1, 37), (UNIT, strided(13, 3, 3, 0), strided(11, 2, 2, 1))),
     ((2, 3), (Axis(4, 3), Axis(7, 2), Axis(16, 5))),
     ((1, 24), (strided(9, 5, 2, 2), strided(5, 3, 1, 1), strided(6, 2, 3, 0))),
     ((2, 2), (strided(3, 2, 2, 0), Axis(9, 9, 3, 1, 1), Axis(25, 11, 3, 2, 2, 2))),
 ]
-# Bytes of boxes, and the multiprocessors of the device: one has blocks of several images.
-SIZES = ((160, 132), (1024, 132), (12 << 10, 1))
+# Elements of boxes, and the multiprocessors of the device: one has blocks of several images.
+SIZES = ((80, 132), (512, 132), (6 << 10, 1))
 
 
 def problems(dtype: str) -> Iterator[tuple[Problem, str, tuple[Launch, ...], str]]:
@@ -42,12 +43,13 @@ def problems(dtype: str) -> Iterator[tuple[Problem, str, tuple[Launch, ...], str
         index = index if index != "UINT8" or offsets_of(axes) else "INT32"
         problem = maxima_gradient(batch, axes, DTYPES[dtype], DTYPES[index])
         facts = replace(H200, multiprocessors=processors)
-        limits = {"STAGED_BYTES": size, "DIRECT_BYTES": size, "STAGED_CELLS": staged, "LEAST_CHUNK": 16}
+        most = size * problem.dtype.itemsize
+        limits = {"STAGED_BYTES": most, "DIRECT_BYTES": most, "STAGED_CELLS": staged, "LEAST_CHUNK": 16}
         costs = {"BLOCKS": 1} if processors == 1 else {}
         with any_cost(), changed(named_plan, **limits, **costs):
             found = named_plan.scatter_named(Task(problem, layout, facts, aligned=False))
         assert not isinstance(found, str), found
-        for kind in ("own", "stray", "outside") if size == 1024 else ("own",):
+        for kind in ("own", "stray", "outside") if size == 512 else ("own",):
             yield problem, layout, found, kind
 
 

@@ -1,4 +1,4 @@
-"""Planner of the gradient of maxima in scatter_named.cu: blocks clear boxes, and write the cells that windows name.
+"""Planner of the gradient of maxima in scatter_named.cu: blocks clear boxes, and write the named cells.
 
 `scatter_named` refuses a problem "by speed" only through the constants that `_slower` reads.
 """
@@ -26,8 +26,8 @@ COMPARED = 8  # most windows that hold a cell, up to which indices are compared 
 THREADS = 128  # of a block
 BLOCKS = 12  # of a multiprocessor, if there is enough to do
 LEAST_CHUNK = 128  # bytes of channels that a box has, at least
-# What a window, a vector of 16 bytes, a run of the result and a block cost: instructions of a lane
-WINDOW_COST, VECTOR_COST, RUN_COST, BLOCK_COST = 70, 40, 40, 15_000
+# Instructions of lanes for a window, a vector of 16 bytes, a run whose ends are parts of vectors, and a block
+WINDOW_COST, VECTOR_COST, RUN_COST, BLOCK_COST = 70, 40, 600, 15_000
 
 _NAMED = (
     *(("const Element*", "grad"), ("const Index*", "indices"), ("Element*", "out")),
@@ -55,42 +55,46 @@ class Boxes:
 
 def scatter_named(task: Task) -> tuple[Launch, ...] | str:
     """Blocks clear boxes of the result; threads write the cells that windows name."""
-    problem, inner = task.problem, task.inner
-    found = [tables(axis) for axis in problem.axes]
     if reason := _slower(task):
         return reason
+    problem, inner = task.problem, task.inner
     cells, windows = prod(problem.input_plane), prod(problem.output_plane)
     staged = cells <= STAGED_CELLS * windows
-    boxes = _boxes(task, STAGED_BYTES if staged else DIRECT_BYTES)
-    parts = prod(len(axis) for axis in boxes.axes) * cdiv(inner, boxes.chunk)
-    share = _share(task, boxes, STAGED_BYTES if staged else DIRECT_BYTES)
-    runs, pitch = boxes.runs, boxes.pitch
+    most = STAGED_BYTES if staged else DIRECT_BYTES
+    boxes = _boxes(task, most)
+    share, parts = _share(task, boxes, most), prod(map(len, boxes.axes)) * cdiv(inner, boxes.chunk)
+    pitch = boxes.pitch
     if boxes.merged == 4:
         pitch = cdiv(share * cells * inner + _slack(task, cells * inner), _vector(task))
-    held = prod(max(int(table.window_count.max(initial=1)), 1) for table in found)
+    held = prod(max(int(tables(axis).window_count.max(initial=1)), 1) for axis in problem.axes)
     marked = held > COMPARED
-    box_bytes = 16 * runs * pitch if staged else 0
-    mark_words = 32 * cdiv(runs * pitch * _vector(task), 1024) if marked else 0
-    h, w = problem.axes[1:]
+    box_bytes = 16 * boxes.runs * pitch if staged else 0
+    mark_words = 32 * cdiv(boxes.runs * pitch * _vector(task), 1024) if marked else 0
+    d, h, w = problem.axes
     arguments = (
         *(task.planes, share, *problem.input_plane, *problem.output_plane, inner),
-        *(cells * inner, windows, cells, problem.axes[0].outputs * h.outputs, box_bytes, mark_words),
+        *(cells * inner, windows, cells, d.outputs * h.outputs, box_bytes, mark_words),
         *(divider(parts), divider(cdiv(inner, boxes.chunk)), divider(len(boxes.axes[2]))),
-        *(divider(len(boxes.axes[1])), divider(boxes.chunk), divider(pitch), divider(h.length)),
-        *(divider(w.length), divider(w.outputs)),
+        *(divider(len(boxes.axes[1])), divider(boxes.chunk), divider(pitch)),
+        *(divider(h.length), divider(w.length), divider(w.outputs)),
     )
-    ways = (("DEEP", int(problem.axes[0].length > 1)), ("HELD", held), ("INNER", int(inner > 1)))
-    more = (("MARKED", int(marked)), ("MERGED", boxes.merged), ("STAGED", int(staged)), ("THREADS", THREADS))
+    ways = (("DEEP", int(d.length > 1)), ("HELD", held), ("INNER", int(inner > 1)), ("MARKED", int(marked)))
+    more = (("MERGED", boxes.merged), ("STAGED", int(staged)), ("THREADS", THREADS))
     source = Source("scatter_named.cu", "scatter_named", _NAMED, (*task.defines, *ways, *more))
-    pieces = [_pieces(axis, begin) for axis, begin in zip(problem.axes, boxes.axes, strict=True)]
-    spans = [np.stack([table.start, table.end - table.start], axis=1) for table in found]
-    held_by = [np.stack([table.first_window, table.window_count], axis=1) for table in found]
-    given = (np.concatenate(listed).astype(np.int32) for listed in (pieces[::-1], spans, held_by))
-    grid = cdiv(task.planes, share) * parts
-    first = Launch(
-        source, grid, THREADS, box_bytes + 8 * mark_words, (corners(problem), *given), arguments, grid
-    )
+    grid, shared = cdiv(task.planes, share) * parts, box_bytes + 8 * mark_words
+    first = Launch(source, grid, THREADS, shared, _tables(task, boxes), arguments, counts=grid)
     return first, _again(task, parts, share)
+
+
+def _tables(task: Task, boxes: Boxes) -> tuple[Array, ...]:
+    """The tables of scatter_named.cu."""
+    axes = task.problem.axes
+    pieces = [_pieces(axis, begin) for axis, begin in zip(axes, boxes.axes, strict=True)][::-1]
+    found = [tables(axis) for axis in axes]
+    spans = [np.stack([table.start, table.end - table.start], axis=1) for table in found]
+    held = [np.stack([table.first_window, table.window_count], axis=1) for table in found]
+    given = (np.concatenate(listed).astype(np.int32) for listed in (pieces, spans, held))
+    return corners(task.problem), *given
 
 
 def _slower(task: Task) -> str | None:
@@ -122,12 +126,12 @@ def _vector(task: Task) -> int:
 
 
 def _slack(task: Task, step: int) -> int:
-    """Elements that may lie before a run in its first vector, if runs begin at multiples of `step` elements."""
+    """Elements that may lie before a run in its first vector. Runs begin at multiples of `step` elements."""
     return 0 if task.aligned and step % _vector(task) == 0 else _vector(task) - 1
 
 
 def _cuts(axis: Axis) -> list[Array]:
-    """Sensible ways to cut an axis: the first cells of the pieces. Pieces begin where windows begin, if they can."""
+    """Sensible ways to cut an axis: the first cells of the pieces. Large pieces begin where windows begin."""
     start, found, most = tables(axis).start, [np.zeros(1, np.int64)], axis.outputs
     while most > 1:
         most = cdiv(most, 2)
@@ -158,11 +162,12 @@ def _boxes(task: Task, most: int) -> Boxes:
     groups = -(-inner // chunk)
     whole = (groups == 1).astype(int)
     merged = whole * (1 + (w[1] == 1) * (1 + (h[1] == 1) * (1 + (d[1] == 1))))
-    steps = np.array([inner, inner, width * inner, height * width * inner, prod(task.problem.input_plane) * inner])
-    slack = np.array([_slack(task, int(step)) for step in steps])[merged]
+    steps = (1, 1, width, height * width, prod(task.problem.input_plane))  # cells between runs
+    slack = np.array([_slack(task, step * inner) for step in steps])[merged]
     run, runs = chunk * np.ones_like(merged), np.ones_like(merged)
     for level, longest in enumerate((w[0], h[0], d[0])):
-        run, runs = np.where(merged > level, run * longest, run), np.where(merged > level, runs, runs * longest)
+        inside = merged > level
+        run, runs = np.where(inside, run * longest, run), np.where(inside, runs, runs * longest)
     pitch = -(-(run + slack) // _vector(task))
     boxes = d[1] * h[1] * w[1] * groups
     visits = d[2] * h[2] * w[2] * (groups * chunk)
@@ -184,7 +189,7 @@ def _grid(ways: list[Array], axis: Axis, at: int) -> tuple[Array, Array, Array]:
         facts.append(((end - begin).max(), len(begin), between(axis, begin, end)[1].sum()))
     shape = [1, 1, 1, 1]
     shape[at] = len(ways)
-    longest, pieces, read = (np.array(fact, dtype=np.int64).reshape(shape) for fact in zip(*facts, strict=True))
+    longest, pieces, read = np.array(facts, dtype=np.int64).T.reshape(3, *shape)
     return longest, pieces, read
 
 

@@ -8,7 +8,7 @@
 //
 // If an index names a cell outside its window, no thread adds its gradient. So blocks count the gradients, and a
 // scatter computes the images again if some are missing (two_passes.h). A block computes one of by_parts.n boxes of
-// `share` images. For planes, an image is a plane with one channel.
+// `share` images; `share` is 1 unless MERGED is 4. For planes, an image is a plane with one channel.
 //
 //     STAGED 1    the box is in shared memory until all its cells are written; 0: it is in the result from the start
 //     MERGED      which elements of a box are one run of the result: 0 channels of a cell, 1 cells of a row, 2 rows of a
@@ -20,9 +20,11 @@
 #include "indices.h"
 #include "warps.h"
 
+#define TOGETHER (MERGED == 4)  // a box may have several images
 #define VECTOR (16 / (int)sizeof(Element))
-#define BATCH 4                          // windows that a thread loads together
+#define BATCH (HELD == 1 ? 4 : 2)        // windows that a thread loads together; more take too many registers
 #define AHEAD (HELD < 8 ? HELD : 8)      // windows that a thread compares together
+#define RESIDENT (HELD == 1 ? 10 : 8)    // blocks of a multiprocessor for which there are registers
 
 // A part of an axis: its cells, and the windows that hold one of them.
 struct Piece {
@@ -83,24 +85,31 @@ __device__ __forceinline__ Window window_of(const Parameters &p, const Box &box,
   u32 at = nth, rest = over(at, box.w.by_windows);
 #endif
   found.w = box.w.first_window + (at - rest * box.w.by_windows.n);
+  found.d = found.image = 0;
+#if DEEP || TOGETHER
   at = rest, rest = over(at, box.h.by_windows);
   found.h = box.h.first_window + (at - rest * box.h.by_windows.n);
-#if DEEP
+#else
+  found.h = box.h.first_window + rest;
+#endif
+#if DEEP && TOGETHER
   at = rest, rest = over(at, box.d.by_windows);
   found.d = box.d.first_window + (at - rest * box.d.by_windows.n);
-#else
-  found.d = 0;
+#elif DEEP
+  found.d = box.d.first_window + rest;
 #endif
+#if TOGETHER
   found.image = rest;
+#endif
   found.q = (found.d * p.Ho + found.h) * p.Wo + found.w;
   found.at = ((u32)found.image * p.plane_windows + found.q) * p.channels + found.c;
   return found;
 }
 
 // The first element of the run that holds this element of the box; counts from the box's first image.
-__device__ __forceinline__ u32 first_of_run(const Parameters &p, const Box &box, int image, int d, int h, int w) {
+__device__ __forceinline__ u32 first_of_run(const Parameters &p, const Box &box, int d, int h, int w) {
   const int of_d = MERGED < 3 ? d : box.d.first, of_h = MERGED < 2 ? h : box.h.first, of_w = MERGED ? box.w.first : w;
-  return (MERGED < 4 ? image * p.plane_elements : 0) + ((of_d * p.H + of_h) * p.W + of_w) * p.channels + box.channel;
+  return ((of_d * p.H + of_h) * p.W + of_w) * p.channels + box.channel;
 }
 
 __device__ __forceinline__ bool holds(int2 span, int cell) { return (u32)(cell - span.x) < (u32)span.y; }
@@ -113,13 +122,13 @@ __device__ __forceinline__ Cell cell_of_window(const Parameters &p, const Box &b
   const u32 line = over(max(found.cell, 0), p.by_w), slice = DEEP ? over(line, p.by_h) : 0;
   found.w = max(found.cell, 0) - line * p.by_w.n, found.h = line - slice * p.by_h.n, found.d = slice;
   const u32 i = found.d - box.d.first, j = found.h - box.h.first, k = found.w - box.w.first;
-  if (found.cell < 0 || i >= (u32)box.d.cells || j >= (u32)box.h.cells || k >= (u32)box.w.cells) return found;
+  if (found.cell < 0 || (MERGED < 4 && i >= (u32)box.d.cells)) return found;
+  if ((MERGED < 3 && j >= (u32)box.h.cells) || (MERGED < 2 && k >= (u32)box.w.cells)) return found;
   const int2 *spans = (const int2 *)p.spans;  // first cell and number of cells, for the windows of each axis
   if (DEEP && !holds(spans[window.d], found.d)) return found;
   if (!holds(spans[p.Do + window.h], found.h) || !holds(spans[p.Do + p.Ho + window.w], found.w)) return found;
-  const u32 first = first_of_run(p, box, window.image, found.d, found.h, found.w);
-  u32 run = MERGED < 4 ? window.image : 0;
-  if (MERGED < 3) run = run * box.d.cells + i;
+  const u32 first = first_of_run(p, box, found.d, found.h, found.w);
+  u32 run = MERGED < 3 ? i : 0;
   if (MERGED < 2) run = run * box.h.cells + j;
   if (MERGED < 1) run = run * box.w.cells + k;
   found.to = (u32)window.image * p.plane_elements + (u32)found.cell * p.channels + window.c;
@@ -136,8 +145,7 @@ __device__ __forceinline__ void each_vector(const Parameters &p, const Box &box,
   MERGED < 1 ? runs *= box.w.cells : size *= box.w.cells;
   MERGED < 2 ? runs *= box.h.cells : size *= box.h.cells;
   MERGED < 3 ? runs *= box.d.cells : size *= box.d.cells;
-  if (MERGED < 4) runs *= box.images;
-  if (MERGED == 4) size = box.images * p.plane_elements;
+  if (TOGETHER) size *= box.images;
   const int vectors = runs * p.by_pitch.n;
 #pragma unroll 2
   for (int v = threadIdx.x; v < vectors; v += THREADS) {
@@ -146,8 +154,8 @@ __device__ __forceinline__ void each_vector(const Parameters &p, const Box &box,
     int d = 0, h = 0, w = 0;
     if (MERGED < 1) at = rest, rest = over(at, box.w.by_cells), w = box.w.first + at - rest * box.w.by_cells.n;
     if (MERGED < 2) at = rest, rest = over(at, box.h.by_cells), h = box.h.first + at - rest * box.h.by_cells.n;
-    if (MERGED < 3) at = rest, rest = over(at, box.d.by_cells), d = box.d.first + at - rest * box.d.by_cells.n;
-    const int first = first_of_run(p, box, rest, d, h, w), skip = (box.start + first) % VECTOR;
+    if (MERGED < 3) d = box.d.first + rest;
+    const int first = first_of_run(p, box, d, h, w), skip = (box.start + first) % VECTOR;
     body(v * VECTOR, first - skip + nth * VECTOR, first, first + size);
   }
 }
@@ -216,7 +224,7 @@ __device__ __forceinline__ int word_of(int place) { return place / 1024 * 32 + p
 __device__ __forceinline__ u32 bit_of(int place) { return 1u << place / 32 % 32; }
 #endif
 
-extern "C" __global__ void __launch_bounds__(THREADS) scatter_named(const Parameters p) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) scatter_named(const Parameters p) {
   let_next_launch_start();
   SHARED(arena);
   __shared__ int total;
