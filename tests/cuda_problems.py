@@ -170,9 +170,10 @@ def any_cost() -> Iterator[None]:
         changed(rolling_plan, COSTLY=inf, COSTLY_HALVES=inf, SHORT_ROW=0, ANY_HALVES=True),
         changed(flat_plan, WIDE=inf, MOST_STRIDED=flat_plan.MOST_WINDOWS),
         changed(volume_plan, SMALL_SLICE=0, FEW_WINDOWS=0),
-        changed(walk_plan, WORTH=inf),
-        changed(named_plan, MOST_HELD=inf, LEAST_CELLS=0, LEAST_SLICES=0),
-        changed(sparse_plan, WINDOW_BYTES=0, COMPARED=16),  # more would take long on the host
+        changed(walk_plan, WORTH=dict.fromkeys((2, 4, 8), (inf, inf))),
+        changed(named_plan, MOST_HELD={True: inf, False: inf}, LEAST_CELLS=0, BANDS_READ={True: 0, False: 0}),
+        changed(sparse_plan, WINDOW_BYTES=dict.fromkeys((2, 4, 8), 0)),
+        changed(sparse_plan, COMPARED=dict.fromkeys((2, 4, 8), 16)),  # more would take long on the host
         changed(scatter_plan, GATHERED=most, GATHERED_BYTES={True: 0, False: 0}, NEAR_ROW=0),
     ):
         yield
@@ -186,7 +187,7 @@ def tiny_bands(band: int, tile: int, few: int) -> Iterator[None]:
         changed(volume_plan, RING_BYTES=8 * band, ENOUGH_WARPS=0),  # few warps, which walk far
         changed(walk_plan, WALK_BYTES=10 * tile, ENOUGH_WARPS=0),
         changed(sparse_plan, LEAST_BYTES=band, MOST_BYTES=2 * band),
-        changed(named_plan, STAGED_BYTES=8 * band, DIRECT_BYTES=16 * band, STAGED_CELLS=8, LEAST_CHUNK=16),
+        changed(named_plan, BOX_BYTES=8 * band, LEAST_CHUNK=16),
     ):
         yield
 

@@ -116,7 +116,7 @@ def test_the_plan_of_a_gpu_needs_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None
         in text
     )
     assert (
-        "\nkernel   scatter of named cells\nnot      scatter of few windows: a plane has 128 bytes for each window"
+        "\nkernel   gather of channels\nnot      scatter of few windows: a plane has 128 bytes for each window"
         in text
     )
     assert json.loads(plan("avg2d:2x3x11x45:k3:s2:f16", "--json"))["plan"]["kernel"] == "flat average"

@@ -19,8 +19,7 @@ from pooltide.operators.dtypes import DTYPES
 FEW, NAMED, WALK = (Path(__file__).parent / f"simt_{name}.py" for name in ("few", "named", "walk"))
 WAYS = {
     FEW: "faults, more windows than threads, one launch, two launches",
-    NAMED: "compared, disjoint, faults, images together, in shared memory, in the result, marks, "
-    "merged 0, merged 1, merged 2, merged 3, merged 4",
+    NAMED: "compared, disjoint, faults, merged 0, merged 1, merged 2, merged 3",
     WALK: "a launch, faults, halves of warps, idle halves, parts of rows, two launches, walks, whole rows",
 }
 TYPES = ("BFLOAT16", "FLOAT32", "FLOAT64", "FLOAT16")

@@ -40,9 +40,9 @@ KERNELS: dict[str, tuple[tuple[str, Planner], ...]] = {  # the last kernel of a 
     ),
     "maximum_gradient": (
         ("scatter of few windows", scatter_few),
-        ("scatter of named cells", scatter_named),
         ("scatter of whole planes", scatter_planes),
         ("gather of channels", gather_channels),
+        ("scatter of named cells", scatter_named),
         ("scatter of channels in volumes", walk_channels),
         ("scatter of channels", scatter_channels),
         ("scatter of volumes", scatter_volumes),

@@ -1,28 +1,27 @@
-"""Planner of the gradient of maxima in scatter_named.cu: blocks clear boxes, and write the named cells.
-
-`scatter_named` refuses a problem "by speed" only through the constants that `_slower` reads.
-"""
+"""Planner of the gradient of maxima in scatter_named.cu: blocks clear boxes, and write the named cells."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
+from math import inf, prod
 
 import numpy as np
 
 from ...geometry import Axis, tables
-from .scatter_plan import corners, redo, scatter_bands, scatter_channels
+from .scatter_plan import FEW_CHANNELS, corners, redo, scatter_bands, scatter_channels
 from .source import Source
 from .tables import Array, between, cdiv, divider
 from .task import Launch, Task
+from .volume_plan import windows_of
 
-MOST_HELD = 4.0  # windows that hold a cell, in the mean, with which the kernel is chosen
-LEAST_CELLS = 4.0  # of a plane for each window, at least
-LEAST_SLICES = 2  # of planes; channels-last images may have one slice
-STAGED_CELLS = 48.0  # of a plane for each window, up to which boxes are kept in shared memory
-STAGED_BYTES = 12 << 10  # of a box in shared memory, at most,
-DIRECT_BYTES = 32 << 10  # and of a box that is cleared in the result
-COMPARED = 8  # most windows that hold a cell, up to which indices are compared without marks
+# Windows that hold a cell, in the mean, at most, by whether lanes could own channels: kernels in which they do
+# are faster if windows overlap.
+MOST_HELD = {True: 1.0, False: 3.0}
+LEAST_CELLS = 8.0  # of a plane for each window, at least; below, other kernels read windows faster
+# Windows that bands read for each cell of a volume, at least, by whether windows are adaptive: these have few
+# cells in common, so threads compare little. If bands read fewer windows, bands are faster.
+BANDS_READ = {True: 0.07, False: inf}
+BOX_BYTES = 12 << 10  # of a box, at most: it is kept in shared memory
 THREADS = 128  # of a block
 BLOCKS = 12  # of a multiprocessor, if there is enough to do
 LEAST_CHUNK = 128  # bytes of channels that a box has, at least
@@ -33,10 +32,8 @@ _NAMED = (
     *(("const Element*", "grad"), ("const Index*", "indices"), ("Element*", "out")),
     *(("unsigned long long*", "faults"), ("int*", "counts"), ("const int*", "corners")),
     *(("const int*", name) for name in ("pieces", "spans", "held")),
-    ("long long", "images"),
-    *(("int", name) for name in ("share", "D", "H", "W", "Do", "Ho", "Wo", "channels")),
+    *(("int", name) for name in ("D", "H", "W", "Do", "Ho", "Wo", "channels")),
     *(("int", name) for name in ("plane_elements", "plane_windows", "plane_cells", "window_rows")),
-    *(("int", name) for name in ("box_bytes", "mark_words")),
     *(("Divider", name) for name in ("by_parts", "by_chunks", "by_pieces_w", "by_pieces_h")),
     *(("Divider", name) for name in ("by_chunk", "by_pitch", "by_h", "by_w", "by_wo")),
 )
@@ -50,7 +47,7 @@ class Boxes:
     chunk: int
     merged: int  # MERGED of scatter_named.cu
     pitch: int  # vectors of 16 bytes from run to run of a box
-    runs: int  # of the largest box of an image
+    runs: int  # of the largest box
 
 
 def scatter_named(task: Task) -> tuple[Launch, ...] | str:
@@ -59,31 +56,22 @@ def scatter_named(task: Task) -> tuple[Launch, ...] | str:
         return reason
     problem, inner = task.problem, task.inner
     cells, windows = prod(problem.input_plane), prod(problem.output_plane)
-    staged = cells <= STAGED_CELLS * windows
-    most = STAGED_BYTES if staged else DIRECT_BYTES
-    boxes = _boxes(task, most)
-    share, parts = _share(task, boxes, most), prod(map(len, boxes.axes)) * cdiv(inner, boxes.chunk)
-    pitch = boxes.pitch
-    if boxes.merged == 4:
-        pitch = cdiv(share * cells * inner + _slack(task, cells * inner), _vector(task))
+    boxes = _boxes(task)
+    parts = prod(map(len, boxes.axes)) * cdiv(inner, boxes.chunk)
     held = prod(max(int(tables(axis).window_count.max(initial=1)), 1) for axis in problem.axes)
-    marked = held > COMPARED
-    box_bytes = 16 * boxes.runs * pitch if staged else 0
-    mark_words = 32 * cdiv(boxes.runs * pitch * _vector(task), 1024) if marked else 0
     d, h, w = problem.axes
     arguments = (
-        *(task.planes, share, *problem.input_plane, *problem.output_plane, inner),
-        *(cells * inner, windows, cells, d.outputs * h.outputs, box_bytes, mark_words),
+        *(*problem.input_plane, *problem.output_plane, inner),
+        *(cells * inner, windows, cells, d.outputs * h.outputs),
         *(divider(parts), divider(cdiv(inner, boxes.chunk)), divider(len(boxes.axes[2]))),
-        *(divider(len(boxes.axes[1])), divider(boxes.chunk), divider(pitch)),
+        *(divider(len(boxes.axes[1])), divider(boxes.chunk), divider(boxes.pitch)),
         *(divider(h.length), divider(w.length), divider(w.outputs)),
     )
-    ways = (("DEEP", int(d.length > 1)), ("HELD", held), ("INNER", int(inner > 1)), ("MARKED", int(marked)))
-    more = (("MERGED", boxes.merged), ("STAGED", int(staged)), ("THREADS", THREADS))
-    source = Source("scatter_named.cu", "scatter_named", _NAMED, (*task.defines, *ways, *more))
-    grid, shared = cdiv(task.planes, share) * parts, box_bytes + 8 * mark_words
+    ways = (("DEEP", int(d.length > 1)), ("HELD", held), ("INNER", int(inner > 1)), ("MERGED", boxes.merged))
+    source = Source("scatter_named.cu", "scatter_named", _NAMED, (*task.defines, *ways, ("THREADS", THREADS)))
+    grid, shared = task.planes * parts, 16 * boxes.runs * boxes.pitch
     first = Launch(source, grid, THREADS, shared, _tables(task, boxes), arguments, counts=grid)
-    return first, _again(task, parts, share)
+    return first, _again(task, parts)
 
 
 def _tables(task: Task, boxes: Boxes) -> tuple[Array, ...]:
@@ -99,26 +87,34 @@ def _tables(task: Task, boxes: Boxes) -> tuple[Array, ...]:
 
 def _slower(task: Task) -> str | None:
     """Why another kernel is faster; None if this one is."""
-    problem = task.problem
+    problem, lanes = task.problem, task.inner >= FEW_CHANNELS
     cells, windows = prod(problem.input_plane), prod(problem.output_plane)
-    if task.inner == 1 and problem.axes[0].length < LEAST_SLICES:
-        return "planes have one slice"
+    held = prod(int(tables(axis).window_count.sum()) for axis in problem.axes) / cells
+    if held > MOST_HELD[lanes]:
+        return f"{held:.1f} windows hold a cell, in the mean, of at most {MOST_HELD[lanes]:.0f}"
     if cells < LEAST_CELLS * windows:
         return f"a plane has {cells / windows:.1f} cells for each window; it must have {LEAST_CELLS:.0f}"
-    held = prod(int(tables(axis).window_count.sum()) for axis in problem.axes) / cells
-    if held > MOST_HELD:
-        return f"{held:.1f} windows hold a cell, in the mean, of at most {MOST_HELD:.0f}"
+    if lanes:
+        return None
+    d = problem.axes[0]
+    least = BANDS_READ[task.inner == 1 and d.length > 1 and d.adaptive]
+    if (read := windows_of(_bands(task)) / cells) < least:
+        return f"bands read {read:.3f} windows for each cell; it must be at least {least}"
     return None
 
 
-def _again(task: Task, parts: int, share: int) -> Launch:
+def _again(task: Task, parts: int) -> Launch:
     """The second pass (two_passes.h)."""
     channels = scatter_channels(task)
     if not isinstance(channels, str):
-        return redo(task, channels[0], parts=parts, together=share * cdiv(task.inner, 32))
+        return redo(task, channels[0], parts=parts, together=cdiv(task.inner, 32))
+    return redo(task, _bands(task), parts=parts)
+
+
+def _bands(task: Task) -> Launch:
     bands = scatter_bands(task)[0]
     assert isinstance(bands, Launch)
-    return redo(task, bands, parts=parts, together=share)
+    return bands
 
 
 def _vector(task: Task) -> int:
@@ -153,16 +149,16 @@ def _chunks(task: Task) -> list[int]:
     return found
 
 
-def _boxes(task: Task, most: int) -> Boxes:
-    """The boxes of at most `most` bytes that cost least: large ones read fewer windows twice."""
+def _boxes(task: Task) -> Boxes:
+    """The boxes that cost least: large ones read fewer windows twice."""
     axes, (_, height, width), inner = task.problem.axes, task.problem.input_plane, task.inner
     cuts, chunks = [_cuts(axis) for axis in axes], _chunks(task)
     d, h, w = (_grid(ways, axis, at) for at, (ways, axis) in enumerate(zip(cuts, axes, strict=True)))
     chunk = np.array(chunks)
     groups = -(-inner // chunk)
     whole = (groups == 1).astype(int)
-    merged = whole * (1 + (w[1] == 1) * (1 + (h[1] == 1) * (1 + (d[1] == 1))))
-    steps = (1, 1, width, height * width, prod(task.problem.input_plane))  # cells between runs
+    merged = np.ones_like(d[1]) * whole * (1 + (w[1] == 1) * (1 + (h[1] == 1)))
+    steps = (1, 1, width, height * width)  # cells between runs
     slack = np.array([_slack(task, step * inner) for step in steps])[merged]
     run, runs = chunk * np.ones_like(merged), np.ones_like(merged)
     for level, longest in enumerate((w[0], h[0], d[0])):
@@ -174,7 +170,7 @@ def _boxes(task: Task, most: int) -> Boxes:
     cost = (
         WINDOW_COST * visits + boxes * (runs * (VECTOR_COST * pitch + RUN_COST * (slack > 0)) + BLOCK_COST)
     ) * np.maximum(BLOCKS * task.facts.multiprocessors / (boxes * task.planes), 1.0)
-    cost = np.where(16 * runs * pitch <= most, cost, np.inf)
+    cost = np.where(16 * runs * pitch <= BOX_BYTES, cost, np.inf)
     at = np.unravel_index(int(cost.argmin()), cost.shape)
     assert np.isfinite(cost[at]), "no box is small enough"
     chosen = (cuts[0][at[0]], cuts[1][at[1]], cuts[2][at[2]])
@@ -191,15 +187,6 @@ def _grid(ways: list[Array], axis: Axis, at: int) -> tuple[Array, Array, Array]:
     shape[at] = len(ways)
     longest, pieces, read = np.array(facts, dtype=np.int64).T.reshape(3, *shape)
     return longest, pieces, read
-
-
-def _share(task: Task, boxes: Boxes, most: int) -> int:
-    """The images of a block."""
-    if boxes.merged < 4:
-        return 1
-    size = prod(task.problem.input_plane) * task.inner * task.problem.dtype.itemsize
-    enough = task.planes // (BLOCKS * task.facts.multiprocessors)
-    return max(min((most - 32) // size, enough), 1)
 
 
 def _pieces(axis: Axis, begin: Array) -> Array:

@@ -1,26 +1,24 @@
 // The gradient of maxima where few windows hold a cell: a block clears a box of the result, and its threads write the
 // cells that windows name.
 //
-// A box is some slices, rows and columns of `share` images, and `chunk` of their channels. A thread takes a window that
-// has cells in the box, and reads its index. If the index names a cell in the box, the thread compares the indices of
-// the other windows that hold the cell. The thread of the first window that names the cell adds all gradients for it,
-// in ascending order of the windows, and writes the sum. So threads share no sums, and no cell is written twice.
+// A box is some slices, rows and columns of an image, and `chunk` of its channels. It is in shared memory until all its
+// cells are written. A thread takes a window that has cells in the box, and reads its index. If the index names a cell
+// in the box, the thread compares the indices of the other windows that hold the cell. The thread of the first window
+// that names the cell adds all gradients for it, in ascending order of the windows, and writes the sum. So threads share
+// no sums, and no cell is written twice.
 //
 // If an index names a cell outside its window, no thread adds its gradient. So blocks count the gradients, and a
-// scatter computes the images again if some are missing (two_passes.h). A block computes one of by_parts.n boxes of
-// `share` images; `share` is 1 unless MERGED is 4. For planes, an image is a plane with one channel.
+// scatter computes the image again if some are missing (two_passes.h). A block computes one of by_parts.n boxes of an
+// image. For planes, an image is a plane with one channel.
 //
-//     STAGED 1    the box is in shared memory until all its cells are written; 0: it is in the result from the start
 //     MERGED      which elements of a box are one run of the result: 0 channels of a cell, 1 cells of a row, 2 rows of a
-//                 slice, 3 slices of an image, 4 all images
+//                 slice, 3 slices of an image
 //     HELD        the most windows that hold a cell; 1: windows are disjoint
-//     MARKED 1    marks in shared memory say which cells are named twice; only these are compared
 //     DEEP 1      images have more than one slice
 //     INNER 1     images have more than one channel
 #include "indices.h"
 #include "warps.h"
 
-#define TOGETHER (MERGED == 4)  // a box may have several images
 #define VECTOR (16 / (int)sizeof(Element))
 #define BATCH (HELD == 1 ? 4 : 2)        // windows that a thread loads together; more take too many registers
 #define AHEAD (HELD < 8 ? HELD : 8)      // windows that a thread compares together
@@ -35,15 +33,14 @@ struct Piece {
 struct Box {
   Piece d, h, w;
   int channel, channels;  // the first, and how many
-  int images;
-  u32 start;  // how many elements lie between the last vector's boundary and the first image
+  u32 start;              // how many elements lie between the last vector's boundary and the image
 };
 
 // A window of a box.
 struct Window {
-  int image, d, h, w, c;  // the image counts from the first one of the box
-  int q;                  // of the image
-  u32 at;                 // element of grad, from the first image of the box on
+  int d, h, w, c;
+  int q;   // of the image
+  u32 at;  // element of grad, from the image on
   bool exists;
 };
 
@@ -51,10 +48,9 @@ struct Window {
 struct Cell {
   int cell, d, h, w;  // of the image
   int place;          // element of the box in shared memory; -1: the box does not have the cell
-  u32 to;             // element of the result, from the first image of the box on
 };
 
-__device__ __forceinline__ Box box_of_block(const Parameters &p, u32 part, int images, u32 start) {
+__device__ __forceinline__ Box box_of_block(const Parameters &p, u32 part, u32 start) {
   const Piece *pieces = (const Piece *)p.pieces;
   Box box;
   u32 rest = over(part, p.by_chunks);
@@ -65,12 +61,12 @@ __device__ __forceinline__ Box box_of_block(const Parameters &p, u32 part, int i
   part = rest, rest = over(part, p.by_pieces_h);
   box.h = pieces[p.by_pieces_w.n + part - rest * p.by_pieces_h.n];
   box.d = pieces[p.by_pieces_w.n + p.by_pieces_h.n + rest];
-  box.images = images, box.start = start;
+  box.start = start;
   return box;
 }
 
 __device__ __forceinline__ int windows_of(const Parameters &p, const Box &box) {
-  return box.images * box.d.windows * box.h.windows * box.w.windows * (int)(INNER ? p.by_chunk.n : 1);
+  return box.d.windows * box.h.windows * box.w.windows * (int)(INNER ? p.by_chunk.n : 1);
 }
 
 __device__ __forceinline__ Window window_of(const Parameters &p, const Box &box, u32 nth) {
@@ -85,28 +81,20 @@ __device__ __forceinline__ Window window_of(const Parameters &p, const Box &box,
   u32 at = nth, rest = over(at, box.w.by_windows);
 #endif
   found.w = box.w.first_window + (at - rest * box.w.by_windows.n);
-  found.d = found.image = 0;
-#if DEEP || TOGETHER
+  found.d = 0;
+#if DEEP
   at = rest, rest = over(at, box.h.by_windows);
   found.h = box.h.first_window + (at - rest * box.h.by_windows.n);
+  found.d = box.d.first_window + rest;
 #else
   found.h = box.h.first_window + rest;
 #endif
-#if DEEP && TOGETHER
-  at = rest, rest = over(at, box.d.by_windows);
-  found.d = box.d.first_window + (at - rest * box.d.by_windows.n);
-#elif DEEP
-  found.d = box.d.first_window + rest;
-#endif
-#if TOGETHER
-  found.image = rest;
-#endif
   found.q = (found.d * p.Ho + found.h) * p.Wo + found.w;
-  found.at = ((u32)found.image * p.plane_windows + found.q) * p.channels + found.c;
+  found.at = (u32)found.q * p.channels + found.c;
   return found;
 }
 
-// The first element of the run that holds this element of the box; counts from the box's first image.
+// The first element of the run that holds this element of the box; counts from the image.
 __device__ __forceinline__ u32 first_of_run(const Parameters &p, const Box &box, int d, int h, int w) {
   const int of_d = MERGED < 3 ? d : box.d.first, of_h = MERGED < 2 ? h : box.h.first, of_w = MERGED ? box.w.first : w;
   return ((of_d * p.H + of_h) * p.W + of_w) * p.channels + box.channel;
@@ -117,12 +105,12 @@ __device__ __forceinline__ bool holds(int2 span, int cell) { return (u32)(cell -
 // The cell that a window names, if it is a cell of the window.
 __device__ __forceinline__ Cell cell_of_window(const Parameters &p, const Box &box, const Window &window, Index index) {
   Cell found;
-  found.place = -1, found.to = 0;
+  found.place = -1;
   found.cell = cell_of(index, window.q, p);
   const u32 line = over(max(found.cell, 0), p.by_w), slice = DEEP ? over(line, p.by_h) : 0;
   found.w = max(found.cell, 0) - line * p.by_w.n, found.h = line - slice * p.by_h.n, found.d = slice;
   const u32 i = found.d - box.d.first, j = found.h - box.h.first, k = found.w - box.w.first;
-  if (found.cell < 0 || (MERGED < 4 && i >= (u32)box.d.cells)) return found;
+  if (found.cell < 0 || i >= (u32)box.d.cells) return found;
   if ((MERGED < 3 && j >= (u32)box.h.cells) || (MERGED < 2 && k >= (u32)box.w.cells)) return found;
   const int2 *spans = (const int2 *)p.spans;  // first cell and number of cells, for the windows of each axis
   if (DEEP && !holds(spans[window.d], found.d)) return found;
@@ -131,8 +119,8 @@ __device__ __forceinline__ Cell cell_of_window(const Parameters &p, const Box &b
   u32 run = MERGED < 3 ? i : 0;
   if (MERGED < 2) run = run * box.h.cells + j;
   if (MERGED < 1) run = run * box.w.cells + k;
-  found.to = (u32)window.image * p.plane_elements + (u32)found.cell * p.channels + window.c;
-  found.place = run * p.by_pitch.n * VECTOR + (box.start + first) % VECTOR + found.to - first;
+  const u32 to = (u32)found.cell * p.channels + window.c;
+  found.place = run * p.by_pitch.n * VECTOR + (box.start + first) % VECTOR + to - first;
   return found;
 }
 
@@ -145,7 +133,6 @@ __device__ __forceinline__ void each_vector(const Parameters &p, const Box &box,
   MERGED < 1 ? runs *= box.w.cells : size *= box.w.cells;
   MERGED < 2 ? runs *= box.h.cells : size *= box.h.cells;
   MERGED < 3 ? runs *= box.d.cells : size *= box.d.cells;
-  if (TOGETHER) size *= box.images;
   const int vectors = runs * p.by_pitch.n;
 #pragma unroll 2
   for (int v = threadIdx.x; v < vectors; v += THREADS) {
@@ -163,12 +150,12 @@ __device__ __forceinline__ void each_vector(const Parameters &p, const Box &box,
 // Writes a vector of the result; only those of its elements that are in its run.
 __device__ __forceinline__ void write_vector(Element *out, int at, int begin, int end, const Element *from) {
   if (at >= begin && at + VECTOR <= end) {
-    *(uint4 *)(out + at) = from ? *(const uint4 *)from : make_uint4(0, 0, 0, 0);
+    *(uint4 *)(out + at) = *(const uint4 *)from;
     return;
   }
 #pragma unroll
   for (int i = 0; i < VECTOR; ++i)
-    if (at + i >= begin && at + i < end) out[at + i] = from ? from[i] : (Element)0;
+    if (at + i >= begin && at + i < end) out[at + i] = from[i];
 }
 
 #if HELD > 1
@@ -215,26 +202,16 @@ __device__ __forceinline__ bool add_others(const Parameters &p, const Element *g
 }
 #endif
 
-#if MARKED
-// Two marks for each element of the box: a window names it, and two windows do. Neighbours are in different words.
-struct Marks {
-  u32 *named, *twice;
-};
-__device__ __forceinline__ int word_of(int place) { return place / 1024 * 32 + place % 32; }
-__device__ __forceinline__ u32 bit_of(int place) { return 1u << place / 32 % 32; }
-#endif
-
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) scatter_named(const Parameters p) {
   let_next_launch_start();
   SHARED(arena);
   __shared__ int total;
   const u32 unit = over(blockIdx.x, p.by_parts);
-  const i64 image = (i64)unit * p.share;
-  const Element *grad = p.grad + image * p.plane_windows * p.channels;
-  const Index *indices = p.indices + image * p.plane_windows * p.channels;
-  Element *out = p.out + image * p.plane_elements, *sums = (Element *)arena;
-  const Box box = box_of_block(p, blockIdx.x - unit * p.by_parts.n, (int)min((i64)p.share, p.images - image),
-                               (u32)((u64)out / sizeof(Element) % VECTOR));
+  const Element *grad = p.grad + (i64)unit * p.plane_windows * p.channels;
+  const Index *indices = p.indices + (i64)unit * p.plane_windows * p.channels;
+  Element *out = p.out + (i64)unit * p.plane_elements, *sums = (Element *)arena;
+  const Box box =
+      box_of_block(p, blockIdx.x - unit * p.by_parts.n, (u32)((u64)out / sizeof(Element) % VECTOR));
   const int windows = windows_of(p, box);
   if (threadIdx.x == 0) total = 0;
 
@@ -251,28 +228,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) scatter_named(co
     }
   };
   load(0);  // now, so that it arrives while the block clears its box
-#if STAGED
   each_vector(p, box, [&](int place, int, int, int) { *(uint4 *)(sums + place) = make_uint4(0, 0, 0, 0); });
-#else
-  each_vector(p, box, [&](int, int at, int begin, int end) { write_vector(out, at, begin, end, nullptr); });
-#endif
-
-#if MARKED
-  const Marks marks = {(u32 *)(arena + p.box_bytes), (u32 *)(arena + p.box_bytes) + p.mark_words};
-  for (int i = threadIdx.x; i < 2 * p.mark_words; i += THREADS) marks.named[i] = 0;
-  __syncthreads();
-  for (int from = 0; from < windows; from += BATCH * THREADS) {
-    if (from) load(from);
-#pragma unroll
-    for (int i = 0; i < BATCH; ++i) {
-      const int place = window[i].exists ? cell_of_window(p, box, window[i], index[i]).place : -1;
-      if (place < 0) continue;
-      const u32 bit = bit_of(place);
-      if (atomicOr(marks.named + word_of(place), bit) & bit) atomicOr(marks.twice + word_of(place), bit);
-    }
-  }
-  if (windows > BATCH * THREADS) load(0);
-#endif
   __syncthreads();
 
   int added = 0;
@@ -287,20 +243,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) scatter_named(co
       ++added;
       Sum sum = (Sum)0 + widen(gradient[i]);
 #if HELD > 1
-      const u32 first = window[i].at - (u32)window[i].q * p.channels;
-#if MARKED
-      if (marks.twice[word_of(cell.place)] & bit_of(cell.place))
+      const int c = window[i].c;
+      if (!add_others(p, grad + c, indices + c, cell, window[i].q, index[i], &sum)) continue;
 #endif
-        if (!add_others(p, grad + first, indices + first, cell, window[i].q, index[i], &sum)) continue;
-#endif
-      (STAGED ? sums + cell.place : out + cell.to)[0] = narrow(sum);
+      sums[cell.place] = narrow(sum);
     }
   }
   added = sum_of_warp(added);
   if (threadIdx.x % 32 == 0 && added) atomicAdd(&total, added);
   __syncthreads();
   if (threadIdx.x == 0) p.counts[blockIdx.x] = total;
-#if STAGED
   each_vector(p, box, [&](int place, int at, int begin, int end) { write_vector(out, at, begin, end, sums + place); });
-#endif
 }

@@ -141,7 +141,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) scatter_planes(const Param
     return added;
   };
 
-  in_two_passes(p, p.planes, p.together, p.bands, total, [&](i64) { return p.plane_windows; }, compute);
+  in_two_passes(p, p.planes, 1, p.bands, total, [&](i64) { return p.plane_windows; }, compute);
 }
 
 #endif
