@@ -14,8 +14,8 @@ from .tables import Array, between, cdiv, divider
 from .task import Launch, Task
 from .volume_plan import windows_of
 
-# Windows that hold a cell, in the mean, at most, by whether lanes could own channels: kernels in which they do
-# are faster if windows overlap.
+# Windows that hold a cell, in the mean, at most, by whether lanes could own channels: kernels whose lanes
+# own channels are faster if windows overlap.
 MOST_HELD = {True: 1.0, False: 3.0}
 LEAST_CELLS = 8.0  # of a plane for each window, at least; below, other kernels read windows faster
 # Windows that bands read for each cell of a volume, at least, by whether windows are adaptive: these have few

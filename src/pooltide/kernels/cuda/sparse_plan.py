@@ -11,8 +11,8 @@ from .tables import cdiv, divider
 from .task import Launch, Task
 
 THREADS = 256  # of a block
-# Bytes of a plane for each window, at least, by element size: below, zeros are no longer most of the work. The
-# other kernels add halves as floats, so they are farther from the limit for halves.
+# Bytes of a plane for each window, at least, by element size: below, zeros are no longer most of the work.
+# The other kernels add halves as floats, so they are farther from the limit for halves.
 WINDOW_BYTES = {2: 160, 4: 300, 8: 300}
 # Pairs of windows, at most, for each byte of a plane, by element size: threads may have to compare them, and
 # the other kernels are fast for float32.

@@ -24,7 +24,7 @@ ENOUGH_WARPS = 12  # warps that keep a multiprocessor busy
 WAITING = 6  # with n warps on a multiprocessor, time grows as 1 + WAITING / n, because warps wait for memory
 IDLE = 1.25  # half a warp computes a tile if whole warps would need more than IDLE times the lanes
 # A walk is chosen if it costs at most this part of the cost of boxes, by element size and by whether windows
-# begin in few slices. Both costs are estimates; that of a walk is too low if halves have windows in few slices.
+# begin in few slices. Both costs are estimates; that of a walk is too low for halves in few slices.
 WORTH = {2: (0.78, 0.6), 4: (0.85, 0.85), 8: (0.78, 0.78)}
 FEW_SLICES = 0.6  # windows for each slice, below which windows begin in few of the slices
 
