@@ -14,7 +14,15 @@ from geometries import bits, maxima_gradient
 from pooltide.cli.gpu_plan import H200 as H200
 from pooltide.geometry import UNIT, Axis, strided_outputs, tables
 from pooltide.kernels import reference
-from pooltide.kernels.cuda import flat_plan, rolling_plan, scatter_plan, sparse_plan, volume_plan, walk_plan
+from pooltide.kernels.cuda import (
+    flat_plan,
+    named_plan,
+    rolling_plan,
+    scatter_plan,
+    sparse_plan,
+    volume_plan,
+    walk_plan,
+)
 from pooltide.operators.dtypes import DTYPES, DType
 from pooltide.problem.offsets import offsets_of
 from pooltide.problem.problem import Problem
@@ -165,8 +173,10 @@ def any_cost() -> Iterator[None]:
         changed(rolling_plan, COSTLY=inf, COSTLY_HALVES=inf, SHORT_ROW=0, ANY_HALVES=True),
         changed(flat_plan, WIDE=inf, MOST_WINDOWS=27, MOST_STRIDED=27, LONG_ROW=inf, FEWEST_ROWS=0),
         changed(volume_plan, SMALL_SLICE=0, FEW_WINDOWS=0),
-        changed(walk_plan, WORTH=inf),
-        changed(sparse_plan, WINDOW_BYTES=0, COMPARED=16),  # more would take long on the host
+        changed(walk_plan, WORTH=dict.fromkeys((2, 4, 8), (inf, inf))),
+        changed(named_plan, MOST_HELD={True: inf, False: inf}, LEAST_CELLS=0, BANDS_READ={True: 0, False: 0}),
+        changed(sparse_plan, WINDOW_BYTES=dict.fromkeys((2, 4, 8), 0)),
+        changed(sparse_plan, COMPARED=dict.fromkeys((2, 4, 8), 16)),  # more would take long on the host
         changed(scatter_plan, GATHERED=most, GATHERED_BYTES={True: 0, False: 0}),
     ):
         yield
@@ -181,6 +191,7 @@ def tiny_bands(band: int, tile: int, few: int) -> Iterator[None]:
         changed(walk_plan, WALK_BYTES=10 * tile, ENOUGH_WARPS=0),
         changed(sparse_plan, LEAST_BYTES=band, MOST_BYTES=2 * band),
         changed(flat_plan, REGIONS=2, REGION_WINDOWS=2),  # for all windows that overlap
+        changed(named_plan, BOX_BYTES=8 * band, LEAST_CHUNK=16),
     ):
         yield
 

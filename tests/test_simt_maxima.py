@@ -1,4 +1,4 @@
-"""Two GPU gradients of maxima on the host, with indices of all kinds: simt_few.py and simt_walk.py."""
+"""Three GPU gradients of maxima on the host, with indices of all kinds: simt_few.py, simt_named.py and simt_walk.py."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import simt_few
+import simt_named
 import simt_walk
 from cuda_problems import H200
 
@@ -15,20 +16,23 @@ from geometries import maxima_gradient
 from pooltide.kernels.cuda.choice import plan
 from pooltide.operators.dtypes import DTYPES
 
-FEW, WALK = (Path(__file__).parent / name for name in ("simt_few.py", "simt_walk.py"))
+FEW, NAMED, WALK = (Path(__file__).parent / f"simt_{name}.py" for name in ("few", "named", "walk"))
 WAYS = {
     FEW: "faults, more windows than threads, one launch, two launches",
+    NAMED: "compared, disjoint, faults, merged 0, merged 1, merged 2, merged 3",
     WALK: "a launch, faults, halves of warps, idle halves, parts of rows, two launches, walks, whole rows",
 }
 TYPES = ("BFLOAT16", "FLOAT32", "FLOAT64", "FLOAT16")
 on_host = pytest.mark.skipif(simt.why_not() is not None, reason=simt.why_not() or "")
-of_both = pytest.mark.parametrize(
-    "script", [FEW, pytest.param(WALK, marks=pytest.mark.slow)], ids=lambda path: path.stem
+of_all = pytest.mark.parametrize(
+    "script",
+    [FEW, *(pytest.param(script, marks=pytest.mark.slow) for script in (NAMED, WALK))],
+    ids=lambda path: path.stem,
 )
 
 
 @on_host
-@of_both
+@of_all
 @pytest.mark.parametrize(
     "dtype", [TYPES[0], *(pytest.param(dtype, marks=pytest.mark.slow) for dtype in TYPES[1:])]
 )
@@ -40,10 +44,10 @@ def test_all_kinds_of_indices_have_the_expected_bits(script: Path, dtype: str) -
 
 @on_host
 @pytest.mark.slow
-@of_both
+@of_all
 @pytest.mark.parametrize("broken", ["barrier", "sign"])
 def test_a_broken_kernel_is_found(script: Path, broken: str) -> None:
-    barrier = "__syncthreads" if script == FEW else "__syncwarp"
+    barrier = "__syncwarp" if script == WALK else "__syncthreads"
     lines = {"barrier": f"#define {barrier}() ((void)0)", "sign": "#define widen(...) (-widen(__VA_ARGS__))"}
     done = simt.start(script, "FLOAT32", lines[broken])
     assert done.returncode == 1
@@ -62,6 +66,15 @@ def test_nvrtc_compiles_scatters_of_few_windows(compile_for_gpu: Callable[..., N
     }
     assert len(sources) == 4 * 3 * 3
     assert {source.file for source in sources} == {"scatter_few.cu"}
+    compile_for_gpu(sources)
+
+
+@pytest.mark.slow
+def test_nvrtc_compiles_scatters_of_named_cells(compile_for_gpu: Callable[..., None]) -> None:
+    sources = {
+        found[0].source for dtype in ("FLOAT16", "FLOAT64") for _, _, found, _ in simt_named.problems(dtype)
+    }
+    assert {source.file for source in sources} == {"scatter_named.cu"}
     compile_for_gpu(sources)
 
 

@@ -18,7 +18,7 @@ from .tables import Array, bands, between, cdiv, divider, even_share, even_share
 from .task import Launch, Task
 
 # The largest `_reread` with which a gather is chosen, by whether windows are disjoint, and by element size.
-GATHERED = {True: {2: 5.0, 4: 8.0, 8: 8.0}, False: {2: 4.0, 4: 4.5, 8: 4.5}}
+GATHERED = {True: {2: 3.0, 4: 8.0, 8: 8.0}, False: {2: 4.0, 4: 4.5, 8: 4.5}}
 GATHERED_BYTES = {True: 8, False: 16}  # least bytes of a thread's channels, by whether windows are disjoint
 GATHERED_ROWS = 4  # least rows of a thread that gathers
 GATHER_THREADS = 128  # threads of a block that gathers
@@ -141,7 +141,10 @@ def gather_channels(task: Task) -> tuple[Launch, ...] | str:
 
 def _reread(problem: Problem) -> float:
     """Returns the bytes that a gather reads, divided by the least bytes that any kernel must move."""
-    visits = prod(int(tables(axis).window_count.sum()) for axis in problem.axes)
+    d, h, w = (int(tables(axis).window_count.sum()) for axis in problem.axes)
+    # A thread keeps the window that it has read last; disjoint windows are read once in a column.
+    apart = all(axis.disjoint for axis in problem.axes)
+    visits = d * w * (problem.axes[1].outputs if apart else h)
     return visits * problem.planes * (problem.index_bytes + problem.dtype.itemsize) / problem.least_bytes
 
 

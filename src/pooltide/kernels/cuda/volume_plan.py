@@ -17,7 +17,7 @@ RING_BYTES = 12 << 10  # of sums that a warp keeps in shared memory
 WARPS = 4  # of a block
 MOST_WARPS = 28  # of a multiprocessor, as each has so many registers
 ENOUGH_WARPS = 16  # of a multiprocessor, to keep it busy
-FEW_WINDOWS = 0.1  # for each cell; bands read so few windows again at no cost
+FEW_WINDOWS = 0.13  # for each cell; bands read so few windows again at no cost
 SMALL_SLICE = 150  # windows, below which a warp has too little to do between slices
 
 _VOLUMES = (
@@ -47,7 +47,7 @@ def scatter_volumes(task: Task) -> tuple[Launch, ...] | str:
         return f"a row of {ring} slices has {row} bytes, of which a warp keeps at most {RING_BYTES}"
     again = scatter_bands(task)[0]
     assert isinstance(again, Launch)
-    if (read := _windows_of(again)) < FEW_WINDOWS * prod(problem.input_plane):
+    if (read := windows_of(again)) < FEW_WINDOWS * prod(problem.input_plane):
         return f"bands read only {read} windows"
     pieces = _pieces(task, *_shares(task, row))
     pitch = cdiv(int(pieces[:, 1].max()) + 4, 4) * 4
@@ -70,7 +70,7 @@ def scatter_volumes(task: Task) -> tuple[Launch, ...] | str:
     return first, redo(task, again, parts=len(pieces))
 
 
-def _windows_of(bands: Launch) -> int:
+def windows_of(bands: Launch) -> int:
     """How many windows the bands of scatter_planes.cu read."""
     return int((bands.tables[0][:, 2] * bands.tables[0][:, 4]).sum())
 

@@ -23,7 +23,10 @@ USUAL_WARPS = 24  # the same without a walk: the costs of `channel_tile` are for
 ENOUGH_WARPS = 12  # warps that keep a multiprocessor busy
 WAITING = 6  # with n warps on a multiprocessor, time grows as 1 + WAITING / n, because warps wait for memory
 IDLE = 1.25  # half a warp computes a tile if whole warps would need more than IDLE times the lanes
-WORTH = 0.78  # a walk is chosen if it costs at most this part of the cost of boxes; both are estimates
+# A walk is chosen if it costs at most this part of the cost of boxes, by element size and by whether windows
+# begin in few slices. Both costs are estimates; that of a walk is too low for halves in few slices.
+WORTH = {2: (0.78, 0.6), 4: (0.85, 0.85), 8: (0.78, 0.78)}
+FEW_SLICES = 0.6  # windows for each slice, below which windows begin in few of the slices
 
 
 def walk_channels(task: Task) -> tuple[Launch, ...] | str:
@@ -39,8 +42,9 @@ def walk_channels(task: Task) -> tuple[Launch, ...] | str:
     if ring > most:
         return f"a window has {ring} slices, and a warp keeps at most {most} cells"
     cost, tile = _tile(task, ring, most)
-    if cost > WORTH * (usual := channel_tile(task)[0]):
-        return f"a walk costs {cost / usual:.2f} of what boxes cost, of at most {WORTH}"
+    worth = WORTH[task.problem.dtype.itemsize][d.outputs < FEW_SLICES * d.length]
+    if cost > worth * (usual := channel_tile(task)[0]):
+        return f"a walk costs {cost / usual:.2f} of what boxes cost, of at most {worth}"
     lanes = _lanes(task)
     pieces = _whole_warps(boxes(task.problem.axes, tile), cdiv(d.length, tile[0]), 32 // lanes)
     warps = min(WARPS, len(pieces) * lanes // 32)

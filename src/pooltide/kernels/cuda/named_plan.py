@@ -1,0 +1,198 @@
+"""Planner of the gradient of maxima in scatter_named.cu: blocks clear boxes, and write the named cells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf, prod
+
+import numpy as np
+
+from ...geometry import Axis, tables
+from .scatter_plan import FEW_CHANNELS, corners, redo, scatter_bands, scatter_channels
+from .source import Source
+from .tables import Array, between, cdiv, divider
+from .task import Launch, Task
+from .volume_plan import windows_of
+
+# Windows that hold a cell, in the mean, at most, by whether lanes could own channels: kernels whose lanes
+# own channels are faster if windows overlap.
+MOST_HELD = {True: 1.0, False: 3.0}
+LEAST_CELLS = 8.0  # of a plane for each window, at least; below, other kernels read windows faster
+# Windows that bands read for each cell of a volume, at least, by whether windows are adaptive: these have few
+# cells in common, so threads compare little. If bands read fewer windows, bands are faster.
+BANDS_READ = {True: 0.07, False: inf}
+BOX_BYTES = 12 << 10  # of a box, at most: it is kept in shared memory
+THREADS = 128  # of a block
+BLOCKS = 12  # of a multiprocessor, if there is enough to do
+LEAST_CHUNK = 128  # bytes of channels that a box has, at least
+# Instructions of lanes for a window, a vector of 16 bytes, a run whose ends are parts of vectors, and a block
+WINDOW_COST, VECTOR_COST, RUN_COST, BLOCK_COST = 70, 40, 600, 15_000
+
+_NAMED = (
+    *(("const Element*", "grad"), ("const Index*", "indices"), ("Element*", "out")),
+    *(("unsigned long long*", "faults"), ("int*", "counts"), ("const int*", "corners")),
+    *(("const int*", name) for name in ("pieces", "spans", "held")),
+    *(("int", name) for name in ("D", "H", "W", "Do", "Ho", "Wo", "channels")),
+    *(("int", name) for name in ("plane_elements", "plane_windows", "plane_cells", "window_rows")),
+    *(("Divider", name) for name in ("by_parts", "by_chunks", "by_pieces_w", "by_pieces_h")),
+    *(("Divider", name) for name in ("by_chunk", "by_pitch", "by_h", "by_w", "by_wo")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Boxes:
+    """How images are cut: the first cells of the pieces of each axis, and the channels of a box."""
+
+    axes: tuple[Array, Array, Array]
+    chunk: int
+    merged: int  # MERGED of scatter_named.cu
+    pitch: int  # vectors of 16 bytes from run to run of a box
+    runs: int  # of the largest box
+
+
+def scatter_named(task: Task) -> tuple[Launch, ...] | str:
+    """Blocks clear boxes of the result; threads write the cells that windows name."""
+    if reason := _slower(task):
+        return reason
+    problem, inner = task.problem, task.inner
+    cells, windows = prod(problem.input_plane), prod(problem.output_plane)
+    boxes = _boxes(task)
+    parts = prod(map(len, boxes.axes)) * cdiv(inner, boxes.chunk)
+    held = prod(max(int(tables(axis).window_count.max(initial=1)), 1) for axis in problem.axes)
+    d, h, w = problem.axes
+    arguments = (
+        *(*problem.input_plane, *problem.output_plane, inner),
+        *(cells * inner, windows, cells, d.outputs * h.outputs),
+        *(divider(parts), divider(cdiv(inner, boxes.chunk)), divider(len(boxes.axes[2]))),
+        *(divider(len(boxes.axes[1])), divider(boxes.chunk), divider(boxes.pitch)),
+        *(divider(h.length), divider(w.length), divider(w.outputs)),
+    )
+    ways = (("DEEP", int(d.length > 1)), ("HELD", held), ("INNER", int(inner > 1)), ("MERGED", boxes.merged))
+    source = Source("scatter_named.cu", "scatter_named", _NAMED, (*task.defines, *ways, ("THREADS", THREADS)))
+    grid, shared = task.planes * parts, 16 * boxes.runs * boxes.pitch
+    first = Launch(source, grid, THREADS, shared, _tables(task, boxes), arguments, counts=grid)
+    return first, _again(task, parts)
+
+
+def _tables(task: Task, boxes: Boxes) -> tuple[Array, ...]:
+    """The tables of scatter_named.cu."""
+    axes = task.problem.axes
+    pieces = [_pieces(axis, begin) for axis, begin in zip(axes, boxes.axes, strict=True)][::-1]
+    found = [tables(axis) for axis in axes]
+    spans = [np.stack([table.start, table.end - table.start], axis=1) for table in found]
+    held = [np.stack([table.first_window, table.window_count], axis=1) for table in found]
+    given = (np.concatenate(listed).astype(np.int32) for listed in (pieces, spans, held))
+    return corners(task.problem), *given
+
+
+def _slower(task: Task) -> str | None:
+    """Why another kernel is faster; None if this one is."""
+    problem, lanes = task.problem, task.inner >= FEW_CHANNELS
+    cells, windows = prod(problem.input_plane), prod(problem.output_plane)
+    held = prod(int(tables(axis).window_count.sum()) for axis in problem.axes) / cells
+    if held > MOST_HELD[lanes]:
+        return f"{held:.1f} windows hold a cell, in the mean, of at most {MOST_HELD[lanes]:.0f}"
+    if cells < LEAST_CELLS * windows:
+        return f"a plane has {cells / windows:.1f} cells for each window; it must have {LEAST_CELLS:.0f}"
+    if lanes:
+        return None
+    d = problem.axes[0]
+    least = BANDS_READ[task.inner == 1 and d.length > 1 and d.adaptive]
+    if (read := windows_of(_bands(task)) / cells) < least:
+        return f"bands read {read:.3f} windows for each cell; it must be at least {least}"
+    return None
+
+
+def _again(task: Task, parts: int) -> Launch:
+    """The second pass (two_passes.h)."""
+    channels = scatter_channels(task)
+    if not isinstance(channels, str):
+        return redo(task, channels[0], parts=parts, together=cdiv(task.inner, 32))
+    return redo(task, _bands(task), parts=parts)
+
+
+def _bands(task: Task) -> Launch:
+    bands = scatter_bands(task)[0]
+    assert isinstance(bands, Launch)
+    return bands
+
+
+def _vector(task: Task) -> int:
+    return 16 // task.problem.dtype.itemsize
+
+
+def _slack(task: Task, step: int) -> int:
+    """Elements that may lie before a run in its first vector. Runs begin at multiples of `step` elements."""
+    return 0 if task.aligned and step % _vector(task) == 0 else _vector(task) - 1
+
+
+def _cuts(axis: Axis) -> list[Array]:
+    """Sensible ways to cut an axis: the first cells of the pieces. Large pieces begin where windows begin."""
+    start, found, most = tables(axis).start, [np.zeros(1, np.int64)], axis.outputs
+    while most > 1:
+        most = cdiv(most, 2)
+        found.append(np.unique([0, *start[most::most]]))
+    cells = int(np.diff(found[-1], append=axis.length).max())
+    while cells > 1:
+        cells = cdiv(cells, 2)
+        found.append(np.arange(0, axis.length, cells))
+    return found
+
+
+def _chunks(task: Task) -> list[int]:
+    """Channels that a box may have."""
+    found, vector = [task.inner], _vector(task)
+    while (half := cdiv(cdiv(found[-1], 2), vector) * vector) * task.problem.dtype.itemsize >= LEAST_CHUNK:
+        if half == found[-1]:
+            break
+        found.append(half)
+    return found
+
+
+def _boxes(task: Task) -> Boxes:
+    """The boxes that cost least: large ones read fewer windows twice."""
+    axes, (_, height, width), inner = task.problem.axes, task.problem.input_plane, task.inner
+    cuts, chunks = [_cuts(axis) for axis in axes], _chunks(task)
+    d, h, w = (_grid(ways, axis, at) for at, (ways, axis) in enumerate(zip(cuts, axes, strict=True)))
+    chunk = np.array(chunks)
+    groups = -(-inner // chunk)
+    whole = (groups == 1).astype(int)
+    merged = np.ones_like(d[1]) * whole * (1 + (w[1] == 1) * (1 + (h[1] == 1)))
+    steps = (1, 1, width, height * width)  # cells between runs
+    slack = np.array([_slack(task, step * inner) for step in steps])[merged]
+    run, runs = chunk * np.ones_like(merged), np.ones_like(merged)
+    for level, longest in enumerate((w[0], h[0], d[0])):
+        inside = merged > level
+        run, runs = np.where(inside, run * longest, run), np.where(inside, runs, runs * longest)
+    pitch = -(-(run + slack) // _vector(task))
+    boxes = d[1] * h[1] * w[1] * groups
+    visits = d[2] * h[2] * w[2] * (groups * chunk)
+    cost = (
+        WINDOW_COST * visits + boxes * (runs * (VECTOR_COST * pitch + RUN_COST * (slack > 0)) + BLOCK_COST)
+    ) * np.maximum(BLOCKS * task.facts.multiprocessors / (boxes * task.planes), 1.0)
+    cost = np.where(16 * runs * pitch <= BOX_BYTES, cost, np.inf)
+    at = np.unravel_index(int(cost.argmin()), cost.shape)
+    assert np.isfinite(cost[at]), "no box is small enough"
+    chosen = (cuts[0][at[0]], cuts[1][at[1]], cuts[2][at[2]])
+    return Boxes(chosen, chunks[at[3]], int(merged[at]), int(pitch[at]), int(runs[at]))
+
+
+def _grid(ways: list[Array], axis: Axis, at: int) -> tuple[Array, Array, Array]:
+    """Of each way to cut an axis: the longest piece, how many pieces, and how many windows they read."""
+    facts = []
+    for begin in ways:
+        end = np.append(begin[1:], axis.length)
+        facts.append(((end - begin).max(), len(begin), between(axis, begin, end)[1].sum()))
+    shape = [1, 1, 1, 1]
+    shape[at] = len(ways)
+    longest, pieces, read = np.array(facts, dtype=np.int64).T.reshape(3, *shape)
+    return longest, pieces, read
+
+
+def _pieces(axis: Axis, begin: Array) -> Array:
+    """Of each piece of an axis what `Piece` in scatter_named.cu holds."""
+    end = np.append(begin[1:], axis.length)
+    first, count = between(axis, begin, end)
+    rows = zip(begin.tolist(), (end - begin).tolist(), first.tolist(), count.tolist(), strict=True)
+    found = [(b, n, f, c, *divider(n), *divider(max(c, 1))) for b, n, f, c in rows]
+    return np.array(found, dtype=np.uint32).view(np.int32)  # factors of dividers have 32 bits
