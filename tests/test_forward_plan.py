@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from cuda_problems import H200
-from simt_forwards import SMALL, launches, random_forward, tiny_limits
+from simt_forwards import SMALL, VOLUMES, launches, random_forward, tiny_limits
 
 from pooltide.geometry import UNIT, Axis, strided_outputs
 from pooltide.kernels.cuda.choice import KERNELS, plan
@@ -87,11 +87,25 @@ def test_random_problems_reach_every_variant_of_tiles() -> None:
                 reached[name] |= {
                     (key, value) for key, value in found[0].source.defines if isinstance(value, int)
                 }
-    flags = ("WHOLE", "STEADY", "PADDED", "CLIPPED_H", "CLIPPED_W")
+    flags = ("SEGMENTED", "STEADY", "PADDED", "CLIPPED_W")
     variants = {(flag, value) for flag in flags for value in (0, 1)} | {("ELEMENT", n) for n in range(4)}
     for defines in reached.values():
-        assert defines >= variants | {("COLUMNS", 0), ("COLUMNS", 3), ("ROWS", 1), ("ROWS", 3)}
-    assert reached["staged maximum"] >= {("INDEX", 1), ("INDEX", 8), ("SEARCHED", 0), ("SEARCHED", 1)}
+        assert defines >= variants | {("COLUMNS", 0), ("COLUMNS", 3)}
+    arrays = {(name, value) for name in ("ROWS_FIRST", "SLICES_FIRST") for value in (0, 1)}
+    assert reached["staged maximum"] >= {("INDEX", 1), ("INDEX", 8)} | arrays
+
+
+def test_random_volumes_reach_every_kind_of_segments() -> None:
+    """Segments of one row, and of the rows of a slice, for maxima and averages."""
+    reached = set()
+    for seed in range(VOLUMES, VOLUMES + 24, 2):
+        for name, found in launches(random_forward(seed)[0], "planes", small=True):
+            if "staged" in name and ("SEGMENTED", 1) in found[0].source.defines:
+                numbers = [number for kind, number in found[0].source.parameters if not kind.endswith("*")]
+                rows = dict(zip(numbers, found[0].arguments, strict=True))["segment_rows"]
+                reached.add((name, rows == 1))
+    names = ("staged maximum", "average of staged windows")
+    assert reached == {(name, one_row) for name in names for one_row in (False, True)}
 
 
 def test_a_window_of_one_row_is_whole_only_if_the_plane_has_one_row() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from simt_forwards import launches, random_forward
+from simt_forwards import VOLUMES, launches, random_forward
 
 import simt
 from pooltide.kernels.cuda.choice import KERNELS
@@ -42,6 +42,15 @@ def test_random_problems_have_the_expected_bits_and_reach_every_kernel() -> None
     done = simt.start(PROGRAM, "--share", "0", "1000000", "--random", "0", "80")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.rstrip().endswith(f"kernels: {', '.join(NAMES)}")
+
+
+@on_host
+@pytest.mark.slow
+def test_random_volumes_have_the_expected_bits() -> None:
+    done = simt.start(PROGRAM, "--share", "0", "1000000", "--random", str(VOLUMES), str(VOLUMES + 24))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "staged maximum" in done.stdout
+    assert "average of staged windows" in done.stdout
 
 
 @pytest.mark.slow

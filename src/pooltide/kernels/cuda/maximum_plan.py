@@ -140,6 +140,11 @@ def index_parameter(task: Task) -> tuple[tuple[str, str], ...]:
     return (("Index*", "places"),) if task.problem.index_bytes else ()
 
 
+def rolls(task: Task) -> bool:
+    """Whether windows share rows in registers or sections."""
+    return _no_steady_rows(task) is None
+
+
 def rolling_maximum(task: Task) -> tuple[Launch, ...] | str:
     """The best cells of a window's rows stay in registers for the windows below."""
     reason, h = _no_steady_rows(task), steady_axes(task)[1]
