@@ -20,7 +20,7 @@ from simt_sweep import Collector, sweep, sweep_arguments
 from enumeration import NONE, bits, difference
 from pooltide.geometry import UNIT, Axis, strided_outputs
 from pooltide.kernels import Arrays, reference
-from pooltide.kernels.cuda import average_plan, boxes, columns, maximum_plan, tile_plan
+from pooltide.kernels.cuda import average_plan, boxes, channel_plan, columns, maximum_plan, tile_plan
 from pooltide.kernels.cuda.choice import KERNELS
 from pooltide.kernels.cuda.driver import DeviceFacts
 from pooltide.kernels.cuda.task import Launch, Task
@@ -36,6 +36,15 @@ TINY: dict[Any, dict[str, Any]] = {
     maximum_plan: {"ROWS_IN_REGISTERS": 3, "SECTION_BYTES": 8 << 10, "FEWEST_CELLS": 1},
     average_plan: {"CELLS_IN_REGISTERS": 30, "WIDE": 2},
     boxes: {"TILE_BYTES": (768, 6 << 10), "LEAST_BYTES": 256, "FEW_TWICE": 2, "MOST_TWICE": 99},
+    channel_plan: {
+        "THREADS": 32,
+        "ARRAY_BYTES": (512, 16 << 10),
+        "TWICE": (2, 99),
+        "CHANNEL_BYTES": (32, 16),
+        "LEAST_BYTES": 256,
+        "FEWEST_BLOCKS": 0,
+        "ALONE": 9999,
+    },
     tile_plan: {
         "THREADS": 32,
         "FEWEST_WINDOWS": 1,

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
@@ -85,7 +86,7 @@ class Tile:
 
 
 @dataclass(frozen=True, slots=True)
-class _Cut:
+class Cut:
     """An axis in parts of `box` windows: the most cells of a part, and how often a cell is read."""
 
     box: int
@@ -110,32 +111,40 @@ def tile_of(task: Task, axes: tuple[Windows, ...], arrays: tuple[int, int]) -> T
 
 
 def _box(whole: Tile, axes: tuple[Windows, ...], size: int, twice: float) -> Tile | None:
-    """The box that reads the fewest cells twice; None where that is more than `twice`."""
     d, h, w = axes
     long = d.most * h.most * w.length * whole.itemsize > size  # rows are cut only if they must
-    cuts = [
-        [_cut(axis, box) for box in (even_shares(axis.outputs) if axis is not w or long else [axis.outputs])]
-        for axis in axes
-    ]
-    found: tuple[float, int, Tile] | None = None
+    cuts = cuts_of(axes, lambda cuts: _size(_cut_tile(whole, cuts)) <= size, twice, long)
+    return None if cuts is None else _cut_tile(whole, cuts)
+
+
+def _cut_tile(whole: Tile, cuts: tuple[Cut, ...]) -> Tile:
+    box, parts, cells = zip(*((cut.box, cut.parts, cut.cells) for cut in cuts), strict=True)
+    return replace(whole, box=box, parts=parts, cells=cells)
+
+
+def cuts_of(
+    axes: tuple[Windows, ...], fits: Callable[[tuple[Cut, ...]], bool], twice: float, cut_w: bool
+) -> tuple[Cut, ...] | None:
+    """The boxes that fit and read the fewest cells twice; None where that is more than `twice`."""
+    shares = [even_shares(axis.outputs) for axis in axes]
+    if not cut_w:
+        shares[2] = shares[2][:1]
+    cuts = [[_cut(axis, box) for box in boxes] for axis, boxes in zip(axes, shares, strict=True)]
+    found: tuple[float, int, tuple[Cut, ...]] | None = None
     for chosen in product(*cuts):
         read, parts = prod(cut.twice for cut in chosen), prod(cut.parts for cut in chosen)
-        if read > twice or (found is not None and (read, parts) >= found[:2]):
-            continue
-        box, count, cells = zip(*((cut.box, cut.parts, cut.cells) for cut in chosen), strict=True)
-        tile = replace(whole, box=box, parts=count, cells=cells)
-        if _size(tile) <= size:
-            found = read, parts, tile
-    return found[2] if found is not None else None
+        if read <= twice and (found is None or (read, parts) < found[:2]) and fits(chosen):
+            found = read, parts, chosen
+    return None if found is None else found[2]
 
 
-def _cut(axis: Windows, box: int) -> _Cut:
+def _cut(axis: Windows, box: int) -> Cut:
     begin = np.arange(0, axis.outputs, box)
     if len(begin) == 1:  # rows and slices stay neighbours, so all cells are copied
-        return _Cut(box, 1, axis.length, 1.0)
+        return Cut(box, 1, axis.length, 1.0)
     last = np.minimum(begin + box, axis.outputs) - 1
     cells = axis.first[last] + axis.count[last] - axis.first[begin]
-    return _Cut(box, len(begin), int(cells.max()), max(float(cells.sum()) / axis.length, 1.0))
+    return Cut(box, len(begin), int(cells.max()), max(float(cells.sum()) / axis.length, 1.0))
 
 
 def _size(tile: Tile) -> int:
