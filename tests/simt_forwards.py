@@ -20,7 +20,16 @@ from simt_sweep import Collector, sweep, sweep_arguments
 from enumeration import NONE, bits, difference
 from pooltide.geometry import UNIT, Axis, strided_outputs
 from pooltide.kernels import Arrays, reference
-from pooltide.kernels.cuda import average_plan, boxes, channel_plan, columns, maximum_plan, tile_plan
+from pooltide.kernels.cuda import (
+    average_plan,
+    axis_plan,
+    banks,
+    boxes,
+    channel_plan,
+    columns,
+    maximum_plan,
+    tile_plan,
+)
 from pooltide.kernels.cuda.choice import KERNELS
 from pooltide.kernels.cuda.driver import DeviceFacts
 from pooltide.kernels.cuda.task import Launch, Task
@@ -30,6 +39,7 @@ from pooltide.problem.problem import Problem, with_offsets
 VOLUMES = 1000  # the first seed of volumes
 SMALL = DeviceFacts(90, 1, 48 << 10, 64 << 10, 64, 65536, 1 << 20, 1_980_000)
 ONE = replace(H200, multiprocessors=1)  # whose tiles small problems fill
+IN_TILES = ("staged maximum", "maximum by axes", "average of staged windows")
 # Blocks and limits so small that small problems meet them.
 TINY: dict[Any, dict[str, Any]] = {
     columns: {"THREADS": 64, "UNROLLED": 3},
@@ -45,12 +55,14 @@ TINY: dict[Any, dict[str, Any]] = {
         "FEWEST_BLOCKS": 0,
         "ALONE": 9999,
     },
+    axis_plan: {"THREADS": 32, "FEWEST_ROWS": 1, "MANY_DISJOINT": 0, "MANY_SHARED": 0, "MOST_OVERLAP": 1},
+    banks: {"MOST_CONFLICTS": 1},
     tile_plan: {
         "THREADS": 32,
-        "FEWEST_WINDOWS": 1,
-        "FEWEST_ROWS": 1,
-        "MOST_CONFLICTS": 1,
-        "MOST_OVERLAP": 99,
+        "TILE_BYTES": (768, 6 << 10),
+        "FEWEST_WINDOWS": 6,
+        "SEARCHED_ROWS": 2,
+        "MOST_OVERLAP": 9,
         "LEAST_OVERLAP": 0,
         "NEAR": 0,
         "FEWEST_CELLS": 0,
@@ -71,7 +83,7 @@ def launches(problem: Problem, layout: str, small: bool) -> list[tuple[str, tupl
     """The launches of every kernel that takes the problem. `small`: as if blocks and limits were tiny."""
     with tiny_limits() if small else nullcontext():
         planned = [
-            (name, planner(Task(problem, layout, SMALL if small else ONE if "staged" in name else H200)))
+            (name, planner(Task(problem, layout, SMALL if small else ONE if name in IN_TILES else H200)))
             for name, planner in KERNELS[problem.kind]
         ]
     found = [(name, launch) for name, launch in planned if not isinstance(launch, str)]

@@ -42,12 +42,12 @@ def chosen(given: Problem, layout: str) -> str:
         (problem("maximum", (32, 2048), Axis(7, 1)), "staged maximum", "maximum of shared windows"),
         (problem("maximum", (256, 2048), Axis(7, 1)), "staged maximum", "direct maximum"),
         (problem("maximum", (90, 1497), strided(17, 13, 13, 6)), "staged maximum", "direct maximum"),
-        (problem("maximum", (90, 1496), strided(17, 13, 13, 6)), "staged maximum", "maximum of channels"),
+        (problem("maximum", (32, 2048), Axis(32, 1)), "maximum by axes", "maximum of channels"),
         (problem("maximum", (64, 64), strided(14, 2, 2, 0)), "rolling maximum", "rolling maximum"),
         (problem("maximum", (64, 64), strided(14, 3, 3, 0)), "staged maximum", "rolling maximum"),
         (problem("average", (256, 2048), strided(7, 7, 7, 0), "extent"), "average of staged windows", "average of columns"),
         (problem("maximum", (8, 64), strided(56, 3, 2, 1), d=strided(32, 3, 2, 1)), "direct maximum", "direct maximum"),
-        (problem("maximum", (64, 64), strided(14, 7, 2, 1), d=strided(32, 7, 2, 1)), "staged maximum", "maximum of channels"),
+        (problem("maximum", (64, 64), strided(14, 7, 2, 1), d=strided(32, 7, 2, 1)), "maximum by axes", "maximum of channels"),
         (problem("average", (64, 64), strided(8, 5, 2, 1), "valid", strided(112, 5, 2, 1)), "average of staged windows", "average of columns"),
         (problem("average", (64, 2048), Axis(7, 1), "mean"), "mean of planes", "mean of planes"),
         (problem("average", (16, 64), Axis(224, 7), "chained"), "average of wide windows", "average of columns"),
@@ -90,25 +90,26 @@ def test_random_problems_reach_every_variant_of_tiles() -> None:
                 reached[name] |= {
                     (key, value) for key, value in found[0].source.defines if isinstance(value, int)
                 }
-    flags = ("SEGMENTED", "STEADY", "PADDED", "CLIPPED_W")
+    flags = ("WHOLE", "STEADY", "PADDED", "CLIPPED_H", "CLIPPED_W")
     variants = {(flag, value) for flag in flags for value in (0, 1)} | {("ELEMENT", n) for n in range(4)}
     for defines in reached.values():
-        assert defines >= variants | {("COLUMNS", 0), ("COLUMNS", 3)}
-    arrays = {(name, value) for name in ("ROWS_FIRST", "SLICES_FIRST") for value in (0, 1)}
-    assert reached["staged maximum"] >= {("INDEX", 1), ("INDEX", 8)} | arrays
+        assert defines >= variants | {("COLUMNS", 0), ("COLUMNS", 3), ("ROWS", 1), ("ROWS", 3)}
+    assert reached["staged maximum"] >= {("INDEX", 1), ("INDEX", 8), ("SEARCHED", 0), ("SEARCHED", 1)}
 
 
-def test_random_volumes_reach_every_kind_of_segments() -> None:
-    """Segments of one row, and of the rows of a slice, for maxima and averages."""
-    reached = set()
-    for seed in range(VOLUMES, VOLUMES + 24, 2):
-        for name, found in launches(random_forward(seed)[0], "planes", small=True):
-            if "staged" in name and ("SEGMENTED", 1) in found[0].source.defines:
-                numbers = [number for kind, number in found[0].source.parameters if not kind.endswith("*")]
-                rows = dict(zip(numbers, found[0].arguments, strict=True))["segment_rows"]
-                reached.add((name, rows == 1))
-    names = ("staged maximum", "average of staged windows")
-    assert reached == {(name, one_row) for name in names for one_row in (False, True)}
+def test_random_problems_reach_every_variant_of_boxes() -> None:
+    reached, segment_rows = set(), set()
+    for seed in (*range(0, 80, 2), *range(VOLUMES, VOLUMES + 24, 2)):
+        for name, (launch, *_) in launches(random_forward(seed)[0], "planes", small=True):
+            if name == "maximum by axes":
+                reached |= set(launch.source.defines)
+                numbers = [number for kind, number in launch.source.parameters if not kind.endswith("*")]
+                rows = dict(zip(numbers, launch.arguments, strict=True))["segment_rows"]
+                segment_rows |= {rows == 1} if ("SEGMENTED", 1) in launch.source.defines else set()
+    flags = ("SEGMENTED", "STEADY", "PADDED", "CLIPPED_W", "SLICES_FIRST")
+    variants = {(flag, value) for flag in flags for value in (0, 1)} | {("ELEMENT", n) for n in range(4)}
+    assert reached >= variants | {("COLUMNS", 0), ("COLUMNS", 3), ("INDEX", 1), ("INDEX", 8)}
+    assert segment_rows == {False, True}  # segments of several rows, and of one
 
 
 def test_a_window_of_one_row_is_whole_only_if_the_plane_has_one_row() -> None:

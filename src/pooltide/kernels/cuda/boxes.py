@@ -1,6 +1,6 @@
 """How the windows of planes are divided into boxes, and how a box's cells lie in shared memory.
 
-`tile_of` returns the largest boxes that fit, or the reason why none fits; device/tile.h is its other side.
+`tile_of` returns the largest boxes that fit, or the reason why none fits; device/boxes.h is its other side.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from math import prod
 
 import numpy as np
 
+from .banks import gaps_help, lanes_at_once, with_gaps
 from .columns import Windows
-from .tables import Array, cdiv, even_share, even_shares
+from .tables import cdiv, even_share, even_shares
 from .task import Task
 
 TILE_BYTES = (24 << 10, 56 << 10)  # of a block; the second where the first would read too many cells twice
@@ -21,7 +22,6 @@ LEAST_BYTES = 4 << 10
 BLOCKS = 2  # of each multiprocessor, at least
 FEW_TWICE = 1.3  # how often a cell is read, on average, where boxes share cells: for small tiles
 MOST_TWICE = 2.5  # for any tile
-_LINE, _WORD = 128, 4  # bytes of all banks of shared memory, and of one
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +33,11 @@ class Tile:
     box: tuple[int, ...]  # windows on each axis
     parts: tuple[int, ...]  # how many boxes an axis has
     cells: tuple[int, ...]  # that the tile has on each axis, at most
-    arrays: tuple[int, int]  # 1: the largest cells of rows, and of slices, follow the tile
+    deep: bool  # an array for slices follows the tile and the array for rows
 
     @property
     def vector(self) -> int:
         return 16 // self.itemsize
-
-    @property
-    def windows(self) -> int:
-        return self.share * prod(self.box)
 
     @property
     def rows(self) -> int:
@@ -63,13 +59,15 @@ class Tile:
         return cdiv(self.segment_rows * self.cells[2] + self.vector - 1, self.vector) * self.vector
 
     @property
-    def row_elements(self) -> int:
-        return self.arrays[0] * self.rows * self.box[2]
+    def row_bytes(self) -> int:
+        """Of the array that has the largest cell of each row of a window."""
+        return cdiv(self.rows * self.box[2] * self.itemsize, 16) * 16
 
     @property
-    def array_bytes(self) -> int:
-        slices = self.arrays[1] * self.share * self.cells[0] * self.box[1] * self.box[2]
-        return sum(cdiv(count * self.itemsize, 16) * 16 for count in (self.row_elements, slices))
+    def slice_bytes(self) -> int:
+        """Of the array that has the largest cell of each slice of a window."""
+        slices = self.share * self.cells[0] * self.box[1] * self.box[2]
+        return cdiv(slices * self.itemsize, 16) * 16 if self.deep else 0
 
     def lanes(self, threads: int) -> int:
         """How many threads take windows side by side, so that few of a block are idle."""
@@ -82,7 +80,14 @@ class Tile:
     def bytes(self, padded: bool) -> int:
         """Of the cells; `padded`: a gap follows each 128 bytes."""
         size = self.segments * self.segment * self.itemsize
-        return size + (cdiv(cdiv(size, _LINE) * max(self.itemsize, _WORD), 16) * 16 if padded else 0)
+        return with_gaps(size, self.itemsize) if padded else size
+
+    def padded(self, axes: tuple[Windows, ...]) -> bool:
+        """Whether threads that read a row of a window each wait less for banks if the tile has gaps."""
+        w, lanes = axes[2], min(self.rows * self.box[2], lanes_at_once(self.itemsize))
+        row, ow = np.divmod(np.arange(lanes), self.box[2])
+        pitch = self.cells[2] if self.segment_rows > 1 else self.segment
+        return gaps_help(row * pitch + w.first[ow] - w.first[0], self.itemsize)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +100,9 @@ class Cut:
     twice: float
 
 
-def tile_of(task: Task, axes: tuple[Windows, ...], arrays: tuple[int, int]) -> Tile | str:
+def tile_of(task: Task, axes: tuple[Windows, ...], deep: bool) -> Tile | str:
     outputs, lengths = task.problem.output_plane, task.problem.input_plane
-    whole = Tile(task.problem.dtype.itemsize, 1, outputs, (1, 1, 1), lengths, arrays)
+    whole = Tile(task.problem.dtype.itemsize, 1, outputs, (1, 1, 1), lengths, deep)
     plane = _size(whole)
     fair = max(plane * task.planes // (BLOCKS * task.facts.multiprocessors), LEAST_BYTES)
     for size, twice in zip(TILE_BYTES, (FEW_TWICE, MOST_TWICE), strict=True):
@@ -148,26 +153,4 @@ def _cut(axis: Windows, box: int) -> Cut:
 
 
 def _size(tile: Tile) -> int:
-    return tile.bytes(True) + tile.array_bytes
-
-
-def bank_conflicts(task: Task, axes: tuple[Windows, ...], tile: Tile, by_rows: bool) -> int:
-    """How many of 32 lanes read the same bank; 0 if gaps in the tile would not help.
-
-    `by_rows`: threads take a row of a window each, not a window.
-    """
-    d, h, w = axes
-    itemsize, size = tile.itemsize, max(tile.itemsize, _WORD)
-    lanes = min(tile.rows * tile.box[2] if by_rows else tile.windows, _LINE // size)  # that read at once
-    row, ow = np.divmod(np.arange(lanes), tile.box[2])
-    if not by_rows:
-        plane, od, oh = np.unravel_index(row, (tile.share, *tile.box[:2]))
-        row = (plane * tile.cells[0] + d.first[od] - d.first[0]) * tile.cells[1] + h.first[oh] - h.first[0]
-    pitch = tile.cells[2] if tile.segment_rows > 1 else tile.segment
-    words = (row * pitch + w.first[ow] - w.first[0]) * itemsize // size
-    tight, loose = (_conflicts(found, _LINE // size) for found in (words, words + words // (_LINE // size)))
-    return tight if loose < tight else 0
-
-
-def _conflicts(words: Array, banks: int) -> int:
-    return int(np.bincount(np.unique(words) % banks).max())
+    return tile.bytes(True) + tile.row_bytes + tile.slice_bytes

@@ -76,12 +76,14 @@ def _refusal(task: Task, axes: tuple[Windows, ...], vector: int) -> str | None:
     if rolls(task) and (h.most <= ROWS_IN_REGISTERS or h.overlap > MOST_OVERLAP):
         return "threads keep the rows of windows"
     windows = prod(axis.outputs for axis in axes)
+    slices_of, rows_of, cells_of = (float(axis.count.mean()) for axis in axes)  # of a window
     rows, slices = d.length * h.length * w.outputs / windows, d.length * h.outputs * w.outputs / windows
-    here = rows * (COMPARED * w.most + BESIDES) / vector + SEARCHED * (d.most + h.most + w.most) + 2 * BESIDES
-    here += slices * (COMPARED * h.most + BESIDES) / vector if d.most > 1 else 0
-    alone = ALONE * d.most * h.most * w.most
+    here = rows * (COMPARED * cells_of + BESIDES) / vector + 2 * BESIDES
+    here += SEARCHED * (slices_of + rows_of + cells_of)
+    here += slices * (COMPARED * rows_of + BESIDES) / vector if d.most > 1 else 0
+    alone = ALONE * slices_of * rows_of * cells_of
     if here > alone:
-        return f"one axis after the other takes {here:.0f} instructions, whole windows {alone}"
+        return f"one axis after the other takes {here:.0f} instructions, whole windows {alone:.0f}"
     return None
 
 

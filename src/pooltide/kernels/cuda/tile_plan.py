@@ -1,50 +1,58 @@
 """Which windows a block computes from a tile in shared memory: maximum_staged.cu and average_staged.cu.
 
 The public functions are planners. task.py says what a planner takes and returns; choice.py has their order.
-boxes.py divides planes; device/tile.h is the other side of both modules.
+device/tile.h is the other side of this module.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
+from math import inf, prod
+
+import numpy as np
 
 from . import columns
 from .average_plan import DIVISORS, division_of
-from .boxes import Tile, bank_conflicts, tile_of
+from .banks import gaps_help, lanes_at_once, with_gaps
 from .columns import TENSORS, Windows, span_table, steady_axes, windows_of
-from .maximum_plan import index_parameter, places_of, rolls
+from .maximum_plan import index_parameter, places_of
 from .source import Argument, Source
-from .tables import Array, cdiv, divider
+from .tables import Array, cdiv, divider, even_share
 from .task import Launch, Task
 
-THREADS = 256
+THREADS = 128
+TILE_BYTES = (16 << 10, 24 << 10)  # the second where too few windows fit the first
 FEWEST_WINDOWS = 32  # of a block, so that a warp has windows for all lanes
-FEWEST_ROWS = 64  # of windows in a block, where threads compare rows first
-# Limits for the average number of windows that hold a cell. Above MOST_OVERLAP, other kernels may be faster:
-# they share comparisons or loads. Below LEAST_OVERLAP, no window would use most cells of a tile.
+BLOCKS = 2  # of each multiprocessor, at least
+# Limits for the average number of windows that hold a cell. Above MOST_OVERLAP, the kernels of columns.h are
+# faster: they share comparisons or loads. Below LEAST_OVERLAP, no window would use most cells of a tile.
 MOST_OVERLAP = 2
 LEAST_OVERLAP = 0.5
+# Averages with at most NARROW windows in a row, of at least LARGE cells, are staged even if they overlap
+# more: without a tile, the lanes of a warp would read the cells of many planes, again for each window.
+NARROW, LARGE = 4, 64
 # Bytes. If windows are less than NEAR apart, in rows of at least LONG_ROW, threads read fast without a tile.
 NEAR = 6
 LONG_ROW = 128
 FEWEST_CELLS = 6  # of a window; smaller ones are read as fast without a copy
-NARROW = 16  # windows: without a tile, threads read shorter rows slowly, NARROW_COST times as long
-NARROW_COST = 4
-LONGEST = 128  # cells of a window on the w axis, which one thread compares
-MOST_CONFLICTS = 2  # lanes that wait for one bank of shared memory
-# Instructions: to read and compare a cell, the same with its place, and what a thread does besides.
-COMPARED, PLACED, BESIDES = 3, 7, 25
+SEARCHED_ROWS = 3  # of windows, from which on the place of a maximum is searched after its value
 _PARAMETERS = (
-    *(("const int*", "tables"), ("i64", "planes"), ("i64", "elements")),
-    *(("int", name) for name in ("plane_elements", "share", "whole_h", "whole_w")),
+    *(("const int*", "tables"), ("const int*", "parts"), ("i64", "planes"), ("i64", "elements")),
+    *(("int", name) for name in ("plane_elements", "plane_windows", "share")),
     *(("int", name) for name in ("D", "H", "W", "Do", "Ho", "Wo")),
     *(("int", f"{name}_{axis}") for axis in "dhw" for name in "ksp"),
-    *(("int", name) for name in ("box_d", "box_h", "box_w", "cells_d", "cells_h")),
-    *(("int", name) for name in ("segments", "segment_rows", "segment")),
-    *(("Divider", f"by_{name}") for name in ("parts_w", "parts_h", "parts_d", "box_h", "box_d", "lanes")),
-    *(("Divider", f"by_{name}") for name in ("cells_h", "segment_rows", "vectors")),
+    *(("Divider", f"by_{name}") for name in ("parts", "wo", "ho", "do")),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class _Tile:
+    """`share` planes, or a part of one: rows of (first window, windows, first cell, cells)."""
+
+    share: int
+    parts: Array
+    windows: int  # of the largest tile
+    cells: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,45 +68,27 @@ class _Own:
 
 
 def staged_maximum(task: Task) -> tuple[Launch, ...] | str:
-    """Threads compare cells in shared memory, one axis after the other."""
+    """Threads compare whole windows in shared memory."""
     axes = _windows(task)
-    d, h, _ = axes
-    if reason := _refusal(task, axes) or _shared_comparisons(task, axes):
-        return reason
-    arrays = int(d.most * h.most > 1), int(d.most > 1)
-    tile = tile_of(task, axes, arrays)
+    tile = _refusal(task, axes, MOST_OVERLAP) or _tile(task, axes)
     if isinstance(tile, str):
         return tile
-    rows = tile.rows * tile.box[2]
-    if arrays[0] and rows < FEWEST_ROWS:
-        return f"a block has {rows} rows of windows, too few for its threads"
-    if not arrays[0] and tile.windows < FEWEST_WINDOWS:
-        return f"{tile.windows} windows fit a block, too few for its threads"
-    options = (("ROWS_FIRST", arrays[0]), ("SLICES_FIRST", arrays[1]))
-    padded = bank_conflicts(task, axes, tile, bool(arrays[0])) > MOST_CONFLICTS
-    rows_from = tile.bytes(padded)
-    slices_from = rows_from + cdiv(tile.row_elements * task.problem.dtype.itemsize, 16) * 16
-    values = (*places_of(task.problem.offsets, axes)[3:5], rows_from, slices_from)
-    numbers = tuple(("int", name) for name in ("place_d", "place_h", "rows_from", "slices_from"))
+    options = (("SEARCHED", int(axes[0].most * axes[1].most >= SEARCHED_ROWS)),)
+    values = places_of(task.problem.offsets, axes)[3:5]
+    numbers = (("int", "place_d"), ("int", "place_h"))
     own = _Own("maximum_staged", index_parameter(task), numbers, values, options, ())
-    return _launch(task, axes, tile, own, padded)
+    return _launch(task, axes, tile, own)
 
 
 def staged_average(task: Task) -> tuple[Launch, ...] | str:
     """Threads add whole windows in shared memory, cell by cell."""
     axes = _windows(task)
-    overlap, w = prod(axis.overlap for axis in axes), axes[2]
-    reason = _refusal(task, axes)
-    if reason is None and overlap > MOST_OVERLAP and w.outputs >= NARROW:
-        reason = f"a cell is in {overlap:.1f} windows"
-    tile = reason or tile_of(task, axes, (0, 0))
+    large = axes[2].outputs <= NARROW and _mean_cells(axes) >= LARGE
+    tile = _refusal(task, axes, inf if large else MOST_OVERLAP) or _tile(task, axes)
     if isinstance(tile, str):
         return tile
-    if tile.windows < FEWEST_WINDOWS:
-        return f"{tile.windows} windows fit a block, too few for its threads"
     divisors, values, options = division_of(task)
-    own = _Own("average_staged", (), DIVISORS, tuple(values), options, divisors)
-    return _launch(task, axes, tile, own, bank_conflicts(task, axes, tile, False) > MOST_CONFLICTS)
+    return _launch(task, axes, tile, _Own("average_staged", (), DIVISORS, tuple(values), options, divisors))
 
 
 def _windows(task: Task) -> tuple[Windows, Windows, Windows]:
@@ -106,7 +96,32 @@ def _windows(task: Task) -> tuple[Windows, Windows, Windows]:
     return d, h, w
 
 
-def _refusal(task: Task, axes: tuple[Windows, ...]) -> str | None:
+def _launch(task: Task, axes: tuple[Windows, ...], tile: _Tile, own: _Own) -> tuple[Launch, ...] | str:
+    blocks = cdiv(task.planes, tile.share) * len(tile.parts)
+    if blocks >= 2**31:
+        return f"{blocks} blocks are more than a grid numbers"
+    strides, padded = steady_axes(task), _padded(task, axes, tile)
+    elements, windows = prod(task.problem.input_plane), prod(task.problem.output_plane)
+    arguments = (
+        *(task.planes, task.planes * elements, elements, windows, tile.share),
+        *(axis.length for axis in axes),
+        *(axis.outputs for axis in axes),
+        *(number for axis in strides for number in (axis.k, axis.s, axis.p)),
+        *(divider(n) for n in (len(tile.parts), *(axis.outputs for axis in reversed(axes)))),
+        *own.values,
+    )
+    defines = (
+        *(*task.defines, *own.options, *_unrolled(axes), ("WHOLE", int(tile.cells >= elements))),
+        ("STEADY", int(not any(axis.adaptive for axis in strides))),
+        *(("PADDED", int(padded)), ("THREADS", THREADS)),
+    )
+    parameters = (*TENSORS, *own.pointers, *_PARAMETERS, *own.numbers)
+    source = Source(f"{own.entry}.cu", own.entry, parameters, defines)
+    tables = (span_table(axes, *own.more), tile.parts.astype(np.int32).ravel())
+    return (Launch(source, blocks, THREADS, _shared(task, tile, padded), tables, arguments),)
+
+
+def _refusal(task: Task, axes: tuple[Windows, ...], most_overlap: float) -> str | None:
     """Why other kernels read these windows at least as well; else None."""
     if task.inner > 1:
         return "channels are innermost, and neighbouring threads read neighbouring channels"
@@ -115,66 +130,96 @@ def _refusal(task: Task, axes: tuple[Windows, ...]) -> str | None:
     if any(axis.empty for axis in axes):
         return "some windows have no cell"
     overlap, w, itemsize = prod(axis.overlap for axis in axes), axes[2], task.problem.dtype.itemsize
+    if overlap > most_overlap:
+        return f"a cell is in {overlap:.1f} windows"
     if overlap < LEAST_OVERLAP:
         return f"windows hold {overlap:.0%} of the cells"
-    cells = prod(float(axis.count.mean()) for axis in axes)
+    cells = _mean_cells(axes)
     if cells < FEWEST_CELLS:
         return f"windows have {cells:.0f} cells, too few to copy them"
-    near = w.length * itemsize >= LONG_ROW and w.length / w.outputs * itemsize < NEAR
-    if near and overlap <= MOST_OVERLAP:
+    if w.length * itemsize >= LONG_ROW and w.length / w.outputs * itemsize < NEAR:
         return "neighbouring threads read neighbouring windows"
     return None
 
 
-def _shared_comparisons(task: Task, axes: tuple[Windows, ...]) -> str | None:
-    """Why a thread compares windows that overlap faster without a tile; else None."""
-    d, h, w = axes
-    if w.most > LONGEST:
-        return f"rows of windows have {w.most} cells, too many for one thread"
-    overlap = prod(axis.overlap for axis in axes)
-    if overlap <= MOST_OVERLAP:
-        return None
-    if rolls(task):
-        return f"a cell is in {overlap:.1f} windows, which share rows in other kernels"
-    windows = prod(axis.outputs for axis in axes)
-    rows, slices = d.length * h.length * w.outputs / windows, d.length * h.outputs * w.outputs / windows
-    here = rows * (COMPARED * w.most + BESIDES) + PLACED * (d.most + h.most + w.most) + 2 * BESIDES
-    here += slices * (COMPARED * h.most + BESIDES) if d.most > 1 else 0
-    alone = PLACED * d.most * h.most * w.most * (NARROW_COST if w.outputs < NARROW else 1)
-    if here < alone:
-        return None
-    return f"one axis after the other takes {here:.0f} instructions, whole windows {alone}"
+def _mean_cells(axes: tuple[Windows, ...]) -> float:
+    """The cells of a window, on average."""
+    return prod(float(axis.count.mean()) for axis in axes)
 
 
-def _launch(
-    task: Task, axes: tuple[Windows, ...], tile: Tile, own: _Own, padded: bool
-) -> tuple[Launch, ...] | str:
-    blocks = cdiv(task.planes, tile.share) * prod(tile.parts)
-    if blocks >= 2**31:
-        return f"{blocks} blocks are more than a grid numbers"
-    strides, w = steady_axes(task), axes[2]
-    arguments = (
-        *(task.planes, task.problem.planes * prod(task.problem.input_plane), prod(task.problem.input_plane)),
-        *(tile.share, int(tile.parts[1] == 1), int(tile.parts[2] == 1)),
-        *(axis.length for axis in axes),
-        *(axis.outputs for axis in axes),
-        *(number for axis in strides for number in (axis.k, axis.s, axis.p)),
-        *(*tile.box, *tile.cells[:2], tile.segments, tile.segment_rows, tile.segment),
-        *(divider(n) for n in (*reversed(tile.parts), tile.box[1], tile.box[0], tile.lanes(THREADS))),
-        *(divider(n) for n in (tile.cells[1], tile.segment_rows, tile.segment // tile.vector)),
-        *own.values,
-    )
+def _tile(task: Task, axes: tuple[Windows, ...]) -> _Tile | str:
+    plane, windows = prod(task.problem.input_plane), prod(task.problem.output_plane)
+    itemsize, most = task.problem.dtype.itemsize, 0
+    even = task.planes * plane * itemsize // (BLOCKS * task.facts.multiprocessors)
+    for size in TILE_BYTES:
+        cells = min(size, even) // itemsize
+        if cells >= plane:
+            share = even_share(task.planes, cells // plane)
+            found = _Tile(share, np.array([[0, windows, 0, plane]]), share * windows, share * plane)
+        else:
+            found = _part_of_plane(axes, cells)
+        if found.windows >= FEWEST_WINDOWS:
+            return found
+        most = found.windows
+    return f"{most} windows fit a block, too few for its threads"
+
+
+def _part_of_plane(axes: tuple[Windows, ...], cells: int) -> _Tile:
+    """Windows of some slices, some rows of a slice, or part of a row; no windows where none fit."""
+    cell = window = np.zeros((1, 1), np.int64)  # the first of each slice, then of each row
+    for level, axis in enumerate(axes):
+        inner = prod(other.length for other in axes[level + 1 :])
+        inner_windows = prod(other.outputs for other in axes[level + 1 :])
+        share = _fitting(axis, cells // inner)
+        if share:
+            begin = np.arange(0, axis.outputs, even_share(axis.outputs, share))
+            end = np.append(begin[1:], axis.outputs)
+            first, counts = axis.first[begin], (axis.first + axis.count)[end - 1] - axis.first[begin]
+            parts = np.stack(
+                np.broadcast_arrays(
+                    (window * axis.outputs + begin) * inner_windows, (end - begin) * inner_windows,
+                    (cell * axis.length + first) * inner, counts * inner,
+                ),
+                axis=-1,
+            ).reshape(-1, 4)  # fmt: skip
+            return _Tile(1, parts, int(parts[:, 1].max()), int(parts[:, 3].max()))
+        if axis.most > 1:
+            break
+        cell = (cell * axis.length + axis.first).reshape(-1, 1)
+        window = (window * axis.outputs + np.arange(axis.outputs)).reshape(-1, 1)
+    return _Tile(1, np.zeros((0, 4), np.int64), 0, 0)
+
+
+def _fitting(axis: Windows, cells: int) -> int:
+    """How many consecutive windows need at most so many cells, wherever they begin."""
+    end, low, high = axis.first + axis.count, 0, axis.outputs
+    while low < high:
+        middle = (low + high + 1) // 2
+        fits = (end[middle - 1 :] - axis.first[: axis.outputs - middle + 1]).max() <= cells
+        low, high = (middle, high) if fits else (low, middle - 1)
+    return low
+
+
+def _unrolled(axes: tuple[Windows, ...]) -> tuple[tuple[str, int], ...]:
+    _, h, w = axes
     cells = w.most if w.most <= columns.UNROLLED else 0
-    defines = (
-        *(*task.defines, *own.options, ("COLUMNS", cells), ("CLIPPED_W", w.clipped)),
-        ("SEGMENTED", int(tile.segments > 1)),
-        ("STEADY", int(not any(axis.adaptive for axis in strides))),
-        *(("PADDED", int(padded)), ("THREADS", THREADS)),
-    )
-    parameters = (*TENSORS, *own.pointers, *_PARAMETERS, *own.numbers)
-    source = Source(f"{own.entry}.cu", own.entry, parameters, defines)
-    shared = tile.bytes(padded) + tile.array_bytes
-    if shared > task.facts.shared_per_block:
-        return f"a tile takes {shared} bytes of shared memory"
-    tables = (span_table(axes, *own.more),)
-    return (Launch(source, blocks, THREADS, shared, tables, arguments),)
+    rows = even_share(h.most, columns.UNROLLED // cells) if cells else 1
+    clipped = (("CLIPPED_H", int(h.clipped or h.most % rows > 0)), ("CLIPPED_W", w.clipped))
+    return ("COLUMNS", cells), ("ROWS", rows), *clipped
+
+
+def _padded(task: Task, axes: tuple[Windows, ...], tile: _Tile) -> bool:
+    """Whether gaps in the tile let the first windows be read with fewer conflicts."""
+    d, h, w = axes
+    itemsize, shape = task.problem.dtype.itemsize, (tile.share, d.outputs, h.outputs, w.outputs)
+    lanes = min(tile.windows, lanes_at_once(itemsize))
+    plane, od, oh, ow = np.unravel_index(tile.parts[0, 0] + np.arange(lanes), shape)
+    row = (plane * d.length + d.first[od]) * h.length + h.first[oh]
+    return gaps_help(row * w.length + w.first[ow], itemsize)
+
+
+def _shared(task: Task, tile: _Tile, padded: bool) -> int:
+    """Bytes of a tile, whose first cell may be anywhere in a vector of 16 bytes."""
+    itemsize = task.problem.dtype.itemsize
+    size = cdiv(tile.cells * itemsize + 16 - itemsize, 16) * 16
+    return with_gaps(size, itemsize) if padded else size

@@ -1,231 +1,137 @@
-// Windows of planes from shared memory: a block copies cells to its tile, and threads take windows from the tile. So
-// threads read memory in order, however far their windows are apart.
+// Windows of planes from shared memory: a block copies neighbouring cells to its tile, and each thread takes whole
+// windows from the tile. So threads read memory in order, however far their windows are apart.
 //
-// A block computes a box of windows: all windows of p.share planes, or up to p.box_d × p.box_h × p.box_w windows of one
-// plane. Its tile has the cells from the first to the last one of these windows on each axis, at most p.cells_d slices
-// of p.cells_h rows. Rows are numbered through all slices and planes of the tile: slice · p.cells_h + row.
+// A block computes consecutive windows: all windows of p.share planes, or some windows of one plane. Its tile has all
+// cells of these windows, and the cells between them. p.parts has (first window, windows, first cell, cells) for each
+// part of a plane.
 //
-//     SEGMENTED  1: the tile consists of segments of p.segment_rows rows, either those of one slice or one row. Each
-//                segment begins p.segment elements after the one before it. 0: the tile is one run of cells
-//     STEADY     1: all axes have windows of equal length and stride; 0: their cells are in tables (spans.h)
-//     PADDED     1: a gap follows each 128 bytes of the tile, as neighbouring windows would begin in the same banks
-//                of shared memory
-//     COLUMNS    the most cells of a window on the w axis, where threads unroll them; 0: too many for that
-//     CLIPPED_W  1: some windows have fewer cells inside the w axis than others
-//     NONE       the value that replaces a cell which a window does not have
+//     WHOLE      1: a block takes whole planes, and there is no table of parts
+//     ROWS       how many rows threads unroll, with COLUMNS cells each
+//     CLIPPED_H  1: some windows have fewer rows than others, or the number of rows is not a multiple of ROWS
+//
+// staging.h has the other options.
 #pragma once
 
-#include "spans.h"
-
-#define VECTOR (16 / (int)sizeof(Element))
-#define LINE 128                                             // bytes of all banks
-#define GAP (int)(sizeof(Element) < 4 ? 4 : sizeof(Element))  // bytes that keep elements aligned
-#define AHEAD 8                                              // vectors that a thread loads together
-#define BATCH (COLUMNS > 0 ? COLUMNS : 8)                    // cells of a row that a thread takes together
-
-static_assert(BATCH * (int)sizeof(Element) <= LINE, "more than one gap is among the cells of a batch");
+#include "staging.h"
 
 struct Tile {
-  unsigned char *bytes;
-  i64 plane;       // the first one
-  int planes;
-  int od, oh, ow;  // the first window
-  int windows_d, windows_h, windows_w;
-  Span d, h, w;    // the cells of each plane
-  int skip;        // elements from a 16-byte boundary to the first cell
+  const unsigned char *bytes;
+  int windows, first_window;  // of the block; the first one counts from its plane's first
+  int origin;                 // where the first cell of the first plane would be, in elements
+  i64 to;                     // the first window among all windows
 };
 
-#if STEADY
-__device__ __forceinline__ Span steady_span(int o, int length, int k, int s, int padding) {
-  const int begin = o * s - padding, first = max(begin, 0);
-  const Span found = {first, min(begin + k, length) - first};
-  return found;
-}
-__device__ __forceinline__ Span cells_d(const Parameters &p, int o) { return steady_span(o, p.D, p.k_d, p.s_d, p.p_d); }
-__device__ __forceinline__ Span cells_h(const Parameters &p, int o) { return steady_span(o, p.H, p.k_h, p.s_h, p.p_h); }
-__device__ __forceinline__ Span cells_w(const Parameters &p, int o) { return steady_span(o, p.W, p.k_w, p.s_w, p.p_w); }
-#else
-__device__ __forceinline__ Span cells_d(const Parameters &p, int o) { return span_d(p, o); }
-__device__ __forceinline__ Span cells_h(const Parameters &p, int o) { return span_h(p, o); }
-__device__ __forceinline__ Span cells_w(const Parameters &p, int o) { return span_w(p, o); }
-#endif
-
-__device__ __forceinline__ Span from_to(const Span &first, const Span &last) {
-  const Span found = {first.first, last.first + last.count - first.first};
-  return found;
-}
-
-// The byte of the tile at which an element is.
-__device__ __forceinline__ u32 byte_of(int element) {
-  const u32 byte = (u32)element * (u32)sizeof(Element);
-  return PADDED ? byte + byte / LINE * GAP : byte;
-}
-
-// Writes 16 bytes to the tile, in pieces that are aligned after a gap.
-__device__ __forceinline__ void put_vector(unsigned char *tile, int nth, const uint4 &vector) {
-  unsigned char *to = tile + byte_of(nth * VECTOR);
-#if !PADDED
-  *(uint4 *)to = vector;
-#elif ELEMENT == 1
-  ((uint2 *)to)[0] = make_uint2(vector.x, vector.y), ((uint2 *)to)[1] = make_uint2(vector.z, vector.w);
-#else
-  u32 *words = (u32 *)to;
-  words[0] = vector.x, words[1] = vector.y, words[2] = vector.z, words[3] = vector.w;
-#endif
-}
-
-// Where a segment begins in the tensor, counted from the tile's first cell, and whether the tile has its rows.
-struct Segment {
-  int at;
-  bool exists;
-};
-
-__device__ __forceinline__ Segment segment_of(const Parameters &p, const Tile &tile, int nth) {
-  const int row = nth * p.segment_rows, d = (int)over((u32)row, p.by_cells_h), h = row - d * p.cells_h;
-  const Segment found = {(d * p.H + h) * p.W, d < tile.d.count && h < tile.h.count};
-  return found;
-}
-
-// The position of the first cell of a row in the tile, in elements.
-__device__ __forceinline__ int row_at(const Parameters &p, const Tile &tile, int row) {
-#if SEGMENTED
-  const int nth = (int)over((u32)row, p.by_segment_rows);
-  const int skip = (tile.skip + segment_of(p, tile, nth).at) & (VECTOR - 1);
-  return nth * p.segment + skip + (row - nth * p.segment_rows) * p.W;
-#else
-  return tile.skip + row * p.W;
-#endif
-}
-
-// Copies the cells to the tile, in vectors of 16 bytes. The vectors may have other elements of the tensor before the
-// first cell and after the last one of a segment; `from` is the first cell's element in the tensor.
-__device__ __forceinline__ void copy_cells(const Parameters &p, const Tile &tile, i64 from) {
-#if SEGMENTED
-  const int rows = p.segment_rows > 1 ? tile.h.count : 1, run = (rows - 1) * p.W + tile.w.count;
-  const int vectors = p.segments * (int)p.by_vectors.n;
-#else
-  const int rows = (tile.planes - 1) * p.D * p.H + (tile.d.count - 1) * p.H + tile.h.count;
-  const int run = (rows - 1) * p.W + tile.w.count, vectors = (tile.skip + run + VECTOR - 1) / VECTOR;
-#endif
+// Copies `cells` elements to the tile, from element `from` of the tensor on. Returns the position of the first one in
+// the tile, in elements: its distance from a 16-byte boundary, which is the same as in the tensor. The copied vectors
+// may have other elements of the tensor before the first and after the last one.
+__device__ __forceinline__ int copy_cells(const Parameters &p, unsigned char *tile, i64 from, int cells) {
+  const int skip = (int)((u64)(p.x + from) / sizeof(Element) % VECTOR), end = skip + cells;
+  const i64 base = from - skip;  // of the first vector
+  const int vectors = (end + VECTOR - 1) / VECTOR;
+  const int first = base < 0, last = base + (i64)vectors * VECTOR > p.elements ? vectors - 1 : vectors;
+  const Element *source = p.x + from - skip;
 #pragma unroll 1
-  for (int begin = 0; begin < vectors; begin += THREADS * AHEAD) {
+  for (int begin = first; begin < last; begin += THREADS * AHEAD) {
+    // A load that depends on no condition is issued early, so threads beyond the end load the last vector. All lanes
+    // meet between loads and stores, so that the compiler issues all loads before the first store; __ldg would let it
+    // move loads behind stores.
+    const int v = begin + (int)threadIdx.x;
     uint4 found[AHEAD];
-    u32 loaded = 0;
 #pragma unroll
-    for (int i = 0; i < AHEAD; ++i) {
-      const int nth = begin + i * THREADS + (int)threadIdx.x;
-#if SEGMENTED
-      const int segment = (int)over((u32)nth, p.by_vectors), v = nth - segment * (int)p.by_vectors.n;
-      const Segment part = segment_of(p, tile, segment);
-      const int skip = (tile.skip + part.at) & (VECTOR - 1);
-      const i64 element = from + part.at - skip + v * VECTOR;
-      const bool needed = nth < vectors && part.exists && v * VECTOR < skip + run;
-#else
-      const i64 element = from - tile.skip + nth * VECTOR;
-      const bool needed = nth < vectors;
-#endif
-      const bool inside = element >= 0 && element + VECTOR <= p.elements;
-      if (needed && inside) found[i] = *(const uint4 *)(p.x + element), loaded |= 1u << i;
-      if (needed && !inside)  // a vector that crosses an end of the tensor
-        for (int k = 0; k < VECTOR; ++k)
-          if (element + k >= 0 && element + k < p.elements)
-            *(Element *)(tile.bytes + byte_of(nth * VECTOR + k)) = __ldg(p.x + element + k);
-    }
-    // All lanes meet between loads and stores, so that the compiler issues all loads before the first store.
+    for (int i = 0; i < AHEAD; ++i) found[i] = ((const uint4 *)source)[min(v + i * THREADS, last - 1)];
     __syncwarp();
 #pragma unroll
     for (int i = 0; i < AHEAD; ++i)
-      if (loaded >> i & 1) put_vector(tile.bytes, begin + i * THREADS + (int)threadIdx.x, found[i]);
+      if (v + i * THREADS < last) put_vector(tile, v + i * THREADS, found[i]);
   }
+  // The vectors that cross an end of the tensor.
+  const int t = (int)threadIdx.x;
+  auto put = [&](int element) {
+    if (t < VECTOR && element >= skip && element < end) *(Element *)(tile + byte_of(element)) = __ldg(source + element);
+  };
+  if (first) put(t);
+  if (last < vectors) put(last * VECTOR + t);
+  return skip;
 }
 
 // Fills the tile of this block. All threads call it.
 __device__ __forceinline__ Tile tile_of(const Parameters &p, unsigned char *bytes) {
+#if WHOLE
+  const i64 plane = (i64)blockIdx.x * p.share;
+  const int4 part = make_int4(0, p.plane_windows, 0, p.plane_elements);
+#else
+  const u32 nth = over(blockIdx.x, p.by_parts);
+  const i64 plane = nth;
+  const int4 part = ((const int4 *)p.parts)[blockIdx.x - nth * p.by_parts.n];
+#endif
+  const int more = WHOLE ? (int)min((i64)p.share, p.planes - plane) - 1 : 0;  // planes after the first
+  const i64 from = plane * p.plane_elements + part.z;
+  const int skip = copy_cells(p, bytes, from, part.w + more * p.plane_elements);
+  __syncthreads();
   Tile tile;
   tile.bytes = bytes;
-  u32 at = blockIdx.x, next = over(at, p.by_parts_w);
-  tile.ow = (int)(at - next * p.by_parts_w.n) * p.box_w;
-  at = next, next = over(at, p.by_parts_h);
-  tile.oh = (int)(at - next * p.by_parts_h.n) * p.box_h;
-  at = next, next = over(at, p.by_parts_d);
-  tile.od = (int)(at - next * p.by_parts_d.n) * p.box_d;
-  tile.plane = (i64)next * p.share;
-  tile.planes = (int)min((i64)p.share, p.planes - tile.plane);
-  tile.windows_d = min(p.box_d, p.Do - tile.od);
-  tile.windows_h = min(p.box_h, p.Ho - tile.oh);
-  tile.windows_w = min(p.box_w, p.Wo - tile.ow);
-  if (p.share > 1) {
-    tile.d.first = tile.h.first = tile.w.first = 0;
-    tile.d.count = p.D, tile.h.count = p.H, tile.w.count = p.W;
-  } else {
-    tile.d = from_to(cells_d(p, tile.od), cells_d(p, tile.od + tile.windows_d - 1));
-    tile.h = p.whole_h ? Span{0, p.H} : from_to(cells_h(p, tile.oh), cells_h(p, tile.oh + tile.windows_h - 1));
-    tile.w = p.whole_w ? Span{0, p.W} : from_to(cells_w(p, tile.ow), cells_w(p, tile.ow + tile.windows_w - 1));
-  }
-  const i64 from = tile.plane * p.plane_elements + ((i64)tile.d.first * p.H + tile.h.first) * p.W + tile.w.first;
-  tile.skip = (int)((u64)(p.x + from) / sizeof(Element) % VECTOR);
-  copy_cells(p, tile, from);
-  __syncthreads();
+  tile.windows = part.y + more * p.plane_windows, tile.first_window = part.x;
+  tile.origin = skip - part.z;
+  tile.to = plane * p.plane_windows + part.x;
   return tile;
 }
 
-// Threads side by side take windows side by side: a thread takes the same columns in each of its rows of windows.
-// Calls body(ow, first, step): window ow of the tile, in every `step`-th row of windows from row `first` on.
-template <class Body>
-__device__ __forceinline__ void each_column(const Parameters &p, const Tile &tile, Body body) {
-  const int first = (int)over(threadIdx.x, p.by_lanes), lanes = (int)p.by_lanes.n, step = THREADS / lanes;
-  if (first >= step) return;
-  for (int ow = (int)threadIdx.x - first * lanes; ow < tile.windows_w; ow += lanes) body(ow, first, step);
+struct Window {
+  int od, oh, ow;
+  Span d, h, w;
+  int first;  // cell of its plane
+  int at;     // where that is in the tile, in elements
+};
+
+// The window `q` of the block.
+__device__ __forceinline__ Window window_of(const Parameters &p, const Tile &tile, int q) {
+  Window found;
+  u32 at = (u32)(tile.first_window + q), next = over(at, p.by_wo);
+  found.ow = (int)(at - next * p.by_wo.n);
+  at = next, next = over(at, p.by_ho);
+  found.oh = (int)(at - next * p.by_ho.n);
+  at = next, next = over(at, p.by_do);
+  found.od = (int)(at - next * p.by_do.n);
+  found.d = cells_d(p, found.od), found.h = cells_h(p, found.oh), found.w = cells_w(p, found.ow);
+  found.first = (found.d.first * p.H + found.h.first) * p.W + found.w.first;
+  found.at = (int)next * p.plane_elements + found.first + tile.origin;
+  return found;
 }
 
-// Calls body(plane, od, oh) for the rows of windows from row `first` on; these count from the tile's first.
-template <class Body>
-__device__ __forceinline__ void each_row(const Parameters &p, const Tile &tile, int first, int step, Body body) {
-#pragma unroll 1
-  for (int row = first; row < tile.planes * p.box_d * p.box_h; row += step) {
-    const int slice = (int)over((u32)row, p.by_box_h), oh = row - slice * p.box_h;
-    const int plane = (int)over((u32)slice, p.by_box_d), od = slice - plane * p.box_d;
-    if (od < tile.windows_d && oh < tile.windows_h) body(plane, od, oh);
-  }
-}
-
-// The element of the result for window (plane, od, oh, ow) of the tile.
-__device__ __forceinline__ i64 result_of(const Parameters &p, const Tile &tile, int plane, int od, int oh, int ow) {
-  const i64 row = ((tile.plane + plane) * p.Do + tile.od + od) * p.Ho + tile.oh + oh;
-  return row * p.Wo + tile.ow + ow;
-}
-
-// How many cells there are from element `first` of the tile to the next gap.
-__device__ __forceinline__ int cells_to_gap(int first) {
-  const u32 line = LINE / sizeof(Element);
-  return (int)(line - (u32)first % line);
-}
-
-// Loads BATCH neighbouring cells of a row, from element `first` of the tile on, of which `left` exist. At most one gap
-// is among them, so an address is before the gap or after it.
+// Loads BATCH cells of ROWS rows each, from row j of the window on.
 template <bool gap>
-__device__ __forceinline__ void load_cells(const Tile &tile, int first, int left, Sum (&cells)[BATCH]) {
-  const unsigned char *before = tile.bytes + byte_of(first), *after = before + GAP;
+__device__ __forceinline__ void load_rows(const Parameters &p, const Tile &tile, const Window &window, int first, int j,
+                                          int m, Sum (&cells)[ROWS][BATCH]) {
 #pragma unroll
-  for (int k = 0; k < BATCH; ++k) {
-    const bool exists = (COLUMNS && !CLIPPED_W) || k == 0 || k < left;
-    const Element *cell = (const Element *)(gap && k >= cells_to_gap(first) ? after : before) + k;
-    cells[k] = exists ? widen(*cell) : NONE;
+  for (int r = 0; r < ROWS; ++r) {
+    const bool row_exists = !CLIPPED_H || r == 0 || j + r < window.h.count;
+    load_cells<gap>(tile.bytes, first + r * p.W, window.w.count - m, row_exists, cells[r]);
   }
 }
 
-// Calls body(cells, m) for BATCH cells of a row of a window at a time: from cell m on. `at` is the row's first element
-// in the tile, `count` its cells.
+// Calls body(cells, at, i, j, m) for BATCH cells of the window at a time, in ascending order: from cell m of row j of
+// slice i on, which is the element `at` of the tile. The cells of ROWS rows are loaded together.
 template <class Body>
-__device__ __forceinline__ void each_batch(const Tile &tile, int at, int count, Body body) {
-  for (int m = 0; m < (COLUMNS ? 1 : count); m += BATCH) {
-    Sum cells[BATCH];
-    if (PADDED && cells_to_gap(at + m) < BATCH) {
-      load_cells<PADDED>(tile, at + m, count - m, cells);
-      keep_order();  // else the compiler merges the two branches
-    } else {
-      load_cells<false>(tile, at + m, count - m, cells);
+__device__ __forceinline__ void each_batch(const Parameters &p, const Tile &tile, const Window &window, Body body) {
+#pragma unroll 1
+  for (int i = 0; i < window.d.count; ++i) {
+#pragma unroll 1
+    for (int j = 0; j < window.h.count; j += ROWS) {
+      const int row = window.at + (i * p.H + j) * p.W;
+      for (int m = 0; m < (COLUMNS ? 1 : window.w.count); m += BATCH) {
+        Sum cells[ROWS][BATCH];
+        bool gap = false;
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r) gap |= PADDED && cells_to_gap(row + r * p.W + m) < BATCH;
+        if (gap) {
+          load_rows<PADDED>(p, tile, window, row + m, j, m, cells);
+          keep_order();  // else the compiler merges the two branches
+        } else {
+          load_rows<false>(p, tile, window, row + m, j, m, cells);
+        }
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r) body(cells[r], row + r * p.W + m, i, j + r, m);
+      }
     }
-    body(cells, m);
   }
 }
