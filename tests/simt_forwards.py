@@ -37,6 +37,7 @@ from pooltide.operators.dtypes import DTYPES
 from pooltide.problem.problem import Problem, with_offsets
 
 VOLUMES = 1000  # the first seed of volumes
+ROWS = 2000  # and of planes with one row
 SMALL = DeviceFacts(90, 1, 48 << 10, 64 << 10, 64, 65536, 1 << 20, 1_980_000)
 ONE = replace(H200, multiprocessors=1)  # whose tiles small problems fill
 IN_TILES = ("staged maximum", "maximum by axes", "average of staged windows")
@@ -129,7 +130,7 @@ class ForwardChecker(Collector):
 def random_forward(seed: int) -> tuple[Problem, Any]:
     """The seed's problem and its input: few values, so that many are equal, among them NaN, ±inf and ±0.
 
-    From seed VOLUMES on, problems have strided or adaptive windows of several slices.
+    From seed VOLUMES on, problems have strided or adaptive windows of several slices, from ROWS on of one row.
     """
     rng = np.random.default_rng(seed)
     dtype = DTYPES[TYPES[(seed + seed // 8) % 4]]  # each type has seeds that are planned with tiny limits
@@ -144,7 +145,9 @@ def random_forward(seed: int) -> tuple[Problem, Any]:
     d, h, w = UNIT if rng.integers(2) else Axis(5, 2), *axes
     if not (h.adaptive and w.adaptive) and rng.integers(2):
         d = UNIT
-    if seed >= VOLUMES:
+    if seed >= ROWS:
+        d, h, w = UNIT, UNIT, axes[1]
+    elif seed >= VOLUMES:
         d, h, w = volume(rng)
     if seed // 4 % 2:
         quotient = "chained" if h.adaptive else str(rng.choice(["extent", "valid", "override"]))

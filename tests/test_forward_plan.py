@@ -119,6 +119,19 @@ def test_a_window_of_one_row_is_whole_only_if_the_plane_has_one_row() -> None:
     assert [defines["WHOLE"] for defines in found if "WHOLE" in defines] == [0]
 
 
+@pytest.mark.parametrize(("planes", "rows"), [(64 * 6, 64), (55 * 53, 55), (2 * 397, 2), (397, 1)])
+def test_planes_of_one_row_become_the_rows_of_fewer_planes(planes: int, rows: int) -> None:
+    for kind, quotient, name in (
+        ("maximum", "", "rolling maximum"),
+        ("average", "extent", "average of columns"),
+    ):
+        given = Problem(kind, (planes, 1), (UNIT, UNIT, strided(40, 2, 2, 0)), DTYPES["FLOAT32"], quotient)
+        (launch,) = dict(launches(given, "planes", small=False))[name]
+        numbers = [number for kind, number in launch.source.parameters if not kind.endswith("*")]
+        arguments = dict(zip(numbers, launch.arguments, strict=True))
+        assert (arguments["planes"], arguments["H"], arguments["Ho"]) == (planes // rows, rows, rows)
+
+
 def test_sizes_compile_nothing_new() -> None:
     for kind, axis, quotient in (("maximum", (3, 2, 1), ""), ("average", (2, 2, 0), "extent")):
         sources = set()

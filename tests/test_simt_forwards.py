@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from simt_forwards import VOLUMES, launches, random_forward
+from simt_forwards import ROWS, VOLUMES, launches, random_forward
 
 import simt
 from pooltide.kernels.cuda.choice import KERNELS
@@ -51,6 +51,15 @@ def test_random_volumes_have_the_expected_bits() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     for name in ("maximum by axes", "maximum of channels", "average of staged windows"):
         assert name in done.stdout
+
+
+@on_host
+@pytest.mark.slow
+def test_random_rows_have_the_expected_bits() -> None:
+    done = simt.start(PROGRAM, "--share", "0", "1000000", "--random", str(ROWS), str(ROWS + 48))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "rolling maximum" in done.stdout
+    assert "average of columns" in done.stdout
 
 
 @pytest.mark.slow

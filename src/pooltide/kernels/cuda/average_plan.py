@@ -18,6 +18,7 @@ from .columns import (
     column_parameters,
     may_pair,
     power_below,
+    rows_as_planes,
     span_table,
     steady_axes,
     vector_of,
@@ -29,6 +30,7 @@ from .tables import Array, cdiv, divider, uniform
 from .task import Launch, Task
 
 CELLS_IN_REGISTERS = 64  # that a thread reads for several averages
+CELLS_TOGETHER = 8  # that a thread should load at once, from several slices where a slice has fewer
 WIDE = 8  # cells: windows farther apart are read by whole warps
 WIDE_THREADS = 128
 _POWERS = frozenset(2.0**i for i in range(64))
@@ -98,12 +100,16 @@ def wide_average(task: Task) -> tuple[Launch, ...] | str:
 
 def column_average(task: Task) -> tuple[Launch, ...] | str:
     """A thread walks down a column of windows."""
+    given, task = task, rows_as_planes(task)
     problem, (_, rows, steps) = task.problem, steady_axes(task)
     d, h, w = (windows_of(axis) for axis in problem.axes)
-    windows = min(4 if h.overlap >= 2 else 2 if h.overlap > 1.25 else 1, h.outputs)
     most = w.most if w.most <= columns.UNROLLED else 0
+    windows = min(4 if h.overlap >= 2 else 2 if h.overlap > 1.25 else 1, h.outputs)
+    if task is not given and most:  # rows have no cells in common, but a thread loads several of them at once
+        windows = min(max(columns.UNROLLED // most, 1), 4, h.outputs)
     height = rows.k + (windows - 1) * rows.s
     unrolled = not rows.adaptive and 0 < most * height <= CELLS_IN_REGISTERS
+    slices = min(max(CELLS_TOGETHER // (most * height), 1), power_below(d.most)) if unrolled else 1
     paired = unrolled and may_pair(task) and (steps.k + steps.s) * height <= CELLS_IN_REGISTERS
     vector = vector_of(task) if paired or task.inner > 1 else 1
     clipped_w = bool((w.count != steps.k).any()) if paired else bool(w.clipped)
@@ -115,7 +121,7 @@ def column_average(task: Task) -> tuple[Launch, ...] | str:
         ),
         *(("ROWS", rows.k if unrolled else 0), ("STRIDE", rows.s if unrolled else 0), ("WINDOWS", windows)),
         *(("PAIRED", int(paired)), ("STRIDE_W", steps.s if paired else 0)),
-        *(("DEEP", int(d.most > 1 or d.empty)), *options, ("THREADS", columns.THREADS)),
+        *(("DEEP", int(d.most > 1 or d.empty)), ("SLICES", slices), *options, ("THREADS", columns.THREADS)),
     )
     parameters = (*TENSORS, *column_parameters(task), ("int", "padding"), ("int", "padding_w"), *DIVISORS)
     source = Source("average.cu", "average", parameters, defines)
