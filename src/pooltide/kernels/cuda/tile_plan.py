@@ -12,7 +12,7 @@ from math import inf, prod
 import numpy as np
 
 from . import columns
-from .average_plan import DIVISORS, division_of
+from .average_plan import division_of, divisor_parameters
 from .banks import gaps_help, lanes_at_once, with_gaps
 from .columns import TENSORS, Windows, span_table, steady_axes, windows_of
 from .maximum_plan import index_parameter, places_of
@@ -88,7 +88,8 @@ def staged_average(task: Task) -> tuple[Launch, ...] | str:
     if isinstance(tile, str):
         return tile
     divisors, values, options = division_of(task)
-    return _launch(task, axes, tile, _Own("average_staged", (), DIVISORS, tuple(values), options, divisors))
+    own = _Own("average_staged", (), divisor_parameters(task), tuple(values), options, divisors)
+    return _launch(task, axes, tile, own)
 
 
 def _windows(task: Task) -> tuple[Windows, Windows, Windows]:

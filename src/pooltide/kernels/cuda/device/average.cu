@@ -93,14 +93,16 @@ __device__ __forceinline__ void walk(const Parameters &p, const Column &column) 
         for (int m = 0; m < COLUMNS; ++m) cells[m] = !CLIPPED_W || m < w.count ? cells_of<aligned>(p, row, m) : all_cells(0);
 #pragma unroll
         for (int v = 0; v < WINDOWS; ++v)
+          if (holds[v])
 #pragma unroll
-          for (int m = 0; m < COLUMNS; ++m) add(sums[v], holds[v] ? cells[m] : all_cells(0));
+            for (int m = 0; m < COLUMNS; ++m) add(sums[v], cells[m]);
 #else
         each_batch<aligned>(p, row, w.count, [&](const Cells(&cells)[BATCH], int, int count) {
 #pragma unroll
           for (int v = 0; v < WINDOWS; ++v)
+            if (holds[v])
 #pragma unroll
-            for (int m = 0; m < BATCH; ++m) add(sums[v], holds[v] && m < count ? cells[m] : all_cells(0));
+              for (int m = 0; m < BATCH; ++m) add(sums[v], m < count ? cells[m] : all_cells(0));
         });
 #endif
       }

@@ -5,18 +5,10 @@
 //     UNIFORM  1: all windows have the same divisors: p.divisor_d, p.divisor_h and p.divisor_w, or p.divisor_d alone;
 //              0: they follow the spans in p.tables
 //     SMALL    1: the product of three divisors is a number that a Sum holds exactly
-//     EXACT    1: all divisors are powers of two, and p.divisor_d, … are their reciprocals, which gives the same bits
+//     DIVISION  HOW of division.h; 3 unless UNIFORM. p.reciprocal_d, … are the reciprocals of p.divisor_d, …
 #pragma once
 
-__device__ __forceinline__ Sum quotient(Sum sum, Sum by) {
-#if EXACT
-  return sum * by;  // a reciprocal
-#elif ELEMENT == 1
-  return __ddiv_rn(sum, by);
-#else
-  return __fdiv_rn(sum, by);
-#endif
-}
+#include "division.h"
 
 // What the sum of a window is divided by on each axis; ones if UNIFORM.
 struct Divisors {
@@ -44,12 +36,12 @@ __device__ __forceinline__ Element divided(const Parameters &p, Sum sum, const D
   const Sum by_d = (Sum)((i64)by.d * by.h * by.w);
 #endif
 #if CHAINED
-  if (BY_D) sum = quotient(sum, by_d);
-  if (BY_H) sum = quotient(sum, by_h);
-  if (BY_W) sum = quotient(sum, by_w);
+  if (BY_D) sum = quotient<DIVISION>(sum, by_d, (Sum)p.reciprocal_d);
+  if (BY_H) sum = quotient<DIVISION>(sum, by_h, (Sum)p.reciprocal_h);
+  if (BY_W) sum = quotient<DIVISION>(sum, by_w, (Sum)p.reciprocal_w);
   return narrow(sum);
 #else
-  return narrow(quotient(sum, by_d) + (Sum)0);
+  return narrow(quotient<DIVISION>(sum, by_d, (Sum)p.reciprocal_d) + (Sum)0);
 #endif
 }
 
