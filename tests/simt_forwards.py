@@ -18,27 +18,50 @@ from cuda_problems import H200, TYPES, changed, flat, random_windows
 from simt_sweep import Collector, sweep, sweep_arguments
 
 from enumeration import NONE, bits, difference
-from pooltide.geometry import UNIT, Axis
+from pooltide.geometry import UNIT, Axis, strided_outputs
 from pooltide.kernels import Arrays, reference
-from pooltide.kernels.cuda import average_plan, columns, maximum_plan, tile_plan
+from pooltide.kernels.cuda import (
+    average_plan,
+    axis_plan,
+    banks,
+    boxes,
+    channel_plan,
+    columns,
+    maximum_plan,
+    tile_plan,
+)
 from pooltide.kernels.cuda.choice import KERNELS
 from pooltide.kernels.cuda.driver import DeviceFacts
 from pooltide.kernels.cuda.task import Launch, Task
 from pooltide.operators.dtypes import DTYPES
 from pooltide.problem.problem import Problem, with_offsets
 
+VOLUMES = 1000  # the first seed of volumes
+ROWS = 2000  # and of planes with one row
 SMALL = DeviceFacts(90, 1, 48 << 10, 64 << 10, 64, 65536, 1 << 20, 1_980_000)
 ONE = replace(H200, multiprocessors=1)  # whose tiles small problems fill
+IN_TILES = ("staged maximum", "maximum by axes", "average of staged windows")
 # Blocks and limits so small that small problems meet them.
 TINY: dict[Any, dict[str, Any]] = {
     columns: {"THREADS": 64, "UNROLLED": 3},
     maximum_plan: {"ROWS_IN_REGISTERS": 3, "SECTION_BYTES": 8 << 10, "FEWEST_CELLS": 1},
     average_plan: {"CELLS_IN_REGISTERS": 30, "WIDE": 2},
+    boxes: {"TILE_BYTES": (768, 6 << 10), "LEAST_BYTES": 256, "FEW_TWICE": 2, "MOST_TWICE": 99},
+    channel_plan: {
+        "THREADS": 32,
+        "ARRAY_BYTES": (512, 16 << 10),
+        "TWICE": (2, 99),
+        "CHANNEL_BYTES": (32, 16),
+        "LEAST_BYTES": 256,
+        "FEWEST_BLOCKS": 0,
+        "ALONE": 9999,
+    },
+    axis_plan: {"THREADS": 32, "FEWEST_ROWS": 1, "MANY_DISJOINT": 0, "MANY_SHARED": 0, "MOST_OVERLAP": 1},
+    banks: {"MOST_CONFLICTS": 1},
     tile_plan: {
         "THREADS": 32,
         "TILE_BYTES": (768, 6 << 10),
         "FEWEST_WINDOWS": 6,
-        "MOST_CONFLICTS": 1,
         "SEARCHED_ROWS": 2,
         "MOST_OVERLAP": 9,
         "LEAST_OVERLAP": 0,
@@ -61,7 +84,7 @@ def launches(problem: Problem, layout: str, small: bool) -> list[tuple[str, tupl
     """The launches of every kernel that takes the problem. `small`: as if blocks and limits were tiny."""
     with tiny_limits() if small else nullcontext():
         planned = [
-            (name, planner(Task(problem, layout, SMALL if small else ONE if "staged" in name else H200)))
+            (name, planner(Task(problem, layout, SMALL if small else ONE if name in IN_TILES else H200)))
             for name, planner in KERNELS[problem.kind]
         ]
     found = [(name, launch) for name, launch in planned if not isinstance(launch, str)]
@@ -105,7 +128,10 @@ class ForwardChecker(Collector):
 
 
 def random_forward(seed: int) -> tuple[Problem, Any]:
-    """The seed's problem and its input: few values, so that many are equal, among them NaN, ±inf and ±0."""
+    """The seed's problem and its input: few values, so that many are equal, among them NaN, ±inf and ±0.
+
+    From seed VOLUMES on, problems have strided or adaptive windows of several slices, from ROWS on of one row.
+    """
     rng = np.random.default_rng(seed)
     dtype = DTYPES[TYPES[(seed + seed // 8) % 4]]  # each type has seeds that are planned with tiny limits
     batch = (int(rng.integers(1, 4)), int(rng.choice([1, 3, 8, 33, 40])))
@@ -119,6 +145,10 @@ def random_forward(seed: int) -> tuple[Problem, Any]:
     d, h, w = UNIT if rng.integers(2) else Axis(5, 2), *axes
     if not (h.adaptive and w.adaptive) and rng.integers(2):
         d = UNIT
+    if seed >= ROWS:
+        d, h, w = UNIT, UNIT, axes[1]
+    elif seed >= VOLUMES:
+        d, h, w = volume(rng)
     if seed // 4 % 2:
         quotient = "chained" if h.adaptive else str(rng.choice(["extent", "valid", "override"]))
         if prod_outputs((d, h, w)) == 1 and h.adaptive:
@@ -141,6 +171,19 @@ def random_forward(seed: int) -> tuple[Problem, Any]:
         ]
     )
     return problem, rng.choice(values, batch + problem.input_plane, p=odds / odds.sum()).astype(dtype.numpy)
+
+
+def volume(rng: np.random.Generator) -> list[Axis]:
+    lengths = [int(rng.choice([5, 7, 9, 13, 17])) for _ in range(3)]
+    if rng.integers(3) == 0:
+        return [Axis(n, int(rng.integers(1, n + 1))) for n in lengths]
+    found = []
+    for n in lengths:
+        k, s = int(rng.integers(1, 8)), int(rng.integers(1, 4))
+        p = int(rng.integers(0, k // 2 + 1))
+        outputs = strided_outputs(n, k, s, p, bool(rng.integers(2)))
+        found.append(Axis(n, outputs, k, s, p) if outputs > 0 else Axis(n, 1, n, n))
+    return found
 
 
 def tall(rng: np.random.Generator, axis: Axis) -> Axis:

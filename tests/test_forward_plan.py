@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from cuda_problems import H200
-from simt_forwards import SMALL, launches, random_forward, tiny_limits
+from simt_forwards import SMALL, VOLUMES, launches, random_forward, tiny_limits
 
 from pooltide.geometry import UNIT, Axis, strided_outputs
 from pooltide.kernels.cuda.choice import KERNELS, plan
@@ -42,10 +42,13 @@ def chosen(given: Problem, layout: str) -> str:
         (problem("maximum", (32, 2048), Axis(7, 1)), "staged maximum", "maximum of shared windows"),
         (problem("maximum", (256, 2048), Axis(7, 1)), "staged maximum", "direct maximum"),
         (problem("maximum", (90, 1497), strided(17, 13, 13, 6)), "staged maximum", "direct maximum"),
+        (problem("maximum", (32, 2048), Axis(32, 1)), "maximum by axes", "maximum of channels"),
         (problem("maximum", (64, 64), strided(14, 2, 2, 0)), "rolling maximum", "rolling maximum"),
         (problem("maximum", (64, 64), strided(14, 3, 3, 0)), "staged maximum", "rolling maximum"),
         (problem("average", (256, 2048), strided(7, 7, 7, 0), "extent"), "average of staged windows", "average of columns"),
         (problem("maximum", (8, 64), strided(56, 3, 2, 1), d=strided(32, 3, 2, 1)), "direct maximum", "direct maximum"),
+        (problem("maximum", (64, 64), strided(14, 7, 2, 1), d=strided(32, 7, 2, 1)), "maximum by axes", "maximum of channels"),
+        (problem("average", (64, 64), strided(8, 5, 2, 1), "valid", strided(112, 5, 2, 1)), "average of staged windows", "average of columns"),
         (problem("average", (64, 2048), Axis(7, 1), "mean"), "mean of planes", "mean of planes"),
         (problem("average", (16, 64), Axis(224, 7), "chained"), "average of wide windows", "average of columns"),
         (problem("average", (64, 192), strided(35, 3, 1, 1), "extent"), "average of columns", "average of columns"),
@@ -94,11 +97,39 @@ def test_random_problems_reach_every_variant_of_tiles() -> None:
     assert reached["staged maximum"] >= {("INDEX", 1), ("INDEX", 8), ("SEARCHED", 0), ("SEARCHED", 1)}
 
 
+def test_random_problems_reach_every_variant_of_boxes() -> None:
+    reached, segment_rows = set(), set()
+    for seed in (*range(0, 80, 2), *range(VOLUMES, VOLUMES + 24, 2)):
+        for name, (launch, *_) in launches(random_forward(seed)[0], "planes", small=True):
+            if name == "maximum by axes":
+                reached |= set(launch.source.defines)
+                numbers = [number for kind, number in launch.source.parameters if not kind.endswith("*")]
+                rows = dict(zip(numbers, launch.arguments, strict=True))["segment_rows"]
+                segment_rows |= {rows == 1} if ("SEGMENTED", 1) in launch.source.defines else set()
+    flags = ("SEGMENTED", "STEADY", "PADDED", "CLIPPED_W", "SLICES_FIRST")
+    variants = {(flag, value) for flag in flags for value in (0, 1)} | {("ELEMENT", n) for n in range(4)}
+    assert reached >= variants | {("COLUMNS", 0), ("COLUMNS", 3), ("INDEX", 1), ("INDEX", 8)}
+    assert segment_rows == {False, True}  # segments of several rows, and of one
+
+
 def test_a_window_of_one_row_is_whole_only_if_the_plane_has_one_row() -> None:
     axes = (UNIT, Axis(3, 1, 2, 3, 1, dilation=2), Axis(64, 1))
     given = Problem("maximum", (64, 64), axes, DTYPES["FLOAT32"])
     found = [dict(launch[0].source.defines) for _, launch in launches(given, "planes", small=False)]
     assert [defines["WHOLE"] for defines in found if "WHOLE" in defines] == [0]
+
+
+@pytest.mark.parametrize(("planes", "rows"), [(64 * 6, 64), (55 * 53, 55), (2 * 397, 2), (397, 1)])
+def test_planes_of_one_row_become_the_rows_of_fewer_planes(planes: int, rows: int) -> None:
+    for kind, quotient, name in (
+        ("maximum", "", "rolling maximum"),
+        ("average", "extent", "average of columns"),
+    ):
+        given = Problem(kind, (planes, 1), (UNIT, UNIT, strided(40, 2, 2, 0)), DTYPES["FLOAT32"], quotient)
+        (launch,) = dict(launches(given, "planes", small=False))[name]
+        numbers = [number for kind, number in launch.source.parameters if not kind.endswith("*")]
+        arguments = dict(zip(numbers, launch.arguments, strict=True))
+        assert (arguments["planes"], arguments["H"], arguments["Ho"]) == (planes // rows, rows, rows)
 
 
 def test_sizes_compile_nothing_new() -> None:

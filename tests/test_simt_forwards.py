@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from simt_forwards import launches, random_forward
+from simt_forwards import ROWS, VOLUMES, launches, random_forward
 
 import simt
 from pooltide.kernels.cuda.choice import KERNELS
@@ -14,7 +14,7 @@ from pooltide.kernels.cuda.choice import KERNELS
 PROGRAM = Path(__file__).parent / "simt_forwards.py"
 FILES = {
     *("average.cu", "average_staged.cu", "average_wide.cu", "mean.cu"),
-    *("maximum.cu", "maximum_reduce.cu", "maximum_staged.cu"),
+    *("maximum.cu", "maximum_axes.cu", "maximum_channels.cu", "maximum_reduce.cu", "maximum_staged.cu"),
 }
 NAMES = sorted(name for kind in ("maximum", "average") for name, _ in KERNELS[kind])
 on_host = pytest.mark.skipif(simt.why_not() is not None, reason=simt.why_not() or "")
@@ -42,6 +42,24 @@ def test_random_problems_have_the_expected_bits_and_reach_every_kernel() -> None
     done = simt.start(PROGRAM, "--share", "0", "1000000", "--random", "0", "80")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.rstrip().endswith(f"kernels: {', '.join(NAMES)}")
+
+
+@on_host
+@pytest.mark.slow
+def test_random_volumes_have_the_expected_bits() -> None:
+    done = simt.start(PROGRAM, "--share", "0", "1000000", "--random", str(VOLUMES), str(VOLUMES + 24))
+    assert done.returncode == 0, done.stdout + done.stderr
+    for name in ("maximum by axes", "maximum of channels", "average of staged windows"):
+        assert name in done.stdout
+
+
+@on_host
+@pytest.mark.slow
+def test_random_rows_have_the_expected_bits() -> None:
+    done = simt.start(PROGRAM, "--share", "0", "1000000", "--random", str(ROWS), str(ROWS + 48))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "rolling maximum" in done.stdout
+    assert "average of columns" in done.stdout
 
 
 @pytest.mark.slow

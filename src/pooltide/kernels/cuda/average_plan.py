@@ -18,6 +18,7 @@ from .columns import (
     column_parameters,
     may_pair,
     power_below,
+    rows_as_planes,
     span_table,
     steady_axes,
     vector_of,
@@ -25,14 +26,13 @@ from .columns import (
     windows_of,
 )
 from .source import Argument, Source
-from .tables import Array, cdiv, divider, uniform
+from .tables import Array, cdiv, divider, uniform, way_of_division
 from .task import Launch, Task
 
 CELLS_IN_REGISTERS = 64  # that a thread reads for several averages
+CELLS_TOGETHER = 8  # that a thread should load at once, from several slices where a slice has fewer
 WIDE = 8  # cells: windows farther apart are read by whole warps
 WIDE_THREADS = 128
-_POWERS = frozenset(2.0**i for i in range(64))
-DIVISORS = tuple(("double", f"divisor_{name}") for name in "dhw")
 
 
 def mean_average(task: Task) -> tuple[Launch, ...] | str:
@@ -80,7 +80,7 @@ def wide_average(task: Task) -> tuple[Launch, ...] | str:
         *(("int", name) for name in ("H", "W", "Do", "Ho", "Wo", "warp_bytes")),
         *(("int", name) for name in ("most_d", "most_h", "most_w")),
         *(("Divider", f"by_{name}") for name in ("wo", "ho", "do")),
-        *DIVISORS,
+        *divisor_parameters(task),
     )
     divisors, numbers, options = division_of(task)
     arguments: tuple[Argument, ...] = (
@@ -98,12 +98,16 @@ def wide_average(task: Task) -> tuple[Launch, ...] | str:
 
 def column_average(task: Task) -> tuple[Launch, ...] | str:
     """A thread walks down a column of windows."""
+    given, task = task, rows_as_planes(task)
     problem, (_, rows, steps) = task.problem, steady_axes(task)
     d, h, w = (windows_of(axis) for axis in problem.axes)
-    windows = min(4 if h.overlap >= 2 else 2 if h.overlap > 1.25 else 1, h.outputs)
     most = w.most if w.most <= columns.UNROLLED else 0
+    windows = min(4 if h.overlap >= 2 else 2 if h.overlap > 1.25 else 1, h.outputs)
+    if task is not given and most:  # rows have no cells in common, but a thread loads several of them at once
+        windows = min(max(columns.UNROLLED // most, 1), 4, h.outputs)
     height = rows.k + (windows - 1) * rows.s
     unrolled = not rows.adaptive and 0 < most * height <= CELLS_IN_REGISTERS
+    slices = min(max(CELLS_TOGETHER // (most * height), 1), power_below(d.most)) if unrolled else 1
     paired = unrolled and may_pair(task) and (steps.k + steps.s) * height <= CELLS_IN_REGISTERS
     vector = vector_of(task) if paired or task.inner > 1 else 1
     clipped_w = bool((w.count != steps.k).any()) if paired else bool(w.clipped)
@@ -115,9 +119,15 @@ def column_average(task: Task) -> tuple[Launch, ...] | str:
         ),
         *(("ROWS", rows.k if unrolled else 0), ("STRIDE", rows.s if unrolled else 0), ("WINDOWS", windows)),
         *(("PAIRED", int(paired)), ("STRIDE_W", steps.s if paired else 0)),
-        *(("DEEP", int(d.most > 1 or d.empty)), *options, ("THREADS", columns.THREADS)),
+        *(("DEEP", int(d.most > 1 or d.empty)), ("SLICES", slices), *options, ("THREADS", columns.THREADS)),
     )
-    parameters = (*TENSORS, *column_parameters(task), ("int", "padding"), ("int", "padding_w"), *DIVISORS)
+    parameters = (
+        *TENSORS,
+        *column_parameters(task),
+        ("int", "padding"),
+        ("int", "padding_w"),
+        *divisor_parameters(task),
+    )
     source = Source("average.cu", "average", parameters, defines)
     arguments = (*shape.arguments(task, vector), rows.p, steps.p, *numbers)
     table = span_table((d, h, w), *divisors)
@@ -125,18 +135,25 @@ def column_average(task: Task) -> tuple[Launch, ...] | str:
 
 
 def division_of(task: Task) -> tuple[tuple[Array, ...], list[float], tuple[tuple[str, int], ...]]:
-    """The divisors per axis, those of all windows if they are the same, and the defines of quotients.h."""
+    """The divisors per axis, those of all windows and their reciprocals, and the defines of quotients.h."""
     problem, divisors = task.problem, _divisors(task)
     same = uniform(divisors) or problem.quotient == "override"
     numbers = _uniform(task, divisors) if same else [1.0, 1.0, 1.0]
-    exact = same and all(abs(n) in _POWERS for n in numbers)
+    how = max(way_of_division(problem, np.array(numbers)), 1) if same else 4
     options = (
         ("CHAINED", int(problem.quotient == "chained")),
         *((f"BY_{name}", int((axis != 1).any())) for name, axis in zip("DHW", divisors, strict=True)),
-        *(("UNIFORM", int(same)), ("EXACT", int(exact))),
+        *(("UNIFORM", int(same)), ("DIVISION", how)),
         ("SMALL", int(prod(int(axis.max(initial=1)) for axis in divisors) < 2**24)),
     )
-    return divisors, [1 / n if exact else n for n in numbers], options
+    reciprocals = (1 / np.array(numbers, problem.dtype.accumulator)).tolist()
+    return divisors, [*numbers, *reciprocals], options
+
+
+def divisor_parameters(task: Task) -> tuple[tuple[str, str], ...]:
+    """Those of quotients.h: the type of sums, as kernels would convert them again for each window."""
+    kind = "float" if task.sum_bytes == 4 else "double"
+    return tuple((kind, f"{what}_{name}") for what in ("divisor", "reciprocal") for name in "dhw")
 
 
 def _divisors(task: Task) -> tuple[Array, ...]:

@@ -14,6 +14,8 @@ from math import prod
 
 from ...problem.problem import Problem
 from .average_plan import column_average, mean_average, wide_average
+from .axis_plan import axis_maximum
+from .channel_plan import channel_maximum
 from .driver import DeviceFacts
 from .flat_plan import flat_average
 from .maximum_plan import direct_maximum, reduced_maximum, rolling_maximum, sectioned_maximum
@@ -50,6 +52,8 @@ KERNELS: dict[str, tuple[tuple[str, Planner], ...]] = {  # the last kernel of a 
     ),
     "maximum": (
         ("staged maximum", staged_maximum),
+        ("maximum by axes", axis_maximum),
+        ("maximum of channels", channel_maximum),
         ("maximum of shared windows", reduced_maximum),
         ("rolling maximum", rolling_maximum),
         ("sectioned maximum", sectioned_maximum),

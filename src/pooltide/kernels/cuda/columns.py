@@ -5,18 +5,19 @@ device/columns.h and device/spans.h are the other side of this module.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
 
-from ...geometry import Axis, cells_of_windows
+from ...geometry import UNIT, Axis, cells_of_windows
 from .source import Argument
 from .tables import Array, cdiv, divider, even_share
 from .task import Task
 
 THREADS = 256
 UNROLLED = 16  # the most cells of a window on the w axis that are worth unrolling
+MOST_ROWS = 64  # that one thread may walk down, of planes that are one row
 TENSORS = (("const Element*", "x"), ("Element*", "out"))
 
 
@@ -63,6 +64,20 @@ def steady_axes(task: Task) -> tuple[Axis, Axis, Axis]:
         for axis in task.problem.axes
     )
     return d, h, w
+
+
+def rows_as_planes(task: Task) -> Task:
+    """Planes of one row as the rows of fewer planes, so that a thread walks down many rows.
+
+    To find the windows of a thread takes more instructions than to compute a small window. Returns the task
+    itself where planes have several rows, or where no number of at most MOST_ROWS divides the planes.
+    """
+    d, h, w = task.problem.axes
+    rows = max(n for n in range(1, MOST_ROWS + 1) if task.planes % n == 0) if task.planes else 1
+    if task.inner > 1 or (d, h) != (UNIT, UNIT) or rows == 1 or rows * max(w.length, w.outputs) >= 2**30:
+        return task
+    axes = UNIT, Axis(rows, rows, 1, 1), w
+    return replace(task, problem=replace(task.problem, batch=(task.planes // rows, 1), axes=axes))
 
 
 def windows_of(axis: Axis) -> Windows:

@@ -17,6 +17,7 @@ from .columns import (
     column_parameters,
     may_pair,
     power_below,
+    rows_as_planes,
     span_table,
     steady_axes,
     vector_of,
@@ -140,12 +141,19 @@ def index_parameter(task: Task) -> tuple[tuple[str, str], ...]:
     return (("Index*", "places"),) if task.problem.index_bytes else ()
 
 
+def rolls(task: Task) -> bool:
+    """Whether windows share rows in registers or sections."""
+    return _no_steady_rows(task) is None
+
+
 def rolling_maximum(task: Task) -> tuple[Launch, ...] | str:
     """The best cells of a window's rows stay in registers for the windows below."""
+    given, task = task, rows_as_planes(task)
     reason, h = _no_steady_rows(task), steady_axes(task)[1]
     if reason is None and h.k > ROWS_IN_REGISTERS:
         reason = f"windows have {h.k} rows, of which registers hold at most {ROWS_IN_REGISTERS}"
-    return reason or _columns(task, 1, columns.THREADS, 0, (("ROWS", h.k), ("STRIDE", min(h.s, h.k))))
+    options = (("ROWS", h.k), ("STRIDE", min(h.s, h.k)))
+    return reason or _columns(task, 1, columns.THREADS, 0, options, rows_are_planes=task is not given)
 
 
 def sectioned_maximum(task: Task) -> tuple[Launch, ...] | str:
@@ -181,8 +189,14 @@ def _no_steady_rows(task: Task) -> str | None:
 
 
 def _columns(
-    task: Task, walk: int, threads: int, shared: int, options: tuple[tuple[str, int], ...]
+    task: Task,
+    walk: int,
+    threads: int,
+    shared: int,
+    options: tuple[tuple[str, int], ...],
+    rows_are_planes: bool = False,
 ) -> tuple[Launch, ...]:
+    """`rows_are_planes`: places count from the first cell of a row (rows_as_planes)."""
     _, rows, steps = steady_axes(task)
     d, h, w = (windows_of(axis) for axis in task.problem.axes)
     paired = walk > 0 and may_pair(task)
@@ -201,5 +215,7 @@ def _columns(
     )
     source = Source("maximum.cu", "maximum", parameters, defines)
     numbers = (rows.p, steps.p, rows.k, rows.s)
-    arguments = (*shape.arguments(task, vector), *places_of(task.problem.offsets, (d, h, w)), *numbers)
+    *places, place_h, place_w = places_of(task.problem.offsets, (d, h, w))
+    places += [0 if rows_are_planes else place_h, place_w]
+    arguments = (*shape.arguments(task, vector), *places, *numbers)
     return (Launch(source, shape.grid(task), shape.block, shared, (span_table((d, h, w)),), arguments),)

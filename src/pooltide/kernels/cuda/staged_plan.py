@@ -33,7 +33,10 @@ ROLLED = 54  # quotients that a thread keeps in registers
 WINDOW_COST = 14  # instructions of a thread that keeps a window's quotient,
 CELL_COST = 15  # that computes a cell,
 BLOCK_COST = 250  # and that finds its place
-WAITING, FEWER = 1.5, 2  # with n blocks on a multiprocessor, time grows as 1 + WAITING / n**FEWER: threads wait
+WAITING, FEWER = (
+    1.5,
+    2,
+)  # with n blocks on a multiprocessor, time grows as 1 + WAITING / n**FEWER: threads wait
 
 
 @dataclass(frozen=True, slots=True)

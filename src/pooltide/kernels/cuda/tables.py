@@ -119,14 +119,15 @@ def division(problem: Problem) -> tuple[int, int, int, int]:
     """Returns ONCE, BY_D, BY_H and BY_W of gradient_quotients.h: how a kernel divides."""
     d, h, w = (np.unique(np.asarray(axis, dtype=np.float64)) for axis in divisors(problem))
     if problem.quotient == "chained":
-        return 0, _way(problem, d), _way(problem, h), _way(problem, w)
-    once = max(_way(problem, np.multiply.outer(np.multiply.outer(d, h), w)), 1)
+        return 0, way_of_division(problem, d), way_of_division(problem, h), way_of_division(problem, w)
+    once = max(way_of_division(problem, np.multiply.outer(np.multiply.outer(d, h), w)), 1)
     # The reciprocals of three divisors multiply to one that is too far off for ways 2 and 3.
     deep = int(d.max() > 1)
     return (4 if once > 1 and deep else once), deep, 0, 0
 
 
-def _way(problem: Problem, divisors: Array) -> int:
+def way_of_division(problem: Problem, divisors: Array) -> int:
+    """HOW of division.h for these divisors."""
     values = [abs(x) for x in divisors.ravel().tolist()]
     if all(x == 1 for x in values):
         return 0

@@ -7,12 +7,13 @@ device/tile.h is the other side of this module.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
+from math import inf, prod
 
 import numpy as np
 
 from . import columns
-from .average_plan import DIVISORS, division_of
+from .average_plan import division_of, divisor_parameters
+from .banks import gaps_help, lanes_at_once, with_gaps
 from .columns import TENSORS, Windows, span_table, steady_axes, windows_of
 from .maximum_plan import index_parameter, places_of
 from .source import Argument, Source
@@ -27,13 +28,14 @@ BLOCKS = 2  # of each multiprocessor, at least
 # faster: they share comparisons or loads. Below LEAST_OVERLAP, no window would use most cells of a tile.
 MOST_OVERLAP = 2
 LEAST_OVERLAP = 0.5
+# Averages with at most NARROW windows in a row, of at least LARGE cells, are staged even if they overlap
+# more: without a tile, the lanes of a warp would read the cells of many planes, again for each window.
+NARROW, LARGE = 4, 64
 # Bytes. If windows are less than NEAR apart, in rows of at least LONG_ROW, threads read fast without a tile.
 NEAR = 6
 LONG_ROW = 128
 FEWEST_CELLS = 6  # of a window; smaller ones are read as fast without a copy
 SEARCHED_ROWS = 3  # of windows, from which on the place of a maximum is searched after its value
-MOST_CONFLICTS = 2  # lanes that wait for one bank of shared memory
-_LINE, _WORD = 128, 4  # bytes of all banks, and of one
 _PARAMETERS = (
     *(("const int*", "tables"), ("const int*", "parts"), ("i64", "planes"), ("i64", "elements")),
     *(("int", name) for name in ("plane_elements", "plane_windows", "share")),
@@ -68,7 +70,7 @@ class _Own:
 def staged_maximum(task: Task) -> tuple[Launch, ...] | str:
     """Threads compare whole windows in shared memory."""
     axes = _windows(task)
-    tile = _refusal(task, axes) or _tile(task, axes)
+    tile = _refusal(task, axes, MOST_OVERLAP) or _tile(task, axes)
     if isinstance(tile, str):
         return tile
     options = (("SEARCHED", int(axes[0].most * axes[1].most >= SEARCHED_ROWS)),)
@@ -81,11 +83,13 @@ def staged_maximum(task: Task) -> tuple[Launch, ...] | str:
 def staged_average(task: Task) -> tuple[Launch, ...] | str:
     """Threads add whole windows in shared memory, cell by cell."""
     axes = _windows(task)
-    tile = _refusal(task, axes) or _tile(task, axes)
+    large = axes[2].outputs <= NARROW and _mean_cells(axes) >= LARGE
+    tile = _refusal(task, axes, inf if large else MOST_OVERLAP) or _tile(task, axes)
     if isinstance(tile, str):
         return tile
     divisors, values, options = division_of(task)
-    return _launch(task, axes, tile, _Own("average_staged", (), DIVISORS, tuple(values), options, divisors))
+    own = _Own("average_staged", (), divisor_parameters(task), tuple(values), options, divisors)
+    return _launch(task, axes, tile, own)
 
 
 def _windows(task: Task) -> tuple[Windows, Windows, Windows]:
@@ -118,7 +122,7 @@ def _launch(task: Task, axes: tuple[Windows, ...], tile: _Tile, own: _Own) -> tu
     return (Launch(source, blocks, THREADS, _shared(task, tile, padded), tables, arguments),)
 
 
-def _refusal(task: Task, axes: tuple[Windows, ...]) -> str | None:
+def _refusal(task: Task, axes: tuple[Windows, ...], most_overlap: float) -> str | None:
     """Why other kernels read these windows at least as well; else None."""
     if task.inner > 1:
         return "channels are innermost, and neighbouring threads read neighbouring channels"
@@ -127,16 +131,21 @@ def _refusal(task: Task, axes: tuple[Windows, ...]) -> str | None:
     if any(axis.empty for axis in axes):
         return "some windows have no cell"
     overlap, w, itemsize = prod(axis.overlap for axis in axes), axes[2], task.problem.dtype.itemsize
-    if overlap > MOST_OVERLAP:
+    if overlap > most_overlap:
         return f"a cell is in {overlap:.1f} windows"
     if overlap < LEAST_OVERLAP:
         return f"windows hold {overlap:.0%} of the cells"
-    cells = prod(float(axis.count.mean()) for axis in axes)
+    cells = _mean_cells(axes)
     if cells < FEWEST_CELLS:
         return f"windows have {cells:.0f} cells, too few to copy them"
     if w.length * itemsize >= LONG_ROW and w.length / w.outputs * itemsize < NEAR:
         return "neighbouring threads read neighbouring windows"
     return None
+
+
+def _mean_cells(axes: tuple[Windows, ...]) -> float:
+    """The cells of a window, on average."""
+    return prod(float(axis.count.mean()) for axis in axes)
 
 
 def _tile(task: Task, axes: tuple[Windows, ...]) -> _Tile | str:
@@ -201,24 +210,17 @@ def _unrolled(axes: tuple[Windows, ...]) -> tuple[tuple[str, int], ...]:
 
 
 def _padded(task: Task, axes: tuple[Windows, ...], tile: _Tile) -> bool:
-    """Whether gaps in the tile let the first 32 windows be read with fewer conflicts."""
+    """Whether gaps in the tile let the first windows be read with fewer conflicts."""
     d, h, w = axes
-    size = max(task.problem.dtype.itemsize, _WORD)
-    shape = (tile.share, d.outputs, h.outputs, w.outputs)
-    lanes = min(tile.windows, _LINE // size)  # that read shared memory at once
+    itemsize, shape = task.problem.dtype.itemsize, (tile.share, d.outputs, h.outputs, w.outputs)
+    lanes = min(tile.windows, lanes_at_once(itemsize))
     plane, od, oh, ow = np.unravel_index(tile.parts[0, 0] + np.arange(lanes), shape)
     row = (plane * d.length + d.first[od]) * h.length + h.first[oh]
-    words = (row * w.length + w.first[ow]) * task.problem.dtype.itemsize // size
-    tight, loose = (_conflicts(found, _LINE // size) for found in (words, words + words // (_LINE // size)))
-    return tight > MOST_CONFLICTS and loose < tight
-
-
-def _conflicts(words: Array, banks: int) -> int:
-    return int(np.bincount(np.unique(words) % banks).max())
+    return gaps_help(row * w.length + w.first[ow], itemsize)
 
 
 def _shared(task: Task, tile: _Tile, padded: bool) -> int:
     """Bytes of a tile, whose first cell may be anywhere in a vector of 16 bytes."""
     itemsize = task.problem.dtype.itemsize
     size = cdiv(tile.cells * itemsize + 16 - itemsize, 16) * 16
-    return size + (cdiv(size, _LINE) * max(itemsize, _WORD) if padded else 0)
+    return with_gaps(size, itemsize) if padded else size

@@ -10,6 +10,7 @@
 //     ROWS     the rows of a window, STRIDE rows apart, where threads unroll them; 0: windows differ or are long
 //     PAIRED   1: a thread owns two windows of a row, STRIDE_W cells apart, with COLUMNS cells each
 //     DEEP     0: no window has more than one slice
+//     SLICES   how many slices threads unroll, where these have few cells
 #include "columns.h"
 #include "quotients.h"
 
@@ -31,6 +32,11 @@ __device__ __forceinline__ void walk(const Parameters &p, const Column &column) 
 #endif
   const Element *from = p.x + column.from + (i64)w.first * p.inner;
   Element *out = p.out + column.to;
+  // The compiler would load these again after each store.
+  const int by_d = divisor_d(p, column.od);
+  int by_w[VECTOR];
+#pragma unroll
+  for (int c = 0; c < VECTOR; ++c) by_w[c] = divisor_w(p, column.ow + (PAIRED ? c : 0));
 
   for (int oh = column.oh0; oh < column.oh1; oh += WINDOWS) {
     Cells sums[WINDOWS];
@@ -38,7 +44,7 @@ __device__ __forceinline__ void walk(const Parameters &p, const Column &column) 
     for (int v = 0; v < WINDOWS; ++v) sums[v] = all_cells(0);
 #if ROWS
     const int top = oh * STRIDE - p.padding;
-#pragma unroll 1
+#pragma unroll (SLICES)
     for (int i = d.first; i < d.first + (DEEP ? d.count : 1); ++i) {
       // A last group of fewer windows adds rows for windows that it does not have; those rows may not exist.
 #pragma unroll
@@ -87,14 +93,16 @@ __device__ __forceinline__ void walk(const Parameters &p, const Column &column) 
         for (int m = 0; m < COLUMNS; ++m) cells[m] = !CLIPPED_W || m < w.count ? cells_of<aligned>(p, row, m) : all_cells(0);
 #pragma unroll
         for (int v = 0; v < WINDOWS; ++v)
+          if (holds[v])
 #pragma unroll
-          for (int m = 0; m < COLUMNS; ++m) add(sums[v], holds[v] ? cells[m] : all_cells(0));
+            for (int m = 0; m < COLUMNS; ++m) add(sums[v], cells[m]);
 #else
         each_batch<aligned>(p, row, w.count, [&](const Cells(&cells)[BATCH], int, int count) {
 #pragma unroll
           for (int v = 0; v < WINDOWS; ++v)
+            if (holds[v])
 #pragma unroll
-            for (int m = 0; m < BATCH; ++m) add(sums[v], holds[v] && m < count ? cells[m] : all_cells(0));
+              for (int m = 0; m < BATCH; ++m) add(sums[v], m < count ? cells[m] : all_cells(0));
         });
 #endif
       }
@@ -105,7 +113,10 @@ __device__ __forceinline__ void walk(const Parameters &p, const Column &column) 
       if (oh + v == column.oh1) return;
       Element quotients[VECTOR];
 #pragma unroll
-      for (int c = 0; c < VECTOR; ++c) quotients[c] = divided(p, sums[v].at[c], column.od, oh + v, column.ow + (PAIRED ? c : 0));
+      for (int c = 0; c < VECTOR; ++c) {
+        const Divisors by = {by_d, divisor_h(p, oh + v), by_w[c]};
+        quotients[c] = divided(p, sums[v].at[c], by);
+      }
       put_all<aligned>(out, quotients);
     }
   }

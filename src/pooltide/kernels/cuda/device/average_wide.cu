@@ -6,6 +6,8 @@
 #include "spans.h"
 #include "quotients.h"
 
+#define AHEAD (LANES < 16 ? LANES : 16)  // cells that a lane loads together
+
 extern "C" __global__ void __launch_bounds__(THREADS) average_wide(const Parameters p) {
   SHARED(arena);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, pitch = LANES + 1;
@@ -37,10 +39,17 @@ extern "C" __global__ void __launch_bounds__(THREADS) average_wide(const Paramet
         left[lane] = has ? w.count - begin : 0;
         __syncwarp();
         const int cell = lane % LANES;
-#pragma unroll 16
-        for (int u = 0; u < LANES; ++u) {
-          const int v = u * (32 / LANES) + lane / LANES;
-          cells[v * pitch + cell] = cell < left[v] ? widen(__ldg(rows[v] + cell)) : (Sum)0;
+        // Loads come before stores: the compiler moves no load of `rows` and `left` across a store to shared memory.
+#pragma unroll
+        for (int begin_u = 0; begin_u < LANES; begin_u += AHEAD) {
+          Sum found[AHEAD];
+#pragma unroll
+          for (int u = 0; u < AHEAD; ++u) {
+            const int v = (begin_u + u) * (32 / LANES) + lane / LANES;
+            found[u] = cell < left[v] ? widen(__ldg(rows[v] + cell)) : (Sum)0;
+          }
+#pragma unroll
+          for (int u = 0; u < AHEAD; ++u) cells[((begin_u + u) * (32 / LANES) + lane / LANES) * pitch + cell] = found[u];
         }
         __syncwarp();
 #pragma unroll

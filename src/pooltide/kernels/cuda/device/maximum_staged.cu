@@ -21,7 +21,7 @@ __device__ __forceinline__ Best best_of_window(const Parameters &p, const Tile &
     }
   });
   Sum cells[BATCH];
-  load_cells<PADDED>(tile, at, left, true, cells);
+  load_cells<PADDED>(tile.bytes, at, left, true, cells);
   Best best = best_of(cells[0], place);
 #pragma unroll
   for (int k = 1; k < BATCH; ++k) take(best, cells[k], place + k);

@@ -5,25 +5,14 @@
 // cells of these windows, and the cells between them. p.parts has (first window, windows, first cell, cells) for each
 // part of a plane.
 //
-//     WHOLE    1: a block takes whole planes, and there is no table of parts
-//     STEADY   1: all axes have windows of equal length and stride; 0: their cells are in tables (spans.h)
-//     PADDED   1: a gap follows each 128 bytes of the tile, as neighbouring windows would begin in the same banks
-//              of shared memory
-//     COLUMNS  the most cells of a window on the w axis, where threads unroll them, and ROWS rows; 0: too many for that
-//     CLIPPED_H, CLIPPED_W   1: some windows have fewer cells inside the axis than others. CLIPPED_H is also 1 if the
-//              number of rows of a window is not a multiple of ROWS
-//     NONE     the value that replaces a cell which a window does not have
+//     WHOLE      1: a block takes whole planes, and there is no table of parts
+//     ROWS       how many rows threads unroll, with COLUMNS cells each
+//     CLIPPED_H  1: some windows have fewer rows than others, or the number of rows is not a multiple of ROWS
+//
+// staging.h has the other options.
 #pragma once
 
-#include "spans.h"
-
-#define VECTOR (16 / (int)sizeof(Element))
-#define LINE 128                                             // bytes of all banks
-#define GAP (int)(sizeof(Element) < 4 ? 4 : sizeof(Element))  // bytes that keep elements aligned
-#define AHEAD 8                                              // vectors that a thread loads together
-#define BATCH (COLUMNS > 0 ? COLUMNS : 8)                    // cells of a row that a thread takes together
-
-static_assert(BATCH * (int)sizeof(Element) <= LINE, "more than one gap is among the cells of a batch");
+#include "staging.h"
 
 struct Tile {
   const unsigned char *bytes;
@@ -31,25 +20,6 @@ struct Tile {
   int origin;                 // where the first cell of the first plane would be, in elements
   i64 to;                     // the first window among all windows
 };
-
-// The byte of the tile at which an element is.
-__device__ __forceinline__ u32 byte_of(int element) {
-  const u32 byte = (u32)element * (u32)sizeof(Element);
-  return PADDED ? byte + byte / LINE * GAP : byte;
-}
-
-// Writes 16 bytes to the tile, in pieces that are aligned after a gap.
-__device__ __forceinline__ void put_vector(unsigned char *tile, int nth, const uint4 &vector) {
-  unsigned char *to = tile + byte_of(nth * VECTOR);
-#if !PADDED
-  *(uint4 *)to = vector;
-#elif ELEMENT == 1
-  ((uint2 *)to)[0] = make_uint2(vector.x, vector.y), ((uint2 *)to)[1] = make_uint2(vector.z, vector.w);
-#else
-  u32 *words = (u32 *)to;
-  words[0] = vector.x, words[1] = vector.y, words[2] = vector.z, words[3] = vector.w;
-#endif
-}
 
 // Copies `cells` elements to the tile, from element `from` of the tensor on. Returns the position of the first one in
 // the tile, in elements: its distance from a 16-byte boundary, which is the same as in the tensor. The copied vectors
@@ -113,14 +83,6 @@ struct Window {
   int at;     // where that is in the tile, in elements
 };
 
-#if STEADY
-__device__ __forceinline__ Span steady_span(int o, int length, int k, int s, int padding) {
-  const int begin = o * s - padding, first = max(begin, 0);
-  const Span found = {first, min(begin + k, length) - first};
-  return found;
-}
-#endif
-
 // The window `q` of the block.
 __device__ __forceinline__ Window window_of(const Parameters &p, const Tile &tile, int q) {
   Window found;
@@ -130,45 +92,20 @@ __device__ __forceinline__ Window window_of(const Parameters &p, const Tile &til
   found.oh = (int)(at - next * p.by_ho.n);
   at = next, next = over(at, p.by_do);
   found.od = (int)(at - next * p.by_do.n);
-#if STEADY
-  found.d = steady_span(found.od, p.D, p.k_d, p.s_d, p.p_d);
-  found.h = steady_span(found.oh, p.H, p.k_h, p.s_h, p.p_h);
-  found.w = steady_span(found.ow, p.W, p.k_w, p.s_w, p.p_w);
-#else
-  found.d = span_d(p, found.od), found.h = span_h(p, found.oh), found.w = span_w(p, found.ow);
-#endif
+  found.d = cells_d(p, found.od), found.h = cells_h(p, found.oh), found.w = cells_w(p, found.ow);
   found.first = (found.d.first * p.H + found.h.first) * p.W + found.w.first;
   found.at = (int)next * p.plane_elements + found.first + tile.origin;
   return found;
 }
 
-// How many cells there are from element `first` of the tile to the next gap.
-__device__ __forceinline__ int cells_to_gap(int first) {
-  const u32 line = LINE / sizeof(Element);
-  return (int)(line - (u32)first % line);
-}
-
-// Loads BATCH neighbouring cells of a row, from element `first` of the tile on, of which `left` exist. At most one gap
-// is among them, so an address is before the gap or after it.
-template <bool gap>
-__device__ __forceinline__ void load_cells(const Tile &tile, int first, int left, bool row_exists, Sum (&cells)[BATCH]) {
-  const unsigned char *before = tile.bytes + byte_of(first), *after = before + GAP;
-#pragma unroll
-  for (int k = 0; k < BATCH; ++k) {
-    const bool exists = row_exists && ((COLUMNS && !CLIPPED_W) || k == 0 || k < left);
-    const Element *cell = (const Element *)(gap && k >= cells_to_gap(first) ? after : before) + k;
-    cells[k] = exists ? widen(*cell) : NONE;
-  }
-}
-
-// The same for ROWS rows, from row j of the window on.
+// Loads BATCH cells of ROWS rows each, from row j of the window on.
 template <bool gap>
 __device__ __forceinline__ void load_rows(const Parameters &p, const Tile &tile, const Window &window, int first, int j,
                                           int m, Sum (&cells)[ROWS][BATCH]) {
 #pragma unroll
   for (int r = 0; r < ROWS; ++r) {
     const bool row_exists = !CLIPPED_H || r == 0 || j + r < window.h.count;
-    load_cells<gap>(tile, first + r * p.W, window.w.count - m, row_exists, cells[r]);
+    load_cells<gap>(tile.bytes, first + r * p.W, window.w.count - m, row_exists, cells[r]);
   }
 }
 
