@@ -177,7 +177,7 @@ def any_cost() -> Iterator[None]:
         changed(named_plan, MOST_HELD={True: inf, False: inf}, LEAST_CELLS=0, BANDS_READ={True: 0, False: 0}),
         changed(sparse_plan, WINDOW_BYTES=dict.fromkeys((2, 4, 8), 0)),
         changed(sparse_plan, COMPARED=dict.fromkeys((2, 4, 8), 16)),  # more would take long on the host
-        changed(scatter_plan, GATHERED=most, GATHERED_BYTES={True: 0, False: 0}),
+        changed(scatter_plan, GATHERED=most, GATHERED_BYTES={True: 0, False: 0}, COMPARED=31),
     ):
         yield
 

@@ -30,12 +30,12 @@ from .tables import (
 from .task import Launch, Task
 
 THREADS = 256
-TILE_BYTES = 32 << 10  # of the result, that a block writes
+TILE_BYTES = {False: 32 << 10, True: 64 << 10}  # of the result, that a block writes; True: with regions
 KEPT_BYTES = 36 << 10  # of tables and quotients, so that several blocks share a multiprocessor
 COPIED = 4  # cells that a thread writes at once if it copies them: longer vectors would cause bank conflicts
 ADDED_BYTES = 8  # the same, in bytes, if it adds quotients, and windows are more than NEAR cells apart
 NEAR = 2  # cells; if windows are nearer, a thread that adds quotients writes 2 cells
-REGIONS = 0.5  # of the cells; if regions are fewer, quotients are added once for a region,
+REGIONS = 1 / 16  # for each cell and window that holds it; if regions are fewer, each is added once,
 REGION_WINDOWS = 4  # if a cell is in so many windows
 WIDE = 16  # bytes of a vector; if strided windows allow such vectors, average_rolling.cu is faster
 MOST_WINDOWS = 9  # the most windows that hold a cell; each cell reads all of them from shared memory
@@ -105,7 +105,7 @@ def _regions(task: Task) -> bool:
     """Whether quotients are added once for each region of cells in the same windows."""
     held = prod(most_windows(axis) for axis in task.problem.axes)
     regions = prod(runs_of(axis).periods for axis in task.problem.axes)
-    return held >= max(REGION_WINDOWS, 2) and regions <= REGIONS * prod(task.problem.input_plane)
+    return held >= max(REGION_WINDOWS, 2) and regions <= REGIONS * held * prod(task.problem.input_plane)
 
 
 def _vector(task: Task) -> int:
@@ -173,7 +173,7 @@ def _run_of_cells(axis: Axis) -> Array:
 def _tile(task: Task) -> Tile | None:
     d, h, w = task.problem.input_plane
     enough = cdiv(task.planes * d * h * w, 4 * task.facts.multiprocessors)  # cells, so that no one is idle
-    cells = max(min(TILE_BYTES // task.problem.dtype.itemsize, enough), 1)
+    cells = max(min(TILE_BYTES[_regions(task)] // task.problem.dtype.itemsize, enough), 1)
     most = min(KEPT_BYTES, task.facts.shared_per_block - 1024)
     while cells:
         if cells >= d * h * w:

@@ -24,9 +24,8 @@ GATHERED_ROWS = 4  # least rows of a thread that gathers
 GATHER_THREADS = 128  # threads of a block that gathers
 FEW_CHANNELS = 12  # with fewer channels, too many lanes would be idle if each lane owned a channel
 BAND_BYTES = 8 << 10  # bytes of sums that a warp keeps in shared memory
-COMPARED = (
-    12  # the most lanes to compare (NEAR of ordered.h); to compare more is slower than __match_any_sync
-)
+COMPARED = 8  # lanes to compare (NEAR of ordered.h), at most; for more, __match_any_sync is faster
+FILLED_ROW = 0.85  # the least part of the lanes that must have windows if rows are padded
 TILE_BYTES = 12 << 10  # bytes of sums that a warp keeps for a tile of 32 channels
 
 
@@ -184,7 +183,8 @@ _PLANES = (
     *(("int", name) for name in ("plane_elements", "plane_windows", "plane_cells", "window_rows")),
     *(("int", name) for name in ("share", "warp_bytes", "bands", "parts", "redo")),
     *(("int", f"{name}_{axis}") for axis in "dhw" for name in ("stride", "padding", "reach")),
-    *(("Divider", name) for name in ("by_plane_windows", "by_inner", "by_wo", "by_ho", "by_h", "by_w")),
+    *(("Divider", name) for name in ("by_plane_windows", "by_inner", "by_wo", "by_ho", "by_h")),
+    *(("Divider", name) for name in ("by_w", "by_row")),
 )
 _CHANNELS = (
     *INDEXED,
@@ -207,9 +207,11 @@ def _scatter(
         *(number for axis in problem.axes for number in steps(axis)),
         *(divider(windows * inner), divider(inner)),
         *(divider(problem.axes[2].outputs), divider(problem.axes[1].outputs)),
-        *(divider(problem.axes[1].length), divider(problem.axes[2].length)),
+        *(divider(problem.axes[1].length), divider(problem.axes[2].length), divider(padded_row(task))),
     )
-    options = (("BANDS", int(bands > 0)), ("INNER", int(inner > 1)), *order_options(task), ("THREADS", 256))
+    whole_rows = pieces is None or not (pieces[:, 3:5] % max(problem.axes[2].outputs, 1)).any()
+    order = order_options(task, whole_rows)
+    options = (("BANDS", int(bands > 0)), ("INNER", int(inner > 1)), *order, ("THREADS", 256))
     source = Source("scatter_planes.cu", "scatter_planes", _PLANES, (*task.defines, *options))
     grid = task.planes * parts if bands else cdiv(task.planes, share * warps)
     shared = (16 if bands else 0) + warps * warp_bytes
@@ -217,31 +219,42 @@ def _scatter(
     return Launch(source, grid, 32 * warps, shared, tables, arguments)
 
 
-def order_options(task: Task) -> tuple[tuple[str, int], ...]:
-    """The options of ordered.h."""
+def order_options(task: Task, whole_rows: bool = True) -> tuple[tuple[str, int], ...]:
+    """The options of ordered.h. `whole_rows`: warps take windows of whole rows, so rows can be padded."""
     axes = task.problem.axes
-    near, rows = near_windows(task)
+    near, rows, padded = near_windows(task, whole_rows)
     return (
         ("DEEP", int(axes[0].length > 1)),
         ("DISJOINT", int(all(axis.disjoint for axis in axes))),
+        ("LONG_ROWS", int(near > 0 and (padded or axes[2].outputs >= 31 + near))),
         ("NEAR", near),
         ("NEAR_ROWS", rows),
+        ("PADDED", int(padded)),
         ("TABLE", int(_uneven(axes))),
     )
 
 
-def near_windows(task: Task) -> tuple[int, int]:
-    """Returns NEAR and NEAR_ROWS of ordered.h; NEAR is 0 if comparing lanes would be wrong or slower."""
-    axes = task.problem.axes
+def near_windows(task: Task, whole_rows: bool) -> tuple[int, int, bool]:
+    """Returns NEAR, NEAR_ROWS and PADDED; NEAR is 0 if comparing lanes would be wrong or slower."""
+    axes, none = task.problem.axes, (0, 1, False)
     if task.inner > 1 or all(axis.disjoint for axis in axes):
-        return 0, 1
+        return none
     d, h, w = (max(int(tables(axis).window_count.max(initial=1)), 1) for axis in axes)
     row, slice_ = axes[2].outputs, axes[1].outputs * axes[2].outputs
+    if whole_rows and row < padded_row(task) <= row / FILLED_ROW and w - 1 <= COMPARED:
+        return w, 1, True
     near_rows = [n for n in range(1, h) if n * row - w + 1 < 32]  # that a warp can have, besides the first
     if (near_rows and row < 2 * w - 1) or (d > 1 and slice_ - (h - 1) * row - w + 1 < 32):
-        return 0, 1  # distances in a warp are not unique, or a warp can have windows of the next slice
+        return none  # distances in a warp are not unique, or a warp can have windows of the next slice
     compared = w - 1 + len(near_rows) * (2 * w - 1)
-    return (w, 1 + len(near_rows)) if compared <= COMPARED else (0, 1)
+    return (w, 1 + len(near_rows), False) if compared <= COMPARED else none
+
+
+def padded_row(task: Task) -> int:
+    """Windows of a row with its padding, so that equal columns of two rows are never in one warp."""
+    w = task.problem.axes[2]
+    near = max(int(tables(w).window_count.max(initial=1)), 1)
+    return w.outputs if w.outputs >= 31 + near else 32 if w.outputs <= 32 else 31 + near
 
 
 def _uneven(axes: tuple[Axis, ...]) -> bool:

@@ -33,10 +33,7 @@ ROLLED = 54  # quotients that a thread keeps in registers
 WINDOW_COST = 14  # instructions of a thread that keeps a window's quotient,
 CELL_COST = 15  # that computes a cell,
 BLOCK_COST = 250  # and that finds its place
-WAITING, FEWER = (
-    1.5,
-    2,
-)  # with n blocks on a multiprocessor, time grows as 1 + WAITING / n**FEWER: threads wait
+WAITING = 3  # with n blocks on a multiprocessor, time grows as 1 + WAITING / n, because threads wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +133,7 @@ def _staged_tile(a: AverageTask) -> Tile | str:
         kept = float(windows_of_shares(axis, tile.d).sum() * a.rows.windows(tile.h).sum() * width)
         work = WINDOW_COST * kept + CELL_COST * cells + BLOCK_COST * THREADS * blocks / a.task.planes
         few = max(4 * facts.multiprocessors / blocks, 1.0)
-        return work * few * (1 + WAITING / resident**FEWER)
+        return work * few * (1 + WAITING / resident)
 
     shares_ = [
         Tile(whole.share >> n, d, periods, whole.w, whole.c) for n in range(whole.share.bit_length() - 1)

@@ -8,7 +8,17 @@ from math import prod
 import numpy as np
 
 from ...geometry import tables
-from .scatter_plan import INDEXED, corners, order_options, redo, rounded, scatter_bands, spans_of, steps
+from .scatter_plan import (
+    INDEXED,
+    corners,
+    order_options,
+    padded_row,
+    redo,
+    rounded,
+    scatter_bands,
+    spans_of,
+    steps,
+)
 from .source import Argument, Source
 from .tables import Array, between, cdiv, divider, even_shares, shares, windows_of_shares
 from .task import Launch, Task
@@ -28,7 +38,8 @@ _VOLUMES = (
     *(("int", name) for name in ("slice_elements", "slice_windows", "ring", "pitch", "warp_bytes")),
     *(("int", name) for name in ("parts",)),
     *(("int", f"{name}_{axis}") for axis in "dhw" for name in ("stride", "padding", "reach")),
-    *(("Divider", name) for name in ("by_slice", "by_inner", "by_wo", "by_ho", "by_h", "by_w")),
+    *(("Divider", name) for name in ("by_slice", "by_inner", "by_wo", "by_ho", "by_h")),
+    *(("Divider", name) for name in ("by_w", "by_row")),
 )
 
 
@@ -59,7 +70,7 @@ def scatter_volumes(task: Task) -> tuple[Launch, ...] | str:
         len(pieces),
         *(number for axis in problem.axes for number in steps(axis)),
         *(divider(h.length * w.length), divider(inner), divider(w.outputs), divider(h.outputs)),
-        *(divider(h.length), divider(w.length)),
+        *(divider(h.length), divider(w.length), divider(padded_row(task))),
     )
     options = (("INNER", int(inner > 1)), *order_options(task), ("THREADS", 32 * WARPS))
     source = Source("scatter_volumes.cu", "scatter_volumes", _VOLUMES, (*task.defines, *options))

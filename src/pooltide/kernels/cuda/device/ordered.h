@@ -7,6 +7,9 @@
 //     NEAR n       at most n windows hold a column, and at most NEAR_ROWS a row of cells. If every lane's index names a
 //                  cell inside the lane's window, windows that name the same cell are at most NEAR_ROWS - 1 rows and
 //                  n - 1 columns apart. So a lane compares only the lanes of such windows
+//     LONG_ROWS 1  two windows of different rows in a warp are too many columns apart to name the same cell, so it is
+//                  enough if the index names a column inside the window; NEAR_ROWS is 1
+//     PADDED 1     rows of windows are padded to p.by_row.n windows for LONG_ROWS; lanes in the padding do nothing
 //     NEAR 0       always __match_any_sync
 //     TABLE 1      p.spans has the first cell of every window and how many cells it spans, for the axes d, h and w in
 //                  turn; 0: windows are p.stride_d, p.stride_h and p.stride_w cells apart
@@ -80,11 +83,13 @@ __device__ __forceinline__ bool spans(const Parameters &p, int from, int window,
   return (u32)(cell - span.x) < (u32)span.y;
 }
 
-// Whether a cell is between the first and the last cell of window q of its plane, on all axes.
+// Whether a cell is between the first and the last cell of window q of its plane: on all axes, or with LONG_ROWS on the
+// w axis.
 __device__ __forceinline__ bool holds(const Parameters &p, u32 q, u32 cell) {
   const int rows = p.by_ho.n, slices = over(p.window_rows, p.by_ho);
   u32 row = over(q, p.by_wo), line = over(cell, p.by_w);
   bool inside = spans(p, slices + rows, q - row * p.by_wo.n, cell - line * p.by_w.n, p.stride_w, p.padding_w, p.reach_w);
+  if (LONG_ROWS && !DISJOINT) return inside;
 #if DEEP
   const u32 slice_of_q = over(row, p.by_ho), slice = over(line, p.by_h);
   row -= slice_of_q * p.by_ho.n, line -= slice * p.by_h.n;
@@ -142,9 +147,19 @@ __device__ __forceinline__ void each_window(const Parameters &p, i64 plane, cons
   const i64 start = plane * p.plane_windows;  // elements of grad
   const Element *grad = p.grad + start;
   const Index *indices = p.indices + start;
-  const int count = windows.count;  // of a range
+#if PADDED
+  const u32 row_windows = p.by_wo.n;
+  const int count = windows.count / row_windows * p.by_row.n;  // of a range, with those that do nothing
+#else
+  const int count = windows.count;
+#endif
   auto taken = [&](int begin, int nth) {
+#if PADDED
+    const u32 row = over(nth, p.by_row), column = nth - row * p.by_row.n;
+    const Taken found = {(int)(begin + row * row_windows + column), nth < count && column < row_windows};
+#else
     const Taken found = {begin + nth, nth < count};
+#endif
     return found;
   };
   Element gradients[AHEAD];
