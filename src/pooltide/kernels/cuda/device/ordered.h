@@ -100,26 +100,35 @@ __device__ __forceinline__ bool holds(const Parameters &p, u32 q, u32 cell) {
 #endif
 
 #if NEAR
-// The same as add_in_order, if windows that name the same cell are near each other. All lanes read sums, only the first
-// of a group uses and writes what it read; compute-sanitizer's racecheck warns of the other reads.
-__device__ __forceinline__ void add_near(const Parameters &p, Sum *sums, int local, Sum gradient, int lane) {
-  Sum sum = local >= 0 ? sums[local] + gradient : (Sum)0;
-  u32 later = 0;  // lanes that are not the first of their group
-  auto compare = [&](int distance) {
-    const int other = __shfl_down_sync(ALL, local, distance);
-    const Sum next = __shfl_down_sync(ALL, gradient, distance);
-    const bool same = other == local && lane + distance < 32;
-    if (same) sum += next;
-    later |= __ballot_sync(ALL, same) << distance;
-  };
+// Calls body(i, distance) for the lanes to compare: the i-th one is `distance` lanes after this one. Ascends.
+template <class Body>
+__device__ __forceinline__ void each_near(const Parameters &p, Body body) {
+  int i = 0;
 #pragma unroll
-  for (int j = 1; j < NEAR; ++j) compare(j);
+  for (int j = 1; j < NEAR; ++j) body(i++, j);
 #pragma unroll
   for (int row = 1; row < NEAR_ROWS; ++row)
 #pragma unroll
-    for (int j = 1 - NEAR; j < NEAR; ++j)
-      if (row * (int)p.by_wo.n + j < 32) compare(row * p.by_wo.n + j);
-  if (local >= 0 && !(later >> lane & 1)) sums[local] = sum;
+    for (int j = 1 - NEAR; j < NEAR; ++j, ++i)
+      if (row * (int)p.by_wo.n + j < 32) body(i, row * p.by_wo.n + j);
+}
+
+// The same as add_in_order, if windows that name the same cell are near each other.
+__device__ __forceinline__ void add_near(const Parameters &p, Sum *sums, int local, Sum gradient, int lane) {
+  u32 equal = 0;  // bit i: the i-th lane to compare names the same cell
+  u32 later = 0;  // lanes that are not the first of their group
+  each_near(p, [&](int i, int distance) {
+    const bool same = __shfl_down_sync(ALL, local, distance) == local && lane + distance < 32;
+    if (same) equal |= 1u << i;
+    later |= __ballot_sync(ALL, same) << distance;
+  });
+  const bool first = local >= 0 && !(later >> lane & 1);
+  Sum sum = first ? sums[local] + gradient : (Sum)0;
+  each_near(p, [&](int i, int distance) {
+    const Sum next = __shfl_down_sync(ALL, gradient, distance);
+    if (equal >> i & 1) sum += next;
+  });
+  if (first) sums[local] = sum;
   __syncwarp();
 }
 #endif
