@@ -15,8 +15,8 @@ from pooltide.cli.gpu_plan import H200 as H200
 from pooltide.geometry import UNIT, Axis, strided_outputs, tables
 from pooltide.kernels import reference
 from pooltide.kernels.cuda import (
+    disjoint_plan,
     flat_plan,
-    named_plan,
     rolling_plan,
     scatter_plan,
     sparse_plan,
@@ -174,7 +174,7 @@ def any_cost() -> Iterator[None]:
         changed(flat_plan, WIDE=inf, MOST_WINDOWS=27, MOST_STRIDED=27, LONG_ROW=inf, FEWEST_ROWS=0),
         changed(volume_plan, SMALL_SLICE=0, FEW_WINDOWS=0),
         changed(walk_plan, WORTH=dict.fromkeys((2, 4, 8), (inf, inf))),
-        changed(named_plan, MOST_HELD={True: inf, False: inf}, LEAST_CELLS=0, BANDS_READ={True: 0, False: 0}),
+        changed(disjoint_plan, LEAST_CELLS=0),
         changed(sparse_plan, WINDOW_BYTES=dict.fromkeys((2, 4, 8), 0)),
         changed(sparse_plan, COMPARED=dict.fromkeys((2, 4, 8), 16)),  # more would take long on the host
         changed(scatter_plan, GATHERED=most, GATHERED_BYTES={True: 0, False: 0}, COMPARED=31),
@@ -191,7 +191,7 @@ def tiny_bands(band: int, tile: int, few: int) -> Iterator[None]:
         changed(walk_plan, WALK_BYTES=10 * tile, ENOUGH_WARPS=0),
         changed(sparse_plan, LEAST_BYTES=band, MOST_BYTES=2 * band),
         changed(flat_plan, REGIONS=2, REGION_WINDOWS=2),  # for all windows that overlap
-        changed(named_plan, BOX_BYTES=8 * band, LEAST_CHUNK=16),
+        changed(disjoint_plan, BOX_BYTES=8 * band, LEAST_CHUNK=16),
     ):
         yield
 

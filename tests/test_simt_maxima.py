@@ -1,4 +1,4 @@
-"""Three GPU gradients of maxima on the host, with indices of all kinds: simt_few.py, simt_named.py and simt_walk.py."""
+"""Three GPU gradients of maxima on the host, with indices of all kinds: simt_disjoint.py, simt_few.py and simt_walk.py."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import simt_disjoint
 import simt_few
-import simt_named
 import simt_walk
 from cuda_problems import H200
 
@@ -16,17 +16,18 @@ from geometries import maxima_gradient
 from pooltide.kernels.cuda.choice import plan
 from pooltide.operators.dtypes import DTYPES
 
-FEW, NAMED, WALK = (Path(__file__).parent / f"simt_{name}.py" for name in ("few", "named", "walk"))
+FEW, DISJOINT, WALK = (Path(__file__).parent / f"simt_{name}.py" for name in ("few", "disjoint", "walk"))
 WAYS = {
     FEW: "faults, more windows than threads, one launch, two launches",
-    NAMED: "compared, disjoint, faults, merged 0, merged 1, merged 2, merged 3",
+    DISJOINT: "faults, indices of 1 bytes, indices of 4 bytes, indices of 8 bytes, "
+    "merged 0, merged 1, merged 2, merged 3, one slice, several slices",
     WALK: "a launch, faults, halves of warps, idle halves, parts of rows, two launches, walks, whole rows",
 }
 TYPES = ("BFLOAT16", "FLOAT32", "FLOAT64", "FLOAT16")
 on_host = pytest.mark.skipif(simt.why_not() is not None, reason=simt.why_not() or "")
 of_all = pytest.mark.parametrize(
     "script",
-    [FEW, *(pytest.param(script, marks=pytest.mark.slow) for script in (NAMED, WALK))],
+    [FEW, *(pytest.param(script, marks=pytest.mark.slow) for script in (DISJOINT, WALK))],
     ids=lambda path: path.stem,
 )
 
@@ -70,11 +71,13 @@ def test_nvrtc_compiles_scatters_of_few_windows(compile_for_gpu: Callable[..., N
 
 
 @pytest.mark.slow
-def test_nvrtc_compiles_scatters_of_named_cells(compile_for_gpu: Callable[..., None]) -> None:
+def test_nvrtc_compiles_scatters_of_disjoint_windows(compile_for_gpu: Callable[..., None]) -> None:
     sources = {
-        found[0].source for dtype in ("FLOAT16", "FLOAT64") for _, _, found, _ in simt_named.problems(dtype)
+        found[0].source
+        for dtype in ("FLOAT16", "FLOAT64")
+        for _, _, found, _ in simt_disjoint.problems(dtype)
     }
-    assert {source.file for source in sources} == {"scatter_named.cu"}
+    assert {source.file for source in sources} == {"scatter_disjoint.cu"}
     compile_for_gpu(sources)
 
 

@@ -19,7 +19,10 @@ pytestmark = pytest.mark.skipif(simt.why_not() is not None, reason=simt.why_not(
 @pytest.mark.parametrize(
     "problems",
     [
-        pytest.param(("--share", "0", "0", "--random", "15", "20", "--random", "245", "246"), id="few"),
+        pytest.param(
+            ("--share", "0", "0", "--random", "15", "20", "--random", "67", "68", "--random", "245", "246"),
+            id="few",
+        ),
         pytest.param(("--share", "7", "90007", "--random", "0", "16"), id="more", marks=pytest.mark.slow),
     ],
 )

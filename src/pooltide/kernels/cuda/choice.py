@@ -16,10 +16,10 @@ from ...problem.problem import Problem
 from .average_plan import column_average, mean_average, wide_average
 from .axis_plan import axis_maximum
 from .channel_plan import channel_maximum
+from .disjoint_plan import scatter_disjoint
 from .driver import DeviceFacts
 from .flat_plan import flat_average
 from .maximum_plan import direct_maximum, reduced_maximum, rolling_maximum, sectioned_maximum
-from .named_plan import scatter_named
 from .rolling_plan import filled_average, rolling_average
 from .scatter_plan import gather_channels, scatter_bands, scatter_channels, scatter_planes
 from .sparse_plan import scatter_few
@@ -44,7 +44,7 @@ KERNELS: dict[str, tuple[tuple[str, Planner], ...]] = {  # the last kernel of a 
         ("scatter of few windows", scatter_few),
         ("scatter of whole planes", scatter_planes),
         ("gather of channels", gather_channels),
-        ("scatter of named cells", scatter_named),
+        ("scatter of disjoint windows", scatter_disjoint),
         ("scatter of channels in volumes", walk_channels),
         ("scatter of channels", scatter_channels),
         ("scatter of volumes", scatter_volumes),

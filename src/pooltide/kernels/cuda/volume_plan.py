@@ -58,7 +58,7 @@ def scatter_volumes(task: Task) -> tuple[Launch, ...] | str:
         return f"a row of {ring} slices has {row} bytes, of which a warp keeps at most {RING_BYTES}"
     again = scatter_bands(task)[0]
     assert isinstance(again, Launch)
-    if (read := windows_of(again)) < FEW_WINDOWS * prod(problem.input_plane):
+    if (read := _windows_of(again)) < FEW_WINDOWS * prod(problem.input_plane):
         return f"bands read only {read} windows"
     pieces = _pieces(task, *_shares(task, row))
     pitch = cdiv(int(pieces[:, 1].max()) + 4, 4) * 4
@@ -81,7 +81,7 @@ def scatter_volumes(task: Task) -> tuple[Launch, ...] | str:
     return first, redo(task, again, parts=len(pieces))
 
 
-def windows_of(bands: Launch) -> int:
+def _windows_of(bands: Launch) -> int:
     """How many windows the bands of scatter_planes.cu read."""
     return int((bands.tables[0][:, 2] * bands.tables[0][:, 4]).sum())
 

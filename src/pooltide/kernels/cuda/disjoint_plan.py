@@ -1,26 +1,19 @@
-"""Planner of the gradient of maxima in scatter_named.cu: blocks clear boxes, and write the named cells."""
+"""Planner of the gradient of maxima in scatter_disjoint.cu: blocks clear boxes, and write named cells."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf, prod
+from math import prod
 
 import numpy as np
 
 from ...geometry import Axis, tables
-from .scatter_plan import FEW_CHANNELS, corners, redo, scatter_bands, scatter_channels
+from .scatter_plan import corners, redo, scatter_channels
 from .source import Source
 from .tables import Array, between, cdiv, divider
 from .task import Launch, Task
-from .volume_plan import windows_of
 
-# Windows that hold a cell, in the mean, at most, by whether lanes could own channels: kernels whose lanes
-# own channels are faster if windows overlap.
-MOST_HELD = {True: 1.0, False: 3.0}
 LEAST_CELLS = 8.0  # of a plane for each window, at least; below, other kernels read windows faster
-# Windows that bands read for each cell of a volume, at least, by whether windows are adaptive: these have few
-# cells in common, so threads compare little. If bands read fewer windows, bands are faster.
-BANDS_READ = {True: 0.07, False: inf}
 BOX_BYTES = 12 << 10  # of a box, at most: it is kept in shared memory
 THREADS = 128  # of a block
 BLOCKS = 12  # of a multiprocessor, if there is enough to do
@@ -28,11 +21,11 @@ LEAST_CHUNK = 128  # bytes of channels that a box has, at least
 # Instructions of lanes for a window, a vector of 16 bytes, a run whose ends are parts of vectors, and a block
 WINDOW_COST, VECTOR_COST, RUN_COST, BLOCK_COST = 70, 40, 600, 15_000
 
-_NAMED = (
+_DISJOINT = (
     *(("const Element*", "grad"), ("const Index*", "indices"), ("Element*", "out")),
     *(("unsigned long long*", "faults"), ("int*", "counts"), ("const int*", "corners")),
-    *(("const int*", name) for name in ("pieces", "spans", "held")),
-    *(("int", name) for name in ("D", "H", "W", "Do", "Ho", "Wo", "channels")),
+    *(("const int*", name) for name in ("pieces", "spans")),
+    *(("int", name) for name in ("H", "W", "Do", "Ho", "Wo", "channels")),
     *(("int", name) for name in ("plane_elements", "plane_windows", "plane_cells", "window_rows")),
     *(("Divider", name) for name in ("by_parts", "by_chunks", "by_pieces_w", "by_pieces_h")),
     *(("Divider", name) for name in ("by_chunk", "by_pitch", "by_h", "by_w", "by_wo")),
@@ -45,76 +38,47 @@ class Boxes:
 
     axes: tuple[Array, Array, Array]
     chunk: int
-    merged: int  # MERGED of scatter_named.cu
+    merged: int  # MERGED of scatter_disjoint.cu
     pitch: int  # vectors of 16 bytes from run to run of a box
     runs: int  # of the largest box
 
 
-def scatter_named(task: Task) -> tuple[Launch, ...] | str:
+def scatter_disjoint(task: Task) -> tuple[Launch, ...] | str:
     """Blocks clear boxes of the result; threads write the cells that windows name."""
-    if reason := _slower(task):
-        return reason
     problem, inner = task.problem, task.inner
     cells, windows = prod(problem.input_plane), prod(problem.output_plane)
+    if not all(axis.disjoint for axis in problem.axes):
+        return "windows overlap"
+    if cells < LEAST_CELLS * windows:
+        return f"a plane has {cells / windows:.1f} cells for each window; it must have {LEAST_CELLS:.0f}"
+    again = scatter_channels(task)
+    if isinstance(again, str):
+        return again
     boxes = _boxes(task)
     parts = prod(map(len, boxes.axes)) * cdiv(inner, boxes.chunk)
-    held = prod(max(int(tables(axis).window_count.max(initial=1)), 1) for axis in problem.axes)
     d, h, w = problem.axes
     arguments = (
-        *(*problem.input_plane, *problem.output_plane, inner),
+        *(h.length, w.length, *problem.output_plane, inner),
         *(cells * inner, windows, cells, d.outputs * h.outputs),
         *(divider(parts), divider(cdiv(inner, boxes.chunk)), divider(len(boxes.axes[2]))),
         *(divider(len(boxes.axes[1])), divider(boxes.chunk), divider(boxes.pitch)),
         *(divider(h.length), divider(w.length), divider(w.outputs)),
     )
-    ways = (("DEEP", int(d.length > 1)), ("HELD", held), ("INNER", int(inner > 1)), ("MERGED", boxes.merged))
-    source = Source("scatter_named.cu", "scatter_named", _NAMED, (*task.defines, *ways, ("THREADS", THREADS)))
+    ways = (("DEEP", int(d.length > 1)), ("MERGED", boxes.merged), ("THREADS", THREADS))
+    source = Source("scatter_disjoint.cu", "scatter_disjoint", _DISJOINT, (*task.defines, *ways))
     grid, shared = task.planes * parts, 16 * boxes.runs * boxes.pitch
     first = Launch(source, grid, THREADS, shared, _tables(task, boxes), arguments, counts=grid)
-    return first, _again(task, parts)
+    return first, redo(task, again[0], parts=parts, together=cdiv(inner, 32))
 
 
 def _tables(task: Task, boxes: Boxes) -> tuple[Array, ...]:
-    """The tables of scatter_named.cu."""
+    """The tables of scatter_disjoint.cu."""
     axes = task.problem.axes
     pieces = [_pieces(axis, begin) for axis, begin in zip(axes, boxes.axes, strict=True)][::-1]
     found = [tables(axis) for axis in axes]
     spans = [np.stack([table.start, table.end - table.start], axis=1) for table in found]
-    held = [np.stack([table.first_window, table.window_count], axis=1) for table in found]
-    given = (np.concatenate(listed).astype(np.int32) for listed in (pieces, spans, held))
+    given = (np.concatenate(listed).astype(np.int32) for listed in (pieces, spans))
     return corners(task.problem), *given
-
-
-def _slower(task: Task) -> str | None:
-    """Why another kernel is faster; None if this one is."""
-    problem, lanes = task.problem, task.inner >= FEW_CHANNELS
-    cells, windows = prod(problem.input_plane), prod(problem.output_plane)
-    held = prod(int(tables(axis).window_count.sum()) for axis in problem.axes) / cells
-    if held > MOST_HELD[lanes]:
-        return f"{held:.1f} windows hold a cell, in the mean, of at most {MOST_HELD[lanes]:.0f}"
-    if cells < LEAST_CELLS * windows:
-        return f"a plane has {cells / windows:.1f} cells for each window; it must have {LEAST_CELLS:.0f}"
-    if lanes:
-        return None
-    d = problem.axes[0]
-    least = BANDS_READ[task.inner == 1 and d.length > 1 and d.adaptive]
-    if (read := windows_of(_bands(task)) / cells) < least:
-        return f"bands read {read:.3f} windows for each cell; it must be at least {least}"
-    return None
-
-
-def _again(task: Task, parts: int) -> Launch:
-    """The second pass (two_passes.h)."""
-    channels = scatter_channels(task)
-    if not isinstance(channels, str):
-        return redo(task, channels[0], parts=parts, together=cdiv(task.inner, 32))
-    return redo(task, _bands(task), parts=parts)
-
-
-def _bands(task: Task) -> Launch:
-    bands = scatter_bands(task)[0]
-    assert isinstance(bands, Launch)
-    return bands
 
 
 def _vector(task: Task) -> int:
@@ -190,7 +154,7 @@ def _grid(ways: list[Array], axis: Axis, at: int) -> tuple[Array, Array, Array]:
 
 
 def _pieces(axis: Axis, begin: Array) -> Array:
-    """Of each piece of an axis what `Piece` in scatter_named.cu holds."""
+    """Of each piece of an axis what `Piece` in scatter_disjoint.cu holds."""
     end = np.append(begin[1:], axis.length)
     first, count = between(axis, begin, end)
     rows = zip(begin.tolist(), (end - begin).tolist(), first.tolist(), count.tolist(), strict=True)

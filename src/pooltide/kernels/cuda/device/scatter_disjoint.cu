@@ -1,28 +1,24 @@
-// The gradient of maxima where few windows hold a cell: a block clears a box of the result, and its threads write the
-// cells that windows name.
+// The gradient of maxima with disjoint windows and innermost channels: a block clears a box of the result, and its
+// threads write the cells that windows name.
 //
 // A box is some slices, rows and columns of an image, and `chunk` of its channels. It is in shared memory until all its
-// cells are written. A thread takes a window that has cells in the box, and reads its index. If the index names a cell
-// in the box, the thread compares the indices of the other windows that hold the cell. The thread of the first window
-// that names the cell adds all gradients for it, in ascending order of the windows, and writes the sum. So threads share
-// no sums, and no cell is written twice.
+// cells are written. A thread takes a window and a channel, and reads the index. If the index names a cell of the window
+// in the box, the thread writes the gradient there. No other window has the cell, so threads share no sums, and no cell
+// is written twice.
 //
-// If an index names a cell outside its window, no thread adds its gradient. So blocks count the gradients, and a
+// If an index names a cell outside its window, no thread writes its gradient. So blocks count the gradients, and a
 // scatter computes the image again if some are missing (two_passes.h). A block computes one of by_parts.n boxes of an
-// image. For planes, an image is a plane with one channel.
+// image.
 //
 //     MERGED      which elements of a box are one run of the result: 0 channels of a cell, 1 cells of a row, 2 rows of a
 //                 slice, 3 slices of an image
-//     HELD        the most windows that hold a cell; 1: windows are disjoint
 //     DEEP 1      images have more than one slice
-//     INNER 1     images have more than one channel
 #include "indices.h"
 #include "warps.h"
 
 #define VECTOR (16 / (int)sizeof(Element))
-#define BATCH (HELD == 1 ? 4 : 2)        // windows that a thread loads together; more take too many registers
-#define AHEAD (HELD < 8 ? HELD : 8)      // windows that a thread compares together
-#define RESIDENT (HELD == 1 ? 10 : 8)    // blocks of a multiprocessor for which there are registers
+#define BATCH 4      // windows that a thread loads together; more take too many registers
+#define RESIDENT 10  // blocks of a multiprocessor for which there are registers
 
 // A part of an axis: its cells, and the windows that hold one of them.
 struct Piece {
@@ -36,18 +32,12 @@ struct Box {
   u32 start;              // how many elements lie between the last vector's boundary and the image
 };
 
-// A window of a box.
+// A window of a box, and a channel.
 struct Window {
   int d, h, w, c;
   int q;   // of the image
   u32 at;  // element of grad, from the image on
   bool exists;
-};
-
-// A cell of a box.
-struct Cell {
-  int cell, d, h, w;  // of the image
-  int place;          // element of the box in shared memory; -1: the box does not have the cell
 };
 
 __device__ __forceinline__ Box box_of_block(const Parameters &p, u32 part, u32 start) {
@@ -66,20 +56,15 @@ __device__ __forceinline__ Box box_of_block(const Parameters &p, u32 part, u32 s
 }
 
 __device__ __forceinline__ int windows_of(const Parameters &p, const Box &box) {
-  return box.d.windows * box.h.windows * box.w.windows * (int)(INNER ? p.by_chunk.n : 1);
+  return box.d.windows * box.h.windows * box.w.windows * (int)p.by_chunk.n;
 }
 
 __device__ __forceinline__ Window window_of(const Parameters &p, const Box &box, u32 nth) {
   Window found;
-  found.exists = true, found.c = 0;
-#if INNER
   u32 at = nth, rest = over(at, p.by_chunk);
   found.c = box.channel + (at - rest * p.by_chunk.n);
   found.exists = found.c < p.channels;
   at = rest, rest = over(at, box.w.by_windows);
-#else
-  u32 at = nth, rest = over(at, box.w.by_windows);
-#endif
   found.w = box.w.first_window + (at - rest * box.w.by_windows.n);
   found.d = 0;
 #if DEEP
@@ -102,26 +87,23 @@ __device__ __forceinline__ u32 first_of_run(const Parameters &p, const Box &box,
 
 __device__ __forceinline__ bool holds(int2 span, int cell) { return (u32)(cell - span.x) < (u32)span.y; }
 
-// The cell that a window names, if it is a cell of the window.
-__device__ __forceinline__ Cell cell_of_window(const Parameters &p, const Box &box, const Window &window, Index index) {
-  Cell found;
-  found.place = -1;
-  found.cell = cell_of(index, window.q, p);
-  const u32 line = over(max(found.cell, 0), p.by_w), slice = DEEP ? over(line, p.by_h) : 0;
-  found.w = max(found.cell, 0) - line * p.by_w.n, found.h = line - slice * p.by_h.n, found.d = slice;
-  const u32 i = found.d - box.d.first, j = found.h - box.h.first, k = found.w - box.w.first;
-  if (found.cell < 0 || i >= (u32)box.d.cells) return found;
-  if ((MERGED < 3 && j >= (u32)box.h.cells) || (MERGED < 2 && k >= (u32)box.w.cells)) return found;
+// Where the cell that a window names is in shared memory; -1 if it is not a cell of the window, or not of the box.
+__device__ __forceinline__ int place_of(const Parameters &p, const Box &box, const Window &window, Index index) {
+  const int named = cell_of(index, window.q, p), cell = max(named, 0);
+  const u32 line = over(cell, p.by_w), slice = DEEP ? over(line, p.by_h) : 0;
+  const int w = cell - line * p.by_w.n, h = line - slice * p.by_h.n, d = slice;
+  const u32 i = d - box.d.first, j = h - box.h.first, k = w - box.w.first;
+  if (named < 0 || i >= (u32)box.d.cells) return -1;
+  if ((MERGED < 3 && j >= (u32)box.h.cells) || (MERGED < 2 && k >= (u32)box.w.cells)) return -1;
   const int2 *spans = (const int2 *)p.spans;  // first cell and number of cells, for the windows of each axis
-  if (DEEP && !holds(spans[window.d], found.d)) return found;
-  if (!holds(spans[p.Do + window.h], found.h) || !holds(spans[p.Do + p.Ho + window.w], found.w)) return found;
-  const u32 first = first_of_run(p, box, found.d, found.h, found.w);
+  if (DEEP && !holds(spans[window.d], d)) return -1;
+  if (!holds(spans[p.Do + window.h], h) || !holds(spans[p.Do + p.Ho + window.w], w)) return -1;
+  const u32 first = first_of_run(p, box, d, h, w);
   u32 run = MERGED < 3 ? i : 0;
   if (MERGED < 2) run = run * box.h.cells + j;
   if (MERGED < 1) run = run * box.w.cells + k;
-  const u32 to = (u32)found.cell * p.channels + window.c;
-  found.place = run * p.by_pitch.n * VECTOR + (box.start + first) % VECTOR + to - first;
-  return found;
+  const u32 to = (u32)cell * p.channels + window.c;
+  return run * p.by_pitch.n * VECTOR + (box.start + first) % VECTOR + to - first;
 }
 
 // Calls body(place, element, run_begin, run_end) for each vector of the box: where it is in shared memory and in the
@@ -158,58 +140,14 @@ __device__ __forceinline__ void write_vector(Element *out, int at, int begin, in
     if (at + i >= begin && at + i < end) out[at + i] = from[i];
 }
 
-#if HELD > 1
-// Adds to `sum` the gradients of the later windows that name the cell; returns false if an earlier window names it.
-// `grad` and `indices` begin with the image and the channel.
-__device__ __forceinline__ bool add_others(const Parameters &p, const Element *grad, const Index *indices,
-                                           const Cell &cell, int q, Index index, Sum *sum) {
-  const int2 *held = (const int2 *)p.held;  // first window and number of windows, for the cells of each axis
-  const int2 of_d = DEEP ? held[cell.d] : make_int2(0, 1), of_h = held[p.D + cell.h], of_w = held[p.D + p.H + cell.w];
-  int next = (of_d.x * p.Ho + of_h.x) * p.Wo + of_w.x, h = 0, w = 0;
-#pragma unroll 1
-  for (int left = of_d.y * of_h.y * of_w.y; left > 0; left -= AHEAD) {
-    Index found[AHEAD];
-    int which[AHEAD];
-#pragma unroll
-    for (int i = 0; i < AHEAD; ++i) {
-      which[i] = i < left ? next : q;
-      if (i < left) found[i] = indices[(u32)next * p.channels];
-      ++next;
-      if (++w == of_w.y) {
-        w = 0, next += p.Wo - of_w.y;
-        if (++h == of_h.y) h = 0, next += (p.Ho - of_h.y) * p.Wo;
-      }
-    }
-    u32 same = 0;  // bit i: a later window which[i] names the cell
-    bool earlier = false;
-#pragma unroll
-    for (int i = 0; i < AHEAD; ++i) {
-      if (which[i] == q) continue;
-#if INDEX == 1
-      if (cell_of(found[i], which[i], p) != cell.cell) continue;
-#else
-      if (found[i] != index) continue;
-#endif
-      which[i] < q ? earlier = true : same |= 1u << i;
-    }
-    if (earlier) return false;
-    if (!same) continue;
-#pragma unroll
-    for (int i = 0; i < AHEAD; ++i)
-      if (same >> i & 1) *sum += widen(grad[(u32)which[i] * p.channels]);
-  }
-  return true;
-}
-#endif
-
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) scatter_named(const Parameters p) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) scatter_disjoint(const Parameters p) {
   let_next_launch_start();
   SHARED(arena);
   __shared__ int total;
   const u32 unit = over(blockIdx.x, p.by_parts);
   const Element *grad = p.grad + (i64)unit * p.plane_windows * p.channels;
   const Index *indices = p.indices + (i64)unit * p.plane_windows * p.channels;
-  Element *out = p.out + (i64)unit * p.plane_elements, *sums = (Element *)arena;
+  Element *out = p.out + (i64)unit * p.plane_elements, *kept = (Element *)arena;
   const Box box =
       box_of_block(p, blockIdx.x - unit * p.by_parts.n, (u32)((u64)out / sizeof(Element) % VECTOR));
   const int windows = windows_of(p, box);
@@ -228,7 +166,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) scatter_named(co
     }
   };
   load(0);  // now, so that it arrives while the block clears its box
-  each_vector(p, box, [&](int place, int, int, int) { *(uint4 *)(sums + place) = make_uint4(0, 0, 0, 0); });
+  each_vector(p, box, [&](int place, int, int, int) { *(uint4 *)(kept + place) = make_uint4(0, 0, 0, 0); });
   __syncthreads();
 
   int added = 0;
@@ -238,20 +176,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) scatter_named(co
 #pragma unroll
     for (int i = 0; i < BATCH; ++i) {
       if (!window[i].exists) continue;
-      const Cell cell = cell_of_window(p, box, window[i], index[i]);
-      if (cell.place < 0) continue;
+      const int place = place_of(p, box, window[i], index[i]);
+      if (place < 0) continue;
       ++added;
-      Sum sum = (Sum)0 + widen(gradient[i]);
-#if HELD > 1
-      const int c = window[i].c;
-      if (!add_others(p, grad + c, indices + c, cell, window[i].q, index[i], &sum)) continue;
-#endif
-      sums[cell.place] = narrow(sum);
+      kept[place] = narrow((Sum)0 + widen(gradient[i]));  // a negative zero becomes positive, as in a sum
     }
   }
   added = sum_of_warp(added);
   if (threadIdx.x % 32 == 0 && added) atomicAdd(&total, added);
   __syncthreads();
   if (threadIdx.x == 0) p.counts[blockIdx.x] = total;
-  each_vector(p, box, [&](int place, int at, int begin, int end) { write_vector(out, at, begin, end, sums + place); });
+  each_vector(p, box, [&](int place, int at, int begin, int end) { write_vector(out, at, begin, end, kept + place); });
 }
