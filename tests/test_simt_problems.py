@@ -23,7 +23,11 @@ pytestmark = pytest.mark.skipif(simt.why_not() is not None, reason=simt.why_not(
             ("--share", "0", "0", "--random", "15", "20", "--random", "67", "68", "--random", "245", "246"),
             id="few",
         ),
-        pytest.param(("--share", "7", "90007", "--random", "0", "16"), id="more", marks=pytest.mark.slow),
+        pytest.param(
+            ("--share", "7", "90007", "--random", "0", "16", "--random", "67", "68"),
+            id="more",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_every_kernel_has_the_expected_bits(problems: tuple[str, ...]) -> None:

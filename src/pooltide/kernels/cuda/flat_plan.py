@@ -41,7 +41,7 @@ WIDE = 16  # bytes of a vector; if strided windows allow such vectors, average_r
 MOST_WINDOWS = 9  # the most windows that hold a cell; each cell reads all of them from shared memory
 MOST_STRIDED = 4  # the same for strided windows, which average_rolling.cu can keep in registers
 LONG_ROW = 24  # cells; strided windows that overlap on both axes are kept in registers if rows are longer
-FEWEST_ROWS = 4  # of a block; for fewer, the table of columns costs as much as the cells
+FEWEST_ROWS = 4  # of a block; for fewer, a long table of columns costs as much as the cells
 
 _FLAT = (
     *(("const Element*", "grad"), ("Element*", "out"), ("const int*", "tables"), ("const Sum*", "divisors")),
@@ -92,8 +92,9 @@ def flat_average(task: Task) -> tuple[Launch, ...] | str:
     tile = _tile(task)
     if tile is None:
         return "the windows of one row are more than a block can keep"
-    if (rows := tile.share * tile.d * tile.h) < min(FEWEST_ROWS, task.planes):
-        return f"a block would write {rows} rows, and fill a table of {task.problem.axes[2].length} columns"
+    columns, rows = task.problem.axes[2].length, tile.share * tile.d * tile.h
+    if columns > THREADS and rows < FEWEST_ROWS:
+        return f"a block would write {rows} rows, and fill a table of {columns} columns"
     return _flat(task, tile)
 
 
@@ -202,7 +203,6 @@ def _flat(task: Task, tile: Tile) -> tuple[Launch, ...]:
         "ZERO_ROW": int(zero_row),
         "REGIONS": int(_regions(task)),
         "SHARED_PLANES": int(tile.share > 1),
-        "LINEAR": int(tile.share > 1 or tile.h == problem.axes[1].length or held[0] == 1),
         "UNIFORM": int(uniform(by)),
         "VECTOR": vector,
         "ONCE": once,

@@ -21,7 +21,6 @@
 //     SLICES, ROWS, COLUMNS   the most windows that hold a cell on the d, h and w axis
 //     ZERO_COLUMN, ZERO_ROW   1: rows of quotients end with a zero; those of a plane end with a row of zeros
 //     SHARED_PLANES  1: a tile has several whole planes; 0: it is a part of one plane
-//     LINEAR   1: the windows of a tile are neighbours in memory
 //     UNIFORM  1: all windows have the same divisors
 //     VECTOR   elements of a vector, no more than a row has; 1 if tensors begin anywhere
 //     ONCE, BY_D, BY_H, BY_W   how to divide: see gradient_quotients.h
@@ -188,18 +187,14 @@ __device__ __forceinline__ void name_windows(const Parameters &p, const Tile &ti
     }
 }
 
-// Loads windows i, i + THREADS, … of the tile. With LINEAR the table of rows is not needed.
-__device__ __forceinline__ void load(const Parameters &p, const Element *grad, const Row *rows, int i, int count,
-                                     Element *batch) {
+// Loads windows i, i + THREADS, … of the tile. `linear`: they are neighbours in memory, and `rows` is not needed.
+__device__ __forceinline__ void load(const Parameters &p, const Element *grad, const Row *rows, bool linear, int i,
+                                     int count, Element *batch) {
 #pragma unroll
   for (int k = 0; k < BATCH; ++k, i += THREADS) {
     if (i >= count) break;
-#if LINEAR
-    batch[k] = grad[i];
-#else
-    const u32 row = over(i, p.by_wo);
-    batch[k] = grad[rows[row].from + i - row * p.Wo];
-#endif
+    const u32 row = linear ? 0 : over(i, p.by_wo);
+    batch[k] = grad[linear ? i : rows[row].from + i - row * p.Wo];
   }
 }
 
@@ -321,8 +316,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) average_flat(const Paramet
   const Tile tile = tile_of(p, axes);
   const Element *grad = p.grad + (tile.plane0 * p.Do * p.Ho + tile.wd0 * p.Ho + tile.wh0) * p.Wo;
   const int count = tile.planes * tile.nd * tile.nh * p.Wo, t = threadIdx.x;
+  const bool linear = SHARED_PLANES || tile.nd == 1 || tile.nh == p.Ho;
   Element batch[BATCH];
-  if (LINEAR) load(p, grad, rows, t, count, batch);  // now, so that they arrive while tables are filled
+  if (linear) load(p, grad, rows, true, t, count, batch);  // now, so that they arrive while tables are filled
   name_values(p, axes, tile, lines, columns);
   name_windows(p, tile, rows, windows);
   __syncthreads();
@@ -331,7 +327,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) average_flat(const Paramet
   by.h = p.divisors[2 * p.Do], by.rh = p.divisors[2 * p.Do + 1];
   by.w = p.divisors[2 * (p.Do + p.Ho)], by.rw = p.divisors[2 * (p.Do + p.Ho) + 1];
   for (int i = t; i < count; i += BATCH * THREADS) {
-    if (!LINEAR || i > t) load(p, grad, rows, i, count, batch);
+    if (!linear || i > t) load(p, grad, rows, linear, i, count, batch);
     keep(p, rows, by, i, count, batch, windows);
   }
   __syncthreads();
