@@ -164,7 +164,8 @@ void describe_cells(Axis& axis) {
     back = std::max(back, i - axis.first[i]);
     ahead = std::max(ahead, axis.first[i] + axis.count[i] - i);
   }
-  axis.shifted = n > 0 && back + ahead <= n;
+  // A cell would add back + ahead quotients; most of them are zeros if long windows are few.
+  axis.shifted = n > 0 && back + ahead <= n && back + ahead <= 2 * axis.most;
   for (int64_t i = 0; i < n && axis.shifted; i++) {
     int64_t last = std::min(axis.windows, i + ahead);
     axis.shifted = axis.first[i] == std::max<int64_t>(0, i - back) && axis.first[i] + axis.count[i] == last;
