@@ -105,8 +105,9 @@ def test_no_contestant_always_runs_after_the_same_other() -> None:
     assert all(len(others) > 1 for others in before.values())
 
 
-@pytest.mark.parametrize(("taken", "calls"), [(0.0, 6), (0.02, 2)])
-def test_a_call_is_timed_after_calls_that_warm_the_cache(taken: float, calls: int) -> None:
+@pytest.mark.parametrize(("taken", "least", "most"), [(0.002, 5, 12), (0.03, 3, 3)])
+def test_a_call_is_timed_after_calls_that_warm_the_cache(taken: float, least: int, most: int) -> None:
+    """Short calls are repeated for 20 ms, others twice; the last call is the timed one."""
     made: list[float] = []
 
     def run() -> None:
@@ -114,7 +115,7 @@ def test_a_call_is_timed_after_calls_that_warm_the_cache(taken: float, calls: in
         sleep(taken)
 
     contest.seconds(run)
-    assert len(made) == calls
+    assert least <= len(made) <= most
 
 
 def test_without_pytorch_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
