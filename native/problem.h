@@ -112,7 +112,7 @@ struct Fault {
 // One kernel of one instruction set and storage type. Work is a range of units; units are independent.
 struct Kernel {
   const char* name;
-  int64_t stream_bytes;  // a gradient that reads and writes as many bytes writes its result past the cache
+  int64_t stream_bytes;  // a gradient that reads and writes at least so many bytes writes its result past the cache
   // Returns why the kernel does not take the problem, or null. With `ignore_speed` it returns only reasons that
   // would make the result wrong, not those that would make it slow.
   const char* (*refuse)(const Problem&, bool ignore_speed);

@@ -105,6 +105,15 @@ class ForwardChecker(Collector):
         reference.run(problem, "planes", Arrays(input=x, indices=indices, out=values), NONE)
         self.forward(problem, x, values, indices)
 
+    def corners(self) -> None:
+        """Averages so small that the first of two divisions may give -0, which the second one must keep."""
+        problem = Problem("average", (2, 3), (UNIT, Axis(9, 3), Axis(9, 3)), DTYPES["FLOAT32"], "chained")
+        counts = np.random.default_rng(5).integers(-2, 1, problem.batch + problem.input_plane)
+        x = (counts * np.finfo(np.float32).smallest_subnormal).astype(np.float32)
+        values = np.empty(problem.batch + problem.output_plane, np.float32)
+        reference.run(problem, "planes", Arrays(input=x, out=values), NONE)
+        self.forward(problem, x, values, None)
+
     def one(self, label: str, found: tuple[Launch, ...], *given: Any) -> None:
         problem, layout, x, values, places = given
         shift = self.runs // 2 % 2  # elements: tensors need not be aligned to vectors

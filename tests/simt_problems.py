@@ -10,17 +10,21 @@ starts this program with AddressSanitizer loaded.
 from __future__ import annotations
 
 from contextlib import nullcontext
+from math import prod
 from typing import Any
 
 import numpy as np
-from cuda_problems import H200, any_cost, expected, flat, random_task, tiny_bands
+from cuda_problems import H200, any_cost, expected, flat, own_indices, random_task, spoil, tiny_bands
 from simt_sweep import Collector, sweep, sweep_arguments
 
 from enumeration import bits, difference
+from geometries import maxima_gradient
+from pooltide.geometry import Axis
 from pooltide.kernels.cuda.choice import KERNELS
 from pooltide.kernels.cuda.driver import DeviceFacts
 from pooltide.kernels.cuda.source import headers
 from pooltide.kernels.cuda.task import Launch, Task
+from pooltide.operators.dtypes import DTYPES
 from pooltide.problem.problem import Problem
 
 COMPARED = "scatter that compares lanes"  # a way of several kernels, which problems must reach, too
@@ -48,6 +52,20 @@ class GradientChecker(Collector):
     def random(self, seed: int) -> None:
         problem, layout, grad, indices = random_task(seed)
         self.problems.append((problem, layout, grad, indices, *expected(problem, grad, indices)))
+
+    def corners(self) -> None:
+        """One slice of cells, several of windows; some indices name cells of other windows."""
+        for axes in ((Axis(1, 3), Axis(19, 12), Axis(19, 12)), (Axis(1, 2), Axis(24, 12), Axis(19, 12))):
+            rng = np.random.default_rng(3)
+            problem = maxima_gradient((2, 2), axes, DTYPES["FLOAT32"], DTYPES["INT64"])
+            grad = rng.standard_normal(problem.batch + problem.output_plane).astype(np.float32)
+            for kind in ("none", "foreign"):
+                indices = own_indices(problem, rng)
+                spoil(indices, prod(problem.input_plane), rng, kind)
+                given = problem, "planes", grad, indices
+                self.problems += [
+                    (*given, *expected(problem, grad, indices))
+                ] * 4  # as usual, and as if small
 
     def one(self, label: str, found: tuple[Launch, ...], *given: Any) -> None:
         problem, layout, grad, indices, want, fault = given

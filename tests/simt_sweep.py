@@ -38,6 +38,9 @@ class Collector(Checker):
     def random(self, seed: int) -> None:
         """Collect the random problem of this seed."""
 
+    def corners(self) -> None:
+        """Collect problems that geometries and seeds do not have."""
+
     @abstractmethod
     def one(self, label: str, found: tuple[Launch, ...], *given: Any) -> None:
         """Run a kernel and compare its results; `given` is one of `problems`."""
@@ -81,5 +84,6 @@ def sweep(checker: Collector, args: argparse.Namespace) -> None:
         count += 1
     for seed in (seed for ends in args.random for seed in range(*ends)):
         checker.random(seed)
+    checker.corners()
     checker.run(args.seed)
     print(f"{count} geometries, {checker.runs} runs, kernels: {', '.join(sorted(checker.names))}")

@@ -93,7 +93,7 @@ template <class S, bool maximum, bool indexed> class ChannelsForward {
     }
   }
 
-  // Returns how many windows from o on, before `to`, have the length and divisor of window o and the same distance.
+  // Returns how many windows from o on, before `to`, have the length and divisor of window o and begin one stride apart.
   int64_t alike(int64_t o, int64_t to) const {
     int64_t n = 1;
     if (o < p_.w.regular_from) return n;

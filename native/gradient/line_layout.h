@@ -114,7 +114,7 @@ template <class S> struct LineLayout {
         if (p.d.cells > 1 || p.d.windows > 1) return "the planes have depth";
         if (!p.h.shifted || !p.w.shifted || p.h.most != 3 || p.w.most != 3) return "the windows are not 3 × 3 with stride 1";
         return p.h.groups < p.h.cells ? "some rows of cells share all their windows" : nullptr;
-      case Lines::shifted: return p.w.shifted ? nullptr : "the stride along the row is not 1, or rows have few windows";
+      case Lines::shifted: return p.w.shifted ? nullptr : "the stride along the row is not 1, or a cell would add mostly zeros";
       case Lines::phased:
         if (p.w.phase == Phase::none) return "the stride along the row is not 2, or a cell is in more than 2 windows";
         return p.w.cells <= V && !refuse(p, Lines::picked, ignore_speed) && !ignore_speed ? "a row fits one vector" : nullptr;

@@ -18,7 +18,7 @@ from .task import Launch, Task
 
 THREADS = 256
 ARRAY_BYTES = (24 << 10, 48 << 10)  # the second where the first would read too many cells twice
-TWICE = (1.3, 2.0)  # the most that a row is compared, on average, where boxes share rows
+TWICE = (1.3, 2.0)  # how often a row is compared at most, on average, where boxes share rows
 LONGEST = 64  # cells of a window on the w axis, which one thread compares
 LEAST_BYTES = 8 << 10
 MOST_OVERLAP = 1.5  # windows that hold a row; of more, other kernels compare rows once

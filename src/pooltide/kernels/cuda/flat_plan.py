@@ -35,12 +35,14 @@ KEPT_BYTES = 36 << 10  # of tables and quotients, so that several blocks share a
 COPIED = 4  # cells that a thread writes at once if it copies them: longer vectors would cause bank conflicts
 ADDED_BYTES = 8  # the same, in bytes, if it adds quotients, and windows are more than NEAR cells apart
 NEAR = 2  # cells; if windows are nearer, a thread that adds quotients writes 2 cells
-REGIONS = 1 / 16  # for each cell and window that holds it; if regions are fewer, each is added once,
-REGION_WINDOWS = 4  # if a cell is in so many windows
+REGIONS = (
+    1 / 16
+)  # for each cell and window that holds it; if there are more regions, each cell is added alone
+REGION_WINDOWS = 4  # the fewest windows to a cell with which regions are worth their time
 WIDE = 16  # bytes of a vector; if strided windows allow such vectors, average_rolling.cu is faster
 MOST_WINDOWS = 9  # the most windows that hold a cell; each cell reads all of them from shared memory
 MOST_STRIDED = 4  # the same for strided windows, which average_rolling.cu can keep in registers
-LONG_ROW = 24  # cells; strided windows that overlap on both axes are kept in registers if rows are longer
+LONG_ROW = 24  # cells of a row, from which on strided windows that overlap on both axes are kept in registers
 FEWEST_ROWS = 4  # of a block; for fewer, a long table of columns costs as much as the cells
 
 _FLAT = (
@@ -106,7 +108,7 @@ def _regions(task: Task) -> bool:
     """Whether quotients are added once for each region of cells in the same windows."""
     held = prod(most_windows(axis) for axis in task.problem.axes)
     regions = prod(runs_of(axis).periods for axis in task.problem.axes)
-    return held >= max(REGION_WINDOWS, 2) and regions <= REGIONS * held * prod(task.problem.input_plane)
+    return held >= REGION_WINDOWS and regions <= REGIONS * held * prod(task.problem.input_plane)
 
 
 def _vector(task: Task) -> int:

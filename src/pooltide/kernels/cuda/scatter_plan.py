@@ -224,7 +224,7 @@ def order_options(task: Task, whole_rows: bool = True) -> tuple[tuple[str, int],
     axes = task.problem.axes
     near, rows, padded = near_windows(task, whole_rows)
     return (
-        ("DEEP", int(axes[0].length > 1)),
+        ("DEEP", int(axes[0].length > 1 or axes[0].outputs > 1)),
         ("DISJOINT", int(all(axis.disjoint for axis in axes))),
         ("LONG_ROWS", int(near > 0 and (padded or axes[2].outputs >= 31 + near))),
         ("NEAR", near),
@@ -241,7 +241,8 @@ def near_windows(task: Task, whole_rows: bool) -> tuple[int, int, bool]:
         return none
     d, h, w = (max(int(tables(axis).window_count.max(initial=1)), 1) for axis in axes)
     row, slice_ = axes[2].outputs, axes[1].outputs * axes[2].outputs
-    if whole_rows and row < padded_row(task) <= row / FILLED_ROW and w - 1 <= COMPARED:
+    filled = row < padded_row(task) <= row / FILLED_ROW or row == 32
+    if whole_rows and filled and w - 1 <= COMPARED:
         return w, 1, True
     near_rows = [n for n in range(1, h) if n * row - w + 1 < 32]  # that a warp can have, besides the first
     if (near_rows and row < 2 * w - 1) or (d > 1 and slice_ - (h - 1) * row - w + 1 < 32):

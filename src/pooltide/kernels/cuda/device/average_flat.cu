@@ -12,7 +12,7 @@
 // in the next. So the table of rows ends with the first row of the next plane, and the table of columns with the first
 // columns again.
 //
-// A cell whose windows are many adds their quotients. There are two cases in which a cell only copies an element:
+// A cell in several windows adds their quotients. There are two cases in which a cell only copies an element:
 //     no cell is in two windows: the block keeps the elements of windows instead of their quotients
 //     REGIONS 1: large windows. Neighbouring cells in the same windows are a region. On each axis such cells are a run,
 //                so a region is a run of slices × a run of rows × a run of columns. The block adds the quotients of each

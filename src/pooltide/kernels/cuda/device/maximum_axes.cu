@@ -3,7 +3,8 @@
 //     rows[d, h, ow]     the largest cell of a row of a window, in each row of the tile
 //     slices[d, oh, ow]  the largest of the rows of a window, in each slice of the tile
 //
-// So a window of k × k × k cells takes 3 · k comparisons, as windows share their rows and slices. Values have no places.
+// So a window of k × k × k cells takes 3 · k comparisons with stride 1, as windows share their rows and slices. Values
+// have no places.
 // These are searched at the end: the best slice of a window, the best row of that slice, the best cell of that row. That
 // also finds which zero comes first, -0 or +0.
 //

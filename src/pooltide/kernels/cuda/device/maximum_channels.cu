@@ -1,4 +1,4 @@
-// Maxima of windows with channels innermost, one axis after the other, as in maximum_staged.cu:
+// Maxima of windows with channels innermost, one axis after the other, as in maximum_axes.cu:
 //
 //     rows[d, h, ow, c]     the largest cell of a row of a window, in each row of a box
 //     slices[d, oh, ow, c]  the largest of the rows of a window, in each slice of a box

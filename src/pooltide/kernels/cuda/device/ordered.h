@@ -13,7 +13,7 @@
 //     NEAR 0       always __match_any_sync
 //     TABLE 1      p.spans has the first cell of every window and how many cells it spans, for the axes d, h and w in
 //                  turn; 0: windows are p.stride_d, p.stride_h and p.stride_w cells apart
-//     DEEP 1       planes have more than one slice
+//     DEEP 1       planes have more than one slice of cells or of windows
 #pragma once
 
 #include "indices.h"
