@@ -108,7 +108,7 @@ class ForwardChecker(Collector):
     def corners(self) -> None:
         """Averages so small that the first of two divisions may give -0, which the second one must keep."""
         problem = Problem("average", (2, 3), (UNIT, Axis(9, 3), Axis(9, 3)), DTYPES["FLOAT32"], "chained")
-        counts = np.random.default_rng(5).integers(-2, 1, problem.batch + problem.input_plane)
+        counts = np.random.default_rng(5).integers(-1, 6, problem.batch + problem.input_plane).clip(max=0)
         x = (counts * np.finfo(np.float32).smallest_subnormal).astype(np.float32)
         values = np.empty(problem.batch + problem.output_plane, np.float32)
         reference.run(problem, "planes", Arrays(input=x, out=values), NONE)
