@@ -68,7 +68,7 @@ def test_on_aarch64(tmp_path: Path) -> None:
     if compiler is None or emulator is None:
         pytest.skip("NOT TESTED: no g++-aarch64-linux-gnu or qemu-user here")
     program = build(tmp_path, compiler, ["-O2", "-static"], ["baseline"])
-    check([emulator, str(program), "400", "11"], ["baseline"])  # seed 7 misses a kernel
+    check([emulator, str(program), "400", "15"], ["baseline"])  # other seeds miss a kernel
 
 
 @pytest.mark.slow

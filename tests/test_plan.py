@@ -58,7 +58,7 @@ def test_a_plan_names_its_kernel_and_the_reasons_against_those_before() -> None:
     assert "kernel   sliding_3x3" in str(plan)
     assert "not      long_row: a plane has more than one row" in str(plan)
     short = Problem(
-        "average_gradient", (1, 1), (UNIT, Axis(3, 1, 3, 1, 0), Axis(9, 7, 3, 1, 0)), F32, "extent"
+        "average_gradient", (1, 1), (UNIT, Axis(4, 2, 3, 1, 0), Axis(9, 7, 3, 1, 0)), F32, "extent"
     )
     assert ("sliding_3x3", "some rows of cells share all their windows") in make_plan(short, PLANES).kernels
 
