@@ -67,10 +67,10 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where the parts of shared memory begin, and the bytes of all. The table of rows begins at 0."""
+    """Where the parts of shared memory begin, and the bytes of all. The table of rows of cells begins at 0."""
 
     columns: int
-    rows: int
+    rows: int  # of windows
     windows: int
     values: int
     end: int
