@@ -67,7 +67,7 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where the parts of shared memory begin, and the bytes of all. The table of rows of cells begins at 0."""
+    """Where the parts of shared memory begin, and the bytes of all. The table of rows of cells is first."""
 
     columns: int
     rows: int  # of windows
