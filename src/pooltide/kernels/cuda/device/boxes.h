@@ -22,11 +22,6 @@ struct Tile {
   int skip;        // elements from a 16-byte boundary to the first cell
 };
 
-__device__ __forceinline__ Span from_to(const Span &first, const Span &last) {
-  const Span found = {first.first, last.first + last.count - first.first};
-  return found;
-}
-
 // Where a segment begins in the tensor, counted from the tile's first cell, and whether the tile has its rows.
 struct Segment {
   int at;

@@ -57,3 +57,17 @@ __device__ __forceinline__ Sum larger(Sum a, Sum b) {
   return b > a || b != b ? b : a;
 #endif
 }
+
+// The first of the largest values of an array, or the last NaN: `count` values, `step` apart. Returns its number.
+template <class Step>
+__device__ __forceinline__ int best_number(const Element *values, int count, Step step, Sum &best) {
+  int number = 0;
+  best = widen(values[0]);
+#pragma unroll 4
+  for (int i = 1; i < count; ++i) {
+    const Sum value = widen(values[i * step]);
+    const bool wins = value > best || value != value;
+    best = wins ? value : best, number = wins ? i : number;
+  }
+  return number;
+}

@@ -13,19 +13,6 @@
 #define NONE LOWEST
 #include "boxes.h"
 
-// The first of the largest values of an array, or the last NaN: `count` values, `step` apart. Returns its number.
-__device__ __forceinline__ int best_number(const Element *values, int count, int step) {
-  Sum best = widen(values[0]);
-  int number = 0;
-#pragma unroll 4
-  for (int i = 1; i < count; ++i) {
-    const Sum value = widen(values[i * step]);
-    const bool wins = value > best || value != value;
-    best = wins ? value : best, number = wins ? i : number;
-  }
-  return number;
-}
-
 __device__ __forceinline__ Element largest_of(const Element *values, int count, int step) {
   Sum best = widen(values[0]);
 #pragma unroll 4
@@ -76,9 +63,11 @@ extern "C" __global__ void __launch_bounds__(THREADS) maximum_axes(const Paramet
       const Span d = cells_d(p, tile.od + od), h = cells_h(p, tile.oh + oh);
       const int slice = plane * p.cells_d + d.first - tile.d.first;
       int i = 0;
-      if (SLICES_FIRST) i = best_number(slices + (slice * p.box_h + oh) * p.box_w + ow, d.count, p.box_h * p.box_w);
+      Sum largest;  // of the slice or row that is searched
+      if (SLICES_FIRST)
+        i = best_number(slices + (slice * p.box_h + oh) * p.box_w + ow, d.count, p.box_h * p.box_w, largest);
       const int top = (slice + i) * p.cells_h + h.first - tile.h.first;
-      const int j = best_number(rows + top * p.box_w + ow, h.count, p.box_w);
+      const int j = best_number(rows + top * p.box_w + ow, h.count, p.box_w, largest);
 #if defined(INDEX) && INDEX == 1
       const int corner = 0;
 #else

@@ -72,24 +72,6 @@ __device__ __forceinline__ Cells largest_of(const Element *cells, int count, i64
   return best;
 }
 
-// The first of the largest of `count` cells of one channel, or the last NaN. Returns its number.
-__device__ __forceinline__ int best_number(const Element *cells, int count, i64 step, Sum &best) {
-  int number = 0;
-  best = widen(cells[0]);
-#pragma unroll 4
-  for (int i = 1; i < count; ++i) {
-    const Sum value = widen(cells[i * step]);
-    const bool wins = value > best || value != value;
-    best = wins ? value : best, number = wins ? i : number;
-  }
-  return number;
-}
-
-__device__ __forceinline__ Span from_to(const Span &first, const Span &last) {
-  const Span found = {first.first, last.first + last.count - first.first};
-  return found;
-}
-
 __device__ __forceinline__ Box box_of(const Parameters &p) {
   Box box;
   u32 at = blockIdx.x, next = over(at, p.by_chunks);
@@ -172,7 +154,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) maximum_channels(const Par
     int i = 0;
     if (SLICES_FIRST) i = best_number(slices + (slice * p.box_h + oh) * width + x, d.count, p.box_h * width, best);
     const int j = best_number(rows + ((slice + i) * p.cells_h + row) * width + x, h.count, width, best);
-    const int m = best_number(row_of(p, box, slice + i, row + j, w.first, c), w.count, p.inner, best);
+    const int m = best_number(row_of(p, box, slice + i, row + j, w.first, c), w.count, (i64)p.inner, best);
     const i64 window = ((i64)(box.od + od) * p.Ho + box.oh + oh) * p.Wo + box.ow + ow;
     const i64 to = (box.image * p.image_windows + window) * p.inner + box.channel + c;
     p.out[to] = narrow(best);

@@ -20,3 +20,9 @@ __device__ __forceinline__ Span span_w(const Parameters &p, int o) {
   const Span found = {table[o], table[p.Wo + o]};
   return found;
 }
+
+// From the first cell of one window to the last cell of a later one.
+__device__ __forceinline__ Span from_to(const Span &first, const Span &last) {
+  const Span found = {first.first, last.first + last.count - first.first};
+  return found;
+}
