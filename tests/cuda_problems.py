@@ -15,6 +15,7 @@ from pooltide.cli.gpu_plan import H200 as H200
 from pooltide.geometry import UNIT, Axis, strided_outputs, tables
 from pooltide.kernels import reference
 from pooltide.kernels.cuda import (
+    dense_plan,
     disjoint_plan,
     flat_plan,
     rolling_plan,
@@ -192,6 +193,7 @@ def tiny_bands(band: int, tile: int, few: int) -> Iterator[None]:
         changed(sparse_plan, LEAST_BYTES=band, MOST_BYTES=2 * band),
         changed(flat_plan, REGIONS=2, REGION_WINDOWS=2),  # for all windows that overlap
         changed(disjoint_plan, BOX_BYTES=8 * band, LEAST_CHUNK=16),
+        changed(dense_plan, KEPT_BYTES=24 * band, STRAIGHT=0),
     ):
         yield
 

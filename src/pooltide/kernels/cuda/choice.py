@@ -16,6 +16,7 @@ from ...problem.problem import Problem
 from .average_plan import column_average, mean_average, wide_average
 from .axis_plan import axis_maximum
 from .channel_plan import channel_maximum
+from .dense_plan import dense_average
 from .disjoint_plan import scatter_disjoint
 from .driver import DeviceFacts
 from .flat_plan import flat_average
@@ -37,6 +38,7 @@ KERNELS: dict[str, tuple[tuple[str, Planner], ...]] = {  # the last kernel of a 
         ("filled average", filled_average),
         ("flat average", flat_average),
         ("rolling average", rolling_average),
+        ("dense average", dense_average),
         ("staged average", staged_average_gradient),
         ("direct average", direct_average),
     ),
