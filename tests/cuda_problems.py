@@ -173,6 +173,7 @@ def any_cost() -> Iterator[None]:
     with (
         changed(rolling_plan, COSTLY=inf, COSTLY_HALVES=inf, SHORT_ROW=0, ANY_HALVES=True),
         changed(flat_plan, WIDE=inf, MOST_WINDOWS=27, MOST_STRIDED=27, LONG_ROW=inf, FEWEST_ROWS=0),
+        changed(dense_plan, MOST_ZEROS=inf, FEW_ADDITIONS=0),
         changed(volume_plan, SMALL_SLICE=0, FEW_WINDOWS=0),
         changed(walk_plan, WORTH=dict.fromkeys((2, 4, 8), (inf, inf))),
         changed(disjoint_plan, LEAST_CELLS=0),

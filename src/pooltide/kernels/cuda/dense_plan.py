@@ -26,6 +26,8 @@ REGISTERS = {4: 56, 8: 28}  # sums and quotients of a thread, at most, by the by
 SECTOR = 32  # bytes of memory that are read together: channels of a tile fill it if they can
 FLUSHED = 32  # bytes of channels, below which cells are written through shared memory
 STRAIGHT = 1500  # instructions that are written out one after another; for more, rows of windows are a loop
+MOST_ZEROS = 4.5  # additions, with those of windows that do not exist, for each one of a window that exists
+FEW_ADDITIONS = 14  # to a cell, below which average_gradient.cu is faster if channels are innermost
 CHUNK = 8  # of average_dense.cu
 LOAD_COST = 2.0  # issue slots of a load from shared memory; an addition takes one
 WINDOW_COST = 12  # of a quotient that a block keeps, without the division
@@ -219,6 +221,12 @@ def dense_average(task: Task) -> tuple[Launch, ...] | str:
     rows, columns = rows_of(h), rows_of(w)
     if not (rows.strided and columns.strided):
         return "windows are not a stride apart"
+    existing = prod(float(tables(axis).window_count.mean()) for axis in task.problem.axes)
+    if task.inner > 1 and existing < FEW_ADDITIONS:
+        return f"channels are innermost, and a cell is in {existing:.1f} windows, on average; it must be in {FEW_ADDITIONS}"
+    added = _held(task) * (rows.kernel / rows.stride) * (columns.kernel / columns.stride)
+    if added > MOST_ZEROS * existing:
+        return f"a cell would add {added:.0f} quotients, but is in {existing:.1f} windows, on average"
     cells = _cells(task, rows, columns)
     if cells is None:
         return "a thread would keep too many sums and quotients in registers"

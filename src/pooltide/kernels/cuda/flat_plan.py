@@ -39,6 +39,7 @@ REGIONS = (
     1 / 16
 )  # for each cell and window that holds it; if there are more regions, each cell is added alone
 REGION_WINDOWS = 4  # the fewest windows to a cell with which regions are worth their time
+FEW_REGIONS = 1 / 3  # for each cell; with fewer, strided windows are taken that do not fit into registers
 WIDE = 16  # bytes of a vector; if strided windows allow such vectors, average_rolling.cu is faster
 MOST_WINDOWS = 9  # the most windows that hold a cell; each cell reads all of them from shared memory
 MOST_STRIDED = 4  # the same for strided windows, which average_rolling.cu can keep in registers
@@ -80,17 +81,18 @@ def flat_average(task: Task) -> tuple[Launch, ...] | str:
     """A block keeps quotients in shared memory, and writes its part of the result as one run of vectors."""
     if task.inner > 1:
         return "channels are innermost"
-    held = prod(most_windows(axis) for axis in task.problem.axes)
-    if held > MOST_WINDOWS:
+    held, regions = _held(task), _region_share(task)
+    if held > MOST_WINDOWS and held * regions > MOST_WINDOWS:
         return f"a cell is in {held} windows, of at most {MOST_WINDOWS}"
     walk = widest_walk(task)
-    if walk.rows.strided and walk.vector * task.problem.dtype.itemsize >= WIDE:
-        return f"windows are a stride apart, and rows consist of vectors of {WIDE} bytes"
-    if walk.rows.strided and held > MOST_STRIDED:
-        return f"windows are a stride apart, and a cell is in {held} of them"
-    overlap = all(most_windows(axis) > 1 for axis in task.problem.axes[1:])
-    if walk.rows.strided and overlap and task.problem.axes[2].length >= LONG_ROW:
-        return f"windows are a stride apart and overlap, and rows have at least {LONG_ROW} cells"
+    if walk.rows.strided and (regions > FEW_REGIONS or walk.refuse() is None):
+        if walk.vector * task.problem.dtype.itemsize >= WIDE:
+            return f"windows are a stride apart, and rows consist of vectors of {WIDE} bytes"
+        if held > MOST_STRIDED:
+            return f"windows are a stride apart, and a cell is in {held} of them"
+        overlap = all(most_windows(axis) > 1 for axis in task.problem.axes[1:])
+        if overlap and task.problem.axes[2].length >= LONG_ROW:
+            return f"windows are a stride apart and overlap, and rows have at least {LONG_ROW} cells"
     tile = _tile(task)
     if tile is None:
         return "the windows of one row are more than a block can keep"
@@ -104,11 +106,20 @@ def _disjoint(task: Task) -> bool:
     return all(most_windows(axis) == 1 for axis in task.problem.axes)
 
 
+def _held(task: Task) -> int:
+    """The most windows that hold a cell."""
+    return prod(most_windows(axis) for axis in task.problem.axes)
+
+
+def _region_share(task: Task) -> float:
+    """Regions of cells in the same windows, for each cell."""
+    return prod(runs_of(axis).periods for axis in task.problem.axes) / prod(task.problem.input_plane)
+
+
 def _regions(task: Task) -> bool:
     """Whether quotients are added once for each region of cells in the same windows."""
-    held = prod(most_windows(axis) for axis in task.problem.axes)
-    regions = prod(runs_of(axis).periods for axis in task.problem.axes)
-    return held >= REGION_WINDOWS and regions <= REGIONS * held * prod(task.problem.input_plane)
+    held = _held(task)
+    return held >= REGION_WINDOWS and _region_share(task) <= REGIONS * held
 
 
 def _vector(task: Task) -> int:

@@ -26,46 +26,12 @@
 //     UNIFORM  1: all windows have the same divisors
 //     ONCE, BY_D, BY_H, BY_W   how to divide: see gradient_quotients.h
 
-#include "gradient_quotients.h"
+#include "packs.h"
 #include "rotation.h"
-
-// PACK neighbouring channels: of a tensor, and their sums.
-struct __align__(PACK * sizeof(Element)) Elements {
-  Element each[PACK];
-};
-struct __align__(PACK * sizeof(Sum)) Sums {
-  Sum each[PACK];
-};
-
-__device__ __forceinline__ Sums zeros() {
-  Sums made;
-#pragma unroll
-  for (int i = 0; i < PACK; ++i) made.each[i] = 0;
-  return made;
-}
-
-__device__ __forceinline__ void add(Sums &to, const Sums &from) {
-#pragma unroll
-  for (int i = 0; i < PACK; ++i) to.each[i] += from.each[i];
-}
-
-__device__ __forceinline__ Sums divided(const Elements &g, const Divisors &by) {
-  Sums made;
-#pragma unroll
-  for (int i = 0; i < PACK; ++i) made.each[i] = divided(widen(g.each[i]), by);
-  return made;
-}
-
-__device__ __forceinline__ Elements narrowed(const Sums &sums) {
-  Elements made;
-  narrow_all<PACK>(made.each, sums.each);
-  return made;
-}
 
 #define UNROLLED (COLUMNS > 0 ? COLUMNS : 1)
 #define BLOCK 4
 #define BATCH (PACK * sizeof(Element) < 8 ? 8 : 4)
-#define VECTOR (16 / (int)sizeof(Elements))  // packs
 
 // The most windows that hold a cell on the h axis.
 #if ROLL
@@ -194,8 +160,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) average_gradient(const Par
     // The tile begins at the same place within a vector as in the result.
     const int top = max(first_row(p, runs, o0), 0), bottom = min(first_row(p, runs, o1), p.H);
     const i64 corner = (plane0 * p.D * p.H + d0 * p.H + top) * pitch;
-    const int skip = (int)((u64)((Elements *)p.out + corner) / sizeof(Elements) % VECTOR);
-    Elements *tile = (Elements *)(arena + p.tile_at) + skip;
+    Elements *const first = (Elements *)p.out + corner, *const tile = (Elements *)(arena + p.tile_at) + skipped(first);
     const int size = (p.by_share.n > 1 ? planes * p.D * p.H : (d1 - d0) * (bottom - top)) * pitch;
     out = tile - (d0 * p.H + top) * pitch + plane * p.D * p.H * pitch + w * p.inner + c;
 #endif
@@ -320,14 +285,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) average_gradient(const Par
 
 #if FLUSH
     __syncthreads();
-    Elements *to = (Elements *)p.out + corner - skip;
-    const Elements *from = tile - skip;
-    for (int i = t * VECTOR; i < skip + size; i += blockDim.x * VECTOR) {
-      if (i >= skip && i + VECTOR <= skip + size)
-        *(uint4 *)(to + i) = *(const uint4 *)(from + i);
-      else
-        for (int j = max(i, skip); j < min(i + VECTOR, skip + size); ++j) to[j] = from[j];
-    }
+    write_run(first, tile, size);
 #endif
   }
 }
