@@ -171,8 +171,10 @@ def any_cost() -> Iterator[None]:
     """No kernel refuses a problem because another one would be faster."""
     most = {apart: dict.fromkeys((1, 2, 4, 8), inf) for apart in (True, False)}
     with (
-        changed(rolling_plan, COSTLY=inf, COSTLY_HALVES=inf, SHORT_ROW=0, ANY_HALVES=True),
-        changed(flat_plan, WIDE=inf, MOST_WINDOWS=27, MOST_STRIDED=27, LONG_ROW=inf, FEWEST_ROWS=0),
+        changed(rolling_plan, COSTLY=inf, COSTLY_HALVES=inf, SHORT_ROW=0, ANY_HALVES=True, DEEP_STORE=0),
+        changed(
+            flat_plan, WIDE=inf, MOST_WINDOWS=27, MOST_STRIDED=27, LONG_ROW=inf, FEWEST_ROWS=0, ALONE_BYTES=0
+        ),
         changed(dense_plan, MOST_ZEROS=inf, FEW_ADDITIONS=0),
         changed(volume_plan, SMALL_SLICE=0, FEW_WINDOWS=0),
         changed(walk_plan, WORTH=dict.fromkeys((2, 4, 8), (inf, inf))),

@@ -1,7 +1,7 @@
 """The planner of average_dense.cu, a gradient of averages: `dense_average`.
 
-A thread computes several neighbouring cells, so that it reads each quotient from shared memory once for all of
-them. `dense_average` takes a `Task` and returns the launch, or the reason why its kernel can't take it (task.py).
+A thread computes several neighbouring cells, so that it reads each quotient from shared memory once for all
+of them. `dense_average` takes a `Task` and returns the launch, or the reason why another kernel is better.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SECTOR = 32  # bytes of memory that are read together: channels of a tile fill i
 FLUSHED = 32  # bytes of channels, below which cells are written through shared memory
 STRAIGHT = 1500  # instructions that are written out one after another; for more, rows of windows are a loop
 MOST_ZEROS = 4.5  # additions, with those of windows that do not exist, for each one of a window that exists
-FEW_ADDITIONS = 14  # to a cell, below which average_gradient.cu is faster if channels are innermost
+FEW_ADDITIONS = 11  # to a cell, below which average_gradient.cu is faster if channels are innermost
 CHUNK = 8  # of average_dense.cu
 LOAD_COST = 2.0  # issue slots of a load from shared memory; an addition takes one
 WINDOW_COST = 12  # of a quotient that a block keeps, without the division
@@ -145,8 +145,8 @@ class Plan:
     def pitches(self) -> tuple[int, int, int]:
         """Packs from a row of windows to the next, from a slice to the next, and from a plane to the next.
 
-        Neighbouring lanes own neighbouring columns, then slices, then planes. Gaps put the quotients that they
-        read at the same time into different banks.
+        Neighbouring lanes own neighbouring columns, then slices, then planes. Gaps put the quotients that
+        they read at the same time into different banks.
         """
         tile, (h, w) = self.tile, self.periods
         lanes = w * tile.c if tile.w > 1 or tile.c > 1 else self.columns | 1
@@ -185,7 +185,11 @@ class Plan:
     def tiles(self) -> tuple[int, int, int, int, int]:
         """Along rows, columns, slices, channels and planes."""
         (h, w), cells = self.periods, self.cells
-        along = ((cells.rows.periods, h), (cells.columns.periods, w), (self.task.problem.axes[0].length, self.tile.d))
+        along = (
+            (cells.rows.periods, h),
+            (cells.columns.periods, w),
+            (self.task.problem.axes[0].length, self.tile.d),
+        )
         rest = (self.packs, self.tile.c), (self.task.planes, self.tile.share)
         ways = [cdiv(length, share) for length, share in (*along, *rest)]
         return ways[0], ways[1], ways[2], ways[3], ways[4]
@@ -201,15 +205,18 @@ class Plan:
         return min(self.periods[0] + self.cells.rows.most - 1, self.cells.rows.outputs)
 
     def cost(self, divide: float, held: float) -> float:
-        """Issue slots of the whole problem. `divide`: of a division; `held`: windows to a slice on the d axis."""
+        """Issue slots of the whole problem. `divide`: of a division; `held`: windows that hold a slice."""
         tile, cells, facts = self.tile, self.cells, self.task.facts
         windows = tile.share * self.slices * self.existing * self.columns * cells.pack
         threads = cdiv(tile.threads, 32) * 32
-        of_cell = CELL_COST if not self.flush or self.contiguous else CELL_COST * cdiv(self.run, 32) * 32 / self.run + CELL_COST
+        idle = 0 if not self.flush or self.contiguous else cdiv(self.run, 32) * 32 / self.run
+        of_cell = CELL_COST * (1 + idle)  # rows that are no multiple of a warp leave lanes idle
         of_thread = held * cells.cost + of_cell * cells.count * cells.pack + THREAD_COST
         work = windows * (WINDOW_COST + divide) + self.kept / 16 + threads * of_thread
         blocks = prod(self.tiles)
-        fit = max(min(facts.shared_per_multiprocessor // (self.shared + 1024), WARPS * 32 // threads, BLOCKS), 1)
+        fit = max(
+            min(facts.shared_per_multiprocessor // (self.shared + 1024), WARPS * 32 // threads, BLOCKS), 1
+        )
         few = max(facts.multiprocessors * min(fit, 2) / blocks, 1.0)
         return work * blocks * few * (1 + WAITING * 32 / (fit * threads))
 
@@ -223,10 +230,10 @@ def dense_average(task: Task) -> tuple[Launch, ...] | str:
         return "windows are not a stride apart"
     existing = prod(float(tables(axis).window_count.mean()) for axis in task.problem.axes)
     if task.inner > 1 and existing < FEW_ADDITIONS:
-        return f"channels are innermost, and a cell is in {existing:.1f} windows, on average; it must be in {FEW_ADDITIONS}"
+        return f"channels are innermost, and a cell is in {existing:.1f} windows, of at least {FEW_ADDITIONS}"
     added = _held(task) * (rows.kernel / rows.stride) * (columns.kernel / columns.stride)
     if added > MOST_ZEROS * existing:
-        return f"a cell would add {added:.0f} quotients, but is in {existing:.1f} windows, on average"
+        return f"a cell would add {added:.0f} quotients, but is in {existing:.1f} windows"
     cells = _cells(task, rows, columns)
     if cells is None:
         return "a thread would keep too many sums and quotients in registers"

@@ -43,6 +43,7 @@ FEW_REGIONS = 1 / 3  # for each cell; with fewer, strided windows are taken that
 WIDE = 16  # bytes of a vector; if strided windows allow such vectors, average_rolling.cu is faster
 MOST_WINDOWS = 9  # the most windows that hold a cell; each cell reads all of them from shared memory
 MOST_STRIDED = 4  # the same for strided windows, which average_rolling.cu can keep in registers
+ALONE_BYTES = 2  # of an element; if strided windows overlap along rows, several cells together are faster
 LONG_ROW = 24  # cells of a row, from which on strided windows that overlap on both axes are kept in registers
 FEWEST_ROWS = 4  # of a block; for fewer, a long table of columns costs as much as the cells
 
@@ -90,7 +91,10 @@ def flat_average(task: Task) -> tuple[Launch, ...] | str:
             return f"windows are a stride apart, and rows consist of vectors of {WIDE} bytes"
         if held > MOST_STRIDED:
             return f"windows are a stride apart, and a cell is in {held} of them"
-        overlap = all(most_windows(axis) > 1 for axis in task.problem.axes[1:])
+        _, h, w = (most_windows(axis) for axis in task.problem.axes)
+        if w > 1 and task.problem.dtype.itemsize <= ALONE_BYTES:
+            return "windows are a stride apart and overlap along rows of halves"
+        overlap = h > 1 and w > 1
         if overlap and task.problem.axes[2].length >= LONG_ROW:
             return f"windows are a stride apart and overlap, and rows have at least {LONG_ROW} cells"
     tile = _tile(task)

@@ -22,6 +22,7 @@ ROLLING_THREADS = {True: 256, False: 128}  # of a block, by whether rows are str
 RESIDENT = 4  # rows are cut into chunks until there are RESIDENT times the threads that a device holds
 SHORT_SLICE = 24  # rows; a thread walks through several slices if they have at most so many rows together
 SHORT_RUNS = 4  # least runs of rows for a thread; for fewer runs its setup costs too much
+DEEP_STORE = 16  # bytes that a thread must write at a time if windows overlap along slices
 SHORT_ROW = 24  # bytes; rows shorter than this are not written one by one
 WINDOW_BITS = 32  # the most windows in a row of a thread; average_rolling.cu has one bit of a u32 for each
 IN_REGISTERS = 48  # the most quotients that a thread keeps in registers
@@ -142,6 +143,9 @@ class Walk:
             return f"a thread would spend {self.cost:.0f} instructions per cell on its windows"
         if self._halves and self._overlapping and (self.packed or self.vector == 1) and not ANY_HALVES:
             return "halves whose windows overlap are divided once for a block"
+        stored = self.store * self.task.problem.dtype.itemsize
+        if self._deep and self.task.inner == 1 and stored < DEEP_STORE:
+            return f"windows of several slices overlap, and a thread would write {stored} bytes at a time"
         if not (self.union or self.packed) and self.vector > 4:
             return "a thread would keep the places of too many elements"
         row = self.task.problem.axes[2].length * self.task.inner * self.task.problem.dtype.itemsize
@@ -154,6 +158,11 @@ class Walk:
     @property
     def _overlapping(self) -> bool:
         return max(most_windows(axis) for axis in self.task.problem.axes) > 1
+
+    @property
+    def _deep(self) -> bool:
+        """Whether windows overlap along slices."""
+        return most_windows(self.task.problem.axes[0]) > 1
 
     @property
     def _halves(self) -> bool:

@@ -5,7 +5,7 @@ They are `staged_average` and `direct_average`, in this order.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from math import inf, prod
 
@@ -81,12 +81,12 @@ class AverageTask:
         return cdiv(kept * self.pack * self.task.sum_bytes, 16) * 16
 
 
-def _average_task(task: Task, most: int = 4) -> AverageTask:
+def _average_task(task: Task, rows: Rows, most: int = 4) -> AverageTask:
     """`most`: channels that a thread may take together."""
     pack = most if task.aligned else 1
     while pack > 1 and (task.inner % pack or pack * task.sum_bytes > 16):
         pack //= 2
-    return AverageTask(task, rows_of(task.problem.axes[1]), pack)
+    return AverageTask(task, rows, pack)
 
 
 def staged_average(task: Task) -> tuple[Launch, ...] | str:
@@ -97,15 +97,15 @@ def staged_average(task: Task) -> tuple[Launch, ...] | str:
     kept = d * rows.most * w
     roll = rows.unrolled and kept <= ROLLED
     pack = 4 if not roll or 4 * kept <= ROLLED else 2 if 2 * kept <= ROLLED else 1
-    a = _average_task(task, pack)
+    a = _average_task(task, rows if roll else runs_of(task.problem.axes[1]), pack)
     tile = _staged_tile(a)
-    return tile if isinstance(tile, str) else _average(a, tile, staged=True, roll=roll)
+    return tile if isinstance(tile, str) else _average(a, tile, staged=True)
 
 
 def direct_average(task: Task) -> tuple[Launch, ...] | str:
     """Threads divide for themselves."""
-    a = replace(_average_task(task), rows=runs_of(task.problem.axes[1]))
-    return _average(a, _column_tile(a), staged=False, roll=False)
+    a = _average_task(task, runs_of(task.problem.axes[1]))
+    return _average(a, _column_tile(a), staged=False)
 
 
 def _column_tile(a: AverageTask) -> Tile:
@@ -149,21 +149,15 @@ def _staged_tile(a: AverageTask) -> Tile | str:
 _AVERAGE = (
     *(("const Element*", "grad"), ("Element*", "out"), ("const int*", "tables"), ("const Sum*", "divisors")),
     ("long long", "planes"),
-    *(
-        ("int", name)
-        for name in ("D", "H", "W", "inner", "Do", "Ho", "Wo", "periods", "first_period", "stride")
-    ),
-    *(
-        ("int", name)
-        for name in ("padding", "rows", "edge", "d_chunk", "h_chunk", "d_walk", "d_walks", "h_walk")
-    ),
+    *(("int", name) for name in ("D", "H", "W", "inner", "Do", "Ho", "Wo", "periods", "first_period")),
+    *(("int", name) for name in ("padding", "d_chunk", "h_chunk", "d_walk", "d_walks", "h_walk")),
     *(("int", name) for name in ("width", "groups", "tile_at", "repeats")),
     *(("Divider", name) for name in ("by_share", "by_tw", "by_tc", "by_lanes", "by_do", "by_ho")),
     *(("Divider", name) for name in ("by_h_chunks", "by_d_chunks", "by_c_chunks", "by_w_chunks")),
 )
 
 
-def _average(a: AverageTask, tile: Tile, staged: bool, roll: bool) -> tuple[Launch, ...]:
+def _average(a: AverageTask, tile: Tile, staged: bool) -> tuple[Launch, ...]:
     task, rows, problem = a.task, a.rows, a.task.problem
     d, h, w = problem.axes
     owners = tile.share * tile.w * tile.c
@@ -185,12 +179,10 @@ def _average(a: AverageTask, tile: Tile, staged: bool, roll: bool) -> tuple[Laun
     options = {
         "PACK": a.pack,
         "STAGED": int(staged),
-        "STRIDED": int(rows.strided),
         "COLUMNS": columns if columns <= UNROLLED else 0,
-        "ROLL": int(roll),
+        "ROLL": int(rows.strided),
         "FLUSH": int(flush),
         "PAIRS": int(pairs),
-        "TWO": int(rows.strided and rows.kernel % rows.stride != 0),
         "LINEAR": int(problem.output_plane[0] == 1 or all_rows),
         "WHOLE": int(all_rows and bool((windows_of_shares(d, tile.d) == d.outputs).all())),
         "UNIFORM": int(uniform(by)),
@@ -200,16 +192,16 @@ def _average(a: AverageTask, tile: Tile, staged: bool, roll: bool) -> tuple[Laun
         "BY_W": by_w,
         "THREADS": THREADS,
     }
-    if roll:
+    if rows.strided:
         options |= {"KERNEL": rows.kernel, "STRIDE": rows.stride}
-    if roll or pairs:
+    if rows.strided or pairs:
         options["SLICES"] = most_windows(d)
     source = Source(
         "average_gradient.cu", "average_gradient", _AVERAGE, (*task.defines, *sorted(options.items()))
     )
     arguments: tuple[Argument, ...] = (
         *(task.planes, *problem.input_plane, a.packs, *problem.output_plane, rows.periods, rows.first),
-        *(rows.stride, rows.padding, rows.most, rows.kernel - (rows.most - 1) * rows.stride, tile.d, tile.h),
+        *(rows.padding, tile.d, tile.h),
         *(d_walk, d_walks, h_walk, width, threads // lanes, sums, repeats),
         *(divider(n) for n in (tile.share, tile.w, tile.c, lanes, d.outputs, h.outputs)),
         *(divider(cdiv(n, s)) for n, s in ((rows.periods, tile.h), (d.length, tile.d))),

@@ -9,15 +9,13 @@
 // It does the same for the next planes, `repeats` times, where planes are small.
 //
 // Rows are grouped in periods. A thread uses the same sums or registers for all rows of a period:
-//     STRIDED 1   windows are `stride` rows apart. Period o has `stride` rows and begins at the first row of window o,
-//                 even if there is no window o. Its first `edge` rows are in the ROWS windows that end with window o,
-//                 its other rows in the last ROWS - 1 of them. Period p.first_period holds the first row of the plane
-//     STRIDED 0   a period is a run of rows in the same windows: (first row, end, first window, windows)
+//     ROLL 1   windows are STRIDE rows apart and have KERNEL rows. Period o has STRIDE rows and begins at the first row
+//              of window o, even if there is no window o. Period p.first_period holds the first row of the plane.
+//              A thread keeps the windows of the last ROWS rows in registers
+//     ROLL 0   a period is a run of rows in the same windows: (first row, end, first window, windows)
 //
 //     COLUMNS  the most windows that hold a cell on the w axis; 0: too many to unroll
-//     SLICES   the same of the d axis, if ROLL
-//     ROLL     1: a thread keeps the windows of the last rows in registers; KERNEL and STRIDE are constants then.
-//              0: it sums BLOCK periods at once
+//     SLICES   the same of the d axis, if ROLL or PAIRS
 //     PAIRS    1: at most two windows hold a cell on each axis, and rows come in runs
 //     STAGED   0: no shared memory: threads divide for themselves. For windows too many to keep
 //     FLUSH    1: the tile is contiguous in the result; its cells go through shared memory, so that short rows
@@ -30,27 +28,21 @@
 #include "rotation.h"
 
 #define UNROLLED (COLUMNS > 0 ? COLUMNS : 1)
-#define BLOCK 4
 #define BATCH (PACK * sizeof(Element) < 8 ? 8 : 4)
 
-// The most windows that hold a cell on the h axis.
-#if ROLL
-#define ROWS ((KERNEL + STRIDE - 1) / STRIDE)
-#else
-#define ROWS p.rows
-#endif
+#define ROWS ((KERNEL + STRIDE - 1) / STRIDE)  // the most windows that hold a row, if ROLL
 
 // The first row of a period; it may be outside the plane.
 __device__ __forceinline__ int first_row(const Parameters &p, const int *runs, int period) {
-#if STRIDED
-  return (period + p.first_period) * p.stride - p.padding;
+#if ROLL
+  return (period + p.first_period) * STRIDE - p.padding;
 #else
   return period < p.periods ? runs[4 * period] : p.H;
 #endif
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) average_gradient(const Parameters p) {
-  const int *runs = p.tables, *first_d = runs + (STRIDED ? 0 : 4 * p.periods), *count_d = first_d + p.D;
+  const int *runs = p.tables, *first_d = runs + (ROLL ? 0 : 4 * p.periods), *count_d = first_d + p.D;
   const int *first_w = count_d + p.D, *count_w = first_w + p.W;
   const int t = threadIdx.x;
 
@@ -90,7 +82,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) average_gradient(const Par
   const int row = p.width + 1;
   Sums *zero = (Sums *)arena, *staged = zero + row;
   const int wd0 = first_d[d0], nd = first_d[d1 - 1] + count_d[d1 - 1] - wd0, ww0 = first_w[w0];
-#if STRIDED
+#if ROLL
   const int wh0 = max(o0 + p.first_period - ROWS + 1, 0), nh = max(min(o1 + p.first_period, p.Ho) - wh0, 0);
 #else
   const int wh0 = runs[4 * o0 + 2], nh = runs[4 * o1 - 2] + runs[4 * o1 - 1] - wh0;
@@ -170,12 +162,11 @@ extern "C" __global__ void __launch_bounds__(THREADS) average_gradient(const Par
 
     for (int d = from_d; live && d < to_d; ++d) {
       const int fd = first_d[d], cd = count_d[d];
-#if STRIDED
+#if ROLL
       int h = first_row(p, runs, from_o);
       Elements *to = out + (d * p.H + h) * pitch;
       const int slice = nh * row, last = to_o + p.first_period;
       const Sums *lines = below + ((fd - wd0) * nh - wh0) * row;  // where the row of window 0 would be
-#if ROLL
       Sums registers[ROWS][SLICES][UNROLLED];
       auto enter = [&](int slot, int o) {
 #pragma unroll
@@ -201,38 +192,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) average_gradient(const Par
         }
       };
       rotate<ROWS>(from_o + p.first_period, last, enter, leave);
-#else
-      for (int o = from_o + p.first_period; o < last; o += BLOCK) {
-        Sums first[BLOCK], second[BLOCK];
-#pragma unroll
-        for (int i = 0; i < BLOCK; ++i) first[i] = second[i] = zeros();
-        for (int i = 0; i < cd; ++i)
-          for (int k = max(o - ROWS + 1, 0); k < min(min(o + BLOCK, last), p.Ho); ++k) {
-            const Sums *line = lines + k * row + i * slice;
-            auto add_to = [&](const Sums &value) {
-#pragma unroll
-              for (int n = 0; n < BLOCK; ++n) {
-                if ((u32)(o + n - k) < (u32)ROWS) add(first[n], value);
-                if (TWO && (u32)(o + n - k) < (u32)ROWS - 1) add(second[n], value);
-              }
-            };
-#if COLUMNS
-#pragma unroll
-            for (int m = 0; m < COLUMNS; ++m) add_to(line[offsets[m]]);
-#else
-            for (int m = 0; m < held; ++m) add_to(line[offsets[0] + m * p.by_tc.n]);
-#endif
-          }
-#pragma unroll
-        for (int n = 0; n < BLOCK; ++n) {
-          if (o + n >= last) break;
-          const int edge = (o + n) * p.stride - p.padding + p.edge, end = edge + p.stride - p.edge;
-          const Elements values = narrowed(first[n]), others = narrowed(second[n]);
-          for (; h < end; ++h, to += pitch)
-            if ((u32)h < (u32)p.H) *to = h < edge ? values : others;
-        }
-      }
-#endif
 #else
       int4 next = ((const int4 *)runs)[from_o];  // first row, end, first window, windows
       for (int o = from_o; o < to_o; ++o) {
