@@ -151,9 +151,7 @@ class OnGpu(GpuChecker):
                 continue
             # Gradients that are planned with tiny limits take tensors at any address, as forwards do.
             anywhere = way.small or not problem.gradient
-            shift = self.runs % 2 if anywhere else 0
-            self.runs += 1
-            self.reached[way, variant] += 1
+            shift = int(self.rng.integers(2)) if anywhere else 0
             label, self.label = self.label, f"{self.label}: {problem} {way} {shift=}"  # for an exception
             prepared = launch.PreparedLaunches(problem, layout, 0, not anywhere, planned)
             out = Guarded(want, shift)
@@ -163,6 +161,8 @@ class OnGpu(GpuChecker):
             differ = [out.difference(), found and found.difference()]
             self.wrong += [f"{self.label}: {said}" for said in differ if said]
             self.label = label
+            self.runs += 1
+            self.reached[way, variant] += 1
 
 
 def placed(array: np.ndarray, shift: int) -> Any:

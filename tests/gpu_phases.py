@@ -6,6 +6,10 @@
 
 All processes plan and compile; only a few run, since each one that runs has its own context on the GPU, and the
 GPU serves one context at a time. Without a GPU, (a) and (b) work as for an H200.
+
+Another machine can compile before: `POOLTIDE_CACHE=FOLDER python tests/enumeration.py --gpu --compile --driver V`
+fills FOLDER, if it has the same version of NVRTC; V is the version of the driver beside the GPU. Both numbers
+are in the first line that the program prints on the machine with the GPU.
 """
 
 from __future__ import annotations
@@ -101,13 +105,13 @@ def gpu_facts() -> DeviceFacts:
 
 def new_pool(processes: int, driver: int = 0) -> ProcessPoolExecutor:
     """`driver`: compile for another machine, whose driver has this version, such as 13000."""
-    pool = ProcessPoolExecutor(processes, get_context("spawn"), _begin, (driver,))
+    pool = ProcessPoolExecutor(processes, get_context("spawn"), begin_process, (driver,))
     for _ in range(processes):  # starts them all now; each takes seconds to import PyTorch
         pool.submit(int)
     return pool
 
 
-def _begin(driver: int) -> None:
+def begin_process(driver: int) -> None:
     torch.set_num_threads(1)
     # These tests keep more kernels than users do, and looking at all files after each one takes long.
     code_cache._shrink = lambda where: None
@@ -250,18 +254,15 @@ def enumerate_on_gpu(
 
 def main(given: argparse.Namespace) -> int:
     """The exit status."""
+    begin = monotonic()
+    begin_process(given.driver)
+    version = ".".join(map(str, nvrtc.library().version))
+    print(f"NVRTC {version}, driver {compiler.driver_version()}", flush=True)
     at, n = map(int, given.share.split("/"))
     with new_pool(given.processes, given.driver) as pool:
         numbered = selection(at, n, given.only)
-        done = enumerate_on_gpu(
-            pool,
-            given.processes,
-            numbered,
-            given.sources,
-            given.seconds,
-            given.compile,
-            partial(print, flush=True),
-        )
+        left, say = given.seconds - (monotonic() - begin), partial(print, flush=True)
+        done = enumerate_on_gpu(pool, given.processes, numbered, given.sources, left, given.compile, say)
     if not given.compile:
         print(done.table())
     for line in done.wrong[:20]:
@@ -271,5 +272,6 @@ def main(given: argparse.Namespace) -> int:
         print(f"No geometry reached {', '.join(missing)}.")
     if not given.compile:
         said = f"{len(done.wrong):,} faults" if done.wrong else "every result has the expected bits"
-        print(f"{done}: {said} ({torch.cuda.get_device_name()})")
+        device = torch.cuda.get_device_name() if torch.cuda.is_available() else "there is no GPU"
+        print(f"{done}: {said} ({device})")
     return int(bool(done.wrong or missing))

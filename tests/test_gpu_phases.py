@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import fake_gpu
@@ -15,7 +16,7 @@ from cuda_problems import H200
 from gpu_phases import Done, enumerate_on_gpu, pick, plan_part, selection, sources_in
 
 from enumeration import arguments
-from pooltide.kernels.cuda import compiler, launch
+from pooltide.kernels.cuda import compiler, launch, nvrtc
 from pooltide.problem.problem import Problem
 
 FEW = selection(3, 400, "adaptive_max1d")[:2] + selection(3, 400, "strided_avg2d")[:2]
@@ -143,6 +144,9 @@ def test_the_program(
     gpu.setattr(launch, "PreparedLaunches", stub)
     gpu.setattr(gpu_phases, "new_pool", lambda processes, driver: ThreadPoolExecutor(1))
     gpu.setattr(gpu_phases, "KINDS", ["adaptive_max1d"])
+    gpu.setattr(gpu_phases, "begin_process", lambda driver: None)
+    gpu.setattr(nvrtc, "library", lambda: SimpleNamespace(version=(13, 0)))
+    gpu.setattr(torch.cuda, "is_available", lambda: True)
     gpu.setattr(torch.cuda, "get_device_name", lambda: "a GPU")
     given = arguments().parse_args(["--gpu", "--share", "3/1600", "--sources", "50", *more])
     assert gpu_phases.main(given) == status
