@@ -50,7 +50,7 @@ KINDS = [f"{how}_{pool}{n}d" for how in ("strided", "adaptive") for pool in ("av
 
 @dataclass
 class Done:
-    """What the processes did. `left`: geometries for which there was no time."""
+    """What the processes did. `left`: geometries for which there was no time, or that come after a GPU's fault."""
 
     geometries: int = 0
     left: int = 0
@@ -87,7 +87,7 @@ class Done:
         sources = sources_in(variant for _, variant in self.reached)
         return (
             f"{self.geometries:,} geometries, {self.reached.total():,} runs, {len(sources):,} compiled kernels"
-            + (f"; no time was left for {self.left:,} geometries" if self.left else "")
+            + (f"; {self.left:,} geometries are left out" if self.left else "")
         )
 
 
