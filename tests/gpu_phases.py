@@ -42,7 +42,7 @@ from pooltide.kernels.cuda.source import Source
 Numbered = list[tuple[int, Geometry]]
 RUNNERS = 8  # processes that run kernels, at most
 CHUNK = 16  # geometries that are planned at once
-PLANNED, COMPILED = 0.3, 0.65  # parts of the given time after which planning and compiling end
+PLANNED, COMPILED = 0.45, 0.7  # parts of the given time after which planning and compiling end
 # Kinds with few geometries give more than their share; else rare kernels would not be reached.
 DENSER = {"1d": 100, "3d": 10, "adaptive_avg2d": 10, "adaptive_max2d": 10, "strided": 1}
 KINDS = [f"{how}_{pool}{n}d" for how in ("strided", "adaptive") for pool in ("avg", "max") for n in (1, 2, 3)]
@@ -183,13 +183,16 @@ def _hash(variant: Variant) -> str:
 
 def plan_all(
     pool: Executor, numbered: Numbered, facts: DeviceFacts, deadline: float
-) -> dict[Way, set[Variant]]:
+) -> tuple[dict[Way, set[Variant]], int]:
+    """What was planned in time, and how many geometries that are."""
     found: defaultdict[Way, set[Variant]] = defaultdict(set)
     chunks = [numbered[i : i + CHUNK] for i in range(0, len(numbered), CHUNK)]
-    for job in ended("plan", [pool.submit(plan_part, chunk, facts) for chunk in chunks], deadline):
+    jobs, count = {pool.submit(plan_part, chunk, facts): len(chunk) for chunk in chunks}, 0
+    for job in ended("plan", list(jobs), deadline):
+        count += jobs[job]
         for way, variants in job.result().items():
             found[way] |= variants
-    return found
+    return found, count
 
 
 def compile_all(
@@ -234,13 +237,13 @@ def enumerate_on_gpu(
     def note(line: str) -> None:
         say(f"{monotonic() - begin:5.0f} s: {line}")
 
-    found = plan_all(pool, numbered, facts, begin + PLANNED * seconds)
+    found, count = plan_all(pool, numbered, facts, begin + PLANNED * seconds)
     sources, picked = sources_in(v for variants in found.values() for v in variants), pick(found, most)
     note(
-        f"{len(numbered):,} geometries planned, which need {len(sources):,} kernels; {len(picked):,} are picked"
+        f"{count:,} of {len(numbered):,} geometries planned, which need {len(sources):,} kernels; {len(picked):,} are picked"
     )
     compiled, wrong = compile_all(pool, picked, facts.capability, begin + COMPILED * seconds)
-    note(f"{len(compiled):,} kernels compiled")
+    note(f"{len(compiled):,} of {len(picked):,} kernels compiled")
     done = Done(wrong=wrong)
     if not compile_only:
         runners = min(processes, RUNNERS)
