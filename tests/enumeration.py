@@ -1,6 +1,7 @@
 """Every small geometry through every kernel path: drawing geometries misses corners, enumerating doesn't.
 
-    python tests/enumeration.py [--share I/N] [--only WORD] [--processes P] [--gpu]
+    python tests/enumeration.py [--share I/N] [--only WORD] [--processes P]
+    python tests/enumeration.py --gpu [--sources N] [--seconds S] [--compile [--driver V]] [as above]
 
 All sizes 1 to 7 (and some more along rows), kernels 1 to 5, strides 1 to 3, every padding, ceil mode,
 count_include_pad, dilation 1 and 2, adaptive sizes; forwards and gradients; contiguous and channels-last.
@@ -9,12 +10,15 @@ and of the smallest size, in place and past the cache, in one piece and in singl
 
 float32 and float64 must have PyTorch's bits; half types the float32 result rounded once. Results go into
 memory filled with NaN between guard bytes, so that a cell that is not written, or a write outside, is seen.
+
+--gpu sends them through the kernels of an NVIDIA GPU instead; gpu_phases.py says how.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import math
 import multiprocessing
 import sys
 import time
@@ -297,19 +301,11 @@ def scattered(grad: Any, indices: Any, plane: tuple[int, ...]) -> Any:
     return sums.reshape(grad.shape[:2] + plane)
 
 
-def new_checker(gpu: bool) -> Checker:
-    if not gpu:
-        return Checker()
-    from gpu_paths import OnGpu
-
-    return OnGpu()
-
-
-def run_share(job: tuple[int, int, str, bool, bool]) -> tuple[int, int]:
-    at, n, only, gpu, quiet = job
+def run_share(job: tuple[int, int, str, bool]) -> tuple[int, int]:
+    at, n, only, quiet = job
     torch.set_num_threads(1)
     isa = _native.instruction_set()
-    checker, count, begin = new_checker(gpu), 0, time.monotonic()
+    checker, count, begin = Checker(), 0, time.monotonic()
     for number, geometry in geometries((at, n), only):
         checker.check(number, geometry)
         count += 1
@@ -323,20 +319,37 @@ def run_share(job: tuple[int, int, str, bool, bool]) -> tuple[int, int]:
     return count, checker.runs
 
 
-def main() -> None:
+def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--share", default="0/1", help="I/N: only every N-th geometry, from the I-th on")
     parser.add_argument("--only", default="", help="a part of a kind's name, such as strided_avg2d")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--gpu", action="store_true", help="the kernels of an NVIDIA GPU, not the CPU's")
-    given = parser.parse_args()
+    gpu = parser.add_argument_group("with --gpu")
+    gpu.add_argument("--sources", type=int, default=4000, metavar="N", help="compile at most N kernels")
+    gpu.add_argument(
+        "--seconds", type=float, default=math.inf, metavar="S", help="leave out what takes longer"
+    )
+    gpu.add_argument("--compile", action="store_true", help="only compile, which needs no GPU")
+    gpu.add_argument(
+        "--driver", type=int, default=0, metavar="V", help="compile for a driver's version, such as 13000"
+    )
+    return parser
+
+
+def main() -> None:
+    given = arguments().parse_args()
+    if given.gpu:
+        import gpu_phases
+
+        sys.exit(gpu_phases.main(given))
     at, n = map(int, given.share.split("/"))
     p = given.processes
-    jobs = [(at + i * n, n * p, given.only, given.gpu, i > 0) for i in range(p)]
+    jobs = [(at + i * n, n * p, given.only, i > 0) for i in range(p)]
     with multiprocessing.get_context("spawn").Pool(p) as pool:
         done = pool.map(run_share, jobs) if p > 1 else [run_share(jobs[0])]
     counts, runs = map(sum, zip(*done, strict=True))
-    sets = torch.cuda.get_device_name() if given.gpu else " ".join(_native.instruction_sets())
+    sets = " ".join(_native.instruction_sets())
     print(f"\n{counts:,} geometries, {runs:,} runs: every result has the expected bits ({sets})")
 
 

@@ -1,23 +1,44 @@
-"""Sends problems through the GPU kernels: arrays to the GPU and back, and the enumeration's checker for a GPU."""
+"""Sends problems through the GPU kernels: arrays to the GPU and back, and the enumeration's checkers for a GPU.
+
+`Planned` collects the kernels that problems need, without a GPU; `OnGpu` runs them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Set
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
+import simt_forwards
+import simt_problems
 import torch
-from cuda_problems import alike, any_cost, flat, tiny_bands
-from simt_forwards import random_forward, tiny_limits
+from cuda_problems import alike, flat, tiny_bands
+from simt_forwards import random_forward
 
-from enumeration import Checker
+from enumeration import Checker, Geometry, difference
 from pooltide.kernels import Arrays, reference
-from pooltide.kernels.cuda.choice import KERNELS
-from pooltide.kernels.cuda.driver import device_facts
-from pooltide.kernels.cuda.task import Task
+from pooltide.kernels.cuda import launch
+from pooltide.kernels.cuda.driver import DeviceFacts
+from pooltide.kernels.cuda.source import Source
+from pooltide.kernels.cuda.task import Launch
 from pooltide.problem.problem import Problem
+
+DEVICE = "cuda"
+LAYOUTS = ("planes", "channels_last")
+GUARD = 64  # bytes before and after each result
+Variant = tuple[Source, ...]  # what the launches of a kernel are compiled from
+
+
+class Way(NamedTuple):
+    """What an enumeration must reach. `small`: planned as if blocks and limits were tiny."""
+
+    kernel: str
+    dtype: str
+    layout: str
+    small: bool
 
 
 def on_gpu(array: np.ndarray) -> Any:
@@ -38,39 +59,27 @@ def tiny(wanted: bool) -> AbstractContextManager[None]:
     return tiny_bands(256, 64 * 32 * 4, 12) if wanted else nullcontext()
 
 
-class OnGpu(Checker):
-    """Sends geometries through every GPU kernel that takes them, with bands and limits as usual and tiny."""
+def variant_of(planned: tuple[Launch, ...]) -> Variant:
+    return tuple(each.source for each in planned)
 
-    def launches(self, problem: Problem, layout: str) -> Iterator[tuple[str, Any]]:
-        from pooltide.kernels.cuda import launch
 
-        small = self.runs % 2 == 0
-        with any_cost(), tiny(small), tiny_limits() if small else nullcontext():
-            task = Task(problem, layout, device_facts(0))
-            # the first kernel of means keeps their order of additions, which no other kernel does
-            able = KERNELS[problem.kind][: 1 if problem.quotient == "mean" else None]
-            found = [(name, planner(task)) for name, planner in able]
-        for name, planned in found:
-            if not isinstance(planned, str):
-                self.runs += 1
-                yield name, launch.PreparedLaunches(problem, layout, 0, planned=planned)
+class GpuChecker(Checker):
+    """Plans every kernel that takes a problem, with limits as usual and tiny."""
 
-    def forward(self, problem: Problem, x: Any, values: Any, places: Any) -> None:
-        """`x` begins at a multiple of 16 bytes, or one element later."""
-        dtype = problem.dtype.numpy
-        for layout in ("planes", "channels_last"):
-            given = on_gpu(flat(x.astype(dtype), layout))
-            moved = torch.cat([given[:1], given])[1:]
-            want = flat(values.astype(dtype), layout)
-            for name, prepared in self.launches(problem, layout):
-                out = Guarded(on_gpu(want))
-                found = None if places is None else Guarded(on_gpu(places.ravel()))
-                prepared(moved if self.runs // 2 % 2 else given, found and found.tensor, out.tensor)
-                where = f"{problem} {layout} {name}"
-                assert out.holds(want), where
-                assert found is None or found.holds(flat(places, layout)), f"{where}: places"
+    def __init__(self, facts: DeviceFacts) -> None:
+        super().__init__()
+        self.facts = facts
+        self.limits = (False, True)  # whether they are tiny
+        self.label = ""
+
+    def check(self, number: int, geometry: Geometry) -> None:
+        self.rng = np.random.default_rng(number)  # the same values in every process
+        self.label = str(geometry)
+        super().check(number, geometry)
 
     def random(self, seed: int) -> None:
+        """A random forward; limits are tiny for every second seed."""
+        self.label, self.limits = f"seed {seed}", (seed % 2 == 0,)
         problem, x = random_forward(seed)
         values = np.empty(problem.batch + problem.output_plane, x.dtype)
         places = {0: None, 1: np.empty(values.shape, np.uint8), 8: np.empty(values.shape, np.int64)}
@@ -78,29 +87,104 @@ class OnGpu(Checker):
         reference.run(problem, "planes", Arrays(input=x, indices=indices, out=values), np.empty(0, np.uint8))
         self.forward(problem, x, values, indices)
 
+    def plans(self, problem: Problem, layout: str) -> Iterator[tuple[Way, tuple[Launch, ...]]]:
+        """The plans of the host build, whose kernels simt.py runs."""
+        launches = simt_problems.launches if problem.gradient else simt_forwards.launches
+        for small in self.limits:
+            for name, planned in launches(problem, layout, small, self.facts):
+                yield Way(name, problem.dtype.name, layout, small), planned
+
+
+class Planned(GpuChecker):
+    """Collects the variants of each way; runs nothing."""
+
+    def __init__(self, facts: DeviceFacts) -> None:
+        super().__init__(facts)
+        self.found: defaultdict[Way, set[Variant]] = defaultdict(set)
+
+    def forward(self, problem: Problem, x: Any, values: Any, places: Any) -> None:
+        self.collect(problem)
+
     def gradient(self, problem: Problem, grad: Any, indices: Any, want: Any) -> None:
-        for layout in ("planes", "channels_last"):
-            rounded = flat(want.astype(problem.dtype.numpy), layout)
-            given = None if indices is None else on_gpu(flat(indices, layout))
-            cotangent = on_gpu(flat(grad.astype(problem.dtype.numpy), layout))
-            for name, prepared in self.launches(problem, layout):
-                out = Guarded(on_gpu(rounded))
-                prepared(cotangent, given, out.tensor, None)
-                assert out.holds(rounded), f"{problem} {layout} {name}"
+        self.collect(problem)
+
+    def collect(self, problem: Problem) -> None:
+        for layout in LAYOUTS:
+            for way, planned in self.plans(problem, layout):
+                self.found[way].add(variant_of(planned))
+
+
+class OnGpu(GpuChecker):
+    """Runs the kernels between guard bytes; collects what differs.
+
+    `picked`: only kernels that are compiled from these sources.
+    """
+
+    def __init__(self, facts: DeviceFacts, picked: Set[Source] | None = None) -> None:
+        super().__init__(facts)
+        self.picked = picked
+        self.reached: Counter[tuple[Way, Variant]] = Counter()
+        self.wrong: list[str] = []
+
+    def forward(self, problem: Problem, x: Any, values: Any, places: Any) -> None:
+        dtype = problem.dtype.numpy
+        for layout in LAYOUTS:
+            want = flat(values.astype(dtype), layout)
+            right = None if places is None else flat(places, layout)
+            self.send(problem, layout, flat(x.astype(dtype), layout), None, want, right)
+
+    def gradient(self, problem: Problem, grad: Any, indices: Any, want: Any) -> None:
+        dtype = problem.dtype.numpy
+        for layout in LAYOUTS:
+            given = None if indices is None else flat(indices, layout)
+            self.send(
+                problem, layout, flat(grad.astype(dtype), layout), given, flat(want.astype(dtype), layout)
+            )
+
+    def send(
+        self, problem: Problem, layout: str, given: Any, indices: Any, want: Any, places: Any = None
+    ) -> None:
+        """`given` and `indices` are read; `want` and a maximum's `places` must be written."""
+        for way, planned in self.plans(problem, layout):
+            variant = variant_of(planned)
+            if self.picked is not None and not self.picked.issuperset(variant):
+                continue
+            # Gradients that are planned with tiny limits take tensors at any address, as forwards do.
+            anywhere = way.small or not problem.gradient
+            shift = int(self.rng.integers(2)) if anywhere else 0
+            label, self.label = self.label, f"{self.label}: {problem} {way} {shift=}"  # for an exception
+            prepared = launch.PreparedLaunches(problem, layout, 0, not anywhere, planned)
+            out = Guarded(want, shift)
+            found = None if places is None else Guarded(places, shift)
+            named = found.tensor if found else None if indices is None else placed(indices, shift)
+            prepared(placed(given, shift), named, out.tensor)
+            differ = [out.difference(), found and found.difference()]
+            self.wrong += [f"{self.label}: {said}" for said in differ if said]
+            self.label = label
+            self.runs += 1
+            self.reached[way, variant] += 1
+
+
+def placed(array: np.ndarray, shift: int) -> Any:
+    """The bytes of a flat array on the GPU, `shift` elements after a multiple of 16 bytes."""
+    begin = shift * array.itemsize
+    memory = np.empty(begin + array.nbytes, np.uint8)
+    memory[begin:] = array.view(np.uint8)
+    return torch.from_numpy(memory).to(DEVICE)[begin:]
 
 
 class Guarded:
-    """A flat tensor like another one, between guard bytes; all bytes are 255 until a kernel writes them."""
+    """Bytes for an array on the GPU, between guard bytes; all are 255 until a kernel writes them."""
 
-    GUARD = 64
+    def __init__(self, want: np.ndarray, shift: int) -> None:
+        self.want, self.begin = want, GUARD + shift * want.itemsize
+        self.memory = torch.full((self.begin + want.nbytes + GUARD,), 255, dtype=torch.uint8, device=DEVICE)
+        self.tensor = self.memory[self.begin : -GUARD]
 
-    def __init__(self, like: Any) -> None:
-        size = like.numel() * like.element_size()
-        self.memory = torch.full((size + 2 * self.GUARD,), 255, dtype=torch.uint8, device="cuda")
-        self.tensor = self.memory[self.GUARD : size + self.GUARD].view(like.dtype)
-
-    def holds(self, want: np.ndarray) -> bool:
+    def difference(self) -> str | None:
         memory = self.memory.cpu().numpy()
-        found = memory[self.GUARD : -self.GUARD].view(want.dtype)
-        guards = np.concatenate([memory[: self.GUARD], memory[-self.GUARD :]])
-        return alike(found, want) and bool((guards == 255).all())
+        found = memory[self.begin : -GUARD].view(self.want.dtype)
+        if not alike(found, self.want):
+            return difference(found, self.want)
+        outside = np.concatenate([memory[: self.begin], memory[-GUARD:]])
+        return None if (outside == 255).all() else "bytes outside the result are written"

@@ -39,7 +39,7 @@ from pooltide.problem.problem import Problem, with_offsets
 VOLUMES = 1000  # the first seed of volumes
 ROWS = 2000  # and of planes with one row
 SMALL = DeviceFacts(90, 1, 48 << 10, 64 << 10, 64, 65536, 1 << 20, 1_980_000)
-ONE = replace(H200, multiprocessors=1)  # whose tiles small problems fill
+# Planned for one multiprocessor, whose tiles small problems fill.
 IN_TILES = ("staged maximum", "maximum by axes", "average of staged windows")
 # Blocks and limits so small that small problems meet them.
 TINY: dict[Any, dict[str, Any]] = {
@@ -80,11 +80,14 @@ def tiny_limits() -> Iterator[None]:
         yield
 
 
-def launches(problem: Problem, layout: str, small: bool) -> list[tuple[str, tuple[Launch, ...]]]:
+def launches(
+    problem: Problem, layout: str, small: bool, facts: DeviceFacts = H200
+) -> list[tuple[str, tuple[Launch, ...]]]:
     """The launches of every kernel that takes the problem. `small`: as if blocks and limits were tiny."""
+    one = replace(facts, multiprocessors=1)
     with tiny_limits() if small else nullcontext():
         planned = [
-            (name, planner(Task(problem, layout, SMALL if small else ONE if name in IN_TILES else H200)))
+            (name, planner(Task(problem, layout, SMALL if small else one if name in IN_TILES else facts)))
             for name, planner in KERNELS[problem.kind]
         ]
     found = [(name, launch) for name, launch in planned if not isinstance(launch, str)]

@@ -31,10 +31,12 @@ COMPARED = "scatter that compares lanes"  # a way of several kernels, which prob
 SMALL = DeviceFacts(90, 1, 8 << 10, 16 << 10, 2048, 65536, 1 << 20, 1_980_000)
 
 
-def launches(problem: Problem, layout: str, small: bool) -> list[tuple[str, tuple[Launch, ...]]]:
+def launches(
+    problem: Problem, layout: str, small: bool, facts: DeviceFacts = H200
+) -> list[tuple[str, tuple[Launch, ...]]]:
     """The launches of every kernel that takes the problem. `small`: as if bands and tiles were tiny."""
     with any_cost(), tiny_bands(48, 4 * 32 * 4, 2) if small else nullcontext():
-        task = Task(problem, layout, SMALL if small else H200, aligned=not small)
+        task = Task(problem, layout, SMALL if small else facts, aligned=not small)
         found = [(name, planner(task)) for name, planner in KERNELS.get(problem.kind, ())]
     return [(name, planned) for name, planned in found if not isinstance(planned, str)]
 

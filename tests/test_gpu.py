@@ -1,25 +1,32 @@
 """The GPU kernels on a GPU: the reference's bits for random problems, on every run, stream and size.
 
 As a program, `python test_gpu.py FIRST END` checks the random problems of those seeds and prints what
-differs; a memory checker can watch it.
+differs; a memory checker can watch it. `python test_gpu.py FIRST END --compile [V]` only compiles their
+kernels, with all cores, so that the memory checker need not watch the compiler; V is the version of another
+machine's driver, such as 13000.
 """
 
 from __future__ import annotations
 
-import multiprocessing
+import argparse
 import os
 import sys
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 from cuda_problems import alike, expected, own_indices, random_task, strided
-from gpu_paths import OnGpu, on_gpu, tiny, to_numpy
+from gpu_paths import OnGpu, Planned, on_gpu, tiny, to_numpy, variant_of
+from gpu_phases import compile_all, enumerate_on_gpu, gpu_facts, new_pool, selection, sources_in
 
-from enumeration import geometries
 from geometries import lay
 from pooltide.geometry import UNIT, Axis
+from pooltide.kernels.cuda.choice import plan
+from pooltide.kernels.cuda.driver import DeviceFacts
+from pooltide.kernels.cuda.source import Source
 from pooltide.operators.dtypes import DTYPES
 from pooltide.problem.problem import Problem
 
@@ -29,6 +36,8 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no NVIDIA GPU"),
 ]
 SEEDS = 1600  # 100 of each operator and dtype
+STEP = 5  # seeds that a process takes at once
+WORKERS = max(min((os.cpu_count() or 1) - 2, 14), 1)
 
 
 def check_random(seed: int) -> str | None:
@@ -52,53 +61,67 @@ def check_random(seed: int) -> str | None:
     return None
 
 
-def check_enumerated(at: int, share: int) -> list[str]:
-    found, checker = [], OnGpu()
-    for number, geometry in geometries((at, share)):
-        try:
-            checker.check(number, geometry)
-        except AssertionError as wrong:
-            found.append(str(wrong))
-    return found
-
-
-def check_random_forwards(first: int, end: int) -> list[str]:
-    found, checker = [], OnGpu()
+def random_sources(facts: DeviceFacts, first: int, end: int) -> set[Source]:
+    """What the kernels of check_random are compiled from."""
+    found: set[Source] = set()
     for seed in range(first, end):
-        try:
-            checker.random(seed)
-        except AssertionError as wrong:
-            found.append(f"seed {seed}: {wrong}")
+        problem, layout, *_ = random_task(seed)
+        with tiny(seed // 16 % 2 == 0):
+            found.update(variant_of(plan(problem, layout, facts)))
     return found
 
 
-def test_random_forwards_give_the_references_bits() -> None:
-    with ProcessPoolExecutor(14, multiprocessing.get_context("spawn")) as pool:
-        parts = [pool.submit(check_random_forwards, i, i + 10) for i in range(0, 960, 10)]
-        found = [line for part in parts for line in part.result()]
-    assert not found, "\n".join(found[:20])
-
-
-def test_enumerated_geometries_have_pytorchs_bits() -> None:
-    parts, share = 14, 2003 * 14
-    with ProcessPoolExecutor(14, multiprocessing.get_context("spawn")) as pool:
-        jobs = [pool.submit(check_enumerated, 13 + i * 2003, share) for i in range(parts)]
-        found = [line for job in jobs for line in job.result()]
-    assert not found, "\n".join(found[:20])
+def random_forward_sources(facts: DeviceFacts, first: int, end: int) -> set[Source]:
+    checker = Planned(facts)
+    for seed in range(first, end):
+        checker.random(seed)
+    return sources_in(variant for variants in checker.found.values() for variant in variants)
 
 
 def check_randoms(first: int, end: int) -> list[str]:
     return [found for seed in range(first, end) if (found := check_random(seed))]
 
 
+def check_random_forwards(first: int, end: int) -> list[str]:
+    checker = OnGpu(gpu_facts())
+    for seed in range(first, end):
+        checker.random(seed)
+    return checker.wrong
+
+
+def compile_ahead(pool: Executor, sources: Callable[..., set[Source]], first: int, end: int) -> int:
+    """Compiles each kernel once, with all processes; returns how many."""
+    facts, starts = gpu_facts(), range(first, end, STEP)
+    parts = pool.map(partial(sources, facts), starts, [min(i + STEP, end) for i in starts])
+    found = set[Source]().union(*parts)
+    compiled, wrong = compile_all(pool, found, facts.capability)
+    assert not wrong, "\n".join(wrong[:20])
+    return len(compiled)
+
+
+def wrong_seeds(sources: Callable[..., set[Source]], check: Callable[..., list[str]], end: int) -> list[str]:
+    with new_pool(WORKERS) as pool:
+        compile_ahead(pool, sources, 0, end)
+        starts = range(0, end, STEP)
+        return [line for part in pool.map(check, starts, [i + STEP for i in starts]) for line in part]
+
+
 def test_random_problems_give_the_references_bits() -> None:
-    """Most of the time is compiling, so processes share the seeds."""
-    workers = max(min((os.cpu_count() or 1) - 2, 14), 1)
-    step = 5
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
-        parts = [pool.submit(check_randoms, i, min(i + step, SEEDS)) for i in range(0, SEEDS, step)]
-        found = [line for part in parts for line in part.result()]
+    found = wrong_seeds(random_sources, check_randoms, SEEDS)
     assert not found, "\n".join(found[:20])
+
+
+def test_random_forwards_give_the_references_bits() -> None:
+    found = wrong_seeds(random_forward_sources, check_random_forwards, 960)
+    assert not found, "\n".join(found[:20])
+
+
+def test_enumerated_geometries_have_pytorchs_bits() -> None:
+    """tests/enumeration.py --gpu has more of them."""
+    with new_pool(WORKERS) as pool:
+        done = enumerate_on_gpu(pool, WORKERS, selection(13, 4001), most=600)
+    assert not done.wrong, "\n".join(done.wrong[:20])
+    assert not done.missing
 
 
 def cases() -> list[Problem]:
@@ -273,7 +296,20 @@ def test_more_than_2_to_the_31_elements(kind: str, how: str, axes: Any, layout: 
         assert alike(to_numpy(out[n : n + 1, c : c + 4].contiguous()), want), f"planes from {(n, c)} on"
 
 
-if __name__ == "__main__":
-    differing = check_randoms(int(sys.argv[1]), int(sys.argv[2]))
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("first", type=int)
+    parser.add_argument("end", type=int)
+    parser.add_argument("--compile", type=int, nargs="?", const=0, metavar="V")
+    given = parser.parse_args()
+    if given.compile is not None:
+        with new_pool(os.cpu_count() or 1, given.compile) as pool:
+            print(f"{compile_ahead(pool, random_sources, given.first, given.end)} kernels compiled")
+        return 0
+    differing = check_randoms(given.first, given.end)
     print("\n".join(differing) or "no differences")
-    sys.exit(bool(differing))
+    return int(bool(differing))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
