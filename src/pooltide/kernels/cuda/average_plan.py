@@ -14,6 +14,7 @@ from ..reference import as_float
 from . import columns
 from .columns import (
     TENSORS,
+    Windows,
     column_options,
     column_parameters,
     may_pair,
@@ -102,7 +103,7 @@ def column_average(task: Task) -> tuple[Launch, ...] | str:
     problem, (_, rows, steps) = task.problem, steady_axes(task)
     d, h, w = (windows_of(axis) for axis in problem.axes)
     most = w.most if w.most <= columns.UNROLLED else 0
-    windows = min(4 if h.overlap >= 2 else 2 if h.overlap > 1.25 else 1, h.outputs)
+    windows = windows_together(h)
     if task is not given and most:  # rows have no cells in common, but a thread loads several of them at once
         windows = min(max(columns.UNROLLED // most, 1), 4, h.outputs)
     height = rows.k + (windows - 1) * rows.s
@@ -132,6 +133,11 @@ def column_average(task: Task) -> tuple[Launch, ...] | str:
     arguments = (*shape.arguments(task, vector), rows.p, steps.p, *numbers)
     table = span_table((d, h, w), *divisors)
     return (Launch(source, shape.grid(task), shape.block, 0, (table,), arguments),)
+
+
+def windows_together(h: Windows) -> int:
+    """How many windows below each other a thread adds together, as it reads the rows that they share once."""
+    return min(4 if h.overlap >= 2 else 2 if h.overlap > 1.25 else 1, h.outputs)
 
 
 def division_of(task: Task) -> tuple[tuple[Array, ...], list[float], tuple[tuple[str, int], ...]]:
