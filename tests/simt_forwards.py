@@ -62,6 +62,7 @@ TINY: dict[Any, dict[str, Any]] = {
         "THREADS": 32,
         "TILE_BYTES": (768, 6 << 10),
         "FEWEST_WINDOWS": 6,
+        "FEWEST_AVERAGES": 6,
         "SEARCHED_ROWS": 2,
         "MOST_OVERLAP": 9,
         "LEAST_OVERLAP": 0,

@@ -18,9 +18,11 @@ from .columns import (
     column_options,
     column_parameters,
     may_pair,
+    may_spread,
     power_below,
     rows_as_planes,
     span_table,
+    spread_walk,
     steady_axes,
     vector_of,
     walk_of,
@@ -112,11 +114,16 @@ def column_average(task: Task) -> tuple[Launch, ...] | str:
     paired = unrolled and may_pair(task) and (steps.k + steps.s) * height <= CELLS_IN_REGISTERS
     vector = vector_of(task) if paired or task.inner > 1 else 1
     clipped_w = bool((w.count != steps.k).any()) if paired else bool(w.clipped)
-    shape = walk_of(task, columns.THREADS, windows, vector, windows)
+    spread = windows == 1 and may_spread(task, vector)
+    shape = (
+        spread_walk(task, columns.THREADS, vector)
+        if spread
+        else walk_of(task, columns.THREADS, windows, vector, windows)
+    )
     divisors, numbers, options = division_of(task)
     defines = (
         *column_options(
-            task, vector, steps.k if paired else most, (bool((h.count != rows.k).any()), clipped_w)
+            task, vector, steps.k if paired else most, (bool((h.count != rows.k).any()), clipped_w), spread
         ),
         *(("ROWS", rows.k if unrolled else 0), ("STRIDE", rows.s if unrolled else 0), ("WINDOWS", windows)),
         *(("PAIRED", int(paired)), ("STRIDE_W", steps.s if paired else 0)),

@@ -16,9 +16,11 @@ from .columns import (
     column_options,
     column_parameters,
     may_pair,
+    may_spread,
     power_below,
     rows_as_planes,
     span_table,
+    spread_walk,
     steady_axes,
     vector_of,
     walk_of,
@@ -201,7 +203,9 @@ def _columns(
     d, h, w = (windows_of(axis) for axis in task.problem.axes)
     paired = walk > 0 and may_pair(task)
     vector = vector_of(task) if paired or task.inner > 1 else 1
-    shape = walk_of(task, threads, (1, 4 * rows.k, 4 * rows.k)[walk], vector)
+    spread = walk == 1 and rows.s >= rows.k and may_spread(task, vector)
+    shortest = (1, 4 * rows.k, 4 * rows.k)[walk]
+    shape = spread_walk(task, threads, vector) if spread else walk_of(task, threads, shortest, vector)
     unrolled = steps.k if paired else w.most if w.most <= columns.UNROLLED else 0
     parameters = (*TENSORS, *index_parameter(task), *column_parameters(task), *_PLACES)
     parameters += tuple(("int", name) for name in ("padding", "padding_w", "rows", "stride"))
@@ -209,7 +213,7 @@ def _columns(
     clipped_h = walk == 2 or bool((h.count != rows.k).any())
     clipped_w = bool((w.count != steps.k).any()) if paired else bool(w.clipped)
     defines = (
-        *column_options(task, vector, unrolled, (clipped_h, clipped_w)),
+        *column_options(task, vector, unrolled, (clipped_h, clipped_w), spread),
         *(("PAIRED", int(paired)), ("STRIDE_W", steps.s if paired else 0)),
         *(("WALK", walk), *options, ("THREADS", threads)),
     )

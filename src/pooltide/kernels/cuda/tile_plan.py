@@ -14,7 +14,7 @@ import numpy as np
 from . import columns
 from .average_plan import division_of, divisor_parameters, windows_together
 from .banks import LINE, conflicts, gaps_help, lanes_at_once, with_gaps
-from .columns import TENSORS, Windows, may_pair, span_table, steady_axes, windows_of
+from .columns import TENSORS, Windows, may_pair, may_spread, span_table, steady_axes, windows_of
 from .maximum_plan import index_parameter, places_of, rolls
 from .source import Argument, Source
 from .tables import Array, cdiv, divider, even_share
@@ -187,11 +187,14 @@ def _cycles_without_tile(task: Task, axes: tuple[Windows, ...], rows: float) -> 
 
     Where rows of windows are short, the lanes of a warp have columns of several planes, each with its lines.
     """
-    d, _, w = axes
+    d, h, w = axes
     pair = 2 if may_pair(task) else 1
     apart = w.length / w.outputs
     span = min(w.length, 32 * pair * apart) * task.problem.dtype.itemsize  # bytes of a plane for a warp
-    lines = max(32 * pair / w.outputs, 1) * (1 + span / LINE)
+    window_rows = max(32 * pair / w.outputs, 1)
+    lines = window_rows * (1 + span / LINE)
+    if h.overlap <= 1 and may_spread(task, pair):
+        lines = min(lines, 1 + window_rows * h.length / h.outputs * span / LINE)
     cells = d.most * rows * (w.most + (pair - 1) * apart)
     results = 2 if task.problem.index_bytes else 1
     return (cells + results) * lines / pair

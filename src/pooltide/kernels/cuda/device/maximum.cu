@@ -111,6 +111,7 @@ __device__ __forceinline__ void walk(const Parameters &p, const Column &column) 
   const Reach reach = reach_of(p, column.ow);
   const Element *from = p.x + column.from + (i64)reach.first * p.inner;
   Element *out = p.out + column.to;
+  const int below = rows_apart(p) * p.columns;  // elements to the next result
 #ifdef INDEX
   Index *places = p.places + column.to;
 #endif
@@ -119,13 +120,13 @@ __device__ __forceinline__ void walk(const Parameters &p, const Column &column) 
 #pragma unroll
     for (int v = 0; v < VECTOR; ++v) values[v] = narrow(bests.at[v].value);
     put_all<aligned>(out, values);
-    out += p.columns;
+    out += below;
 #ifdef INDEX
     Index found[VECTOR];
 #pragma unroll
     for (int v = 0; v < VECTOR; ++v) found[v] = (Index)bests.at[v].place;
     put_all<aligned>(places, found);
-    places += p.columns;
+    places += below;
 #endif
   };
 
@@ -201,8 +202,16 @@ __device__ __forceinline__ void walk(const Parameters &p, const Column &column) 
     for (int j = 0; j < kShared; ++j) rows[j] = rows[j + 2 * STRIDE];
   }
 #else
+#if SPREAD
+  const Element *first = from;
+#endif
 #pragma unroll 2
-  for (int oh = column.oh0; oh < column.oh1; ++oh, top += p.stride) {
+  for (int oh = column.oh0; oh < column.oh1; oh += rows_apart(p), top += p.stride) {
+#if SPREAD
+    const u32 plane = over((u32)oh, p.by_ho);
+    from = first + (i64)plane * p.plane_elements;
+    top = (oh - (int)plane * p.Ho) * p.stride - p.padding;
+#endif
 #pragma unroll
     for (int j = 0; j < ROWS; ++j) rows[j] = enter(top + j);
     Bests bests = rows[0];
