@@ -27,7 +27,7 @@ from .columns import (
     windows_of,
 )
 from .source import Argument, Source
-from .tables import cdiv, divider
+from .tables import cdiv, divider, even_share
 from .task import Launch, Task
 
 ROWS_IN_REGISTERS = 5  # of windows that share rows
@@ -37,6 +37,7 @@ MOST_OVERLAP = 4
 NEAR = 8  # elements
 MANY_CHANNELS = 32
 FEWEST_CELLS = 16  # for one thread, where threads share a window
+CHANNELS_OF_HALVES = (4, 2)  # that a thread may take at once
 MOST_THREADS = 1024  # of a block
 SECTOR = 32  # bytes that memory moves at once
 _PLACES = tuple(
@@ -64,11 +65,13 @@ def reduced_maximum(task: Task) -> tuple[Launch, ...] | str:
 
 
 def _reduced(task: Task, cells: float, results: int) -> tuple[Launch, ...] | str:
-    problem, inner = task.problem, task.inner
+    problem, inner, itemsize = task.problem, task.inner, task.problem.dtype.itemsize
     d, h, w = _merged(*(windows_of(axis) for axis in problem.axes))
-    lanes_c, parts, lanes_w = _lanes(task, h, w, cells, results)
+    # Channels of a thread: halves alone would be loads of 2 bytes.
+    vector = next(n for n in (*CHANNELS_OF_HALVES, 1) if n == 1 or (itemsize == 2 and inner % n == 0))
+    lanes_c, parts, lanes_w = _lanes(task, h, w, cells, results // vector, vector)
     groups = max(columns.THREADS // (parts * lanes_c), 1)
-    c_chunks = cdiv(inner, lanes_c)
+    c_chunks = cdiv(inner // vector, lanes_c)
     total = task.planes * prod(problem.output_plane) * c_chunks
     if total >= 2**31:
         return f"{total} groups of threads are more than a grid numbers"
@@ -93,19 +96,22 @@ def _reduced(task: Task, cells: float, results: int) -> tuple[Launch, ...] | str
     whole = one and w.count[0] == w.length
     unrolled = cdiv(w.most, lanes_w)
     options = (
+        ("VECTOR", vector),
         *(("WHOLE", int(whole and lanes_w == parts)), ("CELLS", unrolled if unrolled <= 8 else 0)),
         *(("WARP", int(32 % (parts * lanes_c) == 0)), ("THREADS", max(columns.THREADS, parts * lanes_c))),
     )
     source = Source("maximum_reduce.cu", "maximum_reduce", parameters, (*task.defines, *options))
     block = groups * parts * lanes_c
-    shared = block * (16 if problem.dtype.name == "FLOAT64" else 8)
+    shared = block * vector * (16 if problem.dtype.name == "FLOAT64" else 8)
     return (Launch(source, cdiv(total, groups), block, shared, (span_table((d, h, w)),), arguments),)
 
 
-def _lanes(task: Task, h: Windows, w: Windows, cells: float, results: int) -> tuple[int, int, int]:
+def _lanes(
+    task: Task, h: Windows, w: Windows, cells: float, results: int, vector: int
+) -> tuple[int, int, int]:
     """How many threads take neighbouring channels, how many share a window, and how many of those a row."""
     resident = task.facts.multiprocessors * task.facts.threads_per_multiprocessor
-    lanes_c, itemsize = min(task.inner, 32), task.problem.dtype.itemsize
+    lanes_c, itemsize = even_share(task.inner // vector, 32), task.problem.dtype.itemsize * vector
     if task.inner > 1:
         wanted = power_below(resident / results)
         while wanted * lanes_c > MOST_THREADS and lanes_c * itemsize >= 2 * SECTOR:
@@ -204,7 +210,9 @@ def _columns(
     paired = walk > 0 and may_pair(task)
     vector = vector_of(task) if paired or task.inner > 1 else 1
     spread = walk == 1 and rows.s >= rows.k and may_spread(task, vector)
-    shortest = (1, 4 * rows.k, 4 * rows.k)[walk]
+    # A thread enters again the rows that its first window shares with the one above.
+    shared_rows = walk == 2 or (walk == 1 and rows.s < rows.k)
+    shortest = 4 * rows.k if shared_rows else max(FEWEST_CELLS // (rows.k * w.most), 1) if walk else 1
     shape = spread_walk(task, threads, vector) if spread else walk_of(task, threads, shortest, vector)
     unrolled = steps.k if paired else w.most if w.most <= columns.UNROLLED else 0
     parameters = (*TENSORS, *index_parameter(task), *column_parameters(task), *_PLACES)
