@@ -13,6 +13,7 @@ import numpy as np
 
 from . import columns
 from .average_plan import division_of, divisor_parameters, windows_together
+from .axis_plan import axis_maximum
 from .banks import LINE, conflicts, gaps_help, lanes_at_once, with_gaps
 from .columns import TENSORS, Windows, may_pair, may_spread, span_table, steady_axes, windows_of
 from .maximum_plan import index_parameter, places_of, rolls
@@ -82,8 +83,11 @@ def staged_maximum(task: Task) -> tuple[Launch, ...] | str:
     if isinstance(tile, str):
         return tile
     rows = min(steady_axes(task)[1].s, axes[1].most) if rolls(task) else axes[1].most
-    if reason := _limits(task, axes, MOST_OVERLAP) and _no_gain(task, axes, tile, rows):
-        return reason
+    if reason := _limits(task, axes, MOST_OVERLAP):
+        if not isinstance(axis_maximum(task), str):
+            return f"{reason}, and large ones are compared axis by axis"
+        if slow := _no_gain(task, axes, tile, rows):
+            return f"{reason}; {slow}"
     options = (("SEARCHED", int(axes[0].most * axes[1].most >= SEARCHED_ROWS)),)
     values = places_of(task.problem.offsets, axes)[3:5]
     numbers = (("int", "place_d"), ("int", "place_h"))
@@ -100,8 +104,9 @@ def staged_average(task: Task) -> tuple[Launch, ...] | str:
         return tile
     together, h = windows_together(axes[1]), axes[1]
     rows = (h.most + (together - 1) * h.length / h.outputs) / together
-    if reason := _limits(task, axes, inf if large else MOST_OVERLAP) and _no_gain(task, axes, tile, rows):
-        return reason
+    reason = _limits(task, axes, inf if large else MOST_OVERLAP)
+    if reason and (slow := _no_gain(task, axes, tile, rows)):
+        return f"{reason}; {slow}"
     divisors, values, options = division_of(task)
     own = _Own("average_staged", (), divisor_parameters(task), tuple(values), options, divisors)
     return _launch(task, axes, tile, own)
