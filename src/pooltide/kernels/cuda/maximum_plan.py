@@ -182,7 +182,9 @@ def sectioned_maximum(task: Task) -> tuple[Launch, ...] | str:
 
 def direct_maximum(task: Task) -> tuple[Launch, ...] | str:
     """Each window is read alone."""
-    return _columns(task, 0, columns.THREADS, 0, ())
+    d, h, w = axes = tuple(windows_of(axis) for axis in task.problem.axes)
+    few = d.most == 1 and h.most * w.most <= columns.UNROLLED and not any(axis.empty for axis in axes)
+    return _columns(task, 0, columns.THREADS, 0, (("ROWS", h.most if few else 0),))
 
 
 def _no_steady_rows(task: Task) -> str | None:

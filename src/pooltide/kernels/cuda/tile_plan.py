@@ -184,7 +184,7 @@ def _cycles(task: Task, axes: tuple[Windows, ...], tile: _Tile) -> float:
     tight, loose = conflicts(_first_cells(task, axes, tile), task.problem.dtype.itemsize)
     padded = _padded(task, axes, tile)
     each = 2 * max(loose, ADDED) if padded else max(tight, ADDED)
-    return FOUND + each * cells
+    return (FOUND + each * cells) * 32 / min(tile.windows, 32)
 
 
 def _cycles_without_tile(task: Task, axes: tuple[Windows, ...], rows: float) -> float:
