@@ -62,6 +62,7 @@ TINY: dict[Any, dict[str, Any]] = {
         "THREADS": 32,
         "TILE_BYTES": (768, 6 << 10),
         "FEWEST_WINDOWS": 6,
+        "FEWEST_AVERAGES": 6,
         "SEARCHED_ROWS": 2,
         "MOST_OVERLAP": 9,
         "LEAST_OVERLAP": 0,
@@ -101,21 +102,24 @@ class ForwardChecker(Collector):
         self.problems += [(problem, layout, *given) for layout in ("planes", "channels_last")]
 
     def random(self, seed: int) -> None:
-        problem, x = random_forward(seed)
+        self.computed(*random_forward(seed))
+
+    def corners(self) -> None:
+        """Small averages, and shapes that no seed has."""
+        # So small that the first of two divisions may give -0, which the second one must keep.
+        problem = Problem("average", (2, 3), (UNIT, Axis(9, 3), Axis(9, 3)), DTYPES["FLOAT32"], "chained")
+        counts = np.random.default_rng(5).integers(-1, 6, problem.batch + problem.input_plane).clip(max=0)
+        self.computed(problem, (counts * np.finfo(np.float32).smallest_subnormal).astype(np.float32))
+        for problem in shapes():
+            x = np.random.default_rng(6).integers(-2, 3, problem.batch + problem.input_plane)
+            self.computed(problem, x.astype(problem.dtype.numpy))
+
+    def computed(self, problem: Problem, x: Any) -> None:
         values = np.empty(problem.batch + problem.output_plane, x.dtype)
         places = {0: None, 1: np.empty(values.shape, np.uint8), 8: np.empty(values.shape, np.int64)}
         indices = places[problem.index_bytes]
         reference.run(problem, "planes", Arrays(input=x, indices=indices, out=values), NONE)
         self.forward(problem, x, values, indices)
-
-    def corners(self) -> None:
-        """Averages so small that the first of two divisions may give -0, which the second one must keep."""
-        problem = Problem("average", (2, 3), (UNIT, Axis(9, 3), Axis(9, 3)), DTYPES["FLOAT32"], "chained")
-        counts = np.random.default_rng(5).integers(-1, 6, problem.batch + problem.input_plane).clip(max=0)
-        x = (counts * np.finfo(np.float32).smallest_subnormal).astype(np.float32)
-        values = np.empty(problem.batch + problem.output_plane, np.float32)
-        reference.run(problem, "planes", Arrays(input=x, out=values), NONE)
-        self.forward(problem, x, values, None)
 
     def one(self, label: str, found: tuple[Launch, ...], *given: Any) -> None:
         problem, layout, x, values, places = given
@@ -137,6 +141,29 @@ class ForwardChecker(Collector):
             assert not len(wrong), (
                 f"{label}: {len(wrong)} places differ, {tensors[2][wrong[0]]} for {right[wrong[0]]}"
             )
+
+
+def shapes() -> list[Problem]:
+    """Problems with tiny limits and with the real ones: two of each."""
+    half, single = DTYPES["BFLOAT16"], DTYPES["FLOAT32"]
+    short = UNIT, Axis(9, 5, 2, 2, 1), Axis(7, 4, 2, 2, 1)  # short rows of disjoint windows
+    odd = UNIT, Axis(9, 3, 3, 3), Axis(5, 5, 1, 1)
+    columns_of_cells = UNIT, Axis(40, 1), Axis(3, 3)
+    overlapping = Axis(6, 3, 3, 2, 1), Axis(7, 4, 3, 2, 1), Axis(7, 4, 3, 2, 1)
+    large = UNIT, Axis(60, 3), Axis(60, 7)  # averages of which few fit a tile
+    found = [
+        Problem("maximum", (5, 7), short, single, index_dtype=DTYPES["INT64"]),
+        Problem("average", (5, 7), short, half, "valid"),
+        Problem("average", (3, 40), odd, single, "extent"),
+        *(
+            replace(Problem("maximum", (2, channels), columns_of_cells, half), offsets=True)
+            for channels in (6, 20, 70)
+        ),
+        Problem("maximum", (3, 50), overlapping, half, index_dtype=DTYPES["INT64"]),
+        Problem("average", (3, 50), overlapping, half, "valid"),
+        Problem("average", (1, 4), large, half, "chained"),
+    ]
+    return [problem for problem in found for _ in range(2)]
 
 
 def random_forward(seed: int) -> tuple[Problem, Any]:

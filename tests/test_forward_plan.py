@@ -9,7 +9,7 @@ from cuda_problems import H200
 from simt_forwards import SMALL, VOLUMES, launches, random_forward, tiny_limits
 
 from pooltide.geometry import UNIT, Axis, strided_outputs
-from pooltide.kernels.cuda.choice import KERNELS, plan
+from pooltide.kernels.cuda.choice import KERNELS, kernels, plan
 from pooltide.kernels.cuda.task import Task
 from pooltide.operators.dtypes import DTYPES
 from pooltide.problem.problem import Problem, with_offsets
@@ -112,6 +112,37 @@ def test_random_problems_reach_every_variant_of_boxes() -> None:
     assert segment_rows == {False, True}  # segments of several rows, and of one
 
 
+@pytest.mark.parametrize(
+    ("kind", "axes", "dtype", "kernel"),
+    [
+        ("maximum", (strided(32, 3, 2, 1), strided(7, 3, 2, 1), strided(7, 3, 2, 1)), "BFLOAT16", "staged maximum"),
+        ("maximum", (UNIT, strided(128, 3, 2, 1), strided(128, 3, 2, 1)), "FLOAT32", "rolling maximum"),
+        ("maximum", (UNIT, strided(32, 2, 2, 1), strided(8, 2, 2, 1)), "FLOAT32", "rolling maximum"),
+        ("average", (UNIT, strided(14, 5, 2, 0), strided(14, 5, 2, 0)), "BFLOAT16", "average of staged windows"),
+        ("average", (UNIT, strided(112, 5, 2, 0), strided(112, 5, 2, 0)), "BFLOAT16", "average of columns"),
+        ("average", (UNIT, Axis(198, 7), Axis(198, 7)), "BFLOAT16", "average of staged windows"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_windows_in_short_rows_are_staged(
+    kind: str, axes: tuple[Axis, Axis, Axis], dtype: str, kernel: str
+) -> None:
+    quotient = "" if kind == "maximum" else "chained" if axes[1].adaptive else "extent"
+    given = Problem(kind, (128, 64), axes, DTYPES[dtype], quotient)
+    assert kernels(given, "planes", H200)[-1][0] == kernel
+
+
+@pytest.mark.parametrize(
+    ("axis", "spread"),
+    [(strided(28, 2, 2, 0), 1), (strided(28, 3, 2, 1), 0), (strided(224, 2, 2, 0), 0)],
+    ids=str,
+)
+def test_threads_spread_over_rows_of_disjoint_windows(axis: Axis, spread: int) -> None:
+    given = Problem("maximum", (64, 64), (UNIT, axis, axis), DTYPES["FLOAT32"])
+    (launch,) = dict(launches(given, "planes", small=False))["rolling maximum"]
+    assert dict(launch.source.defines)["SPREAD"] == spread
+
+
 def test_a_window_of_one_row_is_whole_only_if_the_plane_has_one_row() -> None:
     axes = (UNIT, Axis(3, 1, 2, 3, 1, dilation=2), Axis(64, 1))
     given = Problem("maximum", (64, 64), axes, DTYPES["FLOAT32"])
@@ -132,10 +163,11 @@ def test_planes_of_one_row_become_the_rows_of_fewer_planes(planes: int, rows: in
         assert (arguments["planes"], arguments["H"], arguments["Ho"]) == (planes // rows, rows, rows)
 
 
-def test_sizes_compile_nothing_new() -> None:
+@pytest.mark.parametrize("lengths", [(28, 56, 112), (140, 224, 280)], ids=["short rows", "long rows"])
+def test_sizes_compile_nothing_new(lengths: tuple[int, ...]) -> None:
     for kind, axis, quotient in (("maximum", (3, 2, 1), ""), ("average", (2, 2, 0), "extent")):
         sources = set()
-        for length, batch in ((56, (4, 8)), (112, (8, 16)), (224, (64, 32))):
+        for length, batch in zip(lengths, ((4, 8), (8, 16), (64, 32)), strict=True):
             found = launches(problem(kind, batch, strided(length, *axis), quotient), "planes", small=False)
             sources.add(found[0][1][0].source)
         assert len(sources) == 1

@@ -14,12 +14,15 @@ from ..reference import as_float
 from . import columns
 from .columns import (
     TENSORS,
+    Windows,
     column_options,
     column_parameters,
     may_pair,
+    may_spread,
     power_below,
     rows_as_planes,
     span_table,
+    spread_walk,
     steady_axes,
     vector_of,
     walk_of,
@@ -102,7 +105,7 @@ def column_average(task: Task) -> tuple[Launch, ...] | str:
     problem, (_, rows, steps) = task.problem, steady_axes(task)
     d, h, w = (windows_of(axis) for axis in problem.axes)
     most = w.most if w.most <= columns.UNROLLED else 0
-    windows = min(4 if h.overlap >= 2 else 2 if h.overlap > 1.25 else 1, h.outputs)
+    windows = windows_together(h)
     if task is not given and most:  # rows have no cells in common, but a thread loads several of them at once
         windows = min(max(columns.UNROLLED // most, 1), 4, h.outputs)
     height = rows.k + (windows - 1) * rows.s
@@ -111,11 +114,16 @@ def column_average(task: Task) -> tuple[Launch, ...] | str:
     paired = unrolled and may_pair(task) and (steps.k + steps.s) * height <= CELLS_IN_REGISTERS
     vector = vector_of(task) if paired or task.inner > 1 else 1
     clipped_w = bool((w.count != steps.k).any()) if paired else bool(w.clipped)
-    shape = walk_of(task, columns.THREADS, windows, vector, windows)
+    spread = windows == 1 and may_spread(task, vector)
+    shape = (
+        spread_walk(task, columns.THREADS, vector)
+        if spread
+        else walk_of(task, columns.THREADS, windows, vector, windows)
+    )
     divisors, numbers, options = division_of(task)
     defines = (
         *column_options(
-            task, vector, steps.k if paired else most, (bool((h.count != rows.k).any()), clipped_w)
+            task, vector, steps.k if paired else most, (bool((h.count != rows.k).any()), clipped_w), spread
         ),
         *(("ROWS", rows.k if unrolled else 0), ("STRIDE", rows.s if unrolled else 0), ("WINDOWS", windows)),
         *(("PAIRED", int(paired)), ("STRIDE_W", steps.s if paired else 0)),
@@ -132,6 +140,11 @@ def column_average(task: Task) -> tuple[Launch, ...] | str:
     arguments = (*shape.arguments(task, vector), rows.p, steps.p, *numbers)
     table = span_table((d, h, w), *divisors)
     return (Launch(source, shape.grid(task), shape.block, 0, (table,), arguments),)
+
+
+def windows_together(h: Windows) -> int:
+    """How many windows below each other a thread adds together, as it reads the rows that they share once."""
+    return min(4 if h.overlap >= 2 else 2 if h.overlap > 1.25 else 1, h.outputs)
 
 
 def division_of(task: Task) -> tuple[tuple[Array, ...], list[float], tuple[tuple[str, int], ...]]:

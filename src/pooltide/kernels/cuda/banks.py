@@ -20,10 +20,15 @@ def lanes_at_once(itemsize: int) -> int:
 
 def gaps_help(elements: Array, itemsize: int) -> bool:
     """Whether lanes that read these elements of a tile at once wait for each other less if it has gaps."""
+    tight, loose = conflicts(elements, itemsize)
+    return tight > MOST_CONFLICTS and loose < tight
+
+
+def conflicts(elements: Array, itemsize: int) -> tuple[int, int]:
+    """How many of the lanes that read these elements at once wait for one bank: without gaps, and with."""
     banks = lanes_at_once(itemsize)
     words = elements * itemsize // max(itemsize, _WORD)
-    tight, loose = _conflicts(words, banks), _conflicts(words + words // banks, banks)
-    return tight > MOST_CONFLICTS and loose < tight
+    return _conflicts(words, banks), _conflicts(words + words // banks, banks)
 
 
 def _conflicts(words: Array, banks: int) -> int:

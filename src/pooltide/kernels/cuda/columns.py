@@ -17,6 +17,7 @@ from .task import Task
 
 THREADS = 256
 UNROLLED = 16  # the most cells of a window on the w axis that are worth unrolling
+SHORTEST = 4  # rows of windows that a thread takes
 MOST_ROWS = 64  # that one thread may walk down, of planes that are one row
 TENSORS = (("const Element*", "x"), ("Element*", "out"))
 
@@ -91,19 +92,26 @@ def span_table(axes: tuple[Windows, ...], *more: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """How kernels of columns.h divide windows: `width` threads take a row, or a part of it, of each plane."""
+    """How kernels of columns.h divide windows: `width` threads take a row, or a part of it, of each plane.
+
+    If `spread`, a block has `h_chunk` rows of windows, counted through all planes, and a thread takes every
+    `share`-th of them.
+    """
 
     width: int
     w_chunks: int
     share: int
     h_chunk: int
     h_chunks: int
+    spread: bool = False
 
     @property
     def block(self) -> int:
         return cdiv(self.share * self.width, 32) * 32
 
     def grid(self, task: Task) -> int:
+        if self.spread:
+            return self.h_chunks
         return cdiv(task.planes, self.share) * self.w_chunks * task.problem.axes[0].outputs * self.h_chunks
 
     def arguments(self, task: Task, vector: int) -> tuple[Argument, ...]:
@@ -113,7 +121,10 @@ class Walk:
             *(task.planes, prod(problem.input_plane) * inner, prod(problem.output_plane) * inner),
             *(h, w, do, ho, wo, inner, wo * inner, self.share, self.h_chunk),
             *(problem.axes[2].dilation * inner, _pitch(task)),
-            *(divider(n) for n in (self.h_chunks, do, self.w_chunks, self.width, max(inner // vector, 1))),
+            *(
+                divider(n)
+                for n in (self.h_chunks, do, self.w_chunks, self.width, max(inner // vector, 1), ho)
+            ),
         )
 
 
@@ -142,7 +153,7 @@ def column_parameters(task: Task) -> tuple[tuple[str, str], ...]:
         *(("i64", name) for name in ("planes", "plane_elements", "plane_windows")),
         *(("int", name) for name in ("H", "W", "Do", "Ho", "Wo", "inner", "columns", "share", "h_chunk")),
         *(("i64", "step"), ("int" if _pitch(task) < 2**31 else "i64", "pitch")),
-        *(("Divider", f"by_{name}") for name in ("h_chunks", "do", "w_chunks", "width", "inner")),
+        *(("Divider", f"by_{name}") for name in ("h_chunks", "do", "w_chunks", "width", "inner", "ho")),
     )
 
 
@@ -163,15 +174,34 @@ def walk_of(task: Task, threads: int, shortest: int, vector: int, group: int = 1
     return Walk(width, w_chunks, share, chunk, cdiv(ho, chunk))
 
 
+def may_spread(task: Task, vector: int) -> bool:
+    """Whether rows of windows are so short that a warp has several, and threads may take rows of all planes.
+
+    That is for windows that share no rows: the cells of a warp, and its results, then are neighbours.
+    """
+    d, h, w = task.problem.axes
+    return task.inner == d.outputs == 1 and w.outputs < 32 * vector and task.planes * h.outputs < 2**30
+
+
+def spread_walk(task: Task, threads: int, vector: int) -> Walk:
+    """A thread takes at least SHORTEST rows, for its preparations to pay."""
+    _, ho, wo = task.problem.output_plane
+    width, rows = wo // vector, task.planes * ho
+    share = min(threads // width, rows)
+    wanted = 4 * task.facts.multiprocessors * task.facts.threads_per_multiprocessor // threads
+    chunk = share * max(rows // (share * wanted), SHORTEST)
+    return Walk(width, 1, share, chunk, cdiv(rows, chunk), spread=True)
+
+
 def column_options(
-    task: Task, vector: int, columns: int, clipped: tuple[bool, bool]
+    task: Task, vector: int, columns: int, clipped: tuple[bool, bool], spread: bool = False
 ) -> tuple[tuple[str, int], ...]:
     """What the kernels of columns.h are specialised on; `clipped` on the h and w axes."""
     adjacent = task.inner == 1 and task.problem.axes[2].dilation == 1
     batch = 0 if columns else even_share(windows_of(task.problem.axes[2]).most, UNROLLED)
     edges = (("CLIPPED_H", int(clipped[0])), ("CLIPPED_W", int(clipped[1])))
     cells = (("COLUMNS", columns), ("BATCH", batch), ("ADJACENT", int(adjacent)))
-    return *task.defines, ("VECTOR", vector), *cells, *edges
+    return *task.defines, ("VECTOR", vector), ("SPREAD", int(spread)), *cells, *edges
 
 
 def power_below(x: float) -> int:

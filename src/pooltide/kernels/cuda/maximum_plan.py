@@ -16,25 +16,29 @@ from .columns import (
     column_options,
     column_parameters,
     may_pair,
+    may_spread,
     power_below,
     rows_as_planes,
     span_table,
+    spread_walk,
     steady_axes,
     vector_of,
     walk_of,
     windows_of,
 )
 from .source import Argument, Source
-from .tables import cdiv, divider
+from .tables import cdiv, divider, even_share
 from .task import Launch, Task
 
 ROWS_IN_REGISTERS = 5  # of windows that share rows
+CELLS_OF_WALK = 64  # that a thread compares at least, if it walks down windows that share no rows
 SECTION_BYTES = 48 << 10  # of shared memory that a block may take for longer windows
 # Threads share a window where a cell is in few windows, and threads with a window each would read far apart.
 MOST_OVERLAP = 4
 NEAR = 8  # elements
 MANY_CHANNELS = 32
 FEWEST_CELLS = 16  # for one thread, where threads share a window
+CHANNELS_OF_HALVES = (4, 2)  # that a thread may take at once
 MOST_THREADS = 1024  # of a block
 SECTOR = 32  # bytes that memory moves at once
 _PLACES = tuple(
@@ -62,11 +66,13 @@ def reduced_maximum(task: Task) -> tuple[Launch, ...] | str:
 
 
 def _reduced(task: Task, cells: float, results: int) -> tuple[Launch, ...] | str:
-    problem, inner = task.problem, task.inner
+    problem, inner, itemsize = task.problem, task.inner, task.problem.dtype.itemsize
     d, h, w = _merged(*(windows_of(axis) for axis in problem.axes))
-    lanes_c, parts, lanes_w = _lanes(task, h, w, cells, results)
+    # Channels of a thread: halves alone would be loads of 2 bytes.
+    vector = next(n for n in (*CHANNELS_OF_HALVES, 1) if n == 1 or (itemsize == 2 and inner % n == 0))
+    lanes_c, parts, lanes_w = _lanes(task, h, w, cells, results // vector, vector)
     groups = max(columns.THREADS // (parts * lanes_c), 1)
-    c_chunks = cdiv(inner, lanes_c)
+    c_chunks = cdiv(inner // vector, lanes_c)
     total = task.planes * prod(problem.output_plane) * c_chunks
     if total >= 2**31:
         return f"{total} groups of threads are more than a grid numbers"
@@ -91,19 +97,22 @@ def _reduced(task: Task, cells: float, results: int) -> tuple[Launch, ...] | str
     whole = one and w.count[0] == w.length
     unrolled = cdiv(w.most, lanes_w)
     options = (
+        ("VECTOR", vector),
         *(("WHOLE", int(whole and lanes_w == parts)), ("CELLS", unrolled if unrolled <= 8 else 0)),
         *(("WARP", int(32 % (parts * lanes_c) == 0)), ("THREADS", max(columns.THREADS, parts * lanes_c))),
     )
     source = Source("maximum_reduce.cu", "maximum_reduce", parameters, (*task.defines, *options))
     block = groups * parts * lanes_c
-    shared = block * (16 if problem.dtype.name == "FLOAT64" else 8)
+    shared = block * vector * (16 if problem.dtype.name == "FLOAT64" else 8)
     return (Launch(source, cdiv(total, groups), block, shared, (span_table((d, h, w)),), arguments),)
 
 
-def _lanes(task: Task, h: Windows, w: Windows, cells: float, results: int) -> tuple[int, int, int]:
+def _lanes(
+    task: Task, h: Windows, w: Windows, cells: float, results: int, vector: int
+) -> tuple[int, int, int]:
     """How many threads take neighbouring channels, how many share a window, and how many of those a row."""
     resident = task.facts.multiprocessors * task.facts.threads_per_multiprocessor
-    lanes_c, itemsize = min(task.inner, 32), task.problem.dtype.itemsize
+    lanes_c, itemsize = even_share(task.inner // vector, 32), task.problem.dtype.itemsize * vector
     if task.inner > 1:
         wanted = power_below(resident / results)
         while wanted * lanes_c > MOST_THREADS and lanes_c * itemsize >= 2 * SECTOR:
@@ -173,7 +182,9 @@ def sectioned_maximum(task: Task) -> tuple[Launch, ...] | str:
 
 def direct_maximum(task: Task) -> tuple[Launch, ...] | str:
     """Each window is read alone."""
-    return _columns(task, 0, columns.THREADS, 0, ())
+    d, h, w = axes = tuple(windows_of(axis) for axis in task.problem.axes)
+    few = d.most == 1 and h.most * w.most <= columns.UNROLLED and not any(axis.empty for axis in axes)
+    return _columns(task, 0, columns.THREADS, 0, (("ROWS", h.most if few else 0),))
 
 
 def _no_steady_rows(task: Task) -> str | None:
@@ -201,7 +212,12 @@ def _columns(
     d, h, w = (windows_of(axis) for axis in task.problem.axes)
     paired = walk > 0 and may_pair(task)
     vector = vector_of(task) if paired or task.inner > 1 else 1
-    shape = walk_of(task, threads, (1, 4 * rows.k, 4 * rows.k)[walk], vector)
+    spread = walk == 1 and rows.s >= rows.k and may_spread(task, vector)
+    # Windows that share rows: a thread enters some rows again that belong to the window above its first one.
+    shares_rows = walk == 2 or (walk == 1 and rows.s < rows.k)
+    enough = max(CELLS_OF_WALK // (rows.k * w.most), 1) if walk else 1
+    shortest = 4 * rows.k if shares_rows else min(4 * rows.k, enough)
+    shape = spread_walk(task, threads, vector) if spread else walk_of(task, threads, shortest, vector)
     unrolled = steps.k if paired else w.most if w.most <= columns.UNROLLED else 0
     parameters = (*TENSORS, *index_parameter(task), *column_parameters(task), *_PLACES)
     parameters += tuple(("int", name) for name in ("padding", "padding_w", "rows", "stride"))
@@ -209,7 +225,7 @@ def _columns(
     clipped_h = walk == 2 or bool((h.count != rows.k).any())
     clipped_w = bool((w.count != steps.k).any()) if paired else bool(w.clipped)
     defines = (
-        *column_options(task, vector, unrolled, (clipped_h, clipped_w)),
+        *column_options(task, vector, unrolled, (clipped_h, clipped_w), spread),
         *(("PAIRED", int(paired)), ("STRIDE_W", steps.s if paired else 0)),
         *(("WALK", walk), *options, ("THREADS", threads)),
     )

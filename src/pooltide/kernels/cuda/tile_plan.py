@@ -12,19 +12,24 @@ from math import inf, prod
 import numpy as np
 
 from . import columns
-from .average_plan import division_of, divisor_parameters
-from .banks import gaps_help, lanes_at_once, with_gaps
-from .columns import TENSORS, Windows, span_table, steady_axes, windows_of
-from .maximum_plan import index_parameter, places_of
+from .average_plan import division_of, divisor_parameters, windows_together
+from .axis_plan import axis_maximum
+from .banks import LINE, conflicts, gaps_help, lanes_at_once, with_gaps
+from .columns import TENSORS, Windows, may_pair, may_spread, span_table, steady_axes, windows_of
+from .maximum_plan import index_parameter, places_of, rolls
 from .source import Argument, Source
 from .tables import Array, cdiv, divider, even_share
 from .task import Launch, Task
 
 THREADS = 128
 TILE_BYTES = (16 << 10, 24 << 10)  # the second where too few windows fit the first
-FEWEST_WINDOWS = 32  # of a block, so that a warp has windows for all lanes
+# Windows of a block. Maxima: so that a warp has windows for all lanes. Averages: lanes without a window cost
+# less than in `average of wide windows`, which takes 0.38 instructions of a warp per cell; here it is 5 per
+# cell and warp, so 13 windows break even.
+FEWEST_WINDOWS = 32
+FEWEST_AVERAGES = 13
 BLOCKS = 2  # of each multiprocessor, at least
-# Limits for the average number of windows that hold a cell. Above MOST_OVERLAP, the kernels of columns.h are
+# Limits for the average number of windows that hold a cell. Above MOST_OVERLAP, most kernels of columns.h are
 # faster: they share comparisons or loads. Below LEAST_OVERLAP, no window would use most cells of a tile.
 MOST_OVERLAP = 2
 LEAST_OVERLAP = 0.5
@@ -34,7 +39,11 @@ NARROW, LARGE = 4, 64
 # Bytes. If windows are less than NEAR apart, in rows of at least LONG_ROW, threads read fast without a tile.
 NEAR = 6
 LONG_ROW = 128
-FEWEST_CELLS = 6  # of a window; smaller ones are read as fast without a copy
+FEWEST_CELLS = 6  # of a window; smaller ones are often read as fast without a copy
+# Beyond these limits a tile is worth it where `_cycles_without_tile` is GAIN times `_cycles`.
+GAIN = 1.4
+# Cycles of a multiprocessor for 32 windows in a tile: instructions to find a window, and those of a cell.
+FOUND, ADDED = 25, 1.5
 SEARCHED_ROWS = 3  # of windows, from which on the place of a maximum is searched after its value
 _PARAMETERS = (
     *(("const int*", "tables"), ("const int*", "parts"), ("i64", "planes"), ("i64", "elements")),
@@ -70,9 +79,15 @@ class _Own:
 def staged_maximum(task: Task) -> tuple[Launch, ...] | str:
     """Threads compare whole windows in shared memory."""
     axes = _windows(task)
-    tile = _refusal(task, axes, MOST_OVERLAP) or _tile(task, axes)
+    tile = _refusal(task, axes) or _tile(task, axes, FEWEST_WINDOWS)
     if isinstance(tile, str):
         return tile
+    rows = min(steady_axes(task)[1].s, axes[1].most) if rolls(task) else axes[1].most
+    if reason := _limits(task, axes, MOST_OVERLAP):
+        if not isinstance(axis_maximum(task), str):
+            return f"{reason}, and large ones are compared axis by axis"
+        if slow := _no_gain(task, axes, tile, rows):
+            return f"{reason}; {slow}"
     options = (("SEARCHED", int(axes[0].most * axes[1].most >= SEARCHED_ROWS)),)
     values = places_of(task.problem.offsets, axes)[3:5]
     numbers = (("int", "place_d"), ("int", "place_h"))
@@ -84,9 +99,14 @@ def staged_average(task: Task) -> tuple[Launch, ...] | str:
     """Threads add whole windows in shared memory, cell by cell."""
     axes = _windows(task)
     large = axes[2].outputs <= NARROW and _mean_cells(axes) >= LARGE
-    tile = _refusal(task, axes, inf if large else MOST_OVERLAP) or _tile(task, axes)
+    tile = _refusal(task, axes) or _tile(task, axes, FEWEST_AVERAGES)
     if isinstance(tile, str):
         return tile
+    together, h = windows_together(axes[1]), axes[1]
+    rows = (h.most + (together - 1) * h.length / h.outputs) / together
+    reason = _limits(task, axes, inf if large else MOST_OVERLAP)
+    if reason and (slow := _no_gain(task, axes, tile, rows)):
+        return f"{reason}; {slow}"
     divisors, values, options = division_of(task)
     own = _Own("average_staged", (), divisor_parameters(task), tuple(values), options, divisors)
     return _launch(task, axes, tile, own)
@@ -122,19 +142,23 @@ def _launch(task: Task, axes: tuple[Windows, ...], tile: _Tile, own: _Own) -> tu
     return (Launch(source, blocks, THREADS, _shared(task, tile, padded), tables, arguments),)
 
 
-def _refusal(task: Task, axes: tuple[Windows, ...], most_overlap: float) -> str | None:
-    """Why other kernels read these windows at least as well; else None."""
+def _refusal(task: Task, axes: tuple[Windows, ...]) -> str | None:
+    """Why windows are not read from a tile; else None."""
     if task.inner > 1:
         return "channels are innermost, and neighbouring threads read neighbouring channels"
     if any(axis.dilation > 1 for axis in axes):
         return "the cells of a window are not neighbours"
     if any(axis.empty for axis in axes):
         return "some windows have no cell"
+    overlap = prod(axis.overlap for axis in axes)
+    return f"windows hold {overlap:.0%} of the cells" if overlap < LEAST_OVERLAP else None
+
+
+def _limits(task: Task, axes: tuple[Windows, ...], most_overlap: float) -> str | None:
+    """Why other kernels read these windows at least as well, unless rows are short; else None."""
     overlap, w, itemsize = prod(axis.overlap for axis in axes), axes[2], task.problem.dtype.itemsize
     if overlap > most_overlap:
         return f"a cell is in {overlap:.1f} windows"
-    if overlap < LEAST_OVERLAP:
-        return f"windows hold {overlap:.0%} of the cells"
     cells = _mean_cells(axes)
     if cells < FEWEST_CELLS:
         return f"windows have {cells:.0f} cells, too few to copy them"
@@ -143,12 +167,50 @@ def _refusal(task: Task, axes: tuple[Windows, ...], most_overlap: float) -> str 
     return None
 
 
+def _no_gain(task: Task, axes: tuple[Windows, ...], tile: _Tile, rows: float) -> str | None:
+    """Why a tile saves too little; `rows` of a window are read by a thread that has no tile."""
+    here, alone = _cycles(task, axes, tile), _cycles_without_tile(task, axes, rows)
+    if alone >= GAIN * here:
+        return None
+    return f"32 windows take {here:.0f} cycles from a tile and {alone:.0f} without"
+
+
+def _cycles(task: Task, axes: tuple[Windows, ...], tile: _Tile) -> float:
+    """Cycles for 32 windows: shared memory serves a bank once per cycle, and 4 instructions are issued.
+
+    Where a tile has gaps, most warps have lanes with a gap and lanes without, and run both branches.
+    """
+    cells = prod(axis.most for axis in axes)
+    tight, loose = conflicts(_first_cells(task, axes, tile), task.problem.dtype.itemsize)
+    padded = _padded(task, axes, tile)
+    each = 2 * max(loose, ADDED) if padded else max(tight, ADDED)
+    return (FOUND + each * cells) * 32 / min(tile.windows, 32)
+
+
+def _cycles_without_tile(task: Task, axes: tuple[Windows, ...], rows: float) -> float:
+    """Cycles for 32 windows of the kernels of columns.h: a load or store takes one for each line of memory.
+
+    Where rows of windows are short, the lanes of a warp have columns of several planes, each with its lines.
+    """
+    d, h, w = axes
+    pair = 2 if may_pair(task) else 1
+    apart = w.length / w.outputs
+    span = min(w.length, 32 * pair * apart) * task.problem.dtype.itemsize  # bytes of a plane for a warp
+    window_rows = max(32 * pair / w.outputs, 1)
+    lines = window_rows * (1 + span / LINE)
+    if h.overlap <= 1 and may_spread(task, pair):
+        lines = min(lines, 1 + window_rows * h.length / h.outputs * span / LINE)
+    cells = d.most * rows * (w.most + (pair - 1) * apart)
+    results = 2 if task.problem.index_bytes else 1
+    return (cells + results) * lines / pair
+
+
 def _mean_cells(axes: tuple[Windows, ...]) -> float:
     """The cells of a window, on average."""
     return prod(float(axis.count.mean()) for axis in axes)
 
 
-def _tile(task: Task, axes: tuple[Windows, ...]) -> _Tile | str:
+def _tile(task: Task, axes: tuple[Windows, ...], fewest: int) -> _Tile | str:
     plane, windows = prod(task.problem.input_plane), prod(task.problem.output_plane)
     itemsize, most = task.problem.dtype.itemsize, 0
     even = task.planes * plane * itemsize // (BLOCKS * task.facts.multiprocessors)
@@ -159,7 +221,7 @@ def _tile(task: Task, axes: tuple[Windows, ...]) -> _Tile | str:
             found = _Tile(share, np.array([[0, windows, 0, plane]]), share * windows, share * plane)
         else:
             found = _part_of_plane(axes, cells)
-        if found.windows >= FEWEST_WINDOWS:
+        if found.windows >= fewest:
             return found
         most = found.windows
     return f"{most} windows fit a block, too few for its threads"
@@ -211,12 +273,18 @@ def _unrolled(axes: tuple[Windows, ...]) -> tuple[tuple[str, int], ...]:
 
 def _padded(task: Task, axes: tuple[Windows, ...], tile: _Tile) -> bool:
     """Whether gaps in the tile let the first windows be read with fewer conflicts."""
+    return gaps_help(_first_cells(task, axes, tile), task.problem.dtype.itemsize)
+
+
+def _first_cells(task: Task, axes: tuple[Windows, ...], tile: _Tile) -> Array:
+    """The elements that lanes read at once: the first cells of the first windows."""
     d, h, w = axes
-    itemsize, shape = task.problem.dtype.itemsize, (tile.share, d.outputs, h.outputs, w.outputs)
-    lanes = min(tile.windows, lanes_at_once(itemsize))
+    shape = (tile.share, d.outputs, h.outputs, w.outputs)
+    lanes = min(tile.windows, lanes_at_once(task.problem.dtype.itemsize))
     plane, od, oh, ow = np.unravel_index(tile.parts[0, 0] + np.arange(lanes), shape)
     row = (plane * d.length + d.first[od]) * h.length + h.first[oh]
-    return gaps_help(row * w.length + w.first[ow], itemsize)
+    elements: Array = row * w.length + w.first[ow]
+    return elements
 
 
 def _shared(task: Task, tile: _Tile, padded: bool) -> int:

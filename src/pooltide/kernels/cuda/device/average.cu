@@ -30,7 +30,7 @@ __device__ __forceinline__ void walk(const Parameters &p, const Column &column) 
 #else
   const Span w = span_w(p, column.ow);
 #endif
-  const Element *from = p.x + column.from + (i64)w.first * p.inner;
+  const Element *first = p.x + column.from + (i64)w.first * p.inner, *from = first;
   Element *out = p.out + column.to;
   // The compiler would load these again after each store.
   const int by_d = divisor_d(p, column.od);
@@ -38,7 +38,14 @@ __device__ __forceinline__ void walk(const Parameters &p, const Column &column) 
 #pragma unroll
   for (int c = 0; c < VECTOR; ++c) by_w[c] = divisor_w(p, column.ow + (PAIRED ? c : 0));
 
-  for (int oh = column.oh0; oh < column.oh1; oh += WINDOWS) {
+  for (int nth = column.oh0; nth < column.oh1; nth += WINDOWS * rows_apart(p)) {
+#if SPREAD  // then WINDOWS is 1
+    const u32 plane = over((u32)nth, p.by_ho);
+    const int oh = nth - (int)plane * p.Ho, end_of_rows = p.Ho;
+    from = first + (i64)plane * p.plane_elements;
+#else
+    const int oh = nth, end_of_rows = column.oh1;
+#endif
     Cells sums[WINDOWS];
 #pragma unroll
     for (int v = 0; v < WINDOWS; ++v) sums[v] = all_cells(0);
@@ -78,7 +85,7 @@ __device__ __forceinline__ void walk(const Parameters &p, const Column &column) 
 #pragma unroll
     for (int v = 0; v < WINDOWS; ++v) {
       h[v].first = h[v].count = 0;
-      if (oh + v < column.oh1) h[v] = span_h(p, oh + v), end = h[v].first + h[v].count;
+      if (oh + v < end_of_rows) h[v] = span_h(p, oh + v), end = h[v].first + h[v].count;
     }
 #pragma unroll 1
     for (int i = d.first; i < d.first + (DEEP ? d.count : 1); ++i) {
@@ -109,8 +116,8 @@ __device__ __forceinline__ void walk(const Parameters &p, const Column &column) 
     }
 #endif
 #pragma unroll
-    for (int v = 0; v < WINDOWS; ++v, out += p.columns) {
-      if (oh + v == column.oh1) return;
+    for (int v = 0; v < WINDOWS; ++v, out += rows_apart(p) * p.columns) {
+      if (oh + v == end_of_rows) return;
       Element quotients[VECTOR];
 #pragma unroll
       for (int c = 0; c < VECTOR; ++c) {

@@ -1,5 +1,5 @@
-// Averages of windows in planes that overlap little. Threads read windows from shared memory (tile.h), and add cells
-// in ascending order (average.cu).
+// Averages of windows in planes that overlap little or have short rows. Threads read windows from shared memory (tile.h),
+// and add cells in ascending order (average.cu).
 #define NONE ((Sum)0)
 #include "tile.h"
 #include "quotients.h"

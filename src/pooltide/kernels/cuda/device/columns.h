@@ -8,6 +8,9 @@
 //     VECTOR    how many columns a thread owns, 1 or 2. It writes the results of two columns at once if the tensors are
 //               aligned to two elements. The two columns are neighbouring channels or, if PAIRED, neighbours in a row
 //     ADJACENT  1: the cells of a window's row are side by side in memory; 0: they are p.step elements apart
+//     SPREAD    1: windows share no rows, and rows of windows are short. Rows of windows are numbered through all planes;
+//               a block has p.h_chunk of them, and a thread takes every p.share-th one. So threads side by side also have
+//               rows below each other, and the cells of a warp lie in few lines of memory
 //     BATCH     where COLUMNS is 0, the cells of a window's row that a thread loads before it uses the first one
 //     CLIPPED_H, CLIPPED_W   1: some windows have fewer cells inside the axis than others
 #pragma once
@@ -17,8 +20,8 @@
 struct Column {
   bool live;     // whether the thread has a column
   int od, ow;    // its windows
-  int oh0, oh1;  // rows of windows
-  i64 from;      // the element of x at (plane, 0, 0, 0, c)
+  int oh0, oh1;  // rows of windows; if SPREAD, these count through all planes
+  i64 from;      // the element of x at (plane, 0, 0, 0, c); 0 if SPREAD
   i64 to;        // the element of out at (plane, od, oh0, ow, c)
 };
 
@@ -28,6 +31,15 @@ struct Cells {
 
 __device__ __forceinline__ Column column_of(const Parameters &p) {
   Column found;
+#if SPREAD
+  const u32 nth = over(threadIdx.x, p.by_width), x = threadIdx.x - nth * p.by_width.n;
+  const int first = (int)blockIdx.x * p.h_chunk;
+  found.live = (int)nth < p.share;
+  found.od = 0, found.ow = (int)x * VECTOR;
+  found.oh0 = first + (int)nth, found.oh1 = (int)min((i64)first + p.h_chunk, p.planes * p.Ho);
+  found.from = 0, found.to = (i64)found.oh0 * p.columns + found.ow;
+  return found;
+#else
   u32 at = blockIdx.x, next = over(at, p.by_h_chunks);
   found.oh0 = (int)(at - next * p.by_h_chunks.n) * p.h_chunk;
   found.oh1 = min(found.oh0 + p.h_chunk, p.Ho);
@@ -47,7 +59,11 @@ __device__ __forceinline__ Column column_of(const Parameters &p) {
 #endif
   found.to = plane * p.plane_windows + (i64)(found.od * p.Ho + found.oh0) * p.columns + (int)x * VECTOR;
   return found;
+#endif
 }
+
+// A thread's next row of windows is so many rows of the result below its last one.
+__device__ __forceinline__ int rows_apart(const Parameters &p) { return SPREAD ? p.share : 1; }
 
 // The element at (d, h) of a column. p.pitch is the bytes of a row; one multiplication finds the address.
 // The empty instruction keeps the compiler from finding the address again for each cell that may be outside.

@@ -4,7 +4,8 @@
 //              have COLUMNS cells
 //     COLUMNS  the most cells of a window on the w axis, where threads unroll them; 0: too many for that (columns.h)
 //     WALK     how rows that several windows have in common are compared along w only once:
-//              0  they are compared again for each window
+//              0  they are compared again for each window. ROWS is the most rows of a window, if threads unroll them:
+//                 windows have one slice, and all have cells; 0: others
 //              1  the best cells of rows stay in registers. A window has ROWS rows. If windows share rows, each begins
 //                 STRIDE rows below the window before it, and two windows at a time share comparisons
 //              2  windows have too many rows for registers. The walk is cut into sections of as many rows as a window
@@ -111,6 +112,7 @@ __device__ __forceinline__ void walk(const Parameters &p, const Column &column) 
   const Reach reach = reach_of(p, column.ow);
   const Element *from = p.x + column.from + (i64)reach.first * p.inner;
   Element *out = p.out + column.to;
+  const int below = rows_apart(p) * p.columns;  // elements to the next result
 #ifdef INDEX
   Index *places = p.places + column.to;
 #endif
@@ -119,13 +121,13 @@ __device__ __forceinline__ void walk(const Parameters &p, const Column &column) 
 #pragma unroll
     for (int v = 0; v < VECTOR; ++v) values[v] = narrow(bests.at[v].value);
     put_all<aligned>(out, values);
-    out += p.columns;
+    out += below;
 #ifdef INDEX
     Index found[VECTOR];
 #pragma unroll
     for (int v = 0; v < VECTOR; ++v) found[v] = (Index)bests.at[v].place;
     put_all<aligned>(places, found);
-    places += p.columns;
+    places += below;
 #endif
   };
 
@@ -138,6 +140,15 @@ __device__ __forceinline__ void walk(const Parameters &p, const Column &column) 
     int slice = (d.first * p.H + h.first) * p.W + reach.first;
 #endif
     Bests bests = bests_of(all_cells(LOWEST), slice);
+#if ROWS
+    // All rows are loaded before the first comparison. A window with fewer rows takes its last one again.
+    Bests rows[ROWS];
+#pragma unroll
+    for (int j = 0; j < ROWS; ++j)
+      rows[j] = row_best<aligned>(p, row_of(p, from, d.first, h.first + min(j, h.count - 1) * p.dilation_h), reach);
+#pragma unroll
+    for (int j = 0; j < ROWS; ++j) take(bests, rows[j], slice + min(j, h.count - 1) * p.place_h);
+#else
     for (int i = 0; i < d.count && reach.count > 0; ++i, slice += p.place_d) {
       int place = slice;
 #pragma unroll 2
@@ -146,6 +157,7 @@ __device__ __forceinline__ void walk(const Parameters &p, const Column &column) 
         take(bests, row_best<aligned>(p, row, reach), place);
       }
     }
+#endif
     put(bests);
   }
 #else
@@ -201,8 +213,16 @@ __device__ __forceinline__ void walk(const Parameters &p, const Column &column) 
     for (int j = 0; j < kShared; ++j) rows[j] = rows[j + 2 * STRIDE];
   }
 #else
+#if SPREAD
+  const Element *first = from;
+#endif
 #pragma unroll 2
-  for (int oh = column.oh0; oh < column.oh1; ++oh, top += p.stride) {
+  for (int oh = column.oh0; oh < column.oh1; oh += rows_apart(p), top += p.stride) {
+#if SPREAD
+    const u32 plane = over((u32)oh, p.by_ho);
+    from = first + (i64)plane * p.plane_elements;
+    top = (oh - (int)plane * p.Ho) * p.stride - p.padding;
+#endif
 #pragma unroll
     for (int j = 0; j < ROWS; ++j) rows[j] = enter(top + j);
     Bests bests = rows[0];

@@ -1,4 +1,4 @@
-// Maxima of windows in planes that overlap little. Threads read windows from shared memory (tile.h).
+// Maxima of windows in planes that overlap little or have short rows. Threads read windows from shared memory (tile.h).
 //
 //     SEARCHED  1: rows are compared without places, and then the best cell is searched in the best row. That takes
 //               fewer instructions if windows have several rows. It also finds which zero comes first, -0 or +0
