@@ -127,10 +127,7 @@ SIMT_VECTORS(float, float)
 
 // IEEE halves, bit by bit: not every host converts them in hardware.
 inline void keep_order() {}
-inline unsigned in_register(unsigned x) { return x; }
-template <class T> const T* element(const T* first, unsigned nth, unsigned bytes) {
-  return reinterpret_cast<const T*>(reinterpret_cast<const char*>(first) + uint64_t{nth} * bytes);
-}
+template <class T> T in_register(T x) { return x; }
 
 // Launches run one after another here.
 inline void let_next_launch_start() {}

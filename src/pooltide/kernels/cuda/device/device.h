@@ -37,19 +37,16 @@ typedef unsigned char Index;
 // The compiler moves no access to memory across this.
 __device__ __forceinline__ void keep_order() { asm volatile("" ::: "memory"); }
 
-// Keeps a number in a register, so that the compiler does not compute it again and again from others.
+// Keeps a number, or an address of global memory, in a register. Otherwise the compiler may compute it again and again.
 __device__ __forceinline__ u32 in_register(u32 x) {
   asm("" : "+r"(x));
   return x;
 }
-
-// Element `nth` of global memory, if elements are so many bytes apart. One instruction computes the address.
 template <class T>
-__device__ __forceinline__ const T *element(const T *first, u32 nth, u32 bytes) {
-  const T *found;
-  asm("mad.wide.u32 %0, %1, %2, %3;" : "=l"(found) : "r"(nth), "r"(bytes), "l"(first));
-  __builtin_assume(__isGlobal(found));
-  return found;
+__device__ __forceinline__ const T *in_register(const T *x) {
+  asm("" : "+l"(x));
+  __builtin_assume(__isGlobal(x));
+  return x;
 }
 
 // Lets the next launch start before this one ends: as soon as all its blocks have called this function or have ended.

@@ -95,12 +95,11 @@ __device__ __forceinline__ int add_windows(const Parameters &p, i64 image, int c
   const int period = max(windows.nw, turns * lag), rounds = (rows - 1) / turns;
   const int steps = rounds * period + (rows - 1 - rounds * turns) * lag + windows.nw;
   const u32 columns = everything ? 1u << 30 : p.reach;
-  const u32 grad_bytes = channels * sizeof(Element), index_bytes = channels * sizeof(Index);  // of a window
   const u32 minus_slice = in_register(0 - p.by_slice.n), minus_row = in_register(0 - p.by_w.n);  // else negated often
   int range = (windows.d * p.Ho + windows.h) * p.Wo + windows.w;  // the first window of the range to load
   const i64 start = (image * p.plane_windows + range) * channels + min(c, channels - 1);
-  const Element *grad = p.grad + start;  // of this window
-  const Index *indices = p.indices + start;
+  const Element *grad = in_register(p.grad + start);  // of this window
+  const Index *indices = in_register(p.indices + start);
   int window = 0, first = 0;  // what this lane found for its step of the next LANES: from `range` on; the first column
   int missed = 0;
   Element gradients[AHEAD];
@@ -122,8 +121,9 @@ __device__ __forceinline__ int add_windows(const Parameters &p, i64 image, int c
       const int next = __shfl_sync(ALL, window, from % LANES + i, LANES);
       firsts[i] = GROUPS > 1 ? __shfl_sync(ALL, first, from % LANES + i, LANES) : 0;
       which[i] = range + next;
-      gradients[i] = *element(grad, next, grad_bytes);
-      found[i] = *element(indices, next, index_bytes);
+      const u32 at = (u32)(next * channels);  // an image has less than 2^31 elements
+      gradients[i] = grad[at];
+      found[i] = indices[at];
     }
   };
   list(0);
