@@ -26,8 +26,10 @@ FEW_CHANNELS = 12  # with fewer channels, too many lanes would be idle if each l
 BAND_BYTES = 8 << 10  # bytes of sums that a warp keeps in shared memory
 COMPARED = 8  # lanes to compare (NEAR of ordered.h), at most; for more, __match_any_sync is faster
 FILLED_ROW = 0.85  # the least part of the lanes that must have windows if rows are padded
-STEP = {True: 22, False: 36}  # what a window costs a warp, by whether tiles are contiguous
-READ = 0.0  # what a byte of a window costs, for each channel
+STEP = {True: 13, False: 18}  # what a window costs a warp, by whether tiles are contiguous
+READ = (
+    0.8  # what each byte of a window costs it, as the second-level cache is slower than a warp that computes
+)
 TILE_BYTES = 12 << 10  # bytes of sums that a warp keeps for a tile of 32 channels
 
 
@@ -62,22 +64,24 @@ def scatter_channels(task: Task) -> tuple[Launch, ...] | str:
 def channels_launches(
     task: Task, ring: int, pieces: Array, warps: int, linear: int, walk: int, lanes: int = 32
 ) -> tuple[Launch, ...]:
-    """The launches of scatter_channels.cu: a warp keeps `ring` slices of a tile in `pieces`, of `lanes` channels."""
+    """The launches of scatter_channels.cu: a warp keeps `ring` slices of a tile, of `lanes` channels."""
     problem, (d, h, w) = task.problem, task.problem.input_plane
-    warp_bytes = rounded(ring * int((pieces[:, 4] * pieces[:, 5]).max()) * lanes * task.sum_bytes)
+    cells, columns = ring * int((pieces[:, 4] * pieces[:, 5]).max()), int(pieces[:, 11].max())
+    sums, warp_bytes = warp_sizes(task, cells, columns, lanes)
     parts = cdiv(len(pieces), warps)
-    starts, reach, lag = columns(problem.axes[2])
+    starts, reach, lag = window_columns(problem.axes[2])
     rows = pieces[:, 10] if walk else pieces[:, 9] * pieces[:, 10]
     steps = int(steps_of(rows, pieces[:, 11], lag, 32 // lanes).max())
     arguments = (
         *(task.planes, d, h, w, *problem.output_plane, task.inner, prod(problem.output_plane), d * h * w),
         *(problem.axes[0].outputs * problem.axes[1].outputs, warp_bytes, len(pieces), parts, 0, 1),
-        *(lag, reach, ring, divider(h * w), divider(w), divider(problem.axes[2].outputs)),
+        *(lag, reach, sums, ring, divider(h * w), divider(w), divider(problem.axes[2].outputs)),
     )
     pack = 16 // task.sum_bytes
     pack = pack if task.aligned and task.inner % pack == 0 else 1
     ways = (("DEEP", int(d > 1)), ("LANES", lanes), ("LINEAR", linear), ("ONES", int(w == 1)))
-    options = (*task.defines, ("AHEAD", ahead(steps)), *ways, ("PACK", pack), ("WALK", walk), ("THREADS", 128))
+    more = (("PACK", pack), ("WALK", walk), ("THREADS", 128))
+    options = (*task.defines, ("AHEAD", ahead(task, steps)), *ways, *more)
     source = Source("scatter_channels.cu", "scatter_channels", _CHANNELS, options)
     grid, shared = task.planes * cdiv(task.inner, lanes) * parts, 16 + warps * warp_bytes
     found = tables(problem.axes[0])
@@ -86,8 +90,14 @@ def channels_launches(
     return _twice(task, Launch(source, grid, 32 * warps, shared, given, arguments))
 
 
-def columns(axis: Axis) -> tuple[Array, int, int]:
-    """The first column of every window, how many follow at most, and how far apart windows share none of them."""
+def warp_sizes(task: Task, cells: int, columns: int, lanes: int) -> tuple[int, int]:
+    """Bytes of a warp's sums, and of all it keeps: groups of lanes need to know where columns begin."""
+    sums = rounded(cells * lanes * task.sum_bytes)
+    return sums, sums + (cdiv(columns, 4) * 16 if lanes < 32 else 0)
+
+
+def window_columns(axis: Axis) -> tuple[Array, int, int]:
+    """Where windows begin, how many cells the longest has, and how far apart windows share none."""
     found = tables(axis)
     starts = found.start if axis.adaptive else np.arange(axis.outputs) * axis.s - axis.p
     reach = int((found.end - found.start).max(initial=1)) if axis.adaptive else axis.reach
@@ -96,16 +106,16 @@ def columns(axis: Axis) -> tuple[Array, int, int]:
 
 
 def steps_of(rows: Array, windows: Array, lag: int, turns: int) -> Array:
-    """Steps in which scatter_channels.cu takes `rows` of so many windows, if `turns` groups of lanes share them."""
+    """The steps of scatter_channels.cu for `rows` of so many windows, if groups of lanes take turns."""
     lags = np.minimum(lag, windows) if turns > 1 else 0
     rounds = (rows - 1) // turns
     steps = rounds * np.maximum(windows, turns * lags) + (rows - 1 - rounds * turns) * lags + windows
     return np.where((rows > 0) & (windows > 0), steps, 0)
 
 
-def ahead(steps: int) -> int:
-    """Windows to load together; steps are done in multiples of it, each of which costs about two steps more."""
-    return min((8, 4), key=lambda n: cdiv(steps, n) * (n + 2))
+def ahead(task: Task, steps: int) -> int:
+    """Windows to load together: steps are done in multiples of it, which cost about two steps more."""
+    return 4 if task.sum_bytes == 8 else min((8, 4), key=lambda n: cdiv(steps, n) * (n + 2))  # registers
 
 
 _GATHER = (
@@ -217,7 +227,7 @@ _CHANNELS = (
     ("const int*", "spans"),
     *(("int", name) for name in ("images", "D", "H", "W", "Do", "Ho", "Wo", "channels")),
     *(("int", name) for name in ("plane_windows", "plane_cells", "window_rows", "warp_bytes", "tiles")),
-    *(("int", name) for name in ("parts", "redo", "together", "lag", "reach", "ring")),
+    *(("int", name) for name in ("parts", "redo", "together", "lag", "reach", "starts", "ring")),
     *(("Divider", name) for name in ("by_slice", "by_w", "by_wo")),
 )
 
@@ -365,8 +375,7 @@ def channel_tile(task: Task) -> tuple[float, tuple[int, int, int]]:
 def channels_work(
     task: Task, steps: float, windows: float, tiles: int, rows: int, linear: bool, lanes: int = 32
 ) -> float:
-    """What a warp has to do for `lanes` channels of an image: `windows` that it reads in so many steps, and `rows`
-    that it writes."""
+    """What a warp has to do for an image: `windows` to read in so many steps, and `rows` to write."""
     moved = READ * windows * (task.problem.index_bytes + task.problem.dtype.itemsize)
     written = 4 * prod(task.problem.input_plane)
     return STEP[linear] * steps + (moved + written) * lanes / 32 + 150 * tiles + 30 * rows

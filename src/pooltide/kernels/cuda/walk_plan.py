@@ -6,6 +6,7 @@ window, so its tile has more rows and columns, and it reads each window less oft
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import product
 
 import numpy as np
@@ -18,9 +19,9 @@ from .scatter_plan import (
     channel_tile,
     channels_launches,
     channels_work,
-    columns,
-    rounded,
     steps_of,
+    warp_sizes,
+    window_columns,
 )
 from .tables import Array, cdiv, even_shares, windows_of_shares
 from .task import Launch, Task
@@ -29,8 +30,7 @@ WALK_BYTES = 12 << 10  # of sums that a warp keeps in shared memory, at most
 WARPS = 2  # of a block
 MOST_WARPS = 16  # the most warps of a multiprocessor; their registers limit the number
 USUAL_WARPS = 24  # the same without a walk: the costs of `channel_tile` are for this number
-ENOUGH_WARPS = 12  # warps that keep a multiprocessor busy
-WAITING = 6  # with n warps on a multiprocessor, time grows as 1 + WAITING / n, because warps wait for memory
+WAITING = 6  # n warps on a multiprocessor take as long as n + WAITING that never wait for memory
 LANES = (32, 16, 8)  # channels of a tile; with fewer than 32, groups of lanes take rows of windows in turn
 # A walk is chosen if it costs at most this part of the cost of boxes, by element size and by whether windows
 # begin in few slices. Both costs are estimates; that of a walk is too low for halves in few slices.
@@ -47,9 +47,10 @@ def walk_channels(task: Task) -> tuple[Launch, ...] | str:
         return "images have one slice"
     span = tables(d)
     ring = max(int((span.end - span.start).max(initial=1)), 1)
-    if ring > (most := _most_cells(task, min(LANES))):
-        return f"a window has {ring} slices, and a warp keeps at most {most} cells"
-    cost, lanes, tile = _tile(task, ring)
+    found = list(_tiles(task, ring))
+    if not found:
+        return f"a window has {ring} slices, too many cells for a warp"
+    cost, lanes, tile = min(found)
     worth = WORTH[task.problem.dtype.itemsize][d.outputs < FEW_SLICES * d.length]
     if cost > worth * (usual := channel_tile(task)[0]):
         return f"a walk costs {cost / usual:.2f} of what boxes cost, of at most {worth}"
@@ -58,42 +59,41 @@ def walk_channels(task: Task) -> tuple[Launch, ...] | str:
     return channels_launches(task, ring, pieces, min(WARPS, len(pieces)), linear, walk=1, lanes=lanes)
 
 
-def _most_cells(task: Task, lanes: int) -> int:
-    """Cells of a tile of so many channels that a warp can keep."""
-    return min(WALK_BYTES, task.facts.shared_per_block // WARPS - 128) // (lanes * task.sum_bytes)
-
-
-def _tile(task: Task, ring: int) -> tuple[float, int, tuple[int, int, int]]:
-    """The lanes and the tile that cost least, and their cost. A tile: slices to walk through, rows and columns."""
+def _tiles(task: Task, ring: int) -> Iterator[tuple[float, int, tuple[int, int, int]]]:
+    """Costs, lanes and tiles that a warp can keep. A tile: slices to walk through, rows and columns."""
     (d, h, w), facts = task.problem.axes, task.facts
     slices = {n: float(windows_of_shares(d, n).sum()) for n in even_shares(d.length)}
-    lag = columns(w)[2]
-    found = []
+    lag = window_columns(w)[2]
     for lanes in LANES:
-        most = _most_cells(task, lanes) // ring
+        most = WALK_BYTES // (lanes * task.sum_bytes) // ring
         rows, widths = ({n: _counted(axis, n) for n in _shares(axis, most)} for axis in (h, w))
         groups = cdiv(task.inner, lanes)
         share = groups / cdiv(task.inner, 32)  # warps for each warp of boxes
         for (height, of_h), (width, of_w) in product(rows.items(), widths.items()):
-            if height * width > most:
+            _, size = warp_sizes(task, ring * height * width, int(of_w[0].max()), lanes)
+            if height * width > most or 16 + WARPS * size > facts.shared_per_block:
                 continue
-            steps, read = _of_slice(of_h, of_w, lag, 32 // lanes)
-            size = rounded(ring * height * width * lanes * task.sum_bytes) + 512  # bytes of a warp
-            fit = max(min(facts.shared_per_multiprocessor // size, MOST_WARPS), 1)
-            waiting = (1 + WAITING / fit) / (1 + WAITING / USUAL_WARPS)
+            steps, read = _of_slice(task, of_h, of_w, lag, 32 // lanes)
+            fit = max(min(facts.shared_per_multiprocessor // (size + 512), MOST_WARPS), 1)
             flat = cdiv(h.length, height) * cdiv(w.length, width)  # tiles of a slice
+            written = d.length * h.length * cdiv(w.length, width)  # rows of all tiles
+            linear = lanes == 32 and width == w.length
             for depth, taken in slices.items():
                 tiles = flat * cdiv(d.length, depth)
-                few = max(facts.multiprocessors * min(fit, ENOUGH_WARPS) / (tiles * groups * task.planes), 1.0)
-                written = d.length * h.length * cdiv(w.length, width)  # rows of all tiles
-                linear = lanes == 32 and width == w.length
                 work = channels_work(task, taken * steps, taken * read, tiles, written, linear, lanes)
-                found.append((work * share * few * waiting, lanes, (depth, height, width)))
-    return min(found)
+                warps = tiles * groups * task.planes / facts.multiprocessors
+                yield work * share * _waiting(warps, fit), lanes, (depth, height, width)
+
+
+def _waiting(warps: float, fit: int) -> float:
+    """How much longer `warps` of a multiprocessor take, of which `fit` run at a time, than boxes' warps."""
+    full, rest = divmod(max(warps, 1.0), fit)
+    time = full * (fit + WAITING) + (rest + WAITING if rest else 0.0)
+    return time / warps / (1 + WAITING / USUAL_WARPS)
 
 
 def _shares(axis: Axis, most: int) -> set[int]:
-    return {n for n in (*even_shares(axis.length), most) if n <= axis.length}
+    return {n for n in (*even_shares(axis.length), most) if 0 < n <= axis.length}
 
 
 def _counted(axis: Axis, share: int) -> Array:
@@ -101,9 +101,9 @@ def _counted(axis: Axis, share: int) -> Array:
     return np.stack(np.unique(windows_of_shares(axis, share), return_counts=True))
 
 
-def _of_slice(of_h: Array, of_w: Array, lag: int, turns: int) -> tuple[float, float]:
+def _of_slice(task: Task, of_h: Array, of_w: Array, lag: int, turns: int) -> tuple[float, float]:
     """The steps of the tiles of a slice, and the windows that they read."""
     steps = steps_of(of_h[0][:, None], of_w[0], lag, turns)
-    unit = ahead(int(steps.max()))
+    unit = ahead(task, int(steps.max()))
     padded = -(-steps // unit) * unit
     return float(of_h[1] @ padded @ of_w[1]), float((of_h[0] @ of_h[1]) * (of_w[0] @ of_w[1]))

@@ -27,6 +27,7 @@
 #include "two_passes.h"
 
 #define GROUPS (32 / LANES)
+#define BLOCKS (WALK ? 4 : 6)  // of THREADS on a multiprocessor: as few registers as they can have without spilling
 
 struct Box {
   int d, h, w, nd, nh, nw;  // the first of each axis, and how many
@@ -80,13 +81,13 @@ __device__ __forceinline__ int place_of(const Parameters &p, u32 cell, const Box
 }
 
 // Adds the gradients of the windows in `windows` that name cells in `tile`; returns how many this lane added.
-// The sums of the lane begin `sums` bytes after `arena`. `held` has the slices that the warp holds. With WALK,
+// The sums of the lane begin `sums` bytes after `arena`. `starts` has the first cell of each column of windows. `held` has the slices that the warp holds. With WALK,
 // before(d) is called before the windows of slice d, and may change `held`. `everything` true: indices may name any
 // cell.
 template <class Before>
 __device__ __forceinline__ int add_windows(const Parameters &p, i64 image, int c, const Box &tile, const Box &windows,
-                                           unsigned char *arena, u32 sums, bool everything, const Held &held,
-                                           Before before) {
+                                           unsigned char *arena, u32 sums, const int *starts, bool everything,
+                                           const Held &held, Before before) {
   const int channels = p.channels, lane = threadIdx.x % LANES, group = threadIdx.x % 32 / LANES;
   const int ranges = WALK ? windows.nd : 1, rows = windows.nh * (WALK ? 1 : windows.nd);  // of a range
   if (ranges == 0 || rows == 0 || windows.nw == 0) return 0;
@@ -100,18 +101,25 @@ __device__ __forceinline__ int add_windows(const Parameters &p, i64 image, int c
   const i64 start = (image * p.plane_windows + range) * channels + min(c, channels - 1);
   const Element *grad = in_register(p.grad + start);  // of this window
   const Index *indices = in_register(p.indices + start);
-  int window = 0, first = 0;  // what this lane found for its step of the next LANES: from `range` on; the first column
+  int window = 0, first = 0;  // of this lane's step of the next LANES: counted from `range` on; its first column
   int missed = 0;
   Element gradients[AHEAD];
   Index found[AHEAD];
   int which[AHEAD], firsts[AHEAD];
+  // Of this lane's step of the next LANES: the column and the row.
+  int column = lane - group * lag, row = group;
+  for (; column >= period; column -= period) row += turns;
+  const int column_0 = column, row_0 = row;
   auto list = [&](int from) {
-    const int n = from + lane - group * lag, round = n / period, column = n - round * period;
-    const int row = round * turns + group, d = WALK ? 0 : row / windows.nh;
-    const bool any = n >= 0 && column < windows.nw && row < rows && group < turns;
+    if (from == 0)
+      column = column_0, row = row_0;
+    else
+      for (column += LANES; column >= period; column -= period) row += turns;
+    const bool any = column >= 0 && column < windows.nw && row < rows && group < turns;
+    const int d = WALK ? 0 : row / windows.nh;
     window = any ? (d * p.Ho + row - d * windows.nh) * p.Wo + column : 0;  // a step without window loads one, too
 #if GROUPS > 1
-    first = !any ? 1 << 30 : everything ? 0 : p.spans[2 * p.Do + windows.w + column];
+    first = !any ? 1 << 30 : everything ? 0 : starts[column];
 #endif
   };
   auto load = [&](int from) {
@@ -165,6 +173,7 @@ __device__ __forceinline__ int add_windows(const Parameters &p, i64 image, int c
 // Counts the indices of a channel that are outside the plane.
 __device__ void report_faults(const Parameters &p, i64 image, int c) {
   const Index *indices = p.indices + image * p.plane_windows * p.channels + c;
+#pragma unroll 1
   for (int q = 0; q < p.plane_windows; ++q)
     if (cell_of(indices[(i64)q * p.channels], q, p) < 0)
       report_fault(p.faults, (image * p.channels + c) * p.plane_windows + q);
@@ -227,10 +236,13 @@ __device__ __forceinline__ int compute_tile(const Parameters &p, i64 image, int 
       held.slot = held.slot + 1 == p.ring ? 0 : held.slot + 1;
     }
   };
+  int *const starts = (int *)(arena + offset + p.starts);
+  if (GROUPS > 1 && !everything)
+    for (int i = threadIdx.x % 32; i < windows.nw; i += 32) starts[i] = p.spans[2 * p.Do + windows.w + i];
   clear(sums, held.count * held.pitch);
   __syncwarp();
   const u32 own = in_register(offset + threadIdx.x % LANES * (u32)sizeof(Sum));
-  const int added = add_windows(p, image, c, tile, windows, arena, own, everything, held, [&](int d) {
+  const int added = add_windows(p, image, c, tile, windows, arena, own, starts, everything, held, [&](int d) {
     if (everything) return;
     const int *span = p.spans + 2 * d;
     write_until(max(span[0], tile.d));
@@ -246,7 +258,7 @@ __device__ __forceinline__ int compute_tile(const Parameters &p, i64 image, int 
   return added;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) scatter_channels(const Parameters p) {
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) scatter_channels(const Parameters p) {
   SHARED(arena);
   int *total = (int *)arena;
   const int warp = threadIdx.x / 32, warps = blockDim.x / 32, groups = (p.channels + LANES - 1) / LANES;
