@@ -45,7 +45,7 @@ def problems(dtype: str) -> Iterator[tuple[Problem, str, tuple[Launch, ...], str
         with any_cost(), changed(walk_plan, WALK_BYTES=size, WAITING=0, LANES=(lanes,)):
             found = walk_plan.walk_channels(task)
         assert not isinstance(found, str), found
-        for kind in ("own", "repeated", "stray", "outside"):
+        for kind in ("own", "crowded", "repeated", "stray", "outside"):
             yield problem, "channels_last", found, kind
 
 
