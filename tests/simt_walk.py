@@ -11,13 +11,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from itertools import product
+from math import prod
 
-from cuda_problems import any_cost, changed, strided
-from simt_few import ONE, check_bits
+import numpy as np
+from cuda_problems import H200, any_cost, changed, flat, strided
+from simt_few import ONE, check_bits, indices_of
 
+import simt
 from geometries import maxima_gradient
 from pooltide.geometry import Axis
 from pooltide.kernels.cuda import walk_plan
+from pooltide.kernels.cuda.scatter_plan import scatter_channels
 from pooltide.kernels.cuda.task import Launch, Task
 from pooltide.operators.dtypes import DTYPES
 from pooltide.problem.problem import Problem
@@ -61,9 +65,34 @@ def reached(found: tuple[Launch, ...]) -> set[str]:
     return ways
 
 
+def check_counts(listed: list[tuple[Problem, str, tuple[Launch, ...], str]]) -> None:
+    """If indices name cells of their windows, the first launch adds every gradient; walks, and boxes instead."""
+    chosen = [(problem, layout, found) for problem, layout, found, kind in listed if kind == "own"]
+    chosen += [
+        (problem, layout, scatter_channels(Task(problem, layout, H200, aligned=False)))
+        for problem, layout, _ in chosen
+        if problem.index_bytes == 8
+    ]
+    simt.build(found[0].source for _, _, found in chosen)
+    for problem, layout, found in chosen:
+        rng = np.random.default_rng(1)
+        grad = flat(
+            rng.standard_normal(problem.batch + problem.output_plane).astype(problem.dtype.numpy), layout
+        )
+        out = np.zeros(prod(problem.batch + problem.input_plane), problem.dtype.numpy)
+        counts = np.zeros(found[0].counts, np.int32)
+        if len(counts):
+            given = [grad, flat(indices_of(problem, "own", rng), layout), out, np.zeros(2, np.uint64), counts]
+            first = found[0]
+            arrays = [*given, *first.tables]
+            simt.run(first.source, first.grid, first.block, first.shared, first.arguments, arrays)
+            assert counts.sum() == grad.size, f"{problem}: {counts.sum()} of {grad.size} gradients were added"
+
+
 def main(dtype: str, line: str = "") -> None:
     listed = list(problems(dtype))
     ways = {"faults"} if check_bits(listed, line, anywhere=False) else set()
+    check_counts(listed)
     for _, _, found, _ in listed:
         ways |= reached(found)
     print(f"{len(listed)} problems: {', '.join(sorted(ways))}")

@@ -52,7 +52,7 @@ __device__ __forceinline__ int place_of(const Parameters &p, u32 cell, const Box
                                         int first, u32 columns, u32 minus_slice, u32 minus_row) {
 #if LINEAR && !WALK
   const u32 local = cell - ((tile.d * p.H + tile.h) * p.W + tile.w);
-  return inside && local < (u32)(tile.nd * tile.nh * tile.nw) ? (int)local : -1;
+  return inside && local < (u32)(held.count * tile.nh * tile.nw) ? (int)local : -1;
 #else
 #if DEEP
   const u32 slice = part(cell, p.by_slice), rest = cell + slice * minus_slice;
@@ -139,7 +139,7 @@ __device__ __forceinline__ int add_windows(const Parameters &p, i64 image, int c
   for (int r = 0; r < ranges; ++r) {
     if (WALK) before(windows.d + r);
     Held mine = held;
-    if (c >= channels) mine.count = 0;
+    if (c >= channels) mine.count = 0;  // nothing for a lane without a channel
     for (int done = 0; done < steps; done += AHEAD) {
       Element gradient[AHEAD];
       int place[AHEAD];
