@@ -115,7 +115,9 @@ def steps_of(rows: Array, windows: Array, lag: int, turns: int) -> Array:
 
 def ahead(task: Task, steps: int) -> int:
     """Windows to load together: steps are done in multiples of it, which cost about two steps more."""
-    return 4 if task.sum_bytes == 8 else min((8, 4), key=lambda n: cdiv(steps, n) * (n + 2))  # registers
+    if task.sum_bytes == 8 or task.problem.offsets:  # a window takes more registers
+        return 4
+    return min((8, 4), key=lambda n: cdiv(steps, n) * (n + 2))
 
 
 _GATHER = (
