@@ -192,7 +192,7 @@ def tiny_bands(band: int, tile: int, few: int) -> Iterator[None]:
     with (
         changed(scatter_plan, BAND_BYTES=band, TILE_BYTES=tile, FEW_CHANNELS=few),
         changed(volume_plan, RING_BYTES=8 * band, ENOUGH_WARPS=0),  # few warps, which walk far
-        changed(walk_plan, WALK_BYTES=10 * tile, ENOUGH_WARPS=0),
+        changed(walk_plan, WALK_BYTES=10 * tile, WAITING=0),
         changed(sparse_plan, LEAST_BYTES=band, MOST_BYTES=2 * band),
         changed(flat_plan, REGIONS=2, REGION_WINDOWS=2),  # for all windows that overlap
         changed(disjoint_plan, BOX_BYTES=8 * band, LEAST_CHUNK=16),

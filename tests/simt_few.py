@@ -29,7 +29,7 @@ from cuda_problems import (
 import simt
 from enumeration import bits, difference
 from geometries import maxima_gradient
-from pooltide.geometry import UNIT, Axis
+from pooltide.geometry import UNIT, Axis, tables
 from pooltide.kernels.cuda.choice import kernels, plan
 from pooltide.kernels.cuda.source import headers
 from pooltide.kernels.cuda.task import Launch
@@ -48,12 +48,20 @@ POOLS: list[tuple[tuple[int, int], tuple[Axis, Axis, Axis]]] = [
 
 
 def indices_of(problem: Problem, kind: str, rng: np.random.Generator) -> np.ndarray:
-    """Of each window a cell of its own; of few cells of its plane; of any; or some outside of the plane."""
+    """Of each window a cell of its own; the one nearest to the plane's middle, so that many windows name the same
+    cells; of few cells of its plane; of any; or some outside of the plane."""
     shape, cells = problem.batch + problem.output_plane, int(np.prod(problem.input_plane))
     if problem.offsets:
         anything = rng.integers(0, 256, shape).astype(np.uint8)
-        return own_offsets(problem, rng) if kind in ("own", "repeated") else anything
+        return own_offsets(problem, rng) if kind in ("own", "crowded", "repeated") else anything
     found = own_indices(problem, rng)
+    if kind == "crowded":
+        spans = [tables(axis) for axis in problem.axes]
+        d, h, w = (
+            np.clip(axis.length // 2, t.start, t.end - 1) for axis, t in zip(problem.axes, spans, strict=True)
+        )
+        _, rows, columns = problem.input_plane
+        found[...] = (d[:, None, None] * rows + h[:, None]) * columns + w
     if kind == "repeated":
         found[...] = rng.integers(0, 2, shape) * (cells - 1)
     elif kind == "stray":

@@ -21,7 +21,8 @@ WAYS = {
     FEW: "faults, more windows than threads, one launch, two launches",
     DISJOINT: "faults, indices of 1 bytes, indices of 4 bytes, indices of 8 bytes, "
     "merged 0, merged 1, merged 2, merged 3, one slice, several slices",
-    WALK: "a launch, faults, halves of warps, idle halves, parts of rows, two launches, walks, whole rows",
+    WALK: "1 groups, 2 groups, 4 ahead, 4 groups, 8 ahead, a launch, faults, parts of rows, "
+    "rows of one cell, two launches, walks, whole rows",
 }
 TYPES = ("BFLOAT16", "FLOAT32", "FLOAT64", "FLOAT16")
 on_host = pytest.mark.skipif(simt.why_not() is not None, reason=simt.why_not() or "")

@@ -127,6 +127,7 @@ SIMT_VECTORS(float, float)
 
 // IEEE halves, bit by bit: not every host converts them in hardware.
 inline void keep_order() {}
+template <class T> T in_register(T x) { return x; }
 
 // Launches run one after another here.
 inline void let_next_launch_start() {}

@@ -26,6 +26,10 @@ FEW_CHANNELS = 12  # with fewer channels, too many lanes would be idle if each l
 BAND_BYTES = 8 << 10  # bytes of sums that a warp keeps in shared memory
 COMPARED = 8  # lanes to compare (NEAR of ordered.h), at most; for more, __match_any_sync is faster
 FILLED_ROW = 0.85  # the least part of the lanes that must have windows if rows are padded
+STEP = {True: 13, False: 18}  # what a window costs a warp, by whether tiles are contiguous
+READ = (
+    0.8  # what each byte of a window costs it, as the second-level cache is slower than a warp that computes
+)
 TILE_BYTES = 12 << 10  # bytes of sums that a warp keeps for a tile of 32 channels
 
 
@@ -60,26 +64,60 @@ def scatter_channels(task: Task) -> tuple[Launch, ...] | str:
 def channels_launches(
     task: Task, ring: int, pieces: Array, warps: int, linear: int, walk: int, lanes: int = 32
 ) -> tuple[Launch, ...]:
-    """The launches of scatter_channels.cu: a warp keeps `ring` slices of 32 / `lanes` tiles in `pieces`."""
+    """The launches of scatter_channels.cu: a warp keeps `ring` slices of a tile, of `lanes` channels."""
     problem, (d, h, w) = task.problem, task.problem.input_plane
-    warp_bytes = rounded(ring * int((pieces[:, 4] * pieces[:, 5]).max()) * 32 * task.sum_bytes)
-    tiles = len(pieces) * lanes // 32  # of warps
-    parts = cdiv(tiles, warps)
+    cells, columns = ring * int((pieces[:, 4] * pieces[:, 5]).max()), int(pieces[:, 11].max())
+    sums, warp_bytes = warp_sizes(task, cells, columns, lanes)
+    parts = cdiv(len(pieces), warps)
+    starts, reach, lag = window_columns(problem.axes[2])
+    rows = pieces[:, 10] if walk else pieces[:, 9] * pieces[:, 10]
+    steps = int(steps_of(rows, pieces[:, 11], lag, 32 // lanes).max())
     arguments = (
         *(task.planes, d, h, w, *problem.output_plane, task.inner, prod(problem.output_plane), d * h * w),
-        *(problem.axes[0].outputs * problem.axes[1].outputs, warp_bytes, tiles, parts, 0, 1, ring),
-        *(divider(h * w), divider(w), divider(problem.axes[2].outputs)),
+        *(problem.axes[0].outputs * problem.axes[1].outputs, warp_bytes, len(pieces), parts, 0, 1),
+        *(lag, reach, sums, ring, divider(h * w), divider(w), divider(problem.axes[2].outputs)),
     )
     pack = 16 // task.sum_bytes
     pack = pack if task.aligned and task.inner % pack == 0 else 1
-    ways = (("DEEP", int(d > 1)), ("LANES", lanes), ("LINEAR", linear), ("PACK", pack), ("WALK", walk))
-    options = (*task.defines, *ways, ("THREADS", 128))
+    ways = (("DEEP", int(d > 1)), ("LANES", lanes), ("LINEAR", linear), ("ONES", int(w == 1)))
+    more = (("PACK", pack), ("WALK", walk), ("THREADS", 128))
+    options = (*task.defines, ("AHEAD", ahead(task, steps)), *ways, *more)
     source = Source("scatter_channels.cu", "scatter_channels", _CHANNELS, options)
     grid, shared = task.planes * cdiv(task.inner, lanes) * parts, 16 + warps * warp_bytes
     found = tables(problem.axes[0])
-    spans = np.stack([found.start, found.end], axis=1).astype(np.int32)
-    given = (pieces, corners(problem), spans)
+    spans = np.stack([found.start, found.end], axis=1).ravel()
+    given = (pieces, corners(problem), np.concatenate([spans, starts]).astype(np.int32))
     return _twice(task, Launch(source, grid, 32 * warps, shared, given, arguments))
+
+
+def warp_sizes(task: Task, cells: int, columns: int, lanes: int) -> tuple[int, int]:
+    """Bytes of a warp's sums, and of all it keeps: groups of lanes need to know where columns begin."""
+    sums = rounded(cells * lanes * task.sum_bytes)
+    return sums, sums + (cdiv(columns, 4) * 16 if lanes < 32 else 0)
+
+
+def window_columns(axis: Axis) -> tuple[Array, int, int]:
+    """Where windows begin, how many cells the longest has, and how far apart windows share none."""
+    found = tables(axis)
+    starts = found.start if axis.adaptive else np.arange(axis.outputs) * axis.s - axis.p
+    reach = int((found.end - found.start).max(initial=1)) if axis.adaptive else axis.reach
+    shared = np.searchsorted(starts, starts + reach) - np.arange(len(starts))
+    return starts, reach, int(shared.max(initial=1))
+
+
+def steps_of(rows: Array, windows: Array, lag: int, turns: int) -> Array:
+    """The steps of scatter_channels.cu for `rows` of so many windows, if groups of lanes take turns."""
+    lags = np.minimum(lag, windows) if turns > 1 else 0
+    rounds = (rows - 1) // turns
+    steps = rounds * np.maximum(windows, turns * lags) + (rows - 1 - rounds * turns) * lags + windows
+    return np.where((rows > 0) & (windows > 0), steps, 0)
+
+
+def ahead(task: Task, steps: int) -> int:
+    """Windows to load together: steps are done in multiples of it, which cost about two steps more."""
+    if task.sum_bytes == 8 or task.problem.offsets:  # a window takes more registers
+        return 4
+    return min((8, 4), key=lambda n: cdiv(steps, n) * (n + 2))
 
 
 _GATHER = (
@@ -191,7 +229,7 @@ _CHANNELS = (
     ("const int*", "spans"),
     *(("int", name) for name in ("images", "D", "H", "W", "Do", "Ho", "Wo", "channels")),
     *(("int", name) for name in ("plane_windows", "plane_cells", "window_rows", "warp_bytes", "tiles")),
-    *(("int", name) for name in ("parts", "redo", "together", "ring")),
+    *(("int", name) for name in ("parts", "redo", "together", "lag", "reach", "starts", "ring")),
     *(("Divider", name) for name in ("by_slice", "by_w", "by_wo")),
 )
 
@@ -328,16 +366,21 @@ def channel_tile(task: Task) -> tuple[float, tuple[int, int, int]]:
             lengths = zip(task.problem.input_plane, box, strict=True)
             tiles = prod(cdiv(length, n) for length, n in lengths)
             windows = prod(counts[n] for counts, n in zip(read, box, strict=True))
-            cost = channels_work(task, windows, tiles, box[0] * box[1] * tiles, contiguous(task, box)) * slow
+            rows, linear = box[0] * box[1] * tiles, contiguous(task, box)
+            cost = channels_work(task, windows, windows, tiles, rows, linear) * slow
             if best is None or cost < best[0]:
                 best = cost, (box[0], box[1], box[2])
     assert best is not None
     return best
 
 
-def channels_work(task: Task, windows: float, tiles: int, rows: int, linear: bool) -> float:
-    """What a warp has to do for an image: `windows` that it reads, and `rows` that it writes."""
-    return (22 if linear else 36) * windows + 4 * prod(task.problem.input_plane) + 150 * tiles + 30 * rows
+def channels_work(
+    task: Task, steps: float, windows: float, tiles: int, rows: int, linear: bool, lanes: int = 32
+) -> float:
+    """What a warp has to do for an image: `windows` to read in so many steps, and `rows` to write."""
+    moved = READ * windows * (task.problem.index_bytes + task.problem.dtype.itemsize)
+    written = 4 * prod(task.problem.input_plane)
+    return STEP[linear] * steps + (moved + written) * lanes / 32 + 150 * tiles + 30 * rows
 
 
 def contiguous(task: Task, box: tuple[int, ...]) -> bool:

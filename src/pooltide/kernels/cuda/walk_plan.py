@@ -6,13 +6,23 @@ window, so its tile has more rows and columns, and it reads each window less oft
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import product
-from math import prod
 
 import numpy as np
 
-from ...geometry import tables
-from .scatter_plan import FEW_CHANNELS, boxes, channel_tile, channels_launches, channels_work, rounded
+from ...geometry import Axis, tables
+from .scatter_plan import (
+    FEW_CHANNELS,
+    ahead,
+    boxes,
+    channel_tile,
+    channels_launches,
+    channels_work,
+    steps_of,
+    warp_sizes,
+    window_columns,
+)
 from .tables import Array, cdiv, even_shares, windows_of_shares
 from .task import Launch, Task
 
@@ -20,9 +30,8 @@ WALK_BYTES = 12 << 10  # of sums that a warp keeps in shared memory, at most
 WARPS = 2  # of a block
 MOST_WARPS = 16  # the most warps of a multiprocessor; their registers limit the number
 USUAL_WARPS = 24  # the same without a walk: the costs of `channel_tile` are for this number
-ENOUGH_WARPS = 12  # warps that keep a multiprocessor busy
-WAITING = 6  # with n warps on a multiprocessor, time grows as 1 + WAITING / n, because warps wait for memory
-IDLE = 1.25  # half a warp computes a tile if whole warps would need more than IDLE times the lanes
+WAITING = 6  # n warps on a multiprocessor take as long as n + WAITING that never wait for memory
+LANES = (32, 16, 8)  # channels of a tile; with fewer than 32, groups of lanes take rows of windows in turn
 # A walk is chosen if it costs at most this part of the cost of boxes, by element size and by whether windows
 # begin in few slices. Both costs are estimates; that of a walk is too low for halves in few slices.
 WORTH = {2: (0.78, 0.6), 4: (0.85, 0.85), 8: (0.78, 0.78)}
@@ -38,56 +47,63 @@ def walk_channels(task: Task) -> tuple[Launch, ...] | str:
         return "images have one slice"
     span = tables(d)
     ring = max(int((span.end - span.start).max(initial=1)), 1)
-    most = min(WALK_BYTES, task.facts.shared_per_block // WARPS - 128) // (32 * task.sum_bytes)  # cells
-    if ring > most:
-        return f"a window has {ring} slices, and a warp keeps at most {most} cells"
-    cost, tile = _tile(task, ring, most)
+    found = list(_tiles(task, ring))
+    if not found:
+        return f"a window has {ring} slices, too many cells for a warp"
+    cost, lanes, tile = min(found)
     worth = WORTH[task.problem.dtype.itemsize][d.outputs < FEW_SLICES * d.length]
     if cost > worth * (usual := channel_tile(task)[0]):
         return f"a walk costs {cost / usual:.2f} of what boxes cost, of at most {worth}"
-    lanes = _lanes(task)
-    pieces = _whole_warps(boxes(task.problem.axes, tile), cdiv(d.length, tile[0]), 32 // lanes)
-    warps = min(WARPS, len(pieces) * lanes // 32)
-    return channels_launches(task, ring, pieces, warps, int(tile[2] == w.length), walk=1, lanes=lanes)
+    pieces = boxes(task.problem.axes, tile)
+    linear = int(lanes == 32 and tile[2] == w.length)
+    return channels_launches(task, ring, pieces, min(WARPS, len(pieces)), linear, walk=1, lanes=lanes)
 
 
-def _lanes(task: Task) -> int:
-    """The lanes that compute a tile: all 32 of a warp, or 16 if that leaves fewer of them idle."""
-    return 16 if cdiv(task.inner, 32) * 32 > IDLE * cdiv(task.inner, 16) * 16 else 32
+def _tiles(task: Task, ring: int) -> Iterator[tuple[float, int, tuple[int, int, int]]]:
+    """Costs, lanes and tiles that a warp can keep. A tile: slices to walk through, rows and columns."""
+    (d, h, w), facts = task.problem.axes, task.facts
+    slices = {n: float(windows_of_shares(d, n).sum()) for n in even_shares(d.length)}
+    lag = window_columns(w)[2]
+    for lanes in LANES:
+        most = WALK_BYTES // (lanes * task.sum_bytes) // ring
+        rows, widths = ({n: _counted(axis, n) for n in _shares(axis, most)} for axis in (h, w))
+        groups = cdiv(task.inner, lanes)
+        share = groups / cdiv(task.inner, 32)  # warps for each warp of boxes
+        for (height, of_h), (width, of_w) in product(rows.items(), widths.items()):
+            _, size = warp_sizes(task, ring * height * width, int(of_w[0].max()), lanes)
+            if height * width > most or 16 + WARPS * size > facts.shared_per_block:
+                continue
+            steps, read = _of_slice(task, of_h, of_w, lag, 32 // lanes)
+            fit = max(min(facts.shared_per_multiprocessor // (size + 512), MOST_WARPS), 1)
+            flat = cdiv(h.length, height) * cdiv(w.length, width)  # tiles of a slice
+            written = d.length * h.length * cdiv(w.length, width)  # rows of all tiles
+            linear = lanes == 32 and width == w.length
+            for depth, taken in slices.items():
+                tiles = flat * cdiv(d.length, depth)
+                work = channels_work(task, taken * steps, taken * read, tiles, written, linear, lanes)
+                warps = tiles * groups * task.planes / facts.multiprocessors
+                yield work * share * _waiting(warps, fit), lanes, (depth, height, width)
 
 
-def _whole_warps(pieces: Array, segments: int, together: int) -> Array:
-    """Adds tiles without cells, so that each segment of slices has a multiple of `together` tiles."""
-    found = pieces.reshape(segments, -1, 12)
-    none = np.repeat(found[:, -1:], -found.shape[1] % together, axis=1)
-    none[:, :, [4, 5, 10, 11]] = 0  # rows and columns of cells and of windows
-    return np.concatenate([found, none], axis=1).reshape(-1, 12)
+def _waiting(warps: float, fit: int) -> float:
+    """How much longer `warps` of a multiprocessor take, of which `fit` run at a time, than boxes' warps."""
+    full, rest = divmod(max(warps, 1.0), fit)
+    time = full * (fit + WAITING) + (rest + WAITING if rest else 0.0)
+    return time / warps / (1 + WAITING / USUAL_WARPS)
 
 
-def _tile(task: Task, ring: int, most: int) -> tuple[float, tuple[int, int, int]]:
-    """The tile that costs least, and its cost: slices to walk through, rows and columns."""
-    axes, facts = task.problem.axes, task.facts
-    lanes = _lanes(task)
-    groups = task.planes * cdiv(task.inner, lanes)
-    share = cdiv(task.inner, lanes) * lanes / (cdiv(task.inner, 32) * 32)  # lanes that boxes would take
-    shares = [even_shares(axes[0].length), *([*even_shares(axis.length), most] for axis in axes[1:])]
-    read = [
-        {n: float(windows_of_shares(axis, n).sum()) for n in of_axis if n <= axis.length}
-        for axis, of_axis in zip(axes, shares, strict=True)
-    ]
-    found = []
-    for tile in product(*read):
-        slices, rows, columns = tile
-        if ring * rows * columns > most:
-            continue
-        parts = [cdiv(axis.length, n) for axis, n in zip(axes, tile, strict=True)]
-        windows = prod(counts[n] for counts, n in zip(read, tile, strict=True))
-        written = axes[0].length * axes[1].length * parts[2]  # rows of all tiles
-        size = rounded(ring * rows * columns * 32 * task.sum_bytes) + 512  # bytes of a warp
-        fit = max(min(facts.shared_per_multiprocessor // size, MOST_WARPS), 1)
-        warps = prod(parts) * groups * lanes / 32
-        few = max(facts.multiprocessors * min(fit, ENOUGH_WARPS) / warps, 1.0)
-        work = channels_work(task, windows, prod(parts), written, columns == axes[2].length)
-        waiting = (1 + WAITING / fit) / (1 + WAITING / USUAL_WARPS)
-        found.append((work * share * few * waiting, (slices, rows, columns)))
-    return min(found)
+def _shares(axis: Axis, most: int) -> set[int]:
+    return {n for n in (*even_shares(axis.length), most) if 0 < n <= axis.length}
+
+
+def _counted(axis: Axis, share: int) -> Array:
+    """How many windows the shares of an axis read, and how many shares read so many."""
+    return np.stack(np.unique(windows_of_shares(axis, share), return_counts=True))
+
+
+def _of_slice(task: Task, of_h: Array, of_w: Array, lag: int, turns: int) -> tuple[float, float]:
+    """The steps of the tiles of a slice, and the windows that they read."""
+    steps = steps_of(of_h[0][:, None], of_w[0], lag, turns)
+    unit = ahead(task, int(steps.max()))
+    padded = -(-steps // unit) * unit
+    return float(of_h[1] @ padded @ of_w[1]), float((of_h[0] @ of_h[1]) * (of_w[0] @ of_w[1]))

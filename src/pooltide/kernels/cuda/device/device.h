@@ -37,6 +37,18 @@ typedef unsigned char Index;
 // The compiler moves no access to memory across this.
 __device__ __forceinline__ void keep_order() { asm volatile("" ::: "memory"); }
 
+// Keeps a number, or an address of global memory, in a register. Otherwise the compiler may compute it again and again.
+__device__ __forceinline__ u32 in_register(u32 x) {
+  asm("" : "+r"(x));
+  return x;
+}
+template <class T>
+__device__ __forceinline__ const T *in_register(const T *x) {
+  asm("" : "+l"(x));
+  __builtin_assume(__isGlobal(x));
+  return x;
+}
+
 // Lets the next launch start before this one ends: as soon as all its blocks have called this function or have ended.
 // If the next launch needs results of this one, it must call wait_for_launch_before.
 __device__ __forceinline__ void let_next_launch_start() {
