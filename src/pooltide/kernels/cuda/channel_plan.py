@@ -23,7 +23,6 @@ LONGEST = 64  # cells of a window on the w axis, which one thread compares
 LEAST_BYTES = 8 << 10
 MOST_OVERLAP = 1.5  # windows that hold a row; of more, other kernels compare rows once
 CHANNEL_BYTES = (64, 32)  # that a block takes of each cell
-MOST_AHEAD = 8  # cells that a thread loads together
 BLOCKS = 2  # of each multiprocessor, if possible
 FEWEST_BLOCKS = 0.5
 # Instructions: to compare 16 bytes, to search a cell, to compare a cell of a whole window, and besides.
@@ -88,11 +87,6 @@ def _refusal(task: Task, axes: tuple[Windows, ...], vector: int) -> str | None:
     return None
 
 
-def _ahead(axis: Windows) -> int:
-    """How many cells after the first one a thread loads together; windows of an axis should need no more."""
-    return even_share(max(axis.most - 1, 1), MOST_AHEAD)
-
-
 def _fits(most: int, channel_bytes: int, deep: bool, cuts: tuple[Cut, ...]) -> bool:
     return sum(_array_bytes(cuts, channel_bytes, deep)) <= most
 
@@ -123,10 +117,7 @@ def _launch(
         *(divider(n) for n in (chunks, w.parts, h.parts, d.parts)),
         *(divider(n) for n in (vectors, w.box * vectors, channels, w.box, h.box, h.cells)),
     )
-    defines = (
-        *(*task.defines, ("VECTOR", vector), ("SLICES_FIRST", int(deep)), ("THREADS", THREADS)),
-        *(("CELLS_AHEAD", _ahead(axes[2])), ("ROWS_AHEAD", _ahead(axes[1]))),
-    )
+    defines = (*task.defines, ("VECTOR", vector), ("SLICES_FIRST", int(deep)), ("THREADS", THREADS))
     parameters = (*TENSORS, *index_parameter(task), *_PARAMETERS)
     source = Source("maximum_channels.cu", "maximum_channels", parameters, defines)
     return (Launch(source, blocks, THREADS, rows + slices, (span_table(axes),), arguments),)

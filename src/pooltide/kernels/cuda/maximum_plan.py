@@ -31,7 +31,6 @@ from .tables import cdiv, divider, even_share
 from .task import Launch, Task
 
 ROWS_IN_REGISTERS = 5  # of windows that share rows
-CELLS_OF_WALK = 64  # that a thread compares at least, if it walks down windows that share no rows
 SECTION_BYTES = 48 << 10  # of shared memory that a block may take for longer windows
 # Threads share a window where a cell is in few windows, and threads with a window each would read far apart.
 MOST_OVERLAP = 4
@@ -213,10 +212,9 @@ def _columns(
     paired = walk > 0 and may_pair(task)
     vector = vector_of(task) if paired or task.inner > 1 else 1
     spread = walk == 1 and rows.s >= rows.k and may_spread(task, vector)
-    # Windows that share rows: a thread enters some rows again that belong to the window above its first one.
-    shares_rows = walk == 2 or (walk == 1 and rows.s < rows.k)
-    enough = max(CELLS_OF_WALK // (rows.k * w.most), 1) if walk else 1
-    shortest = 4 * rows.k if shares_rows else min(4 * rows.k, enough)
+    # A thread enters again the rows that its first window shares with the one above.
+    shared_rows = walk == 2 or (walk == 1 and rows.s < rows.k)
+    shortest = 4 * rows.k if shared_rows else max(FEWEST_CELLS // (rows.k * w.most), 1) if walk else 1
     shape = spread_walk(task, threads, vector) if spread else walk_of(task, threads, shortest, vector)
     unrolled = steps.k if paired else w.most if w.most <= columns.UNROLLED else 0
     parameters = (*TENSORS, *index_parameter(task), *column_parameters(task), *_PLACES)

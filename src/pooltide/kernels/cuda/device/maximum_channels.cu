@@ -9,9 +9,10 @@
 //
 //     VECTOR        1, or the channels in 16 bytes
 //     SLICES_FIRST  0: windows have one slice, and there is no array of slices
-//     CELLS_AHEAD, ROWS_AHEAD   cells of a row, and rows of a slice, that a thread loads together after the first one
 #include "maximum.h"
 #include "spans.h"
+
+#define AHEAD 8  // cells that a thread loads together
 
 struct Box {
   i64 from;        // the element of x at (image, 0, 0, 0, first channel)
@@ -58,7 +59,7 @@ __device__ __forceinline__ Cells load(const Element *from) {
 
 // The largest of `count` cells, `step` elements apart, in each channel. The last loads repeat the last cell: loads
 // without a condition can all be issued before the first one is used.
-template <int AHEAD, bool aligned>
+template <bool aligned>
 __device__ __forceinline__ Cells largest_of(const Element *cells, int count, i64 step) {
   Cells best = load<aligned>(cells);
   for (int begin = 1; begin < count; begin += AHEAD) {
@@ -109,7 +110,7 @@ __device__ __forceinline__ void compare_rows(const Parameters &p, const Box &box
     const int ow = (int)(at - next * p.by_box_w.n), d = (int)over(next, p.by_cells_h), h = (int)next - d * p.cells_h;
     if (ow >= box.windows_w || h >= box.h.count || c >= box.channels) continue;
     const Span w = span_w(p, box.ow + ow);
-    ((Cells *)rows)[nth] = largest_of<CELLS_AHEAD, aligned>(row_of(p, box, d, h, w.first, c), w.count, p.inner);
+    ((Cells *)rows)[nth] = largest_of<aligned>(row_of(p, box, d, h, w.first, c), w.count, p.inner);
   }
 }
 
@@ -124,7 +125,7 @@ __device__ __forceinline__ void compare_slices(const Parameters &p, const Box &b
     if (oh >= box.windows_h) continue;
     const Span h = span_h(p, box.oh + oh);
     const int top = (int)d * p.cells_h + h.first - box.h.first;
-    ((Cells *)slices)[nth] = largest_of<ROWS_AHEAD, true>(rows + top * width + x * VECTOR, h.count, width);
+    ((Cells *)slices)[nth] = largest_of<true>(rows + top * width + x * VECTOR, h.count, width);
   }
   __syncthreads();
 }
