@@ -175,7 +175,7 @@ def any_cost() -> Iterator[None]:
         changed(
             flat_plan, WIDE=inf, MOST_WINDOWS=27, MOST_STRIDED=27, LONG_ROW=inf, FEWEST_ROWS=0, ALONE_BYTES=0
         ),
-        changed(dense_plan, MOST_ZEROS=inf, FEW_ADDITIONS=0),
+        changed(dense_plan, MOST_ZEROS=inf, FEW_WINDOWS=0),
         changed(volume_plan, SMALL_SLICE=0, FEW_WINDOWS=0),
         changed(walk_plan, WORTH=dict.fromkeys((2, 4, 8), (inf, inf))),
         changed(disjoint_plan, LEAST_CELLS=0),

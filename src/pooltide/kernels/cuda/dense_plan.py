@@ -15,7 +15,7 @@ from math import prod
 import numpy as np
 
 from ...geometry import tables
-from .average_rows import Rows, folded, rows_of
+from .average_rows import Rows, folded, most_windows, rows_of
 from .source import Argument, Source
 from .tables import cdiv, divider, division, divisors, even_shares, uniform, windows_of_shares
 from .task import Launch, Task
@@ -27,7 +27,7 @@ SECTOR = 32  # bytes of memory that are read together: channels of a tile fill i
 FLUSHED = 32  # bytes of channels, below which cells are written through shared memory
 STRAIGHT = 1500  # instructions that are written out one after another; for more, rows of windows are a loop
 MOST_ZEROS = 4.5  # additions, with those of windows that do not exist, for each one of a window that exists
-FEW_ADDITIONS = 11  # to a cell, below which average_gradient.cu is faster if channels are innermost
+FEW_WINDOWS = 24  # that hold a cell; with fewer, average_gradient.cu is faster if channels are innermost
 CHUNK = 8  # of average_dense.cu
 LOAD_COST = 2.0  # issue slots of a load from shared memory; an addition takes one
 WINDOW_COST = 12  # of a quotient that a block keeps, without the division
@@ -228,9 +228,10 @@ def dense_average(task: Task) -> tuple[Launch, ...] | str:
     rows, columns = rows_of(h), rows_of(w)
     if not (rows.strided and columns.strided):
         return "windows are not a stride apart"
+    most = prod(most_windows(axis) for axis in task.problem.axes)
+    if task.inner > 1 and most < FEW_WINDOWS:
+        return f"channels are innermost, and a cell is in {most} windows; it must be in {FEW_WINDOWS}"
     existing = prod(float(tables(axis).window_count.mean()) for axis in task.problem.axes)
-    if task.inner > 1 and existing < FEW_ADDITIONS:
-        return f"channels are innermost, and a cell is in {existing:.1f} windows, of at least {FEW_ADDITIONS}"
     added = _held(task) * (rows.kernel / rows.stride) * (columns.kernel / columns.stride)
     if added > MOST_ZEROS * existing:
         return f"a cell would add {added:.0f} quotients, but is in {existing:.1f} windows"

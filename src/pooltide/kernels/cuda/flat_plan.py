@@ -86,17 +86,20 @@ def flat_average(task: Task) -> tuple[Launch, ...] | str:
     if held > MOST_WINDOWS and held * regions > MOST_WINDOWS:
         return f"a cell is in {held} windows, of at most {MOST_WINDOWS}"
     walk = widest_walk(task)
+    wide = walk.vector * task.problem.dtype.itemsize >= WIDE
     if walk.rows.strided and (regions > FEW_REGIONS or walk.refuse() is None):
-        if walk.vector * task.problem.dtype.itemsize >= WIDE:
+        if wide:
             return f"windows are a stride apart, and rows consist of vectors of {WIDE} bytes"
         if held > MOST_STRIDED:
             return f"windows are a stride apart, and a cell is in {held} of them"
         _, h, w = (most_windows(axis) for axis in task.problem.axes)
-        if w > 1 and task.problem.dtype.itemsize <= ALONE_BYTES:
+        if w > 1 and task.problem.dtype.itemsize <= ALONE_BYTES and walk.refuse():
             return "windows are a stride apart and overlap along rows of halves"
         overlap = h > 1 and w > 1
         if overlap and task.problem.axes[2].length >= LONG_ROW:
             return f"windows are a stride apart and overlap, and rows have at least {LONG_ROW} cells"
+    if most_windows(task.problem.axes[2]) == 1 and walk.refuse() is None and wide:
+        return f"no column is in two windows, and rows consist of vectors of {WIDE} bytes"
     tile = _tile(task)
     if tile is None:
         return "the windows of one row are more than a block can keep"

@@ -133,6 +133,8 @@ class Walk:
         )
 
     def refuse(self) -> str | None:
+        if self.rows.most > self.kept_rows:
+            return f"{self.rows.most} windows hold a row, in no small stride"
         kept = self.kept_rows * most_windows(self.task.problem.axes[0]) * self.windows
         if kept > IN_REGISTERS:
             return f"a thread would keep {kept} quotients in registers, of at most {IN_REGISTERS}"
@@ -157,7 +159,9 @@ class Walk:
 
     @property
     def _overlapping(self) -> bool:
-        return max(most_windows(axis) for axis in self.task.problem.axes) > 1
+        """Whether windows overlap along slices or columns: a thread divides such windows more than once."""
+        d, _, w = self.task.problem.axes
+        return max(most_windows(d), most_windows(w)) > 1
 
     @property
     def _deep(self) -> bool:
@@ -189,8 +193,6 @@ def _walk(task: Task, vector: int) -> Walk:
 def rolling_average(task: Task) -> tuple[Launch, ...] | str:
     """A thread walks down columns, and keeps the last rows of windows in registers."""
     walk = widest_walk(task)
-    if walk.rows.most > walk.kept_rows:
-        return f"{walk.rows.most} windows hold a row, in no small stride"
     return walk.refuse() or _rolling(walk)
 
 

@@ -41,7 +41,7 @@ NEAR = 6
 LONG_ROW = 128
 FEWEST_CELLS = 6  # of a window; smaller ones are often read as fast without a copy
 # Beyond these limits a tile is worth it where `_cycles_without_tile` is GAIN times `_cycles`.
-GAIN = 1.4
+GAIN = 2.0
 # Cycles of a multiprocessor for 32 windows in a tile: instructions to find a window, and those of a cell.
 FOUND, ADDED = 25, 1.5
 SEARCHED_ROWS = 3  # of windows, from which on the place of a maximum is searched after its value

@@ -23,7 +23,7 @@ from .source import Argument, Source
 from .tables import Array, between, cdiv, divider, even_shares, shares, windows_of_shares
 from .task import Launch, Task
 
-RING_BYTES = 12 << 10  # of sums that a warp keeps in shared memory
+RING_BYTES = 8 << 10  # of sums that a warp keeps in shared memory
 WARPS = 4  # of a block
 MOST_WARPS = 28  # of a multiprocessor, as each has so many registers
 ENOUGH_WARPS = 16  # of a multiprocessor, to keep it busy

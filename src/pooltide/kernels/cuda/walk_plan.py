@@ -31,7 +31,7 @@ WARPS = 2  # of a block
 MOST_WARPS = 16  # the most warps of a multiprocessor; their registers limit the number
 USUAL_WARPS = 24  # the same without a walk: the costs of `channel_tile` are for this number
 WAITING = 6  # n warps on a multiprocessor take as long as n + WAITING that never wait for memory
-LANES = (32, 16, 8)  # channels of a tile; with fewer than 32, groups of lanes take rows of windows in turn
+LANES = (32, 16)  # channels of a tile; with fewer than 32, groups of lanes take rows of windows in turn
 # A walk is chosen if it costs at most this part of the cost of boxes, by element size and by whether windows
 # begin in few slices. Both costs are estimates; that of a walk is too low for halves in few slices.
 WORTH = {2: (0.78, 0.6), 4: (0.85, 0.85), 8: (0.78, 0.78)}
