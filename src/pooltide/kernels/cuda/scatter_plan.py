@@ -30,7 +30,7 @@ STEP = {True: 13, False: 18}  # what a window costs a warp, by whether tiles are
 READ = (
     0.8  # what each byte of a window costs it, as the second-level cache is slower than a warp that computes
 )
-TILE_BYTES = 12 << 10  # bytes of sums that a warp keeps for a tile of 32 channels
+TILE_BYTES = 8 << 10  # bytes of sums that a warp keeps for a tile of 32 channels
 
 
 def scatter_planes(task: Task) -> tuple[Launch, ...] | str:
