@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -78,8 +79,9 @@ def runs_of(axis: Axis) -> Rows:
     return Rows(len(runs), axis.outputs, False, 1, 1, 0, runs)
 
 
+@lru_cache(maxsize=1024)
 def most_windows(axis: Axis) -> int:
-    """The most windows that hold a cell."""
+    """The most windows that hold a cell. Cached, because the tables of long axes are not."""
     return max(int(tables(axis).window_count.max()), 1)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from ...geometry import tables
 from .average_rows import Rows, folded, most_windows, rows_of
 from .source import Argument, Source
-from .tables import cdiv, divider, division, divisors, even_shares, uniform, windows_of_shares
+from .tables import cdiv, divider, division, divisors, even_shares, same_divisors, windows_of_shares
 from .task import Launch, Task
 
 THREADS = 256  # of a block, at most
@@ -241,7 +241,7 @@ def dense_average(task: Task) -> tuple[Launch, ...] | str:
     plan = _best(task, cells)
     if plan is None:
         return "the windows of a few cells are more than a block can keep"
-    return _launches(plan)
+    return _launches(plan) if prod(plan.tiles) < 2**31 else "the blocks are too many to count"
 
 
 def _held(task: Task) -> float:
@@ -309,7 +309,7 @@ def _launches(plan: Plan) -> tuple[Launch, ...]:
         "UNROLLED": cells.lines if straight else 1,
         "FLUSH": int(plan.flush),
         "GAP": plan.gap,
-        "UNIFORM": int(uniform(by)),
+        "UNIFORM": int(same_divisors(problem)),
         "ONCE": once,
         "BY_D": by_d,
         "BY_H": by_h,

@@ -23,8 +23,8 @@ from .tables import (
     division,
     divisors,
     even_share,
+    same_divisors,
     shares,
-    uniform,
     windows_of_shares,
 )
 from .task import Launch, Task
@@ -160,7 +160,7 @@ def _places(task: Task, tile: Tile) -> Places:
     regions, itemsize = _regions(task), task.problem.dtype.itemsize
     zero_column, zero_row = _zeros(task)
     of_plane = int(windows_of_shares(d, tile.d).max()) * int(windows_of_shares(h, tile.h).max())
-    row = 8 + (0 if uniform(divisors(task.problem)) else 4 * task.sum_bytes)
+    row = 8 + (0 if same_divisors(task.problem) else 4 * task.sum_bytes)
     kept = (
         (of_plane + zero_row) * (w.outputs + zero_column) * (itemsize if _disjoint(task) else task.sum_bytes)
     )
@@ -223,7 +223,7 @@ def _flat(task: Task, tile: Tile) -> tuple[Launch, ...]:
         "ZERO_ROW": int(zero_row),
         "REGIONS": int(_regions(task)),
         "SHARED_PLANES": int(tile.share > 1),
-        "UNIFORM": int(uniform(by)),
+        "UNIFORM": int(same_divisors(problem)),
         "VECTOR": vector,
         "ONCE": once,
         "BY_D": by_d,

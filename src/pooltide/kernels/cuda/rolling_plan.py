@@ -13,7 +13,7 @@ import numpy as np
 
 from .average_rows import Rows, folded, most_windows, rows_of, runs_of, window_tables
 from .source import Source
-from .tables import cdiv, divider, division, divisors, even_share, uniform
+from .tables import cdiv, divider, division, divisors, even_share, same_divisors
 from .task import Launch, Task
 
 FILL_THREADS = 256  # threads of a block of average_fill.cu
@@ -129,7 +129,7 @@ class Walk:
         d, h, _ = problem.axes
         loads = most_windows(d) * self.windows * h.outputs / h.length / self.vector
         return loads * (
-            4 + sum(DIVISION_COST[way] for way in division(problem)) + 2 * (not uniform(divisors(problem)))
+            4 + sum(DIVISION_COST[way] for way in division(problem)) + 2 * (not same_divisors(problem))
         )
 
     def refuse(self) -> str | None:
@@ -237,7 +237,7 @@ def _rolling(walk: Walk) -> tuple[Launch, ...] | str:
         "WINDOWS": walk.windows,
         "COLUMNS": across.most,
         "SLICES": most_windows(d),
-        "UNIFORM": int(uniform(by)),
+        "UNIFORM": int(same_divisors(problem)),
         "ONCE": once,
         "BY_D": by_d,
         "BY_H": by_h,

@@ -18,8 +18,8 @@ from .tables import (
     divisors,
     even_share,
     even_shares,
+    same_divisors,
     shares,
-    uniform,
     windows_of_shares,
 )
 from .task import Launch, Task
@@ -185,7 +185,7 @@ def _average(a: AverageTask, tile: Tile, staged: bool) -> tuple[Launch, ...]:
         "PAIRS": int(pairs),
         "LINEAR": int(problem.output_plane[0] == 1 or all_rows),
         "WHOLE": int(all_rows and bool((windows_of_shares(d, tile.d) == d.outputs).all())),
-        "UNIFORM": int(uniform(by)),
+        "UNIFORM": int(same_divisors(problem)),
         "ONCE": once,
         "BY_D": by_d,
         "BY_H": by_h,

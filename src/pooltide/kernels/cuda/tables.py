@@ -6,6 +6,7 @@ Functions take axes, lengths or a problem, and return NumPy tables or sizes. The
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -70,31 +71,37 @@ def bands(axes: tuple[Axis, ...], cells: int) -> Array:
     rows = even_share(h.length, cells // w.length)
     long = cells if d.length * h.length == 1 else 4 * cells  # parts of several rows read windows in vain
     columns = w.length if w.length <= long else even_share(w.length, cells)
-    found = []
-    for d0, d1 in zip(*shares(d.length, slices), strict=True):
-        from_d, of_d = (int(x) for x in between(d, d0, d1))
-        for h0, h1 in zip(*shares(h.length, rows), strict=True):
-            from_h, of_h = (int(x) for x in between(h, h0, h1))
-            first, begin = (from_d * h.outputs + from_h) * w.outputs, (d0 * h.length + h0) * w.length
-            whole = of_h == h.outputs
-            ranges, count = (1, of_d * of_h * w.outputs) if whole else (of_d, of_h * w.outputs)
-            if columns == w.length:
-                end = ((d1 - 1) * h.length + h1) * w.length
-                found.append((begin, end, ranges, first, count, h.outputs * w.outputs))
-                continue
-            w0, w1 = shares(w.length, columns)
-            from_w, of_w = between(w, w0, w1)
-            last = ((from_d + of_d - 1) * h.outputs + from_h + of_h - 1) * w.outputs  # row of windows
-            none = of_d * of_h == 0
-            for i in range(len(w0)):
-                count = 0 if none else last + int(from_w[i] + of_w[i]) - first - int(from_w[i])
-                found.append((begin + w0[i], begin + w1[i], 1, first + int(from_w[i]), max(count, 0), 0))
-    return np.array(found)
+    d0, d1 = shares(d.length, slices)
+    h0, h1 = shares(h.length, rows)
+    i, j = (at.ravel() for at in np.meshgrid(np.arange(len(d0)), np.arange(len(h0)), indexing="ij"))
+    (from_d, of_d), (from_h, of_h) = between(d, d0, d1), between(h, h0, h1)
+    from_d, of_d, from_h, of_h = from_d[i], of_d[i], from_h[j], of_h[j]
+    first = (from_d * h.outputs + from_h) * w.outputs
+    begin = (d0[i] * h.length + h0[j]) * w.length
+    if columns == w.length:
+        whole = of_h == h.outputs
+        ranges, count = np.where(whole, 1, of_d), np.where(whole, of_d, 1) * of_h * w.outputs
+        end = ((d1[i] - 1) * h.length + h1[j]) * w.length
+        apart = np.full_like(begin, h.outputs * w.outputs)
+        return np.stack([begin, end, ranges, first, count, apart], axis=1)
+    w0, w1 = shares(w.length, columns)
+    from_w, of_w = between(w, w0, w1)
+    last = ((from_d + of_d - 1) * h.outputs + from_h + of_h - 1) * w.outputs  # row of windows
+    count = np.where((of_d * of_h == 0)[:, None], 0, (last - first)[:, None] + of_w)
+    ends, one = (begin[:, None] + w0, begin[:, None] + w1), np.ones_like(count)
+    found = (*ends, one, first[:, None] + from_w, np.maximum(count, 0), 0 * one)
+    return np.stack(found, axis=2).reshape(-1, 6)
 
 
 def uniform(by: Iterable[Array]) -> bool:
     """Whether all windows have the same divisors."""
     return all(len(np.unique(axis)) == 1 for axis in by)
+
+
+@lru_cache(maxsize=256)
+def same_divisors(problem: Problem) -> bool:
+    """Whether all windows of a problem have the same divisors."""
+    return uniform(divisors(problem))
 
 
 def divisors(problem: Problem) -> tuple[Array, Array, Array]:
@@ -115,6 +122,7 @@ def divisors(problem: Problem) -> tuple[Array, Array, Array]:
     return d, h, w
 
 
+@lru_cache(maxsize=256)
 def division(problem: Problem) -> tuple[int, int, int, int]:
     """Returns ONCE, BY_D, BY_H and BY_W of gradient_quotients.h: how a kernel divides."""
     d, h, w = (np.unique(np.asarray(axis, dtype=np.float64)) for axis in divisors(problem))
