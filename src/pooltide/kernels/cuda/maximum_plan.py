@@ -37,6 +37,7 @@ MOST_OVERLAP = 4
 NEAR = 8  # elements
 MANY_CHANNELS = 32
 FEWEST_CELLS = 16  # for one thread, where threads share a window
+CHANNELS = 4  # that a thread takes at most: values and places take registers
 CHANNELS_OF_HALVES = (4, 2)  # that a thread may take at once
 MOST_THREADS = 1024  # of a block
 SECTOR = 32  # bytes that memory moves at once
@@ -171,7 +172,7 @@ def sectioned_maximum(task: Task) -> tuple[Launch, ...] | str:
         return reason
     if h.s >= h.k or h.outputs == 1:
         return "windows share no rows"
-    size = task.sum_bytes * (2 if task.problem.index_bytes else 1) * vector_of(task)
+    size = task.sum_bytes * (2 if task.problem.index_bytes else 1) * vector_of(task, CHANNELS)
     most = min(SECTION_BYTES, task.facts.shared_per_block)
     threads = next((n for n in (256, 128, 64, 32) if n * h.k * size <= most), 0)
     if not threads:
@@ -210,7 +211,7 @@ def _columns(
     _, rows, steps = steady_axes(task)
     d, h, w = (windows_of(axis) for axis in task.problem.axes)
     paired = walk > 0 and may_pair(task)
-    vector = vector_of(task) if paired or task.inner > 1 else 1
+    vector = vector_of(task, CHANNELS) if paired or task.inner > 1 else 1
     spread = walk == 1 and rows.s >= rows.k and may_spread(task, vector)
     # A thread enters again the rows that its first window shares with the one above.
     shared_rows = walk == 2 or (walk == 1 and rows.s < rows.k)

@@ -28,3 +28,17 @@ __device__ __forceinline__ Sum quotient(Sum g, Sum d, Sum r) {
 #endif
   return g;
 }
+
+// 1/d as IEEE rounds it, but for 2^-22 ulp, where d is a number for HOW 1, 2 or 3; the reciprocal of a power of two is exact.
+// The GPU's own reciprocal is off by 1 ulp at most, and one step corrects it.
+template <int HOW>
+__device__ __forceinline__ Sum reciprocal(Sum d) {
+#if ELEMENT != 1 && defined(__CUDACC_RTC__)
+  if (HOW == 4) return d;  // is not used
+  Sum r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(d));
+  return __fmaf_rn(__fmaf_rn(-d, r, 1), r, r);
+#else
+  return 1 / d;
+#endif
+}

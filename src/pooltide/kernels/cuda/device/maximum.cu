@@ -117,13 +117,15 @@ __device__ __forceinline__ void walk(const Parameters &p, const Column &column) 
   Index *places = p.places + column.to;
 #endif
   auto put = [&](const Bests &bests) {
-    Element values[VECTOR];
+    Sum values[VECTOR];
+    alignas(16) Element results[VECTOR];
 #pragma unroll
-    for (int v = 0; v < VECTOR; ++v) values[v] = narrow(bests.at[v].value);
-    put_all<aligned>(out, values);
+    for (int v = 0; v < VECTOR; ++v) values[v] = bests.at[v].value;
+    narrow_all<VECTOR>(results, values);
+    put_all<aligned>(out, results);
     out += below;
 #ifdef INDEX
-    Index found[VECTOR];
+    alignas(16) Index found[VECTOR];
 #pragma unroll
     for (int v = 0; v < VECTOR; ++v) found[v] = (Index)bests.at[v].place;
     put_all<aligned>(places, found);
