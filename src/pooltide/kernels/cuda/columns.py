@@ -131,16 +131,17 @@ class Walk:
         )
 
 
-def vector_of(task: Task, most: int = 8) -> int:
+def vector_of(task: Task, most: int = 8, rows: int = 1) -> int:
     """How many neighbouring channels, at most `most`, or windows of a row a thread takes.
 
-    The addresses and conditions of a thread serve all its channels, so it takes as many as it can.
+    The addresses and conditions of a thread serve all its channels, so it takes as many as it can. It walks
+    down at least `rows` rows of windows.
     """
     if task.inner == 1:
         return 2 if may_pair(task) else 1
     results = task.problem.planes * prod(task.problem.output_plane)
     resident = task.facts.multiprocessors * task.facts.threads_per_multiprocessor
-    enough = results // max(int(THREADS_LEFT * resident), 1)  # channels
+    enough = int(results / min(rows, task.problem.axes[1].outputs) / (THREADS_LEFT * resident))  # channels
     itemsize = task.problem.dtype.itemsize
     most = min(most, CHANNEL_BYTES // itemsize, max(enough, FEW_CHANNEL_BYTES // itemsize))
     return next(n for n in (8, 4, 2, 1) if n == 1 or (n <= most and task.inner % n == 0))

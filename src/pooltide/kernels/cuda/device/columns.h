@@ -98,10 +98,11 @@ __device__ __forceinline__ Cells all_cells(Sum value) {
 }
 
 #if !PAIRED
-// Cell m of a window's row, in all columns of the thread; +0 if the cell is not `there`. That is decided before the
-// halves are widened, as a word has several.
+// Cell m of a window's row, in all columns of the thread; `none` if the cell is not `there`. That is decided before
+// halves are widened, as a word has several of them.
 template <bool aligned>
-__device__ __forceinline__ Cells cells_of(const Parameters &p, const Element *row, int m, bool there = true) {
+__device__ __forceinline__ Cells cells_of(const Parameters &p, const Element *row, int m, bool there = true,
+                                          Element none = 0) {
 #if ADJACENT
   row += m;
 #else
@@ -109,15 +110,17 @@ __device__ __forceinline__ Cells cells_of(const Parameters &p, const Element *ro
 #endif
   Cells found;
   if (aligned) {
-    Run<Element>::Type word = {};
+    Run<Element>::Type word;
+    Element *each = (Element *)&word;
+#pragma unroll
+    for (int v = 0; v < VECTOR; ++v) each[v] = none;
     if (there) word = __ldg((const Run<Element>::Type *)row);
-    const Element *each = (const Element *)&word;
 #pragma unroll
     for (int v = 0; v < VECTOR; ++v) found.at[v] = widen(each[v]);
     return found;
   }
 #pragma unroll
-  for (int v = 0; v < VECTOR; ++v) found.at[v] = there ? widen(__ldg(row + v)) : (Sum)0;
+  for (int v = 0; v < VECTOR; ++v) found.at[v] = widen(there ? __ldg(row + v) : none);
   return found;
 }
 #endif
