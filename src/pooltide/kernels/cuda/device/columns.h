@@ -6,7 +6,7 @@
 // threads of one.
 //
 //     VECTOR    how many columns a thread owns: 1, 2, 4 or 8 neighbouring channels, at most 16 bytes; if PAIRED, two
-//               neighbours in a row. It reads and writes all of them at once if the tensors are aligned to as many bytes
+//               neighbours in a row. It reads and writes all of them at once if tensors are aligned to as many bytes
 //     ADJACENT  1: the cells of a window's row are side by side in memory; 0: they are p.step elements apart
 //     SPREAD    1: windows share no rows, and rows of windows are short. Rows of windows are numbered through all planes;
 //               a block has p.h_chunk of them, and a thread takes every p.share-th one. So threads side by side also have

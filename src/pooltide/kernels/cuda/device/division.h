@@ -29,8 +29,8 @@ __device__ __forceinline__ Sum quotient(Sum g, Sum d, Sum r) {
   return g;
 }
 
-// 1/d as IEEE rounds it, but for 2^-22 ulp, where d is a number for HOW 1, 2 or 3; the reciprocal of a power of two is exact.
-// The GPU's own reciprocal is off by 1 ulp at most, and one step corrects it.
+// The reciprocal of d for `quotient`. The GPU's own reciprocal is off by 1 ulp at most. After one step it is off by 2^-22
+// ulp, and is then rounded; so it is exact if d is a power of two, and r is what `quotient` needs for other d.
 template <int HOW>
 __device__ __forceinline__ Sum reciprocal(Sum d) {
 #if ELEMENT != 1 && defined(__CUDACC_RTC__)

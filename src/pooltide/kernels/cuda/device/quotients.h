@@ -33,7 +33,8 @@ __device__ __forceinline__ Divisors divisors_of(const Parameters &p, int d, int 
                           (Sum)p.reciprocal_d, (Sum)p.reciprocal_h, (Sum)p.reciprocal_w};
 #elif CHAINED
   const Sum by_d = (Sum)d, by_h = (Sum)h, by_w = (Sum)w;
-  const Divisors found = {by_d, by_h, by_w, reciprocal<DIVISION>(by_d), reciprocal<DIVISION>(by_h), reciprocal<DIVISION>(by_w)};
+  const Sum rd = reciprocal<DIVISION>(by_d), rh = reciprocal<DIVISION>(by_h), rw = reciprocal<DIVISION>(by_w);
+  const Divisors found = {by_d, by_h, by_w, rd, rh, rw};
 #else
 #if SMALL
   const Sum by = (Sum)d * (Sum)h * (Sum)w;
