@@ -20,6 +20,7 @@ from .columns import (
     may_pair,
     may_spread,
     power_below,
+    results_to_spare,
     rows_as_planes,
     span_table,
     spread_walk,
@@ -110,7 +111,8 @@ def column_average(task: Task) -> tuple[Launch, ...] | str:
     if task is not given and most:  # rows have no cells in common, but a thread loads several of them at once
         windows = min(max(columns.UNROLLED // most, 1), 4, h.outputs)
     vector = vector_of(task)
-    windows = min(windows, SUMS_IN_REGISTERS // vector)
+    if task.inner > 1:
+        windows = min(windows, SUMS_IN_REGISTERS // vector, max(int(results_to_spare(task) / vector), 1))
     height = rows.k + (windows - 1) * rows.s
     unrolled = not rows.adaptive and 0 < most * height <= CELLS_IN_REGISTERS
     slices = min(max(CELLS_TOGETHER // (most * height), 1), power_below(d.most)) if unrolled else 1

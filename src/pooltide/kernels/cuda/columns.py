@@ -139,12 +139,16 @@ def vector_of(task: Task, most: int = 8, rows: int = 1) -> int:
     """
     if task.inner == 1:
         return 2 if may_pair(task) else 1
-    results = task.problem.planes * prod(task.problem.output_plane)
-    resident = task.facts.multiprocessors * task.facts.threads_per_multiprocessor
-    enough = int(results / min(rows, task.problem.axes[1].outputs) / (THREADS_LEFT * resident))  # channels
+    enough = int(results_to_spare(task) / min(rows, task.problem.axes[1].outputs))  # channels
     itemsize = task.problem.dtype.itemsize
     most = min(most, CHANNEL_BYTES // itemsize, max(enough, FEW_CHANNEL_BYTES // itemsize))
     return next(n for n in (8, 4, 2, 1) if n == 1 or (n <= most and task.inner % n == 0))
+
+
+def results_to_spare(task: Task) -> float:
+    """How many results a thread may take, so that enough threads are left."""
+    results = task.problem.planes * prod(task.problem.output_plane)
+    return results / (THREADS_LEFT * task.facts.multiprocessors * task.facts.threads_per_multiprocessor)
 
 
 def may_pair(task: Task) -> bool:
