@@ -162,8 +162,32 @@ def shapes() -> list[Problem]:
         Problem("maximum", (3, 50), overlapping, half, index_dtype=DTYPES["INT64"]),
         Problem("average", (3, 50), overlapping, half, "valid"),
         Problem("average", (1, 4), large, half, "chained"),
+        *channel_counts(),
     ]
     return [problem for problem in found for _ in range(2)]
+
+
+def channel_counts() -> list[Problem]:
+    """Channels-last volumes whose threads take 1, 2, 4 or 8 channels."""
+    half, single, double = DTYPES["BFLOAT16"], DTYPES["FLOAT32"], DTYPES["FLOAT64"]
+    near = Axis(5, 5, 3, 1, 1), Axis(9, 9, 3, 1, 1), Axis(6, 6, 3, 1, 1)
+    apart = Axis(6, 3, 2, 2), Axis(9, 5, 2, 2, 1), Axis(6, 3, 2, 2)
+    adaptive = Axis(5, 3), Axis(9, 4), Axis(40, 2)
+    index = {"index_dtype": DTYPES["INT64"]}
+    return [
+        Problem("average", (2, 8), near, half, "valid"),
+        Problem("average", (2, 12), near, single, "valid"),
+        Problem("average", (2, 36), apart, half, "extent"),
+        Problem("average", (2, 70), adaptive, half, "chained"),
+        Problem("average", (2, 8), adaptive, half, "chained"),
+        Problem("average", (2, 4), adaptive, double, "chained"),
+        replace(Problem("maximum", (2, 8), near, half), offsets=True),
+        Problem("maximum", (2, 36), near, half, **index),
+        Problem("maximum", (2, 12), near, single),  # the first of two zeros wins
+        Problem("maximum", (2, 4), near, double, **index),
+        Problem("maximum", (2, 70), apart, half, **index),
+        replace(Problem("maximum", (2, 12), adaptive, half), offsets=True),
+    ]
 
 
 def random_forward(seed: int) -> tuple[Problem, Any]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from cuda_problems import H200
-from simt_forwards import SMALL, VOLUMES, launches, random_forward, tiny_limits
+from simt_forwards import SMALL, VOLUMES, launches, random_forward, shapes, tiny_limits
 
 from pooltide.geometry import UNIT, Axis, strided_outputs
 from pooltide.kernels.cuda.choice import KERNELS, kernels, plan
@@ -46,7 +46,7 @@ def chosen(given: Problem, layout: str) -> str:
         (problem("maximum", (64, 64), strided(14, 2, 2, 0)), "rolling maximum", "rolling maximum"),
         (problem("maximum", (64, 64), strided(14, 3, 3, 0)), "staged maximum", "rolling maximum"),
         (problem("average", (256, 2048), strided(7, 7, 7, 0), "extent"), "average of staged windows", "average of columns"),
-        (problem("maximum", (8, 64), strided(56, 3, 2, 1), d=strided(32, 3, 2, 1)), "direct maximum", "direct maximum"),
+        (problem("maximum", (8, 64), strided(56, 3, 2, 1), d=strided(32, 3, 2, 1)), "direct maximum", "rolling maximum"),
         (problem("maximum", (64, 64), strided(14, 7, 2, 1), d=strided(32, 7, 2, 1)), "maximum by axes", "maximum of channels"),
         (problem("average", (64, 64), strided(8, 5, 2, 1), "valid", strided(112, 5, 2, 1)), "average of staged windows", "average of columns"),
         (problem("average", (64, 2048), Axis(7, 1), "mean"), "mean of planes", "mean of planes"),
@@ -161,6 +161,43 @@ def test_planes_of_one_row_become_the_rows_of_fewer_planes(planes: int, rows: in
         numbers = [number for kind, number in launch.source.parameters if not kind.endswith("*")]
         arguments = dict(zip(numbers, launch.arguments, strict=True))
         assert (arguments["planes"], arguments["H"], arguments["Ho"]) == (planes // rows, rows, rows)
+
+
+@pytest.mark.parametrize(
+    ("kind", "channels", "dtype", "images", "vector"),
+    [
+        ("average", 64, "BFLOAT16", 64, 8),
+        ("average", 36, "BFLOAT16", 64, 4),
+        ("average", 70, "BFLOAT16", 64, 2),
+        ("average", 33, "BFLOAT16", 64, 1),
+        ("average", 64, "FLOAT32", 64, 4),
+        ("average", 64, "FLOAT64", 64, 2),
+        ("average", 64, "BFLOAT16", 5, 4),  # few threads
+        ("average", 64, "BFLOAT16", 1, 2),
+        ("average", 64, "FLOAT32", 1, 1),
+        ("maximum", 64, "BFLOAT16", 256, 4),
+        ("maximum", 64, "FLOAT64", 256, 2),
+    ],
+)
+def test_threads_take_up_to_16_bytes_of_channels(
+    kind: str, channels: int, dtype: str, images: int, vector: int
+) -> None:
+    given = problem(kind, (images, channels), strided(64, 3, 1, 1), "valid" if kind == "average" else "")
+    (launch,) = plan(replace(given, dtype=DTYPES[dtype]), "channels_last", H200)
+    assert dict(launch.source.defines)["VECTOR"] == vector
+
+
+def test_shapes_reach_every_vector_of_channels() -> None:
+    """Those that tests run on the host."""
+    reached = {
+        (launch.source.file, dict(launch.source.defines)["VECTOR"], dict(launch.source.defines)["ELEMENT"])
+        for given in shapes()
+        for small in (True, False)
+        for _, (launch, *_) in launches(given, "channels_last", small)
+        if launch.source.file in ("average.cu", "maximum.cu")
+    }
+    assert reached >= {("average.cu", 8, 3), ("average.cu", 4, 0), ("average.cu", 2, 1), ("average.cu", 4, 3)}
+    assert reached >= {("maximum.cu", 4, 3), ("maximum.cu", 4, 0), ("maximum.cu", 2, 1), ("maximum.cu", 2, 3)}
 
 
 @pytest.mark.parametrize("lengths", [(28, 56, 112), (140, 224, 280)], ids=["short rows", "long rows"])

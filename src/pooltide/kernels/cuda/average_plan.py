@@ -20,6 +20,7 @@ from .columns import (
     may_pair,
     may_spread,
     power_below,
+    results_to_spare,
     rows_as_planes,
     span_table,
     spread_walk,
@@ -33,6 +34,7 @@ from .tables import Array, cdiv, divider, uniform, way_of_division
 from .task import Launch, Task
 
 CELLS_IN_REGISTERS = 64  # that a thread reads for several averages
+SUMS_IN_REGISTERS = 16  # of a thread that takes several channels
 CELLS_TOGETHER = 8  # that a thread should load at once, from several slices where a slice has fewer
 WIDE = 8  # cells: windows farther apart are read by whole warps
 WIDE_THREADS = 128
@@ -108,11 +110,14 @@ def column_average(task: Task) -> tuple[Launch, ...] | str:
     windows = windows_together(h)
     if task is not given and most:  # rows have no cells in common, but a thread loads several of them at once
         windows = min(max(columns.UNROLLED // most, 1), 4, h.outputs)
+    vector = vector_of(task)
+    if task.inner > 1:
+        windows = min(windows, SUMS_IN_REGISTERS // vector, max(int(results_to_spare(task) / vector), 1))
     height = rows.k + (windows - 1) * rows.s
     unrolled = not rows.adaptive and 0 < most * height <= CELLS_IN_REGISTERS
     slices = min(max(CELLS_TOGETHER // (most * height), 1), power_below(d.most)) if unrolled else 1
     paired = unrolled and may_pair(task) and (steps.k + steps.s) * height <= CELLS_IN_REGISTERS
-    vector = vector_of(task) if paired or task.inner > 1 else 1
+    vector = vector if paired or task.inner > 1 else 1
     clipped_w = bool((w.count != steps.k).any()) if paired else bool(w.clipped)
     spread = windows == 1 and may_spread(task, vector)
     shape = (
@@ -152,7 +157,7 @@ def division_of(task: Task) -> tuple[tuple[Array, ...], list[float], tuple[tuple
     problem, divisors = task.problem, _divisors(task)
     same = uniform(divisors) or problem.quotient == "override"
     numbers = _uniform(task, divisors) if same else [1.0, 1.0, 1.0]
-    how = max(way_of_division(problem, np.array(numbers)), 1) if same else 4
+    how = max(way_of_division(problem, np.array(numbers) if same else _all_divisors(task, divisors)), 1)
     options = (
         ("CHAINED", int(problem.quotient == "chained")),
         *((f"BY_{name}", int((axis != 1).any())) for name, axis in zip("DHW", divisors, strict=True)),
@@ -176,6 +181,14 @@ def _divisors(task: Task) -> tuple[Array, ...]:
     if problem.quotient == "override":
         return tuple(np.ones_like(start) for start, _, _ in found)
     return tuple(extent if problem.quotient == "extent" else end - start for start, end, extent in found)
+
+
+def _all_divisors(task: Task, divisors: tuple[Array, ...]) -> Array:
+    """All numbers by which a sum is divided."""
+    d, h, w = (np.unique(axis) for axis in divisors)
+    if task.problem.quotient == "chained":
+        return np.concatenate([d, h, w])
+    return np.unique(np.multiply.outer(np.unique(np.multiply.outer(d, h)), w))
 
 
 def _uniform(task: Task, divisors: tuple[Array, ...]) -> list[float]:

@@ -11,7 +11,7 @@ from math import prod
 
 from .boxes import Cut, cuts_of
 from .columns import TENSORS, Windows, span_table, windows_of
-from .maximum_plan import ROWS_IN_REGISTERS, index_parameter, places_of, rolls
+from .maximum_plan import ROWS_IN_REGISTERS, index_parameter, no_rolling, places_of, rolls
 from .source import Argument, Source
 from .tables import cdiv, divider, even_share
 from .task import Launch, Task
@@ -81,7 +81,10 @@ def _refusal(task: Task, axes: tuple[Windows, ...], vector: int) -> str | None:
     here = rows * (COMPARED * cells_of + BESIDES) / vector + 2 * BESIDES
     here += SEARCHED * (slices_of + rows_of + cells_of)
     here += slices * (COMPARED * rows_of + BESIDES) / vector if d.most > 1 else 0
-    alone = ALONE * slices_of * rows_of * cells_of
+    # Where threads keep rows, they compare the cells of each row once, and then rows.
+    kept = no_rolling(task) is None
+    compared = min(rows_of, h.length / h.outputs) if kept else rows_of
+    alone = ALONE * slices_of * compared * cells_of + (SEARCHED * rows_of if kept else 0)
     if here > alone:
         return f"one axis after the other takes {here:.0f} instructions, whole windows {alone:.0f}"
     return None

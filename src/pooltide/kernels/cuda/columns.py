@@ -19,6 +19,9 @@ THREADS = 256
 UNROLLED = 16  # the most cells of a window on the w axis that are worth unrolling
 SHORTEST = 4  # rows of windows that a thread takes
 MOST_ROWS = 64  # that one thread may walk down, of planes that are one row
+CHANNEL_BYTES = 16  # of neighbouring channels that a thread takes, at most
+FEW_CHANNEL_BYTES = 4  # that it takes even if there are few threads then
+THREADS_LEFT = 1.0  # of those that a device runs at once: so many must be left if a thread takes more bytes
 TENSORS = (("const Element*", "x"), ("Element*", "out"))
 
 
@@ -128,10 +131,24 @@ class Walk:
         )
 
 
-def vector_of(task: Task) -> int:
-    """How many neighbouring channels, or windows of a row, a thread takes."""
-    halves = task.inner % 2 == 0 and task.problem.dtype.itemsize == 2
-    return 2 if halves or may_pair(task) else 1
+def vector_of(task: Task, most: int = 8, rows: int = 1) -> int:
+    """How many neighbouring channels, at most `most`, or windows of a row a thread takes.
+
+    The addresses and conditions of a thread serve all its channels, so it takes as many as it can. It walks
+    down at least `rows` rows of windows.
+    """
+    if task.inner == 1:
+        return 2 if may_pair(task) else 1
+    enough = int(results_to_spare(task) / min(rows, task.problem.axes[1].outputs))  # channels
+    itemsize = task.problem.dtype.itemsize
+    most = min(most, CHANNEL_BYTES // itemsize, max(enough, FEW_CHANNEL_BYTES // itemsize))
+    return next(n for n in (8, 4, 2, 1) if n == 1 or (n <= most and task.inner % n == 0))
+
+
+def results_to_spare(task: Task) -> float:
+    """How many results a thread may take, so that enough threads are left."""
+    results = task.problem.planes * prod(task.problem.output_plane)
+    return results / (THREADS_LEFT * task.facts.multiprocessors * task.facts.threads_per_multiprocessor)
 
 
 def may_pair(task: Task) -> bool:
@@ -198,7 +215,8 @@ def column_options(
 ) -> tuple[tuple[str, int], ...]:
     """What the kernels of columns.h are specialised on; `clipped` on the h and w axes."""
     adjacent = task.inner == 1 and task.problem.axes[2].dilation == 1
-    batch = 0 if columns else even_share(windows_of(task.problem.axes[2]).most, UNROLLED)
+    ahead = UNROLLED // max(vector // 2, 1)
+    batch = 0 if columns else even_share(windows_of(task.problem.axes[2]).most, ahead)
     edges = (("CLIPPED_H", int(clipped[0])), ("CLIPPED_W", int(clipped[1])))
     cells = (("COLUMNS", columns), ("BATCH", batch), ("ADJACENT", int(adjacent)))
     return *task.defines, ("VECTOR", vector), ("SPREAD", int(spread)), *cells, *edges

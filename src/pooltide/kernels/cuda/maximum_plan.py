@@ -31,12 +31,14 @@ from .tables import cdiv, divider, even_share
 from .task import Launch, Task
 
 ROWS_IN_REGISTERS = 5  # of windows that share rows
+REENTERED = 4  # windows' heights that a thread walks down at least, if it enters shared rows again
 SECTION_BYTES = 48 << 10  # of shared memory that a block may take for longer windows
 # Threads share a window where a cell is in few windows, and threads with a window each would read far apart.
 MOST_OVERLAP = 4
 NEAR = 8  # elements
 MANY_CHANNELS = 32
 FEWEST_CELLS = 16  # for one thread, where threads share a window
+CHANNELS = 4  # that a thread takes at most: values and places take registers
 CHANNELS_OF_HALVES = (4, 2)  # that a thread may take at once
 MOST_THREADS = 1024  # of a block
 SECTOR = 32  # bytes that memory moves at once
@@ -151,15 +153,23 @@ def index_parameter(task: Task) -> tuple[tuple[str, str], ...]:
 
 def rolls(task: Task) -> bool:
     """Whether windows share rows in registers or sections."""
-    return _no_steady_rows(task) is None
+    return _no_steady_rows(task) is None and windows_of(task.problem.axes[0]).most == 1
+
+
+def no_rolling(task: Task) -> str | None:
+    """Why a thread can't keep the rows of windows in registers; else None."""
+    h = steady_axes(task)[1]
+    if task.inner == 1 and windows_of(task.problem.axes[0]).most > 1:
+        return "windows have several slices, and channels are not innermost"
+    if (reason := _no_steady_rows(task)) is None and h.k > ROWS_IN_REGISTERS:
+        return f"windows have {h.k} rows, of which registers hold at most {ROWS_IN_REGISTERS}"
+    return reason
 
 
 def rolling_maximum(task: Task) -> tuple[Launch, ...] | str:
     """The best cells of a window's rows stay in registers for the windows below."""
     given, task = task, rows_as_planes(task)
-    reason, h = _no_steady_rows(task), steady_axes(task)[1]
-    if reason is None and h.k > ROWS_IN_REGISTERS:
-        reason = f"windows have {h.k} rows, of which registers hold at most {ROWS_IN_REGISTERS}"
+    reason, h = no_rolling(task), steady_axes(task)[1]
     options = (("ROWS", h.k), ("STRIDE", min(h.s, h.k)))
     return reason or _columns(task, 1, columns.THREADS, 0, options, rows_are_planes=task is not given)
 
@@ -169,9 +179,12 @@ def sectioned_maximum(task: Task) -> tuple[Launch, ...] | str:
     reason, h = _no_steady_rows(task), steady_axes(task)[1]
     if reason is not None:
         return reason
+    if windows_of(task.problem.axes[0]).most > 1:
+        return "windows have several slices"
     if h.s >= h.k or h.outputs == 1:
         return "windows share no rows"
-    size = task.sum_bytes * (2 if task.problem.index_bytes else 1) * vector_of(task)
+    vector = vector_of(task, CHANNELS, REENTERED * h.k)
+    size = task.sum_bytes * (2 if task.problem.index_bytes else 1) * vector
     most = min(SECTION_BYTES, task.facts.shared_per_block)
     threads = next((n for n in (256, 128, 64, 32) if n * h.k * size <= most), 0)
     if not threads:
@@ -187,15 +200,15 @@ def direct_maximum(task: Task) -> tuple[Launch, ...] | str:
 
 
 def _no_steady_rows(task: Task) -> str | None:
-    """Why windows are not equally many neighbouring rows of one slice, a stride apart; else None."""
-    d, h, _ = axes = steady_axes(task)
+    """Why windows are not equally many neighbouring rows, a stride apart; else None."""
+    _, h, _ = axes = steady_axes(task)
     if h.adaptive:
         return "windows differ in how many rows they have"
     if h.dilation > 1:
         return "the rows of a window are not neighbours"
     if any(windows_of(axis).empty for axis in axes):
         return "some windows have no cell"
-    return None if windows_of(d).most == 1 else "windows have several slices"
+    return None
 
 
 def _columns(
@@ -210,11 +223,12 @@ def _columns(
     _, rows, steps = steady_axes(task)
     d, h, w = (windows_of(axis) for axis in task.problem.axes)
     paired = walk > 0 and may_pair(task)
-    vector = vector_of(task) if paired or task.inner > 1 else 1
-    spread = walk == 1 and rows.s >= rows.k and may_spread(task, vector)
     # A thread enters again the rows that its first window shares with the one above.
     shared_rows = walk == 2 or (walk == 1 and rows.s < rows.k)
-    shortest = 4 * rows.k if shared_rows else max(FEWEST_CELLS // (rows.k * w.most), 1) if walk else 1
+    shortest = REENTERED * rows.k if shared_rows else max(FEWEST_CELLS // (rows.k * w.most), 1) if walk else 1
+    several = paired or task.inner > 1
+    vector = vector_of(task, CHANNELS, shortest if shared_rows else 1) if several else 1
+    spread = walk == 1 and rows.s >= rows.k and may_spread(task, vector)
     shape = spread_walk(task, threads, vector) if spread else walk_of(task, threads, shortest, vector)
     unrolled = steps.k if paired else w.most if w.most <= columns.UNROLLED else 0
     parameters = (*TENSORS, *index_parameter(task), *column_parameters(task), *_PLACES)
@@ -225,7 +239,7 @@ def _columns(
     defines = (
         *column_options(task, vector, unrolled, (clipped_h, clipped_w), spread),
         *(("PAIRED", int(paired)), ("STRIDE_W", steps.s if paired else 0)),
-        *(("WALK", walk), *options, ("THREADS", threads)),
+        *(("WALK", walk), ("SLICES", d.most if walk else 1), *options, ("THREADS", threads)),
     )
     source = Source("maximum.cu", "maximum", parameters, defines)
     numbers = (rows.p, steps.p, rows.k, rows.s)

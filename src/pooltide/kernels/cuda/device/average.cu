@@ -34,9 +34,7 @@ __device__ __forceinline__ void walk(const Parameters &p, const Column &column) 
   Element *out = p.out + column.to;
   // The compiler would load these again after each store.
   const int by_d = divisor_d(p, column.od);
-  int by_w[VECTOR];
-#pragma unroll
-  for (int c = 0; c < VECTOR; ++c) by_w[c] = divisor_w(p, column.ow + (PAIRED ? c : 0));
+  const int by_w = divisor_w(p, column.ow), by_next = PAIRED ? divisor_w(p, column.ow + 1) : by_w;
 
   for (int nth = column.oh0; nth < column.oh1; nth += WINDOWS * rows_apart(p)) {
 #if SPREAD  // then WINDOWS is 1
@@ -70,7 +68,7 @@ __device__ __forceinline__ void walk(const Parameters &p, const Column &column) 
 #else
 #pragma unroll
         for (int m = 0; m < COLUMNS; ++m)
-          cells[m] = inside && (!CLIPPED_W || m < w.count) ? cells_of<aligned>(p, row, m) : all_cells(0);
+          cells[m] = cells_of<aligned>(p, row, m, inside && (!CLIPPED_W || m < w.count));
 #endif
 #pragma unroll
         for (int v = 0; v < WINDOWS; ++v)
@@ -97,7 +95,7 @@ __device__ __forceinline__ void walk(const Parameters &p, const Column &column) 
 #if COLUMNS
         Cells cells[UNROLLED];
 #pragma unroll
-        for (int m = 0; m < COLUMNS; ++m) cells[m] = !CLIPPED_W || m < w.count ? cells_of<aligned>(p, row, m) : all_cells(0);
+        for (int m = 0; m < COLUMNS; ++m) cells[m] = cells_of<aligned>(p, row, m, !CLIPPED_W || m < w.count);
 #pragma unroll
         for (int v = 0; v < WINDOWS; ++v)
           if (holds[v])
@@ -118,13 +116,14 @@ __device__ __forceinline__ void walk(const Parameters &p, const Column &column) 
 #pragma unroll
     for (int v = 0; v < WINDOWS; ++v, out += rows_apart(p) * p.columns) {
       if (oh + v == end_of_rows) return;
-      Element quotients[VECTOR];
+      const int by_h = divisor_h(p, oh + v);
+      const Divisors by = divisors_of(p, by_d, by_h, by_w), next = PAIRED ? divisors_of(p, by_d, by_h, by_next) : by;
+      Sum quotients[VECTOR];
 #pragma unroll
-      for (int c = 0; c < VECTOR; ++c) {
-        const Divisors by = {by_d, divisor_h(p, oh + v), by_w[c]};
-        quotients[c] = divided(p, sums[v].at[c], by);
-      }
-      put_all<aligned>(out, quotients);
+      for (int c = 0; c < VECTOR; ++c) quotients[c] = divided(sums[v].at[c], PAIRED && c == 1 ? next : by);
+      alignas(16) Element results[VECTOR];
+      narrow_all<VECTOR>(results, quotients);
+      put_all<aligned>(out, results);
     }
   }
 }

@@ -5,8 +5,8 @@
 // by side, so that their addresses are side by side, too. A block has `share` planes, or the columns of by_width.n
 // threads of one.
 //
-//     VECTOR    how many columns a thread owns, 1 or 2. It writes the results of two columns at once if the tensors are
-//               aligned to two elements. The two columns are neighbouring channels or, if PAIRED, neighbours in a row
+//     VECTOR    how many columns a thread owns: 1, 2, 4 or 8 neighbouring channels, at most 16 bytes; if PAIRED, two
+//               neighbours in a row. It reads and writes all of them at once if tensors are aligned to as many bytes
 //     ADJACENT  1: the cells of a window's row are side by side in memory; 0: they are p.step elements apart
 //     SPREAD    1: windows share no rows, and rows of windows are short. Rows of windows are numbered through all planes;
 //               a block has p.h_chunk of them, and a thread takes every p.share-th one. So threads side by side also have
@@ -75,10 +75,19 @@ __device__ __forceinline__ const Element *row_of(const Parameters &p, const Elem
   return (const Element *)row;
 }
 
-// Two elements that are read or written at once.
+// A word of so many bytes.
+template <int bytes> struct Word;
+template <> struct Word<1> { typedef unsigned char Type; };
+template <> struct Word<2> { typedef unsigned short Type; };
+template <> struct Word<4> { typedef u32 Type; };
+template <> struct Word<8> { typedef uint2 Type; };
+template <> struct Word<16> { typedef uint4 Type; };
+
+// Numbers of neighbouring columns that are read or written at once: those of all columns, or 16 bytes.
 template <class T>
-struct alignas(2 * sizeof(T)) Two {
-  T low, high;
+struct Run {
+  static constexpr int kCount = VECTOR * sizeof(T) < 16 ? VECTOR : 16 / sizeof(T), kBytes = kCount * sizeof(T);
+  typedef typename Word<kBytes>::Type Type;
 };
 
 __device__ __forceinline__ Cells all_cells(Sum value) {
@@ -89,24 +98,29 @@ __device__ __forceinline__ Cells all_cells(Sum value) {
 }
 
 #if !PAIRED
-// Cell m of a window's row, in all columns of the thread.
+// Cell m of a window's row, in all columns of the thread; `none` if the cell is not `there`. That is decided before
+// halves are widened, as a word has several of them.
 template <bool aligned>
-__device__ __forceinline__ Cells cells_of(const Parameters &p, const Element *row, int m) {
+__device__ __forceinline__ Cells cells_of(const Parameters &p, const Element *row, int m, bool there = true,
+                                          Element none = 0) {
 #if ADJACENT
   row += m;
 #else
   row += (i64)m * p.step;
 #endif
   Cells found;
-#if VECTOR == 2
   if (aligned) {
-    const u32 both = __ldg((const u32 *)row);
-    found.at[0] = widen((Element)(both & 0xffff)), found.at[1] = widen((Element)(both >> 16));
+    Run<Element>::Type word;
+    Element *each = (Element *)&word;
+#pragma unroll
+    for (int v = 0; v < VECTOR; ++v) each[v] = none;
+    if (there) word = __ldg((const Run<Element>::Type *)row);
+#pragma unroll
+    for (int v = 0; v < VECTOR; ++v) found.at[v] = widen(each[v]);
     return found;
   }
-#endif
 #pragma unroll
-  for (int v = 0; v < VECTOR; ++v) found.at[v] = widen(__ldg(row + v));
+  for (int v = 0; v < VECTOR; ++v) found.at[v] = widen(there ? __ldg(row + v) : none);
   return found;
 }
 #endif
@@ -130,21 +144,20 @@ __device__ __forceinline__ void each_batch(const Parameters &p, const Element *r
 }
 #endif
 
-// Writes the results of all columns of the thread.
+// Writes the results of all columns of the thread; these are aligned to 16 bytes.
 template <bool aligned, class T>
 __device__ __forceinline__ void put_all(T *to, const T *results) {
-#if VECTOR == 2
+  typedef typename Run<T>::Type Several;
   if (aligned) {
-    const Two<T> both = {results[0], results[1]};
-    *(Two<T> *)to = both;
+#pragma unroll
+    for (int v = 0; v < VECTOR / Run<T>::kCount; ++v) ((Several *)to)[v] = ((const Several *)results)[v];
     return;
   }
-#endif
 #pragma unroll
   for (int v = 0; v < VECTOR; ++v) to[v] = results[v];
 }
 
 template <class T>
 __device__ __forceinline__ bool is_aligned(const T *at) {
-  return (u64)at % (VECTOR * sizeof(T)) == 0;
+  return (u64)at % Run<T>::kBytes == 0;
 }

@@ -7,13 +7,17 @@
 //              0  they are compared again for each window. ROWS is the most rows of a window, if threads unroll them:
 //                 windows have one slice, and all have cells; 0: others
 //              1  the best cells of rows stay in registers. A window has ROWS rows. If windows share rows, each begins
-//                 STRIDE rows below the window before it, and two windows at a time share comparisons
+//                 STRIDE rows below the window before it, and two windows at a time share comparisons. If windows have
+//                 SLICES > 1 slices, a row of all slices counts as one row
 //              2  windows have too many rows for registers. The walk is cut into sections of as many rows as a window
 //                 has. So a window consists of the last rows of one section and the first rows of the next section.
 //                 Shared memory has, for each row of a section, the best cell from that row to the end of the section.
 //                 A register has the best cell of the first rows of the next section. A row costs three comparisons,
 //                 however many rows windows have
 // In the walks 1 and 2 a place counts rows from row 0 of the plane, and cells from the first cell of the Reach.
+#if SLICES > 1
+#define PLACED  // the cells of one row of all slices come neither before nor after those of another row
+#endif
 #include "columns.h"
 #include "maximum.h"
 
@@ -36,6 +40,16 @@ __device__ __forceinline__ void take(Bests &bests, const Cells &cells, int place
 __device__ __forceinline__ void take(Bests &bests, const Bests &later, int from) {
 #pragma unroll
   for (int v = 0; v < VECTOR; ++v) take(bests.at[v], later.at[v], from);
+}
+
+// Takes the best of rows that are below.
+__device__ __forceinline__ void take_below(Bests &bests, const Bests &below) {
+#if SLICES > 1
+#pragma unroll
+  for (int v = 0; v < VECTOR; ++v) take_either(bests.at[v], below.at[v]);
+#else
+  take(bests, below, 0);
+#endif
 }
 
 // Where the cells of a row that a thread reads begin, which may be outside of the row, and how many there are; and
@@ -92,7 +106,7 @@ __device__ __forceinline__ Bests row_best(const Parameters &p, const Element *ro
   Cells cells[UNROLLED];
 #pragma unroll
   for (int m = 0; m < COLUMNS; ++m)
-    cells[m] = !CLIPPED_W || m == 0 || m < reach.count ? cells_of<aligned>(p, row, m) : all_cells(LOWEST);
+    cells[m] = cells_of<aligned>(p, row, m, !CLIPPED_W || m == 0 || m < reach.count, LOWEST_ELEMENT);
   Bests bests = bests_of(cells[0], 0);
 #pragma unroll
   for (int m = 1; m < COLUMNS; ++m) take(bests, cells[m], m * p.place_w);
@@ -117,13 +131,15 @@ __device__ __forceinline__ void walk(const Parameters &p, const Column &column) 
   Index *places = p.places + column.to;
 #endif
   auto put = [&](const Bests &bests) {
-    Element values[VECTOR];
+    Sum values[VECTOR];
+    alignas(16) Element results[VECTOR];
 #pragma unroll
-    for (int v = 0; v < VECTOR; ++v) values[v] = narrow(bests.at[v].value);
-    put_all<aligned>(out, values);
+    for (int v = 0; v < VECTOR; ++v) values[v] = bests.at[v].value;
+    narrow_all<VECTOR>(results, values);
+    put_all<aligned>(out, results);
     out += below;
 #ifdef INDEX
-    Index found[VECTOR];
+    alignas(16) Index found[VECTOR];
 #pragma unroll
     for (int v = 0; v < VECTOR; ++v) found[v] = (Index)bests.at[v].place;
     put_all<aligned>(places, found);
@@ -161,15 +177,25 @@ __device__ __forceinline__ void walk(const Parameters &p, const Column &column) 
     put(bests);
   }
 #else
-  // Windows have one slice, and their rows are neighbours. `top` is a window's first row, maybe in the padding.
+  // The rows of a window are neighbours. `top` is its first row, maybe in the padding.
   auto enter = [&](int h) {
-    Bests bests = row_best<aligned>(p, row_of(p, from, d.first, min(CLIPPED_H ? max(h, 0) : h, p.H - 1)), reach);
+#if WALK == 2
+    if (CLIPPED_H && (u32)h >= (u32)p.H) return bests_of(all_cells(LOWEST), 0);
+#endif
+    const int inside = min(CLIPPED_H ? max(h, 0) : h, p.H - 1);
+    Bests bests = row_best<aligned>(p, row_of(p, from, d.first, inside), reach);
+    // A window with fewer slices takes its last one again.
+#pragma unroll (SLICES * UNROLLED <= 16 ? SLICES : 1)
+    for (int j = 1; j < SLICES; ++j) {
+      const int i = min(j, d.count - 1);
+      take(bests, row_best<aligned>(p, row_of(p, from, d.first + i * p.dilation_d, inside), reach), i * p.place_d);
+    }
 #pragma unroll
     for (int v = 0; v < VECTOR; ++v) {
 #if CLIPPED_H
       if ((u32)h >= (u32)p.H) bests.at[v].value = LOWEST;
 #endif
-#ifdef INDEX
+#ifdef PLACED
       bests.at[v].place += h * p.place_h;
 #endif
     }
@@ -200,14 +226,14 @@ __device__ __forceinline__ void walk(const Parameters &p, const Column &column) 
     for (int j = kShared; j < ROWS + STRIDE; ++j) rows[j] = enter(top + j);
     Bests both = rows[STRIDE], upper = rows[0];
 #pragma unroll
-    for (int j = STRIDE + 1; j < ROWS; ++j) take(both, rows[j], 0);
+    for (int j = STRIDE + 1; j < ROWS; ++j) take_below(both, rows[j]);
 #pragma unroll
-    for (int j = 1; j < STRIDE; ++j) take(upper, rows[j], 0);
-    take(upper, both, 0);
+    for (int j = 1; j < STRIDE; ++j) take_below(upper, rows[j]);
+    take_below(upper, both);
     put_window(upper, top);
     if (oh + 1 == column.oh1) return;
 #pragma unroll
-    for (int j = ROWS; j < ROWS + STRIDE; ++j) take(both, rows[j], 0);
+    for (int j = ROWS; j < ROWS + STRIDE; ++j) take_below(both, rows[j]);
     put_window(both, top + STRIDE);
 #pragma unroll
     for (int j = 0; j < kShared; ++j) rows[j] = rows[j + 2 * STRIDE];
@@ -227,7 +253,7 @@ __device__ __forceinline__ void walk(const Parameters &p, const Column &column) 
     for (int j = 0; j < ROWS; ++j) rows[j] = enter(top + j);
     Bests bests = rows[0];
 #pragma unroll
-    for (int j = 1; j < ROWS; ++j) take(bests, rows[j], 0);
+    for (int j = 1; j < ROWS; ++j) take_below(bests, rows[j]);
     put_window(bests, top);
   }
 #endif

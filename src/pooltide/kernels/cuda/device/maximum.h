@@ -8,6 +8,14 @@
 
 #define LOWEST (-(Sum)__int_as_float(0x7f800000))  // minus infinity
 
+#if ELEMENT == 2
+#define LOWEST_ELEMENT ((Element)0xfc00)
+#elif ELEMENT == 3
+#define LOWEST_ELEMENT ((Element)0xff80)
+#else
+#define LOWEST_ELEMENT LOWEST
+#endif
+
 // PLACED: a Best knows its place, an index in the plane or an offset in the window.
 #if defined(INDEX) && !defined(PLACED)
 #define PLACED
@@ -46,6 +54,17 @@ __device__ __forceinline__ void take(Best &best, const Best &later, int from) {
   take(best, later.value, 0);
 #endif
 }
+
+#ifdef PLACED
+// Takes the best of other cells, which may come before or after; both places count from the same cell.
+__device__ __forceinline__ void take_either(Best &best, const Best &other) {
+  const bool later = other.place > best.place, number = other.value == other.value;
+  const bool equal = number ? other.value == best.value && !later : best.value == best.value || later;
+  const bool wins = other.value > best.value || equal;
+  best.value = wins ? other.value : best.value;
+  best.place = wins ? other.place : best.place;
+}
+#endif
 
 // The larger one of two values; a NaN if one of them is.
 __device__ __forceinline__ Sum larger(Sum a, Sum b) {
