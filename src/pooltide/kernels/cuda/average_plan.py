@@ -34,7 +34,7 @@ from .tables import Array, cdiv, divider, uniform, way_of_division
 from .task import Launch, Task
 
 CELLS_IN_REGISTERS = 64  # that a thread reads for several averages
-SUMS_IN_REGISTERS = 16  # of a thread that takes several channels
+SUMS_IN_REGISTERS = 32  # of a thread that takes several channels
 CELLS_TOGETHER = 8  # that a thread should load at once, from several slices where a slice has fewer
 WIDE = 8  # cells: windows farther apart are read by whole warps
 WIDE_THREADS = 128
