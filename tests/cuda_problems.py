@@ -173,7 +173,7 @@ def any_cost() -> Iterator[None]:
     with (
         changed(rolling_plan, COSTLY=inf, COSTLY_HALVES=inf, SHORT_ROW=0, ANY_HALVES=True, DEEP_STORE=0),
         changed(
-            flat_plan, WIDE=inf, MOST_WINDOWS=27, MOST_STRIDED=27, LONG_ROW=inf, FEWEST_ROWS=0, ALONE_BYTES=0
+            flat_plan, WIDE=inf, MOST_WINDOWS=27, MOST_STRIDED=27, LONG_ROW=inf, FEWEST_ROWS=0, DENSE_BYTES=0
         ),
         changed(dense_plan, MOST_ZEROS=inf, FEW_WINDOWS=0),
         changed(volume_plan, SMALL_SLICE=0, FEW_WINDOWS=0),

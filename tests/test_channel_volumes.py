@@ -54,7 +54,7 @@ def test_deep_windows_that_overlap_are_walked(given: Problem) -> None:
         ),
         (
             problem((64, 64), "FLOAT32", *[strided(6, 5, 1, 0)] * 3),
-            "a walk costs 1.63 of what boxes cost, of at most 0.85",
+            "a walk is estimated at 1.63 times the cost of boxes, of at most 0.85",
         ),
     ],
     ids=str,

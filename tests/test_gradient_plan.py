@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,11 @@ from cuda_problems import H200
 from pooltide.acceptance.notation import parse
 from pooltide.acceptance.trial import problem_of
 from pooltide.geometry import UNIT, Axis
-from pooltide.kernels.cuda import choice, dense_plan, tables
+from pooltide.kernels.cuda import choice, dense_plan, staged_plan, tables
+from pooltide.kernels.cuda.driver import DeviceFacts
 from pooltide.kernels.cuda.task import Task
+from pooltide.operators.dtypes import DTYPES
+from pooltide.problem.problem import Problem, strided_axis
 
 
 def walked(text: str) -> list[tuple[str, str | None]]:
@@ -84,3 +88,45 @@ def test_a_tall_plane_is_planned_at_once(monkeypatch: pytest.MonkeyPatch) -> Non
     found = tables.bands((UNIT, Axis(1 << 17, 1 << 17, 3, 1, 1), Axis(4, 4)), 64)
     assert len(found) == 1 << 13
     assert len(written) <= 6
+
+
+def test_the_divisor_of_huge_windows_is_exact() -> None:
+    """The product of three extents may exceed 64 bits."""
+    axes = tuple(strided_axis(n, 1, k, 1, k // 2) for n, k in ((2, 3000001), (3, 3000001), (4, 4000001)))
+    problem = Problem("average_gradient", (1, 1), axes, DTYPES["FLOAT64"], "extent")
+    extents = [int(tables.tables(axis).extent[0]) for axis in axes]
+    assert prod(extents) > 2**63
+    assert tables.divisors(problem)[1][0] == float(prod(extents))
+
+
+def test_the_stride_of_a_single_window_does_not_count() -> None:
+    assert strided_axis(64, 1, 13, 2**70, 0).s == 64
+    assert strided_axis(64, 2, 13, 51, 0).s == 51
+
+
+def test_windows_longer_than_a_kernel_can_count_are_refused() -> None:
+    axes = (UNIT, strided_axis(5, 6, 2**33, 1, 2**32), strided_axis(5, 6, 2**33, 1, 2**32))
+    problem = Problem("average_gradient", (1, 2), axes, DTYPES["FLOAT32"], "extent")
+    assert choice.refuse(problem) == "a window, a stride or a padding is longer than 1073741824 cells"
+
+
+@pytest.mark.parametrize(
+    ("axes", "dtype", "facts"),
+    [
+        ((UNIT, Axis(100, 1), Axis(12, 14001)), "FLOAT64", H200),
+        (
+            (UNIT, UNIT, Axis(33, 32)),
+            "FLOAT16",
+            DeviceFacts(75, 40, 64 << 10, 64 << 10, 1024, 65536, 4 << 20, 1),
+        ),
+    ],
+    ids=["H200", "64 KB"],
+)
+def test_a_staged_average_fits_shared_memory(axes: Any, dtype: str, facts: DeviceFacts) -> None:
+    problem = Problem("average_gradient", (100000, 16), axes, DTYPES[dtype], "chained")
+    found = staged_plan.staged_average(Task(problem, "planes", facts))
+    assert isinstance(found, str) or found[0].shared <= facts.shared_per_block
+
+
+def test_a_flat_average_is_not_unrolled_for_ever() -> None:
+    assert "too few cells are in the same windows" in str(walked("avg3d:1x1x128x128x128:k119:s1"))

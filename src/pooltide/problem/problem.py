@@ -160,10 +160,14 @@ def three_axes(lengths: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def strided_axis(length: int, outputs: int, k: int, s: int, p: int, dilation: int = 1) -> Axis:
-    """An axis of windows; numbers beyond the padded axis are clipped, as they may exceed 64 bits."""
+    """An axis of windows. Kernel, dilation and the stride of a single window may exceed 64 bits.
+
+    So these are clipped to the padded axis, which changes no window.
+    """
     most = length + 2 * p
     dilation = min(dilation, max(most, 1))
-    return Axis(length, outputs, min(k, (most - 1) // dilation + 1 if most else 1), s, p, dilation)
+    stride = s if outputs > 1 else min(s, max(most, 1))
+    return Axis(length, outputs, min(k, (most - 1) // dilation + 1 if most else 1), stride, p, dilation)
 
 
 def with_offsets(problem: Problem) -> Problem | None:

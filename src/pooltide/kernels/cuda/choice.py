@@ -76,6 +76,8 @@ def refuse(problem: Problem, layout: str = "planes") -> str | None:
     inner = problem.batch[1] if layout == "channels_last" else 1
     if max(prod(problem.input_plane), prod(problem.output_plane)) * inner > _MOST:
         return f"{'an image' if inner > 1 else 'a plane'} has more than {_MOST} elements"
+    if max(max(axis.reach, axis.s, axis.p) for axis in problem.axes) > _MOST:
+        return f"a window, a stride or a padding is longer than {_MOST} cells"
     if problem.rounding != "keep":
         return f"it does not round gradOutput to {problem.rounding}"
     return None

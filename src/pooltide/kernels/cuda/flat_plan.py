@@ -39,11 +39,16 @@ REGIONS = (
     1 / 16
 )  # for each cell and window that holds it; if there are more regions, each cell is added alone
 REGION_WINDOWS = 4  # the fewest windows to a cell with which regions are worth their time
-FEW_REGIONS = 1 / 3  # for each cell; with fewer, strided windows are taken that do not fit into registers
+# If a plane has at most so many regions for each cell, this kernel takes also strided windows that
+# average_rolling.cu can't keep in registers.
+FEW_REGIONS = 1 / 3
 WIDE = 16  # bytes of a vector; if strided windows allow such vectors, average_rolling.cu is faster
-MOST_WINDOWS = 9  # the most windows that hold a cell; each cell reads all of them from shared memory
+MOST_WINDOWS = 9  # that a cell adds, at most: each cell reads all of them from shared memory
+MOST_SHARED = 64  # the same if regions are added once; for more, the kernel takes seconds to compile
 MOST_STRIDED = 4  # the same for strided windows, which average_rolling.cu can keep in registers
-ALONE_BYTES = 2  # of an element; if strided windows overlap along rows, several cells together are faster
+# Elements of at most so many bytes whose strided windows overlap along rows are left to average_dense.cu,
+# unless average_rolling.cu takes them.
+DENSE_BYTES = 2
 LONG_ROW = 24  # cells of a row, from which on strided windows that overlap on both axes are kept in registers
 FEWEST_ROWS = 4  # of a block; for fewer, a long table of columns costs as much as the cells
 
@@ -83,8 +88,8 @@ def flat_average(task: Task) -> tuple[Launch, ...] | str:
     if task.inner > 1:
         return "channels are innermost"
     held, regions = _held(task), _region_share(task)
-    if held > MOST_WINDOWS and held * regions > MOST_WINDOWS:
-        return f"a cell is in {held} windows, of at most {MOST_WINDOWS}"
+    if held > MOST_SHARED or (held > MOST_WINDOWS and held * regions > MOST_WINDOWS):
+        return f"a cell is in {held} windows, and too few cells are in the same windows"
     walk = widest_walk(task)
     wide = walk.vector * task.problem.dtype.itemsize >= WIDE
     if walk.rows.strided and (regions > FEW_REGIONS or walk.refuse() is None):
@@ -93,8 +98,8 @@ def flat_average(task: Task) -> tuple[Launch, ...] | str:
         if held > MOST_STRIDED:
             return f"windows are a stride apart, and a cell is in {held} of them"
         _, h, w = (most_windows(axis) for axis in task.problem.axes)
-        if w > 1 and task.problem.dtype.itemsize <= ALONE_BYTES and walk.refuse():
-            return "windows are a stride apart and overlap along rows of halves"
+        if w > 1 and task.problem.dtype.itemsize <= DENSE_BYTES and walk.refuse():
+            return "16-bit elements whose windows overlap along rows are added several cells at a time"
         overlap = h > 1 and w > 1
         if overlap and task.problem.axes[2].length >= LONG_ROW:
             return f"windows are a stride apart and overlap, and rows have at least {LONG_ROW} cells"

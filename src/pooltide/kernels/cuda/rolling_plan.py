@@ -134,7 +134,7 @@ class Walk:
 
     def refuse(self) -> str | None:
         if self.rows.most > self.kept_rows:
-            return f"{self.rows.most} windows hold a row, in no small stride"
+            return f"a row is in {self.rows.most} windows, of which a thread keeps {self.kept_rows}"
         kept = self.kept_rows * most_windows(self.task.problem.axes[0]) * self.windows
         if kept > IN_REGISTERS:
             return f"a thread would keep {kept} quotients in registers, of at most {IN_REGISTERS}"
@@ -144,7 +144,7 @@ class Walk:
         if self.cost > most:
             return f"a thread would spend {self.cost:.0f} instructions per cell on its windows"
         if self._halves and self._overlapping and (self.packed or self.vector == 1) and not ANY_HALVES:
-            return "halves whose windows overlap are divided once for a block"
+            return "16-bit elements would be divided once for each column or slice that their windows share"
         stored = self.store * self.task.problem.dtype.itemsize
         if self._deep and self.task.inner == 1 and stored < DEEP_STORE:
             return f"windows of several slices overlap, and a thread would write {stored} bytes at a time"

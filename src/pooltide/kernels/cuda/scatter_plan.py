@@ -27,9 +27,7 @@ BAND_BYTES = 8 << 10  # bytes of sums that a warp keeps in shared memory
 COMPARED = 8  # lanes to compare (NEAR of ordered.h), at most; for more, __match_any_sync is faster
 FILLED_ROW = 0.85  # the least part of the lanes that must have windows if rows are padded
 STEP = {True: 13, False: 18}  # what a window costs a warp, by whether tiles are contiguous
-READ = (
-    0.8  # what each byte of a window costs it, as the second-level cache is slower than a warp that computes
-)
+READ = 0.8  # what a byte of a window costs a warp: the second-level cache is slower than its instructions
 TILE_BYTES = 8 << 10  # bytes of sums that a warp keeps for a tile of 32 channels
 
 
@@ -114,7 +112,7 @@ def steps_of(rows: Array, windows: Array, lag: int, turns: int) -> Array:
 
 
 def ahead(task: Task, steps: int) -> int:
-    """Windows to load together: steps are done in multiples of it, which cost about two steps more."""
+    """How many windows a warp loads together. Each load of n windows takes about as long as n + 2 steps."""
     if task.sum_bytes == 8 or task.problem.offsets:  # a window takes more registers
         return 4
     return min((8, 4), key=lambda n: cdiv(steps, n) * (n + 2))
@@ -147,7 +145,7 @@ def gather_channels(task: Task) -> tuple[Launch, ...] | str:
     reread = _reread(problem)
     idle = max(min(32 / inner, 2), 1)  # lanes of a scatter for each one that has a channel
     if reread > (most := idle * GATHERED[apart][problem.dtype.itemsize]):
-        return f"threads would read {reread:.1f} times the bytes, of at most {most:.0f}"
+        return f"threads would read gradients and indices {reread:.1f} times, of at most {most:.0f}"
     columns = d * w * (inner // vector)  # of an image
     wanted = 2 * task.facts.multiprocessors * task.facts.threads_per_multiprocessor
     chunk = even_share(h, max(h * columns * task.planes // wanted, GATHERED_ROWS))

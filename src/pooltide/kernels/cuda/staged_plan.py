@@ -126,7 +126,7 @@ def _staged_tile(a: AverageTask) -> Tile | str:
 
     def cost(tile: Tile) -> float:
         """Instructions of threads per plane; more where the device can't hide how long they take."""
-        size = a.staged(tile)
+        size = a.staged(tile) + _flushes(a, tile)[1]
         if size > facts.shared_per_block - 1024:
             return inf
         blocks, resident = a.blocks(tile), min(facts.shared_per_multiprocessor // (size + 1024), 8)

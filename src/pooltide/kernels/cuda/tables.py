@@ -118,7 +118,9 @@ def divisors(problem: Problem) -> tuple[Array, Array, Array]:
     else:
         d, h, w = (np.maximum(table.end - table.start, 1) for table in found)
     if problem.quotient != "chained" and uniform((d, h, w)):
-        return np.ones_like(d), h * int(d[0]) * int(w[0]), np.ones_like(w)
+        product = int(d[0]) * int(h[0]) * int(w[0])
+        by = product if product < 2**63 else float(product)
+        return np.ones_like(d), np.full(len(h), by), np.ones_like(w)
     return d, h, w
 
 

@@ -1,8 +1,8 @@
 """What the planners of GPU kernels take and return. Pure: no device is touched.
 
 A planner is a function that takes a `Task` and returns its launches, or the reason why its kernel is not the
-right one. Kernels are specialised on dtypes, on the number of windows that hold a cell and on how a tile is
-written, never on sizes: sizes are arguments, so that other batches and planes share a few kernels.
+right one. Kernels are specialised on dtypes, on kernels, strides and the number of windows that hold a cell,
+and on how a tile is written. Sizes of tensors are arguments, so other batches and planes share a few kernels.
 """
 
 from __future__ import annotations

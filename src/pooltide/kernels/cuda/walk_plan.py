@@ -53,7 +53,7 @@ def walk_channels(task: Task) -> tuple[Launch, ...] | str:
     cost, lanes, tile = min(found)
     worth = WORTH[task.problem.dtype.itemsize][d.outputs < FEW_SLICES * d.length]
     if cost > worth * (usual := channel_tile(task)[0]):
-        return f"a walk costs {cost / usual:.2f} of what boxes cost, of at most {worth}"
+        return f"a walk is estimated at {cost / usual:.2f} times the cost of boxes, of at most {worth}"
     pieces = boxes(task.problem.axes, tile)
     linear = int(lanes == 32 and tile[2] == w.length)
     return channels_launches(task, ring, pieces, min(WARPS, len(pieces)), linear, walk=1, lanes=lanes)

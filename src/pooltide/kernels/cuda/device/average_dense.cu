@@ -1,5 +1,5 @@
-// The gradient of averages whose windows overlap much: every cell adds the quotients of the windows that hold it,
-// (d, h, w) ascending.
+// The gradient of averages whose windows are a stride apart and overlap: every cell adds the quotients of the windows
+// that hold it, (d, h, w) ascending.
 //
 //     out[cell] = ((0 + q[w0]) + q[w1]) + …        q[w] = grad[w] / divisor[w], rounded once
 //
@@ -34,8 +34,8 @@ __device__ constexpr int held(int j, int kernel, int stride) { return j < kernel
 
 // Adds a slice of windows to the sums of a thread's cells. `lines` points to the first of its windows; rows of windows
 // exist from row `low` to row `high` - 1, counted from there.
-__device__ __forceinline__ void add_slice(Sums (&sums)[CELLS_H][CELLS_W], const Sums *lines, int pitch, int step, int low,
-                                          int high) {
+__device__ __forceinline__ void add_slice(Sums (&sums)[CELLS_H][CELLS_W], const Sums *lines, int pitch, int step,
+                                          int low, int high) {
 #pragma unroll UNROLLED
   for (int u = 0; u < LINES; ++u, lines += pitch) {
     if (u < low || u >= high) continue;
@@ -137,7 +137,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) average_dense(const Parame
 #pragma unroll
     for (int x = 0; x < CELLS_W; ++x) sums[r][x] = zeros();
   if (live) {
-    const Sums *lines = kept + plane * p.plane_pitch + (first_d[d] - from_d) * p.slice_pitch + h * p.pitch + w * step + c;
+    const Sums *lines = kept + plane * p.plane_pitch + (first_d[d] - from_d) * p.slice_pitch;
+    lines += h * p.pitch + w * step + c;
     const int low = -from_h - h, high = p.Ho + low;
     for (int i = count_d[d]; i > 0; --i, lines += p.slice_pitch) add_slice(sums, lines, p.pitch, step, low, high);
   }

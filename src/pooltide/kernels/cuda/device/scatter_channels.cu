@@ -81,9 +81,9 @@ __device__ __forceinline__ int place_of(const Parameters &p, u32 cell, const Box
 }
 
 // Adds the gradients of the windows in `windows` that name cells in `tile`; returns how many this lane added.
-// The sums of the lane begin `sums` bytes after `arena`. `starts` has the first cell of each column of windows. `held` has the slices that the warp holds. With WALK,
-// before(d) is called before the windows of slice d, and may change `held`. `everything` true: indices may name any
-// cell.
+// The sums of the lane begin `sums` bytes after `arena`. `starts` has the first cell of each column of windows. `held`
+// has the slices that the warp holds. With WALK, before(d) is called before the windows of slice d, and may change
+// `held`. `everything` true: indices may name any cell.
 template <class Before>
 __device__ __forceinline__ int add_windows(const Parameters &p, i64 image, int c, const Box &tile, const Box &windows,
                                            unsigned char *arena, u32 sums, const int *starts, bool everything,
