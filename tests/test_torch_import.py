@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 
@@ -68,3 +69,41 @@ def test_modules_may_be_removed_while_pytorch_is_patched() -> None:
     program += "kept.remove(); assert torch.equal(gradient(), plain); check()\n" + RELOAD + COMPILED
     run = _python(program)
     assert run.returncode == 0, run.stderr
+
+
+FIRST = """
+import sys, torch, pooltide.torch
+import torch.nn.functional as F
+early = "sympy" in sys.modules
+for form in (torch.contiguous_format, torch.channels_last):
+    x = torch.randn(2, 3, 8, 8).to(memory_format=form).requires_grad_()
+    pooltide.torch.avg_pool2d_backward(torch.randn(2, 3, 4, 4), x, 2)
+    pooltide.torch.functional.max_pool2d(x, 2).sum().backward()
+    with pooltide.torch.patch():
+        F.max_pool2d(x, 2).sum().backward()
+print(early or "sympy" not in sys.modules)
+"""
+
+
+def test_first_calls_do_not_import_sympy() -> None:
+    """PyTorch's suggest_memory_format imports sympy, which made the first call take a second."""
+    pytest.importorskip("torch")
+    run = _python(FIRST)
+    assert run.stdout.split() == ["True"], run.stdout + run.stderr
+
+
+def test_channels_last_is_what_pytorch_says() -> None:
+    torch = pytest.importorskip("torch")
+    from torch._prims_common import suggest_memory_format
+
+    from pooltide.torch.tensors import is_channels_last
+
+    for axes, form, steps in (
+        (2, torch.channels_last, (0, 1, 2, 6, 12)),
+        (3, torch.channels_last_3d, (1, 2, 4)),
+    ):
+        for shape in itertools.product((0, 1, 2), repeat=axes + 2):
+            for strides in itertools.product(steps, repeat=axes + 2):
+                tensor = torch.empty_strided(shape, strides, device="meta")
+                expected = suggest_memory_format(tensor) == form
+                assert is_channels_last(tensor, axes) == expected, (shape, strides)

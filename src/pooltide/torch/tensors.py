@@ -7,7 +7,7 @@ cell, so `allocate` then takes bare storage instead.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from functools import cache
 from typing import Any, TypeGuard
 
@@ -133,7 +133,22 @@ def is_channels_last(tensor: torch.Tensor, axes: int) -> bool:
     """Whether PyTorch treats the tensor as channels_last (channels_last_3d with three axes)."""
     if axes == 1 or tensor.dim() != axes + 2:
         return False
-    return suggest_memory_format(tensor) == _channels_last(axes)
+    shape, strides = tensor.shape, tensor.stride()
+    if all(type(n) is int for n in (*shape, *strides)):
+        return tensor.layout is torch.strided and _near_channels(shape, strides)
+    return suggest_memory_format(tensor) == _channels_last(axes)  # sizes of a trace
+
+
+def _near_channels(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """What suggest_memory_format decides for integers. That function imports sympy, which takes a second."""
+    if strides[1] == 0 or 0 in shape:
+        return False
+    least = 0
+    for axis in (1, *reversed(range(2, len(shape))), 0):  # channels are innermost, images outermost
+        if strides[axis] < least or (axis == 0 and least == strides[1]):
+            return False
+        least = strides[axis] * shape[axis]
+    return True
 
 
 def memory_format(channels_last: bool, axes: int) -> torch.memory_format:
