@@ -17,7 +17,16 @@ import numpy as np
 from ...geometry import tables
 from .average_rows import Rows, folded, most_windows, rows_of
 from .source import Argument, Source
-from .tables import cdiv, divider, division, divisors, even_shares, same_divisors, windows_of_shares
+from .tables import (
+    cdiv,
+    divider,
+    division,
+    division_cost,
+    divisors,
+    even_shares,
+    same_divisors,
+    windows_of_shares,
+)
 from .task import Launch, Task
 
 THREADS = 256  # of a block, at most
@@ -33,7 +42,6 @@ LOAD_COST = 2.0  # issue slots of a load from shared memory; an addition takes o
 WINDOW_COST = 12  # of a quotient that a block keeps, without the division
 CELL_COST = 8  # of a cell that is written
 THREAD_COST = 150  # of a thread that finds its place
-DIVISION_COST = (0, 1, 4, 7, 13)  # by HOW of division.h
 BLOCKS = 32  # of a multiprocessor, at most
 WARPS = 24  # of a multiprocessor, as each thread has so many registers
 WAITING = 4  # with n warps on a multiprocessor, time grows as 1 + WAITING / n, because threads wait
@@ -149,6 +157,7 @@ class Plan:
         they read at the same time into different banks.
         """
         tile, (h, w) = self.tile, self.periods
+        # Packs from the lanes of a slice to those of the next; any odd number if a lane has all columns.
         lanes = w * tile.c if tile.w > 1 or tile.c > 1 else self.columns | 1
         pitch = (w + self.cells.columns.most - 1) * tile.c
         lines = (h + self.cells.rows.most - 1) * pitch
@@ -268,7 +277,7 @@ def _cells(task: Task, rows: Rows, columns: Rows) -> Cells | None:
 
 def _best(task: Task, cells: Cells) -> Plan | None:
     """The tile that costs least; None if none fits."""
-    divide = sum(DIVISION_COST[way] for way in division(task.problem))
+    divide = division_cost(task.problem)
     held = _held(task)
     most = min(KEPT_BYTES, task.facts.shared_per_block - 1024)
     plans = [plan for plan in _plans(task, cells) if plan.shared <= most]

@@ -13,7 +13,7 @@ import numpy as np
 
 from .average_rows import Rows, folded, most_windows, rows_of, runs_of, window_tables
 from .source import Source
-from .tables import cdiv, divider, division, divisors, even_share, same_divisors
+from .tables import cdiv, divider, division, division_cost, divisors, even_share, same_divisors
 from .task import Launch, Task
 
 FILL_THREADS = 256  # threads of a block of average_fill.cu
@@ -26,7 +26,6 @@ DEEP_STORE = 16  # bytes that a thread must write at a time if windows overlap a
 SHORT_ROW = 24  # bytes; rows shorter than this are not written one by one
 WINDOW_BITS = 32  # the most windows in a row of a thread; average_rolling.cu has one bit of a u32 for each
 IN_REGISTERS = 48  # the most quotients that a thread keeps in registers
-DIVISION_COST = (0, 1, 4, 7, 13)  # instructions, by HOW of division.h
 COSTLY = 25.0  # the most instructions per cell for windows; above, blocks that share quotients are faster
 COSTLY_HALVES = 31.0  # the same for 16-bit floats
 ANY_HALVES = False  # True: also 16-bit floats in overlapping windows, if a thread's elements share no window
@@ -128,9 +127,7 @@ class Walk:
         problem = self.task.problem
         d, h, _ = problem.axes
         loads = most_windows(d) * self.windows * h.outputs / h.length / self.vector
-        return loads * (
-            4 + sum(DIVISION_COST[way] for way in division(problem)) + 2 * (not same_divisors(problem))
-        )
+        return loads * (4 + division_cost(problem) + 2 * (not same_divisors(problem)))
 
     def refuse(self) -> str | None:
         if self.rows.most > self.kept_rows:

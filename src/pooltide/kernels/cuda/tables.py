@@ -136,6 +136,11 @@ def division(problem: Problem) -> tuple[int, int, int, int]:
     return (4 if once > 1 and deep else once), deep, 0, 0
 
 
+def division_cost(problem: Problem) -> int:
+    """The instructions that divide a gradient."""
+    return sum((0, 1, 4, 7, 13)[how] for how in division(problem))
+
+
 def way_of_division(problem: Problem, divisors: Array) -> int:
     """HOW of division.h for these divisors."""
     values = [abs(x) for x in divisors.ravel().tolist()]
