@@ -33,6 +33,7 @@ def walked(text: str) -> list[tuple[str, str | None]]:
         ("avg3d:2x64x16x16x16:k5:s1:p2:cl", "dense average", "quotients in registers"),
         ("avg2d:64x64x35x35:k3:s1:p1:bf16:cl", "staged average", "a cell is in 9 windows; it must be in 24"),
         ("avg2d:8x64x16x16:k12:s1", "flat average", "different windows"),
+        ("avg2d:572x64x7x35:k7x9:s7x1:p3x4:nopad", "flat average", "different windows"),
         ("avg2d:8x192x30x11:k9:s1:cl", "staged average", "a cell would add 81 quotients, but is in"),
     ],
 )

@@ -126,7 +126,8 @@ class Walk:
         """Instructions per cell that load and divide windows."""
         problem = self.task.problem
         d, h, _ = problem.axes
-        loads = most_windows(d) * self.windows * h.outputs / h.length / self.vector
+        rows = 1.0 if self.rowwise else h.outputs / h.length  # of windows that a thread loads for each row
+        loads = most_windows(d) * self.windows * rows / self.vector
         return loads * (4 + division_cost(problem) + 2 * (not same_divisors(problem)))
 
     def refuse(self) -> str | None:
