@@ -33,7 +33,8 @@ of_all = pytest.mark.parametrize(
 )
 
 
-# The other two take minutes for each dtype. Those left out: `simt.start(WALK, "FLOAT64")`.
+# DISJOINT and WALK take minutes for each dtype, so the tests run two dtypes of them. `simt.start(WALK, "FLOAT64")`
+# runs another one.
 SWEEPS = [(FEW, dtype) for dtype in TYPES] + [
     (script, dtype) for script in (DISJOINT, WALK) for dtype in TYPES[:2]
 ]
