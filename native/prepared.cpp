@@ -10,6 +10,8 @@
 #include <cpuid.h>
 #endif
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
@@ -38,31 +40,43 @@ size_t current() {
   return at == SIZE_MAX ? instruction_sets().size() - 1 : at;
 }
 
-// The scratch buffers of all threads of a call. The calling thread keeps them for its next call, unless large.
+// The buffer that a thread keeps for its next call is the value of a key. A thread_local object would be destroyed
+// before a program's last calls, for example from a destructor of a global object, and ends the process where there is
+// no memory for it.
+struct Buffer {
+  size_t size;
+  alignas(64) char bytes[64];  // and more, up to `size`
+};
+pthread_key_t kept;
+const bool can_keep = pthread_key_create(&kept, std::free) == 0;
+
+// The scratch buffers of all threads of a call. The calling thread keeps them for its next call, unless large, or the
+// call may be interrupted: then a handler may make another call on the same thread.
 class Scratch {
  public:
-  ~Scratch() { std::free(block_); }
-  char* get(size_t bytes) {
-    if (bytes <= size_) return block_;
-    std::free(block_);
-    size_ = 0;
-    block_ = static_cast<char*>(std::aligned_alloc(64, (bytes + 63) / 64 * 64));
-    if (!block_) throw std::bad_alloc();
-    size_ = bytes;
-    return block_;
+  Scratch(size_t bytes, bool may_keep) {
+    may_keep = may_keep && can_keep;
+    buffer_ = may_keep ? static_cast<Buffer*>(pthread_getspecific(kept)) : nullptr;
+    if (buffer_ && bytes <= buffer_->size) return;
+    if (buffer_) pthread_setspecific(kept, nullptr);
+    std::free(buffer_);
+    buffer_ = static_cast<Buffer*>(std::aligned_alloc(64, sizeof(Buffer) + (bytes + 63) / 64 * 64));
+    if (!buffer_) throw std::bad_alloc();
+    buffer_->size = bytes;
+    is_kept_ = may_keep && bytes <= kMostKept && pthread_setspecific(kept, buffer_) == 0;
   }
-  void trim() {
-    if (size_ <= size_t{8} << 20) return;
-    std::free(block_);
-    block_ = nullptr, size_ = 0;
+  Scratch(const Scratch&) = delete;
+  ~Scratch() {
+    if (!is_kept_) std::free(buffer_);
   }
+  char* bytes() const { return buffer_->bytes; }
 
  private:
-  char* block_ = nullptr;
-  size_t size_ = 0;
-};
+  static constexpr size_t kMostKept = size_t{8} << 20;
 
-thread_local Scratch scratch;
+  Buffer* buffer_;
+  bool is_kept_ = true;
+};
 
 // One call, as its threads share it.
 struct Job {
@@ -91,22 +105,23 @@ void work(void* context, int worker) {
 }
 
 // How many units a thread takes at a time, and how many threads are useful. Chunks of a gradient are whole
-// images if images are small: a thread that begins inside an image reads some rows of windows again.
+// images if images are small: a thread that begins inside an image reads some rows of windows again. Chunks of a long
+// call are small enough to end it early.
 struct Parts {
   int64_t chunk, threads;
 
   // A negative `most_threads` means that the threads are those of an OpenMP team.
-  Parts(const Problem& p, int64_t units, int64_t most_threads, int64_t forced_chunk) {
+  Parts(const Problem& p, double work, int64_t units, int64_t most_threads, int64_t forced_chunk) {
     int64_t bytes_per_thread = most_threads < 0 ? kTeamBytes : kThreadBytes;
     most_threads = std::abs(most_threads);
     int64_t images = p.channels_last ? p.batch : p.planes();
+    int64_t rows = p.gradient() && units % images == 0 ? units / images : 1;  // units that are best taken together
     bool inside = false;  // chunks are parts of images
     if (p.gradient()) {
       int64_t bytes = p.written_elements() * p.itemsize();
       chunk = std::max<int64_t>(1, kChunkBytes * units / bytes);
-      int64_t rows = units / images;
-      if (rows * images == units && chunk > rows) chunk -= chunk % rows;
-      inside = chunk < rows;
+      if (chunk > rows) chunk -= chunk % rows;
+      inside = chunk < units / images;
       threads = p.moved_bytes() / bytes_per_thread + 1;
     } else {
       int64_t cells = p.planes() * std::max(p.cells(), p.windows());
@@ -117,6 +132,10 @@ struct Parts {
     int64_t each = kChunksPerThread;
     if (inside) each = images % threads ? kChunksOfImages : 1;
     chunk = std::max(chunk, threads == 1 ? units : units / (threads * each));
+    if (work > kLongWork) {
+      int64_t most = std::max<int64_t>(1, static_cast<int64_t>(units * (kLongWork / work)));
+      chunk = std::min(chunk, most > rows ? most - most % rows : most);
+    }
     if (forced_chunk) chunk = forced_chunk, threads = std::min(most_threads, (units + chunk - 1) / chunk);
   }
 };
@@ -141,6 +160,14 @@ Phase phase_of(const Axis& axis) {
   for (Phase phase : {Phase::alike, Phase::wide_odd, Phase::wide_even})
     if (has_phase(axis, phase)) return phase;
   return Phase::none;
+}
+
+// Returns how much work a problem is, at most: a scatter takes a window in one step, others take its cells one by one.
+double work_of(const Problem& p) {
+  double steps = 1;
+  for (const Axis* axis : {&p.d, &p.h, &p.w})
+    if (p.kind != Kind::maximum_gradient) steps *= static_cast<double>(std::max<int64_t>(1, axis->longest));
+  return static_cast<double>(p.planes()) * std::max(static_cast<double>(p.cells()), steps * static_cast<double>(p.windows()));
 }
 
 bool is_unit(const Axis& axis) {
@@ -185,6 +212,7 @@ PreparedProblem::PreparedProblem(const Problem& facts) : problem_(facts) {
     for (int64_t o = 1; o < axis->windows && axis->divisor; o++) p.same_divisor = p.same_divisor && axis->divisor[o] == axis->divisor[0];
   }
   p.same_divisor = p.same_divisor || p.quotient == Quotient::constant;
+  work_ = work_of(p);
   bool long_row = !p.channels_last && p.d.cells * p.h.cells == 1 && p.d.windows * p.h.windows == 1 &&
                   p.w.cells > kLongRow;
   bool maxima = p.kind == Kind::maximum_gradient && p.channels_last && p.d.start && p.h.start && p.w.start;
@@ -259,34 +287,42 @@ void PreparedProblem::derive_jump() {
   problem_.jump = jump_.data();
 }
 
+int64_t PreparedProblem::table_bytes() const {
+  size_t bytes = jump_.capacity() * sizeof(int64_t);
+  for (const auto& axis : cells_)
+    for (const auto& table : axis) bytes += table.capacity() * sizeof(int32_t);
+  return static_cast<int64_t>(bytes);
+}
+
 KernelList PreparedProblem::kernels() const { return instruction_sets()[current()]->kernels(problem_.store); }
 
 const Kernel& PreparedProblem::chosen() const { return *chosen_[current()]; }
 
-Fault PreparedProblem::run(Arrays arrays, int threads, const Forced& forced) const {
+Fault PreparedProblem::run(Arrays arrays, int threads, const Forced& forced, Interruption* interruption) const {
   const Problem& p = problem_;
   if (p.written_elements() == 0) return {};
   const Kernel& kernel = forced.kernel ? *forced.kernel : chosen();
   arrays.stream = forced.stream >= 0 ? forced.stream : p.gradient() && p.moved_bytes() >= kernel.stream_bytes;
   arrays.tight = forced.tight;
-  Fault fault = run_kernel(kernel, arrays, threads, forced.chunk);
+  Fault fault = run_kernel(kernel, arrays, threads, forced.chunk, interruption);
   KernelList list = kernels();
   for (const Kernel* next = &kernel + 1; fault.retry && next < list.first + list.count; next++)
-    if (!next->refuse(p, true)) fault = run_kernel(*next, arrays, threads, forced.chunk);
+    if (!next->refuse(p, true)) fault = run_kernel(*next, arrays, threads, forced.chunk, interruption);
   return fault;
 }
 
-Fault PreparedProblem::run_kernel(const Kernel& kernel, const Arrays& arrays, int threads, int64_t chunk) const {
+Fault PreparedProblem::run_kernel(const Kernel& kernel, const Arrays& arrays, int threads, int64_t chunk,
+                                  Interruption* interruption) const {
   const Problem& p = problem_;
   int64_t units = kernel.units(p);
-  Parts parts(p, units, threads, chunk);
+  Parts parts(p, work_, units, threads, chunk);
   int64_t useful = parts.threads, each = (kernel.scratch(p, arrays) + 63) / 64 * 64;
-  char* block = scratch.get(each * useful);
-  Shares shares(units, parts.chunk, useful);
-  Job job{p, arrays, kernel, shares, block, each, {}, {}};
+  Scratch scratch(each * useful, !interruption);
+  Shares shares(units, parts.chunk, useful, interruption);
+  Job job{p, arrays, kernel, shares, scratch.bytes(), each, {}, {}};
   run_on_threads(static_cast<int>(threads < 0 ? -useful : useful), work, &job);
-  scratch.trim();
   job.fault.retry |= job.fault.missing != 0;
+  if (interruption && interruption->ended()) job.fault.retry = false;
   return job.fault;
 }
 
@@ -314,12 +350,12 @@ Supported supported() {
 }  // namespace
 #endif
 
-const std::vector<const InstructionSet*>& instruction_sets() {
-  static const std::vector<const InstructionSet*> found = [] {
-    std::vector<const InstructionSet*> sets{&kernels_baseline};
+const InstructionSets& instruction_sets() {
+  static const InstructionSets found = [] {
+    InstructionSets sets{{&kernels_baseline}, 1};
 #if defined(__x86_64__) && !defined(POOLTIDE_ONLY_BASELINE)
-    if (supported().avx2) sets.push_back(&kernels_avx2);
-    if (supported().avx512) sets.push_back(&kernels_avx512);
+    if (supported().avx2) sets.first[sets.count++] = &kernels_avx2;
+    if (supported().avx512) sets.first[sets.count++] = &kernels_avx512;
 #endif
     return sets;
   }();

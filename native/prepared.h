@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "problem.h"
+#include "threads/interruption.h"
 
 namespace pooltide {
 
@@ -26,8 +27,10 @@ class PreparedProblem {
   explicit PreparedProblem(const Problem& facts);
   PreparedProblem(const PreparedProblem&) = delete;
 
-  // Computes. Throws std::bad_alloc when there is no memory for scratch buffers.
-  Fault run(Arrays arrays, int threads, const Forced& forced = {}) const;
+  // Computes. Throws std::bad_alloc when there is no memory for scratch buffers. After an interruption the contents of
+  // the result are unspecified.
+  Fault run(Arrays arrays, int threads, const Forced& forced = {}, Interruption* interruption = nullptr) const;
+  bool takes_long() const { return work_ > kLongWork; }
 
   // The kernels of the instruction set in use, in order, and the first that does not refuse.
   KernelList kernels() const;
@@ -35,14 +38,18 @@ class PreparedProblem {
 
   const Problem& problem() const { return problem_; }
 
+  // The bytes of the derived tables.
+  int64_t table_bytes() const;
+
  private:
   void move_unit_axes();
   void derive_windows(Axis& axis) const;
   void derive_cells(int axis, Axis& to);
   void derive_jump();
-  Fault run_kernel(const Kernel& kernel, const Arrays& arrays, int threads, int64_t chunk) const;
+  Fault run_kernel(const Kernel& kernel, const Arrays& arrays, int threads, int64_t chunk, Interruption* interruption) const;
 
   Problem problem_;
+  double work_;  // as in interruption.h
   std::vector<int32_t> cells_[3][4];
   std::vector<int64_t> jump_;
   std::vector<const Kernel*> chosen_;  // per instruction set
@@ -51,9 +58,20 @@ class PreparedProblem {
 // Fills the fields of an axis that follow from its tables per cell, which have room for kMostLanes more.
 void describe_cells(Axis& axis);
 
+// A list without a destructor: kernels may run while the process ends.
+struct InstructionSets {
+  const InstructionSet* first[3];
+  size_t count;
+
+  const InstructionSet* const* begin() const { return first; }
+  const InstructionSet* const* end() const { return first + count; }
+  size_t size() const { return count; }
+  const InstructionSet* operator[](size_t i) const { return first[i]; }
+};
+
 // The instruction sets of this machine, the best last. `use_instruction_set` takes one of their names; it
 // returns false for any other.
-const std::vector<const InstructionSet*>& instruction_sets();
+const InstructionSets& instruction_sets();
 bool use_instruction_set(const char* name);
 const char* instruction_set();
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "problem.h"
+#include "threads/interruption.h"
 
 namespace pooltide {
 
@@ -20,7 +21,8 @@ struct Unpool {
 };
 
 // Of equal indices in a plane the last one wins. An index outside the plane is reported; it writes nothing, or
-// reads 0.
-Fault run_unpool(const Unpool& facts, int threads);
+// reads 0. After an interruption the contents of `out` are unspecified.
+Fault run_unpool(const Unpool& facts, int threads, Interruption* interruption = nullptr);
+bool takes_long(const Unpool& facts);
 
 }  // namespace pooltide

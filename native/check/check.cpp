@@ -211,31 +211,57 @@ void describe(const Trial& t, long trial, const char* set, const Kernel& kernel,
               (long long)forced.chunk, forced.tight, threads);
 }
 
+// Replaces some indices by extreme ones, which no arithmetic before the check of an index may overflow.
+void spoil(Trial& t) {
+  const Problem& f = t.facts;
+  const int64_t all[] = {-1, t.cells, INT32_MIN, INT32_MAX, INT64_MIN, INT64_MAX, int64_t{1} << 31, int64_t{1} << 32,
+                         -(int64_t{1} << 32), -(int64_t{1} << 31) - 1};
+  for (size_t at = 0; at < t.indices.size(); at += size_t(f.index_bytes)) {
+    if (draw(0, 4)) continue;
+    int64_t extreme = f.index_bytes == 1 ? draw(0, 255) : all[draw(0, f.index_bytes == 8 ? 9 : 3)];
+    memcpy(&t.indices[at], &extreme, size_t(f.index_bytes));
+  }
+  std::fill(t.expected.begin(), t.expected.end(), 0), t.fault = Fault();
+  f.store == Store::f64 ? compute_expected<double>(t) : compute_expected<float>(t);
+}
+
+// Runs the trial on all kernels of this machine, and adds their names, with `suffix`, to `reached`.
+bool run_trial(const Trial& t, long trial, const std::string& suffix, std::set<std::string>& reached) {
+  PreparedProblem prepared(t.facts);
+  for (const InstructionSet* set : instruction_sets()) {
+    use_instruction_set(set->name);
+    KernelList list = prepared.kernels();
+    for (const Kernel* kernel = list.first; kernel < list.first + list.count; kernel++) {
+      if (kernel->refuse(prepared.problem(), true)) continue;
+      reached.insert(kernel->name + suffix);
+      Forced forced;
+      forced.kernel = kernel, forced.stream = int(draw(0, 1)), forced.chunk = draw(0, 3), forced.tight = draw(0, 1);
+      int threads = draw(0, 1) ? 1 : 3;
+      if (agrees(t, prepared, threads, forced)) continue;
+      describe(t, trial, set->name, *kernel, forced, threads);
+      return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   long trials = argc > 1 ? std::atol(argv[1]) : 100;
   random_bits.seed(argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1);
-  std::set<std::string> reached;
+  std::set<std::string> reached, spoiled;
   for (long trial = 0; trial < trials; trial++) {
     Trial t = draw_trial();
-    PreparedProblem prepared(t.facts);
-    for (const InstructionSet* set : instruction_sets()) {
-      use_instruction_set(set->name);
-      KernelList list = prepared.kernels();
-      for (const Kernel* kernel = list.first; kernel < list.first + list.count; kernel++) {
-        if (kernel->refuse(prepared.problem(), true)) continue;
-        reached.insert(kernel->name);
-        Forced forced;
-        forced.kernel = kernel, forced.stream = int(draw(0, 1)), forced.chunk = draw(0, 3), forced.tight = draw(0, 1);
-        int threads = draw(0, 1) ? 1 : 3;
-        if (agrees(t, prepared, threads, forced)) continue;
-        describe(t, trial, set->name, *kernel, forced, threads);
-        return 1;
-      }
-    }
+    if (!run_trial(t, trial, "", reached)) return 1;
+    if (t.indices.empty()) continue;
+    std::mt19937_64 saved = random_bits;  // so that later trials are the same as without this one
+    spoil(t);
+    if (!run_trial(t, trial, " " + std::to_string(t.facts.index_bytes), spoiled)) return 1;
+    random_bits = saved;
   }
   std::string sets;
   for (const InstructionSet* set : instruction_sets()) sets += std::string(" ") + set->name;
-  std::printf("%ld trials agree, %zu kernels, on:%s\n", trials, reached.size(), sets.c_str());
+  std::printf("%ld trials agree, %zu kernels, %zu with extreme indices of some size, on:%s\n", trials, reached.size(),
+              spoiled.size(), sets.c_str());
 }

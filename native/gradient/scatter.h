@@ -205,7 +205,7 @@ template <class S, class I, Method method> class Scatter {
     if constexpr (kCopied) {
       S* out = out_ + start;
       for_each(index, g, to - from, [=, &strays](int64_t i, uint64_t place, uint64_t step) {
-        uint64_t cell = (int64_t)index[i] - mine.from, at = cell * step + place;
+        uint64_t cell = (uint64_t)index[i] - mine.from, at = cell * step + place;
         if (__builtin_expect(cell >= span, 0)) strays |= is_stray(index[i]);
         else if (__builtin_expect(!Collisions<S>::copy(g[i], out + at), 0)) strays |= !collisions_->add((uint32_t)(start + at), out_, g[i]);
       });
@@ -218,7 +218,7 @@ template <class S, class I, Method method> class Scatter {
       const uint64_t mask = layout_.ring - 1;
       T* sums = kRing ? ring_ : (T*)(void*)out_;
       for_each(index, g, to - from, [=, &strays](int64_t i, uint64_t place, uint64_t step) {
-        uint64_t cell = (int64_t)index[i] - mine.from;
+        uint64_t cell = (uint64_t)index[i] - mine.from;
         if (__builtin_expect(cell >= span, 0)) strays |= is_stray(index[i]);
         else sums[kRing ? (start + cell * step + place) & mask : index[i] * step + place] += wide[i];
       });

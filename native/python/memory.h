@@ -91,6 +91,7 @@ struct TypeParts {
   PyMethodDef* methods;
   newfunc create;
   destructor destroy;
+  PyGetSetDef* attributes = nullptr;
 };
 
 // Adds a type to the module under the last part of its name. Returns false with an exception set if it fails.
@@ -99,6 +100,7 @@ inline bool add_type(PyObject* module, const TypeParts& parts) {
                          {Py_tp_methods, parts.methods},
                          {Py_tp_new, reinterpret_cast<void*>(parts.create)},
                          {Py_tp_dealloc, reinterpret_cast<void*>(parts.destroy)},
+                         {parts.attributes ? Py_tp_getset : 0, parts.attributes},
                          {0, nullptr}};
   PyType_Spec spec = {parts.name, parts.size, 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE, slots};
   PyObject* type = PyType_FromSpec(&spec);

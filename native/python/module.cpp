@@ -13,6 +13,7 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <optional>
 
 #include "../prepared.h"
 #include "../unpool.h"
@@ -28,8 +29,50 @@ struct PreparedObject {
 
 const PreparedProblem& prepared_of(PyObject* self) { return *reinterpret_cast<PreparedObject*>(self)->prepared; }
 
+// Returns whether this is the thread that handles signals. No other thread may take the GIL in the middle of a call:
+// Python would end the thread if the program ends meanwhile.
+bool is_main_thread() {
+  PyObject* module = PyImport_ImportModule("threading");
+  PyObject* thread = module ? PyObject_CallMethod(module, "main_thread", nullptr) : nullptr;
+  PyObject* number = thread ? PyObject_GetAttrString(thread, "ident") : nullptr;
+  bool is_main = number && PyLong_AsUnsignedLong(number) == PyThread_get_thread_ident();
+  for (PyObject* each : {module, thread, number}) Py_XDECREF(each);
+  PyErr_Clear();
+  return is_main;
+}
+
+// Runs the handlers of signals that came. Returns whether one raised; its exception is then set.
+bool handle_signals(void* context) {
+  auto& state = *static_cast<PyThreadState**>(context);
+  PyEval_RestoreThread(state);
+  bool raised = PyErr_CheckSignals() < 0;
+  state = PyEval_SaveThread();
+  return raised;
+}
+
+// Calls `compute`, which returns a Fault, without the GIL. Returns what `run` returns (see its documentation below).
+// A signal such as Ctrl-C ends a long call of the main thread, if the handler of the signal raises.
+template <class F> PyObject* fault_of(bool takes_long, F compute) {
+  Fault fault;
+  bool out_of_memory = false;
+  PyThreadState* state;
+  std::optional<Interruption> interruption;
+  if (takes_long && is_main_thread()) interruption.emplace(handle_signals, &state);
+  state = PyEval_SaveThread();
+  try {
+    fault = compute(interruption ? &*interruption : nullptr);
+  } catch (const std::exception&) {
+    out_of_memory = true;
+  }
+  PyEval_RestoreThread(state);
+  if (interruption && interruption->ended()) return nullptr;
+  if (out_of_memory) return PyErr_NoMemory();
+  if (fault.count == 0) Py_RETURN_NONE;
+  return Py_BuildValue("LLL", (long long)fault.count, (long long)fault.position, (long long)fault.value);
+}
+
 // Runs the problem on args: grad_output, input, indices, out, threads. Arrays that the problem does not use are
-// None. Returns what `run` returns (see its documentation below).
+// None.
 PyObject* run_with(const PreparedProblem& prepared, PyObject* const* args, const Forced& forced) {
   const Problem& p = prepared.problem();
   int itemsize = static_cast<int>(p.itemsize());
@@ -45,22 +88,11 @@ PyObject* run_with(const PreparedProblem& prepared, PyObject* const* args, const
     Py_RETURN_NOTIMPLEMENTED;
   long threads = PyLong_AsLong(args[4]);
   if (threads == -1 && PyErr_Occurred()) return nullptr;
-  Fault fault;
-  bool out_of_memory = false;
   Arrays arrays;
   (p.gradient() ? arrays.grad : arrays.input) = source.data;
   arrays.indices = indices.data, arrays.out = out.data;
   int limited_threads = static_cast<int>(threads > 4096 ? 4096 : threads < -4096 ? -4096 : threads ? threads : 1);
-  Py_BEGIN_ALLOW_THREADS
-  try {
-    fault = prepared.run(arrays, limited_threads, forced);
-  } catch (const std::bad_alloc&) {
-    out_of_memory = true;
-  }
-  Py_END_ALLOW_THREADS
-  if (out_of_memory) return PyErr_NoMemory();
-  if (fault.count == 0) Py_RETURN_NONE;
-  return Py_BuildValue("LLL", (long long)fault.count, (long long)fault.position, (long long)fault.value);
+  return fault_of(prepared.takes_long(), [&](Interruption* i) { return prepared.run(arrays, limited_threads, forced, i); });
 }
 
 PyObject* run(PyObject* self, PyObject* const* args, Py_ssize_t n) {
@@ -111,10 +143,15 @@ bool set_tables(int at, const Ints* tables, Axis& axis) {
     PyErr_Format(PyExc_ValueError, "axis %d: a table must have one element for each window", at);
     return false;
   }
+  if (axis.dilation < 1) {
+    PyErr_Format(PyExc_ValueError, "axis %d: dilation is %lld; it must be 1 or more", at, (long long)axis.dilation);
+    return false;
+  }
   axis.start = tables[0].data(), axis.length = tables[1].data(), axis.divisor = tables[2].data();
   for (int64_t o = 0; o < n; o++) {
     int64_t start = axis.start[o], length = axis.length[o];
-    if (start >= 0 && length >= 0 && axis.dilation >= 1 && (length == 0 || start + (length - 1) * axis.dilation < axis.cells)) continue;
+    bool inside = start < axis.cells && length - 1 <= (axis.cells - 1 - start) / axis.dilation;
+    if (start >= 0 && length >= 0 && (length == 0 || inside)) continue;
     PyErr_Format(PyExc_ValueError, "axis %d: window %lld has cells outside the axis", at, (long long)o);
     return false;
   }
@@ -181,8 +218,19 @@ PyMethodDef prepared_methods[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 
+PyObject* table_bytes(PyObject* self, void*) {
+  int64_t bytes = prepared_of(self).table_bytes();
+  for (int i = 0; i < 9; i++) bytes += reinterpret_cast<PreparedObject*>(self)->tables[i].view.len;
+  return PyLong_FromLongLong(bytes);
+}
+
+PyGetSetDef prepared_attributes[] = {
+    {"nbytes", table_bytes, nullptr, "The bytes of the tables, which live as long as the object.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
 constexpr TypeParts prepared_type = {"pooltide._native.Prepared", "A problem in one layout, ready to run.",
-                                     sizeof(PreparedObject), prepared_methods, create, destroy};
+                                     sizeof(PreparedObject), prepared_methods, create, destroy, prepared_attributes};
 
 PyObject* instruction_sets(PyObject*, PyObject*) {
   PyObject* names = PyList_New(0);
@@ -237,12 +285,7 @@ PyObject* unpool(PyObject*, PyObject* args) {
   if (!source.usable || !indices.usable || !out.usable || out.overlaps(source) || out.overlaps(indices))
     Py_RETURN_NOTIMPLEMENTED;
   Unpool facts{planes, windows, cells, channels, itemsize, index_bytes, gather != 0, source.data, indices.data, out.data};
-  Fault fault;
-  Py_BEGIN_ALLOW_THREADS
-  fault = run_unpool(facts, threads);
-  Py_END_ALLOW_THREADS
-  if (fault.count == 0) Py_RETURN_NONE;
-  return Py_BuildValue("LLL", (long long)fault.count, (long long)fault.position, (long long)fault.value);
+  return fault_of(takes_long(facts), [&](Interruption* i) { return run_unpool(facts, threads, i); });
 }
 
 PyMethodDef methods[] = {

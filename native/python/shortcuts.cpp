@@ -3,7 +3,7 @@
 // A small pooling call takes less time than reading a tensor's shape in Python. PyTorch provides a C function
 // that describes a tensor (DLPack's exchange API). With it, all values that the checks of a call depend on
 // become a key of integers. Calls with equal keys are equal, so these checks need not run again. The keys, as bytes,
-// are in the cache of calls that all of pooltide shares (kernels/calls.py). For other calls `find` returns None, and
+// are in the cache that all of pooltide shares (cache.py). For other calls `find` returns None, and
 // Python handles them.
 
 #include "memory.h"
@@ -85,18 +85,20 @@ struct CallKey {
 enum Object {
   kTensor,         // the type torch.Tensor
   kModes,          // () -> the number of dispatch modes
+  kPreDispatch,    // () -> whether a trace before dispatch may follow the call
   kTransforms,     // () -> whether torch.func transforms the call
   kGradEnabled,    // () -> bool
   kForwardAd,      // the module torch.autograd.forward_ad
   kEmptyLike,      // (tensor) -> tensor
   kDeterministic,  // () -> bool
   kIsNeg,          // (tensor) -> bool
+  kIsCow,          // (tensor) -> whether its memory is shared until one writes to it
   kStorage,        // (tensor) -> storage
   kOffset,         // (tensor) -> the elements of the storage before the tensor
   kIsInference,    // (tensor) -> bool
   kMarkWritten,    // (tensor): tells autograd that its values change
   kThreads,        // () -> how many threads a kernel may use
-  kCalls,          // the cache: bytes -> (function, kernel, model)
+  kCalls,          // the first generation of the cache: bytes -> (function, kernel, model)
   kEnvironment,    // the dictionary of environment variables: bytes -> bytes
   kBackend,        // the name of the variable that chooses a backend
   kGiven,
@@ -128,7 +130,8 @@ bool differentiated(const Shortcuts& self, PyObject* tensor) {
 // Returns whether the call needs only its kernel: no dispatch mode, transform, forward AD or autograd is active.
 // `patched` is true if the call is a patched function of PyTorch: then autograd must not track the input either.
 bool needs_only_kernel(const Shortcuts& self, PyObject* grad_output, PyObject* input, bool patched) {
-  if (!is_zero(PyObject_CallNoArgs(self[kModes])) || !is_zero(PyObject_CallNoArgs(self[kTransforms]))) return false;
+  for (Object active : {kModes, kPreDispatch, kTransforms})
+    if (!is_zero(PyObject_CallNoArgs(self[active]))) return false;
   PyObject* level = PyObject_GetAttr(self[kForwardAd], self[kCurrentLevel]);
   bool forward = !level || PyLong_AsLong(level) >= 0;
   Py_XDECREF(level);
@@ -210,6 +213,7 @@ struct Call {
   }
 
   static bool describe(const Shortcuts& self, PyObject* tensor, DLTensor& found) {
+    if (!is_zero(apply(self[kIsCow], tensor))) return false;  // PyTorch copies shared memory before it tells the address
     if (self.exchange->describe(tensor, &found)) return PyErr_Clear(), false;
     return found.device_type == kCpu || found.device_type == kCuda;
   }
@@ -305,7 +309,7 @@ PyObject* key(PyObject* object, PyObject* const* args, Py_ssize_t n) {
 }
 
 PyObject* create(PyTypeObject* type, PyObject* args, PyObject*) {
-  if (PyTuple_Size(args) != 1 + kGiven || !PyDict_CheckExact(PyTuple_GetItem(args, 1 + kCalls)) ||
+  if (PyTuple_Size(args) != 1 + kGiven || !PyDict_Check(PyTuple_GetItem(args, 1 + kCalls)) ||
       !PyDict_CheckExact(PyTuple_GetItem(args, 1 + kEnvironment)))
     return PyErr_Format(PyExc_TypeError, "Shortcuts takes a DLPack exchange API and %d objects, see shortcuts.cpp", kGiven);
   auto* exchange = static_cast<DLPackExchange*>(PyCapsule_GetPointer(PyTuple_GetItem(args, 0), "dlpack_exchange_api"));

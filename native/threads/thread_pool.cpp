@@ -13,9 +13,9 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
+#include <exception>
 #include <mutex>
 #include <new>
-#include <system_error>
 #include <thread>
 
 namespace pooltide {
@@ -56,8 +56,8 @@ class Hold : public std::unique_lock<std::mutex> {
 
 class Pool {
  public:
-  bool claim() { return in_use_.try_lock(); }
-  void release() { in_use_.unlock(); }
+  // A lock that owns the helpers, or owns nothing if another call has them.
+  std::unique_lock<std::mutex> claim() { return {in_use_, std::try_to_lock}; }
 
   void run(int threads, void (*work)(void*, int), void* context) {
     {
@@ -81,10 +81,11 @@ class Pool {
   }
 
  private:
+  // Returns false if there is no thread or no memory for one: then the call runs on fewer threads.
   bool start_helper() {
     try {
       std::thread(&Pool::help, this, helpers_ + 1).detach();
-    } catch (const std::system_error&) {
+    } catch (const std::exception&) {
       return false;
     }
     helpers_++;
@@ -182,9 +183,9 @@ void run_on_threads(int threads, void (*work)(void*, int), void* context) {
     // The whole team, as a runtime ends the threads that a smaller team leaves out.
     return team(TeamCall::on_thread, &call, 0, 0);
   }
-  if (!pool->claim()) return work(context, 0);
+  std::unique_lock<std::mutex> helpers = pool->claim();
+  if (!helpers) return work(context, 0);
   pool->run(threads, work, context);
-  pool->release();
 }
 
 }  // namespace pooltide

@@ -12,7 +12,7 @@
 namespace pooltide {
 
 // Calls work(context, worker) on up to `threads` threads, including the calling thread. Each thread has a different
-// `worker` number, from 0 up. Returns when all calls of `work` have returned. `work` must not throw. If `threads` is
+// `worker` number, from 0 up; the calling thread has 0. Returns when all calls of `work` have returned. `work` must not throw. If `threads` is
 // negative, up to -threads threads of the OpenMP team do the work, or of this pool if use_openmp gave no team.
 void run_on_threads(int threads, void (*work)(void* context, int worker), void* context);
 
