@@ -39,6 +39,7 @@ from .arrays.unpools import (
     max_unpool3d,
     max_unpool3d_backward,
 )
+from .kernels.calls import get_cache_bytes, set_cache_bytes
 from .kernels.threads import get_num_threads, set_num_threads
 
 __version__ = "0.1.0"
@@ -62,6 +63,7 @@ __all__ = [
     "avg_pool2d_backward",
     "avg_pool3d",
     "avg_pool3d_backward",
+    "get_cache_bytes",
     "get_num_threads",
     "max_pool1d",
     "max_pool1d_backward",
@@ -75,5 +77,6 @@ __all__ = [
     "max_unpool2d_backward",
     "max_unpool3d",
     "max_unpool3d_backward",
+    "set_cache_bytes",
     "set_num_threads",
 ]

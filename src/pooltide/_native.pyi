@@ -24,6 +24,8 @@ class Prepared:
         dilation: tuple[int, int, int],
         *tables: NDArray[Any],
     ) -> None: ...
+    @property
+    def nbytes(self) -> int: ...
     def kernels(self, ignore_speed: bool, /) -> list[tuple[str, str | None]]: ...
     def run(
         self,
@@ -54,12 +56,14 @@ class Shortcuts:
         exchange: object,
         tensor: type,
         modes: Callable[[], int],
+        pre_dispatch: Callable[[], bool],
         transforms: Callable[[], bool],
         grad_enabled: Callable[[], bool],
         forward_ad: ModuleType,
         empty_like: Callable[[Any], Any],
         deterministic: Callable[[], bool],
         is_neg: Callable[[Any], bool],
+        is_cow: Callable[[Any], bool],
         storage: Callable[[Any], Any],
         storage_offset: Callable[[Any], Any],
         is_inference: Callable[[Any], bool],

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from .cache import cached
 
 Table = NDArray[np.int64]
 
@@ -38,6 +39,13 @@ class Tables:
     extent: Table
     first_window: Table
     window_count: Table
+
+    @property
+    def nbytes(self) -> int:
+        return sum(
+            table.nbytes
+            for table in (self.start, self.end, self.extent, self.first_window, self.window_count)
+        )
 
 
 def strided_outputs(length: int, k: int, s: int, p: int, ceil: bool, p_after: int | None = None) -> int:
@@ -100,11 +108,6 @@ class Axis:
 UNIT = Axis(1, 1)
 
 
-def tables(axis: Axis) -> Tables:
-    """The axis written out: O(length + outputs) time and memory, so only a kernel asks for it."""
-    return _cached(axis) if axis.length + axis.outputs <= _SHORT else _write_out(axis)
-
-
 def spans(axis: Axis, begin: int = 0, stop: int | None = None) -> tuple[Table, Table, Table]:
     """Start, end and extent (see Window) of the windows from `begin` to `stop` - 1, by default of all."""
     stop = axis.outputs if stop is None else stop
@@ -125,7 +128,9 @@ def spans(axis: Axis, begin: int = 0, stop: int | None = None) -> tuple[Table, T
     return np.maximum(start, 0), np.minimum(end, axis.length), end - start
 
 
-def _write_out(axis: Axis) -> Tables:
+@cached(lambda tables: (tables,))
+def tables(axis: Axis) -> Tables:
+    """The axis written out: O(length + outputs) time and memory, so only a kernel asks for it."""
     start, end, extent = map(np.ascontiguousarray, spans(axis))
     first = _so_far(end, axis.length)  # windows that ended at or before the cell
     count = _so_far(start, axis.length)
@@ -143,12 +148,8 @@ def _so_far(places: Table, length: int) -> Table:
     return np.cumsum(found, out=found)
 
 
-_SHORT = 1 << 16  # cells and windows of an axis whose tables are cached
-_cached = lru_cache(maxsize=256)(_write_out)
-
-
 def is_long(axes: Iterable[Axis]) -> bool:
-    """Whether the tables of the axes take so much memory that no cache should hold several sets of them."""
+    """Whether the tables of the axes take so much memory that a kernel without tables is better."""
     return sum(axis.length + axis.outputs for axis in axes) > 1 << 20
 
 

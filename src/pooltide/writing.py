@@ -1,5 +1,6 @@
 """Writes files that users name: a file is replaced completely, or stays as it was.
 
+Files that this program names itself are never written through a link: `write_own` and `append_own`.
 `write_whole` raises OSError; `why` turns an OSError into text for a message.
 """
 
@@ -13,6 +14,7 @@ import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
 Content = bytes | memoryview
 _STANDARD = (1, 2)  # the output streams of this process
@@ -48,6 +50,21 @@ def write_parts(path: Path, content: Iterable[Content]) -> None:
     if not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
     return _replace(target, content, stat.S_IMODE(found.st_mode))
+
+
+def write_own(path: Path, content: Iterable[Content]) -> None:
+    """Write a file of this program as `write_parts` does, but replace a link instead of following it."""
+    mode = None
+    with suppress(FileNotFoundError):
+        if stat.S_ISREG((before := path.lstat()).st_mode):
+            mode = stat.S_IMODE(before.st_mode)
+    _replace(path, content, mode)
+
+
+def append_own(path: Path) -> BinaryIO:
+    """Open a file of this program for appending; OSError for a link."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    return open(os.open(path, flags, 0o666), "ab")
 
 
 def why(error: OSError) -> str:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ..kernels import Arrays, IndexFault
 from ..kernels.calls import CALLS, Key, call_key
+from ..kernels.cpu import tables_of
 from ..kernels.plan import Plan, execute, make_plan, shortcut
 from ..kernels.threads import get_num_threads
 from ..operators.binding import bind
@@ -88,7 +89,7 @@ def forward(name: str, input: Array, arguments: PoolArguments, return_indices: A
 
 
 def _keep(key: Key | None, call: PreparedCall) -> PreparedCall:
-    CALLS.add(key, call, call.plan.problem.axes)
+    CALLS.add(key, call, tables_of(call.kernel))
     return call
 
 

@@ -1,4 +1,4 @@
-"""One cache of calls for all entrances, and the key that says when two calls are the same.
+"""The key that says when two calls are the same, and the setting of the cache's size.
 
 The checks, the plan and the kernel of a call depend on metadata only: the function, the shapes, strides,
 dtypes and devices of its arrays, its attributes, and the backend that the environment chooses. An entrance
@@ -7,14 +7,14 @@ keeps what it found for a call in `CALLS`, under the call's key, and finds it th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Hashable
 from typing import Any
 
-from ..geometry import Axis, is_long
-from ..operators.plain import kinds
+from ..cache import CALLS, Key
+from ..operators.plain import kinds, plain, shown
 from .plan import backend_setting
 
-Key = Hashable
+__all__ = ["CALLS", "Key", "call_key", "get_cache_bytes", "set_cache_bytes"]
 
 
 def call_key(
@@ -30,25 +30,23 @@ def call_key(
     return function, arrays, attributes, types, more, backend_setting()
 
 
-class Calls:
-    """A cache with a bound; a full cache is cleared."""
+def get_cache_bytes() -> int:
+    """The most bytes that tables, plans and prepared kernels of earlier calls may take; 256 MiB at the start.
 
-    MOST = 4096
-
-    def __init__(self) -> None:
-        self.known: dict[Key, Any] = {}  # compiled code reads this dictionary, too
-        self.get: Callable[..., Any] = self.known.get  # the key None is never there
-
-    def add(self, key: Key | None, found: Any, axes: Iterable[Axis] = ()) -> None:
-        """Keeps what was found for a call; not if it has no key, or if long axes make its tables long."""
-        if key is None or is_long(axes):
-            return
-        if len(self.known) >= self.MOST:
-            self.clear()
-        self.known[key] = found
-
-    def clear(self) -> None:
-        self.known.clear()
+    The environment variable POOLTIDE_CACHE_BYTES sets it at the start.
+    """
+    return CALLS.limit
 
 
-CALLS = Calls()
+def set_cache_bytes(n: int) -> None:
+    """Let what earlier calls derived from their shapes take at most `n` bytes, on all devices together.
+
+    An equal call then finds it again, and is faster. This forgets what there is now. 0: keep nothing.
+    """
+    count = plain(n)
+    if type(count) is not int:
+        raise TypeError(f"set_cache_bytes: n is {shown(n)}; it must be an int, 0 or more.")
+    if count < 0:
+        raise ValueError(f"set_cache_bytes: n is {shown(count)}; it must be 0 or more.")
+    CALLS.limit = count
+    CALLS.clear()

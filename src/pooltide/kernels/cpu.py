@@ -7,14 +7,15 @@ addresses and releases the GIL while it computes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import partial
 from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..geometry import Axis, cells_of_windows, is_long, spans
+from ..cache import cached
+from ..geometry import UNIT, Axis, cells_of_windows, is_long, spans
 from ..problem.problem import Problem
 from . import Arrays, IndexFault
 from .reference import as_float
@@ -34,6 +35,7 @@ KINDS = {"average": 0, "maximum": 1, "average_gradient": 2, "maximum_gradient": 
 STORES = {"FLOAT32": 0, "FLOAT64": 1, "FLOAT16": 2, "BFLOAT16": 3}
 QUOTIENTS = {"": 0, "chained": 0, "extent": 1, "valid": 1, "override": 2, "mean": 3}
 _LIMIT = 2**31 - 64  # tables are of 32 bits, and are read a vector at a time
+_ZERO, _ONE = (np.array([n], np.int32) for n in (0, 1))  # the tables of a unit axis, which most problems have
 _CHUNK = 1 << 20  # windows whose tables are made at a time, as 64-bit tables of a long axis fill the memory
 
 
@@ -116,12 +118,9 @@ def _unpool(
     )
 
 
+@cached(lambda prepared: (prepared,))
 def prepare(problem: Problem, layout: str) -> _native.Prepared:
     """The problem, ready to run on arrays, or addresses, in this layout."""
-    return (_last_long if is_long(problem.axes) else _cached)(problem, layout)
-
-
-def _prepare(problem: Problem, layout: str) -> _native.Prepared:
     divisor = float(as_float(problem.divisor, problem.dtype.accumulator)) if problem.divisor else 1.0
     dilation = problem.dilation if _by_cells(problem) else (1, 1, 1)
     return _native.Prepared(
@@ -144,10 +143,6 @@ def _prepare(problem: Problem, layout: str) -> _native.Prepared:
     )
 
 
-_cached = lru_cache(maxsize=256)(_prepare)
-_last_long = lru_cache(maxsize=1)(_prepare)
-
-
 def _by_cells(problem: Problem) -> bool:
     """True if tables list the cells of dilated windows. False if they list the spans of the windows.
 
@@ -158,6 +153,8 @@ def _by_cells(problem: Problem) -> bool:
 
 def _windows(problem: Problem, layout: str, axis: Axis) -> tuple[Array, Array, Array]:
     """Per window: its first cell, its number of cells, its factor of the divisor."""
+    if axis == UNIT:
+        return _ZERO, _ONE, _ONE
     if problem.kind == "maximum_gradient" and not problem.offsets and layout == "planes" and is_long([axis]):
         none = np.zeros(0, np.int32)  # such a problem is scattered plane by plane, without tables
         return none, none, none
@@ -170,6 +167,11 @@ def _windows(problem: Problem, layout: str, axis: Axis) -> tuple[Array, Array, A
         start[part], end, extent[part] = spans(axis, part.start, part.stop)
         length[part] = end - start[part]
     return start, length, extent if problem.quotient == "extent" else length
+
+
+def tables_of(kernel: Callable[..., Any] | None) -> Any:
+    """What owns the tables of a kernel, with its nbytes: the object whose method the kernel is."""
+    return getattr(kernel, "__self__", None)
 
 
 def kernels(problem: Problem, layout: str) -> list[tuple[str, str | None]]:

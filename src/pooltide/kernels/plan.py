@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
 from math import prod
 from types import ModuleType
 from typing import Any
@@ -17,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..cache import cached
 from ..display import html_table
-from ..geometry import is_long
 from ..problem.problem import Problem
 from ..problem.rounding import round_source
 from . import Arrays, IndexFault, cpu, reference
@@ -44,6 +43,7 @@ class Plan:
     copied: tuple[str, ...]  # the arrays, by their names in kernels.Arrays, that go through scratch
     refused: tuple[tuple[str, str], ...]  # backends before the chosen one, and their reasons
     kernel_scratch: int
+    work: int = field(default=0, repr=False)  # about the time of a call, in bytes that memory moves
 
     @property
     def scratch(self) -> int:
@@ -121,7 +121,7 @@ def written(problem: Problem) -> tuple[str, ...]:
     return ("indices", "out") if problem.kind == "maximum" and problem.index_bytes else ("out",)
 
 
-@lru_cache(maxsize=4096)
+@cached()
 def _planned(problem: Problem, layouts: tuple[str, ...], only: str | None) -> Plan:
     refused: list[tuple[str, str]] = []
     if only is not None and only not in BACKENDS:
@@ -132,19 +132,26 @@ def _planned(problem: Problem, layouts: tuple[str, ...], only: str | None) -> Pl
             refused.append((name, reason))
             continue
         layout, copied = arrange(problem, layouts, backend.LAYOUTS)
-        return Plan(problem, name, layout, copied, tuple(refused), backend.scratch(problem))
+        work = _work(problem) * (1 if name == "cpu" else 1 << 10)  # the reference is slow
+        return Plan(problem, name, layout, copied, tuple(refused), backend.scratch(problem), work)
     raise NoBackend("; ".join(f"{name}: {reason}" for name, reason in refused))
+
+
+def _work(problem: Problem) -> int:
+    """The bytes that must move, or the cells of all windows if these are more."""
+    longest = [axis.k or axis.length // max(axis.outputs, 1) + 2 for axis in problem.axes]
+    return max(problem.least_bytes, problem.planes * prod(problem.output_plane) * prod(longest))
 
 
 def shortcut(plan: Plan) -> Callable[..., Any] | None:
     """Returns the compiled kernel of a plan, which callers may call directly, or None.
 
-    None if the backend is not `cpu`, if an array must be copied, for unpools, and for long axes, whose tables
-    no cache should hold. The kernel takes (grad_output, input, indices, out, threads), with None for arrays
-    that the problem does not have. It returns None for success, a tuple for an index outside its plane, and
-    NotImplemented for arrays that it can't take; then it has written nothing.
+    None if the backend is not `cpu`, if an array must be copied, and for unpools. The kernel takes
+    (grad_output, input, indices, out, threads), with None for arrays that the problem does not have.
+    It returns None for success, a tuple for an index outside its plane, and NotImplemented for arrays that
+    it can't take; then it has written nothing.
     """
-    if plan.backend != "cpu" or plan.copied or plan.problem.unpool or is_long(plan.problem.axes):
+    if plan.backend != "cpu" or plan.copied or plan.problem.unpool:
         return None
     return cpu.prepare(plan.problem, plan.layout).run
 

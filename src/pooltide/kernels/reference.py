@@ -7,7 +7,6 @@ that every other backend gives. In float64 for all dtypes it is the oracle.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
 from itertools import product
 from math import prod
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..cache import cached
 from ..geometry import Axis, cells_of_windows
 from ..problem.problem import Problem
 from ..problem.rounding import round_once, round_source
@@ -85,22 +85,24 @@ def _forward(problem: Problem, x: Array, out: Array, indices: Array | None) -> N
                 indices[(..., *o)] = place
 
 
-@lru_cache(maxsize=16)
-def _ranges(axis: Axis) -> list[range]:
-    """Per window, its cells."""
-    tables = (table.tolist() for table in cells_of_windows(axis))
-    return [range(first, first + n * axis.dilation, axis.dilation) for first, n in zip(*tables, strict=True)]
+_cells_of_windows = cached(lambda tables: tables)(cells_of_windows)
+
+
+def _range(axis: Axis, o: int) -> range:
+    """The cells of window o on an axis."""
+    first, count = (int(table[o]) for table in _cells_of_windows(axis))
+    return range(first, first + count * axis.dilation, axis.dilation)
 
 
 def _slices(problem: Problem, o: Index) -> Any:
     """The cells of window o in every plane, as an index into (N, C, D, H, W)."""
-    cells = (_ranges(axis)[i] for axis, i in zip(problem.axes, o, strict=True))
+    cells = (_range(axis, i) for axis, i in zip(problem.axes, o, strict=True))
     return (..., *(slice(c.start, c.stop, c.step) for c in cells))
 
 
 def _cells(problem: Problem, o: Index) -> Iterable[Index]:
     """The cells of window o, (d, h, w) ascending."""
-    d, h, w = (_ranges(axis)[i] for axis, i in zip(problem.axes, o, strict=True))
+    d, h, w = (_range(axis, i) for axis, i in zip(problem.axes, o, strict=True))
     return product(d, h, w)
 
 
@@ -116,7 +118,7 @@ def _sum(problem: Problem, o: Index, x: Array) -> Array:
 
 def _maximum(problem: Problem, o: Index, x: Array) -> tuple[Array, Array]:
     """The largest cells of window o in all planes, and their indices or offsets."""
-    first = [_ranges(axis)[i].start for axis, i in zip(problem.axes, o, strict=True)]
+    first = [_range(axis, i).start for axis, i in zip(problem.axes, o, strict=True)]
     tables = problem.offset_tables
     sizes = problem.input_plane if tables is None else tables.most
 

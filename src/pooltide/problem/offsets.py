@@ -10,14 +10,14 @@ A forward writes offsets and its gradient reads them; users never see them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..geometry import Axis, Table, cells_of_windows, is_long
+from ..cache import cached
+from ..geometry import Axis, Table, cells_of_windows
 
 Triple = tuple[int, int, int]
 Axes = tuple[Axis, Axis, Axis]
@@ -31,6 +31,10 @@ class Offsets:
     most: Triple  # per axis: the most cells of a window
     jump: Table  # per offset: how far it lies from the window's first cell, in the plane
 
+    @property
+    def nbytes(self) -> int:
+        return sum(table.nbytes for table in (*self.first_cell, self.jump))
+
     def indices(self, offsets: NDArray[Any], plane: Triple) -> Table:
         """The indices, flat in their plane, of offsets of shape (…, Do, Ho, Wo)."""
         d, h, w = self.first_cell
@@ -39,12 +43,9 @@ class Offsets:
         return found
 
 
+@cached(lambda offsets: (offsets,))
 def offsets_of(axes: Axes) -> Offsets | None:
     """The tables that turn offsets into indices, or None where windows have more cells than a byte counts."""
-    return (_offsets_of if is_long(axes) else _cached)(axes)
-
-
-def _offsets_of(axes: Axes) -> Offsets | None:
     found = [cells_of_windows(axis) for axis in axes]
     d, h, w = (max(int(count.max(initial=1)), 1) for _, count in found)
     if d * h * w > MOST:
@@ -58,6 +59,3 @@ def _offsets_of(axes: Axes) -> Offsets | None:
     for table in (*first, jump):
         table.setflags(write=False)
     return Offsets((first[0], first[1], first[2]), (d, h, w), jump)
-
-
-_cached = lru_cache(maxsize=256)(_offsets_of)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.resources import files
 from typing import Any
 
@@ -126,11 +127,19 @@ class Operator:
         """The roles of the tensors that the operator writes."""
         return ("out", "indices") if self.kind == "maximum" else ("out",)
 
+    @cached_property
+    def _by_name(self) -> dict[str, Parameter]:
+        return {p.name: p for p in self.parameters}
+
+    @cached_property
+    def _by_role(self) -> dict[str, Parameter]:
+        return {p.role: p for p in reversed(self.parameters)}  # the first of equals counts
+
     def parameter(self, name: str) -> Parameter:
-        return next(p for p in self.parameters if p.name == name)
+        return self._by_name[name]
 
     def by_role(self, role: str) -> Parameter | None:
-        return next((p for p in self.parameters if p.role == role), None)
+        return self._by_role.get(role)
 
     def dtypes(self, parameter: Parameter, product: str) -> tuple[str, ...]:
         group = self.dtype_groups[parameter.dtypes]
