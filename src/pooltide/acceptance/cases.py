@@ -51,7 +51,9 @@ FIELDS: dict[str, str | tuple[str, str]] = {
 }
 _MAIN = ("name", "case", "operator", "input")
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
-_LONGEST = 1 << 20  # bytes of a line
+LONGEST = 1 << 20  # bytes of a line
+NAMES = "it must be letters, digits, . _ or -, at most 100 and 200 bytes"
+_DEEPEST = 32  # nested brackets of JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +86,9 @@ def read_lazily(path: Path) -> Iterator[Line]:
 
 def bounded(file: BinaryIO) -> Iterator[bytes]:
     """The lines of a file. CasesError: a line is too long."""
-    for number, raw in enumerate(iter(lambda: file.readline(_LONGEST + 1), b""), 1):
-        if len(raw) > _LONGEST:
-            raise CasesError(f"line {number} has more than {_LONGEST} bytes; it must have fewer")
+    for number, raw in enumerate(iter(lambda: file.readline(LONGEST + 1), b""), 1):
+        if len(raw) > LONGEST:
+            raise CasesError(f"line {number} has more than {LONGEST} bytes; it must have fewer")
         yield raw
 
 
@@ -158,17 +160,43 @@ def _word(field: str, value: Any) -> str:
     return value
 
 
-def parse_json(text: str | bytes) -> Any:
-    """The value of one line of JSON. CasesError: the line is not JSON, or is too deep or too long."""
+def parse_json(text: str | bytes, what: str = "line") -> Any:
+    """The value of a line, or a file, of JSON. CasesError: it is no JSON, has a key twice, or is too deep."""
     try:
-        return json.loads(text)
+        value = json.loads(text, object_pairs_hook=_object)
+        if not _is_deep(value):
+            return value
+        reason = "too many brackets are nested"
     except RecursionError:
         reason = "too many brackets are nested"
+    except CasesError as error:
+        reason = str(error)
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         reason = str(error)[:100]
     except ValueError:
         reason = "a number has too many digits"
-    raise CasesError(f"the line is no JSON: {reason}")
+    raise CasesError(f"the {what} is no JSON: {reason}")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON. Readers disagree on which of two equal keys counts, so there may be one alone."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise CasesError(f"an object has the key {key[:60]!r} twice; each key must be there once")
+        found[key] = value
+    return found
+
+
+def _is_deep(value: Any) -> bool:
+    """Whether more brackets are nested than functions that call themselves can follow."""
+    level: list[Any] = [[value]]
+    for _ in range(_DEEPEST):
+        outer = [part.values() if isinstance(part, dict) else part for part in level]
+        level = [part for parts in outer for part in parts if isinstance(part, (dict, list))]
+        if not level:
+            return False
+    return True
 
 
 def _fields(text: str, header: list[str] | None, separator: str) -> dict[str, Any]:
@@ -222,18 +250,22 @@ def _cells(text: str, separator: str) -> list[str]:
 def _name(fields: Mapping[str, Any], number: int) -> str:
     name = fields.get("name") or _default(number)
     if not isinstance(name, str) or not is_name(name):
-        raise CasesError(
-            f"name is {str(name)[:60]!r}; it must be letters, digits, . _ or -, at most 100 and 200 bytes"
-        )
+        raise CasesError(f"name is {str(name)[:60]!r}; {NAMES}")
     return name
 
 
 def is_name(text: str) -> bool:
     """True for names of cases: letters and digits of any script, and . _ -, but not at the start . or -."""
-    if not 0 < len(text) <= 100 or text[0] in ".-" or not text.isprintable():
+    if not 0 < len(text) <= 100 or text != file_name(text):
         return False
-    good = all(character in "._-" or category(character)[0] in "LMN" for character in text)
-    return good and len(text.encode()) <= 200  # a file name has at most 255 bytes, and endings are added
+    return len(text.encode()) <= 200  # a file name has at most 255 bytes, and endings are added
+
+
+def file_name(text: str) -> str:
+    """The text with _ in place of each character that no name of a case has."""
+    good = (c in "._-" or (category(c)[0] in "LMN" and c.isprintable()) for c in text)
+    safe = "".join(c if is_good else "_" for c, is_good in zip(text, good, strict=True))
+    return f"_{safe[1:]}" if safe.startswith((".", "-")) else safe
 
 
 def _default(number: int) -> str:

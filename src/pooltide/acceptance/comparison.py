@@ -134,9 +134,12 @@ def result_path(directory: Path, name: str, result: str) -> Path:
     dumped = directory / TENSORS / f"{name}.output.{0 if result in RESULTS else 1}"
     places = [directory / name / result, directory / flat, dumped]
     candidates = [Path(f"{place}{suffix}") for place in places for suffix in (".npy", ".bin", ".pt")]
-    for path in candidates:
-        if path.is_file():
-            return path
+    found = [path for path in candidates if path.is_file()]
+    # The same result may be there as .npy and .bin, as in golden data.
+    if other := next((path for path in found if path.with_suffix("") != found[0].with_suffix("")), None):
+        raise TensorFileError(f"{found[0]} and {other}: both are results for {name}; it must have one")
+    if found:
+        return found[0]
     what = f"no result for {name}" if result in RESULTS else f"no {result} for {name}"
     raise TensorFileError(f"{directory}: {what}; it must be in {candidates[0]} or {candidates[3]}")
 

@@ -16,6 +16,7 @@ from ..operators.dtypes import DTYPES, DType
 from ..writing import why
 from .cases import is_name, parse_json
 from .notation import parse
+from .reading import opened
 from .tensorfile import CHANGED
 from .trial import Refused, problem_of
 from .words import NotationError
@@ -144,12 +145,12 @@ def first_change(directory: Path, entry: Mapping[str, Any], *, skip: str = "") -
             path = directory / entry["name"] / f"{role}.{suffix}"
             if path.name == skip:
                 continue
-            if not path.is_file():
-                return f"{path}: the file is missing; {MANIFEST} has it"
             try:
-                with path.open("rb") as file:
+                with opened(path) as file:
                     if hashlib.file_digest(file, "sha256").hexdigest() != digest:
                         return f"{path}: {CHANGED}"
+            except FileNotFoundError:
+                return f"{path}: the file is missing; {MANIFEST} has it"
             except OSError as error:
                 return f"{path}: can't be read: {why(error)}"
     return None

@@ -60,7 +60,8 @@ def _read(values: Values, tensor: TensorMeta) -> Array:
         if file.fortran:
             raise TensorFileError(f"{values}: the file is in Fortran order; it must be in C order")
         return file.part(0, file.count).reshape(tensor.shape)
-    array = np.array(values, dtype=np.float64).astype(tensor.dtype.numpy)
+    with np.errstate(over="ignore", invalid="ignore"):
+        array = np.array(values, dtype=np.float64).astype(tensor.dtype.numpy)
     if array.size != np.prod(tensor.shape, dtype=np.int64):
         raise TensorFileError(f"the case has {array.size} values; shape {tensor.shape} needs another number")
     return array.reshape(tensor.shape)
@@ -83,4 +84,7 @@ def flat(values: Sequence[Any]) -> tuple[float, ...]:
     found = np.array(values, dtype=object).ravel().tolist()
     if any(type(value) not in (int, float) for value in found):
         raise ValueError("the values must be numbers, in lists of one length")
-    return tuple(map(float, found))
+    try:
+        return tuple(map(float, found))
+    except OverflowError:
+        raise ValueError("the values must be finite") from None

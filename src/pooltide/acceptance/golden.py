@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from ..arrays.volumes import as_volume
 from ..operators.pages import HOST
-from ..writing import why
+from ..writing import append_own, why
 from .cases import is_name
 from .entries import MANIFEST, ROLES, SUFFIXES, expected, first_change, has_float64
 from .given import Given, load
@@ -35,6 +35,7 @@ from .inputs import TooLarge, draw, placed
 from .manifest import Manifest, ManifestError, finish_manifest, read_manifest
 from .notation import Case, parse
 from .oracle import golden_result
+from .reading import opened
 from .tensorfile import TensorFileError, npy_header, raw_bytes
 from .trial import Refused, problem_of
 from .words import NotationError
@@ -130,8 +131,8 @@ def _write(directory: Path, entry: dict[str, Any], arrays: Mapping[str, Array | 
 def put(directory: Path, name: str, work: Path) -> None:
     """Make a finished directory in PARTIAL the directory of a case, in place of an older one."""
     place, old = directory / name, work.with_name(f"{work.name}.old")
-    with (directory / PARTIAL / CLAIMED).open("a", encoding="utf-8") as claims:
-        claims.write(f"{name}\n")
+    with append_own(directory / PARTIAL / CLAIMED) as claims:
+        claims.write(f"{name}\n".encode())
     with suppress(FileNotFoundError):
         place.rename(old)
     work.rename(place)
@@ -144,6 +145,9 @@ def start(directory: Path) -> Manifest:
     manifest, work = directory / MANIFEST, directory / PARTIAL
     if os.path.lexists(work) and (work.is_symlink() or not work.is_dir() or not manifest.exists()):
         raise ManifestError(f"{work} is there, but {MANIFEST} is not; pooltide golden uses that name")
+    for path in (manifest, *work.glob("*")):
+        if path.is_symlink():  # what it leads to is not ours, and would be changed
+            raise ManifestError(f"{path} is a link; pooltide golden writes there: remove the link")
     found = read_manifest(directory, unfinished=True) if os.path.lexists(manifest) else Manifest(manifest)
     work.mkdir(exist_ok=True)
     return found
@@ -167,8 +171,8 @@ def claimed(directory: Path) -> set[str]:
     """The names whose directories an unfinished run made or replaced."""
     matches = (_WORK.fullmatch(path.name) for path in (directory / PARTIAL).glob("*"))
     names = [match[1] for match in matches if match]
-    with suppress(OSError, UnicodeDecodeError):
-        names += (directory / PARTIAL / CLAIMED).read_text("utf-8").splitlines()
+    with suppress(OSError, UnicodeDecodeError), opened(directory / PARTIAL / CLAIMED) as file:
+        names += file.read().decode().splitlines()
     return {name for name in names if is_name(name)}
 
 
@@ -191,8 +195,15 @@ def finish(directory: Path, manifest: Manifest, *, complete: bool) -> None:
 
 
 def _remove(place: Path) -> None:
-    """Remove the directory of a case, unless it has other files than those of this program."""
+    """Remove the directory of a case, unless it is a link or has other files than those of this program."""
     with suppress(OSError):
-        for name in _FILES:
-            (place / name).unlink(missing_ok=True)
+        folder = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            names = os.listdir(folder)
+            if not _FILES.issuperset(names):
+                return
+            for name in names:
+                os.unlink(name, dir_fd=folder)
+        finally:
+            os.close(folder)
         place.rmdir()

@@ -10,8 +10,7 @@ So a new page needs no code here.
 
 from __future__ import annotations
 
-import json
-import re
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,9 +19,10 @@ from typing import Any
 from ..operators.catalog import documented, operators
 from ..operators.pages import Operator
 from ..writing import why
-from .cases import CasesError, Line, notation
+from .cases import NAMES, CasesError, Line, file_name, is_name, notation, parse_json
 from .given import Given
 from .notation import parse
+from .reading import opened
 from .words import BY_SHORT_DTYPE, GIVEN, NotationError
 
 _LARGEST = 1 << 30  # bytes of a case file
@@ -73,13 +73,14 @@ def read_cases(path: Path) -> Iterator[Line]:
     from . import atk, msopst, msprobe_dump
 
     try:
-        if path.stat().st_size > _LARGEST:
-            raise CasesError(f"{path}: the file has more than {_LARGEST} bytes; it must have fewer")
-        found = json.loads(path.read_bytes())
+        with opened(path) as file:
+            if os.fstat(file.fileno()).st_size > _LARGEST:
+                raise CasesError(f"the file has more than {_LARGEST} bytes; it must have fewer")
+            found = parse_json(file.read(), "file")
     except OSError as error:
         raise CasesError(f"{path}: can't be read: {why(error)}") from None
-    except (ValueError, RecursionError) as error:
-        raise CasesError(f"{path}: the file is no JSON: {str(error)[:100]}") from None
+    except CasesError as error:
+        raise CasesError(f"{path}: {error}") from None
     readers: tuple[Callable[[Path, Any], Iterator[Line] | None], ...] = (
         msprobe_dump.lines,
         msopst.lines,
@@ -87,8 +88,20 @@ def read_cases(path: Path) -> Iterator[Line]:
     )
     for reader in readers:
         if (lines := reader(path, found)) is not None:
-            return lines
+            return _unique(lines)
     raise CasesError(f"{path}: the file is no dump.json of msprobe and no case file of msOpST or ATK")
+
+
+def _unique(lines: Iterator[Line]) -> Iterator[Line]:
+    """The lines; one whose name an earlier line has is an error: the files of both would be the same."""
+    seen: dict[str, int] = {}
+    for line in lines:
+        if line.name in seen:
+            text = f"name is {line.name!r}, which case {seen[line.name]} has; it must be unique"
+            yield Line(line.number, line.name, None, text)
+        else:
+            seen[line.name] = line.number
+            yield line
 
 
 def operator_called(name: str) -> Operator | None:
@@ -113,13 +126,14 @@ def role_called(operator: Operator, name: str) -> str | None:
 
 def line_of(number: int, name: str, make: Callable[[], Foreign]) -> Line:
     """The case of a call that `make` reads; a CasesError of it becomes the error of the line."""
-    safe = re.sub(r"[^A-Za-z0-9._-]", "_", name)[:100] or f"case-{number:06d}"
-    safe = safe if safe[0].isalnum() or safe[0] == "_" else f"_{safe[1:]}"
+    safe = file_name(name)
     try:
+        if not is_name(safe):
+            raise CasesError(f"the name has {len(name)} characters; {NAMES}")
         foreign = make()
         return Line(number, safe, parse(_notation(foreign)), given=foreign.given)
     except (CasesError, NotationError) as error:
-        return Line(number, safe, None, str(error))
+        return Line(number, safe if is_name(safe) else f"case-{number:06d}", None, str(error))
 
 
 def _notation(foreign: Foreign) -> str:
@@ -134,6 +148,8 @@ def _notation(foreign: Foreign) -> str:
         "format": source.format,
     }
     for role, value in foreign.attributes.items():
+        if role not in _FIELDS:
+            raise CasesError(f"{operator.function}: {role} is an attribute; it must be a tensor")
         fields[_FIELDS[role]] = _plain(role, value)
     if operator.windows == "adaptive" and "grad_output" in tensors:
         fields["output"] = list(tensors["grad_output"].shape[-len(operator.axes) :])
@@ -173,7 +189,10 @@ def range_words(distribution: str, bounds: Any) -> tuple[str, ...]:
         or any(type(b) not in (int, float) for b in bounds)
     ):
         raise CasesError(f"the range of the values is {str(bounds)[:60]}; it must be two numbers")
-    low, high = map(float, bounds)
+    try:
+        low, high = map(float, bounds)
+    except OverflowError:
+        raise CasesError(f"the range of the values is {str(bounds)[:60]}; it must be finite") from None
     return distribution, f"range{low!r}x{high!r}"
 
 

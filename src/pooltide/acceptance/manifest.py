@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -20,8 +20,10 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from .. import __version__
-from ..writing import why, write_parts
+from ..writing import why, write_own
+from .cases import LONGEST
 from .entries import MANIFEST, SHA256, checked, entry_of, short
+from .reading import opened
 
 _MOST_CHECKED = 20_000  # lines, in a few seconds
 _NAME = re.compile(rb'\{"name": "([A-Za-z0-9_][A-Za-z0-9._-]{0,99})", "line": ([1-9][0-9]{0,18}), ')
@@ -71,6 +73,7 @@ class Manifest:
     complete: bool = False
     shard: Shard | None = None
     versions: dict[str, str] = field(default_factory=dict)
+    digest: str = ""  # of its lines, once they were read
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -79,23 +82,34 @@ class Manifest:
         return name in self.offsets
 
     def get(self, name: str) -> dict[str, Any] | None:
-        """The entry of a case; None if there is none, or an unfinished manifest has a wrong one."""
+        """The entry of a case; None if there is none, or a wrong one."""
         if name not in self.offsets:
             return None
         with self.path.open("rb") as file:
             file.seek(self.offsets[name])
             line = file.readline()
         try:
-            return entry_of(line) if self.complete else checked(entry_of(line))
+            return _named(name, line)
         except ValueError:
             return None
 
-    def entries(self) -> Iterator[dict[str, Any]]:
-        """All entries in the order of the manifest. It must be complete."""
-        with self.path.open("rb") as file:
-            for offset in self.offsets.values():
+    def entries(
+        self, chosen: Callable[[int, str], bool] = lambda place, name: True
+    ) -> Iterator[dict[str, Any]]:
+        """The entries that are `chosen` by place and name, in the order of a complete manifest.
+
+        Whoever changes a line can write the right sha256 too, so each line is checked before it is used.
+        ManifestError: one is wrong.
+        """
+        with opened(self.path) as file:
+            for place, (name, offset) in enumerate(self.offsets.items()):
+                if not chosen(place, name):
+                    continue
                 file.seek(offset)
-                yield entry_of(file.readline())
+                try:
+                    yield _named(name, file.readline(LONGEST))
+                except ValueError as error:
+                    raise ManifestError(f"{self.path}, case {name}: {str(error)[:200]}") from None
 
     def add(self, entry: Mapping[str, Any], file: BinaryIO) -> None:
         """Append an entry to the manifest, which `file` has open for appending."""
@@ -105,6 +119,14 @@ class Manifest:
         self.offsets[entry["name"]] = at  # after the line is whole: the disk may be full
 
 
+def _named(name: str, line: bytes) -> dict[str, Any]:
+    """The entry in a line, which must be that of the case `name`. ValueError: it is another, or wrong."""
+    entry = checked(entry_of(line))
+    if entry["name"] != name:
+        raise ValueError(f"name is {entry['name']}; the line begins with {name}")
+    return entry
+
+
 def read_manifest(directory: Path, *, unfinished: bool = False) -> Manifest:
     """The index of a manifest. ManifestError: `pooltide golden` did not write the file so.
 
@@ -112,15 +134,14 @@ def read_manifest(directory: Path, *, unfinished: bool = False) -> Manifest:
     take seconds: only where the sha256 of the lines is wrong, the first lines are checked one by one.
     """
     path = directory / MANIFEST
-    if path.exists() and not path.is_file():
-        raise ManifestError(f"{path}: the path is no plain file; it must be one")
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             found, digest = _index(path, file, unfinished)
+            found.digest = digest
             if not found.complete or digest == found.versions.pop("sha256", None):
                 return found
             file.seek(0)
-            for number, _, line in islice(_numbered(file), 1, _MOST_CHECKED):
+            for number, _, line in islice(_numbered(path, file), 1, _MOST_CHECKED):
                 if line.endswith(b"\n") or not unfinished:
                     with _located(path, number):
                         checked(entry_of(line))
@@ -136,25 +157,31 @@ def _index(path: Path, file: BinaryIO, unfinished: bool) -> tuple[Manifest, str]
     """The index of an open manifest, and the sha256 of its lines after the first."""
     found = Manifest(path)
     digest = hashlib.sha256()
-    for number, offset, line in _numbered(file):
+    for number, offset, line in _numbered(path, file):
         if number == 1 and _NAME.match(line) is None:
             with _located(path, number):
                 _read_head(found, entry_of(line))
             continue
         digest.update(line)
-        if (match := _NAME.match(line)) and line.endswith(b"}\n"):
-            found.offsets[match[1].decode()] = offset
-        elif not unfinished or line.endswith(b"\n"):
-            with _located(path, number):
-                entry = checked(entry_of(line))
-                found.offsets[entry["name"]] = offset
+        with _located(path, number):
+            if (match := _NAME.match(line)) and line.endswith(b"}\n"):
+                name = match[1].decode()
+            elif not unfinished or line.endswith(b"\n"):
+                name = checked(entry_of(line))["name"]
+            else:
+                continue
+            if name in found.offsets and not unfinished:
+                raise ValueError(f"name is {name}, which a line before has; each case may be there once")
+            found.offsets[name] = offset
     return found, digest.hexdigest()
 
 
-def _numbered(file: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
+def _numbered(path: Path, file: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
     """The lines of a file that are not empty: number, offset and content."""
     offset = 0
-    for number, line in enumerate(file, 1):
+    for number, line in enumerate(iter(lambda: file.readline(LONGEST + 1), b""), 1):
+        if len(line) > LONGEST:
+            raise ManifestError(f"{path}, line {number}: the line has more than {LONGEST} bytes")
         if line.strip():
             yield number, offset, line
         offset += len(line)
@@ -236,7 +263,7 @@ def _rewrite(found: Manifest, head: bytes, order: Sequence[tuple[str, int]]) -> 
             at += len(line)
             yield line
 
-    write_parts(found.path, parts())
+    write_own(found.path, parts())
     found.offsets = offsets
 
 

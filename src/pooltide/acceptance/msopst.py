@@ -74,7 +74,10 @@ def _foreign(case: Mapping[str, Any], which: int, folder: Path) -> Foreign:
     source = "grad_output" if operator.gradient else "input"
     if source in values:
         foreign.given = Given(values[source], values.get("indices"), values.get("input"))
-    for attribute in case.get("attr") or []:
+    attributes = case.get("attr") or []
+    if not isinstance(attributes, list):
+        raise CasesError("attr must be a list of objects with name, type and value")
+    for attribute in attributes:
         _set_attribute(foreign, attribute)
     return foreign
 

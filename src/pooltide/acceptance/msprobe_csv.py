@@ -25,6 +25,7 @@ HEADER = (
 )  # fmt: skip
 _STATUS = {PASS: "pass", WARNING: "warning", FAIL: "error"}
 _NONE = " "
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
 def details(rows: Iterable[tuple[str, Comparison | str]]) -> bytes:
@@ -36,8 +37,13 @@ def details(rows: Iterable[tuple[str, Comparison | str]]) -> bytes:
     writer = csv.writer(text)
     writer.writerow(HEADER)
     for name, outcome in rows:
-        writer.writerows(_rows(name, outcome))
+        writer.writerows(map(_safe, row) for row in _rows(name, outcome))
     return text.getvalue().encode("utf-8-sig")
+
+
+def _safe(cell: Any) -> Any:
+    """The cell; a text that a spreadsheet would take for a formula begins with an apostrophe."""
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell
 
 
 def _rows(name: str, outcome: Comparison | str) -> list[list[Any]]:
@@ -65,8 +71,11 @@ def _dtype(file: TensorFile) -> str:
 
 
 def _figures(m: Measures) -> list[Any]:
-    """The columns after Shape and before Status."""
+    """The columns after Shape and before Status; without a finite cell, there are no figures of errors."""
     wrong = m.differing / m.count if m.count else 0.0
+    if not m.finite:
+        known = {"二进制一致错误率": wrong, "inf/nan错误率": m.misplaced_ratio}
+        return [known.get(column, "") for column in HEADER[4:-2]]
     return [
         m.cosine, m.max_abs, *m.shares, wrong, m.balance, m.rmse, m.small_ratio, m.mare, m.mere,
         m.misplaced_ratio, _NONE, m.small_ratio, m.max_ulp, m.mean_ulp, m.ulp_share,

@@ -56,15 +56,14 @@ def _pools(folder: Path, calls: Mapping[str, Any]) -> Iterator[Line]:
 
 def _forward(operator: Operator, call: Any, folder: Path) -> Foreign:
     arguments = _arguments(operator.function, call)
-    tensor = _tensor(arguments.pop("input", None), "input")
+    element = arguments.pop("input", None)
+    tensor = _tensor(element, "input")
     foreign = Foreign(operator, {"input": tensor})
     _set_attributes(foreign, arguments, tensor)
     outputs = call.get("output")
     if operator.by_role("indices") and isinstance(outputs, list) and len(outputs) == 2:
         foreign.tensors["indices"] = _tensor(outputs[1], "output[1]")
-    _set_values(
-        foreign, call["input_args"][0] if call.get("input_args") else call["input_kwargs"]["input"], folder
-    )
+    _set_values(foreign, element, folder)
     return foreign
 
 
@@ -94,11 +93,15 @@ def _arguments(function: str, call: Any) -> dict[str, Any]:
     if not isinstance(positional, list) or not isinstance(named, dict):
         raise CasesError("input_args must be a list, and input_kwargs an object")
     names = list(inspect.signature(getattr(forwards, function)).parameters)
-    if len(positional) > len(names) or (unknown := [name for name in named if name not in names]):
-        raise CasesError(
-            f"the call has arguments that {function} does not have: {unknown if named else positional}"[:200]
-        )
-    return dict(zip(names, positional, strict=False)) | named
+    if len(positional) > len(names):
+        raise CasesError(f"the call has {len(positional)} arguments; {function} has {len(names)}")
+    found = dict(zip(names, positional, strict=False))
+    for name in named:
+        if name not in names:
+            raise CasesError(f"the call has the argument {name[:60]!r}, which {function} does not have")
+        if name in found:
+            raise CasesError(f"the call has the argument {name!r} twice, by place and by name")
+    return found | named
 
 
 def _set_attributes(foreign: Foreign, arguments: Mapping[str, Any], x: Tensor) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import os
 import re
 import struct
 from collections.abc import Iterator
@@ -23,6 +24,8 @@ from numpy.typing import NDArray
 
 from ..operators.dtypes import DTYPES, DType, dtype_of
 from ..writing import why
+from .reading import opened
+from .saved_tensor import SavedError, part_of, read_saved
 
 Array = NDArray[Any]
 _MAGIC = b"\x93NUMPY"
@@ -49,7 +52,7 @@ class TensorFile:
     offset: int
     fortran: bool = False
     sha256: str = ""  # that the whole file must have; "": any
-    array: Array | None = None  # the elements, flat, of a file that can't be read in pieces
+    array: Array | None = None  # the elements, of any strides, of a file that can't be read in pieces
 
     @property
     def count(self) -> int:
@@ -61,7 +64,7 @@ class TensorFile:
         GoldenError, after the last piece: the file does not have its sha256.
         """
         if self.array is not None:
-            yield from (self.array[at : at + cells] for at in range(0, self.count, cells))
+            yield from (part_of(self.array, at, cells) for at in range(0, self.count, cells))
             return
         with _opened(self.path) as file:
             digest = hashlib.sha256(file.read(self.offset)) if self.sha256 else None
@@ -81,7 +84,7 @@ class TensorFile:
     def part(self, start: int, cells: int) -> Array:
         """`cells` elements from `start`, in the order of the file."""
         if self.array is not None:
-            return self.array[start : start + cells]
+            return part_of(self.array, start, cells)
         at = TensorFile(
             self.path, (cells,), self.dtype, self.stored, self.offset + start * self.stored.itemsize
         )
@@ -95,7 +98,7 @@ def open_tensor(path: Path, dtype: DType | None = None, shape: tuple[int, ...] |
     elif path.suffix == ".bin":
         found = _raw(path, dtype, shape)
     elif path.suffix == ".pt":
-        found = _saved_by_pytorch(path)
+        found = _saved_by_pytorch(path, shape)
     else:
         raise TensorFileError(f"{path}: the name ends in {path.suffix!r}; it must end in .npy, .bin or .pt")
     if dtype is not None and found.dtype != dtype:
@@ -116,33 +119,16 @@ def _raw(path: Path, dtype: DType | None, shape: tuple[int, ...] | None) -> Tens
     return TensorFile(path, shape, dtype, dtype.numpy, 0)
 
 
-def _saved_by_pytorch(path: Path) -> TensorFile:
-    """A tensor that torch.save wrote, read as PyTorch reads weights: no code in the file is run."""
-    size = _size(path)
-    if not path.is_file():
-        raise TensorFileError(f"{path}: the path is no plain file; it must be one")
+def _saved_by_pytorch(path: Path, shape: tuple[int, ...] | None) -> TensorFile:
+    with _opened(path):  # it is there, and a plain file
+        pass
     try:
-        import torch
-    except ImportError:
-        raise TensorFileError(f"{path}: a .pt file needs PyTorch, which is not installed") from None
-    try:
-        tensor = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # PyTorch raises whatever its parts raise
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:100]
-        raise TensorFileError(f"{path}: PyTorch can't read the file of {size} bytes: {reason}") from None
-    if not isinstance(tensor, torch.Tensor) or tensor.layout != torch.strided or tensor.is_quantized:
-        raise TensorFileError(
-            f"{path}: the file holds a {type(tensor).__name__}; it must hold a dense tensor"
-        )
-    tensor = tensor.detach().contiguous()
-    bits = tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor
-    array = bits.numpy().reshape(-1)
-    array = array.view(DTYPES["BFLOAT16"].numpy) if tensor.dtype == torch.bfloat16 else array
-    if (dtype := dtype_of(array.dtype)) is None:
-        raise TensorFileError(
-            f"{path}: the file has dtype {array.dtype}; it must be one of {', '.join(DTYPES)}"
-        )
-    return TensorFile(path, tuple(tensor.shape), dtype, array.dtype, 0, array=array)
+        array = read_saved(path, shape)
+    except SavedError as error:
+        raise TensorFileError(f"{path}: {error}") from None
+    dtype = dtype_of(array.dtype)
+    assert dtype is not None
+    return TensorFile(path, array.shape, dtype, array.dtype, 0, array=array)
 
 
 def _npy(path: Path) -> TensorFile:
@@ -205,20 +191,16 @@ def _header(path: Path, text: bytes) -> tuple[tuple[int, ...], np.dtype[Any], bo
 
 @contextmanager
 def _opened(path: Path) -> Iterator[BufferedReader]:
-    if path.exists() and not path.is_file():  # opening a pipe could wait forever
-        raise TensorFileError(f"{path}: the path is no plain file; it must be one")
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             yield file
     except OSError as error:
         raise TensorFileError(f"{path}: can't be read: {why(error)}") from None
 
 
 def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError as error:
-        raise TensorFileError(f"{path}: can't be read: {why(error)}") from None
+    with _opened(path) as file:
+        return os.fstat(file.fileno()).st_size
 
 
 def raw_bytes(array: Array) -> memoryview:

@@ -7,6 +7,7 @@ instructions.py counts instructions instead, by running counted.py under valgrin
 
 from __future__ import annotations
 
+import os
 from importlib.util import find_spec
 from typing import Any
 
@@ -155,3 +156,4 @@ def _need_torch(option: str, device: str) -> None:
 
     if device == "cuda" and not torch.cuda.is_available():
         raise click.UsageError(f"{option} needs an NVIDIA GPU that PyTorch sees, and there is none")
+    os.environ["POOLTIDE_COMPILE"] = "wait"  # general kernels are not what is measured

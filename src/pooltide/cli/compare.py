@@ -24,9 +24,10 @@ from ..acceptance.entries import MANIFEST
 from ..acceptance.manifest import Manifest, ManifestError, Shard, read_manifest
 from ..acceptance.measures import PRECISIONS
 from ..acceptance.notation import parse
+from ..acceptance.summaries import about_golden
 from ..acceptance.tensorfile import TensorFileError
-from ..acceptance.verdicts import LEVELS, THIRD, Verdict
-from ..acceptance.words import BY_SHORT_DTYPE, GIVEN, NotationError
+from ..acceptance.verdicts import DEFAULT, LEVELS, THIRD, Verdict
+from ..acceptance.words import BY_SHORT_DTYPE, NotationError
 from ..operators.dtypes import DTYPES
 from ..writing import why, write_whole
 from . import reports
@@ -69,6 +70,10 @@ class Request:
     case: str
     shard: Shard | None
     only: tuple[str, ...]
+
+    def has(self, place: int, name: str) -> bool:
+        """Whether a case of the manifest is to be compared."""
+        return (not self.only or name in self.only) and (self.shard is None or self.shard.has(place))
 
 
 @click.command()
@@ -136,7 +141,8 @@ def command(
         raise click.UsageError(str(error)) from None
     extra = [] if manifest is None or only else [str(path) for path in extra_files(actual, manifest)]
     if as_json:
-        say(json.dumps({"summary": tally.record(standard) | {"extra": extra}}, ensure_ascii=False))
+        about = {"extra": extra} | about_golden(manifest, shard)
+        say(json.dumps({"summary": tally.record(standard) | about}, ensure_ascii=False))
     else:
         _print_extra(extra, verbose)
         say(tally.summary(standard))
@@ -177,11 +183,7 @@ def _rows(request: Request, manifest: Manifest | None) -> Iterator[Row]:
     if manifest is None:
         yield Row(request.actual.name, request.case, _outcome(partial(_pair, request), request.level), 1)
         return
-    for place, entry in enumerate(manifest.entries()):
-        if request.only and entry["name"] not in request.only:
-            continue
-        if request.shard is not None and not request.shard.has(place):
-            continue
+    for entry in manifest.entries(request.has):
         pair = partial(pair_entry, entry, request.golden, request.actual, request.third)
         yield Row(entry["name"], entry["case"], _outcome(pair, request.level), entry["line"])
 
@@ -221,14 +223,21 @@ def _print(row: Row, standard: str, verbose: bool, request: Request) -> None:
         about = [f"      case     {row.case}"] if row.case else []
         say("\n".join([*about, *reports.details(m, row.outcome.verdicts, standard)]))
     if not verdict.passed:
-        say(_reproduce(row, request))
+        say(_reproduce(row, standard, request))
 
 
-def _reproduce(row: Row, request: Request) -> str:
-    if row.case and parse(row.case).data.distribution != GIVEN:
-        return reproduce("run", row.case)
-    only = ["--only", row.name] if request.golden.is_dir() else []
-    return reproduce("compare", request.actual, request.golden, *only, "-v")
+def _reproduce(row: Row, standard: str, request: Request) -> str:
+    """The same comparison of this case alone: a command that computes the case would judge another result."""
+    options = {
+        "--only": row.name if request.golden.is_dir() else None,
+        "--third": request.third,
+        "--standard": standard if standard != DEFAULT else None,
+        "--level": request.level if standard in THIRD else None,
+        "--dtype": request.dtype,
+        "--case": request.case,
+    }
+    words = [word for name, value in options.items() if value for word in (name, value)]
+    return reproduce("compare", request.actual, request.golden, *words, "-v")
 
 
 def _print_extra(extra: list[str], verbose: bool) -> None:
@@ -284,7 +293,7 @@ def _entries(rows: list[Row], standard: str, request: Request) -> list[Entry]:
         if not chosen.passed:
             sections += 1
             errors = _errors(row.outcome, source) if sections <= MOST_SECTIONS else None
-            entry = replace(entry, reproduce=_reproduce(row, request), errors=errors)
+            entry = replace(entry, reproduce=_reproduce(row, standard, request), errors=errors)
         found.append(entry)
     return found
 

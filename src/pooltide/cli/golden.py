@@ -19,7 +19,7 @@ from ..acceptance.imports import read_cases
 from ..acceptance.manifest import Manifest, ManifestError, Shard, begin, versions
 from ..acceptance.workers import Work, WorkerDied, make_all
 from ..kernels.threads import get_num_threads
-from ..writing import why
+from ..writing import append_own, why
 from .locking import locked
 from .paths import NamedPath
 from .problems import NOTATION, CaseSource, failed, product_option, source_argument
@@ -131,7 +131,7 @@ class Maker:
                 begin(self.manifest, shard)
                 before = claimed(self.output)
                 clean(self.output)
-                with self.manifest.path.open("ab") as file:
+                with append_own(self.manifest.path) as file:
                     work = self._work(source, shard, before)
                     for made in make_all(work, self.output, jobs, total):
                         advance()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import click
@@ -10,7 +11,8 @@ import click
 from ..acceptance.cases import CasesError
 from ..acceptance.entries import MANIFEST
 from ..acceptance.manifest import ManifestError
-from ..acceptance.merging import merge_golden, merge_results
+from ..acceptance.merging import merge_golden
+from ..acceptance.summaries import merge_results
 from ..writing import why
 from .locking import locked
 from .paths import NamedPath
@@ -25,21 +27,31 @@ def command(parts: tuple[Path, ...], output: Path, as_json: bool) -> None:
     """Join PARTS: directories of golden --shard, or files that compare --shard --json printed.
 
     The manifest, or the results, are byte for byte what one run without shards writes. All shards must be
-    there, of one version. Golden files are linked or copied; the parts stay as they are.
+    there, of one version. Golden files are linked or copied; the parts stay as they are. The exit status of
+    results is that of the whole comparison: 2 when a case could not be compared, else 1 when one failed.
     """
     kinds = {part.is_dir() for part in parts}
     if len(kinds) != 1:
         raise click.UsageError("PARTS are files and directories; they must be one or the other")
+    if any(os.path.exists(output) and output.samefile(part) for part in parts):
+        raise click.UsageError(f"{output} is one of the parts, which stay as they are; give another --output")
+    verdicts: dict[str, int] = {}
     try:
         if kinds == {True}:
             with locked(output):
                 count = merge_golden(parts, output)
             written = output / MANIFEST
         else:
-            count, written = merge_results(parts, output), output
+            merged, written = merge_results(parts, output), output
+            verdicts = {key: merged[key] for key in ("pass", "fail", "error", "exit_status")}
+            count = merged["golden"]["cases"]
     except (ManifestError, CasesError) as error:
         raise click.UsageError(str(error)) from None
     except OSError as error:
         raise click.UsageError(f"{output}: can't be written: {why(error)}") from None
-    summary = {"output": str(written), "cases": count, "parts": len(parts)}
-    say(json.dumps(summary) if as_json else f"{written}: {count} cases of {len(parts)} parts")
+    summary = {"output": str(written), "cases": count, "parts": len(parts)} | verdicts
+    text = f"{written}: {count} cases of {len(parts)} parts"
+    if verdicts:
+        text += ", {pass} pass, {fail} fail, {error} could not be compared".format(**verdicts)
+    say(json.dumps(summary) if as_json else text)
+    raise SystemExit(verdicts.get("exit_status", 0))

@@ -116,12 +116,13 @@ def _nonfinite(m: Measures) -> str:
 def details(m: Measures, verdicts: Sequence[Verdict], standard: str) -> list[str]:
     """The lines that -v adds to a case; the verdict that decides is marked."""
     ulps = ", ".join(f"{name}: {n}" for name, n in histogram(m).items())
-    lines = [
+    measures = [
         f"error    MERE {m.mere:.3g}, MARE {m.mare:.3g}, RMSE {m.rmse:.3g}, mean abs {m.mean_abs:.3g}, "
         f"largest abs {m.max_abs:.3g}",
         f"cosine   {m.cosine:.9g}, balance {m.balance:.3g}, wrong small values {m.small_errors} of {m.small}",
-        f"ULP      {ulps or 'no finite cells'}",
+        f"ULP      {ulps}",
     ]
+    lines = measures if m.finite else ["error    no cell is finite in both, so there are no figures"]
     for v in verdicts:
         lines.append(f"{v.name:13} {v.status}: {v.text}{' (decides)' if v.name == standard else ''}")
     decided = next(v.passed for v in verdicts if v.name == standard)
@@ -136,7 +137,7 @@ def histogram(m: Measures) -> dict[str, int]:
 
 
 def figures(m: Measures, verdicts: Sequence[Verdict]) -> dict[str, Any]:
-    """Measures and verdicts for JSON, which has no infinity: an infinite measure is None."""
+    """Measures and verdicts for JSON. Infinite measures, and those of no finite cell, are None."""
     counts = ("count", "misplaced", "nan", "inf", "golden_nan", "golden_inf")
     values = {
         **dict(zip(MEASURES, measured(m), strict=True)),
@@ -151,7 +152,8 @@ def figures(m: Measures, verdicts: Sequence[Verdict]) -> dict[str, Any]:
     }
     return {
         **{name: getattr(m, name) for name in counts},
-        **{name: value if isfinite(value) else None for name, value in values.items()},
+        **{name: value if m.finite and isfinite(value) else None for name, value in values.items()},
+        "differing": m.differing,
         "ulp_histogram": histogram(m),
         "verdicts": {v.name: {"pass": v.passed, "status": v.status, "text": v.text} for v in verdicts},
     }
@@ -176,7 +178,8 @@ def entry(
     from ..acceptance.report import Entry
 
     counts = (_beside(m.nan, m.golden_nan), _beside(m.inf, m.golden_inf))
-    values = (*first, *measured(m)[:3], m.cosine, *measured(m)[3:], *counts)
+    errors = (*measured(m)[:3], m.cosine, m.max_ulp) if m.finite else ("",) * 5  # empty cells are sorted last
+    values = (*first, *errors, m.differing, *counts)
     if verdict.passed:
         return Entry(name, case, "pass", values)
     word = "warns" if verdict.status == WARNING else "fails"

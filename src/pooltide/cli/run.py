@@ -23,7 +23,7 @@ from ..acceptance.trial import Refused, Trial, plan_of, run
 from ..acceptance.verdicts import THIRD
 from ..kernels.plan import BACKENDS, NoBackend, Plan
 from ..operators.pages import HOST
-from ..writing import why, write_whole
+from ..writing import why, write_own
 from . import reports
 from .gpu_plan import GpuPlan, gpu_plan
 from .paths import NamedPath
@@ -137,7 +137,7 @@ def _save(directory: Path | None, name: str, trial: Trial) -> None:
         for file, (array, role) in results.items():
             shape = trial.case.call(HOST).role(role).shape
             result = np.ascontiguousarray(array).reshape(shape)
-            write_whole(directory / file, npy_header(result), raw_bytes(result))
+            write_own(directory / file, [npy_header(result), raw_bytes(result)])
     except OSError as error:
         raise click.UsageError(f"{directory}: can't be written: {why(error)}") from None
 

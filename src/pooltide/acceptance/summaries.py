@@ -1,0 +1,210 @@
+"""The results of compare --json, and how those of shards are joined to what one run prints.
+
+A file has a line for each case and a summary at its end, which says what was compared: the shard, and the
+sha256 and number of cases of the golden data. So a shard that is missing or there twice is noticed.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..writing import why, write_parts
+from .cases import CasesError, bounded, parse_json
+from .entries import SHA256
+from .manifest import Manifest, Shard, read_shard
+from .verdicts import STANDARDS
+
+_COUNTS = ("pass", "fail", "error")
+
+
+def about_golden(manifest: Manifest | None, shard: Shard | None) -> dict[str, Any]:
+    """What a summary says about the cases that were compared; None stands for two files, or all cases."""
+    golden = None
+    if manifest is not None:
+        of = manifest.shard and str(manifest.shard)
+        golden = {"sha256": manifest.digest, "cases": len(manifest), "shard": of}
+    return {"shard": shard and str(shard), "golden": golden}
+
+
+@dataclass(slots=True)
+class _Part:
+    """One file: its summary, and what its lines say."""
+
+    path: Path
+    summary: dict[str, Any] = field(default_factory=dict)
+    total: int = 0
+    errors: int = 0
+    passed: Counter[str] = field(default_factory=Counter)  # by standard
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """The records of the cases; afterwards the part has its summary."""
+        try:
+            with self.path.open("rb") as file:
+                for number, line in enumerate(bounded(file), 1):
+                    record = _record(self.path, number, line)
+                    if self.summary:
+                        raise CasesError(f"{self.path}, line {number}: there is a line after the summary")
+                    if "summary" in record:
+                        self.summary = record["summary"]
+                        continue
+                    self.total += 1
+                    self.errors += "error" in record
+                    self.passed.update(n for n, v in record.get("verdicts", {}).items() if v["pass"])
+                    yield record
+        except OSError as error:
+            raise CasesError(f"{self.path}: can't be read: {why(error)}") from None
+        self._check()
+
+    def _check(self) -> None:
+        """Raise CasesError unless the summary has the counts of the lines, and these are all of its share."""
+        if not self.summary:
+            text = "the file has no summary at its end; it must be what compare --json prints"
+            raise CasesError(f"{self.path}: {text}")
+        passed = self.passed[self.summary["standard"]]
+        counts = {"pass": passed, "fail": self.total - self.errors - passed, "error": self.errors}
+        if wrong := next((key for key in _COUNTS if counts[key] != self.summary[key]), None):
+            text = f"{wrong} is {self.summary[wrong]}; the lines have {counts[wrong]}"
+            raise CasesError(f"{self.path}: {text}")
+        golden, shard = self.summary["golden"], self.summary["shard"]
+        if golden is None:
+            raise CasesError(f"{self.path}: two files were compared; it must be directories")
+        number, of = (1, 1) if shard is None else (read_shard(shard).number, read_shard(shard).of)
+        if self.total != (share := len(range(number - 1, golden["cases"], of))):
+            text = f"the file has {self.total} cases; it must have all {share} of its share"
+            raise CasesError(f"{self.path}: {text}")
+
+    @property
+    def shard(self) -> Shard | None:
+        """The share of the whole: of compare --shard, or of golden --shard."""
+        text = self.summary["shard"] or self.summary["golden"]["shard"]
+        return read_shard(text) if text else None
+
+
+def merge_results(paths: Sequence[Path], output: Path) -> dict[str, Any]:
+    """Join what compare --json printed for each shard; returns the summary.
+
+    CasesError: a file is not such a result, or the files are not all shards of one comparison. OSError: the
+    output can't be written.
+    """
+    parts = [_Part(path) for path in paths]
+    summary: dict[str, Any] = {}
+
+    def lines() -> Iterator[bytes]:
+        before, twice = (0, ""), ""
+        for record in heapq.merge(*(part.records() for part in parts), key=_key):
+            if _key(record) <= before:
+                twice = twice or record["name"][:100]
+            before = _key(record)
+            yield _text(record)
+        summary.update(_joined(parts))
+        if twice:
+            raise CasesError(f"{paths[0]} and others: the case {twice} is there twice, or out of order")
+        yield _text({"summary": summary})
+
+    write_parts(output, lines())
+    return summary
+
+
+def _key(record: Mapping[str, Any]) -> tuple[int, str]:
+    return record["line"], record["name"]
+
+
+def _text(record: Mapping[str, Any]) -> bytes:
+    return json.dumps(record, ensure_ascii=False).encode() + b"\n"
+
+
+def _joined(parts: Sequence[_Part]) -> dict[str, Any]:
+    """The summary of all parts. CasesError: they do not fit together."""
+    first = parts[0]
+    _check_shards(parts)
+    for part in parts[1:]:
+        for key, what in (("standard", "standards"), ("golden", "golden data")):
+            if part.summary[key] != first.summary[key] and not (key == "golden" and _of_golden(part)):
+                values = f"{_short(first.summary[key])} and {_short(part.summary[key])}"
+                raise CasesError(f"{first.path} and {part.path}: the {what} are {values}; they must be one")
+    counts = {key: sum(part.summary[key] for part in parts) for key in _COUNTS}
+    status = 2 if counts["error"] else 1 if counts["fail"] else 0
+    extra = sorted({path for part in parts for path in part.summary["extra"]})
+    golden = first.summary["golden"]
+    if _of_golden(first):  # the sha256 of the whole set is not known
+        golden = {"sha256": None, "cases": sum(p.summary["golden"]["cases"] for p in parts), "shard": None}
+    about = {"shard": None, "golden": golden}
+    return {"standard": first.summary["standard"], **counts, "exit_status": status, "extra": extra, **about}
+
+
+def _of_golden(part: _Part) -> bool:
+    """Whether all cases of a shard of golden data were compared."""
+    return part.summary["shard"] is None and part.summary["golden"]["shard"] is not None
+
+
+def _short(value: Any) -> str:
+    return value["sha256"][:12] if isinstance(value, dict) and value["sha256"] else str(value)
+
+
+def _check_shards(parts: Sequence[_Part]) -> None:
+    """Raise CasesError unless each shard is there once."""
+    seen: dict[int, Path] = {}
+    of = parts[0].shard.of if parts[0].shard else 1
+    for part in parts:
+        shard = part.shard or Shard(1, 1)
+        if shard.of != of or _of_golden(part) != _of_golden(parts[0]):
+            raise CasesError(f"{part.path} is shard {shard}; it must be one of {of}, as {parts[0].path} is")
+        if shard.number in seen:
+            raise CasesError(f"{part.path} is shard {shard}, as {seen[shard.number]} is; give each once")
+        seen[shard.number] = part.path
+    if missing := [f"{number}/{of}" for number in range(1, of + 1) if number not in seen]:
+        raise CasesError(f"shard {', '.join(missing[:8])} is missing; give all {of}")
+
+
+def _record(path: Path, number: int, line: bytes) -> dict[str, Any]:
+    with suppress(CasesError):
+        record = parse_json(line)
+        if isinstance(record, dict) and (_is_case(record) or _is_summary(record.get("summary"))):
+            return record
+    raise CasesError(f"{path}, line {number}: the line is not one that compare --json prints")
+
+
+def _is_case(record: Mapping[str, Any]) -> bool:
+    if "summary" in record or not _is_count(record.get("line")) or not isinstance(record.get("name"), str):
+        return False
+    if "error" in record:
+        return "verdicts" not in record
+    verdicts = record.get("verdicts")
+    return isinstance(verdicts, dict) and all(
+        isinstance(verdict, dict) and type(verdict.get("pass")) is bool for verdict in verdicts.values()
+    )
+
+
+def _is_summary(summary: Any) -> bool:
+    if not isinstance(summary, dict) or summary.get("standard") not in list(STANDARDS):
+        return False
+    extra, golden = summary.get("extra"), summary.get("golden", 0)
+    counts = all(_is_count(summary.get(key)) for key in (*_COUNTS, "exit_status"))
+    names = isinstance(extra, list) and all(isinstance(path, str) for path in extra)
+    return counts and names and _is_shard(summary.get("shard", 0)) and (golden is None or _is_golden(golden))
+
+
+def _is_golden(golden: Any) -> bool:
+    if not isinstance(golden, dict) or golden.keys() != {"sha256", "cases", "shard"}:
+        return False
+    digest = golden["sha256"]
+    known = digest is None or (isinstance(digest, str) and SHA256.fullmatch(digest) is not None)
+    return known and _is_count(golden["cases"]) and _is_shard(golden["shard"])
+
+
+def _is_shard(value: Any) -> bool:
+    try:
+        return value is None or (isinstance(value, str) and read_shard(value) is not None)
+    except ValueError:
+        return False
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 2**63
