@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import Any
 
@@ -26,16 +25,17 @@ class Record:
         self.clock: Clock = {}
         extend(self.clock, stream.clock)
         self.stream = stream
-        self.done = threading.Event()
-        self.time: int | None = None
+        self.time: int | None = None  # when the stream reached it
 
     def reach(self) -> None:
         self.time = time.perf_counter_ns()
-        self.done.set()
+
+    def wait(self) -> None:
+        self.stream.wait(job=self.clock[self.stream])
 
     def is_known(self) -> bool:
         """Whether the event is done. The host then knows it, as if it had waited."""
-        done = self.done.is_set()
+        done = self.time is not None
         if done:
             wait_for(self.clock)
         return done
@@ -127,7 +127,7 @@ def aclrtStreamWaitEvent(stream: Stream | None, event: aclrtEvent | None) -> int
     token = object()
 
     def wait() -> None:
-        record.done.wait()
+        record.wait()
         found.waits.discard(token)
 
     with STATE.lock:
@@ -163,8 +163,7 @@ def aclrtSynchronizeEvent(event: aclrtEvent | None) -> int:
     require_context()
     _, record = _recorded("aclrtSynchronizeEvent", event)
     if record is not None:
-        record.stream.wait(job=record.clock[record.stream])
-        record.done.wait()
+        record.wait()
         record.is_known()
     return 0
 

@@ -25,7 +25,7 @@ from .state import (
     require_code,
     say,
 )
-from .stream import Job, Stream
+from .stream import QUICK_BYTES, Job, Stream
 
 _POLICIES = ENUMS["aclrtMemMallocPolicy"]
 _FLAGS = sum(code for code in _POLICIES.values() if code >= 0x100)  # may be added to the first policies
@@ -159,7 +159,7 @@ def aclrtMemcpyAsync(dst: Any, destMax: int, src: Any, count: int, kind: int, st
                     _report_late(title, checks, f"src {fault}")
                 _copy(target, source)
 
-        job = queue.require_submit(Job(title, run), RT_INVALID)
+        job = queue.require_submit(Job(title, run, quick=count <= QUICK_BYTES), RT_INVALID)
         target.add_use(title, queue, job, writes=True)
         source.add_use(title, queue, job, writes=False)
     return 0
@@ -221,7 +221,7 @@ def aclrtMemsetAsync(devPtr: Any, maxCount: int, value: int, count: int, stream:
                 side.data[:] = int(value) & 255
                 _mark(side)
 
-        job = queue.require_submit(Job(title, run), RT_INVALID)
+        job = queue.require_submit(Job(title, run, quick=count <= QUICK_BYTES), RT_INVALID)
         target.add_use(title, queue, job, writes=True)
     return 0
 

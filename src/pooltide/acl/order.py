@@ -11,7 +11,7 @@ to be done by then. So a forgotten wait is found in every run, not only when the
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -49,42 +49,112 @@ class Use:
         return f"{self.title} {verb} ({self.argument}) on {self.stream}"
 
 
+class _Lane:
+    """The uses of one range of addresses by one stream, all reads or all writes.
+
+    A use of up to 2**level bytes is in one or two buckets of so many bytes, so few uses are near an address.
+    """
+
+    __slots__ = ("_all", "_buckets", "_kept", "_levels", "last")
+
+    def __init__(self) -> None:
+        self._all: dict[Hashable, int] = {}  # each use's identity, and when it came
+        self._buckets: dict[tuple[int, int], dict[Hashable, tuple[int, Use]]] = {}
+        self._levels: set[int] = set()
+        self._kept = 0  # uses after the last look for those that are waited for
+        self.last = 0  # the last job
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def add(self, new: Use, time: int) -> None:
+        """Add a use, in the place of an equal one. Forget those that are waited for, once in a while."""
+        key, self.last = (new.title, new.base, new.cells), new.job
+        self._all[key] = time
+        for at in _buckets(new):
+            self._levels.add(at[0])
+            bucket = self._buckets.setdefault(at, {})
+            bucket.pop(key, None)  # the new one comes last
+            bucket[key] = time, new
+        if len(self._all) > 2 * self._kept + 64:
+            self._forget()
+
+    def _forget(self) -> None:
+        uses = {key: found for bucket in self._buckets.values() for key, found in bucket.items()}
+        self._all, self._buckets, self._levels = {}, {}, set()
+        self._kept = len(uses)  # no look inside `add`
+        for time, use in sorted(uses.values(), key=lambda found: found[0]):
+            if not use.waited_for(None):
+                self.add(use, time)
+        self._kept = len(self._all)
+
+    def first(self, base: int, cells: Cells, stream: Stream | None) -> tuple[int, Use] | None:
+        """The first use that has one of these cells and that the host, or the stream, has not waited for."""
+        found = []
+        for level in self._levels:
+            for bucket in self._near(level, base + cells.low, base + cells.high):
+                for time, use in bucket.values():
+                    if not use.waited_for(stream) and _overlap(use, base, cells):
+                        found.append((time, use))
+                        break
+        return min(found, key=lambda pair: pair[0], default=None)
+
+    def _near(self, level: int, low: int, high: int) -> Iterable[dict[Hashable, tuple[int, Use]]]:
+        begin, end = low >> level, max(high - 1, low) >> level
+        if end - begin < len(self._buckets):
+            return (self._buckets.get((level, at), {}) for at in range(begin, end + 1))
+        return (bucket for (at_level, at), bucket in self._buckets.items() if at_level == level)
+
+
+def _buckets(use: Use) -> set[tuple[int, int]]:
+    low, high = use.base + use.cells.low, use.base + use.cells.high
+    level = max((high - low).bit_length(), 6)
+    return {(level, low >> level), (level, max(high - 1, low) >> level)}
+
+
 class Uses:
     """The uses of one range of addresses by jobs that the host has not waited for yet."""
 
-    __slots__ = ("_uses",)
+    __slots__ = ("_lanes", "_time")
 
     def __init__(self) -> None:
-        self._uses: list[Use] = []
+        self._lanes: dict[tuple[Stream, bool], _Lane] = {}  # by stream, and whether it writes
+        self._time = 0
+
+    def __len__(self) -> int:
+        return sum(map(len, self._lanes.values()))
 
     def add(self, new: Use) -> None:
         """Add a use, and forget those that are waited for or repeated by the same stream."""
         with _lock:
-            self._uses = [u for u in self._uses if not u.waited_for(None) and not _replaces(new, u)]
-            self._uses.append(new)
+            self._time += 1
+            key = new.stream, new.writes
+            lane = self._lanes.get(key)
+            if lane is None or lane.last <= new.stream.waited:
+                self._lanes = {at: old for at, old in self._lanes.items() if old.last > at[0].waited}
+                lane = self._lanes[key] = _Lane()
+            lane.add(new, self._time)
 
     def race(self, base: int, cells: Cells, *, writes: bool, stream: Stream | None = None) -> Use | None:
         """A use that conflicts with reading, or writing, these cells now; None when there is none.
 
         `stream` is the stream whose next job needs the cells; None when the host needs them.
         """
-        if not self._uses:
+        if not self._lanes:
             return None
         with _lock:
-            for use in self._uses:
-                if (writes or use.writes) and not use.waited_for(stream) and _overlap(use, base, cells):
-                    return use
-        return None
+            found = [
+                first
+                for (by, written), lane in self._lanes.items()
+                if (writes or written) and by is not stream and lane.last > by.waited
+                if (first := lane.first(base, cells, stream)) is not None
+            ]
+        return min(found, key=lambda pair: pair[0])[1] if found else None
 
     def streams(self) -> list[Stream]:
         """The streams with jobs that use the range."""
         with _lock:
-            return list(dict.fromkeys(use.stream for use in self._uses))
-
-
-def _replaces(new: Use, old: Use) -> bool:
-    same_kind = new.stream is old.stream and new.writes == old.writes and new.title == old.title
-    return same_kind and new.base == old.base and new.cells == old.cells
+            return list(dict.fromkeys(stream for stream, _ in self._lanes))
 
 
 def _overlap(use: Use, base: int, cells: Cells) -> bool:

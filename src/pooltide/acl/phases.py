@@ -15,6 +15,7 @@ from typing import Any
 
 from ..arrays.volumes import tensor_layout
 from ..kernels.calls import CALLS
+from ..kernels.cpu import tables_of
 from ..kernels.plan import NoBackend, Plan, backend_setting, make_plan, roles, shortcut
 from ..operators.call import CHANNELS_LAST, Call, Unusable, Value, is_int
 from ..operators.catalog import documented
@@ -51,7 +52,7 @@ def plan_call(operator: Operator, arguments: tuple[Any, ...]) -> tuple[int, aclO
             return 0, None, fault.status
         plan = _plan(call, tensors)
         found = call, plan, plan.scratch, shortcut(plan)
-        CALLS.add(key, found, plan.problem.axes)
+        CALLS.add(key, found, tables_of(found[-1]))
     call, plan, scratch, kernel = found
     return scratch, aclOpExecutor(call, tensors, plan, kernel), 0
 

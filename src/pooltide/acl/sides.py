@@ -147,5 +147,6 @@ def _address_side(name: str, address: int, count: int) -> Side:
     if is_guarded(address):
         must = "be host memory in this direction of copy"
         raise Refused(RT_INVALID, f"{name} {MEMORY.fault(address, count, must)}")
-    data = np.ctypeslib.as_array((ctypes.c_uint8 * count).from_address(address))
+    memory = memoryview((ctypes.c_uint8 * count).from_address(address))  # np.ctypeslib would be imported here
+    data: Bytes = np.frombuffer(memory, np.uint8)
     return Side(name, address, data, None, False, HOST, 0, host_cells(address, count))

@@ -15,7 +15,7 @@ from .memory import MEMORY
 from .objects import require_live
 from .sides import race_between_streams
 from .state import BAD, NULL, RUNTIME_ERROR, STATE, Refused, describe, report, require_running
-from .stream import Job, Stream
+from .stream import QUICK_BYTES, Job, Stream
 
 
 def enqueue(operator: Operator, workspace: Any, workspace_size: Any, executor: Any, stream: Any) -> int:
@@ -35,7 +35,7 @@ def enqueue(operator: Operator, workspace: Any, workspace_size: Any, executor: A
         ranges = [*launch.ranges, *_workspace_range(workspace, need)]
         _require_order(operator.name, ranges, target)
         run = partial(launch.run, workspace if need else None, STATE.checks)
-        job = target.require_submit(Job(operator.name, run), BAD)
+        job = target.require_submit(Job(operator.name, run, quick=executor.plan.work <= QUICK_BYTES), BAD)
         for used in ranges:
             used.add_use(operator.name, target, job)
         executor.used = True

@@ -22,7 +22,7 @@ from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
 
-from ..writing import why, write_whole
+from ..writing import append_own, why, write_own
 from .generate import ALIASES, LIBRARY, cmake_config, entries, headers
 
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -57,7 +57,9 @@ class Installation:
     @property
     def link_flags(self) -> list[str]:
         """The linker's flags. The run path is DT_RPATH, which LD_LIBRARY_PATH can't override."""
-        return [f"-L{self.lib}", f"-Wl,--disable-new-dtags,-rpath,{self.lib}", "-lpooltide_acl"]
+        words = ("--disable-new-dtags", "-rpath", str(self.lib))  # a comma in the path would end -Wl
+        run_path = [word for each in words for word in ("-Xlinker", each)]
+        return [f"-L{self.lib}", *run_path, "-lpooltide_acl"]
 
     @property
     def cmake(self) -> Path:
@@ -88,9 +90,9 @@ class BuildInputs:
         return [
             *("-std=gnu11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread", *self.flags),
             *(f"-I{root / 'include'}", f"-I{python_headers()}"),
-            f'-DPOOLTIDE_PYTHON="{self.python}"',
-            f'-DPOOLTIDE_LIBPYTHON="{self.libpython or found}"',
-            f'-DPOOLTIDE_VERSION="{VERSION}"',
+            f"-DPOOLTIDE_PYTHON={_c_text(self.python)}",
+            f"-DPOOLTIDE_LIBPYTHON={_c_text(self.libpython or str(found))}",
+            f"-DPOOLTIDE_VERSION={_c_text(VERSION)}",
             f"-Wl,-soname,{LIBRARY},-z,nodelete,-z,defs",
             *(str(root / "source" / "shim.c"), "-o", str(output)),
             *more,
@@ -111,7 +113,8 @@ def install(inputs: BuildInputs | None = None, root: Path | None = None) -> Inst
             return Installation(root)
         for name, text in inputs.texts.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
-            write_whole(root / name, text.encode())
+            write_own(root / name, [text.encode()])
+        fresh.unlink(missing_ok=True)  # a compiler would write through a link
         command = [*compiler(c_only=True), *arguments]
         made = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
         if made.returncode:
@@ -121,8 +124,13 @@ def install(inputs: BuildInputs | None = None, root: Path | None = None) -> Inst
         for alias in ALIASES:
             _link(library.with_name(alias), LIBRARY)
         _link(root / "lib64", "lib")  # where build files written for CANN search
-        write_whole(record, stamp.encode())
+        write_own(record, [stamp.encode()])
     return Installation(root)
+
+
+def _c_text(text: str) -> str:
+    """The text as a string of C."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _link(link: Path, target: str) -> None:
@@ -139,7 +147,11 @@ def _root() -> Path:
     environment = Path(sys.prefix) / "lib"
     if sys.prefix != sys.base_prefix and os.access(environment, os.W_OK):
         return environment / "pooltide"
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    try:
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:  # neither $HOME nor the system's list of users has one
+        text = "this user has no home directory; set $XDG_CACHE_HOME to a directory for the library."
+        raise CannotBuild(text) from None
     name = hashlib.sha256(f"{sys.executable} {VERSION}".encode()).hexdigest()[:16]
     return cache / "pooltide" / name
 
@@ -149,7 +161,7 @@ def _locked(root: Path) -> Iterator[None]:
     """Holds the lock of the folder. An OSError of the block, such as a full disk, becomes a CannotBuild."""
     try:
         root.mkdir(parents=True, exist_ok=True)
-        with open(root / "lock", "w") as lock:
+        with append_own(root / "lock") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
     except OSError as error:

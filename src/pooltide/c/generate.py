@@ -194,7 +194,7 @@ if(NOT TARGET pooltide::acl)
     IMPORTED_LOCATION "${{_pooltide}}/lib/{LIBRARY}"
     IMPORTED_SONAME "{LIBRARY}"
     INTERFACE_INCLUDE_DIRECTORIES "${{_pooltide}}/include"
-    INTERFACE_LINK_OPTIONS "-Wl,--disable-new-dtags,-rpath,${{_pooltide}}/lib")
+    INTERFACE_LINK_OPTIONS "-Wl,--disable-new-dtags;SHELL:-Xlinker -rpath -Xlinker \\"${{_pooltide}}/lib\\"")
 endif()
 set(pooltide_FOUND TRUE)
 """

@@ -20,11 +20,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
 #define TEXT 4096       /* bytes of a message */
 #define MAX_ARRAY 4096  /* elements of an array that a program may pass */
+#define STACK_KB 96     /* of the calling thread's stack that must be left; starting Python takes 57, a call 26 */
 
 typedef uintptr_t Word;
 
@@ -75,12 +77,18 @@ static _Thread_local char message[TEXT];     /* the text that aclGetRecentErrMsg
 static _Thread_local int attached;           /* this thread has made a call */
 static _Thread_local const char *last_call;  /* the name of this thread's last call */
 
-/* Copy a text of any length, cut between two UTF-8 characters. */
+/* Append a text of any length to a message, cut between two UTF-8 characters. */
+static void append_text(char *target, const char *text) {
+    const size_t used = strlen(target), room = TEXT - 1 - used;
+    size_t length = strnlen(text, room);
+    while (length == room && length > 0 && ((unsigned char)text[length] & 0xC0) == 0x80) length--;
+    memcpy(target + used, text, length);
+    target[used + length] = 0;
+}
+
 static void copy_text(char *target, const char *text) {
-    size_t length = strnlen(text, TEXT - 1);
-    while (length == TEXT - 1 && length > 0 && ((unsigned char)text[length] & 0xC0) == 0x80) length--;
-    memcpy(target, text, length);
-    target[length] = 0;
+    *target = 0;
+    append_text(target, text);
 }
 
 /* Say why Python can't start; returns 0. */
@@ -242,17 +250,19 @@ static const char *ensure_started(int package) {
     if (forked)
         return "this process was forked from one that had called the runtime; "
                "fork before the first call, or call from the parent.";
-    return __atomic_load_n(&state, __ATOMIC_ACQUIRE) == BROKEN ? start_fault : NULL;
+    if (__atomic_load_n(&state, __ATOMIC_ACQUIRE) == BROKEN) return start_fault;
+    return own_interpreter || py.Py_IsInitialized() ? NULL : "the Python of this process has ended; call before its end.";
 }
 
-/* Fail without Python: print why, and store it for aclGetRecentErrMsg. */
+/* Fail without Python: print why, and store it for aclGetRecentErrMsg. Needs little stack. */
 static Word fail(const Entry *entry, const char *why) {
-    char text[TEXT + 64];
     if (entry->result == 's') return (Word)(*message ? message : why);
     if (entry->result == 'c') return (Word) "";
-    snprintf(text, sizeof text, "%s: %s", entry->name, why);
-    copy_text(message, text);
-    fprintf(stderr, "pooltide: %s\n", message);
+    copy_text(message, entry->name);
+    append_text(message, ": ");
+    append_text(message, why);
+    struct iovec parts[] = {{"pooltide: ", 10}, {message, strlen(message)}, {"\n", 1}};
+    if (writev(STDERR_FILENO, parts, 3) < 0) return entry->failure;  /* a stderr that is closed stops no program */
     return entry->failure;
 }
 
@@ -355,7 +365,7 @@ static Word unpack(const Entry *entry, PyObject *answer, const Word *words) {
     return (Word)message;
 }
 
-static Word call_python(int index, const Word *words) {
+__attribute__((noinline)) static Word call_with_stack(int index, const Word *words) {
     const Entry *entry = &entries[index];
     Word result = entry->failure;
     char text[TEXT];
@@ -384,4 +394,39 @@ static Word call_python(int index, const Word *words) {
     }
     py.PyGILState_Release(gil);
     return answer != NULL ? result : fail(entry, text);
+}
+
+/* How many KB are left of this thread's stack. A call on another stack, as coroutines have, has enough of it. */
+static size_t stack_left(void) {
+    static _Thread_local char *low, *high;
+    char *const here = __builtin_frame_address(0);
+    pthread_attr_t attributes;
+    if (high == NULL) {
+        void *start = here;
+        size_t size = 1;
+        if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
+            pthread_attr_getstack(&attributes, &start, &size);
+            pthread_attr_destroy(&attributes);
+        }
+        low = start, high = low + size;
+    }
+    return here < low || here >= high ? SIZE_MAX : (size_t)(here - low) >> 10;
+}
+
+static Word call_python(int index, const Word *words) {
+    char why[160];
+    int cancellation;
+    Word result;
+    /* A thread that is cancelled inside Python would leave its lock held, so it ends after the call. */
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancellation);
+    const size_t left = stack_left();
+    if (left < STACK_KB) {
+        snprintf(why, sizeof why, "%zu KB of the thread's stack are left; %d KB must be (see pthread_attr_setstacksize).",
+                 left, STACK_KB);
+        result = fail(&entries[index], why);
+    } else {
+        result = call_with_stack(index, words);
+    }
+    pthread_setcancelstate(cancellation, NULL);
+    return result;
 }
