@@ -25,12 +25,13 @@ from .columns import (
     span_table,
     spread_walk,
     steady_axes,
+    unrolled_cells,
     vector_of,
     walk_of,
     windows_of,
 )
 from .source import Argument, Source
-from .tables import Array, cdiv, divider, uniform, way_of_division
+from .tables import Array, cdiv, divider, is_ragged, uniform, way_of_division
 from .task import Launch, Task
 
 CELLS_IN_REGISTERS = 64  # that a thread reads for several averages
@@ -76,7 +77,7 @@ def wide_average(task: Task) -> tuple[Launch, ...] | str:
     total = task.planes * prod(outputs)
     if total >= 2**31:
         return f"{total} windows are more than a divider takes"
-    lanes = max(min(power_below(2 * w.most - 1), 32), 8)
+    lanes = max(min(power_below(2 * w.most - 1), 32), 16 if is_ragged(problem) else 8)
     warp_bytes = 32 * (8 + 4) + 32 * (lanes + 1) * task.sum_bytes
     parameters = (
         *TENSORS,
@@ -106,7 +107,8 @@ def column_average(task: Task) -> tuple[Launch, ...] | str:
     given, task = task, rows_as_planes(task)
     problem, (_, rows, steps) = task.problem, steady_axes(task)
     d, h, w = (windows_of(axis) for axis in problem.axes)
-    most = w.most if w.most <= columns.UNROLLED else 0
+    ragged = is_ragged(problem)
+    most = unrolled_cells(problem.axes[2], ragged)
     windows = windows_together(h)
     if task is not given and most:  # rows have no cells in common, but a thread loads several of them at once
         windows = min(max(columns.UNROLLED // most, 1), 4, h.outputs)
@@ -118,7 +120,7 @@ def column_average(task: Task) -> tuple[Launch, ...] | str:
     slices = min(max(CELLS_TOGETHER // (most * height), 1), power_below(d.most)) if unrolled else 1
     paired = unrolled and may_pair(task) and (steps.k + steps.s) * height <= CELLS_IN_REGISTERS
     vector = vector if paired or task.inner > 1 else 1
-    clipped_w = bool((w.count != steps.k).any()) if paired else bool(w.clipped)
+    clipped_w = bool((w.count != steps.k).any()) if paired else ragged or bool(w.clipped)
     spread = windows == 1 and may_spread(task, vector)
     shape = (
         spread_walk(task, columns.THREADS, vector)
@@ -155,7 +157,7 @@ def windows_together(h: Windows) -> int:
 def division_of(task: Task) -> tuple[tuple[Array, ...], list[float], tuple[tuple[str, int], ...]]:
     """The divisors per axis, those of all windows and their reciprocals, and the defines of quotients.h."""
     problem, divisors = task.problem, _divisors(task)
-    same = uniform(divisors) or problem.quotient == "override"
+    same = (uniform(divisors) and not is_ragged(problem)) or problem.quotient == "override"
     numbers = _uniform(task, divisors) if same else [1.0, 1.0, 1.0]
     how = max(way_of_division(problem, np.array(numbers) if same else _all_divisors(task, divisors)), 1)
     options = (

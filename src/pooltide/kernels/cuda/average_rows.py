@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 import numpy as np
 
+from ...cache import cached
 from ...geometry import UNIT, Axis, tables
 from ...problem.problem import Problem
 from .tables import Array, cdiv, shares
@@ -58,9 +58,11 @@ class Rows:
         return np.asarray(last[:, 2] + last[:, 3] - first[:, 2])
 
 
-def rows_of(axis: Axis) -> Rows:
+def rows_of(axis: Axis, ragged: bool = False) -> Rows:
+    """The periods of an axis. `ragged`: other axes are, so this one is taken by tables, too."""
     none = np.zeros((0, 4), np.int64)
-    if axis.adaptive and axis.length % axis.outputs == 0:
+    steady = axis.length == axis.outputs or (not ragged and axis.length % axis.outputs == 0)
+    if axis.adaptive and steady:
         size = axis.length // axis.outputs
         return Rows(axis.outputs, axis.outputs, True, size, size, 0, none)
     if not axis.adaptive:
@@ -69,6 +71,7 @@ def rows_of(axis: Axis) -> Rows:
     return runs_of(axis)
 
 
+@cached(lambda rows: (rows.runs,))
 def runs_of(axis: Axis) -> Rows:
     """Periods as runs of rows in the same windows."""
     table = tables(axis)
@@ -79,9 +82,9 @@ def runs_of(axis: Axis) -> Rows:
     return Rows(len(runs), axis.outputs, False, 1, 1, 0, runs)
 
 
-@lru_cache(maxsize=1024)
+@cached()
 def most_windows(axis: Axis) -> int:
-    """The most windows that hold a cell. Cached, because the tables of long axes are not."""
+    """The most windows that hold a cell. Cached, because the tables of a long axis may not be."""
     return max(int(tables(axis).window_count.max()), 1)
 
 

@@ -20,6 +20,7 @@ from .dense_plan import dense_average
 from .disjoint_plan import scatter_disjoint
 from .driver import DeviceFacts
 from .flat_plan import flat_average
+from .general_plan import general
 from .maximum_plan import direct_maximum, reduced_maximum, rolling_maximum, sectioned_maximum
 from .rolling_plan import filled_average, rolling_average
 from .scatter_plan import gather_channels, scatter_bands, scatter_channels, scatter_planes
@@ -33,7 +34,9 @@ from .walk_plan import walk_channels
 
 LAYOUTS = frozenset({"planes", "channels_last"})
 _MOST = 2**30  # elements of a plane, or of an image whose channels are innermost
-KERNELS: dict[str, tuple[tuple[str, Planner], ...]] = {  # the last kernel of a kind refuses nothing
+# The last but one kernel of a kind refuses nothing. The general one after it is never chosen: it computes
+# while the chosen kernel is compiled (launch.py).
+KERNELS: dict[str, tuple[tuple[str, Planner], ...]] = {
     "average_gradient": (
         ("filled average", filled_average),
         ("flat average", flat_average),
@@ -41,6 +44,7 @@ KERNELS: dict[str, tuple[tuple[str, Planner], ...]] = {  # the last kernel of a 
         ("dense average", dense_average),
         ("staged average", staged_average_gradient),
         ("direct average", direct_average),
+        ("general gradient of averages", general),
     ),
     "maximum_gradient": (
         ("scatter of few windows", scatter_few),
@@ -51,6 +55,7 @@ KERNELS: dict[str, tuple[tuple[str, Planner], ...]] = {  # the last kernel of a 
         ("scatter of channels", scatter_channels),
         ("scatter of volumes", scatter_volumes),
         ("scatter of bands", scatter_bands),
+        ("general gradient of maxima", general),
     ),
     "maximum": (
         ("staged maximum", staged_maximum),
@@ -60,12 +65,14 @@ KERNELS: dict[str, tuple[tuple[str, Planner], ...]] = {  # the last kernel of a 
         ("rolling maximum", rolling_maximum),
         ("sectioned maximum", sectioned_maximum),
         ("direct maximum", direct_maximum),
+        ("general maximum", general),
     ),
     "average": (
         ("mean of planes", mean_average),
         ("average of staged windows", staged_average),
         ("average of wide windows", wide_average),
         ("average of columns", column_average),
+        ("general average", general),
     ),
 }
 
@@ -88,7 +95,7 @@ def plan(problem: Problem, layout: str, facts: DeviceFacts, aligned: bool = True
     for _, found in _walk(Task(problem, layout, facts, aligned)):
         if not isinstance(found, str):
             return found
-    raise AssertionError("the last kernel of a kind refuses nothing")
+    raise AssertionError("the last but one kernel of a kind refuses nothing")
 
 
 def kernels(problem: Problem, layout: str, facts: DeviceFacts) -> list[tuple[str, str | None]]:

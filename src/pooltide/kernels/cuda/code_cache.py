@@ -14,7 +14,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from ...writing import write_whole
+from ...writing import write_own
 
 MOST_BYTES = 256 << 20
 _HASH = hashlib.sha256().digest_size
@@ -55,7 +55,7 @@ def load(name: str) -> bytes | None:
     if hashlib.sha256(code).digest() != found[:_HASH]:
         return None
     with suppress(OSError):
-        os.utime(path)  # the least recently used files are deleted first
+        os.utime(path, follow_symlinks=False)  # the least recently used files are deleted first
     return code
 
 
@@ -65,7 +65,7 @@ def store(name: str, code: bytes) -> None:
         return
     with suppress(OSError):
         where.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_whole(where / f"{name}.cubin", hashlib.sha256(code).digest(), code)
+        write_own(where / f"{name}.cubin", [hashlib.sha256(code).digest(), code])
         _shrink(where)
 
 
@@ -74,7 +74,7 @@ def _shrink(where: Path) -> None:
     files = []
     for path in where.glob("*.cubin"):
         with suppress(OSError):
-            about = path.stat()
+            about = path.lstat()
             files.append((about.st_mtime_ns, about.st_size, path))
     total = sum(size for _, size, _ in files)
     for _, size, path in sorted(files):

@@ -10,9 +10,10 @@ from math import prod
 
 import numpy as np
 
+from ...cache import cached
 from ...geometry import UNIT, Axis, cells_of_windows
 from .source import Argument
-from .tables import Array, cdiv, divider, even_share
+from .tables import Array, cdiv, divider, even_share, is_ragged
 from .task import Task
 
 THREADS = 256
@@ -60,10 +61,16 @@ class Windows:
 
 
 def steady_axes(task: Task) -> tuple[Axis, Axis, Axis]:
-    """Returns the axes; an adaptive axis whose windows have equal lengths becomes a strided axis."""
+    """Returns the axes. Adaptive axes become strided ones, unless an axis of the problem is ragged."""
+    ragged = is_ragged(task.problem)
+
+    def steady(axis: Axis) -> bool:
+        whole = axis.outputs > 0 and axis.length > 0 and axis.length % axis.outputs == 0
+        return axis.adaptive and whole and (not ragged or axis.length == axis.outputs)
+
     d, h, w = (
         Axis(axis.length, axis.outputs, axis.length // axis.outputs, axis.length // axis.outputs)
-        if axis.adaptive and axis.outputs and axis.length and axis.length % axis.outputs == 0
+        if steady(axis)
         else axis
         for axis in task.problem.axes
     )
@@ -84,6 +91,7 @@ def rows_as_planes(task: Task) -> Task:
     return replace(task, problem=replace(task.problem, batch=(task.planes // rows, 1), axes=axes))
 
 
+@cached(lambda windows: (windows.first, windows.count))
 def windows_of(axis: Axis) -> Windows:
     return Windows(axis.length, *cells_of_windows(axis), axis.dilation)
 
@@ -216,10 +224,22 @@ def column_options(
     """What the kernels of columns.h are specialised on; `clipped` on the h and w axes."""
     adjacent = task.inner == 1 and task.problem.axes[2].dilation == 1
     ahead = UNROLLED // max(vector // 2, 1)
-    batch = 0 if columns else even_share(windows_of(task.problem.axes[2]).most, ahead)
+    most = ahead if is_ragged(task.problem) else windows_of(task.problem.axes[2]).most
+    batch = 0 if columns else even_share(max(most, 1), ahead)
     edges = (("CLIPPED_H", int(clipped[0])), ("CLIPPED_W", int(clipped[1])))
     cells = (("COLUMNS", columns), ("BATCH", batch), ("ADJACENT", int(adjacent)))
     return *task.defines, ("VECTOR", vector), ("SPREAD", int(spread)), *cells, *edges
+
+
+def unrolled_cells(axis: Axis, ragged: bool) -> int:
+    """How many cells of a window's row a thread unrolls, at least the most that a window has; 0: too many.
+
+    Ragged windows share a few numbers, so that a new image size seldom needs a new kernel.
+    """
+    most = windows_of(axis).most
+    if most > UNROLLED:
+        return 0
+    return next(n for n in (1, 2, 4, 6, 8, 12, UNROLLED) if n >= most) if ragged else most
 
 
 def power_below(x: float) -> int:

@@ -7,27 +7,43 @@ Every reason why there is no kernel is a `NoCompiler` with a sentence.
 
 from __future__ import annotations
 
-from functools import cache
+from contextlib import suppress
 from threading import Lock
 
-from . import code_cache, nvrtc
+from . import code_cache, nvrtc, shipped
 from .driver import Kernel, NoCompiler, device_facts, driver_version, load_kernel
-from .source import Source, headers, program
+from .source import Source, header_texts, headers, program
 
-__all__ = ["Kernel", "NoCompiler", "Source", "code_for", "compiled", "report"]
+__all__ = ["Kernel", "NoCompiler", "Source", "code_for", "compiled", "ready", "report"]
 _kernels: dict[tuple[Source, int], Kernel] = {}
+_locks: dict[tuple[Source, int], Lock] = {}  # of kernels that are being compiled
 _lock = Lock()
 
 
+def ready(source: Source, device: int) -> Kernel | None:
+    """The kernel if this process has loaded it."""
+    return _kernels.get((source, device))
+
+
 def compiled(source: Source, device: int) -> Kernel:
-    found = _kernels.get((source, device))
-    if found is None:
-        with _lock:  # a second thread that wants the same kernel waits for the first
-            found = _kernels.get((source, device))
-            if found is None:
-                code = code_for(source, device_facts(device).capability)
-                found = _kernels[source, device] = load_kernel(source, device, code)
+    """The kernel: loaded before, or compiled now. A second thread that wants the same kernel waits."""
+    with _lock:
+        lock = _locks.setdefault((source, device), Lock())
+    with lock:
+        found = _kernels.get((source, device))
+        if found is None:
+            found = _kernels[source, device] = _load(source, device)
+    with _lock:
+        _locks.pop((source, device), None)
     return found
+
+
+def _load(source: Source, device: int) -> Kernel:
+    capability = device_facts(device).capability
+    if code := shipped.load(source, capability):
+        with suppress(NoCompiler):  # the driver may be older than this code
+            return load_kernel(source, device, code)
+    return load_kernel(source, device, code_for(source, capability))
 
 
 def code_for(source: Source, capability: int) -> bytes:
@@ -36,7 +52,7 @@ def code_for(source: Source, capability: int) -> bytes:
     text, target = program(source), nvrtc.target(library, capability)
     version = ".".join(map(str, library.version))
     facts = (version, target, str(driver_version()), *nvrtc.OPTIONS)
-    name = code_cache.key(text, _texts(), *facts)
+    name = code_cache.key(text, header_texts(), *facts)
     code = code_cache.load(name)
     if code is None:
         code, _ = nvrtc.compile_program(library, text, headers(), target)
@@ -49,8 +65,3 @@ def report(source: Source, capability: int = 90) -> str:
     library = nvrtc.library()
     target = nvrtc.target(library, capability)
     return nvrtc.compile_program(library, program(source), headers(), target, "--ptxas-options=-v")[1]
-
-
-@cache
-def _texts() -> str:
-    return "\n".join(f"{name}\n{text}" for name, text in headers().items())

@@ -2,36 +2,47 @@
 
     refuse(problem, layout)                     why it can't compute the problem, or None
     prepare(problem, layout, device)            a PreparedLaunches, which takes tensors and enqueues
+    wait_for_kernels()                          until all kernels of these problems are compiled
     index_errors(device)                        how many indices outside their plane were dropped so far
 
-Nothing waits for the device.
+Nothing waits for the device, and a call does not wait for the compiler.
 """
 
 from __future__ import annotations
 
+import os
+import warnings
 from collections.abc import Callable
-from functools import cache, lru_cache
+from dataclasses import dataclass, field
+from functools import cache
+from weakref import WeakSet
 
 import torch
 
+from ...cache import cached
 from ...problem.problem import Problem
+from . import background
 from .choice import LAYOUTS as LAYOUTS
 from .choice import kernels as _kernels
 from .choice import plan
 from .choice import refuse as refuse
-from .compiler import compiled
+from .compiler import compiled, ready
 from .driver import Launcher, device_facts
-from .nvrtc import library
-from .task import Launch
+from .general_plan import general
+from .nvrtc import find_library
+from .task import Launch, Task
 
 _NONE = 2**63 - 1
 
+# CUDA graphs have the addresses of the tables of these launches, and may be replayed at any time.
+_captured: list[_Loaded] = []
+_is_capturing: Callable[[], bool] = torch.cuda.is_current_stream_capturing
 current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)
 
 
 def check_compiler() -> None:
-    """Raises NoCompiler with the reason why kernels can't be compiled here."""
-    library()
+    """Raises NoCompiler if NVRTC is not here. It is loaded later, by a thread that compiles."""
+    find_library()
 
 
 def kernels(problem: Problem, layout: str, device: int) -> list[tuple[str, str | None]]:
@@ -39,11 +50,56 @@ def kernels(problem: Problem, layout: str, device: int) -> list[tuple[str, str |
     return _kernels(problem, layout, device_facts(device))
 
 
+@dataclass(slots=True, eq=False)
+class _Loaded:
+    """The launches of one kernel, loaded on a device."""
+
+    launches: tuple[Callable[..., None], ...]
+    counts: int
+    aligned: bool  # tensors must begin at multiples of 16 bytes
+    tables: tuple[torch.Tensor, ...]  # stay on the device as long as the launches
+    streams: set[int] = field(default_factory=set)  # that the allocator knows to use the tables
+    local: bool = False  # the tables are used on the default stream alone, or there are none
+
+    def stream(self, device: int) -> int:
+        """Returns the current stream. The cache may drop these launches while the stream still reads tables.
+
+        So the allocator must know each stream, and a graph that captures the launches keeps them for good.
+        The default stream, 0, cannot be captured.
+        """
+        stream = current_stream(device)
+        if not self.tables or (self.local and stream == 0):
+            return stream
+        if stream not in self.streams:
+            self.streams.add(stream)
+            self.local = False
+            for table in self.tables:
+                table.record_stream(torch.cuda.ExternalStream(stream, device))  # type: ignore[no-untyped-call]
+        if stream and _is_capturing() and self not in _captured:
+            _captured.append(self)
+        return stream
+
+
+def _load(planned: tuple[Launch, ...], device: int, aligned: bool) -> _Loaded:
+    launches, kept = [], []
+    for launch in planned:
+        tables = [torch.from_numpy(table).cuda(device) for table in launch.tables]
+        kept += tables
+        kernel = compiled(launch.source, device)
+        follows = launch is not planned[0]
+        run = kernel.launcher(launch.grid, launch.block, launch.shared, launch.arguments, follows)
+        launches.append(_with_tables(run, [table.data_ptr() for table in tables]))
+    streams = {current_stream(device)}
+    return _Loaded(tuple(launches), planned[0].counts, aligned, tuple(kept), streams, streams == {0})
+
+
 class PreparedLaunches:
     """The launches of a problem on one device. Tensors are contiguous in the layout; the result has elements.
 
-    `aligned` true: the launches of a gradient need tensors at multiples of 16 bytes. For other addresses a
-    second PreparedLaunches is made at the first such call. Kernels of forwards take tensors at any address.
+    If the problem's kernel is not compiled yet, the problem's general kernel computes it, with the same bits,
+    until a thread of background.py has compiled the right one.
+    Kernels of gradients may need tensors at multiples of 16 bytes. For other addresses a second
+    PreparedLaunches is made at the first such call. Kernels of forwards take tensors at any address.
     """
 
     def __init__(
@@ -54,22 +110,41 @@ class PreparedLaunches:
         aligned: bool = True,
         planned: tuple[Launch, ...] | None = None,
     ) -> None:
-        """`planned`: the launches of a kernel that the caller chose."""
+        """`planned`: the launches of a kernel that the caller chose. They are compiled at once."""
         self.device, self.gradient = device, problem.gradient
-        self.aligned = aligned and problem.gradient
-        planned = planned or plan(problem, layout, device_facts(device), aligned)
-        self.tables: list[torch.Tensor] = []  # stay on the device as long as the launches
-        self.counts = planned[0].counts
         self.errors = record(device).data_ptr() if problem.gradient and problem.index_bytes else 0
-        self.unaligned = lru_cache(1)(lambda: PreparedLaunches(problem, layout, device, False))
-        self.launches: list[Callable[..., None]] = []
-        for launch in planned:
-            tables = [torch.from_numpy(table).cuda(device) for table in launch.tables]
-            self.tables += tables
-            kernel = compiled(launch.source, device)
-            follows = launch is not planned[0]
-            run = kernel.launcher(launch.grid, launch.block, launch.shared, launch.arguments, follows)
-            self.launches.append(_with_tables(run, [table.data_ptr() for table in tables]))
+        self.unaligned: Callable[[], PreparedLaunches] = lambda: prepare(problem, layout, device, False)
+        task = Task(problem, layout, device_facts(device), aligned)
+        self.planned = planned or plan(problem, layout, task.facts, aligned)
+        self.alignment = aligned and problem.gradient
+        self.nbytes = sum(table.nbytes for x in self.planned for table in x.tables)
+        self.jobs: tuple[background.Job, ...] = ()  # the kernels that are being compiled
+        if planned is None and compiles_in_background():
+            missing = dict.fromkeys(x.source for x in self.planned if ready(x.source, device) is None)
+            instead = general(task) if missing else ""
+            if not isinstance(instead, str):
+                self.loaded = _load(instead, device, False)
+                self.jobs = tuple(background.start(source, device) for source in missing)
+                _waiting.add(self)
+                return
+        self._take()
+
+    def _take(self) -> None:
+        """Loads the problem's own kernel, unless another thread has."""
+        if planned := self.planned:
+            self.loaded = _load(planned, self.device, self.alignment)
+            self.planned = ()  # its tables are on the device now
+
+    def improve(self) -> None:
+        """Takes the problem's own kernel once it is compiled, except in a capture: it copies tables."""
+        if not all(job.done for job in self.jobs) or torch.cuda.is_current_stream_capturing():
+            return
+        if reason := next((job.reason for job in self.jobs if job.reason), None):
+            warn_once(reason)
+        else:
+            self._take()
+        self.jobs = ()
+        _waiting.discard(self)
 
     def __call__(
         self,
@@ -90,30 +165,67 @@ class PreparedLaunches:
         self, grad_output: int | None, input: int | None, indices: int | None, out: int, faults: int = 0
     ) -> None:
         """The same for addresses; None for tensors that the problem does not have."""
+        if self.jobs:
+            self.improve()
+        loaded = self.loaded  # another thread may exchange it
         if grad_output is None:
             places = () if indices is None else (indices,)
-            return self.launches[0](current_stream(self.device), input, out, *places)
-        if self.aligned and (grad_output | out | (indices or 0)) & 15:
+            return loaded.launches[0](loaded.stream(self.device), input, out, *places)
+        if loaded.aligned and (grad_output | out | (indices or 0)) & 15:
             return self.unaligned().at(grad_output, None, indices, out, faults)
-        stream = current_stream(self.device)
+        stream = loaded.stream(self.device)
         if indices is None:
-            return self.launches[0](stream, grad_output, out)
-        if len(self.launches) == 1:
-            return self.launches[0](stream, grad_output, indices, out, faults, 0)
-        counts = new_counts(self.counts, self.device)
-        for launch in self.launches:
+            return loaded.launches[0](stream, grad_output, out)
+        if len(loaded.launches) == 1:
+            return loaded.launches[0](stream, grad_output, indices, out, faults, 0)
+        counts = new_counts(loaded.counts, self.device)
+        for launch in loaded.launches:
             launch(stream, grad_output, indices, out, faults, counts.data_ptr())
         return None
+
+
+_waiting: WeakSet[PreparedLaunches] = WeakSet()  # those whose kernels are being compiled
+
+
+def compiles_in_background() -> bool:
+    """What POOLTIDE_COMPILE says: `background`, the default, or `wait`."""
+    mode = os.environ.get("POOLTIDE_COMPILE", "background")
+    if mode not in ("background", "wait"):
+        raise ValueError(f"POOLTIDE_COMPILE is {mode!r}; it must be background or wait.")
+    return mode == "background"
+
+
+def wait_for_kernels(timeout: float | None = None) -> bool:
+    """Waits until the kernels of all problems seen so far are compiled, and loads them.
+
+    Returns False if that took longer than `timeout` seconds.
+    """
+    finished = background.wait(timeout)
+    # At once, as another thread may add to the set.
+    for reference in list(_waiting.data):  # type: ignore[attr-defined]
+        if (prepared := reference()) is not None:
+            with torch.cuda.device(prepared.device):
+                prepared.improve()
+    return finished
+
+
+@cache
+def warn_once(reason: str) -> None:
+    warnings.warn(
+        f"pooltide: a GPU kernel is not compiled, so a slower general kernel computes its problems: {reason}",
+        RuntimeWarning,
+        stacklevel=4,
+    )
 
 
 def _with_tables(run: Launcher, tables: list[int]) -> Callable[..., None]:
     return lambda stream, *addresses: run(stream, *addresses, *tables)
 
 
-@lru_cache(maxsize=1024)
-def prepare(problem: Problem, layout: str, device: int) -> PreparedLaunches:
+@cached(lambda prepared: (prepared,))
+def prepare(problem: Problem, layout: str, device: int, aligned: bool = True) -> PreparedLaunches:
     """What launches a problem's kernels; raises NoCompiler with the reason why they can't be compiled."""
-    return PreparedLaunches(problem, layout, device)
+    return PreparedLaunches(problem, layout, device, aligned)
 
 
 def run(

@@ -22,12 +22,13 @@ from .columns import (
     span_table,
     spread_walk,
     steady_axes,
+    unrolled_cells,
     vector_of,
     walk_of,
     windows_of,
 )
 from .source import Argument, Source
-from .tables import cdiv, divider, even_share
+from .tables import cdiv, divider, even_share, is_ragged
 from .task import Launch, Task
 
 ROWS_IN_REGISTERS = 5  # of windows that share rows
@@ -96,7 +97,7 @@ def _reduced(task: Task, cells: float, results: int) -> tuple[Launch, ...] | str
     )
     one = d.outputs * h.outputs * w.outputs == 1 and d.length * h.length == 1
     whole = one and w.count[0] == w.length
-    unrolled = cdiv(w.most, lanes_w)
+    unrolled = power_below(2 * cdiv(w.most, lanes_w) - 1)
     options = (
         ("VECTOR", vector),
         *(("WHOLE", int(whole and lanes_w == parts)), ("CELLS", unrolled if unrolled <= 8 else 0)),
@@ -230,12 +231,13 @@ def _columns(
     vector = vector_of(task, CHANNELS, shortest if shared_rows else 1) if several else 1
     spread = walk == 1 and rows.s >= rows.k and may_spread(task, vector)
     shape = spread_walk(task, threads, vector) if spread else walk_of(task, threads, shortest, vector)
-    unrolled = steps.k if paired else w.most if w.most <= columns.UNROLLED else 0
+    ragged = is_ragged(task.problem)
+    unrolled = steps.k if paired else unrolled_cells(task.problem.axes[2], ragged)
     parameters = (*TENSORS, *index_parameter(task), *column_parameters(task), *_PLACES)
     parameters += tuple(("int", name) for name in ("padding", "padding_w", "rows", "stride"))
     # A section may reach beyond the last window.
     clipped_h = walk == 2 or bool((h.count != rows.k).any())
-    clipped_w = bool((w.count != steps.k).any()) if paired else bool(w.clipped)
+    clipped_w = bool((w.count != steps.k).any()) if paired else ragged or bool(w.clipped)
     defines = (
         *column_options(task, vector, unrolled, (clipped_h, clipped_w), spread),
         *(("PAIRED", int(paired)), ("STRIDE_W", steps.s if paired else 0)),

@@ -92,7 +92,17 @@ def library() -> Library:
             return _loaded(path)
         except (OSError, AttributeError) as error:
             tried.append(f"{path} ({error})" if "/" in path else path)
-    raise NoCompiler(
+    raise _missing(tried)
+
+
+def find_library() -> None:
+    """Raises NoCompiler if there is no NVRTC. Does not load it, which takes a tenth of a second."""
+    if not any("/" in path for path in _candidates()):
+        library()
+
+
+def _missing(tried: list[str]) -> NoCompiler:
+    return NoCompiler(
         "NVIDIA's compiler library is not found; libnvrtc.so must be in the package nvidia-cuda-nvrtc, "
         f"beside PyTorch, on the system's library path or in /usr/local/cuda. Tried: {', '.join(tried)}."
     )

@@ -13,7 +13,16 @@ import numpy as np
 
 from .average_rows import Rows, folded, most_windows, rows_of, runs_of, window_tables
 from .source import Source
-from .tables import cdiv, divider, division, division_cost, divisors, even_share, same_divisors
+from .tables import (
+    cdiv,
+    divider,
+    division,
+    division_cost,
+    divisors,
+    even_share,
+    is_ragged,
+    same_divisors,
+)
 from .task import Launch, Task
 
 FILL_THREADS = 256  # threads of a block of average_fill.cu
@@ -180,12 +189,13 @@ class Walk:
 def _walk(task: Task, vector: int) -> Walk:
     """`vector`: the elements of a thread."""
     _, h, w = task.problem.axes
-    rows, store = rows_of(h), vector if task.aligned else 1
+    ragged = is_ragged(task.problem)
+    rows, store = rows_of(h, ragged), vector if task.aligned else 1
     if rows.strided and not rows.unrolled:
         rows = runs_of(h)
     while (w.length * task.inner) % store:
         store //= 2
-    return Walk(task, rows, rows_of(w), vector, store)
+    return Walk(task, rows, rows_of(w, ragged), vector, store)
 
 
 def rolling_average(task: Task) -> tuple[Launch, ...] | str:

@@ -30,6 +30,7 @@ _TYPES: dict[str, Any] = {
     "i64": ctypes.c_int64,
     "u64": ctypes.c_uint64,
     "Divider": ctypes.c_uint32 * 3,
+    "Axis": ctypes.c_int32 * 6,
 }
 Argument = float | tuple[int, ...]  # a tuple fills a struct
 
@@ -94,3 +95,9 @@ def headers() -> dict[str, str]:
     folder = files(__package__) / "device"
     found = [entry for entry in folder.iterdir() if entry.name.endswith((".cu", ".h"))]
     return {entry.name: entry.read_text("utf-8") for entry in sorted(found, key=lambda entry: entry.name)}
+
+
+@cache
+def header_texts() -> str:
+    """All texts of `device/` as one, for keys of compiled code."""
+    return "\n".join(f"{name}\n{text}" for name, text in headers().items())

@@ -18,6 +18,7 @@ from .tables import (
     divisors,
     even_share,
     even_shares,
+    is_ragged,
     same_divisors,
     shares,
     windows_of_shares,
@@ -92,7 +93,7 @@ def _average_task(task: Task, rows: Rows, most: int = 4) -> AverageTask:
 def staged_average(task: Task) -> tuple[Launch, ...] | str:
     """A block keeps quotients in shared memory, and a thread the last rows of them in registers if it can."""
     task = folded(task)
-    rows = rows_of(task.problem.axes[1])
+    rows = rows_of(task.problem.axes[1], is_ragged(task.problem))
     d, _, w = (most_windows(axis) for axis in task.problem.axes)
     kept = d * rows.most * w
     roll = rows.unrolled and kept <= ROLLED

@@ -6,12 +6,12 @@ Functions take axes, lengths or a problem, and return NumPy tables or sizes. The
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...cache import cached
 from ...geometry import Axis, tables
 from ...problem.problem import Problem
 
@@ -98,10 +98,19 @@ def uniform(by: Iterable[Array]) -> bool:
     return all(len(np.unique(axis)) == 1 for axis in by)
 
 
-@lru_cache(maxsize=256)
+def is_ragged(problem: Problem) -> bool:
+    """Whether adaptive windows are not all of one length, a length apart.
+
+    Kernels take such windows by tables, and are specialised on nothing that the image size decides: so a new
+    size seldom needs a new kernel, also where its windows happen to be alike.
+    """
+    return any(axis.adaptive and axis.outputs and axis.length % axis.outputs for axis in problem.axes)
+
+
+@cached()
 def same_divisors(problem: Problem) -> bool:
-    """Whether all windows of a problem have the same divisors."""
-    return uniform(divisors(problem))
+    """Whether kernels are specialised on one divisor for all windows."""
+    return not is_ragged(problem) and uniform(divisors(problem))
 
 
 def divisors(problem: Problem) -> tuple[Array, Array, Array]:
@@ -124,7 +133,7 @@ def divisors(problem: Problem) -> tuple[Array, Array, Array]:
     return d, h, w
 
 
-@lru_cache(maxsize=256)
+@cached()
 def division(problem: Problem) -> tuple[int, int, int, int]:
     """Returns ONCE, BY_D, BY_H and BY_W of gradient_quotients.h: how a kernel divides."""
     d, h, w = (np.unique(np.asarray(axis, dtype=np.float64)) for axis in divisors(problem))
@@ -142,12 +151,12 @@ def division_cost(problem: Problem) -> int:
 
 
 def way_of_division(problem: Problem, divisors: Array) -> int:
-    """HOW of division.h for these divisors."""
-    values = [abs(x) for x in divisors.ravel().tolist()]
-    if all(x == 1 for x in values):
+    """HOW of division.h for these divisors; the same for all divisors of ragged windows."""
+    values = {abs(x) for x in divisors.ravel().tolist()}
+    if values <= {1}:
         return 0
-    if all(x in _POWERS for x in values):
-        return 1
     if problem.dtype.name == "FLOAT64" or not all(x < 2**20 and x == int(x) for x in values):
-        return 4
-    return 2 if all(x % 2 == 1 or x in _POWERS for x in values) else 3
+        return 4 if is_ragged(problem) or not values <= _POWERS else 1
+    if is_ragged(problem):
+        return 3
+    return 1 if values <= _POWERS else 2 if all(x % 2 == 1 or x in _POWERS for x in values) else 3

@@ -142,3 +142,8 @@ struct Divider {
 __device__ __forceinline__ u32 over(u32 x, Divider by) {
   return by.magic == 0 ? x : __umulhi(x, by.magic) >> by.shift;
 }
+
+// An axis of windows, Axis of geometry.py. k is 0 if the axis is adaptive.
+struct Axis {
+  int length, outputs, k, s, p, dilation;
+};

@@ -2,13 +2,15 @@
 // one-byte offsets within the window. INDEX is 8, 4 or 1.
 #pragma once
 
+#include "faults.h"
+
 // The low word of the cell that the index of window q names. `fits` becomes false if the high word is not 0.
 // For offsets, `corners` has the distance of each offset from the window's first cell, then the first cells
 // of the windows' rows, then of their columns.
 __device__ __forceinline__ u32 low_word(Index index, u32 q, const Parameters &p, bool &fits) {
 #if INDEX == 1
   const u32 row = over(q, p.by_wo);
-  return p.corners[index] + p.corners[256 + row] + p.corners[256 + p.window_rows + q - row * p.by_wo.n];
+  return (u32)p.corners[index] + p.corners[256 + row] + p.corners[256 + p.window_rows + q - row * p.by_wo.n];
 #else
   if (INDEX == 8) fits = fits && (u64)index >> 32 == 0;
   return (u32)index;
@@ -20,10 +22,4 @@ __device__ __forceinline__ int cell_of(Index index, u32 q, const Parameters &p) 
   bool fits = true;
   const u32 cell = low_word(index, q, p, fits);
   return fits && cell < (u32)p.plane_cells ? (int)cell : -1;
-}
-
-// Counts an index outside its plane, and keeps the first position.
-__device__ __forceinline__ void report_fault(u64 *faults, i64 position) {
-  atomicAdd(faults, 1ull);
-  atomicMin(faults + 1, (u64)position);
 }

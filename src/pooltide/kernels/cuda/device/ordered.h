@@ -55,21 +55,6 @@ __device__ __forceinline__ int skipped(const Element *to) {
   return (int)((u64)to / sizeof(Element) % VECTOR);
 }
 
-// Adds 32 gradients, lane by lane where they name the same cell. `local` is the cell, or -1.
-__device__ __forceinline__ void add_in_order(Sum *sums, int local, Sum gradient, int lane) {
-  const u32 group = __match_any_sync(ALL, local < 0 ? ~lane : local);
-  const bool first = local >= 0 && (group & ((1u << lane) - 1)) == 0;
-  Sum sum = first ? sums[local] + gradient : (Sum)0;
-  u32 rest = first ? group & (group - 1) : 0;  // the lanes still to be added
-  while (__any_sync(ALL, rest != 0)) {
-    const Sum next = __shfl_sync(ALL, gradient, rest ? __ffs(rest) - 1 : lane);
-    if (rest) sum += next;
-    rest &= rest - 1;
-  }
-  if (first) sums[local] = sum;
-  __syncwarp();
-}
-
 #if NEAR || DISJOINT
 // Whether a cell is between the first and the last cell of a window on one axis. `from` is the axis' first entry in
 // p.spans.
