@@ -35,13 +35,17 @@ from .backward import (
     max_pool2d_backward,
     max_pool3d_backward,
 )
-from .devices import index_errors
+from .devices import index_errors, wait_for_kernels
 from .patching import Patch, is_patched, patch
+from .status import Status, status
 from .team import use_team
+from .training_step import Step
 from .unpools import max_unpool1d_backward, max_unpool2d_backward, max_unpool3d_backward
 
 __all__ = [
     "Patch",
+    "Status",
+    "Step",
     "adaptive_avg_pool1d_backward",
     "adaptive_avg_pool2d_backward",
     "adaptive_avg_pool3d_backward",
@@ -61,6 +65,8 @@ __all__ = [
     "max_unpool2d_backward",
     "max_unpool3d_backward",
     "patch",
+    "status",
+    "wait_for_kernels",
 ]
 
 

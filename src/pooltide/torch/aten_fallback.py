@@ -1,23 +1,30 @@
 """PyTorch's gradient kernels (aten), used for calls that our kernels refuse.
 
 `aten_gradient` takes the arguments of one of our gradients and returns PyTorch's result.
-`aten_call` translates the arguments; `warn_once` issues a `Fallback` warning once for each reason.
+`aten_call` translates the arguments; `warn_once` issues a `Fallback` warning once for each reason, and counts
+the calls. `judge` raises PyTorch's error for a call that we refuse.
 """
 
 from __future__ import annotations
 
+import threading
 import warnings
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from ..operators.catalog import aten_name, gradients, operators
-from .tensors import memory_format
+from .releases import can_call_aten
+from .tensors import is_tensor, memory_format
 
 ATEN = {function: name for function, operator in gradients().items() if (name := aten_name(operator))}
 
-_warned: set[str] = set()
+CPU_KERNELS: dict[str, Callable[..., Any]] = {}  # aten's own, by function, which `patch` has overridden
+_LARGE = 2**20  # elements
+_warned: Counter[str] = Counter()
+_lock = threading.Lock()
 
 
 class Fallback(UserWarning):
@@ -26,9 +33,17 @@ class Fallback(UserWarning):
 
 def warn_once(function: str, reason: str) -> None:
     text = f"{function}: pooltide leaves this gradient to PyTorch: {reason}"
-    if text not in _warned:
-        _warned.add(text)
+    with _lock:
+        _warned[text] += 1
+        first = _warned[text] == 1
+    if first:
         warnings.warn(text, Fallback, stacklevel=3)
+
+
+def counted() -> dict[str, int]:
+    """Returns the warnings, with the number of calls that each of them stands for."""
+    with _lock:
+        return dict(_warned)
 
 
 def aten_gradient(
@@ -76,3 +91,38 @@ def _of_planes(function: str, kernel: Any, stride: Any, padding: Any, *rest: Any
         return (*planes, *rest, None)
     dilation, ceil_mode = rest
     return (*planes, [1, *dilation], ceil_mode)
+
+
+def judge(function: str, *arguments: Any) -> None:
+    """Raises the error of aten's operator for these arguments; returns if there is none, or none to be had.
+
+    The operator gets zeros on the CPU in the place of tensors: it computes where it finds no fault, and some
+    kernels crash on expanded tensors. Large tensors are on meta, where a few texts differ.
+    """
+    tensors = [value for value in arguments if is_tensor(value)]
+    if not _is_checked(function, tensors):
+        return
+    small = can_call_aten() and all(tensor.numel() <= _LARGE for tensor in tensors)
+    device = "cpu" if small else "meta"
+    zeros = [
+        torch.zeros(value.shape, dtype=value.dtype, device=device) if is_tensor(value) else value
+        for value in arguments
+    ]
+    if small and (kernel := CPU_KERNELS.get(function)):
+        kernel(torch._C.DispatchKeySet(torch._C.DispatchKey.CPU), *zeros)
+    else:
+        getattr(torch.ops.aten, ATEN[function]).default(*zeros)
+
+
+def _is_checked(function: str, tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether PyTorch's kernel checks what is wrong with these shapes; else it would leave its memory."""
+    grad_output, x, *indices = tensors
+    operator = operators()[function]
+    if x.numel() == 0 and grad_output.numel():
+        return False
+    if grad_output.dim() != x.dim():
+        return True
+    if operator.windows == "adaptive":  # N and C are not checked
+        lead = x.dim() - len(operator.axes)
+        return grad_output.shape[:lead] == x.shape[:lead]
+    return all(t.dim() != x.dim() or t.shape[:1] == x.shape[:1] for t in (grad_output, *indices))

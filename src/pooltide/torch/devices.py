@@ -23,7 +23,7 @@ from ..kernels.cuda.driver import NoCompiler
 from ..kernels.plan import NoBackend, arrange, execute, make_plan, roles, shortcut
 from ..kernels.threads import get_num_threads
 from ..problem.problem import Problem
-from .tensors import as_numpy, as_volume
+from .tensors import address, as_numpy, as_volume
 
 # Takes the number of axes, grad_output, indices, out and check_indices: whether to wait for a GPU to find
 # indices outside their plane. Returns the first such index, or None.
@@ -41,6 +41,7 @@ class ChosenKernel:
     copied: tuple[str, ...]
     run: Run
     kernel: Kernel | None = None
+    tables: Any = None  # what owns the memory of the kernel, with its nbytes
     # Returns the kernel that `shortcuts` may call, or None. A GPU's kernel does not check indices. It returns
     # _ELSEWHERE, a sentinel, if the caller must retry through `run`.
     shortcut: Callable[[], Kernel | None] = lambda: None
@@ -62,7 +63,8 @@ def _on_cpu(device: torch.device, problem: Problem, layouts: tuple[str, ...]) ->
     plan = make_plan(problem, layouts)
     if plan.backend != "cpu":
         return ChosenKernel(plan.layout, (), lambda axes, *args: execute(plan, _volumes(axes, *args[:3])))
-    kernel = cpu.prepare(problem, plan.layout).run
+    prepared = cpu.prepare(problem, plan.layout)
+    kernel = prepared.run
 
     def run(
         axes: int,
@@ -71,12 +73,12 @@ def _on_cpu(device: torch.device, problem: Problem, layouts: tuple[str, ...]) ->
         out: torch.Tensor,
         check_indices: bool,
     ) -> IndexFault | None:
-        where = None if indices is None else indices.data_ptr()
-        fault = kernel(grad_output.data_ptr(), None, where, out.data_ptr(), num_threads())
+        where = None if indices is None else address(indices)
+        fault = kernel(address(grad_output), None, where, out.data_ptr(), num_threads())
         assert fault is None or isinstance(fault, tuple), "the tensors are aligned and disjoint"
         return None if fault is None else IndexFault(*fault)
 
-    return ChosenKernel(plan.layout, plan.copied, run, kernel, lambda: kernel)
+    return ChosenKernel(plan.layout, plan.copied, run, kernel, prepared, lambda: kernel)
 
 
 def _volumes(axes: int, grad_output: torch.Tensor, indices: torch.Tensor | None, out: torch.Tensor) -> Arrays:
@@ -117,6 +119,36 @@ def index_errors(device: torch.device | str | int, *, clear: bool = False) -> tu
     return found
 
 
+def wait_for_kernels(timeout: float | None = None) -> bool:
+    """Waits until the GPU kernels that are compiled in the background are ready, and takes them into use.
+
+    A new problem runs on a slower general kernel until its own kernel is compiled; the bits are the same.
+    Call this before a benchmark, or before a CUDA graph is captured: a graph keeps the kernels that it has.
+    Returns False if it took longer than `timeout` seconds.
+    """
+    if timeout is not None and not (isinstance(timeout, int | float) and timeout >= 0):
+        raise ValueError(
+            f"wait_for_kernels: timeout is {timeout!r}; it must be None or a number of seconds, at least 0."
+        )
+    backend = _cuda() if torch.version.cuda else ""
+    return isinstance(backend, str) or bool(backend.wait_for_kernels(timeout))
+
+
+def count_index_errors(outside: torch.Tensor) -> None:
+    """Adds indices that PyTorch's operators dropped to what `index_errors` returns. Does not wait.
+
+    `outside` says of each index whether it is outside its plane. A CUDA graph does not count: its capture may
+    be the first call, and cannot make the record.
+    """
+    backend = _cuda() if outside.is_cuda else ""
+    if isinstance(backend, str) or not outside.numel() or torch.cuda.is_current_stream_capturing():
+        return
+    kept = backend.record(outside.get_device())
+    flags = outside.flatten()
+    first = torch.where(flags.any(), flags.byte().argmax(), torch.iinfo(torch.int64).max)
+    kept.copy_(torch.stack([kept[0] + flags.sum(), torch.minimum(kept[1], first)]))
+
+
 def _on_cuda(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -> ChosenKernel:
     backend = _cuda()
     if isinstance(backend, str):
@@ -131,23 +163,43 @@ def _on_cuda(device: torch.device, problem: Problem, layouts: tuple[str, ...]) -
         prepared = backend.prepare(problem, layout, number)
     except NoCompiler as missing:
         raise NoBackend(str(missing)) from None
+    run, kernel = _checked_run(backend, prepared, number), _DeviceKernel(prepared, number).gradient
+    return ChosenKernel(layout, copied, run, None, prepared, lambda: kernel)
 
-    def kernel(grad_output: int, input: None, indices: int | None, out: int, threads: int) -> Any:
-        if number != _current_device():
+
+@dataclass(frozen=True, slots=True)
+class _DeviceKernel:
+    """The kernels of a prepared problem on a GPU. They take addresses, and do not check indices."""
+
+    prepared: Any
+    number: int  # of the device
+
+    @property
+    def nbytes(self) -> int:
+        size: int = self.prepared.nbytes
+        return size
+
+    def gradient(self, grad_output: int, input: None, indices: int | None, out: int, threads: int) -> Any:
+        if self.number != _current_device():
             return _ELSEWHERE
-        prepared.at(grad_output, None, indices, out, prepared.errors)
+        self.prepared.at(grad_output, None, indices, out, self.prepared.errors)
         return None
 
-    return ChosenKernel(layout, copied, _checked_run(backend, prepared, number), None, lambda: kernel)
+    def forward(self, grad_output: None, input: int, indices: int | None, out: int, threads: int) -> None:
+        if self.number == _current_device():
+            self.prepared.at(None, input, indices, out)
+        else:
+            with torch.cuda.device(self.number):
+                self.prepared.at(None, input, indices, out)
 
 
 def _checked_run(backend: ModuleType, prepared: Any, number: int) -> Run:
     """Returns the function that runs a prepared gradient on the device, and waits for faults if it must."""
     clean: list[torch.Tensor] = []  # fault records for reuse: no launch has written to them
 
-    def launch(*tensors: torch.Tensor | None) -> None:
+    def launch(*addresses: int | None) -> None:
         with torch.cuda.device(number):
-            prepared(*tensors)
+            prepared.at(*addresses)
 
     def run(
         axes: int,
@@ -156,12 +208,14 @@ def _checked_run(backend: ModuleType, prepared: Any, number: int) -> Run:
         out: torch.Tensor,
         check_indices: bool,
     ) -> IndexFault | None:
-        start = prepared if number == _current_device() else launch
+        start = prepared.at if number == _current_device() else launch
+        where = None if indices is None else address(indices)
+        places = address(grad_output), None, where, out.data_ptr()
         if indices is None or not check_indices or torch.cuda.is_current_stream_capturing():
-            start(grad_output, indices, out)
+            start(*places, prepared.errors)
             return None
         faults = clean.pop() if clean else backend.new_record(out.device)
-        start(grad_output, indices, out, faults)
+        start(*places, faults.data_ptr())
         count, position = faults.tolist()
         if count:
             return IndexFault(count, position, int(indices.flatten()[position]))
@@ -192,15 +246,7 @@ def _forward_on_cuda(device: torch.device, problem: Problem, layout: str) -> Cal
         prepared = backend.prepare(problem, layout, number)
     except NoCompiler:
         return None
-
-    def kernel(grad_output: None, input: int, indices: int | None, out: int, threads: int) -> None:
-        if number == _current_device():
-            prepared.at(None, input, indices, out)
-        else:
-            with torch.cuda.device(number):
-                prepared.at(None, input, indices, out)
-
-    return kernel
+    return _DeviceKernel(prepared, number).forward
 
 
 def _fill_with_zeros(

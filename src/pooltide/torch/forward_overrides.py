@@ -21,6 +21,7 @@ from . import pools
 from .errors import ShapeError
 from .nodes import Average, Maximum, apply_node
 from .operators import AXES
+from .overrides import follows_nothing, plain_keys
 from .pytorch_pools import POOLS, argument_names
 from .tensors import shortage
 
@@ -49,9 +50,23 @@ _AUTOCAST = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU) | torch._C
 )
 
 
-def on_autograd(operator: str, aten_kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns the override of aten's operator for an autograd key."""
-    return _override(*OPERATORS[operator], aten_kernel, lambda: True)
+def on_autograd(
+    operator: str, aten_kernel: Callable[..., Any], device_kernel: Callable[..., Any] | None, device: str
+) -> Callable[..., Any]:
+    """Returns the override of aten's operator for an autograd key.
+
+    `device_kernel`: aten's kernel for the device key, if the operator has one.
+    """
+    plain = plain_keys(device)
+
+    def passed(keys: Any, x: Tensor, *attributes: Any) -> Any:
+        """What PyTorch returns, with as little Python as possible."""
+        tracked = x is None or (x.requires_grad and torch.is_grad_enabled())
+        if device_kernel is not None and not tracked and follows_nothing(keys, plain):
+            return device_kernel(keys, x, *attributes)
+        return aten_kernel(keys, x, *attributes)
+
+    return _override(*OPERATORS[operator], passed, lambda: True)
 
 
 def on_device(operator: str, aten_kernel: Callable[..., Any]) -> Callable[..., Any]:
@@ -65,7 +80,7 @@ def _override(
     pooled = _maxima if name in _MAXIMA else _averages
 
     def override(keys: Any, x: Tensor, *attributes: Any) -> Any:
-        if depth and x is not None and active():
+        if depth and x is not None and active() and _has_sizes(name, attributes):
             if text := shortage(x):
                 raise ShapeError(f"{name}: input {text}")
             with _without_autocast(x):
@@ -75,6 +90,11 @@ def _override(
         return aten_kernel(keys, x, *attributes)
 
     return override
+
+
+def _has_sizes(name: str, attributes: tuple[Any, ...]) -> bool:
+    """Whether an adaptive pool has one size for each axis; PyTorch refuses others, we would repeat one."""
+    return name not in _ADAPTIVE or (bool(attributes) and len(attributes[0]) == AXES[name])
 
 
 def _without_autocast(x: Tensor) -> Any:

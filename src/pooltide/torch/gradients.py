@@ -21,8 +21,8 @@ from ..operators.plain import plain, plain_shape
 from .autograd import differentiable
 from .operators import ARRAYS, AXES
 from .prepared import ResultLayout, compute, prepare_gradient
-from .shortcuts import add, find
-from .tensors import arrays_on, check_memory, is_channels_last, is_tensor, unreadable
+from .shortcuts import add, find, pre_dispatch
+from .tensors import arrays_on, check_memory, is_channels_last, is_tensor, storage_address, unreadable
 
 Ints = int | Sequence[int]
 Input = torch.Tensor | Sequence[int]
@@ -132,20 +132,31 @@ def tracing() -> bool:
 
 def may_skip_dispatcher(grad_output: Any, indices: Any) -> bool:
     """Whether no mode, transform, tracer, subclass or autograd must see the call. True for non-tensors."""
-    if _modes() or _transforms() or _is_tracing() or forward_ad._current_level >= 0:
+    if not nothing_follows():
         return False
     if is_tensor(indices) and (type(indices) is not torch.Tensor or _has_special_memory(indices)):
         return False
     return tensor_may_skip_dispatcher(grad_output)
 
 
+def nothing_follows() -> bool:
+    """Whether no mode, transform or tracer follows the calls of this thread; autograd may."""
+    return not (
+        _modes() or pre_dispatch() or _transforms() or _is_tracing() or forward_ad._current_level >= 0
+    )
+
+
 def tensor_may_skip_dispatcher(tensor: Any) -> bool:
     """Whether a kernel may use the tensor's memory directly, without autograd. True for non-tensors."""
+    if not is_tensor(tensor):
+        return True
+    return has_plain_memory(tensor) and not (tensor.requires_grad and _grad_enabled())
+
+
+def has_plain_memory(tensor: torch.Tensor) -> bool:
+    """Whether a kernel may read the tensor's memory: it is no subclass, and its memory has its values."""
     kind = type(tensor)
-    if kind is torch.Tensor or kind is torch.nn.Parameter:
-        tracked = tensor.requires_grad and _grad_enabled()
-        return not (tracked or _has_special_memory(tensor))
-    return not is_tensor(tensor)
+    return (kind is torch.Tensor or kind is torch.nn.Parameter) and not _has_special_memory(tensor)
 
 
 def _has_special_memory(tensor: torch.Tensor) -> bool:
@@ -160,14 +171,15 @@ def shares_memory(out: Any, *tensors: torch.Tensor | None) -> bool:
     """Whether `out`'s storage overlaps that of a tensor; distinct storages may hold the same memory."""
     if not is_tensor(out):
         return False
+    out.data_ptr()  # if it shares memory until one writes, it has memory of its own now
     begin, end = _span(out)
     spans = (_span(t) for t in tensors if is_tensor(t))
     return any(first < end and begin < last for first, last in spans)
 
 
 def _span(tensor: torch.Tensor) -> tuple[int, int]:
-    storage = tensor.untyped_storage()
-    return storage.data_ptr(), storage.data_ptr() + storage.nbytes()
+    begin = storage_address(tensor)
+    return begin, begin + tensor.untyped_storage().nbytes()
 
 
 def _mark_written(function: str, out: torch.Tensor) -> None:

@@ -11,14 +11,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch._prims_common.wrappers import _maybe_resize_out
 
 from ..kernels.plan import NoBackend
 from . import overrides
 from .errors import DtypeError, ShapeError, as_pytorch
+from .moves import move
 from .releases import can_call_aten
 from .tensors import DEVICES, TYPES, memory_format, shortage, unreadable
-from .unpools import move
 
 Tensor = torch.Tensor
 UNPOOLS = {"max_unpool2d": 2, "max_unpool3d": 3}  # their axes
@@ -41,22 +40,24 @@ def unpool(name: str, aten_kernel: Callable[..., Any]) -> Callable[..., Any]:
     axes = UNPOOLS[name]
 
     def override(keys: Any, x: Tensor, indices: Tensor, *rest: Any, out: Tensor | None = None) -> Tensor:
-        if not overrides.depth or not _takes(x, indices, axes, *rest):
+        fits = out is None or (out.dtype, out.device) == (x.dtype, x.device)
+        if not overrides.depth or not fits or not _takes(x, indices, axes, *rest):
             ours = _must_be_deterministic() or not can_call_aten()  # the error that names what is wrong
             if overrides.depth and ours and (text := _fault(x, indices, axes, *rest)):
                 kind = ShapeError if indices.dtype == torch.int64 else DtypeError
                 raise kind(f"{name}: {text}.")
             given = {} if out is None else {"out": out}
             return aten_kernel(keys, x, indices, *rest, **given)  # type: ignore[no-any-return]
-        x = x.contiguous() if axes == 3 else x  # PyTorch's result is contiguous
         try:
             found = move(name, x, indices, tuple(rest[0]), gather=False, check=False)
         except IndexError as error:
             raise as_pytorch(error) from None
         if out is None:
             return found
-        last = found.is_contiguous(memory_format=torch.channels_last) if found.dim() == 4 else False
-        _maybe_resize_out(out, found.shape, memory_format(last and not found.is_contiguous(), axes))
+        if out.shape != found.shape:
+            last = found.dim() == 4 and found.is_contiguous(memory_format=torch.channels_last)
+            form = memory_format(last and not found.is_contiguous(), axes)
+            out.resize_(found.shape, memory_format=form)  # PyTorch's unpools do not warn either
         return out.copy_(found)
 
     return override
@@ -73,7 +74,7 @@ def _takes(x: Tensor, indices: Tensor, axes: int, size: Sequence[int], *more: Se
         and x.device == indices.device
     )
     shapes = x.shape == indices.shape and x.dim() in (axes + 1, axes + 2) and 0 not in x.shape[-axes - 1 :]
-    sizes = len(size) == axes and min(size) > 0
+    sizes = len(size) == axes and min(size) >= 0
     steps = all(len(given) == axes for given in more) and (not more or min(more[0]) > 0)
     there = x.device.type in DEVICES and x.device == indices.device
     return known and shapes and sizes and steps and there
@@ -137,6 +138,12 @@ def fractional(name: str, aten_kernel: Callable[..., Any]) -> Callable[..., Any]
                 return overrides.computed(function, grad, x, False, (indices,), grad_input)
             except (NoBackend, TypeError, ValueError):
                 pass  # PyTorch computes it, or raises its own error
+        if overrides.depth and grad_input is not None and torch._debug_has_internal_overlap(grad_input) == 1:
+            # PyTorch would write outside the memory of such a tensor.
+            raise ShapeError(
+                f"{function}: grad_input has strides {grad_input.stride()}, by which elements share memory; "
+                "each must have its own."
+            )
         return aten_kernel(keys, grad, x, kernel_size, output_size, indices, **given)  # type: ignore[no-any-return]
 
     return override

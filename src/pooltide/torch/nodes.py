@@ -13,14 +13,16 @@ from math import prod
 from typing import Any
 
 import torch
-from torch.autograd import forward_ad
 
 from ..kernels.plan import NoBackend
+from ..operators.catalog import operators
 from ..problem.forwards import PoolArguments
 from . import pools, pytorch_pools
-from .errors import DtypeError, ShapeError, as_pytorch
-from .gradients import gradient, may_skip_dispatcher, tracing
+from .aten_fallback import aten_call, judge
+from .errors import DtypeError, ShapeError, as_pytorch, with_text_of
+from .gradients import gradient, may_skip_dispatcher, nothing_follows, tracing
 from .operators import AXES
+from .sharding import placed_as, sharding_of
 from .tensors import is_channels_last, shortage
 
 Tensor = torch.Tensor
@@ -40,7 +42,7 @@ class Average(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        input, ctx.name, ctx.arguments, _ = inputs
+        input, ctx.pool_name, ctx.arguments, _ = inputs
         values, token = output
         _save_metadata(ctx, input, values)
         ctx.save_for_backward(token)
@@ -94,14 +96,12 @@ class Maximum(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        input, ctx.name, ctx.arguments, ctx.pool, _ = inputs
+        input, ctx.pool_name, ctx.arguments, ctx.pool, _ = inputs
         values, positions, token, *indices = output
         _save_metadata(ctx, input, values)
         ctx.saved = positions.shape, positions.dtype, positions.device
         ctx.mark_non_differentiable(positions, *indices)
-        ctx.save_for_backward(positions, token)
-        ctx.save_for_forward(positions)
-        ctx.outputs = len(output)
+        ctx.save_for_backward(positions, *_versions(indices), token)
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor | None, *_: Any) -> Any:
@@ -112,34 +112,17 @@ class Maximum(torch.autograd.Function):
             _check_gradient(ctx, grad_output)
             if tracing():
                 raise RuntimeError(
-                    f"{ctx.name}: torch.jit.trace cannot record this gradient, which depends on saved "
+                    f"{ctx.pool_name}: torch.jit.trace cannot record this gradient, which depends on saved "
                     "positions; it can under patch(), without forward=True."
                 )
-            _check(f"{ctx.name}_backward: the tensor kept for the gradient", positions, ctx.saved, "was kept")
+            _check(
+                f"{ctx.pool_name}_backward: the tensor kept for the gradient",
+                positions,
+                ctx.saved,
+                "was kept",
+            )
             found = _maximum_gradient(ctx, grad_output, positions)
         return _tie_to_input(ctx, found), None, None, None, None
-
-
-class ForwardAverage(Average):
-    """Adds the derivative in forward mode, which torch.compile refuses to trace."""
-
-    @staticmethod
-    def jvp(ctx: Any, tangent: Tensor, *_: Any) -> Any:
-        """Returns the same average of the tangent: an average is linear."""
-        return pytorch_pools.pool(ctx.name, tangent, ctx.arguments), tangent.new_empty(0)
-
-
-class ForwardMaximum(Maximum):
-    """Adds the derivative in forward mode."""
-
-    @staticmethod
-    def jvp(ctx: Any, tangent: Tensor, *_: Any) -> Any:
-        """Gathers the tangent at each maximum. Forward mode saves indices, never offsets."""
-        (positions,) = ctx.saved_tensors
-        rows = tangent.reshape(*tangent.shape[: -ctx.axes], -1)
-        flat_indices = positions.reshape(*positions.shape[: -ctx.axes], -1).long()
-        found = rows.gather(-1, flat_indices).reshape(positions.shape)
-        return found, None, tangent.new_empty(0), *[None] * (ctx.outputs - 3)
 
 
 def apply_node(node: type[torch.autograd.Function], untransformed: bool, *arguments: Any) -> Any:
@@ -151,15 +134,7 @@ def apply_node(node: type[torch.autograd.Function], untransformed: bool, *argume
         return super(torch.autograd.Function, node).apply(*arguments)  # type: ignore[misc]
     _, name, pool_arguments, *_ = arguments
     pytorch_pools.check_plain(name, pool_arguments)  # torch.func looks at every argument
-    forward = {Average: ForwardAverage, Maximum: ForwardMaximum}[node] if _transformed() else node
-    return forward.apply(*arguments)  # type: ignore[no-untyped-call]
-
-
-def _transformed() -> bool:
-    """Whether forward mode or a torch.func transform is active outside a compiler."""
-    if torch.compiler.is_compiling():
-        return False
-    return forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active()
+    return node.apply(*arguments)  # type: ignore[no-untyped-call]
 
 
 def smallest_index_dtype(cells: int) -> torch.dtype:
@@ -177,27 +152,47 @@ def _in_smallest_dtype(indices: Tensor, arguments: PoolArguments, lengths: tuple
     return indices.to(smallest_index_dtype(cells))
 
 
+def _versions(indices: list[Tensor]) -> list[Tensor]:
+    """Returns tensors without elements that have the version counters of `indices`; none under a tracer.
+
+    Autograd raises for a saved tensor that was changed in place. PyTorch saves the indices that it returns,
+    and so raises if a program changes these. Our gradient does not read them, and does not keep them.
+    """
+    if torch.compiler.is_compiling() or not nothing_follows():
+        return []
+    counters = [returned.detach() for returned in indices]
+    for counter in counters:
+        counter.data = counter.new_empty(0)  # replaces the memory, not the counter
+    return counters
+
+
 def _save_metadata(ctx: Any, input: Tensor, values: Tensor) -> None:
-    ctx.axes = AXES[ctx.name]
+    ctx.axes = AXES[ctx.pool_name]
     ctx.shape = input.shape
+    ctx.sharding = sharding_of(input)
     ctx.channels_last = is_channels_last(input, ctx.axes)
     ctx.result = values.shape, values.dtype, values.device
     ctx.set_materialize_grads(False)
 
 
-def _is_mean(ctx: Any) -> bool:
-    """Whether PyTorch computes this pool as a mean, whose gradient does not depend on the input."""
-    return ctx.name in pytorch_pools.MEANS and all(n == 1 for n in ctx.result[0][-ctx.axes :])
-
-
 def _check_gradient(ctx: Any, grad_output: Tensor) -> None:
-    what = f"{ctx.name}_backward: grad_output"
+    what = f"{ctx.pool_name}_backward: grad_output"
     _check(what, grad_output, ctx.result, "the result has")
-    if torch.compiler.is_compiling() or grad_output.numel() or _is_mean(ctx):
+    if torch.compiler.is_compiling() or grad_output.numel():
         return
     if 0 in grad_output.shape[-ctx.axes - 1 :]:  # PyTorch refuses these, for maxima too
         shape = tuple(grad_output.shape)
-        raise ShapeError(f"{what} has shape {shape}; every dimension but N must be greater than 0.")
+        error = ShapeError(f"{what} has shape {shape}; every dimension but N must be greater than 0.")
+        raise with_text_of(error, lambda: _judge(ctx, grad_output))
+
+
+def _judge(ctx: Any, grad_output: Tensor) -> None:
+    """Raises PyTorch's error for the gradient of an adaptive pool whose result is empty."""
+    x = grad_output.new_zeros(()).expand(ctx.shape)
+    indexed = operators()[_function(ctx)].kind == "maximum_gradient"
+    indices = torch.zeros_like(grad_output, dtype=torch.int64) if indexed else None
+    _, arguments = aten_call(_function(ctx), grad_output, x, indices, ())
+    judge(_function(ctx).replace("1d", "2d"), *arguments)
 
 
 def _check(what: str, tensor: Any, expected: tuple[Any, ...], whose: str) -> None:
@@ -254,6 +249,7 @@ def _gradient_from_offsets(ctx: Any, grad_output: Tensor, positions: Tensor) -> 
 def _gradient(ctx: Any, grad_output: Tensor, indices: Tensor | None) -> Tensor:
     attributes = pytorch_pools.attributes(_function(ctx), ctx.arguments)
     shape = tuple(ctx.shape)
+    grad_output = placed_as(ctx.sharding, grad_output, ctx.axes)
     try:
         return gradient(
             _function(ctx),
@@ -270,7 +266,7 @@ def _gradient(ctx: Any, grad_output: Tensor, indices: Tensor | None) -> Tensor:
 
 
 def _function(ctx: Any) -> str:
-    return sys.intern(f"{ctx.name}_backward")  # shortcuts compare names by address
+    return sys.intern(f"{ctx.pool_name}_backward")  # shortcuts compare names by address
 
 
 def _zeros(ctx: Any) -> Tensor:
@@ -281,7 +277,7 @@ def _zeros(ctx: Any) -> Tensor:
 
 def _tie_to_input(ctx: Any, found: Tensor) -> Tensor:
     """Returns the gradient, made to depend on the input if autograd records it (create_graph)."""
-    if not torch.is_grad_enabled() or torch.compiler.is_compiling() or _is_mean(ctx):
+    if not torch.is_grad_enabled() or torch.compiler.is_compiling():
         return found
     if torch._C._are_functorch_transforms_active():  # torch.func returns zeros for an independent input
         return found

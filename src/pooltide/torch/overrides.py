@@ -19,13 +19,14 @@ from torch.autograd import forward_ad
 from ..kernels.plan import NoBackend
 from ..operators.catalog import operators
 from . import devices
-from .aten_fallback import ATEN, warn_once
+from .aten_fallback import ATEN, judge, warn_once
 from .autograd import differentiable
-from .errors import DtypeError, as_pytorch
+from .errors import DtypeError, as_pytorch, with_text_of
 from .gradients import may_skip_dispatcher, shares_memory, tensor_may_skip_dispatcher
 from .operators import ARRAYS, AXES
 from .prepared import compute, prepare_gradient
 from .releases import can_call_aten
+from .sharding import placed_as, sharding_of
 from .shortcuts import add, find
 from .tensors import TYPES, check_memory, is_channels_last, memory_format
 
@@ -68,13 +69,19 @@ def on_device(function: str, aten_kernel: Callable[..., Any]) -> Callable[..., A
     return override
 
 
-def on_autograd(function: str, aten_kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns the override for an autograd key, for the functional form."""
-    indexed = function in _INDEXED
+def on_autograd(
+    function: str, aten_kernel: Callable[..., Any], device_kernel: Callable[..., Any], device: str
+) -> Callable[..., Any]:
+    """Returns the override for an autograd key, for the functional form.
+
+    `device_kernel`: aten's kernel for the device key.
+    """
+    indexed, plain = function in _INDEXED, plain_keys(device)
 
     def override(keys: Any, grad_output: Tensor, x: Tensor, *rest: Any) -> Tensor:
         if not depth:
-            return aten_kernel(keys, grad_output, x, *rest)  # type: ignore[no-any-return]
+            direct = not _grad_enabled() and follows_nothing(keys, plain)
+            return (device_kernel if direct else aten_kernel)(keys, grad_output, x, *rest)  # type: ignore[no-any-return]
         indices, attributes = (rest[-1], rest[:-1]) if indexed else (None, rest)
         result = find(function, _PATCHED, grad_output, x, indices, attributes, None)
         if result is not None:
@@ -95,21 +102,40 @@ def on_autograd(function: str, aten_kernel: Callable[..., Any]) -> Callable[...,
     return override
 
 
+def plain_keys(device: str) -> frozenset[int]:
+    """Returns the keys of a call on normal tensors of a device, if no mode or transform follows it."""
+    key, keys = torch._C.DispatchKey, torch._C.DispatchKeySet
+    both = keys(getattr(key, device)) | keys(getattr(key, f"Autograd{device}"))
+    return frozenset({both.raw_repr(), (both | keys(key.ADInplaceOrView)).raw_repr()})
+
+
+def follows_nothing(keys: Any, plain: frozenset[int]) -> bool:
+    """Whether an autograd kernel with these keys only calls the kernel of the device, if it records nothing.
+
+    After `remove`, an override then calls that kernel itself: one call through Python costs less than two.
+    """
+    return forward_ad._current_level < 0 and keys.raw_repr() in plain
+
+
 def _by_operator(
     function: str, grad_output: Tensor, x: Tensor, indices: Tensor | None, attributes: tuple[Any, ...]
 ) -> Tensor:
     """Returns the gradient by `torch.ops.pooltide.*`, with a derivative of our own."""
     axes = AXES[function]
+    grad_output = placed_as(sharding_of(x), grad_output, axes)
     given = attributes if indices is None else (indices, *attributes)
     arguments = grad_output, x.shape[-axes:], *given, is_channels_last(x, axes), False, True
     try:
         found = differentiable(function, *arguments)
     except _FAULTS as fault:
         raise as_pytorch(fault) from None
-    if not (_grad_enabled() and x.requires_grad):
-        return found
-    node = _DependOnInput if forward_ad._current_level < 0 else _ForwardDependOnInput
-    return node.apply(found, x)  # type: ignore[no-untyped-call, no-any-return]
+    if forward_ad._current_level >= 0:
+        if indices is None:
+            x = forward_ad.unpack_dual(x).primal  # type: ignore[no-untyped-call]
+        return _ForwardDependOnInput.apply(found, x)  # type: ignore[no-untyped-call, no-any-return]
+    if _grad_enabled() and x.requires_grad:
+        return _DependOnInput.apply(found, x)  # type: ignore[no-untyped-call, no-any-return]
+    return found
 
 
 def _check(function: str, grad_output: Any, x: Any, rest: tuple[Any, ...]) -> None:
@@ -137,11 +163,22 @@ class _DependOnInput(torch.autograd.Function):
 
 
 class _ForwardDependOnInput(_DependOnInput):
-    """Adds the derivative in forward mode, which torch.compile refuses to trace."""
+    """Adds the derivative in forward mode, which torch.compile refuses to trace.
+
+    If only the input has a tangent, that of PyTorch's gradient is zeros for a maximum, and missing for an
+    average. A view would need a tangent that is a view, so the result is a copy.
+    """
 
     @staticmethod
-    def jvp(ctx: Any, tangent: Tensor, _: Any) -> Tensor:
-        return tangent.view_as(tangent)
+    def forward(ctx: Any, found: Tensor, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return found.clone()
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor | None, of_input: Tensor | None) -> Tensor | None:
+        if tangent is not None:
+            return tangent.clone()
+        return None if of_input is None else torch.zeros_like(of_input)
 
 
 def refusal_of(grad_output: Tensor) -> str | None:
@@ -182,10 +219,20 @@ def computed(
             grad_output, indices = grad_output.clone(), None if indices is None else indices.clone()
     try:
         check_memory(function, None, None, out)
+        # PyTorch's adaptive pools take the first dimension for N, also of tensors without a batch.
+        adaptive = operators()[function].windows == "adaptive"
+        checked = 1 if adaptive else grad_output.dim() - AXES[function] - 1
+        if indices is not None and 0 in grad_output.shape[checked:]:
+            shape = tuple(grad_output.shape)
+            raise ValueError(
+                f"{function}: grad_output has shape {shape}; every dimension but N must be greater than 0."
+            )
         prepared = prepare_gradient(function, grad_output, x, result_layout, indices, attributes, out)
         result = compute(prepared, grad_output, indices, out, check_indices=False)
-    except _FAULTS as fault:
+    except IndexError as fault:
         raise as_pytorch(fault) from None
+    except (TypeError, ValueError) as fault:
+        raise with_text_of(as_pytorch(fault), lambda: judge(function, grad_output, x, *rest)) from None
     simple = out is None and result_layout is not False
     if simple and prepared.shortcut and (kernel := prepared.shortcut()):
         add(function, _PATCHED, grad_output, x, indices, given, None, kernel, prepared.template)

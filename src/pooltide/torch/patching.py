@@ -9,7 +9,6 @@ them; after `remove` they pass every call to the kernels that they replaced.
 
 from __future__ import annotations
 
-import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -17,24 +16,19 @@ from contextlib import contextmanager
 from inspect import signature
 from types import TracebackType
 from typing import Any
-from zlib import crc32
 
 import torch
 import torch.nn.functional as F
-from torch.compiler import config  # PyTorch 2.6 does not import it with torch
 
-from .. import __version__
 from ..operators.catalog import operators
 from ..operators.plain import shown
 from . import forward_overrides, index_overrides, overrides
-from .aten_fallback import ATEN
-from .operators import FUNCTIONS, schema
+from .aten_fallback import ATEN, CPU_KERNELS
+from .compiling import between_compilations, compiled_code, tag_caches
 from .pytorch_pools import argument_names
 from .releases import can_call_aten, check_operators, is_tested
 
 Tensor = torch.Tensor
-# With the schemas: cached code that calls our operators with the arguments of another schema would fail.
-CACHE_TAG = f"pooltide.patch {__version__} {crc32(''.join(map(schema, FUNCTIONS)).encode()):x};"
 
 # The out forms with their own kernels; _adaptive_avg_pool2d_backward.out calls the functional form.
 _OUT = {
@@ -55,7 +49,7 @@ _BY_INDEX = {
 _AGAIN = (
     {"allow_override": True} if "allow_override" in signature(torch.library.Library.impl).parameters else {}
 )
-_lock = threading.Lock()
+_lock = threading.RLock()  # the garbage collector may remove a patch while this thread makes another
 _library: torch.library.Library | None = None
 _forward_library: torch.library.Library | None = None
 
@@ -71,7 +65,7 @@ class Patch:
 
         PyTorch's forwards return with the last removal of a patch with forward=True.
         """
-        with _lock:
+        with between_compilations(), _lock:
             if self._active:
                 self._active = False
                 overrides.depth -= 1
@@ -95,7 +89,7 @@ def patch(forward: bool = False) -> Patch:
     """
     if type(forward) is not bool:
         raise TypeError(f"patch: forward is {shown(forward)}; it must be True or False.")
-    with _lock:
+    with between_compilations(), _lock:
         if forward:
             _install_forwards()
         if overrides.depth == 0:
@@ -144,12 +138,14 @@ def _install_forwards() -> None:
     _forward_library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
     with _without_warnings():
         for device in _devices():
-            for operator in forward_overrides.ON_DEVICE:
-                _override(_forward_library, operator, operator, device, forward_overrides.on_device)
+            kernels = {
+                operator: _override(_forward_library, operator, operator, device, forward_overrides.on_device)
+                for operator in forward_overrides.ON_DEVICE
+            }
             for operator in forward_overrides.OPERATORS:
-                _override(
-                    _forward_library, operator, operator, f"Autograd{device}", forward_overrides.on_autograd
-                )
+                more = kernels.get(operator), device
+                make = forward_overrides.on_autograd
+                _override(_forward_library, operator, operator, f"Autograd{device}", make, *more)
 
 
 def _devices() -> tuple[str, ...]:
@@ -173,17 +169,16 @@ def _install() -> None:
         with _without_warnings():
             for device in _devices():
                 for function, name in ATEN.items():
-                    _override(_library, function, name, device, overrides.on_device)
-                    _override(_library, function, name, f"Autograd{device}", overrides.on_autograd)
+                    more = _override(_library, function, name, device, overrides.on_device), device
+                    _override(_library, function, name, f"Autograd{device}", overrides.on_autograd, *more)
                     if form := _OUT.get(function):
                         _override(_library, function, form, device, overrides.on_device)
                 for overload, make in _BY_INDEX.items():
                     _override(_library, overload.partition(".")[0], overload, device, make)
         if not is_tested():
             _check_traces()
-    if hasattr(config, "cache_key_tag"):  # code compiled without the patch must not be found with it
-        config.cache_key_tag += CACHE_TAG
-    if _compiled_graphs():
+        tag_caches(is_patched)  # code compiled with the patch must not be found without it, nor the reverse
+    if compiled_code():
         warnings.warn(
             "patch: models compiled before it keep the gradients of pools that they were compiled with; "
             "torch.compiler.reset() makes them compile again.",
@@ -193,8 +188,6 @@ def _install() -> None:
 
 def _uninstall() -> None:
     global _library
-    if hasattr(config, "cache_key_tag"):
-        config.cache_key_tag = config.cache_key_tag.replace(CACHE_TAG, "")
     if not can_call_aten() and _library is not None:
         _library._destroy()  # type: ignore[no-untyped-call]
         _library = None
@@ -232,17 +225,21 @@ def _check_traces() -> None:
         )
 
 
-def _compiled_graphs() -> int:
-    dynamo = sys.modules.get("torch._dynamo.utils")
-    return dynamo.counters["stats"]["unique_graphs"] if dynamo is not None else 0
-
-
 def _override(
-    library: torch.library.Library, function: str, overload: str, key: str, make: Callable[..., Any]
-) -> None:
+    library: torch.library.Library,
+    function: str,
+    overload: str,
+    key: str,
+    make: Callable[..., Any],
+    *more: Any,
+) -> Callable[..., Any]:
+    """Puts what `make` returns in the place of a kernel of aten; returns that kernel."""
     aten_kernel = _saved_aten_kernel(f"aten::{overload}", key)
-    library.impl(overload, make(function, aten_kernel), key, with_keyset=True, **_AGAIN)  # type: ignore[no-untyped-call]
+    if key == "CPU" and overload == ATEN.get(function):
+        CPU_KERNELS.setdefault(function, aten_kernel)
+    library.impl(overload, make(function, aten_kernel, *more), key, with_keyset=True, **_AGAIN)  # type: ignore[no-untyped-call]
     _clear_dispatch_cache(overload)
+    return aten_kernel
 
 
 def _clear_dispatch_cache(overload: str) -> None:

@@ -11,27 +11,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from math import prod
 from typing import Any
 
 import numpy as np
 import torch
 
+from ..cache import cached
 from ..kernels.calls import CALLS, call_key
-from ..kernels.cpu import STORES
+from ..kernels.cpu import STORES, tables_of
 from ..operators.memory import reserve
 from ..problem.forwards import AdaptiveArguments, PoolArguments, StridedArguments, forward_problem
 from ..problem.offsets import Offsets, offsets_of
 from ..problem.problem import Problem, gradient_of, with_offsets
 from .devices import choose_forward, num_threads
 from .errors import as_pytorch
-from .gradients import may_skip_dispatcher
+from .gradients import has_plain_memory, nothing_follows
 from .operators import AXES
 from .prepared import PreparedGradient, compute, layout_in_memory, prepare_problem
 from .tensors import (
     DEVICES,
     TYPES,
+    address,
     aligned,
     allocate,
     arrays_on,
@@ -63,7 +64,7 @@ class PreparedPool:
     contiguous: bool  # values and indices are made contiguous after the kernel; offsets are not
 
 
-_UNKNOWN: Any = object()  # means "not in the cache"; a cached None means: PyTorch computes the forward
+_BY_PYTORCH = "PyTorch"  # in the cache: PyTorch computes the forward
 
 
 def prepare_pool(
@@ -83,23 +84,22 @@ def prepare_pool(
         return None
     casting = torch.is_autocast_enabled(x.device.type)
     key = call_key(name, metadata(x), arguments, positions, casting)
-    known: PreparedPool | None = CALLS.get(key, _UNKNOWN)
-    if known is not _UNKNOWN:
-        return known
+    if (known := CALLS.get(key)) is not None:
+        return known if isinstance(known, PreparedPool) else None
     try:
         found = _prepare(name, x, arguments, positions, casting)
     except (TypeError, ValueError) as error:
         raise as_pytorch(error) from None
-    CALLS.add(key, found, () if found is None else found.problem.axes)
+    CALLS.add(key, found or _BY_PYTORCH, tables_of(found.kernel) if found else None)
     return found
 
 
 def kernel_may_read(x: Tensor) -> bool:
     """Whether our kernels can read the tensor and nothing traces or transforms the call."""
-    if x.layout != torch.strided or x.device.type not in DEVICES:
-        return False
-    with torch.no_grad():  # the caller records the autograd node
-        return may_skip_dispatcher(x, None)
+    # Not by may_skip_dispatcher: autograd may follow x, as the caller records the node.
+    return (
+        x.layout == torch.strided and x.device.type in DEVICES and nothing_follows() and has_plain_memory(x)
+    )
 
 
 def _prepare(
@@ -204,7 +204,7 @@ def _run(pool: PreparedPool, x: Tensor, index_dtype: torch.dtype | None) -> tupl
     values = _empty(pool, x, x.dtype)
     found = None if index_dtype is None else _empty(pool, x, index_dtype)
     found_at = None if found is None else found.data_ptr()
-    pool.kernel(None, x.data_ptr(), found_at, values.data_ptr(), num_threads())
+    pool.kernel(None, address(x), found_at, values.data_ptr(), num_threads())
     if pool.contiguous:
         values = values.contiguous()
         found = found.contiguous() if index_dtype == torch.int64 and found is not None else found
@@ -233,7 +233,7 @@ def indices_from(pool: PreparedPool, offsets: Tensor) -> Tensor:
     return jump[offsets.long()].add_(corner)
 
 
-@lru_cache(maxsize=256)
+@cached(lambda tables: tables)
 def _tables(problem: Problem, axes: int, device: torch.device) -> tuple[Offsets, Tensor, Tensor]:
     """Returns how offsets count cells, each window's first index, and each offset's distance from it."""
     written = offsets_of(problem.axes)
@@ -261,5 +261,5 @@ def gradient_from(
         given = (layout_in_memory(tensor, pool.axes) for tensor in (grad_output, offsets))
         layouts = (*given, "channels_last" if channels_last else "planes")
         prepared = prepare_problem(function, problem, layouts, shape, channels_last, grad_output)
-        CALLS.add(key, prepared, problem.axes)
+        CALLS.add(key, prepared, prepared.tables)
     return compute(prepared, grad_output, offsets, None, check_indices=False)

@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 
-from ..geometry import is_long
 from ..kernels import IndexFault, cpu
 from ..kernels.calls import CALLS, call_key
 from ..kernels.plan import layout_of
@@ -23,6 +22,7 @@ from ..operators.catalog import operators
 from ..problem.problem import Problem, lower
 from . import devices
 from .tensors import (
+    address,
     aligned,
     allocate,
     arrays_on,
@@ -55,6 +55,7 @@ class PreparedGradient:
     kernel: devices.Kernel | None  # only for a call that copies nothing
     shortcut: Callable[[], devices.Kernel | None] | None  # only for such a call; see ChosenKernel
     template: torch.Tensor | None  # torch.empty_like(template) makes a new result; the cheapest way to do so
+    tables: Any  # what owns the memory of the kernel, with its nbytes
 
 
 _empty_like = torch.empty_like
@@ -76,7 +77,7 @@ def prepare_gradient(
     found: PreparedGradient | None = CALLS.get(key)
     if found is None:
         found = _prepare(function, grad_output, input, result_layout, indices, attributes, out)
-        CALLS.add(key, found, found.problem.axes)
+        CALLS.add(key, found, found.tables)
     return found
 
 
@@ -130,14 +131,14 @@ def prepare_problem(
     strides = dense_strides(shape, channels_last and fresh)
     nbytes = problem.cells * problem.dtype.itemsize
     form = memory_format(chosen.layout == "channels_last", axes)
-    simple = not copied and not is_long(problem.axes)
+    simple = not copied
     template = torch.empty_strided(shape, strides, dtype=dtype, device=device) if simple and fresh else None
     if template is not None:
         template.untyped_storage().resize_(0)  # only its metadata count
     return PreparedGradient(
         function, axes, problem, chosen.run, shape, strides, nbytes, dtype, device, form, copied,
         chosen.kernel if simple else None, chosen.shortcut if simple else None,
-        template,
+        template, chosen.tables,
     )  # fmt: skip
 
 
@@ -170,8 +171,8 @@ def compute(
     """
     if kernel := prepared.kernel:
         result = _result(prepared) if out is None else out
-        where = None if indices is None else indices.data_ptr()
-        bad = kernel(grad_output.data_ptr(), None, where, result.data_ptr(), devices.num_threads())
+        where = None if indices is None else address(indices)
+        bad = kernel(address(grad_output), None, where, result.data_ptr(), devices.num_threads())
         if bad is None:
             return result
         if bad is not NotImplemented:  # NotImplemented: an address is misaligned

@@ -8,14 +8,14 @@ PyTorch computes sparse, nested, mkldnn, quantized, integer and empty tensors, a
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 
-from ..operators.catalog import gradients, operators
+from ..operators.catalog import operators
 from ..operators.plain import kinds, shown
-from ..problem.forwards import PoolArguments
+from ..problem.forwards import AdaptiveArguments, PoolArguments
 from .errors import DtypeError, ShapeError
 from .gradients import tracing
 from .operators import ATTRIBUTE_TYPES, AXES
@@ -24,8 +24,27 @@ from .tensors import DEVICES, unreadable
 
 Tensor = torch.Tensor
 _FLAGS = ("ceil_mode", "count_include_pad")
-# Looked up at import: a program may later put our pools in the place of PyTorch's.
-POOLS = {name: getattr(F, name) for name in operators() if f"{name}_backward" in gradients()}
+_NN = torch._C._nn
+# Not the functions of torch.nn.functional: a program may put our pools in their places.
+POOLS: dict[str, Callable[..., Any]] = {
+    "avg_pool1d": torch.avg_pool1d,
+    "avg_pool2d": _NN.avg_pool2d,
+    "avg_pool3d": _NN.avg_pool3d,
+    "adaptive_avg_pool1d": torch.adaptive_avg_pool1d,
+    "adaptive_avg_pool2d": _NN.adaptive_avg_pool2d,
+    "adaptive_avg_pool3d": _NN.adaptive_avg_pool3d,
+    "max_pool1d": torch.max_pool1d,
+    "max_pool2d": torch.max_pool2d,
+    "max_pool3d": torch.max_pool3d,
+    "adaptive_max_pool1d": torch.adaptive_max_pool1d,
+    "adaptive_max_pool2d": _NN.adaptive_max_pool2d,
+    "adaptive_max_pool3d": _NN.adaptive_max_pool3d,
+}
+_WITH_INDICES: dict[str, Callable[..., Any]] = {
+    "max_pool1d": torch.max_pool1d_with_indices,
+    "max_pool2d": _NN.max_pool2d_with_indices,
+    "max_pool3d": _NN.max_pool3d_with_indices,
+}
 _ARGUMENTS = {
     name: tuple(p.argument for p in operator.parameters if p.type in ATTRIBUTE_TYPES)
     for name, operator in operators().items()
@@ -36,11 +55,44 @@ MEANS = {
 }
 
 
-def pool(name: str, x: Tensor, arguments: PoolArguments, return_indices: bool = False) -> Any:
+def pool(
+    name: str, x: Tensor, arguments: PoolArguments, return_indices: bool = False, out: Tensor | None = None
+) -> Any:
     """Returns PyTorch's result; with `return_indices` a pair of values and int64 indices."""
     check_plain(name, arguments)
-    more = {"return_indices": True} if return_indices else {}
-    return POOLS[name](x, *attributes(name, arguments), **more)
+    return unchecked(name, x, arguments, return_indices, out)
+
+
+def unchecked(
+    name: str, x: Tensor, arguments: PoolArguments, return_indices: Any = False, out: Tensor | None = None
+) -> Any:
+    """As `pool`, for arguments of any kind: PyTorch raises for bad ones."""
+    given = {} if out is None else {"out": out}
+    if isinstance(arguments, AdaptiveArguments):
+        found = POOLS[name](x, _whole_size(name, arguments.output_size, x.shape), **given)
+        return found if name in MEANS or return_indices else found[0]
+    function = _WITH_INDICES[name] if return_indices else POOLS[name]
+    kernel, stride, *rest = attributes(name, arguments)
+    return function(x, kernel, () if stride is None else stride, *rest, **given)
+
+
+def _whole_size(name: str, size: Any, shape: Sequence[int]) -> Any:
+    """Returns the output size with the input's lengths in the places of None."""
+    if AXES[name] == 1 or not isinstance(size, (tuple, list)):
+        return size
+    if len(size) >= len(shape):
+        raise ValueError(f"Input dimension should be at least {len(size) + 1}")  # PyTorch's words
+    return [n if m is None else m for m, n in zip(size, shape[-len(size) :], strict=False)]
+
+
+def is_mean(name: str, x: Tensor, arguments: PoolArguments) -> bool:
+    """Whether PyTorch computes the pool as a mean of whole planes, without a pool's kernels."""
+    if not isinstance(arguments, AdaptiveArguments) or name not in MEANS:
+        return False
+    size, plane = arguments.output_size, x.shape[-AXES[name] :]
+    sizes = size if isinstance(size, (tuple, list)) else (size,) * len(plane)
+    whole = [n if m is None else m for m, n in zip(sizes, plane, strict=False)]
+    return all(type(m) in (int, torch.SymInt) and m == 1 for m in whole)
 
 
 def check_plain(name: str, arguments: PoolArguments) -> None:

@@ -10,6 +10,7 @@ They need DLPack's exchange API, which PyTorch 2.11 and 2.13 have; without it `f
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,6 +21,13 @@ from ..kernels import cpu
 from ..kernels.calls import CALLS
 from ..kernels.plan import BACKEND_VARIABLE, VARIABLES
 from .devices import num_threads
+from .tensors import is_cow
+
+# () -> whether make_fx(…, pre_dispatch=True) may trace this thread. Its modes have a stack of their own, and
+# leave it to run an operator; the Python dispatcher, which they need, is on all the time.
+pre_dispatch: Callable[[], bool] = partial(
+    torch._C._dispatch_tls_is_dispatch_key_included, torch._C.DispatchKey.PythonDispatcher
+)
 
 
 def _functions() -> tuple[Callable[..., Any], Callable[..., bytes | None]]:
@@ -32,12 +40,14 @@ def _functions() -> tuple[Callable[..., Any], Callable[..., bytes | None]]:
         exchange,
         torch.Tensor,
         torch._C._len_torch_dispatch_stack,
+        pre_dispatch,
         torch._C._are_functorch_transforms_active,
         torch.is_grad_enabled,
         forward_ad,
         torch.empty_like,
         torch.are_deterministic_algorithms_enabled,
         torch.Tensor.is_neg,
+        is_cow,
         torch.Tensor.untyped_storage,
         torch.Tensor.storage_offset,
         torch.Tensor.is_inference,
@@ -55,4 +65,4 @@ find, _key = _functions()
 
 def add(function: str, *rest: Any) -> None:
     *arguments, kernel, template = rest
-    CALLS.add(_key(function, *arguments), (function, kernel, template))
+    CALLS.add(_key(function, *arguments), (function, kernel, template), cpu.tables_of(kernel))

@@ -7,7 +7,7 @@ cell, so `allocate` then takes bare storage instead.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import cache
 from typing import Any, TypeGuard
 
@@ -181,9 +181,26 @@ def allocate(
     return result
 
 
+# Whether a tensor shares its memory until one writes to it (copy-on-write); names that a release may lack.
+is_cow: Callable[[torch.Tensor], bool] = getattr(torch._C, "_is_cow_tensor", lambda _: False)
+_shared_address: Callable[[torch.Tensor], int] = getattr(torch._C, "_data_address", torch.Tensor.data_ptr)
+
+
+def address(tensor: torch.Tensor) -> int:
+    """Returns where the tensor begins, for reading; data_ptr() copies shared memory, for writing."""
+    if is_cow(tensor):
+        return _shared_address(tensor) + int(tensor.storage_offset()) * tensor.element_size()
+    return tensor.data_ptr()
+
+
+def storage_address(tensor: torch.Tensor) -> int:
+    """Returns where the tensor's storage begins, for reading."""
+    return _shared_address(tensor) if is_cow(tensor) else tensor.untyped_storage().data_ptr()
+
+
 def aligned(tensor: torch.Tensor) -> torch.Tensor:
     """Returns the tensor, or a copy if its address is not a multiple of its element size, as kernels need."""
-    return tensor if tensor.data_ptr() % tensor.element_size() == 0 else tensor.clone()
+    return tensor if address(tensor) % tensor.element_size() == 0 else tensor.clone()
 
 
 def as_volume(tensor: torch.Tensor, axes: int) -> torch.Tensor:

@@ -1,0 +1,5 @@
+"""`python -m pooltide.torch`: prints the status."""
+
+from . import status
+
+print(status())
