@@ -2,12 +2,15 @@
 
     python tools/printed_pages.py
 
-operators.md is printed from the operator pages, reference.md from signatures and docstrings.
+operators.md is printed from the operator pages, reference.md from signatures and docstrings, and the list of
+differences in pytorch.md from tests/pytorch_differences.toml.
 """
 
 from __future__ import annotations
 
 import inspect
+import re
+import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
@@ -20,7 +23,10 @@ import pooltide.torch
 from pooltide import acl, aclnn
 from pooltide.cli import main
 
-DOCS = Path(__file__).parent.parent / "docs"
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+DIFFERENCES = re.compile(r"(<!-- differences -->\n).*?(<!-- end -->\n)", re.DOTALL)
+MODES = {"patch": "`patch()`", "forward": "`patch(forward=True)`", "functional": "`functional`"}
 OPERATORS = """\
 # Operators
 
@@ -114,7 +120,15 @@ def reference() -> str:
     )
 
 
-PAGES = {"operators.md": operators, "reference.md": reference}
+def pytorch() -> str:
+    """Returns the text of docs/pytorch.md with its list of differences written anew."""
+    listed = tomllib.loads((ROOT / "tests" / "pytorch_differences.toml").read_text("utf-8"))["difference"]
+    lines = [f"- {', '.join(MODES[mode] for mode in row['modes'])}: {row['reason']}\n" for row in listed]
+    page = (DOCS / "pytorch.md").read_text("utf-8")
+    return DIFFERENCES.sub(lambda found: f"{found[1]}\n{''.join(lines)}\n{found[2]}", page)
+
+
+PAGES = {"operators.md": operators, "reference.md": reference, "pytorch.md": pytorch}
 
 if __name__ == "__main__":
     for name, text in PAGES.items():
