@@ -15,6 +15,8 @@ from pooltide.kernels.cuda.source import Source, headers, program
 
 # Several processes of tests share the cores, so PyTorch's threads must not spin while they wait.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# Tests name the kernel that computes, so no call may run on a general kernel meanwhile.
+os.environ.setdefault("POOLTIDE_COMPILE", "wait")
 
 
 @pytest.hookimpl(wrapper=True)

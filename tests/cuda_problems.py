@@ -30,6 +30,7 @@ from pooltide.problem.problem import Problem
 from pooltide.problem.rounding import round_once
 
 TYPES = ("FLOAT32", "FLOAT64", "FLOAT16", "BFLOAT16")
+EXTREMES = (-1, -(2**31), 2**31 - 1, 2**31, -(2**32), 2**32, -(2**63), 2**63 - 1)  # indices
 
 
 def strided(length: int, k: int, s: int, p: int, ceil: bool = False) -> Axis:
@@ -69,6 +70,11 @@ def spoil(indices: np.ndarray, cells: int, rng: np.random.Generator, strays: str
     beyond = 3 if strays == "outside" else 0
     indices[chosen] = rng.integers(-beyond, cells + beyond, chosen.sum())
     if strays == "outside":
+        limits = np.iinfo(indices.dtype)
+        fitting = [n for n in EXTREMES if limits.min <= n <= limits.max]
+        extreme = rng.random(indices.shape) < 0.1
+        extreme.flat[1:2] = False
+        indices[extreme] = rng.choice(fitting, extreme.sum())
         indices.flat[-1] = cells
         if indices.itemsize == 8:
             indices.flat[1] += 2**32  # right in its low word

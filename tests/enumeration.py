@@ -24,6 +24,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from inspect import unwrap
 from typing import Any
 
 import ml_dtypes
@@ -193,14 +194,14 @@ class Checker:
         for layout in ("planes", "channels_last"):
             given = (None, lay(x.astype(problem.dtype.numpy), layout), None)
             want = lay(values.astype(problem.dtype.numpy), layout)
-            self.paths(cpu._prepare(problem, layout), given, want, places, layout)
+            self.paths(unwrap(cpu.prepare)(problem, layout), given, want, places, layout)
 
     def gradient(self, problem: Problem, grad: Any, indices: Any, want: Any) -> None:
         for layout in ("planes", "channels_last"):
             laid = None if indices is None else lay(indices, layout)
             given = (lay(grad.astype(problem.dtype.numpy), layout), None, laid)
             rounded = lay(want.astype(problem.dtype.numpy), layout)
-            self.paths(cpu._prepare(problem, layout), given, rounded, None, layout)
+            self.paths(unwrap(cpu.prepare)(problem, layout), given, rounded, None, layout)
 
     def paths(self, prepared: Any, given: Any, want: Any, places: Any, layout: str) -> None:
         """All kernels that can compute it, each in two variants."""

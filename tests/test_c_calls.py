@@ -21,6 +21,7 @@ NO_FAULTS = {"crashes": 0, "hangs": 0, "bytes_outside": 0}
 @pytest.mark.parametrize("sanitizer", ["address", "none", "thread"])
 @pytest.mark.slow
 def test_random_calls_from_four_threads(sanitizer: str) -> None:
+    """ThreadSanitizer ignores the program's own races, for the contents of device memory: hostile/own_races.txt."""
     need_compiler("g++")
     calls = 1000 if sanitizer == "thread" else 3000
     assert run(calls, 7, sanitizer=sanitizer) == {"calls": calls, **NO_FAULTS}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import shlex
 import shutil
 import struct
 import subprocess
@@ -115,8 +117,10 @@ def test_other_byte_orders_and_fortran_order(tmp_path: Path) -> None:
 def test_json_has_everything(golden: Path) -> None:
     *found, last = map(json.loads, pooltide("compare", golden, golden, "--json").splitlines())
     records = {r["name"]: r for r in found}
+    digest = json.loads((golden / "manifest.jsonl").read_text().splitlines()[0])["sha256"]
     assert last["summary"] == {
-        "standard": "mixed", "pass": 3, "fail": 0, "error": 0, "exit_status": 0, "extra": []
+        "standard": "mixed", "pass": 3, "fail": 0, "error": 0, "exit_status": 0, "extra": [], "shard": None,
+        "golden": {"sha256": digest, "cases": 3, "shard": None},
     }  # fmt: skip
     assert records["stem"]["count"] == 2 * 3 * 11 * 13
     assert records["stem"]["ulp_histogram"] == {"0": 2 * 3 * 11 * 13}
@@ -142,8 +146,8 @@ def test_one_line_for_each_case_and_its_reproduce_command(golden: Path, tmp_path
         "FAIL  stem", "reproduce", "FAIL  volume", "reproduce", "error peaks",
         f"extra {ours}/stem/notes.txt", f"extra {ours}/unknown.npy", "0 of 3 pass, 2 fail, 1 could not be compared; the standard is mixed",
     ]  # fmt: skip
-    assert lines[1] == "reproduce: pooltide run avg2d:2x3x11x13:k3x5:s2:p1:ceil:f32:seed1"
-    assert lines[3] == "reproduce: pooltide run adaptive_avg3d:2x3x5x7x11:o3x4x5:bf16:seed3"
+    assert lines[1] == f"reproduce: pooltide compare {ours} {golden} --only stem -v"
+    assert lines[3] == f"reproduce: pooltide compare {ours} {golden} --only volume -v"
     (verbose,) = [
         line
         for line in pooltide("compare", ours, golden, "--only", "stem", "-v", rc=1).splitlines()
@@ -307,3 +311,57 @@ def test_forwards_and_the_indices_of_maxima(tmp_path: Path) -> None:
     (tmp_path / "ours/m.indices.npy").unlink()
     text = pooltide("compare", "ours", "golden", cwd=tmp_path, rc=2)
     assert "error m: ours: no indices for m; it must be in ours/m/indices.npy or ours/m.indices.npy" in text
+
+
+def test_the_reproduce_command_is_the_comparison_that_failed(tmp_path: Path) -> None:
+    """With its files, its standard, level and dtype, quoted for the shell."""
+    golden, actual, third = (tmp_path / name for name in ("the golden.npy", "our $result.bin", "third.npy"))
+    values = np.arange(1, 25, dtype=np.float32).reshape(2, 3, 4)
+    np.save(golden, values)
+    np.save(third, values * np.float32(1 + 1e-6))
+    (values * 2).tofile(actual)
+    options = ["--third", third, "--standard", "two", "--level", "L0", "--dtype", "f32"]
+    text = pooltide("compare", actual, golden, *options, rc=1)
+    (line,) = [line for line in text.splitlines() if line.startswith("reproduce: ")]
+    words = shlex.split(line.removeprefix("reproduce: pooltide "))
+    assert words == ["compare", str(actual), str(golden), *map(str, options), "-v"]
+    assert "0 of 1 pass, 1 fail; the standard is two" in pooltide(*words, rc=1)
+
+
+def test_there_is_no_figure_without_a_finite_cell(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.full((3, 5), np.nan, np.float32))
+    arguments = ["compare", tmp_path / "a.npy", tmp_path / "a.npy"]
+    record = json.loads(pooltide(*arguments, "--json", "--csv", tmp_path / "d.csv").splitlines()[0])
+    for key in (
+        "MERE",
+        "MARE",
+        "RMSE",
+        "max ULP",
+        "cosine",
+        "within_0.001",
+        "mean_abs",
+        "max_abs",
+        "mean_ulp",
+    ):
+        assert record[key] is None, key
+    assert (record["differing"], record["nan"]) == (0, 15)
+    (row,) = csv.DictReader((tmp_path / "d.csv").open(encoding="utf-8-sig"))
+    assert {
+        row[name] for name in ("余弦相似度", "最大绝对误差", "双千指标", "相对误差最大值", "ULP误差平均值")
+    } == {""}
+    assert (row["二进制一致错误率"], row["inf/nan错误率"], row["Status"]) == ("0.0", "0.0", "pass")
+    assert "no cell is finite in both" in pooltide(*arguments, "-v", "--report", tmp_path / "r.html")
+    assert '["a.npy","pass","","","","","","",0,15,0,""]' in (tmp_path / "r.html").read_text()
+
+
+def test_two_results_for_one_case_are_an_error(tmp_path: Path) -> None:
+    """An old delivery in NAME/grad_input.npy must not hide the new one in NAME.npy."""
+    cases = tmp_path / "cases.txt"
+    cases.write_text("avg2d:1x1x4x4:k2\n")
+    golden, chip = tmp_path / "golden", tmp_path / "chip"
+    pooltide("golden", cases, "-o", golden)
+    pooltide("run", cases, "--save", chip)
+    (chip / "case-000001").mkdir()
+    shutil.copy(golden / "case-000001" / "grad_input.npy", chip / "case-000001")
+    text = pooltide("compare", chip, golden, rc=2)
+    assert "both are results for case-000001; it must have one" in text

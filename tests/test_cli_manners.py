@@ -155,7 +155,7 @@ def test_a_full_disk_gives_a_sentence(tmp_path: Path, monkeypatch: pytest.Monkey
     def full(path: Path, *content: bytes) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
-    monkeypatch.setattr(build, "write_whole", full)
+    monkeypatch.setattr(build, "write_own", full)
     with pytest.raises(build.CannotBuild, match=r"can't be written: No space left on device$"):
         build.install(root=tmp_path)
 

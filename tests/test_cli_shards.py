@@ -28,6 +28,12 @@ from pooltide.cli import main, progress
 CASES = "name,case\n" + "".join(f"c{i},avg2d:2x3x{5 + i}x7:k3:s{1 + i % 2}:f16:seed{i}\n" for i in range(11))
 
 
+SUMMARY = json.dumps(
+    {"summary": {"standard": "mixed", "pass": 1, "fail": 0, "error": 0, "exit_status": 0, "extra": [], "shard": None, "golden": None}}
+)  # fmt: skip
+CASE = '{"line": 1, "name": "a", "verdicts": {"mixed": {"pass": true}}}'
+
+
 def invoke(*arguments: object, rc: int = 0) -> str:
     result = CliRunner().invoke(main, [str(argument) for argument in arguments])
     assert result.exit_code == rc, (result.output, result.exception)
@@ -89,9 +95,53 @@ def test_results_merge_to_what_one_run_prints(sets: Path, tmp_path: Path) -> Non
         (tmp_path / f"{number}.jsonl").write_text(text)
     one = invoke("compare", results, sets / "all", "--json", rc=1)
     parts = [tmp_path / f"{number}.jsonl" for number in (2, 3, 1)]
-    assert "11 cases of 3 parts" in invoke("merge", *parts, "-o", tmp_path / "all.jsonl")
+    text = invoke("merge", *parts, "-o", tmp_path / "all.jsonl", rc=1)
+    assert "11 cases of 3 parts, 10 pass, 1 fail, 0 could not be compared" in text
     assert (tmp_path / "all.jsonl").read_text() == one
     assert json.loads(one.splitlines()[-1])["summary"]["fail"] == 1
+
+
+def test_results_of_shards_of_golden_data_merge(sets: Path, tmp_path: Path) -> None:
+    parts = [tmp_path / number for number in "123"]
+    for part in parts:
+        part.write_text(invoke("compare", sets / "all", sets / part.name, "--json"))
+    assert "11 cases of 3 parts, 11 pass" in invoke("merge", *parts, "-o", tmp_path / "out")
+    text = " ".join(invoke("merge", *parts[:2], "-o", tmp_path / "out", rc=2).split())
+    assert "shard 3/3 is missing; give all 3" in text
+
+
+def test_no_failure_vanishes_when_results_are_merged(sets: Path, tmp_path: Path) -> None:
+    """A shard that is missing, twice, of other golden data, or without one of its lines."""
+    results, other = tmp_path / "results", tmp_path / "other"
+    shutil.copytree(sets / "all", results)
+    np.save(results / "c4/grad_input.npy", -np.load(results / "c4/grad_input.npy"))  # in shard 2
+    one, two, three = parts = [tmp_path / number for number in "123"]
+    for part in parts:
+        shard = f"--shard={part.name}/3"
+        part.write_text(invoke("compare", results, sets / "all", "--json", shard, rc=int(part == two)))
+
+    def says(text: str, *parts: Path) -> None:
+        assert text in " ".join(invoke("merge", *parts, "-o", tmp_path / "out", rc=2).split())
+        assert not (tmp_path / "out").exists()
+
+    says("shard 2/3 is missing; give all 3", one, three)
+    says(f"{one} is shard 1/3, as {one} is; give each once", one, one, three)
+    (tmp_path / "cases").write_text(CASES.replace("seed3", "seed99"))
+    invoke("golden", tmp_path / "cases", "-o", other, "--jobs", 1)
+    (tmp_path / "foreign").write_text(invoke("compare", other, other, "--json", "--shard", "2/3"))
+    says("the golden data are", one, tmp_path / "foreign", three)
+    (tmp_path / "whole").write_text(invoke("compare", other, other, "--json"))
+    says("whole is shard 1/1; it must be one of 3", one, tmp_path / "whole")
+    *lines, last = two.read_text().splitlines(keepends=True)
+    others = "".join(line for line in lines if '"name": "c4"' not in line)
+    (tmp_path / "cut").write_text(others + last)
+    says("fail is 1; the lines have 0", one, tmp_path / "cut", three)
+    (tmp_path / "cut").write_text(others + last.replace('"fail": 1', '"fail": 0'))
+    says("cut: the file has 3 cases; it must have all 4 of its share", one, tmp_path / "cut", three)
+    (tmp_path / "only").write_text(invoke("compare", other, other, "--json", "--only", "c1"))
+    says("only: the file has 1 cases; it must have all 11 of its share", tmp_path / "only")
+    assert "is one of the parts" in " ".join(invoke("merge", *parts, "-o", one, rc=2).split())
+    assert "1 fail" in invoke("merge", *parts, "-o", tmp_path / "out", rc=1)
 
 
 def test_parts_that_do_not_fit_together(sets: Path, tmp_path: Path) -> None:
@@ -125,10 +175,12 @@ def test_parts_that_do_not_fit_together(sets: Path, tmp_path: Path) -> None:
     ("content", "says"),
     [
         ("", "has no summary at its end"),
-        ('{"line": 1, "name": "a"}\n', "has no summary at its end"),
+        (f"{CASE}\n", "has no summary at its end"),
+        ('{"line": 1, "name": "a"}\n', "line 1: the line is not one that compare --json prints"),
+        (f"{CASE}\n{SUMMARY}\n", "two files were compared; it must be directories"),
         ("rubbish\n", "line 1: the line is not one that compare --json prints"),
-        ('{"summary": {}}\n', "has no summary at its end"),
-        ('{"summary": {}}\n{"line": 1, "name": "a"}\n', "line 2: there is a line after the summary"),
+        ('{"summary": {}}\n', "line 1: the line is not one that compare --json prints"),
+        (f"{SUMMARY}\n{CASE}\n", "line 2: there is a line after the summary"),
     ],
 )
 def test_files_that_are_no_results(content: str, says: str, tmp_path: Path) -> None:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import mmap
 import os
+import re
+import shutil
 import signal
+import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -112,6 +116,27 @@ def test_huge_pages_can_be_asked_for() -> None:
         address = np.frombuffer(block, np.uint8).ctypes.data
         assert _native.use_huge_pages(address, 8 << 20) in (True, False)
         assert _native.use_huge_pages(address, 100) is False
+
+
+@pytest.mark.slow
+def test_every_allocation_of_a_call_may_fail(tmp_path: Path) -> None:
+    if (compiler := shutil.which("gcc")) is None:
+        pytest.skip("NOT TESTED: no gcc here")
+    here, library = Path(__file__).parent, tmp_path / "failing_malloc.so"
+    source = here / "programs" / "failing_malloc.c"
+    subprocess.run([compiler, "-shared", "-fPIC", str(source), "-o", str(library), "-ldl"], check=True)
+    run = subprocess.run(
+        [sys.executable, str(here / "out_of_memory.py")],
+        env=os.environ | {"LD_PRELOAD": str(library)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    failed = {name: int(count) for name, count in re.findall(r"(.*): (\d+) allocations\n", run.stdout)}
+    # At least the result, the scratch buffer or the tables, and for two threads their state and their start.
+    assert len(failed) == 8
+    assert min(failed.values()) >= 5, "the allocations did not fail"
 
 
 def available() -> int:

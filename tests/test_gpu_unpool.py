@@ -64,8 +64,13 @@ def test_a_bad_index_raises_in_the_functions_and_is_dropped_by_the_patch(axes: i
     bad.view(-1)[8] = -1
     with pytest.raises(IndexError, match=f"{name}: indices.* is 1000000000; it must be 0 to "):
         getattr(pt.functional, name)(values.cuda(), bad.cuda(), 3, 2, 0, plane)
+    pt.index_errors("cuda", clear=True)
     with pt.patch():
-        got = getattr(F, name)(values.cuda(), bad.cuda(), 3, 2, 0, plane)
+        for given in (values.cuda(), values.cuda().requires_grad_()):
+            got = getattr(F, name)(given, bad.cuda(), 3, 2, 0, plane).detach()
+            assert pt.index_errors("cuda", clear=True) == (2, 7)
+        getattr(F, name)(values.cuda(), indices.cuda(), 3, 2, 0, plane)
+    assert pt.index_errors("cuda") == (0, None)
     good = torch.ones(values.numel(), dtype=torch.bool)
     good[7] = good[8] = False
     flat, at = values.flatten(2), indices.flatten(2)
@@ -76,6 +81,45 @@ def test_a_bad_index_raises_in_the_functions_and_is_dropped_by_the_patch(axes: i
                 if good[(n * 4 + c) * flat.shape[-1] + q]:
                     want[n, c, at[n, c, q]] = flat[n, c, q]
     assert torch.equal(got.cpu(), want.reshape(got.shape))
+
+
+@each_rank
+def test_strides_and_gradients_are_pytorchs(axes: int) -> None:
+    values, _, plane = drawn(axes, torch.float32)
+    indices = torch.arange(values[0, 0].numel()).reshape(values.shape[2:]).expand(values.shape)
+    form = {1: torch.contiguous_format, 2: torch.channels_last, 3: torch.channels_last_3d}[axes]
+    for x in (
+        values,
+        values.contiguous(memory_format=form),
+        values.transpose(0, 1).contiguous().transpose(0, 1),
+    ):
+
+        def outcome(unpool: Any) -> Any:
+            leaf = x.cuda().requires_grad_()  # noqa: B023
+            y = unpool(leaf, indices.cuda().contiguous(), 3, 2, 0, plane)
+            (g,) = torch.autograd.grad(y, leaf, torch.ones_like(y))
+            return y.detach(), g, y.stride(), g.stride()
+
+        must = outcome(getattr(F, f"max_unpool{axes}d"))
+        with pt.patch():
+            patched = outcome(getattr(F, f"max_unpool{axes}d"))
+        for found in (patched, outcome(getattr(pt.functional, f"max_unpool{axes}d"))):
+            assert torch.equal(found[0], must[0])
+            assert torch.equal(found[1], must[1])
+            assert found[2:] == must[2:]
+
+
+@each_rank
+def test_unpools_in_a_cuda_graph(axes: int) -> None:
+    values, indices, plane = drawn(axes, torch.float32)
+    x, at = values.cuda(), indices.cuda()
+    unpool = getattr(pt.functional, f"max_unpool{axes}d")
+    must = unpool(x, at, 3, 2, 0, plane)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = unpool(x, at, 3, 2, 0, plane)
+    graph.replay()
+    assert torch.equal(found, must)
 
 
 @each_rank

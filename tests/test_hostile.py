@@ -13,7 +13,7 @@ import pytest
 from hostile.memory import Memory
 from hostile.supervise import Report, describe, entrances, run
 
-CALLS = {"numpy": 3000, "torch": 1000, "functional": 400, "patch": 600, "acl": 2000, "cli": 60}
+CALLS = {"numpy": 3000, "torch": 1000, "functional": 400, "patch": 600, "acl": 2000, "cli": 60, "files": 150}
 ENTRANCES = [name for name in entrances() if name in CALLS]
 
 

@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "pooltide"
 # Import order is the architecture: a module may import those before it, never one after it.
 ORDER = [
-    "writing", "display", "geometry", "operators", "problem", "kernels", "arrays", "acceptance", "acl", "aclnn", "c", "torch", "examples", "cli",
+    "writing", "display", "cache", "geometry", "operators", "problem", "kernels", "arrays", "acceptance", "acl", "aclnn", "c", "torch", "examples", "cli",
     "__main__",
 ]  # fmt: skip
 HEAVY = ("torch", "rich")
@@ -116,7 +117,7 @@ def test_readme_has_the_two_commands_and_ci_runs_the_second() -> None:
     assert "README.md" in (ROOT / ".ci" / "run").read_text("utf-8")
 
 
-@pytest.mark.parametrize("name", ["operators.md", "reference.md"])
+@pytest.mark.parametrize("name", ["operators.md", "reference.md", "pytorch.md"])
 def test_the_printed_pages_are_what_their_tool_prints(name: str) -> None:
     pytest.importorskip("torch")
     page = _page(name)
@@ -127,6 +128,9 @@ def test_the_printed_pages_are_what_their_tool_prints(name: str) -> None:
         )
         found = functions.count("\n"), products.count("\n")
         assert found == (len(operators()) + 1, len(documented()) + 1)
+    elif name == "pytorch.md":
+        rows = tomllib.loads((ROOT / "tests" / "pytorch_differences.toml").read_text("utf-8"))["difference"]
+        assert all(f": {row['reason']}\n" in page for row in rows)
     else:
         assert set(re.findall("^### (.+)$", page, re.M)) >= {*pooltide.__all__, "patch", "aclrtMemcpy"}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 import shutil
 import subprocess
@@ -10,11 +12,13 @@ import sysconfig
 import tomllib
 from importlib.resources import files
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 from tool_modules import load_tool
 
 import pooltide
+from pooltide.kernels.cuda import shipped
 
 ROOT = Path(__file__).parent.parent
 SOURCES = ROOT / "native" / "python"
@@ -110,6 +114,34 @@ def test_the_long_description_has_no_relative_link(url: str) -> None:
         assert "中文 (README.zh.md)" in text
         assert ", docs/pytorch.md has the rest" in text
         assert header == "Name: pooltide"
+
+
+@in_the_source_tree
+def test_a_wheel_gets_the_compiled_kernels(tmp_path: Path) -> None:
+    tool = load_tool("wheel_kernels.py")
+    assert Path(pooltide.__file__).parent.parent / tool.PLACE == shipped.SHIPPED
+    record, code = "pooltide-0.1.0.dist-info/RECORD", b"machine code"
+    (tmp_path / "compiled").write_bytes(code)
+    wheel = tmp_path / "pooltide.whl"
+    with ZipFile(wheel, "w") as archive:
+        archive.writestr("pooltide/__init__.py", "1")
+        archive.writestr(record, f"pooltide/__init__.py,,\n{record},,\n")
+    tool.main(wheel, tmp_path / "compiled")
+    with ZipFile(wheel) as archive:
+        assert sorted(archive.namelist()) == sorted(["pooltide/__init__.py", record, tool.PLACE])
+        assert archive.read(tool.PLACE) == code
+        (line,) = (line for line in archive.read(record).decode().splitlines() if tool.PLACE in line)
+    _, digest, size = line.split(",")
+    hashed = base64.urlsafe_b64decode(digest.removeprefix("sha256=") + "=")
+    assert (hashed, int(size)) == (hashlib.sha256(code).digest(), len(code))
+    with pytest.raises(SystemExit, match="without it"):
+        tool.main(wheel, tmp_path / "compiled")
+
+
+@in_the_source_tree
+def test_git_ignores_the_compiled_kernels() -> None:
+    place = shipped.SHIPPED.relative_to(Path(pooltide.__file__).parent.parent)
+    assert f"/src/{place}" in (ROOT / ".gitignore").read_text("utf-8").splitlines()
 
 
 @in_the_source_tree

@@ -17,6 +17,7 @@ import pytest
 from calls import said
 from pooltide import acl, aclnn
 from pooltide.acl.contexts import CONTEXTS
+from pooltide.acl.order import Use
 from pooltide.acl.stream import Job, Stream
 from pooltide.operators.dtypes import RUNTIME
 from pooltide.operators.pages import ASCEND_PRODUCTS
@@ -185,12 +186,39 @@ def test_destroying_a_tensor_of_numpy_waits_too(streams: Any, capfd: Any) -> Non
     assert "aclDestroyTensor: tensor is 0x" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("shared", [False, True])
+def test_the_work_of_a_copy_does_not_grow_with_the_copies_before_it(
+    streams: Any, monkeypatch: Any, shared: bool
+) -> None:
+    """Copies of different bytes, on two streams, and with `shared` of bytes that overlap on one of them."""
+    looks: list[int] = []
+    waited_for = Use.waited_for
+    monkeypatch.setattr(Use, "waited_for", lambda *args: looks.append(1) or waited_for(*args))
+
+    def looks_of(n: int) -> int:
+        block, source = _device(16 * n, None), np.ones(16 * n, np.uint8)
+        gates = [Gate(stream) for stream in streams]
+        looks.clear()
+        for i in range(n):
+            at, size = (0, 16 * (i + 1)) if shared else (16 * i, 16)
+            stream = streams[0 if shared else i % 2]
+            assert acl.aclrtMemcpyAsync(block + at, size, source[at:], size, H2D, stream) == 0
+        found = len(looks)
+        for gate, stream in zip(gates, streams, strict=True):
+            gate.open()
+            assert acl.aclrtSynchronizeStream(stream) == 0
+        return found
+
+    looks_of(20)
+    assert looks_of(1600) <= 6 * (looks_of(400) + 400)
+
+
 def test_many_jobs_leave_few_uses(streams: Any) -> None:
     small = Small()
     for _ in range(500):
         assert small.run(streams[0]) == 0
     block = small.out.cells()[0]  # type: ignore[index]
-    assert len(block.uses._uses) == 1
+    assert len(block.uses) == 1
     assert acl.aclrtSynchronizeStream(streams[0]) == 0
 
 
@@ -299,16 +327,20 @@ def test_streams_that_wait_for_each_other_remember_little(streams: Any) -> None:
     assert first.clock == {} == second.clock
 
 
-def test_ctrl_c_in_a_job_does_not_stop_the_stream(streams: Any) -> None:
+def test_a_job_that_ctrl_c_interrupts_is_run_again(streams: Any) -> None:
     """A thread that waits runs the job, so the interrupt reaches the job."""
+    runs: list[bool] = []
 
     def interrupt() -> None:
-        raise KeyboardInterrupt
+        runs.append(threading.current_thread() is threading.main_thread())
+        if runs == [True]:
+            raise KeyboardInterrupt
 
     streams[0].submit(Job("interrupted", interrupt))
     with contextlib.suppress(KeyboardInterrupt):
         streams[0].wait()
     assert acl.aclrtSynchronizeStream(streams[0]) == 0
+    assert len(runs) == 1 + runs[0]
 
 
 def test_later_jobs_of_the_first_stream_are_not_waited_for(streams: Any) -> None:
@@ -681,7 +713,7 @@ def test_a_stream_that_is_destroyed_by_force_drops_its_jobs(streams: Any) -> Non
     event, _ = acl.aclrtCreateEvent()
     stream, _ = acl.aclrtCreateStreamWithConfig(0, acl.ACL_STREAM_FAST_LAUNCH)
     gate = Gate(stream)
-    while stream._jobs:  # until the gate runs
+    while stream._runner is None:  # until the gate runs
         pass
     assert small.run(stream) == 0
     assert acl.aclrtRecordEvent(event, stream) == 0

@@ -89,8 +89,8 @@ def test_a_dump_is_compared_with_its_golden_data(dumped: Path) -> None:
     assert "8 of 8 pass" in invoke("compare", dumped / "dump", dumped / "golden")
     text = invoke("compare", dumped / "dump", dumped / "golden", "--standard", "bits", rc=1)
     assert (
-        f"reproduce: pooltide compare {dumped}/dump {dumped}/golden --only Functional.avg_pool2d.0.forward -v"
-        in text
+        f"reproduce: pooltide compare {dumped}/dump {dumped}/golden --only Functional.avg_pool2d.0.forward "
+        "--standard bits -v" in text
     )
     failed = [line for line in text.splitlines() if line.startswith("FAIL")]
     assert failed
@@ -162,7 +162,7 @@ AVERAGE = ("data", "Functional.avg_pool2d.0.forward")
         ),
         ((*AVERAGE, "input_args", 1), "3", "an argument is 3; it must be a whole number or a flag"),
         ((*AVERAGE, "input_args"), None, "input_args must be a list"),
-        ((*AVERAGE, "input_kwargs", "size"), 3, "the call has arguments that avg_pool2d does not have"),
+        ((*AVERAGE, "input_kwargs", "size"), 3, "the call has the argument 'size', which avg_pool2d"),
         (AVERAGE, [], "the call is no object"),
         (("data", "Functional.avg_pool2d.0.backward", "input"), [], "input is missing; it must be a list"),
     ],

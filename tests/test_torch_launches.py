@@ -14,8 +14,11 @@ from pools import EVERY, Pool, gradient, kept_by, sample  # noqa: E402
 from shares import fast_if, fast_some, is_2d  # noqa: E402
 
 import pooltide.torch as pt  # noqa: E402
+from pooltide.geometry import UNIT, Axis  # noqa: E402
 from pooltide.kernels.cuda import launch  # noqa: E402
 from pooltide.kernels.cuda.driver import NoCompiler  # noqa: E402
+from pooltide.operators.dtypes import DTYPES as TYPES  # noqa: E402
+from pooltide.problem.problem import Problem  # noqa: E402
 from pooltide.torch import devices, functional  # noqa: E402
 
 DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
@@ -148,3 +151,18 @@ def test_misaligned_tensors_of_gradients_take_other_launches(monkeypatch: Any) -
     must = torch.ops.aten.avg_pool2d_backward(g, x, [2, 2], [2, 2], [0, 0], False, True, None)
     assert torch.equal(pt.avg_pool2d_backward(g, x, 2), must)
     assert [p.kind for p in launched] == ["average", "average_gradient"]
+
+
+def test_threads_may_take_a_compiled_kernel_at_the_same_time(monkeypatch: Any) -> None:
+    """Both see that the kernel is compiled; the second one finds it taken."""
+    fake_gpu.install(monkeypatch)
+    problem = Problem(
+        "average", (2, 3), (UNIT, Axis(8, 4, 2, 2), Axis(8, 4, 2, 2)), TYPES["FLOAT32"], "extent"
+    )
+    prepared = launch.PreparedLaunches(problem, "planes", 0)
+    loaded = prepared.loaded
+    prepared.improve()
+    assert prepared.loaded is loaded
+    x, out = torch.randn(2, 3, 8, 8), torch.empty(2, 3, 4, 4)
+    prepared(x, None, out)
+    assert torch.equal(out, F.avg_pool2d(x, 2))

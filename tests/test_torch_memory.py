@@ -174,9 +174,7 @@ def test_the_environment_chooses_the_backend_of_each_call(pool: str, monkeypatch
         getattr(pt.functional, pool)(x, 3)
 
 
-def test_kernels_of_long_axes_are_not_kept() -> None:
-    """Their tables are as long as the axes: caches of thousands of them would fill the memory."""
-    before = set(CALLS.known)
+def test_tables_of_long_axes_count_in_the_cache() -> None:
     for outputs in (1, 3, 1 << 21):
         x = torch.randn(1, 1, 1 << 20, requires_grad=True)
         y = pt.functional.adaptive_max_pool1d(x, outputs)
@@ -186,6 +184,4 @@ def test_kernels_of_long_axes_are_not_kept() -> None:
         assert pt.adaptive_avg_pool1d_backward(g, x.shape).shape == x.shape
         assert pt.adaptive_avg_pool1d_backward(torch.ones(1, 1, 1 << 21), (1, 1, 3)).shape == (1, 1, 3)
         pt.functional.adaptive_avg_pool1d(x.detach(), outputs + 1)
-    assert [key for key in set(CALLS.known) - before if CALLS.known[key] is not None] == []
-    pt.adaptive_avg_pool1d_backward(torch.ones(1, 1, 7), (1, 1, 3001))
-    assert any(CALLS.known[key] is not None for key in set(CALLS.known) - before), "other calls are kept"
+        assert CALLS.nbytes > 12 * max(outputs, 1 << 20), "first cell, length and divisor of each window"

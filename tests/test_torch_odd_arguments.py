@@ -120,7 +120,7 @@ def test_what_is_no_tensor_is_refused_by_a_sentence(make: Any) -> None:
             (TypeError, ValueError), match=r"^adaptive_max_pool2d_backward: .*; it must .*\.$"
         ):
             call()
-    with pytest.raises(TypeError, match=r"^max_pool2d: input is .*; it must be a tensor\.$"):
+    with pytest.raises(TypeError, match=r"^max_pool2d: input is .*; it must be a tensor\."):
         pt.functional.max_pool2d(odd, 2)
 
 
@@ -141,7 +141,7 @@ def test_return_indices_is_true_or_false_in_the_ways_of_pytorch() -> None:
         assert isinstance(pt.functional.adaptive_max_pool2d(x, 2, false), torch.Tensor)
     for odd in (np.array([1, 0]), np.array([]), "yes", Hostile()):
         with pytest.raises(
-            TypeError, match=r"^adaptive_max_pool2d: return_indices is .*; it must be True or False\.$"
+            TypeError, match=r"^adaptive_max_pool2d: return_indices is .*; it must be True or False\."
         ):
             pt.functional.adaptive_max_pool2d(x, 2, odd)
 
@@ -169,7 +169,7 @@ def test_odd_sizes_are_refused_where_pytorch_computes() -> None:
         lambda: torch.func.vmap(lambda x: pt.functional.avg_pool2d(x, 2, padding=(0, odd)))(many),
         lambda: torch.func.vmap(lambda x: pt.functional.max_pool2d(x, Hostile()))(many),
     ):
-        with pytest.raises(TypeError, match=r"^\w+: \w+ is .*; it must be an int or a tuple of ints\.$"):
+        with pytest.raises(TypeError, match=r"^\w+: \w+ is .*; it must be an int or a tuple of ints\."):
             call()
     csr = torch.eye(3).to_sparse_csr()
     with pytest.raises(TypeError, match=r"^avg_pool2d: input has layout torch.sparse_csr; it must be "):

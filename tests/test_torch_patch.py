@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -252,7 +255,7 @@ def test_threads_may_patch_while_others_compute(forwards: tuple[bool, ...]) -> N
 
 @calls_aten
 def test_what_we_refuse_goes_to_pytorch_and_is_said_once(monkeypatch: Any) -> None:
-    monkeypatch.setattr(aten_fallback, "_warned", set())
+    monkeypatch.setattr(aten_fallback, "_warned", Counter())
     g, x = torch.full((1, 2, 2, 2), 8), torch.ones(1, 2, 4, 4, dtype=torch.int64)
     args = (g, x, [2, 2], [2, 2], [0, 0], False, True, None)
     must = torch.ops.aten.avg_pool2d_backward.default(*args)
@@ -267,7 +270,7 @@ def test_what_we_refuse_goes_to_pytorch_and_is_said_once(monkeypatch: Any) -> No
 
 @calls_aten
 def test_a_refusing_backend_goes_to_pytorch(monkeypatch: Any) -> None:
-    monkeypatch.setattr(aten_fallback, "_warned", set())
+    monkeypatch.setattr(aten_fallback, "_warned", Counter())
     must = [gradient(pool.forward, sample(pool)) for pool in EVERY]
 
     def refuse(*_: Any) -> Any:
@@ -291,6 +294,67 @@ def test_a_release_that_traces_past_us_is_named(monkeypatch: Any) -> None:
         monkeypatch.setattr(overrides, "_in_graph", lambda tensor: False)
         with pytest.warns(UserWarning, match="past pooltide|cannot trace"):
             patching._check_traces()
+
+
+def layers_of(run: Callable[[], Any]) -> int:
+    """How often PyTorch enters our Python code while `run` runs."""
+    names: list[str] = []
+
+    def note(frame: Any, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code.co_name == "override":
+            names.append(frame.f_code.co_filename)
+
+    sys.setprofile(note)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return len(names)
+
+
+@calls_aten
+@each_patch
+@each_pool
+def test_after_removal_one_layer_of_python_is_left(pool: Pool, forward: bool, reached: list[str]) -> None:
+    quiet_patch(forward).remove()
+    x = sample(pool).requires_grad_()
+    y = pool.forward(x)
+    g = torch.ones_like(y)
+    assert layers_of(lambda: torch.autograd.grad(y, x, g, retain_graph=True)) == 1
+    assert layers_of(lambda: torch.autograd.grad(y, x, g, create_graph=True)) == 2  # autograd records it
+    if pool.name.startswith("avg_pool") or pool.name.startswith("adaptive_max"):
+        with torch.no_grad():  # PyTorch computes the other pools by a second operator
+            assert layers_of(lambda: pool.forward(x)) <= 1 + (pool.axes == 1)
+
+
+@calls_aten
+@each_patch
+def test_after_removal_autograd_transforms_and_modes_follow(forward: bool, reached: list[str]) -> None:
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Names(TorchDispatchMode):
+        def __init__(self) -> None:
+            super().__init__()
+            self.seen: list[str] = []
+
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            self.seen.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    quiet_patch(forward).remove()
+    aten, g, x = torch.ops.aten, torch.randn(1, 2, 2, 2), torch.randn(1, 2, 4, 4)
+    run = lambda g: aten.avg_pool2d_backward.default(g, x, [2, 2], [2, 2], [0, 0], False, True, None)  # noqa: E731
+    must = run(g)
+    with torch.no_grad():
+        with Names() as names:
+            found = run(g)
+        assert torch.equal(found, must)
+        assert names.seen == ["aten.avg_pool2d_backward.default"]
+        assert torch.equal(torch.func.vmap(run)(torch.stack([g, g]))[1], must)
+        assert torch.equal(torch.func.jvp(run, (g,), (g,))[1], must)
+        assert torch.equal(run(torch._neg_view(-g)), must)
+        assert not run(g.clone().requires_grad_()).requires_grad
+    assert run(g.clone().requires_grad_()).requires_grad
 
 
 def _overhanging(x: Any) -> Any:
@@ -352,20 +416,41 @@ def test_models_compiled_before_are_warned_about() -> None:
     with pytest.warns(UserWarning, match="compiled before"):
         pt.patch().remove()
     torch.compiler.reset()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pt.patch().remove()
 
 
-def test_releases_without_a_way_back(monkeypatch: Any) -> None:
+WITHOUT_A_WAY_BACK = """
+import torch
+if hasattr(torch.library, "get_kernel"):
+    del torch.library.get_kernel
+import torch.nn.functional as F
+import pooltide.torch as pt
+from pooltide.torch import patching
+def gradient():
+    x = torch.arange(35.0).reshape(1, 1, 5, 7).requires_grad_()
+    return torch.autograd.grad(F.avg_pool2d(x, 3, 2, 1).square().sum(), x)[0]
+must = gradient()
+with pt.patch():
+    assert torch.equal(gradient(), must)
+    whole = torch.ones(1, 1, 2, 2, dtype=torch.int64)
+    try:
+        torch.ops.aten.avg_pool2d_backward.default(
+            whole[..., :1, :1], whole, [2, 2], [2, 2], [0, 0], False, True, None
+        )
+    except NotImplementedError as error:
+        assert "no way back" in str(error)
+    else:
+        raise AssertionError("an integer gradient was computed")
+assert patching._library is None
+assert torch.equal(gradient(), must)
+print("done")
+"""
+
+
+def test_releases_without_a_way_back() -> None:
     """Before PyTorch had get_kernel, removing takes the overrides out of the dispatcher."""
-    monkeypatch.setattr(patching, "_library", None)
-    monkeypatch.delattr(torch.library, "get_kernel", raising=False)
-    pool = POOLS[0]
-    must = gradient(pool.forward, sample(pool))
-    with pt.patch():
-        assert torch.equal(gradient(pool.forward, sample(pool)), must)
-        with pytest.raises(NotImplementedError, match="no way back"):
-            torch.ops.aten.avg_pool2d_backward.default(
-                torch.ones(1, 1, 1, 1, dtype=torch.int64), torch.ones(1, 1, 2, 2, dtype=torch.int64),
-                [2, 2], [2, 2], [0, 0], False, True, None,
-            )  # fmt: skip
-    assert patching._library is None
-    assert torch.equal(gradient(pool.forward, sample(pool)), must)
+    command = [sys.executable, "-c", WITHOUT_A_WAY_BACK]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr

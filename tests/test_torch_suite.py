@@ -34,6 +34,7 @@ import pooltide.torch as pt  # noqa: E402
 from geometries import FUNCTIONS  # noqa: E402
 
 POOLS = [function.removesuffix("_backward") for function in FUNCTIONS]
+UNPOOLS = ["max_unpool2d", "max_unpool1d", "max_unpool3d"]  # PyTorch has no samples of their modules
 MODES = fast_first(["patched", "functional", "forward patched"], 2)
 EVERYTHING = os.environ.get("POOLTIDE_SUITE") == "all"
 
@@ -48,7 +49,7 @@ def mode(name: str, monkeypatch: Any) -> Iterator[None]:
             yield
         return
     with monkeypatch.context() as replaced:
-        for pool in POOLS:
+        for pool in POOLS + UNPOOLS:
             replaced.setattr(F, pool, getattr(pt.functional, pool))
         yield
 
@@ -62,7 +63,7 @@ class Case:
     run: Callable[[Any], Any]  # of the input
     info: Any  # OpInfo or ModuleInfo
     module: Any = None
-    error: tuple[type[Exception], ...] = ()  # what the call must raise
+    error: tuple[type[Exception], str] | None = None  # what the call must raise, and its text
 
     def values(self, x: Any) -> Any:
         y = self.run(x)
@@ -72,7 +73,7 @@ class Case:
         return self.x.detach().clone(memory_format=torch.preserve_format).requires_grad_()
 
 
-def of_function(info: Any, pool: str, sample: Any, error: tuple[type[Exception], ...] = ()) -> Case:
+def of_function(info: Any, pool: str, sample: Any, error: tuple[type[Exception], str] | None = None) -> Case:
     def run(x: Any) -> Any:
         return getattr(F, pool)(x, *sample.args, **sample.kwargs)
 
@@ -81,9 +82,18 @@ def of_function(info: Any, pool: str, sample: Any, error: tuple[type[Exception],
     return Case(text, x, run, info, error=error)
 
 
+def op_info(pool: str, variant: str = "") -> Any:
+    (info,) = [
+        info
+        for info in methods.op_db
+        if info.name == f"nn.functional.{pool}" and info.variant_test_name == variant
+    ]
+    return info
+
+
 @cache
 def functions(pool: str) -> list[Case]:
-    (info,) = [info for info in methods.op_db if info.name == f"nn.functional.{pool}"]
+    info = op_info(pool, "grad" if pool in UNPOOLS else "")  # without equal indices, which gradcheck needs
     torch.manual_seed(3)
     samples = info.sample_inputs("cpu", torch.float64, requires_grad=True)
     return [of_function(info, pool, sample) for sample in samples]
@@ -96,9 +106,12 @@ def some(cases: list[Case], most: int) -> list[Case]:
 
 @cache
 def function_errors(pool: str) -> list[Case]:
-    (info,) = [info for info in methods.op_db if info.name == f"nn.functional.{pool}"]
+    info = op_info(pool)
+    if pool in UNPOOLS and info.error_inputs_func is None:
+        pytest.skip(f"PyTorch {torch.__version__} has no error inputs of unpools")
     errors = [
-        of_function(info, pool, error.sample_input, (error.error_type,)) for error in info.error_inputs("cpu")
+        of_function(info, pool, error.sample_input, (error.error_type, error.error_regex))
+        for error in info.error_inputs("cpu")
     ]
     assert errors
     return errors
@@ -110,7 +123,7 @@ def module_info(pool: str) -> Any:
     return info
 
 
-def of_module(info: Any, given: Any, error: tuple[type[Exception], ...] = ()) -> Case:
+def of_module(info: Any, given: Any, error: tuple[type[Exception], str] | None = None) -> Case:
     made = given.constructor_input
     module = info.module_cls(*made.args, **made.kwargs)
     x, *rest = given.forward_input.args
@@ -135,7 +148,9 @@ def module_errors(pool: str) -> list[Case]:
     if info.module_error_inputs_func is None:
         return []
     found = info.module_error_inputs_func(info, "cpu", torch.float64, True, False)
-    return [of_module(info, error.module_error_input, (error.error_type,)) for error in found]
+    return [
+        of_module(info, error.module_error_input, (error.error_type, error.error_regex)) for error in found
+    ]
 
 
 def gradients(case: Case) -> None:
@@ -211,7 +226,9 @@ def copies(case: Case) -> Any:
 
 
 def errors(case: Case) -> None:
-    with pytest.raises(case.error):
+    assert case.error is not None
+    kind, text = case.error
+    with pytest.raises(kind, match=text):
         case.run(case.x)
 
 
@@ -256,15 +273,16 @@ def hold(name: str, pool: str, check: Callable[[Case], Any], cases: list[Case], 
 
 @pytest.mark.parametrize("check", OF_FUNCTIONS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("name", MODES)
-@pytest.mark.parametrize("pool", fast_some(POOLS, 2))
+@pytest.mark.parametrize("pool", fast_some(POOLS, 2) + fast_first(UNPOOLS))
 def test_functions(pool: str, name: str, check: Any, monkeypatch: Any) -> None:
     hold(name, pool, check, some(functions(pool), 20 if check is views else 3), monkeypatch)
 
 
 @pytest.mark.parametrize("name", MODES)
-@pytest.mark.parametrize("pool", fast_if(is_2d, POOLS))
+@pytest.mark.parametrize("pool", fast_if(is_2d, POOLS + UNPOOLS))
 def test_errors(pool: str, name: str, monkeypatch: Any) -> None:
-    hold(name, pool, errors, function_errors(pool) + module_errors(pool), monkeypatch)
+    cases = function_errors(pool) + ([] if pool in UNPOOLS else module_errors(pool))
+    hold(name, pool, errors, cases, monkeypatch)
 
 
 @pytest.mark.parametrize("check", OF_MODULES, ids=lambda check: check.__name__)

@@ -16,7 +16,7 @@ from shares import fast_first  # noqa: E402
 
 import pooltide  # noqa: E402
 import pooltide.torch as pt  # noqa: E402
-from pooltide.torch import index_overrides, unpools  # noqa: E402
+from pooltide.torch import index_overrides, moves  # noqa: E402
 from pooltide.torch.releases import can_call_aten  # noqa: E402
 
 each_rank = pytest.mark.parametrize("axes", [1, 2, 3])
@@ -70,7 +70,7 @@ def test_pytorch_s_operators_give_the_bits_of_the_cpu_kernel(axes: int, gather: 
         random.standard_normal((2, 3, *(plane if gather else small))).astype(np.float32)
     )
     source.view(-1)[::3] = -0.0
-    want = unpools.move("unpool", source, indices, plane, gather, True)
+    want = moves.move("unpool", source, indices, plane, gather, True)
     spoiled = indices.clone()
     spoiled[0, 0].fill_(-5)
     spoiled[1, 1].fill_(cells)
@@ -78,7 +78,7 @@ def test_pytorch_s_operators_give_the_bits_of_the_cpu_kernel(axes: int, gather: 
         flat = given.flatten(2)
         safe = torch.where((flat >= 0) & (flat < cells), flat, cells)
         with deterministic():
-            got = unpools._move_by_operators(source, safe, given.shape, plane, gather)
+            got = moves.move_by_operators(source, safe, given.shape, plane, gather)
         bad = (given != indices).flatten(2).any(-1)
         assert torch.equal(got[~bad].view(torch.int32), want[~bad].view(torch.int32))
         assert not got[bad].any()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
@@ -12,10 +13,11 @@ TOOLS = Path(__file__).parent.parent / "tools"
 
 def load_tool(name: str) -> Any:
     """Returns the module in the file `name` of tools/, which may have no suffix."""
-    module_name = Path(name).stem
+    module_name = f"tool_{Path(name).stem}"
     spec = spec_from_loader(module_name, SourceFileLoader(module_name, str(TOOLS / name)))
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)
+    sys.modules[module_name] = module  # where dataclasses look for it
     spec.loader.exec_module(module)
     return module

@@ -6,11 +6,13 @@ python torch_worker.py RANK FILE      FILE is where the two meet
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
+from itertools import product
 
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from pools import POOLS, Pool, sample
+from pools import EVERY, POOLS, Pool, sample
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.debug import CommDebugMode
@@ -66,6 +68,22 @@ def check_patched_dtensor() -> None:
         assert torch.equal(found.full_tensor(), whole.grad), pool
 
 
+def check_a_gradient_lies_as_the_input() -> None:
+    """The cotangent of a sum is replicated; a gradient is sharded as the input all the same."""
+    mesh = init_device_mesh("cpu", (2,))
+    for pool, module in product(EVERY, (F, functional)):
+        x = sample(pool)
+        whole = x.clone().requires_grad_()
+        pool.forward(whole).sum().backward()
+        for placement in (Shard(0), Shard(1)):
+            leaf = distribute_tensor(x, mesh, [placement]).requires_grad_()
+            with pt.patch() if module is F else nullcontext(), CommDebugMode() as traffic:
+                pool.forward(leaf, module).sum().backward()
+            assert leaf.grad.placements == (placement,), (pool, placement, leaf.grad.placements)
+            assert traffic.get_total_counts() == 0, (pool, placement)
+            assert torch.equal(leaf.grad.full_tensor(), whole.grad), (pool, placement)
+
+
 class Net(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -102,6 +120,7 @@ if __name__ == "__main__":
         check_dtensor(pool)
     check_operators()
     check_patched_dtensor()
+    check_a_gradient_lies_as_the_input()
     check_ddp(rank)
     dist.barrier()
     dist.destroy_process_group()

@@ -76,6 +76,8 @@ class Call:
         text = f"{self.name} raised {type(error).__name__}: {str(error)[:300]}"
         if isinstance(error, MemoryError) or self.accepted(error):
             return None
+        if isinstance(error, REFUSALS) and "PyTorch says:" in str(error):
+            return None  # PyTorch refuses it, too, such as a call without channels
         if not isinstance(error, REFUSALS) or not our_message(self.name, error):
             return text
         return f"{text} (of a good call)" if self.good else None

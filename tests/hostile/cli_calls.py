@@ -88,11 +88,12 @@ class CommandLine:
         tally.add(calls=1)
         result = CliRunner().invoke(main, self.arguments)
         tally.add(results=int(result.exit_code == 0), refusals=int(result.exit_code != 0))
-        if wrong := _fault(result):
+        if wrong := fault(result):
             tally.find("odd error", wrong, str(self))
 
 
-def _fault(result: Any) -> str | None:
+def fault(result: Any) -> str | None:
+    """What is wrong with the end of a command; None: nothing."""
     trouble = result.exception
     if trouble is not None and not isinstance(trouble, SystemExit):
         return f"raised {type(trouble).__name__}: {str(trouble)[:300]}"

@@ -30,6 +30,7 @@ ENTRANCES = {
     "patch": "hostile.patch_calls",
     "acl": "hostile.acl_calls",
     "cli": "hostile.cli_calls",
+    "files": "hostile.file_calls",
 }
 MORE_MEMORY = 4 << 30  # what a worker may allocate besides what it has when it starts
 MOST_OF_A_KIND = 20  # findings written in full; further ones are only counted
