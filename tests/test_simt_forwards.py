@@ -13,7 +13,7 @@ from pooltide.kernels.cuda.choice import KERNELS
 
 PROGRAM = Path(__file__).parent / "simt_forwards.py"
 FILES = {
-    *("average.cu", "average_staged.cu", "average_wide.cu", "mean.cu"),
+    *("average.cu", "average_staged.cu", "average_wide.cu", "general.cu", "mean.cu"),
     *("maximum.cu", "maximum_axes.cu", "maximum_channels.cu", "maximum_reduce.cu", "maximum_staged.cu"),
 }
 NAMES = sorted(name for kind in ("maximum", "average") for name, _ in KERNELS[kind])

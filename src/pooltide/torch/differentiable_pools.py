@@ -3,12 +3,14 @@
 `average` and `maximum` take a pool's name, tensor and `PoolArguments`, and return what the pool returns.
 Our autograd nodes compute eager calls, calls under torch.compile, and those under torch.func's grad and vmap.
 PyTorch's own pool, with its own gradient, computes every other call: in forward mode, under functionalize,
-torch.export, torch.jit.trace and dispatch modes, for tensor subclasses, for integer, empty and special
-tensors, and for the mean of whole planes. An object or a mode with `__torch_function__` gets the call first.
+torch.export, torch.jit.trace and dispatch modes, for tensor subclasses other than DTensor, for integer, empty
+and special tensors, and for the mean of whole planes. An object or a mode with `__torch_function__` gets the
+call first.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import NoneType
 from typing import Any
 
@@ -23,6 +25,7 @@ from .errors import DtypeError, ShapeError, as_pytorch, with_text_of
 from .gradients import tracing
 from .nodes import Average, Maximum, apply_node
 from .operators import ARRAYS
+from .sharding import sharding_of
 from .shortcuts import pre_dispatch
 from .tensors import is_tensor, shortage
 
@@ -159,8 +162,8 @@ def _is_pytorchs(input: Tensor) -> bool:
     """Whether a transform, a mode, or the kind of tensor leaves the call to PyTorch's own pool."""
     if pre_dispatch() and not _exporting() and _needs_gradient(input):
         return False  # PyTorch's trace would keep the indices of the traced input for the gradient
-    if not _transforms():
-        return not pools.kernel_may_read(input)
+    if not _transforms():  # PyTorch has no sharding rules for most of its gradients, we have
+        return not pools.kernel_may_read(input) and sharding_of(input) is None
     if forward_ad._current_level >= 0:
         return True
     return any(interpreter.key() == _FUNCTIONALIZE for interpreter in _interpreters() or ())
@@ -182,8 +185,12 @@ def _needs_gradient(input: Tensor) -> bool:
     return input.requires_grad and torch.is_grad_enabled()
 
 
-def _each(value: Any) -> tuple[Any, ...]:
-    return tuple(value) if isinstance(value, tuple | list) else (value,)
+def _sizes(arguments: PoolArguments) -> Iterator[int]:
+    """Yields every int of the arguments; those of an odd object are not looked at."""
+    for value in plain_arguments(arguments):
+        for size in value if type(value) is tuple else (value,):
+            if type(size) is int:
+                yield size
 
 
 def _with_pytorchs_text(
@@ -192,6 +199,6 @@ def _with_pytorchs_text(
     """Returns the error with the text of PyTorch's error for the same call, if PyTorch may see the call."""
     if is_tensor(input) and shortage(input):  # PyTorch would read outside the storage
         return error
-    if any(isinstance(n, int) and abs(n) > _HUGE for value in arguments for n in _each(value)):
+    if any(abs(size) > _HUGE for size in _sizes(arguments)):
         return error  # some of PyTorch's kernels count to such a number
     return with_text_of(error, lambda: pytorch_pools.unchecked(name, input, arguments, return_indices))
