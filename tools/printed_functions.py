@@ -243,6 +243,7 @@ def _docstring(operator: Operator, entrance: Entrance, arguments: Iterable[Argum
         for a in arguments
     ]
     result = _by_kind(WORDS["returns"][entrance.name], operator).format(**facts)
+    pair = f" or pair of {facts['array']}s" if operator.kind == "maximum" else ""
     example = WORDS["examples"][operator.function].strip().format(**entrance.modules)
     return "\n".join(
         [
@@ -250,7 +251,7 @@ def _docstring(operator: Operator, entrance: Entrance, arguments: Iterable[Argum
             "",
             *([fill(note, WIDTH - 4), ""] if note else []),
             _section("Args", listed),
-            _section("Returns", [f"{facts['array']}: {result}"]),
+            _section("Returns", [f"{facts['array']}{pair}: {result}"]),
             _section("Raises", _raises(operator, entrance, facts)),
             "Example:",
             indent(f">>> {entrance.imports}\n{example}", "    "),
@@ -271,8 +272,10 @@ def _facts(operator: Operator, entrance: Entrance) -> dict[str, str]:
     """Returns what the texts of help.toml have in braces."""
     plane = ", ".join(operator.axes).upper()
     floats = either(dtype.lower() for dtype in operator.dtypes(operator.parameters[0], HOST))
+    if entrance.name == "arrays":
+        floats = floats.replace("bfloat16", "ml_dtypes.bfloat16")
     if entrance.name == "functional":
-        floats += " (PyTorch's kernels compute other dtypes)"
+        floats += " (tensors of other dtypes go to PyTorch's function)"
     indices = operator.by_role("indices")
     return {
         "array": entrance.array.lower(),
@@ -305,9 +308,7 @@ def _raises(operator: Operator, entrance: Entrance, facts: dict[str, str]) -> It
             text = WORDS["raises"][error].get(key, "")
             joined = f"{', '.join(names[:-1])} and {names[-1]}" if names else ""
             causes.append(text.format(of=joined, any=either(names) if names else "", **facts))
-        causes = list(dict.fromkeys(filter(None, causes)))
-        if causes:
-            text = "; ".join(causes)
+        for text in dict.fromkeys(filter(None, causes)):
             yield f"{error}: {text[0].upper()}{text[1:]}."
 
 

@@ -54,7 +54,7 @@ def adaptive_avg_pool1d(input: Array, output_size: Ints, *, out: Array | None = 
 
     Args:
         input (array): What is pooled, of shape (N, C, W) or (C, W) and dtype float32, float64, float16 or
-            bfloat16.
+            ml_dtypes.bfloat16.
         output_size (int or (int,)): Size of the result.
         out (array, default None): Receives the result; of the result's shape and dtype, with any strides.
             None: a new array.
@@ -64,12 +64,15 @@ def adaptive_avg_pool1d(input: Array, output_size: Ints, *, out: Array | None = 
             `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above; `input` and `out` have different
-            dtypes.
-        ValueError: `input` has a rank that is not listed above; `input` has no cells on a spatial axis;
-            `output_size` has the wrong number of ints; `output_size` is too small; the result would have
-            2**63 bytes or more; `out` does not have the result's shape; cells of `out` share memory; `out` is
-            read-only.
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `input` and `out` have different dtypes.
+        ValueError: `input` has a rank that is not listed above.
+        ValueError: `input` has no cells on a spatial axis.
+        ValueError: `output_size` has the wrong number of ints, or an int that is too small.
+        ValueError: The result would have 2**63 bytes or more.
+        ValueError: `out` does not have the result's shape.
+        ValueError: Cells of `out` share memory.
+        ValueError: `out` is read-only.
         MemoryError: There is not enough memory.
 
     Example:
@@ -86,7 +89,7 @@ def adaptive_avg_pool1d_backward(grad_output: Array, input: Input, *, out: Array
 
     Args:
         grad_output (array): Gradient of the result of `adaptive_avg_pool1d`, of shape (N, C, W) or (C, W) and
-            dtype float32, float64, float16 or bfloat16.
+            dtype float32, float64, float16 or ml_dtypes.bfloat16.
         input (array or tuple of ints): Input of `adaptive_avg_pool1d`, or its shape. The values are not read.
         out (array, default None): Receives the result; of the result's shape and dtype, with any strides.
             None: a new array.
@@ -96,12 +99,15 @@ def adaptive_avg_pool1d_backward(grad_output: Array, input: Input, *, out: Array
             C-contiguous. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
-            different dtypes.
-        ValueError: `grad_output`, `input` or `out` has a rank that is not listed above; `input`,
-            `grad_output` and `out` have different ranks; `grad_output`, `input` or `out` has no cells on a
-            spatial axis; `input` and `out` have different shapes; `input` and `grad_output` differ in N or C;
-            cells of `out` share memory; `out` is read-only.
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input` or `out` has a rank that is not listed above.
+        ValueError: `input`, `grad_output` and `out` have different ranks.
+        ValueError: `grad_output`, `input` or `out` has no cells on a spatial axis.
+        ValueError: `input` and `out` have different shapes.
+        ValueError: `input` and `grad_output` differ in N or C.
+        ValueError: Cells of `out` share memory.
+        ValueError: `out` is read-only.
         MemoryError: There is not enough memory.
 
     Example:
@@ -118,7 +124,7 @@ def adaptive_avg_pool2d(input: Array, output_size: Sizes, *, out: Array | None =
 
     Args:
         input (array): What is pooled, of shape (N, C, H, W) or (C, H, W) and dtype float32, float64, float16
-            or bfloat16.
+            or ml_dtypes.bfloat16.
         output_size (int, None or a tuple of 2 of them): Size of the result's plane. One int is the size on
             every axis; None keeps the input's size.
         out (array, default None): Receives the result; of the result's shape and dtype, with any strides.
@@ -129,12 +135,15 @@ def adaptive_avg_pool2d(input: Array, output_size: Sizes, *, out: Array | None =
             `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above; `input` and `out` have different
-            dtypes.
-        ValueError: `input` has a rank that is not listed above; `input` has no cells on a spatial axis;
-            `output_size` has the wrong number of ints; `output_size` is too small; the result would have
-            2**63 bytes or more; `out` does not have the result's shape; cells of `out` share memory; `out` is
-            read-only.
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `input` and `out` have different dtypes.
+        ValueError: `input` has a rank that is not listed above.
+        ValueError: `input` has no cells on a spatial axis.
+        ValueError: `output_size` has the wrong number of ints, or an int that is too small.
+        ValueError: The result would have 2**63 bytes or more.
+        ValueError: `out` does not have the result's shape.
+        ValueError: Cells of `out` share memory.
+        ValueError: `out` is read-only.
         MemoryError: There is not enough memory.
 
     Example:
@@ -151,7 +160,7 @@ def adaptive_avg_pool2d_backward(grad_output: Array, input: Input, *, out: Array
 
     Args:
         grad_output (array): Gradient of the result of `adaptive_avg_pool2d`, of shape (N, C, H, W) or (C, H,
-            W) and dtype float32, float64, float16 or bfloat16.
+            W) and dtype float32, float64, float16 or ml_dtypes.bfloat16.
         input (array or tuple of ints): Input of `adaptive_avg_pool2d`, or its shape. The values are not read.
         out (array, default None): Receives the result; of the result's shape and dtype, with any strides.
             None: a new array.
@@ -161,12 +170,15 @@ def adaptive_avg_pool2d_backward(grad_output: Array, input: Input, *, out: Array
             C-contiguous. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
-            different dtypes.
-        ValueError: `input` and `out` have different shapes; `grad_output` or `input` has a rank that is not
-            listed above; `input` and `grad_output` have different ranks; `grad_output` or `input` has no
-            cells on a spatial axis; `input` and `grad_output` differ in N or C; cells of `out` share memory;
-            `out` is read-only.
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `grad_output` and `out` have different dtypes.
+        ValueError: `input` and `out` have different shapes.
+        ValueError: `grad_output` or `input` has a rank that is not listed above.
+        ValueError: `input` and `grad_output` have different ranks.
+        ValueError: `grad_output` or `input` has no cells on a spatial axis.
+        ValueError: `input` and `grad_output` differ in N or C.
+        ValueError: Cells of `out` share memory.
+        ValueError: `out` is read-only.
         MemoryError: There is not enough memory.
 
     Example:
@@ -183,7 +195,7 @@ def adaptive_avg_pool3d(input: Array, output_size: Sizes, *, out: Array | None =
 
     Args:
         input (array): What is pooled, of shape (N, C, D, H, W) or (C, D, H, W) and dtype float32, float64,
-            float16 or bfloat16.
+            float16 or ml_dtypes.bfloat16.
         output_size (int, None or a tuple of 3 of them): Size of the result's plane. One int is the size on
             every axis; None keeps the input's size.
         out (array, default None): Receives the result; of the result's shape and dtype, with any strides.
@@ -194,12 +206,15 @@ def adaptive_avg_pool3d(input: Array, output_size: Sizes, *, out: Array | None =
             `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above; `input` and `out` have different
-            dtypes.
-        ValueError: `input` has a rank that is not listed above; `input` has no cells on a spatial axis;
-            `output_size` has the wrong number of ints; `output_size` is too small; the result would have
-            2**63 bytes or more; `out` does not have the result's shape; cells of `out` share memory; `out` is
-            read-only.
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `input` and `out` have different dtypes.
+        ValueError: `input` has a rank that is not listed above.
+        ValueError: `input` has no cells on a spatial axis.
+        ValueError: `output_size` has the wrong number of ints, or an int that is too small.
+        ValueError: The result would have 2**63 bytes or more.
+        ValueError: `out` does not have the result's shape.
+        ValueError: Cells of `out` share memory.
+        ValueError: `out` is read-only.
         MemoryError: There is not enough memory.
 
     Example:
@@ -216,7 +231,7 @@ def adaptive_avg_pool3d_backward(grad_output: Array, input: Input, *, out: Array
 
     Args:
         grad_output (array): Gradient of the result of `adaptive_avg_pool3d`, of shape (N, C, D, H, W) or (C,
-            D, H, W) and dtype float32, float64, float16 or bfloat16.
+            D, H, W) and dtype float32, float64, float16 or ml_dtypes.bfloat16.
         input (array or tuple of ints): Input of `adaptive_avg_pool3d`, or its shape. The values are not read.
         out (array, default None): Receives the result; of the result's shape and dtype, with any strides.
             None: a new array.
@@ -226,12 +241,15 @@ def adaptive_avg_pool3d_backward(grad_output: Array, input: Input, *, out: Array
             C-contiguous. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
-            different dtypes.
-        ValueError: `grad_output`, `input` or `out` has a rank that is not listed above; `input`,
-            `grad_output` and `out` have different ranks; `grad_output` or `input` has no cells on a spatial
-            axis; `input` and `out` have different shapes; `input` and `grad_output` differ in N or C; cells
-            of `out` share memory; `out` is read-only.
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input` or `out` has a rank that is not listed above.
+        ValueError: `input`, `grad_output` and `out` have different ranks.
+        ValueError: `grad_output` or `input` has no cells on a spatial axis.
+        ValueError: `input` and `out` have different shapes.
+        ValueError: `input` and `grad_output` differ in N or C.
+        ValueError: Cells of `out` share memory.
+        ValueError: `out` is read-only.
         MemoryError: There is not enough memory.
 
     Example:
@@ -250,7 +268,7 @@ def adaptive_max_pool1d(
 
     Args:
         input (array): What is pooled, of shape (N, C, W) or (C, W) and dtype float32, float64, float16 or
-            bfloat16.
+            ml_dtypes.bfloat16.
         output_size (int or (int,)): Size of the result.
         return_indices (bool, default False): True: also return the index of each maximum.
         out (array or pair of arrays, default None): Receives the result; of the result's shape and dtype,
@@ -258,18 +276,22 @@ def adaptive_max_pool1d(
             arrays.
 
     Returns:
-        array: The maximum of each window, in `input`'s dtype; channels-last if `input` is, else C-contiguous.
-            With `return_indices`, a pair of the maxima and their int64 indices, w in their plane. `out` if it
-            is not None. A window without cells (dilation can step over the plane) has the value -inf and
-            PyTorch's index, which may be outside the plane.
+        array or pair of arrays: The maximum of each window, in `input`'s dtype; channels-last if `input` is,
+            else C-contiguous. With `return_indices`, a pair of the maxima and their int64 indices, w in their
+            plane. `out` if it is not None. A window without cells (dilation can step over the plane) has the
+            value -inf and PyTorch's index, which may be outside the plane.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above; `input` and `out` have different
-            dtypes.
-        ValueError: `input` has a rank that is not listed above; `input` has no cells on a spatial axis;
-            `output_size` has the wrong number of ints; `output_size` is too small; the result would have
-            2**63 bytes or more; `out` does not have the result's shape; cells of `out` share memory; `out` is
-            read-only.
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `input` and `out` have different dtypes.
+        ValueError: `input` has a rank that is not listed above.
+        ValueError: `input` has no cells on a spatial axis.
+        ValueError: `output_size` has the wrong number of ints, or an int that is too small.
+        ValueError: The result would have 2**63 bytes or more.
+        ValueError: `out` does not have the result's shape.
+        ValueError: Cells of `out` share memory.
+        ValueError: `out` is read-only.
+        ValueError: The two arrays of `out` share memory.
         MemoryError: There is not enough memory.
 
     Example:
@@ -289,7 +311,7 @@ def adaptive_max_pool1d_backward(
 
     Args:
         grad_output (array): Gradient of the result of `adaptive_max_pool1d`, of shape (N, C, W) or (C, W) and
-            dtype float32, float64, float16 or bfloat16.
+            dtype float32, float64, float16 or ml_dtypes.bfloat16.
         input (array or tuple of ints): Input of `adaptive_max_pool1d`, or its shape. The values are not read.
         indices (array): The indices that `adaptive_max_pool1d` returns: w of each maximum in its plane of
             `input`. They have `grad_output`'s shape and dtype int32 or int64.
@@ -301,13 +323,16 @@ def adaptive_max_pool1d_backward(
             C-contiguous. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
-            different dtypes.
-        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above; `input`,
-            `grad_output`, `indices` and `out` have different ranks; `grad_output` and `indices` have
-            different shapes; `input` and `out` have different shapes; `input` and `grad_output` differ in N
-            or C; `grad_output` or `input` has a negative size; cells of `out` share memory; `out` is
-            read-only.
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above.
+        ValueError: `input`, `grad_output`, `indices` and `out` have different ranks.
+        ValueError: `grad_output` and `indices` have different shapes.
+        ValueError: `input` and `out` have different shapes.
+        ValueError: `input` and `grad_output` differ in N or C.
+        ValueError: `grad_output` or `input` has a negative size.
+        ValueError: Cells of `out` share memory.
+        ValueError: `out` is read-only.
         IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
             is touched.
         MemoryError: There is not enough memory.
@@ -329,7 +354,7 @@ def adaptive_max_pool2d(
 
     Args:
         input (array): What is pooled, of shape (N, C, H, W) or (C, H, W) and dtype float32, float64, float16
-            or bfloat16.
+            or ml_dtypes.bfloat16.
         output_size (int, None or a tuple of 2 of them): Size of the result's plane. One int is the size on
             every axis; None keeps the input's size.
         return_indices (bool, default False): True: also return the index of each maximum.
@@ -338,18 +363,22 @@ def adaptive_max_pool2d(
             arrays.
 
     Returns:
-        array: The maximum of each window, in `input`'s dtype; channels-last if `input` is, else C-contiguous.
-            With `return_indices`, a pair of the maxima and their int64 indices, h * W + w in their plane.
-            `out` if it is not None. A window without cells (dilation can step over the plane) has the value
-            -inf and PyTorch's index, which may be outside the plane.
+        array or pair of arrays: The maximum of each window, in `input`'s dtype; channels-last if `input` is,
+            else C-contiguous. With `return_indices`, a pair of the maxima and their int64 indices, h * W + w
+            in their plane. `out` if it is not None. A window without cells (dilation can step over the plane)
+            has the value -inf and PyTorch's index, which may be outside the plane.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above; `input` and `out` have different
-            dtypes.
-        ValueError: `input` has a rank that is not listed above; `input` has no cells on a spatial axis;
-            `output_size` has the wrong number of ints; `output_size` is too small; the result would have
-            2**63 bytes or more; `out` does not have the result's shape; cells of `out` share memory; `out` is
-            read-only.
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `input` and `out` have different dtypes.
+        ValueError: `input` has a rank that is not listed above.
+        ValueError: `input` has no cells on a spatial axis.
+        ValueError: `output_size` has the wrong number of ints, or an int that is too small.
+        ValueError: The result would have 2**63 bytes or more.
+        ValueError: `out` does not have the result's shape.
+        ValueError: Cells of `out` share memory.
+        ValueError: `out` is read-only.
+        ValueError: The two arrays of `out` share memory.
         MemoryError: There is not enough memory.
 
     Example:
@@ -369,7 +398,7 @@ def adaptive_max_pool2d_backward(
 
     Args:
         grad_output (array): Gradient of the result of `adaptive_max_pool2d`, of shape (N, C, H, W) or (C, H,
-            W) and dtype float32, float64, float16 or bfloat16.
+            W) and dtype float32, float64, float16 or ml_dtypes.bfloat16.
         input (array or tuple of ints): Input of `adaptive_max_pool2d`, or its shape. The values are not read.
         indices (array): The indices that `adaptive_max_pool2d` returns: h * W + w of each maximum in its
             plane of `input`. They have `grad_output`'s shape and dtype int32 or int64.
@@ -381,13 +410,16 @@ def adaptive_max_pool2d_backward(
             C-contiguous. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
-            different dtypes.
-        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above; `input`,
-            `grad_output`, `indices` and `out` have different ranks; `grad_output` and `indices` have
-            different shapes; `input` and `out` have different shapes; `input` and `grad_output` differ in N
-            or C; `grad_output` or `input` has a negative size; cells of `out` share memory; `out` is
-            read-only.
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above.
+        ValueError: `input`, `grad_output`, `indices` and `out` have different ranks.
+        ValueError: `grad_output` and `indices` have different shapes.
+        ValueError: `input` and `out` have different shapes.
+        ValueError: `input` and `grad_output` differ in N or C.
+        ValueError: `grad_output` or `input` has a negative size.
+        ValueError: Cells of `out` share memory.
+        ValueError: `out` is read-only.
         IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
             is touched.
         MemoryError: There is not enough memory.
@@ -409,7 +441,7 @@ def adaptive_max_pool3d(
 
     Args:
         input (array): What is pooled, of shape (N, C, D, H, W) or (C, D, H, W) and dtype float32, float64,
-            float16 or bfloat16.
+            float16 or ml_dtypes.bfloat16.
         output_size (int, None or a tuple of 3 of them): Size of the result's plane. One int is the size on
             every axis; None keeps the input's size.
         return_indices (bool, default False): True: also return the index of each maximum.
@@ -418,18 +450,22 @@ def adaptive_max_pool3d(
             arrays.
 
     Returns:
-        array: The maximum of each window, in `input`'s dtype; channels-last if `input` is, else C-contiguous.
-            With `return_indices`, a pair of the maxima and their int64 indices, (d * H + h) * W + w in their
-            plane. `out` if it is not None. A window without cells (dilation can step over the plane) has the
-            value -inf and PyTorch's index, which may be outside the plane.
+        array or pair of arrays: The maximum of each window, in `input`'s dtype; channels-last if `input` is,
+            else C-contiguous. With `return_indices`, a pair of the maxima and their int64 indices, (d * H +
+            h) * W + w in their plane. `out` if it is not None. A window without cells (dilation can step over
+            the plane) has the value -inf and PyTorch's index, which may be outside the plane.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above; `input` and `out` have different
-            dtypes.
-        ValueError: `input` has a rank that is not listed above; `input` has no cells on a spatial axis;
-            `output_size` has the wrong number of ints; `output_size` is too small; the result would have
-            2**63 bytes or more; `out` does not have the result's shape; cells of `out` share memory; `out` is
-            read-only.
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `input` and `out` have different dtypes.
+        ValueError: `input` has a rank that is not listed above.
+        ValueError: `input` has no cells on a spatial axis.
+        ValueError: `output_size` has the wrong number of ints, or an int that is too small.
+        ValueError: The result would have 2**63 bytes or more.
+        ValueError: `out` does not have the result's shape.
+        ValueError: Cells of `out` share memory.
+        ValueError: `out` is read-only.
+        ValueError: The two arrays of `out` share memory.
         MemoryError: There is not enough memory.
 
     Example:
@@ -449,7 +485,7 @@ def adaptive_max_pool3d_backward(
 
     Args:
         grad_output (array): Gradient of the result of `adaptive_max_pool3d`, of shape (N, C, D, H, W) or (C,
-            D, H, W) and dtype float32, float64, float16 or bfloat16.
+            D, H, W) and dtype float32, float64, float16 or ml_dtypes.bfloat16.
         input (array or tuple of ints): Input of `adaptive_max_pool3d`, or its shape. The values are not read.
         indices (array): The indices that `adaptive_max_pool3d` returns: (d * H + h) * W + w of each maximum
             in its plane of `input`. They have `grad_output`'s shape and dtype int32 or int64.
@@ -461,13 +497,16 @@ def adaptive_max_pool3d_backward(
             C-contiguous. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
-            different dtypes.
-        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above; `input`,
-            `grad_output`, `indices` and `out` have different ranks; `grad_output` and `indices` have
-            different shapes; `input` and `out` have different shapes; `input` and `grad_output` differ in N
-            or C; `grad_output` or `input` has a negative size; cells of `out` share memory; `out` is
-            read-only.
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above.
+        ValueError: `input`, `grad_output`, `indices` and `out` have different ranks.
+        ValueError: `grad_output` and `indices` have different shapes.
+        ValueError: `input` and `out` have different shapes.
+        ValueError: `input` and `grad_output` differ in N or C.
+        ValueError: `grad_output` or `input` has a negative size.
+        ValueError: Cells of `out` share memory.
+        ValueError: `out` is read-only.
         IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
             is touched.
         MemoryError: There is not enough memory.
@@ -496,7 +535,7 @@ def avg_pool1d(
 
     Args:
         input (array): What is pooled, of shape (N, C, W) or (C, W) and dtype float32, float64, float16 or
-            bfloat16.
+            ml_dtypes.bfloat16.
         kernel_size (int or (int,)): Size of the windows, at least 1. One int is the size on every axis.
         stride (int or (int,), default None): Step from one window to the next, at least 1. None:
             `kernel_size`.
@@ -514,13 +553,18 @@ def avg_pool1d(
             `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above; `input` and `out` have different
-            dtypes.
-        ValueError: `input` has a rank that is not listed above; `input` has no cells on a spatial axis;
-            `kernel_size`, `stride` or `padding` has the wrong number of ints; `kernel_size`, `stride` or
-            `padding` is too small; `padding` is more than half of `kernel_size`; no window fits into `input`;
-            the result would have 2**63 bytes or more; `out` does not have the result's shape; cells of `out`
-            share memory; `out` is read-only.
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `input` and `out` have different dtypes.
+        ValueError: `input` has a rank that is not listed above.
+        ValueError: `input` has no cells on a spatial axis.
+        ValueError: `kernel_size`, `stride` or `padding` has the wrong number of ints, or an int that is too
+            small.
+        ValueError: `padding` is more than half of `kernel_size`.
+        ValueError: No window fits into `input`.
+        ValueError: The result would have 2**63 bytes or more.
+        ValueError: `out` does not have the result's shape.
+        ValueError: Cells of `out` share memory.
+        ValueError: `out` is read-only.
         MemoryError: There is not enough memory.
 
     Example:
@@ -552,7 +596,7 @@ def avg_pool1d_backward(
 
     Args:
         grad_output (array): Gradient of the result of `avg_pool1d`, of shape (N, C, W) or (C, W) and dtype
-            float32, float64, float16 or bfloat16.
+            float32, float64, float16 or ml_dtypes.bfloat16.
         input (array or tuple of ints): Input of `avg_pool1d`, or its shape. The values are not read.
         kernel_size (int or (int,)): Size of the windows, at least 1. One int is the size on every axis.
         stride (int or (int,), default None): Step from one window to the next, at least 1. None:
@@ -571,14 +615,19 @@ def avg_pool1d_backward(
             C-contiguous. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
-            different dtypes.
-        ValueError: `grad_output`, `input` or `out` has a rank that is not listed above; `input`,
-            `grad_output` and `out` have different ranks; `kernel_size`, `stride` or `padding` has the wrong
-            number of ints; `kernel_size`, `stride` or `padding` is too small; `padding` is more than half of
-            `kernel_size`; `grad_output`, `input` or `out` has no cells on a spatial axis; `input` and `out`
-            have different shapes; `input` and `grad_output` differ in N or C; `grad_output` does not have the
-            plane that `avg_pool1d` makes of `input`; cells of `out` share memory; `out` is read-only.
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input` or `out` has a rank that is not listed above.
+        ValueError: `input`, `grad_output` and `out` have different ranks.
+        ValueError: `kernel_size`, `stride` or `padding` has the wrong number of ints, or an int that is too
+            small.
+        ValueError: `padding` is more than half of `kernel_size`.
+        ValueError: `grad_output`, `input` or `out` has no cells on a spatial axis.
+        ValueError: `input` and `out` have different shapes.
+        ValueError: `input` and `grad_output` differ in N or C.
+        ValueError: `grad_output` does not have the plane that `avg_pool1d` makes of `input`.
+        ValueError: Cells of `out` share memory.
+        ValueError: `out` is read-only.
         MemoryError: There is not enough memory.
 
     Example:
@@ -612,7 +661,7 @@ def avg_pool2d(
 
     Args:
         input (array): What is pooled, of shape (N, C, H, W) or (C, H, W) and dtype float32, float64, float16
-            or bfloat16.
+            or ml_dtypes.bfloat16.
         kernel_size (int or (int, int)): Size of the windows, at least 1. One int is the size on every axis.
         stride (int or (int, int), default None): Step from one window to the next, at least 1. None:
             `kernel_size`.
@@ -632,13 +681,19 @@ def avg_pool2d(
             `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above; `input` and `out` have different
-            dtypes.
-        ValueError: `input` has a rank that is not listed above; `input` has no cells on a spatial axis;
-            `kernel_size`, `stride` or `padding` has the wrong number of ints; `kernel_size`, `stride` or
-            `padding` is too small; `padding` is more than half of `kernel_size`; no window fits into `input`;
-            the result would have 2**63 bytes or more; `out` does not have the result's shape; cells of `out`
-            share memory; `divisor_override` is 0; `out` is read-only.
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `input` and `out` have different dtypes.
+        ValueError: `input` has a rank that is not listed above.
+        ValueError: `input` has no cells on a spatial axis.
+        ValueError: `kernel_size`, `stride` or `padding` has the wrong number of ints, or an int that is too
+            small.
+        ValueError: `padding` is more than half of `kernel_size`.
+        ValueError: No window fits into `input`.
+        ValueError: The result would have 2**63 bytes or more.
+        ValueError: `out` does not have the result's shape.
+        ValueError: Cells of `out` share memory.
+        ValueError: `divisor_override` is 0.
+        ValueError: `out` is read-only.
         MemoryError: There is not enough memory.
 
     Example:
@@ -671,7 +726,7 @@ def avg_pool2d_backward(
 
     Args:
         grad_output (array): Gradient of the result of `avg_pool2d`, of shape (N, C, H, W) or (C, H, W) and
-            dtype float32, float64, float16 or bfloat16.
+            dtype float32, float64, float16 or ml_dtypes.bfloat16.
         input (array or tuple of ints): Input of `avg_pool2d`, or its shape. The values are not read.
         kernel_size (int or (int, int)): Size of the windows, at least 1. One int is the size on every axis.
         stride (int or (int, int), default None): Step from one window to the next, at least 1. None:
@@ -692,15 +747,20 @@ def avg_pool2d_backward(
             C-contiguous. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
-            different dtypes.
-        ValueError: `grad_output`, `input` or `out` has a rank that is not listed above; `input`,
-            `grad_output` and `out` have different ranks; `kernel_size`, `stride` or `padding` has the wrong
-            number of ints; `kernel_size`, `stride` or `padding` is too small; `padding` is more than half of
-            `kernel_size`; `grad_output`, `input` or `out` has no cells on a spatial axis; `input` and `out`
-            have different shapes; `input` and `grad_output` differ in N or C; `grad_output` does not have the
-            plane that `avg_pool2d` makes of `input`; cells of `out` share memory; `divisor_override` is 0;
-            `out` is read-only.
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input` or `out` has a rank that is not listed above.
+        ValueError: `input`, `grad_output` and `out` have different ranks.
+        ValueError: `kernel_size`, `stride` or `padding` has the wrong number of ints, or an int that is too
+            small.
+        ValueError: `padding` is more than half of `kernel_size`.
+        ValueError: `grad_output`, `input` or `out` has no cells on a spatial axis.
+        ValueError: `input` and `out` have different shapes.
+        ValueError: `input` and `grad_output` differ in N or C.
+        ValueError: `grad_output` does not have the plane that `avg_pool2d` makes of `input`.
+        ValueError: Cells of `out` share memory.
+        ValueError: `divisor_override` is 0.
+        ValueError: `out` is read-only.
         MemoryError: There is not enough memory.
 
     Example:
@@ -734,7 +794,7 @@ def avg_pool3d(
 
     Args:
         input (array): What is pooled, of shape (N, C, D, H, W) or (C, D, H, W) and dtype float32, float64,
-            float16 or bfloat16.
+            float16 or ml_dtypes.bfloat16.
         kernel_size (int or (int, int, int)): Size of the windows, at least 1. One int is the size on every
             axis.
         stride (int or (int, int, int), default None): Step from one window to the next, at least 1. None:
@@ -755,14 +815,20 @@ def avg_pool3d(
             `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above; `input` and `out` have different
-            dtypes.
-        ValueError: `input` has a rank that is not listed above; `input` has no cells on a spatial axis;
-            `kernel_size`, `stride` or `padding` has the wrong number of ints; `kernel_size`, `stride` or
-            `padding` is too small; `padding` is more than half of `kernel_size`; `input` is shorter than
-            `kernel_size` on an axis; no window fits into `input`; the result would have 2**63 bytes or more;
-            `out` does not have the result's shape; cells of `out` share memory; `divisor_override` is 0;
-            `out` is read-only.
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `input` and `out` have different dtypes.
+        ValueError: `input` has a rank that is not listed above.
+        ValueError: `input` has no cells on a spatial axis.
+        ValueError: `kernel_size`, `stride` or `padding` has the wrong number of ints, or an int that is too
+            small.
+        ValueError: `padding` is more than half of `kernel_size`.
+        ValueError: `input` is shorter than `kernel_size` on an axis.
+        ValueError: No window fits into `input`.
+        ValueError: The result would have 2**63 bytes or more.
+        ValueError: `out` does not have the result's shape.
+        ValueError: Cells of `out` share memory.
+        ValueError: `divisor_override` is 0.
+        ValueError: `out` is read-only.
         MemoryError: There is not enough memory.
 
     Example:
@@ -795,7 +861,7 @@ def avg_pool3d_backward(
 
     Args:
         grad_output (array): Gradient of the result of `avg_pool3d`, of shape (N, C, D, H, W) or (C, D, H, W)
-            and dtype float32, float64, float16 or bfloat16.
+            and dtype float32, float64, float16 or ml_dtypes.bfloat16.
         input (array or tuple of ints): Input of `avg_pool3d`, or its shape. The values are not read.
         kernel_size (int or (int, int, int)): Size of the windows, at least 1. One int is the size on every
             axis.
@@ -817,15 +883,20 @@ def avg_pool3d_backward(
             C-contiguous. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
-            different dtypes.
-        ValueError: `grad_output`, `input` or `out` has a rank that is not listed above; `input`,
-            `grad_output` and `out` have different ranks; `kernel_size`, `stride` or `padding` has the wrong
-            number of ints; `kernel_size`, `stride` or `padding` is too small; `padding` is more than half of
-            `kernel_size`; `grad_output`, `input` or `out` has no cells on a spatial axis; `input` and `out`
-            have different shapes; `input` and `grad_output` differ in N or C; `grad_output` does not have the
-            plane that `avg_pool3d` makes of `input`; cells of `out` share memory; `divisor_override` is 0;
-            `out` is read-only.
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input` or `out` has a rank that is not listed above.
+        ValueError: `input`, `grad_output` and `out` have different ranks.
+        ValueError: `kernel_size`, `stride` or `padding` has the wrong number of ints, or an int that is too
+            small.
+        ValueError: `padding` is more than half of `kernel_size`.
+        ValueError: `grad_output`, `input` or `out` has no cells on a spatial axis.
+        ValueError: `input` and `out` have different shapes.
+        ValueError: `input` and `grad_output` differ in N or C.
+        ValueError: `grad_output` does not have the plane that `avg_pool3d` makes of `input`.
+        ValueError: Cells of `out` share memory.
+        ValueError: `divisor_override` is 0.
+        ValueError: `out` is read-only.
         MemoryError: There is not enough memory.
 
     Example:
@@ -859,7 +930,7 @@ def max_pool1d(
 
     Args:
         input (array): What is pooled, of shape (N, C, W) or (C, W) and dtype float32, float64, float16 or
-            bfloat16.
+            ml_dtypes.bfloat16.
         kernel_size (int or (int,)): Size of the windows, at least 1. One int is the size on every axis.
         stride (int or (int,), default None): Step from one window to the next, at least 1. None:
             `kernel_size`.
@@ -874,19 +945,25 @@ def max_pool1d(
             arrays.
 
     Returns:
-        array: The maximum of each window, in `input`'s dtype; channels-last if `input` is, else C-contiguous.
-            With `return_indices`, a pair of the maxima and their int64 indices, w in their plane. `out` if it
-            is not None. A window without cells (dilation can step over the plane) has the value -inf and
-            PyTorch's index, which may be outside the plane.
+        array or pair of arrays: The maximum of each window, in `input`'s dtype; channels-last if `input` is,
+            else C-contiguous. With `return_indices`, a pair of the maxima and their int64 indices, w in their
+            plane. `out` if it is not None. A window without cells (dilation can step over the plane) has the
+            value -inf and PyTorch's index, which may be outside the plane.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above; `input` and `out` have different
-            dtypes.
-        ValueError: `input` has a rank that is not listed above; `input` has no cells on a spatial axis;
-            `kernel_size`, `stride`, `padding` or `dilation` has the wrong number of ints; `kernel_size`,
-            `stride`, `padding` or `dilation` is too small; `padding` is more than half of `kernel_size`; no
-            window fits into `input`; the result would have 2**63 bytes or more; `out` does not have the
-            result's shape; cells of `out` share memory; `out` is read-only.
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `input` and `out` have different dtypes.
+        ValueError: `input` has a rank that is not listed above.
+        ValueError: `input` has no cells on a spatial axis.
+        ValueError: `kernel_size`, `stride`, `padding` or `dilation` has the wrong number of ints, or an int
+            that is too small.
+        ValueError: `padding` is more than half of `kernel_size`.
+        ValueError: No window fits into `input`.
+        ValueError: The result would have 2**63 bytes or more.
+        ValueError: `out` does not have the result's shape.
+        ValueError: Cells of `out` share memory.
+        ValueError: `out` is read-only.
+        ValueError: The two arrays of `out` share memory.
         MemoryError: There is not enough memory.
 
     Example:
@@ -921,7 +998,7 @@ def max_pool1d_backward(
 
     Args:
         grad_output (array): Gradient of the result of `max_pool1d`, of shape (N, C, W) or (C, W) and dtype
-            float32, float64, float16 or bfloat16.
+            float32, float64, float16 or ml_dtypes.bfloat16.
         input (array or tuple of ints): Input of `max_pool1d`, or its shape. The values are not read.
         indices (array): The indices that `max_pool1d` returns: w of each maximum in its plane of `input`.
             They have `grad_output`'s shape and dtype int32 or int64.
@@ -941,16 +1018,21 @@ def max_pool1d_backward(
             C-contiguous. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
-            different dtypes.
-        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above; `input`,
-            `grad_output`, `indices` and `out` have different ranks; `kernel_size`, `stride`, `padding` or
-            `dilation` has the wrong number of ints; `kernel_size`, `stride`, `padding` or `dilation` is too
-            small; `padding` is more than half of `kernel_size`; `grad_output`, `input` or `out` has no cells
-            on a spatial axis; `grad_output` and `indices` have different shapes; `input` and `out` have
-            different shapes; `input` and `grad_output` differ in N or C; `grad_output` or `input` has a
-            negative size; `grad_output` does not have the plane that `max_pool1d` makes of `input`; cells of
-            `out` share memory; `out` is read-only.
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above.
+        ValueError: `input`, `grad_output`, `indices` and `out` have different ranks.
+        ValueError: `kernel_size`, `stride`, `padding` or `dilation` has the wrong number of ints, or an int
+            that is too small.
+        ValueError: `padding` is more than half of `kernel_size`.
+        ValueError: `grad_output`, `input` or `out` has no cells on a spatial axis.
+        ValueError: `grad_output` and `indices` have different shapes.
+        ValueError: `input` and `out` have different shapes.
+        ValueError: `input` and `grad_output` differ in N or C.
+        ValueError: `grad_output` or `input` has a negative size.
+        ValueError: `grad_output` does not have the plane that `max_pool1d` makes of `input`.
+        ValueError: Cells of `out` share memory.
+        ValueError: `out` is read-only.
         IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
             is touched.
         MemoryError: There is not enough memory.
@@ -987,7 +1069,7 @@ def max_pool2d(
 
     Args:
         input (array): What is pooled, of shape (N, C, H, W) or (C, H, W) and dtype float32, float64, float16
-            or bfloat16.
+            or ml_dtypes.bfloat16.
         kernel_size (int or (int, int)): Size of the windows, at least 1. One int is the size on every axis.
         stride (int or (int, int), default None): Step from one window to the next, at least 1. None:
             `kernel_size`.
@@ -1002,19 +1084,25 @@ def max_pool2d(
             arrays.
 
     Returns:
-        array: The maximum of each window, in `input`'s dtype; channels-last if `input` is, else C-contiguous.
-            With `return_indices`, a pair of the maxima and their int64 indices, h * W + w in their plane.
-            `out` if it is not None. A window without cells (dilation can step over the plane) has the value
-            -inf and PyTorch's index, which may be outside the plane.
+        array or pair of arrays: The maximum of each window, in `input`'s dtype; channels-last if `input` is,
+            else C-contiguous. With `return_indices`, a pair of the maxima and their int64 indices, h * W + w
+            in their plane. `out` if it is not None. A window without cells (dilation can step over the plane)
+            has the value -inf and PyTorch's index, which may be outside the plane.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above; `input` and `out` have different
-            dtypes.
-        ValueError: `input` has a rank that is not listed above; `input` has no cells on a spatial axis;
-            `kernel_size`, `stride`, `padding` or `dilation` has the wrong number of ints; `kernel_size`,
-            `stride`, `padding` or `dilation` is too small; `padding` is more than half of `kernel_size`; no
-            window fits into `input`; the result would have 2**63 bytes or more; `out` does not have the
-            result's shape; cells of `out` share memory; `out` is read-only.
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `input` and `out` have different dtypes.
+        ValueError: `input` has a rank that is not listed above.
+        ValueError: `input` has no cells on a spatial axis.
+        ValueError: `kernel_size`, `stride`, `padding` or `dilation` has the wrong number of ints, or an int
+            that is too small.
+        ValueError: `padding` is more than half of `kernel_size`.
+        ValueError: No window fits into `input`.
+        ValueError: The result would have 2**63 bytes or more.
+        ValueError: `out` does not have the result's shape.
+        ValueError: Cells of `out` share memory.
+        ValueError: `out` is read-only.
+        ValueError: The two arrays of `out` share memory.
         MemoryError: There is not enough memory.
 
     Example:
@@ -1049,7 +1137,7 @@ def max_pool2d_backward(
 
     Args:
         grad_output (array): Gradient of the result of `max_pool2d`, of shape (N, C, H, W) or (C, H, W) and
-            dtype float32, float64, float16 or bfloat16.
+            dtype float32, float64, float16 or ml_dtypes.bfloat16.
         input (array or tuple of ints): Input of `max_pool2d`, or its shape. The values are not read.
         indices (array): The indices that `max_pool2d` returns: h * W + w of each maximum in its plane of
             `input`. They have `grad_output`'s shape and dtype int32 or int64.
@@ -1069,15 +1157,20 @@ def max_pool2d_backward(
             C-contiguous. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
-            different dtypes.
-        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above; `input`,
-            `grad_output`, `indices` and `out` have different ranks; `kernel_size`, `stride`, `padding` or
-            `dilation` has the wrong number of ints; `kernel_size`, `stride`, `padding` or `dilation` is too
-            small; `padding` is more than half of `kernel_size`; `grad_output`, `input` or `out` has no cells
-            on a spatial axis; `grad_output` and `indices` have different shapes; `input` and `out` have
-            different shapes; `input` and `grad_output` differ in N or C; `grad_output` does not have the
-            plane that `max_pool2d` makes of `input`; cells of `out` share memory; `out` is read-only.
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above.
+        ValueError: `input`, `grad_output`, `indices` and `out` have different ranks.
+        ValueError: `kernel_size`, `stride`, `padding` or `dilation` has the wrong number of ints, or an int
+            that is too small.
+        ValueError: `padding` is more than half of `kernel_size`.
+        ValueError: `grad_output`, `input` or `out` has no cells on a spatial axis.
+        ValueError: `grad_output` and `indices` have different shapes.
+        ValueError: `input` and `out` have different shapes.
+        ValueError: `input` and `grad_output` differ in N or C.
+        ValueError: `grad_output` does not have the plane that `max_pool2d` makes of `input`.
+        ValueError: Cells of `out` share memory.
+        ValueError: `out` is read-only.
         IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
             is touched.
         MemoryError: There is not enough memory.
@@ -1114,7 +1207,7 @@ def max_pool3d(
 
     Args:
         input (array): What is pooled, of shape (N, C, D, H, W) or (C, D, H, W) and dtype float32, float64,
-            float16 or bfloat16.
+            float16 or ml_dtypes.bfloat16.
         kernel_size (int or (int, int, int)): Size of the windows, at least 1. One int is the size on every
             axis.
         stride (int or (int, int, int), default None): Step from one window to the next, at least 1. None:
@@ -1130,19 +1223,25 @@ def max_pool3d(
             arrays.
 
     Returns:
-        array: The maximum of each window, in `input`'s dtype; channels-last if `input` is, else C-contiguous.
-            With `return_indices`, a pair of the maxima and their int64 indices, (d * H + h) * W + w in their
-            plane. `out` if it is not None. A window without cells (dilation can step over the plane) has the
-            value -inf and PyTorch's index, which may be outside the plane.
+        array or pair of arrays: The maximum of each window, in `input`'s dtype; channels-last if `input` is,
+            else C-contiguous. With `return_indices`, a pair of the maxima and their int64 indices, (d * H +
+            h) * W + w in their plane. `out` if it is not None. A window without cells (dilation can step over
+            the plane) has the value -inf and PyTorch's index, which may be outside the plane.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above; `input` and `out` have different
-            dtypes.
-        ValueError: `input` has a rank that is not listed above; `input` has no cells on a spatial axis;
-            `kernel_size`, `stride`, `padding` or `dilation` has the wrong number of ints; `kernel_size`,
-            `stride`, `padding` or `dilation` is too small; `padding` is more than half of `kernel_size`; no
-            window fits into `input`; the result would have 2**63 bytes or more; `out` does not have the
-            result's shape; cells of `out` share memory; `out` is read-only.
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `input` and `out` have different dtypes.
+        ValueError: `input` has a rank that is not listed above.
+        ValueError: `input` has no cells on a spatial axis.
+        ValueError: `kernel_size`, `stride`, `padding` or `dilation` has the wrong number of ints, or an int
+            that is too small.
+        ValueError: `padding` is more than half of `kernel_size`.
+        ValueError: No window fits into `input`.
+        ValueError: The result would have 2**63 bytes or more.
+        ValueError: `out` does not have the result's shape.
+        ValueError: Cells of `out` share memory.
+        ValueError: `out` is read-only.
+        ValueError: The two arrays of `out` share memory.
         MemoryError: There is not enough memory.
 
     Example:
@@ -1177,7 +1276,7 @@ def max_pool3d_backward(
 
     Args:
         grad_output (array): Gradient of the result of `max_pool3d`, of shape (N, C, D, H, W) or (C, D, H, W)
-            and dtype float32, float64, float16 or bfloat16.
+            and dtype float32, float64, float16 or ml_dtypes.bfloat16.
         input (array or tuple of ints): Input of `max_pool3d`, or its shape. The values are not read.
         indices (array): The indices that `max_pool3d` returns: (d * H + h) * W + w of each maximum in its
             plane of `input`. They have `grad_output`'s shape and dtype int32 or int64.
@@ -1198,15 +1297,20 @@ def max_pool3d_backward(
             C-contiguous. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
-            different dtypes.
-        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above; `input`,
-            `grad_output`, `indices` and `out` have different ranks; `kernel_size`, `stride`, `padding` or
-            `dilation` has the wrong number of ints; `kernel_size`, `stride`, `padding` or `dilation` is too
-            small; `padding` is more than half of `kernel_size`; `grad_output`, `input` or `out` has no cells
-            on a spatial axis; `grad_output` and `indices` have different shapes; `input` and `out` have
-            different shapes; `input` and `grad_output` differ in N or C; `grad_output` does not have the
-            plane that `max_pool3d` makes of `input`; cells of `out` share memory; `out` is read-only.
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above.
+        ValueError: `input`, `grad_output`, `indices` and `out` have different ranks.
+        ValueError: `kernel_size`, `stride`, `padding` or `dilation` has the wrong number of ints, or an int
+            that is too small.
+        ValueError: `padding` is more than half of `kernel_size`.
+        ValueError: `grad_output`, `input` or `out` has no cells on a spatial axis.
+        ValueError: `grad_output` and `indices` have different shapes.
+        ValueError: `input` and `out` have different shapes.
+        ValueError: `input` and `grad_output` differ in N or C.
+        ValueError: `grad_output` does not have the plane that `max_pool3d` makes of `input`.
+        ValueError: Cells of `out` share memory.
+        ValueError: `out` is read-only.
         IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
             is touched.
         MemoryError: There is not enough memory.
@@ -1242,7 +1346,7 @@ def max_unpool1d(
 
     Args:
         input (array): Values to write, of shape (N, C, W) or (C, W) and dtype float32, float64, float16 or
-            bfloat16.
+            ml_dtypes.bfloat16.
         indices (array): The cell of each value: w in its plane of the result. They have `input`'s shape and
             dtype int32 or int64.
         kernel_size (int or (int,)): Size of the windows, at least 1. One int is the size on every axis.
@@ -1259,13 +1363,17 @@ def max_unpool1d(
             indices in a plane the last one counts. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above; `input` and `out` have different
-            dtypes.
-        ValueError: `input`, `indices` or `out` has a rank that is not listed above; `input` has no cells on a
-            spatial axis; `kernel_size`, `stride`, `padding` or `output_size` has the wrong number of ints;
-            `kernel_size`, `stride`, `padding` or `output_size` is too small; `output_size` differs from what
-            None means by `stride` or more on an axis; `input` and `indices` have different shapes; `out` does
-            not have the plane that `output_size` says; cells of `out` share memory; `out` is read-only.
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `input` and `out` have different dtypes.
+        ValueError: `input`, `indices` or `out` has a rank that is not listed above.
+        ValueError: `input` has no cells on a spatial axis.
+        ValueError: `kernel_size`, `stride`, `padding` or `output_size` has the wrong number of ints, or an
+            int that is too small.
+        ValueError: `output_size` differs from what None means by `stride` or more on an axis.
+        ValueError: `input` and `indices` have different shapes.
+        ValueError: `out` does not have the plane that `output_size` says.
+        ValueError: Cells of `out` share memory.
+        ValueError: `out` is read-only.
         IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
             is touched.
         MemoryError: There is not enough memory.
@@ -1295,7 +1403,7 @@ def max_unpool1d_backward(
 
     Args:
         grad_output (array): Gradient of the result of `max_unpool1d`, of shape (N, C, W) or (C, W) and dtype
-            float32, float64, float16 or bfloat16.
+            float32, float64, float16 or ml_dtypes.bfloat16.
         input (array or tuple of ints): Input of `max_unpool1d`, or its shape. The values are not read.
         indices (array): The indices of `max_unpool1d`: w in its plane of `grad_output`. They have `input`'s
             shape and dtype int32 or int64.
@@ -1313,14 +1421,18 @@ def max_unpool1d_backward(
             `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
-            different dtypes.
-        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above; `input`
-            has no cells on a spatial axis; `kernel_size`, `stride`, `padding` or `output_size` has the wrong
-            number of ints; `kernel_size`, `stride`, `padding` or `output_size` is too small; `output_size`
-            differs from what None means by `stride` or more on an axis; `input` and `indices` have different
-            shapes; `grad_output` does not have the plane that `output_size` says; `input` and `out` have
-            different shapes; cells of `out` share memory; `out` is read-only.
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above.
+        ValueError: `input` has no cells on a spatial axis.
+        ValueError: `kernel_size`, `stride`, `padding` or `output_size` has the wrong number of ints, or an
+            int that is too small.
+        ValueError: `output_size` differs from what None means by `stride` or more on an axis.
+        ValueError: `input` and `indices` have different shapes.
+        ValueError: `grad_output` does not have the plane that `output_size` says.
+        ValueError: `input` and `out` have different shapes.
+        ValueError: Cells of `out` share memory.
+        ValueError: `out` is read-only.
         IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
             is touched.
         MemoryError: There is not enough memory.
@@ -1351,7 +1463,7 @@ def max_unpool2d(
 
     Args:
         input (array): Values to write, of shape (N, C, H, W) or (C, H, W) and dtype float32, float64, float16
-            or bfloat16.
+            or ml_dtypes.bfloat16.
         indices (array): The cell of each value: h * W + w in its plane of the result. They have `input`'s
             shape and dtype int32 or int64.
         kernel_size (int or (int, int)): Size of the windows, at least 1. One int is the size on every axis.
@@ -1368,13 +1480,17 @@ def max_unpool2d(
             indices in a plane the last one counts. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above; `input` and `out` have different
-            dtypes.
-        ValueError: `input`, `indices` or `out` has a rank that is not listed above; `input` has no cells on a
-            spatial axis; `kernel_size`, `stride`, `padding` or `output_size` has the wrong number of ints;
-            `kernel_size`, `stride`, `padding` or `output_size` is too small; `output_size` differs from what
-            None means by `stride` or more on an axis; `input` and `indices` have different shapes; `out` does
-            not have the plane that `output_size` says; cells of `out` share memory; `out` is read-only.
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `input` and `out` have different dtypes.
+        ValueError: `input`, `indices` or `out` has a rank that is not listed above.
+        ValueError: `input` has no cells on a spatial axis.
+        ValueError: `kernel_size`, `stride`, `padding` or `output_size` has the wrong number of ints, or an
+            int that is too small.
+        ValueError: `output_size` differs from what None means by `stride` or more on an axis.
+        ValueError: `input` and `indices` have different shapes.
+        ValueError: `out` does not have the plane that `output_size` says.
+        ValueError: Cells of `out` share memory.
+        ValueError: `out` is read-only.
         IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
             is touched.
         MemoryError: There is not enough memory.
@@ -1404,7 +1520,7 @@ def max_unpool2d_backward(
 
     Args:
         grad_output (array): Gradient of the result of `max_unpool2d`, of shape (N, C, H, W) or (C, H, W) and
-            dtype float32, float64, float16 or bfloat16.
+            dtype float32, float64, float16 or ml_dtypes.bfloat16.
         input (array or tuple of ints): Input of `max_unpool2d`, or its shape. The values are not read.
         indices (array): The indices of `max_unpool2d`: h * W + w in its plane of `grad_output`. They have
             `input`'s shape and dtype int32 or int64.
@@ -1422,14 +1538,18 @@ def max_unpool2d_backward(
             `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
-            different dtypes.
-        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above; `input`
-            has no cells on a spatial axis; `kernel_size`, `stride`, `padding` or `output_size` has the wrong
-            number of ints; `kernel_size`, `stride`, `padding` or `output_size` is too small; `output_size`
-            differs from what None means by `stride` or more on an axis; `input` and `indices` have different
-            shapes; `grad_output` does not have the plane that `output_size` says; `input` and `out` have
-            different shapes; cells of `out` share memory; `out` is read-only.
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above.
+        ValueError: `input` has no cells on a spatial axis.
+        ValueError: `kernel_size`, `stride`, `padding` or `output_size` has the wrong number of ints, or an
+            int that is too small.
+        ValueError: `output_size` differs from what None means by `stride` or more on an axis.
+        ValueError: `input` and `indices` have different shapes.
+        ValueError: `grad_output` does not have the plane that `output_size` says.
+        ValueError: `input` and `out` have different shapes.
+        ValueError: Cells of `out` share memory.
+        ValueError: `out` is read-only.
         IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
             is touched.
         MemoryError: There is not enough memory.
@@ -1460,7 +1580,7 @@ def max_unpool3d(
 
     Args:
         input (array): Values to write, of shape (N, C, D, H, W) or (C, D, H, W) and dtype float32, float64,
-            float16 or bfloat16.
+            float16 or ml_dtypes.bfloat16.
         indices (array): The cell of each value: (d * H + h) * W + w in its plane of the result. They have
             `input`'s shape and dtype int32 or int64.
         kernel_size (int or (int, int, int)): Size of the windows, at least 1. One int is the size on every
@@ -1478,13 +1598,17 @@ def max_unpool3d(
             indices in a plane the last one counts. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above; `input` and `out` have different
-            dtypes.
-        ValueError: `input`, `indices` or `out` has a rank that is not listed above; `input` has no cells on a
-            spatial axis; `kernel_size`, `stride`, `padding` or `output_size` has the wrong number of ints;
-            `kernel_size`, `stride`, `padding` or `output_size` is too small; `output_size` differs from what
-            None means by `stride` or more on an axis; `input` and `indices` have different shapes; `out` does
-            not have the plane that `output_size` says; cells of `out` share memory; `out` is read-only.
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `input` and `out` have different dtypes.
+        ValueError: `input`, `indices` or `out` has a rank that is not listed above.
+        ValueError: `input` has no cells on a spatial axis.
+        ValueError: `kernel_size`, `stride`, `padding` or `output_size` has the wrong number of ints, or an
+            int that is too small.
+        ValueError: `output_size` differs from what None means by `stride` or more on an axis.
+        ValueError: `input` and `indices` have different shapes.
+        ValueError: `out` does not have the plane that `output_size` says.
+        ValueError: Cells of `out` share memory.
+        ValueError: `out` is read-only.
         IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
             is touched.
         MemoryError: There is not enough memory.
@@ -1514,7 +1638,7 @@ def max_unpool3d_backward(
 
     Args:
         grad_output (array): Gradient of the result of `max_unpool3d`, of shape (N, C, D, H, W) or (C, D, H,
-            W) and dtype float32, float64, float16 or bfloat16.
+            W) and dtype float32, float64, float16 or ml_dtypes.bfloat16.
         input (array or tuple of ints): Input of `max_unpool3d`, or its shape. The values are not read.
         indices (array): The indices of `max_unpool3d`: (d * H + h) * W + w in its plane of `grad_output`.
             They have `input`'s shape and dtype int32 or int64.
@@ -1533,14 +1657,18 @@ def max_unpool3d_backward(
             `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
-            different dtypes.
-        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above; `input`
-            has no cells on a spatial axis; `kernel_size`, `stride`, `padding` or `output_size` has the wrong
-            number of ints; `kernel_size`, `stride`, `padding` or `output_size` is too small; `output_size`
-            differs from what None means by `stride` or more on an axis; `input` and `indices` have different
-            shapes; `grad_output` does not have the plane that `output_size` says; `input` and `out` have
-            different shapes; cells of `out` share memory; `out` is read-only.
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above.
+        ValueError: `input` has no cells on a spatial axis.
+        ValueError: `kernel_size`, `stride`, `padding` or `output_size` has the wrong number of ints, or an
+            int that is too small.
+        ValueError: `output_size` differs from what None means by `stride` or more on an axis.
+        ValueError: `input` and `indices` have different shapes.
+        ValueError: `grad_output` does not have the plane that `output_size` says.
+        ValueError: `input` and `out` have different shapes.
+        ValueError: Cells of `out` share memory.
+        ValueError: `out` is read-only.
         IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
             is touched.
         MemoryError: There is not enough memory.

@@ -47,12 +47,16 @@ def adaptive_avg_pool1d_backward(grad_output: Tensor, input: Input, *, out: Tens
             memory format if `input` is a shape) and `grad_output`'s dtype. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
-            different dtypes.
-        ValueError: `grad_output`, `input` or `out` has a rank that is not listed above; `input`,
-            `grad_output` and `out` have different ranks; `grad_output`, `input` or `out` has no cells on a
-            spatial axis; `input` and `out` have different shapes; `input` and `grad_output` differ in N or C;
-            cells of `out` share memory; `out` is not None and autograd follows the call.
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input` or `out` has a rank that is not listed above.
+        ValueError: `input`, `grad_output` and `out` have different ranks.
+        ValueError: `grad_output`, `input` or `out` has no cells on a spatial axis.
+        ValueError: `input` and `out` have different shapes.
+        ValueError: `input` and `grad_output` differ in N or C.
+        ValueError: Cells of `out` share memory.
+        ValueError: Tensors are on different devices.
+        ValueError: `out` is not None and autograd follows the call.
 
     Example:
         >>> import torch, pooltide.torch
@@ -79,12 +83,16 @@ def adaptive_avg_pool2d_backward(grad_output: Tensor, input: Input, *, out: Tens
             memory format if `input` is a shape) and `grad_output`'s dtype. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
-            different dtypes.
-        ValueError: `input` and `out` have different shapes; `grad_output` or `input` has a rank that is not
-            listed above; `input` and `grad_output` have different ranks; `grad_output` or `input` has no
-            cells on a spatial axis; `input` and `grad_output` differ in N or C; cells of `out` share memory;
-            `out` is not None and autograd follows the call.
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `grad_output` and `out` have different dtypes.
+        ValueError: `input` and `out` have different shapes.
+        ValueError: `grad_output` or `input` has a rank that is not listed above.
+        ValueError: `input` and `grad_output` have different ranks.
+        ValueError: `grad_output` or `input` has no cells on a spatial axis.
+        ValueError: `input` and `grad_output` differ in N or C.
+        ValueError: Cells of `out` share memory.
+        ValueError: Tensors are on different devices.
+        ValueError: `out` is not None and autograd follows the call.
 
     Example:
         >>> import torch, pooltide.torch
@@ -111,12 +119,16 @@ def adaptive_avg_pool3d_backward(grad_output: Tensor, input: Input, *, out: Tens
             memory format if `input` is a shape) and `grad_output`'s dtype. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
-            different dtypes.
-        ValueError: `grad_output`, `input` or `out` has a rank that is not listed above; `input`,
-            `grad_output` and `out` have different ranks; `grad_output` or `input` has no cells on a spatial
-            axis; `input` and `out` have different shapes; `input` and `grad_output` differ in N or C; cells
-            of `out` share memory; `out` is not None and autograd follows the call.
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input` or `out` has a rank that is not listed above.
+        ValueError: `input`, `grad_output` and `out` have different ranks.
+        ValueError: `grad_output` or `input` has no cells on a spatial axis.
+        ValueError: `input` and `out` have different shapes.
+        ValueError: `input` and `grad_output` differ in N or C.
+        ValueError: Cells of `out` share memory.
+        ValueError: Tensors are on different devices.
+        ValueError: `out` is not None and autograd follows the call.
 
     Example:
         >>> import torch, pooltide.torch
@@ -155,13 +167,17 @@ def adaptive_max_pool1d_backward(
             memory format if `input` is a shape) and `grad_output`'s dtype. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
-            different dtypes.
-        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above; `input`,
-            `grad_output`, `indices` and `out` have different ranks; `grad_output` and `indices` have
-            different shapes; `input` and `out` have different shapes; `input` and `grad_output` differ in N
-            or C; `grad_output` or `input` has a negative size; cells of `out` share memory; `out` is not None
-            and autograd follows the call.
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above.
+        ValueError: `input`, `grad_output`, `indices` and `out` have different ranks.
+        ValueError: `grad_output` and `indices` have different shapes.
+        ValueError: `input` and `out` have different shapes.
+        ValueError: `input` and `grad_output` differ in N or C.
+        ValueError: `grad_output` or `input` has a negative size.
+        ValueError: Cells of `out` share memory.
+        ValueError: Tensors are on different devices.
+        ValueError: `out` is not None and autograd follows the call.
         IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
             is touched.
 
@@ -203,13 +219,17 @@ def adaptive_max_pool2d_backward(
             memory format if `input` is a shape) and `grad_output`'s dtype. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
-            different dtypes.
-        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above; `input`,
-            `grad_output`, `indices` and `out` have different ranks; `grad_output` and `indices` have
-            different shapes; `input` and `out` have different shapes; `input` and `grad_output` differ in N
-            or C; `grad_output` or `input` has a negative size; cells of `out` share memory; `out` is not None
-            and autograd follows the call.
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above.
+        ValueError: `input`, `grad_output`, `indices` and `out` have different ranks.
+        ValueError: `grad_output` and `indices` have different shapes.
+        ValueError: `input` and `out` have different shapes.
+        ValueError: `input` and `grad_output` differ in N or C.
+        ValueError: `grad_output` or `input` has a negative size.
+        ValueError: Cells of `out` share memory.
+        ValueError: Tensors are on different devices.
+        ValueError: `out` is not None and autograd follows the call.
         IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
             is touched.
 
@@ -251,13 +271,17 @@ def adaptive_max_pool3d_backward(
             memory format if `input` is a shape) and `grad_output`'s dtype. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
-            different dtypes.
-        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above; `input`,
-            `grad_output`, `indices` and `out` have different ranks; `grad_output` and `indices` have
-            different shapes; `input` and `out` have different shapes; `input` and `grad_output` differ in N
-            or C; `grad_output` or `input` has a negative size; cells of `out` share memory; `out` is not None
-            and autograd follows the call.
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above.
+        ValueError: `input`, `grad_output`, `indices` and `out` have different ranks.
+        ValueError: `grad_output` and `indices` have different shapes.
+        ValueError: `input` and `out` have different shapes.
+        ValueError: `input` and `grad_output` differ in N or C.
+        ValueError: `grad_output` or `input` has a negative size.
+        ValueError: Cells of `out` share memory.
+        ValueError: Tensors are on different devices.
+        ValueError: `out` is not None and autograd follows the call.
         IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
             is touched.
 
@@ -305,15 +329,20 @@ def avg_pool1d_backward(
             memory format if `input` is a shape) and `grad_output`'s dtype. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
-            different dtypes.
-        ValueError: `grad_output`, `input` or `out` has a rank that is not listed above; `input`,
-            `grad_output` and `out` have different ranks; `kernel_size`, `stride` or `padding` has the wrong
-            number of ints; `kernel_size`, `stride` or `padding` is too small; `padding` is more than half of
-            `kernel_size`; `grad_output`, `input` or `out` has no cells on a spatial axis; `input` and `out`
-            have different shapes; `input` and `grad_output` differ in N or C; `grad_output` does not have the
-            plane that `avg_pool1d` makes of `input`; cells of `out` share memory; `out` is not None and
-            autograd follows the call.
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input` or `out` has a rank that is not listed above.
+        ValueError: `input`, `grad_output` and `out` have different ranks.
+        ValueError: `kernel_size`, `stride` or `padding` has the wrong number of ints, or an int that is too
+            small.
+        ValueError: `padding` is more than half of `kernel_size`.
+        ValueError: `grad_output`, `input` or `out` has no cells on a spatial axis.
+        ValueError: `input` and `out` have different shapes.
+        ValueError: `input` and `grad_output` differ in N or C.
+        ValueError: `grad_output` does not have the plane that `avg_pool1d` makes of `input`.
+        ValueError: Cells of `out` share memory.
+        ValueError: Tensors are on different devices.
+        ValueError: `out` is not None and autograd follows the call.
 
     Example:
         >>> import torch, pooltide.torch
@@ -368,15 +397,21 @@ def avg_pool2d_backward(
             memory format if `input` is a shape) and `grad_output`'s dtype. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
-            different dtypes.
-        ValueError: `grad_output`, `input` or `out` has a rank that is not listed above; `input`,
-            `grad_output` and `out` have different ranks; `kernel_size`, `stride` or `padding` has the wrong
-            number of ints; `kernel_size`, `stride` or `padding` is too small; `padding` is more than half of
-            `kernel_size`; `grad_output`, `input` or `out` has no cells on a spatial axis; `input` and `out`
-            have different shapes; `input` and `grad_output` differ in N or C; `grad_output` does not have the
-            plane that `avg_pool2d` makes of `input`; cells of `out` share memory; `divisor_override` is 0;
-            `out` is not None and autograd follows the call.
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input` or `out` has a rank that is not listed above.
+        ValueError: `input`, `grad_output` and `out` have different ranks.
+        ValueError: `kernel_size`, `stride` or `padding` has the wrong number of ints, or an int that is too
+            small.
+        ValueError: `padding` is more than half of `kernel_size`.
+        ValueError: `grad_output`, `input` or `out` has no cells on a spatial axis.
+        ValueError: `input` and `out` have different shapes.
+        ValueError: `input` and `grad_output` differ in N or C.
+        ValueError: `grad_output` does not have the plane that `avg_pool2d` makes of `input`.
+        ValueError: Cells of `out` share memory.
+        ValueError: `divisor_override` is 0.
+        ValueError: Tensors are on different devices.
+        ValueError: `out` is not None and autograd follows the call.
 
     Example:
         >>> import torch, pooltide.torch
@@ -432,15 +467,21 @@ def avg_pool3d_backward(
             memory format if `input` is a shape) and `grad_output`'s dtype. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
-            different dtypes.
-        ValueError: `grad_output`, `input` or `out` has a rank that is not listed above; `input`,
-            `grad_output` and `out` have different ranks; `kernel_size`, `stride` or `padding` has the wrong
-            number of ints; `kernel_size`, `stride` or `padding` is too small; `padding` is more than half of
-            `kernel_size`; `grad_output`, `input` or `out` has no cells on a spatial axis; `input` and `out`
-            have different shapes; `input` and `grad_output` differ in N or C; `grad_output` does not have the
-            plane that `avg_pool3d` makes of `input`; cells of `out` share memory; `divisor_override` is 0;
-            `out` is not None and autograd follows the call.
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input` or `out` has a rank that is not listed above.
+        ValueError: `input`, `grad_output` and `out` have different ranks.
+        ValueError: `kernel_size`, `stride` or `padding` has the wrong number of ints, or an int that is too
+            small.
+        ValueError: `padding` is more than half of `kernel_size`.
+        ValueError: `grad_output`, `input` or `out` has no cells on a spatial axis.
+        ValueError: `input` and `out` have different shapes.
+        ValueError: `input` and `grad_output` differ in N or C.
+        ValueError: `grad_output` does not have the plane that `avg_pool3d` makes of `input`.
+        ValueError: Cells of `out` share memory.
+        ValueError: `divisor_override` is 0.
+        ValueError: Tensors are on different devices.
+        ValueError: `out` is not None and autograd follows the call.
 
     Example:
         >>> import torch, pooltide.torch
@@ -498,16 +539,22 @@ def max_pool1d_backward(
             memory format if `input` is a shape) and `grad_output`'s dtype. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
-            different dtypes.
-        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above; `input`,
-            `grad_output`, `indices` and `out` have different ranks; `kernel_size`, `stride`, `padding` or
-            `dilation` has the wrong number of ints; `kernel_size`, `stride`, `padding` or `dilation` is too
-            small; `padding` is more than half of `kernel_size`; `grad_output`, `input` or `out` has no cells
-            on a spatial axis; `grad_output` and `indices` have different shapes; `input` and `out` have
-            different shapes; `input` and `grad_output` differ in N or C; `grad_output` or `input` has a
-            negative size; `grad_output` does not have the plane that `max_pool1d` makes of `input`; cells of
-            `out` share memory; `out` is not None and autograd follows the call.
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above.
+        ValueError: `input`, `grad_output`, `indices` and `out` have different ranks.
+        ValueError: `kernel_size`, `stride`, `padding` or `dilation` has the wrong number of ints, or an int
+            that is too small.
+        ValueError: `padding` is more than half of `kernel_size`.
+        ValueError: `grad_output`, `input` or `out` has no cells on a spatial axis.
+        ValueError: `grad_output` and `indices` have different shapes.
+        ValueError: `input` and `out` have different shapes.
+        ValueError: `input` and `grad_output` differ in N or C.
+        ValueError: `grad_output` or `input` has a negative size.
+        ValueError: `grad_output` does not have the plane that `max_pool1d` makes of `input`.
+        ValueError: Cells of `out` share memory.
+        ValueError: Tensors are on different devices.
+        ValueError: `out` is not None and autograd follows the call.
         IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
             is touched.
 
@@ -569,16 +616,21 @@ def max_pool2d_backward(
             memory format if `input` is a shape) and `grad_output`'s dtype. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
-            different dtypes.
-        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above; `input`,
-            `grad_output`, `indices` and `out` have different ranks; `kernel_size`, `stride`, `padding` or
-            `dilation` has the wrong number of ints; `kernel_size`, `stride`, `padding` or `dilation` is too
-            small; `padding` is more than half of `kernel_size`; `grad_output`, `input` or `out` has no cells
-            on a spatial axis; `grad_output` and `indices` have different shapes; `input` and `out` have
-            different shapes; `input` and `grad_output` differ in N or C; `grad_output` does not have the
-            plane that `max_pool2d` makes of `input`; cells of `out` share memory; `out` is not None and
-            autograd follows the call.
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above.
+        ValueError: `input`, `grad_output`, `indices` and `out` have different ranks.
+        ValueError: `kernel_size`, `stride`, `padding` or `dilation` has the wrong number of ints, or an int
+            that is too small.
+        ValueError: `padding` is more than half of `kernel_size`.
+        ValueError: `grad_output`, `input` or `out` has no cells on a spatial axis.
+        ValueError: `grad_output` and `indices` have different shapes.
+        ValueError: `input` and `out` have different shapes.
+        ValueError: `input` and `grad_output` differ in N or C.
+        ValueError: `grad_output` does not have the plane that `max_pool2d` makes of `input`.
+        ValueError: Cells of `out` share memory.
+        ValueError: Tensors are on different devices.
+        ValueError: `out` is not None and autograd follows the call.
         IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
             is touched.
 
@@ -641,16 +693,21 @@ def max_pool3d_backward(
             memory format if `input` is a shape) and `grad_output`'s dtype. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
-            different dtypes.
-        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above; `input`,
-            `grad_output`, `indices` and `out` have different ranks; `kernel_size`, `stride`, `padding` or
-            `dilation` has the wrong number of ints; `kernel_size`, `stride`, `padding` or `dilation` is too
-            small; `padding` is more than half of `kernel_size`; `grad_output`, `input` or `out` has no cells
-            on a spatial axis; `grad_output` and `indices` have different shapes; `input` and `out` have
-            different shapes; `input` and `grad_output` differ in N or C; `grad_output` does not have the
-            plane that `max_pool3d` makes of `input`; cells of `out` share memory; `out` is not None and
-            autograd follows the call.
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above.
+        ValueError: `input`, `grad_output`, `indices` and `out` have different ranks.
+        ValueError: `kernel_size`, `stride`, `padding` or `dilation` has the wrong number of ints, or an int
+            that is too small.
+        ValueError: `padding` is more than half of `kernel_size`.
+        ValueError: `grad_output`, `input` or `out` has no cells on a spatial axis.
+        ValueError: `grad_output` and `indices` have different shapes.
+        ValueError: `input` and `out` have different shapes.
+        ValueError: `input` and `grad_output` differ in N or C.
+        ValueError: `grad_output` does not have the plane that `max_pool3d` makes of `input`.
+        ValueError: Cells of `out` share memory.
+        ValueError: Tensors are on different devices.
+        ValueError: `out` is not None and autograd follows the call.
         IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
             is touched.
 
@@ -705,14 +762,18 @@ def max_unpool1d_backward(
             is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
-            different dtypes.
-        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above; `input`
-            has no cells on a spatial axis; `kernel_size`, `stride`, `padding` or `output_size` has the wrong
-            number of ints; `kernel_size`, `stride`, `padding` or `output_size` is too small; `output_size`
-            differs from what None means by `stride` or more on an axis; `input` and `indices` have different
-            shapes; `grad_output` does not have the plane that `output_size` says; `input` and `out` have
-            different shapes; cells of `out` share memory.
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above.
+        ValueError: `input` has no cells on a spatial axis.
+        ValueError: `kernel_size`, `stride`, `padding` or `output_size` has the wrong number of ints, or an
+            int that is too small.
+        ValueError: `output_size` differs from what None means by `stride` or more on an axis.
+        ValueError: `input` and `indices` have different shapes.
+        ValueError: `grad_output` does not have the plane that `output_size` says.
+        ValueError: `input` and `out` have different shapes.
+        ValueError: Cells of `out` share memory.
+        ValueError: Tensors are on different devices.
         IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
             is touched.
 
@@ -761,14 +822,18 @@ def max_unpool2d_backward(
             is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
-            different dtypes.
-        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above; `input`
-            has no cells on a spatial axis; `kernel_size`, `stride`, `padding` or `output_size` has the wrong
-            number of ints; `kernel_size`, `stride`, `padding` or `output_size` is too small; `output_size`
-            differs from what None means by `stride` or more on an axis; `input` and `indices` have different
-            shapes; `grad_output` does not have the plane that `output_size` says; `input` and `out` have
-            different shapes; cells of `out` share memory.
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above.
+        ValueError: `input` has no cells on a spatial axis.
+        ValueError: `kernel_size`, `stride`, `padding` or `output_size` has the wrong number of ints, or an
+            int that is too small.
+        ValueError: `output_size` differs from what None means by `stride` or more on an axis.
+        ValueError: `input` and `indices` have different shapes.
+        ValueError: `grad_output` does not have the plane that `output_size` says.
+        ValueError: `input` and `out` have different shapes.
+        ValueError: Cells of `out` share memory.
+        ValueError: Tensors are on different devices.
         IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
             is touched.
 
@@ -818,14 +883,18 @@ def max_unpool3d_backward(
             is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
-            different dtypes.
-        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above; `input`
-            has no cells on a spatial axis; `kernel_size`, `stride`, `padding` or `output_size` has the wrong
-            number of ints; `kernel_size`, `stride`, `padding` or `output_size` is too small; `output_size`
-            differs from what None means by `stride` or more on an axis; `input` and `indices` have different
-            shapes; `grad_output` does not have the plane that `output_size` says; `input` and `out` have
-            different shapes; cells of `out` share memory.
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above.
+        ValueError: `input` has no cells on a spatial axis.
+        ValueError: `kernel_size`, `stride`, `padding` or `output_size` has the wrong number of ints, or an
+            int that is too small.
+        ValueError: `output_size` differs from what None means by `stride` or more on an axis.
+        ValueError: `input` and `indices` have different shapes.
+        ValueError: `grad_output` does not have the plane that `output_size` says.
+        ValueError: `input` and `out` have different shapes.
+        ValueError: Cells of `out` share memory.
+        ValueError: Tensors are on different devices.
         IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
             is touched.
 

@@ -49,16 +49,15 @@ def adaptive_avg_pool1d(input: Tensor, output_size: Ints) -> Tensor:
 
     Args:
         input (tensor): What is pooled, of shape (N, C, W) or (C, W) and dtype float32, float64, float16 or
-            bfloat16 (PyTorch's kernels compute other dtypes).
+            bfloat16 (tensors of other dtypes go to PyTorch's function).
         output_size (int or (int,)): Size of the result.
 
     Returns:
         tensor: The average of each window, in `input`'s dtype.
 
     Raises:
-        RuntimeError: An argument is wrong, as for torch.nn.functional.adaptive_avg_pool1d. The error is also
-            a TypeError (wrong type or dtype), a ValueError (wrong shape or value) or an IndexError (index
-            outside its plane).
+        RuntimeError: An argument is wrong, as for torch.nn.functional.adaptive_avg_pool1d. If pooltide finds
+            it, the error is also a TypeError (wrong type or dtype) or a ValueError (wrong shape or value).
 
     Example:
         >>> import torch, pooltide.torch
@@ -76,7 +75,7 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Size) -> Tensor:
 
     Args:
         input (tensor): What is pooled, of shape (N, C, H, W) or (C, H, W) and dtype float32, float64, float16
-            or bfloat16 (PyTorch's kernels compute other dtypes).
+            or bfloat16 (tensors of other dtypes go to PyTorch's function).
         output_size (int, None or a tuple of 2 of them): Size of the result's plane. One int is the size on
             every axis; None keeps the input's size.
 
@@ -84,9 +83,8 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Size) -> Tensor:
         tensor: The average of each window, in `input`'s dtype.
 
     Raises:
-        RuntimeError: An argument is wrong, as for torch.nn.functional.adaptive_avg_pool2d. The error is also
-            a TypeError (wrong type or dtype), a ValueError (wrong shape or value) or an IndexError (index
-            outside its plane).
+        RuntimeError: An argument is wrong, as for torch.nn.functional.adaptive_avg_pool2d. If pooltide finds
+            it, the error is also a TypeError (wrong type or dtype) or a ValueError (wrong shape or value).
 
     Example:
         >>> import torch, pooltide.torch
@@ -104,7 +102,7 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Size) -> Tensor:
 
     Args:
         input (tensor): What is pooled, of shape (N, C, D, H, W) or (C, D, H, W) and dtype float32, float64,
-            float16 or bfloat16 (PyTorch's kernels compute other dtypes).
+            float16 or bfloat16 (tensors of other dtypes go to PyTorch's function).
         output_size (int, None or a tuple of 3 of them): Size of the result's plane. One int is the size on
             every axis; None keeps the input's size.
 
@@ -112,9 +110,8 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Size) -> Tensor:
         tensor: The average of each window, in `input`'s dtype.
 
     Raises:
-        RuntimeError: An argument is wrong, as for torch.nn.functional.adaptive_avg_pool3d. The error is also
-            a TypeError (wrong type or dtype), a ValueError (wrong shape or value) or an IndexError (index
-            outside its plane).
+        RuntimeError: An argument is wrong, as for torch.nn.functional.adaptive_avg_pool3d. If pooltide finds
+            it, the error is also a TypeError (wrong type or dtype) or a ValueError (wrong shape or value).
 
     Example:
         >>> import torch, pooltide.torch
@@ -141,18 +138,17 @@ def adaptive_max_pool1d(input: Tensor, output_size: Ints, return_indices: bool =
 
     Args:
         input (tensor): What is pooled, of shape (N, C, W) or (C, W) and dtype float32, float64, float16 or
-            bfloat16 (PyTorch's kernels compute other dtypes).
+            bfloat16 (tensors of other dtypes go to PyTorch's function).
         output_size (int or (int,)): Size of the result.
         return_indices (bool, default False): True: also return the index of each maximum.
 
     Returns:
-        tensor: The maximum of each window, in `input`'s dtype. With `return_indices`, a pair of the maxima
-            and their int64 indices, w in their plane.
+        tensor or pair of tensors: The maximum of each window, in `input`'s dtype. With `return_indices`, a
+            pair of the maxima and their int64 indices, w in their plane.
 
     Raises:
-        RuntimeError: An argument is wrong, as for torch.nn.functional.adaptive_max_pool1d. The error is also
-            a TypeError (wrong type or dtype), a ValueError (wrong shape or value) or an IndexError (index
-            outside its plane).
+        RuntimeError: An argument is wrong, as for torch.nn.functional.adaptive_max_pool1d. If pooltide finds
+            it, the error is also a TypeError (wrong type or dtype) or a ValueError (wrong shape or value).
 
     Example:
         >>> import torch, pooltide.torch
@@ -180,19 +176,18 @@ def adaptive_max_pool2d(input: Tensor, output_size: Size, return_indices: bool =
 
     Args:
         input (tensor): What is pooled, of shape (N, C, H, W) or (C, H, W) and dtype float32, float64, float16
-            or bfloat16 (PyTorch's kernels compute other dtypes).
+            or bfloat16 (tensors of other dtypes go to PyTorch's function).
         output_size (int, None or a tuple of 2 of them): Size of the result's plane. One int is the size on
             every axis; None keeps the input's size.
         return_indices (bool, default False): True: also return the index of each maximum.
 
     Returns:
-        tensor: The maximum of each window, in `input`'s dtype. With `return_indices`, a pair of the maxima
-            and their int64 indices, h * W + w in their plane.
+        tensor or pair of tensors: The maximum of each window, in `input`'s dtype. With `return_indices`, a
+            pair of the maxima and their int64 indices, h * W + w in their plane.
 
     Raises:
-        RuntimeError: An argument is wrong, as for torch.nn.functional.adaptive_max_pool2d. The error is also
-            a TypeError (wrong type or dtype), a ValueError (wrong shape or value) or an IndexError (index
-            outside its plane).
+        RuntimeError: An argument is wrong, as for torch.nn.functional.adaptive_max_pool2d. If pooltide finds
+            it, the error is also a TypeError (wrong type or dtype) or a ValueError (wrong shape or value).
 
     Example:
         >>> import torch, pooltide.torch
@@ -220,19 +215,18 @@ def adaptive_max_pool3d(input: Tensor, output_size: Size, return_indices: bool =
 
     Args:
         input (tensor): What is pooled, of shape (N, C, D, H, W) or (C, D, H, W) and dtype float32, float64,
-            float16 or bfloat16 (PyTorch's kernels compute other dtypes).
+            float16 or bfloat16 (tensors of other dtypes go to PyTorch's function).
         output_size (int, None or a tuple of 3 of them): Size of the result's plane. One int is the size on
             every axis; None keeps the input's size.
         return_indices (bool, default False): True: also return the index of each maximum.
 
     Returns:
-        tensor: The maximum of each window, in `input`'s dtype. With `return_indices`, a pair of the maxima
-            and their int64 indices, (d * H + h) * W + w in their plane.
+        tensor or pair of tensors: The maximum of each window, in `input`'s dtype. With `return_indices`, a
+            pair of the maxima and their int64 indices, (d * H + h) * W + w in their plane.
 
     Raises:
-        RuntimeError: An argument is wrong, as for torch.nn.functional.adaptive_max_pool3d. The error is also
-            a TypeError (wrong type or dtype), a ValueError (wrong shape or value) or an IndexError (index
-            outside its plane).
+        RuntimeError: An argument is wrong, as for torch.nn.functional.adaptive_max_pool3d. If pooltide finds
+            it, the error is also a TypeError (wrong type or dtype) or a ValueError (wrong shape or value).
 
     Example:
         >>> import torch, pooltide.torch
@@ -258,7 +252,7 @@ def avg_pool1d(
 
     Args:
         input (tensor): What is pooled, of shape (N, C, W) or (C, W) and dtype float32, float64, float16 or
-            bfloat16 (PyTorch's kernels compute other dtypes).
+            bfloat16 (tensors of other dtypes go to PyTorch's function).
         kernel_size (int or (int,)): Size of the windows, at least 1. One int is the size on every axis.
         stride (int or (int,), default None): Step from one window to the next, at least 1. None:
             `kernel_size`.
@@ -273,9 +267,8 @@ def avg_pool1d(
         tensor: The average of each window, in `input`'s dtype.
 
     Raises:
-        RuntimeError: An argument is wrong, as for torch.nn.functional.avg_pool1d. The error is also a
-            TypeError (wrong type or dtype), a ValueError (wrong shape or value) or an IndexError (index
-            outside its plane).
+        RuntimeError: An argument is wrong, as for torch.nn.functional.avg_pool1d. If pooltide finds it, the
+            error is also a TypeError (wrong type or dtype) or a ValueError (wrong shape or value).
 
     Example:
         >>> import torch, pooltide.torch
@@ -305,7 +298,7 @@ def avg_pool2d(
 
     Args:
         input (tensor): What is pooled, of shape (N, C, H, W) or (C, H, W) and dtype float32, float64, float16
-            or bfloat16 (PyTorch's kernels compute other dtypes).
+            or bfloat16 (tensors of other dtypes go to PyTorch's function).
         kernel_size (int or (int, int)): Size of the windows, at least 1. One int is the size on every axis.
         stride (int or (int, int), default None): Step from one window to the next, at least 1. None:
             `kernel_size`.
@@ -324,9 +317,8 @@ def avg_pool2d(
         tensor: The average of each window, in `input`'s dtype.
 
     Raises:
-        RuntimeError: An argument is wrong, as for torch.nn.functional.avg_pool2d. The error is also a
-            TypeError (wrong type or dtype), a ValueError (wrong shape or value) or an IndexError (index
-            outside its plane).
+        RuntimeError: An argument is wrong, as for torch.nn.functional.avg_pool2d. If pooltide finds it, the
+            error is also a TypeError (wrong type or dtype) or a ValueError (wrong shape or value).
 
     Example:
         >>> import torch, pooltide.torch
@@ -359,7 +351,7 @@ def avg_pool3d(
 
     Args:
         input (tensor): What is pooled, of shape (N, C, D, H, W) or (C, D, H, W) and dtype float32, float64,
-            float16 or bfloat16 (PyTorch's kernels compute other dtypes).
+            float16 or bfloat16 (tensors of other dtypes go to PyTorch's function).
         kernel_size (int or (int, int, int)): Size of the windows, at least 1. One int is the size on every
             axis.
         stride (int or (int, int, int), default None): Step from one window to the next, at least 1. None:
@@ -379,9 +371,8 @@ def avg_pool3d(
         tensor: The average of each window, in `input`'s dtype.
 
     Raises:
-        RuntimeError: An argument is wrong, as for torch.nn.functional.avg_pool3d. The error is also a
-            TypeError (wrong type or dtype), a ValueError (wrong shape or value) or an IndexError (index
-            outside its plane).
+        RuntimeError: An argument is wrong, as for torch.nn.functional.avg_pool3d. If pooltide finds it, the
+            error is also a TypeError (wrong type or dtype) or a ValueError (wrong shape or value).
 
     Example:
         >>> import torch, pooltide.torch
@@ -454,7 +445,7 @@ def max_pool1d(
 
     Args:
         input (tensor): What is pooled, of shape (N, C, W) or (C, W) and dtype float32, float64, float16 or
-            bfloat16 (PyTorch's kernels compute other dtypes).
+            bfloat16 (tensors of other dtypes go to PyTorch's function).
         kernel_size (int or (int,)): Size of the windows, at least 1. One int is the size on every axis.
         stride (int or (int,), default None): Step from one window to the next, at least 1. None:
             `kernel_size`.
@@ -466,13 +457,12 @@ def max_pool1d(
         return_indices (bool, default False): True: also return the index of each maximum.
 
     Returns:
-        tensor: The maximum of each window, in `input`'s dtype. With `return_indices`, a pair of the maxima
-            and their int64 indices, w in their plane.
+        tensor or pair of tensors: The maximum of each window, in `input`'s dtype. With `return_indices`, a
+            pair of the maxima and their int64 indices, w in their plane.
 
     Raises:
-        RuntimeError: An argument is wrong, as for torch.nn.functional.max_pool1d. The error is also a
-            TypeError (wrong type or dtype), a ValueError (wrong shape or value) or an IndexError (index
-            outside its plane).
+        RuntimeError: An argument is wrong, as for torch.nn.functional.max_pool1d. If pooltide finds it, the
+            error is also a TypeError (wrong type or dtype) or a ValueError (wrong shape or value).
 
     Example:
         >>> import torch, pooltide.torch
@@ -546,7 +536,7 @@ def max_pool2d(
 
     Args:
         input (tensor): What is pooled, of shape (N, C, H, W) or (C, H, W) and dtype float32, float64, float16
-            or bfloat16 (PyTorch's kernels compute other dtypes).
+            or bfloat16 (tensors of other dtypes go to PyTorch's function).
         kernel_size (int or (int, int)): Size of the windows, at least 1. One int is the size on every axis.
         stride (int or (int, int), default None): Step from one window to the next, at least 1. None:
             `kernel_size`.
@@ -558,13 +548,12 @@ def max_pool2d(
         return_indices (bool, default False): True: also return the index of each maximum.
 
     Returns:
-        tensor: The maximum of each window, in `input`'s dtype. With `return_indices`, a pair of the maxima
-            and their int64 indices, h * W + w in their plane.
+        tensor or pair of tensors: The maximum of each window, in `input`'s dtype. With `return_indices`, a
+            pair of the maxima and their int64 indices, h * W + w in their plane.
 
     Raises:
-        RuntimeError: An argument is wrong, as for torch.nn.functional.max_pool2d. The error is also a
-            TypeError (wrong type or dtype), a ValueError (wrong shape or value) or an IndexError (index
-            outside its plane).
+        RuntimeError: An argument is wrong, as for torch.nn.functional.max_pool2d. If pooltide finds it, the
+            error is also a TypeError (wrong type or dtype) or a ValueError (wrong shape or value).
 
     Example:
         >>> import torch, pooltide.torch
@@ -638,7 +627,7 @@ def max_pool3d(
 
     Args:
         input (tensor): What is pooled, of shape (N, C, D, H, W) or (C, D, H, W) and dtype float32, float64,
-            float16 or bfloat16 (PyTorch's kernels compute other dtypes).
+            float16 or bfloat16 (tensors of other dtypes go to PyTorch's function).
         kernel_size (int or (int, int, int)): Size of the windows, at least 1. One int is the size on every
             axis.
         stride (int or (int, int, int), default None): Step from one window to the next, at least 1. None:
@@ -651,13 +640,12 @@ def max_pool3d(
         return_indices (bool, default False): True: also return the index of each maximum.
 
     Returns:
-        tensor: The maximum of each window, in `input`'s dtype. With `return_indices`, a pair of the maxima
-            and their int64 indices, (d * H + h) * W + w in their plane.
+        tensor or pair of tensors: The maximum of each window, in `input`'s dtype. With `return_indices`, a
+            pair of the maxima and their int64 indices, (d * H + h) * W + w in their plane.
 
     Raises:
-        RuntimeError: An argument is wrong, as for torch.nn.functional.max_pool3d. The error is also a
-            TypeError (wrong type or dtype), a ValueError (wrong shape or value) or an IndexError (index
-            outside its plane).
+        RuntimeError: An argument is wrong, as for torch.nn.functional.max_pool3d. If pooltide finds it, the
+            error is also a TypeError (wrong type or dtype) or a ValueError (wrong shape or value).
 
     Example:
         >>> import torch, pooltide.torch
@@ -688,7 +676,7 @@ def max_unpool1d(
 
     Args:
         input (tensor): Values to write, of shape (N, C, W) or (C, W) and dtype float32, float64, float16 or
-            bfloat16 (PyTorch's kernels compute other dtypes).
+            bfloat16 (tensors of other dtypes go to PyTorch's function).
         indices (tensor): The cell of each value: w in its plane of the result. They have `input`'s shape and
             dtype int32 or int64.
         kernel_size (int or (int,)): Size of the windows, at least 1. One int is the size on every axis.
@@ -702,9 +690,9 @@ def max_unpool1d(
         tensor: The values of `input` at their indices, and 0 in all other cells.
 
     Raises:
-        RuntimeError: An argument is wrong, as for torch.nn.functional.max_unpool1d. The error is also a
-            TypeError (wrong type or dtype), a ValueError (wrong shape or value) or an IndexError (index
-            outside its plane).
+        RuntimeError: An argument is wrong, as for torch.nn.functional.max_unpool1d. If pooltide finds it, the
+            error is also a TypeError (wrong type or dtype) or a ValueError (wrong shape or value).
+        RuntimeError: An index is outside its plane. The error is also an IndexError.
 
     Example:
         >>> import torch, pooltide.torch
@@ -730,7 +718,7 @@ def max_unpool2d(
 
     Args:
         input (tensor): Values to write, of shape (N, C, H, W) or (C, H, W) and dtype float32, float64,
-            float16 or bfloat16 (PyTorch's kernels compute other dtypes).
+            float16 or bfloat16 (tensors of other dtypes go to PyTorch's function).
         indices (tensor): The cell of each value: h * W + w in its plane of the result. They have `input`'s
             shape and dtype int32 or int64.
         kernel_size (int or (int, int)): Size of the windows, at least 1. One int is the size on every axis.
@@ -744,9 +732,9 @@ def max_unpool2d(
         tensor: The values of `input` at their indices, and 0 in all other cells.
 
     Raises:
-        RuntimeError: An argument is wrong, as for torch.nn.functional.max_unpool2d. The error is also a
-            TypeError (wrong type or dtype), a ValueError (wrong shape or value) or an IndexError (index
-            outside its plane).
+        RuntimeError: An argument is wrong, as for torch.nn.functional.max_unpool2d. If pooltide finds it, the
+            error is also a TypeError (wrong type or dtype) or a ValueError (wrong shape or value).
+        RuntimeError: An index is outside its plane. The error is also an IndexError.
 
     Example:
         >>> import torch, pooltide.torch
@@ -772,7 +760,7 @@ def max_unpool3d(
 
     Args:
         input (tensor): Values to write, of shape (N, C, D, H, W) or (C, D, H, W) and dtype float32, float64,
-            float16 or bfloat16 (PyTorch's kernels compute other dtypes).
+            float16 or bfloat16 (tensors of other dtypes go to PyTorch's function).
         indices (tensor): The cell of each value: (d * H + h) * W + w in its plane of the result. They have
             `input`'s shape and dtype int32 or int64.
         kernel_size (int or (int, int, int)): Size of the windows, at least 1. One int is the size on every
@@ -787,9 +775,9 @@ def max_unpool3d(
         tensor: The values of `input` at their indices, and 0 in all other cells.
 
     Raises:
-        RuntimeError: An argument is wrong, as for torch.nn.functional.max_unpool3d. The error is also a
-            TypeError (wrong type or dtype), a ValueError (wrong shape or value) or an IndexError (index
-            outside its plane).
+        RuntimeError: An argument is wrong, as for torch.nn.functional.max_unpool3d. If pooltide finds it, the
+            error is also a TypeError (wrong type or dtype) or a ValueError (wrong shape or value).
+        RuntimeError: An index is outside its plane. The error is also an IndexError.
 
     Example:
         >>> import torch, pooltide.torch
