@@ -19,7 +19,7 @@ from pooltide.operators.catalog import operators
 from pooltide.operators.faults import either
 from pooltide.operators.pages import HOST, Operator
 from pooltide.operators.pages import Parameter as PageParameter
-from pooltide.operators.toml import read
+from pooltide.operators.toml import PageError, read
 
 SOURCE = Path(__file__).parent.parent / "src" / "pooltide"
 WORDS = read("help.toml")
@@ -207,17 +207,17 @@ def _body(operator: Operator, entrance: Entrance) -> str:
         inner = "unpool_gradient" if operator.unpool and not arrays else "gradient"
         indices = "indices" if operator.by_role("indices") else "None"
         check = ["check_indices"] if not arrays and operator.kind == "maximum_gradient" else []
-        given = ["grad_output", "input", indices, _tuple(names), *out, *check]
+        passed = ["grad_output", "input", indices, _tuple(names), *out, *check]
     elif operator.unpool:
-        inner, given = "unpool", ["input", "indices", _tuple(names), *out]
+        inner, passed = "unpool", ["input", "indices", _tuple(names), *out]
     else:
         pool = f"AdaptiveArguments({names[0]})"
         if operator.windows == "strided":
             sizes, flags = names[:3], names[3:]
             pool = f"StridedArguments({', '.join([*sizes, *(['1'] if operator.average else []), *flags])})"
         inner = "average" if operator.average else "forward" if arrays else "maximum"
-        given = ["input", pool, *(["return_indices"] if not operator.average else []), *out]
-    return _bracketed(f"    return {inner}(", [f'"{operator.function}"', *given], ")")
+        passed = ["input", pool, *(["return_indices"] if not operator.average else []), *out]
+    return _bracketed(f"    return {inner}(", [f'"{operator.function}"', *passed], ")")
 
 
 def _tuple(names: list[str]) -> str:
@@ -235,6 +235,8 @@ def _bracketed(start: str, items: list[str], end: str) -> str:
 
 
 def _docstring(operator: Operator, entrance: Entrance, arguments: Iterable[Argument]) -> str:
+    if operator.function not in WORDS["examples"]:
+        raise PageError(f"help.toml: {operator.function} has no example")
     facts = _facts(operator, entrance)
     note = _by_kind(WORDS["notes"].get(entrance.name, ""), operator).format(**facts)
     listed = [
@@ -292,7 +294,7 @@ def _by_kind(text: Any, operator: Operator) -> str:
     if isinstance(text, str):
         return text
     group = "gradient" if operator.gradient else "line" if len(operator.axes) == 1 else "any"
-    return next(text[key] for key in (operator.kind, group, "any") if key in text)
+    return next(str(text[key]) for key in (operator.kind, group, "any") if key in text)
 
 
 def _raises(operator: Operator, entrance: Entrance, facts: dict[str, str]) -> Iterable[str]:
