@@ -12,7 +12,7 @@ from shares import fast_some
 
 from pooltide.acceptance.notation import parse
 from pooltide.acceptance.trial import problem_of
-from pooltide.arrays import gradients
+from pooltide.arrays import functions
 from pooltide.cli import contest, main
 from pooltide.cli.named import SHAPES
 
@@ -69,14 +69,14 @@ def test_strides_that_fit_both_layouts_are_compared_as_planes() -> None:
 
 
 def test_a_wrong_result_has_no_speed(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = gradients.avg_pool2d_backward
+    right = functions.avg_pool2d_backward
 
     def wrong(*arguments: Any, **more: Any) -> Any:
         result = right(*arguments, **more)
         result[..., -1, -1] += 1
         return result
 
-    monkeypatch.setattr(gradients, "avg_pool2d_backward", wrong)
+    monkeypatch.setattr(functions, "avg_pool2d_backward", wrong)
     run = CliRunner().invoke(main, ["bench", "avg2d:2x3x23x29:k3:s2:p1:f32", "--rounds", "3", "--json"])
     assert run.exit_code == 1
     assert json.loads(run.stdout)["results"] == []

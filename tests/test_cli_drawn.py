@@ -16,7 +16,7 @@ from cuda_problems import H200
 from pooltide.acceptance.notation import parse
 from pooltide.acceptance.trial import problem_of
 from pooltide.acceptance.words import short_dtype, short_names
-from pooltide.arrays import gradients
+from pooltide.arrays import functions
 from pooltide.cli import main
 from pooltide.cli.drawing import CELLS, Drawn, Wanted, draw_problems
 from pooltide.cli.drawn import Row, beyond, slower, summaries
@@ -213,14 +213,14 @@ def test_a_wrong_gradient_stops_and_is_named(monkeypatch: pytest.MonkeyPatch) ->
     case = next(
         d.case for d in draw_problems(Wanted(9, 1, most_cells=16384)) if d.case.operator.short == "max2d"
     )
-    right = gradients.max_pool2d_backward
+    right = functions.max_pool2d_backward
 
     def wrong(*arguments: Any, **more: Any) -> Any:
         result = right(*arguments, **more)
         result[-1, -1, -1, -1] += 1
         return result
 
-    monkeypatch.setattr(gradients, "max_pool2d_backward", wrong)
+    monkeypatch.setattr(functions, "max_pool2d_backward", wrong)
     run = bench("--drawn", "9", "--seed", "1", *SMALL)
     assert run.exit_code == 1
     assert run.stdout == ""

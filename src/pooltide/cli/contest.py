@@ -32,7 +32,7 @@ from ..acceptance.inputs import arrays
 from ..acceptance.measures import bits_of
 from ..acceptance.notation import Case
 from ..acceptance.trial import Refused, plan_of, problem_of
-from ..arrays import gradients
+from ..arrays import functions
 from ..arrays.volumes import as_volume
 from ..kernels import Arrays, reference
 from ..kernels.threads import get_num_threads, set_num_threads
@@ -169,7 +169,7 @@ def _copy(workers: ThreadPoolExecutor) -> Callable[[], Any]:
 
 
 def _ours(case: Case, grad: Array, indices: Array | None, out: Array) -> Runners:
-    function = getattr(gradients, case.operator.function)
+    function = getattr(functions, case.operator.function)
     attributes = attributes_of(case)
     given_arrays = (grad, case.shape) if indices is None else (grad, case.shape, indices)
     return {
