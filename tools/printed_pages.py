@@ -3,7 +3,7 @@
     python tools/printed_pages.py
 
 operators.md is printed from the operator pages, reference.md from signatures and docstrings, and the list of
-differences in pytorch.md from tests/pytorch_differences.toml. Before them, printed_functions.py prints the
+differences in pytorch.md from tests/torch/pytorch_differences.toml. printed_functions.py first prints the
 modules that have most of these docstrings.
 """
 
@@ -141,7 +141,7 @@ def reference() -> str:
 
 def pytorch() -> str:
     """Returns the text of docs/pytorch.md with its list of differences written anew."""
-    listed = tomllib.loads((ROOT / "tests" / "pytorch_differences.toml").read_text("utf-8"))["difference"]
+    listed = tomllib.loads((ROOT / "tests/torch/pytorch_differences.toml").read_text("utf-8"))["difference"]
     lines = [f"- {', '.join(MODES[mode] for mode in row['modes'])}: {row['reason']}\n" for row in listed]
     page = (DOCS / "pytorch.md").read_text("utf-8")
     return DIFFERENCES.sub(lambda found: f"{found[1]}\n{''.join(lines)}\n{found[2]}", page)
