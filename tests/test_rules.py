@@ -12,7 +12,7 @@ from siblings import SIBLINGS
 
 from calls import AVG2, AVG3, GOOD, MAX2, MAX3, T, arguments, good_for, phase_one, product, with_all
 from pooltide import acl, aclnn
-from pooltide.acl.phases import value_of
+from pooltide.acl.phase_one import value_of
 from pooltide.operators.call import Call
 from pooltide.operators.catalog import documented, operator_named
 from pooltide.operators.dtypes import STATUS

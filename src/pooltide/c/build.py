@@ -27,7 +27,7 @@ from .generate import ALIASES, LIBRARY, cmake_config, entries, headers
 
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 
-_SOURCES = ("shim.c", "numbers.h", "fault.h", "ending.h", "early.h")
+_SOURCES = ("shim.c", "native_functions.h", "segv_handler.h", "process_exit.h", "early_answers.h")
 _NO_SHARED = (
     f"Python {VERSION} at {sys.base_prefix} has no libpython{VERSION}.so; "
     "install its library, or use a Python that was built with --enable-shared."

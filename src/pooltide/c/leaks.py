@@ -7,11 +7,19 @@ from typing import Any
 
 from ..acl.contexts import aclrtContext
 from ..acl.events import aclrtEvent
-from ..acl.handles import aclIntArray, aclOpExecutor, aclTensor
-from ..acl.memory import HOST_MEMORY, MEMORY, Block
-from ..acl.stream import Stream
-from ..acl.values import aclBoolArray, aclFloatArray, aclScalar, aclScalarList, aclTensorList
-from .table import HandleTable
+from ..acl.executors import aclOpExecutor
+from ..acl.memory_blocks import HOST_MEMORY, MEMORY, Block
+from ..acl.scalars_and_lists import (
+    aclBoolArray,
+    aclFloatArray,
+    aclIntArray,
+    aclScalar,
+    aclScalarList,
+    aclTensorList,
+)
+from ..acl.stream_queue import Stream
+from ..acl.tensor_descriptors import aclTensor
+from .handle_table import HandleTable
 
 _NAMED = 4  # objects that a sentence lists
 _DESTROYERS: dict[type[Any], str] = {

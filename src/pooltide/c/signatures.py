@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from ..acl.missing import PROTOTYPE
+from ..acl.unsupported import PROTOTYPE
 from ..operators.catalog import documented
 from ..operators.dtypes import DTYPES, ENUMS, FORMATS, RUNTIME
 from ..operators.pages import Operator
@@ -89,7 +89,7 @@ class CFunction:
     header: str
     summary: str = ""
     lasting: bool = False  # the text that it returns never changes
-    native: bool = False  # c/numbers.h has its code
+    native: bool = False  # c/native_functions.h has its code
     variadic: bool = False
     prototype: str = ""  # of a function that is only declared
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ..acl.state import say
+from ..acl.error_reports import say
 from ..operators.dtypes import status_name
 from .signatures import C_ENUMS, CFunction, CParameter
 

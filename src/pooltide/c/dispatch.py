@@ -17,12 +17,13 @@ import numpy as np
 
 from .. import acl, aclnn
 from ..acl.addresses import GUARDS
-from ..acl.memory import MEMORY
-from ..acl.state import INTERNAL, STATE, Refused, recent_message, record, say
+from ..acl.error_reports import INTERNAL, Refused, recent_message, record_failure, say
+from ..acl.memory_blocks import MEMORY
+from ..acl.state import STATE
 from ..operators.dtypes import ERRORS, STATUS, dtype_by_code
+from .handle_table import HandleTable
 from .leaks import leaks
 from .signatures import CFunction, CParameter, functions
-from .table import HandleTable
 from .trace import Answer, traced
 
 TABLE = HandleTable()
@@ -38,7 +39,7 @@ def start() -> tuple[tuple[Callable[..., Answer], ...], int]:
 
 
 def catch_up(finalized: int) -> None:
-    """Make the calls that the library answered before it imported this package (c/early.h)."""
+    """Make the calls that the library answered before it imported this package (c/early_answers.h)."""
     acl.aclInit(None)
     if finalized:
         acl.aclFinalize()
@@ -132,7 +133,7 @@ def _refuse(
     status: int = STATUS["ACLNN_ERR_PARAM_NULLPTR"],
 ) -> Answer:
     refused = Refused(error if function.returns == "aclError" else status, text)
-    code = record(function.name, refused)
+    code = record_failure(function.name, refused)
     return None, code if function.result == "i" else None
 
 
@@ -144,7 +145,7 @@ def _finalize() -> int:
         return status
     for text in found if STATE.checks == "warn" else found[1:]:
         say(f"aclFinalize: {text}")
-    return record("aclFinalize", Refused(INTERNAL, found[0])) if STATE.checks == "strict" else 0
+    return record_failure("aclFinalize", Refused(INTERNAL, found[0])) if STATE.checks == "strict" else 0
 
 
 def report_host_access(address: int, writes: int, last_call: str) -> None:

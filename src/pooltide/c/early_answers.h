@@ -47,7 +47,7 @@ static int answer_early(const Entry *entry, const Word *words, Word *result) {
 /* Make the calls that were answered early, with the GIL held. */
 static void catch_up(void) {
     if (answered == NOTHING) return;
-    PyObject *done = py.PyObject_CallMethod(entry_module, "catch_up", "i", answered == FINALIZED);
+    PyObject *done = py.PyObject_CallMethod(dispatch_module, "catch_up", "i", answered == FINALIZED);
     if (done == NULL) py.PyErr_Clear();
     else py.Py_DecRef(done);
 }

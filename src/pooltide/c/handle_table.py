@@ -10,9 +10,9 @@ import threading
 from typing import Any
 
 from ..acl.addresses import reserve
-from ..acl.handles import aclOpExecutor
-from ..acl.memory import MEMORY
-from ..acl.state import InvalidHandle
+from ..acl.error_reports import InvalidHandle
+from ..acl.executors import aclOpExecutor
+from ..acl.memory_blocks import MEMORY
 
 _STEP = 16
 _SLOTS = 1 << 26
