@@ -1,9 +1,9 @@
-"""The Python side of the library: one function for each C function.
+"""Takes a call of the C library: words, as `signatures` describes them.
 
-A function gets words as `signatures` describes them, replaces handles by objects, calls `acl` or
-`aclnn`, and replaces objects by handles. It returns (the values of the out-parameters, or None to leave
-them unchanged; the result). A call that fails also prints its message on stderr, unless checks are off:
-few C programs call aclGetRecentErrMsg.
+Replaces handles by objects, calls the function of `acl` or `aclnn`, and returns (the values of the
+out-parameters, or None to leave them unchanged; the result), with handles for objects. It must not touch
+device memory. A call that fails also prints its message on stderr, unless checks are off: few C programs call
+aclGetRecentErrMsg.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def start() -> tuple[tuple[Callable[..., Answer], ...], int]:
     """The functions in the order of the C table, and the address of the list of guarded ranges."""
     trace = os.environ.get("POOLTIDE_TRACE", "0") not in ("", "0")
     entries = ((function, _entry(function)) for function in functions())
-    made = tuple(traced(function, entry) if trace else entry for function, entry in entries)
-    return made, GUARDS.ctypes.data
+    targets = tuple(traced(function, entry) if trace else entry for function, entry in entries)
+    return targets, GUARDS.ctypes.data
 
 
 def catch_up(finalized: int) -> None:
@@ -139,13 +139,13 @@ def _refuse(
 
 def _finalize() -> int:
     """aclFinalize, which also reports objects and memory that the program did not release."""
-    found = leaks(TABLE)
+    sentences = leaks(TABLE)
     status = acl.aclFinalize()
-    if status or not found or STATE.checks == "off":
+    if status or not sentences or STATE.checks == "off":
         return status
-    for text in found if STATE.checks == "warn" else found[1:]:
+    for text in sentences if STATE.checks == "warn" else sentences[1:]:
         say(f"aclFinalize: {text}")
-    return record_failure("aclFinalize", Refused(INTERNAL, found[0])) if STATE.checks == "strict" else 0
+    return record_failure("aclFinalize", Refused(INTERNAL, sentences[0])) if STATE.checks == "strict" else 0
 
 
 def report_host_access(address: int, writes: int, last_call: str) -> None:

@@ -12,13 +12,13 @@ static int finds_package(void) {
     PyObject *machinery = py.PyImport_ImportModule("_frozen_importlib_external");
     PyObject *finder = machinery ? py.PyObject_GetAttrString(machinery, "PathFinder") : NULL;
     PyObject *spec = finder ? py.PyObject_CallMethod(finder, "find_spec", "s", "pooltide") : NULL;
-    const int found = spec != NULL && spec != py.None;
+    const int exists = spec != NULL && spec != py.None;
     if (spec) py.Py_DecRef(spec);
     if (finder) py.Py_DecRef(finder);
     if (machinery) py.Py_DecRef(machinery);
     py.PyErr_Clear();
     py.PyGILState_Release(gil);
-    return found;
+    return exists;
 }
 
 static int has_settings(void) {

@@ -327,10 +327,10 @@ static int64_t *array_for_caller(PyObject *values) {
     Py_ssize_t length = py.PyTuple_Size(values);
     size_t size = (size_t)(length ? length : 1) * sizeof(int64_t);
     void *(*new_array)(size_t) = (void *(*)(size_t))(Word)dlsym(RTLD_DEFAULT, "_Znam");
-    int64_t *made = new_array ? new_array(size) : malloc(size);
-    for (Py_ssize_t i = 0; made != NULL && i < length; i++)
-        made[i] = (int64_t)py.PyLong_AsUnsignedLongLongMask(py.PyTuple_GetItem(values, i));
-    return made;
+    int64_t *copy = new_array ? new_array(size) : malloc(size);
+    for (Py_ssize_t i = 0; copy != NULL && i < length; i++)
+        copy[i] = (int64_t)py.PyLong_AsUnsignedLongLongMask(py.PyTuple_GetItem(values, i));
+    return copy;
 }
 
 /* Store the value of an out-parameter. */
