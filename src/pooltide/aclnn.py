@@ -3,7 +3,8 @@
     size, executor, ret = aclnnXGetWorkspaceSize(inputs…, attributes…, outputs…)
     ret = aclnnX(workspace, size, executor, stream)
 
-`help` of the first function lists the operator's parameters, products and rules.
+The first takes and checks the operator's arguments, which its `help` lists; the second computes, on a stream.
+This module must not touch the arguments: `acl` does.
 """
 
 from .acl.phase_one import phase_one_function

@@ -68,7 +68,7 @@ class aclrtContext:
 
     def __init__(self, *, explicit: bool) -> None:
         self.alive, self.explicit = True, explicit
-        self.c_handle: int | None = None  # the word that C programs know it by
+        self.c_handle: int | None = None  # its handle in C programs
         self.options: dict[int, int] = {}
         self._lock = threading.Lock()
         self._default: Stream | None = None

@@ -41,7 +41,7 @@ class Record:
         self.stream.wait(job=self.clock[self.stream])
 
     def is_done(self) -> bool:
-        """Whether the event is done. The host then knows it, as if it had waited."""
+        """Whether the stream has reached it. If so, the host counts as having waited for it."""
         done = self.time is not None
         if done:
             wait_for(self.clock)

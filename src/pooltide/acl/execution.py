@@ -28,9 +28,7 @@ from .memory_blocks import MEMORY, Block
 from .tensor_descriptors import OutOfBounds, aclTensor
 
 Array = NDArray[Any]
-Report = Callable[
-    ..., None
-]  # takes the fault; `effect` is what happens to the bad cells when the job goes on
+Report = Callable[..., None]  # takes a fault and, as `effect`, what the job does with the bad cells
 _FAR = 1 << 56  # bytes; any address that far from a block is outside of it
 _MAX_PARTIAL = 1 << 26  # cells of a view that may be used in part
 
@@ -90,7 +88,7 @@ def _inputs(
     tensors: Mapping[str, aclTensor],
     problem: Problem,
     outputs: Mapping[str, Array],
-    report: Report,
+    report_fault: Report,
 ) -> tuple[dict[str, Array], bool]:
     """The arrays that are read, and whether bad indices among them were reported already.
 
@@ -102,7 +100,7 @@ def _inputs(
         role = parameter.role
         if role in outputs or role not in roles(problem):
             continue
-        arrays[role], inside = _input(tensors[role], parameter.name, outputs, report)
+        arrays[role], inside = _input(tensors[role], parameter.name, outputs, report_fault)
         if role != "indices" or inside is None:
             continue
         reported = problem.unpool or call.operator.masked
@@ -114,44 +112,46 @@ def _inputs(
     return arrays, reported
 
 
-def _report_outside(tensor: aclTensor, name: str, error: OutOfBounds, report: Report, effect: str) -> None:
+def _report_outside(
+    tensor: aclTensor, name: str, error: OutOfBounds, report_fault: Report, effect: str
+) -> None:
     must = f"{name} {error}; it must lie inside one block"
     if prod(tensor.shape) > _MAX_PARTIAL:
         raise Refused(INTERNAL, f"{must}: it is too large to be used in part.")
-    report(f"{must}.", effect=effect)
+    report_fault(f"{must}.", effect=effect)
 
 
-def _output(tensor: aclTensor, name: str, report: Report) -> Array:
+def _output(tensor: aclTensor, name: str, report_fault: Report) -> Array:
     """The output's cells in device memory, or a new array if the tensor leaves its block."""
     try:
         return tensor.view()
     except OutOfBounds as error:
-        _report_outside(tensor, name, error, report, " The cells outside are not written.")
+        _report_outside(tensor, name, error, report_fault, " The cells outside are not written.")
         return np.empty(tensor.shape, tensor.dtype.numpy)
 
 
 def _input(
-    tensor: aclTensor, name: str, outputs: Mapping[str, Array], report: Report
+    tensor: aclTensor, name: str, outputs: Mapping[str, Array], report_fault: Report
 ) -> tuple[Array, Array | None]:
     """The data, and a mask of the cells inside the tensor's block; None when all are inside."""
     try:
         view = tensor.view()
     except OutOfBounds as error:
-        _report_outside(tensor, name, error, report, " The cells outside are ignored.")
+        _report_outside(tensor, name, error, report_fault, " The cells outside are ignored.")
         return _read_inside(tensor)
     if fault := tensor.never_written():
-        report(f"{name} {fault}")
+        report_fault(f"{name} {fault}")
     shared = any(np.may_share_memory(view, out) for out in outputs.values())
     return (view.copy() if shared else view), None
 
 
-def _scratch(workspace: int | None, size: int, report: Report) -> Array | None:
+def _scratch(workspace: int | None, size: int, report_fault: Report) -> Array | None:
     """The workspace's bytes; None when the plan must allocate its scratch buffer itself."""
     if workspace is None:
         return None
     data = MEMORY.range(workspace, size)
     if data is None:
-        report(f"workspace {MEMORY.fault(workspace, size)}")
+        report_fault(f"workspace {MEMORY.fault(workspace, size)}")
         return None
     return data if data.ctypes.data % 8 == 0 else None  # sums need alignment to 8 bytes
 

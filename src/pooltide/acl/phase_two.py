@@ -67,18 +67,17 @@ def enqueue(operator: Operator, workspace: Any, workspace_size: Any, executor: A
             must = f"it must be the executor of {operator.name}GetWorkspaceSize."
             raise Refused(ACLNN_NULL, f"executor is null; {must}")
         _require_executor(operator, executor)
-        need = executor.plan.scratch
-        _require_workspace(operator.name, workspace, workspace_size, need)
+        min_bytes = executor.plan.scratch
+        _require_workspace(operator.name, workspace, workspace_size, min_bytes)
         target = live_stream(stream, aclnn=True)
-        if need:
-            _require_disjoint(int(workspace), need, executor)
+        if min_bytes:
+            _require_disjoint(int(workspace), min_bytes, executor)
         launch = _launch(executor)
-        ranges = [*launch.ranges, *_workspace_range(workspace, need)]
+        ranges = [*launch.ranges, *_workspace_range(workspace, min_bytes)]
         _report_races(operator.name, ranges, target)
-        run = partial(launch.run, workspace if need else None, STATE.checks)
-        job = target.require_submit(
-            Job(operator.name, run, quick=executor.plan.work <= QUICK_BYTES), ACLNN_INVALID
-        )
+        run = partial(launch.run, workspace if min_bytes else None, STATE.checks)
+        quick = executor.plan.work <= QUICK_BYTES
+        job = target.require_submit(Job(operator.name, run, quick=quick), ACLNN_INVALID)
         for used in ranges:
             used.add_use(operator.name, target, job)
         executor.used = True
@@ -147,10 +146,10 @@ def _new_launch(executor: aclOpExecutor) -> Launch:
     return Launch(executor.call, executor.plan, executor.kernel, tensors, tuple(ranges), arguments)
 
 
-def _workspace_range(workspace: Any, need: int) -> list[Range]:
-    if not need or (block := MEMORY.find(int(workspace))) is None:
+def _workspace_range(workspace: Any, min_bytes: int) -> list[Range]:
+    if not min_bytes or (block := MEMORY.find(int(workspace))) is None:
         return []
-    return [Range("workspace", block, block.cells(int(workspace), need), True)]
+    return [Range("workspace", block, block.cells(int(workspace), min_bytes), True)]
 
 
 def _report_races(title: str, ranges: list[Range], stream: Stream) -> None:
@@ -181,18 +180,18 @@ def _require_executor(operator: Operator, executor: Any) -> None:
             raise Refused(ACLNN_INVALID, f"{parameter.name} was destroyed after phase one; {must}")
 
 
-def _require_workspace(title: str, workspace: Any, size: Any, need: int) -> None:
-    if need and (workspace is None or workspace == 0):
-        must = f"it must be device memory of {need} bytes, as phase one said."
+def _require_workspace(title: str, workspace: Any, size: Any, min_bytes: int) -> None:
+    if min_bytes and (workspace is None or workspace == 0):
+        must = f"it must be device memory of {min_bytes} bytes, as phase one said."
         raise Refused(ACLNN_NULL, f"workspace is null; {must}")
-    if not is_int(size) or size < need:
-        must = f"it must be at least {need}, as phase one said."
+    if not is_int(size) or size < min_bytes:
+        must = f"it must be at least {min_bytes}, as phase one said."
         raise Refused(ACLNN_INVALID, f"workspaceSize is {size!r:.40}; {must}")
-    if need and not is_int(workspace):
+    if min_bytes and not is_int(workspace):
         must = "it must be a device address of aclrtMalloc."
         raise Refused(ACLNN_INVALID, f"workspace is {describe(workspace)}; {must}")
-    if need and MEMORY.range(int(workspace), need) is None:
-        raise Refused(ACLNN_INVALID, f"workspace {MEMORY.fault(int(workspace), need)}")
+    if min_bytes and MEMORY.range(int(workspace), min_bytes) is None:
+        raise Refused(ACLNN_INVALID, f"workspace {MEMORY.fault(int(workspace), min_bytes)}")
     if size and is_int(workspace) and (block := MEMORY.find(int(workspace))) is not None:
         left = block.address + block.size - int(workspace)
         if size > left:
@@ -200,7 +199,7 @@ def _require_workspace(title: str, workspace: Any, size: Any, need: int) -> None
             report(title, f"workspaceSize is {size}; {must}", ACLNN_INVALID)
 
 
-def _require_disjoint(workspace: int, need: int, executor: aclOpExecutor) -> None:
+def _require_disjoint(workspace: int, min_bytes: int, executor: aclOpExecutor) -> None:
     """Raises Refused if the workspace overlaps a tensor whose data the call reads or writes."""
     used = roles(executor.plan.problem)  # a gradient's self is read for its shape only
     for parameter in executor.call.operator.parameters:
@@ -211,7 +210,7 @@ def _require_disjoint(workspace: int, need: int, executor: aclOpExecutor) -> Non
             continue
         start, end = tensor.span()
         same_block = MEMORY.find(tensor.address) is MEMORY.find(workspace)
-        if same_block and start < workspace + need and workspace < end:
+        if same_block and start < workspace + min_bytes and workspace < end:
             must = "it must be memory that no tensor of the call uses."
             raise Refused(
                 ACLNN_INVALID, f"workspace is {workspace:#x}, in memory of {parameter.name}; {must}"

@@ -27,10 +27,7 @@ from .error_reports import (
 from .memory_blocks import HOST_MEMORY, MEMORY
 from .state import ENVIRONMENT_FAULT, STATE, set_checks, set_product
 
-# The highest value of each option.
-_MAX_OPTION: dict[int, int] = {
-    ENUMS["aclSysParamOpt"][name]: value for name, value in RUNTIME["options"].items()
-}
+_MAX_OPTION: dict[int, int] = {ENUMS["aclSysParamOpt"][name]: n for name, n in RUNTIME["options"].items()}
 _SIZES: dict[int, int] = {ENUMS["aclDataType"][name]: size for name, size in RUNTIME["sizes"].items()}
 _LEVELS = {code: name.removeprefix("ACL_") for name, code in ENUMS["aclLogLevel"].items()}
 
@@ -184,7 +181,7 @@ def aclFloat16ToFloat(value: int) -> float:
 
 
 def aclFloatToFloat16(value: float) -> int:
-    """The 16 bits of the nearest number of half precision; ties go to even."""
+    """The 16 bits of the nearest fp16 number; ties go to even."""
     with np.errstate(over="ignore"):
         return int(np.float32(value).astype(np.float16).view(np.uint16))
 

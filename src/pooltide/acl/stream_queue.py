@@ -140,15 +140,15 @@ class Stream:
         return number
 
     def finished(self) -> bool:
-        """Whether all jobs are done. The host then knows it, as if it had waited."""
+        """Whether all jobs are done. If so, the host counts as having waited for them."""
         with self._lock:
             last = self._last()
-            known = {self: last, **self.clock}
+            jobs = {self: last, **self.clock}
             done = self._finished == last
             if not done and not self._waking:
                 self._wake(_AT_ONCE)
         if done:
-            wait_for(known)
+            wait_for(jobs)
         return done
 
     def synchronize(self) -> Failure | None:
@@ -162,7 +162,7 @@ class Stream:
         """Wait for all jobs, or up to a job; their failures stay for `synchronize`. False: time ran out."""
         end = None if seconds is None else time.monotonic() + seconds
         last = self._last() if job is None else job
-        known = {self: last, **self.clock}
+        jobs = {self: last, **self.clock}
         while self._finished < last:
             if end is None and self._run_next(waiting=True):
                 continue
@@ -171,8 +171,8 @@ class Stream:
                 return False
             self._sleep(last, left)
         if job is None:
-            wait_for(known)
-            for stream, last in known.items():
+            wait_for(jobs)
+            for stream, last in jobs.items():
                 if self.clock.get(stream, last + 1) <= last:
                     self.clock.pop(stream, None)  # another thread may have done it
         return True

@@ -123,15 +123,12 @@ class aclTensor:
     def mark_written(self) -> None:
         """Record that the cells were written. The view must be inside its block."""
         if located := self.cells():
-            block, cells = located
-            block.written.mark(cells)
+            located[0].written.mark(located[1])
 
     def never_written(self) -> str | None:
         """The fault when some cells were never written, as a sentence without its subject, or None."""
-        if not (located := self.cells()):
-            return None
-        block, cells = located
-        return block.never_written(cells)
+        located = self.cells()
+        return located[0].never_written(located[1]) if located else None
 
     def _place(self) -> str:
         if self.address is None:
