@@ -17,8 +17,8 @@ import pytest
 from calls import said
 from pooltide import acl, aclnn
 from pooltide.acl.contexts import CONTEXTS
-from pooltide.acl.order import Use
-from pooltide.acl.stream import Job, Stream
+from pooltide.acl.races import Use
+from pooltide.acl.stream_queue import Job, Stream
 from pooltide.operators.dtypes import RUNTIME
 from pooltide.operators.pages import ASCEND_PRODUCTS
 
@@ -411,7 +411,7 @@ def test_a_freed_block_fails_the_stream_that_reaches_it(streams: Any) -> None:
     acl.set_checks("strict")
     gate = Gate(stream)
     assert acl.aclrtMemcpyAsync(back, 16, block, 16, D2H, stream) == 0
-    from pooltide.acl.memory import MEMORY
+    from pooltide.acl.memory_blocks import MEMORY
 
     assert MEMORY.free(block) is None
     gate.open()
@@ -668,7 +668,7 @@ def test_an_event_that_was_never_recorded_is_a_finding(streams: Any, capfd: Any)
         assert call(event) == 0
         assert acl.aclrtResetEvent(event, streams[0]) == 0 == acl.aclrtSynchronizeStream(streams[0])
         acl.set_checks("strict")
-        event.said = False
+        event.reported = False
         assert call(event) == RT_INVALID
         said()
 

@@ -15,7 +15,7 @@ static struct sigaction previous;  /* the action of SIGSEGV before the first cal
 static void *print_access(void *argument) {
     const Access *access = argument;
     PyGILState_STATE gil = py.PyGILState_Ensure();
-    PyObject *done = py.PyObject_CallMethod(entry_module, "report_host_access", "Lis",
+    PyObject *done = py.PyObject_CallMethod(dispatch_module, "report_host_access", "Lis",
                                             (long long)access->address, access->writes, access->last_call);
     if (done == NULL) py.PyErr_Clear();
     else py.Py_DecRef(done);

@@ -12,13 +12,13 @@ static int finds_package(void) {
     PyObject *machinery = py.PyImport_ImportModule("_frozen_importlib_external");
     PyObject *finder = machinery ? py.PyObject_GetAttrString(machinery, "PathFinder") : NULL;
     PyObject *spec = finder ? py.PyObject_CallMethod(finder, "find_spec", "s", "pooltide") : NULL;
-    const int found = spec != NULL && spec != py.None;
+    const int exists = spec != NULL && spec != py.None;
     if (spec) py.Py_DecRef(spec);
     if (finder) py.Py_DecRef(finder);
     if (machinery) py.Py_DecRef(machinery);
     py.PyErr_Clear();
     py.PyGILState_Release(gil);
-    return found;
+    return exists;
 }
 
 static int has_settings(void) {
@@ -47,7 +47,7 @@ static int answer_early(const Entry *entry, const Word *words, Word *result) {
 /* Make the calls that were answered early, with the GIL held. */
 static void catch_up(void) {
     if (answered == NOTHING) return;
-    PyObject *done = py.PyObject_CallMethod(entry_module, "catch_up", "i", answered == FINALIZED);
+    PyObject *done = py.PyObject_CallMethod(dispatch_module, "catch_up", "i", answered == FINALIZED);
     if (done == NULL) py.PyErr_Clear();
     else py.Py_DecRef(done);
 }

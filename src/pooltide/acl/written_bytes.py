@@ -1,7 +1,9 @@
-"""The bytes of a block that were written, in as little memory as possible.
+"""Takes the cells of a block that a call writes, and the cells that a call is about to read.
 
-The record is a list of pieces in ascending order, which do not overlap. A piece that was written without
-gaps is an interval. Only a piece with gaps has a map, of one byte per byte, as long as the piece.
+Returns which of the read cells were never written. It must not touch the data of the block.
+
+The record, a shadow map, is a list of pieces in ascending order, which do not overlap. A piece that was
+written without gaps is an interval. Only a piece with gaps has a map, of one byte per byte of the piece.
 """
 
 from __future__ import annotations
@@ -56,10 +58,10 @@ class Piece:
     map: Map | None = None  # which bytes of [low, high) were written; None: all
 
     def copy_to(self, map_: Map, low: int) -> None:
-        """Write what this piece knows to a map whose first byte is `low`."""
+        """Copy this piece to a map whose first byte is `low`."""
         first, last = max(self.low, low), min(self.high, low + len(map_))
-        known = True if self.map is None else self.map[first - self.low : last - self.low]
-        map_[first - low : last - low] = known
+        written = True if self.map is None else self.map[first - self.low : last - self.low]
+        map_[first - low : last - low] = written
 
 
 class Written:
@@ -88,13 +90,13 @@ class Written:
         if len(pieces) != 1:
             with self._lock:
                 pieces = self._pieces[self._overlapping(cells.low, cells.high)]
-        return _whole(pieces, cells.low, cells.high)
+        return _covers(pieces, cells.low, cells.high)
 
     def missing(self, cells: Cells) -> tuple[int, int] | None:
         """(how many bytes of the cells were never written, where the first is), or None."""
         with self._lock:
             pieces = self._pieces[self._overlapping(cells.low, cells.high)]
-            if _whole(pieces, cells.low, cells.high):
+            if _covers(pieces, cells.low, cells.high):
                 return None
             if cells.dense:
                 return _missing_in_range(pieces, cells.low, cells.high)
@@ -118,10 +120,10 @@ class Written:
 
     def _mark_range(self, low: int, high: int) -> None:
         """Replace what overlaps by one interval, which also absorbs the intervals at both of its ends."""
-        found = self._overlapping(low, high)
-        pieces, start, stop = self._pieces, found.start, found.stop
+        overlapping = self._overlapping(low, high)
+        pieces, start, stop = self._pieces, overlapping.start, overlapping.stop
         kept_left = kept_right = None
-        for piece in pieces[found]:
+        for piece in pieces[overlapping]:
             if piece.map is None:
                 low, high = min(low, piece.low), max(high, piece.high)
         if start < stop:
@@ -136,19 +138,19 @@ class Written:
 
     def _map(self, low: int, high: int) -> Map:
         """Make one piece with a map of all pieces that overlap [low, high); returns that part of the map."""
-        found = self._overlapping(low, high)
-        pieces = self._pieces[found]
+        overlapping = self._overlapping(low, high)
+        pieces = self._pieces[overlapping]
         first, last = min([low, *(p.low for p in pieces)]), max([high, *(p.high for p in pieces)])
         map_ = pieces[0].map if len(pieces) == 1 and pieces[0].low <= low and high <= pieces[0].high else None
         if map_ is None:
             map_ = np.zeros(last - first, np.bool_)
             for piece in pieces:
                 piece.copy_to(map_, first)
-            self._pieces[found] = [Piece(first, last, map_)]
+            self._pieces[overlapping] = [Piece(first, last, map_)]
         return map_[low - first : high - first]
 
 
-def _whole(pieces: list[Piece], low: int, high: int) -> bool:
+def _covers(pieces: list[Piece], low: int, high: int) -> bool:
     """Whether the first piece is an interval that covers [low, high)."""
     if not pieces:
         return False
@@ -171,8 +173,8 @@ def _missing_in_range(pieces: list[Piece], low: int, high: int) -> tuple[int, in
         if begin > at:
             count, first = count + begin - at, min(first, at)
         if piece.map is not None:
-            known = piece.map[begin - piece.low : end - piece.low]
-            if gaps := known.size - int(np.count_nonzero(known)):
-                count, first = count + gaps, min(first, begin + int(np.argmin(known)))
+            written = piece.map[begin - piece.low : end - piece.low]
+            if gaps := written.size - int(np.count_nonzero(written)):
+                count, first = count + gaps, min(first, begin + int(np.argmin(written)))
         at = end
     return (count, first) if count else None

@@ -1,16 +1,19 @@
-"""Streams: each is a queue of jobs and a worker thread that runs them in order.
+"""Takes the jobs of a stream, in order, and the threads that wait for them.
 
-A worker begins a moment after a job was submitted to an idle stream, and a thread that waits for the
-stream runs the queued jobs itself until then: handing a small job to another thread takes longer than
-the job. A timer of the system wakes the worker, so that the worker takes no time of Python's lock before.
-A stream stores the failures of its jobs until a thread synchronizes the stream.
+Returns when a job is done, and the failures of jobs, which the stream keeps until a thread synchronizes it.
+It must not touch memory or tensors: only the jobs do.
+
+A stream is a queue and a worker thread. The worker begins a moment after a job was submitted to an idle
+stream, and a thread that waits for the stream runs the queued jobs itself until then: handing a small job to
+another thread takes longer than the job. A timer of the system wakes the worker, so that the worker does not
+hold the GIL before.
 
 Ctrl-C may raise KeyboardInterrupt in the main thread after any call of a function, in here too. So:
 
 - Locks are held by `with`, and are locks of the interpreter. Condition and Event are written in Python: an
   interrupt in their methods leaves their lock held.
-- A change takes effect by one assignment or one call, and what follows it can be left out.
-- A thread that waits looks again after a while (_SLICE), in case a wake-up was left out.
+- A change takes effect by one assignment or one call, and the lines after it may be skipped.
+- A thread that waits looks again after _SLICE seconds, in case an interrupt skipped the wake-up.
 - A thread that waits runs only jobs that are short and may be run again: an interrupted job stays first in
   the queue. The worker, which no interrupt reaches, runs the others.
 """
@@ -18,23 +21,29 @@ Ctrl-C may raise KeyboardInterrupt in the main thread after any call of a functi
 from __future__ import annotations
 
 import contextlib
-import itertools
+import ctypes
 import os
+import struct
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
-from .order import Clock, wait_for
-from .state import BAD_ALLOC, INTERNAL, STATE, Refused, format_message, say
-from .timer import AT_ONCE, SOON, Timer
+from .error_reports import BAD_ALLOC, INTERNAL, Refused, format_message, say
+from .races import Clock, wait_for
+from .state import STATE
 
 # The system's name of a worker and of the threads that it starts. The C library uses the name to
-# distinguish them from the program's threads (c/ending.h).
+# distinguish them from the program's threads (c/process_exit.h).
 _THREAD_NAME = "[pooltide]"
 _SLICE = 0.05  # seconds
 QUICK_BYTES = 4 << 20  # that a job moves in about a millisecond
+# Settings of a timer. _SOON is longer than a program takes from phase two to its wait. It is set when the
+# worker is idle, and never changed before it is over: setting a timer takes as long as a small job.
+_SOON, _AT_ONCE = (struct.pack("@qqqq", 0, 0, 0, nanoseconds) for nanoseconds in (200_000, 1))
+_LIBC = ctypes.PyDLL(None, use_errno=True)  # its calls keep the GIL, as they return at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +65,28 @@ class Failure:
         return format_message(self.title, self.text, self.status)
 
 
+class _Timer:
+    """Wakes one thread after a while. The thread waits without the GIL."""
+
+    def __init__(self) -> None:
+        self._file = _LIBC.timerfd_create(time.CLOCK_MONOTONIC, os.O_CLOEXEC)
+        if self._file < 0:
+            raise OSError(ctypes.get_errno(), "no timer is left")
+
+    def start(self, setting: bytes) -> None:
+        """Set the time of the next wake-up, which replaces an earlier setting."""
+        _LIBC.timerfd_settime(self._file, 0, setting, None)
+
+    def wait(self) -> None:
+        os.read(self._file, 8)
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
 class Stream:
+    must_be: ClassVar[str] = "a stream of aclrtCreateStream"
+
     def __init__(self, name: str = "a stream") -> None:
         self.alive = True
         self.waited = 0  # the last job that the host has waited for
@@ -66,10 +96,10 @@ class Stream:
         self._jobs: deque[tuple[int, Job]] = deque()  # with their numbers; the first may be running
         self._finished = 0  # the number of the last job that is done
         self._skipped = 0  # the number of the last job that was dropped
-        self._runner: object | None = None  # stands for the thread that runs the first job
-        self._waking = False  # the worker is up, or will be soon
-        self._bells: deque[threading.Lock] = deque()  # of threads that wait
-        self._timer = Timer()
+        self._runner: object | None = None  # identifies the thread that runs the first job
+        self._waking = False  # the worker is awake, or will be soon
+        self._waiters: deque[threading.Lock] = deque()  # released when a job is done
+        self._timer = _Timer()
         self._failures: list[Failure] = []
         self._worker = threading.Thread(target=self._work, name="pooltide-stream", daemon=True)
         self._worker.start()
@@ -95,7 +125,7 @@ class Stream:
             number = self._last() + 1
             self._jobs.append((number, job))
             if not self._waking:
-                self._wake(SOON)
+                self._wake(_SOON)
             return number
 
     def _wake(self, setting: bytes) -> None:
@@ -110,15 +140,15 @@ class Stream:
         return number
 
     def finished(self) -> bool:
-        """Whether all jobs are done. The host then knows it, as if it had waited."""
+        """Whether all jobs are done. If so, the host counts as having waited for them."""
         with self._lock:
             last = self._last()
-            known = {self: last, **self.clock}
+            jobs = {self: last, **self.clock}
             done = self._finished == last
             if not done and not self._waking:
-                self._wake(AT_ONCE)
+                self._wake(_AT_ONCE)
         if done:
-            wait_for(known)
+            wait_for(jobs)
         return done
 
     def synchronize(self) -> Failure | None:
@@ -132,7 +162,7 @@ class Stream:
         """Wait for all jobs, or up to a job; their failures stay for `synchronize`. False: time ran out."""
         end = None if seconds is None else time.monotonic() + seconds
         last = self._last() if job is None else job
-        known = {self: last, **self.clock}
+        jobs = {self: last, **self.clock}
         while self._finished < last:
             if end is None and self._run_next(waiting=True):
                 continue
@@ -141,8 +171,8 @@ class Stream:
                 return False
             self._sleep(last, left)
         if job is None:
-            wait_for(known)
-            for stream, last in known.items():
+            wait_for(jobs)
+            for stream, last in jobs.items():
                 if self.clock.get(stream, last + 1) <= last:
                     self.clock.pop(stream, None)  # another thread may have done it
         return True
@@ -157,7 +187,7 @@ class Stream:
                 return
             self.alive = False
             dropped = self._drop_jobs() if force else []
-            self._timer.start(AT_ONCE)
+            self._timer.start(_AT_ONCE)
         for job in dropped:
             job.drop()
         self.wait()
@@ -209,9 +239,9 @@ class Stream:
         finally:
             if self._runner is me:  # no interrupt comes between these two lines
                 self._runner = None
-        while self._bells:
-            with contextlib.suppress(IndexError):  # another thread may have rung it
-                self._bells.popleft().release()
+        while self._waiters:
+            with contextlib.suppress(IndexError):  # another thread may have released it
+                self._waiters.popleft().release()
         return True
 
     def _remove_finished(self) -> None:
@@ -233,15 +263,15 @@ class Stream:
 
     def _sleep(self, last: int, seconds: float) -> None:
         """Wait until a job is done, but not if the job `last` is done already."""
-        bell = threading.Lock()
-        bell.acquire()
-        self._bells.append(bell)
+        waiter = threading.Lock()
+        waiter.acquire()
+        self._waiters.append(waiter)
         if self._runner is None:
-            self._timer.start(AT_ONCE)
+            self._timer.start(_AT_ONCE)
         if self._finished < last:
-            bell.acquire(timeout=seconds)
-        with contextlib.suppress(ValueError):  # it was rung
-            self._bells.remove(bell)
+            waiter.acquire(timeout=seconds)
+        with contextlib.suppress(ValueError):  # it was released
+            self._waiters.remove(waiter)
 
 
 def _outcome(job: Job) -> Failure | None:
@@ -257,48 +287,3 @@ def _outcome(job: Job) -> Failure | None:
         status, text = INTERNAL, f"internal error, please report it: {type(error).__name__}: {error}"
         say(f"{job.title}: {text}")
     return Failure(status, job.title, text)
-
-
-class Streams:
-    """All live streams."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._live: list[Stream] = []
-        self._numbers = itertools.count(1)
-
-    def create(self, name: str | None = None) -> Stream:
-        """A new stream. Messages call it by its name: by default, its number in the order of creation."""
-        with self._lock:
-            stream = Stream(name or f"stream {next(self._numbers)}")
-            self._live.append(stream)
-        return stream
-
-    def destroy(self, stream: Stream, *, force: bool = False) -> None:
-        with self._lock:
-            self._live = [other for other in self._live if other is not stream]
-        stream.close(force=force)
-
-    def live(self) -> list[Stream]:
-        with self._lock:
-            return list(self._live)
-
-    def close_all(self) -> None:
-        with self._lock:
-            live, self._live = self._live, []
-            self._numbers = itertools.count(1)
-        for stream in live:
-            stream.close()
-
-
-STREAMS = Streams()
-
-
-def _after_fork() -> None:
-    """In a child: the parent's workers do not run there, so a wait for its streams would never end."""
-    for stream in STREAMS._live:
-        stream.alive = False
-    STREAMS.__init__()  # type: ignore[misc]
-
-
-os.register_at_fork(after_in_child=_after_fork)

@@ -1,4 +1,7 @@
-"""Conversion of NumPy arrays to device tensors and back. These functions raise for bad arguments."""
+"""Takes a NumPy array for a new tensor, or a tensor for a new array.
+
+Returns copies, and raises for bad arguments, as only Python programs call it. It must not submit jobs.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,18 @@ from numpy.typing import NDArray
 
 from ..operators.dtypes import DTYPES, FORMATS, dtype_of
 from .contexts import CONTEXTS
-from .handles import OutOfBounds, aclTensor
-from .memory import MEMORY
-from .objects import aclCreateTensor, handle_fault
-from .state import RT_INVALID, Refused, describe, format_message, report, require_running, take_message
+from .error_reports import (
+    RT_INVALID,
+    Refused,
+    describe,
+    format_message,
+    report,
+    require_running,
+    take_message,
+)
+from .handles import handle_fault
+from .memory_blocks import MEMORY, Range
+from .tensor_descriptors import OutOfBounds, aclCreateTensor, aclTensor
 
 
 def tensor_from_numpy(array: NDArray[Any], format: int = FORMATS["ND"]) -> aclTensor:
@@ -34,7 +45,7 @@ def tensor_from_numpy(array: NDArray[Any], format: int = FORMATS["ND"]) -> aclTe
         block = MEMORY.allocate(array.nbytes)
         address = block.address
         block.data[:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        MEMORY.mark(address, array.nbytes)
+        block.written.mark(block.cells(address, array.nbytes))
     tensor = aclCreateTensor(array.shape, dtype.code, None, 0, format, array.shape, address)
     if tensor is None:
         if address is not None:
@@ -53,16 +64,17 @@ def tensor_to_numpy(tensor: aclTensor) -> NDArray[Any]:
         raise ValueError(f"tensor_to_numpy: tensor {fault[0]}; it must be {fault[1]}.")
     if any(n < 0 for n in tensor.shape):
         raise ValueError(f"tensor_to_numpy: tensor has viewDims {tensor.shape}; none must be negative.")
-    if (found := tensor.cells()) and (use := found[0].uses.race(found[0].address, found[1], writes=False)):
-        text = f"tensor is memory that {use.race()}, and the program has not waited for that"
+    located = tensor.cells()
+    if located and (use := Range("tensor", *located, writes=False).race(None)):
+        text = f"tensor is memory that {use.describe()}, and the program has not waited for that"
         try:
             report("tensor_to_numpy", f"{text}; call aclrtSynchronizeStream first.", RT_INVALID)
         except Refused as error:
             raise ValueError(f"tensor_to_numpy: {error.text}") from None
     try:
         return tensor.view().copy()
-    except OutOfBounds as found:
-        raise ValueError(f"tensor_to_numpy: tensor {found}; it must lie inside one block.") from None
+    except OutOfBounds as error:
+        raise ValueError(f"tensor_to_numpy: tensor {error}; it must lie inside one block.") from None
     except ValueError:  # NumPy can't have an empty array of such sizes
         raise ValueError(
             f"tensor_to_numpy: tensor has viewDims {tensor.shape}; they must be smaller."

@@ -1,9 +1,9 @@
-"""The Python side of the library: one function for each C function.
+"""Takes a call of the C library: words, as `signatures` describes them.
 
-A function gets words as `signatures` describes them, replaces handles by objects, calls `acl` or
-`aclnn`, and replaces objects by handles. It returns (the values of the out-parameters, or None to leave
-them unchanged; the result). A call that fails also prints its message on stderr, unless checks are off:
-few C programs call aclGetRecentErrMsg.
+Replaces handles by objects, calls the function of `acl` or `aclnn`, and returns (the values of the
+out-parameters, or None to leave them unchanged; the result), with handles for objects. It must not touch
+device memory. A call that fails also prints its message on stderr, unless checks are off: few C programs call
+aclGetRecentErrMsg.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ import numpy as np
 
 from .. import acl, aclnn
 from ..acl.addresses import GUARDS
-from ..acl.memory import MEMORY
-from ..acl.state import INTERNAL, STATE, Refused, recent_message, record, say
+from ..acl.error_reports import INTERNAL, Refused, recent_message, record_failure, say
+from ..acl.memory_blocks import MEMORY
+from ..acl.state import STATE
 from ..operators.dtypes import ERRORS, STATUS, dtype_by_code
+from .handle_table import HandleTable
 from .leaks import leaks
 from .signatures import CFunction, CParameter, functions
-from .table import HandleTable
 from .trace import Answer, traced
 
 TABLE = HandleTable()
@@ -33,12 +34,12 @@ def start() -> tuple[tuple[Callable[..., Answer], ...], int]:
     """The functions in the order of the C table, and the address of the list of guarded ranges."""
     trace = os.environ.get("POOLTIDE_TRACE", "0") not in ("", "0")
     entries = ((function, _entry(function)) for function in functions())
-    made = tuple(traced(function, entry) if trace else entry for function, entry in entries)
-    return made, GUARDS.ctypes.data
+    targets = tuple(traced(function, entry) if trace else entry for function, entry in entries)
+    return targets, GUARDS.ctypes.data
 
 
 def catch_up(finalized: int) -> None:
-    """Make the calls that the library answered before it imported this package (c/early.h)."""
+    """Make the calls that the library answered before it imported this package (c/early_answers.h)."""
     acl.aclInit(None)
     if finalized:
         acl.aclFinalize()
@@ -132,19 +133,19 @@ def _refuse(
     status: int = STATUS["ACLNN_ERR_PARAM_NULLPTR"],
 ) -> Answer:
     refused = Refused(error if function.returns == "aclError" else status, text)
-    code = record(function.name, refused)
+    code = record_failure(function.name, refused)
     return None, code if function.result == "i" else None
 
 
 def _finalize() -> int:
     """aclFinalize, which also reports objects and memory that the program did not release."""
-    found = leaks(TABLE)
+    sentences = leaks(TABLE)
     status = acl.aclFinalize()
-    if status or not found or STATE.checks == "off":
+    if status or not sentences or STATE.checks == "off":
         return status
-    for text in found if STATE.checks == "warn" else found[1:]:
+    for text in sentences if STATE.checks == "warn" else sentences[1:]:
         say(f"aclFinalize: {text}")
-    return record("aclFinalize", Refused(INTERNAL, found[0])) if STATE.checks == "strict" else 0
+    return record_failure("aclFinalize", Refused(INTERNAL, sentences[0])) if STATE.checks == "strict" else 0
 
 
 def report_host_access(address: int, writes: int, last_call: str) -> None:

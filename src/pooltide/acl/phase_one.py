@@ -1,10 +1,7 @@
-"""The two functions of each documented operator, made from the operator pages.
+"""Takes the arguments of `aclnnXGetWorkspaceSize`: tensors, attributes and results.
 
-    size, executor, ret = aclnnXGetWorkspaceSize(inputs…, attributes…, output)
-    ret = aclnnX(workspace, size, executor, stream)
-
-Phase one checks the arguments by the page's rules and plans the computation; it reads no data.
-Phase two submits the computation to the stream and returns.
+Checks them by the rules of the operator's page, plans the computation, and returns the size of the workspace,
+an executor and a status. It must not touch the data of tensors.
 """
 
 from __future__ import annotations
@@ -18,18 +15,18 @@ from ..kernels.calls import CALLS
 from ..kernels.cpu import tables_of
 from ..kernels.plan import NoBackend, Plan, backend_setting, make_plan, roles, shortcut
 from ..operators.call import CHANNELS_LAST, Call, Unusable, Value, is_int
-from ..operators.catalog import documented
 from ..operators.describe import help_text
 from ..operators.pages import Operator, Parameter
 from ..operators.rules import check
 from ..problem.problem import lower
-from .handles import aclIntArray, aclOpExecutor, aclTensor
-from .objects import handle_fault
-from .state import ACLNN_STATUSES, STATE, Refused, entry_point, set_message
-from .submission import enqueue
+from .error_reports import ACLNN_STATUSES, Refused, entry_point, set_message
+from .executors import aclOpExecutor
+from .handles import Handle, handle_fault
+from .scalars_and_lists import aclIntArray
+from .state import STATE
+from .tensor_descriptors import aclTensor
 
 PhaseOne = Callable[..., tuple[int, aclOpExecutor | None, int]]
-PhaseTwo = Callable[[int | None, int, aclOpExecutor | None, Any], int]
 
 _RANGES = {"int64": (-(2**63), 2**63 - 1), "int8": (-128, 127)}
 
@@ -44,16 +41,16 @@ def plan_call(operator: Operator, arguments: tuple[Any, ...]) -> tuple[int, aclO
     tensors = {p.role: t for p, t in zip(parameters, arguments, strict=True) if p.type == "tensor"}
     aligned = tuple(isinstance(t, aclTensor) and t.aligned for t in tensors.values())
     key = operator, STATE.product, values, aligned, backend_setting()
-    if (found := CALLS.get(key)) is None:
+    if (planned := CALLS.get(key)) is None:
         names = (parameter.name for parameter in parameters)
         call = Call(operator, STATE.product, dict(zip(names, values, strict=True)))
         if fault := check(call):
             set_message(fault.message(operator.name))
             return 0, None, fault.status
         plan = _plan(call, tensors)
-        found = call, plan, plan.scratch, shortcut(plan)
-        CALLS.add(key, found, tables_of(found[-1]))
-    call, plan, scratch, kernel = found
+        planned = call, plan, plan.scratch, shortcut(plan)
+        CALLS.add(key, planned, tables_of(planned[-1]))
+    call, plan, scratch, kernel = planned
     return scratch, aclOpExecutor(call, tensors, plan, kernel), 0
 
 
@@ -79,6 +76,7 @@ def _layout(tensor: aclTensor, call: Call) -> str:
 
 
 def value_of(parameter: Parameter, argument: Any) -> Value:
+    """The argument as rules read it: metadata of a tensor, values of an array, or `Unusable`."""
     match parameter.type:
         case "tensor":
             return _handle_value(argument, aclTensor, "meta")
@@ -95,7 +93,7 @@ def value_of(parameter: Parameter, argument: Any) -> Value:
             return Unusable(f"is {argument!r:.60}", f"an {parameter.type}, {low} to {high}")
 
 
-def _handle_value(argument: Any, kind: type[Any], attribute: str) -> Value:
+def _handle_value(argument: Any, kind: type[Handle], attribute: str) -> Value:
     if argument is None:
         return None
     fault = handle_fault(argument, kind)
@@ -103,7 +101,8 @@ def _handle_value(argument: Any, kind: type[Any], attribute: str) -> Value:
     return value
 
 
-def _phase_one(operator: Operator) -> PhaseOne:
+def phase_one_function(operator: Operator) -> PhaseOne:
+    """The public function `aclnnXGetWorkspaceSize` of an operator."""
     names = [parameter.name for parameter in operator.parameters]
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     signature = inspect.Signature([inspect.Parameter(name, kind) for name in names])
@@ -114,29 +113,5 @@ def _phase_one(operator: Operator) -> PhaseOne:
 
     phase_one.__signature__ = signature  # type: ignore[attr-defined]
     phase_one.__doc__ = help_text(operator)
-    _rename(phase_one, f"{operator.name}GetWorkspaceSize")
+    phase_one.__name__ = phase_one.__qualname__ = f"{operator.name}GetWorkspaceSize"
     return entry_point(lambda status: (0, None, status), ACLNN_STATUSES)(phase_one)
-
-
-def _phase_two(operator: Operator) -> PhaseTwo:
-    def phase_two(workspace: int | None, workspaceSize: int, executor: Any, stream: Any) -> int:
-        return enqueue(operator, workspace, workspaceSize, executor, stream)
-
-    phase_two.__doc__ = (
-        f"{operator.summary} Phase two: returns the status. The results are ready when the stream is done."
-    )
-    _rename(phase_two, operator.name)
-    return entry_point(int, ACLNN_STATUSES, needs_init=False)(phase_two)  # `enqueue` checks, with a lock
-
-
-def _rename(function: Any, name: str) -> None:
-    function.__name__ = function.__qualname__ = name
-
-
-def phase_functions() -> dict[str, Callable[..., Any]]:
-    """Both functions of every documented operator, by name."""
-    return {
-        function.__name__: function
-        for operator in documented().values()
-        for function in (_phase_one(operator), _phase_two(operator))
-    }

@@ -10,7 +10,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-#define THREAD_NAME "[pooltide]"  /* of every thread of the library; acl/stream.py has it too */
+#define THREAD_NAME "[pooltide]"  /* of every thread of the library; acl/stream_queue.py has it too */
 #define WATCH_US 5000             /* between two listings */
 #define LISTINGS 3                /* equal ones in a row: one may miss a thread that is starting */
 

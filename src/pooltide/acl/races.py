@@ -1,11 +1,13 @@
-"""The order of queued work: what the host, and each stream, knows to be finished.
+"""Takes the memory that each queued job reads or writes, and every wait of the host and of streams.
+
+Returns the queued job that conflicts with a new access, or None. It must not touch the data, nor wait.
 
 The jobs of a stream have ascending numbers. `Stream.waited` is the last job that the host has waited for;
 `Stream.clock` lists the jobs of other streams that come before the stream's next job, because it waits for
 their events. Each queued job leaves a `Use` at every range of memory that it reads or writes.
 
-A use that nobody has waited for is a race when something else needs that memory, even if the job happens
-to be done by then. So a forgotten wait is found in every run, not only when the race is lost.
+A use that nobody has waited for is a race when another access needs that memory, even if the job happens
+to be done by then. So a missing wait is reported in every run, not only when the race is lost.
 """
 
 from __future__ import annotations
@@ -17,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .written import Cells, byte_range
+from .written_bytes import Cells
 
 if TYPE_CHECKING:
-    from .stream import Stream
+    from .stream_queue import Stream
 
 Clock = dict["Stream", int]  # the last job of each stream that is finished, or comes before
 _EXACT_WORK = 1 << 16  # NumPy's limit of steps to decide whether two views share cells
@@ -43,7 +45,7 @@ class Use:
             return True
         return stream is not None and (self.stream is stream or stream.clock.get(self.stream, 0) >= self.job)
 
-    def race(self) -> str:
+    def describe(self) -> str:
         """What the job does, as a part of a sentence."""
         verb = "writes" if self.writes else "reads"
         return f"{self.title} {verb} ({self.argument}) on {self.stream}"
@@ -52,7 +54,8 @@ class Use:
 class _Lane:
     """The uses of one range of addresses by one stream, all reads or all writes.
 
-    A use of up to 2**level bytes is in one or two buckets of so many bytes, so few uses are near an address.
+    Buckets of 2**level bytes index the uses of up to 2**level bytes: a use is in one or two of them, so a
+    lookup reads few uses.
     """
 
     __slots__ = ("_all", "_buckets", "_kept", "_levels", "last")
@@ -61,14 +64,14 @@ class _Lane:
         self._all: dict[Hashable, int] = {}  # each use's identity, and when it came
         self._buckets: dict[tuple[int, int], dict[Hashable, tuple[int, Use]]] = {}
         self._levels: set[int] = set()
-        self._kept = 0  # uses after the last look for those that are waited for
+        self._kept = 0  # how many uses the last `_prune` left
         self.last = 0  # the last job
 
     def __len__(self) -> int:
         return len(self._all)
 
     def add(self, new: Use, time: int) -> None:
-        """Add a use, in the place of an equal one. Forget those that are waited for, once in a while."""
+        """Add a use, or replace an equal one. Sometimes drops the uses that the host has waited for."""
         key, self.last = (new.title, new.base, new.cells), new.job
         self._all[key] = time
         for at in _buckets(new):
@@ -77,27 +80,27 @@ class _Lane:
             bucket.pop(key, None)  # the new one comes last
             bucket[key] = time, new
         if len(self._all) > 2 * self._kept + 64:
-            self._forget()
+            self._prune()
 
-    def _forget(self) -> None:
-        uses = {key: found for bucket in self._buckets.values() for key, found in bucket.items()}
+    def _prune(self) -> None:
+        uses = {key: timed for bucket in self._buckets.values() for key, timed in bucket.items()}
         self._all, self._buckets, self._levels = {}, {}, set()
-        self._kept = len(uses)  # no look inside `add`
-        for time, use in sorted(uses.values(), key=lambda found: found[0]):
+        self._kept = len(uses)  # so that `add` does not prune again
+        for time, use in sorted(uses.values(), key=lambda timed: timed[0]):
             if not use.waited_for(None):
                 self.add(use, time)
         self._kept = len(self._all)
 
     def first(self, base: int, cells: Cells, stream: Stream | None) -> tuple[int, Use] | None:
         """The first use that has one of these cells and that the host, or the stream, has not waited for."""
-        found = []
+        conflicts = []
         for level in self._levels:
             for bucket in self._near(level, base + cells.low, base + cells.high):
                 for time, use in bucket.values():
                     if not use.waited_for(stream) and _overlap(use, base, cells):
-                        found.append((time, use))
+                        conflicts.append((time, use))
                         break
-        return min(found, key=lambda pair: pair[0], default=None)
+        return min(conflicts, key=lambda timed: timed[0], default=None)
 
     def _near(self, level: int, low: int, high: int) -> Iterable[dict[Hashable, tuple[int, Use]]]:
         begin, end = low >> level, max(high - 1, low) >> level
@@ -125,7 +128,7 @@ class Uses:
         return sum(map(len, self._lanes.values()))
 
     def add(self, new: Use) -> None:
-        """Add a use, and forget those that are waited for or repeated by the same stream."""
+        """Add a use, and drop those that the host has waited for or that the same stream repeats."""
         with _lock:
             self._time += 1
             key = new.stream, new.writes
@@ -143,13 +146,13 @@ class Uses:
         if not self._lanes:
             return None
         with _lock:
-            found = [
+            conflicts = [
                 first
                 for (by, written), lane in self._lanes.items()
                 if (writes or written) and by is not stream and lane.last > by.waited
                 if (first := lane.first(base, cells, stream)) is not None
             ]
-        return min(found, key=lambda pair: pair[0])[1] if found else None
+        return min(conflicts, key=lambda timed: timed[0])[1] if conflicts else None
 
     def streams(self) -> list[Stream]:
         """The streams with jobs that use the range."""
@@ -171,7 +174,7 @@ def _overlap(use: Use, base: int, cells: Cells) -> bool:
     try:
         return np.shares_memory(first, second, max_work=_EXACT_WORK)  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
-        return False  # a finding must be certain
+        return False  # only a certain overlap is reported
 
 
 def _view(bytes_: Any, cells: Cells, shift: int) -> Any:
@@ -182,7 +185,7 @@ def _view(bytes_: Any, cells: Cells, shift: int) -> Any:
 
 
 def extend(clock: Clock, other: Mapping[Stream, int]) -> None:
-    """Let a clock know what the other knows. Streams whose jobs the host has waited for are left out."""
+    """Merge the other clock into this one, without the jobs that the host has waited for."""
     for stream, job in other.items():
         if job > stream.waited and job > clock.get(stream, 0):
             clock[stream] = job
@@ -193,10 +196,3 @@ def wait_for(clock: Mapping[Stream, int]) -> None:
     with _lock:
         for stream, job in clock.items():
             stream.waited = max(stream.waited, job)
-
-
-HOST = Uses()  # of host memory that aclrtMallocHost did not give out; its cells count from address 0
-
-
-def host_cells(address: int, count: int) -> Cells:
-    return byte_range(address, address + count)
