@@ -185,7 +185,7 @@ def test_what_a_killed_start_had_renamed_is_its_own(golden: Path) -> None:
 def test_two_golden_at_once(golden: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import fcntl
 
-    monkeypatch.setattr("pooltide.cli.locking._PATIENCE", 0.2)
+    monkeypatch.setattr("pooltide.acceptance.locking._PATIENCE", 0.2)
     directory = os.open(golden, os.O_RDONLY)
     try:
         fcntl.flock(directory, fcntl.LOCK_EX)

@@ -12,7 +12,7 @@ from commandline import PROGRAM
 from shares import fast_some
 
 from pooltide.cli import main
-from pooltide.cli.speech import one_line, reproduce, visible
+from pooltide.cli.output import one_line, reproduce, visible
 
 CASE = "avg2d:2x3x5x7:k3"
 COMMANDS = [

@@ -18,7 +18,7 @@ import click
 
 from .. import __version__
 from ..writing import why
-from .speech import visible
+from .output import visible
 
 COMMANDS = {
     "ops": "Print which operators run on which products, with their rules.",

@@ -31,10 +31,8 @@ from ..acceptance.words import BY_SHORT_DTYPE, NotationError
 from ..operators.dtypes import DTYPES
 from ..writing import why, write_whole
 from . import reports
-from .paths import NamedPath
-from .progress import progress
-from .shards import shard_option
-from .speech import one_line, reproduce, say
+from .arguments import NamedPath, shard_option
+from .output import one_line, progress, reproduce, say
 
 if TYPE_CHECKING:
     from ..acceptance.errormap import ErrorMap

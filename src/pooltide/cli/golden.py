@@ -16,17 +16,14 @@ from ..acceptance.cases import CasesError
 from ..acceptance.entries import MANIFEST, result_of
 from ..acceptance.golden import Made, Task, claimed, clean, finish, foreign, start
 from ..acceptance.imports import read_cases
+from ..acceptance.locking import locked
 from ..acceptance.manifest import Manifest, ManifestError, Shard, begin, versions
 from ..acceptance.workers import Work, WorkerDied, make_all
 from ..kernels.threads import get_num_threads
 from ..writing import append_own, why
-from .locking import locked
-from .paths import NamedPath
-from .problems import NOTATION, CaseSource, failed, product_option, source_argument
-from .progress import progress
+from .arguments import NOTATION, CaseSource, NamedPath, failed, product_option, shard_option, source_argument
+from .output import progress, reproduce, say
 from .reports import report_option, write_report
-from .shards import shard_option
-from .speech import reproduce, say
 
 if TYPE_CHECKING:
     from ..acceptance.report import Entry
@@ -79,10 +76,13 @@ def command(
     """
     source = _chosen(source, foreign_file)
     outcome = Outcome()
-    with locked(output):
-        manifest = _known(output, shard)
-        maker = Maker(output, manifest, product, float64, as_json, report is not None, outcome)
-        maker.make(source, shard, jobs or get_num_threads())
+    try:
+        with locked(output):
+            manifest = _known(output, shard)
+            maker = Maker(output, manifest, product, float64, as_json, report is not None, outcome)
+            maker.make(source, shard, jobs or get_num_threads())
+    except ManifestError as error:
+        raise click.UsageError(str(error)) from None
     summary = {"made": outcome.good, "bad": outcome.bad, "stopped": outcome.stopped}
     if as_json:
         say(json.dumps({"summary": summary}, ensure_ascii=False))

@@ -13,8 +13,7 @@ from ..operators.describe import basis, dtypes_text, rule_arguments, stub
 from ..operators.dtypes import status_name
 from ..operators.pages import ASCEND_PRODUCTS, HOST, PRODUCTS, Operator, Parameter
 from ..operators.support import NOT_IN_CANN, NOTES, by_entrance, by_layout
-from .speech import say
-from .tables import aligned, markdown, screen_width
+from .output import aligned, markdown, say, screen_width
 
 
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

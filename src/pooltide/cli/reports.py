@@ -24,9 +24,8 @@ from ..acceptance.notation import Case
 from ..acceptance.verdicts import DEFAULT, STANDARDS, THIRD, WARNING, Verdict
 from ..operators.pages import HOST, PRODUCTS
 from ..writing import why, write_whole
-from .machine import processor
-from .paths import NamedPath
-from .speech import say, visible
+from .arguments import NamedPath
+from .output import say, visible
 
 if TYPE_CHECKING:
     from ..acceptance.report import Entry
@@ -222,3 +221,13 @@ def _surroundings() -> dict[str, str]:
         "machine": ", ".join(filter(None, (processor(), machine))),
         "versions": f"pooltide {__version__}, NumPy {np.__version__}, Python {platform.python_version()}",
     }
+
+
+def processor() -> str:
+    """The name of the processor, or "" where Linux does not say it."""
+    try:
+        text = Path("/proc/cpuinfo").read_text("utf-8", "replace")
+    except OSError:
+        return ""
+    names = [line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")]
+    return names[0] if names else ""

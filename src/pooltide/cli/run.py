@@ -16,6 +16,7 @@ import click
 import numpy as np
 
 from ..acceptance.cases import Line
+from ..acceptance.gpu_plan import GpuPlan, gpu_plan
 from ..acceptance.inputs import TooLarge, result_plane
 from ..acceptance.notation import Case
 from ..acceptance.tensorfile import npy_header, raw_bytes
@@ -25,10 +26,8 @@ from ..kernels.plan import BACKENDS, NoBackend, Plan
 from ..operators.pages import HOST
 from ..writing import why, write_own
 from . import reports
-from .gpu_plan import GpuPlan, gpu_plan
-from .paths import NamedPath
-from .problems import NOTATION, failed, problem_argument, product_option
-from .speech import one_line, reproduce, say
+from .arguments import NOTATION, NamedPath, failed, problem_argument, product_option
+from .output import one_line, reproduce, say
 
 if TYPE_CHECKING:
     from ..acceptance.errormap import ErrorMap

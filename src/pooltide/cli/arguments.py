@@ -1,4 +1,4 @@
-"""The arguments that several commands share: PROBLEM and --product.
+"""The arguments and options that several commands share: PROBLEM, --product, --shard, and paths.
 
 PROBLEM is a case in the notation, or a file of cases, or - for the standard input.
 """
@@ -17,10 +17,11 @@ import click
 from click.shell_completion import CompletionItem
 
 from ..acceptance.cases import CasesError, Line, bounded, lines, read, read_lazily
+from ..acceptance.manifest import Shard, read_shard
 from ..acceptance.notation import parse
 from ..acceptance.words import NotationError
 from ..operators.pages import PRODUCTS
-from .speech import one_line
+from .output import one_line
 
 if TYPE_CHECKING:
     from ..acceptance.golden import Made
@@ -138,6 +139,33 @@ def _line_count(path: Path) -> int:
     return count + (last != b"\n")
 
 
+class NamedPath(click.Path):
+    """A click.Path with a name: an empty one would mean the working directory, and none has a null byte."""
+
+    def __init__(self, **kinds: bool) -> None:
+        super().__init__(path_type=Path, **kinds)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        text = os.fspath(value)
+        if not text:
+            self.fail("the path is empty; it must name a file or a directory", param, ctx)
+        if "\0" in text:
+            self.fail(f"the path {text!r} has a null byte; it must have none", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class _ShardType(click.ParamType):  # type: ignore[type-arg]
+    name = "shard"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Shard:
+        if isinstance(value, Shard):
+            return value
+        try:
+            return read_shard(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
 source_argument = click.argument("source", metavar="[PROBLEM]", type=_SourceType(), required=False)
 problem_argument = click.argument("problems", metavar="PROBLEM", type=Problems())
 product_option = click.option(
@@ -145,6 +173,9 @@ product_option = click.option(
     type=click.Choice(list(PRODUCTS)),
     metavar="NAME",
     help=f"Overrides the product that a case names: {', '.join(PRODUCTS)}.",
+)
+shard_option = click.option(
+    "--shard", type=_ShardType(), metavar="I/N", help="Only share I of N of the cases; merge joins them."
 )
 
 
