@@ -16,8 +16,8 @@ import pytest
 from click.testing import CliRunner
 from commandline import pooltide
 
-from pooltide.acceptance.entries import first_change
 from pooltide.acceptance.manifest import read_manifest
+from pooltide.acceptance.manifest_entry import first_change
 from pooltide.cli import main
 from pooltide.writing import write_whole
 

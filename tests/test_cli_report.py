@@ -15,7 +15,7 @@ from browser import Browser, needs_browser
 from commandline import pooltide
 from shares import fast_first
 
-from pooltide.acceptance.report import Entry, Report, page
+from pooltide.acceptance.report_page import Entry, Report, page
 
 ARTEFACTS = Path(__file__).parent.parent / "artefacts"
 CASES = """\

@@ -20,9 +20,9 @@ from shares import fast_first
 
 from pooltide.acceptance import golden as making
 from pooltide.acceptance import workers
-from pooltide.acceptance.entries import expected
 from pooltide.acceptance.golden import Task
 from pooltide.acceptance.manifest import Manifest, Shard, begin, finish_manifest, read_shard
+from pooltide.acceptance.manifest_entry import expected
 from pooltide.cli import main, output
 
 CASES = "name,case\n" + "".join(f"c{i},avg2d:2x3x{5 + i}x7:k3:s{1 + i % 2}:f16:seed{i}\n" for i in range(11))

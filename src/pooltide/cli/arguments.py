@@ -82,12 +82,12 @@ class GradientProblems(Problems):
     """As Problems, for a command that takes gradients alone."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        found: list[Line] = super().convert(value, param, ctx)
-        for line in found:
+        lines_read: list[Line] = super().convert(value, param, ctx)
+        for line in lines_read:
             if line.case is not None and not line.case.operator.gradient:
                 text = f"{line.case} is a forward; it must be a gradient, which --kind forwards also measures"
                 self.fail(text, param, ctx)
-        return found
+        return lines_read
 
 
 def _lines(value: str) -> list[Line]:
@@ -98,10 +98,10 @@ def _lines(value: str) -> list[Line]:
         raise CasesError(f"{value!r} is no case and no file; a case is one word such as avg2d:2x3x11x13:k3")
     if value == "-" and sys.stdin is None:
         raise CasesError("the standard input is closed")
-    found = list(lines(bounded(sys.stdin.buffer))) if value == "-" else read(Path(value))
-    if not found:
+    lines_read = list(lines(bounded(sys.stdin.buffer))) if value == "-" else read(Path(value))
+    if not lines_read:
         raise CasesError(f"{'the standard input' if value == '-' else value} has no case")
-    return found
+    return lines_read
 
 
 @dataclass(slots=True)
@@ -122,8 +122,8 @@ class _SourceType(Problems):
 def _source(value: str) -> CaseSource:
     """CasesError or NotationError: the argument means no case."""
     if value == "-" or not os.path.isfile(value):
-        found = _lines(value)
-        return CaseSource(iter(found), len(found))
+        in_memory = _lines(value)
+        return CaseSource(iter(in_memory), len(in_memory))
     lines = read_lazily(Path(value))
     first = next(lines, None)
     if first is None:

@@ -75,7 +75,7 @@ def _has_colours(stream: TextIO | None) -> bool:
 
 def _coloured(text: str) -> str:
     """The text with the verdict at the start of a line in its colour."""
-    return _VERDICT.sub(lambda found: click.style(found[0], fg=_COLOURS[found[0]], bold=True), text)
+    return _VERDICT.sub(lambda verdict: click.style(verdict[0], fg=_COLOURS[verdict[0]], bold=True), text)
 
 
 def reproduce(*words: object) -> str:

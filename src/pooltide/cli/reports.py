@@ -28,7 +28,7 @@ from .arguments import NamedPath
 from .output import say, visible
 
 if TYPE_CHECKING:
-    from ..acceptance.report import Entry
+    from ..acceptance.report_page import Entry
 
 report_option = click.option(
     "--report",
@@ -166,15 +166,15 @@ def standard_facts(standard: str, level: str = "") -> dict[str, str]:
 
 def products(cases: Iterable[Case | None], product: str | None) -> str:
     """The products of the cases, for the report; `product` overrides them."""
-    found = {product or case.product or HOST for case in cases if case is not None}
-    return ", ".join(PRODUCTS[name] for name in PRODUCTS if name in found)
+    used = {product or case.product or HOST for case in cases if case is not None}
+    return ", ".join(PRODUCTS[name] for name in PRODUCTS if name in used)
 
 
 def entry(
     name: str, case: str, first: tuple[Any, ...], m: Measures, verdict: Verdict, verdicts: Sequence[Verdict]
 ) -> Entry:
     """A compared case in the report; `first` are values before those of COLUMNS."""
-    from ..acceptance.report import Entry
+    from ..acceptance.report_page import Entry
 
     counts = (_beside(m.nan, m.golden_nan), _beside(m.inf, m.golden_inf))
     errors = (*measured(m)[:3], m.cosine, m.max_ulp) if m.finite else ("",) * 5  # empty cells are sorted last
@@ -202,7 +202,7 @@ def write_report(
     """Write the report; without a path, do nothing. `files` are (path, what is wrong with it)."""
     if path is None:
         return
-    from ..acceptance.report import Report, page
+    from ..acceptance.report_page import Report, page
 
     words = click.get_current_context().find_root().obj or []
     known = {**facts, **_surroundings(), "command": shlex.join(["pooltide", *words])}

@@ -31,7 +31,7 @@ from .output import one_line, reproduce, say
 
 if TYPE_CHECKING:
     from ..acceptance.errormap import ErrorMap
-    from ..acceptance.report import Entry
+    from ..acceptance.report_page import Entry
 
 _COLUMNS = ("backend", "ms", *reports.COLUMNS)
 Outcome = Trial | Plan | GpuPlan | str  # str: why the case has neither
@@ -186,7 +186,7 @@ def _plan_record(plan: Plan | GpuPlan) -> dict[str, Any]:
 
 
 def _entry(line: Line, outcome: Outcome, standard: str, options: list[str]) -> Entry:
-    from ..acceptance.report import Entry
+    from ..acceptance.report_page import Entry
 
     text = str(line.case) if line.case else ""
     if not isinstance(outcome, Trial):

@@ -1,7 +1,7 @@
 """`pooltide bench --drawn`: measures drawn problems, and says where they are slow.
 
 A list of tuned shapes hides slow problems next to it; drawn problems find them. Rows with the same dtype,
-layout and number of threads are summed up together. Two lists follow: problems in which PyTorch is faster,
+layout and number of threads have one summary. Two lists follow: problems in which PyTorch is faster,
 and problems that take more than six times the limit.
 """
 
@@ -50,7 +50,7 @@ class Row:
 
     @property
     def group(self) -> tuple[str, ...]:
-        """Rows with the same group are summed up together."""
+        """Rows with the same group have one summary."""
         case = self.measurement.case
         kind = "forward" if self.forward else "gradient"
         layout = "channels-last" if case.channels_last else "planes"

@@ -107,7 +107,7 @@ def command(models: bool, device: str, threads: tuple[int, ...] | None, **option
 
 
 def _checked(models: bool, device: str, threads: tuple[int, ...], options: dict[str, Any]) -> tuple[int, ...]:
-    """Returns the numbers of threads. Raises for options that do not belong together."""
+    """Returns the numbers of threads. Raises for options that exclude each other."""
     if options["problems"] and (options["shapes"] or options["dtypes"] is not None):
         raise click.UsageError("--shape and --dtype are for the named shapes; a PROBLEM has its own")
     if options["drawn"] and models:
