@@ -1,12 +1,10 @@
 """`pooltide bench`: times pools and their gradients, ours and PyTorch's, against a copy of memory.
 
-In come problems in the notation, named shapes, or the seed of drawn problems; out go tables, JSON, an exit
-status.
-A result is compared with the reference before it is timed, and a wrong one has no time.
-Modules of this package call kernels through the public functions alone, and change no setting but the number
-of threads and POOLTIDE_COMPILE.
+In come problems in the notation, named shapes, or the seed of drawn problems.
+Out go tables or JSON, and an exit status; a result is checked before it is timed, and has no time if wrong.
+Only public functions are timed, and nothing here chooses a kernel or changes what a kernel computes.
 
-    options.py                 the command: its options, and which of the next four modules runs
+    options.py                 the command: its options, and which of the next four modules it runs
     named_shapes.py            a PROBLEM, or shapes of real models
     drawn_problems.py          problems that sampling.py draws; precompile.py compiles their GPU kernels first
     model_training.py          training steps of models.py
