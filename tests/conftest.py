@@ -5,9 +5,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 
 import pytest
-from browser import Browser
 
 import pooltide
+from browser import Browser
 from pooltide import _native, acl
 from pooltide.kernels.calls import CALLS
 from pooltide.kernels.cuda import compiler, nvrtc

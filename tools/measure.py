@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-PROGRAMS = Path(__file__).parent.parent / "tests" / "programs"
+PROGRAMS = Path(__file__).parent.parent / "tests" / "c" / "programs"
 POOLTIDE = Path(sys.executable).with_name("pooltide")
 KINDS = (
     "avg2d:2x5x17x19:k3x2:s2:p1",

@@ -2,7 +2,7 @@
 
     python tests/hostile/c_calls.py --calls 1000000 --threads 4 --sanitizer address
 
-The program is tests/programs/garbage.cpp. It makes at most SHARE calls per run, each run with another
+The program is tests/c/programs/garbage.cpp. It makes at most SHARE calls per run, each run with another
 seed, so that a crash loses only the rest of one run. The program detects hangs itself, call by call:
 the number of calls and the speed of the machine do not matter. The exit status is 0 when every call
 was made and no fault was found.
@@ -23,7 +23,7 @@ from pooltide.c.build import BuildInputs, compiler, install
 from pooltide.c.signatures import CFunction, operator_functions
 from pooltide.operators.catalog import documented
 
-PROGRAMS = Path(__file__).parents[1] / "programs"
+PROGRAMS = Path(__file__).parents[1] / "c" / "programs"
 OWN_RACES = Path(__file__).parent / "own_races.txt"
 SHARE = 20_000  # calls of one run of the program
 FLAGS = {

@@ -140,7 +140,7 @@ class Worker:
 
 def _python(entrance: str, seed: int, first: int, indices: range, folder: object, **more: Any) -> Any:
     tests = Path(__file__).parent.parent
-    path = os.pathsep.join([str(tests), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(tests), str(tests / "support"), os.environ.get("PYTHONPATH", "")])
     arguments = map(str, (entrance, seed, first, indices.stop, indices.step, folder))
     return subprocess.Popen(
         [sys.executable, "-m", "hostile.worker", *arguments],

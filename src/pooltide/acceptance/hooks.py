@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import forwards, gradients
+from ..arrays import functions
 from ..operators.catalog import operators
 from ..operators.dtypes import dtype_of
 from ..operators.pages import Operator
@@ -35,7 +35,7 @@ def golden_function(name: str) -> Callable[..., Any]:
     The dtype of the result is that of the first array. KeyError: there is no such function.
     """
     operator = operators()[name]
-    return partial(_golden, getattr(gradients if operator.gradient else forwards, name))
+    return partial(_golden, getattr(functions, operator.function))
 
 
 def _golden(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..arrays import forwards
+from ..arrays import functions
 from ..operators.catalog import operators
 from ..operators.pages import Operator
 from .cases import CasesError, Line
@@ -43,7 +43,7 @@ def _pools(folder: Path, calls: Mapping[str, Any]) -> Iterator[Line]:
             continue
         function = parts[-3].removesuffix("_with_indices")
         operator = operators().get(function)
-        if operator is None or operator.gradient or function not in vars(forwards):
+        if operator is None or operator.gradient or operator.unpool:
             continue
         number += 1
         if parts[-1] == "forward":
@@ -92,7 +92,7 @@ def _arguments(function: str, call: Any) -> dict[str, Any]:
     positional, named = call.get("input_args", []), call.get("input_kwargs", {})
     if not isinstance(positional, list) or not isinstance(named, dict):
         raise CasesError("input_args must be a list, and input_kwargs an object")
-    names = list(inspect.signature(getattr(forwards, function)).parameters)
+    names = list(inspect.signature(getattr(functions, function)).parameters)
     if len(positional) > len(names):
         raise CasesError(f"the call has {len(positional)} arguments; {function} has {len(names)}")
     arguments = dict(zip(names, positional, strict=False))

@@ -19,7 +19,7 @@ from ...acceptance.inputs import arrays
 from ...acceptance.measures import bits_of
 from ...acceptance.notation import Case
 from ...acceptance.trial import Refused, plan_of, problem_of
-from ...arrays import gradients
+from ...arrays import functions
 from ...arrays.volumes import as_volume
 from ...kernels import Arrays, reference
 from ...operators.pages import HOST
@@ -62,7 +62,7 @@ def problem_to_time(case: Case) -> Problem:
 
 
 def on_arrays(case: Case, grad: Array, indices: Array | None, out: Array) -> Implementations:
-    function = getattr(gradients, case.operator.function)
+    function = getattr(functions, case.operator.function)
     attributes = attributes_of(case)
     inputs = (grad, case.shape) if indices is None else (grad, case.shape, indices)
     return {

@@ -1,0 +1,125 @@
+"""The library at the limits of a process: its end, cancelled threads, small stacks, no files, odd paths."""
+
+from __future__ import annotations
+
+import pwd
+import re
+import resource
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from c_programs import compile_program, run_program
+from late_calls import PLACES, all_right, late_calls
+from paths import PROGRAMS
+from pooltide.c import build
+from pooltide.c.build import BuildInputs, install
+from pooltide.c.generate import LIBRARY
+from pooltide.cli import main
+from shares import fast_first
+
+# The loader compares the words of a path eight bytes at a time.
+LOADER = "{\n  loader\n  Memcheck:Addr8\n  fun:strncmp\n  fun:is_dst\n}\n"
+
+
+@pytest.mark.parametrize("where", PLACES)
+def test_calls_at_the_end_of_a_program(where: str, tmp_path: Path) -> None:
+    run = run_program(late_calls(tmp_path / "program"), where)
+    assert (run.returncode, run.stdout, run.stderr) == (0, all_right(where), "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", PLACES)
+def test_calls_at_the_end_of_a_program_use_no_freed_memory(where: str, tmp_path: Path) -> None:
+    if shutil.which("valgrind") is None:
+        pytest.skip("valgrind is not installed: the memory of late calls is NOT tested")
+    (tmp_path / "loader").write_text(LOADER)
+    options = ("-q", f"--suppressions={tmp_path / 'loader'}", "--error-exitcode=9")
+    program = late_calls(tmp_path / "program", "-g")
+    run = run_program(Path("valgrind"), *options, str(program), where)
+    assert (run.returncode, run.stdout) == (0, all_right(where)), run.stderr[:4000]
+
+
+def test_a_call_after_the_end_of_the_process_s_python() -> None:
+    code = f"""
+import ctypes
+library, libc = ctypes.CDLL({str(install().lib / LIBRARY)!r}), ctypes.CDLL(None)
+assert library.aclInit(None) == 0 == library.aclrtSetDevice(0)
+libc.__cxa_atexit(library.aclFinalize, None, None)
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    why = "pooltide: aclFinalize: the Python of this process has ended; call before its end.\n"
+    assert (run.returncode, run.stderr) == (0, why)
+
+
+def test_cancelled_threads(tmp_path: Path) -> None:
+    run = run_program(compile_program(PROGRAMS / "cancelled.c", tmp_path / "program", "-pthread"))
+    assert run.stdout == "40 cancelled, then status 0, cancellation enabled\n", run.stderr[-2000:]
+    assert run.returncode == 0
+
+
+def test_small_stacks(tmp_path: Path) -> None:
+    program = compile_program(PROGRAMS / "small_stack.c", tmp_path / "program", "-pthread", f"-I{PROGRAMS}")
+    sizes = (16, 32, 64, 128, 512)  # ascending, as a thread may get the stack of an earlier one
+    run = run_program(program, *map(str, sizes))
+    statuses = [f"{size} KB: status {0 if size >= 128 else 500000}\n" for size in sizes]
+    assert (run.returncode, run.stdout) == (0, "".join(statuses)), run.stderr
+    sentence = r"pooltide: aclrtSetDevice: (\d+) KB of the thread's stack are left; 96 KB must be"
+    assert [
+        int(left) < size for left, size in zip(re.findall(sentence, run.stderr), sizes, strict=False)
+    ] == [True] * 3
+
+
+def test_without_files(tmp_path: Path) -> None:
+    program = compile_program(PROGRAMS / "no_files_left.c", tmp_path / "program", f"-I{PROGRAMS}")
+    most = min(256, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    run = run_program(Path("/bin/sh"), "-c", f"ulimit -n {most}; exec {program}")
+    lines = "gradient 0\ncopy 0\nfill 0\ncopy later 0\nevent 0\nstream 200000\nmessage aclrtCreateStream: the system has no room for another stream"
+    assert run.stdout.startswith(lines), run.stdout + run.stderr
+    assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.parametrize("name", fast_first(["with,comma", "with space", 'with"quote']))
+def test_odd_install_paths(name: str, tmp_path: Path) -> None:
+    missing = f"/no/{name}/libpython.so"
+    for inputs, start in ((BuildInputs(), "status 0"), (BuildInputs(libpython=missing), "status 500000")):
+        made = install(inputs, tmp_path / name)
+        command = ["gcc", *made.compile_flags, str(PROGRAMS / "smallest.c"), "-o", str(tmp_path / "program")]
+        subprocess.run([*command, *made.link_flags], check=True)
+        run = run_program(tmp_path / "program")
+        assert run.stdout.startswith(start), run.stderr
+        assert (missing in run.stderr) == bool(inputs.libpython)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["with space", "with$dollar"])
+def test_cmake_with_odd_install_paths(name: str, tmp_path: Path) -> None:
+    if shutil.which("cmake") is None:
+        pytest.skip("cmake is not installed: the package config is NOT tested")
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.13)\nproject(user C)\nfind_package(pooltide REQUIRED)\n"
+        f"add_executable(program {PROGRAMS / 'smallest.c'})\ntarget_link_libraries(program pooltide::acl)\n"
+    )
+    made, built = install(root=tmp_path / name), tmp_path / "build"
+    subprocess.run(["cmake", "-S", tmp_path, "-B", built, f"-Dpooltide_DIR={made.cmake}"], check=True)
+    subprocess.run(["cmake", "--build", built], check=True)
+    assert run_program(built / "program").stdout.startswith("status 0")
+
+
+def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(user: int) -> None:
+        raise KeyError(user)
+
+    for name in ("HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    monkeypatch.setattr(build.sys, "base_prefix", sys.prefix)
+    done = CliRunner().invoke(main, ["cflags"])
+    assert done.exit_code == 2
+    assert done.output == (
+        "Error: this user has no home directory; set $XDG_CACHE_HOME to a directory for the library.\n"
+    )

@@ -1,0 +1,101 @@
+"""Three GPU gradients of maxima on the host, with indices of all kinds: simt_disjoint.py, simt_few.py and simt_walk.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import simt
+import simt_disjoint
+import simt_few
+import simt_walk
+from cuda_problems import H200
+from geometries import maxima_gradient
+from paths import SUPPORT
+from pooltide.kernels.cuda.choice import plan
+from pooltide.operators.dtypes import DTYPES
+
+FEW, DISJOINT, WALK = (SUPPORT / f"simt_{name}.py" for name in ("few", "disjoint", "walk"))
+WAYS = {
+    FEW: "faults, more windows than threads, one launch, two launches",
+    DISJOINT: "faults, indices of 1 bytes, indices of 4 bytes, indices of 8 bytes, "
+    "merged 0, merged 1, merged 2, merged 3, one slice, several slices",
+    WALK: "1 groups, 2 groups, 4 ahead, 4 groups, 8 ahead, a launch, faults, parts of rows, "
+    "rows of one cell, two launches, walks, whole rows",
+}
+TYPES = ("BFLOAT16", "FLOAT32", "FLOAT64", "FLOAT16")
+on_host = pytest.mark.skipif(simt.why_not() is not None, reason=simt.why_not() or "")
+of_all = pytest.mark.parametrize(
+    "script",
+    [FEW, *(pytest.param(script, marks=pytest.mark.slow) for script in (DISJOINT, WALK))],
+    ids=lambda path: path.stem,
+)
+
+
+# DISJOINT and WALK take minutes for each dtype, so the tests run two dtypes of them. `simt.start(WALK, "FLOAT64")`
+# runs another one.
+SWEEPS = [(FEW, dtype) for dtype in TYPES] + [
+    (script, dtype) for script in (DISJOINT, WALK) for dtype in TYPES[:2]
+]
+
+
+@on_host
+@pytest.mark.parametrize(
+    ("script", "dtype"),
+    [SWEEPS[0], *(pytest.param(*sweep, marks=pytest.mark.slow) for sweep in SWEEPS[1:])],
+    ids=lambda given: getattr(given, "stem", given),
+)
+def test_all_kinds_of_indices_have_the_expected_bits(script: Path, dtype: str) -> None:
+    done = simt.start(script, dtype)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.rstrip().endswith(f"problems: {WAYS[script]}"), done.stdout
+
+
+@on_host
+@pytest.mark.slow
+@of_all
+@pytest.mark.parametrize("broken", ["barrier", "sign"])
+def test_a_broken_kernel_is_found(script: Path, broken: str) -> None:
+    barrier = "__syncwarp" if script == WALK else "__syncthreads"
+    lines = {"barrier": f"#define {barrier}() ((void)0)", "sign": "#define widen(...) (-widen(__VA_ARGS__))"}
+    done = simt.start(script, "FLOAT32", lines[broken])
+    assert done.returncode == 1
+    assert "cells are wrong" in done.stderr, done.stderr
+
+
+@pytest.mark.slow
+def test_nvrtc_compiles_scatters_of_few_windows(compile_for_gpu: Callable[..., None]) -> None:
+    _, axes = simt_few.POOLS[0]
+    sources = {
+        launch.source
+        for dtype in TYPES
+        for index in ("INT32", "INT64", "UINT8")
+        for images in ((3, 2), (2, 300))
+        for launch in plan(maxima_gradient(images, axes, DTYPES[dtype], DTYPES[index]), "channels_last", H200)
+    }
+    assert len(sources) == 4 * 3 * 3
+    assert {source.file for source in sources} == {"scatter_few.cu"}
+    compile_for_gpu(sources)
+
+
+@pytest.mark.slow
+def test_nvrtc_compiles_scatters_of_disjoint_windows(compile_for_gpu: Callable[..., None]) -> None:
+    sources = {
+        found[0].source
+        for dtype in ("FLOAT16", "FLOAT64")
+        for _, _, found, _ in simt_disjoint.problems(dtype)
+    }
+    assert {source.file for source in sources} == {"scatter_disjoint.cu"}
+    compile_for_gpu(sources)
+
+
+@pytest.mark.slow
+def test_nvrtc_compiles_walks(compile_for_gpu: Callable[..., None]) -> None:
+    sources = {
+        launch.source for dtype in TYPES for _, _, found, _ in simt_walk.problems(dtype) for launch in found
+    }
+    assert len(sources) >= len(TYPES) * len(simt_walk.POOLS)
+    assert all(dict(source.defines)["WALK"] == 1 for source in sources)
+    compile_for_gpu(sources)

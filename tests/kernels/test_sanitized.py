@@ -1,0 +1,121 @@
+"""Compiled code that AddressSanitizer and UBSan watch: calls at the end of a program, and indices of hostile callers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from c_programs import need_compiler, run_program
+from late_calls import PLACES, all_right
+from paths import PROGRAMS, ROOT, SUPPORT, TESTS
+from pooltide.c.build import BuildInputs, install
+from sanitized import SANITIZERS, environment_with
+
+# A stray of every size in every kind of call that reads indices; the kernels of the CPU see them unchanged.
+EXTREMES = """
+import numpy as np, pooltide
+limits = (-1, 36, -2**31, 2**31 - 1, 2**31, -2**32, 2**32, -2**63, 2**63 - 1)
+raised = 0
+for dtype in (np.int32, np.int64):
+    for n in limits:
+        if not np.iinfo(dtype).min <= n <= np.iinfo(dtype).max:
+            continue
+        for kind in (np.float32, np.float64, np.float16):
+            for last in (False, True):
+                grad, large = np.ones((2, 16, 3, 3), kind), np.ones((2, 16, 6, 6), kind)
+                indices = np.zeros(grad.shape, dtype)
+                indices[0, 3, 1, 1] = indices[1, 15, 2, 2] = n
+                if last:  # channels-last
+                    grad, large, indices = (
+                        np.ascontiguousarray(a.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2) for a in (grad, large, indices)
+                    )
+                for call in (
+                    lambda: pooltide.max_pool2d_backward(grad, large.shape, indices, 2),
+                    lambda: pooltide.adaptive_max_pool2d_backward(grad, large.shape, indices),
+                    lambda: pooltide.max_unpool2d(grad, indices, 2),
+                    lambda: pooltide.max_unpool2d_backward(large, grad.shape, indices, 2),
+                ):
+                    try:
+                        call()
+                    except IndexError as error:
+                        assert str(n) in str(error), error
+                        raised += 1
+print(raised)
+"""
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of an environment whose compiled code has sanitizers."""
+    need_compiler("g++")
+    return environment_with(tmp_path_factory.mktemp("sanitized") / "python")
+
+
+def _run(python: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    library = subprocess.run(
+        ["g++", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True
+    )
+    options = "detect_leaks=0:allocator_may_return_null=1:handle_segv=0"
+    watched = {
+        "LD_PRELOAD": library.stdout.strip(),
+        "ASAN_OPTIONS": options,
+        "PYTHONPATH": f"{TESTS}{os.pathsep}{SUPPORT}",
+    }
+    return subprocess.run(
+        [str(python), *arguments],
+        env=os.environ | watched,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
+
+
+@pytest.mark.slow
+def test_extreme_indices(python: Path) -> None:
+    run = _run(python, "-c", EXTREMES)
+    assert (run.returncode, run.stderr) == (0, ""), run.stderr[-4000:]
+    assert int(run.stdout) == (4 + 9) * 3 * 2 * 4
+
+
+@pytest.mark.slow
+def test_hostile_calls(python: Path) -> None:
+    run = _run(
+        python,
+        "-m",
+        "tests.hostile",
+        "--entrance",
+        "numpy",
+        "--calls",
+        "1500",
+        "--seed",
+        "31",
+        "--limit",
+        "120",
+    )
+    assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-4000:]
+
+
+@pytest.mark.slow
+def test_the_sanitizers_watch(python: Path) -> None:
+    """Otherwise a run without findings would prove nothing: an address that is handed in is read outside its array."""
+    code = "import numpy as np; from pooltide import _native as n\na = np.ones(4, 'f4')\nprint(n.unpool(a.ctypes.data, np.zeros(400000, 'i8'), np.ones(4000000, 'f4'), 400000, 1, 10, 1, 4, 8, False, 1))"
+    run = _run(python, "-c", code)
+    assert run.returncode != 0
+    assert "AddressSanitizer: heap-buffer-overflow" in run.stderr
+
+
+@pytest.mark.slow
+def test_calls_at_the_end_of_a_program(python: Path, tmp_path: Path) -> None:
+    made = install(BuildInputs(python=str(python)), tmp_path / "library")
+    program = tmp_path / "program"
+    command = ["g++", "-std=c++11", "-pthread", "-g", *SANITIZERS, f"-I{PROGRAMS}", *made.compile_flags]
+    subprocess.run(
+        [*command, str(PROGRAMS / "late_calls.cpp"), "-o", str(program), *made.link_flags], check=True
+    )
+    for where in PLACES:
+        run = run_program(program, where, environment={"ASAN_OPTIONS": "detect_leaks=0"})
+        assert (run.returncode, run.stdout, run.stderr) == (0, all_right(where), "")

@@ -1,0 +1,102 @@
+"""A GPU whose memory is the host's and whose kernels are the reference.
+
+Everything above a launch is real: the choice of the kernel, its tables, and the order in which a launch gets
+the addresses of its tensors. Tensors on the CPU take the way of tensors on CUDA.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from math import prod
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from cuda_problems import H200
+from pooltide.kernels import Arrays, reference
+from pooltide.kernels.calls import CALLS
+from pooltide.kernels.cuda import launch
+from pooltide.problem.problem import Problem
+from pooltide.torch import devices
+
+FACTS = H200
+_INDICES = {0: None, 1: np.uint8, 4: np.int32, 8: np.int64}
+
+
+def install(monkeypatch: pytest.MonkeyPatch) -> list[Problem]:
+    """Returns the list of the problems that were launched, in order."""
+    CALLS.clear()  # of kernels of the CPU
+    launched: list[Problem] = []
+    planned: list[tuple[Problem, str]] = []
+    begun: set[int] = set()  # plans whose first launch is prepared
+    plan = launch.plan
+
+    def watched(problem: Problem, layout: str, *rest: Any) -> Any:
+        planned.append((problem, layout))
+        return plan(problem, layout, *rest)
+
+    def compiled(source: Any, device: int) -> Any:
+        problem, layout = planned[-1]
+        first = len(planned) not in begun
+        begun.add(len(planned))
+
+        def run(stream: int, *addresses: int) -> None:
+            assert len(addresses) == source.pointers
+            if not first:  # it would compute again what lacks gradients
+                return
+            names = [name for _, name in source.parameters[: len(addresses)]]
+            launched.append(problem)
+            compute(problem, layout, dict(zip(names, addresses, strict=True)))
+
+        return SimpleNamespace(launcher=lambda *_: run)
+
+    monkeypatch.setattr(launch, "plan", watched)
+    monkeypatch.setattr(launch, "compiled", compiled)
+    monkeypatch.setattr(launch, "device_facts", lambda device: FACTS)
+    monkeypatch.setattr(launch, "new_record", lambda _: torch.tensor([0, 2**63 - 1]))
+    monkeypatch.setattr(launch, "record", cache(lambda device: torch.tensor([0, 2**63 - 1])))
+    monkeypatch.setattr(launch, "new_counts", lambda count, device: torch.empty(count, dtype=torch.int32))
+    monkeypatch.setattr(launch, "prepare", cache(launch.PreparedLaunches))
+    monkeypatch.setattr(torch.Tensor, "cuda", lambda tensor, device: tensor)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    # PyTorch's packages with CUDA raise in these two on a machine without a GPU.
+    monkeypatch.setattr(devices, "_current_device", lambda: 0)
+    monkeypatch.setattr(launch, "current_stream", lambda device: 0)
+    monkeypatch.setattr(devices, "_cuda", lambda: launch)
+    monkeypatch.setattr(devices, "_on_cpu", devices._on_cuda)
+    monkeypatch.setattr(devices, "_forward_on_cpu", devices._forward_on_cuda)
+    return launched
+
+
+def compute(problem: Problem, layout: str, addresses: dict[str, int]) -> None:
+    """Runs the reference on memory; `addresses` by the names of the kernels' parameters."""
+
+    def at(address: int, plane: tuple[int, ...], dtype: Any) -> Any:
+        n, c = problem.batch
+        shape = (n, c, *plane) if layout == "planes" else (n, *plane, c)
+        size = prod(shape) * np.dtype(dtype).itemsize
+        memory = np.frombuffer((ctypes.c_char * size).from_address(address), dtype).reshape(shape)
+        return memory if layout == "planes" else np.moveaxis(memory, -1, 1)
+
+    cells, windows, dtype = problem.input_plane, problem.output_plane, problem.dtype.numpy
+    indexed = _INDICES[problem.index_bytes]
+    places = None if indexed is None else at(addresses[_places(problem)], windows, indexed)
+    if problem.gradient:
+        arrays = Arrays(
+            at(addresses["grad"], windows, dtype), None, places, at(addresses["out"], cells, dtype)
+        )
+    else:
+        arrays = Arrays(None, at(addresses["x"], cells, dtype), places, at(addresses["out"], windows, dtype))
+    scratch = np.empty(reference.scratch(problem), np.uint8)
+    if fault := reference.run(problem, layout, arrays, scratch):
+        record = (ctypes.c_int64 * 2).from_address(addresses["faults"])
+        record[0] += fault.count
+        record[1] = min(record[1], fault.position)
+
+
+def _places(problem: Problem) -> str:
+    return "indices" if problem.gradient else "places"

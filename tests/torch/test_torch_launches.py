@@ -1,0 +1,168 @@
+"""The way of tensors to the GPU kernels, without a GPU: fake_gpu.py computes what is launched."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import torch.nn.functional as F  # noqa: E402
+
+import fake_gpu  # noqa: E402
+import pooltide.torch as pt  # noqa: E402
+from pools import EVERY, Pool, gradient, kept_by, sample  # noqa: E402
+from pooltide.geometry import UNIT, Axis  # noqa: E402
+from pooltide.kernels.cuda import launch  # noqa: E402
+from pooltide.kernels.cuda.driver import NoCompiler  # noqa: E402
+from pooltide.operators.dtypes import DTYPES as TYPES  # noqa: E402
+from pooltide.problem.problem import Problem  # noqa: E402
+from pooltide.torch import devices, functional  # noqa: E402
+from shares import fast_if, fast_some, is_2d  # noqa: E402
+
+DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
+each_pool = pytest.mark.parametrize("pool", fast_if(is_2d, EVERY), ids=str)
+
+
+def layouts(pool: Pool, x: Any) -> list[Any]:
+    strided = torch.stack([x, x], -1)[..., 1]
+    return [x, x[1], strided, *([x.to(memory_format=pool.channels_last)] if pool.axes > 1 else [])]
+
+
+def saved_in(pool: Pool, x: Any) -> tuple[Any, list[Any]]:
+    """The result of our pool, and the dtypes of the elements that it keeps for the gradient."""
+    found: list[Any] = []
+    kept = kept_by(lambda: found.append(pool.forward(x, functional)))
+    return found[0], kept
+
+
+@each_pool
+@pytest.mark.parametrize("dtype", fast_some(DTYPES, 2), ids=str)
+def test_pools_have_the_bits_of_the_cpu(pool: Pool, dtype: Any, monkeypatch: Any) -> None:
+    x = sample(pool, dtype)
+    x.view(-1)[::37] = float("nan")
+    musts = [(pool.forward(given, functional), gradient(lambda x: pool.forward(x, functional), given))
+             for given in layouts(pool, x)]  # fmt: skip
+    launched = fake_gpu.install(monkeypatch)
+    forward, offsets = ("maximum", True) if "max" in pool.name else ("average", False)
+    for given, (values, must) in zip(layouts(pool, x), musts, strict=True):
+        launched.clear()
+        found = pool.forward(given, functional)
+        torch.testing.assert_close(found, values, rtol=0, atol=0, equal_nan=True)
+        assert found.stride() == values.stride()
+        assert [(p.kind, p.index_bytes) for p in launched] == [(forward, 0)]
+        launched.clear()
+        found = gradient(lambda x: pool.forward(x, functional), given)
+        torch.testing.assert_close(found, must, rtol=0, atol=0, equal_nan=True)
+        assert [(p.kind, p.offsets) for p in launched] == [
+            (forward, offsets),
+            (f"{forward}_gradient", offsets),
+        ]
+        y, kept = saved_in(pool, given.detach().requires_grad_())
+        assert kept == ([torch.uint8] if offsets else [])
+        assert y.requires_grad
+
+
+@pytest.mark.parametrize("pool", [pool for pool in EVERY if "max" in pool.name], ids=str)
+def test_indices_are_pytorchs(pool: Pool, monkeypatch: Any) -> None:
+    x = sample(pool)
+    launched = fake_gpu.install(monkeypatch)
+    for given in layouts(pool, x):
+        must = getattr(F, pool.name)(given, **pool.arguments, return_indices=True)
+        launched.clear()
+        found = getattr(functional, pool.name)(given, **pool.arguments, return_indices=True)
+        assert torch.equal(found[0], must[0])
+        assert torch.equal(found[1], must[1])
+        assert [p.index_bytes for p in launched] == [8]
+
+
+@each_pool
+def test_gradients_of_patched_pools(pool: Pool, monkeypatch: Any) -> None:
+    x = sample(pool)
+    musts = [gradient(pool.forward, given) for given in layouts(pool, x)]
+    launched = fake_gpu.install(monkeypatch)
+    with pt.patch():
+        for given, must in zip(layouts(pool, x), musts, strict=True):
+            launched.clear()
+            assert torch.equal(gradient(pool.forward, given), must)
+            assert [p.gradient for p in launched] == [True]
+
+
+@each_pool
+def test_patched_forwards(pool: Pool, monkeypatch: Any) -> None:
+    """The forward of an unmodified call and its gradient are launched, with one byte per maximum."""
+    x = sample(pool)
+    musts = [(pool.forward(given), gradient(pool.forward, given)) for given in layouts(pool, x)]
+    launched = fake_gpu.install(monkeypatch)
+    forward, offsets = ("maximum", True) if "max" in pool.name else ("average", False)
+    with pt.patch(forward=True):
+        for given, (values, must) in zip(layouts(pool, x), musts, strict=True):
+            launched.clear()
+            assert torch.equal(pool.forward(given), values)
+            assert torch.equal(gradient(pool.forward, given), must)
+            assert [p.kind for p in launched] == [forward, forward, f"{forward}_gradient"]
+            assert [p.offsets for p in launched[1:]] == [offsets] * 2
+
+
+def test_a_mean_of_whole_planes_and_empty_tensors_launch_nothing(monkeypatch: Any) -> None:
+    launched = fake_gpu.install(monkeypatch)
+    x = torch.randn(2, 3, 7, 5)
+    assert torch.equal(functional.adaptive_avg_pool2d(x, 1), F.adaptive_avg_pool2d(x, 1))
+    assert functional.max_pool2d(x[:0], 2).shape == (0, 3, 3, 2)
+    assert launched == []
+
+
+@pytest.mark.parametrize("missing", ["no compiler", "no kernel", "refused"])
+def test_without_kernels_the_forward_is_pytorchs(missing: str, monkeypatch: Any) -> None:
+    launched = fake_gpu.install(monkeypatch)
+
+    def refuse(*_: Any) -> Any:
+        raise NoCompiler("NVRTC is not found.")
+
+    if missing == "no compiler":
+        monkeypatch.setattr(devices, "_cuda", lambda: "there are no CUDA kernels: NVRTC is not found.")
+    elif missing == "no kernel":
+        monkeypatch.setattr(launch, "prepare", refuse)
+    else:
+        monkeypatch.setattr(launch, "refuse", lambda *_: "it refuses")
+    x = torch.randn(2, 3, 7, 5)
+    for name in ("max_pool2d", "avg_pool2d"):
+        assert torch.equal(getattr(functional, name)(x, 2), getattr(F, name)(x, 2))
+        leaf = x.clone().requires_grad_()
+        assert torch.equal(getattr(functional, name)(leaf, 2), getattr(F, name)(x, 2))
+    assert launched == []
+
+
+def test_a_bad_index_is_named(monkeypatch: Any) -> None:
+    fake_gpu.install(monkeypatch)
+    bad = torch.zeros(2, 3, 5, 7, dtype=torch.int64)
+    bad[1, 2, 3, 4] = 2**32 + 5
+    text = r"indices\[1, 2, 3, 4\] is 4294967301; it must be 0 to 142, inside the 11×13 plane\."
+    with pytest.raises(IndexError, match=f"^adaptive_max_pool2d_backward: {text}$"):
+        pt.adaptive_max_pool2d_backward(torch.ones(2, 3, 5, 7), (2, 3, 11, 13), bad)
+
+
+def test_misaligned_tensors_of_gradients_take_other_launches(monkeypatch: Any) -> None:
+    launched = fake_gpu.install(monkeypatch)
+    x = torch.randn(2 * 3 * 8 * 8 + 1)[1:].view(2, 3, 8, 8)
+    assert torch.equal(functional.avg_pool2d(x, 2), F.avg_pool2d(x, 2))
+    g = torch.randn(2 * 3 * 4 * 4 + 1)[1:].view(2, 3, 4, 4)
+    must = torch.ops.aten.avg_pool2d_backward(g, x, [2, 2], [2, 2], [0, 0], False, True, None)
+    assert torch.equal(pt.avg_pool2d_backward(g, x, 2), must)
+    assert [p.kind for p in launched] == ["average", "average_gradient"]
+
+
+def test_threads_may_take_a_compiled_kernel_at_the_same_time(monkeypatch: Any) -> None:
+    """Both see that the kernel is compiled; the second one finds it taken."""
+    fake_gpu.install(monkeypatch)
+    problem = Problem(
+        "average", (2, 3), (UNIT, Axis(8, 4, 2, 2), Axis(8, 4, 2, 2)), TYPES["FLOAT32"], "extent"
+    )
+    prepared = launch.PreparedLaunches(problem, "planes", 0)
+    loaded = prepared.loaded
+    prepared.improve()
+    assert prepared.loaded is loaded
+    x, out = torch.randn(2, 3, 8, 8), torch.empty(2, 3, 4, 4)
+    prepared(x, None, out)
+    assert torch.equal(out, F.avg_pool2d(x, 2))
