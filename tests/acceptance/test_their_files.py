@@ -21,8 +21,8 @@ from click.testing import CliRunner
 from commandline import pooltide
 from dump_model import dump
 from pooltide.acceptance.cases import CasesError, Line
+from pooltide.acceptance.foreign import read_cases
 from pooltide.acceptance.hooks import execute, expectation, golden_function
-from pooltide.acceptance.imports import read_cases
 from pooltide.acceptance.msprobe_csv import HEADER
 from pooltide.cli import main
 from pooltide.problem.rounding import round_once

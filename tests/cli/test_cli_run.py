@@ -11,14 +11,14 @@ import pytest
 from click.testing import CliRunner
 
 from commandline import pooltide
-from pooltide.acceptance import inputs, trial
+from pooltide.acceptance import gpu_plan, inputs, trial
 from pooltide.acceptance.inputs import arrays, draw
 from pooltide.acceptance.measures import Measures
 from pooltide.acceptance.notation import parse
 from pooltide.acceptance.trial import plan_of, problem_of, run
 from pooltide.acceptance.words import DISTRIBUTIONS, short_names
 from pooltide.arrays.volumes import memory_layout
-from pooltide.cli import gpu_plan, main
+from pooltide.cli import main
 from pooltide.cli.reports import figures
 from pooltide.geometry import tables
 from pooltide.kernels import reference

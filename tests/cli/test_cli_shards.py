@@ -19,10 +19,10 @@ from click.testing import CliRunner
 from commandline import PROGRAM, pooltide
 from pooltide.acceptance import golden as making
 from pooltide.acceptance import workers
-from pooltide.acceptance.entries import expected
 from pooltide.acceptance.golden import Task
 from pooltide.acceptance.manifest import Manifest, Shard, begin, finish_manifest, read_shard
-from pooltide.cli import main, progress
+from pooltide.acceptance.manifest_entry import expected
+from pooltide.cli import main, output
 from shares import fast_first
 
 CASES = "name,case\n" + "".join(f"c{i},avg2d:2x3x{5 + i}x7:k3:s{1 + i % 2}:f16:seed{i}\n" for i in range(11))
@@ -248,7 +248,7 @@ def test_golden_says_its_cases_as_json(tmp_path: Path) -> None:
 
 
 def test_a_log_shows_progress_with_an_estimate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "_SECONDS", 0.0)
+    monkeypatch.setattr(output, "_SECONDS", 0.0)
     (tmp_path / "cases").write_text(CASES)
     text = invoke("golden", tmp_path / "cases", "-o", tmp_path / "out", "--jobs", 1)
     assert "golden: 1 of 12 cases, about a minute left" in text
@@ -268,7 +268,7 @@ def test_a_log_shows_progress_with_an_estimate(tmp_path: Path, monkeypatch: pyte
     ],
 )
 def test_the_estimate(done: int, total: int | None, seconds: float, says: str) -> None:
-    assert progress.estimate(done, total, seconds) == says
+    assert output.estimate(done, total, seconds) == says
 
 
 @pytest.mark.parametrize("jobs", fast_first([1, 2]))

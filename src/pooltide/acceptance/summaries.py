@@ -17,8 +17,8 @@ from typing import Any
 
 from ..writing import why, write_parts
 from .cases import CasesError, bounded, parse_json
-from .entries import SHA256
 from .manifest import Manifest, Shard, read_shard
+from .manifest_entry import SHA256
 from .verdicts import STANDARDS
 
 _COUNTS = ("pass", "fail", "error")

@@ -60,11 +60,11 @@ def judge(
     m: Measures, precision: Precision, third: Measures | None = None, level: str = "L1"
 ) -> list[Verdict]:
     """All verdicts, in the order of STANDARDS; those of THIRD only with a third result."""
-    found = {name: judges(m, precision) for name, judges in _JUDGES.items()}
+    outcomes = {name: judges(m, precision) for name, judges in _JUDGES.items()}
     if third is not None:
-        found["two"] = _two(m, third, level)
-        found["benchmark"] = _benchmark(m, third, level)
-    verdicts = [Verdict(name, *found[name]) for name in STANDARDS if name in found]
+        outcomes["two"] = _two(m, third, level)
+        outcomes["benchmark"] = _benchmark(m, third, level)
+    verdicts = [Verdict(name, *outcomes[name]) for name in STANDARDS if name in outcomes]
     wrong = [f"{m.misplaced} of {m.count} cells have a NaN or Inf out of place"] if m.misplaced else []
     wrong += [f"{m.wrong_indices} of {m.indices} indices differ"] if m.wrong_indices else []
     if not wrong:
@@ -184,9 +184,9 @@ def _benchmark(m: Measures, third: Measures, level: str) -> Judged:
 
 def _ratios(level: str, *figures: tuple[str, float, float, float]) -> Judged:
     """Each figure is a name, our value, the third's, and the largest ratio that is good."""
-    found = [(name, ratio(ours, theirs), limit) for name, ours, theirs, limit in figures]
-    spelled = ", ".join(f"{name} {r:.3g} (at most {limit:g})" for name, r, limit in found)
-    return _status(all(r <= limit for _, r, limit in found)), f"{level}: ratios {spelled}"
+    ratios = [(name, ratio(ours, theirs), limit) for name, ours, theirs, limit in figures]
+    spelled = ", ".join(f"{name} {r:.3g} (at most {limit:g})" for name, r, limit in ratios)
+    return _status(all(r <= limit for _, r, limit in ratios)), f"{level}: ratios {spelled}"
 
 
 def ratio(ours: float, theirs: float) -> float:

@@ -7,7 +7,7 @@ import shlex
 import click
 
 from ..c.build import CannotBuild, install
-from .speech import NoAnswer
+from .output import NoAnswer
 
 
 @click.command()

@@ -9,14 +9,14 @@ from pathlib import Path
 import click
 
 from ..acceptance.cases import CasesError
-from ..acceptance.entries import MANIFEST
+from ..acceptance.locking import locked
 from ..acceptance.manifest import ManifestError
+from ..acceptance.manifest_entry import MANIFEST
 from ..acceptance.merging import merge_golden
 from ..acceptance.summaries import merge_results
 from ..writing import why
-from .locking import locked
-from .paths import NamedPath
-from .speech import say
+from .arguments import NamedPath
+from .output import say
 
 
 @click.command()

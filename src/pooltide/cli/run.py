@@ -16,6 +16,7 @@ import click
 import numpy as np
 
 from ..acceptance.cases import Line
+from ..acceptance.gpu_plan import GpuPlan, gpu_plan
 from ..acceptance.inputs import TooLarge, result_plane
 from ..acceptance.notation import Case
 from ..acceptance.tensorfile import npy_header, raw_bytes
@@ -25,14 +26,12 @@ from ..kernels.plan import BACKENDS, NoBackend, Plan
 from ..operators.pages import HOST
 from ..writing import why, write_own
 from . import reports
-from .gpu_plan import GpuPlan, gpu_plan
-from .paths import NamedPath
-from .problems import NOTATION, failed, problem_argument, product_option
-from .speech import one_line, reproduce, say
+from .arguments import NOTATION, NamedPath, failed, problem_argument, product_option
+from .output import one_line, reproduce, say
 
 if TYPE_CHECKING:
     from ..acceptance.errormap import ErrorMap
-    from ..acceptance.report import Entry
+    from ..acceptance.report_page import Entry
 
 _COLUMNS = ("backend", "ms", *reports.COLUMNS)
 Outcome = Trial | Plan | GpuPlan | str  # str: why the case has neither
@@ -187,7 +186,7 @@ def _plan_record(plan: Plan | GpuPlan) -> dict[str, Any]:
 
 
 def _entry(line: Line, outcome: Outcome, standard: str, options: list[str]) -> Entry:
-    from ..acceptance.report import Entry
+    from ..acceptance.report_page import Entry
 
     text = str(line.case) if line.case else ""
     if not isinstance(outcome, Trial):

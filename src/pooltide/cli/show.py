@@ -13,9 +13,8 @@ from ..acceptance.picture import Picture, plotted, svg
 from ..acceptance.show import Undrawable, draw_case
 from ..acceptance.trial import Refused
 from ..writing import why, write_whole
-from .paths import NamedPath
-from .problems import NOTATION, problem_argument
-from .speech import one_line, reproduce, say
+from .arguments import NOTATION, NamedPath, problem_argument
+from .output import one_line, reproduce, say
 
 _FORMATS = ("svg", "png", "pdf")
 

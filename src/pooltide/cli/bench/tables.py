@@ -1,4 +1,4 @@
-"""Prints the results of contests, and why there is none, as tables and text, or as records for JSON."""
+"""Prints measurements, and why a case has none, as tables and text, or as records for JSON."""
 
 from __future__ import annotations
 
@@ -11,21 +11,20 @@ from math import exp, log
 from textwrap import fill
 from typing import Any
 
-from ..acceptance.inputs import TooLarge
-from ..acceptance.notation import Case
-from ..acceptance.trial import Refused
-from ..acceptance.words import short_dtype
-from ..kernels.cuda import nvrtc
-from ..kernels.cuda.driver import NoCompiler
-from ..kernels.plan import NoBackend
-from ..kernels.threads import get_num_threads
-from .entries import Result, Wrong
-from .machine import processor
-from .speech import one_line, say
-from .tables import aligned, screen_width
+from ...acceptance.inputs import TooLarge
+from ...acceptance.notation import Case
+from ...acceptance.trial import Refused
+from ...acceptance.words import short_dtype
+from ...kernels.cuda import nvrtc
+from ...kernels.cuda.driver import NoCompiler
+from ...kernels.plan import NoBackend
+from ...kernels.threads import get_num_threads
+from ..output import aligned, one_line, say, screen_width
+from ..reports import processor
+from .measurement import Measurement, WrongResult
 
 LARGE = 32 << 20  # bytes of a result
-FAILURES = (Wrong, Refused, TooLarge, NoBackend, NoCompiler, MemoryError)  # why a case has no result
+FAILURES = (WrongResult, Refused, TooLarge, NoBackend, NoCompiler, MemoryError)  # why a case has no result
 RATIOS = {
     "torch ÷ ours, out=": ("torch out=", "ours out="),
     "torch ÷ ours, fresh": ("torch", "ours"),
@@ -53,7 +52,7 @@ def machine_of(device: str) -> dict[str, Any]:
 
         gpu = torch.cuda.get_device_name()
         return {"date": _today(), "device": gpu, "torch": torch.__version__, "nvrtc": _nvrtc_version()}
-    from .. import _native
+    from ... import _native
 
     return {
         "date": _today(),
@@ -89,7 +88,7 @@ def in_words(facts: dict[str, Any]) -> str:
 
 def failure(case: Case, error: Exception) -> Failure:
     text = str(error) or "there was not enough memory"
-    return Failure(text if text.startswith(f"{case}:") else f"{case}: {text}", isinstance(error, Wrong))
+    return Failure(text if text.startswith(f"{case}:") else f"{case}: {text}", isinstance(error, WrongResult))
 
 
 def report_failures(failures: list[Failure]) -> int:
@@ -99,63 +98,66 @@ def report_failures(failures: list[Failure]) -> int:
     return 2 if any(not one.wrong for one in failures) else 1 if failures else 0
 
 
-def record(name: str, result: Result) -> dict[str, Any]:
-    """`ours ÷ limit` is of the out= form where there is one."""
+def record(name: str, measurement: Measurement) -> dict[str, Any]:
+    """The measurement for JSON; `ours ÷ limit` is of the out= form where there is one."""
     return {
         "name": name,
-        "case": str(result.case),
-        "result_bytes": result.result_bytes,
-        "limit_seconds": result.limit,
-        "ours_to_limit": result.ours_to_limit,
-        "torch_to_limit": result.torch_to_limit,
-        "others": result.others,
-        "seconds": {name: result.typical(name) for name in result.times},
-        "spread": {name: result.spread(name) for name in result.times},
-        "ratios": {title: result.ratio(*pair) for title, pair in (RATIOS | _CUDA_RATIOS).items()},
+        "case": str(measurement.case),
+        "result_bytes": measurement.result_bytes,
+        "limit_seconds": measurement.limit,
+        "ours_to_limit": measurement.ours_to_limit,
+        "torch_to_limit": measurement.torch_to_limit,
+        "others": measurement.other_load,
+        "seconds": {name: measurement.typical(name) for name in measurement.times},
+        "spread": {name: measurement.spread(name) for name in measurement.times},
+        "ratios": {title: measurement.ratio(*pair) for title, pair in (RATIOS | _CUDA_RATIOS).items()},
     }
 
 
-def print_tables(found: list[tuple[str, Result]], rounds: int, machine: dict[str, Any]) -> None:
+def print_tables(named: list[tuple[str, Measurement]], rounds: int, machine: dict[str, Any]) -> None:
     ratios = RATIOS | (_CUDA_RATIOS if machine["device"] != "cpu" else {})
     head = ["limit ms", "ours ms", "±", "ours ÷ limit", "torch ÷ limit", *ratios, "case"]
+    measurements = [measurement for _, measurement in named]
     rows = []
-    for _, result in found:
-        ours = f"ours{result.form}"
-        taken = (result.typical(ours) or 0.0) * 1e3
-        cells = [f"{result.limit * 1e3:.3f}", f"{taken:.3f}", f"{result.spread(ours):.0%}"]
-        cells += [number(result.ours_to_limit), number(result.torch_to_limit)]
-        cells += [number(result.ratio(*pair)) for pair in ratios.values()]
-        rows.append([*cells, str(result.case)])
+    for measurement in measurements:
+        ours = f"ours{measurement.form}"
+        milliseconds = (measurement.typical(ours) or 0.0) * 1e3
+        cells = [f"{measurement.limit * 1e3:.3f}", f"{milliseconds:.3f}", f"{measurement.spread(ours):.0%}"]
+        cells += [number(measurement.ours_to_limit), number(measurement.torch_to_limit)]
+        cells += [number(measurement.ratio(*pair)) for pair in ratios.values()]
+        rows.append([*cells, str(measurement.case)])
     about = f"medians of {rounds} rounds, {in_words(machine)}; ± is half the quartiles' distance"
     say(fill(about, screen_width()) + "\n")
     say(aligned(head, rows))
-    if text := load([result for _, result in found]):
+    if text := other_load(measurements):
         say(f"\n{text}")
-    if len(found) > 1:
+    if len(measurements) > 1:
         say(f"\ngeometric means; large: results of {LARGE >> 20} MB and more\n")
-        say(_means([result for _, result in found]))
+        say(_means(measurements))
 
 
-def load(results: list[Result]) -> str:
+def other_load(measurements: list[Measurement]) -> str:
     """How busy other programs kept the machine; empty if that is unknown, as on a GPU."""
-    shares = [result.others for result in results if result.others is not None]
-    if not shares:
+    loads = [one.other_load for one in measurements if one.other_load is not None]
+    if not loads:
         return ""
-    return f"Other programs took {min(shares):.0%} to {max(shares):.0%} of the processors."
+    return f"Other programs took {min(loads):.0%} to {max(loads):.0%} of the processors."
 
 
-def _means(results: list[Result]) -> str:
-    limits = ("torch ÷ limit", "ours ÷ limit, large", "torch ÷ ours, fresh, large")
+def _means(measurements: list[Measurement]) -> str:
+    more = ("torch ÷ limit", "ours ÷ limit, large", "torch ÷ ours, fresh, large")
+    groups: dict[tuple[str, str], list[Measurement]] = {}
+    for one in measurements:
+        groups.setdefault((one.case.operator.short, short_dtype(one.case.dtype)), []).append(one)
     rows = []
-    for kind in dict.fromkeys((r.case.operator.short, short_dtype(r.case.dtype)) for r in results):
-        mine = [r for r in results if (r.case.operator.short, short_dtype(r.case.dtype)) == kind]
-        large = [r for r in mine if r.result_bytes >= LARGE]
-        means = [geometric_mean([r.ratio(*pair) for r in mine]) for pair in RATIOS.values()]
-        means.append(geometric_mean([r.torch_to_limit for r in mine]))
-        means.append(geometric_mean([r.ours_to_limit for r in large]))
-        means.append(geometric_mean([r.ratio("torch", "ours") for r in large]))
+    for kind, group in groups.items():
+        large = [one for one in group if one.result_bytes >= LARGE]
+        means = [geometric_mean([one.ratio(*pair) for one in group]) for pair in RATIOS.values()]
+        means.append(geometric_mean([one.torch_to_limit for one in group]))
+        means.append(geometric_mean([one.ours_to_limit for one in large]))
+        means.append(geometric_mean([one.ratio("torch", "ours") for one in large]))
         rows.append([*kind, *map(number, means)])
-    return aligned(["operator", "dtype", *RATIOS, *limits], rows)
+    return aligned(["operator", "dtype", *RATIOS, *more], rows)
 
 
 def geometric_mean(values: list[float | None]) -> float | None:

@@ -1,4 +1,4 @@
-"""The arguments that several commands share: PROBLEM and --product.
+"""The arguments and options that several commands share: PROBLEM, --product, --shard, and paths.
 
 PROBLEM is a case in the notation, or a file of cases, or - for the standard input.
 """
@@ -17,10 +17,11 @@ import click
 from click.shell_completion import CompletionItem
 
 from ..acceptance.cases import CasesError, Line, bounded, lines, read, read_lazily
+from ..acceptance.manifest import Shard, read_shard
 from ..acceptance.notation import parse
 from ..acceptance.words import NotationError
 from ..operators.pages import PRODUCTS
-from .speech import one_line
+from .output import one_line
 
 if TYPE_CHECKING:
     from ..acceptance.golden import Made
@@ -81,12 +82,12 @@ class GradientProblems(Problems):
     """As Problems, for a command that takes gradients alone."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        found: list[Line] = super().convert(value, param, ctx)
-        for line in found:
+        lines_read: list[Line] = super().convert(value, param, ctx)
+        for line in lines_read:
             if line.case is not None and not line.case.operator.gradient:
                 text = f"{line.case} is a forward; it must be a gradient, which --kind forwards also measures"
                 self.fail(text, param, ctx)
-        return found
+        return lines_read
 
 
 def _lines(value: str) -> list[Line]:
@@ -97,10 +98,10 @@ def _lines(value: str) -> list[Line]:
         raise CasesError(f"{value!r} is no case and no file; a case is one word such as avg2d:2x3x11x13:k3")
     if value == "-" and sys.stdin is None:
         raise CasesError("the standard input is closed")
-    found = list(lines(bounded(sys.stdin.buffer))) if value == "-" else read(Path(value))
-    if not found:
+    lines_read = list(lines(bounded(sys.stdin.buffer))) if value == "-" else read(Path(value))
+    if not lines_read:
         raise CasesError(f"{'the standard input' if value == '-' else value} has no case")
-    return found
+    return lines_read
 
 
 @dataclass(slots=True)
@@ -121,8 +122,8 @@ class _SourceType(Problems):
 def _source(value: str) -> CaseSource:
     """CasesError or NotationError: the argument means no case."""
     if value == "-" or not os.path.isfile(value):
-        found = _lines(value)
-        return CaseSource(iter(found), len(found))
+        in_memory = _lines(value)
+        return CaseSource(iter(in_memory), len(in_memory))
     lines = read_lazily(Path(value))
     first = next(lines, None)
     if first is None:
@@ -138,6 +139,33 @@ def _line_count(path: Path) -> int:
     return count + (last != b"\n")
 
 
+class NamedPath(click.Path):
+    """A click.Path with a name: an empty one would mean the working directory, and none has a null byte."""
+
+    def __init__(self, **kinds: bool) -> None:
+        super().__init__(path_type=Path, **kinds)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        text = os.fspath(value)
+        if not text:
+            self.fail("the path is empty; it must name a file or a directory", param, ctx)
+        if "\0" in text:
+            self.fail(f"the path {text!r} has a null byte; it must have none", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class _ShardType(click.ParamType):  # type: ignore[type-arg]
+    name = "shard"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Shard:
+        if isinstance(value, Shard):
+            return value
+        try:
+            return read_shard(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
 source_argument = click.argument("source", metavar="[PROBLEM]", type=_SourceType(), required=False)
 problem_argument = click.argument("problems", metavar="PROBLEM", type=Problems())
 product_option = click.option(
@@ -145,6 +173,9 @@ product_option = click.option(
     type=click.Choice(list(PRODUCTS)),
     metavar="NAME",
     help=f"Overrides the product that a case names: {', '.join(PRODUCTS)}.",
+)
+shard_option = click.option(
+    "--shard", type=_ShardType(), metavar="I/N", help="Only share I of N of the cases; merge joins them."
 )
 
 

@@ -1,20 +1,18 @@
-"""`pooltide run --plan --device cuda`: which GPU kernel would compute a case, and why not the others.
+"""Says which GPU kernel would compute a case, and why the kernels before it refuse it.
 
-It needs no GPU: where there is none, the plan is that of an H200, and says so.
+No GPU is needed: without one, the plan is that of an H200, and says so.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..acceptance.notation import Case
-from ..acceptance.trial import layouts_of, problem_of
 from ..kernels.cuda.choice import LAYOUTS, kernels, refuse
-from ..kernels.cuda.driver import DeviceFacts, NoCompiler, device_facts
+from ..kernels.cuda.driver import H200, NoCompiler, device_facts
 from ..kernels.plan import NoBackend, arrange, fact_lines, kernel_facts
 from ..problem.problem import Problem
-
-H200 = DeviceFacts(90, 132, 227 << 10, 228 << 10, 2048, 65536, 50 << 20, 1_980_000)
+from .notation import Case
+from .trial import layouts_of, problem_of
 
 
 @dataclass(frozen=True, slots=True)

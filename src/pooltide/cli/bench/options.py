@@ -1,9 +1,4 @@
-"""`pooltide bench`: times our functions and PyTorch's, and compares both with a copy of memory.
-
-named.py measures a PROBLEM or the named shapes; drawn.py draws problems with drawing.py; training.py trains
-models.py. contest.py, cuda_contest.py and forward_contest.py make and time the contestants (entries.py).
-instructions.py counts instructions instead, by running counted.py under valgrind.
-"""
+"""The command `bench`: its options, which of them exclude each other, and what it then runs."""
 
 from __future__ import annotations
 
@@ -13,14 +8,14 @@ from typing import Any
 
 import click
 
-from ..kernels.threads import MOST, get_num_threads
-from .contest import use_threads
-from .drawing import CELLS, KINDS, LEAST_CELLS, Wanted
-from .named import CUDA_SHAPES, SHAPES, run_named
-from .problems import NOTATION, GradientProblems
-from .speech import say
+from ...kernels.threads import MOST, get_num_threads
+from ..arguments import NOTATION, GradientProblems
+from ..output import say
+from .cpu_timing import use_threads
+from .named_shapes import CUDA_SHAPES, SHAPES, run_named
+from .sampling import CELLS, KINDS, MIN_CELLS, Sampling
 
-# The options that only one of the modes has, and the mode that has them.
+# The options that only one of the modes has.
 _NAMED = {
     "shapes": "--shape",
     "dtypes": "--dtype",
@@ -62,7 +57,7 @@ class Threads(click.ParamType):  # type: ignore[type-arg]
 @click.option("--seed", type=click.IntRange(0), help="Of the drawn problems.  [default: 1]")
 @click.option(
     "--most-cells",
-    type=click.IntRange(LEAST_CELLS, 1 << 30),
+    type=click.IntRange(MIN_CELLS, 1 << 30),
     help="Of the drawn problems.  [default: 2^23; on cuda 2^26]",
 )
 @click.option("--models", is_flag=True, help="Measure training steps of small models.")
@@ -79,77 +74,81 @@ class Threads(click.ParamType):  # type: ignore[type-arg]
     "--threads", type=Threads(), help="Of ours and PyTorch's; several for drawn problems.  [default: all]"
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
-def command(models: bool, device: str, threads: tuple[int, ...] | None, **given: Any) -> None:
+def command(models: bool, device: str, threads: tuple[int, ...] | None, **options: Any) -> None:
     """Time a problem, the named shapes, drawn problems or models; compare with PyTorch and with a copy.
 
     A case whose result is wrong gets no time, and exit status 1.
     """
-    if given["instructions"]:
-        _check_counting(device, threads, given)
-    counts = _checked(models, device, threads or (get_num_threads(),), given)
+    if options["instructions"]:
+        _check_counting(device, threads, options)
+    counts = _checked(models, device, threads or (get_num_threads(),), options)
     if find_spec("torch") is None:
         say("PyTorch is not installed, so its figures are missing: pip install 'pooltide[torch]'.", err=True)
     before = get_num_threads()
     use_threads(counts[0])
-    rounds, as_json, kind = given["rounds"], given["as_json"], given["kind"] or "gradients"
+    rounds, as_json, kind = options["rounds"], options["as_json"], options["kind"] or "gradients"
     try:
         if models:
-            from .training import run_models
+            from .model_training import run_models
 
             status = run_models(device, rounds or 5, as_json)
-        elif count := given["drawn"]:
-            from .drawn import run_drawn
+        elif count := options["drawn"]:
+            from .drawn_problems import run_drawn
 
-            seed = 1 if given["seed"] is None else given["seed"]
-            wanted = Wanted(count, seed, kind, device, given["most_cells"] or CELLS[device])
-            status = run_drawn(wanted, counts, rounds or 5, as_json)
+            seed = 1 if options["seed"] is None else options["seed"]
+            sampling = Sampling(count, seed, kind, device, options["most_cells"] or CELLS[device])
+            status = run_drawn(sampling, counts, rounds or 5, as_json)
         else:
-            named = {name: given[name] for name in (*_NAMED, "problems")}
+            named = {name: options[name] for name in (*_NAMED, "problems")}
             status = run_named(device, rounds or 15, as_json, kind, **named)
     finally:
         use_threads(before)
     raise SystemExit(status)
 
 
-def _checked(models: bool, device: str, threads: tuple[int, ...], given: dict[str, Any]) -> tuple[int, ...]:
-    """Returns the numbers of threads. Raises for options that do not belong together."""
-    if given["problems"] and (given["shapes"] or given["dtypes"] is not None):
+def _checked(models: bool, device: str, threads: tuple[int, ...], options: dict[str, Any]) -> tuple[int, ...]:
+    """Returns the numbers of threads. Raises for options that exclude each other."""
+    if options["problems"] and (options["shapes"] or options["dtypes"] is not None):
         raise click.UsageError("--shape and --dtype are for the named shapes; a PROBLEM has its own")
-    if given["drawn"] and models:
+    if options["drawn"] and models:
         raise click.UsageError("--drawn and --models exclude each other; give one of them")
-    mode = "--drawn" if given["drawn"] else "--models" if models else ""
-    others = ({"problems": "PROBLEM"} | _NAMED if mode else {}) | ({} if mode == "--drawn" else _DRAWN)
-    others |= {"kind": "--kind"} if models else {}
-    for name, option in others.items():
-        if not (given[name] is None or given[name] is False or given[name] == ()):
+    mode = "--drawn" if options["drawn"] else "--models" if models else ""
+    foreign = ({"problems": "PROBLEM"} | _NAMED if mode else {}) | ({} if mode == "--drawn" else _DRAWN)
+    foreign |= {"kind": "--kind"} if models else {}
+    for name, option in foreign.items():
+        if not (options[name] is None or options[name] is False or options[name] == ()):
             raise click.UsageError(f"{option} is not for {mode or 'a PROBLEM and the named shapes'}")
     if len(threads) > 1 and (mode != "--drawn" or device == "cuda"):
         raise click.UsageError(
             f"--threads has {len(threads)} numbers; it must be one, except for --drawn on the CPU"
         )
-    needing = {"--device cuda": device == "cuda", "--models": models, "--kind": given["kind"] in KINDS[1:]}
-    for option in (option for option, chosen in needing.items() if chosen):
-        _need_torch(option, device)
+    need_torch = {
+        "--device cuda": device == "cuda",
+        "--models": models,
+        "--kind": options["kind"] in KINDS[1:],
+    }
+    for option in (option for option, chosen in need_torch.items() if chosen):
+        _check_torch(option, device)
     return threads
 
 
-def _check_counting(device: str, threads: tuple[int, ...] | None, given: dict[str, Any]) -> None:
+def _check_counting(device: str, threads: tuple[int, ...] | None, options: dict[str, Any]) -> None:
     """Raises for options that --instructions does not have: it counts one call, on one thread of the CPU."""
-    others = {
+    excluded = {
         "--device cuda": device == "cuda",
         "--threads": threads is not None,
-        "--rounds": given["rounds"] is not None,
-        "--kind all": given["kind"] == "all",
+        "--rounds": options["rounds"] is not None,
+        "--kind all": options["kind"] == "all",
     }
-    for option in (option for option, chosen in others.items() if chosen):
+    for option in (option for option, chosen in excluded.items() if chosen):
         raise click.UsageError(f"{option} is not for --instructions")
-    from .instructions import missing_tools
+    from .instruction_counts import missing_tools
 
     if missing := missing_tools():
         raise click.UsageError(f"--instructions needs {missing}, which is not installed")
 
 
-def _need_torch(option: str, device: str) -> None:
+def _check_torch(option: str, device: str) -> None:
     if find_spec("torch") is None:
         raise click.UsageError(f"{option} needs PyTorch, which is not installed")
     import torch

@@ -1,6 +1,6 @@
 """Values of cases that are in files of others, or in the case file itself, in place of drawn values.
 
-`Given` names them and is cheap to send to a worker process; `load` reads them there.
+`SuppliedValues` names them and is cheap to send to a worker process; `load` reads them there.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ Values = str | tuple[float, ...]  # the path of a file, or the values themselves
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """`source`: grad_output, or the input of a forward. Indices that are not given are those of the maxima of
-    `forward_input`."""
+class SuppliedValues:
+    """`source`: grad_output, or the input of a forward. Without `indices`, those of the maxima of
+    `forward_input` are used."""
 
     source: Values
     indices: Values | None = None
     forward_input: Values | None = None
 
 
-def load(case: Case, given: Given) -> tuple[Array, Array | None]:
+def load(case: Case, supplied: SuppliedValues) -> tuple[Array, Array | None]:
     """The source and the indices of a case, as `inputs.draw` returns them.
 
     TensorFileError: a file can't be read, or has another dtype or shape than the case.
     """
     call, axes = case.call(case.product or HOST), len(case.operator.axes)
     role = "grad_output" if case.operator.gradient else "input"
-    source = as_volume(_read(given.source, call.role(role)), axes)
+    source = as_volume(_read(supplied.source, call.role(role)), axes)
     if case.index_dtype is None or case.operator.kind == "maximum":
         return source, None
-    if given.indices is not None:
-        return source, as_volume(_read(given.indices, call.role("indices")), axes)
-    if given.forward_input is None:
+    if supplied.indices is not None:
+        return source, as_volume(_read(supplied.indices, call.role("indices")), axes)
+    if supplied.forward_input is None:
         raise Refused("the case has no indices; give them, or the input of the forward")
-    return source, _maxima(case, given.forward_input)
+    return source, _maxima(case, supplied.forward_input)
 
 
 def _read(values: Values, tensor: TensorMeta) -> Array:
@@ -73,18 +73,18 @@ def _maxima(case: Case, values: Values) -> Array:
     attributes = tuple((role, value) for role, value in case.attributes if forward.by_role(role))
     pool = replace(case, operator=forward, attributes=attributes, index_dtype=DTYPES["INT64"], overrides=())
     x = as_volume(_read(values, TensorMeta(case.shape, case.dtype)), len(forward.axes))
-    found = golden_result(problem_of(pool), x, None).indices
-    assert found is not None
+    indices = golden_result(problem_of(pool), x, None).indices
+    assert indices is not None
     assert case.index_dtype is not None
-    return found.astype(case.index_dtype.numpy)
+    return indices.astype(case.index_dtype.numpy)
 
 
 def flat(values: Sequence[Any]) -> tuple[float, ...]:
     """The numbers of a nested list, in order. ValueError: it has something else."""
-    found = np.array(values, dtype=object).ravel().tolist()
-    if any(type(value) not in (int, float) for value in found):
+    numbers = np.array(values, dtype=object).ravel().tolist()
+    if any(type(value) not in (int, float) for value in numbers):
         raise ValueError("the values must be numbers, in lists of one length")
     try:
-        return tuple(map(float, found))
+        return tuple(map(float, numbers))
     except OverflowError:
         raise ValueError("the values must be finite") from None

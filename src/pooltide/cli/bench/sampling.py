@@ -16,21 +16,21 @@ from typing import TypeVar
 
 import numpy as np
 
-from ..acceptance.notation import Case, parse
-from ..acceptance.words import joined, operator_of
+from ...acceptance.notation import Case, parse
+from ...acceptance.words import joined, operator_of
 
 T = TypeVar("T")
 Sizes = tuple[int, ...]
 KINDS = ("gradients", "forwards", "all")
 CELLS = {"cpu": 1 << 23, "cuda": 1 << 26}  # of the largest problems; the smallest have a sixteenth of them
-LEAST_CELLS = 1 << 14  # for the largest problems: smaller ones have no room for a small plane
-MOST_IMAGES = 1024
+MIN_CELLS = 1 << 14  # for the largest problems: smaller ones have no room for a small plane
+MAX_IMAGES = 1024
 
 _OPERATORS = {"avg": 30, "max": 35, "adaptive_avg": 20, "adaptive_max": 15}
 _AXES = {2: 14, 3: 5, 1: 1}
 _CHANNELS = {3: 1, 16: 2, 32: 2, 64: 4, 96: 2, 128: 2, 192: 2, 256: 3, 512: 3, 1024: 1, 2048: 1}
-_SIDES = (7, 8, 14, 16, 17, 28, 32, 35, 56, 64, 112, 128)
-_BANDS = (6, 12, 25, 50, 100, 201)  # a side between two neighbours is as likely as between any others
+_COMMON_SIZES = (7, 8, 14, 16, 17, 28, 32, 35, 56, 64, 112, 128)
+_BANDS = (6, 12, 25, 50, 100, 201)  # all ranges between two neighbours are equally likely
 _LENGTHS = (16, 64, 256, 1024, 4096, 8193)
 _KERNELS = {2: 10, 3: 14, 4: 1, 5: 4, 6: 1, 7: 3, 8: 1, 9: 1, 10: 1, 11: 1, 12: 1, 13: 2}
 _KERNELS_3D = {2: 10, 3: 10, 4: 1, 5: 2, 7: 1}
@@ -38,7 +38,9 @@ _DTYPES = {"cpu": {"f32": 2, "bf16": 1, "f16": 1}, "cuda": {"f32": 1, "bf16": 1}
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Sampling:
+    """Which problems are drawn, and how many."""
+
     count: int
     seed: int
     kind: str = "gradients"  # one of KINDS
@@ -47,85 +49,86 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class DrawnProblem:
     forward: bool
     case: Case
 
 
-def draw_problems(wanted: Wanted) -> list[Drawn]:
-    random = np.random.Generator(np.random.PCG64(wanted.seed))
-    return [_draw(random, wanted) for _ in range(wanted.count)]
+def draw_problems(sampling: Sampling) -> list[DrawnProblem]:
+    random = np.random.Generator(np.random.PCG64(sampling.seed))
+    return [_draw(random, sampling) for _ in range(sampling.count)]
 
 
-def _draw(random: np.random.Generator, wanted: Wanted) -> Drawn:
-    forward = _chance(random, 50) if wanted.kind == "all" else wanted.kind == "forwards"
+def _draw(random: np.random.Generator, sampling: Sampling) -> DrawnProblem:
+    forward = _chance(random, 50) if sampling.kind == "all" else sampling.kind == "forwards"
     axes, name = _pick(random, _AXES), _pick(random, _OPERATORS)
     operator = operator_of(f"{name}{axes}d")
     maxima = operator.kind == "maximum_gradient"
-    shape = _shape(random, axes, wanted.most_cells)
+    shape = _shape(random, axes, sampling.most_cells)
     words = [f"{name}{axes}d", joined(shape)]
     if operator.windows == "adaptive":
         words.append(_word("o", _outputs(random, shape[2:])))
     else:
         words += _windows(random, shape[2:], maxima)
-    words.append(_pick(random, _DTYPES[wanted.device]))
+    words.append(_pick(random, _DTYPES[sampling.device]))
     words += ["i64"] if maxima else []
     words += ["cl"] if _chance(random, 50) and axes > 1 else []
-    return Drawn(forward, parse(":".join(words)))
+    return DrawnProblem(forward, parse(":".join(words)))
 
 
-def _shape(random: np.random.Generator, axes: int, most: int) -> Sizes:
-    """N, C and the plane, with more than a sixteenth of `most` cells and at most `most`."""
-    octave = most >> _pick(random, {1: 1, 2: 1, 3: 1})
+def _shape(random: np.random.Generator, axes: int, max_cells: int) -> Sizes:
+    """N, C and the plane, with more than a sixteenth of `max_cells` and at most `max_cells`."""
+    octave = max_cells >> _pick(random, {1: 1, 2: 1, 3: 1})
     cells = int(random.integers(octave, 2 * octave, endpoint=True))
     while True:
-        sides = _sides(random, axes)
+        plane = _plane(random, axes)
         common = _chance(random, 75)
         channels = _pick(random, _CHANNELS) if common else int(random.integers(3, 2048, endpoint=True))
-        images = cells // (channels * prod(sides))
-        if 1 <= images <= MOST_IMAGES:
-            return images, channels, *sides
+        images = cells // (channels * prod(plane))
+        if 1 <= images <= MAX_IMAGES:
+            return images, channels, *plane
 
 
-def _sides(random: np.random.Generator, axes: int) -> Sizes:
+def _plane(random: np.random.Generator, axes: int) -> Sizes:
     if axes == 1:
         return (_banded(random, _LENGTHS),)
 
-    def side() -> int:
-        return _SIDES[int(random.integers(len(_SIDES)))] if _chance(random, 50) else _banded(random, _BANDS)
+    def size() -> int:
+        common = _chance(random, 50)
+        return _COMMON_SIZES[int(random.integers(len(_COMMON_SIZES)))] if common else _banded(random, _BANDS)
 
-    height = side()
-    width = height if _chance(random, 67) else side()
-    return (side(), height, width)[3 - axes :]
+    height = size()
+    width = height if _chance(random, 67) else size()
+    return (size(), height, width)[3 - axes :]
 
 
-def _outputs(random: np.random.Generator, sides: Sizes) -> Sizes:
-    """One cell, seven, a divisor of the side, or any number."""
+def _outputs(random: np.random.Generator, plane: Sizes) -> Sizes:
+    """One cell, seven, a divisor of the size, or any number."""
     how = _pick(random, {"one": 3, "seven": 3, "even": 4, "any": 5})
     if how in ("one", "seven"):
-        return tuple(1 if how == "one" else min(7, side) for side in sides)
-    return tuple(_output(random, side, how == "even") for side in sides)
+        return tuple(1 if how == "one" else min(7, size) for size in plane)
+    return tuple(_output(random, size, how == "even") for size in plane)
 
 
-def _output(random: np.random.Generator, side: int, even: bool) -> int:
+def _output(random: np.random.Generator, size: int, even: bool) -> int:
     if not even:
-        return int(random.integers(1, side, endpoint=True))
-    divisors = [n for n in range(1, side + 1) if side % n == 0]
+        return int(random.integers(1, size, endpoint=True))
+    divisors = [n for n in range(1, size + 1) if size % n == 0]
     return divisors[int(random.integers(len(divisors)))]
 
 
-def _windows(random: np.random.Generator, sides: Sizes, maximum: bool) -> list[str]:
-    drawn = _per_axis(random, _KERNELS_3D if len(sides) == 3 else _KERNELS, len(sides))
-    kernel = tuple(map(min, drawn, sides))
+def _windows(random: np.random.Generator, plane: Sizes, maximum: bool) -> list[str]:
+    sizes = _per_axis(random, _KERNELS_3D if len(plane) == 3 else _KERNELS, len(plane))
+    kernel = tuple(map(min, sizes, plane))
     how = _pick(random, {"one": 30, "two": 30, "kernel": 25, "any": 15})
     stride = tuple(_stride(random, k, how) for k in kernel)
     how = _pick(random, {"none": 50, "half": 40, "any": 10})
     padding = tuple(_padding(random, k, how) for k in kernel)
     words = [_word("k", kernel), _word("s", stride), *([_word("p", padding)] if any(padding) else [])]
     words += ["ceil"] if _chance(random, 15) else []
-    reaches = [2 * (k - 1) + 1 - 2 * p for k, p in zip(kernel, padding, strict=True)]
+    dilated = [2 * (k - 1) + 1 - 2 * p for k, p in zip(kernel, padding, strict=True)]
     if maximum:
-        fits = all(reach <= side for reach, side in zip(reaches, sides, strict=True))
+        fits = all(window <= size for window, size in zip(dilated, plane, strict=True))
         return words + (["d2"] if _chance(random, 5) and fits else [])
     return words + (["nopad"] if _chance(random, 30) and any(padding) else [])
 

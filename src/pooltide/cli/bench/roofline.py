@@ -1,4 +1,4 @@
-"""The shortest time that a problem can take: its bytes must move, and its additions keep their order.
+"""The roofline of a problem: the least time that its bytes and its additions allow.
 
     limit = max(bytes / bandwidth, additions / half of the additions per second of the device)
 
@@ -11,17 +11,16 @@ from __future__ import annotations
 
 from math import prod
 
-from ..geometry import tables
-from ..problem.problem import Problem
-
-LANES = 128  # float32 additions per cycle and multiprocessor of recent NVIDIA GPUs
+from ...geometry import tables
+from ...problem.problem import Problem
 
 
-def least_seconds(problem: Problem, bytes_per_second: float, additions_per_second: float | None) -> float:
-    moving = problem.least_bytes / bytes_per_second
+def limit_seconds(problem: Problem, bytes_per_second: float, additions_per_second: float | None) -> float:
+    """The least time; without `additions_per_second`, that of the bytes."""
+    memory_seconds = problem.least_bytes / bytes_per_second
     if additions_per_second is None:
-        return moving
-    return max(moving, additions(problem) / (additions_per_second / 2))
+        return memory_seconds
+    return max(memory_seconds, additions(problem) / (additions_per_second / 2))
 
 
 def additions(problem: Problem) -> int:
@@ -30,5 +29,5 @@ def additions(problem: Problem) -> int:
         return 0
     counts = [tables(axis).window_count for axis in problem.axes]
     terms = prod(int(count.sum()) for count in counts)
-    held = prod(int((count > 0).sum()) for count in counts)  # cells that a window holds
-    return problem.planes * (terms - (held if problem.gradient else prod(problem.output_plane)))
+    held_cells = prod(int((count > 0).sum()) for count in counts)  # that at least one window holds
+    return problem.planes * (terms - (held_cells if problem.gradient else prod(problem.output_plane)))

@@ -10,30 +10,28 @@ from __future__ import annotations
 import inspect
 import json
 import os
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from statistics import median
-from time import perf_counter
 from typing import Any, cast
 
 import torch
-from rich.console import Console
-from rich.progress import track
 
-from ..torch import patch
-from .contest import seconds
-from .figures import in_words, machine_of, number
+from ...torch import patch
+from ...torch.training_step import deterministic_warnings
+from ..output import aligned, say, tracked
+from .cpu_timing import time_call
+from .cuda_timing import wall_seconds
 from .models import MODELS, Model
-from .speech import say
-from .tables import aligned
+from .tables import in_words, machine_of, number
 
 STEPS = 3  # of a training whose weights are compared
 Variants = dict[str, Callable[[], AbstractContextManager[Any]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ModelResult:
     """What was measured of one model, by variant."""
 
     model: str
@@ -43,19 +41,17 @@ class Found:
 
 
 def run_models(device: str, rounds: int, as_json: bool) -> int:
-    """Prints what was found. Returns the exit status: 1 if a training with our gradients did not repeat."""
+    """Prints the results. Returns the exit status: 1 if a training with our gradients did not repeat."""
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # else cuBLAS may not repeat its sums
     variants, absent = _variants()
-    console = Console(stderr=True)
-    hidden = not console.is_terminal
-    models = track(MODELS.items(), "", console=console, transient=True, disable=hidden)
-    found = [_measure(name, model, variants, device, rounds) for name, model in models]
+    models = tracked(MODELS.items())
+    results = [_measure(name, model, variants, device, rounds) for name, model in models]
     about = machine_of(device) | {"rounds": rounds}
     if as_json:
-        say(json.dumps(about | {"skipped": absent, "models": [asdict(one) for one in found]}, indent=1))
+        say(json.dumps(about | {"skipped": absent, "models": [asdict(one) for one in results]}, indent=1))
     else:
-        _print_table(found, in_words(about), absent)
-    failed = [f"{one.model}, {name}" for one in found for name, same in one.repeats.items() if not same]
+        _print_table(results, in_words(about), absent)
+    failed = [f"{one.model}, {name}" for one in results for name, same in one.repeats.items() if not same]
     failed = [name for name in failed if not name.endswith(", plain")]
     for name in failed:
         say(f"{name}: two trainings from the same seed gave different weights", err=True)
@@ -64,11 +60,11 @@ def run_models(device: str, rounds: int, as_json: bool) -> int:
 
 def _variants() -> tuple[Variants, dict[str, str]]:
     """The variants, and why others are absent."""
-    found: Variants = {"plain": nullcontext, "patch()": patch}
+    variants: Variants = {"plain": nullcontext, "patch()": patch}
     forward, with_options = "patch(forward=True)", cast(Callable[..., Any], patch)
     if "forward" not in inspect.signature(patch).parameters:
-        return found, {forward: "this version of pooltide has no such option"}
-    return found | {forward: lambda: with_options(forward=True)}, {}
+        return variants, {forward: "this version of pooltide has no such option"}
+    return variants | {forward: lambda: with_options(forward=True)}, {}
 
 
 class Training:
@@ -91,10 +87,10 @@ class Training:
         return list(self.net.parameters())
 
 
-def _measure(name: str, model: Model, variants: Variants, device: str, rounds: int) -> Found:
+def _measure(name: str, model: Model, variants: Variants, device: str, rounds: int) -> ModelResult:
     repeats = {}
     for variant, using in variants.items():
-        with using(), _deterministic():
+        with using(), deterministic_warnings():
             first, second = (Training(model, device).weights() for _ in range(2))
         repeats[variant] = all(map(torch.equal, first, second))
     trainings = {variant: Training(model, device) for variant in variants}
@@ -104,29 +100,10 @@ def _measure(name: str, model: Model, variants: Variants, device: str, rounds: i
         for variant, using in variants.items():
             with using():
                 step = trainings[variant].step
-                times[variant].append(_cuda_seconds(step) if device == "cuda" else seconds(step))
+                times[variant].append(wall_seconds(step, 1, 1) if device == "cuda" else time_call(step))
                 if device == "cuda":
                     peaks[variant] = _peak_bytes(step)
-    return Found(name, {variant: median(taken) for variant, taken in times.items()}, repeats, peaks)
-
-
-@contextmanager
-def _deterministic() -> Iterator[None]:
-    """PyTorch's deterministic algorithms where it has them; its own pools have none on a GPU."""
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(False)
-
-
-def _cuda_seconds(step: Callable[[], None]) -> float:
-    step()
-    torch.cuda.synchronize()
-    start = perf_counter()
-    step()
-    torch.cuda.synchronize()
-    return perf_counter() - start
+    return ModelResult(name, {variant: median(seconds) for variant, seconds in times.items()}, repeats, peaks)
 
 
 def _peak_bytes(step: Callable[[], None]) -> int:
@@ -136,19 +113,19 @@ def _peak_bytes(step: Callable[[], None]) -> int:
     return torch.cuda.max_memory_allocated() - before
 
 
-def _print_table(found: list[Found], about: str, absent: dict[str, str]) -> None:
-    variants = list(found[0].seconds)
+def _print_table(results: list[ModelResult], about: str, absent: dict[str, str]) -> None:
+    variants = list(results[0].seconds)
     head = ["model", "plain ms", *(f"plain ÷ {name}" for name in variants[1:])]
     head += [f"repeats: {name}" for name in variants]
-    head += [f"peak MiB: {name}" for name in found[0].peak_bytes]
+    head += [f"peak MiB: {name}" for name in results[0].peak_bytes]
     say(f"training steps, {about}\n")
-    say(aligned(head, [_cells(one) for one in found]))
+    say(aligned(head, [_cells(one) for one in results]))
     for name, reason in absent.items():
         say(f"{name} was not measured: {reason}")
 
 
-def _cells(found: Found) -> list[str]:
-    plain, *others = found.seconds.values()
-    cells = [found.model, f"{plain * 1e3:.2f}", *(number(plain / other) for other in others)]
-    cells += ["yes" if same else "no" for same in found.repeats.values()]
-    return cells + [f"{peak / 2**20:.0f}" for peak in found.peak_bytes.values()]
+def _cells(result: ModelResult) -> list[str]:
+    plain, *others = result.seconds.values()
+    cells = [result.model, f"{plain * 1e3:.2f}", *(number(plain / other) for other in others)]
+    cells += ["yes" if same else "no" for same in result.repeats.values()]
+    return cells + [f"{peak / 2**20:.0f}" for peak in result.peak_bytes.values()]

@@ -16,7 +16,7 @@ from ..operators.dtypes import DTYPES, DType
 from ..writing import why
 from .cases import is_name, parse_json
 from .notation import parse
-from .reading import opened
+from .plain_files import opened
 from .tensorfile import CHANGED
 from .trial import Refused, problem_of
 from .words import NotationError
@@ -29,10 +29,10 @@ SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def entry_of(line: bytes) -> dict[str, Any]:
-    found = parse_json(line)
-    if not isinstance(found, dict):
-        raise ValueError(f"the line is JSON of {type(found).__name__}; it must be an object")
-    return found
+    entry = parse_json(line)
+    if not isinstance(entry, dict):
+        raise ValueError(f"the line is JSON of {type(entry).__name__}; it must be an object")
+    return entry
 
 
 def checked(entry: Mapping[str, Any]) -> dict[str, Any]:

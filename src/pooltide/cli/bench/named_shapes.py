@@ -8,16 +8,15 @@ from dataclasses import replace
 from functools import partial
 
 import click
-from rich.console import Console
-from rich.progress import Progress
 
-from ..acceptance.cases import Line
-from ..acceptance.notation import Case, parse
-from ..acceptance.words import BY_SHORT_DTYPE
-from . import contest
-from .entries import Result
-from .figures import FAILURES, Failure, failure, machine_of, print_tables, record, report_failures
-from .speech import say
+from ...acceptance.cases import Line
+from ...acceptance.notation import Case, parse
+from ...acceptance.words import BY_SHORT_DTYPE
+from ..output import say
+from .cpu_gradients import prepare
+from .cpu_timing import time_rounds
+from .measurement import Measurement
+from .tables import FAILURES, Failure, failure, machine_of, print_tables, record, report_failures
 
 # Shapes of real models, and one that is hard for each kernel. {} is N, on the CPU and on a GPU
 # 0: the shape is not for that device.
@@ -48,7 +47,7 @@ _SHAPES = {
 }
 SHAPES = {name: case.format(n) for name, (case, n, _) in _SHAPES.items() if n}
 CUDA_SHAPES = {name: case.format(n) for name, (case, _, n) in _SHAPES.items() if n}
-Contest = Callable[[Case, int], Iterator[Result | None]]
+Measure = Callable[[Case, int], Iterator[Measurement | None]]
 
 
 def run_named(
@@ -70,50 +69,53 @@ def run_named(
     if channels_last:
         cases = [(name, replace(case, channels_last=True)) for name, case in cases]
     if instructions:
-        from .instructions import of_one_size, run_counts
+        from .instruction_counts import resized, run_counts
 
-        counted = cases if problems else [(name, of_one_size(case)) for name, case in cases]
+        counted = cases if problems else [(name, resized(case)) for name, case in cases]
         return run_counts(counted, errors, kind, as_json)
-    found = [
-        result
+    measurements = [
+        measurement
         for forward in {"gradients": (False,), "forwards": (True,), "all": (False, True)}[kind]
-        for result in _results(cases, _contest(device, forward, not no_compile), rounds, errors)
+        for measurement in _measure_all(cases, _measure(device, forward, not no_compile), rounds, errors)
     ]
     if as_json:
-        results = {"rounds": rounds, "results": [record(*one) for one in found]}
+        results = {"rounds": rounds, "results": [record(*one) for one in measurements]}
         say(json.dumps(machine_of(device) | results, indent=1))
-    elif found:
-        print_tables(found, rounds, machine_of(device))
+    elif measurements:
+        print_tables(measurements, rounds, machine_of(device))
     return report_failures(errors)
 
 
-def _contest(device: str, forward: bool, compile: bool) -> Contest:
+def _measure(device: str, forward: bool, compile: bool) -> Measure:
     if forward:
-        from . import forward_contest
+        from . import forward_pools
 
-        return partial(forward_contest.contest, device=device)
+        return partial(forward_pools.measure, device=device)
     if device == "cuda":
-        from . import cuda_contest
+        from . import cuda_gradients
 
-        return partial(cuda_contest.contest, compile=compile)
-    return contest.contest
+        return partial(cuda_gradients.measure, compile=compile)
+    return lambda case, rounds: time_rounds(prepare(case), rounds)
 
 
-def _results(
-    cases: list[tuple[str, Case]], contest: Contest, rounds: int, errors: list[Failure]
-) -> list[tuple[str, Result]]:
-    """The results by name. Appends to `errors` for each case without a result."""
-    found: list[tuple[str, Result]] = []
+def _measure_all(
+    cases: list[tuple[str, Case]], measure: Measure, rounds: int, errors: list[Failure]
+) -> list[tuple[str, Measurement]]:
+    """The measurements by name. Appends to `errors` for each case without one."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    measurements: list[tuple[str, Measurement]] = []
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=len(cases) * (rounds + 1))
         for name, case in cases:
             progress.update(task, description=str(case))
             try:
-                for result in contest(case, rounds):
-                    progress.advance(task) if result is None else found.append((name, result))
+                for one in measure(case, rounds):
+                    progress.advance(task) if one is None else measurements.append((name, one))
             except FAILURES as error:
                 errors.append(failure(case, error))
-    return found
+    return measurements
 
 
 def _cases(

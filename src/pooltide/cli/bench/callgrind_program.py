@@ -1,6 +1,6 @@
-"""The program that callgrind runs for instructions.py: makes the calls of some cases, each between two marks.
+"""The program that callgrind runs for instruction_counts.py: calls some cases, each between two marks.
 
-    valgrind --tool=callgrind … python -m pooltide.cli.counted gradients CASE CASE …
+    valgrind --tool=callgrind … python -m pooltide.cli.bench.callgrind_program gradients CASE CASE …
 
 Writes one line of JSON for each case. Only the calls are instrumented: importing PyTorch under
 instrumentation takes minutes.
@@ -16,10 +16,11 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from ..acceptance.notation import parse
-from .contest import enter, use_threads
-from .entries import Entry
-from .figures import FAILURES, failure
+from ...acceptance.notation import Case, parse
+from . import cpu_gradients
+from .cpu_timing import use_threads
+from .measurement import Benchmark
+from .tables import FAILURES, failure
 
 MARK = "getsid"  # a function of the C library that nothing else calls
 
@@ -28,35 +29,36 @@ def main(kind: str, words: list[str]) -> None:
     for word in words:
         case = parse(word)
         try:
-            row = _row(_entry(kind, case))
+            row = _row(_prepare(kind, case))
         except FAILURES as error:
             row = asdict(failure(case, error))
         print(json.dumps(row), flush=True)
 
 
-def _entry(kind: str, case: Any) -> Entry:
+def _prepare(kind: str, case: Case) -> Benchmark:
     if kind == "gradients":
-        return enter(case)
-    from .forward_contest import enter as enter_forward
+        return cpu_gradients.prepare(case)
+    from . import forward_pools
 
-    return enter_forward(case, "cpu")
+    return forward_pools.prepare(case, "cpu")
 
 
-def _row(entry: Entry) -> dict[str, Any]:
+def _row(benchmark: Benchmark) -> dict[str, Any]:
     """What is known of a case, and whose calls were counted, in order."""
     use_threads(1)
-    runners = {name: entry.runners.get(f"{name} out=", entry.runners.get(name)) for name in ("ours", "torch")}
-    present = {name: run for name, run in runners.items() if run is not None}
+    forms = benchmark.implementations
+    runs = {name: forms.get(f"{name} out=", forms.get(name)) for name in ("ours", "torch")}
+    present = {name: run for name, run in runs.items() if run is not None}
     _instrument("on")
     for run in present.values():
         _count(run)
     _instrument("off")
-    cells = entry.problem.cells
+    cells = benchmark.problem.cells
     return {
-        "case": str(entry.case),
-        "kernel": entry.kernel,
+        "case": str(benchmark.case),
+        "kernel": benchmark.kernel,
         "cells": cells,
-        "least_bytes": entry.problem.least_bytes / cells,
+        "least_bytes": benchmark.problem.least_bytes / cells,
         "counted": list(present),
     }
 

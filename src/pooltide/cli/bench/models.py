@@ -39,10 +39,10 @@ class Chain(nn.Module):
         self.pool, self.times = pool, times
 
     def forward(self, x: Tensor) -> Tensor:
-        found = [x]
+        outputs = [x]
         for _ in range(self.times):
-            found.append(self.pool(found[-1]))
-        return torch.cat(found, 1)
+            outputs.append(self.pool(outputs[-1]))
+        return torch.cat(outputs, 1)
 
 
 class Pyramid(nn.Module):

@@ -97,10 +97,10 @@ def _pairs(pairs: Any) -> str:
     return "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in pairs)
 
 
-def _files(found: Sequence[tuple[str, str]]) -> str:
-    if not found:
+def _files(files: Sequence[tuple[str, str]]) -> str:
+    if not files:
         return ""
-    items = "".join(f"<dt><code>{escape(path)}</code></dt><dd>{escape(what)}</dd>" for path, what in found)
+    items = "".join(f"<dt><code>{escape(path)}</code></dt><dd>{escape(what)}</dd>" for path, what in files)
     return f'<section id="files"><h2>Missing, unreadable and extra files</h2><dl>{items}</dl></section>'
 
 

@@ -11,11 +11,11 @@ import os
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
-from ..kernels.cuda.choice import plan
-from ..kernels.cuda.compiler import code_for
-from ..kernels.cuda.driver import DeviceFacts
-from ..kernels.cuda.source import Source
-from ..problem.problem import Problem
+from ...kernels.cuda.choice import plan
+from ...kernels.cuda.compiler import code_for
+from ...kernels.cuda.driver import DeviceFacts
+from ...kernels.cuda.source import Source
+from ...problem.problem import Problem
 
 Problems = list[tuple[Problem, str]]  # each with its layout
 

@@ -20,9 +20,9 @@ from ..operators.catalog import documented, operators
 from ..operators.pages import Operator
 from ..writing import why
 from .cases import NAMES, CasesError, Line, file_name, is_name, notation, parse_json
-from .given import Given
 from .notation import parse
-from .reading import opened
+from .plain_files import opened
+from .supplied_values import SuppliedValues
 from .words import BY_SHORT_DTYPE, GIVEN, NotationError
 
 _LARGEST = 1 << 30  # bytes of a case file
@@ -65,7 +65,7 @@ class Foreign:
     tensors: dict[str, Tensor] = field(default_factory=dict)
     attributes: dict[str, Any] = field(default_factory=dict)
     words: tuple[str, ...] = ()  # of the data
-    given: Given | None = None
+    supplied: SuppliedValues | None = None
 
 
 def read_cases(path: Path) -> Iterator[Line]:
@@ -76,7 +76,7 @@ def read_cases(path: Path) -> Iterator[Line]:
         with opened(path) as file:
             if os.fstat(file.fileno()).st_size > _LARGEST:
                 raise CasesError(f"the file has more than {_LARGEST} bytes; it must have fewer")
-            found = parse_json(file.read(), "file")
+            document = parse_json(file.read(), "file")
     except OSError as error:
         raise CasesError(f"{path}: can't be read: {why(error)}") from None
     except CasesError as error:
@@ -87,7 +87,7 @@ def read_cases(path: Path) -> Iterator[Line]:
         atk.lines,
     )
     for reader in readers:
-        if (lines := reader(path, found)) is not None:
+        if (lines := reader(path, document)) is not None:
             return _unique(lines)
     raise CasesError(f"{path}: the file is no dump.json of msprobe and no case file of msOpST or ATK")
 
@@ -110,8 +110,8 @@ def operator_called(name: str) -> Operator | None:
     plain = name.removeprefix("torch.nn.functional.").removeprefix("aclnn")
     for operator in (*operators().values(), *documented().values()):
         if plain in (operator.function, operator.name.removeprefix("aclnn")):
-            found = operators().get(operator.function)
-            return found if found is not None and found.short else None
+            page = operators().get(operator.function)
+            return page if page is not None and page.short else None
     return None
 
 
@@ -131,7 +131,7 @@ def line_of(number: int, name: str, make: Callable[[], Foreign]) -> Line:
         if not is_name(safe):
             raise CasesError(f"the name has {len(name)} characters; {NAMES}")
         foreign = make()
-        return Line(number, safe, parse(_notation(foreign)), given=foreign.given)
+        return Line(number, safe, parse(_notation(foreign)), supplied=foreign.supplied)
     except (CasesError, NotationError) as error:
         return Line(number, safe if is_name(safe) else f"case-{number:06d}", None, str(error))
 
@@ -155,7 +155,7 @@ def _notation(foreign: Foreign) -> str:
         fields["output"] = list(tensors["grad_output"].shape[-len(operator.axes) :])
     if "indices" in tensors:
         fields["index_dtype"] = _dtype(tensors["indices"].dtype)
-    data = [GIVEN] if foreign.given is not None else []
+    data = [GIVEN] if foreign.supplied is not None else []
     return ":".join([notation(fields), *foreign.words, *data])
 
 
