@@ -202,7 +202,8 @@ def _is_summary(summary: Any) -> bool:
     counts = all(_is_count(summary.get(key)) for key in (*_COUNTS, "exit_status"))
     names = isinstance(extra, list) and all(isinstance(path, str) for path in extra)
     judged = summary.get("level", 0) in (None, *LEVELS) and isinstance(summary.get("pooltide"), str)
-    return counts and names and judged and _is_shard(summary.get("shard", 0)) and (golden is None or _is_golden(golden))
+    cases = _is_shard(summary.get("shard", 0)) and (golden is None or _is_golden(golden))
+    return counts and names and judged and cases
 
 
 def _is_golden(golden: Any) -> bool:
