@@ -7,7 +7,7 @@ a block that was freed, or a view that leaves its block, is noticed then.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -46,8 +46,11 @@ class aclTensor:
     owns_memory: bool = False
     alive: bool = True
     of: aclTensor | None = None  # the tensor of which this one is an executor's copy
-    _meta: TensorMeta | None = None  # kept from the last use
-    _cells: tuple[Block, Cells] | None = None
+    meta: TensorMeta = field(init=False)
+    _cells: tuple[Block, Cells] | None = None  # kept from the last use
+
+    def __post_init__(self) -> None:
+        self.meta = TensorMeta(self.shape, self.dtype, self.format, self.strides)
 
     @property
     def usable(self) -> bool:
@@ -57,12 +60,6 @@ class aclTensor:
     def __repr__(self) -> str:
         at = "null" if self.address is None else f"{self.address:#x}"
         return f"<aclTensor {self.dtype} {self.shape} {self.format} at {at}{dead(self.alive)}>"
-
-    @property
-    def meta(self) -> TensorMeta:
-        if self._meta is None:
-            self._meta = TensorMeta(self.shape, self.dtype, self.format, self.strides)
-        return self._meta
 
     def move(self, address: int | None) -> None:
         """Give the tensor another address. It does not own that memory."""
@@ -97,10 +94,13 @@ class aclTensor:
         return np.ndarray(self.shape, self.dtype.numpy, data.data, cells.start, cells.steps)
 
     def snapshot(self, address: int | None) -> aclTensor:
-        """A copy for an executor, with this address. Later changes of the tensor do not reach it."""
+        """A copy for an executor, with this address. Later changes of the tensor do not reach it.
+
+        Another thread may change the tensor meanwhile: the copy is made at once.
+        """
         made = object.__new__(aclTensor)  # copy.copy takes ten times as long
         vars(made).update(vars(self))
-        if address != self.address:
+        if address != made.address:
             made.move(address)
         made.owns_memory, made.of = False, self
         return made
@@ -207,16 +207,13 @@ class aclOpExecutor:
     """A planned call. It runs once; a repeatable one runs any number of times until it is destroyed."""
 
     call: Call
-    tensors: Mapping[str, aclTensor]  # by role: copies of those of phase one; never changed, but replaced
+    tensors: Mapping[str, aclTensor]  # by role: snapshots of those of phase one; never changed, but replaced
     plan: Plan
     kernel: Callable[..., Any] | None = None  # the plan's kernel, where it can be called directly
     launch: Launch | None = None  # of the last call of a repeatable executor
     repeatable: bool = False
     used: bool = False
     alive: bool = True
-
-    def __post_init__(self) -> None:
-        self.tensors = {role: tensor.snapshot(tensor.address) for role, tensor in self.tensors.items()}
 
     def __repr__(self) -> str:
         return f"<aclOpExecutor of {self.call.operator.name}: {self.plan.problem}{dead(self.alive)}>"
