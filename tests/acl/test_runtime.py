@@ -16,6 +16,7 @@ import pytest
 
 from calls import said
 from pooltide import acl, aclnn
+from pooltide.acl import phases
 from pooltide.acl.contexts import CONTEXTS
 from pooltide.acl.races import Use
 from pooltide.acl.stream_queue import Job, Stream
@@ -851,6 +852,23 @@ def test_a_tensor_that_changes_after_phase_one_changes_no_call(streams: Any) -> 
     assert aclnn.aclnnAdaptiveAvgPool3dBackward(None, 0, executor, streams[0]) == 0
     assert acl.aclrtSynchronizeStream(streams[0]) == 0
     assert acl.aclDestroyTensor(small.out) == 0
+
+
+def test_a_tensor_that_another_thread_changes_during_phase_one(
+    streams: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The call that is checked and planned is the one that runs."""
+    small = Small()
+
+    def change() -> None:
+        monkeypatch.undo()
+        assert acl.aclInitTensor(small.grad, [3], acl.ACL_INT8, None, 0, acl.ACL_FORMAT_ND, [3], 4096) == 0
+
+    monkeypatch.setattr(phases, "backend_setting", change)
+    executor = small.plan()
+    assert acl.aclGetViewShape(small.grad) == ((3,), 0)
+    assert aclnn.aclnnAdaptiveAvgPool3dBackward(None, 0, executor, streams[0]) == 0
+    assert acl.aclrtSynchronizeStream(streams[0]) == 0, said()
 
 
 def test_a_raw_address_changes_no_queued_call(streams: Any) -> None:

@@ -29,16 +29,13 @@ class aclOpExecutor:
 
     must_be: ClassVar[str] = "a live aclOpExecutor of a GetWorkspaceSize call"
     call: Call
-    tensors: Mapping[str, aclTensor]  # by role: copies of those of phase one; never changed, but replaced
+    tensors: Mapping[str, aclTensor]  # by role: snapshots of those of phase one; never changed, but replaced
     plan: Plan
     kernel: Callable[..., Any] | None = None  # the plan's kernel, where it can be called directly
     launch: Launch | None = None  # of the last call of a repeatable executor
     repeatable: bool = False
     used: bool = False
     alive: bool = True
-
-    def __post_init__(self) -> None:
-        self.tensors = {role: tensor.snapshot(tensor.address) for role, tensor in self.tensors.items()}
 
     def __repr__(self) -> str:
         return (

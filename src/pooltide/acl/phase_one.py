@@ -37,6 +37,8 @@ def plan_call(operator: Operator, arguments: tuple[Any, ...]) -> tuple[int, aclO
     The checks and the plan depend on metadata only, so an equal call finds them in the cache of calls.
     """
     parameters = operator.parameters
+    # Another thread may change a tensor meanwhile; the plan and the executor must have the same one.
+    arguments = tuple(a.snapshot(a.address) if isinstance(a, aclTensor) else a for a in arguments)
     values = tuple(map(value_of, parameters, arguments))
     tensors = {p.role: t for p, t in zip(parameters, arguments, strict=True) if p.type == "tensor"}
     aligned = tuple(isinstance(t, aclTensor) and t.aligned for t in tensors.values())

@@ -7,7 +7,7 @@ block that was freed, or a view that leaves its block, is noticed then. It must 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -44,8 +44,11 @@ class aclTensor:
     owns_memory: bool = False
     alive: bool = True
     original: aclTensor | None = None  # the tensor of which this one is an executor's copy
-    _meta: TensorMeta | None = None  # kept from the last use
-    _cells: tuple[Block, Cells] | None = None
+    meta: TensorMeta = field(init=False)
+    _cells: tuple[Block, Cells] | None = None  # kept from the last use
+
+    def __post_init__(self) -> None:
+        self.meta = TensorMeta(self.shape, self.dtype, self.format, self.strides)
 
     @property
     def usable(self) -> bool:
@@ -55,12 +58,6 @@ class aclTensor:
     def __repr__(self) -> str:
         at = "null" if self.address is None else f"{self.address:#x}"
         return f"<aclTensor {self.dtype} {self.shape} {self.format} at {at}{destroyed_mark(self.alive)}>"
-
-    @property
-    def meta(self) -> TensorMeta:
-        if self._meta is None:
-            self._meta = TensorMeta(self.shape, self.dtype, self.format, self.strides)
-        return self._meta
 
     def move(self, address: int | None) -> None:
         """Give the tensor another address. It does not own that memory."""
@@ -95,10 +92,13 @@ class aclTensor:
         return np.ndarray(self.shape, self.dtype.numpy, data.data, cells.start, cells.steps)
 
     def snapshot(self, address: int | None) -> aclTensor:
-        """A copy for an executor, with this address. Later changes of the tensor do not reach it."""
+        """A copy for an executor, with this address. Later changes of the tensor do not reach it.
+
+        Another thread may change the tensor meanwhile: the copy is made at once.
+        """
         copy = object.__new__(aclTensor)  # copy.copy takes ten times as long
         vars(copy).update(vars(self))
-        if address != self.address:
+        if address != copy.address:
             copy.move(address)
         copy.owns_memory, copy.original = False, self
         return copy

@@ -24,7 +24,7 @@ from ..acceptance.manifest import Manifest, ManifestError, Shard, read_manifest
 from ..acceptance.manifest_entry import MANIFEST
 from ..acceptance.measures import PRECISIONS
 from ..acceptance.notation import parse
-from ..acceptance.summaries import about_golden
+from ..acceptance.summaries import about
 from ..acceptance.tensorfile import TensorFileError
 from ..acceptance.verdicts import DEFAULT, LEVELS, THIRD, Verdict
 from ..acceptance.words import BY_SHORT_DTYPE, NotationError
@@ -139,8 +139,8 @@ def command(
         raise click.UsageError(str(error)) from None
     extra = [] if manifest is None or only else [str(path) for path in extra_files(actual, manifest)]
     if as_json:
-        about = {"extra": extra} | about_golden(manifest, shard)
-        say(json.dumps({"summary": tally.record(standard) | about}, ensure_ascii=False))
+        known = {"extra": extra} | about(manifest, shard, level if third else None)
+        say(json.dumps({"summary": tally.record(standard) | known}, ensure_ascii=False))
     else:
         _print_extra(extra, verbose)
         say(tally.summary(standard))

@@ -27,8 +27,9 @@ def command(parts: tuple[Path, ...], output: Path, as_json: bool) -> None:
     """Join PARTS: directories of golden --shard, or files that compare --shard --json printed.
 
     The manifest, or the results, are byte for byte what one run without shards writes. All shards must be
-    there, of one version. Golden files are linked or copied; the parts stay as they are. The exit status of
-    results is that of the whole comparison: 2 when a case could not be compared, else 1 when one failed.
+    there, of one version; results must have been judged by one standard and level. Golden files are linked or
+    copied; the parts stay as they are. The exit status of results is that of the whole comparison: 2 when a
+    case could not be compared, else 1 when one failed.
     """
     kinds = {part.is_dir() for part in parts}
     if len(kinds) != 1:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ..acceptance.errormap import ErrorMap
     from ..acceptance.report_page import Entry
 
+_INDICES = ".indices"  # added to the name of a case, for the file of its indices
 _COLUMNS = ("backend", "ms", *reports.COLUMNS)
 Outcome = Trial | Plan | GpuPlan | str  # str: why the case has neither
 
@@ -78,6 +79,8 @@ def command(
         raise click.UsageError("--plan computes nothing; --save and --report need a result")
     if device == "cuda" and (backend or not plan_only):
         raise click.UsageError("--device cuda needs --plan, and no --backend")
+    if save:
+        _refuse_one_file_for_two(problems)
     how = plan_of if plan_only else partial(run, repeat=repeat)
     compute = partial(gpu_plan if device == "cuda" else partial(how, backend=backend), product=product)
     options = [*_option("--product", product), *_option("--backend", backend)]
@@ -125,12 +128,22 @@ def _outcome(line: Line, compute: Callable[[Case], Trial | Plan | GpuPlan]) -> O
         return str(error) or "there was not enough memory"
 
 
+def _refuse_one_file_for_two(problems: list[Line]) -> None:
+    """UsageError: --save would write the result of one case over the indices of another."""
+    names = {line.name for line in problems if line.case}
+    for line in problems:
+        other = line.name + _INDICES
+        if line.case and line.case.operator.kind == "maximum" and other in names:
+            text = f"has the name of the file for the indices of {line.name}; --save needs another name"
+            raise click.UsageError(f"{other}: the case {text}")
+
+
 def _save(directory: Path | None, name: str, trial: Trial) -> None:
     if directory is None:
         return
     results = {f"{name}.npy": (trial.actual, "out")}
     if trial.plan.problem.kind == "maximum" and trial.indices is not None:
-        results[f"{name}.indices.npy"] = (trial.indices, "indices")
+        results[f"{name}{_INDICES}.npy"] = (trial.indices, "indices")
     try:
         directory.mkdir(parents=True, exist_ok=True)
         for file, (array, role) in results.items():
