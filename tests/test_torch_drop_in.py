@@ -9,6 +9,7 @@ from itertools import permutations, product
 from math import prod
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -427,3 +428,27 @@ def test_with_out_the_tensor_that_needs_a_gradient_is_named() -> None:
     g, x = torch.randn(2, 3, 4, 4, requires_grad=True), torch.randn(2, 3, 8, 8)
     with pytest.raises(ValueError, match=r"grad_output requires a gradient; with out= no argument may\."):
         pooltide.torch.avg_pool2d_backward(g, x, 2, out=torch.empty_like(x))
+
+
+def test_sizes_and_indices_that_only_ours_take_or_refuse() -> None:
+    """As the list of differences says."""
+    x = torch.randn(1, 2, 6, 4)
+    y, at = F.max_pool2d(x, 2, return_indices=True)
+    two, sizes = np.int64(2), np.array([2, 2])
+    beyond: list[tuple[str, list[Any], list[Any]]] = [
+        ("adaptive_avg_pool2d", [x, (2,)], [x, 2]),
+        ("adaptive_max_pool2d", [x, (2,)], [x, 2]),
+        ("adaptive_avg_pool2d", [x, two], [x, 2]),
+        ("avg_pool2d", [x, sizes], [x, 2]),
+        ("max_pool2d", [x, 3, 2, 0, 1, np.bool_(True)], [x, 3, 2, 0, 1, True]),
+        ("max_unpool2d", [y, at, (2,)], [y, at, 2]),
+        ("max_unpool2d", [y, at, two], [y, at, 2]),
+        ("max_unpool2d", [y, at.int(), 2], [y, at, 2]),
+    ]
+    for name, odd, usual in beyond:
+        with pytest.raises((RuntimeError, TypeError)):
+            getattr(F, name)(*odd)
+        assert torch.equal(getattr(functional, name)(*odd), getattr(F, name)(*usual))
+    assert F.avg_pool2d(x, torch.tensor(2)).shape == (1, 2, 3, 2)
+    with pytest.raises(DtypeError, match="kernel_size is tensor"):
+        functional.avg_pool2d(x, torch.tensor(2))
