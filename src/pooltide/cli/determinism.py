@@ -1,4 +1,4 @@
-"""`pooltide determinism`: whether PyTorch's pools give the same bits every time, without the patch and with."""
+"""`pooltide determinism`: whether PyTorch's pools give the same bits every time, patched and not."""
 
 from __future__ import annotations
 

@@ -48,10 +48,11 @@ def _outcome(run: Run) -> str:
 def _computations(device: str) -> dict[str, Run]:
     random = torch.Generator().manual_seed(5)
     found: dict[str, Run] = {}
-    for kind in ("avg_pool", "adaptive_avg_pool", "max_pool", "adaptive_max_pool"):
+    kinds = {"avg_pool": False, "adaptive_avg_pool": True, "max_pool": False, "adaptive_max_pool": True}
+    for kind, adaptive in kinds.items():
         for axes in (1, 2, 3):
             name = f"{kind}{axes}d"
-            sizes: Any = (_OUTPUTS[3 - axes :],) if kind.startswith("adaptive") else (3, 1)
+            sizes: Any = (_OUTPUTS[3 - axes :],) if adaptive else (3, 1)
             found[f"gradient of {name}"] = _gradient(getattr(F, name), sizes, _input(axes, device, random))
     for axes in (1, 2, 3):
         pool, unpool = getattr(F, f"max_pool{axes}d"), getattr(F, f"max_unpool{axes}d")
