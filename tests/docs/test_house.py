@@ -136,6 +136,23 @@ def test_the_printed_pages_are_what_their_tool_prints(name: str) -> None:
         assert set(re.findall("^### (.+)$", page, re.M)) >= {*pooltide.__all__, "patch", "aclrtMemcpy"}
 
 
+def test_reference_and_operators_link_to_each_other() -> None:
+    """Every link between them leads to a heading, and every operator and function has one."""
+    pages = {name: _page(name) for name in ("operators.md", "reference.md")}
+    anchors = {
+        name: {
+            re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-")
+            for head in re.findall("^#+ (.+)$", text, re.M)
+        }
+        for name, text in pages.items()
+    }
+    for name, text in pages.items():
+        for target, anchor in re.findall(r"\]\((operators\.md|reference\.md|)#([^)]+)\)", text):
+            assert anchor in anchors[target or name], f"{name}: {target}#{anchor}"
+    assert pages["operators.md"].count("](reference.md#") >= len(operators()) + len(documented())
+    assert pages["reference.md"].count("](operators.md#") >= len(operators()) + 2 * len(documented())
+
+
 CHINESE = {"README.zh.md": "README.md"} | {
     f"docs/zh/{path.name}": f"docs/{path.name}" for path in (ROOT / "docs" / "zh").glob("*.md")
 }
@@ -278,10 +295,12 @@ def test_links_lead_to_files(page: Path) -> None:
 @pytest.mark.slow
 def test_the_site_builds_without_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("material", reason="mkdocs-material is not installed: the site is NOT built")
+    pytest.importorskip("jieba", reason="jieba is not installed: the site is NOT built")
     site = load_tool("site.py")
     monkeypatch.setattr(site, "SOURCE", tmp_path / "source")
     site.build(tmp_path / "site")
     assert (tmp_path / "site" / "pytorch" / "index.html").exists()
-    monkeypatch.setattr(site, "linked", lambda text: text + "\n[a page that is not there](nowhere.md)\n")
+    monkeypatch.setattr(site, "report", lambda folder: (folder / "report.html").write_text(""))
+    monkeypatch.setattr(site, "linked", lambda text, *_: text + "\n[a page that is not there](nowhere.md)\n")
     with pytest.raises(subprocess.CalledProcessError):
         site.build(tmp_path / "site")
