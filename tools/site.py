@@ -48,8 +48,11 @@ LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:)([^)#\s]+)(#[^)\s]+)?\)")
 IMAGE = re.compile(r"\]\((?:\.\./|docs/)*([\w.]+\.(?:png|svg))\)")
 # A session that only shows a file stands for a file that the reader writes.
 FILE = re.compile(r"^```console\n\$ cat (\S+\.(\w+))\n([^$].*?)^```$", re.M | re.S)
-FLAG = re.compile(r"(?<![\w-])(--?[a-z][\w-]*)")
+FLAG = re.compile(r"<[^>]+>|(?<![\w-])(--?[a-z][\w-]*)")  # a tag of HTML is no flag
 CONSOLE = re.compile(r'<div class="highlight"><pre><span></span><code><span class="gp">.*?</div>', re.S)
+DIAGRAM = re.compile(r'<div class="highlight">(?=(?:(?!</div>).)*─)', re.S)
+NAME_PART = re.compile(r"_(?=\w[^<>]*<)")  # in the text of a cell, not in the address of a link
+CHINESE_LINE_END = re.compile(r"(?<=[。：；])\n(?=[^\n#>|-])(?!```)")  # a line feed would become a space
 SHOWN = re.compile(r"\{\{show (\S+)\}\}")
 REPORT_CASES = """\
 name,case
@@ -143,7 +146,10 @@ def prepared(file: Path, page: str, part: Part) -> str:
         text = text.replace("# pooltide", f"# {part.overview}", 1)
     if page == "index.md":
         text = text.replace("{{LEAD}}", lead(part.sources["start.md"]))
-    return FILE.sub(lambda block: f'```{block[2]} title="{block[1]}"\n{block[3]}```', text)
+    text = FILE.sub(lambda block: f'```{block[2]} title="{block[1]}"\n{block[3]}```', text)
+    if file.name == "CONTRIBUTING.md":  # Markdown for Python indents lists by four
+        text = re.sub(r"^   (?=\S)", "    ", text, flags=re.M)
+    return CHINESE_LINE_END.sub("", text)
 
 
 def lead(readme: Path) -> str:
@@ -203,9 +209,19 @@ def commands(html: str) -> str:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Called by MkDocs for each page: keeps flags on one line; sessions are copied as commands alone."""
+    """Called by MkDocs for each page.
+
+    Flags stay on one line, names in tables may break after _, diagrams do not wrap, and sessions are copied
+    as commands alone.
+    """
+    html = DIAGRAM.sub('<div class="diagram highlight">', html)
+    html = re.sub(r"<td.*?</td>", lambda cell: NAME_PART.sub("_<wbr>", cell[0]), html)
     html = CONSOLE.sub(lambda block: f'<div data-copy="{escape(commands(block[0]))}"{block[0][4:]}', html)
-    return re.sub(r"<code>(.*?)</code>", lambda code: FLAG.sub(r"<span class=flag>\1</span>", code[0]), html)
+    return re.sub(r"<code.*?</code>", lambda code: FLAG.sub(_on_one_line, code[0]), html, flags=re.S)
+
+
+def _on_one_line(text: re.Match[str]) -> str:
+    return f"<span class=flag>{text[1]}</span>" if text[1] else text[0]
 
 
 PARTS_OF = {part.language: part for part in parts()}

@@ -181,6 +181,17 @@ def test_the_search_answers(part: str, query: str, title: str, address: str, chr
 
 
 @needs_browser
+def test_a_diagram_scrolls_and_is_not_wrapped(site: Path, chromium: Browser) -> None:
+    chromium.open(site / "architecture" / "index.html", 390)
+    code = "document.querySelector('.diagram code')"
+    assert "─" in chromium.evaluate(f"{code}.textContent")
+    assert chromium.evaluate(f"{code}.scrollWidth > {code}.clientWidth")
+    assert not chromium.evaluate(
+        "[...document.querySelectorAll('.highlight:not(.diagram)')].some(e => e.textContent.includes('─'))"
+    )
+
+
+@needs_browser
 def test_a_flag_stays_on_one_line(site: Path, chromium: Browser) -> None:
     chromium.open(site / "cli" / "index.html", 390)
     broken = "[...document.querySelectorAll('.flag')].filter(e => e.getClientRects().length > 1).length"
