@@ -19,6 +19,15 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("POOLTIDE_COMPILE", "wait")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of a module that share a fixture run in one process, so that the fixture is made once."""
+    for item in items:
+        fixtures = item._fixtureinfo.name2fixturedefs.values()
+        if any(fixture.scope == "module" for definitions in fixtures for fixture in definitions):
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call() -> Iterator[None]:
     """Skips a test that patches forwards in a release of PyTorch that cannot: patch raises this sentence."""
