@@ -115,10 +115,20 @@ def timeable(case: Case) -> Problem:
 
 def _round(runners: Runners, turn: int) -> tuple[dict[str, float], float]:
     """The seconds of each contestant, and the share of the processors that other programs took."""
-    start, before = perf_counter(), _others()
+    others = watch_others()
     found = {name: seconds(runners[name]) for name in order(list(runners), turn)}
-    share = (_others() - before) / (perf_counter() - start) / (os.cpu_count() or 1)
-    return found, max(share, 0.0)  # negative by rounding: the system counts in hundredths of a second
+    return found, others()
+
+
+def watch_others() -> Callable[[], float]:
+    """A function that returns which share of the processors other programs took since this call."""
+    start, before = perf_counter(), _others()
+
+    def share() -> float:
+        taken = (_others() - before) / (perf_counter() - start) / (os.cpu_count() or 1)
+        return max(taken, 0.0)  # negative by rounding: the system counts in hundredths of a second
+
+    return share
 
 
 def order(names: list[str], turn: int) -> list[str]:

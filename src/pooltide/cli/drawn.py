@@ -229,7 +229,7 @@ def print_summary(rows: list[Row], device: str, about: str) -> None:
         for summary in found
     ]
     say(aligned([*(GROUP[i] for i in differ), "n", *limits, *ratios], cells))
-    if text := load([row.result for row in rows]):
+    if text := load(row.result.others for row in rows):
         say(text)
     _print_list(f"slower than PyTorch (PyTorch ÷ ours < {SLOWER[device]})", slower(rows, SLOWER[device]))
     _print_list(f"beyond {BEYOND:.0f} × limit", beyond(rows))

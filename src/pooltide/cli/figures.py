@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
@@ -129,19 +130,19 @@ def print_tables(found: list[tuple[str, Result]], rounds: int, machine: dict[str
     about = f"medians of {rounds} rounds, {in_words(machine)}; ± is half the quartiles' distance"
     say(fill(about, screen_width()) + "\n")
     say(aligned(head, rows))
-    if text := load([result for _, result in found]):
+    if text := load(result.others for _, result in found):
         say(f"\n{text}")
     if len(found) > 1:
         say(f"\ngeometric means; large: results of {LARGE >> 20} MB and more\n")
         say(_means([result for _, result in found]))
 
 
-def load(results: list[Result]) -> str:
+def load(shares: Iterable[float | None]) -> str:
     """How busy other programs kept the machine; empty if that is unknown, as on a GPU."""
-    shares = [result.others for result in results if result.others is not None]
-    if not shares:
+    known = [share for share in shares if share is not None]
+    if not known:
         return ""
-    return f"Other programs took {min(shares):.0%} to {max(shares):.0%} of the processors."
+    return f"Other programs took {min(known):.0%} to {max(known):.0%} of the processors."
 
 
 def _means(results: list[Result]) -> str:

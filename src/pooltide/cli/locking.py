@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import click
-
 from ..writing import why
+from .speech import NoAnswer
 
 _PATIENCE = 3.0  # seconds to wait for the lock: workers of a killed program hold it for a moment
 
@@ -23,7 +22,7 @@ def locked(output: Path) -> Iterator[None]:
         output.mkdir(parents=True, exist_ok=True)
         directory = os.open(output, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
-        raise click.UsageError(f"{output}: can't be made: {why(error)}") from None
+        raise NoAnswer(f"{output}: can't be made: {why(error)}") from None
     try:
         _lock(output, directory)
         yield
@@ -39,7 +38,7 @@ def _lock(output: Path, directory: int) -> None:
         except BlockingIOError:
             if time.monotonic() > deadline:
                 text = "another pooltide golden writes there; wait for it, or give another --output"
-                raise click.UsageError(f"{output}: {text}") from None
+                raise NoAnswer(f"{output}: {text}") from None
             time.sleep(0.1)
         except OSError:  # a file system without locks
             return None

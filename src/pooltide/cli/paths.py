@@ -1,4 +1,7 @@
-"""The type of arguments that name a file or a directory."""
+"""The types of arguments that name a file or a directory.
+
+A path that can't be read or written is an error of the files, not of the usage.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import click
+
+from ..writing import check_directory, check_file, why
+from .speech import NoAnswer
 
 
 class NamedPath(click.Path):
@@ -21,4 +27,19 @@ class NamedPath(click.Path):
             self.fail("the path is empty; it must name a file or a directory", param, ctx)
         if "\0" in text:
             self.fail(f"the path {text!r} has a null byte; it must have none", param, ctx)
-        return super().convert(value, param, ctx)
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            raise NoAnswer(error.message) from None
+
+
+class OutputPath(NamedPath):
+    """A file or a directory that is written after the work, but checked before it."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        path = super().convert(value, param, ctx)
+        try:
+            check_file(path) if self.file_okay else check_directory(path)
+        except OSError as error:
+            raise NoAnswer(f"{path}: can't be written: {why(error)}") from None
+        return path

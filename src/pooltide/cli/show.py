@@ -13,9 +13,9 @@ from ..acceptance.picture import Picture, plotted, svg
 from ..acceptance.show import Undrawable, draw_case
 from ..acceptance.trial import Refused
 from ..writing import why, write_whole
-from .paths import NamedPath
+from .paths import OutputPath
 from .problems import NOTATION, problem_argument
-from .speech import one_line, reproduce, say
+from .speech import NoAnswer, one_line, reproduce, say
 
 _FORMATS = ("svg", "png", "pdf")
 
@@ -23,7 +23,7 @@ _FORMATS = ("svg", "png", "pdf")
 @click.command(epilog=NOTATION)
 @problem_argument
 @click.option(
-    "-o", "--output", required=True, type=NamedPath(dir_okay=False), help="A file .svg, .png or .pdf."
+    "-o", "--output", required=True, type=OutputPath(dir_okay=False), help="A file .svg, .png or .pdf."
 )
 @click.option("--json", "as_json", is_flag=True, help="A JSON object in place of a sentence.")
 @click.option("--slice", "depth", type=int, help="Of a volume, the input depth to draw (the middle one).")
@@ -47,7 +47,7 @@ def command(problems: list[Line], output: Path, as_json: bool, depth: int | None
     try:
         write_whole(output, content)
     except OSError as error:
-        raise click.UsageError(f"{output}: can't be written: {why(error)}") from None
+        raise NoAnswer(f"{output}: can't be written: {why(error)}") from None
     record = {"output": str(output), "width": picture.width, "height": picture.height, "case": str(case)}
     sentence = f"{output}: {picture.width}×{picture.height} pixels, {case}"
     say(json.dumps(record) if as_json else sentence)

@@ -22,8 +22,8 @@ from rich.console import Console
 from rich.progress import track
 
 from ..torch import patch
-from .contest import seconds
-from .figures import in_words, machine_of, number
+from .contest import seconds, watch_others
+from .figures import in_words, load, machine_of, number
 from .models import MODELS, Model
 from .speech import say
 from .tables import aligned
@@ -40,6 +40,7 @@ class Found:
     seconds: dict[str, float]  # of a step
     repeats: dict[str, bool]  # whether two trainings gave the same weights
     peak_bytes: dict[str, int]  # that a step allocated beyond weights and input; empty on the CPU
+    others: float | None  # share of the processors that other programs took; None on a GPU
 
 
 def run_models(device: str, rounds: int, as_json: bool) -> int:
@@ -100,6 +101,7 @@ def _measure(name: str, model: Model, variants: Variants, device: str, rounds: i
     trainings = {variant: Training(model, device) for variant in variants}
     times: dict[str, list[float]] = {variant: [] for variant in variants}
     peaks: dict[str, int] = {}
+    others = watch_others()
     for _ in range(rounds):
         for variant, using in variants.items():
             with using():
@@ -107,7 +109,8 @@ def _measure(name: str, model: Model, variants: Variants, device: str, rounds: i
                 times[variant].append(_cuda_seconds(step) if device == "cuda" else seconds(step))
                 if device == "cuda":
                     peaks[variant] = _peak_bytes(step)
-    return Found(name, {variant: median(taken) for variant, taken in times.items()}, repeats, peaks)
+    typical = {variant: median(taken) for variant, taken in times.items()}
+    return Found(name, typical, repeats, peaks, None if device == "cuda" else others())
 
 
 @contextmanager
@@ -143,6 +146,8 @@ def _print_table(found: list[Found], about: str, absent: dict[str, str]) -> None
     head += [f"peak MiB: {name}" for name in found[0].peak_bytes]
     say(f"training steps, {about}\n")
     say(aligned(head, [_cells(one) for one in found]))
+    if text := load(one.others for one in found):
+        say(text)
     for name, reason in absent.items():
         say(f"{name} was not measured: {reason}")
 
