@@ -142,10 +142,8 @@ def result_path(directory: Path, name: str, result: str) -> Path:
     if found:
         return found[0]
     what = f"no result for {name}" if result in RESULTS else f"no {result} for {name}"
-    endings = " or ".join((", ".join(_ENDINGS[:-1]), _ENDINGS[-1]))
-    raise TensorFileError(
-        f"{directory}: {what}; it must be in {places[0]} or {places[1]}, ending in {endings}"
-    )
+    where = f"{candidates[0]} or {candidates[len(_ENDINGS)]}, or with the ending {' or '.join(_ENDINGS[1:])}"
+    raise TensorFileError(f"{directory}: {what}; it must be in {where}")
 
 
 def extra_files(directory: Path, names: Container[str]) -> Iterator[Path]:

@@ -60,7 +60,9 @@ def command(parts: tuple[Path, ...], output: Path, as_json: bool, report: Path |
     summary = {"output": str(written), "cases": count, "parts": len(parts)} | verdicts
     text = f"{written}: {count} cases of {len(parts)} parts"
     if verdicts:
-        text += ", {pass} pass, {warning} warn, {fail} fail, {error} could not be compared".format(**verdicts)
+        text += f", {verdicts['pass']} pass"
+        text += f", {verdicts['warning']} warn" if verdicts["warning"] else ""
+        text += f", {verdicts['fail']} fail, {verdicts['error']} could not be compared"
     say(json.dumps(summary) if as_json else text)
     if report:
         _write_report(report, merged, records, parts)
