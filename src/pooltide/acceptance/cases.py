@@ -198,13 +198,12 @@ def parse_json(text: str | bytes, what: str = "line") -> Any:
 
 
 def not_utf8(error: UnicodeDecodeError) -> str:
-    """What is wrong with bytes that are not UTF-8, and how to mend a file of Chinese Windows programs."""
-    text = f"byte {error.start} is not UTF-8; it must be"
+    """What is wrong with bytes that are not UTF-8; Chinese programs on Windows often write GBK."""
     try:
         error.object.decode("gbk")
     except UnicodeDecodeError:
-        return text
-    return f"{text}: the text can be GBK, which iconv -f GBK -t UTF-8 converts"
+        return f"byte {error.start} is not UTF-8; it must be"
+    return f"byte {error.start} is not UTF-8, but can be GBK; it must be UTF-8: iconv -f GBK -t UTF-8"
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

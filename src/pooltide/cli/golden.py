@@ -118,8 +118,8 @@ def _print_older(output: Path, outcome: Outcome, pruned: bool) -> None:
     if not outcome.older:
         return
     names = ", ".join(outcome.older[:_MOST_NAMES]) + (", …" if len(outcome.older) > _MOST_NAMES else "")
-    what = "was removed" if pruned else "stays, and is compared too; --prune removes it"
-    say(f"{output}: older and not made now, {what}: {len(outcome.older)} ({names})", err=True)
+    what = "were removed" if pruned else "stay, and are compared too; --prune removes them"
+    say(f"{output}: older cases that were not made now {what}: {len(outcome.older)} ({names})", err=True)
 
 
 def _chosen(source: CaseSource | None, file: Path | None) -> CaseSource:
