@@ -3,7 +3,7 @@
 A fault of each kind in turn is put into the right result of a drawn case (faults.py); one that changes no bit
 is no fault, and another case is drawn. Right results are sums in another order, and sums of float16 and
 bfloat16 that are kept in their dtype. The third result, for the standards that need one, is a sum in float32
-in another order. The same seed gives the same faults on every machine.
+in another order. The same seed gives the same faults.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .notation import parse
 from .oracle import golden_result
 from .trial import Refused, problem_of
 from .verdicts import STANDARDS, judge
-from .words import joined
+from .words import joined, short_names
 
 RIGHT = ("sums in float16 or bfloat16", "other orders of addition")
 _MOST_TRIES = 1000
@@ -131,13 +131,15 @@ def _draw(random: Random, kind: str) -> Sample | None:
 
 def _words(random: Random, kind: str) -> Iterator[str]:
     """The words of a case: distinct sides where they can be, small planes, several images and channels."""
-    tie, axes = kind == "index tie", int(random.integers(1, 4))
-    pool = "max" if tie else _one(random, "avg", "max", "adaptive_avg", "adaptive_max")
-    forward = tie or bool(random.integers(2))
+    tie = kind == "index tie"
+    pools = [op for op in short_names().values() if op.windows in ("strided", "adaptive")]
+    pools = [op for op in pools if op.kind == "maximum" or not tie]
+    pool = pools[random.integers(len(pools))]
+    axes = len(pool.axes)
     sides = tuple(int(random.integers(*_SIDES[axes])) for _ in range(axes))
-    yield f"{pool}{axes}d{'_forward' if forward else ''}"
+    yield pool.short
     yield joined((int(random.integers(1, 5)), int(random.integers(1, 9)), *sides))
-    if pool.startswith("adaptive"):
+    if pool.windows == "adaptive":
         yield f"o{joined(tuple(int(random.integers(1, side + 1)) for side in sides))}"
     else:
         kernel = tuple(int(random.integers(2, 1 + min(side, 5))) for side in sides)
@@ -145,9 +147,9 @@ def _words(random: Random, kind: str) -> Iterator[str]:
         yield f"s{joined(tuple(int(random.integers(1, k + 1)) for k in kernel))}"
         yield f"p{joined(tuple(int(random.integers(0, k // 2 + 1)) for k in kernel))}"
         yield from ["ceil"] if random.integers(2) else []
-        yield from ["nopad"] if random.integers(2) and pool == "avg" else []
+        yield from ["nopad"] if random.integers(2) and pool.average else []
     yield _one(random, "f32", "f16", "bf16")
-    yield from ["i64"] if "max" in pool else []
+    yield from [] if pool.average else ["i64"]
     yield "integers" if tie else _one(random, "normal", "uniform", "wide")
     yield from ["nan"] if kind == "NaN routing" else []
     yield f"seed{random.integers(1, 2**31)}"
