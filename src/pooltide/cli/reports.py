@@ -202,7 +202,8 @@ def record_entry(record: Mapping[str, Any], standard: str) -> Entry:
     errors = [record[key] for key in COLUMNS[:5]]
     if all(value is None for value in errors):  # no cell is finite
         errors = [""] * 5
-    counts = [_beside(record[key], record[f"golden_{key}"]) for key in ("nan", "inf")]
+    m = Measures(**{key: record[key] for key in ("misplaced", "nan", "inf", "golden_nan", "golden_inf")})
+    counts = _beside(m.nan, m.golden_nan), _beside(m.inf, m.golden_inf)
     values = (*(inf if value is None else value for value in errors), record["differing"], *counts)
     verdicts = tuple((key, v["status"], v["text"]) for key, v in record["verdicts"].items())
     _, status, text = next(verdict for verdict in verdicts if verdict[0] == standard)
@@ -210,8 +211,8 @@ def record_entry(record: Mapping[str, Any], standard: str) -> Entry:
         return Entry(name, case, "pass", values)
     word = "warns" if status == WARNING else "fails"
     bins = tuple(record["ulp_histogram"].get(bin_name, 0) for bin_name in bin_names())
-    why, again = f"{standard} {word}: {text}", record.get("reproduce", "")
-    return Entry(name, case, status.lower(), values, why, again, bins, record["misplaced"], verdicts)
+    why, again = f"{standard} {word}: {text}{_nonfinite(m)}", record.get("reproduce", "")
+    return Entry(name, case, status.lower(), values, why, again, bins, m.misplaced, verdicts)
 
 
 def _beside(ours: int, golden: int) -> int | str:
