@@ -112,7 +112,7 @@ def test_warnings_are_counted_as_warnings(tmp_path: Path) -> None:
     assert json.loads(invoke(*command, "--json", rc=1).splitlines()[-1])["summary"]["warning"] == 1
     invoke(*command, "--report", tmp_path / "r.html", rc=1)
     page = (tmp_path / "r.html").read_text()
-    assert '<span class="warning"><b>1</b> pass with a warning</span>' in page
+    assert '<span class="warning"><b>1</b> warn</span>' in page
     assert '<span class="badge warning">warning</span>' in page
 
 

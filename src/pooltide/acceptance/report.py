@@ -89,7 +89,7 @@ def page(report: Report) -> str:
 def _verdict(entries: Sequence[Entry]) -> str:
     kinds = (
         ("pass", "pass"),
-        ("warning", "pass with a warning"),
+        ("warning", "warn"),
         ("fail", "fail"),
         ("error", "could not be compared"),
     )

@@ -55,7 +55,7 @@ COLUMNS = ("MERE", "MARE", "RMSE", "cosine", "max ULP", "differing", "NaN", "Inf
 
 @dataclass(slots=True)
 class Tally:
-    """How many cases passed, passed with a warning, failed, or could not be compared."""
+    """How many cases passed, gave a warning, failed, or could not be compared."""
 
     passed: int = 0
     warnings: int = 0
