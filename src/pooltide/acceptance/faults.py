@@ -26,7 +26,7 @@ from .oracle import Golden, golden_result
 Array = NDArray[Any]
 Random = np.random.Generator
 Result = tuple[Array, Array | None]  # values in the dtype of the problem, and the indices of a maximum
-_MOST_STALE = 64  # cells
+_MAX_STALE = 64  # cells
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -160,7 +160,7 @@ def _stale_cells(sample: Sample, random: Random) -> Result:
     data = replace(sample.case.data, seed=sample.case.data.seed + 1)
     before = golden_result(sample.problem, *draw(sample.problem, data)).values.reshape(-1)
     values = sample.golden.values.copy()
-    count = int(random.integers(1, _MOST_STALE, endpoint=True))
+    count = int(random.integers(1, _MAX_STALE, endpoint=True))
     start = int(random.integers(max(1, values.size - count)))
     values.reshape(-1)[start : start + count] = before[start : start + count]
     return sample.rounded(values)

@@ -86,8 +86,8 @@ def read_cases(path: Path) -> Iterator[Line]:
 
 def _numbered(parts: Iterable[tuple[str, Iterable[Line]]]) -> Iterator[Line]:
     """The lines of several files, numbered as if they were one; each part begins the names of its lines."""
-    found = ((start, line) for start, lines in parts for line in lines)
-    for number, (start, line) in enumerate(found, 1):
+    pairs = ((start, line) for start, lines in parts for line in lines)
+    for number, (start, line) in enumerate(pairs, 1):
         name = f"{start}{line.name}"
         yield replace(line, number=number, name=name) if is_name(name) else _unnamed(number, name)
 

@@ -26,7 +26,7 @@ from .verdicts import STANDARDS, judge
 from .words import joined, short_names
 
 RIGHT = ("sums in float16 or bfloat16", "other orders of addition")
-_MOST_TRIES = 1000
+_MAX_TRIES = 1000
 _SIDES = {1: (20, 200), 2: (5, 30), 3: (3, 10)}  # by the number of axes
 
 
@@ -74,7 +74,7 @@ def trials(faults: int, seed: int) -> Iterator[Trial]:
 
 def _trial(kind: str, random: Random, make: Callable[[Sample, str, Random], Result | None]) -> Trial:
     """The trial of the first drawn sample that has a result of this kind."""
-    for _ in range(_MOST_TRIES):
+    for _ in range(_MAX_TRIES):
         sample = _draw(random, kind)
         if sample is not None and (result := make(sample, kind, random)) is not None:
             return Trial(kind, str(sample.case), _passed(sample, result, random))
@@ -86,8 +86,8 @@ def _fault(sample: Sample, kind: str, random: Random) -> Result | None:
     result = FAULTS[kind](sample, random)
     if result is None:
         return None
-    found = _measured(sample, *result)
-    return result if found.differing or found.wrong_indices else None
+    measures = _measured(sample, *result)
+    return result if measures.differing or measures.wrong_indices else None
 
 
 def _right(sample: Sample, kind: str, random: Random) -> Result | None:
@@ -112,10 +112,10 @@ def _passed(sample: Sample, result: Result, random: Random) -> frozenset[str]:
 
 def _measured(sample: Sample, values: Any, indices: Any) -> Measures:
     precision = precision_of(sample.problem.dtype, sample.problem.rounding)
-    found = measure(values.reshape(-1), sample.golden.values.reshape(-1), precision)
+    measures = measure(values.reshape(-1), sample.golden.values.reshape(-1), precision)
     if sample.golden.indices is None or indices is None:
-        return found
-    return found + index_measures(indices, sample.golden.indices)
+        return measures
+    return measures + index_measures(indices, sample.golden.indices)
 
 
 def _draw(random: Random, kind: str) -> Sample | None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ..acceptance.report import Entry
 
 
-_MOST_NAMES = 5  # older cases that are named
+_MAX_NAMES = 5  # older cases that are named
 
 
 @dataclass(slots=True)
@@ -117,7 +117,7 @@ def command(
 def _print_older(output: Path, outcome: Outcome, pruned: bool) -> None:
     if not outcome.older:
         return
-    names = ", ".join(outcome.older[:_MOST_NAMES]) + (", …" if len(outcome.older) > _MOST_NAMES else "")
+    names = ", ".join(outcome.older[:_MAX_NAMES]) + (", …" if len(outcome.older) > _MAX_NAMES else "")
     what = "were removed" if pruned else "stay, and are compared too; --prune removes them"
     say(f"{output}: older cases that were not made now {what}: {len(outcome.older)} ({names})", err=True)
 
