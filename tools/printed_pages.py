@@ -3,16 +3,20 @@
     python tools/printed_pages.py
 
 operators.md is printed from the operator pages, reference.md from signatures and docstrings, and the list of
-differences in pytorch.md from tests/torch/pytorch_differences.toml.
+differences in pytorch.md from tests/torch/pytorch_differences.toml. printed_functions.py first prints the
+modules that have most of these docstrings.
 """
 
 from __future__ import annotations
 
 import inspect
+import os
 import re
+import sys
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
+from textwrap import dedent
 from types import ModuleType
 from typing import Any
 
@@ -99,7 +103,22 @@ def operators() -> str:
 
 def _entry(name: str, value: Any) -> str:
     signature = str(inspect.signature(value)).replace("'", "")
-    return f"### {name}\n\n```\n{name}{signature}\n```\n\n{inspect.getdoc(value) or ''}".rstrip()
+    return f"### {name}\n\n```\n{name}{signature}\n```\n\n{_markdown(inspect.getdoc(value) or '')}".rstrip()
+
+
+def _markdown(text: str) -> str:
+    """Returns a docstring whose sections (a line, then indented lines) are lists or code."""
+    return "\n\n".join(map(_section, text.split("\n\n")))
+
+
+def _section(paragraph: str) -> str:
+    title, _, rest = paragraph.partition("\n")
+    if not rest or not all(line.startswith("    ") for line in rest.splitlines()):
+        return paragraph
+    if (body := dedent(rest)).startswith(">>>"):
+        return f"{title}\n\n```pycon\n{body}\n```"
+    items = re.sub(r"\n +", " ", body).splitlines()
+    return f"{title}\n\n" + "\n".join(re.sub(r"^(\w+)", r"- `\1`", item) for item in items)
 
 
 def _entries(module: ModuleType, names: Iterable[str]) -> str:
@@ -131,5 +150,9 @@ def pytorch() -> str:
 PAGES = {"operators.md": operators, "reference.md": reference, "pytorch.md": pytorch}
 
 if __name__ == "__main__":
+    import printed_functions
+
+    if printed_functions.write():  # start again, with the new modules
+        os.execv(sys.executable, [sys.executable, *sys.argv])
     for name, text in PAGES.items():
         (DOCS / name).write_text(text(), encoding="utf-8")

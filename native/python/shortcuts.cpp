@@ -46,12 +46,14 @@ struct CallKey {
     if (count < kMost) values[count++] = value;
     else valid = false;
   }
+  // Huge sizes, which are not valid, and negative numbers may lose bits here: a signed shift would be undefined.
+  static int64_t shifted(int64_t value, int by) { return static_cast<int64_t>(static_cast<uint64_t>(value) << by); }
   void put(const void* pointer) { put(static_cast<int64_t>(reinterpret_cast<intptr_t>(pointer))); }
   void tensor(const DLTensor& t, bool typed) {
     int dtype = typed ? t.code << 9 | t.bits << 1 | (t.lanes != 1) : 0;
-    put(static_cast<int64_t>(t.device_id) << 40 | static_cast<int64_t>(t.device_type) << 32 | dtype << 8 | t.ndim);
+    put(shifted(t.device_id, 40) | shifted(t.device_type, 32) | dtype << 8 | t.ndim);
     for (int i = 0; i < t.ndim; i++) {
-      put(t.shape[i] << 32 | t.strides[i]);
+      put(shifted(t.shape[i], 32) | t.strides[i]);
       valid = valid && (t.shape[i] | t.strides[i]) >> 31 == 0;
     }
   }

@@ -22,8 +22,8 @@ from click.testing import CliRunner
 from commandline import pooltide
 from dump_model import dump
 from pooltide.acceptance.cases import CasesError, Line
+from pooltide.acceptance.foreign import read_cases
 from pooltide.acceptance.hooks import execute, expectation, golden_function
-from pooltide.acceptance.imports import read_cases
 from pooltide.acceptance.msprobe_csv import HEADER
 from pooltide.cli import main
 from pooltide.problem.rounding import round_once
@@ -606,7 +606,7 @@ def test_steps_and_ranks_are_one_set(ranks: Path) -> None:
     assert [line.number for line in found] == list(range(1, 33))
     starts = list(dict.fromkeys(line.name.partition(".Functional")[0] for line in found))
     assert starts == ["step2.rank0", "step2.rank1", "step10.rank0", "step10.rank1"]
-    assert all(line.given.source.startswith(f"{ranks}/{line.name[:5].rstrip('.')}") for line in found)
+    assert all(line.supplied.source.startswith(f"{ranks}/{line.name[:5].rstrip('.')}") for line in found)
 
 
 def test_one_comparison_judges_all_ranks(ranks: Path, tmp_path: Path) -> None:

@@ -290,7 +290,8 @@ def test_there_are_kinds_of_tensors() -> None:
 @pytest.mark.parametrize(
     ("key", "value"),
     [("pass", []), ("fail", "x"), ("error", None), ("extra", 5), ("extra", [[]]), ("standard", []), ("standard", "x"),
-     ("exit_status", {}), ("pass", -1), ("pass", True), ("shard", "9/3"), ("golden", {}), ("golden", {"sha256": 5, "cases": 3, "shard": None})],
+     ("exit_status", {}), ("pass", -1), ("pass", True), ("shard", "9/3"), ("level", "L3"), ("level", 1), ("level", []), ("pooltide", None),
+     ("golden", {}), ("golden", {"sha256": 5, "cases": 3, "shard": None})],
 )  # fmt: skip
 def test_a_summary_is_checked(key: str, value: Any, world: Path) -> None:
     *cases, last = (

@@ -16,7 +16,7 @@ import pytest
 
 from calls import said
 from pooltide import acl
-from pooltide.acl.stream import Job, Stream
+from pooltide.acl.stream_queue import Job, Stream
 
 INVALID, UNINITIALIZED, RT_INVALID = 100000, 100001, 107000
 BAD = 161002

@@ -12,7 +12,8 @@ import pytest
 from calls import AVG2, AVG3, GOOD, MAX2, said
 from geometries import DTYPES, geometry
 from pooltide import acl, aclnn
-from pooltide.acl.stream import STREAMS, Job
+from pooltide.acl.contexts import STREAMS
+from pooltide.acl.stream_queue import Job
 from pooltide.operators.catalog import documented, gradients, operators
 
 pytestmark = pytest.mark.usefixtures("runtime")

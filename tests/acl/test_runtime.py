@@ -16,9 +16,10 @@ import pytest
 
 from calls import said
 from pooltide import acl, aclnn
+from pooltide.acl import phases
 from pooltide.acl.contexts import CONTEXTS
-from pooltide.acl.order import Use
-from pooltide.acl.stream import Job, Stream
+from pooltide.acl.races import Use
+from pooltide.acl.stream_queue import Job, Stream
 from pooltide.operators.dtypes import RUNTIME
 from pooltide.operators.pages import ASCEND_PRODUCTS
 
@@ -411,7 +412,7 @@ def test_a_freed_block_fails_the_stream_that_reaches_it(streams: Any) -> None:
     acl.set_checks("strict")
     gate = Gate(stream)
     assert acl.aclrtMemcpyAsync(back, 16, block, 16, D2H, stream) == 0
-    from pooltide.acl.memory import MEMORY
+    from pooltide.acl.memory_blocks import MEMORY
 
     assert MEMORY.free(block) is None
     gate.open()
@@ -668,7 +669,7 @@ def test_an_event_that_was_never_recorded_is_a_finding(streams: Any, capfd: Any)
         assert call(event) == 0
         assert acl.aclrtResetEvent(event, streams[0]) == 0 == acl.aclrtSynchronizeStream(streams[0])
         acl.set_checks("strict")
-        event.said = False
+        event.reported = False
         assert call(event) == RT_INVALID
         said()
 
@@ -851,6 +852,23 @@ def test_a_tensor_that_changes_after_phase_one_changes_no_call(streams: Any) -> 
     assert aclnn.aclnnAdaptiveAvgPool3dBackward(None, 0, executor, streams[0]) == 0
     assert acl.aclrtSynchronizeStream(streams[0]) == 0
     assert acl.aclDestroyTensor(small.out) == 0
+
+
+def test_a_tensor_that_another_thread_changes_during_phase_one(
+    streams: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The call that is checked and planned is the one that runs."""
+    small = Small()
+
+    def change() -> None:
+        monkeypatch.undo()
+        assert acl.aclInitTensor(small.grad, [3], acl.ACL_INT8, None, 0, acl.ACL_FORMAT_ND, [3], 4096) == 0
+
+    monkeypatch.setattr(phases, "backend_setting", change)
+    executor = small.plan()
+    assert acl.aclGetViewShape(small.grad) == ((3,), 0)
+    assert aclnn.aclnnAdaptiveAvgPool3dBackward(None, 0, executor, streams[0]) == 0
+    assert acl.aclrtSynchronizeStream(streams[0]) == 0, said()
 
 
 def test_a_raw_address_changes_no_queued_call(streams: Any) -> None:

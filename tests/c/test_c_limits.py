@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import pwd
 import re
 import resource
 import shutil
 import subprocess
 import sys
+import venv
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from c_programs import compile_program, run_program
+import pooltide
+from c_programs import compile_program, need_compiler, run_program
 from late_calls import PLACES, all_right, late_calls
 from paths import PROGRAMS
 from pooltide.c import build
@@ -24,6 +27,10 @@ from shares import fast_first
 
 # The loader compares the words of a path eight bytes at a time.
 LOADER = "{\n  loader\n  Memcheck:Addr8\n  fun:strncmp\n  fun:is_dst\n}\n"
+CMAKE_LISTS = (
+    "cmake_minimum_required(VERSION 3.13)\nproject(user C)\nfind_package(pooltide REQUIRED)\n"
+    f"add_executable(program {PROGRAMS / 'smallest.c'})\ntarget_link_libraries(program pooltide::acl)\n"
+)
 
 
 @pytest.mark.parametrize("where", PLACES)
@@ -95,16 +102,60 @@ def test_odd_install_paths(name: str, tmp_path: Path) -> None:
         assert (missing in run.stderr) == bool(inputs.libpython)
 
 
+MAKEFILE = """
+program: {source}
+	$(CC) $(shell pooltide cflags) {source} -o program $(shell pooltide cflags --libs)
+"""
+EVAL = 'eval "gcc $(pooltide cflags) $0 -o program $(pooltide cflags --libs)"'
+CMAKE = 'cmake -S . -B build -Dpooltide_DIR="$(pooltide cflags --cmake)" && cmake --build build && mv build/program .'
+PREFIX = 'root="$(pooltide cflags --prefix)" && gcc "-I$root/include" $0 -o program "-L$root/lib64" -lascendcl "-Wl,-rpath,$root/lib64"'
+
+
+@pytest.fixture(scope="module")
+def odd_environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The `bin` of a virtual environment whose path has a space, with the package and its command."""
+    root = tmp_path_factory.mktemp("with space")
+    venv.create(root, symlinks=True)
+    others = [str(Path(pooltide.__file__).parent.parent)]
+    others += [path for path in sys.path if path.endswith("site-packages")]
+    packages = next(root.glob("lib/python*/site-packages"))
+    (packages / "others.pth").write_text("\n".join(others) + "\n")
+    command = root / "bin" / "pooltide"
+    command.write_text(f'#!/bin/sh\nexec "{root}/bin/python" -m pooltide "$@"\n')
+    command.chmod(0o755)
+    return command.parent
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["with space", "with$dollar"])
-def test_cmake_with_odd_install_paths(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", [EVAL, "make", PREFIX, CMAKE], ids=["script", "make", "prefix", "cmake"])
+def test_commands_of_the_page_with_a_space_in_the_path(
+    command: str, odd_environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What docs/c.md says about quotes."""
+    need_compiler("gcc")
+    program = command.split()[0]
+    if program in ("make", "cmake") and shutil.which(program) is None:
+        pytest.skip(f"{program} is not installed: paths with a space are NOT tested with it")
+    source = PROGRAMS / "smallest.c"
+    (tmp_path / "Makefile").write_text(MAKEFILE.format(source=source))
+    (tmp_path / "CMakeLists.txt").write_text(CMAKE_LISTS)
+    monkeypatch.setenv("PATH", f"{odd_environment}{os.pathsep}{os.environ['PATH']}")
+    done = subprocess.run(
+        ["sh", "-c", command, str(source)], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    run = run_program(tmp_path / "program")
+    assert run.stdout.startswith("status 0"), run.stderr
+    run_path = str(odd_environment.parent / "lib" / "pooltide")
+    assert run_path.encode() in (tmp_path / "program").read_bytes()
+
+
+@pytest.mark.slow
+def test_cmake_with_a_dollar_in_the_path(tmp_path: Path) -> None:
     if shutil.which("cmake") is None:
         pytest.skip("cmake is not installed: the package config is NOT tested")
-    (tmp_path / "CMakeLists.txt").write_text(
-        "cmake_minimum_required(VERSION 3.13)\nproject(user C)\nfind_package(pooltide REQUIRED)\n"
-        f"add_executable(program {PROGRAMS / 'smallest.c'})\ntarget_link_libraries(program pooltide::acl)\n"
-    )
-    made, built = install(root=tmp_path / name), tmp_path / "build"
+    (tmp_path / "CMakeLists.txt").write_text(CMAKE_LISTS)
+    made, built = install(root=tmp_path / "with$dollar"), tmp_path / "build"
     subprocess.run(["cmake", "-S", tmp_path, "-B", built, f"-Dpooltide_DIR={made.cmake}"], check=True)
     subprocess.run(["cmake", "--build", built], check=True)
     assert run_program(built / "program").stdout.startswith("status 0")

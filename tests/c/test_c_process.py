@@ -163,7 +163,7 @@ def test_environment_variables_have_no_effect(smallest: Path, tmp_path: Path) ->
 
 
 def test_the_python_side_is_light() -> None:
-    code = "import sys, pooltide.c.entry; print(*{'torch', 'click', 'rich'} & set(sys.modules))"
+    code = "import sys, pooltide.c.dispatch; print(*{'torch', 'click', 'rich'} & set(sys.modules))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout == "\n"
 

@@ -11,9 +11,10 @@ from click.testing import CliRunner
 
 from pooltide.acceptance.notation import parse
 from pooltide.acceptance.trial import problem_of
-from pooltide.arrays import gradients
-from pooltide.cli import contest, main
-from pooltide.cli.named import SHAPES
+from pooltide.arrays import functions
+from pooltide.cli import main
+from pooltide.cli.bench import cpu_timing
+from pooltide.cli.bench.named_shapes import SHAPES
 from shares import fast_some
 
 CASES = [
@@ -69,14 +70,14 @@ def test_strides_that_fit_both_layouts_are_compared_as_planes() -> None:
 
 
 def test_a_wrong_result_has_no_speed(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = gradients.avg_pool2d_backward
+    right = functions.avg_pool2d_backward
 
     def wrong(*arguments: Any, **more: Any) -> Any:
         result = right(*arguments, **more)
         result[..., -1, -1] += 1
         return result
 
-    monkeypatch.setattr(gradients, "avg_pool2d_backward", wrong)
+    monkeypatch.setattr(functions, "avg_pool2d_backward", wrong)
     run = CliRunner().invoke(main, ["bench", "avg2d:2x3x23x29:k3:s2:p1:f32", "--rounds", "3", "--json"])
     assert run.exit_code == 1
     assert json.loads(run.stdout)["results"] == []
@@ -94,13 +95,13 @@ def test_named_shapes_are_calls() -> None:
         assert problem_of(parse(notation)).cells > 0
 
 
-def test_no_contestant_always_runs_after_the_same_other() -> None:
+def test_no_implementation_always_runs_after_the_same_other() -> None:
     names = ["ours out=", "ours", "torch", "torch out=", "copy"]
     before: dict[str, set[str]] = {name: set() for name in names}
     for turn in range(5):  # the rounds of drawn problems
-        found = contest.order(names, turn)
-        assert sorted(found) == sorted(names)
-        for name, earlier in zip(found[1:], found, strict=False):
+        ordered = cpu_timing.order(names, turn)
+        assert sorted(ordered) == sorted(names)
+        for name, earlier in zip(ordered[1:], ordered, strict=False):
             before[name].add(earlier)
     assert all(len(others) > 1 for others in before.values())
 
@@ -114,13 +115,13 @@ def test_a_call_is_timed_after_calls_that_warm_the_cache(taken: float, least: in
         made.append(taken)
         sleep(taken)
 
-    contest.seconds(run)
+    cpu_timing.time_call(run)
     assert least <= len(made) <= most
 
 
 def test_without_pytorch_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("bench", "contest"):
-        monkeypatch.setattr(f"pooltide.cli.{module}.find_spec", lambda name: None)
+    for module in ("options", "cpu_gradients"):
+        monkeypatch.setattr(f"pooltide.cli.bench.{module}.find_spec", lambda name: None)
     run = CliRunner().invoke(main, ["bench", CASES[0], "--rounds", "3", "--json"])
     assert run.exit_code == 0, run.output
     assert "PyTorch is not installed, so its figures are missing: pip install" in run.stderr

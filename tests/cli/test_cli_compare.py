@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from commandline import PROGRAM, pooltide
+from pooltide import __version__
 
 CASES = """\
 name,case
@@ -121,7 +122,7 @@ def test_json_has_everything(golden: Path) -> None:
     digest = json.loads((golden / "manifest.jsonl").read_text().splitlines()[0])["sha256"]
     assert last["summary"] == {
         "standard": "mixed", "pass": 3, "warning": 0, "fail": 0, "error": 0, "exit_status": 0, "extra": [],
-        "shard": None,
+        "level": None, "pooltide": __version__, "shard": None,
         "golden": {"sha256": digest, "cases": 3, "shard": None},
     }  # fmt: skip
     assert records["stem"]["count"] == 2 * 3 * 11 * 13

@@ -16,14 +16,14 @@ from cuda_problems import H200
 from pooltide.acceptance.notation import parse
 from pooltide.acceptance.trial import problem_of
 from pooltide.acceptance.words import short_dtype, short_names
-from pooltide.arrays import gradients
+from pooltide.arrays import functions
 from pooltide.cli import main
-from pooltide.cli.drawing import CELLS, Drawn, Wanted, draw_problems
-from pooltide.cli.drawn import Row, beyond, slower, summaries
-from pooltide.cli.entries import Result
-from pooltide.cli.figures import machine_of
-from pooltide.cli.limit import additions, least_seconds
-from pooltide.cli.precompile import precompile
+from pooltide.cli.bench.drawn_problems import Row, beyond, slower, summaries
+from pooltide.cli.bench.measurement import Measurement
+from pooltide.cli.bench.precompile import precompile
+from pooltide.cli.bench.roofline import additions, limit_seconds
+from pooltide.cli.bench.sampling import CELLS, DrawnProblem, Sampling, draw_problems
+from pooltide.cli.bench.tables import machine_of
 from pooltide.kernels.cuda import nvrtc
 from pooltide.kernels.cuda.choice import KERNELS, plan
 from pooltide.kernels.cuda.compiler import code_for
@@ -37,7 +37,7 @@ def bench(*arguments: str) -> Any:
 
 
 def test_a_seed_gives_these_problems_on_every_machine() -> None:
-    found = [str(drawn.case) for drawn in draw_problems(Wanted(6, 1))]
+    found = [str(drawn.case) for drawn in draw_problems(Sampling(6, 1))]
     assert found == [
         "max2d:30x528x8x16:k5:s2:ceil:f16:i64",
         "adaptive_avg2d:3x129x112x112:o7x7:f32:cl",
@@ -46,13 +46,13 @@ def test_a_seed_gives_these_problems_on_every_machine() -> None:
         "max2d:2x256x52x52:k9:s1:p4:f32:i64:cl",
         "avg2d:2x2001x18x18:k10x2:s1:f16:cl",
     ]
-    assert [str(drawn.case) for drawn in draw_problems(Wanted(3, 1))] == found[:3]
-    assert [str(drawn.case) for drawn in draw_problems(Wanted(6, 2))] != found
+    assert [str(drawn.case) for drawn in draw_problems(Sampling(3, 1))] == found[:3]
+    assert [str(drawn.case) for drawn in draw_problems(Sampling(6, 2))] != found
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_draws_are_within_their_bounds(device: str) -> None:
-    problems = draw_problems(Wanted(800, 3, "all", device, CELLS[device]))
+    problems = draw_problems(Sampling(800, 3, "all", device, CELLS[device]))
     for drawn in problems:
         _check_bounds(drawn, device)
     cases = [drawn.case for drawn in problems]
@@ -73,7 +73,7 @@ def test_draws_are_within_their_bounds(device: str) -> None:
     assert sum(len(case.operator.axes) == 1 for case in cases) < 80
 
 
-def _check_bounds(drawn: Drawn, device: str) -> None:
+def _check_bounds(drawn: DrawnProblem, device: str) -> None:
     case = drawn.case
     assert str(parse(str(case))) == str(case)
     problem = problem_of(case)  # the rules accept it
@@ -93,7 +93,7 @@ def _check_bounds(drawn: Drawn, device: str) -> None:
 def _row(case: str, limit: float, **milliseconds: float) -> Row:
     names = {"ours_out": "ours out=", "torch_out": "torch out="}
     times = {names.get(name, name): [taken] * 3 for name, taken in milliseconds.items()}
-    return Row(False, 2, "kernel", Result(parse(case), 0, limit, times))
+    return Row(False, 2, "kernel", Measurement(parse(case), 0, limit, times))
 
 
 ROWS = [
@@ -125,12 +125,15 @@ def test_nine_tenths_are_below_the_p90() -> None:
 
 
 def test_the_lists_begin_with_the_worst() -> None:
-    assert [str(row.result.case) for row in slower(ROWS, 0.95)] == [
+    assert [str(row.measurement.case) for row in slower(ROWS, 0.95)] == [
         "avg2d:1x3x9x9:k3:f32:cl",
         "avg2d:1x3x7x7:k3:f32",
     ]
     assert slower(ROWS, 0.5) == []
-    assert [str(row.result.case) for row in beyond(ROWS)] == ["avg2d:1x3x9x9:k3:bf16", "avg2d:1x3x7x7:k3:f32"]
+    assert [str(row.measurement.case) for row in beyond(ROWS)] == [
+        "avg2d:1x3x9x9:k3:bf16",
+        "avg2d:1x3x7x7:k3:f32",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -143,8 +146,8 @@ def test_additions_are_those_of_the_cells(case: str) -> None:
         spans = [axis.window(i) for axis, i in zip(problem.axes, o, strict=True)]
         held[tuple(slice(span.start, span.end) for span in spans)] += 1
     assert additions(problem) == problem.planes * np.maximum(held - 1, 0).sum()
-    assert least_seconds(problem, 1e30, 2.0) == pytest.approx(additions(problem))
-    assert least_seconds(problem, 1.0, None) == problem.least_bytes
+    assert limit_seconds(problem, 1e30, 2.0) == pytest.approx(additions(problem))
+    assert limit_seconds(problem, 1.0, None) == problem.least_bytes
 
 
 def test_maxima_add_nothing_in_a_fixed_order() -> None:
@@ -174,7 +177,7 @@ def test_a_small_run_has_every_row(kind: str) -> None:
     assert run.exit_code == 0, run.output
     told = json.loads(run.stdout)
     assert (told["count"], told["seed"], told["rounds"], told["threads"]) == (2, 1, 3, "1")
-    drawn = draw_problems(Wanted(2, 1, kind, most_cells=16384))
+    drawn = draw_problems(Sampling(2, 1, kind, most_cells=16384))
     assert [row["case"] for row in told["rows"]] == [str(one.case) for one in drawn]
     for row in told["rows"]:
         assert row.keys() >= ROW_KEYS
@@ -202,7 +205,7 @@ def test_the_tables_name_the_groups() -> None:
 
 
 def test_a_row_can_be_run_again() -> None:
-    (drawn,) = draw_problems(Wanted(1, 5, "forwards", most_cells=16384))
+    (drawn,) = draw_problems(Sampling(1, 5, "forwards", most_cells=16384))
     pytest.importorskip("torch")
     run = bench(str(drawn.case), "--kind", "forwards", "--rounds", "3", "--json")
     assert run.exit_code == 0, run.output
@@ -211,16 +214,16 @@ def test_a_row_can_be_run_again() -> None:
 
 def test_a_wrong_gradient_stops_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     case = next(
-        d.case for d in draw_problems(Wanted(9, 1, most_cells=16384)) if d.case.operator.short == "max2d"
+        d.case for d in draw_problems(Sampling(9, 1, most_cells=16384)) if d.case.operator.short == "max2d"
     )
-    right = gradients.max_pool2d_backward
+    right = functions.max_pool2d_backward
 
     def wrong(*arguments: Any, **more: Any) -> Any:
         result = right(*arguments, **more)
         result[-1, -1, -1, -1] += 1
         return result
 
-    monkeypatch.setattr(gradients, "max_pool2d_backward", wrong)
+    monkeypatch.setattr(functions, "max_pool2d_backward", wrong)
     run = bench("--drawn", "9", "--seed", "1", *SMALL)
     assert run.exit_code == 1
     assert run.stdout == ""
@@ -285,40 +288,40 @@ def test_wrong_usage_is_explained(arguments: tuple[str, ...], text: str) -> None
     assert text in run.stderr
 
 
-@pytest.mark.filterwarnings("ignore:.*PyTorch's gradient failed")  # avg_pool3d in halves, on the CPU
+@pytest.mark.filterwarnings("ignore:.*PyTorch's gradient failed")  # avg_pool3d in fp16 and bf16, on the CPU
 def test_a_gpu_measures_drawn_problems(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The steps of the GPU's contest, on the CPU and with a clock of the host."""
+    """The steps of a benchmark on a GPU, on the CPU and with a clock of the host."""
     torch = pytest.importorskip("torch")
-    from pooltide.cli import cuda_contest, drawn, forward_contest
+    from pooltide.cli.bench import cuda_timing, drawn_problems, forward_pools
     from pooltide.kernels.cuda import launch
 
-    for name, value in {"DEVICE": "cpu", "COPY_BYTES": 1 << 16, "SWEEP_BYTES": 1 << 16}.items():
-        monkeypatch.setattr(cuda_contest, name, value)
-    monkeypatch.setattr(cuda_contest, "elapsed_seconds", lambda run: bool(run() is not run) * 0.5)
-    monkeypatch.setattr(cuda_contest, "current_facts", lambda: H200)
+    for name, value in {"DEVICE": "cpu", "COPY_BYTES": 1 << 16, "FLUSH_BYTES": 1 << 16}.items():
+        monkeypatch.setattr(cuda_timing, name, value)
+    monkeypatch.setattr(cuda_timing, "elapsed_seconds", lambda run: bool(run() is not run) * 0.5)
+    monkeypatch.setattr(cuda_timing, "current_facts", lambda: H200)
     monkeypatch.setattr(launch, "device_facts", lambda device: H200)
-    monkeypatch.setattr(drawn, "precompile", lambda cases, facts: None)
-    enter = forward_contest.enter
-    monkeypatch.setattr(forward_contest, "enter", lambda case, device: enter(case, "cpu"))
+    monkeypatch.setattr(drawn_problems, "precompile", lambda cases, facts: None)
+    prepare = forward_pools.prepare
+    monkeypatch.setattr(forward_pools, "prepare", lambda case, device: prepare(case, "cpu"))
     torch.manual_seed(0)
-    problems = draw_problems(Wanted(12, 7, "all", "cuda", 1 << 14))
-    rows = [row for found in drawn.measure_cuda(problems, 3) for row in found]
-    assert [row.result.case for row in rows] == [one.case for one in problems]
+    problems = draw_problems(Sampling(12, 7, "all", "cuda", 1 << 14))
+    rows = [row for group in drawn_problems.measure_cuda(problems, 3) for row in group]
+    assert [row.measurement.case for row in rows] == [one.case for one in problems]
     for row in rows:
-        problem = problem_of(row.result.case)
-        moved = least_seconds(problem, 2 * (1 << 16) / 0.5, None)
-        assert row.forward or row.result.limit == pytest.approx(moved)
-        assert row.result.times["ours"] == [0.5] * 3
+        problem = problem_of(row.measurement.case)
+        moved = limit_seconds(problem, 2 * (1 << 16) / 0.5, None)
+        assert row.forward or row.measurement.limit == pytest.approx(moved)
+        assert row.measurement.times["ours"] == [0.5] * 3
         assert row.forward or row.kernel in [name for name, _ in KERNELS[problem.kind]]
         assert prod(problem.output_plane) > 0
 
 
 def test_the_limit_counts_the_additions_of_all_multiprocessors(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
-    from pooltide.cli import cuda_contest
+    from pooltide.cli.bench import cuda_timing
 
-    monkeypatch.setattr(cuda_contest, "current_facts", lambda: H200)
-    assert cuda_contest.additions_per_second() == 128 * 132 * 1.98e9
+    monkeypatch.setattr(cuda_timing, "current_facts", lambda: H200)
+    assert cuda_timing.additions_per_second() == 128 * 132 * 1.98e9
 
 
 def test_kernels_are_compiled_into_the_cache_before_they_are_measured(
@@ -329,9 +332,9 @@ def test_kernels_are_compiled_into_the_cache_before_they_are_measured(
     except NoCompiler as why:
         pytest.skip(str(why))
     monkeypatch.setenv("POOLTIDE_CACHE", str(tmp_path))
-    from pooltide.cli.drawn import _compiled
+    from pooltide.cli.bench.drawn_problems import _compiled
 
-    found = draw_problems(Wanted(6, 11, "all", "cuda", 1 << 14))
+    found = draw_problems(Sampling(6, 11, "all", "cuda", 1 << 14))
     assert {drawn.forward for drawn in found} == {True, False}
     problems = [pair for drawn in found for pair in _compiled(drawn)]
     precompile(problems, H200)

@@ -16,8 +16,8 @@ import pytest
 from click.testing import CliRunner
 
 from commandline import pooltide
-from pooltide.acceptance.entries import first_change
 from pooltide.acceptance.manifest import read_manifest
+from pooltide.acceptance.manifest_entry import first_change
 from pooltide.cli import main
 from pooltide.writing import write_whole
 
@@ -185,7 +185,7 @@ def test_what_a_killed_start_had_renamed_is_its_own(golden: Path) -> None:
 def test_two_golden_at_once(golden: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import fcntl
 
-    monkeypatch.setattr("pooltide.cli.locking._PATIENCE", 0.2)
+    monkeypatch.setattr("pooltide.acceptance.locking._PATIENCE", 0.2)
     directory = os.open(golden, os.O_RDONLY)
     try:
         fcntl.flock(directory, fcntl.LOCK_EX)

@@ -19,9 +19,9 @@ import pytest
 import torch
 
 from commandline import PROGRAM, pooltide
-from pooltide.acceptance.entries import first_change
 from pooltide.acceptance.golden import Task, make
 from pooltide.acceptance.manifest import read_manifest
+from pooltide.acceptance.manifest_entry import first_change
 
 CASES = """\
 name,case

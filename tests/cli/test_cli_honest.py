@@ -24,7 +24,8 @@ from pooltide.acceptance.golden import make
 from pooltide.acceptance.manifest import read_manifest
 from pooltide.acceptance.report_section import _heat_map
 from pooltide.cli import golden as golden_command
-from pooltide.cli import main, training
+from pooltide.cli import main
+from pooltide.cli.bench import model_training
 
 CASE = "avg2d:2x3x5x7:k3"
 
@@ -310,9 +311,9 @@ def test_merge_writes_the_report_of_all(tmp_path: Path) -> None:
 
 
 def test_models_say_how_busy_the_machine_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    few = {"1-D audio": replace(training.MODELS["1-D audio"], batch={"cpu": 1})}
-    monkeypatch.setattr(training, "MODELS", few)
-    monkeypatch.setattr(training, "watch_others", lambda: lambda: 0.42)
+    few = {"1-D audio": replace(model_training.MODELS["1-D audio"], batch={"cpu": 1})}
+    monkeypatch.setattr(model_training, "MODELS", few)
+    monkeypatch.setattr(model_training, "watch_other_load", lambda: lambda: 0.42)
     text = invoke("bench", "--models", "--rounds", 3, "--threads", 1)
     assert "Other programs took 42% to 42% of the processors." in text
 

@@ -10,8 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from pooltide.acceptance.notation import parse
-from pooltide.cli import instructions, main
-from pooltide.cli.instructions import Count, of_one_size
+from pooltide.cli import main
+from pooltide.cli.bench import instruction_counts
+from pooltide.cli.bench.instruction_counts import Count, resized
 
 CASE = "avg2d:8x16x56x56:k2:s2:f32"
 DUMP = "version: 1\ncreator: callgrind-3.19.0\ndesc: Trigger: --dump-before=getsid\n\n{}\n\nfn=(1)\n1 2 3\n\n{}\n"
@@ -31,8 +32,8 @@ def test_a_dump_is_read_by_the_names_of_its_events(tmp_path: Path) -> None:
 
 
 def test_named_shapes_get_about_a_million_cells() -> None:
-    assert of_one_size(parse("avg2d:32x2048x7x7:k7")).shape == (10, 2048, 7, 7)
-    assert of_one_size(parse("max2d:16x128x112x112:k2")).shape == (1, 128, 112, 112)
+    assert resized(parse("avg2d:32x2048x7x7:k7")).shape == (10, 2048, 7, 7)
+    assert resized(parse("max2d:16x128x112x112:k2")).shape == (1, 128, 112, 112)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ def test_without_valgrind_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(instructions.missing_tools() != "", reason="valgrind is not installed")
+@pytest.mark.skipif(instruction_counts.missing_tools() != "", reason="valgrind is not installed")
 def test_counts_repeat_and_tell_kernels_apart(tmp_path: Path) -> None:
     more = "avg2d:8x16x56x56:k3:s1:p1:f32"  # nine windows hold a cell instead of one
     path = tmp_path / "cases.txt"
@@ -87,7 +88,7 @@ def test_counts_repeat_and_tell_kernels_apart(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(instructions.missing_tools() != "", reason="valgrind is not installed")
+@pytest.mark.skipif(instruction_counts.missing_tools() != "", reason="valgrind is not installed")
 def test_counts_are_a_table_of_text() -> None:
     run = bench(CASE)
     assert run.exit_code == 0, run.output

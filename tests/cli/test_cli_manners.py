@@ -15,7 +15,7 @@ from commandline import PROGRAM, pooltide
 from pooltide.acceptance.cases import is_name, lines
 from pooltide.c import build
 from pooltide.cli import COMMANDS, main
-from pooltide.cli.tables import aligned
+from pooltide.cli.output import aligned
 
 CASE = "avg2d:2x3x5x7:k2:f32"
 

@@ -15,8 +15,8 @@ from pooltide.cli import main
 
 torch = pytest.importorskip("torch")
 
-from pooltide.cli import training  # noqa: E402
-from pooltide.cli.models import MODELS  # noqa: E402
+from pooltide.cli.bench import model_training  # noqa: E402
+from pooltide.cli.bench.models import MODELS  # noqa: E402
 from pooltide.torch import patch  # noqa: E402
 
 
@@ -30,7 +30,7 @@ def one_thread() -> Iterator[None]:
 
 
 def weights_after_a_step(name: str) -> list[Any]:
-    run = training.Training(replace(MODELS[name], batch={"cpu": 1}), "cpu")
+    run = model_training.Training(replace(MODELS[name], batch={"cpu": 1}), "cpu")
     before = [weight.clone() for weight in run.net.parameters()]
     run.step()
     after = list(run.net.parameters())
@@ -49,7 +49,7 @@ def test_a_step_gives_the_same_weights_with_our_gradients(name: str) -> None:
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     few = {name: replace(MODELS[name], batch={"cpu": 1}) for name in ("LeNet", "1-D audio")}
-    monkeypatch.setattr(training, "MODELS", few)
+    monkeypatch.setattr(model_training, "MODELS", few)
 
 
 def bench(*arguments: str) -> Any:
@@ -72,7 +72,7 @@ def test_json_has_every_model_and_variant() -> None:
 @pytest.mark.usefixtures("few")
 def test_a_training_that_does_not_repeat_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     counted = count()
-    monkeypatch.setattr(training.Training, "weights", lambda self: [torch.tensor(next(counted))])
+    monkeypatch.setattr(model_training.Training, "weights", lambda self: [torch.tensor(next(counted))])
     run = bench()
     assert run.exit_code == 1
     assert "LeNet, patch(): two trainings from the same seed gave different weights" in run.stderr

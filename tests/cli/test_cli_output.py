@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from commandline import PROGRAM
 from pooltide.cli import main
-from pooltide.cli.speech import one_line, reproduce, visible
+from pooltide.cli.output import one_line, reproduce, visible
 from shares import fast_some
 
 CASE = "avg2d:2x3x5x7:k3"

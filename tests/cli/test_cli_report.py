@@ -15,7 +15,7 @@ import pytest
 from browser import Browser, needs_browser
 from commandline import pooltide
 from paths import ROOT
-from pooltide.acceptance.report import Entry, Report, page
+from pooltide.acceptance.report_page import Entry, Report, page
 from shares import fast_first
 
 ARTEFACTS = ROOT / "artefacts"

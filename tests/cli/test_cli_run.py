@@ -11,14 +11,14 @@ import pytest
 from click.testing import CliRunner
 
 from commandline import pooltide
-from pooltide.acceptance import inputs, trial
+from pooltide.acceptance import gpu_plan, inputs, trial
 from pooltide.acceptance.inputs import arrays, draw
 from pooltide.acceptance.measures import Measures
 from pooltide.acceptance.notation import parse
 from pooltide.acceptance.trial import plan_of, problem_of, run
 from pooltide.acceptance.words import DISTRIBUTIONS, short_names
 from pooltide.arrays.volumes import memory_layout
-from pooltide.cli import gpu_plan, main
+from pooltide.cli import main
 from pooltide.cli.reports import figures
 from pooltide.geometry import tables
 from pooltide.kernels import reference
@@ -294,6 +294,19 @@ def test_saved_results_are_what_compare_takes(tmp_path: Path) -> None:
     pooltide("golden", "cases.csv", "-o", "golden", cwd=tmp_path)
     pooltide("run", "cases.csv", "--save", "ours", cwd=tmp_path)
     assert "2 of 2 pass" in pooltide("compare", "ours", "golden", cwd=tmp_path)
+
+
+def test_no_result_is_saved_over_another(tmp_path: Path) -> None:
+    """The indices of `a` and the result of `a.indices` would have one file."""
+    clash = "name,case\na.indices,avg2d:1x2x5x7:k2\na,max2d_forward:1x2x5x7:k2:i64\n"
+    (tmp_path / "cases.csv").write_text(clash)
+    text = " ".join(pooltide("run", "cases.csv", "--save", "ours", cwd=tmp_path, rc=2).split())
+    assert "a.indices: the case has the name of the file for the indices of a; --save needs another" in text
+    assert not (tmp_path / "ours").exists()
+    assert "2 of 2 pass" in pooltide("run", "cases.csv", cwd=tmp_path)
+    (tmp_path / "cases.csv").write_text(clash.replace("max2d_forward", "max2d"))  # a gradient writes none
+    pooltide("run", "cases.csv", "--save", "ours", cwd=tmp_path)
+    assert sorted(path.name for path in (tmp_path / "ours").iterdir()) == ["a.indices.npy", "a.npy"]
 
 
 def test_every_operator_runs_draws_and_makes_golden_data(tmp_path: Path) -> None:

@@ -17,19 +17,20 @@ import pytest
 from click.testing import CliRunner
 
 from commandline import PROGRAM, pooltide
+from pooltide import __version__
 from pooltide.acceptance import golden as making
-from pooltide.acceptance import workers
-from pooltide.acceptance.entries import expected
+from pooltide.acceptance import summaries, workers
 from pooltide.acceptance.golden import Task
 from pooltide.acceptance.manifest import Manifest, Shard, begin, finish_manifest, read_shard
-from pooltide.cli import main, progress
+from pooltide.acceptance.manifest_entry import expected
+from pooltide.cli import main, output
 from shares import fast_first
 
 CASES = "name,case\n" + "".join(f"c{i},avg2d:2x3x{5 + i}x7:k3:s{1 + i % 2}:f16:seed{i}\n" for i in range(11))
 
 
 SUMMARY = json.dumps(
-    {"summary": {"standard": "mixed", "pass": 1, "warning": 0, "fail": 0, "error": 0, "exit_status": 0, "extra": [], "shard": None, "golden": None}}
+    {"summary": {"standard": "mixed", "pass": 1, "warning": 0, "fail": 0, "error": 0, "exit_status": 0, "extra": [], "level": None, "pooltide": "0", "shard": None, "golden": None}}
 )  # fmt: skip
 CASE = json.dumps(
     {
@@ -208,14 +209,33 @@ def test_files_that_are_no_results(content: str, says: str, tmp_path: Path) -> N
     assert not (tmp_path / "out").exists()
 
 
-def test_results_of_two_standards_do_not_merge(sets: Path, tmp_path: Path) -> None:
-    for number, standard in ((1, "bits"), (2, "mixed")):
-        text = invoke(
-            "compare", sets / "all", sets / "all", "--json", "--shard", f"{number}/2", "--standard", standard
-        )
-        (tmp_path / str(number)).write_text(text)
-    text = invoke("merge", tmp_path / "1", tmp_path / "2", "-o", tmp_path / "out", rc=2)
-    assert "the standards are bits and mixed; they must be one" in " ".join(text.split())
+def test_results_that_were_judged_otherwise_do_not_merge(
+    sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    third = f"--third={sets / 'all'}"
+
+    def says(text: str, *judged: tuple[str, ...]) -> None:
+        for number, options in enumerate(judged, 1):
+            shard = f"--shard={number}/2"
+            found = invoke("compare", sets / "all", sets / "all", "--json", shard, *options)
+            (tmp_path / str(number)).write_text(found)
+        said = invoke("merge", tmp_path / "1", tmp_path / "2", "-o", tmp_path / "out", rc=2 if text else 0)
+        assert text in " ".join(said.split())
+        assert (tmp_path / "out").exists() == (text == "")
+
+    two = ("--standard=two", third)
+    says("the standards are bits and mixed; they must be one", ("--standard=bits",), ("--standard=mixed",))
+    says("the levels are L0 and L2; they must be one", (*two, "--level=L0"), (*two, "--level=L2"))
+    says("the levels are none and L1; they must be one", (), (third,))
+    with monkeypatch.context() as older:
+        older.setattr(summaries, "__version__", "0.0.9")
+        says("", (), ())
+        (tmp_path / "out").unlink()
+        old = (tmp_path / "1").read_text()
+    says("", ("--level=L0",), ("--level=L2",))  # no third result, so no level was used
+    (tmp_path / "1").write_text(old)
+    said = invoke("merge", tmp_path / "1", tmp_path / "2", "-o", tmp_path / "out", rc=2)
+    assert f"the versions of pooltide are 0.0.9 and {__version__}; they must be one" in " ".join(said.split())
 
 
 def test_a_directory_keeps_its_shard(sets: Path) -> None:
@@ -266,7 +286,7 @@ def test_golden_says_its_cases_as_json(tmp_path: Path) -> None:
 
 
 def test_a_log_shows_progress_with_an_estimate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "_SECONDS", 0.0)
+    monkeypatch.setattr(output, "_SECONDS", 0.0)
     (tmp_path / "cases").write_text(CASES)
     text = invoke("golden", tmp_path / "cases", "-o", tmp_path / "out", "--jobs", 1)
     assert "golden: 1 of 11 cases, about a minute left" in text
@@ -286,7 +306,7 @@ def test_a_log_shows_progress_with_an_estimate(tmp_path: Path, monkeypatch: pyte
     ],
 )
 def test_the_estimate(done: int, total: int | None, seconds: float, says: str) -> None:
-    assert progress.estimate(done, total, seconds) == says
+    assert output.estimate(done, total, seconds) == says
 
 
 @pytest.mark.parametrize("jobs", fast_first([1, 2]))

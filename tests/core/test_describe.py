@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import ast
+import doctest
 import inspect
+import re
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import pooltide
+from paths import TOOLS
 from pooltide import aclnn
-from pooltide.operators.catalog import documented
+from pooltide.operators.catalog import documented, operators
 from pooltide.operators.describe import stub
 from pooltide.operators.pages import PRODUCTS
+from tool_modules import load_tool
 
 STUB = Path(pooltide.__file__).with_name("aclnn.pyi")
+SECTIONS = ["Args", "Returns", "Raises", "Example"]
 
 
 def test_the_stub_is_what_the_pages_print() -> None:
@@ -51,3 +57,39 @@ def test_help_names_parameters_products_and_rules(name: str) -> None:
             product in page.products and product != "host"
         )
     assert "Phase two: returns the status." in (inspect.getdoc(getattr(aclnn, name)) or "")
+
+
+@pytest.mark.skipif(not TOOLS.exists(), reason="NO TOOLS: the tests run outside the source tree")
+@pytest.mark.parametrize("name", ["arrays/functions.py", "torch/backward.py", "torch/functional.py"])
+def test_the_functions_are_what_the_pages_print(name: str) -> None:
+    tool = load_tool("printed_functions.py")
+    printed = tool.module(tool.MODULES[name])
+    assert (STUB.parent / name).read_text("utf-8") == printed, "run: python tools/printed_pages.py"
+    assert len(tool.MODULES) == 3
+
+
+def _module(entrance: str, name: str) -> ModuleType:
+    if entrance == "numpy":
+        return pooltide
+    torch = pytest.importorskip("pooltide.torch")
+    return torch if operators()[name].gradient else torch.functional
+
+
+@pytest.mark.parametrize("entrance", ["numpy", "torch"])
+@pytest.mark.parametrize("name", operators())
+def test_help_teaches_a_function(name: str, entrance: str) -> None:
+    """Every argument with its default, the result, the errors, and an example that prints what it says."""
+    function = getattr(_module(entrance, name), name)
+    text = inspect.getdoc(function) or ""
+    assert text.startswith(operators()[name].summary)
+    sections = dict(re.findall(r"^(\w+):\n((?:    .+\n?)+)", text, re.M))
+    assert list(sections) == SECTIONS
+    taken = inspect.signature(function).parameters.values()
+    defaults = ["" if p.default is p.empty else f", default {p.default}" for p in taken]
+    told = re.findall(r"^    (\w+) \(\w.*?(, default \w+)?\): \w", sections["Args"], re.M)
+    assert told == list(zip([p.name for p in taken], defaults, strict=True))
+    assert set(re.findall(r"^    (\w+): ", sections["Raises"], re.M)) & {"TypeError", "RuntimeError"}
+    example = doctest.DocTestParser().get_doctest(text, {}, name, None, None)
+    assert f".{name}(" in sections["Example"]
+    assert doctest.DocTestRunner().run(example).failed == 0
+    assert len(example.examples) >= 3

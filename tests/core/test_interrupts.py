@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import pooltide
-from pooltide.acl.stream import QUICK_BYTES
+from pooltide.acl.stream_queue import QUICK_BYTES
 from pooltide.geometry import UNIT, Axis
 from pooltide.kernels.plan import make_plan
 from pooltide.operators.dtypes import DTYPES
@@ -171,7 +171,7 @@ def test_a_thread_that_waits_for_a_long_job_answers_at_once() -> None:
 acl.aclInit(None)
 acl.aclrtSetDevice(0)
 stream, _ = acl.aclrtCreateStream()
-from pooltide.acl.stream import Job
+from pooltide.acl.stream_queue import Job
 ran = []
 begin = time.monotonic()
 stream.submit(Job("long", lambda: (time.sleep(2), ran.append(threading.current_thread().name)), quick=False))

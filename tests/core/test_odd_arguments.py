@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from typing import Any
 
@@ -31,7 +32,8 @@ def _fault(name: str, argument: str, label: str, value: Any) -> str | None:
         found = _copied(getattr(pooltide, name)(**given))
     except ERRORS as error:
         text = str(error)
-        if not text.startswith(f"{name}: ") or "must" not in text or len(text) > 600:
+        told = f"\n    {type(error).__name__}: " in (inspect.getdoc(getattr(pooltide, name)) or "")
+        if not told or not text.startswith(f"{name}: ") or "must" not in text or len(text) > 600:
             return f"{argument}, {label}: {type(error).__name__}: {text[:300]}"
         return None
     except BaseException as error:

@@ -11,7 +11,7 @@ import pytest
 
 from calls import AVG2, AVG3, GOOD, MAX2, MAX3, T, arguments, good_for, phase_one, product, with_all
 from pooltide import acl, aclnn
-from pooltide.acl.phases import value_of
+from pooltide.acl.phase_one import value_of
 from pooltide.operators.call import Call
 from pooltide.operators.catalog import documented, operator_named
 from pooltide.operators.dtypes import STATUS

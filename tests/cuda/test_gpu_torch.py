@@ -288,7 +288,8 @@ def test_compiled_models_are_patched() -> None:
 
 @pytest.mark.parametrize("function", sorted(ATEN))
 def test_a_small_patched_call_made_again_takes_the_shortcut(function: str, monkeypatch: Any) -> None:
-    from pooltide.torch import overhead, overrides, shortcuts
+    from pooltide.cli.bench import overhead
+    from pooltide.torch import overrides, shortcuts
 
     if not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
         pytest.skip("this PyTorch has no DLPack exchange API: there are no shortcuts")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -130,13 +131,27 @@ def test_a_change_of_its_paths_makes_a_figure_stale(
     assert [line.partition(" ")[2] for line in tool.changes(figure)] == ["its file"]
     assert tool.main([]) == 0
     assert f"1 commit since: 2026-01-01, {commit}, a machine\n" in capsys.readouterr().out
+    monkeypatch.setattr(tool, "load", lambda: ([replace(figure, commit="0123456")], []))
+    assert tool.main(["--stale"]) == 1
+    printed = capsys.readouterr()
+    assert "UNKNOWN COMMIT: 2026-01-01, 0123456, a machine\n" in printed.out
+    assert "1 figures name a commit that this history lacks" in printed.err
 
 
 def test_without_a_history_the_list_says_so(
     tool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(tool, "git", lambda *command: None)
-    assert tool.main([]) == 0
+    assert tool.main([]) == 1
     printed = capsys.readouterr()
     assert "NO GIT HISTORY" in printed.err
-    assert "unknown: 2026-11-17, 89006da, AMD EPYC" in printed.out
+    assert "UNKNOWN COMMIT: 2026-11-17, 89006da, AMD EPYC" in printed.out
+
+
+def test_every_commit_is_in_the_history(tool: Any) -> None:
+    if tool.git("rev-parse", "--is-shallow-repository") != "false\n":
+        pytest.skip("NOT TESTED: the git history is not here, or not whole")
+    commits = {figure.commit for figure in tool.load()[0]}
+    assert [
+        commit for commit in commits if tool.git("merge-base", "--is-ancestor", commit, "HEAD") is None
+    ] == []

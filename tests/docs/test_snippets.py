@@ -20,9 +20,9 @@ pytestmark = pytest.mark.skipif(
     not PAGES[0].exists(), reason="NO README: the tests run outside the source tree"
 )
 COMMANDS = {"python": [sys.executable, "-W", "error", "-c"], "bash": ["bash", "-euo", "pipefail", "-c"]}
-# Tested elsewhere: "console" is a session (test_consoles.py), "cmake" a build (test_c_process.py). Blocks without
-# a language are output, cases and files.
-OTHERS = {"", "console", "cmake", "text"}
+# Tested elsewhere: "console" is a session (test_consoles.py), "cmake" a build (test_c_process.py), "pycon" the
+# example of a docstring (test_describe.py). Blocks without a language are output, cases and files.
+OTHERS = {"", "console", "cmake", "pycon", "text"}
 
 
 def snippets() -> list[tuple[str, str, str]]:

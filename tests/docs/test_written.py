@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pooltide import acl
-from pooltide.acl.written import Cells, Written, byte_range
+from pooltide.acl.written_bytes import Cells, Written, byte_range
 
 SIZE = 120
 TO_DEVICE, TO_HOST = acl.ACL_MEMCPY_HOST_TO_DEVICE, acl.ACL_MEMCPY_DEVICE_TO_HOST

@@ -22,6 +22,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from pooltide import _native
+
 COUNTERS = ("index", "calls", "results", "refusals", "odd", "outside")
 ENTRANCES = {
     "numpy": "hostile.numpy_calls",
@@ -89,8 +91,10 @@ def main(name: str, seed: int, indices: range, counters: Any, findings: Path) ->
     module = import_module(ENTRANCES.get(name, name))
     _limit_memory()
     tally = Tally(counters, findings)
+    sets = _native.instruction_sets()
     for index in indices:
         counters[0] = index
+        _native.use_instruction_set(sets[index % len(sets)])
         drawn = None
         try:
             drawn = trial(module, seed, index)

@@ -1,47 +1,21 @@
-"""native/check under sanitizers, and on another processor: random problems against the formulas."""
+"""native/check on another processor, and with faults: random problems against the formulas. test_sanitized.py has more."""
 
 from __future__ import annotations
 
-import platform
 import re
 import shutil
 import subprocess
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from native_build import FLAGS, compile_objects
+from native_build import KERNELS as NEEDED
 from paths import NATIVE
-from pooltide import _native
-
-FLAGS = ["-std=c++17", "-g1", "-ffp-contract=off", "-fno-math-errno", "-Wno-psabi", f"-I{NATIVE}"]
-SANITIZE = ["-Og", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-SETS = {
-    "baseline": [],
-    "avx2": ["-mavx2", "-mf16c"],
-    "avx512": ["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mf16c"],
-}
-
 
 KERNELS = 21  # in native/kernels.cpp
 SPOILED = 5 * 3  # the kernels that read indices, with indices of 1, 4 and 8 bytes
-PARTS = ("check/check", "prepared", "threads/thread_pool")
-
-
-def build(where: Path, compiler: str, flags: list[str], sets: list[str]) -> Path:
-    def compile_one(name: str, source: str, more: list[str]) -> str:
-        target = str(where / f"{name}.o")
-        command = [compiler, *FLAGS, *flags, *more, "-c", str(NATIVE / source), "-o", target]
-        subprocess.run(command, check=True, capture_output=True, text=True, timeout=900)
-        return target
-
-    jobs = [(f"kernels_{isa}", "kernels.cpp", [*SETS[isa], f"-DPOOLTIDE_ISA={isa}"]) for isa in sets]
-    jobs += [(Path(name).name, f"{name}.cpp", []) for name in PARTS]
-    with ThreadPoolExecutor(2) as workers:
-        objects = list(workers.map(lambda job: compile_one(*job), jobs))
-    program = where / "check"
-    subprocess.run([compiler, *flags, *objects, "-o", str(program), "-lpthread"], check=True)
-    return program
+PARTS = ("check/check", *NEEDED)
 
 
 def check(command: list[str], sets: list[str]) -> None:
@@ -56,38 +30,49 @@ def check(command: list[str], sets: list[str]) -> None:
     assert found[4].split() == sets
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="NOT TESTED: this machine is no x86-64")
-@pytest.mark.slow
-def test_under_address_and_undefined_sanitizers(tmp_path: Path) -> None:
-    if (compiler := shutil.which("g++")) is None:
-        pytest.skip("NOT TESTED: no g++ here")
-    program = build(tmp_path, compiler, SANITIZE, list(SETS))
-    check([str(program), "600", "7"], _native.instruction_sets())
-
-
 @pytest.mark.slow
 def test_on_aarch64(tmp_path: Path) -> None:
     compiler, emulator = shutil.which("aarch64-linux-gnu-g++"), shutil.which("qemu-aarch64")
     if compiler is None or emulator is None:
         pytest.skip("NOT TESTED: no g++-aarch64-linux-gnu or qemu-user here")
-    program = build(tmp_path, compiler, ["-O2", "-static"], ["baseline"])
+    flags, program = ("-O2", "-static"), tmp_path / "check"
+    objects = compile_objects(tmp_path, compiler, flags, PARTS, ("baseline",))
+    subprocess.run([compiler, *flags, *objects, "-o", str(program), "-lpthread"], check=True)
     check([emulator, str(program), "400", "15"], ["baseline"])  # other seeds miss a kernel
 
 
 @pytest.mark.slow
-def test_the_check_can_fail(tmp_path: Path) -> None:
-    """A reciprocal in place of a division rounds twice: the program must notice."""
+@pytest.mark.parametrize(
+    ("source", "right", "wrong", "flag", "says"),
+    [
+        # A reciprocal in place of a division rounds twice.
+        ("quotients.h", "v / by;", "v * (1 / by);", "-O1", "FAILED trial"),
+        # An index of -2^63 overflows a signed subtraction.
+        (
+            "scatter.h",
+            "(uint64_t)index[i] - mine.from",
+            "(int64_t)index[i] - mine.from",
+            "-fsanitize=signed-integer-overflow",
+            "runtime error: signed integer overflow: -9223372036854775808 - ",
+        ),
+    ],
+    ids=["reciprocal", "signed index"],
+)
+def test_the_check_can_fail(
+    source: str, right: str, wrong: str, flag: str, says: str, tmp_path: Path
+) -> None:
     if (compiler := shutil.which("g++")) is None:
         pytest.skip("NOT TESTED: no g++ here")
     broken = tmp_path / "native"
     shutil.copytree(NATIVE, broken)
-    source = (broken / "gradient" / "quotients.h").read_text()
-    assert source.count("v / by;") == 1
-    (broken / "gradient" / "quotients.h").write_text(source.replace("v / by;", "v * (1 / by);"))
+    changed = broken / "gradient" / source
+    text = changed.read_text()
+    assert right in text
+    changed.write_text(text.replace(right, wrong))
     program = tmp_path / "check"
     files = [str(broken / f"{name}.cpp") for name in (*PARTS, "kernels")]
-    flags = [*FLAGS[:-1], f"-I{broken}", "-O1", "-DPOOLTIDE_ISA=baseline", "-DPOOLTIDE_ONLY_BASELINE"]
+    flags = [*FLAGS[:-1], f"-I{broken}", flag, "-DPOOLTIDE_ISA=baseline", "-DPOOLTIDE_ONLY_BASELINE"]
     subprocess.run([compiler, *flags, *files, "-o", str(program), "-lpthread"], check=True)
     done = subprocess.run([str(program), "200", "7"], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 1
-    assert done.stdout.startswith("FAILED trial")
+    assert says in done.stdout + done.stderr
+    assert (done.returncode == 1) == (flag == "-O1")

@@ -11,7 +11,6 @@ import ml_dtypes
 import numpy as np
 
 from geometries import bits, maxima_gradient
-from pooltide.cli.gpu_plan import H200 as H200
 from pooltide.geometry import UNIT, Axis, strided_outputs, tables
 from pooltide.kernels import reference
 from pooltide.kernels.cuda import (
@@ -24,6 +23,7 @@ from pooltide.kernels.cuda import (
     volume_plan,
     walk_plan,
 )
+from pooltide.kernels.cuda.driver import H200 as H200
 from pooltide.operators.dtypes import DTYPES, DType
 from pooltide.problem.offsets import offsets_of
 from pooltide.problem.problem import Problem

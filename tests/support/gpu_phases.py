@@ -33,7 +33,7 @@ import torch
 from cuda_problems import H200
 from enumeration import Geometry, geometries
 from gpu_paths import OnGpu, Planned, Variant, Way
-from pooltide.cli.progress import progress
+from pooltide.cli.output import progress
 from pooltide.kernels.cuda import code_cache, compiler, nvrtc
 from pooltide.kernels.cuda.choice import KERNELS
 from pooltide.kernels.cuda.driver import DeviceFacts, NoCompiler, device_facts

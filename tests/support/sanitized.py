@@ -9,15 +9,19 @@ import sysconfig
 from pathlib import Path
 
 import pooltide
-from paths import NATIVE
+from native_build import KERNELS, SETS, compile_objects
 
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-_SOURCES = ("kernels", "prepared", "unpool", "threads/thread_pool", "python/module", "python/shortcuts")
-_FLAGS = ("-std=c++17", "-g1", "-O1", "-fPIC", "-ffp-contract=off", "-fno-math-errno", "-Wno-psabi")
+FLAGS = ("-Og", "-fPIC", "-fvisibility=hidden", *SANITIZERS)
 
 
-def environment_with(root: Path, compiler: str = "g++") -> Path:
-    """Makes a virtual environment with the package, for one instruction set; returns its interpreter."""
+def kernels(where: Path) -> list[str]:
+    """Compiles the kernels for every instruction set; returns the objects."""
+    return compile_objects(where, "g++", FLAGS, KERNELS, tuple(SETS))
+
+
+def environment_with(root: Path, objects: list[str]) -> Path:
+    """Makes a virtual environment with the package and the kernels of `objects`; returns its interpreter."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     packages = root / "lib" / version / "site-packages"
     shutil.copytree(
@@ -30,11 +34,9 @@ def environment_with(root: Path, compiler: str = "g++") -> Path:
     python.symlink_to(sys.executable)
     others = [path for path in sys.path if path.endswith("site-packages")]
     (packages / "others.pth").write_text("\n".join(others) + "\n")
-    sources = [str(NATIVE / f"{name}.cpp") for name in _SOURCES]
-    include = (f"-I{NATIVE}", f"-I{sysconfig.get_path('include')}")
-    defines = ("-DPOOLTIDE_ISA=baseline", "-DPOOLTIDE_ONLY_BASELINE", "-fvisibility=hidden", "-shared")
-    suffix = sysconfig.get_config_var("EXT_SUFFIX")
-    output = ("-o", str(packages / "pooltide" / f"_native{suffix}"), "-lpthread")
-    command = [compiler, *_FLAGS, *SANITIZERS, *include, *defines, *sources, *output]
+    include = f"-I{sysconfig.get_path('include')}"
+    module = compile_objects(root, "g++", (*FLAGS, include), ("unpool", "python/module", "python/shortcuts"))
+    library = packages / "pooltide" / f"_native{sysconfig.get_config_var('EXT_SUFFIX')}"
+    command = ["g++", "-shared", *SANITIZERS, *module, *objects, "-o", str(library), "-lpthread"]
     subprocess.run(command, check=True, timeout=900)
     return python

@@ -12,7 +12,7 @@ from math import prod
 from typing import Any
 
 from calls import T, arguments
-from pooltide.acl.phases import value_of
+from pooltide.acl.phase_one import value_of
 from pooltide.operators.call import Call
 from pooltide.operators.catalog import documented
 from pooltide.operators.pages import Operator, Parameter, Rule

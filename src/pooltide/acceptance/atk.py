@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .cases import CasesError, Line
-from .imports import (
+from .foreign import (
     Foreign,
     Tensor,
     line_of,
@@ -26,9 +26,9 @@ from .imports import (
 )
 
 
-def lines(path: Path, found: Any) -> Iterator[Line] | None:
+def lines(path: Path, document: Any) -> Iterator[Line] | None:
     """The cases of a file; None: the file is not of ATK."""
-    cases = found.get("cases") if isinstance(found, dict) else found
+    cases = document.get("cases") if isinstance(document, dict) else document
     if not isinstance(cases, list) or not cases:
         return None
     if not all(isinstance(case, dict) and "inputs" in case for case in cases):
@@ -44,7 +44,7 @@ def _cases(cases: list[dict[str, Any]]) -> Iterator[Line]:
 
 def _foreign(case: Mapping[str, Any]) -> Foreign:
     names = [case[key] for key in ("name", "api", "aclnn_name") if isinstance(case.get(key), str)]
-    operator = next((found for name in names if (found := operator_called(name))), None)
+    operator = next((known for name in names if (known := operator_called(name))), None)
     if operator is None:
         unknown_operator("name", ", ".join(names))
     foreign = Foreign(operator)

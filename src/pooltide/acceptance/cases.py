@@ -62,7 +62,7 @@ class Line:
     name: str
     case: Case | None
     error: str = ""
-    given: Any = None  # a Given (given.py), for a case whose values are not drawn
+    supplied: Any = None  # a SuppliedValues (supplied_values.py), for a case whose values are not drawn
     skipped: bool = False  # a pool that this program does not have: no case, but no fault of the file either
 
 
@@ -103,8 +103,8 @@ def lines(source: Iterable[bytes]) -> Iterator[Line]:
             text = raw.decode("utf-8-sig" if number == 1 else "utf-8").strip("\r\n ")
             if not text.strip() or text.startswith("#"):
                 continue
-            if header is None and not seen and (found := _separator(text)):
-                separator, header = found, _header(text, found)
+            if header is None and not seen and (mark := _separator(text)):
+                separator, header = mark, _header(text, mark)
                 continue
             fields = _fields(text, header, separator)
             name = _name(fields, number)
@@ -208,12 +208,12 @@ def not_utf8(error: UnicodeDecodeError) -> str:
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object of JSON. Readers disagree on which of two equal keys counts, so there may be one alone."""
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
+        if key in fields:
             raise CasesError(f"an object has the key {key[:60]!r} twice; each key must be there once")
-        found[key] = value
-    return found
+        fields[key] = value
+    return fields
 
 
 def _is_deep(value: Any) -> bool:
@@ -229,12 +229,12 @@ def _is_deep(value: Any) -> bool:
 
 def _fields(text: str, header: list[str] | None, separator: str) -> dict[str, Any]:
     if text[0] in "{[" or (text[0] == '"' and header is None):
-        found = parse_json(text)
-        if isinstance(found, str):
-            return {"case": found}
-        if not isinstance(found, dict):
-            raise CasesError(f"the line is JSON of {type(found).__name__}; it must be an object or a string")
-        return found
+        row = parse_json(text)
+        if isinstance(row, str):
+            return {"case": row}
+        if not isinstance(row, dict):
+            raise CasesError(f"the line is JSON of {type(row).__name__}; it must be an object or a string")
+        return row
     if header is None:
         alone = text.strip()
         if mark := next((mark for mark in _SEPARATORS if mark in alone), ""):

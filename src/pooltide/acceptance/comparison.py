@@ -14,7 +14,9 @@ from typing import Any
 
 from ..operators.dtypes import DTYPES, DType
 from ..problem.problem import Problem
-from .entries import (
+from .errormap import LARGEST_PLANE, Array, ErrorMap, Reader, map_errors, piece_size
+from .inputs import result_plane, source_plane
+from .manifest_entry import (
     MANIFEST,
     RESULTS,
     ROLES,
@@ -24,8 +26,6 @@ from .entries import (
     result_of,
     writes_indices,
 )
-from .errormap import LARGEST_PLANE, Array, ErrorMap, Reader, map_errors, piece_size
-from .inputs import result_plane, source_plane
 from .measures import PRECISIONS, Measures, Precision, index_measures, measure_all, precision_of
 from .msprobe_dump import TENSORS, dumps, tensor_path
 from .notation import Case, parse
@@ -70,8 +70,8 @@ def compare(pair: Pair, level: str) -> Comparison:
     precision = pair.precision
     measures = measure_all(_pieces(pair.actual, pair.golden, _PIECE), precision)
     if pair.indices is not None:
-        found = _pieces(*pair.indices, _PIECE)
-        measures += sum((index_measures(actual, golden) for actual, golden in found), Measures())
+        pieces = _pieces(*pair.indices, _PIECE)
+        measures += sum((index_measures(actual, golden) for actual, golden in pieces), Measures())
     third = None if pair.third is None else measure_all(_pieces(pair.third, pair.golden, _PIECE), precision)
     return Comparison(pair, measures, judge(measures, precision, third, level))
 
@@ -135,12 +135,12 @@ def result_path(directory: Path, name: str, result: str) -> Path:
     dumped = Path(f"{tensor_path(directory, name)}.output.{0 if result in RESULTS else 1}")
     places = [directory / name / result, directory / flat, dumped]
     candidates = [Path(f"{place}{suffix}") for place in places for suffix in _ENDINGS]
-    found = [path for path in candidates if path.is_file()]
+    paths = [path for path in candidates if path.is_file()]
     # The same result may be there as .npy and .bin, as in golden data.
-    if other := next((path for path in found if path.with_suffix("") != found[0].with_suffix("")), None):
-        raise TensorFileError(f"{found[0]} and {other}: both are results for {name}; it must have one")
-    if found:
-        return found[0]
+    if other := next((path for path in paths if path.with_suffix("") != paths[0].with_suffix("")), None):
+        raise TensorFileError(f"{paths[0]} and {other}: both are results for {name}; it must have one")
+    if paths:
+        return paths[0]
     what = f"no result for {name}" if result in RESULTS else f"no {result} for {name}"
     where = f"{candidates[0]} or {candidates[len(_ENDINGS)]}, or with the ending {' or '.join(_ENDINGS[1:])}"
     raise TensorFileError(f"{directory}: {what}; it must be in {where}")

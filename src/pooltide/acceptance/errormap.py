@@ -71,21 +71,21 @@ def map_errors(
     """The errors of `pairs` (actual, golden): flat pieces of whole planes, in order."""
     cells = prod(plane)
     errors = np.zeros(cells)
-    found: list[tuple[float, int, float, float]] = []
+    ranked: list[tuple[float, int, float, float]] = []
     start = 0
     for actual, golden in pairs:
         distance = distances(actual, golden)
         np.maximum(errors, distance.reshape(-1, cells).max(axis=0), out=errors)
         top = np.argsort(-distance, kind="stable")[:_MOST_CELLS]
-        found += [
+        ranked += [
             (float(distance[i]), start + int(i), float(actual[i]), float(golden[i]))
             for i in top
             if distance[i] > 0
         ]
-        found = sorted(found, key=lambda cell: (-cell[0], cell[1]))[:_MOST_CELLS]
+        ranked = sorted(ranked, key=lambda cell: (-cell[0], cell[1]))[:_MOST_CELLS]
         start += actual.size
     worst = []
-    for ulp, flat, a, g in found:
+    for ulp, flat, a, g in ranked:
         position = tuple(int(i) for i in np.unravel_index(flat, batch + plane))
         terms, more = _terms(problem, flat // cells, position[2:], source, indices) if problem else ((), 0)
         worst.append(Cell(position, a, g, ulp, terms, more))

@@ -29,13 +29,13 @@ from ..arrays.volumes import as_volume
 from ..operators.pages import HOST
 from ..writing import append_own, why
 from .cases import is_name
-from .entries import MANIFEST, ROLES, SUFFIXES, expected, first_change, has_float64
-from .given import Given, load
 from .inputs import TooLarge, draw, placed
 from .manifest import Manifest, ManifestError, finish_manifest, read_manifest
+from .manifest_entry import MANIFEST, ROLES, SUFFIXES, expected, first_change, has_float64
 from .notation import Case, parse
 from .oracle import golden_result
-from .reading import opened
+from .plain_files import opened
+from .supplied_values import SuppliedValues, load
 from .tensorfile import TensorFileError, npy_header, raw_bytes
 from .trial import Refused, problem_of
 from .words import NotationError
@@ -55,7 +55,7 @@ class Task:
     name: str
     case: str
     float64: bool = False  # write the unrounded result too
-    given: Given | None = None  # the values; None: they are drawn
+    supplied: SuppliedValues | None = None  # the values; None: they are drawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def make(task: Task, directory: Path, known: Mapping[str, Any] | None = None) ->
     if known is not None and _same(known, task) and first_change(directory, known) is None:
         return made(known, kept=True)
     try:
-        arrays = _arrays(parse(task.case), task.given)
+        arrays = _arrays(parse(task.case), task.supplied)
     except (NotationError, Refused, TooLarge, TensorFileError) as error:
         return made(None, str(error))
     except MemoryError:
@@ -91,18 +91,18 @@ def make(task: Task, directory: Path, known: Mapping[str, Any] | None = None) ->
     return made(entry)
 
 
-def _arrays(case: Case, given: Given | None) -> dict[str, Array | None]:
+def _arrays(case: Case, supplied: SuppliedValues | None) -> dict[str, Array | None]:
     """The inputs and results of a case by the names of their files."""
     problem, axes = problem_of(case), len(case.operator.axes)
     call = case.call(case.product or HOST)
-    values = draw(problem, case.data) if given is None else load(case, given)
+    values = draw(problem, case.data) if supplied is None else load(case, supplied)
     source, indices, _ = placed(call, problem, values, lambda _: 0)
     read = np.ascontiguousarray(as_volume(source, axes))  # as the view has it: its cells may share memory
     places = None if indices is None else np.ascontiguousarray(as_volume(indices, axes))
     golden = golden_result(problem, read, places)
     names = ("grad_output", "grad_input") if problem.gradient else ("input", "output")
-    found = {"indices": places if golden.indices is None else golden.indices}
-    return found | {names[0]: read, names[1]: golden.rounded, f"{names[1]}_float64": golden.values}
+    arrays = {"indices": places if golden.indices is None else golden.indices}
+    return arrays | {names[0]: read, names[1]: golden.rounded, f"{names[1]}_float64": golden.values}
 
 
 def _same(entry: Mapping[str, Any], task: Task) -> bool:
@@ -149,9 +149,9 @@ def start(directory: Path) -> Manifest:
     for path in (manifest, *work.glob("*")):
         if path.is_symlink():  # what it leads to is not ours, and would be changed
             raise ManifestError(f"{path} is a link; pooltide golden writes there: remove the link")
-    found = read_manifest(directory, unfinished=True) if os.path.lexists(manifest) else Manifest(manifest)
+    known = read_manifest(directory, unfinished=True) if os.path.lexists(manifest) else Manifest(manifest)
     work.mkdir(exist_ok=True)
-    return found
+    return known
 
 
 def foreign(place: Path, ours: bool) -> str:

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import forwards, gradients
+from ..arrays import functions
 from ..operators.catalog import operators
 from ..operators.dtypes import dtype_of
 from ..operators.pages import Operator
 from ..problem.rounding import round_once
-from .imports import operator_called, role_called
+from .foreign import operator_called, role_called
 
 if TYPE_CHECKING:
     import torch
@@ -35,7 +35,7 @@ def golden_function(name: str) -> Callable[..., Any]:
     The dtype of the result is that of the first array. KeyError: there is no such function.
     """
     operator = operators()[name]
-    return partial(_golden, getattr(gradients if operator.gradient else forwards, name))
+    return partial(_golden, getattr(functions, operator.function))
 
 
 def _golden(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
@@ -44,11 +44,11 @@ def _golden(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         raise TypeError("there is no array of floats among the arguments; there must be one")
     wide = [value.astype(np.float64) if _is_float(value) else value for value in arguments]
     others = {key: value.astype(np.float64) if _is_float(value) else value for key, value in named.items()}
-    found = function(*wide, **others)
+    results = function(*wide, **others)
     dtype = arrays[0].dtype
-    if isinstance(found, tuple):  # values and indices
-        return round_once(found[0], dtype), found[1]
-    return round_once(found, dtype)
+    if isinstance(results, tuple):  # values and indices
+        return round_once(results[0], dtype), results[1]
+    return round_once(results, dtype)
 
 
 def _is_float(value: Any) -> bool:
@@ -70,8 +70,8 @@ def expectation(name: str) -> Callable[..., list[Array]]:
 
 
 def _expected(operator: Operator, **named: Any) -> list[Array]:
-    found = _results(operator, {key: _msopst_value(value) for key, value in named.items()})
-    return list(found) if isinstance(found, tuple) else [found]
+    results = _results(operator, {key: _msopst_value(value) for key, value in named.items()})
+    return list(results) if isinstance(results, tuple) else [results]
 
 
 def _msopst_value(value: Any) -> Any:
@@ -129,5 +129,5 @@ def execute(name: str, arguments: Mapping[str, Any]) -> torch.Tensor | tuple[tor
             return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
         return torch.from_numpy(array)
 
-    found = _results(operator, {key: to_numpy(value) for key, value in arguments.items()})
-    return tuple(map(to_torch, found)) if isinstance(found, tuple) else to_torch(found)
+    results = _results(operator, {key: to_numpy(value) for key, value in arguments.items()})
+    return tuple(map(to_torch, results)) if isinstance(results, tuple) else to_torch(results)

@@ -169,8 +169,8 @@ def place(array: Array, tensor: TensorMeta, offset: int = 0) -> Array:
 
 def arrays(call: Call, problem: Problem, data: Data) -> tuple[Array, Array | None, Array]:
     """The source, indices or None, and a result full of NaN, in the layouts of the call, without offsets."""
-    found = placed(call, problem, draw(problem, data), lambda _: 0)
-    return found[0], found[1], found[2]
+    views = placed(call, problem, draw(problem, data), lambda _: 0)
+    return views[0], views[1], views[2]
 
 
 def placed(

@@ -1,7 +1,7 @@
 """The manifest of golden data: DIR/manifest.jsonl has a header line, then a line for each finished case.
 
 The header has the sha256 of the lines, so that a million of them are checked in seconds. Only where it is
-wrong, every line is checked, to say which one was changed; entries.py says what a line must have.
+wrong, every line is checked, to say which one was changed; manifest_entry.py says what a line must have.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import numpy as np
 from .. import __version__
 from ..writing import why, write_own
 from .cases import LONGEST
-from .entries import MANIFEST, SHA256, checked, entry_of, short
-from .reading import opened
+from .manifest_entry import MANIFEST, SHA256, checked, entry_of, short
+from .plain_files import opened
 
 _MOST_CHECKED = 20_000  # lines, in a few seconds
 _NAME = re.compile(rb'\{"name": "([A-Za-z0-9_][A-Za-z0-9._-]{0,199})", "line": ([1-9][0-9]{0,18}), ')
@@ -140,10 +140,10 @@ def read_manifest(directory: Path, *, unfinished: bool = False) -> Manifest:
     path = directory / MANIFEST
     try:
         with opened(path) as file:
-            found, digest = _index(path, file, unfinished)
-            found.digest = digest
-            if not found.complete or digest == found.versions.pop("sha256", None):
-                return found
+            manifest, digest = _index(path, file, unfinished)
+            manifest.digest = digest
+            if not manifest.complete or digest == manifest.versions.pop("sha256", None):
+                return manifest
             file.seek(0)
             for number, _, line in islice(_numbered(path, file), 1, _MOST_CHECKED):
                 if line.endswith(b"\n") or not unfinished:
@@ -153,18 +153,18 @@ def read_manifest(directory: Path, *, unfinished: bool = False) -> Manifest:
         raise ManifestError(f"{path}: can't be read: {why(error)}") from None
     if not unfinished:
         raise ManifestError(f"{path}: the lines were changed after they were made: they have another sha256")
-    found.complete = False
-    return found
+    manifest.complete = False
+    return manifest
 
 
 def _index(path: Path, file: BinaryIO, unfinished: bool) -> tuple[Manifest, str]:
     """The index of an open manifest, and the sha256 of its lines after the first."""
-    found = Manifest(path)
+    manifest = Manifest(path)
     digest = hashlib.sha256()
     for number, offset, line in _numbered(path, file):
         if number == 1 and _NAME.match(line) is None:
             with _located(path, number):
-                _read_head(found, entry_of(line))
+                _read_head(manifest, entry_of(line))
             continue
         digest.update(line)
         with _located(path, number):
@@ -174,10 +174,10 @@ def _index(path: Path, file: BinaryIO, unfinished: bool) -> tuple[Manifest, str]
                 name = checked(entry_of(line))["name"]
             else:
                 continue
-            if name in found.offsets and not unfinished:
+            if name in manifest.offsets and not unfinished:
                 raise ValueError(f"name is {name}, which a line before has; each case may be there once")
-            found.offsets[name] = offset
-    return found, digest.hexdigest()
+            manifest.offsets[name] = offset
+    return manifest, digest.hexdigest()
 
 
 def _numbered(path: Path, file: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
@@ -200,7 +200,7 @@ def _located(path: Path, number: int) -> Iterator[None]:
         raise ManifestError(f"{path}, line {number}: {str(error)[:200]}") from None
 
 
-def _read_head(found: Manifest, head: Mapping[str, Any]) -> None:
+def _read_head(manifest: Manifest, head: Mapping[str, Any]) -> None:
     complete, shard, digest = head.get("complete"), head.get("shard"), head.get("sha256")
     if type(complete) is not bool:
         raise ValueError(f"complete is {short(complete)}; it must be true or false")
@@ -208,9 +208,9 @@ def _read_head(found: Manifest, head: Mapping[str, Any]) -> None:
         raise ValueError(f"shard is {short(shard)}; it must be text such as 3/16")
     if complete and (not isinstance(digest, str) or not SHA256.fullmatch(digest)):
         raise ValueError(f"sha256 is {short(digest)}; it must be 64 hexadecimal digits")
-    found.complete = complete
-    found.shard = None if shard is None else read_shard(shard)
-    found.versions = {key: str(value) for key, value in head.items() if key not in ("complete", "shard")}
+    manifest.complete = complete
+    manifest.shard = None if shard is None else read_shard(shard)
+    manifest.versions = {key: str(value) for key, value in head.items() if key not in ("complete", "shard")}
 
 
 def _line(entry: Mapping[str, Any]) -> bytes:
@@ -218,7 +218,7 @@ def _line(entry: Mapping[str, Any]) -> bytes:
 
 
 def versions() -> dict[str, str]:
-    """What the bytes of golden data depend on, besides the cases."""
+    """What the bytes of golden data depend on, in addition to the cases."""
     return {"pooltide": __version__, "numpy": np.__version__, "byteorder": sys.byteorder}
 
 
@@ -226,25 +226,25 @@ def _head(**more: Any) -> bytes:
     return _line(versions() | {key: value for key, value in more.items() if value is not None})
 
 
-def begin(found: Manifest, shard: Shard | None) -> None:
+def begin(manifest: Manifest, shard: Shard | None) -> None:
     """Mark the manifest as unfinished; its lines stay, also those that nobody reads any more."""
-    found.complete, found.shard = False, shard
-    _rewrite(found, _head(complete=False, shard=shard and str(shard)), list(found.offsets.items()))
+    manifest.complete, manifest.shard = False, shard
+    _rewrite(manifest, _head(complete=False, shard=shard and str(shard)), list(manifest.offsets.items()))
 
 
-def finish_manifest(found: Manifest, *, complete: bool) -> None:
+def finish_manifest(manifest: Manifest, *, complete: bool) -> None:
     """Replace the whole manifest; its lines are in the order of the cases."""
-    with found.path.open("rb") as file:
-        numbered = [(_line_number(file, offset), name, offset) for name, offset in found.offsets.items()]
+    with manifest.path.open("rb") as file:
+        numbered = [(_line_number(file, offset), name, offset) for name, offset in manifest.offsets.items()]
     order = [(name, offset) for _, name, offset in sorted(numbered)]
     del numbered
     digest = hashlib.sha256()
-    for line in _lines_at(found.path, order):
+    for line in _lines_at(manifest.path, order):
         digest.update(line)
     ended = {"sha256": digest.hexdigest()} if complete else {}
-    shard = found.shard and str(found.shard)
-    _rewrite(found, _head(complete=complete, shard=shard, **ended), order)
-    found.complete = complete
+    shard = manifest.shard and str(manifest.shard)
+    _rewrite(manifest, _head(complete=complete, shard=shard, **ended), order)
+    manifest.complete = complete
 
 
 def _line_number(file: BinaryIO, offset: int) -> int:
@@ -255,20 +255,20 @@ def _line_number(file: BinaryIO, offset: int) -> int:
     return int(match[2]) if match else int(entry_of(line)["line"])
 
 
-def _rewrite(found: Manifest, head: bytes, order: Sequence[tuple[str, int]]) -> None:
+def _rewrite(manifest: Manifest, head: bytes, order: Sequence[tuple[str, int]]) -> None:
     """Replace the file by a head and the lines at some offsets; the index then has the new offsets."""
     offsets: dict[str, int] = {}
 
     def parts() -> Iterator[bytes]:
         yield head
         at = len(head)
-        for (name, _), line in zip(order, _lines_at(found.path, order), strict=True):
+        for (name, _), line in zip(order, _lines_at(manifest.path, order), strict=True):
             offsets[name] = at
             at += len(line)
             yield line
 
-    write_own(found.path, parts())
-    found.offsets = offsets
+    write_own(manifest.path, parts())
+    manifest.offsets = offsets
 
 
 def _lines_at(path: Path, order: Sequence[tuple[str, int]]) -> Iterator[bytes]:

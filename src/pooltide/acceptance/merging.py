@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from ..writing import append_own
-from .entries import MANIFEST
 from .golden import PARTIAL, clean, finish, foreign, put, start
 from .manifest import Manifest, ManifestError, begin, read_manifest
-from .reading import opened
+from .manifest_entry import MANIFEST
+from .plain_files import opened
 
 
 def merge_golden(parts: Sequence[Path], output: Path) -> int:

@@ -14,8 +14,7 @@ from typing import Any
 
 from ..operators.pages import Operator
 from .cases import CasesError, Line
-from .given import Given, Values, flat
-from .imports import (
+from .foreign import (
     Foreign,
     Tensor,
     line_of,
@@ -26,15 +25,16 @@ from .imports import (
     text_of,
     unknown_operator,
 )
+from .supplied_values import SuppliedValues, Values, flat
 
 
-def lines(path: Path, found: Any) -> Iterator[Line] | None:
+def lines(path: Path, document: Any) -> Iterator[Line] | None:
     """The cases of a file; None: the file is not of msOpST."""
-    if not isinstance(found, list) or not found:
+    if not isinstance(document, list) or not document:
         return None
-    if not all(isinstance(case, dict) and "case_name" in case and "op" in case for case in found):
+    if not all(isinstance(case, dict) and "case_name" in case and "op" in case for case in document):
         return None
-    return _cases(path.parent, found)
+    return _cases(path.parent, document)
 
 
 def _cases(folder: Path, cases: list[dict[str, Any]]) -> Iterator[Line]:
@@ -51,10 +51,10 @@ def _cases(folder: Path, cases: list[dict[str, Any]]) -> Iterator[Line]:
 
 
 def _inputs(case: Mapping[str, Any]) -> list[dict[str, Any]]:
-    found = case.get("input_desc")
-    if not isinstance(found, list) or not found or not all(isinstance(one, dict) for one in found):
+    inputs = case.get("input_desc")
+    if not isinstance(inputs, list) or not inputs or not all(isinstance(one, dict) for one in inputs):
         raise CasesError("input_desc must be a list of objects, one for each input")
-    return found
+    return inputs
 
 
 def _count(case: Mapping[str, Any]) -> int:
@@ -83,7 +83,7 @@ def _foreign(case: Mapping[str, Any], which: int, folder: Path) -> Foreign:
             foreign.words = _drawn(one)
     source = "grad_output" if operator.gradient else "input"
     if source in values:
-        foreign.given = Given(values[source], values.get("indices"), values.get("input"))
+        foreign.supplied = SuppliedValues(values[source], values.get("indices"), values.get("input"))
     attributes = case.get("attr") or []
     if not isinstance(attributes, list):
         raise CasesError("attr must be a list of objects with name, type and value")
@@ -111,12 +111,12 @@ def _tensor(one: Mapping[str, Any], which: int) -> Tensor:
 
 
 def _picked(one: Mapping[str, Any], key: str, which: int) -> str:
-    found = one.get(key)
-    if isinstance(found, list) and found:
-        found = found[min(which, len(found) - 1)]
-    if not isinstance(found, str) or found in ("fuzz", "UNDEFINED", "RESERVED"):
-        raise CasesError(f"{key} is {str(found)[:60]!r}; it must be the name of a {key}")
-    return found
+    value = one.get(key)
+    if isinstance(value, list) and value:
+        value = value[min(which, len(value) - 1)]
+    if not isinstance(value, str) or value in ("fuzz", "UNDEFINED", "RESERVED"):
+        raise CasesError(f"{key} is {str(value)[:60]!r}; it must be the name of a {key}")
+    return value
 
 
 def _values(value: Any, folder: Path) -> Values:

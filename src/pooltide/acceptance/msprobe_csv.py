@@ -56,9 +56,9 @@ def _rows(name: str, outcome: Comparison | str) -> list[list[Any]]:
     rows = [[*about, *_figures(m), _STATUS[verdict.status], message]]
     if pair.indices is not None:
         actual, golden = pair.indices
-        share = m.wrong_indices / m.indices if m.indices else 0.0
+        error_rate = m.wrong_indices / m.indices if m.indices else 0.0
         about = [f"{name}.output.1", _dtype(golden), _dtype(actual), list(actual.shape)]
-        figures = [share if column == "二进制一致错误率" else _NONE for column in HEADER[4:-2]]
+        figures = [error_rate if column == "二进制一致错误率" else _NONE for column in HEADER[4:-2]]
         status = "error" if m.wrong_indices else "pass"
         rows.append(
             [*about, *figures, status, f"{m.wrong_indices} indices differ" if m.wrong_indices else ""]

@@ -17,12 +17,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..arrays import forwards
+from ..arrays import functions
 from ..operators.catalog import operators
 from ..operators.pages import Operator
 from .cases import CasesError, Line, file_name
-from .given import Given
-from .imports import Foreign, Tensor, line_of, range_words, shape_of, text_of
+from .foreign import Foreign, Tensor, line_of, range_words, shape_of, text_of
+from .supplied_values import SuppliedValues
 
 DUMP = "dump.json"
 TENSORS = "dump_tensor_data"
@@ -55,15 +55,15 @@ def tensor_path(directory: Path, name: str) -> Path:
     return directory / TENSORS / name
 
 
-def lines(path: Path, found: Any) -> Iterator[Line] | None:
+def lines(path: Path, dump: Any) -> Iterator[Line] | None:
     """The pools of a dump; None: the file is no dump."""
-    if not isinstance(found, dict) or not isinstance(found.get("data"), dict) or "dump_data_dir" not in found:
+    if not isinstance(dump, dict) or not isinstance(dump.get("data"), dict) or "dump_data_dir" not in dump:
         return None
-    if found.get("level") not in ("L1", "mix"):
+    if dump.get("level") not in ("L1", "mix"):
         raise CasesError(
-            f"{path}: level is {str(found.get('level'))[:60]!r}; it must be L1 or mix, which have calls"
+            f"{path}: level is {str(dump.get('level'))[:60]!r}; it must be L1 or mix, which have calls"
         )
-    return _pools(path.parent / TENSORS, found["data"])
+    return _pools(path.parent / TENSORS, dump["data"])
 
 
 def _pools(folder: Path, calls: Mapping[str, Any]) -> Iterator[Line]:
@@ -74,7 +74,7 @@ def _pools(folder: Path, calls: Mapping[str, Any]) -> Iterator[Line]:
             continue
         function = parts[-3].removesuffix("_with_indices")
         operator = operators().get(function)
-        if operator is None or operator.gradient or function not in vars(forwards):
+        if operator is None or operator.gradient or operator.unpool:
             if "pool" in function:
                 number += 1
                 yield Line(number, file_name(name), None, f"pooltide has no {function[:60]}", skipped=True)
@@ -114,8 +114,8 @@ def _gradient(operator: Operator, gradient: Operator, before: Any, call: Any, fo
     if gradient.by_role("indices"):
         foreign.tensors["indices"] = Tensor(foreign.tensors["grad_output"].shape, "int64")
     _set_values(foreign, grad, folder)
-    if foreign.given is not None and forward.given is not None:
-        foreign.given = Given(foreign.given.source, forward_input=forward.given.source)
+    if foreign.supplied is not None and forward.supplied is not None:
+        foreign.supplied = SuppliedValues(foreign.supplied.source, forward_input=forward.supplied.source)
     return foreign
 
 
@@ -126,16 +126,16 @@ def _arguments(function: str, call: Any) -> dict[str, Any]:
     positional, named = call.get("input_args", []), call.get("input_kwargs", {})
     if not isinstance(positional, list) or not isinstance(named, dict):
         raise CasesError("input_args must be a list, and input_kwargs an object")
-    names = list(inspect.signature(getattr(forwards, function)).parameters)
+    names = list(inspect.signature(getattr(functions, function)).parameters)
     if len(positional) > len(names):
         raise CasesError(f"the call has {len(positional)} arguments; {function} has {len(names)}")
-    found = dict(zip(names, positional, strict=False))
+    arguments = dict(zip(names, positional, strict=False))
     for name in named:
         if name not in names:
             raise CasesError(f"the call has the argument {name[:60]!r}, which {function} does not have")
-        if name in found:
+        if name in arguments:
             raise CasesError(f"the call has the argument {name!r} twice, by place and by name")
-    return found | named
+    return arguments | named
 
 
 def _set_attributes(foreign: Foreign, arguments: Mapping[str, Any], x: Tensor) -> None:
@@ -175,6 +175,6 @@ def _set_values(foreign: Foreign, element: Mapping[str, Any], folder: Path) -> N
         name = text_of(element, "data_name")
         if Path(name).name != name:
             raise CasesError(f"data_name is {name[:60]!r}; it must be the name of a file")
-        foreign.given = Given(str(folder / name))
+        foreign.supplied = SuppliedValues(str(folder / name))
     elif "Min" in element:
         foreign.words = range_words("uniform", [element.get("Min"), element.get("Max")])

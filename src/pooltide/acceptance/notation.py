@@ -98,16 +98,16 @@ class Case:
         axes = len(self.operator.axes)
         if self.outputs is not None:
             return self.outputs
-        given = dict(self.attributes)
-        kernel, stride, padding = (given[role] for role in ("kernel", "stride", "padding"))
-        values = (kernel, stride or kernel, padding, given.get("dilation", (1,)))
+        attributes = dict(self.attributes)
+        kernel, stride, padding = (attributes[role] for role in ("kernel", "stride", "padding"))
+        values = (kernel, stride or kernel, padding, attributes.get("dilation", (1,)))
         arrays = [v * axes if len(v) == 1 else v for v in values]
         if any(len(v) != axes for v in arrays) or min(arrays[1]) < 1:
             return (1,) * axes
         sizes = list(zip(self.shape[-axes:], *arrays, strict=False))
         if self.operator.windows == "indexed":  # an unpool: the plane of the pool's input
             return tuple(max(1, (n - 1) * s - 2 * p + k) for n, k, s, p, _ in sizes)
-        ceil = given["ceil_mode"]
+        ceil = attributes["ceil_mode"]
         return tuple(max(1, strided_outputs(n, r * (k - 1) + 1, s, p, ceil)) for n, k, s, p, r in sizes)
 
     @property
@@ -144,9 +144,9 @@ class Case:
 
     def _attribute(self, role: str) -> Any:
         """The value of an attribute; the default, of one that only CANN's operator has."""
-        given = dict(self.attributes)
-        if role in given:
-            return given[role]
+        attributes = dict(self.attributes)
+        if role in attributes:
+            return attributes[role]
         return not FLAGS[role][1] if role in FLAGS else NUMBERS[role][2] if role in NUMBERS else 0
 
     def _tensor(
@@ -197,10 +197,10 @@ class Case:
         shapes = [("case", self), ("operator", self.operator.function), ("shape of self", joined(self.shape))]
         other = "gradOutput" if self.operator.gradient else "the result"
         shapes.append((f"plane of {other}", joined(self.plane)))
-        given = [(role, joined(v) if isinstance(v, tuple) else v) for role, v in self.attributes if v != ()]
+        shown = [(role, joined(v) if isinstance(v, tuple) else v) for role, v in self.attributes if v != ()]
         types = [("dtype", self.dtype.name)]
         types += [("dtype of indices", self.index_dtype.name)] if self.index_dtype else []
-        return html_table([*shapes, *((role.replace("_", " "), value) for role, value in given), *types])
+        return html_table([*shapes, *((role.replace("_", " "), value) for role, value in shown), *types])
 
 
 def parse(text: str) -> Case:
@@ -209,21 +209,21 @@ def parse(text: str) -> Case:
     try:
         operator = operator_of(name)
         shape = read_shape(words, operator)
-        found: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         for word in words[1:]:
             key, value = read_word(operator, word)
-            if key in found:
+            if key in fields:
                 raise NotationError(f"word {word!r} sets {key} again; each may be set once")
-            found[key] = value
-        return _case(operator, shape, found)
+            fields[key] = value
+        return _case(operator, shape, fields)
     except NotationError as error:
         raise NotationError(f"case {text.strip()[:200]!r}: {error}") from None
 
 
-def _case(operator: Operator, shape: Shape, found: dict[str, Any]) -> Case:
-    overrides = tuple(sorted((*key.split("."), value) for key, value in found.items() if "." in key))
+def _case(operator: Operator, shape: Shape, fields: dict[str, Any]) -> Case:
+    overrides = tuple(sorted((*key.split("."), value) for key, value in fields.items() if "." in key))
     kernel, index = operator.by_role("kernel"), operator.by_role("indices")
-    if kernel and "kernel" not in found and f"{kernel.name}.null" not in found:
+    if kernel and "kernel" not in fields and f"{kernel.name}.null" not in fields:
         raise NotationError(
             f"the kernel is missing; add a word such as k3 or k3x2, as in {example(operator)}"
         )
@@ -233,15 +233,15 @@ def _case(operator: Operator, shape: Shape, found: dict[str, Any]) -> Case:
     case = Case(
         operator,
         shape,
-        _outputs(operator, found.get("output")),
-        tuple(_attributes(operator, found)),
-        found.get("dtype", DTYPES["FLOAT32"]),
-        found.get("indices' dtype", usual),
-        found.get("format"),
-        found.get("layout", False),
+        _outputs(operator, fields.get("output")),
+        tuple(_attributes(operator, fields)),
+        fields.get("dtype", DTYPES["FLOAT32"]),
+        fields.get("indices' dtype", usual),
+        fields.get("format"),
+        fields.get("layout", False),
         overrides,
-        found.get("product"),
-        Data(**{key: value for key, value in found.items() if key in Data.__slots__}),
+        fields.get("product"),
+        Data(**{key: value for key, value in fields.items() if key in Data.__slots__}),
     )
     if case.data.range is not None:
         _check_range(case.data)
@@ -268,13 +268,13 @@ def _check_range(data: Data) -> None:
         )
 
 
-def _attributes(operator: Operator, found: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+def _attributes(operator: Operator, fields: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     own = [parameter.role for parameter in operator.parameters]
-    for role in (*own, *(role for role in (*NUMBERS, *FLAGS) if role in found and role not in own)):
+    for role in (*own, *(role for role in (*NUMBERS, *FLAGS) if role in fields and role not in own)):
         if role in NUMBERS:
-            yield role, found.get(role, NUMBERS[role][2])
+            yield role, fields.get(role, NUMBERS[role][2])
         elif role in FLAGS:
-            yield role, found.get(role, not FLAGS[role][1])
+            yield role, fields.get(role, not FLAGS[role][1])
 
 
 def _outputs(operator: Operator, sizes: Shape | None) -> Shape | None:

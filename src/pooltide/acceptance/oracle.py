@@ -35,7 +35,7 @@ def golden_result(problem: Problem, source: Array, indices: Array | None) -> Gol
     if problem.kind == "maximum" and problem.index_dtype is not None:
         places = np.empty(problem.batch + problem.output_plane, problem.index_dtype.numpy)
     read = round_source(source, problem.rounding).astype(np.float64)
-    given = Arrays(read, None, places, values) if problem.gradient else Arrays(None, read, places, values)
-    run(wide, "planes", given, np.empty(0, np.uint8))
+    buffers = Arrays(read, None, places, values) if problem.gradient else Arrays(None, read, places, values)
+    run(wide, "planes", buffers, np.empty(0, np.uint8))
     written = places if problem.kind == "maximum" else None
     return Golden(values, round_once(values, problem.dtype.numpy), written)

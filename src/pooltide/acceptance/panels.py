@@ -123,8 +123,8 @@ def _bar(scale: Scale, x: float, y: float, height: float) -> Iterator[Shape]:
     values = np.linspace(scale.high, scale.low, 256)[:, None] / largest
     yield Cells(heat(values), x, y, _BAR, height)
     yield Lines([box(x, y, _BAR, height)])
-    for text, share in _labels(scale):
-        yield Words(text, x + _BAR + 6, y + (1 - share) * (height - 8) + 8)
+    for text, position in _labels(scale):
+        yield Words(text, x + _BAR + 6, y + (1 - position) * (height - 8) + 8)
 
 
 def _labels(scale: Scale) -> list[tuple[str, float]]:

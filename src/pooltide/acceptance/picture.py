@@ -188,7 +188,7 @@ def heat(values: NDArray[Any]) -> Canvas:
     return np.where(np.isnan(values)[..., None], np.uint8(170), colours).astype(np.uint8)
 
 
-def _ramp(share: NDArray[np.float64], stops: tuple[Colour, ...]) -> NDArray[np.float64]:
+def _ramp(position: NDArray[np.float64], stops: tuple[Colour, ...]) -> NDArray[np.float64]:
     at = np.linspace(0, 1, len(stops))
-    share = np.nan_to_num(share)
-    return np.stack([np.interp(share, at, [stop[i] for stop in stops]) for i in range(3)], axis=-1)
+    position = np.nan_to_num(position)
+    return np.stack([np.interp(position, at, [stop[i] for stop in stops]) for i in range(3)], axis=-1)

@@ -16,7 +16,7 @@ from .errormap import Cell, ErrorMap
 from .measures import bin_names
 
 if TYPE_CHECKING:
-    from .report import Entry
+    from .report_page import Entry
 
 _MOST_WINDOWS = 400
 _MOST_HELD = 12  # windows of the worst cell along an axis
@@ -76,8 +76,8 @@ def _heat_map(errors: ErrorMap) -> str:
     shown = errors.errors[depth]
     height, width = shown.shape
     finite = shown[np.isfinite(shown)].max(initial=0)
-    share = np.where(np.isfinite(shown), np.log2(1 + shown) / max(np.log2(1 + finite), 1) * 0.85, 1.0)
-    colours = picture.heat(np.where(shown > 0, np.maximum(share, 0.15), 0))
+    intensity = np.where(np.isfinite(shown), np.log2(1 + shown) / max(np.log2(1 + finite), 1) * 0.85, 1.0)
+    colours = picture.heat(np.where(shown > 0, np.maximum(intensity, 0.15), 0))
     image = base64.b64encode(picture.png(colours)).decode()
     x, y = (max(1.0, min(24.0, _LONGEST_SIDE / size)) for size in (width, height))
     x, y = (min(x, y), min(x, y)) if min(height, width) > 4 else (x, max(y, 4.0))

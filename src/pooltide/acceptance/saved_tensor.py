@@ -40,8 +40,8 @@ def read_saved(path: Path, shape: tuple[int, ...] | None) -> NDArray[Any]:
         _check_archive(path)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = torch.load(path, map_location="cpu", weights_only=True)
-        return _values(found, shape)
+            content = torch.load(path, map_location="cpu", weights_only=True)
+        return _values(content, shape)
     except SavedError:
         raise
     except Exception as error:  # PyTorch raises whatever its parts raise
@@ -63,15 +63,15 @@ def _check_archive(path: Path) -> None:
         raise SavedError(f"{text}; its records must not be compressed")
 
 
-def _values(found: Any, shape: tuple[int, ...] | None) -> NDArray[Any]:
+def _values(content: Any, shape: tuple[int, ...] | None) -> NDArray[Any]:
     import torch
 
-    plain = type(found) in (torch.Tensor, torch.nn.Parameter) and not found.is_nested
-    if not plain or found.layout != torch.strided or found.is_quantized:
-        raise SavedError(f"the file holds a {_kind(found)}; it must hold a dense tensor")
-    if found.device.type != "cpu":
-        raise SavedError(f"the file holds a tensor of the device {found.device}; it must have values")
-    tensor: torch.Tensor = found.detach().resolve_neg()
+    plain = type(content) in (torch.Tensor, torch.nn.Parameter) and not content.is_nested
+    if not plain or content.layout != torch.strided or content.is_quantized:
+        raise SavedError(f"the file holds a {_kind(content)}; it must hold a dense tensor")
+    if content.device.type != "cpu":
+        raise SavedError(f"the file holds a tensor of the device {content.device}; it must have values")
+    tensor: torch.Tensor = content.detach().resolve_neg()
     name = str(tensor.dtype).removeprefix("torch.")
     if name.upper() not in DTYPES:
         raise SavedError(f"the file has dtype {name}; it must be one of {', '.join(DTYPES)}")
@@ -84,14 +84,14 @@ def _values(found: Any, shape: tuple[int, ...] | None) -> NDArray[Any]:
     return tensor.numpy()
 
 
-def _kind(found: Any) -> str:
+def _kind(content: Any) -> str:
     import torch
 
-    if not isinstance(found, torch.Tensor):
-        return type(found).__name__
-    if found.is_nested:
+    if not isinstance(content, torch.Tensor):
+        return type(content).__name__
+    if content.is_nested:
         return "nested tensor"
-    return "quantized tensor" if found.is_quantized else f"tensor of the layout {str(found.layout)[6:]}"
+    return "quantized tensor" if content.is_quantized else f"tensor of the layout {str(content.layout)[6:]}"
 
 
 def part_of(array: NDArray[Any], start: int, cells: int) -> NDArray[Any]:

@@ -92,9 +92,9 @@ def _coverage_along(axis: Axis) -> NDArray[np.int64]:
 
 
 def _coverage(counts: NDArray[Any]) -> Panel:
-    most = max(int(counts.max()), 1)
+    peak = max(int(counts.max()), 1)
     return Panel(
-        "coverage: windows that hold a cell", heat(counts / most), [], Scale(0, most), counts.astype(str)
+        "coverage: windows that hold a cell", heat(counts / peak), [], Scale(0, peak), counts.astype(str)
     )
 
 

@@ -1,7 +1,8 @@
 """The results of compare --json, and how those of shards are joined to what one run prints.
 
 A file has a line for each case and a summary at its end, which says what was compared: the shard, and the
-sha256 and number of cases of the golden data. So a shard that is missing or there twice is noticed.
+sha256 and number of cases of the golden data. So a shard that is missing or there twice is noticed, and so is
+one that was judged otherwise: by another standard or level, or by another version.
 """
 
 from __future__ import annotations
@@ -15,24 +16,35 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .. import __version__
 from ..writing import why, write_parts
 from .cases import CasesError, bounded, parse_json
-from .entries import SHA256
 from .manifest import Manifest, Shard, read_shard
-from .verdicts import FAIL, PASS, STANDARDS, WARNING
+from .manifest_entry import SHA256
+from .verdicts import FAIL, LEVELS, PASS, STANDARDS, WARNING
 
 _CELLS = ("misplaced", "nan", "inf", "golden_nan", "golden_inf", "differing")
 _FIGURES = ("MERE", "MARE", "RMSE", "cosine", "max ULP")
 _COUNTS = ("pass", "warning", "fail", "error")
+# What all parts must have alike, and how a message calls it.
+_ALIKE = {
+    "standard": "standards",
+    "level": "levels",
+    "pooltide": "versions of pooltide",
+    "golden": "golden data",
+}
 
 
-def about_golden(manifest: Manifest | None, shard: Shard | None) -> dict[str, Any]:
-    """What a summary says about the cases that were compared; None stands for two files, or all cases."""
+def about(manifest: Manifest | None, shard: Shard | None, level: str | None) -> dict[str, Any]:
+    """What a summary says besides its counts: how the results were judged, and which cases were compared.
+
+    No manifest stands for two files, no shard for all cases, and no level for results without a third one.
+    """
     golden = None
     if manifest is not None:
         of = manifest.shard and str(manifest.shard)
         golden = {"sha256": manifest.digest, "cases": len(manifest), "shard": of}
-    return {"shard": shard and str(shard), "golden": golden}
+    return {"level": level, "pooltide": __version__, "shard": shard and str(shard), "golden": golden}
 
 
 @dataclass(slots=True)
@@ -130,7 +142,7 @@ def _joined(parts: Sequence[_Part]) -> dict[str, Any]:
     first = parts[0]
     _check_shards(parts)
     for part in parts[1:]:
-        for key, what in (("standard", "standards"), ("golden", "golden data")):
+        for key, what in _ALIKE.items():
             if part.summary[key] != first.summary[key] and not (key == "golden" and _of_golden(part)):
                 values = f"{_short(first.summary[key])} and {_short(part.summary[key])}"
                 raise CasesError(f"{first.path} and {part.path}: the {what} are {values}; they must be one")
@@ -140,8 +152,9 @@ def _joined(parts: Sequence[_Part]) -> dict[str, Any]:
     golden = first.summary["golden"]
     if _of_golden(first):  # the sha256 of the whole set is not known
         golden = {"sha256": None, "cases": sum(p.summary["golden"]["cases"] for p in parts), "shard": None}
-    about = {"shard": None, "golden": golden}
-    return {"standard": first.summary["standard"], **counts, "exit_status": status, "extra": extra, **about}
+    judged = {key: first.summary[key] for key in ("level", "pooltide")}
+    whole = {"exit_status": status, "extra": extra, **judged, "shard": None, "golden": golden}
+    return {"standard": first.summary["standard"], **counts, **whole}
 
 
 def _of_golden(part: _Part) -> bool:
@@ -150,7 +163,7 @@ def _of_golden(part: _Part) -> bool:
 
 
 def _short(value: Any) -> str:
-    return value["sha256"][:12] if isinstance(value, dict) and value["sha256"] else str(value)
+    return value["sha256"][:12] if isinstance(value, dict) and value["sha256"] else str(value or "none")
 
 
 def _check_shards(parts: Sequence[_Part]) -> None:
@@ -202,7 +215,9 @@ def _is_summary(summary: Any) -> bool:
     extra, golden = summary.get("extra"), summary.get("golden", 0)
     counts = all(_is_count(summary.get(key)) for key in (*_COUNTS, "exit_status"))
     names = isinstance(extra, list) and all(isinstance(path, str) for path in extra)
-    return counts and names and _is_shard(summary.get("shard", 0)) and (golden is None or _is_golden(golden))
+    judged = summary.get("level", 0) in (None, *LEVELS) and isinstance(summary.get("pooltide"), str)
+    cases = _is_shard(summary.get("shard", 0)) and (golden is None or _is_golden(golden))
+    return counts and names and judged and cases
 
 
 def _is_golden(golden: Any) -> bool:

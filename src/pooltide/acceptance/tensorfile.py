@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from ..operators.dtypes import DTYPES, DType, dtype_of
 from ..writing import why
-from .reading import opened
+from .plain_files import opened
 from .saved_tensor import SavedError, part_of, read_saved
 
 Array = NDArray[Any]
@@ -94,20 +94,20 @@ class TensorFile:
 def open_tensor(path: Path, dtype: DType | None = None, shape: tuple[int, ...] | None = None) -> TensorFile:
     """Open a `.npy` file, or a raw `.bin` file of `dtype`; it must have `dtype` and `shape` if given."""
     if path.suffix == ".npy":
-        found = _npy(path)
+        tensor = _npy(path)
     elif path.suffix == ".bin":
-        found = _raw(path, dtype, shape)
+        tensor = _raw(path, dtype, shape)
     elif path.suffix == ".pt":
-        found = _saved_by_pytorch(path, shape)
+        tensor = _saved_by_pytorch(path, shape)
     else:
         raise TensorFileError(f"{path}: the name ends in {path.suffix!r}; it must end in .npy, .bin or .pt")
-    if dtype is not None and found.dtype != dtype:
+    if dtype is not None and tensor.dtype != dtype:
         raise TensorFileError(
-            f"{path}: the file has dtype {found.dtype}; it must be {dtype}{words_hint(found.stored)}"
+            f"{path}: the file has dtype {tensor.dtype}; it must be {dtype}{words_hint(tensor.stored)}"
         )
-    if shape is not None and found.shape != shape:
-        raise TensorFileError(f"{path}: the file has shape {found.shape}; it must be {shape}")
-    return found
+    if shape is not None and tensor.shape != shape:
+        raise TensorFileError(f"{path}: the file has shape {tensor.shape}; it must be {shape}")
+    return tensor
 
 
 def words_hint(stored: np.dtype[Any]) -> str:

@@ -98,22 +98,22 @@ def run(case: Case, product: str | None = None, backend: str | None = None, repe
     source, indices, out = (None if array is None else as_volume(array, axes) for array in drawn)
     assert source is not None
     assert out is not None
-    given = (source, None, indices, out) if problem.gradient else (None, source, indices, out)
+    buffers = (source, None, indices, out) if problem.gradient else (None, source, indices, out)
     workspace = np.empty(plan.scratch, np.uint8)
     seconds = []
     for _ in range(repeat):
         out[...] = np.nan
         start = perf_counter()
-        fault = execute(plan, Arrays(*given), workspace)
+        fault = execute(plan, Arrays(*buffers), workspace)
         seconds.append(perf_counter() - start)
     if fault is not None:
         text = fault.message("indices", source.shape, problem.input_plane)
         raise Refused(f"{call.title}: {text}")
     golden = golden_result(problem, source, indices)
     precision = precision_of(problem.dtype, problem.rounding)
-    found = measure(np.ascontiguousarray(out), golden.values, precision)
+    measures = measure(np.ascontiguousarray(out), golden.values, precision)
     if golden.indices is not None and indices is not None:
-        found += index_measures(indices, golden.indices)
+        measures += index_measures(indices, golden.indices)
     return Trial(
-        case, plan, min(seconds), found, judge(found, precision), out, golden.values, source, indices
+        case, plan, min(seconds), measures, judge(measures, precision), out, golden.values, source, indices
     )

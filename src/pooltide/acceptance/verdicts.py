@@ -62,13 +62,13 @@ def judge(
     m: Measures, precision: Precision, third: Measures | None = None, level: str = "L1"
 ) -> list[Verdict]:
     """All verdicts, in the order of STANDARDS; those of THIRD only with a third result."""
-    found = {name: judges(m, precision) for name, judges in _JUDGES.items()}
+    outcomes = {name: judges(m, precision) for name, judges in _JUDGES.items()}
     if third is not None:
-        found["two"] = _two(m, third, level)
-        found["benchmark"] = _benchmark(m, third, level)
+        outcomes["two"] = _two(m, third, level)
+        outcomes["benchmark"] = _benchmark(m, third, level)
     if not m.finite:  # every figure is that of no cell
-        found = {name: judged if name in _COUNTING else (PASS, _NO_FIGURE) for name, judged in found.items()}
-    verdicts = [Verdict(name, *found[name]) for name in STANDARDS if name in found]
+        outcomes = {name: o if name in _COUNTING else (PASS, _NO_FIGURE) for name, o in outcomes.items()}
+    verdicts = [Verdict(name, *outcomes[name]) for name in STANDARDS if name in outcomes]
     wrong = [f"{m.misplaced} of {m.count} cells have a NaN or Inf out of place"] if m.misplaced else []
     wrong += [f"{m.wrong_indices} of {m.indices} indices differ"] if m.wrong_indices else []
     if not wrong:
@@ -196,8 +196,9 @@ def _benchmark(m: Measures, third: Measures, level: str) -> Judged:
 
 def _ratios(level: str, *figures: tuple[str, float, float, float]) -> Judged:
     """Each figure is a name, our value, the third's, and the largest ratio that is good."""
-    found = [(name, ratio(ours, theirs), limit) for name, ours, theirs, limit in figures]
-    status, text = _all_of(*((r <= limit, f"{name} {r:.3g} (at most {limit:g})") for name, r, limit in found))
+    ratios = [(name, ratio(ours, theirs), limit) for name, ours, theirs, limit in figures]
+    conditions = ((r <= limit, f"{name} {r:.3g} (at most {limit:g})") for name, r, limit in ratios)
+    status, text = _all_of(*conditions)
     return status, f"{level}: ratios {text}"
 
 

@@ -1,14 +1,13 @@
-"""CANN's documented runtime on this machine: memory, tensors, streams, events, messages.
+"""Takes calls of CANN's documented runtime: memory, tensors, streams, events, executors, messages.
 
-The functions have their C names. They return the C out-parameters first and the status last; None is
-the null pointer. `aclGetRecentErrMsg()` says why the calling thread's last call failed.
+Returns the C out-parameters first and the status last; None is the null pointer. It must not touch PyTorch, a
+GPU or files. The functions have their C names; `aclGetRecentErrMsg()` says why the thread's last call failed.
 The functions of MISSING are only declared: each fails with 207000 and says what it belongs to.
 """
 
 from typing import TYPE_CHECKING, Any
 
 from ..operators.dtypes import DTYPES, ENUMS, ERRORS, FORMATS, RUNTIME, STATUS
-from .arrays import tensor_from_numpy, tensor_to_numpy
 from .contexts import (
     aclrtContext,
     aclrtCreateContext,
@@ -23,6 +22,12 @@ from .contexts import (
     aclrtSetCurrentContext,
     aclrtSetDevice,
     aclrtSynchronizeDevice,
+)
+from .copies import (
+    aclrtMemcpy,
+    aclrtMemcpyAsync,
+    aclrtMemset,
+    aclrtMemsetAsync,
 )
 from .events import (
     aclrtCreateEvent,
@@ -45,6 +50,7 @@ from .executors import (
     AclSetOutputTensorAddr,
     AclSetTensorAddr,
     aclDestroyAclOpExecutor,
+    aclOpExecutor,
     aclSetAclOpExecutorRepeatable,
     aclSetDynamicInputTensorAddr,
     aclSetDynamicOutputTensorAddr,
@@ -53,8 +59,7 @@ from .executors import (
     aclSetOutputTensorAddr,
     aclSetTensorAddr,
 )
-from .handles import aclIntArray, aclOpExecutor, aclTensor
-from .memory_calls import (
+from .memory_blocks import (
     aclrtFree,
     aclrtFreeHost,
     aclrtGetMemInfo,
@@ -62,16 +67,17 @@ from .memory_calls import (
     aclrtMallocAlign32,
     aclrtMallocCached,
     aclrtMallocHost,
-    aclrtMemcpy,
-    aclrtMemcpyAsync,
-    aclrtMemset,
-    aclrtMemsetAsync,
 )
-from .missing import FUNCTIONS as MISSING
-from .numbers import aclAppLog, aclDataTypeSize, aclFloat16ToFloat, aclFloatToFloat16
-from .objects import aclCreateIntArray, aclCreateTensor, aclDestroyIntArray, aclDestroyTensor
+from .numpy_tensors import (
+    tensor_from_numpy,
+    tensor_to_numpy,
+)
 from .runtime import (
+    aclAppLog,
+    aclDataTypeSize,
     aclFinalize,
+    aclFloat16ToFloat,
+    aclFloatToFloat16,
     aclGetRecentErrMsg,
     aclInit,
     aclnnFinalize,
@@ -84,26 +90,17 @@ from .runtime import (
     aclrtSetExceptionInfoCallback,
     aclrtSetSysParamOpt,
 )
-from .state import get_checks, get_product, set_checks, set_product
-from .stream_calls import (
-    aclrtCreateStream,
-    aclrtCreateStreamWithConfig,
-    aclrtDestroyStream,
-    aclrtDestroyStreamForce,
-    aclrtSetStreamFailureMode,
-    aclrtStreamQuery,
-    aclrtSynchronizeStream,
-    aclrtSynchronizeStreamWithTimeout,
-)
-from .values import (
+from .scalars_and_lists import (
     aclBoolArray,
     aclCreateBoolArray,
     aclCreateFloatArray,
+    aclCreateIntArray,
     aclCreateScalar,
     aclCreateScalarList,
     aclCreateTensorList,
     aclDestroyBoolArray,
     aclDestroyFloatArray,
+    aclDestroyIntArray,
     aclDestroyScalar,
     aclDestroyScalarList,
     aclDestroyTensorList,
@@ -113,11 +110,30 @@ from .values import (
     aclGetIntArraySize,
     aclGetScalarListSize,
     aclGetTensorListSize,
+    aclIntArray,
     aclScalar,
     aclScalarList,
     aclTensorList,
 )
-from .views import (
+from .state import (
+    get_checks,
+    get_product,
+    set_checks,
+    set_product,
+)
+from .streams import (
+    aclrtCreateStream,
+    aclrtCreateStreamWithConfig,
+    aclrtDestroyStream,
+    aclrtDestroyStreamForce,
+    aclrtSetStreamFailureMode,
+    aclrtStreamQuery,
+    aclrtSynchronizeStream,
+    aclrtSynchronizeStreamWithTimeout,
+)
+from .tensor_descriptors import (
+    aclCreateTensor,
+    aclDestroyTensor,
     aclGetDataType,
     aclGetFormat,
     aclGetRawTensorAddr,
@@ -127,6 +143,10 @@ from .views import (
     aclGetViewStrides,
     aclInitTensor,
     aclSetRawTensorAddr,
+    aclTensor,
+)
+from .unsupported import (
+    FUNCTIONS as MISSING,
 )
 
 CONSTANTS: dict[str, int] = (

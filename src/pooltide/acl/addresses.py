@@ -1,8 +1,11 @@
-"""Device addresses: ranges of the address space that are reserved without access rights.
+"""Takes the size of a block of device memory, and the addresses of freed blocks.
 
-A block's data are stored elsewhere, so an address that a program gets only names a block. A host that
-reads or writes there gets SIGSEGV, as it would beside a real device. Where the system reserves no range
-(a limit on the address space), a block's address is that of its data, and the host can access it.
+Returns an address in a reserved range of the address space, or None where the system reserves none. It must
+not touch the data of blocks, which is stored elsewhere.
+
+The ranges have no access rights, so an address that a program gets only names a block: a host that reads or
+writes there gets SIGSEGV, as it would beside a real device. Where the system reserves no range (a limit on
+the address space), a block's address is that of its data, and the host can access it.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import numpy as np
 
 ALIGN = 512
 _CHUNK = 1 << 36
-_QUARANTINE = 64  # freed ranges of one length that stay unused, so that late uses of them are found
+_QUARANTINE = 64  # freed ranges of one length that stay unused, so that a use after free is noticed
 _STEPS = 8  # lengths per power of two: a small number, so that few ranges are in quarantine
 
 # [start, end) of every reserved range, zero after the last; the C library's fault handler reads it.

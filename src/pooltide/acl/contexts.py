@@ -1,52 +1,94 @@
-"""Devices and contexts. A context has its own default stream and its own options.
+"""Takes the program's choice of device and context, per thread, and creates and ends the streams of contexts.
 
-A thread uses the context that it set last, else the default context, which aclrtSetDevice makes for all
-threads of the process. Without either, a call that needs the device fails with 107002.
+Returns the context of the calling thread, or refuses the call with 107002 when the thread has none. It must
+not touch memory, nor the jobs of streams.
+
+A context has its own default stream and its own options. A thread uses the context that it set last, else the
+default context, which aclrtSetDevice makes for all threads of the process.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
-from typing import Any
+from typing import Any, ClassVar
 
 from ..operators.call import is_int
 from ..operators.dtypes import ENUMS, ERRORS
-from .state import BAD, RT_INVALID, RUNTIME_ERROR, STATE, Refused, describe, entry_point, report
-from .stream import STREAMS, Stream
+from .error_reports import RT_INVALID, Refused, entry_point, report
+from .handles import destroyed_mark, require_live
+from .state import STATE
+from .stream_queue import Stream
 
 BAD_DEVICE = ERRORS["ACL_ERROR_RT_INVALID_DEVICEID"]
 NO_CONTEXT = ERRORS["ACL_ERROR_RT_CONTEXT_NULL"]
-OTHER_CONTEXT = ERRORS["ACL_ERROR_RT_STREAM_CONTEXT"]
 DEVICES = 1
+
+
+class Streams:
+    """All live streams."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._live: list[Stream] = []
+        self._numbers = itertools.count(1)
+
+    def create(self, name: str | None = None) -> Stream:
+        """A new stream. Messages call it by its name: by default, its number in the order of creation."""
+        with self._lock:
+            stream = Stream(name or f"stream {next(self._numbers)}")
+            self._live.append(stream)
+        return stream
+
+    def destroy(self, stream: Stream, *, force: bool = False) -> None:
+        with self._lock:
+            self._live = [other for other in self._live if other is not stream]
+        stream.close(force=force)
+
+    def live(self) -> list[Stream]:
+        with self._lock:
+            return list(self._live)
+
+    def close_all(self) -> None:
+        with self._lock:
+            live, self._live = self._live, []
+            self._numbers = itertools.count(1)
+        for stream in live:
+            stream.close()
+
+
+STREAMS = Streams()
 
 
 class aclrtContext:
     """A context. `explicit` is true when aclrtCreateContext made it."""
 
+    must_be: ClassVar[str] = "a context of aclrtCreateContext"
+
     def __init__(self, *, explicit: bool) -> None:
         self.alive, self.explicit = True, explicit
-        self.c_handle: int | None = None  # the word that C programs know it by
+        self.c_handle: int | None = None  # its handle in C programs
         self.options: dict[int, int] = {}
         self._lock = threading.Lock()
         self._default: Stream | None = None
         self._streams: set[Stream] = set()
 
     def __repr__(self) -> str:
-        return f"<aclrtContext{'' if self.alive else ', destroyed'}>"
+        return f"<aclrtContext{destroyed_mark(self.alive)}>"
 
     def default_stream(self) -> Stream:
         with self._lock:
             if self._default is None or not self._default.alive:
-                of = "a context" if self.explicit else "the device"
-                self._default = self._new(f"the default stream of {of}")
+                owner = "a context" if self.explicit else "the device"
+                self._default = self._new_stream(f"the default stream of {owner}")
             return self._default
 
     def create_stream(self) -> Stream:
         with self._lock:
-            return self._new(None)
+            return self._new_stream(None)
 
-    def _new(self, name: str | None) -> Stream:
+    def _new_stream(self, name: str | None) -> Stream:
         stream = STREAMS.create(name)
         self._streams = {other for other in self._streams if other.alive} | {stream}
         return stream
@@ -70,16 +112,16 @@ class Contexts:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.default: aclrtContext | None = None
-        self.device_set = False  # by aclrtSetDevice; aclrtResetDevice ends it
+        self.device_set = False  # true from aclrtSetDevice to aclrtResetDevice
         self.live: list[aclrtContext] = []
         self._thread = threading.local()
 
     def current(self) -> aclrtContext | None:
         """The context of the calling thread; None when there is none."""
-        own: aclrtContext | None = getattr(self._thread, "context", None)
-        if own is None or not own.alive:
-            own = self.default
-        return own if own is not None and (own.explicit or self.device_set) else None
+        context: aclrtContext | None = getattr(self._thread, "context", None)
+        if context is None or not context.alive:
+            context = self.default
+        return context if context is not None and (context.explicit or self.device_set) else None
 
     def select(self, context: aclrtContext | None) -> None:
         self._thread.context = context
@@ -116,44 +158,24 @@ CONTEXTS = Contexts()
 
 
 def _after_fork() -> None:
-    """In a child: the parent's streams do not run there, so its contexts are of no use."""
+    """In a child: the parent's workers do not run there, so a wait for its streams would never end."""
+    for stream in STREAMS._live:
+        stream.alive = False
     for context in CONTEXTS.live:
         context.alive = False
+    STREAMS.__init__()  # type: ignore[misc]
     CONTEXTS.__init__()  # type: ignore[misc]
 
 
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def require_context(status: int = NO_CONTEXT) -> aclrtContext:
+def current_context(status: int = NO_CONTEXT) -> aclrtContext:
     """The context of the calling thread. Raises Refused with this status when there is none."""
     if (context := CONTEXTS.current()) is None:
         text = "this thread has no context; call aclrtSetDevice or aclrtSetCurrentContext first."
         raise Refused(status, text)
     return context
-
-
-def live_stream(stream: Any, *, aclnn: bool = False) -> Stream:
-    """The stream of a handle; None is the default stream of the thread's context. Raises Refused.
-
-    `aclnn` is true for calls whose statuses are aclnnStatus.
-    """
-    context = require_context(RUNTIME_ERROR if aclnn else NO_CONTEXT)
-    if stream is None:
-        return context.default_stream()
-    require_stream(stream, BAD if aclnn else RT_INVALID)
-    if not context.holds(stream):
-        text = f"stream is {stream}, of another context; it must be a stream of this thread's context."
-        raise Refused(RUNTIME_ERROR if aclnn else OTHER_CONTEXT, text)
-    found: Stream = stream
-    return found
-
-
-def require_stream(stream: Any, status: int = RT_INVALID) -> None:
-    """Raises Refused unless the argument is a live stream."""
-    if not isinstance(stream, Stream) or not stream.alive:
-        what = "was destroyed" if isinstance(stream, Stream) else f"is {describe(stream)}"
-        raise Refused(status, f"stream {what}; it must be a stream of aclrtCreateStream.")
 
 
 def _require_device(device: Any) -> None:
@@ -162,11 +184,8 @@ def _require_device(device: Any) -> None:
         raise Refused(BAD_DEVICE, text)
 
 
-def _require_context_handle(context: Any) -> aclrtContext:
-    if not isinstance(context, aclrtContext) or not context.alive:
-        what = "was destroyed" if isinstance(context, aclrtContext) else f"is {describe(context)}"
-        raise Refused(RT_INVALID, f"context {what}; it must be a context of aclrtCreateContext.")
-    return context
+def _live_context(context: Any) -> aclrtContext:
+    return require_live("context", context, aclrtContext, RT_INVALID)
 
 
 @entry_point(int)
@@ -190,7 +209,7 @@ def aclrtResetDevice(deviceId: int) -> int:
 @entry_point(lambda status: (0, status))
 def aclrtGetDevice() -> tuple[int, int]:
     """The number of the calling thread's device."""
-    require_context()
+    current_context()
     return 0, 0
 
 
@@ -208,7 +227,7 @@ def aclrtGetRunMode() -> tuple[int, int]:
 @entry_point(int)
 def aclrtSynchronizeDevice() -> int:
     """Wait for all streams; the status of the first job that failed."""
-    require_context()
+    current_context()
     failures = [stream.synchronize() for stream in STREAMS.live()]
     if failure := next(filter(None, failures), None):
         raise Refused(failure.status, failure.text)
@@ -219,37 +238,37 @@ def aclrtSynchronizeDevice() -> int:
 def aclrtCreateContext(deviceId: int) -> tuple[aclrtContext | None, int]:
     """A new context, which the calling thread uses from now on."""
     _require_device(deviceId)
-    with STATE.lock:  # another thread may call aclFinalize, which closes the contexts that exist then
+    with STATE.lock:  # aclFinalize in another thread closes only contexts that exist already
         return CONTEXTS.create(), 0
 
 
 @entry_point(int)
 def aclrtDestroyContext(context: aclrtContext | None) -> int:
     """Wait for the streams of the context, and destroy them and the context."""
-    found = _require_context_handle(context)
-    if not found.explicit:
+    target = _live_context(context)
+    if not target.explicit:
         text = "context is the default context of aclrtSetDevice; it must be one of aclrtCreateContext."
         raise Refused(RT_INVALID, text)
-    if busy := sorted(str(stream) for stream in found.streams() if stream.in_flight):
+    if busy := sorted(str(stream) for stream in target.streams() if stream.in_flight):
         text = (
             f"context has jobs on {', '.join(busy)} that the program has not waited for; "
             "call aclrtSynchronizeStream first."
         )
         report("aclrtDestroyContext", text, RT_INVALID)
-    CONTEXTS.destroy(found)
+    CONTEXTS.destroy(target)
     return 0
 
 
 @entry_point(int)
 def aclrtSetCurrentContext(context: aclrtContext | None) -> int:
     """Let the calling thread use this context."""
-    CONTEXTS.select(_require_context_handle(context))
+    CONTEXTS.select(_live_context(context))
     return 0
 
 
 @entry_point(lambda status: (None, status))
 def aclrtGetCurrentContext() -> tuple[aclrtContext | None, int]:
-    return require_context(), 0
+    return current_context(), 0
 
 
 @entry_point(lambda status: (0, status))

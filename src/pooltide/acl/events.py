@@ -1,16 +1,23 @@
-"""Events: the functions that create them, record them, wait for them and ask for their state."""
+"""Takes calls that create events, record them on a stream, wait for them and ask for their state.
+
+Returns events, states and times, and orders the jobs of one stream after those of another. It must not touch
+memory or tensors.
+"""
 
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, ClassVar
 
 from ..operators.call import is_int
 from ..operators.dtypes import ENUMS, ERRORS, RUNTIME
-from .contexts import live_stream, require_context
-from .order import Clock, extend, wait_for
-from .state import INVALID, RT_INVALID, STATE, Refused, describe, entry_point, report
-from .stream import Job, Stream
+from .contexts import current_context
+from .error_reports import ACL_INVALID, RT_INVALID, Refused, entry_point, report
+from .handles import destroyed_mark, require_live
+from .races import Clock, extend, wait_for
+from .state import STATE
+from .stream_queue import Job, Stream
+from .streams import live_stream
 
 _FLAGS: dict[str, int] = RUNTIME["flags"]["event"]
 _SYNC, _TIMED = _FLAGS["ACL_EVENT_SYNC"], _FLAGS["ACL_EVENT_TIME_LINE"]
@@ -33,8 +40,8 @@ class Record:
     def wait(self) -> None:
         self.stream.wait(job=self.clock[self.stream])
 
-    def is_known(self) -> bool:
-        """Whether the event is done. The host then knows it, as if it had waited."""
+    def is_done(self) -> bool:
+        """Whether the stream has reached it. If so, the host counts as having waited for it."""
         done = self.time is not None
         if done:
             wait_for(self.clock)
@@ -42,59 +49,58 @@ class Record:
 
 
 class aclrtEvent:
+    must_be: ClassVar[str] = "an event of aclrtCreateEvent"
+
     def __init__(self, flag: int, *, resettable: bool) -> None:
         self.alive = True
         self.can_sync, self.timed, self.resettable = bool(flag & _SYNC), bool(flag & _TIMED), resettable
         self.record: Record | None = None
         self.waits: set[object] = set()  # calls of aclrtStreamWaitEvent that streams have not reached yet
-        self.said = False  # a finding about its missing record was printed
+        self.reported = False  # the finding that it was never recorded was printed
 
     def __repr__(self) -> str:
-        return f"<aclrtEvent{'' if self.alive else ', destroyed'}>"
+        return f"<aclrtEvent{destroyed_mark(self.alive)}>"
 
 
 @entry_point(lambda status: (None, status))
 def aclrtCreateEvent() -> tuple[aclrtEvent | None, int]:
     """An event for waits and time stamps."""
-    require_context()
+    current_context()
     return aclrtEvent(_SYNC | _TIMED, resettable=True), 0
 
 
 @entry_point(lambda status: (None, status))
 def aclrtCreateEventWithFlag(flag: int) -> tuple[aclrtEvent | None, int]:
     """An event for what the flags say: ACL_EVENT_SYNC for waits, ACL_EVENT_TIME_LINE for time stamps."""
-    require_context()
+    current_context()
     return aclrtEvent(_event_flags(flag), resettable=True), 0
 
 
 @entry_point(lambda status: (None, status))
 def aclrtCreateEventExWithFlag(flag: int) -> tuple[aclrtEvent | None, int]:
     """The same as aclrtCreateEventWithFlag, for an event that is never reset."""
-    require_context()
+    current_context()
     return aclrtEvent(_event_flags(flag), resettable=False), 0
 
 
 def _event_flags(flag: Any) -> int:
     known = " | ".join(f"{name} ({code})" for name, code in _FLAGS.items())
     if not is_int(flag) or flag <= 0 or int(flag) & ~sum(_FLAGS.values()):
-        raise Refused(INVALID, f"flag is {flag!r:.40}; it must be of {known}.")
+        raise Refused(ACL_INVALID, f"flag is {flag!r:.40}; it must be of {known}.")
     return int(flag)
 
 
 def _live_event(event: Any, name: str = "event") -> aclrtEvent:
-    if not isinstance(event, aclrtEvent) or not event.alive:
-        what = "was destroyed" if isinstance(event, aclrtEvent) else f"is {describe(event)}"
-        raise Refused(RT_INVALID, f"{name} {what}; it must be an event of aclrtCreateEvent.")
-    return event
+    return require_live(name, event, aclrtEvent, RT_INVALID)
 
 
 def _recorded(title: str, event: Any) -> tuple[aclrtEvent, Record | None]:
-    """The event and its record. An event that was never recorded is a finding, once."""
-    found = _live_event(event)
-    if found.record is None and not found.said:
+    """The event and its record. Reports, once, an event that was never recorded."""
+    live = _live_event(event)
+    if live.record is None and not live.reported:
         report(title, "event was never recorded; call aclrtRecordEvent first.", RT_INVALID)
-        found.said = True
-    return found, found.record
+        live.reported = True
+    return live, live.record
 
 
 @entry_point(int)
@@ -106,12 +112,12 @@ def aclrtDestroyEvent(event: aclrtEvent | None) -> int:
 @entry_point(int)
 def aclrtRecordEvent(event: aclrtEvent | None, stream: Stream | None) -> int:
     """Let the event stand for all work that is queued on the stream now."""
-    found, target = _live_event(event), live_stream(stream)
+    live, target = _live_event(event), live_stream(stream)
     with STATE.lock:
         record = Record(target)
         job = target.require_submit(Job("aclrtRecordEvent", record.reach, record.reach), RT_INVALID)
         record.clock[target] = job
-        found.record = record
+        live.record = record
     return 0
 
 
@@ -119,8 +125,8 @@ def aclrtRecordEvent(event: aclrtEvent | None, stream: Stream | None) -> int:
 def aclrtStreamWaitEvent(stream: Stream | None, event: aclrtEvent | None) -> int:
     """Let the next jobs of the stream wait for the event."""
     target = live_stream(stream)
-    found, record = _recorded("aclrtStreamWaitEvent", event)
-    if not found.can_sync:
+    live, record = _recorded("aclrtStreamWaitEvent", event)
+    if not live.can_sync:
         raise Refused(RT_INVALID, "event has no flag ACL_EVENT_SYNC; it must have it for this call.")
     if record is None:
         return 0
@@ -128,12 +134,12 @@ def aclrtStreamWaitEvent(stream: Stream | None, event: aclrtEvent | None) -> int
 
     def wait() -> None:
         record.wait()
-        found.waits.discard(token)
+        live.waits.discard(token)
 
     with STATE.lock:
-        found.waits.add(token)
+        live.waits.add(token)
         target.require_submit(
-            Job("aclrtStreamWaitEvent", wait, lambda: found.waits.discard(token)), RT_INVALID
+            Job("aclrtStreamWaitEvent", wait, lambda: live.waits.discard(token)), RT_INVALID
         )
         extend(target.clock, record.clock)
     return 0
@@ -142,16 +148,16 @@ def aclrtStreamWaitEvent(stream: Stream | None, event: aclrtEvent | None) -> int
 @entry_point(int)
 def aclrtResetEvent(event: aclrtEvent | None, stream: Stream | None) -> int:
     """Forget the event's record, when the stream reaches this call."""
-    found, target = _live_event(event), live_stream(stream)
-    if not found.can_sync or not found.resettable:
-        made = "without ACL_EVENT_SYNC" if found.resettable else "by aclrtCreateEventExWithFlag"
-        text = f"event was created {made}; it must be one of aclrtCreateEvent or have ACL_EVENT_SYNC."
+    live, target = _live_event(event), live_stream(stream)
+    if not live.can_sync or not live.resettable:
+        how = "without ACL_EVENT_SYNC" if live.resettable else "by aclrtCreateEventExWithFlag"
+        text = f"event was created {how}; it must be one of aclrtCreateEvent or have ACL_EVENT_SYNC."
         raise Refused(RT_INVALID, text)
-    record = found.record
+    record = live.record
 
     def reset() -> None:
-        if found.record is record:
-            found.record = None
+        if live.record is record:
+            live.record = None
 
     target.require_submit(Job("aclrtResetEvent", reset), RT_INVALID)
     return 0
@@ -160,35 +166,36 @@ def aclrtResetEvent(event: aclrtEvent | None, stream: Stream | None) -> int:
 @entry_point(int)
 def aclrtSynchronizeEvent(event: aclrtEvent | None) -> int:
     """Wait for the event."""
-    require_context()
+    current_context()
     _, record = _recorded("aclrtSynchronizeEvent", event)
     if record is not None:
         record.wait()
-        record.is_known()
+        record.is_done()
     return 0
+
+
+def _state(title: str, event: Any) -> str:
+    _, record = _recorded(title, event)
+    return "COMPLETE" if record is not None and record.is_done() else "NOT_READY"
 
 
 @entry_point(lambda status: (0, status))
 def aclrtQueryEventStatus(event: aclrtEvent | None) -> tuple[int, int]:
-    _, record = _recorded("aclrtQueryEventStatus", event)
-    done = record is not None and record.is_known()
-    name = f"ACL_EVENT_RECORDED_STATUS_{'COMPLETE' if done else 'NOT_READY'}"
+    name = f"ACL_EVENT_RECORDED_STATUS_{_state('aclrtQueryEventStatus', event)}"
     return ENUMS["aclrtEventRecordedStatus"][name], 0
 
 
 @entry_point(lambda status: (0, status))
 def aclrtQueryEvent(event: aclrtEvent | None) -> tuple[int, int]:
     """The same as aclrtQueryEventStatus, with the older codes."""
-    _, record = _recorded("aclrtQueryEvent", event)
-    done = record is not None and record.is_known()
-    return ENUMS["aclrtEventStatus"][f"ACL_EVENT_STATUS_{'COMPLETE' if done else 'NOT_READY'}"], 0
+    return ENUMS["aclrtEventStatus"][f"ACL_EVENT_STATUS_{_state('aclrtQueryEvent', event)}"], 0
 
 
 @entry_point(lambda status: (0, status))
 def aclrtQueryEventWaitStatus(event: aclrtEvent | None) -> tuple[int, int]:
     """Whether all streams that wait for the event have reached it."""
-    found = _live_event(event)
-    name = f"ACL_EVENT_WAIT_STATUS_{'NOT_READY' if found.waits else 'COMPLETE'}"
+    live = _live_event(event)
+    name = f"ACL_EVENT_WAIT_STATUS_{'NOT_READY' if live.waits else 'COMPLETE'}"
     return ENUMS["aclrtEventWaitStatus"][name], 0
 
 
@@ -197,16 +204,16 @@ def aclrtEventElapsedTime(startEvent: aclrtEvent | None, endEvent: aclrtEvent | 
     """The milliseconds between two events, by the machine's clock."""
     times = []
     for name, event in (("startEvent", startEvent), ("endEvent", endEvent)):
-        found = _live_event(event, name)
-        if not found.timed:
+        live = _live_event(event, name)
+        if not live.timed:
             text = f"{name} has no flag ACL_EVENT_TIME_LINE; it must have it for a time stamp."
             raise Refused(NO_TIME, text)
-        if found.record is None:
+        if live.record is None:
             raise Refused(NO_TIME, f"{name} was never recorded; call aclrtRecordEvent first.")
-        if found.record.time is None:
+        if live.record.time is None:
             text = f"{name} is not reached yet; call aclrtSynchronizeEvent or aclrtSynchronizeStream first."
             raise Refused(NO_TIME, text)
-        times.append(found.record.time)
+        times.append(live.record.time)
     elapsed = (times[1] - times[0]) / 1e6
     if elapsed < 0:
         text = f"startEvent is {-elapsed:.3f} ms after endEvent; it must be recorded first."
@@ -218,5 +225,5 @@ def aclrtEventElapsedTime(startEvent: aclrtEvent | None, endEvent: aclrtEvent | 
 def aclrtSetOpWaitTimeout(timeout: int) -> int:
     """Accepted without effect: a stream waits for an event as long as it takes."""
     if not is_int(timeout) or timeout not in range(2**32):
-        raise Refused(INVALID, f"timeout is {timeout!r:.40}; it must be seconds, an int of 32 bits.")
+        raise Refused(ACL_INVALID, f"timeout is {timeout!r:.40}; it must be seconds, an int of 32 bits.")
     return 0

@@ -1,66 +1,94 @@
-"""The functions for executors: repeatable ones, and new addresses for their tensors."""
+"""Takes the checked call and the plan of phase one, and new addresses for the tensors of an executor.
+
+Returns executors, which phase two runs. It must not touch the data of tensors, nor submit jobs.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..kernels.plan import written
-from ..operators.call import is_int
+from ..kernels.plan import Plan, written
+from ..operators.call import Call, is_int
 from ..operators.dtypes import STATUS
-from .handles import aclOpExecutor, aclTensor
-from .objects import destroy, require_live
-from .state import ACLNN_STATUSES, BAD, Refused, entry_point
-from .values import aclTensorList
-from .views import device_address, live_tensor
+from .error_reports import ACLNN_INVALID, ACLNN_STATUSES, Refused, entry_point
+from .handles import destroy, destroyed_mark, require_live
+from .scalars_and_lists import aclTensorList
+from .tensor_descriptors import aclTensor, device_address, live_tensor
+
+if TYPE_CHECKING:
+    from .phase_two import Launch
 
 INNER_NULL = STATUS["ACLNN_ERR_INNER_NULLPTR"]
+
+
+@dataclass(eq=False)
+class aclOpExecutor:
+    """A planned call. It runs once; a repeatable one runs any number of times until it is destroyed."""
+
+    must_be: ClassVar[str] = "a live aclOpExecutor of a GetWorkspaceSize call"
+    call: Call
+    tensors: Mapping[str, aclTensor]  # by role: snapshots of those of phase one; never changed, but replaced
+    plan: Plan
+    kernel: Callable[..., Any] | None = None  # the plan's kernel, where it can be called directly
+    launch: Launch | None = None  # of the last call of a repeatable executor
+    repeatable: bool = False
+    used: bool = False
+    alive: bool = True
+
+    def __repr__(self) -> str:
+        return (
+            f"<aclOpExecutor of {self.call.operator.name}: {self.plan.problem}{destroyed_mark(self.alive)}>"
+        )
 
 
 def _live_executor(executor: Any) -> aclOpExecutor:
     if executor is None:
         text = "executor is null; it must be an executor of a GetWorkspaceSize call."
         raise Refused(INNER_NULL, text)
-    require_live("executor", executor, aclOpExecutor)
-    found: aclOpExecutor = executor
-    return found
+    return require_live("executor", executor, aclOpExecutor)
 
 
 @entry_point(int, ACLNN_STATUSES)
 def aclSetAclOpExecutorRepeatable(executor: aclOpExecutor | None) -> int:
     """Let the executor serve any number of calls, until aclDestroyAclOpExecutor."""
-    found = _live_executor(executor)
-    if found.used and not found.repeatable:
+    live = _live_executor(executor)
+    if live.used and not live.repeatable:
         text = "executor has served its one call; it must be made repeatable before that."
-        raise Refused(BAD, text)
-    found.repeatable = True
+        raise Refused(ACLNN_INVALID, text)
+    live.repeatable = True
     return 0
 
 
 @entry_point(int, ACLNN_STATUSES)
 def aclDestroyAclOpExecutor(executor: aclOpExecutor | None) -> int:
-    return destroy("executor", executor, aclOpExecutor)
+    destroy("executor", executor, aclOpExecutor)
+    if executor is not None:
+        executor.launch = None  # which holds memory
+    return 0
 
 
 def _set_address(executor: Any, index: Any, tensor: Any, addr: Any, which: str) -> int:
     """Give the tensor `index` of the executor a new address. `which`: "input", "output" or "" for all."""
-    found = _live_executor(executor)
-    given = live_tensor(tensor, INNER_NULL)
-    outputs = set(written(found.plan.problem))
-    roles = [role for role in found.tensors if not which or (role in outputs) == (which == "output")]
+    live = _live_executor(executor)
+    new = live_tensor(tensor, INNER_NULL)
+    outputs = set(written(live.plan.problem))
+    roles = [role for role in live.tensors if not which or (role in outputs) == (which == "output")]
     if not is_int(index) or not 0 <= index < len(roles):
         must = (
             f"it must be 0 to {len(roles) - 1}, as the call has {len(roles)} {which}{which and ' '}tensors."
         )
-        raise Refused(BAD, f"index is {index!r:.40}; {must}")
-    old = found.tensors[roles[index]]
-    if given.meta != old.meta:
-        parameter = found.call.operator.by_role(roles[index])
+        raise Refused(ACLNN_INVALID, f"index is {index!r:.40}; {must}")
+    old = live.tensors[roles[index]]
+    if new.meta != old.meta:
+        parameter = live.call.operator.by_role(roles[index])
         name = parameter.name if parameter else roles[index]
         must = f"it must have the shape, strides, dtype and format of {name} in phase one, {old}."
-        raise Refused(BAD, f"tensor is {given}; {must}")
+        raise Refused(ACLNN_INVALID, f"tensor is {new}; {must}")
     address = device_address("addr", addr)
-    found.tensors = {**found.tensors, roles[index]: given.snapshot(address)}
-    given.move(address)
+    live.tensors = {**live.tensors, roles[index]: new.snapshot(address)}
+    new.move(address)
     return 0
 
 
@@ -111,12 +139,10 @@ def AclSetOutputTensorAddr(
 
 def _set_dynamic(executor: Any, index: Any, tensors: Any) -> int:
     """Always refuses: no operator here takes a list of tensors."""
-    found = _live_executor(executor)
-    if tensors is None:
-        raise Refused(INNER_NULL, "tensors is null; it must be a live aclTensorList of aclCreateTensorList.")
-    require_live("tensors", tensors, aclTensorList)
-    must = f"{found.call.operator.name} takes no list of tensors, so it must not be called."
-    raise Refused(BAD, f"irIndex is {index!r:.40}; {must}")
+    live = _live_executor(executor)
+    require_live("tensors", tensors, aclTensorList, null_status=INNER_NULL)
+    must = f"{live.call.operator.name} takes no list of tensors, so it must not be called."
+    raise Refused(ACLNN_INVALID, f"irIndex is {index!r:.40}; {must}")
 
 
 @entry_point(int, ACLNN_STATUSES)

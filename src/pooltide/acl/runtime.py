@@ -1,32 +1,35 @@
-"""The functions that start and end the runtime and store its options. The status comes last."""
+"""Takes calls that start and end the runtime, set its options, or ask for facts about the interface.
+
+Returns statuses, versions, sizes of data types and the thread's last message. It must not touch tensors or
+jobs, except that aclFinalize ends all streams and frees all memory.
+"""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
+import numpy as np
+
 from ..operators.call import is_int
-from ..operators.dtypes import ENUMS, ERRORS, RUNTIME
-from .contexts import CONTEXTS, require_context
-from .memory import HOST_MEMORY, MEMORY
-from .state import (
-    ENVIRONMENT_FAULT,
-    INVALID,
-    STATE,
+from ..operators.dtypes import ENUMS, ERRORS, RUNTIME, dtype_by_code
+from .contexts import CONTEXTS, STREAMS, current_context
+from .error_reports import (
+    ACL_INVALID,
     UNINITIALIZED,
     Refused,
     describe,
     entry_point,
     require_code,
     say,
-    set_checks,
-    set_product,
     take_message,
 )
-from .stream import STREAMS
+from .memory_blocks import HOST_MEMORY, MEMORY
+from .state import ENVIRONMENT_FAULT, STATE, set_checks, set_product
 
-# The highest value of each option.
-_MOST: dict[int, int] = {ENUMS["aclSysParamOpt"][name]: most for name, most in RUNTIME["options"].items()}
+_MAX_OPTION: dict[int, int] = {ENUMS["aclSysParamOpt"][name]: n for name, n in RUNTIME["options"].items()}
+_SIZES: dict[int, int] = {ENUMS["aclDataType"][name]: size for name, size in RUNTIME["sizes"].items()}
+_LEVELS = {code: name.removeprefix("ACL_") for name, code in ENUMS["aclLogLevel"].items()}
 
 
 @entry_point(int, needs_init=False)
@@ -37,7 +40,7 @@ def aclInit(configPath: str | None) -> int:
             text = "it was called before; call aclFinalize first."
             raise Refused(ERRORS["ACL_ERROR_REPEAT_INITIALIZE"], text)
         if ENVIRONMENT_FAULT:
-            raise Refused(INVALID, ENVIRONMENT_FAULT)
+            raise Refused(ACL_INVALID, ENVIRONMENT_FAULT)
         if configPath is not None:
             _configure(configPath)
         STATE.initialized, STATE.finalized, STATE.forked = True, False, False
@@ -51,16 +54,16 @@ def _configure(path: str) -> None:
     """Apply the settings of a JSON file. Raises Refused, and changes no setting, for a bad file."""
     if not isinstance(path, str):
         text = f"configPath is {describe(path)}; it must be null or the path of a JSON file."
-        raise Refused(INVALID, text)
+        raise Refused(ACL_INVALID, text)
     try:
         with open(path, encoding="utf-8") as file:
             config = json.load(file)
     except (OSError, ValueError, RecursionError) as error:
         text = f"configPath is {path!r}, which can't be read as JSON ({error}); it must be a JSON file."
-        raise Refused(INVALID, text) from None
+        raise Refused(ACL_INVALID, text) from None
     if not isinstance(config, dict):
         text = f"configPath is {path!r}, which holds no JSON object; it must hold one."
-        raise Refused(INVALID, text)
+        raise Refused(ACL_INVALID, text)
     setters = {"product": set_product, "checks": set_checks}
     before = STATE.product, STATE.checks
     try:
@@ -69,7 +72,7 @@ def _configure(path: str) -> None:
                 setter(config[key])
     except (ValueError, TypeError) as error:
         STATE.product, STATE.checks = before
-        raise Refused(INVALID, f"configPath is {path!r}: {error}") from None
+        raise Refused(ACL_INVALID, f"configPath is {path!r}: {error}") from None
     if (ignored := sorted(config.keys() - setters.keys())) and STATE.checks != "off":
         say(f"aclInit: {path} sets {', '.join(ignored)}, which pooltide does not know and ignores")
 
@@ -92,17 +95,17 @@ def aclFinalize() -> int:
     return 0
 
 
-def _store(options: dict[int, int], opt: Any, value: Any) -> int:
+def _set_option(options: dict[int, int], opt: Any, value: Any) -> int:
     require_code("opt", opt, ENUMS["aclSysParamOpt"])
-    most = _MOST[int(opt)]
-    if not is_int(value) or value not in range(most + 1):
-        must = "0, 1, 2 (position-independent) or 3 (batch-consistent)" if most > 1 else "0 or 1"
-        raise Refused(INVALID, f"value is {value!r:.40}; it must be {must}.")
+    highest = _MAX_OPTION[int(opt)]
+    if not is_int(value) or value not in range(highest + 1):
+        must = "0, 1, 2 (position-independent) or 3 (batch-consistent)" if highest > 1 else "0 or 1"
+        raise Refused(ACL_INVALID, f"value is {value!r:.40}; it must be {must}.")
     options[int(opt)] = int(value)
     return 0
 
 
-def _stored(options: dict[int, int], opt: Any) -> tuple[int, int]:
+def _get_option(options: dict[int, int], opt: Any) -> tuple[int, int]:
     require_code("opt", opt, ENUMS["aclSysParamOpt"])
     return options.get(int(opt), 0), 0
 
@@ -110,23 +113,23 @@ def _stored(options: dict[int, int], opt: Any) -> tuple[int, int]:
 @entry_point(int)
 def aclrtCtxSetSysParamOpt(opt: int, value: int) -> int:
     """Store an option of the context. Results are deterministic at every value of ACL_OPT_DETERMINISTIC."""
-    return _store(require_context().options, opt, value)
+    return _set_option(current_context().options, opt, value)
 
 
 @entry_point(lambda status: (0, status))
 def aclrtCtxGetSysParamOpt(opt: int) -> tuple[int, int]:
-    return _stored(require_context().options, opt)
+    return _get_option(current_context().options, opt)
 
 
 @entry_point(int)
 def aclrtSetSysParamOpt(opt: int, value: int) -> int:
     """Store an option of the process. No option has an effect."""
-    return _store(STATE.options, opt, value)
+    return _set_option(STATE.options, opt, value)
 
 
 @entry_point(lambda status: (0, status))
 def aclrtGetSysParamOpt(opt: int) -> tuple[int, int]:
-    return _stored(STATE.options, opt)
+    return _get_option(STATE.options, opt)
 
 
 @entry_point(lambda status: (0, 0, 0, status), needs_init=False)
@@ -162,3 +165,33 @@ def aclrtSetExceptionInfoCallback(callback: Any) -> int:
 def aclGetRecentErrMsg() -> str | None:
     """The message of the calling thread's last failure, which is cleared; None when there is none."""
     return take_message()
+
+
+def aclDataTypeSize(dataType: int) -> int:
+    """The bytes of one element; 0 for a type of less than a byte, and for an unknown code."""
+    if not is_int(dataType):
+        return 0
+    dtype = dtype_by_code(int(dataType))
+    return dtype.itemsize if dtype else _SIZES.get(int(dataType), 0)
+
+
+def aclFloat16ToFloat(value: int) -> float:
+    """The number whose 16 bits are `value`."""
+    return float(np.uint16(int(value) & 0xFFFF).view(np.float16))
+
+
+def aclFloatToFloat16(value: float) -> int:
+    """The 16 bits of the nearest fp16 number; ties go to even."""
+    with np.errstate(over="ignore"):
+        return int(np.float32(value).astype(np.float16).view(np.uint16))
+
+
+@entry_point(lambda status: None, needs_init=False)
+def aclAppLog(logLevel: int, func: str, file: str, line: int, fmt: str, *arguments: Any) -> None:
+    """Print a line of the program's log on stderr."""
+    require_code("logLevel", logLevel, ENUMS["aclLogLevel"])
+    try:
+        text = str(fmt) % arguments if arguments else str(fmt)
+    except (TypeError, ValueError) as error:
+        raise Refused(ACL_INVALID, f"fmt is {fmt!r:.60} ({error}); it must fit the arguments.") from None
+    say(f"[{_LEVELS[int(logLevel)]}] {file}:{line} {func}: {text}")

@@ -1,38 +1,16 @@
-"""The state of the runtime: initialized or not, the product, the checks level, a message per thread.
+"""Takes the settings of the program and of the environment: product, checks level, options.
 
-A public function never raises for a mistake that a C caller could make. Inside, the code raises
-`Refused`; the decorator `entry_point` stores the message for the calling thread and returns the status.
+Hands out `STATE`, which also says whether the runtime is initialized. It must not touch memory or streams.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-import sys
 import threading
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import wraps
-from typing import Any, TypeVar, cast
 
-from ..operators.call import article, is_int
-from ..operators.dtypes import ERRORS, STATUS, status_name
 from ..operators.pages import ASCEND_PRODUCTS, DEFAULT_PRODUCT
 
-INVALID = ERRORS["ACL_ERROR_INVALID_PARAM"]
-RT_INVALID = ERRORS["ACL_ERROR_RT_PARAM_INVALID"]
-BAD_ALLOC = ERRORS["ACL_ERROR_BAD_ALLOC"]
-INTERNAL = ERRORS["ACL_ERROR_INTERNAL_ERROR"]
-UNINITIALIZED = ERRORS["ACL_ERROR_UNINITIALIZE"]
-BAD = STATUS["ACLNN_ERR_PARAM_INVALID"]
-RUNTIME_ERROR = STATUS["ACLNN_ERR_RUNTIME_ERROR"]
-NULL = STATUS["ACLNN_ERR_PARAM_NULLPTR"]
-
-# The statuses of a call before aclInit, of a call that raises an unforeseen exception, and without memory.
-ACL_STATUSES = UNINITIALIZED, INTERNAL, BAD_ALLOC
-ACLNN_STATUSES = RUNTIME_ERROR, STATUS["ACLNN_ERR_INNER"], RUNTIME_ERROR
-
-F = TypeVar("F", bound=Callable[..., Any])
 CHECKS = ("off", "warn", "strict")
 
 
@@ -49,115 +27,6 @@ class State:
 
 
 STATE = State()
-_thread = threading.local()
-
-
-class Refused(Exception):
-    """A call or a job that fails; `text` says why and what would work."""
-
-    def __init__(self, status: int, text: str) -> None:
-        super().__init__(status, text)
-        self.status, self.text = status, text
-
-
-def format_message(title: str, text: str, status: int) -> str:
-    return f"{title}: {text} [{status} {status_name(status)}]"
-
-
-def set_message(message: str) -> None:
-    _thread.message = message
-
-
-def record(title: str, refused: Refused) -> int:
-    """Store the message for the calling thread; returns the status."""
-    set_message(format_message(title, refused.text, refused.status))
-    return refused.status
-
-
-def recent_message() -> str | None:
-    message: str | None = getattr(_thread, "message", None)
-    return message
-
-
-def take_message() -> str | None:
-    """The calling thread's message, which is cleared; None when there is none."""
-    message = recent_message()
-    _thread.message = None
-    return message
-
-
-def require_running(title: str, status: int = UNINITIALIZED) -> None:
-    """Raises Refused after aclFinalize and in a forked child. Before aclInit, starts the runtime.
-
-    Programs for CANN 6.3 and 7 begin with aclrtSetDevice and never call aclInit.
-    """
-    if STATE.initialized:
-        return
-    with STATE.lock:
-        if STATE.finalized or STATE.forked:
-            when = "in a child process after fork()" if STATE.forked else "after aclFinalize"
-            raise Refused(status, f"it was called {when}; call aclInit first.")
-        if ENVIRONMENT_FAULT:
-            raise Refused(status, ENVIRONMENT_FAULT)
-        if not STATE.initialized:
-            STATE.initialized = STATE.implicit = True
-            if STATE.checks != "off":
-                say(f"{title}: it was called before aclInit, so the runtime starts now; call aclInit first.")
-
-
-def report(title: str, finding: str, status: int) -> None:
-    """A finding of the checks: strict refuses the call with this status, warn prints a line."""
-    if STATE.checks == "strict":
-        raise Refused(status, finding)
-    if STATE.checks == "warn":
-        say(f"{title}: {finding}")
-
-
-def require_code(name: str, value: Any, codes: Mapping[str, int]) -> None:
-    """Raises Refused unless the value is one of an enumeration."""
-    if not is_int(value) or value not in codes.values():
-        known = ", ".join(f"{constant} ({code})" for constant, code in codes.items())
-        raise Refused(INVALID, f"{name} is {value!r:.40}; it must be one of {known}.")
-
-
-def say(line: str) -> None:
-    """Print a line on stderr. A stderr that is closed or full must not stop the program."""
-    if sys.stderr is not None:
-        with contextlib.suppress(OSError, ValueError):
-            sys.stderr.write(f"pooltide: {line}\n")  # one write, as other threads write too
-            sys.stderr.flush()
-
-
-def entry_point(
-    failed: Callable[[int], Any], statuses: tuple[int, int, int] = ACL_STATUSES, *, needs_init: bool = True
-) -> Callable[[F], F]:
-    """Makes a public function, which returns `failed(status)` where the code inside raises.
-
-    `needs_init` is true when the call needs a runtime that is started.
-    """
-
-    def wrap(function: F) -> F:
-        @wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            try:
-                if needs_init:
-                    require_running(function.__name__, statuses[0])
-                return function(*args, **kwargs)
-            except Refused as error:
-                return failed(record(function.__name__, error))
-            except MemoryError:
-                text = "the machine has too little memory for this call; it must be smaller."
-                return failed(record(function.__name__, Refused(statuses[2], text)))
-            except Exception as error:
-                if error.__traceback__ is not None and error.__traceback__.tb_next is None:
-                    raise  # the caller passed too few or too many arguments
-                text = f"an argument is beyond what can be handled ({type(error).__name__}: {error})"
-                refused = Refused(statuses[1], f"{text}; it must be a value of its C type.")
-                return failed(record(function.__name__, refused))
-
-        return cast(F, call)
-
-    return wrap
 
 
 def _after_fork() -> None:
@@ -168,26 +37,6 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
-
-
-@dataclass(frozen=True)
-class InvalidHandle:
-    """A word that a C program passed as a handle, and that is not one."""
-
-    value: int
-    why: str  # "which no call gave out"
-
-
-def describe(value: Any) -> str:
-    """A value as a message names it: its type, and an int's value."""
-    if value is None:
-        return "null"
-    if isinstance(value, InvalidHandle):
-        return f"{value.value:#x}, {value.why}"
-    if is_int(value):
-        return f"an int, {value}"
-    name = type(value).__name__
-    return f"{article(name)} {name}"
 
 
 def set_product(product: str) -> None:

@@ -88,6 +88,11 @@ def forward(name: str, input: Array, arguments: PoolArguments, return_indices: A
     return result if out is None else out
 
 
+def average(name: str, input: Array, arguments: PoolArguments, out: Array | None) -> Array:
+    result: Array = forward(name, input, arguments, False, out)
+    return result
+
+
 def _keep(key: Key | None, call: PreparedCall) -> PreparedCall:
     CALLS.add(key, call, tables_of(call.kernel))
     return call
@@ -183,7 +188,7 @@ def _index_error(name: str, call: PreparedCall, fault: IndexFault, indices: Arra
     return IndexError(f"{name}: {fault.message('indices', indices.shape, plane)}")
 
 
-def unpool(name: str, input: Any, indices: Any, attributes: tuple[Any, ...], out: Any) -> Any:
+def unpool(name: str, input: Array, indices: Array, attributes: tuple[Any, ...], out: Array | None) -> Array:
     """Returns the result of an unpool: the input's values at their indices, and zeros."""
     given: Any = plain_array(input), plain_array(indices), plain_array(out)
     attributes = tuple(map(plain, attributes))

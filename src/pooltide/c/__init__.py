@@ -1,6 +1,7 @@
-"""The C entrance: headers and a library for programs written for CANN.
+"""Takes calls of C and C++ programs written for CANN.
 
-The pages list every function (`signatures`). The headers and the C code of the library are made from
-them (`generate`) and compiled once per environment (`build`). At run time the library passes each call
-to `entry`, which calls the same functions of `acl` and `aclnn` that Python programs call.
+Gives them headers and a library, which passes each call to the function of `acl` or `aclnn` that Python
+programs call. It must not compute, nor know an operator: the pages list every function (`signatures`), the
+headers and the C code are made from them (`generate`), compiled once per environment (`build`), and call
+Python (`dispatch`).
 """

@@ -1,8 +1,8 @@
-"""Builds the headers and the library, once for each environment and again when an input changes.
+"""Takes the texts of `generate`, the C sources of this folder and the user's compiler.
 
-`install` writes them to `lib/pooltide` of the virtual environment or, without one, to the user's cache
-under a name made from the interpreter's path. The library starts its interpreter by absolute path, so
-it is compiled on the user's machine, by the user's compiler.
+Returns an installation: headers and a library, built once for each environment and again when an input
+changes. It must not touch files outside `lib/pooltide` of the virtual environment or, without one, the user's
+cache. The library starts its interpreter by absolute path, so it is compiled on the user's machine.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .generate import ALIASES, LIBRARY, cmake_config, entries, headers
 
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 
-_SOURCES = ("shim.c", "numbers.h", "fault.h", "ending.h", "early.h")
+_SOURCES = ("shim.c", "native_functions.h", "segv_handler.h", "process_exit.h", "early_answers.h")
 _NO_SHARED = (
     f"Python {VERSION} at {sys.base_prefix} has no libpython{VERSION}.so; "
     "install its library, or use a Python that was built with --enable-shared."
@@ -86,16 +86,16 @@ class BuildInputs:
 
     def arguments(self, root: Path, output: Path) -> list[str]:
         """The compiler's arguments."""
-        found, more = libpython(root / "lib" / LIBRARY)
+        interpreter, linker_arguments = libpython(root / "lib" / LIBRARY)
         return [
             *("-std=gnu11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread", *self.flags),
             *(f"-I{root / 'include'}", f"-I{python_headers()}"),
             f"-DPOOLTIDE_PYTHON={_c_text(self.python)}",
-            f"-DPOOLTIDE_LIBPYTHON={_c_text(self.libpython or str(found))}",
+            f"-DPOOLTIDE_LIBPYTHON={_c_text(self.libpython or str(interpreter))}",
             f"-DPOOLTIDE_VERSION={_c_text(VERSION)}",
             f"-Wl,-soname,{LIBRARY},-z,nodelete,-z,defs",
             *(str(root / "source" / "shim.c"), "-o", str(output)),
-            *more,
+            *linker_arguments,
             "-ldl",
         ]
 
@@ -116,9 +116,9 @@ def install(inputs: BuildInputs | None = None, root: Path | None = None) -> Inst
             write_own(root / name, [text.encode()])
         fresh.unlink(missing_ok=True)  # a compiler would write through a link
         command = [*compiler(c_only=True), *arguments]
-        made = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-        if made.returncode:
-            text = f"the library can't be compiled:\n{shlex.join(command)}\n{made.stderr}"
+        run = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        if run.returncode:
+            text = f"the library can't be compiled:\n{shlex.join(command)}\n{run.stderr}"
             raise CannotBuild(f"{text}{_NO_SHARED if '-Wl,--whole-archive' in command else ''}")
         os.replace(fresh, library)
         for alias in ALIASES:
@@ -180,8 +180,8 @@ def compiler(*, c_only: bool) -> list[str]:
             raise CannotBuild(f"${variable} is {chosen!r}; it must be a command that can be run.")
         return words
     for name in names:
-        if found := shutil.which(name):
-            return [found]
+        if path := shutil.which(name):
+            return [path]
     raise CannotBuild(f"no compiler was found: neither ${variable} nor {', '.join(names)}; install one.")
 
 

@@ -1,6 +1,7 @@
-"""The texts that are made from `signatures`: headers, C code of the library, table of the documentation.
+"""Takes the C functions of `signatures`.
 
-The project stores none of them except the table, so that a change of a page changes all of them.
+Returns texts: the headers, the C code of the library, and the tables of the documentation. It must not touch
+files: the project stores only the tables, so that a change of a page changes all texts.
 """
 
 from __future__ import annotations
@@ -42,15 +43,15 @@ def headers(table: Sequence[CFunction] | None = None) -> dict[str, str]:
     """Every header's text by its path."""
     table = functions() if table is None else table
     paths = dict.fromkeys(function.header for function in table)
-    made = {path: _header(path, [f for f in table if f.header == path]) for path in paths}
+    texts = {path: _header(path, [f for f in table if f.header == path]) for path in paths}
     operators = [path for path in paths if path != RUNTIME_HEADER]
     for path in _RUNTIME_NAMES:
-        made[path] = _including(path, [RUNTIME_HEADER])
-    made["acl/acl_rt_api.h"] = _including("acl/acl_rt_api.h", [RUNTIME_HEADER], _OVERLOADS)
+        texts[path] = _including(path, [RUNTIME_HEADER])
+    texts["acl/acl_rt_api.h"] = _including("acl/acl_rt_api.h", [RUNTIME_HEADER], _OVERLOADS)
     for path in operators:
-        for name in other_names(path) - made.keys():
-            made[name] = _including(name, [path])
-    return made | {path: _including(path, operators or [RUNTIME_HEADER]) for path in _ALL_OPERATORS}
+        for name in other_names(path) - texts.keys():
+            texts[name] = _including(name, [path])
+    return texts | {path: _including(path, operators or [RUNTIME_HEADER]) for path in _ALL_OPERATORS}
 
 
 def other_names(path: str) -> set[str]:

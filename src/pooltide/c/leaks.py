@@ -1,93 +1,74 @@
-"""The objects and the memory that a program did not release before aclFinalize."""
+"""Takes the table of handles, and the blocks of memory, when a C program calls aclFinalize.
+
+Returns a sentence for each kind of object or memory that the program did not release. It must not release it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from ..acl.contexts import aclrtContext
-from ..acl.events import aclrtEvent
-from ..acl.handles import aclIntArray, aclOpExecutor, aclTensor
-from ..acl.memory import HOST_MEMORY, MEMORY, Block
-from ..acl.stream import Stream
-from ..acl.values import aclBoolArray, aclFloatArray, aclScalar, aclScalarList, aclTensorList
-from .table import HandleTable
+from .. import acl
+from ..acl.memory_blocks import HOST_MEMORY, MEMORY, Block
+from ..acl.stream_queue import Stream
+from .handle_table import HandleTable
 
-_NAMED = 4  # objects that a sentence lists
-_DESTROYERS: dict[type[Any], str] = {
-    kind: kind.__name__.replace("acl", "aclDestroy", 1)
-    for kind in (
-        *(aclTensor, aclIntArray, aclBoolArray, aclFloatArray, aclScalar),
-        *(aclTensorList, aclScalarList),
-    )
-}
+_MAX_LISTED = 4  # objects that a sentence lists
+_LISTS = (acl.aclTensorList, acl.aclScalarList)
+_VALUES = (acl.aclTensor, acl.aclIntArray, acl.aclBoolArray, acl.aclFloatArray, acl.aclScalar, *_LISTS)
 
 
 def leaks(table: HandleTable) -> list[str]:
     """A sentence for each kind of leak."""
-    in_lists = {
-        member
-        for owner in table.live()
-        if isinstance(owner, (aclTensorList, aclScalarList))
-        for member in owner.values
-    }
-    live = [thing for thing in table.live() if thing not in in_lists]
-    found = [
+    members = {member for owner in table.live() if isinstance(owner, _LISTS) for member in owner.values}
+    live = [leaked for leaked in table.live() if leaked not in members]
+    explicit = [context for context in _of(live, acl.aclrtContext) if context.explicit]
+    executors, destroyer = _of(live, acl.aclOpExecutor), "destroyed by aclDestroyAclOpExecutor"
+    unused = [executor for executor in executors if not executor.used]
+    used = [executor for executor in executors if executor.used]
+    names = [(kind, kind.__name__, kind.__name__.replace("acl", "aclDestroy", 1)) for kind in _VALUES]
+    return [
         *_blocks(MEMORY.live(), "device", "aclrtFree"),
         *_blocks(HOST_MEMORY.live(), "host", "aclrtFreeHost"),
+        *(
+            text
+            for kind, name, call in names
+            for text in _objects(_of(live, kind), name, f"destroyed by {call}")
+        ),
+        *_objects(_of(live, Stream), "stream", "destroyed by aclrtDestroyStream", listed=False),
+        *_objects(_of(live, acl.aclrtEvent), "event", "destroyed by aclrtDestroyEvent", listed=False),
+        *_objects(explicit, "context", "destroyed by aclrtDestroyContext", listed=False),
+        *_objects(unused, "unused executor", f"run by its operator's phase two, or {destroyer}"),
+        *_objects(used, "repeatable executor", destroyer),
     ]
-    executors = [thing for thing in live if isinstance(thing, aclOpExecutor)]
-    for things, name, must in (
-        *((_of(live, kind), kind.__name__, f"destroyed by {maker}") for kind, maker in _DESTROYERS.items()),
-        (_of(live, Stream), "stream", "destroyed by aclrtDestroyStream"),
-        (_of(live, aclrtEvent), "event", "destroyed by aclrtDestroyEvent"),
-        (
-            [context for context in _of(live, aclrtContext) if context.explicit],
-            "context",
-            "destroyed by aclrtDestroyContext",
-        ),
-        (
-            [executor for executor in executors if not executor.used],
-            "unused executor",
-            "run by its operator's phase two, or destroyed by aclDestroyAclOpExecutor",
-        ),
-        (
-            [executor for executor in executors if executor.used],
-            "repeatable executor",
-            "destroyed by aclDestroyAclOpExecutor",
-        ),
-    ):
-        if things:
-            plain = name in ("stream", "event", "context")
-            listed = "" if plain else f": {_listed(map(str, things))}"
-            found.append(f"{_count(things, name)} {_is(things)} still live{listed}; each must be {must}.")
-    return found
 
 
 def _of(live: list[Any], kind: type[Any]) -> list[Any]:
-    return [thing for thing in live if isinstance(thing, kind)]
+    return [handle for handle in live if isinstance(handle, kind)]
+
+
+def _objects(objects: list[Any], name: str, must: str, *, listed: bool = True) -> list[str]:
+    """The sentence as a list, empty without objects. `listed`: the sentence names the first objects."""
+    names = f": {_names(map(str, objects))}" if listed else ""
+    return [f"{_count(objects, name)} still live{names}; each must be {must}."] if objects else []
 
 
 def _blocks(blocks: list[Block], where: str, must: str) -> list[str]:
     if not blocks:
         return []
-    listed = _listed(f"{block.address:#x} ({block.size} bytes)" for block in blocks)
+    names = _names(f"{block.address:#x} ({block.size} bytes)" for block in blocks)
     total = sum(block.size for block in blocks)
-    return [
-        f"{_count(blocks, 'block')} of {where} memory, {total} bytes, {_is(blocks)} still allocated: "
-        f"{listed}; each must be freed by {must}."
-    ]
+    count = _count(blocks, "block", f" of {where} memory, {total} bytes,")
+    return [f"{count} still allocated: {names}; each must be freed by {must}."]
 
 
-def _count(things: list[Any], name: str) -> str:
-    return f"{len(things)} {name}{'' if len(things) == 1 else 's'}"
+def _count(objects: list[Any], name: str, suffix: str = "") -> str:
+    """ "1 stream is" or "2 streams are", with the suffix before the verb."""
+    one = len(objects) == 1
+    return f"{len(objects)} {name}{'' if one else 's'}{suffix} {'is' if one else 'are'}"
 
 
-def _is(things: list[Any]) -> str:
-    return "is" if len(things) == 1 else "are"
-
-
-def _listed(names: Iterable[str]) -> str:
+def _names(names: Iterable[str]) -> str:
     all_names = list(names)
-    more = f" and {len(all_names) - _NAMED} more" if len(all_names) > _NAMED else ""
-    return ", ".join(all_names[:_NAMED]) + more
+    rest = f" and {len(all_names) - _MAX_LISTED} more" if len(all_names) > _MAX_LISTED else ""
+    return ", ".join(all_names[:_MAX_LISTED]) + rest

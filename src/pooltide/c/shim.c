@@ -1,5 +1,5 @@
 /* The library behind the headers. Each C function converts its arguments and calls the Python function
- * of the same name in pooltide/c/entry.py. The first call starts a Python interpreter, unless the
+ * of the same name in pooltide/c/dispatch.py. The first call starts a Python interpreter, unless the
  * process runs one already.
  *
  * The interpreter, POOLTIDE_PYTHON, and its library, POOLTIDE_LIBPYTHON, have absolute paths, so that no
@@ -7,7 +7,7 @@
  * modules need its symbols. If the interpreter can't start, every call fails and says why.
  *
  * Importing the package takes most of the start's time, so the first call that needs the package imports it.
- * aclInit(NULL) and aclFinalize do not need it: see early.h. */
+ * aclInit(NULL) and aclFinalize do not need it: see early_answers.h. */
 
 #define _GNU_SOURCE
 #define PY_SSIZE_T_CLEAN
@@ -68,7 +68,7 @@ static enum { IDLE, STARTING, INTERPRETER, STARTED, BROKEN } state;  /* atomic; 
 static int forked;                           /* 1 in a child whose parent had begun to start Python */
 static char start_fault[TEXT];               /* why the state is BROKEN */
 static PyObject *targets;                    /* a tuple of Python functions, in the order of entries */
-static PyObject *entry_module;               /* pooltide.c.entry */
+static PyObject *dispatch_module;               /* pooltide.c.dispatch */
 static const int64_t (*guards)[2];           /* device addresses: [start, end), until start is 0 */
 static int own_interpreter;                  /* this library started the interpreter */
 static pthread_key_t thread_state_key;       /* its destructor frees a thread's Python state */
@@ -157,11 +157,11 @@ static int initialize(void) {
 }
 
 /* Import the Python side, with the GIL held; returns whether that was possible. */
-static int import_entry_module(void) {
+static int import_dispatch_module(void) {
     char text[TEXT];
     PyObject *pair = NULL;
-    entry_module = py.PyImport_ImportModule("pooltide.c.entry");
-    if (entry_module != NULL) pair = py.PyObject_CallMethod(entry_module, "start", NULL);
+    dispatch_module = py.PyImport_ImportModule("pooltide.c.dispatch");
+    if (dispatch_module != NULL) pair = py.PyObject_CallMethod(dispatch_module, "start", NULL);
     if (pair == NULL) {
         take_exception(text);
         return cannot_start("the package pooltide of " POOLTIDE_PYTHON " can't be loaded", text);
@@ -189,10 +189,10 @@ static void free_thread_state(void *thread_state) {
     py.PyThreadState_DeleteCurrent();
 }
 
-#include "numbers.h"
-#include "fault.h"
-#include "ending.h"
-#include "early.h"
+#include "native_functions.h"
+#include "segv_handler.h"
+#include "process_exit.h"
+#include "early_answers.h"
 
 static void on_main_end(void *key) {
     (void)key;
@@ -219,7 +219,7 @@ static int start_interpreter(void) {
 /* Import the package and make the calls that were answered early. Returns the next state. */
 static int start_package(void) {
     PyGILState_STATE gil = py.PyGILState_Ensure();
-    int good = import_entry_module();
+    int good = import_dispatch_module();
     if (good) catch_up();
     py.PyGILState_Release(gil);
     if (good && own_interpreter) handle_faults();
@@ -327,10 +327,10 @@ static int64_t *array_for_caller(PyObject *values) {
     Py_ssize_t length = py.PyTuple_Size(values);
     size_t size = (size_t)(length ? length : 1) * sizeof(int64_t);
     void *(*new_array)(size_t) = (void *(*)(size_t))(Word)dlsym(RTLD_DEFAULT, "_Znam");
-    int64_t *made = new_array ? new_array(size) : malloc(size);
-    for (Py_ssize_t i = 0; made != NULL && i < length; i++)
-        made[i] = (int64_t)py.PyLong_AsUnsignedLongLongMask(py.PyTuple_GetItem(values, i));
-    return made;
+    int64_t *copy = new_array ? new_array(size) : malloc(size);
+    for (Py_ssize_t i = 0; copy != NULL && i < length; i++)
+        copy[i] = (int64_t)py.PyLong_AsUnsignedLongLongMask(py.PyTuple_GetItem(values, i));
+    return copy;
 }
 
 /* Store the value of an out-parameter. */

@@ -1,4 +1,6 @@
-"""The C functions, from the runtime page's function table and the operator pages.
+"""Takes the function table of the runtime page, and the operator pages.
+
+Returns every function of the C interface with its parameters. It must not touch the C code or handles.
 
 A parameter's kind says how its word is converted from C to Python:
 
@@ -21,7 +23,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from ..acl.missing import PROTOTYPE
+from ..acl.unsupported import PROTOTYPE
 from ..operators.catalog import documented
 from ..operators.dtypes import DTYPES, ENUMS, FORMATS, RUNTIME
 from ..operators.pages import Operator
@@ -89,7 +91,7 @@ class CFunction:
     header: str
     summary: str = ""
     lasting: bool = False  # the text that it returns never changes
-    native: bool = False  # c/numbers.h has its code
+    native: bool = False  # c/native_functions.h has its code
     variadic: bool = False
     prototype: str = ""  # of a function that is only declared
 
@@ -124,8 +126,8 @@ def runtime_function(name: str, table: Mapping[str, Any]) -> CFunction:
     parameters = tuple(_parameter(where, entry, arrays) for entry in table["c"])
     if unknown := {p.length for p in parameters if p.length} - {p.name for p in parameters}:
         raise PageError(f"{where}: no parameter counts an array by the name {', '.join(sorted(unknown))}")
-    more = {key: table.get(key, False) for key in ("lasting", "native", "variadic")}
-    return CFunction(name, table["returns"], parameters, "acl/acl.h", **more)
+    flags = {key: table.get(key, False) for key in ("lasting", "native", "variadic")}
+    return CFunction(name, table["returns"], parameters, "acl/acl.h", **flags)
 
 
 def missing_functions() -> Iterator[CFunction]:
@@ -133,9 +135,9 @@ def missing_functions() -> Iterator[CFunction]:
     for group in RUNTIME["missing"]:
         exact_keys("runtime.toml missing", group, required={"belongs_to", "opaque", "functions"})
         for prototype in group["functions"]:
-            if (found := PROTOTYPE.match(prototype)) is None:
+            if (match := PROTOTYPE.match(prototype)) is None:
                 raise PageError(f"runtime.toml missing: {prototype!r} is no prototype of a function")
-            yield CFunction(found[2], found[1].strip(), (), "acl/acl.h", prototype=prototype)
+            yield CFunction(match[2], match[1].strip(), (), "acl/acl.h", prototype=prototype)
 
 
 def _parameter(where: str, entry: list[str], arrays: Iterable[str]) -> CParameter:
@@ -165,10 +167,10 @@ _OPERATOR_TYPES = {
 
 def operator_functions(operator: Operator) -> tuple[CFunction, CFunction]:
     """Phase one and phase two."""
-    given = []
+    arguments = []
     for parameter in operator.parameters:
         c_type = "aclTensor *" if parameter.role in operator.results else _OPERATOR_TYPES[parameter.type]
-        given.append(CParameter(c_type, parameter.name, _KINDS[c_type]))
+        arguments.append(CParameter(c_type, parameter.name, _KINDS[c_type]))
     results = (
         CParameter("uint64_t *", "workspaceSize", "u", out=True),
         CParameter("aclOpExecutor **", "executor", "h", out=True),
@@ -181,7 +183,7 @@ def operator_functions(operator: Operator) -> tuple[CFunction, CFunction]:
     )
     name, header = operator.name, operator.header
     return (
-        CFunction(f"{name}GetWorkspaceSize", "aclnnStatus", (*given, *results), header, operator.summary),
+        CFunction(f"{name}GetWorkspaceSize", "aclnnStatus", (*arguments, *results), header, operator.summary),
         CFunction(name, "aclnnStatus", run, header, operator.summary),
     )
 

@@ -1,4 +1,8 @@
-"""POOLTIDE_TRACE=1 prints a line for every call of a C program, with arguments, result and time."""
+"""Takes the function behind a C call.
+
+Returns a function that also prints a line for every call, with arguments, result and time, if the environment
+has POOLTIDE_TRACE=1. It must not change a call.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ..acl.state import say
+from ..acl.error_reports import say
 from ..operators.dtypes import status_name
 from .signatures import C_ENUMS, CFunction, CParameter
 
@@ -29,11 +33,11 @@ def traced(function: CFunction, entry: Callable[..., Answer]) -> Callable[..., A
 
 
 def _arguments(function: CFunction, words: tuple[Any, ...], outs: tuple[int, ...] | None) -> str:
-    given = [p for p in function.parameters if p.kind != "n" or p.out]
+    parameters = [p for p in function.parameters if p.kind != "n" or p.out]
     results = iter(outs or ())
     return ", ".join(
         f"{p.name}={_word(p, next(results, None)) if p.out else _word(p, word)}"
-        for p, word in zip(given, words, strict=True)
+        for p, word in zip(parameters, words, strict=True)
     )
 
 

@@ -1,4 +1,8 @@
-"""The command line. Each command is a module of this package, imported only when it runs.
+"""The command line: arguments and files come in; text, JSON, files and an exit status go out.
+
+Each command is a module of this package, or a package (bench), imported only when it runs; arguments.py,
+output.py and reports.py hold what several commands share.
+Commands compute nothing themselves, and change nothing that outlives them but the files that arguments name.
 
 docs/cli.md has the rule of the exit status: 0 good, 1 something was found to be bad, 2 wrong usage or no
 answer (golden data that was changed, a full disk); as usual, 130 after Ctrl-C and 141 when the reader of the
@@ -18,7 +22,7 @@ import click
 
 from .. import __version__
 from ..writing import why
-from .speech import visible
+from .output import visible
 
 COMMANDS = {
     "ops": "Print which operators run on which products, with their rules.",

@@ -7,7 +7,7 @@ import subprocess
 import click
 
 from ..c.build import CannotBuild, compiler, install
-from .speech import NoAnswer
+from .output import NoAnswer
 
 _NO_LINK = {"-c", "-S", "-E", "-M", "-MM", "-fsyntax-only"}
 

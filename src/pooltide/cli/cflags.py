@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 
 import click
 
 from ..c.build import CannotBuild, install
-from .speech import NoAnswer
+from .output import NoAnswer
 
 
 @click.command()
@@ -15,13 +16,16 @@ from .speech import NoAnswer
 @click.option("--cmake", is_flag=True, help="Print the directory of the CMake config, for pooltide_DIR.")
 @click.option("--prefix", is_flag=True, help="Print the directory to give to build files instead of CANN's.")
 def command(libs: bool, cmake: bool, prefix: bool) -> None:
-    """Print the flags for programs written for CANN."""
+    """Print the flags for programs written for CANN.
+
+    Flags are words of a shell, quoted where a path needs it, as make and eval read them. --cmake and --prefix
+    print a path as it is, for "$(pooltide cflags --prefix)".
+    """
     if libs + cmake + prefix > 1:
         raise click.UsageError("--libs, --cmake and --prefix exclude each other.")
     try:
         made = install()
     except CannotBuild as error:
         raise NoAnswer(str(error)) from None
-    directory = made.cmake if cmake else made.root if prefix else None
-    flags = [str(directory)] if directory else made.link_flags if libs else made.compile_flags
-    click.echo(shlex.join(flags))
+    flags = shlex.join(made.link_flags if libs else made.compile_flags)
+    click.echo(os.fsencode(made.cmake if cmake else made.root if prefix else flags))

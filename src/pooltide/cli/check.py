@@ -12,9 +12,8 @@ from ..acceptance.notation import Case
 from ..operators.faults import Fault
 from ..operators.pages import ASCEND_PRODUCTS, PRODUCTS
 from ..operators.rules import check
-from .problems import NOTATION, failed, problem_argument, product_option
-from .speech import reproduce, say
-from .tables import aligned
+from .arguments import NOTATION, failed, problem_argument, product_option
+from .output import aligned, reproduce, say
 
 
 @click.command(epilog=NOTATION)

@@ -20,25 +20,23 @@ from ..acceptance.comparison import (
     pair_entry,
     pair_files,
 )
-from ..acceptance.entries import MANIFEST
 from ..acceptance.manifest import Manifest, ManifestError, Shard, read_manifest
+from ..acceptance.manifest_entry import MANIFEST
 from ..acceptance.measures import PRECISIONS
 from ..acceptance.notation import parse
-from ..acceptance.summaries import about_golden
+from ..acceptance.summaries import about
 from ..acceptance.tensorfile import TensorFileError
 from ..acceptance.verdicts import DEFAULT, LEVELS, THIRD, Verdict
 from ..acceptance.words import BY_SHORT_DTYPE, NotationError
 from ..operators.dtypes import DTYPES
 from ..writing import why, write_whole
 from . import reports
-from .paths import NamedPath, OutputPath
-from .progress import progress
-from .shards import shard_option
-from .speech import NoAnswer, one_line, reproduce, say
+from .arguments import NamedPath, OutputPath, shard_option
+from .output import NoAnswer, one_line, progress, reproduce, say
 
 if TYPE_CHECKING:
     from ..acceptance.errormap import ErrorMap
-    from ..acceptance.report import Entry
+    from ..acceptance.report_page import Entry
 
 _DTYPES = {short: dtype for short, dtype in BY_SHORT_DTYPE.items() if dtype.name in PRECISIONS}
 _MOST_EXTRA = 10  # extra files that are listed without -v
@@ -124,8 +122,8 @@ def command(
     tally = reports.Tally()
     rows: list[Row] = []
     try:
-        given = "" if case is None else str(parse(case))
-        request = Request(actual, golden, third, level, dtype, given, shard, only)
+        notation = "" if case is None else str(parse(case))
+        request = Request(actual, golden, third, level, dtype, notation, shard, only)
         manifest = _manifest(request)
         with progress("compare", _total(request, manifest)) as advance:
             for row in _rows(request, manifest):
@@ -143,8 +141,8 @@ def command(
         raise click.UsageError(str(error)) from None
     extra = [] if manifest is None or only else [str(path) for path in extra_files(actual, manifest)]
     if as_json:
-        about = {"extra": extra} | about_golden(manifest, shard)
-        say(json.dumps({"summary": tally.record(standard) | about}, ensure_ascii=False))
+        known = {"extra": extra} | about(manifest, shard, level if third else None)
+        say(json.dumps({"summary": tally.record(standard) | known}, ensure_ascii=False))
     else:
         _print_extra(extra, verbose)
         say(tally.summary(standard))
@@ -167,13 +165,13 @@ def _manifest(request: Request) -> Manifest | None:
         return None
     if request.dtype or request.case:
         raise click.UsageError("--dtype and --case are for two files; the manifest has them for directories")
-    found = read_manifest(golden)
-    if not len(found) or not found.complete:
-        what = "is not complete" if len(found) else "has no case"
+    manifest = read_manifest(golden)
+    if not len(manifest) or not manifest.complete:
+        what = "is not complete" if len(manifest) else "has no case"
         raise ManifestError(f"{golden / MANIFEST} {what}; start pooltide golden again")
-    if unknown := [name for name in request.only if name not in found]:
+    if unknown := [name for name in request.only if name not in manifest]:
         raise click.UsageError(f"--only is {unknown[0]!r}; it must be a name of {golden / MANIFEST}")
-    return found
+    return manifest
 
 
 def _total(request: Request, manifest: Manifest | None) -> int:
@@ -262,9 +260,9 @@ def _record(row: Row, standard: str, request: Request) -> dict[str, Any]:
 def _write_csv(path: Path, rows: list[Row]) -> None:
     from ..acceptance.msprobe_csv import details
 
-    found = ((r.name, r.outcome if isinstance(r.outcome, Comparison) else str(r.outcome)) for r in rows)
+    outcomes = ((r.name, r.outcome if isinstance(r.outcome, Comparison) else str(r.outcome)) for r in rows)
     try:
-        write_whole(path, details(found))
+        write_whole(path, details(outcomes))
     except OSError as error:
         raise NoAnswer(f"{path}: can't be written: {why(error)}") from None
 
@@ -284,13 +282,13 @@ def _write_report(path: Path, rows: list[Row], standard: str, request: Request, 
 
 def _entries(rows: list[Row], standard: str, request: Request) -> list[Entry]:
     """The entries of the report. Files of the cases that get a section are read a second time."""
-    from ..acceptance.report import MOST_SECTIONS, Entry
+    from ..acceptance.report_page import MOST_SECTIONS, Entry
 
     source = request.golden if request.golden.is_dir() else None
-    found, sections = [], 0
+    entries, sections = [], 0
     for row in rows:
         if isinstance(row.outcome, TensorFileError):
-            found.append(Entry(row.name, row.case, "error", ("",) * len(reports.COLUMNS), str(row.outcome)))
+            entries.append(Entry(row.name, row.case, "error", ("",) * len(reports.COLUMNS), str(row.outcome)))
             continue
         m, chosen = row.outcome.measures, row.outcome.verdict(standard)
         entry = reports.entry(row.name, row.case, (), m, chosen, row.outcome.verdicts)
@@ -298,8 +296,8 @@ def _entries(rows: list[Row], standard: str, request: Request) -> list[Entry]:
             sections += 1
             errors = _errors(row.outcome, source) if sections <= MOST_SECTIONS else None
             entry = replace(entry, reproduce=_reproduce(row, standard, request), errors=errors)
-        found.append(entry)
-    return found
+        entries.append(entry)
+    return entries
 
 
 def _errors(outcome: Outcome, golden: Path | None) -> ErrorMap | None:

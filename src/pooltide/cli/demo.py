@@ -83,8 +83,8 @@ def _reference(example: ModuleType) -> Any:
     """The gradient by the float64 reference, which also ignores an index outside the plane."""
     operator = operators()[example.FUNCTION]
     indices = getattr(example, "INDICES", None)
-    given = tuple(example.ATTRIBUTES.values())
-    call = bind(ARRAYS, operator, example.GRAD_OUTPUT, example.SELF.shape, indices, given, None)
+    attributes = tuple(example.ATTRIBUTES.values())
+    call = bind(ARRAYS, operator, example.GRAD_OUTPUT, example.SELF.shape, indices, attributes, None)
     axes = len(operator.axes)
     volume = None if indices is None else as_volume(indices, axes)
     _, rounded = reference.oracle(lower(call), as_volume(example.GRAD_OUTPUT, axes), volume)

@@ -14,23 +14,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..acceptance.cases import CasesError
-from ..acceptance.entries import MANIFEST, result_of
+from ..acceptance.foreign import read_cases
 from ..acceptance.golden import Made, Task, claimed, clean, finish, foreign, prune, start
-from ..acceptance.imports import read_cases
+from ..acceptance.locking import locked
 from ..acceptance.manifest import Manifest, ManifestError, Shard, begin, versions
+from ..acceptance.manifest_entry import MANIFEST, result_of
 from ..acceptance.workers import Work, WorkerDied, make_all
 from ..kernels.threads import get_num_threads
 from ..writing import append_own, why
-from .locking import locked
-from .paths import NamedPath
-from .problems import NOTATION, CaseSource, failed, product_option, source_argument
-from .progress import progress
+from .arguments import NOTATION, CaseSource, NamedPath, failed, product_option, shard_option, source_argument
+from .output import NoAnswer, one_line, progress, reproduce, say
 from .reports import report_option, write_report
-from .shards import shard_option
-from .speech import NoAnswer, one_line, reproduce, say
 
 if TYPE_CHECKING:
-    from ..acceptance.report import Entry
+    from ..acceptance.report_page import Entry
 
 
 _MAX_NAMES = 5  # older cases that are named
@@ -89,10 +86,13 @@ def command(
     """
     source = _chosen(source, foreign_file)
     outcome = Outcome()
-    with locked(output):
-        manifest = _known(output, shard)
-        maker = Maker(output, manifest, product, float64, as_json, report is not None, pruned, outcome)
-        maker.make(source, shard, jobs or get_num_threads())
+    try:
+        with locked(output):
+            manifest = _known(output, shard)
+            maker = Maker(output, manifest, product, float64, as_json, report is not None, pruned, outcome)
+            maker.make(source, shard, jobs or get_num_threads())
+    except ManifestError as error:
+        raise NoAnswer(str(error)) from None
     summary: dict[str, Any] = {
         "cases": outcome.total,
         "made": outcome.good,
@@ -129,12 +129,12 @@ def _chosen(source: CaseSource | None, file: Path | None) -> CaseSource:
         assert source is not None
         return source
     try:
-        found = list(read_cases(file))
+        lines = list(read_cases(file))
     except CasesError as error:
         raise NoAnswer(str(error)) from None
-    if not found:
+    if not lines:
         raise NoAnswer(f"{file} has no pool")
-    return CaseSource(iter(found), len(found))
+    return CaseSource(iter(lines), len(lines))
 
 
 @dataclass(slots=True)
@@ -208,8 +208,8 @@ class Maker:
             if text := foreign(self.output / line.name, ours):
                 self._note(Made(line.number, line.name, case, None, text))
                 continue
-            task = Task(line.number, line.name, case, self.float64, line.given)
-            yield task, self.manifest.get(line.name) if line.given is None else None
+            task = Task(line.number, line.name, case, self.float64, line.supplied)
+            yield task, self.manifest.get(line.name) if line.supplied is None else None
 
     def _note(self, made: Made) -> None:
         """Write down a case, and those after it that ended before it: in the order of their lines."""
@@ -241,19 +241,19 @@ class Maker:
 
 def _known(output: Path, shard: Shard | None) -> Manifest:
     try:
-        found = start(output)
+        manifest = start(output)
     except ManifestError as error:
         raise NoAnswer(f"{error}; give another --output, or remove it") from None
     except OSError as error:
         raise NoAnswer(f"{output}: can't be made: {why(error)}") from None
-    if len(found) and found.shard != shard:
-        has = f"shard {found.shard}" if found.shard else "all cases"
+    if len(manifest) and manifest.shard != shard:
+        has = f"shard {manifest.shard}" if manifest.shard else "all cases"
         raise click.UsageError(f"{output} has {has}; give the same --shard, or another --output")
     for key, value in versions().items():
-        if len(found) and found.versions.get(key) != value:
-            text = f"{output} was made with {key} {found.versions.get(key)}, and this is {value}"
+        if len(manifest) and manifest.versions.get(key) != value:
+            text = f"{output} was made with {key} {manifest.versions.get(key)}, and this is {value}"
             raise click.UsageError(f"{text}; give another --output")
-    return found
+    return manifest
 
 
 @contextmanager
@@ -272,7 +272,7 @@ def _failed(made: Made) -> str:
 
 
 def _entry(made: Made) -> Entry:
-    from ..acceptance.report import Entry
+    from ..acceptance.report_page import Entry
 
     if made.entry is None:
         return Entry(made.name, made.case, "error", ("", "", ""), made.error)

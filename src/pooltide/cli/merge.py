@@ -10,15 +10,15 @@ from typing import Any
 import click
 
 from ..acceptance.cases import CasesError
-from ..acceptance.entries import MANIFEST
+from ..acceptance.locking import locked
 from ..acceptance.manifest import ManifestError
+from ..acceptance.manifest_entry import MANIFEST
 from ..acceptance.merging import merge_golden
 from ..acceptance.summaries import merge_results
 from ..writing import check_file, why
 from . import reports
-from .locking import locked
-from .paths import NamedPath
-from .speech import NoAnswer, say
+from .arguments import NamedPath
+from .output import NoAnswer, say
 
 
 @click.command()
@@ -30,8 +30,9 @@ def command(parts: tuple[Path, ...], output: Path, as_json: bool, report: Path |
     """Join PARTS: directories of golden --shard, or files that compare --shard --json printed.
 
     The manifest, or the results, are byte for byte what one run without shards writes. All shards must be
-    there, of one version. Golden files are linked or copied; the parts stay as they are. The exit status of
-    results is that of the whole comparison: 2 when a case could not be compared, else 1 when one failed.
+    there, of one version; results must have been judged by one standard and level. Golden files are linked or
+    copied; the parts stay as they are. The exit status of results is that of the whole comparison: 2 when a
+    case could not be compared, else 1 when one failed.
     """
     kinds = {part.is_dir() for part in parts}
     if len(kinds) != 1:
@@ -73,7 +74,7 @@ def _write_report(path: Path, merged: dict[str, Any], records: list[dict[str, An
     standard = merged["standard"]
     facts = {
         "compared": f"the results of {len(parts)} files of compare --json",
-        **reports.standard_facts(standard),
+        **reports.standard_facts(standard, merged["level"] or ""),
     }
     facts["golden data"] = (
         f"{merged['golden']['cases']} cases, sha256 {merged['golden']['sha256'] or 'unknown'}"

@@ -9,9 +9,7 @@ import click
 from ..acceptance.faults import FAULTS
 from ..acceptance.mutation import RIGHT, Tally, tables, trials
 from ..acceptance.verdicts import STANDARDS
-from .progress import progress
-from .speech import say
-from .tables import aligned, markdown
+from .output import aligned, markdown, progress, say
 
 
 @click.command()

@@ -13,8 +13,7 @@ from ..operators.describe import basis, dtypes_text, rule_arguments, stub
 from ..operators.dtypes import status_name
 from ..operators.pages import ASCEND_PRODUCTS, HOST, PRODUCTS, Operator, Parameter
 from ..operators.support import NOT_IN_CANN, NOTES, by_entrance, by_layout
-from .speech import say
-from .tables import aligned, markdown, screen_width
+from .output import aligned, markdown, say, screen_width
 
 
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -71,11 +70,11 @@ def command(operator: str | None, every: bool, support: bool, **forms: bool) -> 
 
 def _form(operator: str | None, every: bool, support: bool, forms: dict[str, bool]) -> str | None:
     """Returns json, markdown, stub, or None for text. Raises for options that do not belong together."""
-    chosen = [name.removeprefix("as_") for name, given in forms.items() if given]
+    chosen = [name.removeprefix("as_") for name, chosen in forms.items() if chosen]
     if len(chosen) > 1:
         raise click.UsageError(f"--{chosen[0]} and --{chosen[1]} exclude each other; give one of them")
-    for option, given in (("--all", every), ("--support", support), ("--stub", chosen == ["stub"])):
-        if given and operator is not None:
+    for option, used in (("--all", every), ("--support", support), ("--stub", chosen == ["stub"])):
+        if used and operator is not None:
             raise click.UsageError(f"{option} is of all operators; give OPERATOR or {option}")
     if support and (every or chosen in (["json"], ["stub"])):
         raise click.UsageError("--support is of all operators, as text or Markdown")
@@ -92,8 +91,8 @@ def _brief() -> str:
 
 
 def _cann_name(op: Operator) -> str:
-    found = in_cann(op.function)
-    return found.name if found else NOT_IN_CANN
+    page = in_cann(op.function)
+    return page.name if page else NOT_IN_CANN
 
 
 def _brief_tables() -> list[str]:

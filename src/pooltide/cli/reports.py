@@ -24,12 +24,11 @@ from ..acceptance.notation import Case
 from ..acceptance.verdicts import DEFAULT, PASS, STANDARDS, THIRD, WARNING, Verdict
 from ..operators.pages import HOST, PRODUCTS
 from ..writing import why, write_whole
-from .machine import processor
-from .paths import OutputPath
-from .speech import NoAnswer, say, visible
+from .arguments import OutputPath
+from .output import NoAnswer, say, visible
 
 if TYPE_CHECKING:
-    from ..acceptance.report import Entry
+    from ..acceptance.report_page import Entry
 
 report_option = click.option(
     "--report",
@@ -171,15 +170,15 @@ def standard_facts(standard: str, level: str = "") -> dict[str, str]:
 
 def products(cases: Iterable[Case | None], product: str | None) -> str:
     """The products of the cases, for the report; `product` overrides them."""
-    found = {product or case.product or HOST for case in cases if case is not None}
-    return ", ".join(PRODUCTS[name] for name in PRODUCTS if name in found)
+    used = {product or case.product or HOST for case in cases if case is not None}
+    return ", ".join(PRODUCTS[name] for name in PRODUCTS if name in used)
 
 
 def entry(
     name: str, case: str, first: tuple[Any, ...], m: Measures, verdict: Verdict, verdicts: Sequence[Verdict]
 ) -> Entry:
     """A compared case in the report; `first` are values before those of COLUMNS."""
-    from ..acceptance.report import Entry
+    from ..acceptance.report_page import Entry
 
     counts = (_beside(m.nan, m.golden_nan), _beside(m.inf, m.golden_inf))
     errors = (*measured(m)[:3], m.cosine, m.max_ulp) if m.finite else ("",) * 5  # empty cells are sorted last
@@ -194,7 +193,7 @@ def entry(
 
 def record_entry(record: Mapping[str, Any], standard: str) -> Entry:
     """A case that compare --json printed, in the report; a map of its errors would need the files."""
-    from ..acceptance.report import Entry
+    from ..acceptance.report_page import Entry
 
     name, case = record["name"], record["case"]
     if "error" in record:
@@ -230,7 +229,7 @@ def write_report(
     """Write the report; without a path, do nothing. `files` are (path, what is wrong with it)."""
     if path is None:
         return
-    from ..acceptance.report import Report, page
+    from ..acceptance.report_page import Report, page
 
     words = click.get_current_context().find_root().obj or []
     known = {**facts, **_surroundings(), "command": shlex.join(["pooltide", *words])}
@@ -249,3 +248,13 @@ def _surroundings() -> dict[str, str]:
         "machine": ", ".join(filter(None, (processor(), machine))),
         "versions": f"pooltide {__version__}, NumPy {np.__version__}, Python {platform.python_version()}",
     }
+
+
+def processor() -> str:
+    """The name of the processor, or "" where Linux does not say it."""
+    try:
+        text = Path("/proc/cpuinfo").read_text("utf-8", "replace")
+    except OSError:
+        return ""
+    names = [line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")]
+    return names[0] if names else ""

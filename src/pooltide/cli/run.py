@@ -16,6 +16,7 @@ import click
 import numpy as np
 
 from ..acceptance.cases import Line
+from ..acceptance.gpu_plan import GpuPlan, gpu_plan
 from ..acceptance.inputs import TooLarge, result_plane
 from ..acceptance.notation import Case
 from ..acceptance.tensorfile import npy_header, raw_bytes
@@ -25,15 +26,14 @@ from ..kernels.plan import BACKENDS, NoBackend, Plan
 from ..operators.pages import HOST
 from ..writing import why, write_own
 from . import reports
-from .gpu_plan import GpuPlan, gpu_plan
-from .paths import OutputPath
-from .problems import NOTATION, failed, problem_argument, product_option
-from .speech import NoAnswer, one_line, reproduce, say
+from .arguments import NOTATION, OutputPath, failed, problem_argument, product_option
+from .output import NoAnswer, one_line, reproduce, say
 
 if TYPE_CHECKING:
     from ..acceptance.errormap import ErrorMap
-    from ..acceptance.report import Entry
+    from ..acceptance.report_page import Entry
 
+_INDICES = ".indices"  # added to the name of a case, for the file of its indices
 _COLUMNS = ("backend", "ms", *reports.COLUMNS)
 Outcome = Trial | Plan | GpuPlan | str  # str: why the case has neither
 
@@ -79,6 +79,8 @@ def command(
         raise click.UsageError("--plan computes nothing; --save and --report need a result")
     if device == "cuda" and (backend or not plan_only):
         raise click.UsageError("--device cuda needs --plan, and no --backend")
+    if save:
+        _refuse_one_file_for_two(problems)
     how = plan_of if plan_only else partial(run, repeat=repeat)
     compute = partial(gpu_plan if device == "cuda" else partial(how, backend=backend), product=product)
     options = [*_option("--product", product), *_option("--backend", backend)]
@@ -126,12 +128,22 @@ def _outcome(line: Line, compute: Callable[[Case], Trial | Plan | GpuPlan]) -> O
         return str(error) or "there was not enough memory"
 
 
+def _refuse_one_file_for_two(problems: list[Line]) -> None:
+    """UsageError: --save would write the result of one case over the indices of another."""
+    names = {line.name for line in problems if line.case}
+    for line in problems:
+        other = line.name + _INDICES
+        if line.case and line.case.operator.kind == "maximum" and other in names:
+            text = f"has the name of the file for the indices of {line.name}; --save needs another name"
+            raise click.UsageError(f"{other}: the case {text}")
+
+
 def _save(directory: Path | None, name: str, trial: Trial) -> None:
     if directory is None:
         return
     results = {f"{name}.npy": (trial.actual, "out")}
     if trial.plan.problem.kind == "maximum" and trial.indices is not None:
-        results[f"{name}.indices.npy"] = (trial.indices, "indices")
+        results[f"{name}{_INDICES}.npy"] = (trial.indices, "indices")
     try:
         directory.mkdir(parents=True, exist_ok=True)
         for file, (array, role) in results.items():
@@ -187,7 +199,7 @@ def _plan_record(plan: Plan | GpuPlan) -> dict[str, Any]:
 
 
 def _entry(line: Line, outcome: Outcome, standard: str, options: list[str]) -> Entry:
-    from ..acceptance.report import Entry
+    from ..acceptance.report_page import Entry
 
     text = str(line.case) if line.case else ""
     if not isinstance(outcome, Trial):

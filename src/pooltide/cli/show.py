@@ -13,9 +13,8 @@ from ..acceptance.picture import Picture, plotted, svg
 from ..acceptance.show import Undrawable, draw_case
 from ..acceptance.trial import Refused
 from ..writing import why, write_whole
-from .paths import OutputPath
-from .problems import NOTATION, problem_argument
-from .speech import NoAnswer, one_line, reproduce, say
+from .arguments import NOTATION, OutputPath, problem_argument
+from .output import NoAnswer, one_line, reproduce, say
 
 _FORMATS = ("svg", "png", "pdf")
 

@@ -20,54 +20,26 @@ except ModuleNotFoundError as missing:
         name="torch",
     ) from None
 
-from . import autograd, functional, operators, sharding
-from .backward import (
-    adaptive_avg_pool1d_backward,
-    adaptive_avg_pool2d_backward,
-    adaptive_avg_pool3d_backward,
-    adaptive_max_pool1d_backward,
-    adaptive_max_pool2d_backward,
-    adaptive_max_pool3d_backward,
-    avg_pool1d_backward,
-    avg_pool2d_backward,
-    avg_pool3d_backward,
-    max_pool1d_backward,
-    max_pool2d_backward,
-    max_pool3d_backward,
-)
+from . import autograd, backward, functional, operators, scripting, sharding
+from .backward import *  # noqa: F403
 from .devices import index_errors, wait_for_kernels
 from .patching import Patch, is_patched, patch
 from .status import Status, status
 from .team import use_team
 from .training_step import Step
-from .unpools import max_unpool1d_backward, max_unpool2d_backward, max_unpool3d_backward
 
 __all__ = [
     "Patch",
     "Status",
     "Step",
-    "adaptive_avg_pool1d_backward",
-    "adaptive_avg_pool2d_backward",
-    "adaptive_avg_pool3d_backward",
-    "adaptive_max_pool1d_backward",
-    "adaptive_max_pool2d_backward",
-    "adaptive_max_pool3d_backward",
-    "avg_pool1d_backward",
-    "avg_pool2d_backward",
-    "avg_pool3d_backward",
     "functional",
     "index_errors",
     "is_patched",
-    "max_pool1d_backward",
-    "max_pool2d_backward",
-    "max_pool3d_backward",
-    "max_unpool1d_backward",
-    "max_unpool2d_backward",
-    "max_unpool3d_backward",
     "patch",
     "status",
     "wait_for_kernels",
 ]
+__all__ += backward.__all__
 
 
 def _register() -> None:
@@ -81,6 +53,7 @@ def _register() -> None:
     autograd.register(library)
     kept["library"] = library
     sharding.add_rules()
+    scripting.script_as_pytorchs(vars(functional))
 
 
 _register()

@@ -1,19 +1,298 @@
 """The gradients on tensors: same names, argument order and defaults as the NumPy functions.
 
-`grad_output` is (N, C, …) or unbatched (C, …). `input` is the forward's input or its shape; the functions
-use only its shape and layout. The result has `input`'s shape and memory format (`grad_output`'s memory
-format if `input` is a shape) and `grad_output`'s dtype. The functions write it to `out` if given.
-
-An index outside its plane raises IndexError. On a GPU the function waits for the GPU to find such an index.
-With `check_indices=False` it does not wait: the GPU drops the index, and `index_errors` counts it.
+`python tools/printed_pages.py` prints this module from the operator pages; changes here are lost.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import Tensor
 
-from ..arrays.gradients import takes_indices
 from .gradients import Input, Ints, gradient
+from .unpools import unpool_gradient
+
+__all__ = [
+    "adaptive_avg_pool1d_backward",
+    "adaptive_avg_pool2d_backward",
+    "adaptive_avg_pool3d_backward",
+    "adaptive_max_pool1d_backward",
+    "adaptive_max_pool2d_backward",
+    "adaptive_max_pool3d_backward",
+    "avg_pool1d_backward",
+    "avg_pool2d_backward",
+    "avg_pool3d_backward",
+    "max_pool1d_backward",
+    "max_pool2d_backward",
+    "max_pool3d_backward",
+    "max_unpool1d_backward",
+    "max_unpool2d_backward",
+    "max_unpool3d_backward",
+]
+
+
+def adaptive_avg_pool1d_backward(grad_output: Tensor, input: Input, *, out: Tensor | None = None) -> Tensor:
+    """Gradient of 1-D adaptive average pooling with respect to its input.
+
+    Args:
+        grad_output (tensor): Gradient of the result of `adaptive_avg_pool1d`, of shape (N, C, W) or (C, W)
+            and dtype float32, float64, float16 or bfloat16.
+        input (tensor or tuple of ints): Input of `adaptive_avg_pool1d`, or its shape. The values are not
+            read.
+        out (tensor, default None): Receives the result; of the result's shape and dtype, with any strides.
+            None: a new tensor.
+
+    Returns:
+        tensor: The gradient with respect to `input`, of `input`'s shape and memory format (`grad_output`'s
+            memory format if `input` is a shape) and `grad_output`'s dtype. `out` if it is not None.
+
+    Raises:
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input` or `out` has a rank that is not listed above.
+        ValueError: `input`, `grad_output` and `out` have different ranks.
+        ValueError: `grad_output`, `input` or `out` has no cells on a spatial axis.
+        ValueError: `input` and `out` have different shapes.
+        ValueError: `input` and `grad_output` differ in N or C.
+        ValueError: Cells of `out` share memory.
+        ValueError: Tensors are on different devices.
+        ValueError: `out` is not None and autograd follows the call.
+
+    Example:
+        >>> import torch, pooltide.torch
+        >>> grad_output = torch.ones((1, 2))
+        >>> pooltide.torch.adaptive_avg_pool1d_backward(grad_output, (1, 4)).tolist()
+        [[0.5, 0.5, 0.5, 0.5]]
+    """
+    return gradient("adaptive_avg_pool1d_backward", grad_output, input, None, (), out)
+
+
+def adaptive_avg_pool2d_backward(grad_output: Tensor, input: Input, *, out: Tensor | None = None) -> Tensor:
+    """Gradient of 2-D adaptive average pooling with respect to its input.
+
+    Args:
+        grad_output (tensor): Gradient of the result of `adaptive_avg_pool2d`, of shape (N, C, H, W) or (C, H,
+            W) and dtype float32, float64, float16 or bfloat16.
+        input (tensor or tuple of ints): Input of `adaptive_avg_pool2d`, or its shape. The values are not
+            read.
+        out (tensor, default None): Receives the result; of the result's shape and dtype, with any strides.
+            None: a new tensor.
+
+    Returns:
+        tensor: The gradient with respect to `input`, of `input`'s shape and memory format (`grad_output`'s
+            memory format if `input` is a shape) and `grad_output`'s dtype. `out` if it is not None.
+
+    Raises:
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `grad_output` and `out` have different dtypes.
+        ValueError: `input` and `out` have different shapes.
+        ValueError: `grad_output` or `input` has a rank that is not listed above.
+        ValueError: `input` and `grad_output` have different ranks.
+        ValueError: `grad_output` or `input` has no cells on a spatial axis.
+        ValueError: `input` and `grad_output` differ in N or C.
+        ValueError: Cells of `out` share memory.
+        ValueError: Tensors are on different devices.
+        ValueError: `out` is not None and autograd follows the call.
+
+    Example:
+        >>> import torch, pooltide.torch
+        >>> grad_output = torch.ones((1, 1, 2))
+        >>> pooltide.torch.adaptive_avg_pool2d_backward(grad_output, (1, 2, 4)).tolist()
+        [[[0.25, 0.25, 0.25, 0.25], [0.25, 0.25, 0.25, 0.25]]]
+    """
+    return gradient("adaptive_avg_pool2d_backward", grad_output, input, None, (), out)
+
+
+def adaptive_avg_pool3d_backward(grad_output: Tensor, input: Input, *, out: Tensor | None = None) -> Tensor:
+    """Gradient of 3-D adaptive average pooling with respect to its input.
+
+    Args:
+        grad_output (tensor): Gradient of the result of `adaptive_avg_pool3d`, of shape (N, C, D, H, W) or (C,
+            D, H, W) and dtype float32, float64, float16 or bfloat16.
+        input (tensor or tuple of ints): Input of `adaptive_avg_pool3d`, or its shape. The values are not
+            read.
+        out (tensor, default None): Receives the result; of the result's shape and dtype, with any strides.
+            None: a new tensor.
+
+    Returns:
+        tensor: The gradient with respect to `input`, of `input`'s shape and memory format (`grad_output`'s
+            memory format if `input` is a shape) and `grad_output`'s dtype. `out` if it is not None.
+
+    Raises:
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input` or `out` has a rank that is not listed above.
+        ValueError: `input`, `grad_output` and `out` have different ranks.
+        ValueError: `grad_output` or `input` has no cells on a spatial axis.
+        ValueError: `input` and `out` have different shapes.
+        ValueError: `input` and `grad_output` differ in N or C.
+        ValueError: Cells of `out` share memory.
+        ValueError: Tensors are on different devices.
+        ValueError: `out` is not None and autograd follows the call.
+
+    Example:
+        >>> import torch, pooltide.torch
+        >>> grad_output = torch.ones((1, 1, 1, 1))
+        >>> pooltide.torch.adaptive_avg_pool3d_backward(grad_output, (1, 2, 2, 2)).tolist()
+        [[[[0.125, 0.125], [0.125, 0.125]], [[0.125, 0.125], [0.125, 0.125]]]]
+    """
+    return gradient("adaptive_avg_pool3d_backward", grad_output, input, None, (), out)
+
+
+def adaptive_max_pool1d_backward(
+    grad_output: Tensor,
+    input: Input,
+    indices: Tensor,
+    *,
+    out: Tensor | None = None,
+    check_indices: bool = True,
+) -> Tensor:
+    """Gradient of 1-D adaptive max pooling with respect to its input.
+
+    Args:
+        grad_output (tensor): Gradient of the result of `adaptive_max_pool1d`, of shape (N, C, W) or (C, W)
+            and dtype float32, float64, float16 or bfloat16.
+        input (tensor or tuple of ints): Input of `adaptive_max_pool1d`, or its shape. The values are not
+            read.
+        indices (tensor): The indices that `adaptive_max_pool1d` returns: w of each maximum in its plane of
+            `input`. They have `grad_output`'s shape and dtype int32 or int64.
+        out (tensor, default None): Receives the result; of the result's shape and dtype, with any strides.
+            None: a new tensor.
+        check_indices (bool, default True): True: raise for an index outside its plane; on a GPU, the function
+            waits for that. False: a GPU drops such an index, and `index_errors` counts it; the CPU raises all
+            the same.
+
+    Returns:
+        tensor: The gradient with respect to `input`, of `input`'s shape and memory format (`grad_output`'s
+            memory format if `input` is a shape) and `grad_output`'s dtype. `out` if it is not None.
+
+    Raises:
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above.
+        ValueError: `input`, `grad_output`, `indices` and `out` have different ranks.
+        ValueError: `grad_output` and `indices` have different shapes.
+        ValueError: `input` and `out` have different shapes.
+        ValueError: `input` and `grad_output` differ in N or C.
+        ValueError: `grad_output` or `input` has a negative size.
+        ValueError: Cells of `out` share memory.
+        ValueError: Tensors are on different devices.
+        ValueError: `out` is not None and autograd follows the call.
+        IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
+            is touched.
+
+    Example:
+        >>> import torch, pooltide.torch
+        >>> x = torch.arange(4.0).reshape(1, 4)
+        >>> values, indices = pooltide.torch.functional.adaptive_max_pool1d(x, 2, return_indices=True)
+        >>> pooltide.torch.adaptive_max_pool1d_backward(torch.ones_like(values), x, indices).tolist()
+        [[0.0, 1.0, 0.0, 1.0]]
+    """
+    return gradient("adaptive_max_pool1d_backward", grad_output, input, indices, (), out, check_indices)
+
+
+def adaptive_max_pool2d_backward(
+    grad_output: Tensor,
+    input: Input,
+    indices: Tensor,
+    *,
+    out: Tensor | None = None,
+    check_indices: bool = True,
+) -> Tensor:
+    """Gradient of 2-D adaptive max pooling with respect to its input.
+
+    Args:
+        grad_output (tensor): Gradient of the result of `adaptive_max_pool2d`, of shape (N, C, H, W) or (C, H,
+            W) and dtype float32, float64, float16 or bfloat16.
+        input (tensor or tuple of ints): Input of `adaptive_max_pool2d`, or its shape. The values are not
+            read.
+        indices (tensor): The indices that `adaptive_max_pool2d` returns: h * W + w of each maximum in its
+            plane of `input`. They have `grad_output`'s shape and dtype int32 or int64.
+        out (tensor, default None): Receives the result; of the result's shape and dtype, with any strides.
+            None: a new tensor.
+        check_indices (bool, default True): True: raise for an index outside its plane; on a GPU, the function
+            waits for that. False: a GPU drops such an index, and `index_errors` counts it; the CPU raises all
+            the same.
+
+    Returns:
+        tensor: The gradient with respect to `input`, of `input`'s shape and memory format (`grad_output`'s
+            memory format if `input` is a shape) and `grad_output`'s dtype. `out` if it is not None.
+
+    Raises:
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above.
+        ValueError: `input`, `grad_output`, `indices` and `out` have different ranks.
+        ValueError: `grad_output` and `indices` have different shapes.
+        ValueError: `input` and `out` have different shapes.
+        ValueError: `input` and `grad_output` differ in N or C.
+        ValueError: `grad_output` or `input` has a negative size.
+        ValueError: Cells of `out` share memory.
+        ValueError: Tensors are on different devices.
+        ValueError: `out` is not None and autograd follows the call.
+        IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
+            is touched.
+
+    Example:
+        >>> import torch, pooltide.torch
+        >>> x = torch.arange(8.0).reshape(1, 2, 4)
+        >>> values, indices = pooltide.torch.functional.adaptive_max_pool2d(x, (1, 2), return_indices=True)
+        >>> pooltide.torch.adaptive_max_pool2d_backward(torch.ones_like(values), x, indices).tolist()
+        [[[0.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 1.0]]]
+    """
+    return gradient("adaptive_max_pool2d_backward", grad_output, input, indices, (), out, check_indices)
+
+
+def adaptive_max_pool3d_backward(
+    grad_output: Tensor,
+    input: Input,
+    indices: Tensor,
+    *,
+    out: Tensor | None = None,
+    check_indices: bool = True,
+) -> Tensor:
+    """Gradient of 3-D adaptive max pooling with respect to its input.
+
+    Args:
+        grad_output (tensor): Gradient of the result of `adaptive_max_pool3d`, of shape (N, C, D, H, W) or (C,
+            D, H, W) and dtype float32, float64, float16 or bfloat16.
+        input (tensor or tuple of ints): Input of `adaptive_max_pool3d`, or its shape. The values are not
+            read.
+        indices (tensor): The indices that `adaptive_max_pool3d` returns: (d * H + h) * W + w of each maximum
+            in its plane of `input`. They have `grad_output`'s shape and dtype int32 or int64.
+        out (tensor, default None): Receives the result; of the result's shape and dtype, with any strides.
+            None: a new tensor.
+        check_indices (bool, default True): True: raise for an index outside its plane; on a GPU, the function
+            waits for that. False: a GPU drops such an index, and `index_errors` counts it; the CPU raises all
+            the same.
+
+    Returns:
+        tensor: The gradient with respect to `input`, of `input`'s shape and memory format (`grad_output`'s
+            memory format if `input` is a shape) and `grad_output`'s dtype. `out` if it is not None.
+
+    Raises:
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above.
+        ValueError: `input`, `grad_output`, `indices` and `out` have different ranks.
+        ValueError: `grad_output` and `indices` have different shapes.
+        ValueError: `input` and `out` have different shapes.
+        ValueError: `input` and `grad_output` differ in N or C.
+        ValueError: `grad_output` or `input` has a negative size.
+        ValueError: Cells of `out` share memory.
+        ValueError: Tensors are on different devices.
+        ValueError: `out` is not None and autograd follows the call.
+        IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
+            is touched.
+
+    Example:
+        >>> import torch, pooltide.torch
+        >>> x = torch.arange(8.0).reshape(1, 2, 2, 2)
+        >>> values, indices = pooltide.torch.functional.adaptive_max_pool3d(x, 1, return_indices=True)
+        >>> pooltide.torch.adaptive_max_pool3d_backward(torch.ones_like(values), x, indices).tolist()
+        [[[[0.0, 0.0], [0.0, 0.0]], [[0.0, 0.0], [0.0, 1.0]]]]
+    """
+    return gradient("adaptive_max_pool3d_backward", grad_output, input, indices, (), out, check_indices)
 
 
 def avg_pool1d_backward(
@@ -27,9 +306,58 @@ def avg_pool1d_backward(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Gradient of 1-D average pooling."""
-    attributes = (kernel_size, stride, padding, ceil_mode, count_include_pad)
-    return gradient("avg_pool1d_backward", grad_output, input, None, attributes, out)
+    """Gradient of 1-D average pooling with respect to its input.
+
+    Args:
+        grad_output (tensor): Gradient of the result of `avg_pool1d`, of shape (N, C, W) or (C, W) and dtype
+            float32, float64, float16 or bfloat16.
+        input (tensor or tuple of ints): Input of `avg_pool1d`, or its shape. The values are not read.
+        kernel_size (int or (int,)): Size of the windows, at least 1. One int is the size on every axis.
+        stride (int or (int,), default None): Step from one window to the next, at least 1. None:
+            `kernel_size`.
+        padding (int or (int,), default 0): Padding of `avg_pool1d` at both ends of each axis, at most half of
+            `kernel_size`.
+        ceil_mode (bool, default False): True: the number of windows is rounded up, so the last window may end
+            outside the plane.
+        count_include_pad (bool, default True): True: the divisor of a window also counts the padding in the
+            window.
+        out (tensor, default None): Receives the result; of the result's shape and dtype, with any strides.
+            None: a new tensor.
+
+    Returns:
+        tensor: The gradient with respect to `input`, of `input`'s shape and memory format (`grad_output`'s
+            memory format if `input` is a shape) and `grad_output`'s dtype. `out` if it is not None.
+
+    Raises:
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input` or `out` has a rank that is not listed above.
+        ValueError: `input`, `grad_output` and `out` have different ranks.
+        ValueError: `kernel_size`, `stride` or `padding` has the wrong number of ints, or an int that is too
+            small.
+        ValueError: `padding` is more than half of `kernel_size`.
+        ValueError: `grad_output`, `input` or `out` has no cells on a spatial axis.
+        ValueError: `input` and `out` have different shapes.
+        ValueError: `input` and `grad_output` differ in N or C.
+        ValueError: `grad_output` does not have the plane that `avg_pool1d` makes of `input`.
+        ValueError: Cells of `out` share memory.
+        ValueError: Tensors are on different devices.
+        ValueError: `out` is not None and autograd follows the call.
+
+    Example:
+        >>> import torch, pooltide.torch
+        >>> grad_output = torch.ones((1, 2))
+        >>> pooltide.torch.avg_pool1d_backward(grad_output, (1, 4), kernel_size=2).tolist()
+        [[0.5, 0.5, 0.5, 0.5]]
+    """
+    return gradient(
+        "avg_pool1d_backward",
+        grad_output,
+        input,
+        None,
+        (kernel_size, stride, padding, ceil_mode, count_include_pad),
+        out,
+    )
 
 
 def avg_pool2d_backward(
@@ -44,9 +372,61 @@ def avg_pool2d_backward(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Gradient of 2-D average pooling."""
-    attributes = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
-    return gradient("avg_pool2d_backward", grad_output, input, None, attributes, out)
+    """Gradient of 2-D average pooling with respect to its input.
+
+    Args:
+        grad_output (tensor): Gradient of the result of `avg_pool2d`, of shape (N, C, H, W) or (C, H, W) and
+            dtype float32, float64, float16 or bfloat16.
+        input (tensor or tuple of ints): Input of `avg_pool2d`, or its shape. The values are not read.
+        kernel_size (int or (int, int)): Size of the windows, at least 1. One int is the size on every axis.
+        stride (int or (int, int), default None): Step from one window to the next, at least 1. None:
+            `kernel_size`.
+        padding (int or (int, int), default 0): Padding of `avg_pool2d` at both ends of each axis, at most
+            half of `kernel_size`.
+        ceil_mode (bool, default False): True: the number of windows is rounded up, so the last window may end
+            outside the plane.
+        count_include_pad (bool, default True): True: the divisor of a window also counts the padding in the
+            window.
+        divisor_override (int, default None): Divisor of every window, not 0. None: the number of cells in the
+            window.
+        out (tensor, default None): Receives the result; of the result's shape and dtype, with any strides.
+            None: a new tensor.
+
+    Returns:
+        tensor: The gradient with respect to `input`, of `input`'s shape and memory format (`grad_output`'s
+            memory format if `input` is a shape) and `grad_output`'s dtype. `out` if it is not None.
+
+    Raises:
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input` or `out` has a rank that is not listed above.
+        ValueError: `input`, `grad_output` and `out` have different ranks.
+        ValueError: `kernel_size`, `stride` or `padding` has the wrong number of ints, or an int that is too
+            small.
+        ValueError: `padding` is more than half of `kernel_size`.
+        ValueError: `grad_output`, `input` or `out` has no cells on a spatial axis.
+        ValueError: `input` and `out` have different shapes.
+        ValueError: `input` and `grad_output` differ in N or C.
+        ValueError: `grad_output` does not have the plane that `avg_pool2d` makes of `input`.
+        ValueError: Cells of `out` share memory.
+        ValueError: `divisor_override` is 0.
+        ValueError: Tensors are on different devices.
+        ValueError: `out` is not None and autograd follows the call.
+
+    Example:
+        >>> import torch, pooltide.torch
+        >>> grad_output = torch.ones((1, 1, 2))
+        >>> pooltide.torch.avg_pool2d_backward(grad_output, (1, 2, 4), kernel_size=2).tolist()
+        [[[0.25, 0.25, 0.25, 0.25], [0.25, 0.25, 0.25, 0.25]]]
+    """
+    return gradient(
+        "avg_pool2d_backward",
+        grad_output,
+        input,
+        None,
+        (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override),
+        out,
+    )
 
 
 def avg_pool3d_backward(
@@ -61,27 +441,64 @@ def avg_pool3d_backward(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Gradient of 3-D average pooling."""
-    attributes = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
-    return gradient("avg_pool3d_backward", grad_output, input, None, attributes, out)
+    """Gradient of 3-D average pooling with respect to its input.
+
+    Args:
+        grad_output (tensor): Gradient of the result of `avg_pool3d`, of shape (N, C, D, H, W) or (C, D, H, W)
+            and dtype float32, float64, float16 or bfloat16.
+        input (tensor or tuple of ints): Input of `avg_pool3d`, or its shape. The values are not read.
+        kernel_size (int or (int, int, int)): Size of the windows, at least 1. One int is the size on every
+            axis.
+        stride (int or (int, int, int), default None): Step from one window to the next, at least 1. None:
+            `kernel_size`.
+        padding (int or (int, int, int), default 0): Padding of `avg_pool3d` at both ends of each axis, at
+            most half of `kernel_size`.
+        ceil_mode (bool, default False): True: the number of windows is rounded up, so the last window may end
+            outside the plane.
+        count_include_pad (bool, default True): True: the divisor of a window also counts the padding in the
+            window.
+        divisor_override (int, default None): Divisor of every window, not 0. None: the number of cells in the
+            window.
+        out (tensor, default None): Receives the result; of the result's shape and dtype, with any strides.
+            None: a new tensor.
+
+    Returns:
+        tensor: The gradient with respect to `input`, of `input`'s shape and memory format (`grad_output`'s
+            memory format if `input` is a shape) and `grad_output`'s dtype. `out` if it is not None.
+
+    Raises:
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input` or `out` has a rank that is not listed above.
+        ValueError: `input`, `grad_output` and `out` have different ranks.
+        ValueError: `kernel_size`, `stride` or `padding` has the wrong number of ints, or an int that is too
+            small.
+        ValueError: `padding` is more than half of `kernel_size`.
+        ValueError: `grad_output`, `input` or `out` has no cells on a spatial axis.
+        ValueError: `input` and `out` have different shapes.
+        ValueError: `input` and `grad_output` differ in N or C.
+        ValueError: `grad_output` does not have the plane that `avg_pool3d` makes of `input`.
+        ValueError: Cells of `out` share memory.
+        ValueError: `divisor_override` is 0.
+        ValueError: Tensors are on different devices.
+        ValueError: `out` is not None and autograd follows the call.
+
+    Example:
+        >>> import torch, pooltide.torch
+        >>> grad_output = torch.ones((1, 1, 1, 1))
+        >>> pooltide.torch.avg_pool3d_backward(grad_output, (1, 2, 2, 2), kernel_size=2).tolist()
+        [[[[0.125, 0.125], [0.125, 0.125]], [[0.125, 0.125], [0.125, 0.125]]]]
+    """
+    return gradient(
+        "avg_pool3d_backward",
+        grad_output,
+        input,
+        None,
+        (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override),
+        out,
+    )
 
 
-def adaptive_avg_pool1d_backward(grad_output: Tensor, input: Input, *, out: Tensor | None = None) -> Tensor:
-    """Gradient of 1-D adaptive average pooling."""
-    return gradient("adaptive_avg_pool1d_backward", grad_output, input, None, (), out)
-
-
-def adaptive_avg_pool2d_backward(grad_output: Tensor, input: Input, *, out: Tensor | None = None) -> Tensor:
-    """Gradient of 2-D adaptive average pooling."""
-    return gradient("adaptive_avg_pool2d_backward", grad_output, input, None, (), out)
-
-
-def adaptive_avg_pool3d_backward(grad_output: Tensor, input: Input, *, out: Tensor | None = None) -> Tensor:
-    """Gradient of 3-D adaptive average pooling."""
-    return gradient("adaptive_avg_pool3d_backward", grad_output, input, None, (), out)
-
-
-@takes_indices
 def max_pool1d_backward(
     grad_output: Tensor,
     input: Input,
@@ -95,12 +512,70 @@ def max_pool1d_backward(
     out: Tensor | None = None,
     check_indices: bool = True,
 ) -> Tensor:
-    """Gradient of 1-D max pooling; an index counts cells in its plane: w."""
-    attributes = (kernel_size, stride, padding, dilation, ceil_mode)
-    return gradient("max_pool1d_backward", grad_output, input, indices, attributes, out, check_indices)
+    """Gradient of 1-D max pooling with respect to its input.
+
+    Args:
+        grad_output (tensor): Gradient of the result of `max_pool1d`, of shape (N, C, W) or (C, W) and dtype
+            float32, float64, float16 or bfloat16.
+        input (tensor or tuple of ints): Input of `max_pool1d`, or its shape. The values are not read.
+        indices (tensor): The indices that `max_pool1d` returns: w of each maximum in its plane of `input`.
+            They have `grad_output`'s shape and dtype int32 or int64.
+        kernel_size (int or (int,)): Size of the windows, at least 1. One int is the size on every axis.
+        stride (int or (int,), default None): Step from one window to the next, at least 1. None:
+            `kernel_size`.
+        padding (int or (int,), default 0): Padding of `max_pool1d` at both ends of each axis, at most half of
+            `kernel_size`.
+        dilation (int or (int,), default 1): Step from one cell of a window to the next, at least 1.
+        ceil_mode (bool, default False): True: the number of windows is rounded up, so the last window may end
+            outside the plane.
+        out (tensor, default None): Receives the result; of the result's shape and dtype, with any strides.
+            None: a new tensor.
+        check_indices (bool, default True): True: raise for an index outside its plane; on a GPU, the function
+            waits for that. False: a GPU drops such an index, and `index_errors` counts it; the CPU raises all
+            the same.
+
+    Returns:
+        tensor: The gradient with respect to `input`, of `input`'s shape and memory format (`grad_output`'s
+            memory format if `input` is a shape) and `grad_output`'s dtype. `out` if it is not None.
+
+    Raises:
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above.
+        ValueError: `input`, `grad_output`, `indices` and `out` have different ranks.
+        ValueError: `kernel_size`, `stride`, `padding` or `dilation` has the wrong number of ints, or an int
+            that is too small.
+        ValueError: `padding` is more than half of `kernel_size`.
+        ValueError: `grad_output`, `input` or `out` has no cells on a spatial axis.
+        ValueError: `grad_output` and `indices` have different shapes.
+        ValueError: `input` and `out` have different shapes.
+        ValueError: `input` and `grad_output` differ in N or C.
+        ValueError: `grad_output` or `input` has a negative size.
+        ValueError: `grad_output` does not have the plane that `max_pool1d` makes of `input`.
+        ValueError: Cells of `out` share memory.
+        ValueError: Tensors are on different devices.
+        ValueError: `out` is not None and autograd follows the call.
+        IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
+            is touched.
+
+    Example:
+        >>> import torch, pooltide.torch
+        >>> x = torch.arange(4.0).reshape(1, 4)
+        >>> values, indices = pooltide.torch.functional.max_pool1d(x, kernel_size=2, return_indices=True)
+        >>> pooltide.torch.max_pool1d_backward(torch.ones_like(values), x, indices, kernel_size=2).tolist()
+        [[0.0, 1.0, 0.0, 1.0]]
+    """
+    return gradient(
+        "max_pool1d_backward",
+        grad_output,
+        input,
+        indices,
+        (kernel_size, stride, padding, dilation, ceil_mode),
+        out,
+        check_indices,
+    )
 
 
-@takes_indices
 def max_pool2d_backward(
     grad_output: Tensor,
     input: Input,
@@ -114,12 +589,69 @@ def max_pool2d_backward(
     out: Tensor | None = None,
     check_indices: bool = True,
 ) -> Tensor:
-    """Gradient of 2-D max pooling; an index counts cells in its plane: h·W + w."""
-    attributes = (kernel_size, stride, padding, dilation, ceil_mode)
-    return gradient("max_pool2d_backward", grad_output, input, indices, attributes, out, check_indices)
+    """Gradient of 2-D max pooling with respect to its input.
+
+    Args:
+        grad_output (tensor): Gradient of the result of `max_pool2d`, of shape (N, C, H, W) or (C, H, W) and
+            dtype float32, float64, float16 or bfloat16.
+        input (tensor or tuple of ints): Input of `max_pool2d`, or its shape. The values are not read.
+        indices (tensor): The indices that `max_pool2d` returns: h * W + w of each maximum in its plane of
+            `input`. They have `grad_output`'s shape and dtype int32 or int64.
+        kernel_size (int or (int, int)): Size of the windows, at least 1. One int is the size on every axis.
+        stride (int or (int, int), default None): Step from one window to the next, at least 1. None:
+            `kernel_size`.
+        padding (int or (int, int), default 0): Padding of `max_pool2d` at both ends of each axis, at most
+            half of `kernel_size`.
+        dilation (int or (int, int), default 1): Step from one cell of a window to the next, at least 1.
+        ceil_mode (bool, default False): True: the number of windows is rounded up, so the last window may end
+            outside the plane.
+        out (tensor, default None): Receives the result; of the result's shape and dtype, with any strides.
+            None: a new tensor.
+        check_indices (bool, default True): True: raise for an index outside its plane; on a GPU, the function
+            waits for that. False: a GPU drops such an index, and `index_errors` counts it; the CPU raises all
+            the same.
+
+    Returns:
+        tensor: The gradient with respect to `input`, of `input`'s shape and memory format (`grad_output`'s
+            memory format if `input` is a shape) and `grad_output`'s dtype. `out` if it is not None.
+
+    Raises:
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above.
+        ValueError: `input`, `grad_output`, `indices` and `out` have different ranks.
+        ValueError: `kernel_size`, `stride`, `padding` or `dilation` has the wrong number of ints, or an int
+            that is too small.
+        ValueError: `padding` is more than half of `kernel_size`.
+        ValueError: `grad_output`, `input` or `out` has no cells on a spatial axis.
+        ValueError: `grad_output` and `indices` have different shapes.
+        ValueError: `input` and `out` have different shapes.
+        ValueError: `input` and `grad_output` differ in N or C.
+        ValueError: `grad_output` does not have the plane that `max_pool2d` makes of `input`.
+        ValueError: Cells of `out` share memory.
+        ValueError: Tensors are on different devices.
+        ValueError: `out` is not None and autograd follows the call.
+        IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
+            is touched.
+
+    Example:
+        >>> import torch, pooltide.torch
+        >>> x = torch.arange(8.0).reshape(1, 2, 4)
+        >>> values, indices = pooltide.torch.functional.max_pool2d(x, kernel_size=2, return_indices=True)
+        >>> pooltide.torch.max_pool2d_backward(torch.ones_like(values), x, indices, kernel_size=2).tolist()
+        [[[0.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 1.0]]]
+    """
+    return gradient(
+        "max_pool2d_backward",
+        grad_output,
+        input,
+        indices,
+        (kernel_size, stride, padding, dilation, ceil_mode),
+        out,
+        check_indices,
+    )
 
 
-@takes_indices
 def max_pool3d_backward(
     grad_output: Tensor,
     input: Input,
@@ -133,45 +665,246 @@ def max_pool3d_backward(
     out: Tensor | None = None,
     check_indices: bool = True,
 ) -> Tensor:
-    """Gradient of 3-D max pooling; an index counts cells in its plane: (d·H + h)·W + w."""
-    attributes = (kernel_size, stride, padding, dilation, ceil_mode)
-    return gradient("max_pool3d_backward", grad_output, input, indices, attributes, out, check_indices)
+    """Gradient of 3-D max pooling with respect to its input.
+
+    Args:
+        grad_output (tensor): Gradient of the result of `max_pool3d`, of shape (N, C, D, H, W) or (C, D, H, W)
+            and dtype float32, float64, float16 or bfloat16.
+        input (tensor or tuple of ints): Input of `max_pool3d`, or its shape. The values are not read.
+        indices (tensor): The indices that `max_pool3d` returns: (d * H + h) * W + w of each maximum in its
+            plane of `input`. They have `grad_output`'s shape and dtype int32 or int64.
+        kernel_size (int or (int, int, int)): Size of the windows, at least 1. One int is the size on every
+            axis.
+        stride (int or (int, int, int), default None): Step from one window to the next, at least 1. None:
+            `kernel_size`.
+        padding (int or (int, int, int), default 0): Padding of `max_pool3d` at both ends of each axis, at
+            most half of `kernel_size`.
+        dilation (int or (int, int, int), default 1): Step from one cell of a window to the next, at least 1.
+        ceil_mode (bool, default False): True: the number of windows is rounded up, so the last window may end
+            outside the plane.
+        out (tensor, default None): Receives the result; of the result's shape and dtype, with any strides.
+            None: a new tensor.
+        check_indices (bool, default True): True: raise for an index outside its plane; on a GPU, the function
+            waits for that. False: a GPU drops such an index, and `index_errors` counts it; the CPU raises all
+            the same.
+
+    Returns:
+        tensor: The gradient with respect to `input`, of `input`'s shape and memory format (`grad_output`'s
+            memory format if `input` is a shape) and `grad_output`'s dtype. `out` if it is not None.
+
+    Raises:
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above.
+        ValueError: `input`, `grad_output`, `indices` and `out` have different ranks.
+        ValueError: `kernel_size`, `stride`, `padding` or `dilation` has the wrong number of ints, or an int
+            that is too small.
+        ValueError: `padding` is more than half of `kernel_size`.
+        ValueError: `grad_output`, `input` or `out` has no cells on a spatial axis.
+        ValueError: `grad_output` and `indices` have different shapes.
+        ValueError: `input` and `out` have different shapes.
+        ValueError: `input` and `grad_output` differ in N or C.
+        ValueError: `grad_output` does not have the plane that `max_pool3d` makes of `input`.
+        ValueError: Cells of `out` share memory.
+        ValueError: Tensors are on different devices.
+        ValueError: `out` is not None and autograd follows the call.
+        IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
+            is touched.
+
+    Example:
+        >>> import torch, pooltide.torch
+        >>> x = torch.arange(8.0).reshape(1, 2, 2, 2)
+        >>> values, indices = pooltide.torch.functional.max_pool3d(x, kernel_size=2, return_indices=True)
+        >>> pooltide.torch.max_pool3d_backward(torch.ones_like(values), x, indices, kernel_size=2).tolist()
+        [[[[0.0, 0.0], [0.0, 0.0]], [[0.0, 0.0], [0.0, 1.0]]]]
+    """
+    return gradient(
+        "max_pool3d_backward",
+        grad_output,
+        input,
+        indices,
+        (kernel_size, stride, padding, dilation, ceil_mode),
+        out,
+        check_indices,
+    )
 
 
-@takes_indices
-def adaptive_max_pool1d_backward(
+def max_unpool1d_backward(
     grad_output: Tensor,
     input: Input,
     indices: Tensor,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    output_size: Sequence[int] | None = None,
     *,
     out: Tensor | None = None,
-    check_indices: bool = True,
 ) -> Tensor:
-    """Gradient of 1-D adaptive max pooling; an index counts cells in its plane: w."""
-    return gradient("adaptive_max_pool1d_backward", grad_output, input, indices, (), out, check_indices)
+    """Gradient of 1-D max unpooling with respect to its input.
+
+    Args:
+        grad_output (tensor): Gradient of the result of `max_unpool1d`, of shape (N, C, W) or (C, W) and dtype
+            float32, float64, float16 or bfloat16.
+        input (tensor or tuple of ints): Input of `max_unpool1d`, or its shape. The values are not read.
+        indices (tensor): The indices of `max_unpool1d`: w in its plane of `grad_output`. They have `input`'s
+            shape and dtype int32 or int64.
+        kernel_size (int or (int,)): Size of the windows, at least 1. One int is the size on every axis.
+        stride (int or (int,), default None): Step from one window to the next, at least 1. None:
+            `kernel_size`.
+        padding (int or (int,), default 0): Padding of the max pool that `max_unpool1d` reverses.
+        output_size (tuple of ints, default None): Plane of `grad_output`, or its whole shape. None: (n - 1) *
+            stride - 2 * padding + kernel_size cells on an axis where `input` has n.
+        out (tensor, default None): Receives the result; of the result's shape and dtype, with any strides.
+            None: a new tensor.
+
+    Returns:
+        tensor: The gradient with respect to `input`: `grad_output` at the indices, in its dtype. `out` if it
+            is not None.
+
+    Raises:
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above.
+        ValueError: `input` has no cells on a spatial axis.
+        ValueError: `kernel_size`, `stride`, `padding` or `output_size` has the wrong number of ints, or an
+            int that is too small.
+        ValueError: `output_size` differs from what None means by `stride` or more on an axis.
+        ValueError: `input` and `indices` have different shapes.
+        ValueError: `grad_output` does not have the plane that `output_size` says.
+        ValueError: `input` and `out` have different shapes.
+        ValueError: Cells of `out` share memory.
+        ValueError: Tensors are on different devices.
+        IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
+            is touched.
+
+    Example:
+        >>> import torch, pooltide.torch
+        >>> x = torch.arange(4.0).reshape(1, 4)
+        >>> values, indices = pooltide.torch.functional.max_pool1d(x, kernel_size=2, return_indices=True)
+        >>> pooltide.torch.max_unpool1d_backward(x, values, indices, kernel_size=2).tolist()
+        [[1.0, 3.0]]
+    """
+    return unpool_gradient(
+        "max_unpool1d_backward", grad_output, input, indices, (kernel_size, stride, padding, output_size), out
+    )
 
 
-@takes_indices
-def adaptive_max_pool2d_backward(
+def max_unpool2d_backward(
     grad_output: Tensor,
     input: Input,
     indices: Tensor,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    output_size: Sequence[int] | None = None,
     *,
     out: Tensor | None = None,
-    check_indices: bool = True,
 ) -> Tensor:
-    """Gradient of 2-D adaptive max pooling; an index counts cells in its plane: h·W + w."""
-    return gradient("adaptive_max_pool2d_backward", grad_output, input, indices, (), out, check_indices)
+    """Gradient of 2-D max unpooling with respect to its input.
+
+    Args:
+        grad_output (tensor): Gradient of the result of `max_unpool2d`, of shape (N, C, H, W) or (C, H, W) and
+            dtype float32, float64, float16 or bfloat16.
+        input (tensor or tuple of ints): Input of `max_unpool2d`, or its shape. The values are not read.
+        indices (tensor): The indices of `max_unpool2d`: h * W + w in its plane of `grad_output`. They have
+            `input`'s shape and dtype int32 or int64.
+        kernel_size (int or (int, int)): Size of the windows, at least 1. One int is the size on every axis.
+        stride (int or (int, int), default None): Step from one window to the next, at least 1. None:
+            `kernel_size`.
+        padding (int or (int, int), default 0): Padding of the max pool that `max_unpool2d` reverses.
+        output_size (tuple of ints, default None): Plane of `grad_output`, or its whole shape. None: (n - 1) *
+            stride - 2 * padding + kernel_size cells on an axis where `input` has n.
+        out (tensor, default None): Receives the result; of the result's shape and dtype, with any strides.
+            None: a new tensor.
+
+    Returns:
+        tensor: The gradient with respect to `input`: `grad_output` at the indices, in its dtype. `out` if it
+            is not None.
+
+    Raises:
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above.
+        ValueError: `input` has no cells on a spatial axis.
+        ValueError: `kernel_size`, `stride`, `padding` or `output_size` has the wrong number of ints, or an
+            int that is too small.
+        ValueError: `output_size` differs from what None means by `stride` or more on an axis.
+        ValueError: `input` and `indices` have different shapes.
+        ValueError: `grad_output` does not have the plane that `output_size` says.
+        ValueError: `input` and `out` have different shapes.
+        ValueError: Cells of `out` share memory.
+        ValueError: Tensors are on different devices.
+        IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
+            is touched.
+
+    Example:
+        >>> import torch, pooltide.torch
+        >>> x = torch.arange(8.0).reshape(1, 2, 4)
+        >>> values, indices = pooltide.torch.functional.max_pool2d(x, kernel_size=2, return_indices=True)
+        >>> pooltide.torch.max_unpool2d_backward(x, values, indices, kernel_size=2).tolist()
+        [[[5.0, 7.0]]]
+    """
+    return unpool_gradient(
+        "max_unpool2d_backward", grad_output, input, indices, (kernel_size, stride, padding, output_size), out
+    )
 
 
-@takes_indices
-def adaptive_max_pool3d_backward(
+def max_unpool3d_backward(
     grad_output: Tensor,
     input: Input,
     indices: Tensor,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    output_size: Sequence[int] | None = None,
     *,
     out: Tensor | None = None,
-    check_indices: bool = True,
 ) -> Tensor:
-    """Gradient of 3-D adaptive max pooling; an index counts cells in its plane: (d·H + h)·W + w."""
-    return gradient("adaptive_max_pool3d_backward", grad_output, input, indices, (), out, check_indices)
+    """Gradient of 3-D max unpooling with respect to its input.
+
+    Args:
+        grad_output (tensor): Gradient of the result of `max_unpool3d`, of shape (N, C, D, H, W) or (C, D, H,
+            W) and dtype float32, float64, float16 or bfloat16.
+        input (tensor or tuple of ints): Input of `max_unpool3d`, or its shape. The values are not read.
+        indices (tensor): The indices of `max_unpool3d`: (d * H + h) * W + w in its plane of `grad_output`.
+            They have `input`'s shape and dtype int32 or int64.
+        kernel_size (int or (int, int, int)): Size of the windows, at least 1. One int is the size on every
+            axis.
+        stride (int or (int, int, int), default None): Step from one window to the next, at least 1. None:
+            `kernel_size`.
+        padding (int or (int, int, int), default 0): Padding of the max pool that `max_unpool3d` reverses.
+        output_size (tuple of ints, default None): Plane of `grad_output`, or its whole shape. None: (n - 1) *
+            stride - 2 * padding + kernel_size cells on an axis where `input` has n.
+        out (tensor, default None): Receives the result; of the result's shape and dtype, with any strides.
+            None: a new tensor.
+
+    Returns:
+        tensor: The gradient with respect to `input`: `grad_output` at the indices, in its dtype. `out` if it
+            is not None.
+
+    Raises:
+        TypeError: An argument has a type or dtype that is not listed above.
+        TypeError: `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above.
+        ValueError: `input` has no cells on a spatial axis.
+        ValueError: `kernel_size`, `stride`, `padding` or `output_size` has the wrong number of ints, or an
+            int that is too small.
+        ValueError: `output_size` differs from what None means by `stride` or more on an axis.
+        ValueError: `input` and `indices` have different shapes.
+        ValueError: `grad_output` does not have the plane that `output_size` says.
+        ValueError: `input` and `out` have different shapes.
+        ValueError: Cells of `out` share memory.
+        ValueError: Tensors are on different devices.
+        IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
+            is touched.
+
+    Example:
+        >>> import torch, pooltide.torch
+        >>> x = torch.arange(8.0).reshape(1, 2, 2, 2)
+        >>> values, indices = pooltide.torch.functional.max_pool3d(x, kernel_size=2, return_indices=True)
+        >>> pooltide.torch.max_unpool3d_backward(x, values, indices, kernel_size=2).tolist()
+        [[[[7.0]]]]
+    """
+    return unpool_gradient(
+        "max_unpool3d_backward", grad_output, input, indices, (kernel_size, stride, padding, output_size), out
+    )

@@ -1,22 +1,26 @@
 """Differentiable pools: the functions of torch.nn.functional with our gradients.
 
 They take and return what PyTorch's functions do, and save less memory for the backward pass.
-An average saves only the input's shape. A maximum saves its position: one byte per window if windows have
-at most 256 cells, else an index in the smallest integer type.
+
+`python tools/printed_pages.py` prints this module from the operator pages; changes here are lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, Protocol, cast, overload
+from collections.abc import Sequence
+from typing import Literal, overload
 
 import torch
 
 from ..problem.forwards import AdaptiveArguments, StridedArguments
 from .differentiable_pools import average, average_of, maximum
 from .gradients import Ints
-from .scripting import script_as_pytorchs
-from .unpools import max_unpool1d, max_unpool2d, max_unpool3d
+from .unpools import unpool
+
+Tensor = torch.Tensor
+Size = int | None | Sequence[int | None]
+Pair = tuple[Tensor, Tensor]  # values and indices
+Maxima = Tensor | Pair
 
 __all__ = [
     "adaptive_avg_pool1d",
@@ -37,56 +41,201 @@ __all__ = [
     "max_unpool3d",
 ]
 
-Tensor = torch.Tensor
-Size = int | None | Sequence[int | None]
-Pair = tuple[Tensor, Tensor]  # values and indices
-Maxima = Tensor | Pair
+
+def adaptive_avg_pool1d(input: Tensor, output_size: Ints) -> Tensor:
+    """1-D adaptive average pooling to a given size.
+
+    As torch.nn.functional.adaptive_avg_pool1d. For the gradient, autograd saves only the input's shape.
+
+    Args:
+        input (tensor): What is pooled, of shape (N, C, W) or (C, W) and dtype float32, float64, float16 or
+            bfloat16 (tensors of other dtypes go to PyTorch's function).
+        output_size (int or (int,)): Size of the result.
+
+    Returns:
+        tensor: The average of each window, in `input`'s dtype.
+
+    Raises:
+        RuntimeError: An argument is wrong, as for torch.nn.functional.adaptive_avg_pool1d. If pooltide finds
+            it, the error is also a TypeError (wrong type or dtype) or a ValueError (wrong shape or value).
+
+    Example:
+        >>> import torch, pooltide.torch
+        >>> x = torch.arange(4.0).reshape(1, 4)
+        >>> pooltide.torch.functional.adaptive_avg_pool1d(x, 2).tolist()
+        [[0.5, 2.5]]
+    """
+    return average("adaptive_avg_pool1d", input, AdaptiveArguments(output_size))
 
 
-class StridedMaximum(Protocol):
-    """The type of max_pool1d and its siblings: type checkers learn from it what a call returns."""
+def adaptive_avg_pool2d(input: Tensor, output_size: Size) -> Tensor:
+    """2-D adaptive average pooling to a given size.
 
-    @overload
-    def __call__(
-        self, input: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
-        dilation: Ints = 1, ceil_mode: bool = False, return_indices: Literal[False] = False,
-    ) -> Tensor: ...  # fmt: skip
-    @overload
-    def __call__(
-        self, input: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
-        dilation: Ints = 1, ceil_mode: bool = False, *, return_indices: Literal[True],
-    ) -> Pair: ...  # fmt: skip
-    @overload
-    def __call__(
-        self, input: Tensor, kernel_size: Ints, stride: Ints | None, padding: Ints,
-        dilation: Ints, ceil_mode: bool, return_indices: Literal[True],
-    ) -> Pair: ...  # fmt: skip
-    @overload
-    def __call__(
-        self, input: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
-        dilation: Ints = 1, ceil_mode: bool = False, return_indices: bool = False,
-    ) -> Maxima: ...  # fmt: skip
+    As torch.nn.functional.adaptive_avg_pool2d. For the gradient, autograd saves only the input's shape.
 
+    Args:
+        input (tensor): What is pooled, of shape (N, C, H, W) or (C, H, W) and dtype float32, float64, float16
+            or bfloat16 (tensors of other dtypes go to PyTorch's function).
+        output_size (int, None or a tuple of 2 of them): Size of the result's plane. One int is the size on
+            every axis; None keeps the input's size.
 
-class AdaptiveMaximum(Protocol):
-    """The type of adaptive_max_pool1d and its siblings."""
+    Returns:
+        tensor: The average of each window, in `input`'s dtype.
 
-    @overload
-    def __call__(
-        self, input: Tensor, output_size: Size, return_indices: Literal[False] = False
-    ) -> Tensor: ...
-    @overload
-    def __call__(self, input: Tensor, output_size: Size, return_indices: Literal[True]) -> Pair: ...
-    @overload
-    def __call__(self, input: Tensor, output_size: Size, return_indices: bool = False) -> Maxima: ...
+    Raises:
+        RuntimeError: An argument is wrong, as for torch.nn.functional.adaptive_avg_pool2d. If pooltide finds
+            it, the error is also a TypeError (wrong type or dtype) or a ValueError (wrong shape or value).
+
+    Example:
+        >>> import torch, pooltide.torch
+        >>> x = torch.arange(8.0).reshape(1, 2, 4)
+        >>> pooltide.torch.functional.adaptive_avg_pool2d(x, (1, 2)).tolist()
+        [[[2.5, 4.5]]]
+    """
+    return average("adaptive_avg_pool2d", input, AdaptiveArguments(output_size))
 
 
-def _strided(function: Callable[..., Any]) -> StridedMaximum:
-    return cast(StridedMaximum, function)
+def adaptive_avg_pool3d(input: Tensor, output_size: Size) -> Tensor:
+    """3-D adaptive average pooling to a given size.
+
+    As torch.nn.functional.adaptive_avg_pool3d. For the gradient, autograd saves only the input's shape.
+
+    Args:
+        input (tensor): What is pooled, of shape (N, C, D, H, W) or (C, D, H, W) and dtype float32, float64,
+            float16 or bfloat16 (tensors of other dtypes go to PyTorch's function).
+        output_size (int, None or a tuple of 3 of them): Size of the result's plane. One int is the size on
+            every axis; None keeps the input's size.
+
+    Returns:
+        tensor: The average of each window, in `input`'s dtype.
+
+    Raises:
+        RuntimeError: An argument is wrong, as for torch.nn.functional.adaptive_avg_pool3d. If pooltide finds
+            it, the error is also a TypeError (wrong type or dtype) or a ValueError (wrong shape or value).
+
+    Example:
+        >>> import torch, pooltide.torch
+        >>> x = torch.arange(8.0).reshape(1, 2, 2, 2)
+        >>> pooltide.torch.functional.adaptive_avg_pool3d(x, 1).tolist()
+        [[[[3.5]]]]
+    """
+    return average("adaptive_avg_pool3d", input, AdaptiveArguments(output_size))
 
 
-def _adaptive(function: Callable[..., Any]) -> AdaptiveMaximum:
-    return cast(AdaptiveMaximum, function)
+@overload
+def adaptive_max_pool1d(
+    input: Tensor, output_size: Ints, return_indices: Literal[False] = False
+) -> Tensor: ...
+@overload
+def adaptive_max_pool1d(input: Tensor, output_size: Ints, return_indices: Literal[True]) -> Pair: ...
+@overload
+def adaptive_max_pool1d(input: Tensor, output_size: Ints, return_indices: bool = False) -> Maxima: ...
+def adaptive_max_pool1d(input: Tensor, output_size: Ints, return_indices: bool = False) -> Maxima:
+    """1-D adaptive max pooling to a given size.
+
+    As torch.nn.functional.adaptive_max_pool1d. For the gradient, autograd saves one byte per window if
+    windows have at most 256 cells, else an index in the smallest integer type.
+
+    Args:
+        input (tensor): What is pooled, of shape (N, C, W) or (C, W) and dtype float32, float64, float16 or
+            bfloat16 (tensors of other dtypes go to PyTorch's function).
+        output_size (int or (int,)): Size of the result.
+        return_indices (bool, default False): True: also return the index of each maximum.
+
+    Returns:
+        tensor or pair of tensors: The maximum of each window, in `input`'s dtype. With `return_indices`, a
+            pair of the maxima and their int64 indices, w in their plane.
+
+    Raises:
+        RuntimeError: An argument is wrong, as for torch.nn.functional.adaptive_max_pool1d. If pooltide finds
+            it, the error is also a TypeError (wrong type or dtype) or a ValueError (wrong shape or value).
+
+    Example:
+        >>> import torch, pooltide.torch
+        >>> x = torch.arange(4.0).reshape(1, 4)
+        >>> values, indices = pooltide.torch.functional.adaptive_max_pool1d(x, 2, return_indices=True)
+        >>> values.tolist(), indices.tolist()
+        ([[1.0, 3.0]], [[1, 3]])
+    """
+    return maximum("adaptive_max_pool1d", input, AdaptiveArguments(output_size), return_indices)
+
+
+@overload
+def adaptive_max_pool2d(
+    input: Tensor, output_size: Size, return_indices: Literal[False] = False
+) -> Tensor: ...
+@overload
+def adaptive_max_pool2d(input: Tensor, output_size: Size, return_indices: Literal[True]) -> Pair: ...
+@overload
+def adaptive_max_pool2d(input: Tensor, output_size: Size, return_indices: bool = False) -> Maxima: ...
+def adaptive_max_pool2d(input: Tensor, output_size: Size, return_indices: bool = False) -> Maxima:
+    """2-D adaptive max pooling to a given size.
+
+    As torch.nn.functional.adaptive_max_pool2d. For the gradient, autograd saves one byte per window if
+    windows have at most 256 cells, else an index in the smallest integer type.
+
+    Args:
+        input (tensor): What is pooled, of shape (N, C, H, W) or (C, H, W) and dtype float32, float64, float16
+            or bfloat16 (tensors of other dtypes go to PyTorch's function).
+        output_size (int, None or a tuple of 2 of them): Size of the result's plane. One int is the size on
+            every axis; None keeps the input's size.
+        return_indices (bool, default False): True: also return the index of each maximum.
+
+    Returns:
+        tensor or pair of tensors: The maximum of each window, in `input`'s dtype. With `return_indices`, a
+            pair of the maxima and their int64 indices, h * W + w in their plane.
+
+    Raises:
+        RuntimeError: An argument is wrong, as for torch.nn.functional.adaptive_max_pool2d. If pooltide finds
+            it, the error is also a TypeError (wrong type or dtype) or a ValueError (wrong shape or value).
+
+    Example:
+        >>> import torch, pooltide.torch
+        >>> x = torch.arange(8.0).reshape(1, 2, 4)
+        >>> values, indices = pooltide.torch.functional.adaptive_max_pool2d(x, (1, 2), return_indices=True)
+        >>> values.tolist(), indices.tolist()
+        ([[[5.0, 7.0]]], [[[5, 7]]])
+    """
+    return maximum("adaptive_max_pool2d", input, AdaptiveArguments(output_size), return_indices)
+
+
+@overload
+def adaptive_max_pool3d(
+    input: Tensor, output_size: Size, return_indices: Literal[False] = False
+) -> Tensor: ...
+@overload
+def adaptive_max_pool3d(input: Tensor, output_size: Size, return_indices: Literal[True]) -> Pair: ...
+@overload
+def adaptive_max_pool3d(input: Tensor, output_size: Size, return_indices: bool = False) -> Maxima: ...
+def adaptive_max_pool3d(input: Tensor, output_size: Size, return_indices: bool = False) -> Maxima:
+    """3-D adaptive max pooling to a given size.
+
+    As torch.nn.functional.adaptive_max_pool3d. For the gradient, autograd saves one byte per window if
+    windows have at most 256 cells, else an index in the smallest integer type.
+
+    Args:
+        input (tensor): What is pooled, of shape (N, C, D, H, W) or (C, D, H, W) and dtype float32, float64,
+            float16 or bfloat16 (tensors of other dtypes go to PyTorch's function).
+        output_size (int, None or a tuple of 3 of them): Size of the result's plane. One int is the size on
+            every axis; None keeps the input's size.
+        return_indices (bool, default False): True: also return the index of each maximum.
+
+    Returns:
+        tensor or pair of tensors: The maximum of each window, in `input`'s dtype. With `return_indices`, a
+            pair of the maxima and their int64 indices, (d * H + h) * W + w in their plane.
+
+    Raises:
+        RuntimeError: An argument is wrong, as for torch.nn.functional.adaptive_max_pool3d. If pooltide finds
+            it, the error is also a TypeError (wrong type or dtype) or a ValueError (wrong shape or value).
+
+    Example:
+        >>> import torch, pooltide.torch
+        >>> x = torch.arange(8.0).reshape(1, 2, 2, 2)
+        >>> values, indices = pooltide.torch.functional.adaptive_max_pool3d(x, 1, return_indices=True)
+        >>> values.tolist(), indices.tolist()
+        ([[[[7.0]]]], [[[[7]]]])
+    """
+    return maximum("adaptive_max_pool3d", input, AdaptiveArguments(output_size), return_indices)
 
 
 def avg_pool1d(
@@ -97,9 +246,39 @@ def avg_pool1d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Tensor:
-    """As torch.nn.functional.avg_pool1d; the gradient needs only the input's shape."""
-    pool = StridedArguments(kernel_size, stride, padding, 1, ceil_mode, count_include_pad)
-    return average("avg_pool1d", input, pool)
+    """1-D average pooling.
+
+    As torch.nn.functional.avg_pool1d. For the gradient, autograd saves only the input's shape.
+
+    Args:
+        input (tensor): What is pooled, of shape (N, C, W) or (C, W) and dtype float32, float64, float16 or
+            bfloat16 (tensors of other dtypes go to PyTorch's function).
+        kernel_size (int or (int,)): Size of the windows, at least 1. One int is the size on every axis.
+        stride (int or (int,), default None): Step from one window to the next, at least 1. None:
+            `kernel_size`.
+        padding (int or (int,), default 0): Zeros added at both ends of each axis, at most half of
+            `kernel_size`.
+        ceil_mode (bool, default False): True: the number of windows is rounded up, so the last window may end
+            outside the plane.
+        count_include_pad (bool, default True): True: the divisor of a window also counts the padding in the
+            window.
+
+    Returns:
+        tensor: The average of each window, in `input`'s dtype.
+
+    Raises:
+        RuntimeError: An argument is wrong, as for torch.nn.functional.avg_pool1d. If pooltide finds it, the
+            error is also a TypeError (wrong type or dtype) or a ValueError (wrong shape or value).
+
+    Example:
+        >>> import torch, pooltide.torch
+        >>> x = torch.arange(4.0).reshape(1, 4)
+        >>> pooltide.torch.functional.avg_pool1d(x, kernel_size=2).tolist()
+        [[0.5, 2.5]]
+    """
+    return average(
+        "avg_pool1d", input, StridedArguments(kernel_size, stride, padding, 1, ceil_mode, count_include_pad)
+    )
 
 
 def avg_pool2d(
@@ -113,9 +292,46 @@ def avg_pool2d(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """As torch.nn.functional.avg_pool2d; the gradient needs only the input's shape."""
-    pool = StridedArguments(kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor_override)
-    return average("avg_pool2d", input, pool, out)
+    """2-D average pooling.
+
+    As torch.nn.functional.avg_pool2d. For the gradient, autograd saves only the input's shape.
+
+    Args:
+        input (tensor): What is pooled, of shape (N, C, H, W) or (C, H, W) and dtype float32, float64, float16
+            or bfloat16 (tensors of other dtypes go to PyTorch's function).
+        kernel_size (int or (int, int)): Size of the windows, at least 1. One int is the size on every axis.
+        stride (int or (int, int), default None): Step from one window to the next, at least 1. None:
+            `kernel_size`.
+        padding (int or (int, int), default 0): Zeros added at both ends of each axis, at most half of
+            `kernel_size`.
+        ceil_mode (bool, default False): True: the number of windows is rounded up, so the last window may end
+            outside the plane.
+        count_include_pad (bool, default True): True: the divisor of a window also counts the padding in the
+            window.
+        divisor_override (int, default None): Divisor of every window, not 0. None: the number of cells in the
+            window.
+        out (tensor, default None): Receives the result; of the result's shape and dtype, with any strides.
+            None: a new tensor.
+
+    Returns:
+        tensor: The average of each window, in `input`'s dtype.
+
+    Raises:
+        RuntimeError: An argument is wrong, as for torch.nn.functional.avg_pool2d. If pooltide finds it, the
+            error is also a TypeError (wrong type or dtype) or a ValueError (wrong shape or value).
+
+    Example:
+        >>> import torch, pooltide.torch
+        >>> x = torch.arange(8.0).reshape(1, 2, 4)
+        >>> pooltide.torch.functional.avg_pool2d(x, kernel_size=2).tolist()
+        [[[2.5, 4.5]]]
+    """
+    return average(
+        "avg_pool2d",
+        input,
+        StridedArguments(kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor_override),
+        out,
+    )
 
 
 def avg_pool3d(
@@ -129,27 +345,90 @@ def avg_pool3d(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """As torch.nn.functional.avg_pool3d; the gradient needs only the input's shape."""
-    pool = StridedArguments(kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor_override)
-    return average("avg_pool3d", input, pool, out)
+    """3-D average pooling.
+
+    As torch.nn.functional.avg_pool3d. For the gradient, autograd saves only the input's shape.
+
+    Args:
+        input (tensor): What is pooled, of shape (N, C, D, H, W) or (C, D, H, W) and dtype float32, float64,
+            float16 or bfloat16 (tensors of other dtypes go to PyTorch's function).
+        kernel_size (int or (int, int, int)): Size of the windows, at least 1. One int is the size on every
+            axis.
+        stride (int or (int, int, int), default None): Step from one window to the next, at least 1. None:
+            `kernel_size`.
+        padding (int or (int, int, int), default 0): Zeros added at both ends of each axis, at most half of
+            `kernel_size`.
+        ceil_mode (bool, default False): True: the number of windows is rounded up, so the last window may end
+            outside the plane.
+        count_include_pad (bool, default True): True: the divisor of a window also counts the padding in the
+            window.
+        divisor_override (int, default None): Divisor of every window, not 0. None: the number of cells in the
+            window.
+        out (tensor, default None): Receives the result; of the result's shape and dtype, with any strides.
+            None: a new tensor.
+
+    Returns:
+        tensor: The average of each window, in `input`'s dtype.
+
+    Raises:
+        RuntimeError: An argument is wrong, as for torch.nn.functional.avg_pool3d. If pooltide finds it, the
+            error is also a TypeError (wrong type or dtype) or a ValueError (wrong shape or value).
+
+    Example:
+        >>> import torch, pooltide.torch
+        >>> x = torch.arange(8.0).reshape(1, 2, 2, 2)
+        >>> pooltide.torch.functional.avg_pool3d(x, kernel_size=2).tolist()
+        [[[[3.5]]]]
+    """
+    return average(
+        "avg_pool3d",
+        input,
+        StridedArguments(kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor_override),
+        out,
+    )
 
 
-def adaptive_avg_pool1d(input: Tensor, output_size: Ints) -> Tensor:
-    """As torch.nn.functional.adaptive_avg_pool1d; the gradient needs only the input's shape."""
-    return average("adaptive_avg_pool1d", input, AdaptiveArguments(output_size))
-
-
-def adaptive_avg_pool2d(input: Tensor, output_size: Size) -> Tensor:
-    """As torch.nn.functional.adaptive_avg_pool2d; the gradient needs only the input's shape."""
-    return average("adaptive_avg_pool2d", input, AdaptiveArguments(output_size))
-
-
-def adaptive_avg_pool3d(input: Tensor, output_size: Size) -> Tensor:
-    """As torch.nn.functional.adaptive_avg_pool3d; the gradient needs only the input's shape."""
-    return average("adaptive_avg_pool3d", input, AdaptiveArguments(output_size))
-
-
-@_strided
+@overload
+def max_pool1d(
+    input: Tensor,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    dilation: Ints = 1,
+    ceil_mode: bool = False,
+    return_indices: Literal[False] = False,
+) -> Tensor: ...
+@overload
+def max_pool1d(
+    input: Tensor,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    dilation: Ints = 1,
+    ceil_mode: bool = False,
+    *,
+    return_indices: Literal[True],
+) -> Pair: ...
+@overload
+def max_pool1d(
+    input: Tensor,
+    kernel_size: Ints,
+    stride: Ints | None,
+    padding: Ints,
+    dilation: Ints,
+    ceil_mode: bool,
+    return_indices: Literal[True],
+) -> Pair: ...
+@overload
+def max_pool1d(
+    input: Tensor,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    dilation: Ints = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Maxima: ...
 def max_pool1d(
     input: Tensor,
     kernel_size: Ints,
@@ -159,12 +438,88 @@ def max_pool1d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Maxima:
-    """As torch.nn.functional.max_pool1d; saves one byte per window if that suffices."""
-    pool = StridedArguments(kernel_size, stride, padding, dilation, ceil_mode)
-    return maximum("max_pool1d", input, pool, return_indices)
+    """1-D max pooling.
+
+    As torch.nn.functional.max_pool1d. For the gradient, autograd saves one byte per window if windows have at
+    most 256 cells, else an index in the smallest integer type.
+
+    Args:
+        input (tensor): What is pooled, of shape (N, C, W) or (C, W) and dtype float32, float64, float16 or
+            bfloat16 (tensors of other dtypes go to PyTorch's function).
+        kernel_size (int or (int,)): Size of the windows, at least 1. One int is the size on every axis.
+        stride (int or (int,), default None): Step from one window to the next, at least 1. None:
+            `kernel_size`.
+        padding (int or (int,), default 0): Cells added at both ends of each axis, at most half of
+            `kernel_size`. They are never a maximum.
+        dilation (int or (int,), default 1): Step from one cell of a window to the next, at least 1.
+        ceil_mode (bool, default False): True: the number of windows is rounded up, so the last window may end
+            outside the plane.
+        return_indices (bool, default False): True: also return the index of each maximum.
+
+    Returns:
+        tensor or pair of tensors: The maximum of each window, in `input`'s dtype. With `return_indices`, a
+            pair of the maxima and their int64 indices, w in their plane.
+
+    Raises:
+        RuntimeError: An argument is wrong, as for torch.nn.functional.max_pool1d. If pooltide finds it, the
+            error is also a TypeError (wrong type or dtype) or a ValueError (wrong shape or value).
+
+    Example:
+        >>> import torch, pooltide.torch
+        >>> x = torch.arange(4.0).reshape(1, 4)
+        >>> values, indices = pooltide.torch.functional.max_pool1d(x, kernel_size=2, return_indices=True)
+        >>> values.tolist(), indices.tolist()
+        ([[1.0, 3.0]], [[1, 3]])
+    """
+    return maximum(
+        "max_pool1d",
+        input,
+        StridedArguments(kernel_size, stride, padding, dilation, ceil_mode),
+        return_indices,
+    )
 
 
-@_strided
+@overload
+def max_pool2d(
+    input: Tensor,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    dilation: Ints = 1,
+    ceil_mode: bool = False,
+    return_indices: Literal[False] = False,
+) -> Tensor: ...
+@overload
+def max_pool2d(
+    input: Tensor,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    dilation: Ints = 1,
+    ceil_mode: bool = False,
+    *,
+    return_indices: Literal[True],
+) -> Pair: ...
+@overload
+def max_pool2d(
+    input: Tensor,
+    kernel_size: Ints,
+    stride: Ints | None,
+    padding: Ints,
+    dilation: Ints,
+    ceil_mode: bool,
+    return_indices: Literal[True],
+) -> Pair: ...
+@overload
+def max_pool2d(
+    input: Tensor,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    dilation: Ints = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Maxima: ...
 def max_pool2d(
     input: Tensor,
     kernel_size: Ints,
@@ -174,12 +529,88 @@ def max_pool2d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Maxima:
-    """As torch.nn.functional.max_pool2d; saves one byte per window if that suffices."""
-    pool = StridedArguments(kernel_size, stride, padding, dilation, ceil_mode)
-    return maximum("max_pool2d", input, pool, return_indices)
+    """2-D max pooling.
+
+    As torch.nn.functional.max_pool2d. For the gradient, autograd saves one byte per window if windows have at
+    most 256 cells, else an index in the smallest integer type.
+
+    Args:
+        input (tensor): What is pooled, of shape (N, C, H, W) or (C, H, W) and dtype float32, float64, float16
+            or bfloat16 (tensors of other dtypes go to PyTorch's function).
+        kernel_size (int or (int, int)): Size of the windows, at least 1. One int is the size on every axis.
+        stride (int or (int, int), default None): Step from one window to the next, at least 1. None:
+            `kernel_size`.
+        padding (int or (int, int), default 0): Cells added at both ends of each axis, at most half of
+            `kernel_size`. They are never a maximum.
+        dilation (int or (int, int), default 1): Step from one cell of a window to the next, at least 1.
+        ceil_mode (bool, default False): True: the number of windows is rounded up, so the last window may end
+            outside the plane.
+        return_indices (bool, default False): True: also return the index of each maximum.
+
+    Returns:
+        tensor or pair of tensors: The maximum of each window, in `input`'s dtype. With `return_indices`, a
+            pair of the maxima and their int64 indices, h * W + w in their plane.
+
+    Raises:
+        RuntimeError: An argument is wrong, as for torch.nn.functional.max_pool2d. If pooltide finds it, the
+            error is also a TypeError (wrong type or dtype) or a ValueError (wrong shape or value).
+
+    Example:
+        >>> import torch, pooltide.torch
+        >>> x = torch.arange(8.0).reshape(1, 2, 4)
+        >>> values, indices = pooltide.torch.functional.max_pool2d(x, kernel_size=2, return_indices=True)
+        >>> values.tolist(), indices.tolist()
+        ([[[5.0, 7.0]]], [[[5, 7]]])
+    """
+    return maximum(
+        "max_pool2d",
+        input,
+        StridedArguments(kernel_size, stride, padding, dilation, ceil_mode),
+        return_indices,
+    )
 
 
-@_strided
+@overload
+def max_pool3d(
+    input: Tensor,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    dilation: Ints = 1,
+    ceil_mode: bool = False,
+    return_indices: Literal[False] = False,
+) -> Tensor: ...
+@overload
+def max_pool3d(
+    input: Tensor,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    dilation: Ints = 1,
+    ceil_mode: bool = False,
+    *,
+    return_indices: Literal[True],
+) -> Pair: ...
+@overload
+def max_pool3d(
+    input: Tensor,
+    kernel_size: Ints,
+    stride: Ints | None,
+    padding: Ints,
+    dilation: Ints,
+    ceil_mode: bool,
+    return_indices: Literal[True],
+) -> Pair: ...
+@overload
+def max_pool3d(
+    input: Tensor,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    dilation: Ints = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Maxima: ...
 def max_pool3d(
     input: Tensor,
     kernel_size: Ints,
@@ -189,27 +620,170 @@ def max_pool3d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Maxima:
-    """As torch.nn.functional.max_pool3d; saves one byte per window if that suffices."""
-    pool = StridedArguments(kernel_size, stride, padding, dilation, ceil_mode)
-    return maximum("max_pool3d", input, pool, return_indices)
+    """3-D max pooling.
+
+    As torch.nn.functional.max_pool3d. For the gradient, autograd saves one byte per window if windows have at
+    most 256 cells, else an index in the smallest integer type.
+
+    Args:
+        input (tensor): What is pooled, of shape (N, C, D, H, W) or (C, D, H, W) and dtype float32, float64,
+            float16 or bfloat16 (tensors of other dtypes go to PyTorch's function).
+        kernel_size (int or (int, int, int)): Size of the windows, at least 1. One int is the size on every
+            axis.
+        stride (int or (int, int, int), default None): Step from one window to the next, at least 1. None:
+            `kernel_size`.
+        padding (int or (int, int, int), default 0): Cells added at both ends of each axis, at most half of
+            `kernel_size`. They are never a maximum.
+        dilation (int or (int, int, int), default 1): Step from one cell of a window to the next, at least 1.
+        ceil_mode (bool, default False): True: the number of windows is rounded up, so the last window may end
+            outside the plane.
+        return_indices (bool, default False): True: also return the index of each maximum.
+
+    Returns:
+        tensor or pair of tensors: The maximum of each window, in `input`'s dtype. With `return_indices`, a
+            pair of the maxima and their int64 indices, (d * H + h) * W + w in their plane.
+
+    Raises:
+        RuntimeError: An argument is wrong, as for torch.nn.functional.max_pool3d. If pooltide finds it, the
+            error is also a TypeError (wrong type or dtype) or a ValueError (wrong shape or value).
+
+    Example:
+        >>> import torch, pooltide.torch
+        >>> x = torch.arange(8.0).reshape(1, 2, 2, 2)
+        >>> values, indices = pooltide.torch.functional.max_pool3d(x, kernel_size=2, return_indices=True)
+        >>> values.tolist(), indices.tolist()
+        ([[[[7.0]]]], [[[[7]]]])
+    """
+    return maximum(
+        "max_pool3d",
+        input,
+        StridedArguments(kernel_size, stride, padding, dilation, ceil_mode),
+        return_indices,
+    )
 
 
-@_adaptive
-def adaptive_max_pool1d(input: Tensor, output_size: Ints, return_indices: bool = False) -> Maxima:
-    """As torch.nn.functional.adaptive_max_pool1d; saves one byte per window if that suffices."""
-    return maximum("adaptive_max_pool1d", input, AdaptiveArguments(output_size), return_indices)
+def max_unpool1d(
+    input: Tensor,
+    indices: Tensor,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    output_size: Sequence[int] | None = None,
+) -> Tensor:
+    """1-D max unpooling: the inverse of max pooling, with zeros between the maxima.
+
+    As torch.nn.functional.max_unpool1d. Of equal indices in a plane the last one counts, on every device.
+
+    Args:
+        input (tensor): Values to write, of shape (N, C, W) or (C, W) and dtype float32, float64, float16 or
+            bfloat16 (tensors of other dtypes go to PyTorch's function).
+        indices (tensor): The cell of each value: w in its plane of the result. They have `input`'s shape and
+            dtype int32 or int64.
+        kernel_size (int or (int,)): Size of the windows, at least 1. One int is the size on every axis.
+        stride (int or (int,), default None): Step from one window to the next, at least 1. None:
+            `kernel_size`.
+        padding (int or (int,), default 0): Padding of the max pool that is reversed.
+        output_size (tuple of ints, default None): Plane of the result, or its whole shape. None: (n - 1) *
+            stride - 2 * padding + kernel_size cells on an axis where `input` has n.
+
+    Returns:
+        tensor: The values of `input` at their indices, and 0 in all other cells.
+
+    Raises:
+        RuntimeError: An argument is wrong, as for torch.nn.functional.max_unpool1d. If pooltide finds it, the
+            error is also a TypeError (wrong type or dtype) or a ValueError (wrong shape or value).
+        RuntimeError: An index is outside its plane. The error is also an IndexError.
+
+    Example:
+        >>> import torch, pooltide.torch
+        >>> x = torch.arange(4.0).reshape(1, 4)
+        >>> values, indices = pooltide.torch.functional.max_pool1d(x, kernel_size=2, return_indices=True)
+        >>> pooltide.torch.functional.max_unpool1d(values, indices, kernel_size=2).tolist()
+        [[0.0, 1.0, 0.0, 3.0]]
+    """
+    return unpool("max_unpool1d", input, indices, (kernel_size, stride, padding, output_size))
 
 
-@_adaptive
-def adaptive_max_pool2d(input: Tensor, output_size: Size, return_indices: bool = False) -> Maxima:
-    """As torch.nn.functional.adaptive_max_pool2d; saves one byte per window if that suffices."""
-    return maximum("adaptive_max_pool2d", input, AdaptiveArguments(output_size), return_indices)
+def max_unpool2d(
+    input: Tensor,
+    indices: Tensor,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    output_size: Sequence[int] | None = None,
+) -> Tensor:
+    """2-D max unpooling: the inverse of max pooling, with zeros between the maxima.
+
+    As torch.nn.functional.max_unpool2d. Of equal indices in a plane the last one counts, on every device.
+
+    Args:
+        input (tensor): Values to write, of shape (N, C, H, W) or (C, H, W) and dtype float32, float64,
+            float16 or bfloat16 (tensors of other dtypes go to PyTorch's function).
+        indices (tensor): The cell of each value: h * W + w in its plane of the result. They have `input`'s
+            shape and dtype int32 or int64.
+        kernel_size (int or (int, int)): Size of the windows, at least 1. One int is the size on every axis.
+        stride (int or (int, int), default None): Step from one window to the next, at least 1. None:
+            `kernel_size`.
+        padding (int or (int, int), default 0): Padding of the max pool that is reversed.
+        output_size (tuple of ints, default None): Plane of the result, or its whole shape. None: (n - 1) *
+            stride - 2 * padding + kernel_size cells on an axis where `input` has n.
+
+    Returns:
+        tensor: The values of `input` at their indices, and 0 in all other cells.
+
+    Raises:
+        RuntimeError: An argument is wrong, as for torch.nn.functional.max_unpool2d. If pooltide finds it, the
+            error is also a TypeError (wrong type or dtype) or a ValueError (wrong shape or value).
+        RuntimeError: An index is outside its plane. The error is also an IndexError.
+
+    Example:
+        >>> import torch, pooltide.torch
+        >>> x = torch.arange(8.0).reshape(1, 2, 4)
+        >>> values, indices = pooltide.torch.functional.max_pool2d(x, kernel_size=2, return_indices=True)
+        >>> pooltide.torch.functional.max_unpool2d(values, indices, kernel_size=2).tolist()
+        [[[0.0, 0.0, 0.0, 0.0], [0.0, 5.0, 0.0, 7.0]]]
+    """
+    return unpool("max_unpool2d", input, indices, (kernel_size, stride, padding, output_size))
 
 
-@_adaptive
-def adaptive_max_pool3d(input: Tensor, output_size: Size, return_indices: bool = False) -> Maxima:
-    """As torch.nn.functional.adaptive_max_pool3d; saves one byte per window if that suffices."""
-    return maximum("adaptive_max_pool3d", input, AdaptiveArguments(output_size), return_indices)
+def max_unpool3d(
+    input: Tensor,
+    indices: Tensor,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    output_size: Sequence[int] | None = None,
+) -> Tensor:
+    """3-D max unpooling: the inverse of max pooling, with zeros between the maxima.
 
+    As torch.nn.functional.max_unpool3d. Of equal indices in a plane the last one counts, on every device.
 
-script_as_pytorchs(globals())
+    Args:
+        input (tensor): Values to write, of shape (N, C, D, H, W) or (C, D, H, W) and dtype float32, float64,
+            float16 or bfloat16 (tensors of other dtypes go to PyTorch's function).
+        indices (tensor): The cell of each value: (d * H + h) * W + w in its plane of the result. They have
+            `input`'s shape and dtype int32 or int64.
+        kernel_size (int or (int, int, int)): Size of the windows, at least 1. One int is the size on every
+            axis.
+        stride (int or (int, int, int), default None): Step from one window to the next, at least 1. None:
+            `kernel_size`.
+        padding (int or (int, int, int), default 0): Padding of the max pool that is reversed.
+        output_size (tuple of ints, default None): Plane of the result, or its whole shape. None: (n - 1) *
+            stride - 2 * padding + kernel_size cells on an axis where `input` has n.
+
+    Returns:
+        tensor: The values of `input` at their indices, and 0 in all other cells.
+
+    Raises:
+        RuntimeError: An argument is wrong, as for torch.nn.functional.max_unpool3d. If pooltide finds it, the
+            error is also a TypeError (wrong type or dtype) or a ValueError (wrong shape or value).
+        RuntimeError: An index is outside its plane. The error is also an IndexError.
+
+    Example:
+        >>> import torch, pooltide.torch
+        >>> x = torch.arange(8.0).reshape(1, 2, 2, 2)
+        >>> values, indices = pooltide.torch.functional.max_pool3d(x, kernel_size=2, return_indices=True)
+        >>> pooltide.torch.functional.max_unpool3d(values, indices, kernel_size=2).tolist()
+        [[[[0.0, 0.0], [0.0, 0.0]], [[0.0, 0.0], [0.0, 7.0]]]]
+    """
+    return unpool("max_unpool3d", input, indices, (kernel_size, stride, padding, output_size))

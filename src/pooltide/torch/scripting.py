@@ -14,11 +14,16 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from .unpools import PYTORCH
+
 _AXES = (1, 2, 3)
 
 
 def script_as_pytorchs(functions: Mapping[str, Any]) -> None:
-    """Registers the pools in `functions`, by their names."""
+    """Registers the pools and unpools in `functions`, by their names."""
+    for name, theirs in PYTORCH.items():
+        # Dynamo, too, takes PyTorch's function for one with these attributes of torch.jit.script_if_tracing.
+        vars(functions[name]).update(__script_if_tracing_wrapper=True, __original_fn=theirs)
     boolean_dispatched = getattr(getattr(torch, "_jit_internal", None), "boolean_dispatched", None)
     register_builtin = getattr(getattr(torch.jit, "_builtins", None), "_register_builtin", None)
     if boolean_dispatched is None or register_builtin is None:

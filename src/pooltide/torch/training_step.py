@@ -136,7 +136,7 @@ def watch(model: torch.nn.Module, inputs: Sequence[Any]) -> Step:
     leaves = _leaves(model, inputs)
     device = next((t.device for t in [*leaves.values(), *_tensors(inputs)]), torch.device("cpu"))
     recorder = _Recorder()
-    with _deterministic_warnings():
+    with deterministic_warnings():
         with _alerts():
             _gradients(model, inputs, leaves, recorder)
         with _alerts() as alerts:  # without the recorder, which our overrides see
@@ -224,7 +224,7 @@ def _unchanged(model: torch.nn.Module, inputs: Sequence[Any]) -> Iterator[None]:
 
 
 @contextmanager
-def _deterministic_warnings() -> Iterator[None]:
+def deterministic_warnings() -> Iterator[None]:
     """Makes operators without a deterministic algorithm warn."""
     enabled = torch.are_deterministic_algorithms_enabled()
     only_warn = torch.is_deterministic_algorithms_warn_only_enabled()

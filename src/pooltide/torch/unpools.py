@@ -7,7 +7,6 @@ PyTorch takes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -20,7 +19,7 @@ from ..operators.catalog import operators
 from ..operators.plain import kinds, plain, plain_shape
 from ..operators.window_rules import unpooled_plane
 from .errors import ShapeError, as_pytorch
-from .gradients import Input, Ints, may_skip_dispatcher, tracing
+from .gradients import Input, may_skip_dispatcher, tracing
 from .moves import Plane, flat_indices, move, move_by_operators
 from .tensors import DEVICES, arrays_on, check_memory, is_tensor, shortage
 
@@ -54,7 +53,7 @@ class _Unpool(torch.autograd.Function):
         return found.reshape(-1).view(ctx.shape), None, None, None, None
 
 
-def _unpool(name: str, input: Tensor, indices: Tensor, attributes: tuple[Any, ...]) -> Tensor:
+def unpool(name: str, input: Tensor, indices: Tensor, attributes: tuple[Any, ...]) -> Tensor:
     if torch.compiler.is_compiling() or tracing():
         return _by_pytorch(name, input, indices, attributes)
     attributes = tuple(map(plain, attributes))
@@ -127,105 +126,9 @@ def _gather(
     return move_by_operators(grad, torch.where(good, flat, prod(plane)), indices.shape, plane, True)
 
 
-def _gradient(
+def unpool_gradient(
     name: str, grad: Tensor, input: Input, indices: Tensor, attributes: tuple[Any, ...], out: Tensor | None
 ) -> Tensor:
     shape = input if is_tensor(input) else plain_shape(input)
     found = _gather(name, grad, shape, indices, tuple(map(plain, attributes)), out, True)
     return found if out is None else out.copy_(found)
-
-
-def max_unpool1d(
-    input: Tensor,
-    indices: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    output_size: Sequence[int] | None = None,
-) -> Tensor:
-    """As torch.nn.functional.max_unpool1d; of equal indices the last one counts, on every device."""
-    return _unpool("max_unpool1d", input, indices, (kernel_size, stride, padding, output_size))
-
-
-def max_unpool2d(
-    input: Tensor,
-    indices: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    output_size: Sequence[int] | None = None,
-) -> Tensor:
-    """As torch.nn.functional.max_unpool2d; of equal indices the last one counts, on every device."""
-    return _unpool("max_unpool2d", input, indices, (kernel_size, stride, padding, output_size))
-
-
-def max_unpool3d(
-    input: Tensor,
-    indices: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    output_size: Sequence[int] | None = None,
-) -> Tensor:
-    """As torch.nn.functional.max_unpool3d; of equal indices the last one counts, on every device."""
-    return _unpool("max_unpool3d", input, indices, (kernel_size, stride, padding, output_size))
-
-
-def max_unpool1d_backward(
-    grad_output: Tensor,
-    input: Input,
-    indices: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    output_size: Sequence[int] | None = None,
-    *,
-    out: Tensor | None = None,
-) -> Tensor:
-    """Gradient of 1-D max unpooling: `grad_output` at the indices."""
-    attributes = (kernel_size, stride, padding, output_size)
-    return _gradient("max_unpool1d_backward", grad_output, input, indices, attributes, out)
-
-
-def max_unpool2d_backward(
-    grad_output: Tensor,
-    input: Input,
-    indices: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    output_size: Sequence[int] | None = None,
-    *,
-    out: Tensor | None = None,
-) -> Tensor:
-    """Gradient of 2-D max unpooling: `grad_output` at the indices."""
-    attributes = (kernel_size, stride, padding, output_size)
-    return _gradient("max_unpool2d_backward", grad_output, input, indices, attributes, out)
-
-
-def max_unpool3d_backward(
-    grad_output: Tensor,
-    input: Input,
-    indices: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    output_size: Sequence[int] | None = None,
-    *,
-    out: Tensor | None = None,
-) -> Tensor:
-    """Gradient of 3-D max unpooling: `grad_output` at the indices."""
-    attributes = (kernel_size, stride, padding, output_size)
-    return _gradient("max_unpool3d_backward", grad_output, input, indices, attributes, out)
-
-
-def _script_as_pytorchs() -> None:
-    """Makes torch.jit.script and Dynamo take PyTorch's function for ours: neither can compile our kernels.
-
-    They do so for a function with these attributes, which torch.jit.script_if_tracing sets.
-    """
-    for function in (max_unpool1d, max_unpool2d, max_unpool3d):
-        vars(function).update(__script_if_tracing_wrapper=True, __original_fn=PYTORCH[function.__name__])
-
-
-_script_as_pytorchs()

@@ -68,6 +68,9 @@ class DeviceFacts:
     clock_khz: int  # the highest
 
 
+H200 = DeviceFacts(90, 132, 227 << 10, 228 << 10, 2048, 65536, 50 << 20, 1_980_000)
+
+
 @dataclass(slots=True)
 class Kernel:
     """A loaded kernel of one device. `function` is the driver's handle."""

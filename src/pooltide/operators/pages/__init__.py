@@ -22,7 +22,7 @@ from .family import written_out
 KINDS = {"average", "maximum", "average_gradient", "maximum_gradient", "unpool", "unpool_gradient"}
 # global: one window, the whole plane, of any number of axes. indexed: an index per element, and no windows.
 WINDOWS = {"adaptive", "strided", "global", "indexed"}
-_NOT_OPERATORS = {"functions.toml", "products.toml", "runtime.toml"}
+_NOT_OPERATORS = {"functions.toml", "help.toml", "products.toml", "runtime.toml"}
 _PRODUCTS = read_page("products", keys={"default", "functions", "names"})
 
 PRODUCTS: dict[str, str] = _PRODUCTS["names"]
