@@ -26,6 +26,7 @@ import pooltide
 import pooltide.torch
 from pooltide import acl, aclnn
 from pooltide.cli import main
+from pooltide.operators import catalog
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -96,14 +97,48 @@ def _ops(*options: str) -> str:
 def operators() -> str:
     """Returns the text of docs/operators.md."""
     products, functions, reference = _ops().split("\n\n", 2)
+    places = _sections(reference)
+
+    def to_reference(name: str) -> str:
+        return f"[{name}](reference.md#{name.lower()})"
+
+    def to_section(cell: re.Match[str]) -> str:
+        return f"[{cell[0]}](#{places[cell[0]]})" if cell[0] in places else cell[0]
+
+    def with_functions(heading: re.Match[str]) -> str:
+        names = [name for name in re.findall(r"\w+", heading[1]) if name in _described()]
+        return f"{heading[0]}\n\nReference: {', '.join(map(to_reference, names))}."
+
+    functions = re.sub(r"(?<=^\| )\w+_\w+", lambda cell: to_reference(cell[0]), functions, flags=re.M)
+    functions, products = (re.sub(r"(?<=\| )aclnn\w+(?= \|)", to_section, t) for t in (functions, products))
+    reference = re.sub(r"^## (.+)$", with_functions, reference, flags=re.M)
     return OPERATORS.format(
         functions=functions, support=_ops("--support"), products=products, reference=reference
     )
 
 
-def _entry(name: str, value: Any) -> str:
+def _sections(reference: str) -> dict[str, str]:
+    """By each name in a heading of docs/operators.md, the anchor of the heading, as GitHub makes it."""
+    headings = re.findall(r"^## (.+)$", reference, re.M)
+    return {
+        name: re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+        for heading in headings
+        for name in re.findall(r"\w+", heading)
+    }
+
+
+def _described() -> set[str]:
+    """The names of docs/reference.md that have a section, or a row, in docs/operators.md."""
+    return {*pooltide.__all__} & {*catalog.operators()} | {n for n in dir(aclnn) if n.startswith("aclnn")}
+
+
+def _entry(name: str, value: Any, places: dict[str, str]) -> str:
     signature = str(inspect.signature(value)).replace("'", "")
-    return f"### {name}\n\n```\n{name}{signature}\n```\n\n{_markdown(inspect.getdoc(value) or '')}".rstrip()
+    text = f"### {name}\n\n```\n{name}{signature}\n```\n\n{_markdown(inspect.getdoc(value) or '')}".rstrip()
+    if name not in _described():
+        return text
+    section = places.get(name.removesuffix("GetWorkspaceSize"), "the-functions")
+    return f"{text}\n\nDtypes and rules: [operators.md](operators.md#{section})."
 
 
 def _markdown(text: str) -> str:
@@ -122,8 +157,9 @@ def _section(paragraph: str) -> str:
 
 
 def _entries(module: ModuleType, names: Iterable[str]) -> str:
+    places = _sections(_ops().split("\n\n", 2)[2])
     found = [(name, getattr(module, name)) for name in sorted(names)]
-    return "\n\n".join(_entry(name, value) for name, value in found if callable(value))
+    return "\n\n".join(_entry(name, value, places) for name, value in found if callable(value))
 
 
 def reference() -> str:

@@ -16,7 +16,7 @@ import pytest
 
 from calls import said
 from pooltide import acl, aclnn
-from pooltide.acl import phases
+from pooltide.acl import phase_one
 from pooltide.acl.contexts import CONTEXTS
 from pooltide.acl.races import Use
 from pooltide.acl.stream_queue import Job, Stream
@@ -864,7 +864,7 @@ def test_a_tensor_that_another_thread_changes_during_phase_one(
         monkeypatch.undo()
         assert acl.aclInitTensor(small.grad, [3], acl.ACL_INT8, None, 0, acl.ACL_FORMAT_ND, [3], 4096) == 0
 
-    monkeypatch.setattr(phases, "backend_setting", change)
+    monkeypatch.setattr(phase_one, "backend_setting", change)
     executor = small.plan()
     assert acl.aclGetViewShape(small.grad) == ((3,), 0)
     assert aclnn.aclnnAdaptiveAvgPool3dBackward(None, 0, executor, streams[0]) == 0

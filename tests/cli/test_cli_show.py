@@ -149,7 +149,7 @@ def test_without_matplotlib_a_sentence_says_what_to_install(format: str, tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ((CASES[0], "-o", "p.gif"), "-o has the suffix '.gif'; it must be .svg, .png or .pdf"),
+        ((CASES[0], "-o", "p.gif"), "-o has the suffix '.gif'; it must be .svg, .png, .pdf or .html"),
         (("max_unpool2d:1x1x4x4:k2", "-o", "p.svg"), "an unpool has no windows; a picture needs some"),
         (
             ("adaptive_avg3d:1x1x7x11x13:o3x4x5", "-o", "p.svg", "--slice", 7),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
 import sysconfig
 from pathlib import Path
+from tempfile import gettempdir
 
 import pytest
 
@@ -30,6 +32,23 @@ def test_the_demo_shows_results_findings_and_checks() -> None:
     assert "indices reaches bytes 0 to 8 of a block of 4 bytes" in run.stdout
     assert run.stdout.count("equals the float64 reference") == len(PROGRAMS)
     assert "4 of 4 programs agree with the float64 reference." in run.stdout
+
+
+@pytest.mark.slow
+def test_the_demo_ends_with_a_command_for_each_door(tmp_path: Path) -> None:
+    """Each of them works in an empty folder, and leaves no file there."""
+    doors = {"train with PyTorch": 17, "write for Ascend": 7, "accept operators": 1}
+    lines = _run(str(POOLTIDE), "demo", COLUMNS="60").stdout.splitlines()[-len(doors) :]
+    for line, (door, printed_lines) in zip(lines, doors.items(), strict=True):
+        if "PyTorch" in door and importlib.util.find_spec("torch") is None:
+            continue
+        assert line.startswith(f"  you {door} ")
+        path = f"{POOLTIDE.parent}:{os.environ['PATH']}"
+        command = f"cd {tmp_path} && {line[26:]}"
+        run = _run("bash", "-euo", "pipefail", "-c", command, PATH=path, TMPDIR=gettempdir())
+        assert run.returncode == 0, run.stderr
+        assert run.stdout.count("\n") >= printed_lines, run.stdout
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_demo_in_strict_mode_shows_the_stream_fail() -> None:

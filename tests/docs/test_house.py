@@ -109,11 +109,12 @@ def test_mypy_strict() -> None:
     _tool("mypy")
 
 
-def test_readme_has_the_two_commands_and_ci_runs_the_second() -> None:
+def test_readme_has_the_commands_and_ci_runs_the_last() -> None:
     commands = re.findall(r"^    (pip install .+)$", (ROOT / "README.md").read_text("utf-8"), re.M)
-    assert len(commands) == 2, commands
-    assert commands[0].endswith("pooltide demo")
-    assert commands[1].endswith("pytest")
+    assert len(commands) == 3, commands
+    assert commands[0].startswith("pip install dist/pooltide-*_")
+    assert all(command.endswith("pooltide demo") for command in commands[:2])
+    assert commands[2].endswith("pytest")
     assert "README.md" in (ROOT / ".ci" / "run").read_text("utf-8")
 
 
@@ -135,17 +136,51 @@ def test_the_printed_pages_are_what_their_tool_prints(name: str) -> None:
         assert set(re.findall("^### (.+)$", page, re.M)) >= {*pooltide.__all__, "patch", "aclrtMemcpy"}
 
 
-def test_the_chinese_readme_has_the_structure_of_the_english_one() -> None:
-    pages = [(ROOT / name).read_text("utf-8") for name in ("README.md", "README.zh.md")]
-    snippet, link, code, figure = (
-        r"```[\s\S]*?```",
-        r"\]\((?!README)[^)]+\)",
-        r"(?<!`)`[^`\n]+`(?!`)",
-        r"\d[\d,.]+\d",
-    )
-    for part in (r"^#+ ", snippet, r"^    .+$", link, r"^- ", code, figure):
-        english, chinese = (sorted(re.findall(part, page, re.M)) for page in pages)
-        assert english == chinese, part
+def test_reference_and_operators_link_to_each_other() -> None:
+    """Every link between them leads to a heading, and every operator and function has one."""
+    pages = {name: _page(name) for name in ("operators.md", "reference.md")}
+    anchors = {
+        name: {
+            re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-")
+            for head in re.findall("^#+ (.+)$", text, re.M)
+        }
+        for name, text in pages.items()
+    }
+    for name, text in pages.items():
+        for target, anchor in re.findall(r"\]\((operators\.md|reference\.md|)#([^)]+)\)", text):
+            assert anchor in anchors[target or name], f"{name}: {target}#{anchor}"
+    assert pages["operators.md"].count("](reference.md#") >= len(operators()) + len(documented())
+    assert pages["reference.md"].count("](operators.md#") >= len(operators()) + 2 * len(documented())
+
+
+CHINESE = {"README.zh.md": "README.md"} | {
+    f"docs/zh/{path.name}": f"docs/{path.name}" for path in (ROOT / "docs" / "zh").glob("*.md")
+}
+
+
+@pytest.mark.parametrize("page", CHINESE)
+def test_both_languages_have_the_same_headings_and_commands(page: str) -> None:
+    parts = {
+        "heading": r"^(#+ (?:\d+\. )?)",
+        "snippet": r"^(```[\s\S]*?^```)",
+        "indented": r"^    .+$",
+        "link": r"\]\((?:\.\./|docs/|zh/)*([^)#]+)(?:#[^)]*)?\)",
+        "item": r"^- ",
+        "code": r"(?<!`)`[^`\n]+`(?!`)",
+        "figure": r"\d[\d,.]+\d",
+    }
+    texts = [(ROOT / name).read_text("utf-8") for name in (CHINESE[page], page)]
+    for name, part in parts.items():
+        english, chinese = (re.findall(part, text.replace(".zh.md", ".md"), re.M) for text in texts)
+        if name in ("link", "code", "figure"):  # word order differs
+            english, chinese = sorted(english), sorted(chinese)
+        assert english == chinese, name
+
+
+def test_every_tutorial_and_the_readme_are_there_in_chinese() -> None:
+    tutorials = {f"docs/{path.name}" for path in (ROOT / "docs").glob("tutorial_*.md")}
+    assert set(CHINESE.values()) >= {"README.md", *tutorials}
+    assert len(tutorials) == 3
 
 
 def test_the_repository_holds_no_generated_files() -> None:
@@ -250,7 +285,9 @@ def test_the_chart_is_what_its_tool_draws() -> None:
 
 
 @pytest.mark.parametrize(
-    "page", [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))], ids=lambda p: p.name
+    "page",
+    [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))],
+    ids=lambda p: str(p.relative_to(ROOT)),
 )
 def test_links_lead_to_files(page: Path) -> None:
     links = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text("utf-8"))
@@ -260,10 +297,13 @@ def test_links_lead_to_files(page: Path) -> None:
 @pytest.mark.slow
 def test_the_site_builds_without_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("material", reason="mkdocs-material is not installed: the site is NOT built")
+    pytest.importorskip("jieba", reason="jieba is not installed: the site is NOT built")
     site = load_tool("site.py")
     monkeypatch.setattr(site, "SOURCE", tmp_path / "source")
     site.build(tmp_path / "site")
     assert (tmp_path / "site" / "pytorch" / "index.html").exists()
-    monkeypatch.setattr(site, "linked", lambda text: text + "\n[a page that is not there](nowhere.md)\n")
+    monkeypatch.setattr(site, "report", lambda folder: (folder / "report.html").write_text(""))
+    linked, lost = site.linked, "\n[a page that is not there](nowhere.md)\n"
+    monkeypatch.setattr(site, "linked", lambda text, *rest: linked(text, *rest) + lost)
     with pytest.raises(subprocess.CalledProcessError):
         site.build(tmp_path / "site")

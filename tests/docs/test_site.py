@@ -1,13 +1,26 @@
-"""The documentation site in a browser: on telephones and desktops, nothing is cut off."""
+"""The documentation site in a browser: nothing is cut off, links lead somewhere, tables scroll, code is copied
+without its outputs, and both languages are searched."""
 
 from __future__ import annotations
 
+import functools
+import http.server
+import re
+import threading
+from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import pytest
 
 from browser import Browser, needs_browser
+from paths import ROOT
 from tool_modules import TOOLS, load_tool
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not TOOLS.exists(), reason="NO TOOLS: the tests run outside the source tree"),
+]
 
 # The elements beyond the right edge that no box around them lets the reader scroll to.
 CUT_OFF = """[...document.querySelectorAll(".md-content *")].filter(e => {
@@ -21,6 +34,7 @@ CUT_OFF = """[...document.querySelectorAll(".md-content *")].filter(e => {
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("material", reason="mkdocs-material is not installed: the site is NOT built")
+    pytest.importorskip("jieba", reason="jieba is not installed: the site is NOT built")
     tool = load_tool("site.py")
     folder = tmp_path_factory.mktemp("site")
     tool.SOURCE = folder / "source"
@@ -28,21 +42,33 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "site"
 
 
-@pytest.mark.slow
+@pytest.fixture(scope="module")
+def address(site: Path) -> Iterator[str]:
+    """The site on a server of this machine: its search needs one."""
+    handler = functools.partial(_Quiet, directory=str(site))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+
 @needs_browser
-@pytest.mark.skipif(not TOOLS.exists(), reason="NO TOOLS: the tests run outside the source tree")
 @pytest.mark.parametrize("width", [390, 1280])
 def test_no_page_is_cut_off(width: int, site: Path, chromium: Browser) -> None:
     pages = sorted(site.rglob("index.html"))
-    assert len(pages) > 15
+    assert len(pages) > 25
     for page in pages:
         chromium.open(page, width)
-        name = page.parent.name
+        name = str(page.relative_to(site))
         assert chromium.evaluate("document.documentElement.scrollWidth") <= width, name
         assert chromium.evaluate(CUT_OFF) == [], name
 
 
-@pytest.mark.slow
 @needs_browser
 def test_that_test_can_fail(chromium: Browser, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
@@ -50,3 +76,134 @@ def test_that_test_can_fail(chromium: Browser, tmp_path: Path) -> None:
     chromium.open(page, 390)
     assert chromium.evaluate("document.documentElement.scrollWidth") > 390
     assert chromium.evaluate(CUT_OFF) != []
+
+
+def test_every_link_leads_to_a_file_and_a_heading(site: Path) -> None:
+    texts = {page: page.read_text("utf-8") for page in sorted(site.rglob("*.html"))}
+    anchors = {page: set(re.findall(r'\bid="?([^"\s>]+)', text)) for page, text in texts.items()}
+    for page, text in texts.items():
+        if page.name == "404.html":  # its links are absolute
+            continue
+        for link in re.findall(r'<(?:a|img|iframe|link|script)\b[^>]*?(?:href|src)="?([^"\s>]+)', text):
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            target = (page.parent / unquote(parts.path)).resolve() if parts.path else page
+            target = target / "index.html" if target.is_dir() else target
+            where = f"{page.relative_to(site)}: {link}"
+            assert target.exists(), where
+            if parts.fragment and target.suffix == ".html" and parts.fragment not in ("en", "zh", "__"):
+                assert unquote(parts.fragment) in anchors[target], where
+
+
+def test_no_link_has_the_name_of_a_file_as_its_text(site: Path) -> None:
+    for page in site.rglob("index.html"):
+        found = re.findall(r"<a [^>]*>([\w/]+\.md)</a>", page.read_text("utf-8"))
+        assert not found, page
+
+
+def test_pages_have_a_next_and_a_previous_one(site: Path) -> None:
+    text = (site / "tutorial_ascend" / "index.html").read_text("utf-8")
+    assert "md-footer__link--prev" in text
+    assert "md-footer__link--next" in text
+
+
+def test_the_chinese_part_has_its_own_pages_and_navigation(site: Path) -> None:
+    pages = {page.parent.name for page in (site / "zh").rglob("index.html")}
+    assert pages >= {"zh", "start", "windows", "tutorial_pytorch", "tutorial_ascend", "tutorial_acceptance"}
+    for page in (site / "zh").rglob("index.html"):
+        text = page.read_text("utf-8")
+        assert '<html lang="zh"' in text
+        assert "教程" in text
+    home = (site / "zh" / "index.html").read_text("utf-8")
+    assert all(door in home for door in ("您用 PyTorch 训练模型", "您为昇腾编写程序", "您验收算子"))
+
+
+def test_both_languages_of_the_own_pages_have_the_same_parts() -> None:
+    folder = ROOT / "tools" / "site_pages"
+    for name in ("home", "windows"):
+        texts = [(folder / f"{name}{suffix}.md").read_text("utf-8") for suffix in ("", ".zh")]
+        for part in (r"^#+ ", r"^```[\s\S]*?^```", r"\{\{.+?\}\}", r"<\w+[^>]*>"):
+            english, chinese = (re.findall(part, text, re.M) for text in texts)
+            assert english == chinese, (name, part)
+
+
+@needs_browser
+def test_the_first_column_stays_when_a_table_scrolls(site: Path, chromium: Browser) -> None:
+    chromium.open(site / "operators" / "index.html", 390)
+    script = """(() => { const table = document.querySelector(".md-typeset table:not([class])");
+        let box = table; while (box.scrollWidth <= box.clientWidth) box = box.parentElement;
+        box.scrollLeft = 200; const cell = table.rows[1].cells;
+        return [box.scrollLeft, cell[0].getBoundingClientRect().left, cell[1].getBoundingClientRect().left]; })()"""
+    scrolled, first, second = chromium.evaluate(script)
+    assert scrolled == 200
+    assert 0 <= first < 40
+    assert second < first
+
+
+@needs_browser
+@pytest.mark.parametrize("page", ["tutorial_acceptance", "zh/tutorial_acceptance"])
+def test_code_is_copied_without_prompts_and_outputs(page: str, address: str, chromium: Browser) -> None:
+    chromium.call("Page.navigate", url=f"{address}/{page}/")
+    chromium.wait(
+        'document.readyState === "complete" && document.querySelectorAll(".md-code__button, .md-clipboard").length'
+    )
+    chromium.evaluate("navigator.clipboard.writeText = text => { window.copied = text; return Promise.resolve(); };"
+        "document.execCommand = () => { window.copied = document.activeElement.value; return true; }; 0")  # fmt: skip
+    blocks = chromium.evaluate("document.querySelectorAll('.highlight').length")
+    copied = []
+    for number in range(blocks):
+        chromium.evaluate(
+            f"document.querySelectorAll('.highlight')[{number}].querySelector('button').click()"
+        )
+        copied.append(chromium.evaluate("window.copied"))
+    assert copied[0].startswith("name,case\nstem,avg2d:")  # a file to save, whole
+    assert copied[1] == "pooltide check cases.csv --product atlas-inference"
+    assert copied[2].split("\n")[:2] == [
+        "pooltide golden cases.csv -o golden",
+        "pooltide run cases.csv --save chip > run.txt",
+    ]
+    assert not [text for text in copied if "$ " in text or "FAIL" in text]
+
+
+@needs_browser
+@pytest.mark.parametrize(
+    ("part", "query", "title"),
+    [("", "ceil mode", "Ceil mode"), ("zh/", "反池化", "PyTorch"), ("zh/", "标杆数据", "标杆数据")],
+)
+def test_the_search_answers(part: str, query: str, title: str, address: str, chromium: Browser) -> None:
+    chromium.call("Page.navigate", url=f"{address}/{part}?q={query}")
+    chromium.wait("document.querySelectorAll('.md-search-result__item').length")
+    found = chromium.evaluate(
+        "[...document.querySelectorAll('.md-search-result__item')].map(e => e.textContent).join()"
+    )
+    assert title in found.replace("\u200b", "")
+
+
+@needs_browser
+def test_a_diagram_scrolls_and_is_not_wrapped(site: Path, chromium: Browser) -> None:
+    chromium.open(site / "architecture" / "index.html", 390)
+    code = "document.querySelector('.diagram code')"
+    assert "─" in chromium.evaluate(f"{code}.textContent")
+    assert chromium.evaluate(f"{code}.scrollWidth > {code}.clientWidth")
+    assert not chromium.evaluate(
+        "[...document.querySelectorAll('.highlight:not(.diagram)')].some(e => e.textContent.includes('─'))"
+    )
+
+
+@needs_browser
+def test_a_flag_stays_on_one_line(site: Path, chromium: Browser) -> None:
+    chromium.open(site / "cli" / "index.html", 390)
+    broken = "[...document.querySelectorAll('.flag')].filter(e => e.getClientRects().length > 1).length"
+    assert chromium.evaluate("document.querySelectorAll('.flag').length") > 50
+    assert chromium.evaluate(broken) == 0
+
+
+@needs_browser
+def test_frames_have_the_colours_of_the_page(site: Path, chromium: Browser) -> None:
+    for dark in (False, True):
+        chromium.open(site / "windows" / "index.html", 1280, dark=dark)
+        scheme = chromium.evaluate("getComputedStyle(document.querySelector('iframe.windows')).colorScheme")
+        assert scheme == ("dark" if dark else "light")
+        text = chromium.evaluate("getComputedStyle(document.querySelector('.md-typeset')).color")
+        assert (text == "rgba(0, 0, 0, 0.87)") is not dark

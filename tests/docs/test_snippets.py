@@ -57,3 +57,8 @@ def test_snippet(page: str, language: str, text: str, tmp_path: Path) -> None:
         check=False,
     )
     assert run.returncode == 0, f"{page}:\n{text}\n{run.stdout}{run.stderr}"
+    if page.startswith(
+        "README"
+    ):  # typed in the clone, a door's commands write to the folder that git ignores
+        assert {path.name for path in tmp_path.iterdir()} <= {"examples", "build"}, text
+        assert "/build/" in (ROOT / ".gitignore").read_text("utf-8").splitlines()

@@ -1,4 +1,4 @@
-"""A headless Chromium that tests drive: pages of a given size, keys, colours, pictures.
+"""A headless Chromium that tests drive: pages of a given size, keys, mouse, touch, colours, pictures.
 
 Chromium takes commands and gives answers through two pipes (--remote-debugging-pipe): JSON texts, each
 ended by a null byte. So no port is opened and no package is needed.
@@ -33,7 +33,15 @@ _FLAGS = [
     "--hide-scrollbars",
     "--remote-debugging-pipe",
 ]
-_KEYS = {"Tab": 9, "Enter": 13, "ArrowDown": 40, "ArrowUp": 38}
+_KEYS = {
+    "Tab": 9,
+    "Enter": 13,
+    "Escape": 27,
+    "PageDown": 34,
+    "ArrowUp": 38,
+    "ArrowRight": 39,
+    "ArrowDown": 40,
+}
 
 
 class Browser:
@@ -110,6 +118,30 @@ class Browser:
             code = {"windowsVirtualKeyCode": _KEYS[key]} if key in _KEYS else {}
             self.call("Input.dispatchKeyEvent", type="keyDown", key=key, **text, **code)
             self.call("Input.dispatchKeyEvent", type="keyUp", key=key, **code)
+
+    def move(self, selector: str) -> None:
+        """Moves the mouse over an element."""
+        self.call("Input.dispatchMouseEvent", type="mouseMoved", **self._middle(selector))
+
+    def click(self, selector: str) -> None:
+        for kind in ("mousePressed", "mouseReleased"):
+            self.call(
+                "Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **self._middle(selector)
+            )
+
+    def tap(self, selector: str) -> None:
+        """Touches an element with a finger."""
+        self.call("Emulation.setTouchEmulationEnabled", enabled=True)
+        self.call("Input.dispatchTouchEvent", type="touchStart", touchPoints=[self._middle(selector)])
+        self.call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+        self.call("Emulation.setTouchEmulationEnabled", enabled=False)
+
+    def _middle(self, selector: str) -> dict[str, float]:
+        script = f"""(() => {{ const e = document.querySelector({json.dumps(selector)});
+            e.scrollIntoView({{block: "center", inline: "center"}}); const r = e.getBoundingClientRect();
+            return {{x: r.x + r.width / 2, y: r.y + r.height / 2}}; }})()"""
+        place: dict[str, float] = self.evaluate(script)
+        return place
 
     def overflow(self) -> list[str]:
         """The elements that reach beyond the right edge of the page."""

@@ -9,6 +9,7 @@ from itertools import permutations, product
 from math import prod
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -17,12 +18,14 @@ from torch._prims_common import suggest_memory_format  # noqa: E402
 from torch.utils import _pytree as pytree  # noqa: E402
 
 import pooltide  # noqa: E402
-from pools import EVERY, Pool, sample  # noqa: E402
+from pools import EVERY, Pool, quiet_patch, sample  # noqa: E402
 from pooltide.torch import functional  # noqa: E402
-from pooltide.torch.errors import BadIndexError, DtypeError, ShapeError, as_pytorch  # noqa: E402
+from pooltide.torch.errors import BadIndexError, DtypeError, NoRoomError, ShapeError, as_pytorch  # noqa: E402
+from pooltide.torch.releases import can_call_aten  # noqa: E402
 from shares import fast_if, fast_some, is_2d  # noqa: E402
 
 F = torch.nn.functional
+PATCHES = [False, True] if can_call_aten() else [False]
 TWELVE = [
     f"{kind}_pool{axes}d" for kind in ("avg", "adaptive_avg", "max", "adaptive_max") for axes in (1, 2, 3)
 ]
@@ -291,16 +294,17 @@ def test_strides_are_pytorchs(name: str) -> None:
 
 
 def outcome(module: Any, name: str, x: Any, arguments: tuple[Any, ...], more: dict[str, Any]) -> Any:
-    """What a call has: shapes and the gradient, or the error."""
+    """What a call has: shapes, strides and the gradient, or the error."""
     leaf = x.clone().requires_grad_()
     try:
         result = getattr(module, name)(leaf, *arguments, **more)
     except RuntimeError as error:
         return error
     values, *indices = result if more else (result,)
-    found = [values.shape, [(i.shape, i.dtype) for i in indices]]
+    found = [values.shape, values.stride(), [(i.shape, i.stride(), i.dtype) for i in indices]]
     try:
-        return [*found, torch.autograd.grad(values.sum(), leaf)[0]]
+        gradient = torch.autograd.grad(values.sum(), leaf)[0]
+        return [*found, gradient.stride(), gradient]
     except RuntimeError:
         return [*found, "gradient raises"]
 
@@ -317,6 +321,9 @@ def test_sizes_of_zero_are_taken_and_refused_as_by_pytorch(name: str) -> None:
                 x = torch.randn(*lead, *lengths)
                 must = outcome(F, name, x, arguments, more)
                 found = outcome(functional, name, x, arguments, more)
+                for forward in PATCHES:
+                    with quiet_patch(forward):
+                        assert str(outcome(F, name, x, arguments, more)) == str(must)
                 if isinstance(must, RuntimeError):
                     assert isinstance(found, ShapeError), (x.shape, arguments, more)
                     assert str(found).startswith(f"{name}: ")
@@ -328,7 +335,13 @@ def test_sizes_of_zero_are_taken_and_refused_as_by_pytorch(name: str) -> None:
 
 
 def test_errors_are_pytorchs_and_ours() -> None:
-    for error, both in ((ValueError, ShapeError), (TypeError, DtypeError), (IndexError, BadIndexError)):
+    classes = (
+        (ValueError, ShapeError),
+        (TypeError, DtypeError),
+        (IndexError, BadIndexError),
+        (MemoryError, NoRoomError),
+    )
+    for error, both in classes:
         found = as_pytorch(error("f: x has 1; it must be 2."))
         assert type(found) is both
         assert isinstance(found, error)
@@ -415,3 +428,27 @@ def test_with_out_the_tensor_that_needs_a_gradient_is_named() -> None:
     g, x = torch.randn(2, 3, 4, 4, requires_grad=True), torch.randn(2, 3, 8, 8)
     with pytest.raises(ValueError, match=r"grad_output requires a gradient; with out= no argument may\."):
         pooltide.torch.avg_pool2d_backward(g, x, 2, out=torch.empty_like(x))
+
+
+def test_sizes_and_indices_that_only_ours_take_or_refuse() -> None:
+    """As the list of differences says."""
+    x = torch.randn(1, 2, 6, 4)
+    y, at = F.max_pool2d(x, 2, return_indices=True)
+    two, sizes = np.int64(2), np.array([2, 2])
+    beyond: list[tuple[str, list[Any], list[Any]]] = [
+        ("adaptive_avg_pool2d", [x, (2,)], [x, 2]),
+        ("adaptive_max_pool2d", [x, (2,)], [x, 2]),
+        ("adaptive_avg_pool2d", [x, two], [x, 2]),
+        ("avg_pool2d", [x, sizes], [x, 2]),
+        ("max_pool2d", [x, 3, 2, 0, 1, np.bool_(True)], [x, 3, 2, 0, 1, True]),
+        ("max_unpool2d", [y, at, (2,)], [y, at, 2]),
+        ("max_unpool2d", [y, at, two], [y, at, 2]),
+        ("max_unpool2d", [y, at.int(), 2], [y, at, 2]),
+    ]
+    for name, odd, usual in beyond:
+        with pytest.raises((RuntimeError, TypeError)):
+            getattr(F, name)(*odd)
+        assert torch.equal(getattr(functional, name)(*odd), getattr(F, name)(*usual))
+    assert F.avg_pool2d(x, torch.tensor(2)).shape == (1, 2, 3, 2)
+    with pytest.raises(DtypeError, match="kernel_size is tensor"):
+        functional.avg_pool2d(x, torch.tensor(2))

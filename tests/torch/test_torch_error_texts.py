@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -159,3 +160,75 @@ def test_large_tensors_are_judged_on_meta(monkeypatch: pytest.MonkeyPatch) -> No
         torch.ops.aten.avg_pool2d_backward(
             torch.zeros(1, 3, 2, 2), torch.zeros(1, 2, 4, 4), [2, 2], [2, 2], [0, 0], False, True, None
         )
+
+
+@pytest.mark.skipif(not can_call_aten(), reason="this release has no way back to PyTorch's kernels")
+@pytest.mark.parametrize("function", list(aten_fallback.OUT_FORMS))
+def test_bad_outs_of_patched_gradients(function: str) -> None:
+    """PyTorch checks grad_input in the out form only."""
+    name = aten_fallback.OUT_FORMS[function].removesuffix(".grad_input")
+    operator, axes = getattr(torch.ops.aten, name).grad_input, int(name.partition("d_")[0][-1])
+    g, x = torch.zeros(1, 2, *[2] * axes), torch.zeros(1, 2, *[4] * axes)
+    windows = [] if "adaptive" in name else [[2] * axes, [2] * axes, [0] * axes]
+    if windows:
+        windows += [[1] * axes, False] if "max" in name else [False, True, None]
+    indices = [torch.zeros(g.shape, dtype=torch.int64)] if "max" in name else []
+    for dtype in (torch.float64, torch.int64, torch.bool):
+        out = torch.zeros(x.shape, dtype=dtype)
+        theirs = raised(operator, g, x, *windows, *indices, grad_input=out)
+        with quiet_patch(forward=False):
+            ours = raised(operator, g, x, *windows, *indices, grad_input=out)
+        if theirs is not None:
+            assert isinstance(ours, RuntimeError)
+            assert str(theirs) in str(ours)
+    assert theirs is not None or "3d" in name  # the last kernels that check nothing
+
+
+def no_room(call: Callable[[], Any]) -> str:
+    with pytest.raises(MemoryError) as caught:
+        call()
+    assert isinstance(caught.value, RuntimeError)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["adaptive_avg_pool2d", "adaptive_max_pool2d"])
+def test_results_that_no_memory_holds(name: str) -> None:
+    """Programs look for PyTorch's text to make their batches smaller."""
+    x, texts = torch.zeros(1, 1, 8, 8), []
+    theirs = str(raised(getattr(F, name), x, 2**24))
+    assert "can't allocate memory" in theirs
+    for leaf in (x, x.clone().requires_grad_()):
+        texts.append(no_room(lambda leaf=leaf: getattr(pt.functional, name)(leaf, 2**24)))
+        if can_call_aten():
+            with quiet_patch(forward=True):
+                texts.append(no_room(lambda leaf=leaf: getattr(F, name)(leaf, 2**24)))
+    for text in texts:
+        assert text.startswith(f"{name}: the call has no room")
+        assert theirs in text
+
+
+def test_memory_that_a_gradient_does_not_get(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any, **__: Any) -> Any:
+        raise MemoryError("no room")
+
+    x = torch.randn(1, 2, 4, 4, requires_grad=True)
+    for module in ("overrides", "gradients", "pools"):
+        monkeypatch.setattr(f"pooltide.torch.{module}.compute", full)
+    y = pt.functional.max_pool2d(x, 2).sum() + pt.functional.avg_pool2d(x, 3).sum()
+    assert no_room(y.backward) == "no room"
+    with quiet_patch(forward=False):
+        y = F.avg_pool2d(x, 2, divisor_override=5).sum()
+        assert no_room(y.backward) == "no room"
+
+
+@pytest.mark.parametrize("patched", [False, True])
+def test_unpools_with_more_elements_than_an_integer_counts(patched: bool) -> None:
+    x, at = torch.zeros(1, 1, 2, 2, 2), torch.zeros(1, 1, 2, 2, 2, dtype=torch.int64)
+    theirs = str(raised(F.max_unpool3d, x, at, 2**22))
+    assert "overflow" in theirs
+    module = F if patched else pt.functional
+    with quiet_patch(forward=False) if patched else nullcontext():
+        ours = raised(module.max_unpool3d, x, at, 2**22)
+    assert isinstance(ours, RuntimeError)
+    assert str(ours).startswith("max_unpool3d: the result has shape (1, 1, ")
+    assert theirs in str(ours)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -113,3 +116,85 @@ def test_exported_programs(strict: bool, forward: bool | None) -> None:
             program = torch.export.export(model, (x,), strict=strict).module()
             assert_same(program, model, x.flip(0) * 2)
     torch.compiler.reset()
+
+
+# argv: what the process does, and the folder of the graphs.
+PROCESS = """
+import sys
+import torch
+import torch.nn.functional as F
+from torch.fx.experimental.proxy_tensor import make_fx
+
+role, folder = sys.argv[1:]
+x = torch.randn(2, 3, 9, 8, generator=torch.Generator().manual_seed(3))
+other = x.flip(0, -1) * 2
+NAMES = {"avg_pool2d": (3, 2), "max_pool2d": (3, 2), "adaptive_avg_pool2d": ((4, 3),), "adaptive_max_pool2d": ((4, 3),)}
+
+def gradient(module, name):
+    def step(x):
+        x = x.detach().requires_grad_()
+        return torch.autograd.grad(getattr(module, name)(x, *NAMES[name]).square().sum(), x)[0]
+    return step
+
+def forward(module, name):
+    return lambda x: getattr(module, name)(x, *NAMES[name])
+
+def model_of(module):
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return tuple(getattr(module, name)(x, *NAMES[name]) for name in NAMES)
+    return Model()
+
+def check(graph, must):
+    torch.full((64, 1024), float("nan"))  # memory that is freed again, for results that nobody writes
+    assert torch.equal(graph(other), must), role
+
+traced = lambda step: make_fx(step, pre_dispatch=True)(x)
+load = lambda name: torch.load(f"{folder}/{name}", weights_only=False)
+if role == "writer":
+    import pooltide.torch as pt
+    for name in NAMES:
+        torch.save(traced(forward(pt.functional, name)), f"{folder}/ours_{name}")
+        torch.save(traced(gradient(pt.functional, name)), f"{folder}/ours_{name}_gradient")
+    torch.export.save(torch.export.export(model_of(pt.functional), (x,)), f"{folder}/exported.pt2")
+    with pt.patch(forward=FORWARD):
+        for name in NAMES:
+            torch.save(traced(forward(F, name)), f"{folder}/patched_{name}")
+            torch.save(traced(gradient(F, name)), f"{folder}/patched_{name}_gradient")
+    sys.exit()
+if role == "without":
+    assert "pooltide" not in sys.modules
+else:
+    import pooltide.torch as pt
+musts = {name: (forward(F, name)(other), gradient(F, name)(other), traced(gradient(F, name))(other)) for name in NAMES}
+if role == "patched":
+    pt.patch(forward=FORWARD)
+for name, (values, its_gradient, its_traced_gradient) in musts.items():
+    check(load(f"ours_{name}"), values)
+    check(load(f"patched_{name}"), values)
+    check(load(f"patched_{name}_gradient"), its_traced_gradient)  # PyTorch's keeps the indices of the traced input
+    if role != "without":
+        check(load(f"ours_{name}_gradient"), its_gradient)
+        continue
+    try:
+        load(f"ours_{name}_gradient")
+    except AttributeError as error:
+        assert "'pooltide'" in str(error) and f"{name}_backward" in str(error), error
+    else:
+        raise AssertionError("the graph of our gradient was loaded without our operators")
+for found, (values, *_) in zip(torch.export.load(f"{folder}/exported.pt2").module()(other), musts.values(), strict=True):
+    assert torch.equal(found, values)
+print("done")
+"""
+
+
+@pytest.mark.slow
+def test_graphs_that_another_process_traced(tmp_path: Path) -> None:
+    """A process that never imports pooltide runs each graph but those with our gradients, which name us."""
+    program = PROCESS.replace("FORWARD", str(PATCHES[-1]))
+    for role in ("writer", "without", "with", "patched"):
+        found = subprocess.run(
+            [sys.executable, "-c", program, role, str(tmp_path)], capture_output=True, text=True, timeout=600
+        )
+        assert found.returncode == 0, f"{role}: {found.stderr}"
+        assert role == "writer" or found.stdout == "done\n"

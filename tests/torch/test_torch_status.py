@@ -316,11 +316,38 @@ def test_outputs_may_be_nested() -> None:
         (Call(lambda x: x.detach()), ValueError, "returns no tensor with a gradient"),
         (nn.ReLU(), ValueError, "returns no tensor with a gradient"),
         (nn.LazyLinear(2), ValueError, "status: weight of model is not initialized"),
+        (
+            nn.PReLU(device="meta"),
+            ValueError,
+            "status: weight is on meta, which computes no values; it must ",
+        ),
     ],
 )
 def test_what_can_not_be_run_is_said(model: Any, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         pt.status(model, torch.ones(1, 2))
+
+
+def test_an_input_on_meta_is_refused() -> None:
+    x = torch.zeros(1, 2, 4, 4, device="meta", requires_grad=True)
+    with pytest.raises(ValueError, match=r"^status: input 0 is on meta"):
+        pt.status(nn.MaxPool2d(2), x)
+
+
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged], ids=str)
+def test_nested_tensors(layout: Any) -> None:
+    rows = [torch.randn(2, 3), torch.randn(4, 3)]
+    x = torch.nested.nested_tensor(rows, layout=layout, requires_grad=True)
+    step = pt.status(nn.Linear(3, 2), x).step
+    assert step is not None
+    assert step.differs == ()
+    assert step.operators
+    steps = iter(range(9))
+    model = nn.Identity()
+    model.register_forward_hook(lambda module, inputs, output: output * (1 + next(steps)))
+    step = pt.status(model, x).step
+    assert step is not None
+    assert step.differs == ("input 0",)
 
 
 def test_other_warnings_reach_the_user() -> None:

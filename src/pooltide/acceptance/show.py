@@ -34,7 +34,8 @@ class Undrawable(ValueError):
 
 def draw_case(case: Case, depth: int | None = None) -> Picture:
     problem = problem_of(case)
-    _check(problem, depth)
+    check_drawable(problem, depth)
+    _check_size(problem)
     d, h, w = (tables(axis) for axis in problem.axes)
     depth = problem.axes[0].length // 2 if depth is None else depth
     one = replace(problem, batch=(1, 1))
@@ -55,18 +56,22 @@ def draw_case(case: Case, depth: int | None = None) -> Picture:
     return arranged(str(case), where, panels, (vertical, horizontal))
 
 
-def _check(problem: Problem, depth: int | None) -> None:
+def check_drawable(problem: Problem, depth: int | None) -> None:
+    """Raises Undrawable if the problem has no windows with cells, or no slice `depth`."""
     if 0 in (problem.planes, *problem.input_plane, *problem.output_plane):
         raise Undrawable("the case has no cell; a picture needs one")
+    if problem.unpool:
+        raise Undrawable("an unpool has no windows; a picture needs some")
+    if depth is not None and not 0 <= depth < problem.axes[0].length:
+        raise Undrawable(f"the slice is {depth}; it must be 0 to {problem.axes[0].length - 1}")
+
+
+def _check_size(problem: Problem) -> None:
     for name, (_, h, w) in (("input", problem.input_plane), ("output", problem.output_plane)):
         if max(h, w) > _LARGEST:
             raise Undrawable(f"the {name}'s plane is {h}×{w}; a picture has at most {_LARGEST} cells a side")
     if (windows := prod(problem.output_plane[1:])) > _MOST_WINDOWS:
         raise Undrawable(f"the plane has {windows} windows; a picture has at most {_MOST_WINDOWS}")
-    if problem.kind.startswith("unpool"):
-        raise Undrawable("an unpool has no windows; a picture needs some")
-    if depth is not None and not 0 <= depth < problem.axes[0].length:
-        raise Undrawable(f"the slice is {depth}; it must be 0 to {problem.axes[0].length - 1}")
 
 
 def _windows(h: Tables, w: Tables) -> Panel:

@@ -34,6 +34,7 @@ COMMANDS = {
     "merge": "Join golden data, or results, that were made in shards.",
     "show": "Draw a problem's windows, their coverage and the gradient.",
     "bench": "Time our functions, PyTorch's, and a copy of memory.",
+    "determinism": "Say which of PyTorch's pools differ between runs, or raise.",
     "demo": "Run the documents' programs, in Python, and check their results.",
     "cc": "Compile a C or C++ program written for CANN.",
     "cflags": "Print the flags for such programs.",

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import io
+import shlex
 from importlib import import_module
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import gettempdir
 from textwrap import shorten
 from types import ModuleType
 from typing import Any
@@ -36,7 +41,7 @@ def command() -> None:
     """Run the documents' programs, in Python, and check their results.
 
     The input of the third program is wrong, as in its document: the demo shows the message of the checks.
-    With POOLTIDE_CHECKS=strict its stream fails instead.
+    With POOLTIDE_CHECKS=strict its stream fails instead. The last lines are commands to go on with.
     """
     console = Console(highlight=False, soft_wrap=True)
     ends = {name: _show(console, name) for name in PROGRAMS}
@@ -48,6 +53,21 @@ def command() -> None:
     if wrong := sorted(set(PROGRAMS) - {*agreed, *stopped}):
         console.print(f"[red]{len(wrong)} went wrong: {', '.join(wrong)}.[/]")
         raise SystemExit(1)
+    console.print("\nNext, one command for each door:")
+    for door, command in next_commands().items():
+        console.print(f"  {door:<23} {escape(command)}")
+
+
+def next_commands() -> dict[str, str]:
+    """A command for each door of the README. They write nothing but a program among the temporary files."""
+    source = files("pooltide.examples") / "avg_pool2d_backward.cpp"
+    program = shlex.quote(str(Path(gettempdir()) / "pooltide-avg"))
+    torch = "" if find_spec("torch") else "pip install torch && "
+    return {
+        "you train with PyTorch": f"{torch}pooltide determinism",
+        "you write for Ascend": f"pooltide cc {shlex.quote(str(source))} -o {program} && {program}",
+        "you accept operators": "pooltide run avg2d:2x3x23x29:k3:s2:p1:f16 --verbose",
+    }
 
 
 def _show(console: Console, name: str) -> str:

@@ -21,7 +21,13 @@ from .tensors import is_tensor, memory_format
 
 ATEN = {function: name for function, operator in gradients().items() if (name := aten_name(operator))}
 
-CPU_KERNELS: dict[str, Callable[..., Any]] = {}  # aten's own, by function, which `patch` has overridden
+# The out forms with their own kernels; _adaptive_avg_pool2d_backward.out calls the functional form.
+OUT_FORMS = {
+    function: f"{name.removeprefix('_')}.grad_input"
+    for function, name in ATEN.items()
+    if function != "adaptive_avg_pool2d_backward"
+}
+CPU_KERNELS: dict[str, Callable[..., Any]] = {}  # aten's own, by overload, which `patch` has overridden
 _LARGE = 2**20  # elements
 _warned: Counter[str] = Counter()
 _lock = threading.Lock()
@@ -93,8 +99,10 @@ def _of_planes(function: str, kernel: Any, stride: Any, padding: Any, *rest: Any
     return (*planes, [1, *dilation], ceil_mode)
 
 
-def judge(function: str, *arguments: Any) -> None:
+def judge(function: str, *arguments: Any, grad_input: torch.Tensor | None = None) -> None:
     """Raises the error of aten's operator for these arguments; returns if there is none, or none to be had.
+
+    With `grad_input` it asks the out form.
 
     The operator gets zeros on the CPU in the place of tensors: it computes where it finds no fault, and some
     kernels crash on expanded tensors. Large tensors are on meta, where a few texts differ.
@@ -103,15 +111,33 @@ def judge(function: str, *arguments: Any) -> None:
     if not _is_checked(function, tensors):
         return
     small = can_call_aten() and all(tensor.numel() <= _LARGE for tensor in tensors)
-    device = "cpu" if small else "meta"
-    zeros = [
-        torch.zeros(value.shape, dtype=value.dtype, device=device) if is_tensor(value) else value
-        for value in arguments
-    ]
-    if small and (kernel := CPU_KERNELS.get(function)):
-        kernel(torch._C.DispatchKeySet(torch._C.DispatchKey.CPU), *zeros)
+
+    def zeros(value: Any) -> Any:
+        if not is_tensor(value):
+            return value
+        return torch.zeros(value.shape, dtype=value.dtype, device="cpu" if small else "meta")
+
+    overload, out = ATEN[function], {}
+    if grad_input is not None:
+        overload, out = OUT_FORMS[function], {"grad_input": zeros(grad_input)}
+    if small and (kernel := CPU_KERNELS.get(overload)):
+        kernel(torch._C.DispatchKeySet(torch._C.DispatchKey.CPU), *map(zeros, arguments), **out)
     else:
-        getattr(torch.ops.aten, ATEN[function]).default(*zeros)
+        name, _, form = overload.partition(".")
+        getattr(getattr(torch.ops.aten, name), form or "default")(*map(zeros, arguments), **out)
+
+
+def check_not_empty(function: str, grad_output: torch.Tensor) -> None:
+    """Raises ValueError for an empty dimension other than N, which PyTorch refuses.
+
+    PyTorch's adaptive pools take the first dimension for N, also of tensors without a batch.
+    """
+    operator = operators()[function]
+    first = 1 if operator.windows == "adaptive" else grad_output.dim() - len(operator.axes) - 1
+    if 0 in grad_output.shape[first:]:
+        shape = tuple(grad_output.shape)
+        text = f"grad_output has shape {shape}; every dimension but N must be greater than 0"
+        raise ValueError(f"{function}: {text}.")
 
 
 def _is_checked(function: str, tensors: Sequence[torch.Tensor]) -> bool:

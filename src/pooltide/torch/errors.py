@@ -1,6 +1,7 @@
 """Errors that code written for PyTorch catches too.
 
-PyTorch raises RuntimeError for nearly every wrong argument. We raise ValueError, TypeError and IndexError.
+PyTorch raises RuntimeError for nearly every wrong argument, and where it finds no memory. We raise
+ValueError, TypeError, IndexError and MemoryError.
 A function that replaces one of PyTorch's raises a class that is both.
 Its text also has PyTorch's text for the same call, because programs and tests look for that.
 """
@@ -24,7 +25,17 @@ class BadIndexError(IndexError, RuntimeError):
     """An index outside its plane."""
 
 
-_CLASSES = (ValueError, ShapeError), (TypeError, DtypeError), (IndexError, BadIndexError)
+class NoRoomError(MemoryError, RuntimeError):
+    """A call that finds no memory."""
+
+
+_CLASSES = (
+    (ValueError, ShapeError),
+    (TypeError, DtypeError),
+    (IndexError, BadIndexError),
+    (MemoryError, NoRoomError),
+)
+FAULTS = tuple(ours for ours, _ in _CLASSES)  # what `as_pytorch` translates
 
 
 def as_pytorch(error: Exception) -> Exception:
@@ -44,8 +55,12 @@ def with_text_of(error: Exception, call: Callable[[], object]) -> Exception:
         with torch.no_grad():
             call()
     except (RuntimeError, TypeError, ValueError, IndexError) as theirs:
-        if (text := str(theirs)) not in str(error):
-            return type(error)(f"{error} PyTorch says: {text}")
+        return joined(error, str(theirs))
     except Exception:  # of an odd argument, which may raise anything
         pass
     return error
+
+
+def joined(error: Exception, text: str) -> Exception:
+    """Returns the error with PyTorch's text after ours, if ours does not have it."""
+    return error if text in str(error) else type(error)(f"{error} PyTorch says: {text}")

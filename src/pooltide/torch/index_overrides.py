@@ -14,7 +14,7 @@ import torch
 
 from ..kernels.plan import NoBackend
 from . import overrides
-from .errors import DtypeError, ShapeError, as_pytorch
+from .errors import FAULTS, DtypeError, ShapeError, as_pytorch
 from .moves import move
 from .releases import can_call_aten
 from .tensors import DEVICES, TYPES, memory_format, shortage, unreadable
@@ -50,7 +50,7 @@ def unpool(name: str, aten_kernel: Callable[..., Any]) -> Callable[..., Any]:
             return aten_kernel(keys, x, indices, *rest, **given)  # type: ignore[no-any-return]
         try:
             found = move(name, x, indices, tuple(rest[0]), gather=False, check=False)
-        except IndexError as error:
+        except FAULTS as error:
             raise as_pytorch(error) from None
         if out is None:
             return found

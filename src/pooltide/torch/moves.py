@@ -18,6 +18,7 @@ from ..kernels import Arrays, IndexFault, cpu
 from ..kernels.plan import execute, make_plan
 from ..problem.problem import Problem
 from .devices import count_index_errors, num_threads
+from .errors import joined, with_text_of
 from .tensors import (
     TYPES,
     address,
@@ -59,11 +60,11 @@ def flat_indices(indices: Tensor, plane: Plane) -> tuple[Tensor, Tensor]:
     return flat, (flat >= 0) & (flat < prod(plane))
 
 
-def _index_error(function: str, fault: IndexFault, indices: Tensor, plane: Plane) -> IndexError:
+def _index_error(function: str, fault: IndexFault, indices: Tensor, plane: Plane) -> Exception:
     """Returns the error with our text and PyTorch's, which takes a 1-D plane for one of width 1."""
     size = "x".join(map(str, plane if len(plane) > 1 else (*plane, 1)))
     theirs = f"Found an invalid max index: {fault.value} (output volumes are of size {size})"
-    return IndexError(f"{function}: {fault.message('indices', indices.shape, plane)} PyTorch says: {theirs}")
+    return joined(IndexError(f"{function}: {fault.message('indices', indices.shape, plane)}"), theirs)
 
 
 def _move_on_cpu(function: str, source: Tensor, indices: Tensor, plane: Plane, gather: bool) -> Tensor:
@@ -78,6 +79,9 @@ def _move_on_cpu(function: str, source: Tensor, indices: Tensor, plane: Plane, g
     shape, form = (*lead, *(small if gather else plane)), memory_format(channels_last, axes)
     if 0 in shape:
         return torch.empty(shape, dtype=source.dtype, device=source.device, memory_format=form)
+    if prod(shape) * dtype.itemsize >= 2**63:
+        error = ValueError(f"{function}: the result has shape {shape}; it must have fewer than 2**63 bytes.")
+        raise with_text_of(error, lambda: source.new_empty(0).resize_(shape))
     strides = dense_strides(shape, channels_last)
     if axes == 1 and not gather and is_channels_last(source.unsqueeze(-1), 2):  # it has one channel
         strides = dense_strides((*shape, 1), True)[:-1]  # PyTorch's 1-D unpool is a 2-D one of width 1

@@ -18,8 +18,8 @@ from ..kernels.plan import NoBackend
 from ..operators.catalog import operators
 from ..problem.forwards import PoolArguments
 from . import pools, pytorch_pools
-from .aten_fallback import aten_call, judge
-from .errors import DtypeError, ShapeError, as_pytorch, with_text_of
+from .aten_fallback import aten_call, check_not_empty, judge
+from .errors import FAULTS, DtypeError, ShapeError, as_pytorch, with_text_of
 from .gradients import gradient, may_skip_dispatcher, nothing_follows, tracing
 from .operators import AXES
 from .sharding import placed_as, sharding_of
@@ -176,14 +176,13 @@ def _save_metadata(ctx: Any, input: Tensor, values: Tensor) -> None:
 
 
 def _check_gradient(ctx: Any, grad_output: Tensor) -> None:
-    what = f"{ctx.pool_name}_backward: grad_output"
-    _check(what, grad_output, ctx.result, "the result has")
+    _check(f"{_function(ctx)}: grad_output", grad_output, ctx.result, "the result has")
     if torch.compiler.is_compiling() or grad_output.numel():
         return
-    if 0 in grad_output.shape[-ctx.axes - 1 :]:  # PyTorch refuses these, for maxima too
-        shape = tuple(grad_output.shape)
-        error = ShapeError(f"{what} has shape {shape}; every dimension but N must be greater than 0.")
-        raise with_text_of(error, lambda: _judge(ctx, grad_output))
+    try:
+        check_not_empty(_function(ctx), grad_output)
+    except ValueError as error:
+        raise with_text_of(as_pytorch(error), lambda: _judge(ctx, grad_output)) from None
 
 
 def _judge(ctx: Any, grad_output: Tensor) -> None:
@@ -242,7 +241,7 @@ def _gradient_from_offsets(ctx: Any, grad_output: Tensor, positions: Tensor) -> 
             ctx.arguments,
             ctx.channels_last,
         )
-    except IndexError as error:
+    except (IndexError, MemoryError) as error:
         raise as_pytorch(error) from None
 
 
@@ -261,7 +260,7 @@ def _gradient(ctx: Any, grad_output: Tensor, indices: Tensor | None) -> Tensor:
             result_layout=ctx.channels_last,
             fallback=True,
         )
-    except (TypeError, ValueError, IndexError) as error:
+    except FAULTS as error:
         raise as_pytorch(error) from None
 
 

@@ -19,9 +19,9 @@ from torch.autograd import forward_ad
 from ..kernels.plan import NoBackend
 from ..operators.catalog import operators
 from . import devices
-from .aten_fallback import ATEN, judge, warn_once
+from .aten_fallback import ATEN, check_not_empty, judge, warn_once
 from .autograd import differentiable
-from .errors import DtypeError, as_pytorch, with_text_of
+from .errors import FAULTS, DtypeError, as_pytorch, with_text_of
 from .gradients import may_skip_dispatcher, shares_memory, tensor_may_skip_dispatcher
 from .operators import ARRAYS, AXES
 from .prepared import compute, prepare_gradient
@@ -38,7 +38,6 @@ _INDEXED = {function for function in ATEN if operators()[function].kind == "maxi
 _FORMATLESS = {"adaptive_avg_pool3d_backward", "adaptive_max_pool3d_backward", "avg_pool3d_backward"}
 _FLOATS = {dtype for dtype in TYPES if dtype.is_floating_point}
 
-_FAULTS = (TypeError, ValueError, IndexError)
 _grad_enabled = torch.is_grad_enabled
 
 # Replaces the result layout in the key of shortcuts made here. Direct calls must not find these shortcuts,
@@ -127,7 +126,7 @@ def _by_operator(
     arguments = grad_output, x.shape[-axes:], *given, is_channels_last(x, axes), False, True
     try:
         found = differentiable(function, *arguments)
-    except _FAULTS as fault:
+    except FAULTS as fault:
         raise as_pytorch(fault) from None
     if forward_ad._current_level >= 0:
         if indices is None:
@@ -219,20 +218,15 @@ def computed(
             grad_output, indices = grad_output.clone(), None if indices is None else indices.clone()
     try:
         check_memory(function, None, None, out)
-        # PyTorch's adaptive pools take the first dimension for N, also of tensors without a batch.
-        adaptive = operators()[function].windows == "adaptive"
-        checked = 1 if adaptive else grad_output.dim() - AXES[function] - 1
-        if indices is not None and 0 in grad_output.shape[checked:]:
-            shape = tuple(grad_output.shape)
-            raise ValueError(
-                f"{function}: grad_output has shape {shape}; every dimension but N must be greater than 0."
-            )
+        check_not_empty(function, grad_output)
         prepared = prepare_gradient(function, grad_output, x, result_layout, indices, attributes, out)
         result = compute(prepared, grad_output, indices, out, check_indices=False)
-    except IndexError as fault:
+    except (IndexError, MemoryError) as fault:
         raise as_pytorch(fault) from None
     except (TypeError, ValueError) as fault:
-        raise with_text_of(as_pytorch(fault), lambda: judge(function, grad_output, x, *rest)) from None
+        raise with_text_of(
+            as_pytorch(fault), lambda: judge(function, grad_output, x, *rest, grad_input=out)
+        ) from None
     simple = out is None and result_layout is not False
     if simple and prepared.shortcut and (kernel := prepared.shortcut()):
         add(function, _PATCHED, grad_output, x, indices, given, None, kernel, prepared.template)

@@ -23,19 +23,13 @@ import torch.nn.functional as F
 from ..operators.catalog import operators
 from ..operators.plain import shown
 from . import forward_overrides, index_overrides, overrides
-from .aten_fallback import ATEN, CPU_KERNELS
+from .aten_fallback import ATEN, CPU_KERNELS, OUT_FORMS
 from .compiling import between_compilations, compiled_code, tag_caches
 from .pytorch_pools import argument_names
 from .releases import can_call_aten, check_operators, is_tested
 
 Tensor = torch.Tensor
 
-# The out forms with their own kernels; _adaptive_avg_pool2d_backward.out calls the functional form.
-_OUT = {
-    function: f"{name.removeprefix('_')}.grad_input"
-    for function, name in ATEN.items()
-    if function != "adaptive_avg_pool2d_backward"
-}
 _BY_INDEX = {
     f"{name}{form}": make
     for names, forms, make in (
@@ -109,7 +103,7 @@ def _arguments() -> dict[str, tuple[str, ...]]:
     for function, name in ATEN.items():
         indices = ("indices",) if operators()[function].kind == "maximum_gradient" else ()
         found[name] = ("grad_output", "self", *argument_names(function), *indices)
-        if form := _OUT.get(function):
+        if form := OUT_FORMS.get(function):
             found[form] = (*found[name], "grad_input")
     for overload in _BY_INDEX:
         name, _, form = overload.partition(".")
@@ -171,7 +165,7 @@ def _install() -> None:
                 for function, name in ATEN.items():
                     more = _override(_library, function, name, device, overrides.on_device), device
                     _override(_library, function, name, f"Autograd{device}", overrides.on_autograd, *more)
-                    if form := _OUT.get(function):
+                    if form := OUT_FORMS.get(function):
                         _override(_library, function, form, device, overrides.on_device)
                 for overload, make in _BY_INDEX.items():
                     _override(_library, overload.partition(".")[0], overload, device, make)
@@ -191,7 +185,7 @@ def _uninstall() -> None:
     if not can_call_aten() and _library is not None:
         _library._destroy()  # type: ignore[no-untyped-call]
         _library = None
-        for overload in (*ATEN.values(), *_OUT.values(), *_BY_INDEX):
+        for overload in (*ATEN.values(), *OUT_FORMS.values(), *_BY_INDEX):
             _clear_dispatch_cache(overload)
 
 
@@ -235,8 +229,8 @@ def _override(
 ) -> Callable[..., Any]:
     """Puts what `make` returns in the place of a kernel of aten; returns that kernel."""
     aten_kernel = _saved_aten_kernel(f"aten::{overload}", key)
-    if key == "CPU" and overload == ATEN.get(function):
-        CPU_KERNELS.setdefault(function, aten_kernel)
+    if key == "CPU":
+        CPU_KERNELS.setdefault(overload, aten_kernel)
     library.impl(overload, make(function, aten_kernel, *more), key, with_keyset=True, **_AGAIN)  # type: ignore[no-untyped-call]
     _clear_dispatch_cache(overload)
     return aten_kernel

@@ -25,7 +25,7 @@ from ..problem.forwards import AdaptiveArguments, PoolArguments, StridedArgument
 from ..problem.offsets import Offsets, offsets_of
 from ..problem.problem import Problem, gradient_of, with_offsets
 from .devices import choose_forward, num_threads
-from .errors import as_pytorch
+from .errors import FAULTS, as_pytorch, with_text_of
 from .gradients import has_plain_memory, nothing_follows
 from .operators import AXES
 from .prepared import PreparedGradient, compute, layout_in_memory, prepare_problem
@@ -88,7 +88,7 @@ def prepare_pool(
         return known if isinstance(known, PreparedPool) else None
     try:
         found = _prepare(name, x, arguments, positions, casting)
-    except (TypeError, ValueError) as error:
+    except FAULTS as error:
         raise as_pytorch(error) from None
     CALLS.add(key, found or _BY_PYTORCH, tables_of(found.kernel) if found else None)
     return found
@@ -110,8 +110,10 @@ def _prepare(
     if positions != "none" and may_have_empty_windows(arguments, x.shape[-axes:]):
         return None
     shape = (*x.shape[:-axes], *problem.output_plane[3 - axes :])
+    if 0 in shape:
+        return None
     if x.is_cpu:
-        reserve(name, prod(shape) * x.element_size())
+        _reserve(name, prod(shape) * x.element_size())
     if positions == "offsets":
         small = with_offsets(problem)
         if small is None:
@@ -129,6 +131,14 @@ def _prepare(
     one = prod(problem.output_plane) == 1  # then both layouts are the same in memory
     strides = dense_strides(shape, channels_last and not (contiguous and one))
     return PreparedPool(problem, axes, shape, strides, copied, kernel, contiguous)
+
+
+def _reserve(name: str, nbytes: int) -> None:
+    """Raises, with PyTorch's text too, where a result of so many bytes has no room."""
+    try:
+        reserve(name, nbytes)
+    except MemoryError as error:
+        raise with_text_of(as_pytorch(error), lambda: torch.empty(nbytes, dtype=torch.uint8)) from None
 
 
 def may_have_empty_windows(arguments: PoolArguments, lengths: Sequence[int]) -> bool:

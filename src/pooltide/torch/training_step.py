@@ -162,6 +162,9 @@ def _leaves(model: torch.nn.Module, inputs: Sequence[Any]) -> dict[str, Tensor]:
         if torch.nn.parameter.is_lazy(parameter):
             raise ValueError(f"status: {name} of model is not initialized; call the model once before.")
     found |= {f"input {number}": tensor for number, tensor in enumerate(_tensors(inputs))}
+    for name, tensor in (found | dict(model.named_buffers())).items():
+        if tensor.is_meta:
+            raise ValueError(f"status: {name} is on meta, which computes no values; it must be on a device.")
     return {name: tensor for name, tensor in found.items() if tensor.requires_grad}
 
 
@@ -176,9 +179,8 @@ def _gradients(
         outputs = [t for t in _tensors(model(*inputs)) if t.requires_grad]
         if not outputs or not leaves:
             raise ValueError("status: model returns no tensor with a gradient; it must return at least one.")
-        total = sum(
-            (torch.view_as_real(t) if t.is_complex() else t).sum().to(outputs[0].device) for t in outputs
-        )
+        parts = [part for output in outputs for part in _parts(output)]
+        total = sum((torch.view_as_real(t) if t.is_complex() else t).sum().to(parts[0].device) for t in parts)
         found = torch.autograd.grad(total, list(leaves.values()), allow_unused=True)  # type: ignore[arg-type]
     return dict(zip(leaves, found, strict=True))
 
@@ -255,7 +257,15 @@ def _alerts() -> Iterator[dict[str, None]]:
 def _same_bits(a: Tensor | None, b: Tensor | None) -> bool:
     if a is None or b is None:
         return a is b
-    return a.shape == b.shape and torch.equal(_bytes(a), _bytes(b))
+    ours, theirs = _parts(a), _parts(b)
+    return len(ours) == len(theirs) and all(
+        x.shape == y.shape and torch.equal(_bytes(x), _bytes(y)) for x, y in zip(ours, theirs, strict=True)
+    )
+
+
+def _parts(tensor: Tensor) -> Sequence[Tensor]:
+    """Returns the tensors of a nested tensor, which as a whole has no sum and no bytes; else the tensor."""
+    return tensor.unbind() if tensor.is_nested else (tensor,)
 
 
 def _bytes(tensor: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from ..operators.binding import bind
 from ..operators.catalog import operators
 from ..operators.plain import kinds, plain, plain_shape
 from ..operators.window_rules import unpooled_plane
-from .errors import ShapeError, as_pytorch
+from .errors import FAULTS, ShapeError, as_pytorch, joined
 from .gradients import Input, may_skip_dispatcher, tracing
 from .moves import Plane, flat_indices, move, move_by_operators
 from .tensors import DEVICES, arrays_on, check_memory, is_tensor, shortage
@@ -46,7 +46,7 @@ class _Unpool(torch.autograd.Function):
             found = _gather(
                 f"{ctx.pool_name}_backward", grad, ctx.shape, indices, ctx.attributes, None, check=False
             )
-        except (TypeError, ValueError, IndexError) as error:
+        except FAULTS as error:
             raise as_pytorch(error) from None
         if not found.numel():
             return torch.empty_like(indices, dtype=found.dtype), None, None, None, None  # PyTorch's strides
@@ -71,7 +71,7 @@ def unpool(name: str, input: Tensor, indices: Tensor, attributes: tuple[Any, ...
             found: Tensor = _Unpool.apply(input, indices, name, plane, attributes)  # type: ignore[no-untyped-call]
         else:
             found = move(name, input, indices, plane, gather=False, check=True)
-    except IndexError as error:
+    except FAULTS as error:
         raise as_pytorch(error) from None
     return found
 
@@ -104,7 +104,7 @@ def _by_pytorch_after(
     try:
         return _by_pytorch(name, input, indices, attributes)
     except (TypeError, ValueError, RuntimeError, IndexError) as theirs:
-        raise as_pytorch(type(error)(f"{error} PyTorch says: {theirs}")) from None
+        raise joined(as_pytorch(error), str(theirs)) from None
 
 
 def _checked(name: str, grad: Any, input: Any, indices: Any, attributes: tuple[Any, ...], out: Any) -> Plane:
