@@ -52,6 +52,31 @@ def write_parts(path: Path, content: Iterable[Content]) -> None:
     return _replace(target, content, stat.S_IMODE(found.st_mode))
 
 
+def check_file(path: Path) -> None:
+    """Raise the OSError that `write_whole` would, as far as that is known before anything is written."""
+    if not path.exists() and path.is_symlink():
+        raise _refused("the link names a file that does not exist", path)
+    if path.exists() and not path.is_file():
+        if path.is_dir() or path.is_socket():
+            raise _refused("the path is no plain file", path)
+        return
+    target = path.resolve()
+    if path.exists() and not os.access(target, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+    check_directory(target.parent, exists=True)
+
+
+def check_directory(path: Path, *, exists: bool = False) -> None:
+    """Raise OSError if no file can be written to the directory. With `exists`, it must be there already."""
+    there = path if exists else next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+    if not there.exists():
+        raise FileNotFoundError(errno.ENOENT, f"the directory {there} does not exist", str(path))
+    if not there.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, f"{there} is no directory", str(path))
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+
 def write_own(path: Path, content: Iterable[Content]) -> None:
     """Write a file of this program as `write_parts` does, but replace a link instead of following it."""
     mode = None

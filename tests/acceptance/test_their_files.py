@@ -7,6 +7,7 @@ import csv
 import importlib
 import io
 import json
+import shutil
 import sys
 import types
 from pathlib import Path
@@ -583,3 +584,95 @@ def test_the_example_for_atk(monkeypatch: pytest.MonkeyPatch) -> None:
         np.testing.assert_array_equal(found.float().numpy(), once.astype(np.float32))
     values, indices = execute("max_pool2d", {"input": torch.randn(2, 5, 6), "kernel_size": 2})
     assert (values.shape, indices.dtype) == ((2, 2, 3), torch.int64)
+
+
+# Several steps and ranks
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("ranks") / "dump"
+    for step in (2, 10):
+        for rank in (0, 1):
+            dump(directory / f"step{step}/rank{rank}")
+    (directory / "other").mkdir()
+    (directory / "other/dump.json").write_text("{}")
+    invoke("golden", "--from", directory, "-o", directory.parent / "golden", "--jobs", 1)
+    return directory
+
+
+def test_steps_and_ranks_are_one_set(ranks: Path) -> None:
+    found = list(read_cases(ranks))
+    assert [line.number for line in found] == list(range(1, 33))
+    starts = list(dict.fromkeys(line.name.partition(".Functional")[0] for line in found))
+    assert starts == ["step2.rank0", "step2.rank1", "step10.rank0", "step10.rank1"]
+    assert all(line.supplied.source.startswith(f"{ranks}/{line.name[:5].rstrip('.')}") for line in found)
+
+
+def test_one_comparison_judges_all_ranks(ranks: Path, tmp_path: Path) -> None:
+    assert "32 of 32 pass" in invoke("compare", ranks, ranks.parent / "golden")
+    shutil.copytree(ranks, tmp_path / "dump")
+    name = "Functional.avg_pool2d.0.backward"
+    file = tmp_path / f"dump/step10/rank1/dump_tensor_data/{name}.output.0.pt"
+    torch.save(torch.load(file) * 2, file)
+    text = invoke("compare", tmp_path / "dump", ranks.parent / "golden", rc=1)
+    assert f"FAIL  step10.rank1.{name}: mixed" in text
+    assert f"pass  step10.rank0.{name}: " in text
+    assert "31 of 32 pass, 1 fail" in text
+    assert "extra" not in text
+
+
+def test_a_directory_without_a_dump(tmp_path: Path) -> None:
+    text = invoke("golden", "--from", tmp_path, "-o", tmp_path / "out", rc=2)
+    assert f"{tmp_path} has no dump.json; it must be a dump of msprobe" in text
+
+
+def test_pools_that_are_not_ours_are_named_as_skipped(dumped: Path, tmp_path: Path) -> None:
+    shutil.copytree(dumped / "dump", tmp_path / "dump")
+    file = tmp_path / "dump/dump.json"
+    content = json.loads(file.read_text())
+    content["data"]["Functional.lp_pool2d.0.forward"] = {"input_args": [], "input_kwargs": {}}
+    file.write_text(json.dumps(content))
+    text = invoke("golden", "--from", file, "-o", tmp_path / "golden", "--jobs", 1)
+    assert "skipped Functional.lp_pool2d.0.forward: pooltide has no lp_pool2d" in text
+    assert "8 of 9 cases, 0 bad, 1 skipped" in text
+    assert "8 of 8 pass" in invoke("compare", tmp_path / "dump", tmp_path / "golden")
+
+
+# Tensors that contradict the other arguments
+
+
+def contradicting(**changes: Any) -> dict[str, Any]:
+    tensors = {"gradOutput": [2, 3, 3, 4], "self": [2, 3, 7, 9], "gradInput": [2, 3, 7, 9]}
+    inputs = [
+        {"name": name, "type": "tensor", "dtype": "fp16", "shape": shape} | changes.get(name, {})
+        for name, shape in tensors.items()
+    ]
+    attributes = {"kernelSize": [3, 3], "stride": [2, 2], "padding": [0, 0], "ceilMode": False}
+    attributes |= {"countIncludePad": True, "divisorOverride": 0, "cubeMathType": 0}
+    inputs += [{"name": name, "type": "attr", "range_values": value} for name, value in attributes.items()]
+    return {"id": 1, "name": "aclnnAvgPool2dBackward", "inputs": inputs}
+
+
+def test_a_tensor_that_contradicts_the_others_is_refused(tmp_path: Path) -> None:
+    def error(**changes: Any) -> str:
+        (line,) = cases_of(tmp_path / "a.json", [contradicting(**changes)])
+        return line.error
+
+    assert error() == ""
+    shape = "avg_pool2d_backward: gradOutput has shape (2, 3, 3, 5); by the other arguments it must be"
+    assert error(gradOutput={"shape": [2, 3, 3, 5]}).startswith(f"{shape} (2, 3, 3, 4)")
+    assert "gradOutput has shape (2, 5, 3, 4)" in error(gradOutput={"shape": [2, 5, 3, 4]})
+    assert "has dtype fp32; by the other tensors it must be FLOAT16" in error(self={"dtype": "fp32"})
+    assert "shape" in error(gradInput={"shape": [2, 3, 7, 8]})
+
+
+def test_an_unknown_operator_of_a_case_file_gets_a_hint(tmp_path: Path) -> None:
+    (line,) = cases_of(tmp_path / "a.json", [contradicting() | {"name": "aclnnAvgPool2dBackwrd"}])
+    assert "name is 'aclnnAvgPool2dBackwrd' (did you mean aclnnAvgPool2dBackward?); it must be" in line.error
+
+
+def test_atks_csv_is_refused_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "cases.csv").write_text("id,name\n1,aclnnAvgPool2dBackward\n")
+    text = invoke("golden", "--from", tmp_path / "cases.csv", "-o", tmp_path / "out", rc=2)
+    assert "the columns of ATK's CSV files are not documented; give the cases as JSON" in text

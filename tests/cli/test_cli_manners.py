@@ -126,10 +126,18 @@ def test_names_of_any_script(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["", ".a", "-a", "a/b", "a b", "a\u202eb", "a\u200bb", "a\nb", "a\x00", "\udcff", "a" * 101, "标" * 67],
+    ["", ".a", "-a", "a/b", "a b", "a\u202eb", "a\u200bb", "a\nb", "a\x00", "\udcff", "a" * 201, "标" * 67],
 )
 def test_names_that_no_file_should_have(name: str) -> None:
     assert not is_name(name)
+
+
+def test_names_may_have_200_bytes(tmp_path: Path) -> None:
+    names = ["a" * 200, "标" * 66 + "ab"]
+    (tmp_path / "cases.csv").write_text("name,case\n" + "".join(f"{name},{CASE}\n" for name in names))
+    pooltide("golden", "cases.csv", "-o", "golden", "--jobs", 1, cwd=tmp_path)
+    text = pooltide("compare", "golden", "golden", cwd=tmp_path)
+    assert all(f"pass  {name}: all" in text for name in names)
 
 
 def test_a_name_that_the_file_system_can_not_have_gives_a_sentence(tmp_path: Path) -> None:

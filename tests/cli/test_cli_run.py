@@ -139,11 +139,21 @@ def test_a_gpu_has_only_plans(arguments: tuple[str, ...], sentence: str) -> None
     assert sentence in pooltide("run", *arguments, rc=2)
 
 
+@pytest.mark.parametrize("options", [[], ["--device", "cuda"]])
+@pytest.mark.parametrize(
+    "case", ["avg2d:100000x64x512x512:k3:s2", "adaptive_max2d:4096x4096x512x512:o7x7:bf16"]
+)
+def test_a_plan_needs_no_memory_for_the_data(case: str, options: list[str]) -> None:
+    assert "kernel   " in pooltide("run", "--plan", case, *options)
+    assert "GiB; this machine has" in pooltide("run", case, rc=2)
+
+
 def test_a_plan_that_is_refused_says_why() -> None:
     text = pooltide("run", "--plan", "avg2d:2x3x11x13:k3:cube2:bf16:atlas-a2", rc=2)
     assert "cubeMathType is 2 (USE_FP16), which is not supported for BFLOAT16" in text
     assert text.endswith("reproduce: pooltide run avg2d:2x3x11x13:k3:cube2:bf16:atlas-a2 --plan\n")
-    assert "GiB; this machine has" in pooltide("run", "--plan", "avg2d:1x1x1000000x10000000:k1", rc=2)
+    text = pooltide("run", "--plan", "avg1d:1x1x10000000000000:k1", rc=2)
+    assert "the tables of windows take 745,058.1 GiB; this machine has" in text
     assert "--plan computes nothing" in pooltide("run", "--plan", CASES[0], "--save", "x", rc=2)
 
 
@@ -160,7 +170,14 @@ def test_json_has_the_figures_and_the_plan_of_every_case(tmp_path: Path) -> None
     cases = tmp_path / "cases"
     cases.write_text("avg2d:2x3x11x13:k3:s2:f16\navg2d:2x3x11x13:k0\nnothing:3\n")
     good, refused, bad, last = map(json.loads, pooltide("run", "--json", cases, rc=2).splitlines())
-    assert last["summary"] == {"standard": "mixed", "pass": 1, "fail": 0, "error": 2, "exit_status": 2}
+    assert last["summary"] == {
+        "standard": "mixed",
+        "pass": 1,
+        "warning": 0,
+        "fail": 0,
+        "error": 2,
+        "exit_status": 2,
+    }
     assert (good["line"], good["name"], good["case"]) == (1, "case-000001", "avg2d:2x3x11x13:k3:s2:f16")
     assert good["plan"]["kernel"] == "picked_lines"
     assert (
@@ -322,6 +339,8 @@ def test_every_operator_runs_draws_and_makes_golden_data(tmp_path: Path) -> None
         for line in compared.splitlines()
         if "max2d_forward" in line
     )
-    assert pooltide("check", str(tmp_path / "cases"), "--product", "host").count("accepted") == count
+    checked = pooltide("check", str(tmp_path / "cases"), "--product", "host")
+    assert checked.count("accepted:") == count
+    assert checked.endswith(f"{count} of {count} accepted\n")
     pooltide("show", "max1d:1x1x9:k3:d2", "-o", str(tmp_path / "picture.svg"))
     assert (tmp_path / "picture.svg").stat().st_size > 500

@@ -13,7 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from .cases import CasesError, Line
-from .foreign import Foreign, Tensor, line_of, operator_called, range_words, role_called, shape_of, text_of
+from .foreign import (
+    Foreign,
+    Tensor,
+    line_of,
+    operator_called,
+    range_words,
+    role_called,
+    shape_of,
+    text_of,
+    unknown_operator,
+)
 
 
 def lines(path: Path, document: Any) -> Iterator[Line] | None:
@@ -36,7 +46,7 @@ def _foreign(case: Mapping[str, Any]) -> Foreign:
     names = [case[key] for key in ("name", "api", "aclnn_name") if isinstance(case.get(key), str)]
     operator = next((known for name in names if (known := operator_called(name))), None)
     if operator is None:
-        raise CasesError(f"name is {', '.join(names)[:60]!r}; it must be an operator that pooltide ops lists")
+        unknown_operator("name", ", ".join(names))
     foreign = Foreign(operator)
     inputs = case["inputs"]
     if not isinstance(inputs, list) or not all(isinstance(one, dict) for one in inputs):

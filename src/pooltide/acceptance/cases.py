@@ -52,7 +52,7 @@ FIELDS: dict[str, str | tuple[str, str]] = {
 _MAIN = ("name", "case", "operator", "input")
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 LONGEST = 1 << 20  # bytes of a line
-NAMES = "it must be letters, digits, . _ or -, at most 100 and 200 bytes"
+NAMES = "it must be letters, digits, . _ or -, at most 200 bytes"
 _DEEPEST = 32  # nested brackets of JSON
 
 
@@ -63,6 +63,7 @@ class Line:
     case: Case | None
     error: str = ""
     supplied: Any = None  # a SuppliedValues (supplied_values.py), for a case whose values are not drawn
+    skipped: bool = False  # a pool that this program does not have: no case, but no fault of the file either
 
 
 class CasesError(ValueError):
@@ -112,9 +113,25 @@ def lines(source: Iterable[bytes]) -> Iterator[Line]:
             seen[name] = number
             yield Line(number, name, parse(notation(fields)))
         except UnicodeDecodeError as error:
-            yield Line(number, _default(number), None, f"byte {error.start} is not UTF-8; it must be")
+            yield Line(number, _default(number), None, not_utf8(error))
         except (CasesError, NotationError) as error:
             yield Line(number, _default(number), None, str(error))
+
+
+def count(path: Path) -> int:
+    """The number of cases of a file, without reading the cases themselves. CasesError as of `read_lazily`."""
+    number, is_first = 0, True
+    try:
+        with path.open("rb") as file:
+            for raw in bounded(file):
+                text = raw.decode("utf-8-sig" if is_first else "utf-8", "replace").strip("\r\n ")
+                if not text.strip() or text.startswith("#"):
+                    continue
+                number += not (is_first and _separator(text))
+                is_first = False
+    except OSError as error:
+        raise CasesError(f"{path}: can't be read: {why(error)}") from None
+    return number
 
 
 def notation(fields: Mapping[str, Any]) -> str:
@@ -171,11 +188,22 @@ def parse_json(text: str | bytes, what: str = "line") -> Any:
         reason = "too many brackets are nested"
     except CasesError as error:
         reason = str(error)
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        reason = not_utf8(error)
+    except json.JSONDecodeError as error:
         reason = str(error)[:100]
     except ValueError:
         reason = "a number has too many digits"
     raise CasesError(f"the {what} is no JSON: {reason}")
+
+
+def not_utf8(error: UnicodeDecodeError) -> str:
+    """What is wrong with bytes that are not UTF-8; Chinese programs on Windows often write GBK."""
+    try:
+        error.object.decode("gbk")
+    except UnicodeDecodeError:
+        return f"byte {error.start} is not UTF-8; it must be"
+    return f"byte {error.start} is not UTF-8, but can be GBK; it must be UTF-8: iconv -f GBK -t UTF-8"
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -256,9 +284,8 @@ def _name(fields: Mapping[str, Any], number: int) -> str:
 
 def is_name(text: str) -> bool:
     """True for names of cases: letters and digits of any script, and . _ -, but not at the start . or -."""
-    if not 0 < len(text) <= 100 or text != file_name(text):
-        return False
-    return len(text.encode()) <= 200  # a file name has at most 255 bytes, and endings are added
+    # A file name has at most 255 bytes, and endings are added.
+    return text == file_name(text) and 0 < len(text.encode()) <= 200
 
 
 def file_name(text: str) -> str:

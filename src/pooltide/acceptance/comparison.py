@@ -27,14 +27,15 @@ from .manifest_entry import (
     writes_indices,
 )
 from .measures import PRECISIONS, Measures, Precision, index_measures, measure_all, precision_of
-from .msprobe_dump import TENSORS
+from .msprobe_dump import TENSORS, dumps, tensor_path
 from .notation import Case, parse
-from .tensorfile import GoldenError, TensorFile, TensorFileError, open_tensor
+from .tensorfile import GoldenError, TensorFile, TensorFileError, open_tensor, words_hint
 from .trial import Refused, problem_of
 from .verdicts import Verdict, judge
 from .words import NotationError
 
 _PIECE = 1 << 18
+_ENDINGS = (".npy", ".bin", ".pt")
 _KNOWN = {f"{role}.{suffix}" for role in ROLES for suffix in SUFFIXES}
 
 
@@ -131,9 +132,9 @@ def _open_golden(path: Path, dtype: DType | None = None, shape: tuple[int, ...] 
 def result_path(directory: Path, name: str, result: str) -> Path:
     """The file of a case in a directory of results. TensorFileError: there is none."""
     flat = name if result in RESULTS else f"{name}.{result}"
-    dumped = directory / TENSORS / f"{name}.output.{0 if result in RESULTS else 1}"
+    dumped = Path(f"{tensor_path(directory, name)}.output.{0 if result in RESULTS else 1}")
     places = [directory / name / result, directory / flat, dumped]
-    candidates = [Path(f"{place}{suffix}") for place in places for suffix in (".npy", ".bin", ".pt")]
+    candidates = [Path(f"{place}{suffix}") for place in places for suffix in _ENDINGS]
     paths = [path for path in candidates if path.is_file()]
     # The same result may be there as .npy and .bin, as in golden data.
     if other := next((path for path in paths if path.with_suffix("") != paths[0].with_suffix("")), None):
@@ -141,19 +142,20 @@ def result_path(directory: Path, name: str, result: str) -> Path:
     if paths:
         return paths[0]
     what = f"no result for {name}" if result in RESULTS else f"no {result} for {name}"
-    raise TensorFileError(f"{directory}: {what}; it must be in {candidates[0]} or {candidates[3]}")
+    where = f"{candidates[0]} or {candidates[len(_ENDINGS)]}, or with the ending {' or '.join(_ENDINGS[1:])}"
+    raise TensorFileError(f"{directory}: {what}; it must be in {where}")
 
 
 def extra_files(directory: Path, names: Container[str]) -> Iterator[Path]:
     """The files of a directory of results that belong to no case, in alphabetical order; none of a dump."""
-    if (directory / TENSORS).is_dir():
+    if (directory / TENSORS).is_dir() or dumps(directory):
         return
     for path in sorted(directory.iterdir()):
         if path.name in names and path.is_dir():
             yield from (file for file in sorted(path.iterdir()) if file.name not in _KNOWN)
         elif path.name in (MANIFEST, ".partial"):
             continue
-        elif path.suffix not in (".npy", ".bin", ".pt") or path.stem.removesuffix(".indices") not in names:
+        elif path.suffix not in _ENDINGS or path.stem.removesuffix(".indices") not in names:
             yield path
 
 
@@ -162,10 +164,13 @@ def _checked(pair: Pair) -> Pair:
     a, g = pair.actual, pair.golden
     if a.dtype.name not in PRECISIONS:
         known = ", ".join(name for name in PRECISIONS if name in DTYPES)
-        raise TensorFileError(f"{a.path}: the file has dtype {a.dtype}; it must be {known}")
+        raise TensorFileError(
+            f"{a.path}: the file has dtype {a.dtype}; it must be {known}{words_hint(a.stored)}"
+        )
     if g.dtype not in (a.dtype, DTYPES["FLOAT64"]):
         raise TensorFileError(
             f"{g.path}: the file has dtype {g.dtype}; it must be {a.dtype}, as {a.path}, or FLOAT64"
+            f"{words_hint(g.stored)}"
         )
     for other in (g, pair.third):
         if other is not None and other.shape != a.shape:

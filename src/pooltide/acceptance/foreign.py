@@ -11,19 +11,20 @@ So a new page needs no code here.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from ..operators.catalog import documented, operators
-from ..operators.pages import Operator
+from ..operators.pages import HOST, Operator
 from ..writing import why
 from .cases import NAMES, CasesError, Line, file_name, is_name, notation, parse_json
-from .notation import parse
+from .notation import Case, parse
 from .plain_files import opened
 from .supplied_values import SuppliedValues
-from .words import BY_SHORT_DTYPE, GIVEN, NotationError
+from .trial import Refused, problem_of
+from .words import BY_SHORT_DTYPE, GIVEN, NotationError, did_you_mean, short_dtype
 
 _LARGEST = 1 << 30  # bytes of a case file
 _DTYPES = {
@@ -69,14 +70,39 @@ class Foreign:
 
 
 def read_cases(path: Path) -> Iterator[Line]:
-    """The cases of another tool's file. CasesError: the file can't be read, or no known tool wrote it."""
+    """The cases of another tool's file, or of all dumps of msprobe in a directory.
+
+    CasesError: a file can't be read, or no known tool wrote it.
+    """
+    from .msprobe_dump import DUMP, dumps
+
+    if not path.is_dir():
+        return _unique(_cases_of(path))
+    parts = dumps(path)
+    if not parts:
+        raise CasesError(f"{path} has no {DUMP}; it must be a dump of msprobe, with or without step0/rank0")
+    return _unique(_numbered((start, _cases_of(part)) for start, part in parts))
+
+
+def _numbered(parts: Iterable[tuple[str, Iterable[Line]]]) -> Iterator[Line]:
+    """The lines of several files, numbered as if they were one; each part begins the names of its lines."""
+    pairs = ((start, line) for start, lines in parts for line in lines)
+    for number, (start, line) in enumerate(pairs, 1):
+        name = f"{start}{line.name}"
+        yield replace(line, number=number, name=name) if is_name(name) else _unnamed(number, name)
+
+
+def _cases_of(path: Path) -> Iterator[Line]:
     from . import atk, msopst, msprobe_dump
 
     try:
         with opened(path) as file:
             if os.fstat(file.fileno()).st_size > _LARGEST:
                 raise CasesError(f"the file has more than {_LARGEST} bytes; it must have fewer")
-            document = parse_json(file.read(), "file")
+            text = file.read()
+        if path.suffix == ".csv":
+            raise CasesError("the columns of ATK's CSV files are not documented; give the cases as JSON")
+        document = parse_json(text, "file")
     except OSError as error:
         raise CasesError(f"{path}: can't be read: {why(error)}") from None
     except CasesError as error:
@@ -88,7 +114,7 @@ def read_cases(path: Path) -> Iterator[Line]:
     )
     for reader in readers:
         if (lines := reader(path, document)) is not None:
-            return _unique(lines)
+            return lines
     raise CasesError(f"{path}: the file is no dump.json of msprobe and no case file of msOpST or ATK")
 
 
@@ -115,6 +141,13 @@ def operator_called(name: str) -> Operator | None:
     return None
 
 
+def unknown_operator(key: str, name: str) -> NoReturn:
+    """Raise the CasesError of a call whose operator is not one of ours."""
+    known = [op for op in (*operators().values(), *documented().values()) if operator_called(op.function)]
+    hint = did_you_mean(name, {spelling: spelling for op in known for spelling in (op.name, op.function)})
+    raise CasesError(f"{key} is {name[:60]!r}{hint}; it must be an operator that pooltide ops lists")
+
+
 def role_called(operator: Operator, name: str) -> str | None:
     """The role of the parameter that CANN's documents or the function call so."""
     for page in (operator, *(op for op in documented().values() if op.function == operator.function)):
@@ -127,13 +160,22 @@ def role_called(operator: Operator, name: str) -> str | None:
 def line_of(number: int, name: str, make: Callable[[], Foreign]) -> Line:
     """The case of a call that `make` reads; a CasesError of it becomes the error of the line."""
     safe = file_name(name)
+    if not is_name(safe):
+        return _unnamed(number, name)
     try:
-        if not is_name(safe):
-            raise CasesError(f"the name has {len(name)} characters; {NAMES}")
         foreign = make()
-        return Line(number, safe, parse(_notation(foreign)), supplied=foreign.supplied)
+        case = parse(_notation(foreign))
+        _check_tensors(foreign, case)
+        return Line(number, safe, case, supplied=foreign.supplied)
     except (CasesError, NotationError) as error:
-        return Line(number, safe if is_name(safe) else f"case-{number:06d}", None, str(error))
+        return Line(number, safe, None, str(error))
+
+
+def _unnamed(number: int, name: str) -> Line:
+    """The line of a case whose name no file can have."""
+    return Line(
+        number, f"case-{number:06d}", None, f"the name has {len(file_name(name).encode())} bytes; {NAMES}"
+    )
 
 
 def _notation(foreign: Foreign) -> str:
@@ -157,6 +199,29 @@ def _notation(foreign: Foreign) -> str:
         fields["index_dtype"] = _dtype(tensors["indices"].dtype)
     data = [GIVEN] if foreign.supplied is not None else []
     return ":".join([notation(fields), *foreign.words, *data])
+
+
+def _check_tensors(foreign: Foreign, case: Case) -> None:
+    """Raise CasesError if a tensor of the file is not the one that the case has in its place.
+
+    A case that the rules refuse is left to them: their reason is better.
+    """
+    try:
+        problem_of(case)
+    except Refused:
+        return
+    call = case.call(HOST)
+    for role, tensor in foreign.tensors.items():
+        parameter = foreign.operator.by_role(role)
+        if parameter is None or (expected := call.role(role)) is None:
+            continue
+        where = f"{foreign.operator.function}: {parameter.name}"
+        if tensor.shape != expected.shape:
+            must = f"by the other arguments it must be {expected.shape}"
+            raise CasesError(f"{where} has shape {tensor.shape}; {must}")
+        if _dtype(tensor.dtype) != short_dtype(expected.dtype):
+            must = f"by the other tensors it must be {expected.dtype}"
+            raise CasesError(f"{where} has dtype {tensor.dtype}; {must}")
 
 
 def _plain(role: str, value: Any) -> Any:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -69,6 +69,7 @@ class Made:
     error: str = ""
     kept: bool = False  # the files were there and unchanged
     full: bool = False  # the files can't be written, so no other task can succeed
+    skipped: bool = False  # a pool that this program does not have
 
 
 def make(task: Task, directory: Path, known: Mapping[str, Any] | None = None) -> Made:
@@ -181,6 +182,14 @@ def clean(directory: Path) -> None:
     for work in (directory / PARTIAL).glob("*"):
         if _WORK.fullmatch(work.name):
             _remove(work)
+
+
+def prune(directory: Path, manifest: Manifest, names: Iterable[str]) -> None:
+    """Take cases out of the manifest; `finish` then removes their directories, also after an interruption."""
+    with append_own(directory / PARTIAL / CLAIMED) as claims:
+        for name in names:
+            claims.write(f"{name}\n".encode())
+            del manifest.offsets[name]
 
 
 def finish(directory: Path, manifest: Manifest, *, complete: bool) -> None:

@@ -80,9 +80,17 @@ def draw(problem: Problem, data: Data) -> tuple[Array, Array | None]:
 
 def refuse_beyond_memory(problem: Problem) -> None:
     """Raise TooLarge if the case needs more memory than there is, computed from its sizes."""
-    need, have = _bytes_needed(problem), _memory()
+    need, have = _bytes_needed(problem) + _table_bytes(problem), _memory()
     if need > have:
         raise TooLarge(f"the case needs {_gib(need)} GiB; this machine has {_gib(have)} GiB")
+
+
+def refuse_huge_tables(problem: Problem) -> None:
+    """Raise TooLarge if not even the tables of the axes, which a plan needs, fit this machine."""
+    need, have = _table_bytes(problem), _memory()
+    if need > have:
+        text = f"the tables of windows take {_gib(need)} GiB; this machine has {_gib(have)} GiB"
+        raise TooLarge(f"the case can't be planned: {text}")
 
 
 def _refuse_beyond_time(problem: Problem) -> None:
@@ -99,9 +107,12 @@ def _bytes_needed(problem: Problem) -> int:
     """Inputs, result and float64 reference together; indices are also copied to int64."""
     outputs = problem.planes * prod(problem.output_plane)
     arrays = (problem.cells + outputs) * (problem.dtype.itemsize * 2 + 24)
-    indices = outputs * 40 if problem.index_dtype else 0
-    tables = sum(5 * 8 * (axis.length + axis.outputs) for axis in problem.axes)
-    return arrays + indices + tables
+    return arrays + (outputs * 40 if problem.index_dtype else 0)
+
+
+def _table_bytes(problem: Problem) -> int:
+    """What kernels are chosen by: where each window begins and ends, and which windows hold a cell."""
+    return sum(5 * 8 * (axis.length + axis.outputs) for axis in problem.axes)
 
 
 def _seconds_needed(problem: Problem) -> float:

@@ -26,7 +26,7 @@ from .manifest_entry import MANIFEST, SHA256, checked, entry_of, short
 from .plain_files import opened
 
 _MOST_CHECKED = 20_000  # lines, in a few seconds
-_NAME = re.compile(rb'\{"name": "([A-Za-z0-9_][A-Za-z0-9._-]{0,99})", "line": ([1-9][0-9]{0,18}), ')
+_NAME = re.compile(rb'\{"name": "([A-Za-z0-9_][A-Za-z0-9._-]{0,199})", "line": ([1-9][0-9]{0,18}), ')
 
 
 class ManifestError(ValueError):
@@ -44,6 +44,10 @@ class Shard:
     def has(self, place: int) -> bool:
         """Whether the shard has the case at a place, counted from 0."""
         return place % self.of == self.number - 1
+
+    def count(self, total: int) -> int:
+        """How many of `total` cases the shard has."""
+        return len(range(self.number - 1, total, self.of))
 
     def __str__(self) -> str:
         return f"{self.number}/{self.of}"

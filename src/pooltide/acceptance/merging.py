@@ -25,6 +25,9 @@ def merge_golden(parts: Sequence[Path], output: Path) -> int:
     manifests = [_complete(part) for part in parts]
     _check(parts, manifests)
     found = start(output)
+    if older := sorted(found.offsets.keys() - {name for manifest in manifests for name in manifest.offsets}):
+        text = f"{output} has the case {older[0]}, which no part has"
+        raise ManifestError(f"{text}; give another --output, or an empty one")
     begin(found, None)
     clean(output)
     with append_own(found.path) as file:

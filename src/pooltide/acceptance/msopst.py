@@ -14,7 +14,17 @@ from typing import Any
 
 from ..operators.pages import Operator
 from .cases import CasesError, Line
-from .foreign import Foreign, Tensor, line_of, operator_called, range_words, role_called, shape_of, text_of
+from .foreign import (
+    Foreign,
+    Tensor,
+    line_of,
+    operator_called,
+    range_words,
+    role_called,
+    shape_of,
+    text_of,
+    unknown_operator,
+)
 from .supplied_values import SuppliedValues, Values, flat
 
 
@@ -60,7 +70,7 @@ def _foreign(case: Mapping[str, Any], which: int, folder: Path) -> Foreign:
     name = text_of(case, "op")
     operator = operator_called(name)
     if operator is None:
-        raise CasesError(f"op is {name[:60]!r}; it must be an operator that pooltide ops lists")
+        unknown_operator("op", name)
     foreign = Foreign(operator)
     values: dict[str, Values] = {}
     unnamed = iter([p.role for p in operator.parameters if p.type == "tensor" and p.role != "out"])

@@ -1,5 +1,8 @@
 """Reads an API dump of msprobe (level L1): dump.json, and dump_tensor_data/*.pt or *.npy beside it.
 
+A training on several devices gives a dump for each step and rank: DIR/step0/rank1/dump.json. The names of
+their cases begin with the names of these folders: step0.rank1.Functional.avg_pool2d.0.forward.
+
 Each call of a pool becomes a forward case, and its backward pass a gradient case, with the dumped tensors. A
 dump of statistics has no tensors: then values are drawn between the dumped minimum and maximum. msprobe dumps
 no indices, so those of a gradient are the maxima of the dumped input of the forward.
@@ -8,6 +11,7 @@ no indices, so those of a gradient are the maxima of the dumped input of the for
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -16,12 +20,39 @@ from typing import Any
 from ..arrays import functions
 from ..operators.catalog import operators
 from ..operators.pages import Operator
-from .cases import CasesError, Line
+from .cases import CasesError, Line, file_name
 from .foreign import Foreign, Tensor, line_of, range_words, shape_of, text_of
 from .supplied_values import SuppliedValues
 
+DUMP = "dump.json"
 TENSORS = "dump_tensor_data"
+_FOLDER = re.compile(r"(step|rank|proc)([0-9]*)")  # rank alone: a training on one device
 _TENSOR_TYPES = ("torch.Tensor", "mindspore.Tensor")
+
+
+def dumps(directory: Path) -> list[tuple[str, Path]]:
+    """The dumps of a directory, by step and rank: what the names of their cases begin with, and dump.json."""
+    below = ("", "*/", "*/*/")
+    paths = [path.relative_to(directory) for start in below for path in directory.glob(f"{start}{DUMP}")]
+    chosen = [path for path in paths if all(map(_FOLDER.fullmatch, path.parts[:-1]))]
+    return [
+        ("".join(f"{part}." for part in path.parts[:-1]), directory / path)
+        for path in sorted(chosen, key=_place)
+    ]
+
+
+def _place(path: Path) -> list[tuple[str, int]]:
+    """What orders folders by their numbers: step2 comes before step10."""
+    matches = [match for part in path.parts[:-1] if (match := _FOLDER.fullmatch(part))]
+    return [(match[1], int(match[2] or 0)) for match in matches]
+
+
+def tensor_path(directory: Path, name: str) -> Path:
+    """Where a dump, or the dump of a step and rank, has the tensors of a case, without `.output.0.pt`."""
+    first, _, rest = name.partition(".")
+    if rest and _FOLDER.fullmatch(first):
+        return tensor_path(directory / first, rest)
+    return directory / TENSORS / name
 
 
 def lines(path: Path, dump: Any) -> Iterator[Line] | None:
@@ -44,6 +75,9 @@ def _pools(folder: Path, calls: Mapping[str, Any]) -> Iterator[Line]:
         function = parts[-3].removesuffix("_with_indices")
         operator = operators().get(function)
         if operator is None or operator.gradient or operator.unpool:
+            if "pool" in function:
+                number += 1
+                yield Line(number, file_name(name), None, f"pooltide has no {function[:60]}", skipped=True)
             continue
         number += 1
         if parts[-1] == "forward":

@@ -42,7 +42,7 @@ class Entry:
 
     name: str
     case: str
-    status: str  # pass | fail | error
+    status: str  # pass | warning | fail | error
     values: tuple[Any, ...] = ()
     why: str = ""
     reproduce: str = ""
@@ -63,7 +63,7 @@ class Report:
 
 
 def page(report: Report) -> str:
-    failing = [entry for entry in report.entries if entry.status == "fail"]
+    failing = [entry for entry in report.entries if entry.status in ("warning", "fail")]
     meanings = _MEANINGS | dict(report.meanings or {})
     columns = [(name, meanings[name]) for name in report.columns]
     left = len(failing) - MOST_SECTIONS
@@ -87,7 +87,12 @@ def page(report: Report) -> str:
 
 
 def _verdict(entries: Sequence[Entry]) -> str:
-    kinds = (("pass", "pass"), ("fail", "fail"), ("error", "could not be compared"))
+    kinds = (
+        ("pass", "pass"),
+        ("warning", "warn"),
+        ("fail", "fail"),
+        ("error", "could not be compared"),
+    )
     counts = [(kind, words, sum(entry.status == kind for entry in entries)) for kind, words in kinds]
     shown = [f'<span class="{kind}"><b>{n}</b> {words}</span>' for kind, words, n in counts if n]
     return f"Of {len(entries)} cases, {', '.join(shown) or 'none is here'}."

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _MOST_WINDOWS = 400
 _MOST_HELD = 12  # windows of the worst cell along an axis
 _LONGEST_SIDE = 420  # pixels of a heat map
+_LETTER = 7  # pixels that a letter of a label takes at most, on average
 _GROUPS = (
     (0,),
     (1,),
@@ -48,7 +49,8 @@ def section(entry: Entry, *, opened: bool) -> str:
     if entry.errors:
         details += ["</div>", _worst(entry.errors)]
     return (
-        f'<section class="case" id="case-{name}"><h2>{name} <span class="badge fail">fail</span></h2>'
+        f'<section class="case" id="case-{name}">'
+        f'<h2>{name} <span class="badge {entry.status}">{entry.status}</span></h2>'
         f'<p class="reason">{escape(entry.why)}</p><p><code>{escape(entry.case)}</code></p>'
         f"<details{' open' if opened else ''}><summary>Where the errors are</summary>"
         f"{''.join(details)}</details>"
@@ -83,17 +85,24 @@ def _heat_map(errors: ErrorMap) -> str:
     vertical, horizontal = ("", *errors.axes)[-2:]
     down_and = f"{vertical} down and " if vertical else ""
     darkest = "NaN or Inf out of place" if np.isinf(shown).any() else f"{finite:.0f} ULP"
+    left, wide = _room(vertical, horizontal, height, across)
     where = f"{errors.axes[0]} = {depth} of 0 to {len(errors.errors) - 1}, " if len(errors.errors) > 1 else ""
     return (
         f'<figure><svg class="heat" role="img" aria-label="Map of the errors" '
-        f'viewBox="-34 -4 {across + 50:.0f} {down + 34:.0f}" '
-        f'width="{across + 50:.0f}" height="{down + 34:.0f}">'
+        f'viewBox="{-left} -4 {wide:.0f} {down + 34:.0f}" '
+        f'width="{wide:.0f}" height="{down + 34:.0f}">'
         f'<image href="data:image/png;base64,{image}" width="{across:g}" height="{down:g}" '
         f'preserveAspectRatio="none"/><path class="edge" d="M0 0h{across:g}v{down:g}h{-across:g}z"/>'
         f"{_windows(errors, x, y)}{_ticks(vertical, horizontal, height, width, across, down)}</svg>"
         f"<figcaption>Largest error over all planes, {where}{height}×{width} cells, {down_and}{horizontal} "
         f"across. White: no error; darkest: {darkest}.{_windows_note(errors)}</figcaption></figure>"
     )
+
+
+def _room(vertical: str, horizontal: str, height: int, across: float) -> tuple[int, float]:
+    """The pixels left of the map, which the labels of its rows need, and the width of the whole picture."""
+    left = 10 + _LETTER * max(len(f"{vertical} 0"), len(str(height - 1)))
+    return left, left + max(across, _LETTER * len(f"{horizontal} 0")) + 16
 
 
 def _ticks(vertical: str, horizontal: str, height: int, width: int, across: float, down: float) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,9 +21,11 @@ from ..writing import why, write_parts
 from .cases import CasesError, bounded, parse_json
 from .manifest import Manifest, Shard, read_shard
 from .manifest_entry import SHA256
-from .verdicts import LEVELS, STANDARDS
+from .verdicts import FAIL, LEVELS, PASS, STANDARDS, WARNING
 
-_COUNTS = ("pass", "fail", "error")
+_CELLS = ("misplaced", "nan", "inf", "golden_nan", "golden_inf", "differing")
+_FIGURES = ("MERE", "MARE", "RMSE", "cosine", "max ULP")
+_COUNTS = ("pass", "warning", "fail", "error")
 # What all parts must have alike, and how a message calls it.
 _ALIKE = {
     "standard": "standards",
@@ -53,7 +55,7 @@ class _Part:
     summary: dict[str, Any] = field(default_factory=dict)
     total: int = 0
     errors: int = 0
-    passed: Counter[str] = field(default_factory=Counter)  # by standard
+    statuses: Counter[tuple[str, str]] = field(default_factory=Counter)  # cases by standard and status
 
     def records(self) -> Iterator[dict[str, Any]]:
         """The records of the cases; afterwards the part has its summary."""
@@ -68,7 +70,7 @@ class _Part:
                         continue
                     self.total += 1
                     self.errors += "error" in record
-                    self.passed.update(n for n, v in record.get("verdicts", {}).items() if v["pass"])
+                    self.statuses.update((n, v["status"]) for n, v in record.get("verdicts", {}).items())
                     yield record
         except OSError as error:
             raise CasesError(f"{self.path}: can't be read: {why(error)}") from None
@@ -79,16 +81,16 @@ class _Part:
         if not self.summary:
             text = "the file has no summary at its end; it must be what compare --json prints"
             raise CasesError(f"{self.path}: {text}")
-        passed = self.passed[self.summary["standard"]]
-        counts = {"pass": passed, "fail": self.total - self.errors - passed, "error": self.errors}
+        standard = self.summary["standard"]
+        counts = {status.lower(): self.statuses[standard, status] for status in (PASS, WARNING, FAIL)}
+        counts["error"] = self.errors
         if wrong := next((key for key in _COUNTS if counts[key] != self.summary[key]), None):
             text = f"{wrong} is {self.summary[wrong]}; the lines have {counts[wrong]}"
             raise CasesError(f"{self.path}: {text}")
         golden, shard = self.summary["golden"], self.summary["shard"]
         if golden is None:
             raise CasesError(f"{self.path}: two files were compared; it must be directories")
-        number, of = (1, 1) if shard is None else (read_shard(shard).number, read_shard(shard).of)
-        if self.total != (share := len(range(number - 1, golden["cases"], of))):
+        if self.total != (share := read_shard(shard or "1/1").count(golden["cases"])):
             text = f"the file has {self.total} cases; it must have all {share} of its share"
             raise CasesError(f"{self.path}: {text}")
 
@@ -99,8 +101,10 @@ class _Part:
         return read_shard(text) if text else None
 
 
-def merge_results(paths: Sequence[Path], output: Path) -> dict[str, Any]:
-    """Join what compare --json printed for each shard; returns the summary.
+def merge_results(
+    paths: Sequence[Path], output: Path, see: Callable[[dict[str, Any]], None] = lambda record: None
+) -> dict[str, Any]:
+    """Join what compare --json printed for each shard; returns the summary. `see` gets each record in turn.
 
     CasesError: a file is not such a result, or the files are not all shards of one comparison. OSError: the
     output can't be written.
@@ -114,6 +118,7 @@ def merge_results(paths: Sequence[Path], output: Path) -> dict[str, Any]:
             if _key(record) <= before:
                 twice = twice or record["name"][:100]
             before = _key(record)
+            see(record)
             yield _text(record)
         summary.update(_joined(parts))
         if twice:
@@ -142,7 +147,7 @@ def _joined(parts: Sequence[_Part]) -> dict[str, Any]:
                 values = f"{_short(first.summary[key])} and {_short(part.summary[key])}"
                 raise CasesError(f"{first.path} and {part.path}: the {what} are {values}; they must be one")
     counts = {key: sum(part.summary[key] for part in parts) for key in _COUNTS}
-    status = 2 if counts["error"] else 1 if counts["fail"] else 0
+    status = 2 if counts["error"] else 1 if counts["fail"] or counts["warning"] else 0
     extra = sorted({path for part in parts for path in part.summary["extra"]})
     golden = first.summary["golden"]
     if _of_golden(first):  # the sha256 of the whole set is not known
@@ -185,14 +190,23 @@ def _record(path: Path, number: int, line: bytes) -> dict[str, Any]:
 
 
 def _is_case(record: Mapping[str, Any]) -> bool:
-    if "summary" in record or not _is_count(record.get("line")) or not isinstance(record.get("name"), str):
+    texts = (record.get("name"), record.get("case"), record.get("error", ""), record.get("reproduce", ""))
+    if "summary" in record or not _is_count(record.get("line")) or not all(isinstance(t, str) for t in texts):
         return False
     if "error" in record:
         return "verdicts" not in record
-    verdicts = record.get("verdicts")
-    return isinstance(verdicts, dict) and all(
-        isinstance(verdict, dict) and type(verdict.get("pass")) is bool for verdict in verdicts.values()
-    )
+    verdicts, bins = record.get("verdicts"), record.get("ulp_histogram")
+    if not isinstance(verdicts, dict) or not isinstance(bins, dict):
+        return False
+    counts = all(map(_is_count, (*(record.get(key) for key in _CELLS), *bins.values())))
+    figures = all(type(record.get(key)) in (int, float, type(None)) for key in _FIGURES)
+    return counts and figures and all(map(_is_verdict, verdicts.values()))
+
+
+def _is_verdict(verdict: Any) -> bool:
+    if not isinstance(verdict, dict) or not isinstance(verdict.get("text"), str):
+        return False
+    return verdict.get("status") in (PASS, WARNING, FAIL)
 
 
 def _is_summary(summary: Any) -> bool:

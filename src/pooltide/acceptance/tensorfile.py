@@ -102,10 +102,19 @@ def open_tensor(path: Path, dtype: DType | None = None, shape: tuple[int, ...] |
     else:
         raise TensorFileError(f"{path}: the name ends in {path.suffix!r}; it must end in .npy, .bin or .pt")
     if dtype is not None and tensor.dtype != dtype:
-        raise TensorFileError(f"{path}: the file has dtype {tensor.dtype}; it must be {dtype}")
+        raise TensorFileError(
+            f"{path}: the file has dtype {tensor.dtype}; it must be {dtype}{words_hint(tensor.stored)}"
+        )
     if shape is not None and tensor.shape != shape:
         raise TensorFileError(f"{path}: the file has shape {tensor.shape}; it must be {shape}")
     return tensor
+
+
+def words_hint(stored: np.dtype[Any]) -> str:
+    """What to do with integers of 16 bits, which are often the bits of bfloat16; "" for other dtypes."""
+    if stored.kind not in "iu" or stored.itemsize != 2:
+        return ""
+    return "; bits of bfloat16 must have NumPy's dtype V2: save x.view('V2'), or the raw bytes as .bin"
 
 
 def _raw(path: Path, dtype: DType | None, shape: tuple[int, ...] | None) -> TensorFile:

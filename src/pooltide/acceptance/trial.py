@@ -21,7 +21,7 @@ from ..operators.call import Call, TensorMeta
 from ..operators.pages import HOST
 from ..operators.rules import check
 from ..problem.problem import Problem, lower
-from .inputs import draw, placed, refuse_beyond_memory
+from .inputs import draw, placed, refuse_huge_tables
 from .measures import Measures, index_measures, measure, precision_of
 from .notation import Case
 from .oracle import golden_result
@@ -73,8 +73,8 @@ def plan_of(case: Case, product: str | None = None, backend: str | None = None) 
 
 
 def layouts_of(case: Case, product: str | None, problem: Problem) -> tuple[str, ...]:
-    """The layouts of a case's arrays, in the order of `roles`. TooLarge: they don't fit this machine."""
-    refuse_beyond_memory(problem)  # kernels are chosen by tables, which grow with the axes
+    """The layouts of a case's arrays, in the order of `roles`. TooLarge: its axes are too long to plan."""
+    refuse_huge_tables(problem)
     call = _call(case, product)
     tensors = (call.role(role) for role in ("grad_output" if problem.gradient else "input", "indices", "out"))
     return tuple(_layout(tensor, len(case.operator.axes)) for tensor in tensors if tensor is not None)

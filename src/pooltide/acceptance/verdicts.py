@@ -40,6 +40,8 @@ LEVELS = {"L0": (10.0, 2.0, 2.0), "L1": (5.0, 1.5, 1.5), "L2": (2.0, 1.2, 1.2)} 
 _SHARE = 0.99
 _COSINE = 0.99
 _FAMILY = ("hundredth", "thousandth", "tenthousandth")
+_COUNTING = ("bits", "infnan")  # they count cells, so that they need no finite one
+_NO_FIGURE = "no cell is finite in both, so there are no figures"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,8 @@ def judge(
     if third is not None:
         outcomes["two"] = _two(m, third, level)
         outcomes["benchmark"] = _benchmark(m, third, level)
+    if not m.finite:  # every figure is that of no cell
+        outcomes = {name: o if name in _COUNTING else (PASS, _NO_FIGURE) for name, o in outcomes.items()}
     verdicts = [Verdict(name, *outcomes[name]) for name in STANDARDS if name in outcomes]
     wrong = [f"{m.misplaced} of {m.count} cells have a NaN or Inf out of place"] if m.misplaced else []
     wrong += [f"{m.wrong_indices} of {m.indices} indices differ"] if m.wrong_indices else []
@@ -80,20 +84,28 @@ def _status(passed: bool) -> str:
     return PASS if passed else FAIL
 
 
+def _all_of(*conditions: tuple[bool, str]) -> Judged:
+    """The verdict of conditions that must all hold; those that fail come first in its text."""
+    texts = [text for _, text in sorted(conditions, key=lambda condition: condition[0])]
+    return _status(all(holds for holds, _ in conditions)), ", ".join(texts)
+
+
 def _single(m: Measures, precision: Precision) -> Judged:
     t = precision.threshold
-    text = f"mean rel {m.mere:.3g} (must be below {t:.3g}), largest {m.mare:.3g} (below {10 * t:.3g})"
-    return _status(m.mere < t and m.mare < 10 * t), text
+    return _all_of(
+        (m.mere < t, f"mean rel {m.mere:.3g} (must be below {t:.3g})"),
+        (m.mare < 10 * t, f"largest rel {m.mare:.3g} (must be below {10 * t:.3g})"),
+    )
 
 
 def _mixed(m: Measures, precision: Precision) -> Judged:
     share = 1 - m.outside / m.finite if m.finite else 1.0
-    text = (
-        f"{m.beyond} of {m.finite} cells have an error above both {precision.limit:g} and {ULPS} ULP "
-        f"(none may), {share:.2%} are within {precision.atol:.3g} + {precision.rtol:.3g}·|g| "
-        f"(at least {_SHARE:.0%} must)"
+    tolerance = f"{precision.atol:.3g} + {precision.rtol:.3g}·|g|"
+    limits = f"{precision.limit:g} and {ULPS} ULP"
+    return _all_of(
+        (m.beyond == 0, f"{m.beyond} of {m.finite} cells have an error above both {limits} (none may)"),
+        (share >= _SHARE, f"{share:.2%} of the cells are within {tolerance} (at least {_SHARE:.0%} must)"),
     )
-    return _status(share >= _SHARE and m.beyond == 0), text
 
 
 def _bits(m: Measures, _: Precision) -> Judged:
@@ -185,8 +197,9 @@ def _benchmark(m: Measures, third: Measures, level: str) -> Judged:
 def _ratios(level: str, *figures: tuple[str, float, float, float]) -> Judged:
     """Each figure is a name, our value, the third's, and the largest ratio that is good."""
     ratios = [(name, ratio(ours, theirs), limit) for name, ours, theirs, limit in figures]
-    spelled = ", ".join(f"{name} {r:.3g} (at most {limit:g})" for name, r, limit in ratios)
-    return _status(all(r <= limit for _, r, limit in ratios)), f"{level}: ratios {spelled}"
+    conditions = ((r <= limit, f"{name} {r:.3g} (at most {limit:g})") for name, r, limit in ratios)
+    status, text = _all_of(*conditions)
+    return status, f"{level}: ratios {text}"
 
 
 def ratio(ours: float, theirs: float) -> float:

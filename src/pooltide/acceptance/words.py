@@ -7,7 +7,8 @@ notation.py explains every word.
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
+from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
@@ -67,7 +68,19 @@ def takes(operator: Operator, role: str) -> bool:
 def operator_of(name: str) -> Operator:
     if operator := short_names().get(name):
         return operator
-    raise NotationError(f"the operator is {name[:60]!r}; it must be {_or(short_names())}")
+    names = {short: short for short in short_names()}
+    for operator in short_names().values():
+        names |= {alias: operator.short for alias in (operator.function, operator.name) if alias not in names}
+    hint = did_you_mean(name, names)
+    raise NotationError(f"the operator is {name[:60]!r}{hint}; it must be {_or(short_names())}")
+
+
+def did_you_mean(name: str, known: Mapping[str, str]) -> str:
+    """A question that names what a user may have meant; "" if nothing is near. `known` gives the spelling
+    to suggest for each name that a user may have had in mind."""
+    lower = {spelling.lower(): suggestion for spelling, suggestion in known.items()}
+    near = get_close_matches(name[:100].lower(), lower, 1, 0.75)
+    return f" (did you mean {lower[near[0]]}?)" if near else ""
 
 
 def read_shape(words: list[str], operator: Operator) -> Shape:

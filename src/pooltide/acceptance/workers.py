@@ -27,16 +27,16 @@ class WorkerDied(RuntimeError):
     """A worker process was killed, most often because the memory was full."""
 
 
-def make_all(work: Iterable[Work], directory: Path, jobs: int, total: int | None) -> Iterator[Made]:
+def make_all(work: Iterable[Work], directory: Path, jobs: int, total: int) -> Iterator[Made]:
     """The outcomes of all tasks, in the order in which they end. At most a few tasks per job wait at a time.
 
-    `total` is the number of tasks, if it is known: few tasks are given out one by one.
+    `total` is the number of tasks: few tasks are given out one by one.
     """
     if jobs == 1 or total == 1:
         for task, entry in work:
             yield make(task, directory, entry)
         return
-    size = _MOST_AT_ONCE if total is None else min(max(total // (jobs * 8), 1), _MOST_AT_ONCE)
+    size = min(max(total // (jobs * 8), 1), _MOST_AT_ONCE)
     chunks = _chunks(work, size)
     waiting: set[Future[list[Made]]] = set()
     with ProcessPoolExecutor(jobs, initializer=_start) as pool:

@@ -30,6 +30,7 @@ COMMANDS = {
     "run": "Compute a problem, compare it with the float64 reference, time it.",
     "golden": "Write inputs and golden results for a file of cases.",
     "compare": "Compare results with golden ones, and give verdicts.",
+    "mutate": "Count which faults the standards catch, and which right results fail.",
     "merge": "Join golden data, or results, that were made in shards.",
     "show": "Draw a problem's windows, their coverage and the gradient.",
     "bench": "Time our functions, PyTorch's, and a copy of memory.",

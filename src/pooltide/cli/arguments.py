@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from ..acceptance.cases import CasesError, Line, bounded, lines, read, read_lazily
+from ..acceptance.cases import CasesError, Line, bounded, count, lines, read, read_lazily
 from ..acceptance.manifest import Shard, read_shard
 from ..acceptance.notation import parse
 from ..acceptance.words import NotationError
 from ..operators.pages import PRODUCTS
-from .output import one_line
+from ..writing import check_directory, check_file, why
+from .output import NoAnswer, one_line
 
 if TYPE_CHECKING:
     from ..acceptance.golden import Made
@@ -64,8 +65,10 @@ class Problems(click.ParamType):  # type: ignore[type-arg]
             return value
         try:
             return self.read(value)
-        except (NotationError, CasesError) as error:
+        except NotationError as error:
             self.fail(str(error), param, ctx)
+        except CasesError as error:
+            raise NoAnswer(str(error)) from None
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
@@ -95,7 +98,9 @@ def _lines(value: str) -> list[Line]:
     if value != "-" and ":" in value and not os.path.isfile(value):
         return [Line(1, "case", parse(value))]
     if value != "-" and not os.path.exists(value):
-        raise CasesError(f"{value!r} is no case and no file; a case is one word such as avg2d:2x3x11x13:k3")
+        raise NotationError(
+            f"{value!r} is no case and no file; a case is one word such as avg2d:2x3x11x13:k3"
+        )
     if value == "-" and sys.stdin is None:
         raise CasesError("the standard input is closed")
     lines_read = list(lines(bounded(sys.stdin.buffer))) if value == "-" else read(Path(value))
@@ -109,7 +114,7 @@ class CaseSource:
     """The lines of a case, a file or the standard input, read one by one."""
 
     lines: Iterator[Line]
-    total: int | None  # or a few more; None: unknown
+    total: int
 
 
 class _SourceType(Problems):
@@ -128,15 +133,7 @@ def _source(value: str) -> CaseSource:
     first = next(lines, None)
     if first is None:
         raise CasesError(f"{value} has no case")
-    return CaseSource(chain([first], lines), _line_count(Path(value)))
-
-
-def _line_count(path: Path) -> int:
-    count, last = 0, b"\n"
-    with path.open("rb") as file:
-        while part := file.read(1 << 20):
-            count, last = count + part.count(b"\n"), part[-1:]
-    return count + (last != b"\n")
+    return CaseSource(chain([first], lines), count(Path(value)))
 
 
 class NamedPath(click.Path):
@@ -151,7 +148,22 @@ class NamedPath(click.Path):
             self.fail("the path is empty; it must name a file or a directory", param, ctx)
         if "\0" in text:
             self.fail(f"the path {text!r} has a null byte; it must have none", param, ctx)
-        return super().convert(value, param, ctx)
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:  # an error of the files, not of the usage
+            raise NoAnswer(error.message) from None
+
+
+class OutputPath(NamedPath):
+    """A file or a directory that is written after the work, but checked before it."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        path = super().convert(value, param, ctx)
+        try:
+            check_file(path) if self.file_okay else check_directory(path)
+        except OSError as error:
+            raise NoAnswer(f"{path}: can't be written: {why(error)}") from None
+        return path
 
 
 class _ShardType(click.ParamType):  # type: ignore[type-arg]

@@ -20,7 +20,7 @@ from .output import aligned, reproduce, say
 @problem_argument
 @product_option
 @click.option("--all-products", is_flag=True, help="Check on every Ascend product family.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per case and product.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per case and product, and a summary.")
 def command(problems: list[Line], product: str | None, all_products: bool, as_json: bool) -> None:
     """Say whether a call would be accepted, or the status, the rule and the reason.
 
@@ -28,10 +28,11 @@ def command(problems: list[Line], product: str | None, all_products: bool, as_js
     """
     if product and all_products:
         raise click.UsageError("--product and --all-products exclude each other")
-    good = True
+    alone = len(problems) == 1
+    counts = {"accepted": 0, "refused": 0, "unreadable": 0}
     for line in problems:
         if line.case is None:
-            good = False
+            counts["unreadable"] += 1
             if as_json:
                 record = {"line": line.number, "name": line.name, "case": "", "error": line.error}
                 say(json.dumps(record, ensure_ascii=False))
@@ -40,15 +41,24 @@ def command(problems: list[Line], product: str | None, all_products: bool, as_js
             continue
         products = ASCEND_PRODUCTS if all_products else (product or line.case.checked_product,)
         faults = {name: check(line.case.call(name)) for name in products}
-        good &= None in faults.values()
+        counts["accepted" if None in faults.values() else "refused"] += 1
         if as_json:
             for name, fault in faults.items():
                 say(json.dumps(_record(line, name, fault), ensure_ascii=False))
         elif all_products:
             say(_table(line.case, faults))
         else:
-            say(_sentence(line, products[0], faults[products[0]], alone=len(problems) == 1))
-    raise SystemExit(0 if good else 1)
+            say(_sentence(line, products[0], faults[products[0]], alone=alone))
+    if not alone:
+        say(json.dumps({"summary": counts}) if as_json else _summary(counts, all_products))
+    raise SystemExit(0 if counts["accepted"] == len(problems) else 1)
+
+
+def _summary(counts: dict[str, int], all_products: bool) -> str:
+    where = " on a product at least" if all_products else ""
+    rest = [f"{counts['refused']} refused"] if counts["refused"] else []
+    rest += [f"{counts['unreadable']} can't be read"] if counts["unreadable"] else []
+    return ", ".join([f"{counts['accepted']} of {sum(counts.values())} accepted{where}", *rest])
 
 
 def _sentence(line: Line, product: str, fault: Fault | None, alone: bool) -> str:

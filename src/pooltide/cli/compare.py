@@ -31,8 +31,8 @@ from ..acceptance.words import BY_SHORT_DTYPE, NotationError
 from ..operators.dtypes import DTYPES
 from ..writing import why, write_whole
 from . import reports
-from .arguments import NamedPath, shard_option
-from .output import one_line, progress, reproduce, say
+from .arguments import NamedPath, OutputPath, shard_option
+from .output import NoAnswer, one_line, progress, reproduce, say
 
 if TYPE_CHECKING:
     from ..acceptance.errormap import ErrorMap
@@ -89,7 +89,7 @@ class Request:
 @shard_option
 @click.option("--only", multiple=True, metavar="NAME", help="Compare this case alone; may be repeated.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per case, and a summary.")
-@click.option("--csv", "csv_file", type=NamedPath(dir_okay=False), help="Write msprobe's table of details.")
+@click.option("--csv", "csv_file", type=OutputPath(dir_okay=False), help="Write msprobe's table of details.")
 @reports.verbose_option
 @reports.report_option
 def command(
@@ -130,12 +130,14 @@ def command(
                 advance()
                 tally.add(row.verdict(standard))
                 if as_json:
-                    say(json.dumps(_record(row), ensure_ascii=False))
+                    say(json.dumps(_record(row, standard, request), ensure_ascii=False))
                 else:
                     _print(row, standard, verbose, request)
                 if report is not None or csv_file is not None:
                     rows.append(row)
-    except (ManifestError, NotationError) as error:
+    except ManifestError as error:
+        raise NoAnswer(str(error)) from None
+    except NotationError as error:
         raise click.UsageError(str(error)) from None
     extra = [] if manifest is None or only else [str(path) for path in extra_files(actual, manifest)]
     if as_json:
@@ -174,7 +176,7 @@ def _manifest(request: Request) -> Manifest | None:
 
 def _total(request: Request, manifest: Manifest | None) -> int:
     count = 1 if manifest is None else len(manifest)
-    return len(request.only) or -(-count // (request.shard.of if request.shard else 1))
+    return len(request.only) or (request.shard.count(count) if request.shard else count)
 
 
 def _rows(request: Request, manifest: Manifest | None) -> Iterator[Row]:
@@ -246,11 +248,13 @@ def _print_extra(extra: list[str], verbose: bool) -> None:
         say(f"extra {len(extra) - len(shown)} more files; -v lists them")
 
 
-def _record(row: Row) -> dict[str, Any]:
+def _record(row: Row, standard: str, request: Request) -> dict[str, Any]:
     record: dict[str, Any] = {"line": row.line, "name": row.name, "case": row.case}
     if isinstance(row.outcome, TensorFileError):
         return record | {"error": str(row.outcome)}
-    return record | reports.figures(row.outcome.measures, row.outcome.verdicts)
+    record |= reports.figures(row.outcome.measures, row.outcome.verdicts)
+    passed = row.outcome.verdict(standard).passed
+    return record if passed else record | {"reproduce": _reproduce(row, standard, request)}
 
 
 def _write_csv(path: Path, rows: list[Row]) -> None:
@@ -260,7 +264,7 @@ def _write_csv(path: Path, rows: list[Row]) -> None:
     try:
         write_whole(path, details(outcomes))
     except OSError as error:
-        raise click.UsageError(f"{path}: can't be written: {why(error)}") from None
+        raise NoAnswer(f"{path}: can't be written: {why(error)}") from None
 
 
 def _write_report(path: Path, rows: list[Row], standard: str, request: Request, extra: list[str]) -> None:

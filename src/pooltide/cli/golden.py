@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..acceptance.cases import CasesError
 from ..acceptance.foreign import read_cases
-from ..acceptance.golden import Made, Task, claimed, clean, finish, foreign, start
+from ..acceptance.golden import Made, Task, claimed, clean, finish, foreign, prune, start
 from ..acceptance.locking import locked
 from ..acceptance.manifest import Manifest, ManifestError, Shard, begin, versions
 from ..acceptance.manifest_entry import MANIFEST, result_of
@@ -22,19 +23,26 @@ from ..acceptance.workers import Work, WorkerDied, make_all
 from ..kernels.threads import get_num_threads
 from ..writing import append_own, why
 from .arguments import NOTATION, CaseSource, NamedPath, failed, product_option, shard_option, source_argument
-from .output import progress, reproduce, say
+from .output import NoAnswer, one_line, progress, reproduce, say
 from .reports import report_option, write_report
 
 if TYPE_CHECKING:
     from ..acceptance.report_page import Entry
 
 
+_MAX_NAMES = 5  # older cases that are named
+
+
 @dataclass(slots=True)
 class Outcome:
     """What became of the cases. `entries` are for the report."""
 
+    total: int = 0  # cases of the list, or of the shard
     good: int = 0
     bad: int = 0
+    skipped: int = 0
+    names: set[str] = field(default_factory=set)  # of the good cases
+    older: list[str] = field(default_factory=list)  # other cases that the manifest has, or had before --prune
     stopped: str = ""  # why the work stopped early
     status: int = 0  # the exit status of an early stop
     entries: list[tuple[int, Entry]] = field(default_factory=list)
@@ -48,14 +56,15 @@ class Outcome:
 @click.option(
     "--from",
     "foreign_file",
-    type=NamedPath(dir_okay=False, exists=True),
-    help="Instead of PROBLEM: a dump.json of msprobe, or a case file of msOpST or ATK.",
+    type=NamedPath(exists=True),
+    help="Instead of PROBLEM: a dump of msprobe (its directory or dump.json), or cases of msOpST or ATK.",
 )
 @click.option("-o", "--output", required=True, type=NamedPath(file_okay=False), help="The directory.")
 @product_option
 @click.option("--float64", is_flag=True, help="Write the float64 result too, not rounded.")
 @click.option("--jobs", type=click.IntRange(1, 1024), help="Processes.  [default: one per core]")
 @shard_option
+@click.option("--prune", "pruned", is_flag=True, help="Remove older cases that are not in the list.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per case, and a summary.")
 @report_option
 def command(
@@ -66,6 +75,7 @@ def command(
     float64: bool,
     jobs: int | None,
     shard: Shard | None,
+    pruned: bool,
     as_json: bool,
     report: Path | None,
 ) -> None:
@@ -79,22 +89,37 @@ def command(
     try:
         with locked(output):
             manifest = _known(output, shard)
-            maker = Maker(output, manifest, product, float64, as_json, report is not None, outcome)
+            maker = Maker(output, manifest, product, float64, as_json, report is not None, pruned, outcome)
             maker.make(source, shard, jobs or get_num_threads())
     except ManifestError as error:
-        raise click.UsageError(str(error)) from None
-    summary = {"made": outcome.good, "bad": outcome.bad, "stopped": outcome.stopped}
+        raise NoAnswer(str(error)) from None
+    summary: dict[str, Any] = {
+        "cases": outcome.total,
+        "made": outcome.good,
+        "bad": outcome.bad,
+        "skipped": outcome.skipped,
+    }
+    summary |= {"older": outcome.older, "pruned": pruned and not outcome.stopped, "stopped": outcome.stopped}
     if as_json:
         say(json.dumps({"summary": summary}, ensure_ascii=False))
     else:
-        count = outcome.good + outcome.bad
-        say(f"{output / MANIFEST}: {outcome.good} of {count} cases, {outcome.bad} bad")
+        skipped = f", {outcome.skipped} skipped" if outcome.skipped else ""
+        say(f"{output / MANIFEST}: {outcome.good} of {outcome.total} cases, {outcome.bad} bad{skipped}")
+        _print_older(output, outcome, pruned)
     entries = [entry for _, entry in sorted(outcome.entries, key=lambda pair: pair[0])]
     facts = {"made": f"golden data in {output}"} | ({"shard": str(shard)} if shard else {})
     write_report(report, "pooltide golden", facts, ("dtype", "shape", "seed"), entries)
     if outcome.stopped:
         say(outcome.stopped, err=True)
     raise SystemExit(outcome.status or (1 if outcome.bad else 0))
+
+
+def _print_older(output: Path, outcome: Outcome, pruned: bool) -> None:
+    if not outcome.older:
+        return
+    names = ", ".join(outcome.older[:_MAX_NAMES]) + (", …" if len(outcome.older) > _MAX_NAMES else "")
+    what = "were removed" if pruned else "stay, and are compared too; --prune removes them"
+    say(f"{output}: older cases that were not made now {what}: {len(outcome.older)} ({names})", err=True)
 
 
 def _chosen(source: CaseSource | None, file: Path | None) -> CaseSource:
@@ -106,9 +131,9 @@ def _chosen(source: CaseSource | None, file: Path | None) -> CaseSource:
     try:
         lines = list(read_cases(file))
     except CasesError as error:
-        raise click.UsageError(str(error)) from None
+        raise NoAnswer(str(error)) from None
     if not lines:
-        raise click.UsageError(f"{file} has no pool")
+        raise NoAnswer(f"{file} has no pool")
     return CaseSource(iter(lines), len(lines))
 
 
@@ -122,19 +147,24 @@ class Maker:
     float64: bool
     as_json: bool
     reported: bool
+    pruned: bool
     outcome: Outcome
+    advance: Callable[[], None] = lambda: None  # shows that a case has ended
+    order: deque[int] = field(default_factory=deque)  # lines that were begun and are not written down
+    ended: dict[int, Made] = field(default_factory=dict)  # those of them that have ended, by line
 
     def make(self, source: CaseSource, shard: Shard | None, jobs: int) -> None:
-        total = source.total if shard is None or source.total is None else -(-source.total // shard.of)
+        total = source.total if shard is None else shard.count(source.total)
+        self.outcome.total = total
         try:
             with _sigterm_interrupts(), progress("golden", total) as advance:
+                self.advance = advance
                 begin(self.manifest, shard)
                 before = claimed(self.output)
                 clean(self.output)
                 with append_own(self.manifest.path) as file:
                     work = self._work(source, shard, before)
                     for made in make_all(work, self.output, jobs, total):
-                        advance()
                         if made.full:
                             self.outcome.stop(
                                 f"{made.error}; what is finished was kept: start it again to go on"
@@ -149,18 +179,29 @@ class Maker:
             self.outcome.stop(f"{self.output}: {error}")
         except OSError as error:
             self.outcome.stop(f"{self.output}: can't be written: {why(error)}")
+        for number in [number for number in self.order if number in self.ended]:  # an earlier case is missing
+            self._write_down(self.ended.pop(number))
         try:
+            if not self.outcome.stopped:
+                self._find_older()
             finish(self.output, self.manifest, complete=not self.outcome.stopped)
         except OSError as error:
             self.outcome.stop(f"{self.output}: can't be written: {why(error)}")
+
+    def _find_older(self) -> None:
+        """Find the cases that the manifest has from another list, or that can't be made any more."""
+        self.outcome.older = [name for name in self.manifest.offsets if name not in self.outcome.names]
+        if self.pruned:
+            prune(self.output, self.manifest, self.outcome.older)
 
     def _work(self, source: CaseSource, shard: Shard | None, before: set[str]) -> Iterator[Work]:
         """The tasks of the shard with what the manifest knows of them; cases without a task are noted."""
         for place, line in enumerate(source.lines):
             if shard is not None and not shard.has(place):
                 continue
+            self.order.append(line.number)
             if line.case is None:
-                self._note(Made(line.number, line.name, "", None, line.error))
+                self._note(Made(line.number, line.name, "", None, line.error, skipped=line.skipped))
                 continue
             case = str(replace(line.case, product=self.product or line.case.product))
             ours = line.name in self.manifest or line.name in before
@@ -171,17 +212,30 @@ class Maker:
             yield task, self.manifest.get(line.name) if line.supplied is None else None
 
     def _note(self, made: Made) -> None:
+        """Write down a case, and those after it that ended before it: in the order of their lines."""
+        self.advance()
+        self.ended[made.number] = made
+        while self.order and self.order[0] in self.ended:
+            self._write_down(self.ended.pop(self.order.popleft()))
+
+    def _write_down(self, made: Made) -> None:
         if made.entry is not None:
             self.outcome.good += 1
+            self.outcome.names.add(made.name)
+        elif made.skipped:
+            self.outcome.skipped += 1
+            if not self.as_json:
+                say(one_line(f"skipped {made.name}: {made.error}"), err=True)
         else:
             self.outcome.bad += 1
             if not self.as_json:
                 say(_failed(made), err=True)
         if self.as_json:
-            about = {"error": made.error} if made.entry is None else {"files": made.entry["files"]}
+            key = "skipped" if made.skipped else "error"
+            about = {key: made.error} if made.entry is None else {"files": made.entry["files"]}
             record = {"line": made.number, "name": made.name, "case": made.case}
             say(json.dumps(record | about, ensure_ascii=False))
-        if self.reported:
+        if self.reported and not made.skipped:
             self.outcome.entries.append((made.number, _entry(made)))
 
 
@@ -189,9 +243,9 @@ def _known(output: Path, shard: Shard | None) -> Manifest:
     try:
         manifest = start(output)
     except ManifestError as error:
-        raise click.UsageError(f"{error}; give another --output, or remove it") from None
+        raise NoAnswer(f"{error}; give another --output, or remove it") from None
     except OSError as error:
-        raise click.UsageError(f"{output}: can't be made: {why(error)}") from None
+        raise NoAnswer(f"{output}: can't be made: {why(error)}") from None
     if len(manifest) and manifest.shard != shard:
         has = f"shard {manifest.shard}" if manifest.shard else "all cases"
         raise click.UsageError(f"{output} has {has}; give the same --shard, or another --output")

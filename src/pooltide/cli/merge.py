@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -14,16 +15,18 @@ from ..acceptance.manifest import ManifestError
 from ..acceptance.manifest_entry import MANIFEST
 from ..acceptance.merging import merge_golden
 from ..acceptance.summaries import merge_results
-from ..writing import why
+from ..writing import check_file, why
+from . import reports
 from .arguments import NamedPath
-from .output import say
+from .output import NoAnswer, say
 
 
 @click.command()
 @click.argument("parts", nargs=-1, required=True, type=NamedPath(exists=True))
 @click.option("-o", "--output", required=True, type=NamedPath(), help="The directory, or the file, to write.")
 @click.option("--json", "as_json", is_flag=True, help="A JSON object in place of a sentence.")
-def command(parts: tuple[Path, ...], output: Path, as_json: bool) -> None:
+@reports.report_option
+def command(parts: tuple[Path, ...], output: Path, as_json: bool, report: Path | None) -> None:
     """Join PARTS: directories of golden --shard, or files that compare --shard --json printed.
 
     The manifest, or the results, are byte for byte what one run without shards writes. All shards must be
@@ -36,23 +39,46 @@ def command(parts: tuple[Path, ...], output: Path, as_json: bool) -> None:
         raise click.UsageError("PARTS are files and directories; they must be one or the other")
     if any(os.path.exists(output) and output.samefile(part) for part in parts):
         raise click.UsageError(f"{output} is one of the parts, which stay as they are; give another --output")
+    if kinds == {True} and report:
+        raise click.UsageError("--report is of results; golden data have no verdicts")
     verdicts: dict[str, int] = {}
+    records: list[dict[str, Any]] = []
     try:
         if kinds == {True}:
             with locked(output):
                 count = merge_golden(parts, output)
             written = output / MANIFEST
         else:
-            merged, written = merge_results(parts, output), output
-            verdicts = {key: merged[key] for key in ("pass", "fail", "error", "exit_status")}
+            check_file(output)
+            see = records.append if report else lambda record: None
+            merged, written = merge_results(parts, output, see), output
+            verdicts = {key: merged[key] for key in ("pass", "warning", "fail", "error", "exit_status")}
             count = merged["golden"]["cases"]
     except (ManifestError, CasesError) as error:
-        raise click.UsageError(str(error)) from None
+        raise NoAnswer(str(error)) from None
     except OSError as error:
-        raise click.UsageError(f"{output}: can't be written: {why(error)}") from None
+        raise NoAnswer(f"{output}: can't be written: {why(error)}") from None
     summary = {"output": str(written), "cases": count, "parts": len(parts)} | verdicts
     text = f"{written}: {count} cases of {len(parts)} parts"
     if verdicts:
-        text += ", {pass} pass, {fail} fail, {error} could not be compared".format(**verdicts)
+        text += f", {verdicts['pass']} pass"
+        text += f", {verdicts['warning']} warn" if verdicts["warning"] else ""
+        text += f", {verdicts['fail']} fail, {verdicts['error']} could not be compared"
     say(json.dumps(summary) if as_json else text)
+    if report:
+        _write_report(report, merged, records, parts)
     raise SystemExit(verdicts.get("exit_status", 0))
+
+
+def _write_report(path: Path, merged: dict[str, Any], records: list[dict[str, Any]], parts: Any) -> None:
+    standard = merged["standard"]
+    facts = {
+        "compared": f"the results of {len(parts)} files of compare --json",
+        **reports.standard_facts(standard, merged["level"] or ""),
+    }
+    facts["golden data"] = (
+        f"{merged['golden']['cases']} cases, sha256 {merged['golden']['sha256'] or 'unknown'}"
+    )
+    entries = [reports.record_entry(record, standard) for record in records]
+    files = [(name, "extra: no case of the golden data has this name") for name in merged["extra"]]
+    reports.write_report(path, "pooltide merge", facts, reports.COLUMNS, entries, files)

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,18 +21,18 @@ import numpy as np
 from .. import __version__
 from ..acceptance.measures import SHARES, Measures, bin_names
 from ..acceptance.notation import Case
-from ..acceptance.verdicts import DEFAULT, STANDARDS, THIRD, WARNING, Verdict
+from ..acceptance.verdicts import DEFAULT, PASS, STANDARDS, THIRD, WARNING, Verdict
 from ..operators.pages import HOST, PRODUCTS
 from ..writing import why, write_whole
-from .arguments import NamedPath
-from .output import say, visible
+from .arguments import OutputPath
+from .output import NoAnswer, say, visible
 
 if TYPE_CHECKING:
     from ..acceptance.report_page import Entry
 
 report_option = click.option(
     "--report",
-    type=NamedPath(dir_okay=False),
+    type=OutputPath(dir_okay=False),
     help="Write a page with all cases and, for those that fail, where the errors are.",
 )
 standard_option = click.option(
@@ -54,9 +54,10 @@ COLUMNS = ("MERE", "MARE", "RMSE", "cosine", "max ULP", "differing", "NaN", "Inf
 
 @dataclass(slots=True)
 class Tally:
-    """How many cases passed, failed, or could not be compared."""
+    """How many cases passed, gave a warning, failed, or could not be compared."""
 
     passed: int = 0
+    warnings: int = 0
     failed: int = 0
     errors: int = 0
 
@@ -66,22 +67,25 @@ class Tally:
             self.errors += 1
         elif verdict.passed:
             self.passed += 1
+        elif verdict.status == WARNING:
+            self.warnings += 1
         else:
             self.failed += 1
 
     @property
     def exit_status(self) -> int:
-        return 2 if self.errors else 1 if self.failed else 0
+        return 2 if self.errors else 1 if self.failed or self.warnings else 0
 
     def summary(self, standard: str) -> str:
-        total = self.passed + self.failed + self.errors
-        rest = [f"{self.failed} fail"] if self.failed else []
+        total = self.passed + self.warnings + self.failed + self.errors
+        rest = [f"{self.warnings} warning{'s' if self.warnings > 1 else ''}"] if self.warnings else []
+        rest += [f"{self.failed} fail"] if self.failed else []
         rest += [f"{self.errors} could not be compared"] if self.errors else []
         counts = ", ".join([f"{self.passed} of {total} pass", *rest])
         return f"{counts}; the standard is {standard}: {STANDARDS[standard]}"
 
     def record(self, standard: str) -> dict[str, Any]:
-        counts = {"pass": self.passed, "fail": self.failed, "error": self.errors}
+        counts = {"pass": self.passed, "warning": self.warnings, "fail": self.failed, "error": self.errors}
         return {"standard": standard, **counts, "exit_status": self.exit_status}
 
 
@@ -181,10 +185,33 @@ def entry(
     values = (*first, *errors, m.differing, *counts)
     if verdict.passed:
         return Entry(name, case, "pass", values)
-    word = "warns" if verdict.status == WARNING else "fails"
+    status, word = ("warning", "warns") if verdict.status == WARNING else ("fail", "fails")
     why = f"{verdict.name} {word}: {verdict.text}{_nonfinite(m)}"
     every = tuple((v.name, v.status, v.text) for v in verdicts)
-    return Entry(name, case, "fail", values, why, "", m.histogram, m.misplaced, every)
+    return Entry(name, case, status, values, why, "", m.histogram, m.misplaced, every)
+
+
+def record_entry(record: Mapping[str, Any], standard: str) -> Entry:
+    """A case that compare --json printed, in the report; a map of its errors would need the files."""
+    from ..acceptance.report_page import Entry
+
+    name, case = record["name"], record["case"]
+    if "error" in record:
+        return Entry(name, case, "error", ("",) * len(COLUMNS), record["error"])
+    errors = [record[key] for key in COLUMNS[:5]]
+    if all(value is None for value in errors):  # no cell is finite
+        errors = [""] * 5
+    m = Measures(**{key: record[key] for key in ("misplaced", "nan", "inf", "golden_nan", "golden_inf")})
+    counts = _beside(m.nan, m.golden_nan), _beside(m.inf, m.golden_inf)
+    values = (*(inf if value is None else value for value in errors), record["differing"], *counts)
+    verdicts = tuple((key, v["status"], v["text"]) for key, v in record["verdicts"].items())
+    _, status, text = next(verdict for verdict in verdicts if verdict[0] == standard)
+    if status == PASS:
+        return Entry(name, case, "pass", values)
+    word = "warns" if status == WARNING else "fails"
+    bins = tuple(record["ulp_histogram"].get(bin_name, 0) for bin_name in bin_names())
+    why, again = f"{standard} {word}: {text}{_nonfinite(m)}", record.get("reproduce", "")
+    return Entry(name, case, status.lower(), values, why, again, bins, m.misplaced, verdicts)
 
 
 def _beside(ours: int, golden: int) -> int | str:
@@ -209,7 +236,7 @@ def write_report(
     try:
         write_whole(path, visible(page(Report(title, known, columns, entries, files))).encode())
     except OSError as error:
-        raise click.UsageError(f"{path}: can't be written: {why(error)}") from None
+        raise NoAnswer(f"{path}: can't be written: {why(error)}") from None
     say(f"report: {path}", err=True)
 
 

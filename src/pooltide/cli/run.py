@@ -26,8 +26,8 @@ from ..kernels.plan import BACKENDS, NoBackend, Plan
 from ..operators.pages import HOST
 from ..writing import why, write_own
 from . import reports
-from .arguments import NOTATION, NamedPath, failed, problem_argument, product_option
-from .output import one_line, reproduce, say
+from .arguments import NOTATION, OutputPath, failed, problem_argument, product_option
+from .output import NoAnswer, one_line, reproduce, say
 
 if TYPE_CHECKING:
     from ..acceptance.errormap import ErrorMap
@@ -48,7 +48,7 @@ Outcome = Trial | Plan | GpuPlan | str  # str: why the case has neither
     "--device", type=click.Choice(["cpu", "cuda"]), default="cpu", help="With --plan: the device of the plan."
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per case.")
-@click.option("--save", type=NamedPath(file_okay=False), help="Keep each result as SAVE/NAME.npy.")
+@click.option("--save", type=OutputPath(file_okay=False), help="Keep each result as SAVE/NAME.npy.")
 @reports.standard_option
 @reports.verbose_option
 @reports.report_option
@@ -151,7 +151,7 @@ def _save(directory: Path | None, name: str, trial: Trial) -> None:
             result = np.ascontiguousarray(array).reshape(shape)
             write_own(directory / file, [npy_header(result), raw_bytes(result)])
     except OSError as error:
-        raise click.UsageError(f"{directory}: can't be written: {why(error)}") from None
+        raise NoAnswer(f"{directory}: can't be written: {why(error)}") from None
 
 
 def _text(line: Line, outcome: Outcome, standard: str, *, alone: bool, verbose: bool) -> list[str]:

@@ -15,8 +15,8 @@ from ..acceptance.picture import Picture, plotted, svg
 from ..acceptance.show import Undrawable, draw_case
 from ..acceptance.trial import Refused
 from ..writing import why, write_whole
-from .arguments import NOTATION, NamedPath, problem_argument
-from .output import one_line, reproduce, say
+from .arguments import NOTATION, OutputPath, problem_argument
+from .output import NoAnswer, one_line, reproduce, say
 
 _FORMATS = ("svg", "png", "pdf", "html")
 
@@ -24,7 +24,7 @@ _FORMATS = ("svg", "png", "pdf", "html")
 @click.command(epilog=NOTATION)
 @problem_argument
 @click.option(
-    "-o", "--output", required=True, type=NamedPath(dir_okay=False), help="A file .svg, .png, .pdf or .html."
+    "-o", "--output", required=True, type=OutputPath(dir_okay=False), help="A file .svg, .png, .pdf or .html."
 )
 @click.option("--json", "as_json", is_flag=True, help="A JSON object in place of a sentence.")
 @click.option("--slice", "depth", type=int, help="Of a volume, the input depth to draw (the middle one).")
@@ -48,7 +48,7 @@ def command(problems: list[Line], output: Path, as_json: bool, depth: int | None
     try:
         write_whole(output, content)
     except OSError as error:
-        raise click.UsageError(f"{output}: can't be written: {why(error)}") from None
+        raise NoAnswer(f"{output}: can't be written: {why(error)}") from None
     record = {"output": str(output)} | facts | {"case": str(case)}
     say(json.dumps(record) if as_json else f"{output}: {sentence}, {case}")
 

@@ -67,7 +67,7 @@ def accumulate(
         if indices is not None:
             return _scatter(problem, g, indices, total)
         for o in np.ndindex(problem.output_plane):
-            total[_slices(problem, o)] += _quotient(problem, o, g[(..., *o)])[..., None, None, None]
+            total[window_slices(problem, o)] += quotient(problem, o, g[(..., *o)])[..., None, None, None]
     return None
 
 
@@ -75,7 +75,7 @@ def _forward(problem: Problem, x: Array, out: Array, indices: Array | None) -> N
     with np.errstate(all="ignore"):
         for o in np.ndindex(problem.output_plane):
             if problem.kind == "average":
-                total = _quotient(problem, o, _sum(problem, o, x))
+                total = quotient(problem, o, _sum(problem, o, x))
                 if problem.quotient not in ("chained", "mean"):
                     total = total + total.dtype.type(0)  # never -0, as in PyTorch
                 out[(..., *o)] = round_once(total, out.dtype)
@@ -94,13 +94,13 @@ def _range(axis: Axis, o: int) -> range:
     return range(first, first + count * axis.dilation, axis.dilation)
 
 
-def _slices(problem: Problem, o: Index) -> Any:
+def window_slices(problem: Problem, o: Index) -> Any:
     """The cells of window o in every plane, as an index into (N, C, D, H, W)."""
     cells = (_range(axis, i) for axis, i in zip(problem.axes, o, strict=True))
     return (..., *(slice(c.start, c.stop, c.step) for c in cells))
 
 
-def _cells(problem: Problem, o: Index) -> Iterable[Index]:
+def window_cells(problem: Problem, o: Index) -> Iterable[Index]:
     """The cells of window o, (d, h, w) ascending."""
     d, h, w = (_range(axis, i) for axis, i in zip(problem.axes, o, strict=True))
     return product(d, h, w)
@@ -108,7 +108,7 @@ def _cells(problem: Problem, o: Index) -> Iterable[Index]:
 
 def _sum(problem: Problem, o: Index, x: Array) -> Array:
     sums = np.zeros((16 if problem.quotient == "mean" else 1, *problem.batch), problem.dtype.accumulator)
-    for i, (d, h, w) in enumerate(_cells(problem, o)):
+    for i, (d, h, w) in enumerate(window_cells(problem, o)):
         sums[i % len(sums)] += x[..., d, h, w].astype(sums.dtype)
     while len(sums) > 1:
         sums = sums[: len(sums) // 2] + sums[len(sums) // 2 :]
@@ -131,7 +131,7 @@ def _maximum(problem: Problem, o: Index, x: Array) -> tuple[Array, Array]:
 
     value = np.full(problem.batch, -np.inf).astype(x.dtype)
     place = np.full(problem.batch, place_of((first[0], first[1], first[2])))
-    for cell in _cells(problem, o):
+    for cell in window_cells(problem, o):
         candidate = x[(..., *cell)]
         wins = (candidate > value) | np.isnan(candidate)
         value = np.where(wins, candidate, value)
@@ -139,7 +139,8 @@ def _maximum(problem: Problem, o: Index, x: Array) -> tuple[Array, Array]:
     return value, place
 
 
-def _quotient(problem: Problem, o: Index, value: Array) -> Array:
+def quotient(problem: Problem, o: Index, value: Array) -> Array:
+    """The value of window o, or its sum, divided by the divisor of the window."""
     found = [axis.window(i) for axis, i in zip(problem.axes, o, strict=True)]
     valid, extent = [w.end - w.start for w in found], [w.extent for w in found]
     divisors = {"chained": valid, "extent": [prod(extent)], "override": [problem.divisor]}

@@ -65,10 +65,20 @@ def use_threads(count: int) -> None:
 
 def _time_round(implementations: Implementations, turn: int) -> tuple[dict[str, float], float]:
     """The seconds of each implementation, and the part of the processors that other programs took."""
-    start, before = perf_counter(), _other_seconds()
+    load = watch_other_load()
     times = {name: time_call(implementations[name]) for name in order(list(implementations), turn)}
-    load = (_other_seconds() - before) / (perf_counter() - start) / (os.cpu_count() or 1)
-    return times, max(load, 0.0)  # negative by rounding: the system counts in hundredths of a second
+    return times, load()
+
+
+def watch_other_load() -> Callable[[], float]:
+    """A function that returns which part of the processors other programs took since this call."""
+    start, before = perf_counter(), _other_seconds()
+
+    def load() -> float:
+        part = (_other_seconds() - before) / (perf_counter() - start) / (os.cpu_count() or 1)
+        return max(part, 0.0)  # negative by rounding: the system counts in hundredths of a second
+
+    return load
 
 
 def order(names: list[str], turn: int) -> list[str]:

@@ -224,7 +224,7 @@ def print_summary(rows: list[Row], device: str, about: str) -> None:
         for summary in groups
     ]
     say(aligned([*(GROUP[i] for i in differ), "n", *limits, *ratios], cells))
-    if text := other_load([row.measurement for row in rows]):
+    if text := other_load(row.measurement.other_load for row in rows):
         say(text)
     _print_list(f"slower than PyTorch (PyTorch ÷ ours < {SLOWER[device]})", slower(rows, SLOWER[device]))
     _print_list(f"beyond {BEYOND:.0f} × limit", beyond(rows))

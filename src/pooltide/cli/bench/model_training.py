@@ -21,10 +21,10 @@ import torch
 from ...torch import patch
 from ...torch.training_step import deterministic_warnings
 from ..output import aligned, say, tracked
-from .cpu_timing import time_call
+from .cpu_timing import time_call, watch_other_load
 from .cuda_timing import wall_seconds
 from .models import MODELS, Model
-from .tables import in_words, machine_of, number
+from .tables import in_words, machine_of, number, other_load
 
 STEPS = 3  # of a training whose weights are compared
 Variants = dict[str, Callable[[], AbstractContextManager[Any]]]
@@ -38,6 +38,7 @@ class ModelResult:
     seconds: dict[str, float]  # of a step
     repeats: dict[str, bool]  # whether two trainings gave the same weights
     peak_bytes: dict[str, int]  # that a step allocated beyond weights and input; empty on the CPU
+    others: float | None  # part of the processors that other programs took; None on a GPU
 
 
 def run_models(device: str, rounds: int, as_json: bool) -> int:
@@ -96,6 +97,7 @@ def _measure(name: str, model: Model, variants: Variants, device: str, rounds: i
     trainings = {variant: Training(model, device) for variant in variants}
     times: dict[str, list[float]] = {variant: [] for variant in variants}
     peaks: dict[str, int] = {}
+    load = watch_other_load()
     for _ in range(rounds):
         for variant, using in variants.items():
             with using():
@@ -103,7 +105,8 @@ def _measure(name: str, model: Model, variants: Variants, device: str, rounds: i
                 times[variant].append(wall_seconds(step, 1, 1) if device == "cuda" else time_call(step))
                 if device == "cuda":
                     peaks[variant] = _peak_bytes(step)
-    return ModelResult(name, {variant: median(seconds) for variant, seconds in times.items()}, repeats, peaks)
+    typical = {variant: median(seconds) for variant, seconds in times.items()}
+    return ModelResult(name, typical, repeats, peaks, None if device == "cuda" else load())
 
 
 def _peak_bytes(step: Callable[[], None]) -> int:
@@ -120,6 +123,8 @@ def _print_table(results: list[ModelResult], about: str, absent: dict[str, str])
     head += [f"peak MiB: {name}" for name in results[0].peak_bytes]
     say(f"training steps, {about}\n")
     say(aligned(head, [_cells(one) for one in results]))
+    if text := other_load(one.others for one in results):
+        say(text)
     for name, reason in absent.items():
         say(f"{name} was not measured: {reason}")
 

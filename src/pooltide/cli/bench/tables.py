@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
@@ -129,19 +130,19 @@ def print_tables(named: list[tuple[str, Measurement]], rounds: int, machine: dic
     about = f"medians of {rounds} rounds, {in_words(machine)}; ± is half the quartiles' distance"
     say(fill(about, screen_width()) + "\n")
     say(aligned(head, rows))
-    if text := other_load(measurements):
+    if text := other_load(one.other_load for one in measurements):
         say(f"\n{text}")
     if len(measurements) > 1:
         say(f"\ngeometric means; large: results of {LARGE >> 20} MB and more\n")
         say(_means(measurements))
 
 
-def other_load(measurements: list[Measurement]) -> str:
+def other_load(loads: Iterable[float | None]) -> str:
     """How busy other programs kept the machine; empty if that is unknown, as on a GPU."""
-    loads = [one.other_load for one in measurements if one.other_load is not None]
-    if not loads:
+    known = [load for load in loads if load is not None]
+    if not known:
         return ""
-    return f"Other programs took {min(loads):.0%} to {max(loads):.0%} of the processors."
+    return f"Other programs took {min(known):.0%} to {max(known):.0%} of the processors."
 
 
 def _means(measurements: list[Measurement]) -> str:

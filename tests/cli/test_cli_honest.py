@@ -1,0 +1,332 @@
+"""Nothing is lost and nothing is green by mistake: counts, older cases, outputs, hints and summaries."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from commandline import pooltide
+from pooltide.acceptance import workers
+from pooltide.acceptance.cases import count, lines
+from pooltide.acceptance.errormap import ErrorMap
+from pooltide.acceptance.golden import make
+from pooltide.acceptance.manifest import read_manifest
+from pooltide.acceptance.report_section import _heat_map
+from pooltide.cli import golden as golden_command
+from pooltide.cli import main
+from pooltide.cli.bench import model_training
+
+CASE = "avg2d:2x3x5x7:k3"
+
+
+def invoke(*arguments: object, rc: int = 0) -> str:
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    assert result.exit_code == rc, (result.output, result.exception)
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    return result.output
+
+
+def cases_file(path: Path, *names: str, case: str = CASE) -> Path:
+    path.write_text("name,case\n" + "".join(f"{name},{case}:seed{i}\n" for i, name in enumerate(names)))
+    return path
+
+
+def save(path: Path, *values: float, dtype: Any = np.float32) -> Path:
+    np.save(path, np.array(values, dtype))
+    return path
+
+
+# Counts
+
+
+def test_cases_are_counted_without_headers_and_comments(tmp_path: Path) -> None:
+    for text in (
+        f"name,case\na,{CASE}\n# no case\n\n  \nb,{CASE}\n",
+        f"\ufeffname;case\r\na;{CASE}\r\nrubbish\r\n",
+        f"{CASE}\n{CASE}",
+        f'# header\n{{"case": "{CASE}"}}\n"{CASE}"\n',
+        "",
+    ):
+        (tmp_path / "cases").write_bytes(text.encode())
+        assert count(tmp_path / "cases") == len(list(lines(text.encode().splitlines(keepends=True))))
+
+
+def test_an_interruption_counts_the_whole_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cases = cases_file(tmp_path / "cases", *"abcdefgh")
+
+    def interrupted(task: Any, *rest: Any) -> Any:
+        if task.name == "d":
+            raise KeyboardInterrupt
+        return make(task, *rest)
+
+    monkeypatch.setattr(workers, "make", interrupted)
+    text = invoke("golden", cases, "-o", tmp_path / "out", "--jobs", 1, rc=1)
+    assert "manifest.jsonl: 3 of 8 cases, 0 bad" in text
+    assert "interrupted; start it again to go on" in text
+    text = invoke("golden", cases, "-o", tmp_path / "of", "--jobs", 1, "--shard", "2/3", "--json")
+    assert json.loads(text.splitlines()[-1])["summary"]["cases"] == 3  # b, e, h
+
+
+def test_a_full_disk_counts_the_whole_list(tmp_path: Path) -> None:
+    cases = cases_file(tmp_path / "cases", *"abcd", case="avg2d:2x3x50x70:k3")
+    done = subprocess.run(
+        [sys.executable, "-m", "pooltide", "golden", cases, "-o", tmp_path / "out", "--jobs", "1"],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "manifest.jsonl: 0 of 4 cases, 0 bad" in done.stdout
+    assert "Usage" not in done.stderr
+
+
+def test_json_rows_are_in_the_order_of_the_cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cases = tmp_path / "cases"
+    cases.write_text(cases_file(cases, *"abcdefgh").read_text().replace(f"e,{CASE}", "e,rubbish"))
+    real = golden_command.make_all
+    monkeypatch.setattr(golden_command, "make_all", lambda *rest: reversed(list(real(*rest))))
+    text = invoke("golden", cases, "-o", tmp_path / "out", "--jobs", 1, "--json", rc=1)
+    *records, last = map(json.loads, text.splitlines())
+    assert [record["line"] for record in records] == [2, 3, 4, 5, 6, 7, 8, 9]
+    assert ["error" in record for record in records].index(True) == 4
+    assert (last["summary"]["made"], last["summary"]["bad"]) == (7, 1)
+
+
+def test_warnings_are_counted_as_warnings(tmp_path: Path) -> None:
+    golden = save(tmp_path / "g.npy", *np.linspace(1, 2, 5000))
+    values = np.linspace(1, 2, 5000)
+    values[:3] *= 1.002  # below a thousandth of the cells, above a ten-thousandth of them
+    actual = save(tmp_path / "a.npy", *values)
+    command = ("compare", actual, golden, "--standard", "msprobe")
+    assert "0 of 1 pass, 1 warning; the standard is msprobe" in invoke(*command, rc=1)
+    assert json.loads(invoke(*command, "--json", rc=1).splitlines()[-1])["summary"]["warning"] == 1
+    invoke(*command, "--report", tmp_path / "r.html", rc=1)
+    page = (tmp_path / "r.html").read_text()
+    assert '<span class="warning"><b>1</b> warn</span>' in page
+    assert '<span class="badge warning">warning</span>' in page
+
+
+# Older cases
+
+
+@pytest.fixture
+def golden(tmp_path: Path) -> Path:
+    invoke("golden", cases_file(tmp_path / "old", *"abc"), "-o", tmp_path / "golden", "--jobs", 1)
+    return tmp_path / "golden"
+
+
+def test_older_cases_are_named_and_pruned(golden: Path) -> None:
+    (new := golden.parent / "new").write_text(f"name,case\na,{CASE}\nb,avg2d:2x3x5x7:k9\n")
+    text = invoke("golden", new, "-o", golden, "--jobs", 1, rc=1)
+    stay = "older cases that were not made now stay, and are compared too; --prune removes them: 2 (b, c)"
+    assert f"{golden}: {stay}" in text
+    assert "3 of 3 pass" in invoke("compare", golden, golden)
+    (golden / "c/mine.txt").write_text("not ours")
+    text = invoke("golden", new, "-o", golden, "--jobs", 1, "--prune", rc=1)
+    assert "were removed: 2 (b, c)" in text
+    assert list(read_manifest(golden).offsets) == ["a"]
+    assert sorted(path.name for path in golden.iterdir()) == ["a", "c", "manifest.jsonl"]
+    assert (golden / "c/mine.txt").read_text() == "not ours"
+    assert "older cases" not in invoke("golden", new, "-o", golden, "--jobs", 1, rc=1)
+
+
+def test_an_interruption_prunes_nothing(golden: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*rest: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(workers, "make", interrupted)
+    new = cases_file(golden.parent / "new", "d")
+    invoke("golden", new, "-o", golden, "--jobs", 1, "--prune", rc=1)
+    assert sorted(path.name for path in golden.iterdir() if path.is_dir()) == ["a", "b", "c"]
+
+
+def test_merged_golden_data_have_no_older_cases(golden: Path) -> None:
+    parts = [golden.parent / "1", golden.parent / "2"]
+    for number, part in enumerate(parts, 1):
+        cases = cases_file(golden.parent / "new", "x", "y")
+        invoke("golden", cases, "-o", part, "--jobs", 1, "--shard", f"{number}/2")
+    text = invoke("merge", *parts, "-o", golden, rc=2)
+    assert "has the case a, which no part has; give another --output" in text
+    assert list(read_manifest(golden).offsets) == ["a", "b", "c"]
+
+
+# Outputs and errors
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("run", CASE, "--report", "no/r.html"),
+        ("run", CASE, "--save", "old/x"),
+        ("golden", CASE, "-o", "out", "--report", "no/r.html"),
+        ("compare", "golden", "golden", "--report", "no/r.html"),
+        ("compare", "golden", "golden", "--csv", "no/t.csv"),
+        ("show", CASE, "-o", "no/p.svg"),
+        ("compare", "nothing", "golden"),
+        ("golden", "--from", "nothing.json", "-o", "out"),
+        ("golden", CASE, "-o", "old/x"),
+        ("check", "/"),
+    ],
+)
+def test_outputs_are_checked_before_the_work(
+    command: tuple[str, ...], golden: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(golden.parent)
+    before = sorted(os.listdir())
+    text = invoke(*command, rc=2)
+    assert re.match(r"Error: .*(can't be (written|made|read)|does not exist)", text), text
+    assert "Usage" not in text
+    assert "pass" not in text
+    assert sorted(os.listdir()) == before
+
+
+def test_outputs_that_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "old.html").write_text("old")
+    (tmp_path / "link.html").symlink_to("old.html")
+    for name in ("new.html", "old.html", "link.html", "/dev/null"):
+        invoke("run", CASE, "--report", name)
+    (tmp_path / "dangling.html").symlink_to("nothing")
+    text = invoke("run", CASE, "--report", "dangling.html", rc=2)
+    assert "dangling.html: can't be written: the link names a file that does not exist" in text
+    invoke("run", CASE, "--save", "deep/er")
+    assert (tmp_path / "deep/er/case.npy").exists()
+
+
+def test_the_failing_condition_comes_first(tmp_path: Path) -> None:
+    right = np.linspace(1, 2, 100)
+    golden = save(tmp_path / "g.npy", *right)
+    actual = save(tmp_path / "a.npy", *right * 1.002)
+    text = invoke("compare", actual, golden, rc=1)
+    assert (
+        "mixed: 0.00% of the cells are within 1.53e-05 + 0.000977·|g| (at least 99% must), 0 of 100" in text
+    )
+    right[3] *= 1.002
+    text = invoke("compare", save(tmp_path / "b.npy", *right), golden, "--standard", "single", rc=1)
+    assert "single: largest rel 0.002 (must be below 0.00122), mean rel" in text
+
+
+def test_verdicts_without_a_finite_cell_have_no_figures(tmp_path: Path) -> None:
+    nan = save(tmp_path / "n.npy", np.nan, np.nan)
+    text = invoke("compare", nan, nan, "-v")
+    assert "cosine        pass: no cell is finite in both, so there are no figures" in text
+    assert "msprobe       pass: no cell is finite in both, so there are no figures" in text
+    assert "similarity" not in text
+
+
+# Hints
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("avg_pool2d", "avg2d_forward"), ("AvgPool2dBackward", "avg2d"), ("adaptive_avg2", "adaptive_avg2d")],
+)
+def test_an_unknown_operator_gets_a_hint(name: str, meant: str) -> None:
+    assert f"the operator is {name!r} (did you mean {meant}?)" in invoke("check", f"{name}:1x2x5x7:k3", rc=2)
+    assert "did you mean" not in invoke("check", "conv2d:1x2x5x7:k3", rc=2)
+
+
+def test_a_gbk_file_gets_a_hint(tmp_path: Path) -> None:
+    (tmp_path / "cases").write_bytes("name,case\n池化,".encode("gbk") + CASE.encode())
+    hint = "is not UTF-8, but can be GBK; it must be UTF-8: iconv -f GBK -t UTF-8"
+    assert hint in invoke("check", tmp_path / "cases", rc=1)
+    (tmp_path / "cases.json").write_bytes('[{"case_name": "池化"}]'.encode("gbk"))
+    assert hint in invoke("golden", "--from", tmp_path / "cases.json", "-o", tmp_path / "out", rc=2)
+    (tmp_path / "cases").write_bytes(b"\xff\xff," + CASE.encode())
+    assert "GBK" not in invoke("check", tmp_path / "cases", rc=1)
+
+
+def test_bfloat16_that_was_saved_as_integers_gets_a_hint(tmp_path: Path) -> None:
+    words = save(tmp_path / "w.npy", 1, 2, dtype=np.uint16)
+    hint = "bits of bfloat16 must have NumPy's dtype V2: save x.view('V2')"
+    assert hint in invoke("compare", words, words, rc=2)
+    assert hint in invoke("compare", words, words, "--dtype", "bf16", rc=2)
+    good = tmp_path / "v.npy"
+    np.save(good, np.load(words).view("V2"))
+    assert "all 2 cells equal" in invoke("compare", good, good)
+    wide = save(tmp_path / "i.npy", 1, 2, dtype=np.int32)
+    assert "bits of" not in invoke("compare", wide, wide, rc=2)
+
+
+def test_a_missing_result_names_every_ending(golden: Path, tmp_path: Path) -> None:
+    (tmp_path / "ours").mkdir()
+    text = invoke("compare", tmp_path / "ours", golden, rc=2)
+    assert "ours/a/grad_input.npy or" in text
+    assert "ours/a.npy, or with the ending .bin or .pt" in text
+
+
+# Summaries
+
+
+def test_check_of_a_file_ends_with_a_summary(tmp_path: Path) -> None:
+    (tmp_path / "cases").write_text(f"{CASE}\navg2d:2x3x5x7:k9\nrubbish:3\n")
+    assert "1 of 3 accepted, 1 refused, 1 can't be read\n" in pooltide("check", tmp_path / "cases", rc=1)
+    *_, last = invoke("check", tmp_path / "cases", "--json", rc=1).splitlines()
+    assert json.loads(last) == {"summary": {"accepted": 1, "refused": 1, "unreadable": 1}}
+    assert "of 1" not in invoke("check", CASE)
+    text = pooltide("check", tmp_path / "cases", "--all-products", rc=1)
+    assert "1 of 3 accepted on a product at least, 1 refused, 1 can't be read\n" in text
+
+
+def test_merge_writes_the_report_of_all(tmp_path: Path) -> None:
+    cases = cases_file(tmp_path / "cases", *"abcde")
+    invoke("golden", cases, "-o", tmp_path / "golden", "--jobs", 1)
+    invoke("run", cases, "--save", tmp_path / "ours")
+    wrong = np.load(tmp_path / "ours/c.npy")
+    wrong[0, 0, 0, 0] += 1
+    np.save(tmp_path / "ours/c.npy", wrong)
+    (tmp_path / "ours/e.npy").unlink()
+    np.save(tmp_path / "ours/b.npy", np.full_like(wrong, np.nan))
+    parts = [tmp_path / "1", tmp_path / "2"]
+    for number, part in enumerate(parts, 1):
+        command = ("compare", tmp_path / "ours", tmp_path / "golden", "--shard", f"{number}/2", "--json")
+        part.write_text(invoke(*command, rc=2 if number == 1 else 1))
+    report = tmp_path / "r.html"
+    text = invoke("merge", *parts, "-o", tmp_path / "all", "--report", report, rc=2)
+    assert "5 cases of 2 parts, 2 pass, 2 fail, 1 could not be compared" in text
+    page = report.read_text()
+    assert 'Of 5 cases, <span class="pass"><b>2</b> pass</span>' in page
+    assert '<section class="case" id="case-c">' in page
+    assert f"reproduce: pooltide compare {tmp_path}/ours {tmp_path}/golden --only c -v" in page
+    data = json.loads(page.partition('id="data">')[2].partition("</script>")[0])
+    rows = {row[0]: row for row in data["rows"]}
+    assert [row[1] for row in rows.values()] == ["pass", "fail", "fail", "pass", "error"]
+    invoke("compare", tmp_path / "ours", tmp_path / "golden", "--report", report, rc=2)
+    data = json.loads(report.read_text().partition('id="data">')[2].partition("</script>")[0])
+    assert rows == {row[0]: row for row in data["rows"]}  # as one comparison has them
+    text = invoke("merge", tmp_path / "golden", "-o", tmp_path / "x", "--report", report, rc=2)
+    assert "--report is of results" in text
+
+
+def test_models_say_how_busy_the_machine_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = {"1-D audio": replace(model_training.MODELS["1-D audio"], batch={"cpu": 1})}
+    monkeypatch.setattr(model_training, "MODELS", few)
+    monkeypatch.setattr(model_training, "watch_other_load", lambda: lambda: 0.42)
+    text = invoke("bench", "--models", "--rounds", 3, "--threads", 1)
+    assert "Other programs took 42% to 42% of the processors." in text
+
+
+# The report
+
+
+@pytest.mark.parametrize("axes", [("row", "column"), ("h", "w")])
+@pytest.mark.parametrize("shape", [(1, 5, 7), (1, 70000, 3), (1, 3, 1)])
+def test_no_label_of_a_heat_map_is_clipped(axes: tuple[str, str], shape: tuple[int, int, int]) -> None:
+    picture = _heat_map(ErrorMap(np.ones(shape), (), None, axes))
+    left, _, width, _ = map(float, re.findall(r'viewBox="([^"]+)"', picture)[0].split())
+    for at, anchor, text in re.findall(r'<text x="([^"]+)" y="[^"]+" text-anchor="(\w+)">([^<]+)<', picture):
+        start = float(at) - (6.6 * len(text) if anchor == "end" else 0)
+        assert left <= start, text
+        assert start + 6.6 * len(text) <= left + width, text
