@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from collections.abc import Callable, Hashable, Iterable
 from functools import wraps
 from typing import Any, TypeVar
@@ -128,8 +129,10 @@ def _limit_at_start() -> int:
     text = os.environ.get(VARIABLE, "")
     if not text.strip():
         return BYTES
-    if not (text.strip().isdecimal() and len(text) < 20):
-        raise ValueError(f"{VARIABLE}: the environment has {text[:40]!r}; it must be a number of bytes.")
+    if not (text.strip().isdecimal() and len(text) < 40):
+        must = f"it must be a number of bytes. The limit is {BYTES}."
+        warnings.warn(f"{VARIABLE}: the environment has {text[:40]!r}; {must}", RuntimeWarning, stacklevel=2)
+        return BYTES
     return int(text)
 
 

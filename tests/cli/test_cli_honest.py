@@ -135,7 +135,7 @@ def test_older_cases_are_named_and_pruned(golden: Path) -> None:
     assert "3 of 3 pass" in invoke("compare", golden, golden)
     (golden / "c/mine.txt").write_text("not ours")
     text = invoke("golden", new, "-o", golden, "--jobs", 1, "--prune", rc=1)
-    assert "were removed: 2 (b, c)" in text
+    assert "are no longer in the manifest: 2 (b, c)" in text
     assert list(read_manifest(golden).offsets) == ["a"]
     assert sorted(path.name for path in golden.iterdir()) == ["a", "c", "manifest.jsonl"]
     assert (golden / "c/mine.txt").read_text() == "not ours"
@@ -330,3 +330,54 @@ def test_no_label_of_a_heat_map_is_clipped(axes: tuple[str, str], shape: tuple[i
         start = float(at) - (6.6 * len(text) if anchor == "end" else 0)
         assert left <= start, text
         assert start + 6.6 * len(text) <= left + width, text
+
+
+# Results and shards that do not belong together
+
+
+@pytest.mark.parametrize("ending", [".bin", ".pt"])
+@pytest.mark.parametrize("place", ["a", "a/grad_input"])
+def test_two_files_with_different_results_are_an_error(tmp_path: Path, ending: str, place: str) -> None:
+    invoke("golden", cases_file(tmp_path / "cases", "a"), "-o", tmp_path / "golden")
+    golden, result = tmp_path / "golden" / "a" / "grad_input", tmp_path / "chip" / place
+    result.parent.mkdir(parents=True)
+    Path(f"{result}.npy").write_bytes(Path(f"{golden}.npy").read_bytes())
+    data = Path(f"{golden}.bin").read_bytes()
+    Path(f"{result}{ending}").write_bytes(bytes(len(data)))
+    text = invoke("compare", tmp_path / "chip", tmp_path / "golden", rc=2)
+    assert "both are results for a; it must have one" in text
+    if ending == ".bin":
+        Path(f"{result}.bin").write_bytes(data)
+        assert "1 of 1 pass" in invoke("compare", tmp_path / "chip", tmp_path / "golden")
+
+
+def test_shards_of_different_lists_are_not_merged(tmp_path: Path) -> None:
+    one, other = cases_file(tmp_path / "one", "a", "b"), cases_file(tmp_path / "other", "a", "b", "c", "d")
+    for path, shard in ((one, "1/2"), (other, "2/2")):
+        invoke("golden", path, "-o", tmp_path / shard[0], "--shard", shard)
+    text = invoke("merge", tmp_path / "1", tmp_path / "2", "-o", tmp_path / "all", rc=2)
+    assert "were made from different lists of cases; make all shards from one list" in text
+
+
+def test_merge_says_that_shards_left_cases_out(tmp_path: Path) -> None:
+    cases = tmp_path / "cases"
+    cases.write_text(f"name,case\na,{CASE}\nb,avg2d:1x1x6x6:k99\n")
+    for number, status in ((1, 0), (2, 1)):
+        invoke("golden", cases, "-o", tmp_path / str(number), "--shard", f"{number}/2", rc=status)
+    text = invoke("merge", tmp_path / "1", tmp_path / "2", "-o", tmp_path / "all", rc=1)
+    assert "1 cases of 2 parts; the parts left out 1, which could not be made" in text
+
+
+def test_an_older_result_of_a_case_that_fails_now_is_named(tmp_path: Path) -> None:
+    cases = cases_file(tmp_path / "cases", "a", case="max2d_forward:1x1x9x9:k3:i64")
+    invoke("run", cases, "--save", tmp_path / "s")
+    text = invoke("run", cases, "--save", tmp_path / "s", "--product", "atlas-a2", rc=2)
+    assert f"{tmp_path / 's' / 'a'}.npy is an older result, and stays" in text
+
+
+def test_pruned_cases_with_other_files_stay_and_are_named(tmp_path: Path) -> None:
+    invoke("golden", cases_file(tmp_path / "both", "a", "b"), "-o", tmp_path / "out")
+    (tmp_path / "out" / "b" / "mine.txt").write_text("mine")
+    text = invoke("golden", cases_file(tmp_path / "one", "a"), "-o", tmp_path / "out", "--prune")
+    assert f"{tmp_path / 'out' / 'b'} stays, because it has files that pooltide golden did not write" in text
+    assert (tmp_path / "out" / "b" / "mine.txt").read_text() == "mine"

@@ -20,7 +20,7 @@ from pooltide.kernels.cuda.task import Launch, Task
 from pooltide.operators.dtypes import DTYPES
 from pooltide.problem.offsets import offsets_of
 from pooltide.problem.problem import Problem
-from simt_few import ONE, check_bits
+from simt_few import ONE, check_bits, dealt
 
 POOLS: list[tuple[tuple[int, int], tuple[Axis, Axis, Axis]]] = [
     ((2, 101), (strided(7, 2, 2, 1), strided(5, 3, 3, 1), strided(9, 2, 2, 0))),
@@ -53,8 +53,8 @@ def reached(found: tuple[Launch, ...]) -> set[str]:
     return {f"merged {defines['MERGED']}", f"indices of {defines['INDEX']} bytes", deep}
 
 
-def main(dtype: str, line: str = "") -> None:
-    listed = list(problems(dtype))
+def main(dtypes: str, line: str = "") -> None:
+    listed = list(dealt(problems, dtypes))
     ways = {"faults"} if check_bits(listed, line, anywhere=True) else set()
     for _, _, found, _ in listed:
         ways |= reached(found)

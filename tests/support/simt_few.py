@@ -9,7 +9,7 @@ kernel. tests/cuda/test_simt_maxima.py starts this program with AddressSanitizer
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -83,6 +83,23 @@ def problems(dtype: str) -> Iterator[tuple[Problem, str, tuple[Launch, ...], str
             yield problem, layout, plan(problem, layout, facts), kind
 
 
+Trial = tuple[Problem, str, tuple[Launch, ...], str]
+
+
+def dealt(problems: Callable[[str], Iterator[Trial]], dtypes: str) -> Iterator[Trial]:
+    """Deals the problems out to the dtypes, whose names have commas between them: each problem runs in one dtype.
+
+    The problems of an empty name are left out.
+    """
+    names = dtypes.split(",")
+    for turn, dtype in enumerate(names):
+        number = -1
+        for trial in problems(dtype) if dtype else ():
+            number += trial[3] == "own"  # the first of a problem
+            if number % len(names) == turn:
+                yield trial
+
+
 def _computed(
     found: tuple[Launch, ...], given: list[Any], size: int, seed: int, skipped: int, texts: Any
 ) -> tuple[Any, Any]:
@@ -135,8 +152,8 @@ def check_bits(
     return faulty
 
 
-def main(dtype: str, line: str = "") -> None:
-    listed = list(problems(dtype))
+def main(dtypes: str, line: str = "") -> None:
+    listed = list(dealt(problems, dtypes))
     ways = {"faults"} if check_bits(listed, line, anywhere=True) else set()
     for problem, layout, found, _ in listed:
         ways |= way(found, problem, layout)

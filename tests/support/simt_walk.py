@@ -24,7 +24,7 @@ from pooltide.kernels.cuda.scatter_plan import scatter_channels
 from pooltide.kernels.cuda.task import Launch, Task
 from pooltide.operators.dtypes import DTYPES
 from pooltide.problem.problem import Problem
-from simt_few import ONE, check_bits, indices_of
+from simt_few import ONE, check_bits, dealt, indices_of
 
 POOLS: list[tuple[tuple[int, int], tuple[Axis, Axis, Axis]]] = [
     ((2, 37), (strided(11, 3, 1, 1), strided(5, 3, 1, 1), strided(7, 2, 1, 1))),
@@ -89,8 +89,8 @@ def check_counts(listed: list[tuple[Problem, str, tuple[Launch, ...], str]]) -> 
             assert counts.sum() == grad.size, f"{problem}: {counts.sum()} of {grad.size} gradients were added"
 
 
-def main(dtype: str, line: str = "") -> None:
-    listed = list(problems(dtype))
+def main(dtypes: str, line: str = "") -> None:
+    listed = list(dealt(problems, dtypes))
     ways = {"faults"} if check_bits(listed, line, anywhere=False) else set()
     check_counts(listed)
     for _, _, found, _ in listed:

@@ -6,8 +6,10 @@ where its errors are. Files are read piece by piece, so memory does not grow wit
 
 from __future__ import annotations
 
+import os
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -136,14 +138,26 @@ def result_path(directory: Path, name: str, result: str) -> Path:
     places = [directory / name / result, directory / flat, dumped]
     candidates = [Path(f"{place}{suffix}") for place in places for suffix in _ENDINGS]
     paths = [path for path in candidates if path.is_file()]
-    # The same result may be there as .npy and .bin, as in golden data.
-    if other := next((path for path in paths if path.with_suffix("") != paths[0].with_suffix("")), None):
+    if other := next((path for path in paths[1:] if not _is_copy(paths[0], path)), None):
         raise TensorFileError(f"{paths[0]} and {other}: both are results for {name}; it must have one")
     if paths:
         return paths[0]
     what = f"no result for {name}" if result in RESULTS else f"no {result} for {name}"
     where = f"{candidates[0]} or {candidates[len(_ENDINGS)]}, or with the ending {' or '.join(_ENDINGS[1:])}"
     raise TensorFileError(f"{directory}: {what}; it must be in {where}")
+
+
+def _is_copy(path: Path, other: Path) -> bool:
+    """Whether `other` is the .bin file beside a .npy file, as in golden data, and has the same values."""
+    if (path.suffix, other) != (".npy", path.with_suffix(".bin")):
+        return False
+    tensor = open_tensor(path)
+    size = tensor.count * tensor.stored.itemsize
+    with path.open("rb") as npy, other.open("rb") as raw:
+        npy.seek(tensor.offset)
+        if tensor.fortran or os.fstat(raw.fileno()).st_size != size:
+            return False
+        return all(npy.read(_PIECE) == part for part in iter(partial(raw.read, _PIECE), b""))
 
 
 def extra_files(directory: Path, names: Container[str]) -> Iterator[Path]:

@@ -29,6 +29,9 @@ _MOST_CHECKED = 20_000  # lines, in a few seconds
 _NAME = re.compile(rb'\{"name": "([A-Za-z0-9_][A-Za-z0-9._-]{0,199})", "line": ([1-9][0-9]{0,18}), ')
 
 
+_NO_VERSIONS = frozenset({"complete", "shard", "list_sha256", "left_out"})  # of the first line
+
+
 class ManifestError(ValueError):
     """A manifest that `pooltide golden` can't have written."""
 
@@ -78,6 +81,8 @@ class Manifest:
     shard: Shard | None = None
     versions: dict[str, str] = field(default_factory=dict)
     digest: str = ""  # of its lines, once they were read
+    list_sha256: str = ""  # of a shard: of the whole list of cases
+    left_out: int = 0  # of a shard: its cases that could not be made
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -208,9 +213,13 @@ def _read_head(manifest: Manifest, head: Mapping[str, Any]) -> None:
         raise ValueError(f"shard is {short(shard)}; it must be text such as 3/16")
     if complete and (not isinstance(digest, str) or not SHA256.fullmatch(digest)):
         raise ValueError(f"sha256 is {short(digest)}; it must be 64 hexadecimal digits")
-    manifest.complete = complete
+    of_list, left_out = head.get("list_sha256", ""), head.get("left_out", 0)
+    if not isinstance(of_list, str) or type(left_out) is not int or left_out < 0:
+        text = f"list_sha256 is {short(of_list)} and left_out {short(left_out)}"
+        raise ValueError(f"{text}; they must be text, and a number of cases")
+    manifest.complete, manifest.list_sha256, manifest.left_out = complete, of_list, left_out
     manifest.shard = None if shard is None else read_shard(shard)
-    manifest.versions = {key: str(value) for key, value in head.items() if key not in ("complete", "shard")}
+    manifest.versions = {key: str(value) for key, value in head.items() if key not in _NO_VERSIONS}
 
 
 def _line(entry: Mapping[str, Any]) -> bytes:
@@ -241,7 +250,9 @@ def finish_manifest(manifest: Manifest, *, complete: bool) -> None:
     digest = hashlib.sha256()
     for line in _lines_at(manifest.path, order):
         digest.update(line)
-    ended = {"sha256": digest.hexdigest()} if complete else {}
+    ended: dict[str, Any] = {"sha256": digest.hexdigest()} if complete else {}
+    if manifest.shard:
+        ended |= {"list_sha256": manifest.list_sha256, "left_out": manifest.left_out}
     shard = manifest.shard and str(manifest.shard)
     _rewrite(manifest, _head(complete=complete, shard=shard, **ended), order)
     manifest.complete = complete

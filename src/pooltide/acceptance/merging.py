@@ -16,8 +16,10 @@ from .manifest_entry import MANIFEST
 from .plain_files import opened
 
 
-def merge_golden(parts: Sequence[Path], output: Path) -> int:
-    """Join golden directories in another one; returns the number of cases. Started again, it continues.
+def merge_golden(parts: Sequence[Path], output: Path) -> tuple[int, int]:
+    """Join golden directories in another one; returns how many cases it has, and how many the parts left out.
+
+    Started again, it continues.
 
     The files are hard links where the file system has them, and copies elsewhere; the parts stay as they are.
     ManifestError: the parts do not fit together. OSError: the output can't be written.
@@ -40,7 +42,7 @@ def merge_golden(parts: Sequence[Path], output: Path) -> int:
                 _link(part, output, entry)
                 found.add(entry, file)
     finish(output, found, complete=True)
-    return len(found)
+    return len(found), sum(manifest.left_out for manifest in manifests)
 
 
 def _complete(part: Path) -> Manifest:
@@ -51,7 +53,7 @@ def _complete(part: Path) -> Manifest:
 
 
 def _check(parts: Sequence[Path], manifests: Sequence[Manifest]) -> None:
-    """Raise ManifestError unless the parts are of one version, all shards of one number, and disjoint."""
+    """Raise ManifestError unless the parts are disjoint, of one version, and all shards of one list."""
     first = manifests[0]
     seen: dict[str, Path] = {}
     shards: dict[int, Path] = {}
@@ -68,6 +70,9 @@ def _check(parts: Sequence[Path], manifests: Sequence[Manifest]) -> None:
             if found.shard.number in shards:
                 raise ManifestError(f"{part} is shard {found.shard}, as {shards[found.shard.number]} is")
             shards[found.shard.number] = part
+            if found.list_sha256 != first.list_sha256:
+                text = f"{part} and {parts[0]} were made from different lists of cases"
+                raise ManifestError(f"{text}; make all shards from one list, with the same options")
         for name in found.offsets:
             if name in seen:
                 raise ManifestError(

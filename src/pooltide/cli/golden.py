@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import signal
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -118,8 +120,10 @@ def _print_older(output: Path, outcome: Outcome, pruned: bool) -> None:
     if not outcome.older:
         return
     names = ", ".join(outcome.older[:_MAX_NAMES]) + (", …" if len(outcome.older) > _MAX_NAMES else "")
-    what = "were removed" if pruned else "stay, and are compared too; --prune removes them"
+    what = "are no longer in the manifest" if pruned else "stay, and are compared too; --prune removes them"
     say(f"{output}: older cases that were not made now {what}: {len(outcome.older)} ({names})", err=True)
+    if pruned and (kept := [name for name in outcome.older if os.path.lexists(output / name)]):
+        say(f"{output / kept[0]} stays, because it has files that pooltide golden did not write", err=True)
 
 
 def _chosen(source: CaseSource | None, file: Path | None) -> CaseSource:
@@ -184,6 +188,7 @@ class Maker:
         try:
             if not self.outcome.stopped:
                 self._find_older()
+            self.manifest.left_out = self.outcome.bad
             finish(self.output, self.manifest, complete=not self.outcome.stopped)
         except OSError as error:
             self.outcome.stop(f"{self.output}: can't be written: {why(error)}")
@@ -195,15 +200,24 @@ class Maker:
             prune(self.output, self.manifest, self.outcome.older)
 
     def _work(self, source: CaseSource, shard: Shard | None, before: set[str]) -> Iterator[Work]:
-        """The tasks of the shard with what the manifest knows of them; cases without a task are noted."""
+        """The tasks of the shard with what the manifest knows of them; cases without a task are noted.
+
+        In the end the manifest has the sha256 of the whole list, so that `merge` joins no other lists.
+        """
+        listed = hashlib.sha256(f"float64 {self.float64}\n".encode())
         for place, line in enumerate(source.lines):
-            if shard is not None and not shard.has(place):
-                continue
+            case = None
+            if line.case is not None:
+                case = str(replace(line.case, product=self.product or line.case.product))
+            if shard is not None:
+                listed.update(f"{line.name} {case or line.error}\n".encode())
+                self.manifest.list_sha256 = listed.hexdigest()
+                if not shard.has(place):
+                    continue
             self.order.append(line.number)
-            if line.case is None:
+            if case is None:
                 self._note(Made(line.number, line.name, "", None, line.error, skipped=line.skipped))
                 continue
-            case = str(replace(line.case, product=self.product or line.case.product))
             ours = line.name in self.manifest or line.name in before
             if text := foreign(self.output / line.name, ours):
                 self._note(Made(line.number, line.name, case, None, text))

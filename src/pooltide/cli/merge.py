@@ -31,7 +31,8 @@ def command(parts: tuple[Path, ...], output: Path, as_json: bool, report: Path |
 
     The manifest, or the results, are byte for byte what one run without shards writes. All shards must be
     there, of one version; results must have been judged by one standard and level. Golden files are linked or
-    copied; the parts stay as they are. The exit status of results is that of the whole comparison: 2 when a
+    copied; the parts stay as they are. The exit status of golden data is 1 when a shard could not make a
+    case; that of results is that of the whole comparison: 2 when a
     case could not be compared, else 1 when one failed.
     """
     kinds = {part.is_dir() for part in parts}
@@ -42,11 +43,12 @@ def command(parts: tuple[Path, ...], output: Path, as_json: bool, report: Path |
     if kinds == {True} and report:
         raise click.UsageError("--report is of results; golden data have no verdicts")
     verdicts: dict[str, int] = {}
+    left_out = 0
     records: list[dict[str, Any]] = []
     try:
         if kinds == {True}:
             with locked(output):
-                count = merge_golden(parts, output)
+                count, left_out = merge_golden(parts, output)
             written = output / MANIFEST
         else:
             check_file(output)
@@ -59,15 +61,19 @@ def command(parts: tuple[Path, ...], output: Path, as_json: bool, report: Path |
     except OSError as error:
         raise NoAnswer(f"{output}: can't be written: {why(error)}") from None
     summary = {"output": str(written), "cases": count, "parts": len(parts)} | verdicts
+    if kinds == {True}:
+        summary["left_out"] = left_out
     text = f"{written}: {count} cases of {len(parts)} parts"
     if verdicts:
         text += f", {verdicts['pass']} pass"
         text += f", {verdicts['warning']} warn" if verdicts["warning"] else ""
         text += f", {verdicts['fail']} fail, {verdicts['error']} could not be compared"
+    if left_out:
+        text += f"; the parts left out {left_out}, which could not be made"
     say(json.dumps(summary) if as_json else text)
     if report:
         _write_report(report, merged, records, parts)
-    raise SystemExit(verdicts.get("exit_status", 0))
+    raise SystemExit(verdicts.get("exit_status", 1 if left_out else 0))
 
 
 def _write_report(path: Path, merged: dict[str, Any], records: list[dict[str, Any]], parts: Any) -> None:

@@ -103,6 +103,8 @@ def command(
             say("\n".join(lines), err=isinstance(outcome, str))
         if isinstance(outcome, Trial):
             _save(save, line.name, outcome)
+        elif save and (save / f"{line.name}.npy").exists():
+            say(f"{save / line.name}.npy is an older result, and stays: this run has none", err=True)
         if report is not None:
             entries.append(_entry(line, outcome, standard, options))
     if as_json and not plan_only:
