@@ -168,6 +168,7 @@ def test_odd_sizes_are_refused_where_pytorch_computes() -> None:
         lambda: pt.functional.max_pool2d(whole, 2, padding=odd),
         lambda: torch.func.vmap(lambda x: pt.functional.avg_pool2d(x, 2, padding=(0, odd)))(many),
         lambda: torch.func.vmap(lambda x: pt.functional.max_pool2d(x, Hostile()))(many),
+        lambda: torch.func.vmap(lambda x: pt.functional.adaptive_avg_pool2d(x, Hostile()))(many),
     ):
         with pytest.raises(TypeError, match=r"^\w+: \w+ is .*; it must be an int or a tuple of ints\."):
             call()

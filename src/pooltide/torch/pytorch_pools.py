@@ -90,7 +90,7 @@ def is_mean(name: str, x: Tensor, arguments: PoolArguments) -> bool:
     if not isinstance(arguments, AdaptiveArguments) or name not in MEANS:
         return False
     size, plane = arguments.output_size, x.shape[-AXES[name] :]
-    sizes = size if isinstance(size, (tuple, list)) else (size,) * len(plane)
+    sizes = size if issubclass(type(size), (tuple, list)) else (size,) * len(plane)  # it may be an odd object
     whole = [n if m is None else m for m, n in zip(sizes, plane, strict=False)]
     return all(type(m) in (int, torch.SymInt) and m == 1 for m in whole)
 
