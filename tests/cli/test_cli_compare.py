@@ -140,7 +140,6 @@ def test_one_line_for_each_case_and_its_reproduce_command(golden: Path, tmp_path
     (-raw).tofile(ours / "volume/grad_input.bin")
     (ours / "volume/grad_input.npy").unlink()
     (ours / "peaks/grad_input.npy").unlink()
-    (ours / "peaks/grad_input.bin").unlink()
     (ours / "stem/notes.txt").write_text("x")
     np.save(ours / "unknown.npy", raw.astype("f4"))
     lines = pooltide("compare", ours, golden, rc=2).splitlines()
