@@ -77,9 +77,10 @@ def unchecked(
 
 
 def _whole_size(name: str, size: Any, shape: Sequence[int]) -> Any:
-    """Returns the output size with the input's lengths in the places of None."""
+    """Returns the output size with the input's lengths in the places of None; one value is for every axis."""
     if AXES[name] == 1 or not isinstance(size, (tuple, list)):
         return size
+    size = list(size) * (AXES[name] if len(size) == 1 else 1)
     if len(size) >= len(shape):
         raise ValueError(f"Input dimension should be at least {len(size) + 1}")  # PyTorch's words
     return [n if m is None else m for m, n in zip(size, shape[-len(size) :], strict=False)]
