@@ -219,7 +219,7 @@ PreparedProblem::PreparedProblem(const Problem& facts) : problem_(facts) {
   bool gathers = p.kind == Kind::average_gradient || maxima;
   for (int i = 0; i < (long_row ? 2 : 3) && gathers; i++) derive_cells(i, *axes[i]);
   if (p.index_bytes == 1) derive_jump();
-  for (const InstructionSet* set : instruction_sets()) chosen_.push_back(choose(set->kernels(p.store), p));
+  for (const InstructionSet* set : instruction_sets()) chosen_.push_back(choose(set->kernels(p), p));
 }
 
 // Moves axes of one cell and one window to the front, so that a row along w has more than one cell.
@@ -294,7 +294,7 @@ int64_t PreparedProblem::table_bytes() const {
   return static_cast<int64_t>(bytes);
 }
 
-KernelList PreparedProblem::kernels() const { return instruction_sets()[current()]->kernels(problem_.store); }
+KernelList PreparedProblem::kernels() const { return instruction_sets()[current()]->kernels(problem_); }
 
 const Kernel& PreparedProblem::chosen() const { return *chosen_[current()]; }
 
@@ -350,12 +350,18 @@ Supported supported() {
 }  // namespace
 #endif
 
+#define POOLTIDE_SET(isa) {#isa, average_gradients_##isa, maximum_gradients_##isa, forwards_##isa}
+
 const InstructionSets& instruction_sets() {
-  static const InstructionSets found = [] {
-    InstructionSets sets{{&kernels_baseline}, 1};
+  static constexpr InstructionSet baseline = POOLTIDE_SET(baseline);
 #if defined(__x86_64__) && !defined(POOLTIDE_ONLY_BASELINE)
-    if (supported().avx2) sets.first[sets.count++] = &kernels_avx2;
-    if (supported().avx512) sets.first[sets.count++] = &kernels_avx512;
+  static constexpr InstructionSet avx2 = POOLTIDE_SET(avx2), avx512 = POOLTIDE_SET(avx512);
+#endif
+  static const InstructionSets found = [] {
+    InstructionSets sets{{&baseline}, 1};
+#if defined(__x86_64__) && !defined(POOLTIDE_ONLY_BASELINE)
+    if (supported().avx2) sets.first[sets.count++] = &avx2;
+    if (supported().avx512) sets.first[sets.count++] = &avx512;
 #endif
     return sets;
   }();

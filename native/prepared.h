@@ -58,6 +58,18 @@ class PreparedProblem {
 // Fills the fields of an axis that follow from its tables per cell, which have room for kMostLanes more.
 void describe_cells(Axis& axis);
 
+struct InstructionSet {
+  const char* name;
+  KernelList (*average_gradients)(Store);
+  KernelList (*maximum_gradients)(Store);
+  KernelList (*forwards)(Store);
+
+  // Returns the kernels for problems of this kind and storage type.
+  KernelList kernels(const Problem& p) const {
+    return (p.kind == Kind::average_gradient ? average_gradients : p.kind == Kind::maximum_gradient ? maximum_gradients : forwards)(p.store);
+  }
+};
+
 // A list without a destructor: kernels may run while the process ends.
 struct InstructionSets {
   const InstructionSet* first[3];

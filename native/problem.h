@@ -127,11 +127,12 @@ struct KernelList {
   int count;
 };
 
-struct InstructionSet {
-  const char* name;
-  KernelList (*kernels)(Store);  // in the order of preference
-};
-
-extern const InstructionSet kernels_baseline, kernels_avx2, kernels_avx512;
+// Return the kernels of an instruction set for a kind of problem, in the order of preference.
+#define POOLTIDE_LISTS(isa) \
+  KernelList average_gradients_##isa(Store), maximum_gradients_##isa(Store), forwards_##isa(Store)
+POOLTIDE_LISTS(baseline);
+POOLTIDE_LISTS(avx2);
+POOLTIDE_LISTS(avx512);
+#undef POOLTIDE_LISTS
 
 }  // namespace pooltide

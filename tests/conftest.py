@@ -10,7 +10,7 @@ import pooltide
 from browser import Browser
 from pooltide import _native, acl
 from pooltide.kernels.calls import CALLS
-from pooltide.kernels.cuda import compiler, nvrtc
+from pooltide.kernels.cuda.runtime import compiler, nvrtc
 from pooltide.kernels.cuda.source import Source, headers, program
 
 # Several processes of tests share the cores, so PyTorch's threads must not spin while they wait.

@@ -37,7 +37,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..problem.forwards import AdaptiveArguments, StridedArguments
-from .calls import Array, average, forward, gradient, unpool
+from .array_calls import Array, average, forward, gradient, unpool
 
 Ints = int | Sequence[int]
 Sizes = int | Sequence[int | None] | None
@@ -55,7 +55,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from .gradients import Input, Ints, gradient
-from .unpools import unpool_gradient
+from .pools.unpools import unpool_gradient
 '''
 FUNCTIONAL = f'''"""Differentiable pools: the functions of torch.nn.functional with our gradients.
 
@@ -72,9 +72,9 @@ from typing import Literal, overload
 import torch
 
 from ..problem.forwards import AdaptiveArguments, StridedArguments
-from .differentiable_pools import average, average_of, maximum
 from .gradients import Ints
-from .unpools import unpool
+from .pools.differentiable_pools import average, average_of, maximum
+from .pools.unpools import unpool
 
 Tensor = torch.Tensor
 Size = int | None | Sequence[int | None]
@@ -305,8 +305,10 @@ def _raises(operator: Operator, entrance: Entrance, facts: dict[str, str]) -> It
         causes = []
         for key, of in [*rules, *arguments, *own]:
             names = [f"`{operator.parameter(name).argument}`" for name in of]
-            if key == "same_dtype" and operator.gradient:
-                names.remove("`input`")  # it may be a shape
+            if key == "same_dtype" and operator.gradient:  # input may be a shape; grad_output has its dtype
+                names = list(dict.fromkeys("`grad_output`" if n == "`input`" else n for n in names))
+                if len(names) == 1:
+                    continue
             text = WORDS["raises"][error].get(key, "")
             joined = f"{', '.join(names[:-1])} and {names[-1]}" if names else ""
             causes.append(text.format(of=joined, any=either(names) if names else "", **facts))

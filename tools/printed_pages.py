@@ -57,6 +57,8 @@ As `pooltide ops --support` prints it; the first rows are the gradients, the oth
 
 Rules are checked in this order; the first that fails gives the status.
 A rule is documented if CANN's documents have it, and decided if pooltide chose it because no document has it.
+The item is that of the status in the error table of the document; rules of its other parts have none.
+Below the rules are the document's own errors, and where the rules take more than the document says.
 
 {reference}
 """

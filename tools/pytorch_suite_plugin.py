@@ -1,15 +1,18 @@
 """The part of tools/pytorch_suite that runs inside pytest: enters a mode, and writes what each test did.
 
 The environment says how: POOLTIDE_SUITE_MODE is the mode, POOLTIDE_SUITE_LOG the file to write, one JSON
-object per line, and POOLTIDE_SUITE_TESTS a file with a JSON list of the tests to run (all if it is missing).
+object per line, POOLTIDE_SUITE_TESTS a file with a JSON list of the tests to run (all if it is missing), and
+POOLTIDE_SUITE_SAMPLES how many samples of its operator a test gets (all if it is missing).
 """
 
 from __future__ import annotations
 
 import json
 import os
+import random
 import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +47,29 @@ def enter(mode: str) -> None:
                 setattr(module, name, getattr(pt.functional, name))
 
 
+def draw_samples(most: int) -> None:
+    """Gives each test of OpInfo at most this many samples, the same ones in every mode."""
+    from torch.testing._internal.opinfo import core
+
+    class Drawn(core.TrackedInputIter):  # type: ignore[misc]
+        def __init__(self, inputs: Iterator[Any], kind: str, *rest: Any, **options: Any) -> None:
+            if kind == "sample input":  # all inputs that must raise stay
+                inputs = iter(drawn(list(inputs), most))
+            super().__init__(inputs, kind, *rest, **options)
+
+    core.TrackedInputIter = Drawn
+
+
+def drawn(samples: list[Any], most: int) -> list[Any]:
+    """Returns at most `most` of the samples, always the same ones, in their order."""
+    chosen = random.Random(0).sample(range(len(samples)), min(most, len(samples)))
+    return [samples[at] for at in sorted(chosen)]
+
+
 def pytest_configure(config: pytest.Config) -> None:
     enter(os.environ["POOLTIDE_SUITE_MODE"])
+    if most := os.environ.get("POOLTIDE_SUITE_SAMPLES"):
+        draw_samples(int(most))
     try:
         from torch.testing._internal.common_utils import parse_cmd_line_args
     except ImportError:

@@ -33,8 +33,8 @@ ENGLISH_NAVIGATION = """\
 - Home: index.md
 - start.md
 - windows.md
-- Tutorials: [tutorial_pytorch.md, tutorial_ascend.md, tutorial_acceptance.md]
-- Use it: [pytorch.md, numpy.md, cann.md, c.md, cli.md, acceptance.md, examples.md]
+- Tutorials: [tutorial_pytorch.md, tutorial_ascend.md, tutorial_operators.md, tutorial_acceptance.md]
+- Use it: [pytorch.md, numpy.md, cann.md, c.md, torch_npu.md, cli.md, acceptance.md, examples.md]
 - Reference: [reference.md, operators.md, glossary.md]
 - Behind it: [performance.md, kernels.md, architecture.md, CONTRIBUTING.md, SECURITY.md, CHANGELOG.md]
 """
@@ -42,7 +42,7 @@ CHINESE_NAVIGATION = """\
 - 首页: index.md
 - start.md
 - windows.md
-- 教程: [tutorial_pytorch.md, tutorial_ascend.md, tutorial_acceptance.md]
+- 教程: [tutorial_pytorch.md, tutorial_ascend.md, tutorial_operators.md, tutorial_acceptance.md]
 """
 LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:)([^)#\s]+)(#[^)\s]+)?\)")
 IMAGE = re.compile(r"\]\((?:\.\./|docs/)*([\w.]+\.(?:png|svg))\)")

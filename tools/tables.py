@@ -148,14 +148,21 @@ def _counts(row: Measured | None) -> list[str]:
 def models(files: list[Measured]) -> str:
     found = [model for file in files for model in file["models"]]
     ways = list(dict.fromkeys(way for model in found for way in model["seconds"]))
+    of_device = {
+        title: key
+        for title, key in {"host, ms": "host_seconds", "device, ms": "device_seconds"}.items()
+        if all(model.get(key) for model in found)
+    }
     memory = all(model.get("peak_bytes") for model in found)
     head = ["model", "plain, ms", *(f"{way} ÷ plain" for way in ways[1:])]
     rows = [
         [model["model"], f"{model['seconds']['plain'] * 1e3:.2f}"]
         + [f"{model['seconds'][way] / model['seconds']['plain']:.2f}" for way in ways[1:]]
+        + [f"{model[key][way] * 1e3:.2f}" for key in of_device.values() for way in ways]
         + ([f"{model['peak_bytes'][way] / 2**20:.0f}" for way in ways] if memory else [])
         for model in found
     ]
+    head += [f"{title}: {way}" for title in of_device for way in ways]
     return _table(head + ([f"peak of memory, MiB: {way}" for way in ways] if memory else []), rows)
 
 

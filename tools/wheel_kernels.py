@@ -1,9 +1,9 @@
 """Puts compiled general GPU kernels into a wheel.
 
-    python -m pooltide.kernels.cuda.shipped FILE
+    python -m pooltide.kernels.cuda.runtime.shipped FILE
     python tools/wheel_kernels.py WHEEL FILE
 
-The package finds them beside its module `kernels/cuda/shipped.py`.
+The package finds them beside its module `kernels/cuda/runtime/shipped.py`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from base64 import urlsafe_b64encode
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile
 
-PLACE = "pooltide/kernels/cuda/general.zip"
+PLACE = "pooltide/kernels/cuda/runtime/general.zip"
 
 
 def main(wheel: Path, kernels: Path) -> None:

@@ -20,11 +20,18 @@ template <class S, bool maximum, bool indexed> class ChannelsForward {
   static constexpr int64_t L = lanes<S>, kAhead = 4096;  // bytes
   // Vectors that are reduced together: their updates do not wait for each other, and more of a cell is read at once.
   static constexpr int kMost = maximum && kVectorBytes == 64 ? 8 : 4;
+  static constexpr int64_t kSplit = 64 << 10, kTerms = 1024;  // of average_split: elements, and cells of a window
 
  public:
-  ChannelsForward(const Problem& p, const Arrays& arrays, void*) : p_(p), arrays_(arrays), apart_(distances(p)), ahead_(prefetch_distance(p)) {}
+  ChannelsForward(const Problem& p, const Arrays& arrays, void* scratch)
+      : p_(p), arrays_(arrays), apart_(distances(p)), ahead_(prefetch_distance(p)), carve_(scratch) {
+    split_size_ = !maximum && p.channels < L && !arrays.tight ? kSplit : 0;
+    split_ = carve_.template take<T>(split_size_ ? split_size_ + L : 0);
+    terms_ = carve_.template take<const T*>(split_size_ ? kTerms : 0);
+    sums_ = carve_.template take<T>(!maximum && p.channels > kMost * L ? p.channels + kMost * L : 0);
+  }
   static int64_t units(const Problem& p) { return Pieces(p).units(); }
-  int64_t scratch() const { return 0; }
+  int64_t scratch() const { return carve_.used(); }
   static const char* refuse(const Problem& p, bool) { return p.channels_last ? nullptr : "the arrays are not channels-last"; }
 
   void run(int64_t begin, int64_t end) const {
@@ -60,7 +67,32 @@ template <class S, bool maximum, bool indexed> class ChannelsForward {
   };
 
   void reduce_channels(const WindowRow<T>& windows, int64_t ow, const S* x, int64_t q, int64_t c, int64_t end) const {
+    if constexpr (!maximum)
+      if (end - c > kMost * L) return add_rows(windows, ow, x, q * p_.channels, c, end);
     while (c < end) c = reduce<kMost>(windows, ow, x, q * p_.channels, c, end);
+  }
+
+  // Averages so many channels that they are several blocks of vectors: adds one cell after the other, with all channels,
+  // because the processor prefetches memory that is read in order. The last block ends at the last channel, so some
+  // channels may be added twice, to different sums.
+  void add_rows(const WindowRow<T>& windows, int64_t ow, const S* x, int64_t to, int64_t c, int64_t end) const {
+    constexpr int64_t n = kMost * L;
+    bool begins = true;
+    const auto for_blocks = [=](auto use) __attribute__((always_inline)) {
+      T* sums = sums_;
+      for (int64_t from = c; from < end; from += n, sums += n)
+#pragma GCC unroll 8
+        for (int64_t v = 0; v < n; v += L) use(smaller(from, end - n) + v, sums + v);
+    };
+    for_each_cell(windows, ow, x, [&](const S* cell, I) {
+      if (begins) for_blocks([=](int64_t channel, T* sum) { store(sum, load(cell + channel) + T(0)); });
+      else for_blocks([=](int64_t channel, T* sum) { store(sum, load(sum) + load(cell + channel)); });
+      begins = false;
+    });
+    if (begins) for_blocks([=](int64_t, T* sum) { store(sum, V{}); });
+    windows.with_quotient(ow, [&](auto quotient) {
+      for_blocks([&](int64_t channel, T* sum) { store_results<S>(arrays_, to + channel, quotient(load(sum)), L); });
+    });
   }
 
   // Reduces window ow for the channels c … end - 1: n vectors of channels, or half as many if half as many suffice. The
@@ -70,14 +102,16 @@ template <class S, bool maximum, bool indexed> class ChannelsForward {
       if (p_.channels < n * L || end - c <= n / 2 * L) return reduce<n / 2>(windows, ow, x, to, c, end);
     int64_t from = smaller(c, end - n * L);
     Reduction<T, indexed> results[n];
-    for (auto& result : results) result = begun(windows, ow);
+#pragma GCC unroll 8
+    for (int v = 0; v < n; v++) results[v] = begun(windows, ow);
     const int64_t ahead = ahead_;
-    for_each_cell(windows, ow, x + from, [&](const S* cell, I at) {
+    for_each_cell(windows, ow, x + from, [&](const S* cell, I at) __attribute__((always_inline)) {
       if (ahead)
         for (int64_t i = 0; i < n * L; i += 64 / sizeof(S)) __builtin_prefetch(cell + ahead + i);
 #pragma GCC unroll 8
       for (int v = 0; v < n; v++) reduce_cell<maximum>(results[v], load(cell + v * L), at);
     });
+#pragma GCC unroll 8
     for (int v = 0; v < n; v++) finish(windows, ow, results[v], to + from + v * L, L);
     return from + n * L;
   }
@@ -86,10 +120,69 @@ template <class S, bool maximum, bool indexed> class ChannelsForward {
   void reduce_few_channels(const WindowRow<T>& windows, const S* x, int64_t from, int64_t to, int64_t q) const {
     const int64_t each = p_.w.stride == 1 ? L / p_.channels : 1;  // windows in a vector
     for (int64_t o = from; o < to;) {
+      if constexpr (!maximum)
+        if (int64_t n = alike(o, to); can_split(windows, o, n)) {
+          average_split(windows, o, n, x, q + o);
+          o += n;
+          continue;
+        }
       int64_t n = alike(o, smaller(to, o + each * kMost));
       if (n == each * kMost) reduce_neighbours<kMost>(windows, o, each, x, q);
       else reduce_neighbours<1>(windows, o, n = smaller(n, each), x, q);
       o += n;
+    }
+  }
+
+  // Returns whether average_split can average n alike windows, and is faster than one window after the other.
+  bool can_split(const WindowRow<T>& windows, int64_t o, int64_t n) const {
+    const int64_t stride = p_.w.stride, rows = p_.d.length[windows.od] * p_.h.length[windows.oh], cells = rows * p_.w.length[o];
+    if (n * p_.channels < 2 * L || (stride == 1 && sizeof(S) == sizeof(T)) || stride < 1) return false;
+    return cells <= kTerms && rows * stride * group_size(o, n) <= split_size_ && 6 * rows * stride < 60 + 4 * cells;
+  }
+  // Cell t of a row is in group t % stride, at position t / stride.
+  int64_t group_size(int64_t o, int64_t n) const {
+    int64_t cells = n + (p_.w.length[o] * p_.w.dilation) / p_.w.stride + 1;
+    return round_up(cells * p_.channels, L) + kMost * L;
+  }
+
+  // Averages n alike windows from o on, with all lanes of the vectors: converts each row of cells once, and splits it into
+  // as many groups as the stride. Then the k-th cells of neighbouring windows are neighbours. Window o is window q.
+  void average_split(const WindowRow<T>& windows, int64_t o, int64_t n, const S* x, int64_t q) const {
+    const int64_t stride = p_.w.stride, channels = p_.channels, size = group_size(o, n), count = p_.w.length[o], used = n * channels;
+    const int64_t cells = (n - 1) * stride + (count - 1) * p_.w.dilation + 1;
+    int64_t terms = 0;
+    T* to = split_;
+    for (int64_t i = 0; i < p_.d.length[windows.od]; i++)
+      for (int64_t j = 0; j < p_.h.length[windows.oh]; j++, to += stride * size) {
+        split_row(x + (windows.row(i, j) * p_.w.cells + p_.w.start[o]) * channels, cells, size, to);
+        for (int64_t k = 0, t = 0; k < count; k++, t += p_.w.dilation) terms_[terms++] = to + t % stride * size + t / stride * channels;
+      }
+    windows.with_quotient(o, [&](auto quotient) {
+      for (int64_t e = 0; e < used; e += kMost * L) {
+        V sums[kMost] = {};
+        for (int64_t term = 0; term < terms; term++)
+#pragma GCC unroll 8
+          for (int v = 0; v < kMost; v++) sums[v] += load(terms_[term] + e + v * L);
+        for (int v = 0; v < kMost && e + v * L < used; v++)
+          store_results<S>(arrays_, q * channels + e + v * L, quotient(sums[v]), smaller(L, used - e - v * L));
+      }
+    });
+  }
+
+  // Converts the cells of a row. Whole vectors are written, of which the next cell overwrites the surplus.
+  void split_row(const S* x, int64_t cells, int64_t size, T* to) const {
+    const S* end = (const S*)arrays_.input + p_.batch * p_.cells() * p_.channels;
+    const int64_t stride = p_.w.stride, channels = p_.channels;
+    const auto convert = [=](int64_t from, int64_t n, T* to) __attribute__((always_inline)) {
+      store(to, x + from + L <= end ? load(x + from) : load_part(x + from, smaller(n, end - x - from)));
+    };
+    if (stride == 1) {
+      for (int64_t i = 0; i < cells * channels; i += L) convert(i, L, to + i);
+      return;
+    }
+    for (int64_t g = 0; g < stride; g++, to += size) {
+      T* at = to;
+      for (int64_t t = g; t < cells; t += stride, at += channels) convert(t * channels, channels, at);
     }
   }
 
@@ -108,12 +201,14 @@ template <class S, bool maximum, bool indexed> class ChannelsForward {
     const I apart = apart_;
     const Int next = (Int)(p_.index_bytes == 1 ? 0 : n * p_.w.stride);
     Reduction<T, indexed> results[vectors];
+#pragma GCC unroll 8
     for (int v = 0; v < vectors; v++) results[v] = begun(windows, o + v * n), results[v].index += apart;
-    for_each_cell(windows, o, x, [&](const S* cell, I at) {
+    for_each_cell(windows, o, x, [&](const S* cell, I at) __attribute__((always_inline)) {
 #pragma GCC unroll 8
       for (int v = 0; v < vectors; v++, cell += step)
         reduce_cell<maximum>(results[v], cell + L <= end ? load(cell) : load_part(cell, used), at + apart + v * next);
     });
+#pragma GCC unroll 8
     for (int v = 0; v < vectors; v++) finish(windows, o + v * n, results[v], (q + o + v * n) * p_.channels, used);
   }
 
@@ -142,7 +237,7 @@ template <class S, bool maximum, bool indexed> class ChannelsForward {
   }
 
   // Calls use(address, index) for each cell of window ow. The first cell of the plane is at x.
-  template <class F> void for_each_cell(const WindowRow<T>& windows, int64_t ow, const S* x, F use) const {
+  template <class F> POOLTIDE_INLINE void for_each_cell(const WindowRow<T>& windows, int64_t ow, const S* x, F use) const {
     int64_t first = p_.w.start[ow], count = p_.w.length[ow], step = p_.w.dilation * p_.channels;
     for (int64_t i = 0; i < p_.d.length[windows.od]; i++)
       for (int64_t j = 0; j < p_.h.length[windows.oh]; j++) {
@@ -156,6 +251,11 @@ template <class S, bool maximum, bool indexed> class ChannelsForward {
   const Arrays& arrays_;
   const I apart_;
   const int64_t ahead_;
+  Carve carve_;
+  T* sums_;  // of all channels of a window
+  int64_t split_size_;  // elements
+  T* split_;            // the rows of cells of average_split
+  const T** terms_;     // the k-th cells of neighbouring windows, for each k
 };
 
 }  // namespace

@@ -11,7 +11,9 @@ namespace {
 
 // Adds n values in pairs that are n/2, …, 2, 1 apart.
 template <int n, class V> inline V add_pairs(V* sums) {
+#pragma GCC unroll 4
   for (int step = n / 2; step > 0; step /= 2)
+#pragma GCC unroll 8
     for (int k = 0; k < step; k++) sums[k] += sums[k + step];
   return sums[0];
 }

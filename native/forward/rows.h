@@ -82,7 +82,7 @@ template <class S, bool maximum, bool indexed> class RowsForward {
   }
 
   // Reduces n windows of any kind: their cells are collected one by one.
-  void reduce_any(const WindowRow<T>& windows, const S* x, int64_t o, int64_t n, int64_t row) const {
+  __attribute__((noinline)) void reduce_any(const WindowRow<T>& windows, const S* x, int64_t o, int64_t n, int64_t row) const {
     const Axis& w = p_.w;
     int64_t most = 0;
     for (int64_t k = 0; k < n; k++) most = larger(most, w.length[o + k]);

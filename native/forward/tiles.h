@@ -124,17 +124,37 @@ template <class S, bool maximum, bool indexed> class WholePlanesForward {
   const Arrays& arrays_;
 };
 
-// Computes windows of any kind. An image, for `Cursor`, is a tile of `lanes` planes.
-template <class S, bool maximum, bool indexed> class TilesForward {
+// How a tile of one storage type is read and written. The class below is compiled once for all storage types that have
+// the same type of sums, T.
+template <class T> struct TileStorage {
+  using V = typename Lanes<T>::V;
+  // Writes n transposed cells of the planes from `plane` on to `to`, the first of them cell `from`.
+  void (*read)(const Problem& p, const Arrays& arrays, int64_t plane, int64_t from, int64_t n, T* to);
+  // Writes n results of each of some planes, which are `step` elements apart. `at` is the position of the first result.
+  void (*write)(const Arrays& arrays, int64_t at, int64_t step, const V* rows, int64_t planes, int64_t n);
+};
+template <class S> struct TileAccess {
   using T = typename Sum<S>::T;
-  using Int = IntOf<T>;
   using V = VecOf<S>;
+  static void read(const Problem& p, const Arrays& arrays, int64_t plane, int64_t from, int64_t n, T* to) {
+    Tile<S>(p, arrays, plane).for_each(from, n, [&](V v, int64_t i) { store(to + (i - from) * lanes<S>, v); });
+  }
+  static void write(const Arrays& arrays, int64_t at, int64_t step, const V* rows, int64_t planes, int64_t n) {
+    for (int64_t k = 0; k < planes; k++) store_results<S>(arrays, at + k * step, rows[k], n);
+  }
+};
+
+// Computes windows of any kind. An image, for `Cursor`, is a tile of `lanes` planes.
+template <class T, bool maximum, bool indexed> class Tiles {
+  using Int = IntOf<T>;
+  using V = typename Lanes<T>::V;
   using I = typename IntLanes<T>::I;
-  static constexpr int64_t L = lanes<S>, kBlock = 256, kTightBlock = 8, kSlotBytes = (kBlock + L) * L * (int64_t)sizeof(T);
+  static constexpr int64_t L = Lanes<T>::n, kBlock = 256, kTightBlock = 8, kSlotBytes = (kBlock + L) * L * (int64_t)sizeof(T);
   static constexpr int64_t kRows = 16, kResults = 1024;
 
  public:
-  TilesForward(const Problem& p, const Arrays& arrays, void* scratch) : p_(p), arrays_(arrays), carve_(scratch) {
+  Tiles(const Problem& p, const Arrays& arrays, void* scratch, TileStorage<T> storage)
+      : p_(p), arrays_(arrays), storage_(storage), carve_(scratch) {
     block_cells_ = arrays.tight ? kTightBlock : kBlock;
     long_rows_ = p.w.cells > block_cells_;
     rows_per_block_ = long_rows_ ? 1 : larger(1, block_cells_ / larger(p.w.cells, 1));
@@ -258,20 +278,21 @@ template <class S, bool maximum, bool indexed> class TilesForward {
     T* to = (T*)((char*)slots_ + slot * kSlotBytes);
     if (tags_[slot] == block) return to;
     tags_[slot] = block;
-    Tile<S>(p_, arrays_, plane_).for_each(from, n, [&](V v, int64_t i) { store(to + (i - from) * L, v); });
+    storage_.read(p_, arrays_, plane_, from, n, to);
     return to;
   }
 
   void flush() {
     int64_t windows = p_.windows();
-    S* out = (S*)arrays_.out + plane_ * windows + to_;
     for (int64_t i = 0; i < result_count_; i += L) {
       int64_t n = smaller(L, result_count_ - i);
       V rows[L];
+#pragma GCC unroll 16
       for (int64_t k = 0; k < L; k++) rows[k] = load(results_ + (i + k) * L);
       transpose<T>(rows);
-      for (int64_t k = 0; k < planes_; k++) n == L ? store(out + k * windows + i, rows[k]) : store_part(out + k * windows + i, rows[k], n);
+      storage_.write(arrays_, plane_ * windows + to_ + i, windows, rows, planes_, n);
       if (!indexed) continue;
+#pragma GCC unroll 16
       for (int64_t k = 0; k < L; k++) rows[k] = read<V>(indices_ + (i + k) * L);
       transpose<T>(rows);
       for (int64_t k = 0; k < planes_; k++) store_indices(p_, arrays_, (plane_ + k) * windows + to_ + i, (I)rows[k], n);
@@ -281,6 +302,7 @@ template <class S, bool maximum, bool indexed> class TilesForward {
 
   const Problem& p_;
   const Arrays& arrays_;
+  const TileStorage<T> storage_;
   Carve carve_;
   int64_t block_cells_;  // the most cells of a block
   bool long_rows_;       // a row is several blocks; otherwise a block is one or more rows
@@ -293,6 +315,11 @@ template <class S, bool maximum, bool indexed> class TilesForward {
   const T* block_data_ = nullptr;  // the block queued last, and its first row
   int64_t block_row_ = 0;
   int64_t row_count_ = 0, generation_ = 0, plane_ = -1, planes_ = 0, result_count_ = 0, to_ = 0;
+};
+
+template <class S, bool maximum, bool indexed> struct TilesForward : Tiles<typename Sum<S>::T, maximum, indexed> {
+  TilesForward(const Problem& p, const Arrays& arrays, void* scratch)
+      : Tiles<typename Sum<S>::T, maximum, indexed>(p, arrays, scratch, {TileAccess<S>::read, TileAccess<S>::write}) {}
 };
 
 }  // namespace

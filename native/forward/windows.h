@@ -41,7 +41,7 @@ template <class T, bool indexed> struct Reduction {
   I index;
 
   // Takes x if it is larger, or NaN.
-  void update(V x, I at) {
+  POOLTIDE_INLINE void update(V x, I at) {
 #if defined(__AVX512F__)
     if constexpr (sizeof(T) == 4) {
       __mmask16 wins = _mm512_cmp_ps_mask((__m512)x, (__m512)value, _CMP_GT_OQ) |
@@ -63,13 +63,13 @@ template <class T, bool indexed> struct Reduction {
 };
 
 // Adds one cell x per window, or updates the maximum; `at` is the index of x.
-template <bool maximum, class R, class V, class I> inline void reduce_cell(R& result, V x, I at) {
+template <bool maximum, class R, class V, class I> POOLTIDE_INLINE void reduce_cell(R& result, V x, I at) {
   if (maximum) result.update(x, at);
   else result.value += x;
 }
 // The same for `count` cells of any storage type: the cells are `step` elements apart, and their indices are
 // at, at + stride, ….
-template <class S> inline void add_cells(VecOf<S>& sum, const S* p, int64_t count, int64_t step) {
+template <class S> POOLTIDE_INLINE void add_cells(VecOf<S>& sum, const S* p, int64_t count, int64_t step) {
   switch (count) {
     case 3: sum += load(p), p += step; [[fallthrough]];
     case 2: sum += load(p), p += step; [[fallthrough]];
@@ -79,14 +79,14 @@ template <class S> inline void add_cells(VecOf<S>& sum, const S* p, int64_t coun
   }
 }
 template <class S, class R>
-inline void max_cells(R& result, const S* p, int64_t count, int64_t step, int64_t at, int64_t stride) {
+POOLTIDE_INLINE void max_cells(R& result, const S* p, int64_t count, int64_t step, int64_t at, int64_t stride) {
   using T = typename Sum<S>::T;
   using I = typename IntLanes<T>::I;
   I index = (IntOf<T>)at - I{};
   for (int64_t j = 0; j < count; j++, index += (IntOf<T>)stride) result.update(load(p + j * step), index);
 }
 template <class S, bool maximum, class R>
-inline void reduce_cells(R& result, const S* p, int64_t count, int64_t step, int64_t at, int64_t stride) {
+POOLTIDE_INLINE void reduce_cells(R& result, const S* p, int64_t count, int64_t step, int64_t at, int64_t stride) {
   if (maximum) max_cells<S>(result, p, count, step, at, stride);
   else add_cells<S>(result.value, p, count, step);
 }
@@ -102,7 +102,7 @@ template <class T> struct WindowRow {
   int64_t index_of_row(int64_t i, int64_t j) const { return row_index(p, row(i, j), i, j); }
   int64_t index(int64_t ow) const { return index_of_row(0, 0) + first_index(p, ow); }
   // Returns the quotients of n neighbouring windows from ow on.
-  template <class V> V quotients(V sums, int64_t ow, int64_t n) const {
+  template <class V> __attribute__((noinline)) V quotients(V sums, int64_t ow, int64_t n) const {
     bool same = true;
     for (int64_t k = 1; k < n; k++) same = same && p.w.divisor[ow + k] == p.w.divisor[ow];
     if (same) return quotient(sums, ow);
@@ -112,13 +112,21 @@ template <class T> struct WindowRow {
     return load(sum);
   }
   template <class V> V quotient(V sum, int64_t ow) const {
-    double d = p.d.divisor[od], h = p.h.divisor[oh], w = p.w.divisor[ow];
-    if (p.quotient == Quotient::constant) return sum / T(p.divisor) + T(0);  // never -0, as in PyTorch
-    if (p.quotient == Quotient::product) return sum / T(d * h * w) + T(0);
-    if (p.quotient == Quotient::mean) return sum / T(d * h * w);
-    if (d != 1) sum = sum / T(d);
-    if (h != 1) sum = sum / T(h);
-    return w == 1 ? sum : sum / T(w);
+    with_quotient(ow, [&](auto divide) { sum = divide(sum); });
+    return sum;
+  }
+  // Calls use(divide), where divide(sum) returns the quotient of window ow.
+  template <class F> POOLTIDE_INLINE void with_quotient(int64_t ow, F use) const {
+    const T d = T(p.d.divisor[od]), h = T(p.h.divisor[oh]), w = T(p.w.divisor[ow]);
+    if (p.quotient == Quotient::chained)
+      return use([=](auto sum) {
+        if (d != 1) sum = sum / d;
+        if (h != 1) sum = sum / h;
+        return w == 1 ? sum : sum / w;
+      });
+    const T by = p.quotient == Quotient::constant ? T(p.divisor) : T(double(p.d.divisor[od]) * p.h.divisor[oh] * p.w.divisor[ow]);
+    if (p.quotient == Quotient::mean) return use([=](auto sum) { return sum / by; });
+    use([=](auto sum) { return sum / by + T(0); });  // never -0, as in PyTorch
   }
 };
 
@@ -141,7 +149,7 @@ template <class I> inline void store_indices(const Problem& p, const Arrays& arr
 template <class S, class T, bool indexed>
 inline void store_results(const Problem& p, const Arrays& arrays, int64_t at, const Reduction<T, indexed>& result, int64_t n) {
   store_results<S>(arrays, at, result.value, n);
-  if (indexed) store_indices(p, arrays, at, result.index, n);
+  if (indexed && p.index_bytes) store_indices(p, arrays, at, result.index, n);
 }
 
 constexpr int64_t kSegment = 512;

@@ -12,66 +12,13 @@
 
 #pragma once
 
+#include "../simd/equal.h"
 #include "../simd/sink.h"
 #include "indices.h"
 #include "places.h"
 
 namespace pooltide {
 namespace {
-
-// Lanes as wide as T: -1 where an index is `wanted`, else 0. AVX-512 has a bit per lane instead.
-template <class T> using EqualLanes = typename Lanes<T>::I;
-
-#if defined(__AVX512F__)
-template <class T> struct Equal;
-template <> struct Equal<float> {
-  __mmask16 bits;
-  Equal(const int32_t* p, int32_t wanted) : bits(_mm512_cmpeq_epi32_mask(read<__m512i>(p), _mm512_set1_epi32(wanted))) {}
-  Equal(const uint8_t* p, int32_t wanted) : bits(_mm_cmpeq_epi8_mask(read<__m128i>(p), _mm_set1_epi8((char)wanted))) {}
-  void clear(int64_t first) { bits = (__mmask16)(bits & 0xFFFFu << first); }
-  F32 add(F32 sum, F32 g) const { return (F32)_mm512_mask_add_ps((__m512)sum, bits, (__m512)sum, (__m512)g); }
-  EqualLanes<float> count(EqualLanes<float> n) const {
-    return (EqualLanes<float>)_mm512_mask_add_epi32((__m512i)n, bits, (__m512i)n, _mm512_set1_epi32(1));
-  }
-};
-template <> struct Equal<double> {
-  __mmask8 bits;
-  Equal(const int32_t* p, int32_t wanted) : bits(_mm256_cmpeq_epi32_mask(read<__m256i>(p), _mm256_set1_epi32(wanted))) {}
-  Equal(const uint8_t* p, int32_t wanted)
-      : bits((__mmask8)_mm_cmpeq_epi8_mask(_mm_loadl_epi64((const __m128i*)p), _mm_set1_epi8((char)wanted))) {}
-  void clear(int64_t first) { bits = (__mmask8)(bits & 0xFFu << first); }
-  F64 add(F64 sum, F64 g) const { return (F64)_mm512_mask_add_pd((__m512d)sum, bits, (__m512d)sum, (__m512d)g); }
-  EqualLanes<double> count(EqualLanes<double> n) const {
-    return (EqualLanes<double>)_mm512_mask_add_epi64((__m512i)n, bits, (__m512i)n, _mm512_set1_epi64(1));
-  }
-};
-#else
-// As many keys as a vector of sums has lanes.
-template <class T> struct KeyVectors;
-template <> struct KeyVectors<float> {
-  typedef int32_t Indices __attribute__((vector_size(kVectorBytes)));
-  typedef uint8_t Offsets __attribute__((vector_size(kVectorBytes / 4)));
-};
-template <> struct KeyVectors<double> {
-  typedef int32_t Indices __attribute__((vector_size(kVectorBytes / 2)));
-  typedef uint8_t Offsets __attribute__((vector_size(kVectorBytes / 8)));
-};
-
-template <class T> struct Equal {
-  using V = typename Lanes<T>::V;
-  using E = EqualLanes<T>;
-  E lanes;
-
-  Equal(const int32_t* p, int32_t wanted) : Equal(read<typename KeyVectors<T>::Indices>(p), wanted) {}
-  Equal(const uint8_t* p, int32_t wanted) : Equal(read<typename KeyVectors<T>::Offsets>(p), wanted) {}
-  template <class K> Equal(K keys, int32_t wanted) : lanes((E)(__builtin_convertvector(keys, E) == E{} + wanted)) {}
-  void clear(int64_t first) {
-    for (int64_t i = 0; i < first; i++) lanes[i] = 0;
-  }
-  V add(V sum, V g) const { return sum + (V)((E)g & lanes); }  // no sum is -0, so that adding +0 does not change it
-  E count(E n) const { return n - lanes; }
-};
-#endif
 
 // Writes n indices as int32; those that do not fit become numbers that name no cell.
 inline void narrow_indices(const int64_t* from, int64_t n, int32_t* to) {
@@ -88,17 +35,12 @@ inline void narrow_indices(const int64_t* from, int64_t n, int32_t* to) {
   for (; i < n; i++) to[i] = from[i] >> 31 ? -1 : (int32_t)from[i];
 }
 
-// What is compared with a cell: an index in 32 bits, or a one-byte offset.
-template <class I> struct KeyOf { using Type = int32_t; };
-template <> struct KeyOf<uint8_t> { using Type = uint8_t; };
-
-template <class S, class I> class GatherChannels {
+// A key is what is compared with a cell: an index in 32 bits, or a one-byte offset.
+template <class S, class Key> class GatherChannels {
   using T = typename Sum<S>::T;
   using V = VecOf<S>;
-  using Key = typename KeyOf<I>::Type;
   using Added = EqualLanes<T>;  // how many gradients were added, per lane
   static constexpr int64_t L = lanes<S>;
-  static constexpr bool kNarrowed = sizeof(I) > sizeof(Key);
 
   // A row of windows that hold cells of the current row of cells. `corner` is for one-byte offsets: the offset, inside
   // each of these windows, of the cell that is in the current row and in the first column of the window.
@@ -117,8 +59,8 @@ template <class S, class I> class GatherChannels {
       : p_(p), arrays_(arrays), carve_(scratch), stage_size_(Sink<S>::stage_size(p.channels, arrays.tight ? 0 : 16384)) {
     int64_t slots = p.d.most * p.h.most;
     rows_ = carve_.take<Row>(slots);
-    tags_ = carve_.take<int64_t>(kNarrowed ? slots : 0);
-    keys_ = carve_.take<Key>(kNarrowed ? slots * slot() : 0);
+    tags_ = carve_.take<int64_t>(narrowed() ? slots : 0);
+    keys_ = carve_.take<Key>(narrowed() ? slots * slot() : 0);
     stage_ = carve_.take<S>(stage_size_);
   }
 
@@ -126,13 +68,14 @@ template <class S, class I> class GatherChannels {
     S* out = (S*)arrays_.out;
     int64_t row = p_.w.cells * p_.channels;
     Sink<S> sink(out + begin * row, out + end * row, stage_, stage_size_, arrays_.stream);
-    for (int64_t i = 0; kNarrowed && i < p_.d.most * p_.h.most; i++) tags_[i] = -1;
+    for (int64_t i = 0; narrowed() && i < p_.d.most * p_.h.most; i++) tags_[i] = -1;
     for (int64_t unit = begin; unit < end; unit++) write_row(unit, sink);
     sink.finish();
     fault.missing += missing_;
   }
 
  private:
+  bool narrowed() const { return p_.index_bytes == 8; }  // keys are copies of the indices
   int64_t slot() const { return round_up(p_.w.windows * p_.channels, 64 / sizeof(Key)); }
 
   void write_row(int64_t unit, Sink<S>& sink) {
@@ -142,7 +85,7 @@ template <class S, class I> class GatherChannels {
     Added added{};
     int64_t cell = (d * p_.h.cells + h) * p_.w.cells, each = p_.w.windows * p_.channels / p_.w.cells + 1;
     for (int64_t w = 0; w < p_.w.cells; w++, cell++, next_ += each) {
-      prefetch((const I*)arrays_.indices + next_, each), prefetch((const S*)arrays_.grad + next_, each);
+      prefetch((const char*)arrays_.indices + next_ * p_.index_bytes, each * p_.index_bytes), prefetch((const S*)arrays_.grad + next_, each);
       S* to = sink.reserve(p_.channels);
       add_channels(cell, w, to, added);
       sink.commit(to, p_.channels);
@@ -175,15 +118,12 @@ template <class S, class I> class GatherChannels {
 
   // Returns the keys of a row of windows, whose indices begin at element `at`.
   const Key* keys(int64_t row, int64_t slot, int64_t at) {
-    const I* from = (const I*)arrays_.indices + at;
-    if constexpr (kNarrowed) {
-      Key* to = keys_ + slot * this->slot();
-      if (tags_[slot] != row) narrow_indices(from, p_.w.windows * p_.channels, to);
-      tags_[slot] = row;
-      return to;
-    } else {
-      return from;
-    }
+    if (!narrowed()) return (const Key*)arrays_.indices + at;
+    Key* to = keys_ + slot * this->slot();
+    if constexpr (sizeof(Key) == 4)
+      if (tags_[slot] != row) narrow_indices((const int64_t*)arrays_.indices + at, p_.w.windows * p_.channels, to);
+    tags_[slot] = row;
+    return to;
   }
 
   // Writes the sums of all channels of a cell.
@@ -205,7 +145,7 @@ template <class S, class I> class GatherChannels {
       for (int64_t o = first; o < last; o++) {
         const Key* key = row->keys + o * p_.channels + c;
         const S* g = row->grad + o * p_.channels + c;
-        int32_t wanted = (int32_t)(sizeof(I) == 1 ? row->corner + w - p_.w.start[o] : cell);
+        int32_t wanted = (int32_t)(sizeof(Key) == 1 ? row->corner + w - p_.w.start[o] : cell);
 #pragma GCC unroll 4
         for (int v = 0; v < vectors; v++) {
           Equal<T> equal(key + v * L, wanted);
@@ -215,6 +155,7 @@ template <class S, class I> class GatherChannels {
         }
       }
     }
+#pragma GCC unroll 4
     for (int v = 0; v < vectors; v++) store(to + c + v * L, sums[v]);
   }
 

@@ -1,4 +1,4 @@
-// What the gradients of maxima share: types of indices, the first cell of a row of windows, and gradients in the
+// What the gradients of maxima share: one-byte offsets, the first cell of a row of windows, and gradients in the
 // type of their sums.
 
 #pragma once
@@ -9,14 +9,6 @@
 
 namespace pooltide {
 namespace {
-
-// The type of a cell's index after `jump` is added to a one-byte offset.
-template <class I> struct Decoded { using Type = I; };
-template <> struct Decoded<uint8_t> { using Type = int64_t; };
-
-template <class I> struct Unsigned { using Type = uint64_t; };
-template <> struct Unsigned<int32_t> { using Type = uint32_t; };
-template <> struct Unsigned<uint8_t> { using Type = uint8_t; };
 
 // Returns the index of cell (d, h, 0) of the plane, where d and h are the first cells of the windows of this row.
 inline int64_t row_start(const Problem& p, int64_t row) {
@@ -33,6 +25,14 @@ inline void decode_offsets(const Problem& p, const uint8_t* offset, int64_t q, i
     for (const int32_t *start = p.w.start + ow, *last = start + next - q; start < last; start++)
       for (int64_t c = 0; c < channels; c++) *cell++ = corner + *start + p.jump[*offset++];
   }
+}
+
+// Calls `use` with a null value of the storage type of a problem. Kernels for half types are compiled once, with S = Half, and
+// call this where they convert.
+template <class S, class F> POOLTIDE_INLINE auto with_storage(const Problem& p, F use) {
+  if constexpr (sizeof(S) == 2)
+    if (p.store == Store::bf16) return use(Bfloat{});
+  return use(S{});
 }
 
 // Returns n gradients in the type of the sums. Half types are converted into `to`, and the elements `ahead` of

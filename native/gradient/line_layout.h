@@ -99,7 +99,6 @@ template <class S> struct LineLayout {
   // Returns why this layout can't hold the problem or, unless `ignore_speed` is set, why another one is
   // faster. Returns null if neither is the case.
   static const char* refuse(const Problem& p, Lines lines, bool ignore_speed) {
-    if (p.kind != Kind::average_gradient) return "it computes gradients of averages";
     if (!p.w.first) return "the row is too long for a table per cell";
     if (!p.channels_last && lines == Lines::channels) return "the arrays are not channels-last";
     if (p.channels_last && lines != Lines::channels) {

@@ -20,7 +20,6 @@ template <class S> class LongRow {
 
  public:
   static const char* refuse(const Problem& p, bool ignore_speed) {
-    if (p.kind != Kind::average_gradient) return "it computes gradients of averages";
     if (p.channels_last) return "the arrays are channels-last";
     if (p.d.cells * p.h.cells != 1 || p.d.windows * p.h.windows != 1) return "a plane has more than one row";
     return ignore_speed || p.w.cells > kLongRow ? nullptr : "the row is short";

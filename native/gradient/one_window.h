@@ -17,7 +17,6 @@ template <class S> class OneWindow {
 
  public:
   static const char* refuse(const Problem& p, bool) {
-    if (p.kind != Kind::average_gradient) return "it computes gradients of averages";
     if (p.channels_last) return "the arrays are channels-last";
     bool whole = holds_all(p.d) && holds_all(p.h) && holds_all(p.w);
     return whole ? nullptr : "a plane has more than one window, or cells outside its window";

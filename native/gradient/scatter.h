@@ -11,7 +11,6 @@
 #pragma once
 
 #include "../simd/sink.h"
-#include "collisions.h"
 #include "indices.h"
 #include "places.h"
 #include "scatter_layout.h"
@@ -24,15 +23,14 @@ struct Cells {
   int64_t from, to;
 };
 
+// S is float, double, or Half for both half types. I is the type of the indices; one-byte offsets are decoded to int64.
 template <class S, class I, Method method> class Scatter {
   using T = typename Sum<S>::T;
-  using CellIndex = typename Decoded<I>::Type;
   static constexpr int64_t L = lanes<S>, kTwoVectors = 2 * L, kFlush = 512;
-  static constexpr int64_t kAhead = 4096, kLine = 64 / sizeof(CellIndex), kCellsAhead = 8;  // bytes, elements, cells
+  static constexpr int64_t kAhead = 4096, kLine = 64 / sizeof(I), kCellsAhead = 8;  // bytes, elements, cells
   static constexpr int64_t kZeros = (128 << 10) / sizeof(S);  // elements that are set to zero at once
   static constexpr int64_t kFew = 1024;  // bytes of the result to a window
   static constexpr bool kHalf = sizeof(S) < sizeof(T), kRing = method == Method::bands;
-  static constexpr bool kCopied = kHalf && method == Method::copied;
 
  public:
   static int64_t units(const Problem& p) { return ScatterLayout::units(p, method); }
@@ -42,18 +40,16 @@ template <class S, class I, Method method> class Scatter {
       : p_(p), arrays_(arrays), layout_(p, method, arrays.tight), carve_(scratch) {
     int64_t n = layout_.piece * layout_.block;
     ring_ = carve_.take<T>(kRing ? layout_.ring + kTwoVectors : 0);
-    collisions_ = carve_.take<Collisions<S>>(kCopied);
     places_ = carve_.take<uint32_t>(has_places() ? n : 0);
     grads_ = carve_.take<T>(kHalf || layout_.blocks > 1 ? n + L : 0);
     at_ = carve_.take<uint32_t>(kRing ? n : 0);
-    indices_ = carve_.take<CellIndex>(sizeof(I) == 1 || layout_.blocks > 1 ? n : 0);
+    indices_ = carve_.take<I>(p.index_bytes == 1 || layout_.blocks > 1 ? n : 0);
     stage_ = carve_.take<S>(kRing ? stage_size() : 0);
   }
 
-  // Called once per thread. Between units, the ring is all zero and there are no collisions.
+  // Called once per thread. Between units, the ring is all zero.
   void begin() {
     if (kRing) memset((void*)ring_, 0, (layout_.ring + kTwoVectors) * sizeof(T));
-    if constexpr (kCopied) collisions_->clear();
     if (!has_places()) return;
     int64_t n = layout_.piece * layout_.block, each = layout_.group ? windows_size() : n;
     for (int64_t i = 0, image = 0; i < n; image += image_size())
@@ -73,7 +69,7 @@ template <class S, class I, Method method> class Scatter {
       out_ = out + image * image_size();
       shift_ = kRing && layout_.blocks == 1 ? (uintptr_t)out_ / sizeof(S) % kTwoVectors : 0;
       grad_ = (const S*)arrays_.grad + image * windows_size();
-      index_ = (const I*)arrays_.indices + image * windows_size();
+      index_ = image * windows_size();
       if (layout_.group) scatter_images(n);
       else scatter_slices(unit / segments % layout_.blocks * layout_.block, slice_of(segment), slice_of(segment + n));
     }
@@ -127,7 +123,7 @@ template <class S, class I, Method method> class Scatter {
         band = band_of(q, next);
       }
       Cells mine{larger(band.from, here.from), smaller(band.to, here.to)};
-      if (kRing || (kCopied && collisions_->crowded())) close(mine.from);
+      if (kRing) close(mine.from);
       if (!kRing) open(out_ + mine.to * layout_.channels);
       add(q, next, mine, band);
     }
@@ -151,7 +147,6 @@ template <class S, class I, Method method> class Scatter {
 
   // Writes the cells before `end`, which no later window holds.
   void close(int64_t end) {
-    if constexpr (kCopied) collisions_->write(out_, end * layout_.channels);
     if (!kRing || done_ >= end) return;
     if (layout_.blocks == 1) {
       empty(done_ * layout_.channels, end * layout_.channels);
@@ -168,16 +163,20 @@ template <class S, class I, Method method> class Scatter {
       int64_t unaligned = (from + shift_) % kTwoVectors;
       n = smaller(unaligned ? kTwoVectors - unaligned : kFlush, smaller(ring_ + layout_.ring - sums, end - from));
       S* to = sink_->reserve(n);
-      int64_t i = 0;
-      for (; i + kTwoVectors <= n; i += kTwoVectors) {
-        write(to + i, pack_two(S{}, load(sums + i), load(sums + i + L)));
-        store(sums + i, typename Lanes<T>::V{}), store(sums + i + L, typename Lanes<T>::V{});
-      }
-      if (i < n) {
-        write(to + i, pack_two(S{}, load(sums + i), load(sums + i + L)));
-        memset((void*)(sums + i), 0, (n - i) * sizeof(T));
-      }
+      with_storage<S>(p_, [&](auto s) { round_and_clear((decltype(s)*)to, sums, n); });
       sink_->commit(to, n);
+    }
+  }
+
+  template <class X> static void round_and_clear(X* to, T* sums, int64_t n) {
+    int64_t i = 0;
+    for (; i + kTwoVectors <= n; i += kTwoVectors) {
+      write(to + i, pack_two(X{}, load(sums + i), load(sums + i + L)));
+      store(sums + i, typename Lanes<T>::V{}), store(sums + i + L, typename Lanes<T>::V{});
+    }
+    if (i < n) {
+      write(to + i, pack_two(X{}, load(sums + i), load(sums + i + L)));
+      memset((void*)(sums + i), 0, (n - i) * sizeof(T));
     }
   }
 
@@ -186,10 +185,13 @@ template <class S, class I, Method method> class Scatter {
     T* sums = ring_ + (done_ * layout_.block & (layout_.ring - 1));
     S* to = out_ + done_ * layout_.channels + block_at_;
     __builtin_prefetch(to + kCellsAhead * layout_.channels, 1);
-    int64_t i = 0;
-    for (; i + L <= width_; i += L) store(to + i, load(sums + i));
-    if (i < width_) store_part(to + i, load(sums + i), width_ - i);
-    for (i = 0; i < layout_.block; i += L) store(sums + i, typename Lanes<T>::V{});
+    with_storage<S>(p_, [&](auto s) {
+      auto* rounded = (decltype(s)*)to;
+      int64_t i = 0;
+      for (; i + L <= width_; i += L) store(rounded + i, load(sums + i));
+      if (i < width_) store_part(rounded + i, load(sums + i), width_ - i);
+    });
+    for (int64_t i = 0; i < layout_.block; i += L) store(sums + i, typename Lanes<T>::V{});
   }
 
   // Adds the gradients of the windows from … to - 1. `band` is the range of cells that these windows hold, `mine` is
@@ -198,31 +200,22 @@ template <class S, class I, Method method> class Scatter {
   void add(int64_t from, int64_t to, Cells mine, Cells band) {
     int64_t first = from * layout_.channels + block_at_, n = (to - from) * width_;
     const S* g = grad_ + first;
-    const CellIndex* index = indices(index_ + first, from, to - from);
+    const I* index = indices(index_ + first, from, to - from);
     const uint64_t start = mine.from * step() + shift_, span = larger(mine.to - mine.from, 0);
     const auto is_stray = [=](int64_t cell) { return cell < band.from || cell >= band.to; };
     bool strays = false;
-    if constexpr (kCopied) {
-      S* out = out_ + start;
-      for_each(index, g, to - from, [=, &strays](int64_t i, uint64_t place, uint64_t step) {
-        uint64_t cell = (uint64_t)index[i] - mine.from, at = cell * step + place;
-        if (__builtin_expect(cell >= span, 0)) strays |= is_stray(index[i]);
-        else if (__builtin_expect(!Collisions<S>::copy(g[i], out + at), 0)) strays |= !collisions_->add((uint32_t)(start + at), out_, g[i]);
-      });
-    } else {
-      const T* wide = layout_.blocks > 1 ? collected(g, to - from) : widened(g, n, grads_, n);
-      if (kRing && layout_.channels > 1 && width_ == layout_.block) {  // places_ has the channels of a whole block
-        Ring ring{(uint32_t)step(), (uint32_t)shift_, (uint32_t)(layout_.ring - 1)};
-        if (find_places<CellIndex>(index, places_, n, mine.from, mine.to, ring, at_)) return add_to_ring(wide, n);
-      }
-      const uint64_t mask = layout_.ring - 1;
-      T* sums = kRing ? ring_ : (T*)(void*)out_;
-      for_each(index, g, to - from, [=, &strays](int64_t i, uint64_t place, uint64_t step) {
-        uint64_t cell = (uint64_t)index[i] - mine.from;
-        if (__builtin_expect(cell >= span, 0)) strays |= is_stray(index[i]);
-        else sums[kRing ? (start + cell * step + place) & mask : index[i] * step + place] += wide[i];
-      });
+    const T* wide = layout_.blocks > 1 ? collected(g, to - from) : with_storage<S>(p_, [&](auto s) { return widened((const decltype(s)*)g, n, grads_, n); });
+    if (kRing && layout_.channels > 1 && width_ == layout_.block) {  // places_ has the channels of a whole block
+      Ring ring{(uint32_t)step(), (uint32_t)shift_, (uint32_t)(layout_.ring - 1)};
+      if (find_places<I>(index, places_, n, mine.from, mine.to, ring, at_)) return add_to_ring(wide, n);
     }
+    const uint64_t mask = layout_.ring - 1;
+    T* sums = kRing ? ring_ : (T*)(void*)out_;
+    for_each(index, g, to - from, [=, &strays](int64_t i, uint64_t place, uint64_t step) {
+      uint64_t cell = (uint64_t)index[i] - mine.from;
+      if (__builtin_expect(cell >= span, 0)) strays |= is_stray(index[i]);
+      else sums[kRing ? (start + cell * step + place) & mask : index[i] * step + place] += wide[i];
+    });
     strays_ |= strays;
   }
 
@@ -237,7 +230,7 @@ template <class S, class I, Method method> class Scatter {
   // Calls use(i, place, step) for each element i of `windows` windows. The sum of element i is at position
   // index[i] * step + place. Prefetches indices and gradients, because the hardware prefetcher stops at the end of a
   // page.
-  template <class F> void for_each(const CellIndex* index, const S* g, int64_t windows, F use) const {
+  template <class F> void for_each(const I* index, const S* g, int64_t windows, F use) const {
     const uint64_t step = this->step();
     const uint32_t* places = places_;
     if (layout_.channels == 1 && !has_places()) {
@@ -255,7 +248,7 @@ template <class S, class I, Method method> class Scatter {
   }
 
   // Calls use(i) for i = 0 … n - 1, a line of the cache at a time.
-  template <class F> static void for_lines(const CellIndex* index, const S* g, int64_t n, F use) {
+  template <class F> static void for_lines(const I* index, const S* g, int64_t n, F use) {
     int64_t i = 0;
     for (; i + kLine <= n; i += kLine) {
       __builtin_prefetch((const char*)(index + i) + kAhead);
@@ -271,20 +264,22 @@ template <class S, class I, Method method> class Scatter {
     for (int64_t k = 0; k < windows; k++, g += layout_.channels) {
       int64_t i = 0;
       T* to = grads_ + k * width_;
-      for (; i + L <= width_; i += L) store(to + i, load(g + i));
-      if (i < width_) store(to + i, load_part(g + i, width_ - i));
+      with_storage<S>(p_, [&](auto s) {
+        const auto* from = (const decltype(s)*)g;
+        for (; i + L <= width_; i += L) store(to + i, load(from + i));
+        if (i < width_) store(to + i, load_part(from + i, width_ - i));
+      });
     }
     return grads_;
   }
 
-  // Returns the cells that the indices of some windows name, without gaps.
-  const CellIndex* indices(const I* from, int64_t q, int64_t windows) {
-    if constexpr (sizeof(I) > 1)
-      if (layout_.blocks == 1) return from;
+  // Returns the cells that the indices of some windows name, without gaps. `at` is the position of the first index.
+  const I* indices(int64_t at, int64_t q, int64_t windows) {
+    if (p_.index_bytes > 1 && layout_.blocks == 1) return (const I*)arrays_.indices + at;
     int64_t together = layout_.blocks == 1 ? windows : 1;
-    for (int64_t k = 0; k < windows; k += together, from += layout_.channels) {
-      if constexpr (sizeof(I) == 1) decode_offsets(p_, from, q + k, together, width_, indices_ + k * width_);
-      else memcpy(indices_ + k * width_, from, width_ * sizeof(I));
+    for (int64_t k = 0; k < windows; k += together, at += layout_.channels) {
+      if (p_.index_bytes > 1) memcpy(indices_ + k * width_, (const I*)arrays_.indices + at, width_ * sizeof(I));
+      else if constexpr (sizeof(I) == 8) decode_offsets(p_, (const uint8_t*)arrays_.indices + at, q + k, together, width_, indices_ + k * width_);
     }
     return indices_;
   }
@@ -294,16 +289,15 @@ template <class S, class I, Method method> class Scatter {
   const ScatterLayout layout_;
   Carve carve_;
   T *ring_, *grads_;
-  Collisions<S>* collisions_;
   uint32_t* places_;  // per element of a piece: its channel plus the offset of its image in the group
   uint32_t* at_;      // where the sums of the elements of a piece are
-  CellIndex* indices_;
+  I* indices_;
   S* stage_;
   Sink<S>* sink_ = nullptr;
   // The current image or images, the current block of channels, and the first cell that is not closed yet.
   S* out_ = nullptr;
   const S* grad_ = nullptr;
-  const I* index_ = nullptr;
+  int64_t index_ = 0;  // the position of the first index
   int64_t block_at_ = 0, width_ = 0, done_ = 0;
   S *zeros_ = nullptr, *zeros_end_ = nullptr;  // what is still to be set to zero
   int64_t shift_ = 0;  // how far elements move in the ring, so that the ring and the result are aligned alike

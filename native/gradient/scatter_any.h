@@ -22,7 +22,7 @@ inline int64_t channel_block(const Problem& p) {
   return smaller(block, larger(p.channels, 1));
 }
 
-template <class S, class I> class ScatterAny {
+template <class S> class ScatterAny {
   using T = typename Sum<S>::T;
   static constexpr int64_t L = lanes<S>, kPiece = 512;
   static constexpr bool kHalf = sizeof(S) < sizeof(T);
@@ -63,7 +63,7 @@ template <class S, class I> class ScatterAny {
     for (int64_t q = 0; q < p_.windows(); q += windows) {
       int64_t first = (image * p_.windows() + q) * channels_ + c, count = smaller(windows, p_.windows() - q);
       const T* g = widened((const S*)arrays_.grad + first, count * n, converted_, channels_);
-      const int64_t* cell = decoded((const I*)arrays_.indices + first, q, count, n);
+      const int64_t* cell = decoded(first, q, count, n);
       for (int64_t k = 0; k < count; k++)
         for (int64_t i = 0; i < n; i++, g++, cell++) {
           if (__builtin_expect((uint64_t)*cell < (uint64_t)cells, 1)) sums[*cell * step + i] += *g;
@@ -75,11 +75,11 @@ template <class S, class I> class ScatterAny {
     else for (int64_t i = 0; i < cells; i++) round(sums + i * n, n, out + i * channels_);
   }
 
-  // Returns the cells that the indices of some windows name.
-  const int64_t* decoded(const I* indices, int64_t q, int64_t windows, int64_t n) {
-    if constexpr (sizeof(I) == 8) return indices;
-    else if constexpr (sizeof(I) == 1) decode_offsets(p_, indices, q, windows, n, decoded_);
-    else for (int64_t i = 0; i < windows * n; i++) decoded_[i] = indices[i];
+  // Returns the cells that the indices of some windows name. `at` is the position of the first index.
+  const int64_t* decoded(int64_t at, int64_t q, int64_t windows, int64_t n) {
+    if (p_.index_bytes == 8) return (const int64_t*)arrays_.indices + at;
+    if (p_.index_bytes == 1) decode_offsets(p_, (const uint8_t*)arrays_.indices + at, q, windows, n, decoded_);
+    else for (int64_t i = 0; i < windows * n; i++) decoded_[i] = ((const int32_t*)arrays_.indices)[at + i];
     return decoded_;
   }
 

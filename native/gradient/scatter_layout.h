@@ -14,7 +14,7 @@
 // The methods differ in the place of the sums:
 //
 //     in_place   sums are in the result; slices are set to zero just before the first window that holds them
-//     copied     as in_place, for half types: a gradient is copied to its cell, which rarely gets a second one
+//     compared   for half types: a window writes its sum, which scatter_compared.h computes, into the result
 //     bands      for half types: sums are in a float32 ring of slices in the scratch buffer; slices that no later
 //                window holds are rounded and written
 
@@ -26,7 +26,7 @@
 namespace pooltide {
 namespace {
 
-enum class Method { in_place, copied, bands };
+enum class Method { in_place, compared, bands };
 
 // Returns the axis that is cut into slices.
 inline const Axis& slow_axis(const Problem& p) {
@@ -36,6 +36,16 @@ inline const Axis& slow_axis(const Problem& p) {
 
 // Returns the first cell after a window.
 inline int64_t end_of(const Axis& axis, int64_t o) { return axis.start[o] + (axis.length[o] - 1) * axis.dilation + 1; }
+
+// Returns why the windows of an axis are not ranges of cells that ascend, or null.
+inline const char* refuse_axis(const Axis& axis) {
+  if (!axis.start) return "the row is too long for a table per window";
+  for (int64_t o = 0; o < axis.windows; o++) {
+    if (axis.length[o] == 0) return "a window has no cell";
+    if (o && (axis.start[o] < axis.start[o - 1] || end_of(axis, o) < end_of(axis, o - 1))) return "windows do not ascend";
+  }
+  return nullptr;
+}
 
 struct ScatterLayout {
   static constexpr int64_t kPiece = 1024, kPieceInPlace = 4096, kTightPiece = 24;  // elements
@@ -55,7 +65,7 @@ struct ScatterLayout {
   ScatterLayout(const Problem& p, Method method, bool tight) : axis(slow_axis(p)) {
     images = images_of(p), channels = p.channels_last ? p.channels : 1;
     slices = axis.cells, slice = p.cells() / slices, row = p.windows() / larger(axis.windows, 1);
-    block = block_of(p, method), blocks = (channels + block - 1) / block, segments = segments_of(p, blocks);
+    block = block_of(p, method), blocks = (channels + block - 1) / block, segments = segments_of(p, method, blocks);
     int64_t elements = tight ? kTightPiece : method == Method::in_place ? kPieceInPlace : kPiece, each = larger(p.windows() * channels, 1);
     piece = larger(1, elements / block);
     int64_t most = method == Method::bands ? kRingElements : kGroupElements;
@@ -69,12 +79,7 @@ struct ScatterLayout {
   // Returns why this layout is impossible, or null. The layout needs windows that are not empty and that ascend along
   // the slow axis, and images of fewer than 2**30 elements, because positions have 32 bits.
   static const char* refuse(const Problem& p) {
-    const Axis& axis = slow_axis(p);
-    if (!axis.start) return "the row is too long for a table per window";
-    for (int64_t o = 0; o < axis.windows; o++) {
-      if (axis.length[o] == 0) return "a window has no cell";
-      if (o && (axis.start[o] < axis.start[o - 1] || end_of(axis, o) < end_of(axis, o - 1))) return "windows do not ascend";
-    }
+    if (const char* reason = refuse_axis(slow_axis(p))) return reason;
     return p.cells() * (p.channels_last ? p.channels : 1) < 1 << 30 ? nullptr : "an image has 2**30 elements or more";
   }
 
@@ -85,7 +90,7 @@ struct ScatterLayout {
 
   static int64_t units(const Problem& p, Method method) {
     int64_t block = block_of(p, method), blocks = p.channels_last ? (p.channels + block - 1) / block : 1;
-    return images_of(p) * blocks * segments_of(p, blocks);
+    return images_of(p) * blocks * segments_of(p, method, blocks);
   }
 
  private:
@@ -117,9 +122,10 @@ struct ScatterLayout {
 
   // Returns the number of segments of an image. Two neighbouring segments both read the windows that cross their
   // border, so several segments are only used if each has at least twice as many slices as the longest window.
-  static int64_t segments_of(const Problem& p, int64_t blocks) {
+  static int64_t segments_of(const Problem& p, Method method, int64_t blocks) {
     const Axis& axis = slow_axis(p);
-    return larger(1, smaller(kUnits / (images_of(p) * blocks), axis.cells / larger(2 * longest(axis), 1)));
+    int64_t units = method == Method::compared ? kUnits / 4 : kUnits;
+    return larger(1, smaller(units / (images_of(p) * blocks), axis.cells / larger(2 * longest(axis), 1)));
   }
 
   // Returns the largest number of slices that the windows of a piece hold.

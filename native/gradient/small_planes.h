@@ -47,7 +47,6 @@ template <class S> class SmallPlanes {
 
  public:
   static const char* refuse(const Problem& p, bool ignore_speed) {
-    if (p.kind != Kind::average_gradient) return "it computes gradients of averages";
     if (p.channels_last) return "the arrays are channels-last";
     if (!p.w.first) return "the row is too long for a table per cell";
     if (L < 4) return "a vector has too few lanes";
@@ -135,8 +134,10 @@ template <class S> class SmallPlanes {
           for (int64_t oh = h.first[j]; oh < h.first[j] + h.count[j]; oh++) {
             const T* q = windows_ + ((od * h.windows + oh) * w.windows + w.first[k]) * (n * L);
             for (int64_t left = w.count[k]; left > 0; left--, q += n * L)
+#pragma GCC unroll 4
               for (int v = 0; v < n; v++) sums[v] += load(q + v * L);
           }
+#pragma GCC unroll 4
         for (int v = 0; v < n; v++) store(out + v * L, sums[v]);
       }
     }

@@ -1,4 +1,4 @@
-// What module.cpp and shortcuts.cpp share.
+// What module.cpp, shortcuts.cpp and aten.cpp share.
 //
 // `Memory` and `Ints` read arrays, addresses and buffers that Python passes, and set a Python exception if they
 // cannot. `add_type` adds a Python type to the module. All of native/python uses only Python's limited API of 3.11,
@@ -84,6 +84,9 @@ const PreparedProblem* problem_run_by(PyObject* method);
 
 // Adds the type Shortcuts to the module. Returns false with an exception set if it fails.
 bool add_shortcuts(PyObject* module);
+
+// Adds the functions of aten.cpp to the module. Returns false with an exception set if it fails.
+bool add_aten(PyObject* module);
 
 struct TypeParts {
   const char *name, *doc;

@@ -6,11 +6,9 @@
 // are in the cache that all of pooltide shares (cache.py). For other calls `find` returns None, and
 // Python handles them.
 
-#include "memory.h"
+#include "call_key.h"
 
 #include <new>
-
-#include "../prepared.h"
 
 namespace pooltide {
 namespace {
@@ -31,57 +29,6 @@ struct DLPackExchange {
   void* current_stream;
 };
 constexpr int32_t kCpu = 1, kCuda = 2;
-
-constexpr int64_t kQuick = 192 << 10;  // bytes that a kernel moves in microseconds
-
-// The key of a call: integers. Each tensor's sizes follow their number, so different calls have different keys.
-// `valid` is false if the key would be too long, if a size has more than 31 bits, or if an argument has no integer form.
-struct CallKey {
-  static constexpr int kMost = 96;
-  int64_t values[kMost];
-  int count = 0;
-  bool valid = true;
-
-  void put(int64_t value) {
-    if (count < kMost) values[count++] = value;
-    else valid = false;
-  }
-  // Huge sizes, which are not valid, and negative numbers may lose bits here: a signed shift would be undefined.
-  static int64_t shifted(int64_t value, int by) { return static_cast<int64_t>(static_cast<uint64_t>(value) << by); }
-  void put(const void* pointer) { put(static_cast<int64_t>(reinterpret_cast<intptr_t>(pointer))); }
-  void tensor(const DLTensor& t, bool typed) {
-    int dtype = typed ? t.code << 9 | t.bits << 1 | (t.lanes != 1) : 0;
-    put(shifted(t.device_id, 40) | shifted(t.device_type, 32) | dtype << 8 | t.ndim);
-    for (int i = 0; i < t.ndim; i++) {
-      put(shifted(t.shape[i], 32) | t.strides[i]);
-      valid = valid && (t.shape[i] | t.strides[i]) >> 31 == 0;
-    }
-  }
-  bool integer(PyObject* value) {
-    if (!PyLong_CheckExact(value)) return valid = false;
-    int overflow;
-    put(PyLong_AsLongLongAndOverflow(value, &overflow));
-    return valid = valid && !overflow;
-  }
-  // An attribute is None, True, False, an int, or a tuple or list of ints. True differs from 1; a float is not valid.
-  void attribute(PyObject* value) {
-    if (value == Py_None || value == Py_True || value == Py_False) {
-      put(-1);
-      put(value);
-    } else if (PyTuple_CheckExact(value)) {
-      put(PyTuple_Size(value));
-      for (Py_ssize_t i = 0; i < PyTuple_Size(value); i++)
-        if (!integer(PyTuple_GetItem(value, i))) return;
-    } else if (PyList_CheckExact(value)) {
-      put(PyList_Size(value));
-      for (Py_ssize_t i = 0; i < PyList_Size(value); i++)
-        if (!integer(PyList_GetItem(value, i))) return;
-    } else {
-      put(-2);
-      integer(value);
-    }
-  }
-};
 
 // The Python objects that `find` uses, in the order of the constructor's arguments.
 enum Object {
@@ -117,13 +64,6 @@ struct Shortcuts {
 };
 
 PyObject* apply(PyObject* function, PyObject* argument) { return PyObject_CallFunctionObjArgs(function, argument, nullptr); }
-
-bool is_zero(PyObject* found) {
-  if (!found) return PyErr_Clear(), false;
-  bool zero = PyObject_Not(found) == 1;
-  Py_DECREF(found);
-  return zero;
-}
 
 bool differentiated(const Shortcuts& self, PyObject* tensor) {
   return !is_zero(PyObject_GetAttr(tensor, self[kRequiresGrad])) && !is_zero(PyObject_CallNoArgs(self[kGradEnabled]));
@@ -186,11 +126,11 @@ struct Call {
     key.put(args[0]);
     key.put(args[1]);
     if (!describe(self, grad_output, grad) || !grad.data || !aligned(grad)) return false;  // no data: it is empty, or lazy zeros
-    key.tensor(grad, true);
+    put(grad, true);
     if (exact(input)) {
       DLTensor shape{};
       if (!describe(self, input, shape)) return false;
-      key.tensor(shape, false);
+      put(shape, false);
     } else if (PyTuple_CheckExact(input)) {
       key.put(-3);
       key.attribute(input);
@@ -199,19 +139,19 @@ struct Call {
     }
     if (indexed) {
       if (!describe(self, at, indices) || !aligned(indices)) return false;
-      key.tensor(indices, true);
+      put(indices, true);
     }
     for (Py_ssize_t i = 0; i < PyTuple_Size(attributes); i++) key.attribute(PyTuple_GetItem(attributes, i));
     if (!fresh) {
       if (!exact(args[6]) || !describe(self, args[6], out) || !aligned(out)) return false;
       key.put(-4);
-      key.tensor(out, true);
+      put(out, true);
     }
     return key.valid;
   }
 
-  PyObject* bytes() const {
-    return PyBytes_FromStringAndSize(reinterpret_cast<const char*>(key.values), sizeof(int64_t) * key.count);
+  void put(const DLTensor& t, bool typed) {
+    key.tensor(t.device_type, t.device_id, typed ? t.code << 9 | t.bits << 1 | (t.lanes != 1) : 0, t.ndim, t.shape, t.strides);
   }
 
   static bool describe(const Shortcuts& self, PyObject* tensor, DLTensor& found) {
@@ -220,8 +160,6 @@ struct Call {
     return found.device_type == kCpu || found.device_type == kCuda;
   }
 };
-
-bool is_quick(const PreparedProblem* prepared) { return prepared && prepared->problem().moved_bytes() <= kQuick; }
 
 // Runs a kernel. Returns None, another object if Python must run the call, or nullptr with an exception set.
 PyObject* run_kernel(const Shortcuts& self, PyObject* kernel, const Call& call, const DLTensor& out) {
@@ -292,7 +230,7 @@ PyObject* find(PyObject* object, PyObject* const* args, Py_ssize_t n) {
   const Shortcuts& self = *reinterpret_cast<Shortcuts*>(object);
   Call call;
   if (!call.read(self, args)) Py_RETURN_NONE;
-  PyObject* key = call.bytes();
+  PyObject* key = call.key.bytes();
   if (!key) return nullptr;
   PyObject* entry = PyDict_GetItemWithError(self[kCalls], key);
   Py_DECREF(key);
@@ -307,7 +245,7 @@ PyObject* key(PyObject* object, PyObject* const* args, Py_ssize_t n) {
   if (n != 7) return PyErr_Format(PyExc_TypeError, "key takes 7 arguments, not %zd", n);
   Call call;
   if (!call.read(*reinterpret_cast<Shortcuts*>(object), args)) Py_RETURN_NONE;
-  return call.bytes();
+  return call.key.bytes();
 }
 
 PyObject* create(PyTypeObject* type, PyObject* args, PyObject*) {

@@ -14,6 +14,9 @@
 #include <immintrin.h>
 #endif
 
+// For the parts of inner loops: -O2 would call some of them.
+#define POOLTIDE_INLINE inline __attribute__((always_inline))
+
 namespace pooltide {
 namespace {
 
@@ -47,16 +50,16 @@ using F64 = Lanes<double>::V;
 template <class S> struct Sum { using T = float; };
 template <> struct Sum<double> { using T = double; };
 
-template <class V> inline V read(const void* from) {
+template <class V> POOLTIDE_INLINE V read(const void* from) {
   V v;
   memcpy(&v, from, sizeof v);
   return v;
 }
-template <class V> inline void write(void* to, V v) { memcpy(to, &v, sizeof v); }
+template <class V> POOLTIDE_INLINE void write(void* to, V v) { memcpy(to, &v, sizeof v); }
 
-inline F32 load(const float* p) { return read<F32>(p); }
-inline F64 load(const double* p) { return read<F64>(p); }
-inline F32 load(const Bfloat* p) {
+POOLTIDE_INLINE F32 load(const float* p) { return read<F32>(p); }
+POOLTIDE_INLINE F64 load(const double* p) { return read<F64>(p); }
+POOLTIDE_INLINE F32 load(const Bfloat* p) {
 #if defined(__AVX512F__)
   return (F32)_mm512_slli_epi32(_mm512_cvtepu16_epi32(read<__m256i>(p)), 16);
 #elif defined(__AVX2__)
@@ -78,7 +81,7 @@ inline __m512i round_bfloat(F32 v) {
   return _mm512_mask_mov_epi32(up, nan, _mm512_set1_epi32(0x7FC00000));
 }
 #endif
-inline U16 pack(Bfloat, F32 v) {
+POOLTIDE_INLINE U16 pack(Bfloat, F32 v) {
 #if defined(__AVX512F__)
   return (U16)_mm512_cvtepi32_epi16(_mm512_srli_epi32(round_bfloat(v), 16));
 #else
@@ -91,14 +94,14 @@ inline U16 pack(Bfloat, F32 v) {
 }
 
 #if defined(__AVX512F__)
-inline F32 load(const Half* p) { return (F32)_mm512_cvtph_ps(read<__m256i>(p)); }
-inline U16 pack(Half, F32 v) { return (U16)_mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT); }
+POOLTIDE_INLINE F32 load(const Half* p) { return (F32)_mm512_cvtph_ps(read<__m256i>(p)); }
+POOLTIDE_INLINE U16 pack(Half, F32 v) { return (U16)_mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT); }
 #elif defined(__AVX2__) && defined(__F16C__)
-inline F32 load(const Half* p) { return (F32)_mm256_cvtph_ps(read<__m128i>(p)); }
-inline U16 pack(Half, F32 v) { return (U16)_mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT); }
+POOLTIDE_INLINE F32 load(const Half* p) { return (F32)_mm256_cvtph_ps(read<__m128i>(p)); }
+POOLTIDE_INLINE U16 pack(Half, F32 v) { return (U16)_mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT); }
 #else
 // Exponents move by 112 = 127 - 15; a float32 multiplication does that, and normalises subnormals.
-inline F32 load(const Half* p) {
+POOLTIDE_INLINE F32 load(const Half* p) {
   U32 h = __builtin_convertvector(read<U16>(p), U32);
   U32 magnitude = (h & 0x7FFF) << 13;
   F32 scaled = (F32)magnitude * 0x1p112f;
@@ -108,7 +111,7 @@ inline F32 load(const Half* p) {
 }
 // Normal results round by an integer addition; for subnormal ones adding 0.5 lets the FPU align
 // the mantissa to 2^-24 and round it.
-inline U16 pack(Half, F32 v) {
+POOLTIDE_INLINE U16 pack(Half, F32 v) {
   U32 u = (U32)v, sign = (u >> 16) & 0x8000, m = u & 0x7FFFFFFF;
   U32 normal = (m + 0xFFF + ((m >> 13) & 1) - (112u << 23)) >> 13;
   U32 subnormal = (U32)((F32)m + 0.5f) - 0x3F000000;
@@ -124,7 +127,7 @@ template <class S> using VecOf = typename Lanes<typename Sum<S>::T>::V;
 template <class S> using PackedOf = decltype(pack(S{}, VecOf<S>{}));
 template <class S> constexpr int lanes = Lanes<typename Sum<S>::T>::n;
 
-template <class S> inline void store(S* p, VecOf<S> v) { write(p, pack(S{}, v)); }
+template <class S> POOLTIDE_INLINE void store(S* p, VecOf<S> v) { write(p, pack(S{}, v)); }
 
 template <int... i> struct Order {};
 template <int n, int... i> struct UpToN : UpToN<n - 1, n - 1, i...> {};

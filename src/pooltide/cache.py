@@ -70,9 +70,10 @@ class Cache:
         forgotten = None  # until the lock is free: to free memory of a GPU may take long
         with self._lock:
             if key not in self.known:
-                if self._bytes + self._size(own, self._held) > self.limit // 2:
-                    forgotten = self._age(whole)
-                self._bytes += self._size(own, self._held)
+                more = self._size(own, self._held) if own else whole
+                if self._bytes + more > self.limit // 2:
+                    forgotten, more = self._age(whole), whole  # it holds no tables then
+                self._bytes += more
                 self._held.update((id(table), table) for table in own)
                 self._tables.append((key, own))
             self.known[key] = value

@@ -71,6 +71,7 @@ def test_sentences_for_wrong_lines() -> None:
         ('{"case": "avg2d:1x2x3:k1", "ceil_mode": 3}', "ceil_mode is '3'; it must be true or false"),
         ('{"case": "avg2d:1x2x3:k1", "seed": 1.5}', "seed is 1.5; it must be ints"),
         ('{"case": "avg2d:1x2x3:k1", "name": "../x"}', "name is '../x'; it must be letters"),
+        ('{"case": "avg2d:1x2x3:k1", "name": "-rf"}', "must not begin with . or -"),
         ("[" * 100_000, "the line is no JSON"),
     ]:
         error = read(text)[-1].error

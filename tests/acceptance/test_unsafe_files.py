@@ -18,20 +18,19 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+import commandline
 from hostile.saved import SAVED, content_of, packed_again
-from pooltide.acceptance.msprobe_csv import details
+from pooltide.acceptance.msprobe_csv import Details
 from pooltide.c.build import CannotBuild, _locked
 from pooltide.cli import main
-from pooltide.kernels.cuda import code_cache
+from pooltide.kernels.cuda.runtime import code_cache
 
 CASES = "name,case\na,avg2d:1x2x5x7:k2\nb,avg2d:1x2x5x7:k2:seed1\nc,max2d_forward:1x2x5x7:k2:i64\n"
 
 
 def invoke(*arguments: object, rc: int = 0) -> str:
-    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
-    assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
-    assert result.exit_code == rc, result.output
-    return " ".join(result.output.split())
+    """As commandline.invoke, on one line."""
+    return " ".join(commandline.invoke(*arguments, rc=rc).split())
 
 
 @pytest.fixture(scope="module")
@@ -386,7 +385,10 @@ def test_no_case_of_another_tool_is_lost_to_its_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "＝1"])
 def test_no_cell_of_a_table_is_a_formula(name: str) -> None:
-    text = details([(name, f"{name}: can't be read"), ("good", "no result")]).decode("utf-8-sig")
+    table = Details()
+    table.add(name, f"{name}: can't be read")
+    table.add("good", "no result")
+    text = b"".join(table.parts()).decode("utf-8-sig")
     rows = list(csv.reader(io.StringIO(text, newline="")))
     assert rows[1][0] == f"'{name}"
     assert rows[1][-1] == f"'{name}: can't be read"

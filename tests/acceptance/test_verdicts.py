@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import ml_dtypes
 import numpy as np
 import pytest
 
-from pooltide.acceptance.measures import (
-    PRECISIONS,
-    Measures,
-    Precision,
-    bin_names,
-    measure,
-    precision_of,
-    ulp_distance,
-    ulp_histogram,
-)
+from pooltide.acceptance.errormap import distances
+from pooltide.acceptance.inputs import draw
+from pooltide.acceptance.measures import PRECISIONS, Measures, Precision, measure, precision_of
+from pooltide.acceptance.notation import parse
+from pooltide.acceptance.oracle import golden_result
+from pooltide.acceptance.trial import problem_of
+from pooltide.acceptance.ulps import bin_names, ulp_distance, ulp_histogram
 from pooltide.acceptance.verdicts import LEVELS, STANDARDS, THIRD, judge, ratio
 from pooltide.operators.dtypes import DTYPES
 
@@ -133,6 +131,35 @@ def test_nan_and_inf_are_counted_on_both_sides() -> None:
     m = measure(actual, golden, F32)
     assert (m.nan, m.inf, m.golden_nan, m.golden_inf, m.misplaced) == (2, 1, 2, 1, 3)
     assert m.misplaced_ratio == 0.6
+
+
+@pytest.mark.parametrize("name", ["FLOAT16", "BFLOAT16", "FLOAT32", "FLOAT64"])
+def test_a_signaling_nan_is_a_nan_without_a_warning(name: str) -> None:
+    dtype = DTYPES[name].numpy
+    golden = np.array([1, 2, np.inf, 3], dtype)
+    actual = golden.copy()
+    words = actual.view(f"u{dtype.itemsize}")
+    words[1:3] = words[2] + 1  # the exponent of infinity, and a fraction without its first bit
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        m = measure(actual, golden, PRECISIONS[name])
+        assert (m.nan, m.golden_inf, m.misplaced) == (2, 1, 2)
+        assert np.isinf(distances(actual, golden)).tolist() == [False, True, True, False]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["avg2d:1x1x4x4:k2:bf16", "max2d:1x1x4x4:k2:f32", "avg2d_forward:1x1x4x4:k2:f32", "max2d_forward:1x1x4x4:k2:bf16"],
+)  # fmt: skip
+def test_golden_results_of_a_signaling_nan_come_without_a_warning(text: str) -> None:
+    case = parse(text)
+    problem = problem_of(case)
+    source, indices = draw(problem, case.data)
+    words = source.view(f"u{source.itemsize}")
+    words.flat[0] = np.array([np.inf], source.dtype).view(words.dtype)[0] + 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.isnan(golden_result(problem, source, indices).rounded.astype(np.float64)).any()
 
 
 def test_cosine_stands_at_its_limit() -> None:

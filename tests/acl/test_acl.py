@@ -132,6 +132,15 @@ def test_the_environment_is_read_at_the_start(name: str) -> None:
 def test_product_and_checks_have_setters_that_raise() -> None:
     with pytest.raises(ValueError, match="set_product: product is 'x'; it must be one of ascend950"):
         acl.set_product("x")
+    for chip, family in {
+        "Ascend910B1": "atlas-a2",
+        "Ascend310P3": "atlas-inference",
+        "Ascend910_9392": "atlas-a3",
+    }.items():
+        acl.set_product(chip)
+        assert (acl.get_product(), acl.aclrtGetSocName()) == (family, chip)
+    acl.set_product("atlas-a2")
+    assert acl.aclrtGetSocName() == "Ascend910B1"
     with pytest.raises(ValueError, match="set_checks: level is 'x'"):
         acl.set_checks("x")
 

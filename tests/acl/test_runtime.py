@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import json
 import os
 import re
 import subprocess
@@ -16,7 +18,7 @@ import pytest
 
 from calls import said
 from pooltide import acl, aclnn
-from pooltide.acl import phase_one
+from pooltide.acl import pool_jobs
 from pooltide.acl.contexts import CONTEXTS
 from pooltide.acl.races import Use
 from pooltide.acl.stream_queue import Job, Stream
@@ -197,13 +199,13 @@ def test_the_work_of_a_copy_does_not_grow_with_the_copies_before_it(
     monkeypatch.setattr(Use, "waited_for", lambda *args: looks.append(1) or waited_for(*args))
 
     def looks_of(n: int) -> int:
-        block, source = _device(16 * n, None), np.ones(16 * n, np.uint8)
+        block, source = _device(16 * n, None), acl.aclrtMallocHost(16 * n)[0]
         gates = [Gate(stream) for stream in streams]
         looks.clear()
         for i in range(n):
             at, size = (0, 16 * (i + 1)) if shared else (16 * i, 16)
             stream = streams[0 if shared else i % 2]
-            assert acl.aclrtMemcpyAsync(block + at, size, source[at:], size, H2D, stream) == 0
+            assert acl.aclrtMemcpyAsync(block + at, size, source + at, size, H2D, stream) == 0
         found = len(looks)
         for gate, stream in zip(gates, streams, strict=True):
             gate.open()
@@ -295,7 +297,7 @@ def test_an_event_makes_it_right(streams: Any) -> None:
     first, second = streams
     acl.set_checks("strict")
     small, target = Small(), _device(280)
-    back = np.zeros(70, np.float32)
+    address, back = _pinned(70, np.float32)
     event, _ = acl.aclrtCreateEventWithFlag(acl.ACL_EVENT_SYNC)
     gate = Gate(first)
     assert small.run(first) == 0
@@ -303,7 +305,7 @@ def test_an_event_makes_it_right(streams: Any) -> None:
     assert acl.aclrtStreamWaitEvent(second, event) == 0
     assert acl.aclrtQueryEventWaitStatus(event) == (acl.ACL_EVENT_WAIT_STATUS_NOT_READY, 0)
     assert acl.aclrtMemcpyAsync(target, 280, small.out.address, 280, D2D, second) == 0
-    assert acl.aclrtMemcpyAsync(back, 280, target, 280, D2H, second) == 0
+    assert acl.aclrtMemcpyAsync(address, 280, target, 280, D2H, second) == 0
     assert acl.aclrtStreamQuery(second) == (acl.ACL_STREAM_STATUS_NOT_READY, 0)
     assert acl.aclrtSynchronizeStreamWithTimeout(second, 5) == 107020
     assert "took longer than timeout, 5 ms" in said()
@@ -361,16 +363,62 @@ def test_later_jobs_of_the_first_stream_are_not_waited_for(streams: Any) -> None
 # Asynchronous copies and fills, host memory.
 
 
+def _pinned(count: int, dtype: Any = np.uint8) -> tuple[int, Any]:
+    """Memory of aclrtMallocHost, filled with zeros: its address, and an array of it."""
+    address, ret = acl.aclrtMallocHost(count * np.dtype(dtype).itemsize)
+    assert ret == 0
+    assert address is not None
+    raw = (ctypes.c_uint8 * (count * np.dtype(dtype).itemsize)).from_address(address)
+    array = np.frombuffer(raw, dtype)
+    array[:] = 0
+    return address, array
+
+
+def test_a_copy_of_ordinary_host_memory_is_done_when_the_call_returns(streams: Any, capfd: Any) -> None:
+    """CANN 8.5: only memory of aclrtMallocHost is copied later. The call also waits for the jobs before it."""
+    stream, _ = streams
+    acl.set_checks("strict")
+    small, back = Small(), np.zeros(70, np.float32)
+    gate = Gate(stream)
+    assert small.run(stream) == 0
+    threading.Timer(0.05, gate.open).start()
+    assert acl.aclrtMemcpyAsync(back, 280, small.out.address, 280, D2H, stream) == 0
+    assert back.any()
+    np.testing.assert_array_equal(back.reshape(2, 1, 5, 7), acl.tensor_to_numpy(small.out))  # needs no wait
+    data, block = np.full(16, 3, np.uint8), _device(16)
+    assert acl.aclrtMemcpyAsync(block, 16, data, 16, H2D, stream) == 0
+    data[:] = 4
+    assert acl.aclrtMemcpy(back, 16, block, 16, D2H) == 0
+    assert back.view(np.uint8)[:16].tolist() == [3] * 16
+    assert acl.aclrtFree(block) == 0
+
+
+def test_a_failed_job_stays_for_the_synchronization(streams: Any) -> None:
+    stream, _ = streams
+    acl.set_checks("strict")
+    block, back = _device(16, None), np.zeros(16, np.uint8)
+    assert acl.aclrtMemcpyAsync(back, 16, block, 16, D2H, stream) == 0
+    assert acl.aclrtSynchronizeStream(stream) == 500000
+    assert "never written" in said()
+
+
+@pytest.mark.parametrize("kind", [acl.ACL_MEMCPY_HOST_TO_HOST, acl.ACL_MEMCPY_DEFAULT])
+def test_an_asynchronous_copy_from_host_to_host_is_refused(kind: int) -> None:
+    (address, _), back = _pinned(8), np.zeros(8, np.uint8)
+    assert acl.aclrtMemcpyAsync(back, 8, address, 8, kind, None) == 207000
+    assert "aclrtMemcpy copies from host to host" in said()
+    assert acl.aclrtMemcpy(back, 8, address, 8, kind) == 0
+
+
 def test_copies_and_fills_are_done_in_stream_order(streams: Any) -> None:
     stream, _ = streams
     acl.set_checks("strict")
-    block, back = _device(64, None), np.zeros(64, np.uint8)
+    block, (target, back), (source, data) = _device(64, None), _pinned(64), _pinned(64)
     gate = Gate(stream)
-    data = np.arange(64, dtype=np.uint8)
     assert acl.aclrtMemsetAsync(block, 64, 0x107, 64, stream) == 0
-    assert acl.aclrtMemcpyAsync(block + 8, 56, data, 8, H2D, stream) == 0
-    assert acl.aclrtMemcpyAsync(back, 64, block, 64, acl.ACL_MEMCPY_DEFAULT, stream) == 0
-    data[:8] = 9  # the copy reads the array when the stream reaches it
+    assert acl.aclrtMemcpyAsync(block + 8, 56, source, 8, H2D, stream) == 0
+    assert acl.aclrtMemcpyAsync(target, 64, block, 64, acl.ACL_MEMCPY_DEFAULT, stream) == 0
+    data[:8] = 9  # the copy reads the memory when the stream reaches it
     assert (back == 0).all()
     gate.open()
     assert acl.aclrtSynchronizeStream(stream) == 0
@@ -408,10 +456,10 @@ def test_a_freed_block_fails_the_stream_that_reaches_it(streams: Any) -> None:
     stream, _ = streams
     acl.set_checks("off")
     block = _device(16, 5)
-    back = np.zeros(16, np.uint8)
+    address, back = _pinned(16)
     acl.set_checks("strict")
     gate = Gate(stream)
-    assert acl.aclrtMemcpyAsync(back, 16, block, 16, D2H, stream) == 0
+    assert acl.aclrtMemcpyAsync(address, 16, block, 16, D2H, stream) == 0
     from pooltide.acl.memory_blocks import MEMORY
 
     assert MEMORY.free(block) is None
@@ -864,7 +912,7 @@ def test_a_tensor_that_another_thread_changes_during_phase_one(
         monkeypatch.undo()
         assert acl.aclInitTensor(small.grad, [3], acl.ACL_INT8, None, 0, acl.ACL_FORMAT_ND, [3], 4096) == 0
 
-    monkeypatch.setattr(phase_one, "backend_setting", change)
+    monkeypatch.setattr(pool_jobs, "backend_setting", change)
     executor = small.plan()
     assert acl.aclGetViewShape(small.grad) == ((3,), 0)
     assert aclnn.aclnnAdaptiveAvgPool3dBackward(None, 0, executor, streams[0]) == 0
@@ -936,3 +984,39 @@ def test_numbers(capfd: Any) -> None:
     assert "x is %d" in capfd.readouterr().err
     acl.aclAppLog(9, "main", "a.cpp", 7, "x")
     assert "logLevel is 9" in said()
+
+
+# Findings.
+
+
+def test_a_finding_names_lines_of_python_and_equal_ones_are_counted(capfd: Any) -> None:
+    acl.set_checks("warn")
+    back = np.zeros(4, np.uint8)
+    for _ in range(3):
+        block, _ = acl.aclrtMalloc(4, 0)
+        acl.aclrtMemcpy(back, 4, block, 4, D2H)
+    here = "test_a_finding_names_lines_of_python_and_equal_ones_are_counted"
+    (line,) = capfd.readouterr().err.splitlines()
+    assert re.search(rf" At tests/acl/test_runtime\.py:\d+ in {here}, called at ", line)
+    assert re.search(rf" The memory was taken at tests/acl/test_runtime\.py:\d+ in {here}, called at ", line)
+    assert acl.aclFinalize() == 0
+    (times,) = capfd.readouterr().err.splitlines()
+    assert times == line.replace("pooltide: ", "pooltide: 3 times: ")
+
+
+def test_a_python_program_writes_its_report(tmp_path: Any) -> None:
+    code = """
+from pooltide import acl
+acl.aclInit(None)
+acl.aclrtSetDevice(0)
+block, _ = acl.aclrtMalloc(4, 0)
+for _ in range(2):
+    acl.aclrtMemcpy(bytearray(4), 4, block, 4, 2)
+acl.aclrtFree(7)
+"""
+    report = tmp_path / "report.json"
+    environment = os.environ | {"POOLTIDE_REPORT": str(report)}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True)
+    first, second = json.loads(report.read_text())["findings"]
+    assert (first["count"], first["lines"]) == (2, ["<string>:7"])
+    assert second["message"].startswith("aclrtFree: devPtr is 0x7")

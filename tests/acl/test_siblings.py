@@ -434,7 +434,7 @@ def test_an_equal_call_finds_its_plan_and_no_other_call_does() -> None:
     first, _ = phase_one(device(x, "NCHW"))
     second, _ = phase_one(device(x, "NCHW"))
     assert first is not second
-    assert first.plan is second.plan
+    assert first.work is second.work
     assert first.call is second.call
     assert phase_one(device(x, "NCHW"), ceil=True)[0].call is not first.call
     assert phase_one(device(x, "NCHW"), on="atlas-training")[1] == 161002
@@ -442,7 +442,7 @@ def test_an_equal_call_finds_its_plan_and_no_other_call_does() -> None:
     assert phase_one(None)[1] == 161001
     shape, memory = x.shape, device(np.zeros(x.nbytes + 4, np.uint8))
     odd = acl.aclCreateTensor(shape, acl.ACL_FLOAT, None, 0, acl.ACL_FORMAT_NCHW, shape, memory.address + 1)
-    assert phase_one(odd)[0].plan.copied == ("input",)
+    assert phase_one(odd)[0].work.executable.copied == ("input",)
     destroyed = device(x, "NCHW")
     acl.aclDestroyTensor(destroyed)
     assert phase_one(destroyed)[1] == 161002

@@ -41,6 +41,11 @@ EDITIONS = {
 }
 
 
+ALIAS = re.compile(
+    r"/\*[^*]*\*/\n#ifndef (\w+)\n#define \1\n\n#include \"[^\"]+\"\n\n#endif\n"
+)  # the text of a header that is another name of one header
+
+
 @cache
 def _prefix() -> Path:
     done = subprocess.run([POOLTIDE, "cflags", "--prefix"], capture_output=True, text=True, check=True)
@@ -50,26 +55,22 @@ def _prefix() -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("compiler", ["gcc", "g++"])
 def test_every_header_compiles_alone_and_twice(compiler: str, tmp_path: Path) -> None:
+    """A header that is only another name includes one header; one program includes all names."""
     need_compiler(compiler)
     assert set(RUNTIME_HEADERS) <= set(headers())
-    source = tmp_path / ("program.c" if compiler == "gcc" else "program.cpp")
-    standard = "-std=c99" if compiler == "gcc" else "-std=c++11"
-    for path in headers():
-        source.write_text(f'#include "{path}"\n#include <{path}>\nint main(void) {{ return ACL_SUCCESS; }}\n')
-        command = [
-            compiler,
-            standard,
-            "-Wall",
-            "-Wextra",
-            "-Werror",
-            "-pedantic",
-            "-fsyntax-only",
-            str(source),
-        ]
-        done = subprocess.run(
-            [*command, f"-I{_root() / 'include'}"], capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, (path, done.stderr)
+    standard, ending = ("-std=c99", "c") if compiler == "gcc" else ("-std=c++11", "cpp")
+    names = [path for path, text in headers().items() if ALIAS.fullmatch(text)]
+    alone = [path for path in headers() if path not in names]
+    assert len(names) > len(alone) > len(documented())
+    sources = []
+    for at, paths in enumerate([*([path] for path in alone), names]):
+        sources.append(tmp_path / f"program{at}.{ending}")
+        includes = "".join(f'#include "{path}"\n#include <{path}>\n' for path in paths)
+        sources[-1].write_text(f"{includes}int main(void) {{ return ACL_SUCCESS; }}\n")
+    warnings = ("-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only")
+    command = [compiler, standard, *warnings, f"-I{_root() / 'include'}", *map(str, sources)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, (alone, done.stderr)
 
 
 def _root() -> Path:
@@ -136,6 +137,18 @@ def test_the_flags_of_an_edition(edition: str, tmp_path: Path) -> None:
         r"pooltide: \[ERROR\] \S+program.cpp:8 main: done\n",
         run.stderr,
     )
+
+
+def test_the_folders_of_older_toolkits(tmp_path: Path) -> None:
+    """Build files set DDK_PATH and NPU_HOST_LIB, and add folders below them."""
+    need_compiler("g++")
+    source, program, ddk = tmp_path / "program.cpp", tmp_path / "program", _prefix()
+    source.write_text("#include <acl/acl.h>\nint main() { return aclInit(nullptr) || aclFinalize(); }\n")
+    for part in ("runtime", "acllib"):
+        library = ddk / part / "lib64" / "stub"
+        flags = [f"-I{ddk / part / 'include'}", f"-L{library}", f"-Wl,-rpath,{library}", "-lascendcl"]
+        subprocess.run(["g++", str(source), "-o", str(program), *flags], check=True)
+        assert run_program(program).returncode == 0
 
 
 @pytest.mark.parametrize(

@@ -37,13 +37,16 @@ def test_python_signature_is_the_page_s(function: signatures.CFunction) -> None:
 
 def test_python_has_no_function_beyond_the_page() -> None:
     spelled_as_in_c = {name for name in acl.__all__ if re.match(r"[aA]cl\w+", name)}
-    types = {*signatures.HANDLES, *signatures.VOID_HANDLES} - {"aclrtStream"}
+    types = {*signatures.HANDLES, *signatures.VOID_HANDLES, "aclrtExceptionInfo"} - {"aclrtStream"}
     assert spelled_as_in_c == set(RUNTIME["functions"]) | types
 
 
 @pytest.mark.parametrize("function", list(signatures.missing_functions()), ids=lambda function: function.name)
 def test_a_function_that_is_only_declared_says_so(function: signatures.CFunction) -> None:
     result = getattr(acl, function.name)()
+    if function.harmless:
+        assert result == 0 or (function.returns.endswith("*") and result is not None)
+        return
     assert result in {"aclError": (207000,)}.get(function.returns, (None, 0))
     assert (message := acl.aclGetRecentErrMsg()) is not None
     assert re.match(rf"{function.name}: it belongs to .*, which pooltide does not have; .*\[207000", message)
@@ -120,8 +123,8 @@ def test_a_runtime_function_is_read_strictly() -> None:
     for spoil in (
         lambda table: table.update(note="?"),
         lambda table: table.pop("returns"),
-        lambda table: table.update(returns="double"),
-        lambda table: table["c"].__setitem__(1, ["double", "size"]),
+        lambda table: table.update(returns="long double"),
+        lambda table: table["c"].__setitem__(1, ["long double", "size"]),
         lambda table: table["c"].__setitem__(1, ["uint64_t", "count"]),
         lambda table: table["c"].__setitem__(0, ["const int64_t *", "value"]),
         lambda table: table["c"].__setitem__(0, ["const int64_t *", "value", "scalar:size"]),

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 import pooltide
 from c_programs import compile_program, need_compiler, run_program
-from late_calls import PLACES, all_right, late_calls
+from late_calls import NOT_ENDED, PLACES, all_right, late_calls
 from paths import PROGRAMS
 from pooltide.c import build
 from pooltide.c.build import BuildInputs, install
@@ -36,7 +36,10 @@ CMAKE_LISTS = (
 @pytest.mark.parametrize("where", PLACES)
 def test_calls_at_the_end_of_a_program(where: str, tmp_path: Path) -> None:
     run = run_program(late_calls(tmp_path / "program"), where)
-    assert (run.returncode, run.stdout, run.stderr) == (0, all_right(where), "")
+    assert (run.returncode, run.stdout) == (0, all_right(where)), run.stderr
+    lines = run.stderr.splitlines()
+    assert lines
+    assert all(line.startswith(NOT_ENDED) for line in lines)
 
 
 @pytest.mark.slow
@@ -79,6 +82,12 @@ def test_small_stacks(tmp_path: Path) -> None:
     assert [
         int(left) < size for left, size in zip(re.findall(sentence, run.stderr), sizes, strict=False)
     ] == [True] * 3
+
+
+def test_host_pages(tmp_path: Path) -> None:
+    program = compile_program(PROGRAMS / "host_pages.c", tmp_path / "program", f"-I{PROGRAMS}")
+    run = run_program(program, "2000", str(tmp_path / "own"))
+    assert (run.returncode, run.stdout) == (0, "0 wrong, own file kept, fast\n"), run.stderr
 
 
 def test_without_files(tmp_path: Path) -> None:

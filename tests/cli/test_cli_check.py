@@ -43,7 +43,17 @@ def test_ops_as_json() -> None:
     assert pages["avg2d"]["products"]["atlas-200i-500-a2"] is False
     assert pages["avg2d"]["parameters"][0]["dtypes"]["atlas-inference"] == ["FLOAT32", "FLOAT16"]
     assert pages["adaptive_max3d"]["parameters"][2]["dtypes"]["atlas-a2"] == ["INT32"]
-    assert [rule["row"] for rule in pages["avg2d"]["rules"]][:3] == [1, 2, 3]
+    assert [rule["item"] for rule in pages["avg2d"]["rules"]][:3] == [1, None, 1]
+
+
+def test_ops_says_what_is_wrong_in_a_document() -> None:
+    text = " ".join(pooltide("ops", "avg2d").split())
+    for words in ("The formula of the documents is wrong", "rounding up", "non-deterministic by default"):
+        assert words in text
+    assert "declares an INT64 tensor" in " ".join(pooltide("ops", "adaptive_max2d").split())
+    notes = {page["short"]: page["notes"] for page in json.loads(pooltide("ops", "--json"))}
+    assert any("ceil((m+1)*H/Ho)" in note for note in notes["adaptive_max3d"])
+    assert notes["avg3d"] == []
 
 
 def test_ops_as_markdown() -> None:
@@ -85,7 +95,7 @@ def test_ops_says_of_each_rule_who_made_it() -> None:
     text = pooltide("ops", "aclnnGlobalMaxPool", COLUMNS="400")
     lines = [line for line in text.splitlines() if line.endswith(("documented", "decided"))]
     assert len(lines) == len(documented()["aclnnGlobalMaxPool"].rules)
-    basis = {" ".join(line.split()[1:3]): line.split()[-1] for line in lines}
+    basis = {" ".join(line.lstrip(" 0123456789").split()[:2]): line.split()[-1] for line in lines}
     assert basis["rank supported"] == "documented"
     assert basis["result shape"] == "decided"
     both = pooltide("ops", "max_pool2d", COLUMNS="400")
@@ -115,7 +125,7 @@ def test_refused_with_status_rule_and_reason() -> None:
     text = pooltide("check", "avg2d:1x16x4x4:k4:s1:p3", rc=1)
     assert "padding is 3 on axis H; it must be at most 2, half of kernelSize 4." in text
     assert "[161002 ACLNN_ERR_PARAM_INVALID]" in text
-    assert "rule padding half kernel, row 6 of the error table" in text
+    assert "rule padding half kernel, item 6 of 161002 in the document's error table" in text
     assert text.splitlines()[-1] == (
         "reproduce: pooltide check avg2d:1x16x4x4:k4:s1:p3:f32 --product atlas-a2"
     )

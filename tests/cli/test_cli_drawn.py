@@ -24,10 +24,10 @@ from pooltide.cli.bench.precompile import precompile
 from pooltide.cli.bench.roofline import additions, limit_seconds
 from pooltide.cli.bench.sampling import CELLS, DrawnProblem, Sampling, draw_problems
 from pooltide.cli.bench.tables import machine_of
-from pooltide.kernels.cuda import nvrtc
 from pooltide.kernels.cuda.choice import KERNELS, plan
-from pooltide.kernels.cuda.compiler import code_for
-from pooltide.kernels.cuda.driver import NoCompiler
+from pooltide.kernels.cuda.runtime import nvrtc
+from pooltide.kernels.cuda.runtime.compiler import code_for
+from pooltide.kernels.cuda.runtime.driver import NoCompiler
 
 SMALL = ["--most-cells", "16384", "--rounds", "3", "--threads", "1"]
 
@@ -275,6 +275,7 @@ def test_pytorchs_own_differences_do_not_fail_ours(case: str) -> None:
         (("avg2d:1x1x5x5:k3", "--drawn", "2"), "PROBLEM is not for --drawn"),
         (("--drawn", "2", "--models"), "--drawn and --models exclude each other"),
         (("--models", "--kind", "all"), "--kind is not for --models"),
+        (("--scale", "0.5"), "--scale is not for a PROBLEM and the named shapes"),
         (("avg2d:1x1x5x5:k3", "--seed", "0"), "--seed is not for a PROBLEM"),
         (("--drawn", "2", "--threads", "1,0"), "it has '0'; it must be numbers from 1 to 4096, or all"),
         (("--drawn", "2", "--threads", "two"), "it has 'two'"),
@@ -332,11 +333,11 @@ def test_kernels_are_compiled_into_the_cache_before_they_are_measured(
     except NoCompiler as why:
         pytest.skip(str(why))
     monkeypatch.setenv("POOLTIDE_CACHE", str(tmp_path))
-    from pooltide.cli.bench.drawn_problems import _compiled
+    from pooltide.cli.bench.drawn_problems import problems_of
 
     found = draw_problems(Sampling(6, 11, "all", "cuda", 1 << 14))
     assert {drawn.forward for drawn in found} == {True, False}
-    problems = [pair for drawn in found for pair in _compiled(drawn)]
+    problems = [pair for drawn in found for pair in problems_of(drawn)]
     precompile(problems, H200)
     kept = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("*.cubin")}
     planned = {launch.source for problem, layout in problems for launch in plan(problem, layout, H200)}

@@ -19,7 +19,7 @@ import pytest
 import torch
 
 from commandline import PROGRAM, pooltide
-from pooltide.acceptance.golden import Task, make
+from pooltide.acceptance.golden import Task, files_in, make
 from pooltide.acceptance.manifest import read_manifest
 from pooltide.acceptance.manifest_entry import first_change
 
@@ -140,7 +140,7 @@ def test_what_is_there_is_kept_and_what_is_broken_is_made_again(tmp_path: Path) 
     assert not (out / ".partial").exists()
     again = {path.parent.name for path in out.rglob("*.npy") if path.stat().st_mtime_ns != times[path]}
     assert again == {"stem", "peaks", "volume", "hf32"}
-    assert not any(first_change(out, entry) for entry in entries(out).values())
+    assert not any(first_change(files_in(out), entry) for entry in entries(out).values())
 
 
 def test_another_case_under_the_same_name_is_made_again(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_interrupted_it_leaves_nothing_broken_and_goes_on(how: signal.Signals, t
     text, _ = process.communicate(timeout=60)
     done = entries(out, unfinished=True)
     assert 20 <= len(done) < count
-    assert not any(first_change(out, entry) for entry in done.values())
+    assert not any(first_change(files_in(out), entry) for entry in done.values())
     if how != signal.SIGKILL:
         assert process.returncode == 1
         assert "interrupted; start it again to go on" in text
@@ -225,7 +225,7 @@ def test_a_full_disk_is_a_message(tmp_path: Path) -> None:
     assert "Traceback" not in done.stdout + done.stderr
     kept = entries(tmp_path / "out", unfinished=True)
     assert 0 < len(kept) < 40
-    assert not any(first_change(tmp_path / "out", entry) for entry in kept.values())
+    assert not any(first_change(files_in(tmp_path / "out"), entry) for entry in kept.values())
     pooltide("golden", tmp_path / "cases.csv", "-o", tmp_path / "out")
     assert len(entries(tmp_path / "out")) == 40
 

@@ -6,35 +6,25 @@ import json
 import os
 import re
 import resource
+import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from commandline import pooltide
+from commandline import invoke, pooltide
 from pooltide.acceptance import workers
 from pooltide.acceptance.cases import count, lines
 from pooltide.acceptance.errormap import ErrorMap
 from pooltide.acceptance.golden import make
 from pooltide.acceptance.manifest import read_manifest
 from pooltide.acceptance.report_section import _heat_map
-from pooltide.cli import golden as golden_command
-from pooltide.cli import main
-from pooltide.cli.bench import model_training
+from pooltide.cli import golden_maker
 
 CASE = "avg2d:2x3x5x7:k3"
-
-
-def invoke(*arguments: object, rc: int = 0) -> str:
-    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
-    assert result.exit_code == rc, (result.output, result.exception)
-    assert result.exception is None or isinstance(result.exception, SystemExit)
-    return result.output
 
 
 def cases_file(path: Path, *names: str, case: str = CASE) -> Path:
@@ -95,8 +85,8 @@ def test_a_full_disk_counts_the_whole_list(tmp_path: Path) -> None:
 def test_json_rows_are_in_the_order_of_the_cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cases = tmp_path / "cases"
     cases.write_text(cases_file(cases, *"abcdefgh").read_text().replace(f"e,{CASE}", "e,rubbish"))
-    real = golden_command.make_all
-    monkeypatch.setattr(golden_command, "make_all", lambda *rest: reversed(list(real(*rest))))
+    real = golden_maker.make_all
+    monkeypatch.setattr(golden_maker, "make_all", lambda *rest: reversed(list(real(*rest))))
     text = invoke("golden", cases, "-o", tmp_path / "out", "--jobs", 1, "--json", rc=1)
     *records, last = map(json.loads, text.splitlines())
     assert [record["line"] for record in records] == [2, 3, 4, 5, 6, 7, 8, 9]
@@ -132,7 +122,8 @@ def test_older_cases_are_named_and_pruned(golden: Path) -> None:
     text = invoke("golden", new, "-o", golden, "--jobs", 1, rc=1)
     stay = "older cases that were not made now stay, and are compared too; --prune removes them: 2 (b, c)"
     assert f"{golden}: {stay}" in text
-    assert "3 of 3 pass" in invoke("compare", golden, golden)
+    chip = shutil.copytree(golden, golden.parent / "chip")
+    assert "3 of 3 pass, 1 without golden data" in invoke("compare", chip, golden, rc=1)
     (golden / "c/mine.txt").write_text("not ours")
     text = invoke("golden", new, "-o", golden, "--jobs", 1, "--prune", rc=1)
     assert "are no longer in the manifest: 2 (b, c)" in text
@@ -265,6 +256,10 @@ def test_a_missing_result_names_every_ending(golden: Path, tmp_path: Path) -> No
     text = invoke("compare", tmp_path / "ours", golden, rc=2)
     assert "ours/a/grad_input.npy or" in text
     assert "ours/a.npy, or with the ending .bin or .pt" in text
+    (tmp_path / "ours/dump_tensor_data").mkdir()
+    text = invoke("compare", tmp_path / "ours", golden, rc=2)
+    assert "ours/dump_tensor_data/a.output.0.pt, or with the ending .npy" in text
+    assert "grad_input" not in text.partition("it must be in ")[2].splitlines()[0]
 
 
 # Summaries
@@ -308,14 +303,6 @@ def test_merge_writes_the_report_of_all(tmp_path: Path) -> None:
     assert rows == {row[0]: row for row in data["rows"]}  # as one comparison has them
     text = invoke("merge", tmp_path / "golden", "-o", tmp_path / "x", "--report", report, rc=2)
     assert "--report is of results" in text
-
-
-def test_models_say_how_busy_the_machine_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    few = {"1-D audio": replace(model_training.MODELS["1-D audio"], batch={"cpu": 1})}
-    monkeypatch.setattr(model_training, "MODELS", few)
-    monkeypatch.setattr(model_training, "watch_other_load", lambda: lambda: 0.42)
-    text = invoke("bench", "--models", "--rounds", 3, "--threads", 1)
-    assert "Other programs took 42% to 42% of the processors." in text
 
 
 # The report
@@ -366,6 +353,100 @@ def test_merge_says_that_shards_left_cases_out(tmp_path: Path) -> None:
         invoke("golden", cases, "-o", tmp_path / str(number), "--shard", f"{number}/2", rc=status)
     text = invoke("merge", tmp_path / "1", tmp_path / "2", "-o", tmp_path / "all", rc=1)
     assert "1 cases of 2 parts; the parts left out 1, which could not be made" in text
+    invoke("golden", cases, "-o", tmp_path / "one", rc=1)
+    assert (tmp_path / "all/manifest.jsonl").read_bytes() == (tmp_path / "one/manifest.jsonl").read_bytes()
+
+
+# What must not pass
+
+
+def test_cases_without_golden_data_are_no_pass(tmp_path: Path) -> None:
+    (tmp_path / "cases").write_text(f"name,case\na,{CASE}\nb,avg2d:1x1x6x6:k99\n")
+    golden, chip = tmp_path / "golden", tmp_path / "chip"
+    invoke("golden", tmp_path / "cases", "-o", golden, "--pack", tmp_path / "set.tar", rc=1)
+    shutil.copytree(golden / "a", chip / "a")
+    for place in (golden, tmp_path / "set.tar"):
+        text = invoke("compare", chip, place, "--report", tmp_path / "report.html", rc=1)
+        assert "1 of 1 pass, 1 without golden data, which could not be made; " in text
+        assert "1 more cases of the list could not be made" in (tmp_path / "report.html").read_text()
+        assert "1 个没有标杆数据" in invoke("compare", chip, place, "--lang", "zh", rc=1)
+    assert "1 of 1 pass; " in invoke("compare", chip, golden, "--only", "a")
+    (tmp_path / "part").write_text(invoke("compare", chip, golden, "--json", rc=1))
+    text = invoke("merge", tmp_path / "part", "-o", tmp_path / "all", "--report", tmp_path / "all.html", rc=1)
+    assert "1 pass, 0 fail, 0 could not be compared; the parts left out 1" in text
+    assert "1 more cases of the list could not be made" in (tmp_path / "all.html").read_text()
+    (tmp_path / "cases").write_text(f"name,case\na,{CASE}\n")  # once the list is right, so is the verdict
+    invoke("golden", tmp_path / "cases", "-o", golden)
+    assert "1 of 1 pass; " in invoke("compare", chip, golden)
+
+
+def test_left_out_cases_of_golden_shards_count_in_merged_results(tmp_path: Path) -> None:
+    (tmp_path / "cases").write_text(f"name,case\na,{CASE}\nb,avg2d:1x1x6x6:k99\nc,{CASE}\nd,{CASE}\n")
+    parts = []
+    for number, status in ((1, 0), (2, 1)):
+        golden, chip, part = (tmp_path / f"{kind}{number}" for kind in ("golden", "chip", "part"))
+        invoke("golden", tmp_path / "cases", "-o", golden, "--shard", f"{number}/2", rc=status)
+        shutil.copytree(golden, chip, ignore=shutil.ignore_patterns("manifest.jsonl"))
+        text = invoke("compare", chip, golden, rc=status)
+        assert f"{golden} is shard {number}/2 of a set; the other shards have the other cases" in text
+        part.write_text(invoke("compare", chip, golden, "--json", rc=status))
+        parts.append(part)
+    assert "3 pass" in invoke("merge", *parts, "-o", tmp_path / "all", rc=1)
+
+
+def test_a_result_is_not_judged_by_itself(golden: Path, tmp_path: Path) -> None:
+    chip = shutil.copytree(golden, tmp_path / "chip")
+    (tmp_path / "link").symlink_to(golden)
+    for place in (golden, tmp_path / "link"):
+        text = invoke("compare", place, golden, rc=2)
+        assert f"ACTUAL and GOLDEN are both {place}; a result must not be judged by itself" in text
+    text = invoke("compare", chip, golden, "--standard", "two", "--third", chip, rc=2)
+    assert f"ACTUAL and --third are both {chip}; a result must not be judged by itself" in text
+    file, other = (place / "a/grad_input.npy" for place in (chip, golden))
+    text = invoke("compare", file, other, "--standard", "two", "--third", file, rc=2)
+    assert "a result must not be judged by itself" in text
+
+
+def test_raw_files_without_a_byte_are_no_pass(tmp_path: Path) -> None:
+    """A program that failed leaves such files; a header of .npy says that a tensor has no cell."""
+    for name in ("a.bin", "g.bin"):
+        (tmp_path / name).touch()
+    text = invoke("compare", tmp_path / "a.bin", tmp_path / "g.bin", "--dtype", "f32", rc=2)
+    assert "a.bin: the file has 0 bytes; it must have cells" in text
+
+
+def test_names_that_look_the_same_are_refused(tmp_path: Path) -> None:
+    composed, decomposed = "caf\u00e9", "cafe\u0301"
+    found = list(lines([b"name,case", f"{composed},{CASE}".encode(), f"{decomposed},{CASE}".encode()]))
+    assert [line.error for line in found] == [
+        "",
+        f"name is '{decomposed}', which line 2 has; it must be unique",
+    ]
+    cases = [
+        {"case_name": name, "op": "AvgPool2dBackward", "input_desc": []} for name in (composed, decomposed)
+    ]
+    (tmp_path / "cases.json").write_text(json.dumps(cases))
+    text = invoke("golden", "--from", tmp_path / "cases.json", "-o", tmp_path / "golden", rc=1)
+    assert "which case 1 has; it must be unique" in text
+
+
+def test_a_verdict_that_zeros_would_pass_says_so(tmp_path: Path) -> None:
+    """The gradient of a large mean is smaller than the absolute tolerance of float16."""
+    cases = tmp_path / "cases"
+    cases.write_text("name,case\nmean,adaptive_avg2d:1x2x56x56:o1:f16\nstem,avg2d:1x2x9x9:k3:f16\n")
+    golden, chip = tmp_path / "golden", tmp_path / "chip"
+    invoke("golden", cases, "-o", golden)
+    invoke("run", cases, "--save", chip)
+    text = invoke("compare", chip, golden)
+    assert re.search("pass  mean: .*; zeros would pass, too\n", text)
+    assert re.search("pass  stem: .*cells equal\n", text)
+    assert "2 of 2 pass (1 of them would pass with zeros, too); the standard is mixed" in text
+    assert "（其中 1 个用例，全零的结果也会通过）" in invoke("compare", chip, golden, "--lang", "zh")
+    *records, _ = map(json.loads, invoke("compare", chip, golden, "--json").splitlines())
+    assert [record["zeros_pass"] for record in records] == [True, False]
+    np.save(chip / "mean.npy", np.zeros((1, 2, 56, 56), np.float16))
+    assert "zeros would pass, too" in invoke("compare", chip, golden)  # the standard says so: a pass
+    assert "would pass" not in invoke("compare", chip, golden, "--standard", "cosine", rc=1)
 
 
 def test_an_older_result_of_a_case_that_fails_now_is_named(tmp_path: Path) -> None:

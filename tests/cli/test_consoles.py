@@ -45,6 +45,7 @@ def test_there_is_a_tutorial_for_each_door() -> None:
     assert {page.stem for page in TUTORIALS} == {
         "tutorial_pytorch",
         "tutorial_ascend",
+        "tutorial_operators",
         "tutorial_acceptance",
     }
 

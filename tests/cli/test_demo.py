@@ -30,6 +30,10 @@ def test_the_demo_shows_results_findings_and_checks() -> None:
     assert "0.0625 0.0625" in run.stdout
     assert "the 2×2 plane has no cell 6" in run.stdout
     assert "indices reaches bytes 0 to 8 of a block of 4 bytes" in run.stdout
+    (finding,) = (line for line in run.stdout.splitlines() if "indices reaches" in line)
+    assert "adaptive_max_pool2d_backward.py:" in finding
+    assert "click" not in finding  # the lines of the program alone
+    assert "<string>" not in finding
     assert run.stdout.count("equals the float64 reference") == len(PROGRAMS)
     assert "4 of 4 programs agree with the float64 reference." in run.stdout
 

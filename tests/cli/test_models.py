@@ -14,11 +14,12 @@ torch = pytest.importorskip("torch")
 import models  # noqa: E402
 import pooltide.torch as pt  # noqa: E402
 from pools import deterministic, watch_patched  # noqa: E402
-from pooltide.torch import operators  # noqa: E402
+from pooltide.cli.bench.networks import NETWORKS  # noqa: E402
+from pooltide.torch.dispatch import custom_operators  # noqa: E402
 from shares import fast_if  # noqa: E402
 
 MODELS: dict[str, tuple[Callable[[], Any], tuple[int, ...], set[str]]] = {
-    "resnet50": (models.resnet50, (2, 3, 67, 53), {"max_pool2d_backward"}),
+    "resnet50": (NETWORKS["ResNet-50"].make, (2, 3, 67, 53), {"max_pool2d_backward"}),
     "vgg": (models.vgg, (2, 3, 83, 101), {"max_pool2d_backward", "adaptive_avg_pool2d_backward"}),
     "inception": (
         models.Inception, (3, 3, 29, 37),
@@ -77,9 +78,11 @@ def test_compiled_models_have_the_same_gradients(name: str, monkeypatch: Any) ->
     torch.compiler.reset()
     must = train(name, patched=False)
     reached: set[str] = set()
-    real = operators.compute
+    real = custom_operators.compute
     monkeypatch.setattr(
-        operators, "compute", lambda prepared, *rest: reached.add(prepared.function) or real(prepared, *rest)
+        custom_operators,
+        "compute",
+        lambda prepared, *rest: reached.add(prepared.function) or real(prepared, *rest),
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # patched before anything was compiled, which patch can't know

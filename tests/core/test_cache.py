@@ -249,12 +249,12 @@ def one_thread() -> Iterator[None]:
 
 
 def soak(entrance: Callable[[int, int], None], count: int, limit: int, slack: int) -> None:
-    """New shapes take no more memory once the cache is full."""
+    """New shapes take no more memory once the cache is full, and malloc's free lists have settled."""
     pooltide.set_cache_bytes(limit)
     full = False
     for number, shape in enumerate(shapes(count)):
         entrance(*shape)
-        if number == count // 4:
+        if number == count // 2:
             full, before = CALLS._second != {}, resident()
     assert full, "the cache was not full when the measurement began"
     assert CALLS.nbytes <= limit

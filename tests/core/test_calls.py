@@ -97,7 +97,7 @@ def test_the_environment_chooses_who_computes_one_forward_on_tensors(monkeypatch
     """PyTorch computes the forwards that our compiled kernels do not."""
     torch = pytest.importorskip("torch")
     from pooltide.problem.forwards import StridedArguments
-    from pooltide.torch.pools import prepare_pool
+    from pooltide.torch.pools.forward import prepare_pool
 
     for _ in range(2):
         for choice in ("cpu", "reference", ""):
@@ -154,3 +154,20 @@ def test_a_value_that_is_not_plain_has_no_key() -> None:
     assert call_key("f", (), (1, [2, 3])) is None
     assert call_key("f", (), (True,)) != call_key("f", (), (1,))
     assert call_key("f", (), ((True, 2),)) != call_key("f", (), ((1, 2),))
+
+
+@pytest.mark.parametrize("call", [
+    lambda bad: pooltide.max_pool2d_backward(G, X, bad, 3, 2),
+    lambda bad: pooltide.max_unpool2d(G, bad, 2),
+    lambda bad: pooltide.max_unpool2d_backward(np.zeros((2, 3, 10, 12), np.float32), G.shape, bad, 2),
+])  # fmt: skip
+def test_a_bad_index_is_computed_once(call: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel's answer names the index; nothing runs again to find it."""
+    if not cpu.BUILT:
+        pytest.skip("NOT TESTED: the extension is not built")
+    bad = AT.copy()
+    bad[1, 2, 3, 4] = 999
+    monkeypatch.setattr(cpu, "run", None)
+    for _ in range(2):
+        with pytest.raises(IndexError, match=r"indices\[1, 2, 3, 4\] is 999; it must be 0 to "):
+            call(bad)

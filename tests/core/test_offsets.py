@@ -157,7 +157,7 @@ def test_an_offset_that_points_out_of_the_plane_is_dropped_and_told(layout: str,
             scratch = np.empty(backend.scratch(problem), np.uint8)
             fault = backend.run(problem, layout, Arrays(g, None, offsets, out), scratch)
             assert isinstance(fault, IndexFault)
-            assert (fault.count, fault.position) == (1, np.ravel_multi_index(at, shape))
+            assert (fault.number, fault.position) == (1, np.ravel_multi_index(at, shape))
             total.append(out)
         np.testing.assert_array_equal(bits(total[0]), bits(total[1]))
         assert total[0].astype(np.float64).sum() == g.astype(np.float64).sum() - float(g[at])

@@ -12,7 +12,7 @@ import pytest
 from calls import AVG2, GOOD, T, phase_one
 from pooltide.geometry import UNIT, Axis
 from pooltide.kernels import Arrays, cpu, reference
-from pooltide.kernels.plan import BACKENDS, NoBackend, execute, layout_of, make_plan
+from pooltide.kernels.plan import BACKENDS, NoBackend, layout_of, plan
 from pooltide.operators.dtypes import DTYPES
 from pooltide.problem.problem import Problem
 
@@ -32,15 +32,15 @@ def test_two_to_the_forty_elements_are_checked_and_planned() -> None:
     values |= {"kernelSize": [2], "stride": [2]}
     _, executor, status, message = phase_one(AVG2, values)
     assert status == 0, message
-    problem = executor.plan.problem
+    problem = executor.work.executable.problem
     assert problem.cells == 2**40
     assert problem.least_bytes == 4 * (2**40 + 2**38)
-    assert "1024→512 k2s2p0" in str(executor.plan)
+    assert "1024→512 k2s2p0" in str(executor.work.executable)
 
 
 def test_plans_are_cached_and_printable() -> None:
-    assert make_plan(AVERAGE, PLANES) is make_plan(AVERAGE, PLANES)
-    text = str(make_plan(INDEXED, ("strided", "planes", "planes"), "reference"))
+    assert plan(AVERAGE, PLANES) is plan(AVERAGE, PLANES)
+    text = str(plan(INDEXED, ("strided", "planes", "planes"), only="reference"))
     assert "maximum_gradient FLOAT16 2×3 planes, h:7→3 w:11→5, by INT64" in text
     assert "backend  reference" in text
     assert "scratch  1848 bytes" in text
@@ -52,37 +52,41 @@ def test_a_plan_names_its_kernel_and_the_reasons_against_those_before() -> None:
     square = Problem(
         "average_gradient", (1, 1), (UNIT, Axis(7, 5, 3, 1, 0), Axis(9, 7, 3, 1, 0)), F32, "extent"
     )
-    plan = make_plan(square, PLANES)
-    assert plan.kernels[-1] == ("sliding_3x3", None)
-    assert ("one_window", "a plane has more than one window, or cells outside its window") in plan.kernels
-    assert "kernel   sliding_3x3" in str(plan)
-    assert "not      long_row: a plane has more than one row" in str(plan)
+    square_plan = plan(square, PLANES)
+    assert square_plan.kernels[-1] == ("sliding_3x3", None)
+    assert (
+        "one_window",
+        "a plane has more than one window, or cells outside its window",
+    ) in square_plan.kernels
+    assert "kernel   sliding_3x3" in str(square_plan)
+    assert "not      long_row: a plane has more than one row" in str(square_plan)
     short = Problem(
         "average_gradient", (1, 1), (UNIT, Axis(4, 2, 3, 1, 0), Axis(9, 7, 3, 1, 0)), F32, "extent"
     )
-    assert ("sliding_3x3", "some rows of cells share all their windows") in make_plan(short, PLANES).kernels
+    assert ("sliding_3x3", "some rows of cells share all their windows") in plan(short, PLANES).kernels
 
 
 def test_the_first_that_does_not_refuse_is_chosen_and_reasons_are_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     proud = types.ModuleType("proud")
-    proud.refuse = lambda problem: "it is beneath me"  # type: ignore[attr-defined]
+    proud.LAYOUTS = frozenset({"planes"})  # type: ignore[attr-defined]
+    proud.refuse = lambda problem, layout: "it is beneath me"  # type: ignore[attr-defined]
     monkeypatch.setattr(
         sys.modules["pooltide.kernels.plan"], "BACKENDS", {"proud": proud, "reference": BACKENDS["reference"]}
     )
     problem = replace(AVERAGE, batch=(1, 977))  # plans are kept; no other test has this problem
-    plan = make_plan(problem, PLANES)
-    assert plan.backend == "reference"
-    assert plan.refused == (("proud", "it is beneath me"),)
-    assert "refused  proud: it is beneath me" in str(plan)
+    executable = plan(problem, PLANES)
+    assert executable.backend == "reference"
+    assert executable.refused == (("proud", "it is beneath me"),)
+    assert "refused  proud: it is beneath me" in str(executable)
     with pytest.raises(NoBackend, match="proud: it is beneath me"):
-        make_plan(problem, PLANES, "proud")
+        plan(problem, PLANES, only="proud")
 
 
 def test_a_backend_that_does_not_exist_is_refused_by_name() -> None:
     with pytest.raises(NoBackend, match=r"'abacus' is unknown; known are .*reference"):
-        make_plan(AVERAGE, PLANES, "abacus")
+        plan(AVERAGE, PLANES, only="abacus")
 
 
 @pytest.mark.parametrize(
@@ -110,16 +114,24 @@ def test_planned_copies_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> N
     g = rng.standard_normal((2, 3, 1, 5, 3)).astype(np.float16).transpose(0, 1, 2, 4, 3)
     indices = rng.integers(0, 77, (2, 3, 1, 3, 5))
     out = np.full((2, 3, 1, 11, 7), np.nan, np.float16).transpose(0, 1, 2, 4, 3)
-    plan = make_plan(INDEXED, ("strided", "planes", "strided"), "narrow")
-    assert plan.copied == ("grad_output", "out")
-    workspace = np.empty(plan.scratch, np.uint8)
-    assert execute(plan, Arrays(g, None, indices, out), workspace) is None
+    executable = plan(INDEXED, ("strided", "planes", "strided"), only="narrow")
+    assert executable.copied == ("grad_output", "out")
+    workspace = np.empty(executable.scratch, np.uint8)
+    assert executable.run(Arrays(g, None, indices, out), workspace) is None
     direct = np.empty((2, 3, 1, 7, 11), np.float16)
-    whole = make_plan(INDEXED, ("strided", "planes", "planes"), "reference")
-    assert execute(whole, Arrays(g, None, indices, direct)) is None
+    whole = plan(INDEXED, ("strided", "planes", "planes"), only="reference")
+    assert whole.run(Arrays(g, None, indices, direct)) is None
     np.testing.assert_array_equal(out, direct)
 
 
 def test_rounding_first_is_a_planned_copy() -> None:
     rounded = Problem("average_gradient", (2, 3), AXES, F32, "chained", rounding="HFLOAT32")
-    assert make_plan(rounded, PLANES).copied == ("grad_output",)
+    assert plan(rounded, PLANES).copied == ("grad_output",)
+
+
+def test_every_backend_has_the_names_that_an_executable_calls() -> None:
+    pytest.importorskip("torch")
+    from pooltide.kernels.cuda import launch
+
+    for backend in (*BACKENDS.values(), launch):
+        assert {"LAYOUTS", "refuse", "prepare", "scratch", "run"} <= vars(backend).keys(), backend

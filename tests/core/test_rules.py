@@ -49,6 +49,8 @@ CASES: list[tuple[str, int | None, dict[str, Any], str, str]] = [
      "out has dtype BFLOAT16; it must be FLOAT32, as self has.", ""),
     (AVG3, 4, with_all(AVG3, "gradOutput", format="ND"),
      "gradOutput has format ND; it must be NCDHW, as self has.", ""),
+    (AVG3, 4, with_all(AVG3, "out", format="ND"),
+     "out has format ND; it must be NCDHW, as self has.", ""),
     (AVG3, 5, with_all(AVG3, *ALL3, shape=(7, 11, 13)),
      "gradOutput has rank 3, shape (7, 11, 13); it must have rank 4 or 5.", ""),
     (AVG3, 5, with_all(AVG3, *ALL3, shape=(1, 2, 3, 5, 7, 11)), "gradOutput has rank 6", ""),
@@ -85,6 +87,8 @@ CASES: list[tuple[str, int | None, dict[str, Any], str, str]] = [
      "self has format NHWC; it must be NCHW or NCL.", ""),
     (AVG2, 4, with_all(AVG2, "gradOutput", dtype="FLOAT16"),
      "gradOutput has dtype FLOAT16; it must be FLOAT32, as self has.", ""),
+    (AVG2, 4, with_all(AVG2, "gradInput", dtype="FLOAT16"),
+     "gradInput has dtype FLOAT16; it must be FLOAT32, as self has.", ""),
     (AVG2, 4, with_all(AVG2, "self", shape=(3, 7, 11)) | with_all(AVG2, "gradOutput", shape=(3, 4, 6))
      | with_all(AVG2, "gradInput", shape=(3, 7, 11), format="NCL"),
      "gradInput has format NCL; it must be NCHW, as self has.", ""),
@@ -137,6 +141,8 @@ CASES: list[tuple[str, int | None, dict[str, Any], str, str]] = [
      f"indices has dtype INT16; on {A2} it must be INT32 or INT64.", ""),
     (MAX2, 3, with_all(MAX2, *ALLM, format="NHWC"),
      "gradOutput has format NHWC; it must be ND, NCHW or NCL.", ""),
+    (MAX2, 3, with_all(MAX2, "gradOutput", dtype="FLOAT16"),
+     "gradOutput has dtype FLOAT16; it must be FLOAT32, as self has.", ""),
     (MAX2, 3, with_all(MAX2, "gradInput", dtype="FLOAT16"),
      "gradInput has dtype FLOAT16; it must be FLOAT32, as self has.", ""),
     (MAX2, 3, with_all(MAX2, "indices", format="NCHW"),
@@ -374,7 +380,7 @@ def test_padding_may_keep_a_window_from_holding_the_plane() -> None:
                 AVG2, values | tensors | {"gradOutput": T((2, 3, 1, 1), "FLOAT32", "NCHW")}
             )
             assert status == 0, message
-            assert executor.plan.problem.rounding == rounding
+            assert executor.work.executable.problem.rounding == rounding
 
 
 @pytest.mark.parametrize(("on", "dtype"), [(p, d) for p, table in CUBE.items() for d in table])
@@ -393,7 +399,7 @@ def test_cube_math_type_by_product_dtype_and_reach(on: str, dtype: str, is_globa
         assert "cubeMathType" in message
     else:
         assert status == 0, message
-        assert executor.plan.problem.rounding == ACTIONS[expected]
+        assert executor.work.executable.problem.rounding == ACTIONS[expected]
 
 
 def test_a_null_stride_and_an_empty_one_mean_the_kernel() -> None:
@@ -401,7 +407,7 @@ def test_a_null_stride_and_an_empty_one_mean_the_kernel() -> None:
     for stride in (None, []):
         _, executor, status, message = phase_one(AVG2, values | {"stride": stride})
         assert status == 0, message
-        assert [axis.s for axis in executor.plan.problem.axes[1:]] == [3, 3]
+        assert [axis.s for axis in executor.work.executable.problem.axes[1:]] == [3, 3]
 
 
 @pytest.mark.parametrize("value", [255, -255, 0])

@@ -224,7 +224,7 @@ def test_a_null_stride_and_an_empty_one_mean_the_kernel(name: str) -> None:
             change["indices"] = {"shape": (2, 3, 9, 64)}
         _, executor, status, message = phase_one(name, changed(values, change))
         assert status == 0, message
-        assert [axis.s for axis in executor.plan.problem.axes[3 - axes :]] == [3] * axes
+        assert [axis.s for axis in executor.work.executable.problem.axes[3 - axes :]] == [3] * axes
 
 
 def test_dilation_by_product() -> None:

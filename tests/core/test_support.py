@@ -11,7 +11,7 @@ from ml_dtypes import bfloat16
 import pooltide
 from geometries import FUNCTIONS, axes_of
 from pooltide import aclnn
-from pooltide.arrays.calls import prepare_gradient as prepare_on_arrays
+from pooltide.arrays.array_calls import prepare_gradient as prepare_on_arrays
 from pooltide.operators.catalog import in_cann
 from pooltide.operators.support import ENTRANCES, by_entrance, by_layout
 
@@ -98,8 +98,9 @@ def test_numpy(function: str, dtype: str) -> None:
         assert (getattr(pooltide, function)(**given, out=out) == must).all()
         at = given.get("indices")
         call = given["grad_output"], given["input"], at, attributes(function)
-        plan = prepare_on_arrays(function, *call, out).plan
-        assert (LAYOUTS["NumPy"][how] == "copied") == bool(plan.copied), how
+        executable = prepare_on_arrays(function, *call, out).executable
+        assert executable is not None
+        assert (LAYOUTS["NumPy"][how] == "copied") == bool(executable.copied), how
         assert (forward(lying(must, how), *sizes) == pooled).all()
 
 
@@ -116,7 +117,7 @@ def tensor(array: Any) -> Any:
 @pytest.mark.parametrize("dtype", LAYOUTS["pooltide.torch"]["dtypes"].split())
 def test_torch_on_the_cpu(function: str, dtype: str) -> None:
     import pooltide.torch as pt
-    from pooltide.torch.prepared import prepare_gradient
+    from pooltide.torch.tensor_calls import prepare_gradient
 
     kind = bfloat16 if dtype == "bfloat16" else np.dtype(dtype)
     must = tensor(getattr(pooltide, function)(**arguments(function, kind, "contiguous")))
@@ -126,7 +127,9 @@ def test_torch_on_the_cpu(function: str, dtype: str) -> None:
         assert torch.equal(getattr(pt, function)(**given), must)
         call = given["grad_output"], given["input"], None, given.get("indices"), attributes(function)
         in_place = how == "contiguous" or (how == "channels-last" and axes_of(function) > 1)
-        assert bool(prepare_gradient(function, *call).copied) != in_place, how
+        executable = prepare_gradient(function, *call).executable
+        assert executable is not None
+        assert bool(executable.copied) != in_place, how
 
 
 @pytest.mark.skipif(torch is None, reason="needs PyTorch")

@@ -130,6 +130,12 @@ def test_an_index_outside_the_plane_raises(backend: str, bad: int, monkeypatch: 
         pooltide.max_unpool2d_backward(np.ones((2, 3, *size), np.float32), x, at, 3, 2, output_size=size)
 
 
+def test_an_index_outside_a_row_raises() -> None:
+    at = np.array([[0, 7]])
+    with pytest.raises(IndexError, match=r"indices\[0, 1\] is 7; it must be 0 to 6, inside the row of 7\."):
+        pooltide.max_unpool1d(np.ones((1, 2), np.float32), at, 4, 3)
+
+
 X, AT = np.ones((2, 3, 3, 5), np.float32), np.zeros((2, 3, 3, 5), np.int64)
 BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "no array": ({"input": 7}, TypeError, "input is an int; it must be a NumPy array"),

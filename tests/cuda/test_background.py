@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from pooltide.kernels.cuda import background, shipped
-from pooltide.kernels.cuda.driver import NoCompiler
-from pooltide.kernels.cuda.general_plan import sources
+from pooltide.kernels.cuda.general.general import sources
+from pooltide.kernels.cuda.runtime import background, shipped
+from pooltide.kernels.cuda.runtime.driver import NoCompiler
 from pooltide.kernels.cuda.source import Source
 
 KERNELS = [Source("some.cu", "some", (), (("N", n),)) for n in range(12)]
@@ -76,7 +76,7 @@ def test_waiting_ends_after_its_timeout(monkeypatch: pytest.MonkeyPatch) -> None
 
 EXIT = """
 import sys, threading, time
-from pooltide.kernels.cuda import background
+from pooltide.kernels.cuda.runtime import background
 from pooltide.kernels.cuda.source import Source
 begun = threading.Event()
 def compile(source, device):

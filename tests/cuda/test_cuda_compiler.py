@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from pooltide.kernels.cuda import code_cache, compiler, nvrtc
-from pooltide.kernels.cuda import driver as cuda_driver
+from pooltide.kernels.cuda.runtime import code_cache, compiler, nvrtc
+from pooltide.kernels.cuda.runtime import driver as cuda_driver
 from pooltide.kernels.cuda.source import Source, layout, packed, program
 
 SCALE = Source(
@@ -167,7 +167,7 @@ def test_the_builtins_beside_the_library_are_loaded_with_it() -> None:
         pytest.skip(str(why))
     if not list(path.parent.glob("libnvrtc-builtins.so.*")):
         pytest.skip("the library is on the system's path")
-    program = f"from pooltide.kernels.cuda import nvrtc; nvrtc._loaded({str(path)!r}); print(open('/proc/self/maps').read())"
+    program = f"from pooltide.kernels.cuda.runtime import nvrtc; nvrtc._loaded({str(path)!r}); print(open('/proc/self/maps').read())"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
     )
@@ -260,7 +260,7 @@ def test_the_cache_stays_below_its_limit_and_deletes_only_its_own_files(
 
 def test_processes_that_store_at_once_never_read_a_part(cache: Path) -> None:
     code = """
-from pooltide.kernels.cuda import code_cache
+from pooltide.kernels.cuda.runtime import code_cache
 for i in range(300):
     found = code_cache.load("a")
     assert found in (None, b"x" * 100_000), "a part of a file was read"

@@ -24,8 +24,9 @@ from geometries import lay
 from gpu_paths import OnGpu, Planned, on_gpu, tiny, to_numpy, variant_of
 from gpu_phases import compile_all, enumerate_on_gpu, gpu_facts, new_pool, selection, sources_in
 from pooltide.geometry import UNIT, Axis
+from pooltide.kernels import Arrays
 from pooltide.kernels.cuda.choice import plan
-from pooltide.kernels.cuda.driver import DeviceFacts
+from pooltide.kernels.cuda.runtime.driver import DeviceFacts
 from pooltide.kernels.cuda.source import Source
 from pooltide.operators.dtypes import DTYPES
 from pooltide.problem.problem import Problem
@@ -55,7 +56,7 @@ def check_random(seed: int) -> str | None:
     if not alike(np.ascontiguousarray(to_numpy(out)), want):
         return f"seed {seed}: {problem} {layout}: values differ"
     if indices is not None and record.tolist() != (
-        [0, 2**63 - 1] if fault is None else [fault.count, fault.position]
+        [0, 2**63 - 1] if fault is None else [fault.number, fault.position]
     ):
         return f"seed {seed}: {problem} {layout}: counted {record.tolist()}, must be {fault}"
     return None
@@ -151,7 +152,7 @@ def test_twenty_runs_give_the_same_bits(problem: Problem) -> None:
     grad, indices, out, want = prepared(problem)
     for _ in range(20):
         out.fill_(float("nan"))
-        launch.run(problem, "planes", grad, indices, out)
+        launch.run(problem, "planes", Arrays(grad, None, indices, out))
         assert alike(to_numpy(out), want)
 
 
@@ -161,7 +162,7 @@ def test_another_stream_waits_for_nothing_else(problem: Problem) -> None:
     from pooltide.kernels.cuda import launch
 
     grad, indices, out, want = prepared(problem)
-    launch.run(problem, "planes", grad, indices, out)
+    launch.run(problem, "planes", Arrays(grad, None, indices, out))
     late = torch.zeros_like(grad)
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
@@ -169,7 +170,7 @@ def test_another_stream_waits_for_nothing_else(problem: Problem) -> None:
         torch.cuda._sleep(20_000_000)
         late.copy_(grad)
         out.fill_(float("nan"))
-        launch.run(problem, "planes", late, indices, out)
+        launch.run(problem, "planes", Arrays(late, None, indices, out))
         copy = out.clone()
     stream.synchronize()
     assert alike(to_numpy(copy), want)
@@ -180,10 +181,10 @@ def test_a_captured_graph_replays(problem: Problem) -> None:
     from pooltide.kernels.cuda import launch
 
     grad, indices, out, want = prepared(problem)
-    launch.run(problem, "planes", grad, indices, out)
+    launch.run(problem, "planes", Arrays(grad, None, indices, out))
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        launch.run(problem, "planes", grad, indices, out)
+        launch.run(problem, "planes", Arrays(grad, None, indices, out))
     for _ in range(3):
         out.fill_(float("nan"))
         graph.replay()
@@ -197,7 +198,7 @@ def test_memory_that_is_not_16_byte_aligned(problem: Problem) -> None:
     grad, indices, out, want = prepared(problem)
     block = torch.full((out.numel() + 1,), float("nan"), dtype=out.dtype, device="cuda")
     odd = block[1:].view(out.shape)
-    launch.run(problem, "planes", grad, indices, odd)
+    launch.run(problem, "planes", Arrays(grad, None, indices, odd))
     assert alike(to_numpy(odd), want)
     assert torch.isnan(block[0])
 
@@ -230,7 +231,7 @@ def test_index_errors_reads_and_clears_the_devices_record() -> None:
     grad, indices, out, _ = prepared(problem)
     launch.index_errors(0, clear=True)
     indices.view(-1)[[11, 23]] = torch.tensor([-1, 2**40], device="cuda")
-    launch.run(problem, "planes", grad, indices, out)
+    launch.run(problem, "planes", Arrays(grad, None, indices, out))
     assert launch.index_errors(0) == (2, 11)
     assert launch.index_errors(0, clear=True) == (2, 11)
     assert launch.index_errors(0) == (0, None)
@@ -246,14 +247,15 @@ def test_index_errors_reads_and_clears_the_devices_record() -> None:
     ids=["rolling", "staged"],
 )
 def test_other_batches_compile_few_kernels(axes: Any, quotient: str, variants: int) -> None:
-    from pooltide.kernels.cuda import compiler, launch
+    from pooltide.kernels.cuda import launch
+    from pooltide.kernels.cuda.runtime import compiler
 
     before = len(compiler._kernels)
     for n in (2, 1, 5, 16, 33):
         problem = Problem("average_gradient", (n, 3), axes, DTYPES["FLOAT32"], quotient)
         shape = problem.batch + problem.output_plane
         out = torch.empty(problem.batch + problem.input_plane, device="cuda")
-        launch.run(problem, "planes", torch.ones(shape, device="cuda"), None, out)
+        launch.run(problem, "planes", Arrays(torch.ones(shape, device="cuda"), None, None, out))
     assert len(compiler._kernels) - before <= variants
 
 
@@ -288,7 +290,7 @@ def test_more_than_2_to_the_31_elements(kind: str, how: str, axes: Any, layout: 
     if index:
         one = on_gpu(own_indices(small, np.random.default_rng(3))[:, :1])
         indices = one.expand(shape).clone(**kept)
-    launch.run(problem, layout, grad, indices, out)
+    launch.run(problem, layout, Arrays(grad, None, indices, out))
     for n, c in ((0, 0), (1024, 511), (2047, 1020), (2050, 1020)):
         picked = to_numpy(grad[n : n + 1, c : c + 4].contiguous())
         named = None if indices is None else to_numpy(indices[n : n + 1, c : c + 4].contiguous())

@@ -19,8 +19,8 @@ import torch.nn.functional as F  # noqa: E402
 
 import pooltide.torch as pt  # noqa: E402
 from pooltide.cache import CALLS  # noqa: E402
-from pooltide.kernels.cuda import background  # noqa: E402
-from pooltide.kernels.cuda.general_plan import FILE, general  # noqa: E402
+from pooltide.kernels.cuda.general.general import FILE, general  # noqa: E402
+from pooltide.kernels.cuda.runtime import background  # noqa: E402
 from pooltide.kernels.cuda.task import Task  # noqa: E402
 
 pytestmark = [
@@ -32,7 +32,7 @@ pytestmark = [
 @pytest.fixture(autouse=True)
 def in_background(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     """Nothing is compiled yet, on disk or in this process, except general kernels."""
-    from pooltide.kernels.cuda import compiler
+    from pooltide.kernels.cuda.runtime import compiler
 
     monkeypatch.setenv("POOLTIDE_COMPILE", "background")
     monkeypatch.setenv("POOLTIDE_CACHE", str(tmp_path))
@@ -44,7 +44,7 @@ def in_background(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
 @pytest.mark.parametrize("part", range(8))
 def test_general_kernels_have_the_references_bits(part: int) -> None:
     from pooltide.kernels.cuda import launch
-    from pooltide.kernels.cuda.driver import device_facts
+    from pooltide.kernels.cuda.runtime.driver import device_facts
 
     for seed in range(part * 50, part * 50 + 50):
         problem, layout, grad, indices = random_task(seed)
@@ -59,7 +59,7 @@ def test_general_kernels_have_the_references_bits(part: int) -> None:
         )
         assert alike(np.ascontiguousarray(to_numpy(out)), want), f"seed {seed}: {problem} {layout}"
         if indices is not None:
-            counted = [0, 2**63 - 1] if fault is None else [fault.count, fault.position]
+            counted = [0, 2**63 - 1] if fault is None else [fault.number, fault.position]
             assert record.tolist() == counted, f"seed {seed}: {problem} {layout}"
 
 
@@ -109,7 +109,8 @@ def test_a_first_call_may_be_captured() -> None:
 
 
 def test_a_compiler_that_fails_leaves_the_general_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pooltide.kernels.cuda import compiler, launch
+    from pooltide.kernels.cuda import launch
+    from pooltide.kernels.cuda.runtime import compiler
 
     def fail(*_: Any) -> Any:
         raise compiler.NoCompiler("the compiler is broken")

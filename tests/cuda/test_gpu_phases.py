@@ -16,7 +16,8 @@ import gpu_phases
 from cuda_problems import H200
 from enumeration import arguments
 from gpu_phases import Done, enumerate_on_gpu, pick, plan_part, selection, sources_in
-from pooltide.kernels.cuda import compiler, launch, nvrtc
+from pooltide.kernels.cuda import launch
+from pooltide.kernels.cuda.runtime import compiler, nvrtc
 from pooltide.problem.problem import Problem
 
 FEW = selection(3, 400, "adaptive_max1d")[:2] + selection(3, 400, "strided_avg2d")[:2]

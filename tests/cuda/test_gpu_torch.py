@@ -18,7 +18,7 @@ import pooltide.torch as pt  # noqa: E402
 from pools import EVERY, Pool, deterministic, sample  # noqa: E402
 from pooltide.kernels.calls import CALLS  # noqa: E402
 from pooltide.torch import functional  # noqa: E402
-from pooltide.torch.aten_fallback import ATEN  # noqa: E402
+from pooltide.torch.aten import ATEN  # noqa: E402
 
 pytestmark = [
     pytest.mark.gpu,
@@ -202,10 +202,13 @@ def test_patched_forwards_are_those_of_the_cpu(pool: Pool, dtype: Any, launched:
             y, must = pool.forward(leaf), pool.forward(on_cpu)
         assert [kind for kind, _ in launched] == ["maximum" if "max" in pool.name else "average"]
         assert torch.equal(y.detach().cpu(), must.detach())
-        assert {t.dtype for t in kept if t.numel()} == ({torch.uint8} if "max" in pool.name else set())
+        offsets = {torch.uint8} if "max" in pool.name else set()
+        assert {t.dtype for t in kept if t.numel()} <= {dtype} | offsets  # PyTorch's nodes may keep the input
+        assert offsets <= {t.dtype for t in kept}
         g = torch.randn(y.shape, dtype=torch.float64).to(dtype)
-        y.backward(g.cuda())
-        must.backward(g)
+        with pt.patch(forward=True):
+            y.backward(g.cuda())
+            must.backward(g)
         assert torch.equal(leaf.grad.cpu(), on_cpu.grad)
         if dtype == torch.float32 and "max" in pool.name:
             plain = given.cuda().requires_grad_()
@@ -289,7 +292,8 @@ def test_compiled_models_are_patched() -> None:
 @pytest.mark.parametrize("function", sorted(ATEN))
 def test_a_small_patched_call_made_again_takes_the_shortcut(function: str, monkeypatch: Any) -> None:
     from pooltide.cli.bench import overhead
-    from pooltide.torch import overrides, shortcuts
+    from pooltide.torch import shortcuts
+    from pooltide.torch.patch import gradient_overrides
 
     if not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
         pytest.skip("this PyTorch has no DLPack exchange API: there are no shortcuts")
@@ -299,7 +303,7 @@ def test_a_small_patched_call_made_again_takes_the_shortcut(function: str, monke
         known.append(shortcuts.find(*call))
         return known[-1]
 
-    monkeypatch.setattr(overrides, "find", find)
+    monkeypatch.setattr(gradient_overrides, "find", find)
     own, ours = overhead.calls_of(function, "cuda")
     must = ours()
     with pt.patch():

@@ -1,4 +1,4 @@
-"""Which GPU kernel computes the gradient of an average, and how `dense average` divides it; no GPU is needed."""
+"""How the GPU kernels of the gradients of averages divide a problem; no GPU is needed."""
 
 from __future__ import annotations
 
@@ -12,44 +12,21 @@ from cuda_problems import H200
 from pooltide.acceptance.notation import parse
 from pooltide.acceptance.trial import problem_of
 from pooltide.geometry import UNIT, Axis
-from pooltide.kernels.cuda import choice, dense_plan, staged_plan, tables
-from pooltide.kernels.cuda.driver import DeviceFacts
+from pooltide.kernels.cuda import choice, tables
+from pooltide.kernels.cuda.average_gradient import average_dense, average_flat, average_walk
+from pooltide.kernels.cuda.runtime.driver import DeviceFacts
 from pooltide.kernels.cuda.task import Task
 from pooltide.operators.dtypes import DTYPES
 from pooltide.problem.problem import Problem, strided_axis
 
 
-def walked(text: str) -> list[tuple[str, str | None]]:
-    case = parse(text)
-    return choice.kernels(problem_of(case), "channels_last" if case.channels_last else "planes", H200)
-
-
-@pytest.mark.parametrize(
-    ("case", "kernel", "against"),
-    [
-        ("avg3d:2x64x16x16x16:k4:s1:p2", "dense average", "64 quotients in registers"),
-        ("avg2d:8x64x17x17:k13:s1:p6:bf16", "dense average", "quotients in registers"),
-        ("avg3d:8x64x14x6x6:k3:s2:p1", "dense average", "a thread would write 4 bytes at a time"),
-        ("avg3d:2x64x16x16x16:k5:s1:p2:cl", "dense average", "quotients in registers"),
-        ("avg2d:64x64x35x35:k3:s1:p1:bf16:cl", "staged average", "a cell is in 9 windows; it must be in 24"),
-        ("avg2d:8x64x16x16:k12:s1", "flat average", "different windows"),
-        ("avg2d:572x64x7x35:k7x9:s7x1:p3x4:nopad", "flat average", "different windows"),
-        ("avg2d:8x192x30x11:k9:s1:cl", "staged average", "a cell would add 81 quotients, but is in"),
-    ],
-)
-def test_the_kernel_of_an_average(case: str, kernel: str, against: str) -> None:
-    found = walked(case)
-    assert found[-1] == (kernel, None)
-    assert any(reason and against in reason for _, reason in found), found
-
-
-def dense(text: str) -> dense_plan.Plan:
+def dense(text: str) -> average_dense.Plan:
     case = parse(text)
     task = Task(problem_of(case), "channels_last" if case.channels_last else "planes", H200)
     _, h, w = task.problem.axes
-    cells = dense_plan._cells(task, dense_plan.rows_of(h), dense_plan.rows_of(w))
+    cells = average_dense._cells(task, average_dense.rows_of(h), average_dense.rows_of(w))
     assert cells is not None
-    plan = dense_plan._best(task, cells)
+    plan = average_dense._best(task, cells)
     assert plan is not None
     return plan
 
@@ -125,9 +102,10 @@ def test_windows_longer_than_a_kernel_can_count_are_refused() -> None:
 )
 def test_a_staged_average_fits_shared_memory(axes: Any, dtype: str, facts: DeviceFacts) -> None:
     problem = Problem("average_gradient", (100000, 16), axes, DTYPES[dtype], "chained")
-    found = staged_plan.staged_average(Task(problem, "planes", facts))
+    found = average_walk.staged_average(Task(problem, "planes", facts))
     assert isinstance(found, str) or found[0].shared <= facts.shared_per_block
 
 
 def test_a_flat_average_is_not_unrolled_for_ever() -> None:
-    assert "too few cells are in the same windows" in str(walked("avg3d:1x1x128x128x128:k119:s1"))
+    task = Task(problem_of(parse("avg3d:1x1x128x128x128:k119:s1")), "planes", H200)
+    assert "the kernel would take seconds to compile" in str(average_flat.flat_average(task))

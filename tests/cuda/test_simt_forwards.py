@@ -13,8 +13,14 @@ from simt_forwards import ROWS, VOLUMES, launches, random_forward
 
 PROGRAM = SUPPORT / "simt_forwards.py"
 FILES = {
-    *("average.cu", "average_staged.cu", "average_wide.cu", "general.cu", "mean.cu"),
-    *("maximum.cu", "maximum_axes.cu", "maximum_channels.cu", "maximum_reduce.cu", "maximum_staged.cu"),
+    *("average_columns.cu", "average_staged.cu", "average_wide.cu", "general.cu", "mean.cu"),
+    *(
+        "maximum_columns.cu",
+        "maximum_axes.cu",
+        "maximum_channels.cu",
+        "maximum_reduce.cu",
+        "maximum_staged.cu",
+    ),
 }
 NAMES = sorted(name for kind in ("maximum", "average") for name, _ in KERNELS[kind])
 on_host = pytest.mark.skipif(simt.why_not() is not None, reason=simt.why_not() or "")

@@ -9,10 +9,11 @@ import pytest
 import simt
 from paths import SUPPORT
 from pooltide.kernels.cuda.choice import KERNELS
+from pooltide.kernels.cuda.cost import family
 
 PROGRAM = SUPPORT / "simt_problems.py"
 NAMES = [name for kind, kernels in KERNELS.items() if kind.endswith("_gradient") for name, _ in kernels]
-NAMES = sorted([*NAMES, "scatter that compares lanes"])
+NAMES = sorted({*map(family, NAMES), "scatter that compares lanes"})
 pytestmark = pytest.mark.skipif(simt.why_not() is not None, reason=simt.why_not() or "")
 
 

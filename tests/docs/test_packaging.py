@@ -17,8 +17,9 @@ from zipfile import ZipFile
 import pytest
 
 import pooltide
+from native_build import LISTS
 from paths import ROOT
-from pooltide.kernels.cuda import shipped
+from pooltide.kernels.cuda.runtime import shipped
 from tool_modules import load_tool
 
 SOURCES = ROOT / "native" / "python"
@@ -58,7 +59,10 @@ def test_that_test_can_fail(tmp_path: Path) -> None:
 
 @in_the_source_tree
 @pytest.mark.slow
-@pytest.mark.parametrize("source", ["kernels.cpp", "prepared.cpp", "unpool.cpp", "threads/thread_pool.cpp"])
+@pytest.mark.parametrize(
+    "source",
+    [*(f"{name}.cpp" for name in LISTS), "prepared.cpp", "unpool.cpp", "threads/thread_pool.cpp"],
+)
 def test_the_kernels_compile_for_macos(source: str, tmp_path: Path) -> None:
     pytest.importorskip("ziglang", reason="ziglang is not installed: the kernels are NOT compiled for macOS")
     command = [sys.executable, "-m", "ziglang", "c++", "-target", "aarch64-macos", "-std=c++17"]

@@ -117,6 +117,7 @@ def test_the_chinese_part_has_its_own_pages_and_navigation(site: Path) -> None:
         assert "教程" in text
     home = (site / "zh" / "index.html").read_text("utf-8")
     assert all(door in home for door in ("您用 PyTorch 训练模型", "您为昇腾编写程序", "您验收算子"))
+    assert "PyTorch 模型只需两行代码" in home.partition("</h1>")[2].partition("<h2")[0]
 
 
 def test_both_languages_of_the_own_pages_have_the_same_parts() -> None:

@@ -107,6 +107,16 @@ def _tensor(rng: Random, program: Program) -> tuple[Any, ...]:
     )
 
 
+def _copy_rows(rng: Random, program: Program) -> tuple[Any, ...]:
+    """A copy of rows. Its host side is an array, which lives as long as the job."""
+    kind = rng.choice((1, 1, 2, 2, 3, 4, 9))
+    width, height = rng.choice((0, 1, 4, 60)), rng.choice((0, 1, 3, 20, 10**7))
+    dpitch, spitch = (rng.choice((width, 64, 64, 1, 2**62)) for _ in range(2))
+    host, device = np.zeros(4096, np.uint8), _ref(rng, "address")
+    dst, src = (device, host) if kind == 1 else (host, device)
+    return dst, dpitch, src, spitch, width, height, kind
+
+
 def _copy_later(rng: Random, program: Program) -> tuple[Any, ...]:
     """A copy on a stream. Its host sides are arrays, which live as long as the job."""
     dst, most, src, count, kind = _copy(rng, program)
@@ -135,6 +145,26 @@ def _one(kind: str) -> Any:
 CALLS: dict[str, Any] = {
     "aclInit": lambda r, p: (r.choice((None, None, "/nonexistent", "/dev/null", "\0", 7)),),
     "aclrtSetDevice": lambda r, p: (r.choice((0, 0, 1, -1)),),
+    "aclrtResetDeviceForce": lambda r, p: (r.choice((0, 3)),),
+    "aclrtQueryDeviceStatus": lambda r, p: (r.choice((0, 3)),),
+    "aclrtGetDeviceCapability": lambda r, p: (r.choice((0, 3)), r.choice((1, 21, 5))),
+    "aclrtDeviceDisablePeerAccess": lambda r, p: (r.choice((0, 1)),),
+    "aclrtMallocWithCfg": lambda r, p: (r.choice((1, 100, 0, 2**62)), r.choice((0, 9)), None),
+    "aclrtMallocHostWithCfg": lambda r, p: (r.choice((1, 100, 0)), None),
+    "aclrtHostRegister": lambda r, p: (_ref(r, r.choice(("host", "host", "address"))), r.choice((1, 8, 4096, 0)), r.choice((0, 1))),
+    "aclrtHostUnregister": lambda r, p: (_ref(r, "host"),),
+    "aclrtMemcpy2d": _copy_rows,
+    "aclrtMemcpy2dAsync": lambda r, p: (*_copy_rows(r, p), r.choice((None, _ref(r, "stream")))),
+    "aclrtStreamGetId": lambda r, p: (r.choice((None, _ref(r, "stream"))),),
+    "aclrtSubscribeReport": lambda r, p: (r.choice((1, 7, 0)), _ref(r, "stream")),
+    "aclrtUnSubscribeReport": lambda r, p: (r.choice((1, 7, 0)), _ref(r, "stream")),
+    "aclrtLaunchCallback": lambda r, p: (r.choice((repr, None, 7)), 1, r.choice((0, 0, 5)), _ref(r, "stream")),
+    "aclrtProcessReport": lambda r, p: (r.choice((1, 2, 0)),),
+    "aclrtGetLastError": lambda r, p: (0,),
+    "aclrtPeekAtLastError": lambda r, p: (0,),
+    "aclrtSetOpExecuteTimeOut": lambda r, p: (r.choice((0, 1, -1)),),
+    **{f"aclrtGet{fact}FromExceptionInfo": lambda r, p: (r.choice((None, 7)),)
+       for fact in ("TaskId", "StreamId", "ThreadId", "DeviceId", "ErrorCode")},
     "aclrtResetDevice": lambda r, p: (r.choice((0, 0, 3)),),
     "aclrtCreateStream": lambda r, p: (),
     "aclrtDestroyStream": lambda r, p: (_ref(r, "stream"),),
@@ -189,7 +219,8 @@ CALLS: dict[str, Any] = {
     "aclrtSetOpWaitTimeout": lambda r, p: (r.choice((0, 1, -1)),),
     "aclrtDeviceCanAccessPeer": lambda r, p: (0, r.choice((0, 1))),
     "aclrtDeviceEnablePeerAccess": lambda r, p: (1, 0),
-    "aclrtSetExceptionInfoCallback": lambda r, p: (None,),
+    "aclrtSetExceptionInfoCallback": lambda r, p: (r.choice((None, repr, 7)),),
+    "set_edition": lambda r, p: (r.choice(("9.2", "9.2", "8.0", "6.3", "10")),),
     "aclnnInit": lambda r, p: (None,),
     "aclInitTensor": lambda r, p: (_ref(r, "tensor"), *_tensor(r, p)),
     "aclSetRawTensorAddr": lambda r, p: (_ref(r, "tensor"), _ref(r, "address")),

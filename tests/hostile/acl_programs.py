@@ -18,12 +18,13 @@ from .calls import MEMORY, show
 from .memory import Place
 from .worker import Tally
 
-COMFORT = ("tensor_from_numpy", "tensor_to_numpy", "set_product", "set_checks")  # these raise
+COMFORT = ("tensor_from_numpy", "tensor_to_numpy", "set_product", "set_checks", "set_edition")  # these raise
 RESULTS = {
     "aclrtCreateStream": "stream", "aclrtMalloc": "address", "aclCreateTensor": "tensor", "aclCreateIntArray": "array",
     "tensor_from_numpy": "tensor", "aclrtCreateContext": "context", "aclrtGetCurrentContext": "context",
     "aclrtCreateStreamWithConfig": "stream", "aclrtCreateEvent": "event", "aclrtCreateEventWithFlag": "event",
     "aclrtCreateEventExWithFlag": "event", "aclrtMallocHost": "host", "aclrtMallocAlign32": "address",
+    "aclrtMallocWithCfg": "address", "aclrtMallocHostWithCfg": "host", "aclrtHostRegister": "address",
     "aclrtMallocCached": "address", "aclCreateScalar": "scalar", "aclCreateBoolArray": "bools",
     "aclCreateFloatArray": "floats", "aclCreateTensorList": "list", "aclCreateScalarList": "scalars",
 }  # fmt: skip
@@ -134,13 +135,20 @@ def _keep(name: str, result: Any, made: dict[str, list[Any]]) -> int:
             made["executor"].append(executor)
             made["size"].append(size)
         return int(status)
-    if name == "aclGetRecentErrMsg" or name in ("set_product", "set_checks", "tensor_to_numpy"):
+    if name == "aclGetRecentErrMsg" or name in (
+        "set_product",
+        "set_checks",
+        "set_edition",
+        "tensor_to_numpy",
+    ):
         return 0
     if name in RESULTS:
         found, status = result if isinstance(result, tuple) else (result, 0 if result is not None else -1)
         if found is not None:
             made[RESULTS[name]].append(found)
         return int(status)
+    if "Error" in name or ("ExceptionInfo" in name and not name.endswith("Callback")):
+        return 0  # the result is no status of the call
     return int(result[-1] if isinstance(result, tuple) else result)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 import pooltide.torch
-from pooltide.torch.aten_fallback import ATEN
+from pooltide.torch.aten import ATEN
 
 from . import functional_calls, problems
 from .calls import MEMORY, Call

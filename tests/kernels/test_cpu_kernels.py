@@ -13,7 +13,7 @@ from pooltide import _native
 from pooltide.arrays.volumes import as_volume
 from pooltide.geometry import UNIT, Axis, strided_outputs, tables
 from pooltide.kernels import Arrays, IndexFault, cpu, reference
-from pooltide.kernels.plan import make_plan
+from pooltide.kernels.plan import plan
 from pooltide.operators.dtypes import DTYPES as TYPES
 from pooltide.problem.problem import Problem
 from shares import fast_first, fast_if, fast_some
@@ -82,7 +82,6 @@ LARGE = (  # a test of them takes long
     *("stride 1, 3 × 3, large", "more lines than fit", "one large plane", "one long row"),
     *("wide rows", "blocks of channels"),
 )
-COPIED = ("disjoint", "disjoint, cells left over", "few windows that overlap")  # in half types
 
 
 def is_small(reason: str) -> bool:
@@ -224,12 +223,12 @@ def own_indices(problem: Problem, seed: int) -> Any:
 def test_maxima_are_scattered_band_by_band(reason: str, index: str, dtype: str) -> None:
     batch, axes = BANDS[reason]
     problem = maxima_gradient(batch, axes, TYPES[dtype], TYPES[index])
-    half = "scatter_copied" if reason in COPIED else "scatter_bands"
-    want = half if dtype in ("FLOAT16", "BFLOAT16") else "scatter_in_place"
+    half = dtype in ("FLOAT16", "BFLOAT16")
+    want = {"scatter_compared", "scatter_bands"} if half else {"scatter_in_place"}
     for isa in _native.instruction_sets():
         _native.use_instruction_set(isa)
-        assert chosen(problem, "planes") == want
-        assert chosen(problem, "channels_last") in (want, "gather_channels")
+        assert chosen(problem, "planes") in want
+        assert chosen(problem, "channels_last") in want | {"gather_channels"}
     assert check_everywhere(problem, gradients(problem, 8), own_indices(problem, 9)) is None
 
 
@@ -240,8 +239,8 @@ def test_maxima_are_scattered_band_by_band(reason: str, index: str, dtype: str) 
         (strided(37, 3, 2, 1), 8, "FLOAT16", "scatter_bands"),  # 9 cells are too many for short vectors
         (strided(37, 2, 1, 0), 8, "BFLOAT16", "gather_channels"),
         (strided(37, 2, 2, 0), 16, "BFLOAT16", "gather_channels"),
-        (strided(37, 3, 3, 0), 16, "FLOAT16", "scatter_copied"),  # disjoint
-        (strided(37, 4, 2, 1), 16, "FLOAT16", "scatter_bands"),  # 16 cells
+        (strided(37, 3, 3, 0), 16, "FLOAT16", "scatter_compared"),  # disjoint
+        (strided(37, 4, 2, 1), 16, "FLOAT16", "scatter_compared"),  # 16 cells
         (Axis(37, 35, 3, 1, 1, 2), 16, "FLOAT16", "scatter_bands"),  # dilated
         (strided(37, 3, 2, 1), 16, "FLOAT32", "scatter_in_place"),
     ],
@@ -297,61 +296,53 @@ def test_windows_that_overlap_much() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["FLOAT16", "BFLOAT16"])
-@pytest.mark.parametrize("shared", [3, 2])
-def test_copied_gradients_that_meet_are_summed(shared: int, dtype: str) -> None:
-    """Neighbouring windows name one cell: sums of three, and so many of two that some are written early."""
+def test_disjoint_windows_that_name_one_cell(dtype: str) -> None:
+    """Two neighbouring windows name one cell, which is not in one of them: another kernel computes the call."""
     axes = (UNIT, strided(300, 4, 4, 0), strided(600, 4, 4, 0))
     problem = maxima_gradient((1, 2), axes, TYPES[dtype], TYPES["INT64"])
-    assert chosen(problem, "planes") == chosen(problem, "channels_last") == "scatter_copied"
-    few = slice(None, 300) if shared == 3 else slice(None)
-    check_shared(problem, shared, few)
-
-
-def check_shared(problem: Problem, shared: int, few: slice) -> None:
-    """Checks gradients of which `shared` neighbouring windows of a row name one cell, in the columns `few`."""
+    assert chosen(problem, "planes") == "scatter_compared"
     grad, indices = gradients(problem, 8), own_indices(problem, 9)
-    for k in range(1, shared):
-        whole = indices[..., few].shape[-1] // shared * shared
-        indices[..., :whole][..., k::shared] = indices[..., :whole][..., ::shared]
+    indices[..., 1::2] = indices[..., ::2]
     assert check_everywhere(problem, grad, indices) is None
 
 
 @pytest.mark.parametrize(
-    ("axis", "kernel"),
+    ("axis", "channels", "kernel"),
     [
-        (Axis(37, 7), "scatter_copied"),  # 28 cells to a window, in 1.3 windows on average
-        (strided(112, 5, 4, 0), "scatter_copied"),
-        (strided(112, 7, 4, 0), "scatter_copied"),  # a cell is in three windows, but these have 49 cells
-        (strided(112, 4, 3, 0), "scatter_bands"),  # windows of 16 cells overlap as much
-        (strided(112, 3, 3, 0), "scatter_copied"),  # disjoint
+        (Axis(37, 4), 64, "scatter_compared"),  # 86 cells to a window
+        (strided(112, 5, 4, 0), 64, "scatter_compared"),
+        (strided(112, 7, 2, 0), 64, "scatter_bands"),  # a window overlaps 24 earlier ones
+        (strided(112, 3, 3, 0), 64, "scatter_compared"),  # disjoint
     ],
 )
-def test_gradients_are_copied_if_few_meet(axis: Axis, kernel: str) -> None:
-    problem = maxima_gradient((1, 3), (UNIT, axis, axis), TYPES["FLOAT16"], TYPES["INT64"])
-    assert {chosen(problem, layout) for layout in LAYOUTS} == {kernel}
+def test_windows_are_compared_if_few_overlap(axis: Axis, channels: int, kernel: str) -> None:
+    problem = maxima_gradient((1, channels), (UNIT, axis, axis), TYPES["FLOAT16"], TYPES["INT64"])
+    assert chosen(problem, "channels_last") == kernel
     assert check_everywhere(problem, gradients(problem, 8), own_indices(problem, 9)) is None
 
 
-def test_more_gradients_meet_than_the_table_of_sums_holds() -> None:
-    """All windows are in one row, so no sum can be written early: the next kernel computes the call."""
-    axes = (UNIT, strided(2, 2, 2, 0), strided(40000, 4, 4, 0))
-    problem = maxima_gradient((1, 2), axes, TYPES["BFLOAT16"], TYPES["INT64"])
-    assert chosen(problem, "planes") == chosen(problem, "channels_last") == "scatter_copied"
-    check_shared(problem, 2, slice(None))
-
-
 @pytest.mark.parametrize("dtype", ["FLOAT16", "BFLOAT16"])
-def test_sums_of_rows_that_meet_outlast_the_pieces_of_a_row(dtype: str) -> None:
-    """Windows overlap, few are copied; a cell gets gradients from rows of windows that are far apart in memory."""
-    axes = (UNIT, strided(140, 13, 6, 0), strided(1000, 7, 6, 0))
-    problem = maxima_gradient((1, 3), axes, TYPES[dtype], TYPES["INT64"])
-    assert chosen(problem, "planes") == chosen(problem, "channels_last") == "scatter_copied"
+@pytest.mark.parametrize("channels", [1, 5, 16])
+def test_pieces_of_a_row_are_compared(channels: int, dtype: str) -> None:
+    """A long row is taken in pieces; windows at the begin of a piece name cells of the piece before it."""
+    problem = maxima_gradient(
+        (1, channels), (UNIT, UNIT, strided(4099, 5, 3, 0)), TYPES[dtype], TYPES["INT64"]
+    )
     grad, indices = gradients(problem, 8), own_indices(problem, 9)
-    row = problem.input_plane[2]
-    for o in range(0, indices.shape[3] - 1, 2):  # two rows of windows name the first cells of the second row
-        starts = np.arange(indices.shape[4]) * 6
-        indices[..., o, :] = indices[..., o + 1, :] = (o + 1) * 6 * row + starts
-    assert check_everywhere(problem, grad, indices) is None
+    indices[..., 1::2] = indices[..., :-1:2] = np.arange(1, indices.shape[-1], 2) * 3 + 1
+    want = np.empty(problem.batch + problem.input_plane, grad.dtype)
+    reference.run(
+        problem, "planes", Arrays(grad, None, indices, want), np.empty(reference.scratch(problem), np.uint8)
+    )
+    for layout in LAYOUTS:
+        out = lay(np.full_like(want, np.nan), layout)
+        for isa in _native.instruction_sets():
+            _native.use_instruction_set(isa)
+            prepared = cpu.prepare(problem, layout)
+            prepared.run_forced(
+                lay(grad, layout), None, lay(indices, layout), out, 1, "scatter_compared", -1, 0, False
+            )
+            np.testing.assert_array_equal(bits(out), bits(want), err_msg=f"{layout} {isa}")
 
 
 @pytest.mark.parametrize("dtype", NAMES)
@@ -408,7 +399,7 @@ def test_an_offset_that_its_window_has_not_stays_in_the_plane(dtype: str) -> Non
     indices = np.array([1, 0], np.uint8) + np.zeros((1, 3, 1, 1, 2), np.uint8)
     fault = check_everywhere(problem, gradients(problem, 15), indices)
     assert fault is not None
-    assert (fault.count, fault.position) == (3, 0)
+    assert (fault.number, fault.position) == (3, 0)
 
 
 @pytest.mark.parametrize("dtype", NAMES)
@@ -495,8 +486,8 @@ def test_an_unusable_size_is_refused_with_a_reason() -> None:
     padded = Axis(4, 1, 2**30, 1, 2**29)
     wide = Problem("average_gradient", (1, 1), (UNIT, padded, padded), TYPES["FLOAT32"], "extent")
     assert "2**53" in (cpu.refuse(wide) or "")
-    plan = make_plan(huge, ("planes", "planes"))
-    assert (plan.backend, plan.refused[0][0]) == ("reference", "cpu")
+    executable = plan(huge, ("planes", "planes"))
+    assert (executable.backend, executable.refused[0][0]) == ("reference", "cpu")
 
 
 def test_a_short_cut_is_taken_only_by_the_same_call() -> None:

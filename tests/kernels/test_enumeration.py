@@ -14,8 +14,8 @@ from pooltide import _native
 from pooltide.geometry import UNIT, Axis, strided_outputs
 from shares import fast_first
 
-KERNELS = {name for name, _ in _native.Prepared(
-    2, 0, 0, 1.0, False, 0, 1, 1, (1, 1, 1), (1, 1, 1), (1, 1, 1), *[np.ones(1, np.int32) - (i % 3 == 0) for i in range(9)]
+KERNELS = {name for kind in range(4) for store in range(4) for name, _ in _native.Prepared(
+    kind, store, 0, 1.0, False, 4 * (kind == 3), 1, 1, (1, 1, 1), (1, 1, 1), (1, 1, 1), *[np.ones(1, np.int32) - (i % 3 == 0) for i in range(9)]
 ).kernels(True)}  # fmt: skip
 SHARE = 600  # one geometry of so many; 3-D ones more often than their number alone would give
 PARTS = ((strided, 12), (adaptive, 4))  # of the share

@@ -9,7 +9,9 @@ import pytest
 from cuda_problems import H200, strided
 from geometries import maxima_gradient
 from pooltide.geometry import UNIT, Axis
-from pooltide.kernels.cuda.choice import kernels, plan
+from pooltide.kernels.cuda.choice import candidates
+from pooltide.kernels.cuda.maximum_gradient.scatter_few import scatter_few
+from pooltide.kernels.cuda.task import Task
 from pooltide.operators.dtypes import DTYPES
 from pooltide.problem.problem import Problem
 from simt_few import NAME
@@ -37,27 +39,14 @@ LAYERS = problem((2, 1991), "BFLOAT16", strided(38, 5, 5, 1), strided(8, 5, 5, 2
     ids=str,
 )
 def test_few_windows_are_taken(given: Problem, layout: str, launches: int) -> None:
-    assert kernels(given, layout, H200) == [(NAME, None)]
-    assert len(plan(given, layout, H200)) == launches
+    assert len(dict(candidates(given, layout, H200))[NAME]) == launches
 
 
-@pytest.mark.parametrize(
-    ("given", "reason"),
-    [
-        (
-            problem((2, 3), "FLOAT32", Axis(7, 1), Axis(9, 1)),
-            "a plane has 252 bytes for each window; it must have at least 300",
-        ),
-        (
-            problem((2, 3), "FLOAT32", strided(512, 16, 16, 0), strided(512, 16, 16, 0)),
-            "1048576 pairs of windows are too many to compare for a plane of 1048576 bytes",
-        ),
-    ],
-    ids=str,
-)
-def test_many_windows_are_refused_with_a_reason(given: Problem, reason: str) -> None:
-    for layout in ("planes", "channels_last"):
-        assert kernels(given, layout, H200)[0] == (NAME, reason)
+@pytest.mark.parametrize("layout", ["planes", "channels_last"])
+def test_more_pairs_of_windows_than_can_be_compared_are_refused(layout: str) -> None:
+    given = problem((2, 3), "FLOAT32", strided(512, 4, 4, 0), strided(512, 4, 4, 0))
+    reason = "268435456 pairs of windows are too many to compare for a plane of 1048576 bytes"
+    assert scatter_few(Task(given, layout, H200)) == reason
 
 
 @pytest.mark.parametrize("multiprocessors", [1, 20, 132, 400])
@@ -65,7 +54,7 @@ def test_many_windows_are_refused_with_a_reason(given: Problem, reason: str) -> 
 def test_blocks_fill_the_whole_result_once(given: Problem, multiprocessors: int) -> None:
     facts = replace(H200, multiprocessors=multiprocessors)
     for layout in ("planes", "channels_last"):
-        first = plan(given, layout, facts)[0]
+        first = dict(candidates(given, layout, facts))[NAME][0]
         names = [name for kind, name in first.source.parameters if not kind.endswith("*")]
         span = dict(zip(names, first.arguments, strict=True))["span"]
         assert isinstance(span, int)

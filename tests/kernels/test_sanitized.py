@@ -10,7 +10,7 @@ import pytest
 from test_cpu_native import check
 
 from c_programs import need_compiler, run_program
-from late_calls import PLACES, all_right
+from late_calls import NOT_ENDED, PLACES, all_right
 from native_build import compile_objects
 from paths import PROGRAMS, ROOT, SUPPORT, TESTS
 from pooltide import _native
@@ -132,4 +132,5 @@ def test_calls_at_the_end_of_a_program(python: Path, tmp_path: Path) -> None:
     )
     for where in PLACES:
         run = run_program(program, where, environment={"ASAN_OPTIONS": "detect_leaks=0"})
-        assert (run.returncode, run.stdout, run.stderr) == (0, all_right(where), "")
+        assert (run.returncode, run.stdout) == (0, all_right(where)), run.stderr
+        assert all(line.startswith(NOT_ENDED) for line in run.stderr.splitlines()), run.stderr

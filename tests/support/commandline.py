@@ -1,7 +1,7 @@
-"""The `pooltide` command: `PROGRAM` is the installed program, and the function `pooltide` is quicker.
+"""The `pooltide` command: `PROGRAM` is the installed program; the functions are quicker.
 
-The function runs the command in a fork of a server, which has imported the command line once. Otherwise most
-of the time of these tests would be the start of Python.
+`pooltide` runs the command in a fork of a server, which has imported the command line once. Otherwise most
+of the time of these tests would be the start of Python. `invoke` runs it in this process.
 """
 
 from __future__ import annotations
@@ -17,11 +17,21 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from click.testing import CliRunner
+
 from pooltide.cli import COMMANDS, main
 from pooltide.operators.catalog import operators
 
 PROGRAM = Path(sys.executable).parent / "pooltide"
 HANG = 300  # seconds, after which a call is killed
+
+
+def invoke(*arguments: object, rc: int = 0) -> str:
+    """What it prints, both streams. It must end with `rc`."""
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
+    assert result.exit_code == rc, result.output
+    return result.output
 
 
 def pooltide(*arguments: object, rc: int = 0, cwd: Path | None = None, **environment: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from math import inf
 from typing import Any
 
 import ml_dtypes
@@ -13,17 +12,16 @@ import numpy as np
 from geometries import bits, maxima_gradient
 from pooltide.geometry import UNIT, Axis, strided_outputs, tables
 from pooltide.kernels import reference
-from pooltide.kernels.cuda import (
-    dense_plan,
-    disjoint_plan,
-    flat_plan,
-    rolling_plan,
-    scatter_plan,
-    sparse_plan,
-    volume_plan,
-    walk_plan,
+from pooltide.kernels.cuda.average_gradient import average_dense, average_flat
+from pooltide.kernels.cuda.maximum_gradient import (
+    scatter_channels,
+    scatter_disjoint,
+    scatter_few,
+    scatter_planes,
+    scatter_volumes,
+    scatter_walk,
 )
-from pooltide.kernels.cuda.driver import H200 as H200
+from pooltide.kernels.cuda.runtime.driver import H200 as H200
 from pooltide.operators.dtypes import DTYPES, DType
 from pooltide.problem.offsets import offsets_of
 from pooltide.problem.problem import Problem
@@ -173,36 +171,17 @@ def changed(module: Any, **values: Any) -> Iterator[None]:
 
 
 @contextmanager
-def any_cost() -> Iterator[None]:
-    """No kernel refuses a problem because another one would be faster."""
-    most = {apart: dict.fromkeys((1, 2, 4, 8), inf) for apart in (True, False)}
-    with (
-        changed(rolling_plan, COSTLY=inf, COSTLY_HALVES=inf, SHORT_ROW=0, ANY_HALVES=True, DEEP_STORE=0),
-        changed(
-            flat_plan, WIDE=inf, MOST_WINDOWS=27, MOST_STRIDED=27, LONG_ROW=inf, FEWEST_ROWS=0, DENSE_BYTES=0
-        ),
-        changed(dense_plan, MOST_ZEROS=inf, FEW_WINDOWS=0),
-        changed(volume_plan, SMALL_SLICE=0, FEW_WINDOWS=0),
-        changed(walk_plan, WORTH=dict.fromkeys((2, 4, 8), (inf, inf))),
-        changed(disjoint_plan, LEAST_CELLS=0),
-        changed(sparse_plan, WINDOW_BYTES=dict.fromkeys((2, 4, 8), 0)),
-        changed(sparse_plan, COMPARED=dict.fromkeys((2, 4, 8), 16)),  # more would take long on the host
-        changed(scatter_plan, GATHERED=most, GATHERED_BYTES={True: 0, False: 0}, COMPARED=31),
-    ):
-        yield
-
-
-@contextmanager
-def tiny_bands(band: int, tile: int, few: int) -> Iterator[None]:
+def tiny_bands(band: int, tile: int) -> Iterator[None]:
     """Bands and tiles of so many bytes, so that small problems have several of them."""
     with (
-        changed(scatter_plan, BAND_BYTES=band, TILE_BYTES=tile, FEW_CHANNELS=few),
-        changed(volume_plan, RING_BYTES=8 * band, ENOUGH_WARPS=0),  # few warps, which walk far
-        changed(walk_plan, WALK_BYTES=10 * tile, WAITING=0),
-        changed(sparse_plan, LEAST_BYTES=band, MOST_BYTES=2 * band),
-        changed(flat_plan, REGIONS=2, REGION_WINDOWS=2),  # for all windows that overlap
-        changed(disjoint_plan, BOX_BYTES=8 * band, LEAST_CHUNK=16),
-        changed(dense_plan, KEPT_BYTES=24 * band, STRAIGHT=0),
+        changed(scatter_planes, WARP_BYTES=band),
+        changed(scatter_channels, WARP_BYTES=tile),
+        changed(scatter_volumes, WARP_BYTES=8 * band, ENOUGH_WARPS=0),  # few warps, which walk far
+        changed(scatter_walk, WALK_BYTES=10 * tile, WAITING=0),
+        changed(scatter_few, LEAST_BYTES=band, MOST_BYTES=2 * band),
+        changed(average_flat, REGIONS=2, REGION_WINDOWS=2),  # for all windows that overlap
+        changed(scatter_disjoint, BOX_BYTES=8 * band, LEAST_CHUNK=16),
+        changed(average_dense, KEPT_BYTES=24 * band, STRAIGHT=0),
     ):
         yield
 

@@ -17,11 +17,13 @@ import pytest
 import torch
 
 from cuda_problems import H200
-from pooltide.kernels import Arrays, reference
+from pooltide.kernels import Arrays, plan, reference
 from pooltide.kernels.calls import CALLS
 from pooltide.kernels.cuda import launch
+from pooltide.kernels.cuda.task import Task
 from pooltide.problem.problem import Problem
-from pooltide.torch import devices
+from pooltide.torch import tensor_calls
+from pooltide.torch.pools import forward
 
 FACTS = H200
 _INDICES = {0: None, 1: np.uint8, 4: np.int32, 8: np.int64}
@@ -33,11 +35,11 @@ def install(monkeypatch: pytest.MonkeyPatch) -> list[Problem]:
     launched: list[Problem] = []
     planned: list[tuple[Problem, str]] = []
     begun: set[int] = set()  # plans whose first launch is prepared
-    plan = launch.plan
+    choose = launch.tuned.plan
 
-    def watched(problem: Problem, layout: str, *rest: Any) -> Any:
-        planned.append((problem, layout))
-        return plan(problem, layout, *rest)
+    def watched(task: Task) -> Any:
+        planned.append((task.problem, task.layout))
+        return choose(task)
 
     def compiled(source: Any, device: int) -> Any:
         problem, layout = planned[-1]
@@ -54,7 +56,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> list[Problem]:
 
         return SimpleNamespace(launcher=lambda *_: run)
 
-    monkeypatch.setattr(launch, "plan", watched)
+    monkeypatch.setattr(launch.tuned, "plan", watched)
     monkeypatch.setattr(launch, "compiled", compiled)
     monkeypatch.setattr(launch, "device_facts", lambda device: FACTS)
     monkeypatch.setattr(launch, "new_record", lambda _: torch.tensor([0, 2**63 - 1]))
@@ -64,11 +66,12 @@ def install(monkeypatch: pytest.MonkeyPatch) -> list[Problem]:
     monkeypatch.setattr(torch.Tensor, "cuda", lambda tensor, device: tensor)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     # PyTorch's packages with CUDA raise in these two on a machine without a GPU.
-    monkeypatch.setattr(devices, "_current_device", lambda: 0)
+    monkeypatch.setattr(launch, "current_device", lambda: 0)
     monkeypatch.setattr(launch, "current_stream", lambda device: 0)
-    monkeypatch.setattr(devices, "_cuda", lambda: launch)
-    monkeypatch.setattr(devices, "_on_cpu", devices._on_cuda)
-    monkeypatch.setattr(devices, "_forward_on_cpu", devices._forward_on_cuda)
+    monkeypatch.setattr(plan, "gpu_backend", lambda: launch)
+    monkeypatch.setattr(tensor_calls, "_is_capturing", lambda: False)
+    for module in (tensor_calls, forward):
+        monkeypatch.setattr(module, "gpu_number", lambda device: 0)
     return launched
 
 
@@ -94,7 +97,7 @@ def compute(problem: Problem, layout: str, addresses: dict[str, int]) -> None:
     scratch = np.empty(reference.scratch(problem), np.uint8)
     if fault := reference.run(problem, layout, arrays, scratch):
         record = (ctypes.c_int64 * 2).from_address(addresses["faults"])
-        record[0] += fault.count
+        record[0] += fault.number
         record[1] = min(record[1], fault.position)
 
 

@@ -20,7 +20,7 @@ from cuda_problems import alike, flat, tiny_bands
 from enumeration import Checker, Geometry, difference
 from pooltide.kernels import Arrays, reference
 from pooltide.kernels.cuda import launch
-from pooltide.kernels.cuda.driver import DeviceFacts
+from pooltide.kernels.cuda.runtime.driver import DeviceFacts
 from pooltide.kernels.cuda.source import Source
 from pooltide.kernels.cuda.task import Launch
 from pooltide.problem.problem import Problem
@@ -56,7 +56,7 @@ def to_numpy(tensor: Any) -> np.ndarray:
 
 def tiny(wanted: bool) -> AbstractContextManager[None]:
     """Plans kernels as if bands and tiles were tiny, so that small problems have several of them."""
-    return tiny_bands(256, 64 * 32 * 4, 12) if wanted else nullcontext()
+    return tiny_bands(256, 64 * 32 * 4) if wanted else nullcontext()
 
 
 def variant_of(planned: tuple[Launch, ...]) -> Variant:

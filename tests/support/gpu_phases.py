@@ -1,7 +1,7 @@
 """The enumeration on a GPU, in phases, because nearly all its time is compiling:
 
 (a) plan the geometries, and pick some of the kernels that they need, the same ones on every run;
-(b) compile each picked kernel once, into the cache on disk (kernels/cuda/code_cache.py);
+(b) compile each picked kernel once, into the cache on disk (kernels/cuda/runtime/code_cache.py);
 (c) send all geometries through the picked kernels, which are only loaded then.
 
 All processes plan and compile; only a few run, since each one that runs has its own context on the GPU, and the
@@ -34,9 +34,10 @@ from cuda_problems import H200
 from enumeration import Geometry, geometries
 from gpu_paths import OnGpu, Planned, Variant, Way
 from pooltide.cli.output import progress
-from pooltide.kernels.cuda import code_cache, compiler, nvrtc
 from pooltide.kernels.cuda.choice import KERNELS
-from pooltide.kernels.cuda.driver import DeviceFacts, NoCompiler, device_facts
+from pooltide.kernels.cuda.cost import family
+from pooltide.kernels.cuda.runtime import code_cache, compiler, nvrtc
+from pooltide.kernels.cuda.runtime.driver import DeviceFacts, NoCompiler, device_facts
 from pooltide.kernels.cuda.source import Source
 
 Numbered = list[tuple[int, Geometry]]
@@ -46,6 +47,8 @@ PLANNED, COMPILED = 0.45, 0.7  # parts of the given time after which planning an
 # Kinds with few geometries give more than their share; else rare kernels would not be reached.
 DENSER = {"1d": 100, "3d": 10, "adaptive_avg2d": 10, "adaptive_max2d": 10, "strided": 1}
 KINDS = [f"{how}_{pool}{n}d" for how in ("strided", "adaptive") for pool in ("avg", "max") for n in (1, 2, 3)]
+
+NAMES = list(dict.fromkeys(family(name) for kernels in KERNELS.values() for name, _ in kernels))
 
 
 @dataclass
@@ -67,12 +70,12 @@ class Done:
     def missing(self) -> list[str]:
         """Kernels that no geometry reached."""
         reached = {way.kernel for way, _ in self.reached}
-        return [name for kernels in KERNELS.values() for name, _ in kernels if name not in reached]
+        return [name for name in NAMES if name not in reached]
 
     def table(self) -> str:
         """How often each kernel ran, and from how many different sources it was compiled."""
         lines = [f"{'kernel':32}{'runs':>9}{'channels last':>15}{'tiny limits':>13}{'compiled':>10}  dtypes"]
-        for name in (name for kernels in KERNELS.values() for name, _ in kernels):
+        for name in NAMES:
             found = {(way, v): n for (way, v), n in self.reached.items() if way.kernel == name}
             last = sum(n for (way, _), n in found.items() if way.layout == "channels_last")
             small = sum(n for (way, _), n in found.items() if way.small)

@@ -8,6 +8,7 @@ from c_programs import compile_program
 from paths import PROGRAMS
 
 PLACES = {"static": 1, "atexit": 1, "local": 2, "key": 1, "flight": 1}  # of late calls, and their number
+NOT_ENDED = "pooltide: the program ended without aclFinalize: "
 
 
 def late_calls(target: Path, *flags: str) -> Path:

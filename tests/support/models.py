@@ -1,4 +1,4 @@
-"""Networks as users have them, in plain torch.nn; some are narrow, so that a test can train them."""
+"""Networks as users have them, in plain torch.nn, so narrow that a test can train them."""
 
 from __future__ import annotations
 
@@ -10,36 +10,6 @@ from torch.nn import functional as F
 def conv(inner: int, outer: int, k: int, **more: int) -> nn.Sequential:
     more.setdefault("padding", k // 2)
     return nn.Sequential(nn.Conv2d(inner, outer, k, bias=False, **more), nn.BatchNorm2d(outer), nn.ReLU())
-
-
-class Bottleneck(nn.Module):
-    def __init__(self, inner: int, width: int, stride: int) -> None:
-        super().__init__()
-        outer = 4 * width
-        self.body = nn.Sequential(
-            conv(inner, width, 1),
-            conv(width, width, 3, stride=stride),
-            nn.Conv2d(width, outer, 1, bias=False),
-            nn.BatchNorm2d(outer),
-        )
-        self.short = (
-            nn.Identity()
-            if stride == 1 and inner == outer
-            else nn.Sequential(nn.Conv2d(inner, outer, 1, stride, bias=False), nn.BatchNorm2d(outer))
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.relu(self.body(x) + self.short(x))
-
-
-def resnet50() -> nn.Module:
-    layers: list[nn.Module] = [conv(3, 64, 7, stride=2), nn.MaxPool2d(3, 2, 1)]
-    inner = 64
-    for blocks, width, stride in ((3, 64, 1), (4, 128, 2), (6, 256, 2), (3, 512, 2)):
-        for block in range(blocks):
-            layers.append(Bottleneck(inner, width, stride if block == 0 else 1))
-            inner = 4 * width
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inner, 11))
 
 
 def vgg() -> nn.Module:

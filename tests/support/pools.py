@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 import pooltide.torch as pt
 from geometries import axes_of
-from pooltide.torch import overrides
+from pooltide import _native
+from pooltide.torch.patch import gradient_overrides
 
 
 @dataclass(frozen=True)
@@ -108,14 +111,31 @@ def kept_by(run: Callable[[], Any]) -> list[torch.dtype]:
     return [t.dtype for t in kept if t.numel()]
 
 
+_reached: Callable[[str], Any] = str  # what `watch_patched` tells; str does nothing
+
+
 def watch_patched(monkeypatch: Any, reached: Callable[[str], Any]) -> None:
     """Tell `reached` of each gradient that a patched operator has from us, by the long way or the short."""
-    computed, find = overrides.computed, overrides.find
+    computed, find = gradient_overrides.computed, gradient_overrides.find
 
     def watched(function: str, *rest: Any) -> Any:
         if (result := find(function, *rest)) is not None:
             reached(function)
         return result
 
-    monkeypatch.setattr(overrides, "find", watched)
-    monkeypatch.setattr(overrides, "computed", lambda name, *rest: reached(name) or computed(name, *rest))
+    monkeypatch.setattr(gradient_overrides, "find", watched)
+    monkeypatch.setattr(sys.modules[__name__], "_reached", reached)
+    _native.aten_watch(lambda name: _reached(name) if "backward" in name else None)
+    monkeypatch.setattr(
+        gradient_overrides, "computed", lambda name, *rest: reached(name) or computed(name, *rest)
+    )
+
+
+def shifted(tensor: Any, by: int = 1) -> Any:
+    """A copy whose address is `by` bytes after a multiple of 16."""
+    size = tensor.numel() * tensor.element_size()
+    buffer = np.empty(size + 32, np.uint8)
+    begin = -buffer.ctypes.data % 16 + by
+    copy = torch.from_numpy(buffer[begin : begin + size]).view(tensor.dtype).view(tensor.shape)
+    assert copy.data_ptr() % 16 == by
+    return copy.copy_(tensor)

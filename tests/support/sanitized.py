@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pooltide
 from native_build import KERNELS, SETS, compile_objects
+from paths import NATIVE
 
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+MODULE = ("unpool", *(f"python/{path.stem}" for path in sorted((NATIVE / "python").glob("*.cpp"))))
 FLAGS = ("-Og", "-fPIC", "-fvisibility=hidden", *SANITIZERS)
 
 
@@ -35,7 +37,7 @@ def environment_with(root: Path, objects: list[str]) -> Path:
     others = [path for path in sys.path if path.endswith("site-packages")]
     (packages / "others.pth").write_text("\n".join(others) + "\n")
     include = f"-I{sysconfig.get_path('include')}"
-    module = compile_objects(root, "g++", (*FLAGS, include), ("unpool", "python/module", "python/shortcuts"))
+    module = compile_objects(root, "g++", (*FLAGS, include), MODULE)
     library = packages / "pooltide" / f"_native{sysconfig.get_config_var('EXT_SUFFIX')}"
     command = ["g++", "-shared", *SANITIZERS, *module, *objects, "-o", str(library), "-lpthread"]
     subprocess.run(command, check=True, timeout=900)

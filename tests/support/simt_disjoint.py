@@ -12,10 +12,11 @@ import sys
 from collections.abc import Iterator
 from itertools import cycle, product
 
-from cuda_problems import any_cost, changed, strided
+from cuda_problems import changed, strided
 from geometries import maxima_gradient
 from pooltide.geometry import UNIT, Axis
-from pooltide.kernels.cuda import disjoint_plan
+from pooltide.kernels.cuda.choice import candidate
+from pooltide.kernels.cuda.maximum_gradient import scatter_disjoint
 from pooltide.kernels.cuda.task import Launch, Task
 from pooltide.operators.dtypes import DTYPES
 from pooltide.problem.offsets import offsets_of
@@ -40,8 +41,8 @@ def problems(dtype: str) -> Iterator[tuple[Problem, str, tuple[Launch, ...], str
         index = index if index != "UINT8" or offsets_of(axes) else "INT32"
         problem = maxima_gradient(batch, axes, DTYPES[dtype], DTYPES[index])
         limits = {"BOX_BYTES": size * problem.dtype.itemsize, "LEAST_CHUNK": 16}
-        with any_cost(), changed(disjoint_plan, **limits, BLOCKS=1):
-            found = disjoint_plan.scatter_disjoint(Task(problem, "channels_last", ONE, aligned=False))
+        with changed(scatter_disjoint, **limits, BLOCKS=1):
+            found = candidate(Task(problem, "channels_last", ONE, False), scatter_disjoint.scatter_disjoint)
         assert not isinstance(found, str), found
         for kind in ("own", "stray", "outside"):
             yield problem, "channels_last", found, kind

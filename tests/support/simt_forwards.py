@@ -19,19 +19,18 @@ from cuda_problems import H200, TYPES, changed, flat, random_windows
 from enumeration import NONE, bits, difference
 from pooltide.geometry import UNIT, Axis, strided_outputs
 from pooltide.kernels import Arrays, reference
-from pooltide.kernels.cuda import (
-    average_plan,
-    axis_plan,
-    banks,
-    boxes,
-    channel_plan,
-    columns,
-    maximum_plan,
-    tile_plan,
-)
+from pooltide.kernels.cuda.average import average_columns
 from pooltide.kernels.cuda.choice import KERNELS
-from pooltide.kernels.cuda.driver import DeviceFacts
+from pooltide.kernels.cuda.maximum import (
+    maximum_axes,
+    maximum_channels,
+    maximum_columns,
+    maximum_reduce,
+    maximum_staged,
+)
+from pooltide.kernels.cuda.runtime.driver import DeviceFacts
 from pooltide.kernels.cuda.task import Launch, Task
+from pooltide.kernels.cuda.windows import banks, boxes, columns, tile
 from pooltide.operators.dtypes import DTYPES
 from pooltide.problem.problem import Problem, with_offsets
 from simt_sweep import Collector, sweep, sweep_arguments
@@ -44,30 +43,24 @@ IN_TILES = ("staged maximum", "maximum by axes", "average of staged windows")
 # Blocks and limits so small that small problems meet them.
 TINY: dict[Any, dict[str, Any]] = {
     columns: {"THREADS": 64, "UNROLLED": 3},
-    maximum_plan: {"ROWS_IN_REGISTERS": 3, "SECTION_BYTES": 8 << 10, "FEWEST_CELLS": 1},
-    average_plan: {"CELLS_IN_REGISTERS": 30, "WIDE": 2},
+    maximum_columns: {"ROWS_IN_REGISTERS": 3, "SECTION_BYTES": 8 << 10},
+    maximum_reduce: {"FEWEST_CELLS": 1},
+    maximum_staged: {"SEARCHED_ROWS": 2},
+    average_columns: {"CELLS_IN_REGISTERS": 30},
     boxes: {"TILE_BYTES": (768, 6 << 10), "LEAST_BYTES": 256, "FEW_TWICE": 2, "MOST_TWICE": 99},
-    channel_plan: {
+    maximum_channels: {
         "THREADS": 32,
         "ARRAY_BYTES": (512, 16 << 10),
         "TWICE": (2, 99),
         "CHANNEL_BYTES": (32, 16),
         "LEAST_BYTES": 256,
-        "FEWEST_BLOCKS": 0,
-        "ALONE": 9999,
     },
-    axis_plan: {"THREADS": 32, "FEWEST_ROWS": 1, "MANY_DISJOINT": 0, "MANY_SHARED": 0, "MOST_OVERLAP": 1},
+    maximum_axes: {"THREADS": 32},
     banks: {"MOST_CONFLICTS": 1},
-    tile_plan: {
+    tile: {
         "THREADS": 32,
         "TILE_BYTES": (768, 6 << 10),
         "FEWEST_WINDOWS": 6,
-        "FEWEST_AVERAGES": 6,
-        "SEARCHED_ROWS": 2,
-        "MOST_OVERLAP": 9,
-        "LEAST_OVERLAP": 0,
-        "NEAR": 0,
-        "FEWEST_CELLS": 0,
     },
 }
 
@@ -91,9 +84,7 @@ def launches(
             (name, planner(Task(problem, layout, SMALL if small else one if name in IN_TILES else facts)))
             for name, planner in KERNELS[problem.kind]
         ]
-    found = [(name, launch) for name, launch in planned if not isinstance(launch, str)]
-    # The other kernels of averages add the cells of a mean in another order.
-    return found[:1] if problem.quotient == "mean" else found
+    return [(name, launch) for name, launch in planned if not isinstance(launch, str)]
 
 
 class ForwardChecker(Collector):

@@ -16,11 +16,12 @@ from math import prod
 import numpy as np
 
 import simt
-from cuda_problems import H200, any_cost, changed, flat, strided
+from cuda_problems import H200, changed, flat, strided
 from geometries import maxima_gradient
 from pooltide.geometry import Axis
-from pooltide.kernels.cuda import walk_plan
-from pooltide.kernels.cuda.scatter_plan import scatter_channels
+from pooltide.kernels.cuda.choice import candidate
+from pooltide.kernels.cuda.maximum_gradient import scatter_walk
+from pooltide.kernels.cuda.maximum_gradient.scatter_channels import scatter_channels
 from pooltide.kernels.cuda.task import Launch, Task
 from pooltide.operators.dtypes import DTYPES
 from pooltide.problem.problem import Problem
@@ -46,8 +47,8 @@ def problems(dtype: str) -> Iterator[tuple[Problem, str, tuple[Launch, ...], str
         task = Task(problem, "channels_last", ONE, aligned=batch[1] % 4 == 0)
         size = 3 * cells * 32 * task.sum_bytes
         lanes = LANES[(n + n // 3) % 3]  # each with every index
-        with any_cost(), changed(walk_plan, WALK_BYTES=size, WAITING=0, LANES=(lanes,)):
-            found = walk_plan.walk_channels(task)
+        with changed(scatter_walk, WALK_BYTES=size, WAITING=0, LANES=(lanes,)):
+            found = candidate(task, scatter_walk.walk_channels)
         assert not isinstance(found, str), found
         for kind in ("own", "crowded", "repeated", "stray", "outside"):
             yield problem, "channels_last", found, kind

@@ -1,4 +1,4 @@
-"""One of two processes: pooling gradients of shards (DTensor) and of a DDP model, against one process.
+"""One of two processes: pooling gradients of shards (DTensor) against one process; DDP and FSDP2 against plain PyTorch.
 
 python torch_worker.py RANK FILE      FILE is where the two meet
 """
@@ -6,6 +6,7 @@ python torch_worker.py RANK FILE      FILE is where the two meet
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from contextlib import nullcontext
 from itertools import product
 
@@ -13,12 +14,14 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.debug import CommDebugMode
 
 import pooltide.torch as pt
-from pools import EVERY, POOLS, Pool, sample
+from pools import EVERY, POOLS, Pool, quiet_patch, sample
 from pooltide.torch import functional
+from pooltide.torch.releases import can_call_aten
 
 
 def check_dtensor(pool: Pool) -> None:
@@ -96,20 +99,23 @@ class Net(torch.nn.Module):
         return self.deep(F.adaptive_max_pool2d(x, 1).flatten(1)) + deep.sum((1, 2, 3))[:, None]
 
 
-def check_ddp(rank: int) -> None:
-    """Each rank has half of the batch; DDP's mean of their gradients is one process's mean of halves."""
+def check_data_parallel(rank: int) -> None:
+    """DDP and FSDP2 have the gradients of plain PyTorch, under either patch; each rank has half of the batch."""
     data = torch.randn(2, 3, 2, 13, 11, generator=torch.Generator().manual_seed(8))
-    with pt.patch():
-        model = torch.nn.parallel.DistributedDataParallel(Net())
+
+    def gradients(wrap: Callable[[Net], torch.nn.Module]) -> list[torch.Tensor]:
+        model = wrap(Net())
         model(data[rank]).pow(2).mean().backward()
-        halves = []
-        for half in data:
-            alone = Net()
-            alone(half).pow(2).mean().backward()
-            halves.append([p.grad for p in alone.parameters()])
-    for parameter, a, b in zip(model.parameters(), *halves, strict=True):
-        assert parameter.grad is not None
-        assert torch.equal(parameter.grad, (a / 2) + (b / 2))
+        found = [p.grad for p in model.parameters()]
+        return [g.full_tensor() if isinstance(g, DTensor) else g for g in found]
+
+    for wrap in (torch.nn.parallel.DistributedDataParallel, fully_shard):
+        must = gradients(wrap)
+        for forward in (False, True) if can_call_aten() else (False,):
+            with quiet_patch(forward=forward):
+                found = gradients(wrap)
+            assert len(found) == len(must) == 4
+            assert all(map(torch.equal, found, must)), (wrap, forward)
 
 
 if __name__ == "__main__":
@@ -121,7 +127,7 @@ if __name__ == "__main__":
     check_operators()
     check_patched_dtensor()
     check_a_gradient_lies_as_the_input()
-    check_ddp(rank)
+    check_data_parallel(rank)
     dist.barrier()
     dist.destroy_process_group()
     print("same gradients")

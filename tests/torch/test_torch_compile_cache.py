@@ -15,8 +15,7 @@ torch = pytest.importorskip("torch")
 
 import pooltide.torch as pt  # noqa: E402
 from pools import quiet_patch  # noqa: E402
-from pooltide.torch import patching  # noqa: E402
-from pooltide.torch.compiling import CACHE_TAG  # noqa: E402
+from pooltide.torch.patch.compile_caches import CACHE_TAG  # noqa: E402
 
 config = pytest.importorskip("torch.compiler.config")
 tagged = pytest.mark.skipif(not hasattr(config, "cache_key_tag"), reason="this release has no tag of caches")
@@ -31,9 +30,9 @@ torch._functorch.config.enable_autograd_cache = torch._inductor.config.fx_graph_
 patched, threaded = sys.argv[1] == "patched", sys.argv[2] == "thread"
 if patched:
     import pooltide.torch
-    from pooltide.torch import operators
-    calls, compute = [], operators.compute
-    operators.compute = lambda *rest: calls.append(rest) or compute(*rest)
+    from pooltide.torch.dispatch import custom_operators
+    calls, compute = [], custom_operators.compute
+    custom_operators.compute = lambda *rest: calls.append(rest) or compute(*rest)
     pooltide.torch.patch()
 
 def work():
@@ -122,7 +121,7 @@ def test_a_patch_waits_for_the_end_of_a_compilation() -> None:
         thread.join(0.2)
         assert not pt.is_patched()
         with quiet_patch(False):  # a thread that compiles does not wait for itself
-            assert patching.is_patched()
+            assert pt.is_patched()
     thread.join()
     assert pt.is_patched()
     handles[0].remove()

@@ -1,4 +1,4 @@
-"""Forward mode of patched operators on tensor subclasses: PyTorch's own test of it, and every gradient."""
+"""Patched operators on tensor subclasses, backward and in forward mode: PyTorch's own tests, and every gradient."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ methods = pytest.importorskip("torch.testing._internal.common_methods_invocation
 composite = pytest.importorskip("torch.testing._internal.composite_compliance")
 
 from pools import quiet_patch  # noqa: E402
-from pooltide.torch.aten_fallback import ATEN  # noqa: E402
+from pooltide.torch.aten import ATEN  # noqa: E402
 from pooltide.torch.releases import can_call_aten  # noqa: E402
 
 aten = torch.ops.aten
@@ -32,6 +32,17 @@ def test_samples_of_pytorch(info: Any, forward: bool) -> None:
     with quiet_patch(forward):
         for given in samples[:: max(1, len(samples) // 3)]:
             check(info.get_op(), given.input, *given.args, **given.kwargs)
+
+
+@each_patch
+@pytest.mark.parametrize("info", INFOS, ids=lambda info: info.name)
+def test_a_subclass_sees_the_gradient_whose_cotangent_is_none(info: Any, forward: bool) -> None:
+    samples = list(info.sample_inputs("cpu", torch.float32, requires_grad=True))
+    process = {"output_process_fn_grad": lambda result: result, "assert_equal_fn": torch.testing.assert_close}
+    with quiet_patch(forward):
+        for given in samples[:: max(1, len(samples) // 3)]:
+            taken = given.input, *given.args
+            composite.check_backward_formula(info.get_op(), taken, given.kwargs, **process)
 
 
 def arguments_of(function: str) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""Two gloo processes: DTensor shards and a DDP step have the gradients of one process, bit for bit."""
+"""Two gloo processes: DTensor shards have the gradients of one process, DDP and FSDP2 those of plain PyTorch."""
 
 from __future__ import annotations
 

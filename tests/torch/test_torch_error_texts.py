@@ -14,13 +14,15 @@ torch = pytest.importorskip("torch")
 import pooltide.torch as pt  # noqa: E402
 from geometries import FUNCTIONS  # noqa: E402
 from pools import quiet_patch  # noqa: E402
-from pooltide.torch import aten_fallback  # noqa: E402
+from pooltide.torch import aten, gradients  # noqa: E402
+from pooltide.torch.patch import gradient_overrides  # noqa: E402
+from pooltide.torch.pools import forward  # noqa: E402
 from pooltide.torch.releases import can_call_aten  # noqa: E402
 from shares import fast_if, is_2d  # noqa: E402
 
 F = torch.nn.functional
 POOLS = [function.removesuffix("_backward") for function in FUNCTIONS]
-GRADIENTS = list(aten_fallback.ATEN.items())
+GRADIENTS = list(aten.ATEN.items())
 
 
 def raised(call: Callable[..., Any], *arguments: Any, **more: Any) -> Exception | None:
@@ -112,7 +114,7 @@ def bad_gradients(name: str, count: int) -> Iterator[tuple[Any, ...]]:
 def test_bad_arguments_of_patched_gradients(function: str, name: str) -> None:
     operator, refused = getattr(torch.ops.aten, name).default, 0
     for arguments in bad_gradients(name, 500):
-        if not aten_fallback._is_checked(function, [a for a in arguments if torch.is_tensor(a)]):
+        if not aten._is_checked(function, [a for a in arguments if torch.is_tensor(a)]):
             with quiet_patch(forward=False):  # PyTorch would leave its memory here
                 assert "PyTorch says" not in str(raised(operator, *arguments))
             continue
@@ -151,8 +153,8 @@ def test_a_bad_index_is_not_handed_to_pytorch() -> None:
 
 
 def test_large_tensors_are_judged_on_meta(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(aten_fallback, "_LARGE", 3)
-    monkeypatch.setattr(aten_fallback, "CPU_KERNELS", {})
+    monkeypatch.setattr(aten, "_LARGE", 3)
+    monkeypatch.setattr(aten, "CPU_KERNELS", {})
     with (
         quiet_patch(forward=False),
         pytest.raises(RuntimeError, match="PyTorch says: Expected a tensor of dim"),
@@ -163,10 +165,10 @@ def test_large_tensors_are_judged_on_meta(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.skipif(not can_call_aten(), reason="this release has no way back to PyTorch's kernels")
-@pytest.mark.parametrize("function", list(aten_fallback.OUT_FORMS))
+@pytest.mark.parametrize("function", list(aten.OUT_FORMS))
 def test_bad_outs_of_patched_gradients(function: str) -> None:
     """PyTorch checks grad_input in the out form only."""
-    name = aten_fallback.OUT_FORMS[function].removesuffix(".grad_input")
+    name = aten.OUT_FORMS[function].removesuffix(".grad_input")
     operator, axes = getattr(torch.ops.aten, name).grad_input, int(name.partition("d_")[0][-1])
     g, x = torch.zeros(1, 2, *[2] * axes), torch.zeros(1, 2, *[4] * axes)
     windows = [] if "adaptive" in name else [[2] * axes, [2] * axes, [0] * axes]
@@ -212,8 +214,8 @@ def test_memory_that_a_gradient_does_not_get(monkeypatch: pytest.MonkeyPatch) ->
         raise MemoryError("no room")
 
     x = torch.randn(1, 2, 4, 4, requires_grad=True)
-    for module in ("overrides", "gradients", "pools"):
-        monkeypatch.setattr(f"pooltide.torch.{module}.compute", full)
+    for module in (gradient_overrides, gradients, forward):
+        monkeypatch.setattr(module, "compute", full)
     y = pt.functional.max_pool2d(x, 2).sum() + pt.functional.avg_pool2d(x, 3).sum()
     assert no_room(y.backward) == "no room"
     with quiet_patch(forward=False):

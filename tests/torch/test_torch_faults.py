@@ -240,20 +240,20 @@ def test_out_takes_no_part_in_autograd() -> None:
 
 
 def test_cuda_without_kernels_says_why(monkeypatch: Any) -> None:
+    from pooltide.kernels import plan
     from pooltide.kernels.cuda import launch
-    from pooltide.kernels.cuda.driver import NoCompiler
-    from pooltide.kernels.plan import NoBackend
-    from pooltide.torch import devices
+    from pooltide.kernels.cuda.runtime.driver import NoCompiler
+    from pooltide.torch import gpu
 
     def missing() -> Any:
         raise NoCompiler("there is no compiler.")
 
     monkeypatch.setattr(launch, "check_compiler", missing)
-    monkeypatch.setattr(devices, "_cuda", devices._cuda.__wrapped__)
+    monkeypatch.setattr(plan, "gpu_backend", plan.gpu_backend.__wrapped__)
     problem: Any = None
-    with pytest.raises(NoBackend, match="no CUDA kernels: there is no compiler"):
-        devices.choose(torch.device("cuda"), problem, ())
-    assert devices.missing(torch.device("cuda")) == "there are no CUDA kernels: there is no compiler."
+    with pytest.raises(plan.NoBackend, match="no CUDA kernels: there is no compiler"):
+        plan.plan(problem, (), 0)
+    assert gpu.missing(torch.device("cuda")) == "there are no CUDA kernels: there is no compiler."
 
 
 @pytest.mark.parametrize("check_indices", [True, False])

@@ -183,6 +183,33 @@ def test_a_subclass_is_asked_and_kept(pool: Pool, patched: bool) -> None:
         assert_same(gradient.as_subclass(torch.Tensor), torch.autograd.grad(must[0].sum(), plain))
 
 
+@both_doors
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_modes_subclasses_and_traces_get_the_call_of_an_unpool(axes: int, patched: bool) -> None:
+    ours, seen = getattr(functional, f"max_unpool{axes}d"), []
+
+    class Mode(TorchFunctionMode):
+        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(function)
+            return function(*args, **(kwargs or {}))
+
+    x = torch.randn(2, 5, *[3] * axes).requires_grad_()
+    cells = torch.arange(6**axes).reshape([6] * axes)[(slice(None, None, 2),) * axes]
+    indices = cells.expand(x.shape).contiguous()
+    must = getattr(F, ours.__name__)(x, indices, 2)
+    with quiet_patch(forward=False) if patched else torch.enable_grad():
+        with Mode():
+            result = ours(x, indices, 2)
+        assert seen == [ours]
+        tagged = ours(x.detach().as_subclass(Tagged), indices, 2)
+        traced = torch.fx.symbolic_trace(lambda x: ours(x, indices, 2))
+        found = traced(x)
+    assert (type(tagged), tagged.note) == (Tagged, ours)
+    assert ours in [node.target for node in traced.graph.nodes]
+    assert_same([result, tagged.as_subclass(torch.Tensor), found], [must] * 3)
+    assert_same(*(torch.autograd.grad(y.square().sum(), x) for y in (result, must)))
+
+
 @each_pool
 def test_a_dispatch_mode_sees_pytorchs_operators(pool: Pool) -> None:
     rows = []

@@ -16,7 +16,8 @@ from geometries import axes_of  # noqa: E402
 from pools import EVERY, Pool, gradient, kept_by, sample  # noqa: E402
 from pooltide.kernels import cpu, reference  # noqa: E402
 from pooltide.problem.problem import Problem  # noqa: E402
-from pooltide.torch import functional, nodes  # noqa: E402
+from pooltide.torch import functional  # noqa: E402
+from pooltide.torch.pools import pool_nodes  # noqa: E402
 from shares import fast_first, fast_if, fast_some, is_2d  # noqa: E402
 
 each_pool = pytest.mark.parametrize("pool", fast_if(is_2d, EVERY), ids=str)
@@ -138,10 +139,10 @@ def test_the_gradient_reads_bytes(pool: Pool, monkeypatch: pytest.MonkeyPatch) -
     read: list[int] = []
     real = cpu.prepare
 
-    def watched(problem: Problem, layout: str) -> Any:
-        if problem.gradient:
+    def watched(problem: Problem, layout: str, device: None) -> Any:
+        if problem.gradient and problem.index_bytes not in read:
             read.append(problem.index_bytes)
-        return real(problem, layout)
+        return real(problem, layout, device)
 
     monkeypatch.setattr(cpu, "prepare", watched)
     gradient(lambda x: pool.forward(x, functional), sample(pool))
@@ -150,9 +151,9 @@ def test_the_gradient_reads_bytes(pool: Pool, monkeypatch: pytest.MonkeyPatch) -
 
 def test_larger_windows_keep_indices_of_the_smallest_type() -> None:
     for cells, dtype in ((256, "uint8"), (257, "int16"), (2**15, "int16"), (2**15 + 1, "int32")):
-        assert nodes.smallest_index_dtype(cells) == getattr(torch, dtype)
-    assert nodes.smallest_index_dtype(2**31) == torch.int32
-    assert nodes.smallest_index_dtype(2**31 + 1) == torch.int64
+        assert pool_nodes.smallest_index_dtype(cells) == getattr(torch, dtype)
+    assert pool_nodes.smallest_index_dtype(2**31) == torch.int32
+    assert pool_nodes.smallest_index_dtype(2**31 + 1) == torch.int64
     pool = Pool("max_pool2d", (2, 3, 23, 29), {"kernel_size": (17, 16), "stride": 3})
     x = sample(pool).requires_grad_()
     assert kept_by(lambda: pool.forward(x, functional)) == [torch.int16]

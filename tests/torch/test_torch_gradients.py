@@ -13,7 +13,8 @@ torch = pytest.importorskip("torch")
 import pooltide  # noqa: E402
 import pooltide.torch as pt  # noqa: E402
 from pools import EVERY, POOLS, Pool, deterministic, gradient, sample  # noqa: E402
-from pooltide.torch import devices, functional, gradients, prepared  # noqa: E402
+from pooltide.kernels import cpu  # noqa: E402
+from pooltide.torch import functional, gradients, tensor_calls  # noqa: E402
 
 each_pool = pytest.mark.parametrize("pool", POOLS, ids=str)
 each_of_all = pytest.mark.parametrize("pool", EVERY, ids=str)
@@ -40,9 +41,9 @@ def case(pool: Pool, dtype: Any = torch.float32) -> tuple[Any, Any, Any, Any]:
 
 
 def poison(monkeypatch: Any) -> None:
-    real = prepared.allocate
-    monkeypatch.setattr(prepared, "allocate", lambda *args: real(*args).fill_(float("nan")))
-    monkeypatch.setattr(prepared, "_empty_like", lambda t: torch.empty_like(t).fill_(float("nan")))
+    real = tensor_calls.allocate
+    monkeypatch.setattr(tensor_calls, "allocate", lambda *args: real(*args).fill_(float("nan")))
+    monkeypatch.setattr(tensor_calls, "_empty_like", lambda t: torch.empty_like(t).fill_(float("nan")))
 
 
 @each_of_all
@@ -125,8 +126,8 @@ def test_out(pool: Pool) -> None:
 def test_the_compiled_kernel_is_reached(pool: Pool, monkeypatch: Any) -> None:
     x, g, indices, own = case(pool)
     reached = []
-    real = devices.cpu.prepare
-    monkeypatch.setattr(devices.cpu, "prepare", lambda *args: reached.append(args) or real(*args))
+    real = cpu.prepare
+    monkeypatch.setattr(cpu, "prepare", lambda *args: reached.append(args) or real(*args))
     monkeypatch.setattr(gradients, "find", lambda *_: None)
     assert torch.equal(backward(pool, g, x, indices), own)
     assert len(reached) == 1
@@ -138,7 +139,7 @@ def test_the_reference_backend_gives_the_same_bits(monkeypatch: Any) -> None:
     must = [backward(pool, *case(pool, torch.bfloat16)[1:2], pool.shape, case(pool)[2]) for pool in POOLS]
     monkeypatch.setenv("POOLTIDE_BACKEND", "reference")
     monkeypatch.setattr(gradients, "find", lambda *_: None)
-    monkeypatch.setattr(devices.cpu, "prepare", None)
+    monkeypatch.setattr(cpu, "prepare", None)
     for pool, halves in zip(POOLS, must, strict=True):
         x, g, indices, own = case(pool)
         assert torch.equal(backward(pool, g, x, indices), own)

@@ -12,13 +12,15 @@ import torch.nn.functional as F  # noqa: E402
 
 import fake_gpu  # noqa: E402
 import pooltide.torch as pt  # noqa: E402
-from pools import EVERY, Pool, gradient, kept_by, sample  # noqa: E402
+from pools import EVERY, Pool, gradient, kept_by, sample, shifted  # noqa: E402
 from pooltide.geometry import UNIT, Axis  # noqa: E402
+from pooltide.kernels import plan  # noqa: E402
 from pooltide.kernels.cuda import launch  # noqa: E402
-from pooltide.kernels.cuda.driver import NoCompiler  # noqa: E402
+from pooltide.kernels.cuda.runtime.driver import NoCompiler  # noqa: E402
 from pooltide.operators.dtypes import DTYPES as TYPES  # noqa: E402
 from pooltide.problem.problem import Problem  # noqa: E402
-from pooltide.torch import devices, functional  # noqa: E402
+from pooltide.torch import functional  # noqa: E402
+from pooltide.torch.patch import forward_overrides  # noqa: E402
 from shares import fast_if, fast_some, is_2d  # noqa: E402
 
 DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
@@ -91,7 +93,10 @@ def test_gradients_of_patched_pools(pool: Pool, monkeypatch: Any) -> None:
 
 @each_pool
 def test_patched_forwards(pool: Pool, monkeypatch: Any) -> None:
-    """The forward of an unmodified call and its gradient are launched, with one byte per maximum."""
+    """The forward of an unmodified call and its gradient are launched, with one byte per maximum.
+
+    An adaptive maximum with few indices keeps these.
+    """
     x = sample(pool)
     musts = [(pool.forward(given), gradient(pool.forward, given)) for given in layouts(pool, x)]
     launched = fake_gpu.install(monkeypatch)
@@ -102,7 +107,10 @@ def test_patched_forwards(pool: Pool, monkeypatch: Any) -> None:
             assert torch.equal(pool.forward(given), values)
             assert torch.equal(gradient(pool.forward, given), must)
             assert [p.kind for p in launched] == [forward, forward, f"{forward}_gradient"]
-            assert [p.offsets for p in launched[1:]] == [offsets] * 2
+            sizes = pool.arguments.get("output_size", ())
+            sizes = sizes if isinstance(sizes, tuple) else (sizes,) * pool.axes
+            few = bool(sizes) and forward_overrides._indices_are_cheap(given, (sizes,))
+            assert [p.offsets for p in launched[1:]] == [offsets and not few] * 2
 
 
 def test_a_mean_of_whole_planes_and_empty_tensors_launch_nothing(monkeypatch: Any) -> None:
@@ -121,7 +129,7 @@ def test_without_kernels_the_forward_is_pytorchs(missing: str, monkeypatch: Any)
         raise NoCompiler("NVRTC is not found.")
 
     if missing == "no compiler":
-        monkeypatch.setattr(devices, "_cuda", lambda: "there are no CUDA kernels: NVRTC is not found.")
+        monkeypatch.setattr(plan, "gpu_backend", lambda: "there are no CUDA kernels: NVRTC is not found.")
     elif missing == "no kernel":
         monkeypatch.setattr(launch, "prepare", refuse)
     else:
@@ -151,6 +159,20 @@ def test_misaligned_tensors_of_gradients_take_other_launches(monkeypatch: Any) -
     must = torch.ops.aten.avg_pool2d_backward(g, x, [2, 2], [2, 2], [0, 0], False, True, None)
     assert torch.equal(pt.avg_pool2d_backward(g, x, 2), must)
     assert [p.kind for p in launched] == ["average", "average_gradient"]
+
+
+def test_tensors_between_elements_are_copied(monkeypatch: Any) -> None:
+    launched = fake_gpu.install(monkeypatch)
+    x, g = torch.randn(2, 3, 8, 8), torch.randn(2, 3, 4, 4)
+    y, at = F.max_pool2d(x, 2, return_indices=True)
+    must = torch.ops.aten.max_pool2d_with_indices_backward(g, x, [2, 2], [2, 2], [0, 0], [1, 1], False, at)
+    for check in (True, False):
+        for tensors in ((shifted(g), at), (g, shifted(at))):
+            assert torch.equal(
+                pt.max_pool2d_backward(tensors[0], x, tensors[1], 2, check_indices=check), must
+            )
+    assert torch.equal(functional.max_pool2d(shifted(x), 2), y)
+    assert [p.kind for p in launched] == ["maximum_gradient"] * 4 + ["maximum"]
 
 
 def test_threads_may_take_a_compiled_kernel_at_the_same_time(monkeypatch: Any) -> None:

@@ -13,21 +13,12 @@ import torch.nn.functional as F  # noqa: E402
 
 import pooltide.torch as pt  # noqa: E402
 from geometries import FUNCTIONS, axes_of  # noqa: E402
+from pools import shifted  # noqa: E402
 from pooltide.kernels.calls import CALLS  # noqa: E402
-from pooltide.torch import devices  # noqa: E402
+from pooltide.torch import tensor_calls  # noqa: E402
 
 SMALL, LARGE = 4, 4096  # the side of a plane; results of 64 MB are written past the cache
 PLANE, OUTPUTS = (7, 11, 13), (3, 5, 6)  # of kernel 3, stride 2
-
-
-def shifted(tensor: Any, by: int = 1) -> Any:
-    """A copy whose address is `by` bytes after a multiple of 16."""
-    size = tensor.numel() * tensor.element_size()
-    buffer = np.empty(size + 32, np.uint8)
-    begin = -buffer.ctypes.data % 16 + by
-    copy = torch.from_numpy(buffer[begin : begin + size]).view(tensor.dtype).view(tensor.shape)
-    assert copy.data_ptr() % 16 == by
-    return copy.copy_(tensor)
 
 
 def arguments(function: str, dtype: Any = None) -> tuple[Any, ...]:
@@ -141,14 +132,14 @@ def test_the_environment_chooses_the_backend_of_each_call(pool: str, monkeypatch
     g, shape, *rest = arguments(function)
     x = torch.randn(2, 5, 19, 23)
     used: list[str] = []
-    make_plan = devices.make_plan
+    planned = tensor_calls.plan
 
     def watched(*args: Any) -> Any:
-        plan = make_plan(*args)
-        used.append(plan.backend)
-        return plan
+        executable = planned(*args)
+        used.append(executable.backend)
+        return executable
 
-    monkeypatch.setattr(devices, "make_plan", watched)
+    monkeypatch.setattr(tensor_calls, "plan", watched)
 
     def every_way() -> list[str]:
         """The backends that new gradients were prepared for: directly, and by a backward pass of our pool."""

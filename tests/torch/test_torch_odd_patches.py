@@ -108,3 +108,20 @@ def test_a_scripted_model_is_afterwards_as_it_was() -> None:
     pt.status(model, torch.randn(2, 3, 4, 4))
     after = model.state_dict()
     assert all(torch.equal(value, after[name]) for name, value in before.items())
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_an_expanded_grad_input_is_refused_with_pytorchs_text_if_it_has_one(size: int) -> None:
+    """PyTorch's 3-D kernels write outside such a tensor, so only the 2-D ones are asked."""
+    x = torch.ones(1, 1, *[4] * size)
+    out = torch.zeros(1).expand(x.shape)
+    backward = getattr(torch.ops.aten, f"avg_pool{size}d_backward").grad_input
+    arguments = (torch.ones(1, 1, *[2] * size), x, [2] * size, [2] * size, [0] * size, False, True, None)
+    with quiet_patch(False), pytest.raises(RuntimeError, match="share memory") as patched:
+        backward(*arguments, grad_input=out)
+    if size == 2:
+        with pytest.raises(RuntimeError) as plain:
+            backward(*arguments, grad_input=out)
+        assert str(plain.value).split("\n")[0] in str(patched.value)
+    else:
+        assert "PyTorch says" not in str(patched.value)

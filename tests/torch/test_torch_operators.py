@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MethodType
 from typing import Any
 
 import pytest
@@ -193,6 +194,25 @@ def test_forward_mode_has_the_gradient_of_the_tangent() -> None:
             assert torch.equal(found.primal, call(g))
         assert torch.equal(found.tangent, call(tangent))
         assert torch.equal(torch.func.jvp(call, (g,), (tangent,))[1], call(tangent))
+
+
+class MaxPool2d(torch.nn.Module):
+    """A layer in Hugging Face's form: no state, only a forward, which is bound to PyTorch's module."""
+
+    has_backward = True
+    can_torch_compile = True
+
+    def forward(self, input: Any) -> Any:
+        arguments = self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode
+        return functional.max_pool2d(input, *arguments, return_indices=self.return_indices)
+
+
+def test_a_layer_without_state_computes_for_pytorchs_module() -> None:
+    x, theirs = torch.randn(2, 3, 13, 17), torch.nn.MaxPool2d(3, 2, 1)
+    must = gradient(theirs, x)
+    ours = torch.nn.MaxPool2d(3, 2, 1)
+    ours.forward = MethodType(MaxPool2d.forward, ours)
+    assert torch.equal(gradient(ours, x), must)
 
 
 def test_negated_views_are_read_as_what_they_mean() -> None:

@@ -28,8 +28,9 @@ import torch.nn.functional as F  # noqa: E402
 import pooltide.torch as pt  # noqa: E402
 from geometries import FUNCTIONS  # noqa: E402
 from pools import quiet_patch, watch_patched  # noqa: E402
-from pooltide.torch import gradients, operators  # noqa: E402
-from pooltide.torch import pools as our_pools  # noqa: E402
+from pooltide.torch import gradients  # noqa: E402
+from pooltide.torch.dispatch import custom_operators  # noqa: E402
+from pooltide.torch.pools import forward as our_pools  # noqa: E402
 
 EXACT, HALVES = (torch.float32, torch.float64), (torch.float16, torch.bfloat16)
 POOLS = {function.removesuffix("_backward") for function in FUNCTIONS}
@@ -160,8 +161,8 @@ def pytorchs(dtype: Any, device: str, on: str, which: Callable[[Any, str], list[
 def reached(monkeypatch: Any) -> Iterator[set[str]]:
     """Which of our gradients were computed, whoever asked for them."""
     functions: set[str] = set()
-    compute, find, by_offsets = operators.compute, gradients.find, our_pools.gradient_from
-    for module in (gradients, operators):
+    compute, find, by_offsets = custom_operators.compute, gradients.find, our_pools.gradient_from
+    for module in (gradients, custom_operators):
         monkeypatch.setattr(
             module,
             "compute",
@@ -173,10 +174,9 @@ def reached(monkeypatch: Any) -> Iterator[set[str]]:
             functions.add(function)
         return result
 
-    def of_maxima(pool: Any, *rest: Any) -> Any:
-        form = "adaptive_" if pool.problem.axes[2].adaptive else ""
-        functions.add(f"{form}max_pool{pool.axes}d_backward")
-        return by_offsets(pool, *rest)
+    def of_maxima(problem: Any, function: str, *rest: Any) -> Any:
+        functions.add(function)
+        return by_offsets(problem, function, *rest)
 
     monkeypatch.setattr(gradients, "find", found)
     monkeypatch.setattr(our_pools, "gradient_from", of_maxima)
@@ -199,7 +199,7 @@ def ours(
     with nullcontext() if entrance == "functional" else quiet_patch(forward="forward" in entrance):
         found = gradients_of(samples, pt.functional if entrance == "functional" else F, device, backend)
     expected = {f"{s.pool}_backward" for s in samples}
-    if entrance == "patched":  # PyTorch's 1-D pools are 2-D ones of height 1
+    if "patched" in entrance:  # PyTorch's 1-D pools are 2-D ones of height 1
         expected = {function.replace("1d", "2d") for function in expected}
     assert reached == expected
     return found

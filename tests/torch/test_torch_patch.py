@@ -19,7 +19,8 @@ import torch.nn.functional as F  # noqa: E402
 import pooltide.torch as pt  # noqa: E402
 from pools import EVERY, POOLS, Pool, deterministic, gradient, quiet_patch, sample, watch_patched  # noqa: E402
 from pooltide.kernels.plan import NoBackend  # noqa: E402
-from pooltide.torch import aten_fallback, overrides, patching  # noqa: E402
+from pooltide.torch import aten  # noqa: E402
+from pooltide.torch.patch import gradient_overrides, installation  # noqa: E402
 from pooltide.torch.releases import can_call_aten  # noqa: E402
 
 each_patch = pytest.mark.parametrize("forward", [False, True], ids=["gradients", "forwards"])
@@ -255,7 +256,7 @@ def test_threads_may_patch_while_others_compute(forwards: tuple[bool, ...]) -> N
 
 @calls_aten
 def test_what_we_refuse_goes_to_pytorch_and_is_said_once(monkeypatch: Any) -> None:
-    monkeypatch.setattr(aten_fallback, "_warned", Counter())
+    monkeypatch.setattr(aten, "_warned", Counter())
     g, x = torch.full((1, 2, 2, 2), 8), torch.ones(1, 2, 4, 4, dtype=torch.int64)
     args = (g, x, [2, 2], [2, 2], [0, 0], False, True, None)
     must = torch.ops.aten.avg_pool2d_backward.default(*args)
@@ -270,14 +271,14 @@ def test_what_we_refuse_goes_to_pytorch_and_is_said_once(monkeypatch: Any) -> No
 
 @calls_aten
 def test_a_refusing_backend_goes_to_pytorch(monkeypatch: Any) -> None:
-    monkeypatch.setattr(aten_fallback, "_warned", Counter())
+    monkeypatch.setattr(aten, "_warned", Counter())
     must = [gradient(pool.forward, sample(pool)) for pool in EVERY]
 
     def refuse(*_: Any) -> Any:
         raise NoBackend("not today")
 
-    monkeypatch.setattr(overrides, "prepare_gradient", refuse)
-    monkeypatch.setattr(overrides, "find", lambda *_: None)
+    monkeypatch.setattr(gradient_overrides, "prepare_gradient", refuse)
+    monkeypatch.setattr(gradient_overrides, "find", lambda *_: None)
     with pt.patch(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for pool, expected in zip(EVERY, must, strict=True):
@@ -290,10 +291,10 @@ def test_a_release_that_traces_past_us_is_named(monkeypatch: Any) -> None:
     with quiet_patch(False):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            patching._check_traces()
-        monkeypatch.setattr(overrides, "_in_graph", lambda tensor: False)
+            installation._check_traces()
+        monkeypatch.setattr(gradient_overrides, "_in_graph", lambda tensor: False)
         with pytest.warns(UserWarning, match="past pooltide|cannot trace"):
-            patching._check_traces()
+            installation._check_traces()
 
 
 def layers_of(run: Callable[[], Any]) -> int:
@@ -373,7 +374,7 @@ def _overhanging(x: Any) -> Any:
 @pytest.mark.slow
 def test_compiled_models_use_our_gradients(monkeypatch: Any) -> None:
     """Also when the same model was compiled without the patch, and its code lies in the cache on disk."""
-    from pooltide.torch import operators
+    from pooltide.torch.dispatch import custom_operators
 
     x = torch.randn(6, 2, 5, 7, 11)
     must = gradient(_overhanging, x)
@@ -381,9 +382,9 @@ def test_compiled_models_use_our_gradients(monkeypatch: Any) -> None:
     wrong = gradient(torch.compile(_overhanging, fullgraph=True), x)
     torch.compiler.reset()
     reached = []
-    real = operators.compute
+    real = custom_operators.compute
     monkeypatch.setattr(
-        operators,
+        custom_operators,
         "compute",
         lambda prepared, *rest: reached.append(prepared.function) or real(prepared, *rest),
     )
@@ -427,7 +428,7 @@ if hasattr(torch.library, "get_kernel"):
     del torch.library.get_kernel
 import torch.nn.functional as F
 import pooltide.torch as pt
-from pooltide.torch import patching
+from pooltide.torch.patch import installation
 def gradient():
     x = torch.arange(35.0).reshape(1, 1, 5, 7).requires_grad_()
     return torch.autograd.grad(F.avg_pool2d(x, 3, 2, 1).square().sum(), x)[0]
@@ -443,7 +444,7 @@ with pt.patch():
         assert "no way back" in str(error)
     else:
         raise AssertionError("an integer gradient was computed")
-assert patching._library is None
+assert installation._library is None
 assert torch.equal(gradient(), must)
 print("done")
 """
@@ -454,3 +455,69 @@ def test_releases_without_a_way_back() -> None:
     command = [sys.executable, "-c", WITHOUT_A_WAY_BACK]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+
+
+def test_a_decorated_function_runs_patched() -> None:
+    @pt.patch()
+    def inside(x: int, *, y: int = 2) -> tuple[bool, int]:
+        """Its text."""
+        return pt.is_patched(), x + y
+
+    assert not pt.is_patched()
+    assert inside(1, y=3) == (True, 4)
+    assert not pt.is_patched()
+    assert (inside.__name__, inside.__doc__) == ("inside", "Its text.")
+    handle = pt.patch()
+    with handle, pytest.raises(TypeError, match=r"^patch: it decorates 3; it must be a function\.$"):
+        handle(3)
+    assert not pt.is_patched()
+
+
+def test_unpatch_removes_what_has_no_handle() -> None:
+    kept = pt.patch()
+    quiet_patch(forward=can_call_aten())
+    pt.unpatch()
+    assert not pt.is_patched()
+    with pt.patch():
+        kept.remove()  # a handle of before removes nothing
+        assert pt.is_patched()
+    pt.unpatch()
+    pt.unpatch()
+    assert not pt.is_patched()
+
+
+def test_a_removed_handle_says_so() -> None:
+    with pt.patch() as handle:
+        assert repr(handle) == "<pooltide.torch.Patch of gradients, active>"
+    assert repr(handle) == "<pooltide.torch.Patch of gradients, removed>"
+    with pytest.raises(RuntimeError, match=r"^patch: the handle was removed; it must be active\."):
+        handle.__enter__()
+    handle = pt.patch()
+    pt.unpatch()
+    assert "removed" in repr(handle)
+
+
+def test_a_fallback_is_logged_once_for_each_reason(caplog: Any) -> None:
+    from pooltide.torch import aten
+
+    caplog.set_level("INFO", "pooltide.torch")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(3):
+            aten.warn_once("avg_pool2d_backward", "a reason of this test")
+    assert [r.levelname for r in caplog.records if "a reason of this test" in r.message] == ["INFO"]
+
+
+def test_code_that_runs_after_its_call_is_not_decorated() -> None:
+    def generator() -> Any:
+        yield pt.is_patched()
+
+    async def coroutine() -> bool:
+        return pt.is_patched()
+
+    for function in (generator, coroutine, torch.nn.Module):
+        with pytest.raises(
+            TypeError, match=r"^patch: it decorates .*, whose code runs after the call; it must"
+        ):
+            pt.patch()(function)
+    assert not pt.is_patched()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,7 +18,10 @@ from torch import nn  # noqa: E402
 import pooltide.torch as pt  # noqa: E402
 from models import CBAM  # noqa: E402
 from pools import EVERY, Pool, gradient, kept_by, quiet_patch, sample  # noqa: E402
-from pooltide.torch import forward_overrides, patching, pools  # noqa: E402
+from pooltide import _native  # noqa: E402
+from pooltide.kernels.calls import CALLS  # noqa: E402
+from pooltide.torch.patch import forward_overrides, installation  # noqa: E402
+from pooltide.torch.pools import forward  # noqa: E402
 
 MAXIMA = [pool for pool in EVERY if "max" in pool.name]
 each_pool = pytest.mark.parametrize("pool", EVERY, ids=str)
@@ -26,13 +31,26 @@ each_pool = pytest.mark.parametrize("pool", EVERY, ids=str)
 def ran(monkeypatch: Any) -> Iterator[list[str]]:
     """The kinds of the forwards that our kernels computed, in order."""
     kinds: list[str] = []
-    run = pools._run
+    run = forward._run
     monkeypatch.setattr(
-        pools, "_run", lambda pool, *rest: kinds.append(pool.problem.kind) or run(pool, *rest)
+        forward, "_run", lambda pool, *rest: kinds.append(pool.problem.kind) or run(pool, *rest)
+    )
+    _native.aten_watch(
+        lambda name: None if "backward" in name else kinds.append("maximum" if "max" in name else "average")
     )
     yield kinds
+    _native.aten_watch(None)
     assert not pt.is_patched(), "a test left PyTorch patched"
     assert forward_overrides.depth == 0
+
+
+@pytest.fixture(autouse=True)
+def adaptive_maxima_save_offsets(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As those with many maxima do."""
+    monkeypatch.setattr(forward_overrides, "CHEAP_INDICES", 0)
+    CALLS.clear()
+    yield
+    CALLS.clear()
 
 
 def patched() -> pt.Patch:
@@ -78,7 +96,7 @@ def test_halves(pool: Pool, dtype: Any, ran: list[str]) -> None:
 
 
 @each_pool
-def test_one_byte_per_maximum_is_saved_and_no_input(pool: Pool, ran: list[str]) -> None:
+def test_one_byte_per_maximum_is_saved(pool: Pool, ran: list[str]) -> None:
     x = sample(pool).requires_grad_()
     module = {"adaptive": "Adaptive", "avg": "Avg", "max": "Max"}
     words = pool.name.replace("_pool", "").split("_")
@@ -87,19 +105,34 @@ def test_one_byte_per_maximum_is_saved_and_no_input(pool: Pool, ran: list[str]) 
     )
     with patched():
         saved = kept_by(lambda: pool.forward(x))
-        assert saved == ([torch.uint8] if "max" in pool.name else [])
+        assert saved == [torch.float32, *([torch.uint8] if "max" in pool.name else [])]  # the input, too
         if made is not None:
             assert kept_by(lambda: made(**pool.arguments)(x)) == saved
-    assert kept_by(lambda: pool.forward(x)) not in ([], [torch.uint8])
+    assert kept_by(lambda: pool.forward(x)) == [torch.float32, *([torch.int64] if "max" in pool.name else [])]
 
 
-def test_large_windows_save_the_smallest_integers(ran: list[str]) -> None:
+def test_large_windows_save_indices(ran: list[str]) -> None:
     x = torch.randn(2, 3, 19, 23, requires_grad=True)
     must = gradient(lambda x: F.adaptive_max_pool2d(x, 1), x)
     with patched():
-        assert kept_by(lambda: F.adaptive_max_pool2d(x, 1)) == [torch.int16]
+        assert kept_by(lambda: F.adaptive_max_pool2d(x, 1)) == [torch.float32, torch.int64]
         assert torch.equal(gradient(lambda x: F.adaptive_max_pool2d(x, 1), x), must)
     assert ran == ["maximum"] * 2
+
+
+@pytest.mark.parametrize("pool", [pool for pool in MAXIMA if "adaptive" in pool.name], ids=str)
+def test_few_adaptive_maxima_save_indices(
+    pool: Pool, ran: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forward_overrides, "CHEAP_INDICES", 2**14)
+    x = sample(pool)
+    must = gradient(pool.forward, x)
+    with patched():
+        for _ in range(3):
+            assert torch.equal(gradient(pool.forward, x), must)
+            assert kept_by(lambda: pool.forward(x.detach().requires_grad_())) == [torch.float32, torch.int64]
+    assert ran == ["maximum"] * 6
+    assert torch.equal(gradient(pool.forward, x), must)
 
 
 @pytest.mark.parametrize("pool", MAXIMA, ids=str)
@@ -119,7 +152,9 @@ def test_indices_are_pytorchs(pool: Pool, ran: list[str]) -> None:
             assert torch.equal(
                 gradient(lambda x: run(x)[0], given), gradient(lambda x: pool.forward(x), given)
             )
-            assert kept_by(lambda x=x: run(x)) == [torch.uint8]
+            # A strided pool's node keeps the indices that the caller has; an adaptive one does not know.
+            kept = torch.uint8 if "adaptive" in pool.name else torch.int64
+            assert kept_by(lambda x=x: run(x)) == [torch.float32, kept]
 
 
 def test_removing_and_nesting(ran: list[str]) -> None:
@@ -172,7 +207,7 @@ def test_forward_must_be_a_bool(forward: Any, ran: list[str]) -> None:
 
 
 def test_releases_without_a_way_back(monkeypatch: Any, ran: list[str]) -> None:
-    monkeypatch.setattr(patching, "_forward_library", None)
+    monkeypatch.setattr(installation, "_forward_library", None)
     monkeypatch.delattr(torch.library, "get_kernel", raising=False)
     with pytest.raises(NotImplementedError, match="patch: forward is True; it must be False with PyTorch"):
         pt.patch(forward=True)
@@ -346,3 +381,298 @@ def test_checkpoints_and_inference(ran: list[str]) -> None:
             assert torch.equal(F.max_pool2d(x, 3, 2), must[1])
         with torch.no_grad():
             assert torch.equal(F.max_pool2d(x, 3, 2), must[1])
+
+
+STRIDED, ADAPTIVE = (lambda x: F.max_pool2d(x, 3, 2, 1)), (lambda x: F.adaptive_max_pool2d(x, (3, 5)))
+each_maximum = pytest.mark.parametrize("pool", [STRIDED, ADAPTIVE], ids=["max_pool2d", "adaptive_max_pool2d"])
+
+
+def image() -> Any:
+    return torch.randn(2, 3, 11, 13, generator=torch.Generator().manual_seed(5))
+
+
+@each_maximum
+def test_the_node_is_pytorchs_own(pool: Callable[[Any], Any], ran: list[str]) -> None:
+    x = image().requires_grad_()
+    name = pool(x).grad_fn.name()
+    with patched():
+        y = pool(x)
+        assert y.grad_fn.name() == name
+        assert y.grad_fn._saved_result1.dtype == torch.uint8
+        assert y.grad_fn._saved_result1.untyped_storage().nbytes() == y.numel()
+
+
+def test_indices_of_direct_calls_are_int64(ran: list[str]) -> None:
+    x = image().requires_grad_()
+    calls = [
+        lambda: torch.ops.aten.max_pool2d_with_indices(x, [3, 3], [2, 2]),
+        lambda: torch._C._nn.max_pool2d_with_indices(x, 3),
+        lambda: torch.max_pool1d_with_indices(x[0], 3),
+        lambda: torch._C._nn.max_pool3d_with_indices(x, 3),
+        lambda: torch.ops.aten.adaptive_max_pool2d(x, [3, 5]),
+        lambda: torch.ops.aten.adaptive_max_pool3d(x, [1, 3, 5]),
+        lambda: torch.adaptive_max_pool1d(x[0], 5),
+    ]
+    must = [call() for call in calls]
+    with patched():
+        for call, (values, indices) in zip(calls, must, strict=True):
+            F.max_pool2d(x, 3)  # wants offsets, which the next call must not get
+            found = call()
+            assert torch.equal(found[0], values)
+            assert torch.equal(found[1], indices)
+            assert found[1].dtype == torch.int64
+
+
+@each_maximum
+def test_second_derivatives_read_real_indices(pool: Callable[[Any], Any], ran: list[str]) -> None:
+    def second(x: Any) -> Any:
+        x = x.double().requires_grad_()
+        (first,) = torch.autograd.grad(pool(x).square().sum(), x, create_graph=True)
+        return torch.autograd.grad(first.square().sum(), x)[0]
+
+    must = second(image())
+    with patched():
+        assert torch.equal(second(image()), must)
+        assert torch.autograd.gradgradcheck(pool, image().double().requires_grad_())
+
+
+@each_maximum
+def test_batches_of_gradients(pool: Callable[[Any], Any], ran: list[str]) -> None:
+    def batched(x: Any) -> Any:
+        x = x.requires_grad_()
+        y = pool(x)
+        g = torch.randn(4, *y.shape, generator=torch.Generator().manual_seed(3))
+        return torch.autograd.grad(y, x, g, is_grads_batched=True)[0]
+
+    must = batched(image())
+    with patched():
+        assert torch.equal(batched(image()), must)
+
+
+@each_maximum
+def test_transforms_and_forward_mode(pool: Callable[[Any], Any], ran: list[str]) -> None:
+    x = image()
+
+    def square(x: Any) -> Any:
+        return pool(x).square().sum()
+
+    calls = [
+        lambda: torch.func.grad(square)(x),
+        lambda: torch.func.vmap(torch.func.grad(square))(x[:, None]),
+        lambda: torch.func.jacrev(pool)(x[:1, :1]),
+        lambda: torch.func.jvp(pool, (x,), (x.cos(),))[1],
+        lambda: torch.func.jacfwd(pool)(x[:1, :1, :4, :5]),
+        lambda: torch.autograd.functional.hvp(square, x, x.cos())[1],
+        lambda: torch.func.hessian(square)(x[:1, :1, :5, :6]),
+    ]
+    must = [call() for call in calls]
+    with patched():
+        for call, expected in zip(calls, must, strict=True):
+            assert torch.equal(call(), expected)
+
+
+@each_maximum
+def test_a_dispatch_mode_sees_int64(pool: Callable[[Any], Any], ran: list[str]) -> None:
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    seen: list[Any] = []
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            found = func(*args, **(kwargs or {}))
+            seen.extend(getattr(t, "dtype", None) for t in (found if isinstance(found, tuple) else (found,)))
+            return found
+
+    x = image().requires_grad_()
+    must = torch.autograd.grad(pool(x).square().sum(), x)[0]
+    with patched():
+        with Watch():
+            (found,) = torch.autograd.grad(pool(x).square().sum(), x)
+        assert torch.uint8 not in seen
+        assert torch.int64 in seen
+        assert torch.equal(found, must)
+        y = pool(x).square().sum()
+        with Watch():  # the forward ran outside of it
+            assert torch.equal(torch.autograd.grad(y, x)[0], must)
+
+
+@each_maximum
+def test_saved_tensors_may_travel(pool: Callable[[Any], Any], ran: list[str]) -> None:
+    """Hooks that save elsewhere, and threads that call the backward pass of another."""
+    import threading
+
+    must = gradient(pool, image())
+    with patched():
+        with torch.autograd.graph.save_on_cpu():
+            assert torch.equal(gradient(pool, image()), must)
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: t.numpy(), torch.from_numpy):
+            assert torch.equal(gradient(pool, image()), must)
+        found: list[Any] = []
+        x = image().requires_grad_()
+        y = pool(x)
+        g = torch.randn(y.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64).float()
+        thread = threading.Thread(target=lambda: found.append(torch.autograd.grad(y, x, g)[0]))
+        thread.start()
+        thread.join()
+    assert torch.equal(found[0], must)
+
+
+def test_a_hook_that_changes_the_saved_tensor_is_refused(ran: list[str]) -> None:
+    x = image().requires_grad_()
+    with patched():
+        with torch.autograd.graph.saved_tensors_hooks(
+            lambda t: t, lambda t: t[..., 1:] if t.dtype == torch.uint8 else t
+        ):
+            y = STRIDED(x)
+        with pytest.raises(RuntimeError, match=r"max_pool2d_backward: indices has shape"):
+            y.sum().backward()
+
+
+@each_maximum
+def test_deterministic_algorithms(pool: Callable[[Any], Any], ran: list[str]) -> None:
+    from pools import deterministic
+
+    must = gradient(pool, image())
+    with patched(), deterministic():
+        assert torch.equal(gradient(pool, image()), must)
+
+
+@each_maximum
+def test_a_backward_pass_that_is_traced_reads_offsets(pool: Callable[[Any], Any], ran: list[str]) -> None:
+    """The forward ran before: its node has offsets, and the graph must hold what they mean."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    x = image().requires_grad_()
+    must = gradient(pool, image())
+    with patched():
+        y = pool(x)
+        g = torch.randn(y.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64).float()
+        traced = make_fx(lambda g: torch.autograd.grad(y, x, g, retain_graph=True)[0])(g)
+        assert torch.equal(traced(g), must)
+
+
+def test_subclasses_see_int64(ran: list[str]) -> None:
+    from torch.testing._internal.two_tensor import TwoTensor
+
+    x = image()
+    with patched():
+        both = TwoTensor(x, x.clone()).requires_grad_()
+        _, indices = F.max_pool2d(both, 3, return_indices=True)
+        assert indices.dtype == indices.a.dtype == torch.int64
+        y = F.max_pool2d(both, 3)
+        assert y.grad_fn._saved_result1.dtype == torch.int64
+        assert torch.equal(y.a, F.max_pool2d(x, 3))
+
+
+def test_compiled_kernels_keep_no_tensor(ran: list[str]) -> None:
+    """Neither calls that the cache knows nor those that Python computes."""
+    x = image().requires_grad_()
+    dense, held = torch.randn(2, 3, 6, 7), x._use_count()
+    with patched():
+        for pool in (
+            lambda x: F.max_pool2d(x, 3, 2, 1),
+            lambda x: F.avg_pool2d(x, 3, 2, 1, divisor_override=2),
+        ):
+            for g in (dense, dense[:1, :1, :1, :1].expand(2, 3, 6, 7)):
+                before = g._use_count()
+                for _ in range(3):
+                    torch.autograd.grad(pool(x), x, g)
+                    with torch.no_grad():
+                        pool(x)
+                assert g._use_count() == before
+        for _ in range(3):
+            F.adaptive_max_pool2d(x, 3)
+            with pytest.raises(RuntimeError, match="Output size is too small"):
+                F.max_pool2d(x, 99)
+        assert x._use_count() == held
+
+
+def test_errors_of_python_keep_their_class(monkeypatch: Any, ran: list[str]) -> None:
+    class Odd(Exception):
+        pass
+
+    def fail(*_: Any) -> Any:
+        raise Odd("this one")
+
+    monkeypatch.setattr(forward_overrides, "_on_device", fail)
+    with patched():
+        with pytest.raises(Odd, match="this one"):
+            F.avg_pool2d(image(), 5)
+        with pytest.raises(Odd, match="this one"):
+            F.max_pool2d(image().requires_grad_(), 5)
+
+
+def test_lazy_negation_is_seen(ran: list[str]) -> None:
+    x = image()
+    with patched():
+        for pool in (STRIDED, ADAPTIVE, lambda x: F.avg_pool2d(x, 3)):
+            for _ in range(2):
+                assert torch.equal(pool(torch._neg_view(x)), pool(-x))
+
+
+@pytest.mark.parametrize("forward", [False, True])
+def test_calls_that_follow_each_other_keep_their_own_results(forward: bool) -> None:
+    """From the second round on, compiled kernels compute them: no call may take what another one left."""
+    x = torch.randn(4, 7, 11, 13, 17, requires_grad=True)
+    plane = x[:, :, 1]
+
+    def calls() -> list[Any]:
+        values = [
+            *F.adaptive_max_pool2d(plane, (5, 7), return_indices=True),
+            *F.max_pool2d(plane, 3, 2, 1, dilation=2, return_indices=True),
+            F.max_pool2d(plane, 3, 2, 1, dilation=2),
+            F.max_pool3d(x, 3, 2, 1),
+            *F.adaptive_max_pool3d(x, (3, 5, 4), return_indices=True),
+            F.adaptive_max_pool3d(x, (3, 5, 4)),
+            F.avg_pool2d(plane, 3, 2, 1),
+            *F.max_pool1d(plane[0], 3, return_indices=True),
+            F.adaptive_avg_pool3d(x, (3, 5, 4)),
+        ]
+        total = sum(value.square().sum() for value in values if value.is_floating_point())
+        return [*(value.detach() for value in values), *torch.autograd.grad(total, x)]
+
+    must = calls()
+    with quiet_patch(forward):
+        for _ in range(4):
+            for found, expected in zip(calls(), must, strict=True):
+                assert found.dtype == expected.dtype
+                assert torch.equal(found, expected)
+
+
+def test_hooks_for_saved_tensors_may_compute_pools() -> None:
+    """PyTorch calls them between its autograd kernel and ours: they must not get the offsets of the outer pool."""
+    dtypes = []
+
+    def pack(saved: Any) -> Any:
+        if saved.dtype == torch.float32:
+            with torch.no_grad():
+                dtypes.append(F.max_pool2d(saved.detach(), 3, return_indices=True)[1].dtype)
+        return saved
+
+    x = torch.randn(2, 3, 8, 8, requires_grad=True)
+    with patched(), torch.autograd.graph.saved_tensors_hooks(pack, lambda saved: saved):
+        for _ in range(3):  # Python makes the first call, compiled kernels the others
+            pooled = F.max_pool2d(x * 1, 2)
+            F.adaptive_max_pool2d(x * 1, 2, return_indices=True)
+            assert pooled.grad_fn._saved_result1.dtype == torch.uint8
+    assert dtypes == [torch.int64] * 6
+
+
+def test_a_checkpoint_that_ends_with_a_pool_leaves_no_tensors() -> None:
+    """Its hook stops the second forward by an exception, inside the pool."""
+
+    def step() -> None:
+        x = torch.randn(1, 4, 16, 16, requires_grad=True)
+        kept.append(weakref.ref(x))
+        made = torch.utils.checkpoint.checkpoint(lambda x: F.max_pool2d(x * 2, 2), x, use_reentrant=False)
+        made.sum().backward()
+
+    kept: list[Any] = []
+    storages = []
+    with patched():
+        for _ in range(4):
+            step()
+            gc.collect()
+            storages.append(sum(isinstance(each, torch.Tensor) for each in gc.get_objects()))
+    assert [each() for each in kept] == [None] * 4
+    assert len(set(storages[1:])) == 1, storages

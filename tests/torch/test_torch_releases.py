@@ -15,9 +15,10 @@ torch = pytest.importorskip("torch")
 
 import pooltide.torch as pt  # noqa: E402
 from pools import POOLS, gradient, sample  # noqa: E402
-from pooltide.torch import patching, releases  # noqa: E402
+from pooltide.torch import releases  # noqa: E402
+from pooltide.torch.patch import installation  # noqa: E402
 
-SOURCES = sorted(Path(pt.__file__).parent.glob("*.py"))
+SOURCES = sorted(Path(pt.__file__).parent.rglob("*.py"))
 UNTESTED = """
 import warnings
 import torch, pooltide.torch
@@ -69,8 +70,8 @@ def test_an_old_release_is_refused() -> None:
 
 
 def test_the_arguments_of_every_overridden_operator_are_those_of_aten() -> None:
-    releases.check_operators(patching._arguments())
-    releases.check_operators(patching._forward_arguments())
+    releases.check_operators(installation._arguments())
+    releases.check_operators(installation._forward_arguments())
 
 
 @pytest.mark.slow
@@ -84,8 +85,8 @@ def untested(monkeypatch: pytest.MonkeyPatch) -> None:
     """A release that was not tested, in which nothing was patched yet."""
     monkeypatch.setattr(releases, "TESTED", ("2.6",))
     monkeypatch.setattr(torch, "__version__", "9.9.0")
-    monkeypatch.setattr(patching, "_library", None)
-    monkeypatch.setattr(patching, "_forward_library", None)
+    monkeypatch.setattr(installation, "_library", None)
+    monkeypatch.setattr(installation, "_forward_library", None)
 
 
 def _operator(*names: str) -> Any:
@@ -116,7 +117,7 @@ def test_changed_operators_are_named_and_nothing_is_patched(
         f"patch: aten::_adaptive_avg_pool3d_backward {given} in PyTorch 9.9.0; it must take "
         "(grad_output, self), as in PyTorch 2.6. Nothing is patched."
     )
-    assert patching._library is None
+    assert installation._library is None
     assert not pt.is_patched()
     assert torch.equal(gradient(pool.forward, sample(pool)), must)
 
@@ -128,7 +129,7 @@ def test_changed_pools_are_named_and_nothing_is_patched(
     monkeypatch.setattr(torch.ops.aten, "adaptive_max_pool2d", SimpleNamespace())
     with pytest.raises(NotImplementedError, match=r"^patch: aten::adaptive_max_pool2d is missing in PyTorch"):
         pt.patch(forward=True)
-    assert patching._library is patching._forward_library is None
+    assert installation._library is installation._forward_library is None
     assert not pt.is_patched()
 
 
@@ -140,5 +141,5 @@ def test_a_release_that_cannot_trace_is_named(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(proxy_tensor, "make_fx", fail)
     with pytest.warns(UserWarning, match=r"cannot trace the patched pools: no graph; models compiled"):
-        patching._check_traces()
+        installation._check_traces()
     assert not pt.is_patched()

@@ -22,7 +22,8 @@ from torch import nn  # noqa: E402
 
 import pooltide.torch as pt  # noqa: E402
 from pools import deterministic, quiet_patch  # noqa: E402
-from pooltide.torch import aten_fallback, training_step  # noqa: E402
+from pooltide.kernels.cuda.runtime import background, compiler  # noqa: E402
+from pooltide.torch import aten, training_step  # noqa: E402
 
 
 class Call(nn.Module):
@@ -69,6 +70,14 @@ def test_status_without_a_model(monkeypatch: Any, tmp_path: Any) -> None:
         assert "patched       gradients, 2 patches" in str(pt.status())
 
 
+def test_kernels_that_are_compiled_in_the_background_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiler, "_kernels", {("a kernel", 0): None, ("another", 0): None})
+    monkeypatch.setattr(background, "unfinished", lambda: ["a job"])
+    found = pt.status()
+    assert (found.kernels_ready, found.kernels_compiling) == (2, 1)
+    assert "GPU kernels   2 ready, 1 being compiled" in str(found)
+
+
 def test_threads_are_those_that_a_call_may_use() -> None:
     before = torch.get_num_threads()
     try:
@@ -91,7 +100,7 @@ def test_nvrtc_that_is_missing_has_a_reason(monkeypatch: Any) -> None:
     def missing() -> Any:
         raise pt.status.__globals__["NoCompiler"]("it is not here")
 
-    monkeypatch.setattr("pooltide.kernels.cuda.nvrtc.library", missing)
+    monkeypatch.setattr("pooltide.kernels.cuda.runtime.nvrtc.library", missing)
     assert pt.status().nvrtc_fault == "it is not here"
     assert "not found: it is not here" in str(pt.status())
 
@@ -99,7 +108,7 @@ def test_nvrtc_that_is_missing_has_a_reason(monkeypatch: Any) -> None:
 def test_fallbacks_are_counted(monkeypatch: Any) -> None:
     if not pt.releases.can_call_aten():
         pytest.skip("this PyTorch can't call a patched kernel")
-    monkeypatch.setattr(aten_fallback, "_warned", Counter())
+    monkeypatch.setattr(aten, "_warned", Counter())
     g, x = torch.full((1, 2, 2, 2), 8), torch.ones(1, 2, 4, 4, dtype=torch.int64)
     with quiet_patch(forward=False), warnings.catch_warnings():
         warnings.simplefilter("ignore")

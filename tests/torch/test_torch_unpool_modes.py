@@ -19,7 +19,7 @@ import torch.nn.functional as F  # noqa: E402
 
 import pooltide.torch as pt  # noqa: E402
 from pools import deterministic, quiet_patch  # noqa: E402
-from pooltide.torch import moves  # noqa: E402
+from pooltide.torch.pools import unpool_kernels  # noqa: E402
 from pooltide.torch.releases import can_call_aten  # noqa: E402
 from shares import fast_first  # noqa: E402
 from unpools import each_mode, each_rank, mode, pooled, unpool  # noqa: E402
@@ -41,13 +41,17 @@ def text_of(call: Callable[[], Any]) -> str:
 @each_rank
 @each_mode
 def test_training_runs_on_our_kernel(axes: int, name: str, monkeypatch: Any) -> None:
-    kernel, reached = moves._move_on_cpu, []
-    monkeypatch.setattr(moves, "_move_on_cpu", lambda f, *rest: reached.append(f) or kernel(f, *rest))
+    kernel, reached = unpool_kernels._move_on_cpu, []
+    monkeypatch.setattr(
+        unpool_kernels, "_move_on_cpu", lambda f, *rest: reached.append(f) or kernel(f, *rest)
+    )
     x, indices, plane = pooled(axes)
     with mode(name):
         y = unpool(x.requires_grad_(), indices, plane)
         y.sum().backward()
-    called = f"max_unpool{axes}d" if name == "functional" else f"max_unpool{max(axes, 2)}d"
+    called = f"max_unpool{axes}d"
+    if name != "functional" and axes == 1:
+        called += ", or max_unpool2d of width 1"  # which PyTorch calls
     # PyTorch's own gradient of an unpool is a gather, which patch() leaves to PyTorch.
     assert reached == [called] + [f"{called}_backward"] * (name == "functional")
     assert torch.equal(x.grad, torch.ones_like(x))
@@ -65,6 +69,7 @@ def test_a_bad_index_raises_with_pytorchs_text(axes: int, name: str, bad: Any) -
         with mode(name):
             error = error_of(lambda: unpool(given, indices, plane))  # noqa: B023
         assert must in str(error)
+        assert str(error).startswith(f"max_unpool{axes}d")
         assert isinstance(error, IndexError)
 
 

@@ -13,17 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from .cases import CasesError, Line
-from .foreign import (
-    Foreign,
-    Tensor,
-    line_of,
-    operator_called,
-    range_words,
-    role_called,
-    shape_of,
-    text_of,
-    unknown_operator,
-)
+from .foreign import Foreign, Tensor, call_of, line_of, range_words, role_of, shape_of, text_of
+
+_NAMES = ("name", "api", "aclnn_name")  # fields that may name the operator
 
 
 def lines(path: Path, document: Any) -> Iterator[Line] | None:
@@ -43,19 +35,13 @@ def _cases(cases: list[dict[str, Any]]) -> Iterator[Line]:
 
 
 def _foreign(case: Mapping[str, Any]) -> Foreign:
-    names = [case[key] for key in ("name", "api", "aclnn_name") if isinstance(case.get(key), str)]
-    operator = next((known for name in names if (known := operator_called(name))), None)
-    if operator is None:
-        unknown_operator("name", ", ".join(names))
-    foreign = Foreign(operator)
+    foreign = call_of("name", *(case[key] for key in _NAMES if isinstance(case.get(key), str)))
+    operator = foreign.operator
     inputs = case["inputs"]
     if not isinstance(inputs, list) or not all(isinstance(one, dict) for one in inputs):
         raise CasesError("inputs must be a list of objects")
     for one in inputs:
-        name = text_of(one, "name")
-        role = role_called(operator, name)
-        if role is None:
-            raise CasesError(f"an input is called {name[:60]!r}; {operator.function} has no such parameter")
+        role = role_of(operator, text_of(one, "name"), "input")
         if one.get("type") == "tensor":
             foreign.tensors[role] = Tensor(
                 shape_of(one.get("shape")), text_of(one, "dtype"), one.get("format")

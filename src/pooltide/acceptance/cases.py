@@ -18,9 +18,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
-from unicodedata import category
 
 from ..writing import why
+from .case_names import NAMES, form, is_name
 from .notation import Case, parse
 from .words import NotationError
 
@@ -52,7 +52,6 @@ FIELDS: dict[str, str | tuple[str, str]] = {
 _MAIN = ("name", "case", "operator", "input")
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 LONGEST = 1 << 20  # bytes of a line
-NAMES = "it must be letters, digits, . _ or -, at most 200 bytes"
 _DEEPEST = 32  # nested brackets of JSON
 
 
@@ -108,9 +107,9 @@ def lines(source: Iterable[bytes]) -> Iterator[Line]:
                 continue
             fields = _fields(text, header, separator)
             name = _name(fields, number)
-            if name in seen:
-                raise CasesError(f"name is {name!r}, which line {seen[name]} has; it must be unique")
-            seen[name] = number
+            if (key := form(name)) in seen:
+                raise CasesError(f"name is {name!r}, which line {seen[key]} has; it must be unique")
+            seen[key] = number
             yield Line(number, name, parse(notation(fields)))
         except UnicodeDecodeError as error:
             yield Line(number, _default(number), None, not_utf8(error))
@@ -280,19 +279,6 @@ def _name(fields: Mapping[str, Any], number: int) -> str:
     if not isinstance(name, str) or not is_name(name):
         raise CasesError(f"name is {str(name)[:60]!r}; {NAMES}")
     return name
-
-
-def is_name(text: str) -> bool:
-    """True for names of cases: letters and digits of any script, and . _ -, but not at the start . or -."""
-    # A file name has at most 255 bytes, and endings are added.
-    return text == file_name(text) and 0 < len(text.encode()) <= 200
-
-
-def file_name(text: str) -> str:
-    """The text with _ in place of each character that no name of a case has."""
-    good = (c in "._-" or (category(c)[0] in "LMN" and c.isprintable()) for c in text)
-    safe = "".join(c if is_good else "_" for c, is_good in zip(text, good, strict=True))
-    return f"_{safe[1:]}" if safe.startswith((".", "-")) else safe
 
 
 def _default(number: int) -> str:

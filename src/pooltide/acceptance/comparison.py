@@ -18,11 +18,11 @@ from ..operators.dtypes import DTYPES, DType
 from ..problem.problem import Problem
 from .errormap import LARGEST_PLANE, Array, ErrorMap, Reader, map_errors, piece_size
 from .inputs import result_plane, source_plane
+from .manifest import Manifest
 from .manifest_entry import (
     MANIFEST,
     RESULTS,
     ROLES,
-    SUFFIXES,
     first_change,
     has_float64,
     result_of,
@@ -31,6 +31,8 @@ from .manifest_entry import (
 from .measures import PRECISIONS, Measures, Precision, index_measures, measure_all, precision_of
 from .msprobe_dump import TENSORS, dumps, tensor_path
 from .notation import Case, parse
+from .pack import PackError
+from .plain_files import Source
 from .tensorfile import GoldenError, TensorFile, TensorFileError, open_tensor, words_hint
 from .trial import Refused, problem_of
 from .verdicts import Verdict, judge
@@ -38,7 +40,7 @@ from .words import NotationError
 
 _PIECE = 1 << 18
 _ENDINGS = (".npy", ".bin", ".pt")
-_KNOWN = {f"{role}.{suffix}" for role in ROLES for suffix in SUFFIXES}
+_KNOWN = {f"{role}{ending}" for role in ROLES for ending in _ENDINGS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,8 @@ def pair_files(
 ) -> Pair:
     """Open two files, or three. A .bin file has the dtype and shape of the other file."""
     raw = [path.suffix == ".bin" for path in (actual, golden)]
+    if all(raw) and not actual.stat().st_size:  # no header says that the tensor has no cell
+        raise TensorFileError(f"{actual}: the file has 0 bytes; it must have cells")
     if raw[1]:
         a = open_tensor(actual, dtype)
         g = _open_golden(golden, a.dtype, None if raw[0] else a.shape)
@@ -97,17 +101,17 @@ def pair_files(
     return _checked(Pair(name, a, g, t, rounding))
 
 
-def pair_entry(entry: Mapping[str, Any], golden: Path, actual: Path, third: Path | None) -> Pair:
+def pair_entry(entry: Mapping[str, Any], golden: Manifest, actual: Path, third: Path | None) -> Pair:
     """Open the files of one entry of the manifest; the golden result is the float64 one if there is one.
 
     GoldenError: a golden file was changed. The golden result is checked later, while it is read.
     """
     name, files, result = entry["name"], entry["files"], result_of(entry)
     role = f"{result}_float64" if has_float64(entry) else result
-    if text := first_change(golden, entry, skip=f"{role}.npy"):
+    if text := first_change(golden.file, entry, skip=f"{role}.npy"):
         raise GoldenError(text)
     dtype, shape = DTYPES[files[result]["dtype"]], tuple(files[result]["shape"])
-    g = _open_golden(golden / name / f"{role}.npy", DTYPES[files[role]["dtype"]], shape)
+    g = _open_golden(_file(golden, name, f"{role}.npy"), DTYPES[files[role]["dtype"]], shape)
     g = replace(g, sha256=files[role]["sha256"]["npy"])
     a = open_tensor(result_path(actual, name, result), dtype, shape)
     t = None if third is None else _open_golden(result_path(third, name, result), dtype, shape)
@@ -115,15 +119,24 @@ def pair_entry(entry: Mapping[str, Any], golden: Path, actual: Path, third: Path
     return _checked(Pair(name, a, g, t, entry["rounding"], entry["case"], indices))
 
 
-def _indices(entry: Mapping[str, Any], golden: Path, actual: Path) -> tuple[TensorFile, TensorFile]:
+def _file(golden: Manifest, name: str, file: str) -> Source:
+    try:
+        return golden.file(name, file)
+    except PackError as error:
+        raise GoldenError(str(error)) from None
+
+
+def _indices(entry: Mapping[str, Any], golden: Manifest, actual: Path) -> tuple[TensorFile, TensorFile]:
     """The indices of maxima, of the result and golden ones."""
     about, name = entry["files"]["indices"], entry["name"]
     dtype, shape = DTYPES[about["dtype"]], tuple(about["shape"])
-    theirs = _open_golden(golden / name / "indices.npy", dtype, shape)
+    theirs = _open_golden(_file(golden, name, "indices.npy"), dtype, shape)
     return open_tensor(result_path(actual, name, "indices"), dtype, shape), theirs
 
 
-def _open_golden(path: Path, dtype: DType | None = None, shape: tuple[int, ...] | None = None) -> TensorFile:
+def _open_golden(
+    path: Source, dtype: DType | None = None, shape: tuple[int, ...] | None = None
+) -> TensorFile:
     """Open a golden or third file; an error is a GoldenError, which fails no result."""
     try:
         return open_tensor(path, dtype, shape)
@@ -144,6 +157,8 @@ def result_path(directory: Path, name: str, result: str) -> Path:
         return paths[0]
     what = f"no result for {name}" if result in RESULTS else f"no {result} for {name}"
     where = f"{candidates[0]} or {candidates[len(_ENDINGS)]}, or with the ending {' or '.join(_ENDINGS[1:])}"
+    if dumped.parent.is_dir():
+        where = f"{dumped}.pt, or with the ending .npy"
     raise TensorFileError(f"{directory}: {what}; it must be in {where}")
 
 
@@ -200,10 +215,10 @@ def _checked(pair: Pair) -> Pair:
     return pair
 
 
-def error_map(pair: Pair, golden: Path | None = None) -> ErrorMap | None:
+def error_map(pair: Pair, golden: Manifest | None = None) -> ErrorMap | None:
     """Where the errors of a pair are; None for planes too large to draw and for Fortran order.
 
-    `golden` is the directory with the inputs of the case.
+    `golden` has the inputs of the case.
     """
     case = _case(pair.case)
     problem = None if case is None else problem_of(case)
@@ -234,11 +249,11 @@ def _case(text: str) -> Case | None:
     return case
 
 
-def _plane_reader(directory: Path | None, name: str, role: str, problem: Problem | None) -> Reader | None:
-    if directory is None or problem is None:
+def _plane_reader(golden: Manifest | None, name: str, role: str, problem: Problem | None) -> Reader | None:
+    if golden is None or problem is None:
         return None
     try:
-        file = open_tensor(directory / name / f"{role}.npy")
+        file = open_tensor(_file(golden, name, f"{role}.npy"))
     except TensorFileError:  # the report then has no values
         return None
     cells = prod(problem.output_plane if role == "indices" else source_plane(problem))

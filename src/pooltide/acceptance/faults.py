@@ -19,9 +19,9 @@ from ..operators.dtypes import DTYPES
 from ..problem.problem import Problem
 from ..problem.rounding import round_once
 from .inputs import draw
-from .measures import bits_of
 from .notation import Case
 from .oracle import Golden, golden_result
+from .ulps import bits_of
 
 Array = NDArray[Any]
 Random = np.random.Generator

@@ -14,12 +14,13 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from ..operators.catalog import documented, operators
 from ..operators.pages import HOST, Operator
 from ..writing import why
-from .cases import NAMES, CasesError, Line, file_name, is_name, notation, parse_json
+from .case_names import NAMES, file_name, form, is_name
+from .cases import CasesError, Line, notation, parse_json
 from .notation import Case, parse
 from .plain_files import opened
 from .supplied_values import SuppliedValues
@@ -101,7 +102,10 @@ def _cases_of(path: Path) -> Iterator[Line]:
                 raise CasesError(f"the file has more than {_LARGEST} bytes; it must have fewer")
             text = file.read()
         if path.suffix == ".csv":
-            raise CasesError("the columns of ATK's CSV files are not documented; give the cases as JSON")
+            raise CasesError(
+                "no public document names the columns of ATK's CSV files; give ATK's JSON form of the cases, "
+                "or pooltide's own case file without --from"
+            )
         document = parse_json(text, "file")
     except OSError as error:
         raise CasesError(f"{path}: can't be read: {why(error)}") from None
@@ -122,11 +126,11 @@ def _unique(lines: Iterator[Line]) -> Iterator[Line]:
     """The lines; one whose name an earlier line has is an error: the files of both would be the same."""
     seen: dict[str, int] = {}
     for line in lines:
-        if line.name in seen:
-            text = f"name is {line.name!r}, which case {seen[line.name]} has; it must be unique"
+        if (key := form(line.name)) in seen:
+            text = f"name is {line.name!r}, which case {seen[key]} has; it must be unique"
             yield Line(line.number, line.name, None, text)
         else:
-            seen[line.name] = line.number
+            seen[key] = line.number
             yield line
 
 
@@ -141,9 +145,12 @@ def operator_called(name: str) -> Operator | None:
     return None
 
 
-def unknown_operator(key: str, name: str) -> NoReturn:
-    """Raise the CasesError of a call whose operator is not one of ours."""
+def call_of(key: str, *names: str) -> Foreign:
+    """An empty call of the operator that one of the names means. CasesError: none does; `key` has them."""
+    if operator := next((page for name in names if (page := operator_called(name))), None):
+        return Foreign(operator)
     known = [op for op in (*operators().values(), *documented().values()) if operator_called(op.function)]
+    name = ", ".join(names)
     hint = did_you_mean(name, {spelling: spelling for op in known for spelling in (op.name, op.function)})
     raise CasesError(f"{key} is {name[:60]!r}{hint}; it must be an operator that pooltide ops lists")
 
@@ -155,6 +162,13 @@ def role_called(operator: Operator, name: str) -> str | None:
             if name in (parameter.name, parameter.argument):
                 return parameter.role
     return None
+
+
+def role_of(operator: Operator, name: str, what: str) -> str:
+    """The role of the parameter that is called so. CasesError: none is; `what` says input or attribute."""
+    if role := role_called(operator, name):
+        return role
+    raise CasesError(f"an {what} is called {name[:60]!r}; {operator.function} has no such {what}")
 
 
 def line_of(number: int, name: str, make: Callable[[], Foreign]) -> Line:

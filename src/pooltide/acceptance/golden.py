@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from ..arrays.volumes import as_volume
 from ..operators.pages import HOST
 from ..writing import append_own, why
-from .cases import is_name
+from .case_names import is_name
 from .inputs import TooLarge, draw, placed
 from .manifest import Manifest, ManifestError, finish_manifest, read_manifest
 from .manifest_entry import MANIFEST, ROLES, SUFFIXES, expected, first_change, has_float64
@@ -75,7 +75,7 @@ class Made:
 def make(task: Task, directory: Path, known: Mapping[str, Any] | None = None) -> Made:
     """Write the files of one case. The files of the `known` entry stay if they are unchanged."""
     made = partial(Made, task.number, task.name, task.case)
-    if known is not None and _same(known, task) and first_change(directory, known) is None:
+    if known is not None and _same(known, task) and first_change(files_in(directory), known) is None:
         return made(known, kept=True)
     try:
         arrays = _arrays(parse(task.case), task.supplied)
@@ -89,6 +89,11 @@ def make(task: Task, directory: Path, known: Mapping[str, Any] | None = None) ->
     except OSError as error:
         return made(None, f"{directory}: can't be written: {why(error)}", full=True)
     return made(entry)
+
+
+def files_in(directory: Path) -> Callable[[str, str], Path]:
+    """Where the files of a case are: a function of its name and the file's."""
+    return lambda name, file: directory / name / file
 
 
 def _arrays(case: Case, supplied: SuppliedValues | None) -> dict[str, Array | None]:

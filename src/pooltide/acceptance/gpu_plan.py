@@ -6,13 +6,16 @@ No GPU is needed: without one, the plan is that of an H200, and says so.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from ..kernels.cuda.choice import LAYOUTS, kernels, refuse
-from ..kernels.cuda.driver import H200, NoCompiler, device_facts
+from ..kernels.cuda.runtime.driver import H200, NoCompiler, device_facts
 from ..kernels.plan import NoBackend, arrange, fact_lines, kernel_facts
 from ..problem.problem import Problem
 from .notation import Case
 from .trial import layouts_of, problem_of
+
+NO_LAUNCH = "none, as a tensor has no elements"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,4 +43,6 @@ def gpu_plan(case: Case, product: str | None = None) -> GpuPlan:
         name, facts = "cuda", device_facts(0)
     except NoCompiler:
         name, facts = "cuda (there is no GPU here; this is the plan for an H200)", H200
-    return GpuPlan(problem, name, layout, copied, kernels(problem, layout, facts))
+    empty = 0 in (problem.cells, problem.planes * prod(problem.output_plane))
+    considered = [] if empty else kernels(problem, layout, facts)
+    return GpuPlan(problem, name, layout, copied, considered or [(NO_LAUNCH, None)])

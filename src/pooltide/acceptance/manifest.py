@@ -23,48 +23,17 @@ from .. import __version__
 from ..writing import why, write_own
 from .cases import LONGEST
 from .manifest_entry import MANIFEST, SHA256, checked, entry_of, short
-from .plain_files import opened
+from .pack import SUFFIX, Pack, PackError
+from .plain_files import Source, opened
+from .shard import Shard, read_shard
 
 _MOST_CHECKED = 20_000  # lines, in a few seconds
 _NAME = re.compile(rb'\{"name": "([A-Za-z0-9_][A-Za-z0-9._-]{0,199})", "line": ([1-9][0-9]{0,18}), ')
-
-
 _NO_VERSIONS = frozenset({"complete", "shard", "list_sha256", "left_out"})  # of the first line
 
 
 class ManifestError(ValueError):
     """A manifest that `pooltide golden` can't have written."""
-
-
-@dataclass(frozen=True, slots=True)
-class Shard:
-    """The share `number` of `of` shares of the cases: each case whose place, counted from 1, is equal to
-    `number` modulo `of`."""
-
-    number: int
-    of: int
-
-    def has(self, place: int) -> bool:
-        """Whether the shard has the case at a place, counted from 0."""
-        return place % self.of == self.number - 1
-
-    def count(self, total: int) -> int:
-        """How many of `total` cases the shard has."""
-        return len(range(self.number - 1, total, self.of))
-
-    def __str__(self) -> str:
-        return f"{self.number}/{self.of}"
-
-
-def read_shard(text: str) -> Shard:
-    """The shard that a text such as 3/16 means. ValueError: it means none."""
-    match = re.fullmatch(r"([1-9][0-9]{0,5})/([1-9][0-9]{0,5})", text)
-    if match is None or int(match[1]) > int(match[2]):
-        raise ValueError(
-            f"shard is {short(text)}; it must be two numbers such as 3/16, "
-            "the first 1 or more and not larger than the second"
-        )
-    return Shard(int(match[1]), int(match[2]))
 
 
 @dataclass(slots=True)
@@ -75,14 +44,24 @@ class Manifest:
     manifest have the sha256 of its first line, so they are what `pooltide golden` wrote.
     """
 
-    path: Path
+    path: Path  # of a pack: of the file that has all
     offsets: dict[str, int] = field(default_factory=dict)
     complete: bool = False
     shard: Shard | None = None
     versions: dict[str, str] = field(default_factory=dict)
     digest: str = ""  # of its lines, once they were read
     list_sha256: str = ""  # of a shard: of the whole list of cases
-    left_out: int = 0  # of a shard: its cases that could not be made
+    left_out: int = 0  # cases of the list, or of the shard, that could not be made
+    pack: Pack | None = None  # that has the manifest and all files
+
+    @property
+    def source(self) -> Source:
+        """The manifest itself."""
+        return self.path if self.pack is None else self.pack.manifest
+
+    def file(self, name: str, file: str) -> Source:
+        """A file of a case. PackError: the pack is damaged."""
+        return self.path.parent / name / file if self.pack is None else self.pack.file(name, file)
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -110,7 +89,7 @@ class Manifest:
         Whoever changes a line can write the right sha256 too, so each line is checked before it is used.
         ManifestError: one is wrong.
         """
-        with opened(self.path) as file:
+        with opened(self.source) as file:
             for place, (name, offset) in enumerate(self.offsets.items()):
                 if not chosen(place, name):
                     continue
@@ -118,7 +97,7 @@ class Manifest:
                 try:
                     yield _named(name, file.readline(LONGEST))
                 except ValueError as error:
-                    raise ManifestError(f"{self.path}, case {name}: {str(error)[:200]}") from None
+                    raise ManifestError(f"{self.source}, case {name}: {str(error)[:200]}") from None
 
     def add(self, entry: Mapping[str, Any], file: BinaryIO) -> None:
         """Append an entry to the manifest, which `file` has open for appending."""
@@ -136,17 +115,28 @@ def _named(name: str, line: bytes) -> dict[str, Any]:
     return entry
 
 
+def is_pack(path: Path) -> bool:
+    """Whether the path names a pack of golden data."""
+    return path.suffix == SUFFIX and not path.is_dir()
+
+
 def read_manifest(directory: Path, *, unfinished: bool = False) -> Manifest:
-    """The index of a manifest. ManifestError: `pooltide golden` did not write the file so.
+    """The index of the manifest of a directory or a pack.
+
+    ManifestError: `pooltide golden` did not write the file so.
 
     With `unfinished`, lines may be missing, and a last line that was cut short is ignored. A million cases
     take seconds: only where the sha256 of the lines is wrong, the first lines are checked one by one.
     """
-    path = directory / MANIFEST
     try:
-        with opened(path) as file:
+        pack = Pack(directory, MANIFEST) if is_pack(directory) else None
+    except PackError as error:
+        raise ManifestError(str(error)) from None
+    path = directory / MANIFEST if pack is None else directory
+    try:
+        with opened(pack.manifest if pack else path) as file:
             manifest, digest = _index(path, file, unfinished)
-            manifest.digest = digest
+            manifest.digest, manifest.pack = digest, pack
             if not manifest.complete or digest == manifest.versions.pop("sha256", None):
                 return manifest
             file.seek(0)
@@ -251,8 +241,8 @@ def finish_manifest(manifest: Manifest, *, complete: bool) -> None:
     for line in _lines_at(manifest.path, order):
         digest.update(line)
     ended: dict[str, Any] = {"sha256": digest.hexdigest()} if complete else {}
-    if manifest.shard:
-        ended |= {"list_sha256": manifest.list_sha256, "left_out": manifest.left_out}
+    ended |= {"list_sha256": manifest.list_sha256} if manifest.shard else {}
+    ended |= {"left_out": manifest.left_out} if manifest.left_out else {}
     shard = manifest.shard and str(manifest.shard)
     _rewrite(manifest, _head(complete=complete, shard=shard, **ended), order)
     manifest.complete = complete

@@ -8,15 +8,16 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..operators.dtypes import DTYPES, DType
 from ..writing import why
-from .cases import is_name, parse_json
+from .case_names import NAMES, is_name
+from .cases import parse_json
 from .notation import parse
-from .plain_files import opened
+from .pack import PackError
+from .plain_files import Source, opened
 from .tensorfile import CHANGED
 from .trial import Refused, problem_of
 from .words import NotationError
@@ -43,7 +44,7 @@ def checked(entry: Mapping[str, Any]) -> dict[str, Any]:
     if not 0 < entry["line"] < 2**63:
         raise ValueError(f"line is {short(entry['line'])}; it must be the number of a line")
     if not is_name(entry["name"]):
-        raise ValueError(f"name is {short(entry['name'])}; it must be letters, digits, . _ or -")
+        raise ValueError(f"name is {short(entry['name'])}; {NAMES}")
     want = expected(entry["name"], entry["line"], entry["case"], has_float64(entry))
     _equal("", {**entry, "files": None}, {**want, "files": None})
     _equal("files.", dict.fromkeys(entry["files"]), dict.fromkeys(want["files"]))
@@ -135,17 +136,19 @@ def writes_indices(entry: Mapping[str, Any]) -> bool:
     return "indices" in entry["files"] and parse(entry["case"]).operator.kind == "maximum"
 
 
-def first_change(directory: Path, entry: Mapping[str, Any], *, skip: str = "") -> str | None:
+def first_change(
+    place: Callable[[str, str], Source], entry: Mapping[str, Any], *, skip: str = ""
+) -> str | None:
     """A message about the first file that is missing or has another sha256; None if all files are unchanged.
 
-    `skip` names a file that the caller checks itself.
+    `place` finds a file of a case; `skip` names a file that the caller checks itself.
     """
     for role, about in entry["files"].items():
         for suffix, digest in about["sha256"].items():
-            path = directory / entry["name"] / f"{role}.{suffix}"
-            if path.name == skip:
+            if (file_name := f"{role}.{suffix}") == skip:
                 continue
             try:
+                path = place(entry["name"], file_name)
                 with opened(path) as file:
                     if hashlib.file_digest(file, "sha256").hexdigest() != digest:
                         return f"{path}: {CHANGED}"
@@ -153,4 +156,6 @@ def first_change(directory: Path, entry: Mapping[str, Any], *, skip: str = "") -
                 return f"{path}: the file is missing; {MANIFEST} has it"
             except OSError as error:
                 return f"{path}: can't be read: {why(error)}"
+            except PackError as error:
+                return str(error)
     return None

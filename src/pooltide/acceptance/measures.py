@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 
 from ..operators.dtypes import DType
 from ..problem.rounding import round_once
+from .ulps import BINS, bits_of, ulp_distance, ulp_histogram
 
 Array = NDArray[Any]
 TINY = 1e-7
 ULPS = 32
 SHARES = (1e-2, 1e-3, 1e-4)  # relative errors of the dual-thousandth family
-BINS = 20  # of the ULP histogram: 0, 1, 2, 3–4, 5–8, …, more
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,8 @@ class Measures:
     above: tuple[int, ...] = (0,) * len(SHARES)  # cells with a relative error not below each of SHARES
     outside: int = 0  # cells outside the mixed tolerance
     beyond: int = 0  # cells with an error above the limit and above 32 ULP
+    zero_outside: int = 0  # cells where a result of 0 would be outside the mixed tolerance
+    zero_beyond: int = 0  # cells where it would have an error above the limit
     max_ulp: int = 0
     sum_ulp: float = 0.0
     many_ulps: int = 0  # cells with more ULPs than the precision's limit
@@ -170,12 +172,14 @@ def _added(name: str, one: Any, other: Any) -> Any:
 
 def measure(actual: Array, golden: Array, precision: Precision) -> Measures:
     """The errors of `actual`. `golden` has the same dtype, or is float64 and not rounded."""
-    if actual.dtype != golden.dtype:
-        return _measure(actual, golden, precision)
-    differ = bits_of(actual) != bits_of(golden)  # equal cells, most of a good result, need less work
-    if not differ.any():
-        return _measure_equal(golden, precision)
-    return _measure_equal(golden[~differ], precision) + _measure(actual[differ], golden[differ], precision)
+    with np.errstate(invalid="ignore"):  # NumPy warns of a signaling NaN
+        if actual.dtype != golden.dtype:
+            return _measure(actual, golden, precision)
+        differ = bits_of(actual) != bits_of(golden)  # equal cells, most of a good result, need less work
+        if not differ.any():
+            return _measure_equal(golden, precision)
+        equal = _measure_equal(golden[~differ], precision)
+        return equal + _measure(actual[differ], golden[differ], precision)
 
 
 def _measure_equal(golden: Array, precision: Precision) -> Measures:
@@ -198,6 +202,7 @@ def _measure_equal(golden: Array, precision: Precision) -> Measures:
         dot=square,
         square=square,
         golden_square=square,
+        **_zeros(np.abs(kept), precision),
         histogram=(kept.size,) + (0,) * (BINS - 1),
     )
 
@@ -226,7 +231,16 @@ def _measure(actual: Array, golden: Array, precision: Precision) -> Measures:
         many_ulps=int((ulp > precision.ulps).sum()),
         histogram=ulp_histogram(ulp),
         **_errors(a, g, ulp, precision),
+        **_zeros(np.abs(g), precision),
     )
+
+
+def _zeros(magnitude: Array, precision: Precision) -> dict[str, Any]:
+    """The mixed tolerance of a result of zeros, whose errors above the limit are always above 32 ULP."""
+    return {
+        "zero_outside": int((magnitude > precision.atol + precision.rtol * magnitude).sum()),
+        "zero_beyond": int((magnitude > precision.limit).sum()),
+    }
 
 
 def _errors(a: Array, g: Array, ulp: Array, precision: Precision) -> dict[str, Any]:
@@ -265,39 +279,6 @@ def _errors(a: Array, g: Array, ulp: Array, precision: Precision) -> dict[str, A
 def index_measures(actual: Array, golden: Array) -> Measures:
     """The indices of maxima, which must be equal."""
     return Measures(indices=golden.size, wrong_indices=int((actual != golden).sum()))
-
-
-def bits_of(x: Array) -> Array:
-    """The bits of each element, as unsigned integers."""
-    return np.ascontiguousarray(x).view(f"u{x.itemsize}")
-
-
-def ulp_distance(a: Array, g: Array) -> NDArray[np.uint64]:
-    """The number of steps from a to g through the values of their dtype; both finite; +0 and −0 are equal."""
-    bits = a.itemsize * 8
-    magnitude = np.uint64(2 ** (bits - 1) - 1)
-
-    def ordered(x: Array) -> NDArray[np.int64]:
-        word = bits_of(x).astype(np.uint64)
-        signed = (word & magnitude).astype(np.int64)
-        return np.where(word > magnitude, -signed, signed)
-
-    i, j = ordered(a), ordered(g)
-    with np.errstate(over="ignore"):  # the difference of two int64 fits uint64
-        return (np.maximum(i, j) - np.minimum(i, j)).view(np.uint64)
-
-
-def ulp_histogram(ulp: NDArray[np.uint64]) -> tuple[int, ...]:
-    """Counts for 0, 1, 2, 3–4, 5–8, …: bin b > 1 ends at 2^(b−1); the last bin has no end."""
-    edges = np.array([0, *(2**b for b in range(BINS - 2))], dtype=np.uint64)
-    bins = np.searchsorted(edges, ulp, side="left")
-    return tuple(int(n) for n in np.bincount(bins, minlength=BINS))
-
-
-def bin_names() -> list[str]:
-    edges = [2**b for b in range(BINS - 2)]
-    spans = [f"{low + 1}–{2 * low}" if low > 1 else "2" for low in edges[:-1]]
-    return ["0", "1", *spans, f">{edges[-1]}"]
 
 
 def measure_all(pairs: Iterable[tuple[Array, Array]], precision: Precision) -> Measures:

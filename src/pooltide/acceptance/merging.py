@@ -26,30 +26,31 @@ def merge_golden(parts: Sequence[Path], output: Path) -> tuple[int, int]:
     """
     manifests = [_complete(part) for part in parts]
     _check(parts, manifests)
-    found = start(output)
-    if older := sorted(found.offsets.keys() - {name for manifest in manifests for name in manifest.offsets}):
+    merged = start(output)
+    if older := sorted(merged.offsets.keys() - {name for manifest in manifests for name in manifest.offsets}):
         text = f"{output} has the case {older[0]}, which no part has"
         raise ManifestError(f"{text}; give another --output, or an empty one")
-    begin(found, None)
+    begin(merged, None)
     clean(output)
-    with append_own(found.path) as file:
+    with append_own(merged.path) as file:
         for part, manifest in zip(parts, manifests, strict=True):
             for entry in manifest.entries():
-                if text := foreign(output / entry["name"], entry["name"] in found):
+                if text := foreign(output / entry["name"], entry["name"] in merged):
                     raise ManifestError(text)
-                if found.get(entry["name"]) == entry and (output / entry["name"]).is_dir():
+                if merged.get(entry["name"]) == entry and (output / entry["name"]).is_dir():
                     continue
                 _link(part, output, entry)
-                found.add(entry, file)
-    finish(output, found, complete=True)
-    return len(found), sum(manifest.left_out for manifest in manifests)
+                merged.add(entry, file)
+    merged.left_out = sum(manifest.left_out for manifest in manifests)
+    finish(output, merged, complete=True)
+    return len(merged), merged.left_out
 
 
 def _complete(part: Path) -> Manifest:
-    found = read_manifest(part)
-    if not found.complete:
+    manifest = read_manifest(part)
+    if not manifest.complete:
         raise ManifestError(f"{part / MANIFEST} is not complete; start pooltide golden again")
-    return found
+    return manifest
 
 
 def _check(parts: Sequence[Path], manifests: Sequence[Manifest]) -> None:
@@ -57,23 +58,23 @@ def _check(parts: Sequence[Path], manifests: Sequence[Manifest]) -> None:
     first = manifests[0]
     seen: dict[str, Path] = {}
     shards: dict[int, Path] = {}
-    for part, found in zip(parts, manifests, strict=True):
+    for part, manifest in zip(parts, manifests, strict=True):
         for key, value in first.versions.items():
-            if found.versions.get(key) != value:
-                other = f"{found.versions.get(key)}; it must be {value}, as of {parts[0]}"
+            if manifest.versions.get(key) != value:
+                other = f"{manifest.versions.get(key)}; it must be {value}, as of {parts[0]}"
                 raise ManifestError(f"{part}: {key} is {other}")
-        if (found.shard is None) != (first.shard is None):
+        if (manifest.shard is None) != (first.shard is None):
             raise ManifestError(f"{part} and {parts[0]}: one is a shard, the other is not; all must be alike")
-        if found.shard and first.shard:
-            if found.shard.of != first.shard.of:
-                raise ManifestError(f"{part} is shard {found.shard}; it must be one of {first.shard.of}")
-            if found.shard.number in shards:
-                raise ManifestError(f"{part} is shard {found.shard}, as {shards[found.shard.number]} is")
-            shards[found.shard.number] = part
-            if found.list_sha256 != first.list_sha256:
+        if (shard := manifest.shard) and first.shard:
+            if shard.of != first.shard.of:
+                raise ManifestError(f"{part} is shard {shard}; it must be one of {first.shard.of}")
+            if shard.number in shards:
+                raise ManifestError(f"{part} is shard {shard}, as {shards[shard.number]} is")
+            shards[shard.number] = part
+            if manifest.list_sha256 != first.list_sha256:
                 text = f"{part} and {parts[0]} were made from different lists of cases"
                 raise ManifestError(f"{text}; make all shards from one list, with the same options")
-        for name in found.offsets:
+        for name in manifest.offsets:
             if name in seen:
                 raise ManifestError(
                     f"{part} has the case {name}, as {seen[name]} has; each may be there once"

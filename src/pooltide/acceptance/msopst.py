@@ -14,17 +14,7 @@ from typing import Any
 
 from ..operators.pages import Operator
 from .cases import CasesError, Line
-from .foreign import (
-    Foreign,
-    Tensor,
-    line_of,
-    operator_called,
-    range_words,
-    role_called,
-    shape_of,
-    text_of,
-    unknown_operator,
-)
+from .foreign import Foreign, Tensor, call_of, line_of, range_words, role_of, shape_of, text_of
 from .supplied_values import SuppliedValues, Values, flat
 
 
@@ -67,11 +57,8 @@ def _count(case: Mapping[str, Any]) -> int:
 
 def _foreign(case: Mapping[str, Any], which: int, folder: Path) -> Foreign:
     _count(case)
-    name = text_of(case, "op")
-    operator = operator_called(name)
-    if operator is None:
-        unknown_operator("op", name)
-    foreign = Foreign(operator)
+    foreign = call_of("op", text_of(case, "op"))
+    operator = foreign.operator
     values: dict[str, Values] = {}
     unnamed = iter([p.role for p in operator.parameters if p.type == "tensor" and p.role != "out"])
     for one in _inputs(case):
@@ -93,11 +80,11 @@ def _foreign(case: Mapping[str, Any], which: int, folder: Path) -> Foreign:
 
 
 def _role(operator: Operator, one: Mapping[str, Any], usual: str | None) -> str:
-    role = role_called(operator, one["name"]) if isinstance(one.get("name"), str) else usual
-    if role is None:
-        name = str(one.get("name"))[:60]
-        raise CasesError(f"an input is called {name!r}; {operator.function} has no such input")
-    return role
+    if isinstance(one.get("name"), str):
+        return role_of(operator, one["name"], "input")
+    if usual is None:
+        raise CasesError(f"there are more inputs without a name than {operator.function} has")
+    return usual
 
 
 def _tensor(one: Mapping[str, Any], which: int) -> Tensor:
@@ -142,10 +129,5 @@ def _drawn(one: Mapping[str, Any]) -> tuple[str, ...]:
 def _set_attribute(foreign: Foreign, attribute: Any) -> None:
     if not isinstance(attribute, dict) or "value" not in attribute:
         raise CasesError("attr must be a list of objects with name, type and value")
-    name = text_of(attribute, "name")
-    role = role_called(foreign.operator, name)
-    if role is None:
-        raise CasesError(
-            f"an attribute is called {name[:60]!r}; {foreign.operator.function} has no such attribute"
-        )
+    role = role_of(foreign.operator, text_of(attribute, "name"), "attribute")
     foreign.attributes[role] = attribute["value"]

@@ -8,8 +8,8 @@ space, as msprobe writes figures that it does not compute.
 from __future__ import annotations
 
 import csv
-import io
-from collections.abc import Iterable
+from collections.abc import Iterator
+from tempfile import SpooledTemporaryFile
 from typing import Any
 
 from .comparison import Comparison
@@ -25,20 +25,30 @@ HEADER = (
 )  # fmt: skip
 _STATUS = {PASS: "pass", WARNING: "warning", FAIL: "error"}
 _NONE = " "
+_IN_MEMORY = 1 << 24  # bytes
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
-def details(rows: Iterable[tuple[str, Comparison | str]]) -> bytes:
-    """The file. A row is the name of a case, and its comparison or why there is none.
+class Details:
+    """The table, kept in a temporary file while it grows. `add` may raise OSError: the disk is full.
 
-    The file begins with the mark of UTF-8, as msprobe's do, so that spreadsheets show the names of columns.
+    It begins with the mark of UTF-8, as msprobe's do, so that spreadsheets show the names of columns.
     """
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(HEADER)
-    for name, outcome in rows:
-        writer.writerows(map(_safe, row) for row in _rows(name, outcome))
-    return text.getvalue().encode("utf-8-sig")
+
+    def __init__(self) -> None:
+        self._file = SpooledTemporaryFile(_IN_MEMORY, "w+", encoding="utf-8", newline="")  # noqa: SIM115
+        self._file.write("\ufeff")
+        self._writer = csv.writer(self._file)
+        self._writer.writerow(HEADER)
+
+    def add(self, name: str, outcome: Comparison | str) -> None:
+        """Add a case: its comparison, or why there is none."""
+        self._writer.writerows(map(_safe, row) for row in _rows(name, outcome))
+
+    def parts(self) -> Iterator[bytes]:
+        self._file.seek(0)
+        for line in self._file:
+            yield line.encode()
 
 
 def _safe(cell: Any) -> Any:

@@ -20,7 +20,8 @@ from typing import Any
 from ..arrays import functions
 from ..operators.catalog import operators
 from ..operators.pages import Operator
-from .cases import CasesError, Line, file_name
+from .case_names import file_name
+from .cases import CasesError, Line
 from .foreign import Foreign, Tensor, line_of, range_words, shape_of, text_of
 from .supplied_values import SuppliedValues
 

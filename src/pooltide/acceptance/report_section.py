@@ -12,11 +12,12 @@ import numpy as np
 
 from ..geometry import Tables, tables
 from . import picture
+from .chinese import both, spoken
 from .errormap import Cell, ErrorMap
-from .measures import bin_names
+from .ulps import bin_names
 
 if TYPE_CHECKING:
-    from .report_page import Entry
+    from .report_rows import Entry
 
 _MOST_WINDOWS = 400
 _MOST_HELD = 12  # windows of the worst cell along an axis
@@ -37,22 +38,25 @@ _GROUPS = (
     (15, 18),
     (19,),
 )  # bins
+_KINDS = ("", "number", "number", "number", "")  # of the columns of the worst cells
 
 
 def section(entry: Entry, *, opened: bool) -> str:
     """`opened`: the details are shown at once."""
     name = escape(entry.name)
     details = [_verdicts(entry.verdicts)]
-    if entry.errors:
-        details += ['<div class="figures">', _heat_map(entry.errors)]
+    errors = entry.errors() if entry.errors is not None else None
+    if errors:
+        details += ['<div class="figures">', _heat_map(errors)]
     details.append(_histogram(entry.histogram, entry.misplaced))
-    if entry.errors:
-        details += ["</div>", _worst(entry.errors)]
+    if errors:
+        details += ["</div>", _worst(errors)]
+    where = both("Where the errors are", "误差在哪里")
     return (
         f'<section class="case" id="case-{name}">'
         f'<h2>{name} <span class="badge {entry.status}">{entry.status}</span></h2>'
-        f'<p class="reason">{escape(entry.why)}</p><p><code>{escape(entry.case)}</code></p>'
-        f"<details{' open' if opened else ''}><summary>Where the errors are</summary>"
+        f'<p class="reason">{spoken(entry.why)}</p><p><code>{escape(entry.case)}</code></p>'
+        f"<details{' open' if opened else ''}><summary>{where}</summary>"
         f"{''.join(details)}</details>"
         f"<pre>{escape(entry.reproduce)}</pre></section>"
     )
@@ -63,11 +67,13 @@ def _verdicts(verdicts: Sequence[tuple[str, str, str]]) -> str:
         return ""
     rows = "".join(
         f'<tr><td class="word" data-label="standard">{escape(name)}</td>'
-        f'<td class="{status.lower()}">{escape(status)}</td><td>{escape(text)}</td></tr>'
+        f'<td class="{status.lower()}">{escape(status)}</td><td>{spoken(text)}</td></tr>'
         for name, status, text in verdicts
     )
-    head = "<thead><tr><th>standard</th><th>verdict</th><th>figures</th></tr></thead>"
-    return f"<details><summary>All verdicts</summary><table>{head}<tbody>{rows}</tbody></table></details>"
+    heads = (both("standard", "标准"), both("verdict", "结论"), both("figures", "指标"))
+    head = f"<thead><tr>{''.join(f'<th>{text}</th>' for text in heads)}</tr></thead>"
+    title = both("All verdicts", "所有结论")
+    return f"<details><summary>{title}</summary><table>{head}<tbody>{rows}</tbody></table></details>"
 
 
 def _heat_map(errors: ErrorMap) -> str:
@@ -83,10 +89,9 @@ def _heat_map(errors: ErrorMap) -> str:
     x, y = (min(x, y), min(x, y)) if min(height, width) > 4 else (x, max(y, 4.0))
     across, down = width * x, height * y
     vertical, horizontal = ("", *errors.axes)[-2:]
-    down_and = f"{vertical} down and " if vertical else ""
-    darkest = "NaN or Inf out of place" if np.isinf(shown).any() else f"{finite:.0f} ULP"
+    nonfinite = bool(np.isinf(shown).any())
     left, wide = _room(vertical, horizontal, height, across)
-    where = f"{errors.axes[0]} = {depth} of 0 to {len(errors.errors) - 1}, " if len(errors.errors) > 1 else ""
+    caption = _caption(errors, depth, "NaN or Inf" if nonfinite else f"{finite:.0f} ULP")
     return (
         f'<figure><svg class="heat" role="img" aria-label="Map of the errors" '
         f'viewBox="{-left} -4 {wide:.0f} {down + 34:.0f}" '
@@ -94,8 +99,25 @@ def _heat_map(errors: ErrorMap) -> str:
         f'<image href="data:image/png;base64,{image}" width="{across:g}" height="{down:g}" '
         f'preserveAspectRatio="none"/><path class="edge" d="M0 0h{across:g}v{down:g}h{-across:g}z"/>'
         f"{_windows(errors, x, y)}{_ticks(vertical, horizontal, height, width, across, down)}</svg>"
-        f"<figcaption>Largest error over all planes, {where}{height}×{width} cells, {down_and}{horizontal} "
-        f"across. White: no error; darkest: {darkest}.{_windows_note(errors)}</figcaption></figure>"
+        f"<figcaption>{caption}</figcaption></figure>"
+    )
+
+
+def _caption(errors: ErrorMap, depth: int, darkest: str) -> str:
+    """`darkest`: what the darkest cells of the map have."""
+    height, width = errors.errors.shape[1:]
+    slices, (vertical, horizontal) = len(errors.errors), ("", *errors.axes)[-2:]
+    where = f"{errors.axes[0]} = {depth} of 0 to {slices - 1}, " if slices > 1 else ""
+    there = f"{errors.axes[0]} = {depth}（0 到 {slices - 1}），" if slices > 1 else ""
+    down_and = f"{vertical} down and " if vertical else ""
+    down = f"纵向为 {vertical}，" if vertical else ""
+    note, other = _windows_note(errors)
+    out, beside = (" out of place", " 位置不对") if "NaN" in darkest else ("", "")
+    return both(
+        f"Largest error over all planes, {where}{height}×{width} cells, {down_and}{horizontal} across. "
+        f"White: no error; darkest: {darkest}{out}.{note}",
+        f"所有平面中的最大误差，{there}{height}×{width} 个元素，{down}横向为 {horizontal}。"
+        f"白色：无误差；最深：{darkest}{beside}。{other}",
     )
 
 
@@ -149,12 +171,16 @@ def _boxes(kind: str, h: Tables, w: Tables, rows: Iterable[int], columns: Any, x
     return f'<path class="{kind}" d="{"".join(boxes)}"/>'
 
 
-def _windows_note(errors: ErrorMap) -> str:
+def _windows_note(errors: ErrorMap) -> tuple[str, str]:
+    """In English and Chinese."""
     if errors.problem is None:
-        return " No case is known, so no windows are drawn."
+        return " No case is known, so no windows are drawn.", "用例未知，因此没有画出窗口。"
     if not errors.problem.gradient:
-        return " Each cell is a window of the pool."
-    return " Blue: the windows that hold the worst cell, which is framed in black." if errors.worst else ""
+        return " Each cell is a window of the pool.", "每个元素是池化的一个窗口。"
+    if not errors.worst:
+        return "", ""
+    english = " Blue: the windows that hold the worst cell, which is framed in black."
+    return english, "蓝色：覆盖最差元素的窗口；该元素用黑框标出。"
 
 
 def _histogram(histogram: Sequence[int], misplaced: int) -> str:
@@ -170,35 +196,44 @@ def _histogram(histogram: Sequence[int], misplaced: int) -> str:
     while len(bars) > 2 and bars[-1][1] == 0:
         bars.pop()
     if misplaced:
-        bars.append(("NaN or Inf out of place", misplaced, "fail"))
+        bars.append((both("NaN or Inf out of place", "NaN 或 Inf 位置不对"), misplaced, "fail"))
     tallest = np.log10(1 + max(n for _, n, _ in bars)) or 1.0
     rows = "".join(
         f'<b>{name}</b><i class="{kind}" style="width:{np.log10(1 + n) / tallest:.1%}"></i><span>{n}</span>'
         for name, n, kind in bars
     )
-    return (
-        f'<figure><div class="histogram">{rows}</div><figcaption>Cells by their distance from the golden '
-        f"value in ULPs; the bars are logarithmic.</figcaption></figure>"
+    caption = both(
+        "Cells by their distance from the golden value in ULPs; the bars are logarithmic.",
+        "按与标杆值的距离（ULP）统计的元素个数；条形长度为对数。",
     )
+    return f'<figure><div class="histogram">{rows}</div><figcaption>{caption}</figcaption></figure>'
 
 
 def _worst(errors: ErrorMap) -> str:
     if not errors.worst:
         return ""
     axes = ("n", "c", *errors.axes)
-    labels = (", ".join(axes), "result", "golden", "ULP", "terms")
-    head = "".join(f"<th>{label}</th>" for label in labels)
+    place = ", ".join(axes)
+    labels = ((place, place), ("result", "结果"), ("golden", "标杆"), ("ULP", "ULP"), ("terms", "各项"))
+    head = "".join(
+        f'<th class="{kind}">{both(*label)}</th>' for label, kind in zip(labels, _KINDS, strict=True)
+    )
     forward = errors.problem is not None and not errors.problem.gradient
-    source = "the input" if forward else "grad_output"
+    source, other = ("the input", "输入") if forward else ("grad_output", "grad_output")
+    title = both("The worst cells", "误差最大的元素")
+    note = both(
+        f"A term is an element of {source}, by its position and value.",
+        f"每一项是 {other} 的一个元素：位置和数值。",
+    )
     rows = "".join(_cell(cell, labels, len(axes)) for cell in errors.worst)
     return (
-        f"<h3>The worst cells</h3><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-        f'<p class="faint">A term is an element of {source}, by its position and value.</p>'
+        f"<h3>{title}</h3><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+        f'<p class="faint">{note}</p>'
     )
 
 
-def _cell(cell: Cell, labels: Sequence[str], axes: int) -> str:
-    ulp = "out of place" if isinf(cell.ulp) else f"{cell.ulp:.0f}"
+def _cell(cell: Cell, labels: Sequence[tuple[str, str]], axes: int) -> str:
+    ulp = both("out of place", "位置不对") if isinf(cell.ulp) else f"{cell.ulp:.0f}"
     values = (
         _position(cell.position, axes),
         _number(cell.actual),
@@ -206,10 +241,9 @@ def _cell(cell: Cell, labels: Sequence[str], axes: int) -> str:
         ulp,
         _terms(cell, axes - 2),
     )
-    kinds = ("", "number", "number", "number", "")
     cells = [
-        f'<td data-label="{label}" class="{kind}">{escape(value)}</td>'
-        for label, value, kind in zip(labels, values, kinds, strict=True)
+        f'<td data-label="{english}" data-zh="{other}" class="{kind}">{value}</td>'
+        for (english, other), value, kind in zip(labels, values, _KINDS, strict=True)
     ]
     return f"<tr>{''.join(cells)}</tr>"
 
@@ -226,8 +260,8 @@ def _terms(cell: Cell, axes: int) -> str:
         f"({', '.join(map(str, t.position[-axes:]))})" + ("" if t.value is None else f" {t.value:.6g}")
         for t in cell.terms
     ]
-    more = [f"… and {cell.more} more"] if cell.more else []
-    return "; ".join(terms + more) or "none"
+    more = [both(f"… and {cell.more} more", f"…另有 {cell.more} 项")] if cell.more else []
+    return "; ".join(terms + more) or both("none", "无")
 
 
 def _position(position: tuple[int, ...], axes: int) -> str:

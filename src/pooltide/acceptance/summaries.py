@@ -18,10 +18,11 @@ from typing import Any
 
 from .. import __version__
 from ..writing import why, write_parts
-from .cases import CasesError, bounded, parse_json
-from .manifest import Manifest, Shard, read_shard
+from .cases import LONGEST, CasesError, bounded, parse_json
+from .manifest import Manifest
 from .manifest_entry import SHA256
-from .verdicts import FAIL, LEVELS, PASS, STANDARDS, WARNING
+from .shard import Shard, read_shard
+from .verdicts import DEFAULT, FAIL, LEVELS, PASS, STANDARDS, WARNING
 
 _CELLS = ("misplaced", "nan", "inf", "golden_nan", "golden_inf", "differing")
 _FIGURES = ("MERE", "MARE", "RMSE", "cosine", "max ULP")
@@ -43,7 +44,12 @@ def about(manifest: Manifest | None, shard: Shard | None, level: str | None) -> 
     golden = None
     if manifest is not None:
         of = manifest.shard and str(manifest.shard)
-        golden = {"sha256": manifest.digest, "cases": len(manifest), "shard": of}
+        golden = {
+            "sha256": manifest.digest,
+            "cases": len(manifest),
+            "shard": of,
+            "left_out": manifest.left_out,
+        }
     return {"level": level, "pooltide": __version__, "shard": shard and str(shard), "golden": golden}
 
 
@@ -129,6 +135,17 @@ def merge_results(
     return summary
 
 
+def deciding(path: Path) -> str:
+    """The standard in the summary of a file; the default where there is none: merging then refuses it."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, 2) - LONGEST))
+            last = file.read().rstrip(b"\n").rpartition(b"\n")[2]
+        return str(_record(path, 0, last)["summary"]["standard"])
+    except (OSError, CasesError, KeyError):
+        return DEFAULT
+
+
 def _key(record: Mapping[str, Any]) -> tuple[int, str]:
     return record["line"], record["name"]
 
@@ -147,11 +164,13 @@ def _joined(parts: Sequence[_Part]) -> dict[str, Any]:
                 values = f"{_short(first.summary[key])} and {_short(part.summary[key])}"
                 raise CasesError(f"{first.path} and {part.path}: the {what} are {values}; they must be one")
     counts = {key: sum(part.summary[key] for part in parts) for key in _COUNTS}
-    status = 2 if counts["error"] else 1 if counts["fail"] or counts["warning"] else 0
     extra = sorted({path for part in parts for path in part.summary["extra"]})
     golden = first.summary["golden"]
     if _of_golden(first):  # the sha256 of the whole set is not known
-        golden = {"sha256": None, "cases": sum(p.summary["golden"]["cases"] for p in parts), "shard": None}
+        sums = {key: sum(p.summary["golden"][key] for p in parts) for key in ("cases", "left_out")}
+        golden = {"sha256": None, "shard": None, **sums}
+    bad = counts["fail"] or counts["warning"] or golden["left_out"]
+    status = 2 if counts["error"] else 1 if bad else 0
     judged = {key: first.summary[key] for key in ("level", "pooltide")}
     whole = {"exit_status": status, "extra": extra, **judged, "shard": None, "golden": golden}
     return {"standard": first.summary["standard"], **counts, **whole}
@@ -206,7 +225,8 @@ def _is_case(record: Mapping[str, Any]) -> bool:
 def _is_verdict(verdict: Any) -> bool:
     if not isinstance(verdict, dict) or not isinstance(verdict.get("text"), str):
         return False
-    return verdict.get("status") in (PASS, WARNING, FAIL)
+    status = verdict.get("status")
+    return status in (PASS, WARNING, FAIL) and verdict.get("pass") is (status == PASS)
 
 
 def _is_summary(summary: Any) -> bool:
@@ -221,11 +241,12 @@ def _is_summary(summary: Any) -> bool:
 
 
 def _is_golden(golden: Any) -> bool:
-    if not isinstance(golden, dict) or golden.keys() != {"sha256", "cases", "shard"}:
+    if not isinstance(golden, dict) or golden.keys() != {"sha256", "cases", "shard", "left_out"}:
         return False
     digest = golden["sha256"]
     known = digest is None or (isinstance(digest, str) and SHA256.fullmatch(digest) is not None)
-    return known and _is_count(golden["cases"]) and _is_shard(golden["shard"])
+    counts = all(_is_count(golden[key]) for key in ("cases", "left_out"))
+    return known and counts and _is_shard(golden["shard"])
 
 
 def _is_shard(value: Any) -> bool:

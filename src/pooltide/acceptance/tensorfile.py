@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from ..operators.dtypes import DTYPES, DType, dtype_of
 from ..writing import why
-from .plain_files import opened
+from .plain_files import Source, opened
 from .saved_tensor import SavedError, part_of, read_saved
 
 Array = NDArray[Any]
@@ -45,7 +45,7 @@ class GoldenError(TensorFileError):
 
 @dataclass(frozen=True, slots=True)
 class TensorFile:
-    path: Path
+    path: Source
     shape: tuple[int, ...]
     dtype: DType
     stored: np.dtype[Any]  # with the byte order of the file
@@ -91,13 +91,13 @@ class TensorFile:
         return next(at.pieces(cells), np.empty(0, self.dtype.numpy))
 
 
-def open_tensor(path: Path, dtype: DType | None = None, shape: tuple[int, ...] | None = None) -> TensorFile:
+def open_tensor(path: Source, dtype: DType | None = None, shape: tuple[int, ...] | None = None) -> TensorFile:
     """Open a `.npy` file, or a raw `.bin` file of `dtype`; it must have `dtype` and `shape` if given."""
     if path.suffix == ".npy":
         tensor = _npy(path)
     elif path.suffix == ".bin":
         tensor = _raw(path, dtype, shape)
-    elif path.suffix == ".pt":
+    elif path.suffix == ".pt" and isinstance(path, Path):
         tensor = _saved_by_pytorch(path, shape)
     else:
         raise TensorFileError(f"{path}: the name ends in {path.suffix!r}; it must end in .npy, .bin or .pt")
@@ -117,7 +117,7 @@ def words_hint(stored: np.dtype[Any]) -> str:
     return "; bits of bfloat16 must have NumPy's dtype V2: save x.view('V2'), or the raw bytes as .bin"
 
 
-def _raw(path: Path, dtype: DType | None, shape: tuple[int, ...] | None) -> TensorFile:
+def _raw(path: Source, dtype: DType | None, shape: tuple[int, ...] | None) -> TensorFile:
     if dtype is None:
         raise TensorFileError(f"{path}: a .bin file has no dtype; give it with --dtype")
     size = _size(path)
@@ -140,7 +140,7 @@ def _saved_by_pytorch(path: Path, shape: tuple[int, ...] | None) -> TensorFile:
     return TensorFile(path, array.shape, dtype, array.dtype, 0, array=array)
 
 
-def _npy(path: Path) -> TensorFile:
+def _npy(path: Source) -> TensorFile:
     with _opened(path) as file:
         start = file.read(8)
         if start[:6] != _MAGIC:
@@ -171,7 +171,7 @@ def _npy(path: Path) -> TensorFile:
     return TensorFile(path, shape, dtype, dtype.numpy if stored.kind == "V" else stored, offset, fortran)
 
 
-def _header(path: Path, text: bytes) -> tuple[tuple[int, ...], np.dtype[Any], bool]:
+def _header(path: Source, text: bytes) -> tuple[tuple[int, ...], np.dtype[Any], bool]:
     try:
         header = ast.literal_eval(text.decode("utf-8").strip())
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
@@ -199,7 +199,7 @@ def _header(path: Path, text: bytes) -> tuple[tuple[int, ...], np.dtype[Any], bo
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[BufferedReader]:
+def _opened(path: Source) -> Iterator[BufferedReader]:
     try:
         with opened(path) as file:
             yield file
@@ -207,9 +207,9 @@ def _opened(path: Path) -> Iterator[BufferedReader]:
         raise TensorFileError(f"{path}: can't be read: {why(error)}") from None
 
 
-def _size(path: Path) -> int:
+def _size(path: Source) -> int:
     with _opened(path) as file:
-        return os.fstat(file.fileno()).st_size
+        return file.seek(0, os.SEEK_END)
 
 
 def raw_bytes(array: Array) -> memoryview:

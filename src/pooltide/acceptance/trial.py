@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..arrays.volumes import as_volume
 from ..display import html_table
 from ..kernels import Arrays
-from ..kernels.plan import Plan, execute, layout_of, make_plan
+from ..kernels.plan import Executable, layout_of, plan
 from ..operators.call import Call, TensorMeta
 from ..operators.pages import HOST
 from ..operators.rules import check
@@ -37,7 +37,7 @@ class Refused(ValueError):
 @dataclass(frozen=True, slots=True, eq=False)
 class Trial:
     case: Case
-    plan: Plan
+    plan: Executable
     seconds: float  # the best of the repeats
     measures: Measures
     verdicts: list[Verdict]
@@ -66,10 +66,10 @@ def _call(case: Case, product: str | None) -> Call:
     return case.call(product or case.product or HOST)
 
 
-def plan_of(case: Case, product: str | None = None, backend: str | None = None) -> Plan:
+def plan_of(case: Case, product: str | None = None, backend: str | None = None) -> Executable:
     """The plan of a case, from its sizes alone: no array is allocated. `backend` excludes all others."""
     problem = problem_of(case, product)
-    return make_plan(problem, layouts_of(case, product, problem), only=backend)
+    return plan(problem, layouts_of(case, product, problem), only=backend)
 
 
 def layouts_of(case: Case, product: str | None, problem: Problem) -> tuple[str, ...]:
@@ -84,27 +84,24 @@ def _layout(tensor: TensorMeta, axes: int) -> str:
     """The layout of a tensor of a case."""
     if tensor.strides is None:
         return "planes"
-    lead = len(tensor.shape) - axes
-    shape = (1,) * (2 - lead) + tensor.shape[:lead] + (1,) * (3 - axes) + tensor.shape[lead:]
-    strides = (0,) * (2 - lead) + tensor.strides[:lead] + (0,) * (3 - axes) + tensor.strides[lead:]
-    return layout_of(shape, strides)
+    return layout_of(tensor.shape, tensor.strides, axes)
 
 
 def run(case: Case, product: str | None = None, backend: str | None = None, repeat: int = 1) -> Trial:
-    plan = plan_of(case, product, backend)
-    problem, call = plan.problem, _call(case, product)
+    executable = plan_of(case, product, backend)
+    problem, call = executable.problem, _call(case, product)
     axes = len(case.operator.axes)
     drawn = placed(call, problem, draw(problem, case.data), case.offset)
     source, indices, out = (None if array is None else as_volume(array, axes) for array in drawn)
     assert source is not None
     assert out is not None
     buffers = (source, None, indices, out) if problem.gradient else (None, source, indices, out)
-    workspace = np.empty(plan.scratch, np.uint8)
+    workspace = np.empty(executable.scratch, np.uint8)
     seconds = []
     for _ in range(repeat):
         out[...] = np.nan
         start = perf_counter()
-        fault = execute(plan, Arrays(*buffers), workspace)
+        fault = executable.run(Arrays(*buffers), workspace)
         seconds.append(perf_counter() - start)
     if fault is not None:
         text = fault.message("indices", source.shape, problem.input_plane)
@@ -114,6 +111,5 @@ def run(case: Case, product: str | None = None, backend: str | None = None, repe
     measures = measure(np.ascontiguousarray(out), golden.values, precision)
     if golden.indices is not None and indices is not None:
         measures += index_measures(indices, golden.indices)
-    return Trial(
-        case, plan, min(seconds), measures, judge(measures, precision), out, golden.values, source, indices
-    )
+    judged = judge(measures, precision)
+    return Trial(case, executable, min(seconds), measures, judged, out, golden.values, source, indices)

@@ -2,32 +2,68 @@
 
 Returns the C out-parameters first and the status last; None is the null pointer. It must not touch PyTorch, a
 GPU or files. The functions have their C names; `aclGetRecentErrMsg()` says why the thread's last call failed.
-The functions of MISSING are only declared: each fails with 207000 and says what it belongs to.
+The functions of MISSING are only declared: each fails with 207000 and says what it belongs to. `init`, `rt`
+and `util` are spellings of pyACL.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..operators.dtypes import DTYPES, ENUMS, ERRORS, FORMATS, RUNTIME, STATUS
+from .allocation import (
+    aclrtFree,
+    aclrtFreeHost,
+    aclrtGetMemInfo,
+    aclrtHostRegister,
+    aclrtHostUnregister,
+    aclrtMalloc,
+    aclrtMallocAlign32,
+    aclrtMallocCached,
+    aclrtMallocHost,
+    aclrtMallocHostWithCfg,
+    aclrtMallocWithCfg,
+)
+from .callbacks import (
+    aclrtExceptionInfo,
+    aclrtGetDeviceIdFromExceptionInfo,
+    aclrtGetErrorCodeFromExceptionInfo,
+    aclrtGetStreamIdFromExceptionInfo,
+    aclrtGetTaskIdFromExceptionInfo,
+    aclrtGetThreadIdFromExceptionInfo,
+    aclrtLaunchCallback,
+    aclrtProcessReport,
+    aclrtSetExceptionInfoCallback,
+    aclrtStreamGetId,
+    aclrtSubscribeReport,
+    aclrtUnSubscribeReport,
+)
 from .contexts import (
     aclrtContext,
-    aclrtCreateContext,
-    aclrtDestroyContext,
-    aclrtDeviceCanAccessPeer,
-    aclrtDeviceEnablePeerAccess,
-    aclrtGetCurrentContext,
-    aclrtGetDevice,
-    aclrtGetDeviceCount,
-    aclrtGetRunMode,
-    aclrtResetDevice,
-    aclrtSetCurrentContext,
-    aclrtSetDevice,
-    aclrtSynchronizeDevice,
 )
 from .copies import (
     aclrtMemcpy,
+    aclrtMemcpy2d,
+    aclrtMemcpy2dAsync,
     aclrtMemcpyAsync,
     aclrtMemset,
     aclrtMemsetAsync,
+)
+from .devices import (
+    aclrtCreateContext,
+    aclrtDestroyContext,
+    aclrtDeviceCanAccessPeer,
+    aclrtDeviceDisablePeerAccess,
+    aclrtDeviceEnablePeerAccess,
+    aclrtGetCurrentContext,
+    aclrtGetDevice,
+    aclrtGetDeviceCapability,
+    aclrtGetDeviceCount,
+    aclrtGetRunMode,
+    aclrtQueryDeviceStatus,
+    aclrtResetDevice,
+    aclrtResetDeviceForce,
+    aclrtSetCurrentContext,
+    aclrtSetDevice,
+    aclrtSynchronizeDevice,
 )
 from .events import (
     aclrtCreateEvent,
@@ -59,18 +95,18 @@ from .executors import (
     aclSetOutputTensorAddr,
     aclSetTensorAddr,
 )
-from .memory_blocks import (
-    aclrtFree,
-    aclrtFreeHost,
-    aclrtGetMemInfo,
-    aclrtMalloc,
-    aclrtMallocAlign32,
-    aclrtMallocCached,
-    aclrtMallocHost,
-)
 from .numpy_tensors import (
     tensor_from_numpy,
     tensor_to_numpy,
+)
+from .pyacl import (
+    explain_missing,
+    finalize,
+    get_recent_err_msg,
+    get_soc_name,
+    init,
+    runtime_namespace,
+    util,
 )
 from .runtime import (
     aclAppLog,
@@ -84,10 +120,12 @@ from .runtime import (
     aclnnInit,
     aclrtCtxGetSysParamOpt,
     aclrtCtxSetSysParamOpt,
+    aclrtGetLastError,
     aclrtGetSocName,
     aclrtGetSysParamOpt,
     aclrtGetVersion,
-    aclrtSetExceptionInfoCallback,
+    aclrtPeekAtLastError,
+    aclrtSetOpExecuteTimeOut,
     aclrtSetSysParamOpt,
 )
 from .scalars_and_lists import (
@@ -117,8 +155,10 @@ from .scalars_and_lists import (
 )
 from .state import (
     get_checks,
+    get_edition,
     get_product,
     set_checks,
+    set_edition,
     set_product,
 )
 from .streams import (
@@ -159,10 +199,11 @@ CONSTANTS: dict[str, int] = (
 )
 globals().update(CONSTANTS)
 globals().update(MISSING)
+rt = runtime_namespace(globals())
 
-if TYPE_CHECKING:
 
-    def __getattr__(name: str) -> Any: ...
+def __getattr__(name: str) -> Any:
+    raise AttributeError(explain_missing(name))
 
 
 __all__ = [
@@ -238,49 +279,81 @@ __all__ = [
     "aclrtDestroyStream",
     "aclrtDestroyStreamForce",
     "aclrtDeviceCanAccessPeer",
+    "aclrtDeviceDisablePeerAccess",
     "aclrtDeviceEnablePeerAccess",
     "aclrtEvent",
     "aclrtEventElapsedTime",
+    "aclrtExceptionInfo",
     "aclrtFree",
     "aclrtFreeHost",
     "aclrtGetCurrentContext",
     "aclrtGetDevice",
+    "aclrtGetDeviceCapability",
     "aclrtGetDeviceCount",
+    "aclrtGetDeviceIdFromExceptionInfo",
+    "aclrtGetErrorCodeFromExceptionInfo",
+    "aclrtGetLastError",
     "aclrtGetMemInfo",
     "aclrtGetRunMode",
     "aclrtGetSocName",
+    "aclrtGetStreamIdFromExceptionInfo",
     "aclrtGetSysParamOpt",
+    "aclrtGetTaskIdFromExceptionInfo",
+    "aclrtGetThreadIdFromExceptionInfo",
     "aclrtGetVersion",
+    "aclrtHostRegister",
+    "aclrtHostUnregister",
+    "aclrtLaunchCallback",
     "aclrtMalloc",
     "aclrtMallocAlign32",
     "aclrtMallocCached",
     "aclrtMallocHost",
+    "aclrtMallocHostWithCfg",
+    "aclrtMallocWithCfg",
     "aclrtMemcpy",
+    "aclrtMemcpy2d",
+    "aclrtMemcpy2dAsync",
     "aclrtMemcpyAsync",
     "aclrtMemset",
     "aclrtMemsetAsync",
+    "aclrtPeekAtLastError",
+    "aclrtProcessReport",
+    "aclrtQueryDeviceStatus",
     "aclrtQueryEvent",
     "aclrtQueryEventStatus",
     "aclrtQueryEventWaitStatus",
     "aclrtRecordEvent",
     "aclrtResetDevice",
+    "aclrtResetDeviceForce",
     "aclrtResetEvent",
     "aclrtSetCurrentContext",
     "aclrtSetDevice",
     "aclrtSetExceptionInfoCallback",
+    "aclrtSetOpExecuteTimeOut",
     "aclrtSetOpWaitTimeout",
     "aclrtSetStreamFailureMode",
     "aclrtSetSysParamOpt",
+    "aclrtStreamGetId",
     "aclrtStreamQuery",
     "aclrtStreamWaitEvent",
+    "aclrtSubscribeReport",
     "aclrtSynchronizeDevice",
     "aclrtSynchronizeEvent",
     "aclrtSynchronizeStream",
     "aclrtSynchronizeStreamWithTimeout",
+    "aclrtUnSubscribeReport",
+    "finalize",
     "get_checks",
+    "get_edition",
     "get_product",
+    "get_recent_err_msg",
+    "get_soc_name",
+    "init",
+    "rt",
     "set_checks",
+    "set_edition",
     "set_product",
     "tensor_from_numpy",
     "tensor_to_numpy",
+    "util",
 ]  # and the names in CONSTANTS and MISSING

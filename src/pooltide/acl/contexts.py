@@ -1,10 +1,12 @@
-"""Takes the program's choice of device and context, per thread, and creates and ends the streams of contexts.
+"""Takes the program's choice of context, per thread, and creates and ends the streams of contexts.
 
 Returns the context of the calling thread, or refuses the call with 107002 when the thread has none. It must
 not touch memory, nor the jobs of streams.
 
-A context has its own default stream and its own options. A thread uses the context that it set last, else the
-default context, which aclrtSetDevice makes for all threads of the process.
+A context belongs to a device, and has its own default stream and its own options. A thread uses the context
+that it chose last: by aclrtSetDevice, which makes one default context per device for all threads of the
+process, or by aclrtCreateContext or aclrtSetCurrentContext. A thread that chose none is reported, and gets
+the default context of the device that the process set first.
 """
 
 from __future__ import annotations
@@ -14,16 +16,12 @@ import os
 import threading
 from typing import Any, ClassVar
 
-from ..operators.call import is_int
-from ..operators.dtypes import ENUMS, ERRORS
-from .error_reports import RT_INVALID, Refused, entry_point, report
+from ..operators.dtypes import ERRORS
+from .error_reports import RT_INVALID, Refused, report
 from .handles import destroyed_mark, require_live
-from .state import STATE
 from .stream_queue import Stream
 
-BAD_DEVICE = ERRORS["ACL_ERROR_RT_INVALID_DEVICEID"]
 NO_CONTEXT = ERRORS["ACL_ERROR_RT_CONTEXT_NULL"]
-DEVICES = 1
 
 
 class Streams:
@@ -34,10 +32,10 @@ class Streams:
         self._live: list[Stream] = []
         self._numbers = itertools.count(1)
 
-    def create(self, name: str | None = None) -> Stream:
+    def create(self, name: str | None = None, device: int = 0) -> Stream:
         """A new stream. Messages call it by its name: by default, its number in the order of creation."""
         with self._lock:
-            stream = Stream(name or f"stream {next(self._numbers)}")
+            stream = Stream(name or f"stream {next(self._numbers)}", device)
             self._live.append(stream)
         return stream
 
@@ -66,8 +64,9 @@ class aclrtContext:
 
     must_be: ClassVar[str] = "a context of aclrtCreateContext"
 
-    def __init__(self, *, explicit: bool) -> None:
-        self.alive, self.explicit = True, explicit
+    def __init__(self, device: int, *, explicit: bool) -> None:
+        self.alive, self.device, self.explicit = True, device, explicit
+        self.peers: set[int] = set()  # the devices whose memory aclrtDeviceEnablePeerAccess lets it use
         self.c_handle: int | None = None  # its handle in C programs
         self.options: dict[int, int] = {}
         self._lock = threading.Lock()
@@ -80,7 +79,9 @@ class aclrtContext:
     def default_stream(self) -> Stream:
         with self._lock:
             if self._default is None or not self._default.alive:
-                owner = "a context" if self.explicit else "the device"
+                owner = (
+                    "a context" if self.explicit else f"device {self.device}" if self.device else "the device"
+                )
                 self._default = self._new_stream(f"the default stream of {owner}")
             return self._default
 
@@ -89,7 +90,7 @@ class aclrtContext:
             return self._new_stream(None)
 
     def _new_stream(self, name: str | None) -> Stream:
-        stream = STREAMS.create(name)
+        stream = STREAMS.create(name, self.device)
         self._streams = {other for other in self._streams if other.alive} | {stream}
         return stream
 
@@ -107,35 +108,62 @@ class aclrtContext:
 
 
 class Contexts:
-    """All live contexts, and the default context."""
+    """All live contexts, and the default context of each device."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.default: aclrtContext | None = None
-        self.device_set = False  # true from aclrtSetDevice to aclrtResetDevice
         self.live: list[aclrtContext] = []
+        self._defaults: dict[int, aclrtContext] = {}  # in the order in which the program set the devices
+        self._uses: dict[int, int] = {}  # calls of aclrtSetDevice that no aclrtResetDevice has ended
         self._thread = threading.local()
 
     def current(self) -> aclrtContext | None:
         """The context of the calling thread; None when there is none."""
-        context: aclrtContext | None = getattr(self._thread, "context", None)
+        context = self._chosen()
         if context is None or not context.alive:
-            context = self.default
-        return context if context is not None and (context.explicit or self.device_set) else None
+            context = next((each for each in self._defaults.values() if self.is_usable(each)), context)
+        return context if context is not None and self.is_usable(context) else None
+
+    def is_usable(self, context: aclrtContext) -> bool:
+        """Whether the context lives, and its device was not reset."""
+        return context.alive and (context.explicit or self.is_set(context.device))
+
+    def has_chosen(self) -> bool:
+        """Whether the calling thread has chosen a context."""
+        return self._chosen() is not None
+
+    def _chosen(self) -> aclrtContext | None:
+        context: aclrtContext | None = getattr(self._thread, "context", None)
+        return context
 
     def select(self, context: aclrtContext | None) -> None:
         self._thread.context = context
 
-    def set_device(self) -> None:
-        with self.lock:
-            if self.default is None:
-                self.default = aclrtContext(explicit=False)
-                self.live.append(self.default)
-            self.device_set = True
-        self.select(self.default)
+    def is_set(self, device: int) -> bool:
+        """Whether the device was set and not reset."""
+        return self._uses.get(device, 0) > 0
 
-    def create(self) -> aclrtContext:
-        context = aclrtContext(explicit=True)
+    def set_device(self, device: int = 0) -> None:
+        with self.lock:
+            if device not in self._defaults:
+                self._defaults[device] = aclrtContext(device, explicit=False)
+                self.live.append(self._defaults[device])
+            self._uses[device] = self._uses.get(device, 0) + 1
+        self.select(self._defaults[device])
+
+    def reset_device(self, device: int, *, force: bool) -> None:
+        """End one use of the device, or all of them."""
+        with self.lock:
+            self._uses[device] = 0 if force else max(self._uses.get(device, 0) - 1, 0)
+
+    def streams(self, device: int) -> list[Stream]:
+        """The live streams of all contexts of the device."""
+        with self.lock:
+            contexts = [context for context in self.live if context.device == device]
+        return [stream for context in contexts for stream in context.streams()]
+
+    def create(self, device: int) -> aclrtContext:
+        context = aclrtContext(device, explicit=True)
         with self.lock:
             self.live.append(context)
         self.select(context)
@@ -148,8 +176,7 @@ class Contexts:
 
     def close_all(self) -> None:
         with self.lock:
-            live, self.live, self.default = self.live, [], None
-            self.device_set = False
+            live, self.live, self._defaults, self._uses = self.live, [], {}, {}
         for context in live:
             context.close()
 
@@ -175,113 +202,19 @@ def current_context(status: int = NO_CONTEXT) -> aclrtContext:
     if (context := CONTEXTS.current()) is None:
         text = "this thread has no context; call aclrtSetDevice or aclrtSetCurrentContext first."
         raise Refused(status, text)
+    if not CONTEXTS.has_chosen():
+        text = "this thread called neither aclrtSetDevice nor aclrtSetCurrentContext; each must, at first."
+        effect = f" It uses the default context of device {context.device}."
+        report("aclrtSetDevice", text, status, effect=effect)
+        CONTEXTS.select(context)
     return context
 
 
-def _require_device(device: Any) -> None:
-    if not is_int(device) or device != 0:
-        text = f"deviceId is {device!r:.40}; this machine stands in for one device, so it must be 0."
-        raise Refused(BAD_DEVICE, text)
+def require_before_reset(title: str) -> None:
+    """Reports a release of what aclrtResetDevice has released already."""
+    if CONTEXTS.current() is None:
+        report(title, "it was called after aclrtResetDevice; it must be called before.", NO_CONTEXT)
 
 
-def _live_context(context: Any) -> aclrtContext:
+def live_context(context: Any) -> aclrtContext:
     return require_live("context", context, aclrtContext, RT_INVALID)
-
-
-@entry_point(int)
-def aclrtSetDevice(deviceId: int) -> int:
-    """Use the device in the calling thread, with the default context, which is made if there is none."""
-    _require_device(deviceId)
-    CONTEXTS.set_device()
-    return 0
-
-
-@entry_point(int)
-def aclrtResetDevice(deviceId: int) -> int:
-    """Wait for all jobs of all streams. Threads without a context of their own must set the device again."""
-    _require_device(deviceId)
-    for stream in STREAMS.live():
-        stream.wait()
-    CONTEXTS.device_set = False
-    return 0
-
-
-@entry_point(lambda status: (0, status))
-def aclrtGetDevice() -> tuple[int, int]:
-    """The number of the calling thread's device."""
-    current_context()
-    return 0, 0
-
-
-@entry_point(lambda status: (0, status))
-def aclrtGetDeviceCount() -> tuple[int, int]:
-    return DEVICES, 0
-
-
-@entry_point(lambda status: (0, status))
-def aclrtGetRunMode() -> tuple[int, int]:
-    """ACL_HOST: programs run on the host."""
-    return ENUMS["aclrtRunMode"]["ACL_HOST"], 0
-
-
-@entry_point(int)
-def aclrtSynchronizeDevice() -> int:
-    """Wait for all streams; the status of the first job that failed."""
-    current_context()
-    failures = [stream.synchronize() for stream in STREAMS.live()]
-    if failure := next(filter(None, failures), None):
-        raise Refused(failure.status, failure.text)
-    return 0
-
-
-@entry_point(lambda status: (None, status))
-def aclrtCreateContext(deviceId: int) -> tuple[aclrtContext | None, int]:
-    """A new context, which the calling thread uses from now on."""
-    _require_device(deviceId)
-    with STATE.lock:  # aclFinalize in another thread closes only contexts that exist already
-        return CONTEXTS.create(), 0
-
-
-@entry_point(int)
-def aclrtDestroyContext(context: aclrtContext | None) -> int:
-    """Wait for the streams of the context, and destroy them and the context."""
-    target = _live_context(context)
-    if not target.explicit:
-        text = "context is the default context of aclrtSetDevice; it must be one of aclrtCreateContext."
-        raise Refused(RT_INVALID, text)
-    if busy := sorted(str(stream) for stream in target.streams() if stream.in_flight):
-        text = (
-            f"context has jobs on {', '.join(busy)} that the program has not waited for; "
-            "call aclrtSynchronizeStream first."
-        )
-        report("aclrtDestroyContext", text, RT_INVALID)
-    CONTEXTS.destroy(target)
-    return 0
-
-
-@entry_point(int)
-def aclrtSetCurrentContext(context: aclrtContext | None) -> int:
-    """Let the calling thread use this context."""
-    CONTEXTS.select(_live_context(context))
-    return 0
-
-
-@entry_point(lambda status: (None, status))
-def aclrtGetCurrentContext() -> tuple[aclrtContext | None, int]:
-    return current_context(), 0
-
-
-@entry_point(lambda status: (0, status))
-def aclrtDeviceCanAccessPeer(deviceId: int, peerDeviceId: int) -> tuple[int, int]:
-    """0: there is one device."""
-    _require_device(deviceId)
-    _require_device(peerDeviceId)
-    return 0, 0
-
-
-@entry_point(int)
-def aclrtDeviceEnablePeerAccess(peerDeviceId: int, flags: int) -> int:
-    """Always fails: there is one device."""
-    must = "there is one device, which has no peer, so the program must do without this call."
-    text = f"peerDeviceId is {peerDeviceId!r:.40}; {must}"
-    raise Refused(BAD_DEVICE, text)

@@ -6,194 +6,60 @@ nor allocate memory.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..operators.call import is_int
-from ..operators.dtypes import ENUMS
-from .addresses import is_guarded
-from .contexts import current_context
-from .error_reports import (
-    ACL_INVALID,
-    INTERNAL,
-    RT_INVALID,
-    Refused,
-    describe,
-    entry_point,
-    report,
-    require_code,
-)
-from .memory_blocks import HOST_MEMORY, MEMORY, OTHER_HOST_MEMORY, Range
-from .races import Use
-from .state import STATE
+from .contexts import aclrtContext, current_context
+from .copy_sides import HOST_TO_HOST, KIND_NAMES, Side, copy_rows, copy_sides, filled
+from .error_reports import INTERNAL, RT_INVALID, UNSUPPORTED, Refused, entry_point, report
+from .races import wait_for
+from .state import STATE, edition_from
 from .stream_queue import QUICK_BYTES, Job, Stream
 from .streams import live_stream
-
-Bytes = NDArray[np.uint8]
-_KINDS = ENUMS["aclrtMemcpyKind"]
-_DEFAULT = _KINDS["ACL_MEMCPY_DEFAULT"]
-# Whether the target, and whether the source, is device memory.
-_DIRECTIONS = {
-    _KINDS["ACL_MEMCPY_HOST_TO_HOST"]: (False, False),
-    _KINDS["ACL_MEMCPY_HOST_TO_DEVICE"]: (True, False),
-    _KINDS["ACL_MEMCPY_DEVICE_TO_HOST"]: (False, True),
-    _KINDS["ACL_MEMCPY_DEVICE_TO_DEVICE"]: (True, True),
-    _KINDS["ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE"]: (True, False),
-    _KINDS["ACL_MEMCPY_INNER_DEVICE_TO_DEVICE"]: (True, True),
-    _KINDS["ACL_MEMCPY_INTER_DEVICE_TO_DEVICE"]: (True, True),
-}
-_NAMES = {code: name for name, code in _KINDS.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """The source or the target of a copy, or the target of a fill."""
-
-    range: Range
-    data: Bytes
-    device: bool
-
-    def report_race(self, title: str, stream: Stream) -> None:
-        """Reports a job of another stream that conflicts with the next job of this stream."""
-        if (use := self.range.race(stream)) is not None:
-            where = f"{self.range.name} is {self.range.address:#x}"
-            report(title, race_between_streams(where, use, stream), RT_INVALID)
-
-    def never_written(self) -> str | None:
-        """The fault when this side is device memory with bytes that were never written, or None."""
-        fault = self.range.block.never_written(self.range.cells) if self.device else None
-        return f"{self.range.name} {fault}" if fault else None
-
-    def mark_written(self) -> None:
-        if self.device:
-            self.range.block.written.mark(self.range.cells)
-
-
-def race_between_streams(where: str, use: Use, stream: Stream) -> str:
-    return (
-        f"{where}, memory that {use.describe()}, and {stream} does not wait for that; "
-        "call aclrtRecordEvent there and aclrtStreamWaitEvent here first."
-    )
-
-
-def _on_device(kind: int, dst: Any, src: Any) -> tuple[bool, bool]:
-    """Whether the target, and the source, must be device memory. Raises Refused if `kind` is wrong."""
-    known = _is_device(dst), _is_device(src)
-    if kind == _DEFAULT:
-        return bool(known[0]), bool(known[1])
-    expected = _DIRECTIONS[int(kind)]
-    actual = tuple(e if k is None else k for k, e in zip(known, expected, strict=True))
-    if actual == expected:
-        return expected
-    name, value, device = ("dst", dst, actual[0]) if actual[0] != expected[0] else ("src", src, actual[1])
-    where, other = ("device memory", "host") if device else ("host memory", "device")
-    if not device and is_int(value):
-        where = "in no block that aclrtMalloc gave out"
-    what = f"{value:#x}" if is_int(value) else describe(value)
-    fitting = _NAMES[next(code for code, pair in _DIRECTIONS.items() if pair == actual)]
-    must = f"kind must be {fitting}, or {name} must be {other} memory."
-    raise Refused(RT_INVALID, f"{name} is {what}, {where}, and kind is {_NAMES[int(kind)]}; {must}")
-
-
-def _is_device(side: Any) -> bool | None:
-    """Whether a side is device memory; None when that can't be known."""
-    if isinstance(side, np.ndarray):
-        return False
-    if not is_int(side) or not 0 < side < 2**64:
-        return None
-    if MEMORY.find(int(side)) is not None:
-        return True
-    return None if is_guarded(int(side)) or MEMORY.freed_block(int(side)) else False
-
-
-def _side(name: str, side: Any, count: int, *, device: bool, writes: bool) -> Side:
-    """The bytes of one side. `device` is true when it must be device memory. Raises Refused."""
-    is_array = isinstance(side, np.ndarray) and not device
-    if not is_array and not (is_int(side) and side > 0):
-        must = "a device address" if device else "a NumPy array or an address"
-        raise Refused(RT_INVALID, f"{name} is {describe(side)}; it must be {must}.")
-    memory = MEMORY if device else HOST_MEMORY
-    block = None if is_array else memory.find(int(side))
-    if block is not None and block.contains(int(side), count):
-        data = block.bytes_at(int(side), count)
-        return Side(Range(name, block, block.cells(int(side), count), writes), data, device)
-    if device or block is not None:
-        raise Refused(RT_INVALID, f"{name} {memory.fault(int(side), count)}")
-    data = _array_bytes(name, side, count, writes=writes) if is_array else _bytes_at(name, int(side), count)
-    address = int(data.__array_interface__["data"][0])
-    cells = OTHER_HOST_MEMORY.cells(address, count)
-    return Side(Range(name, OTHER_HOST_MEMORY, cells, writes), data, False)
-
-
-def _array_bytes(name: str, array: Any, count: int, *, writes: bool) -> Bytes:
-    if array.dtype.hasobject:
-        raise Refused(RT_INVALID, f"{name} is an array of Python objects; it must hold plain data.")
-    array = np.asarray(array)
-    if not array.flags.c_contiguous:
-        text = f"{name} is an array with strides {array.strides}; it must be C-contiguous."
-        raise Refused(RT_INVALID, text)
-    if count > array.nbytes:
-        must = f"the call needs {count} bytes, and it must hold them."
-        raise Refused(RT_INVALID, f"{name} is an array of {array.nbytes} bytes; {must}")
-    if writes and not array.flags.writeable:
-        raise Refused(RT_INVALID, f"{name} is a read-only array; it must be writable.")
-    data: Bytes = array.reshape(-1).view(np.uint8)[:count]
-    return data
-
-
-def _bytes_at(name: str, address: int, count: int) -> Bytes:
-    if address + count > 2**64:
-        must = "it must be an address of this machine."
-        raise Refused(RT_INVALID, f"{name} is {address:#x}, and the call needs {count} bytes; {must}")
-    if is_guarded(address):
-        must = "be host memory in this direction of copy"
-        raise Refused(RT_INVALID, f"{name} {MEMORY.fault(address, count, must)}")
-    memory = memoryview((ctypes.c_uint8 * count).from_address(address))  # np.ctypeslib would be imported here
-    return np.frombuffer(memory, np.uint8)
-
-
-def _require_counts(name: str, max_count: Any, count: Any) -> None:
-    for argument, value in ((name, max_count), ("count", count)):
-        if not is_int(value) or value < 0:
-            raise Refused(RT_INVALID, f"{argument} is {value!r:.40}; it must be an int of at least 0.")
-    if count > max_count:
-        raise Refused(RT_INVALID, f"count is {count}; it must be at most {name}, {max_count}.")
-
-
-def _sides(dst: Any, destMax: Any, src: Any, count: Any, kind: Any) -> tuple[Side, Side] | None:
-    """The target and the source; None when there is nothing to copy. Raises Refused."""
-    require_code("kind", kind, _KINDS)
-    _require_counts("destMax", destMax, count)
-    if count == 0:
-        return None
-    to_device, from_device = _on_device(kind, dst, src)
-    target = _side("dst", dst, int(count), device=to_device, writes=True)
-    return target, _side("src", src, int(count), device=from_device, writes=False)
 
 
 @entry_point(int)
 def aclrtMemcpy(dst: Any, destMax: int, src: Any, count: int, kind: int) -> int:
     """Copy `count` bytes. A device side is an address, a host side an array or an address."""
-    current_context()
-    if (sides := _sides(dst, destMax, src, count, kind)) is None:
-        return 0
-    target, source = sides
-    target.range.report_missing_wait("aclrtMemcpy")
-    if not source.range.report_missing_wait("aclrtMemcpy") and (fault := source.never_written()):
-        report("aclrtMemcpy", fault, RT_INVALID)
-    _copy(target, source)
+    context = current_context()
+    if (sides := copy_sides(dst, destMax, src, count, kind)) is not None:
+        _copy_now("aclrtMemcpy", context, *sides)
     return 0
+
+
+def _copy_now(title: str, context: aclrtContext, target: Side, source: Side) -> None:
+    _report_overlap(title, target, source)
+    _report_other_devices(title, context, target, source)
+    target.range.report_missing_wait(title)
+    if not source.range.report_missing_wait(title) and (fault := source.never_written()):
+        report(title, fault, RT_INVALID, origins=source.range.block.origins)
+    _copy(target, source)
+
+
+def _report_other_devices(title: str, context: aclrtContext, *sides: Side) -> None:
+    """Reports memory of a device that the thread neither uses nor may access."""
+    for side in sides:
+        device = side.range.block.device
+        if side.device and device != context.device and device not in context.peers:
+            must = f"call aclrtSetDevice({device}), or aclrtDeviceEnablePeerAccess({device}, 0), first"
+            side.range.report_other_device(title, context, RT_INVALID, must)
+
+
+def _report_overlap(title: str, target: Side, source: Side) -> None:
+    """Reports a copy whose source and target share bytes."""
+    if source.range.overlaps(target.range):
+        text = f"src is {source.range.address:#x}, and shares bytes with dst; it must be other memory."
+        effect = " The bytes of src are read first."
+        report(title, text, RT_INVALID, effect=effect, origins=source.range.block.origins)
 
 
 def _copy(target: Side, source: Side) -> None:
     shared = np.may_share_memory(target.data, source.data)
-    target.data[:] = source.data.copy() if shared else source.data
+    target.data[...] = source.data.copy() if shared else source.data
     target.mark_written()
 
 
@@ -204,26 +70,85 @@ def _fill(target: Side, value: int) -> None:
 
 @entry_point(int)
 def aclrtMemcpyAsync(dst: Any, destMax: int, src: Any, count: int, kind: int, stream: Stream | None) -> int:
-    """Queue a copy on a stream. The host side must live until the stream has done it."""
-    title = "aclrtMemcpyAsync"
+    """Queue a copy on a stream. With host memory that aclrtMallocHost did not give out, also wait for it.
+
+    Memory of aclrtMallocHost must live until the stream has done the copy.
+    """
+    sides = partial(copy_sides, dst, destMax, src, count, kind)
+    return _queue_copy("aclrtMemcpyAsync", kind, stream, sides)
+
+
+@entry_point(int)
+def aclrtMemcpy2d(dst: Any, dpitch: int, src: Any, spitch: int, width: int, height: int, kind: int) -> int:
+    """Copy `height` rows of `width` bytes between the host and the device; rows are a pitch apart."""
+    context = current_context()
+    if (sides := copy_rows(dst, dpitch, src, spitch, width, height, kind)) is not None:
+        _copy_now("aclrtMemcpy2d", context, *sides)
+    return 0
+
+
+@entry_point(int)
+def aclrtMemcpy2dAsync(
+    dst: Any, dpitch: int, src: Any, spitch: int, width: int, height: int, kind: int, stream: Stream | None
+) -> int:
+    """The same as aclrtMemcpy2d, queued on a stream; of host memory, the same as in aclrtMemcpyAsync."""
+    sides = partial(copy_rows, dst, dpitch, src, spitch, width, height, kind)
+    return _queue_copy("aclrtMemcpy2dAsync", kind, stream, sides)
+
+
+def _queue_copy(
+    title: str, kind: Any, stream: Any, find_sides: Callable[[], tuple[Side, Side] | None]
+) -> int:
     with STATE.lock:
         queue = live_stream(stream)
-        if (sides := _sides(dst, destMax, src, count, kind)) is None:
+        if is_int(kind) and kind == HOST_TO_HOST:
+            _refuse_host_to_host(f"kind is {KIND_NAMES[HOST_TO_HOST]}")
+        if (sides := find_sides()) is None:
             return 0
         target, source = sides
+        if not (target.device or source.device):
+            _refuse_host_to_host("dst and src are host memory")
+        _report_overlap(title, target, source)
+        _report_other_devices(title, current_context(), target, source)
+        _report_pageable(title, target, source)
         checks = STATE.checks
 
         def run() -> None:
             if fault := source.never_written():
-                report(title, fault, INTERNAL, checks)
+                report(title, fault, INTERNAL, checks, origins=source.range.block.origins)
             _copy(target, source)
 
-        _submit(title, queue, run, target, source)
+        job = _submit(title, queue, run, target, source)
+        done = {queue: job, **queue.clock}
+    if target.pageable or source.pageable:
+        queue.wait(job=job)
+        wait_for(done)
     return 0
 
 
-def _submit(title: str, stream: Stream, run: Callable[[], None], *sides: Side) -> None:
-    """Submit the job `run`, which uses the memory of these sides, if that memory still exists then."""
+def _report_pageable(title: str, *sides: Side) -> None:
+    """Reports ordinary host memory where the edition forbids it."""
+    if edition_from("8.5"):
+        return
+    for side in sides:
+        if side.pageable:
+            text = (
+                f"{side.range.name} is {side.range.address:#x}, host memory that aclrtMallocHost did not "
+                f"give out; in CANN {STATE.edition} it must be memory of aclrtMallocHost."
+            )
+            report(title, text, RT_INVALID, effect=" The call waits for the copy, as CANN 8.5 does.")
+
+
+def _refuse_host_to_host(what: str) -> NoReturn:
+    must = "dst or src must be device memory; aclrtMemcpy copies from host to host."
+    raise Refused(UNSUPPORTED, f"{what}; {must}")
+
+
+def _submit(title: str, stream: Stream, run: Callable[[], None], *sides: Side) -> int:
+    """Submit the job `run`, which uses the memory of these sides, if that memory still exists then.
+
+    Returns the number of the job.
+    """
     for side in sides:
         side.report_race(title, stream)
     checks = STATE.checks
@@ -238,26 +163,19 @@ def _submit(title: str, stream: Stream, run: Callable[[], None], *sides: Side) -
         run()
 
     quick = sides[0].data.nbytes <= QUICK_BYTES
-    job = stream.require_submit(Job(title, run_if_alive, quick=quick), RT_INVALID)
+    job = Job(title, run_if_alive, quick=quick)
+    number = stream.require_submit(job, RT_INVALID)
     for side in sides:
-        side.range.add_use(title, stream, job)
-
-
-def _filled(devPtr: Any, maxCount: Any, value: Any, count: Any) -> Side | None:
-    """The memory to fill; None when it is empty. Raises Refused."""
-    _require_counts("maxCount", maxCount, count)
-    if not is_int(value) or value not in range(-(2**31), 2**31):
-        raise Refused(ACL_INVALID, f"value is {value!r:.40}; it must be an int, whose low 8 bits count.")
-    if count == 0:
-        return None
-    return _side("devPtr", devPtr, int(count), device=_is_device(devPtr) is not False, writes=True)
+        side.range.add_use(job, stream, number)
+    return number
 
 
 @entry_point(int)
 def aclrtMemset(devPtr: Any, maxCount: int, value: int, count: int) -> int:
     """Fill `count` bytes of device or host memory with the low byte of `value`."""
-    current_context()
-    if (target := _filled(devPtr, maxCount, value, count)) is not None:
+    context = current_context()
+    if (target := filled(devPtr, maxCount, value, count)) is not None:
+        _report_other_devices("aclrtMemset", context, target)
         target.range.report_missing_wait("aclrtMemset")
         _fill(target, value)
     return 0
@@ -268,6 +186,7 @@ def aclrtMemsetAsync(devPtr: Any, maxCount: int, value: int, count: int, stream:
     """Queue a fill on a stream."""
     with STATE.lock:
         queue = live_stream(stream)
-        if (target := _filled(devPtr, maxCount, value, count)) is not None:
+        if (target := filled(devPtr, maxCount, value, count)) is not None:
+            _report_other_devices("aclrtMemsetAsync", current_context(), target)
             _submit("aclrtMemsetAsync", queue, partial(_fill, target, value), target)
     return 0

@@ -7,8 +7,6 @@ or tensors.
 
 from __future__ import annotations
 
-import contextlib
-import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,6 +15,7 @@ from typing import Any, TypeVar, cast
 
 from ..operators.call import article, is_int
 from ..operators.dtypes import ERRORS, STATUS, status_name
+from .findings import FINDINGS, Finding, Origins, say
 from .state import ENVIRONMENT_FAULT, STATE
 
 ACL_INVALID = ERRORS["ACL_ERROR_INVALID_PARAM"]
@@ -24,6 +23,7 @@ RT_INVALID = ERRORS["ACL_ERROR_RT_PARAM_INVALID"]
 BAD_ALLOC = ERRORS["ACL_ERROR_BAD_ALLOC"]
 INTERNAL = ERRORS["ACL_ERROR_INTERNAL_ERROR"]
 UNINITIALIZED = ERRORS["ACL_ERROR_UNINITIALIZE"]
+UNSUPPORTED = ERRORS["ACL_ERROR_RT_FEATURE_NOT_SUPPORT"]
 ACLNN_INVALID = STATUS["ACLNN_ERR_PARAM_INVALID"]
 RUNTIME_ERROR = STATUS["ACLNN_ERR_RUNTIME_ERROR"]
 ACLNN_NULL = STATUS["ACLNN_ERR_PARAM_NULLPTR"]
@@ -37,25 +37,58 @@ _thread = threading.local()
 
 
 class Refused(Exception):
-    """A call or a job that fails; `text` says why and what would work."""
+    """A call or a job that fails; `text` says why and what would work.
 
-    def __init__(self, status: int, text: str) -> None:
+    `origins`: where the program made what the text names. `certain`: the checks found it, at strict.
+    """
+
+    def __init__(self, status: int, text: str, origins: Origins = (), *, certain: bool = False) -> None:
         super().__init__(status, text)
-        self.status, self.text = status, text
+        self.status, self.text, self.origins, self.certain = status, text, origins, certain
+
+    def record(self, title: str) -> Finding:
+        message = format_message(title, self.text, self.status)
+        return FINDINGS.record(message, certain=self.certain, origins=self.origins)
 
 
 def format_message(title: str, text: str, status: int) -> str:
     return f"{title}: {text} [{status} {status_name(status)}]"
 
 
-def set_message(message: str) -> None:
-    _thread.message = message
+def set_message(message: str, status: int, finding: Finding | None = None) -> None:
+    """Store the message and the status of a failure for the calling thread."""
+    _thread.message, _thread.status = message, status
+    _thread.finding = finding or FINDINGS.record(message, certain=False)
+
+
+def set_quiet_message(title: str, text: str, status: int) -> int:
+    """Store the message of an answer that is no mistake, though a status has it; returns the status."""
+    _thread.message, _thread.status = format_message(title, text, status), status
+    _thread.finding = None
+    return status
 
 
 def record_failure(title: str, refused: Refused) -> int:
-    """Store the message for the calling thread; returns the status."""
-    set_message(format_message(title, refused.text, refused.status))
+    """Store the message and the status for the calling thread; returns the status."""
+    set_message(format_message(title, refused.text, refused.status), refused.status, refused.record(title))
     return refused.status
+
+
+def last_status(*, clear: bool) -> int:
+    """The status of the calling thread's last failure; 0 when there is none."""
+    status: int = getattr(_thread, "status", 0)
+    if clear:
+        _thread.status = 0
+    return status
+
+
+def show_failure(origins: Origins) -> None:
+    """Print the calling thread's last failure, with more origins."""
+    finding: Finding | None = getattr(_thread, "finding", None)
+    if finding is not None:
+        if not finding.shown:
+            finding.origins += origins
+        FINDINGS.show(finding)
 
 
 def recent_message() -> str | None:
@@ -67,6 +100,8 @@ def take_message() -> str | None:
     """The calling thread's message, which is cleared; None when there is none."""
     message = recent_message()
     _thread.message = None
+    if message is not None and (finding := getattr(_thread, "finding", None)) is not None:
+        finding.noticed += 1
     return message
 
 
@@ -89,16 +124,24 @@ def require_running(title: str, status: int = UNINITIALIZED) -> None:
                 say(f"{title}: it was called before aclInit, so the runtime starts now; call aclInit first.")
 
 
-def report(title: str, finding: str, status: int, checks: str | None = None, effect: str = "") -> None:
+def report(
+    title: str,
+    finding: str,
+    status: int,
+    checks: str | None = None,
+    effect: str = "",
+    origins: Origins = (),
+) -> None:
     """Reports a finding: raises Refused with this status at the level strict, prints a line at warn.
 
-    A job passes the level of its call as `checks`. The line also says what the finding changes, `effect`.
+    A job passes the level of its call as `checks`. The line also says what the finding changes, `effect`, and
+    where the program made what the finding names, `origins`.
     """
     level = STATE.checks if checks is None else checks
     if level == "strict":
-        raise Refused(status, finding)
+        raise Refused(status, finding, origins, certain=True)
     if level == "warn":
-        say(f"{title}: {finding}{effect}")
+        FINDINGS.show(FINDINGS.record(f"{title}: {finding}", certain=True, origins=origins), effect)
 
 
 def require_code(name: str, value: Any, codes: Mapping[str, int]) -> None:
@@ -106,14 +149,6 @@ def require_code(name: str, value: Any, codes: Mapping[str, int]) -> None:
     if not is_int(value) or value not in codes.values():
         known = ", ".join(f"{constant} ({code})" for constant, code in codes.items())
         raise Refused(ACL_INVALID, f"{name} is {value!r:.40}; it must be one of {known}.")
-
-
-def say(line: str) -> None:
-    """Print a line on stderr. A stderr that is closed or full must not stop the program."""
-    if sys.stderr is not None:
-        with contextlib.suppress(OSError, ValueError):
-            sys.stderr.write(f"pooltide: {line}\n")  # one write, as other threads write too
-            sys.stderr.flush()
 
 
 def entry_point(

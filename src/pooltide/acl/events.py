@@ -150,9 +150,10 @@ def aclrtResetEvent(event: aclrtEvent | None, stream: Stream | None) -> int:
     """Forget the event's record, when the stream reaches this call."""
     live, target = _live_event(event), live_stream(stream)
     if not live.can_sync or not live.resettable:
-        how = "without ACL_EVENT_SYNC" if live.resettable else "by aclrtCreateEventExWithFlag"
-        text = f"event was created {how}; it must be one of aclrtCreateEvent or have ACL_EVENT_SYNC."
-        raise Refused(RT_INVALID, text)
+        how, must = "by aclrtCreateEventExWithFlag", "be one of aclrtCreateEvent or aclrtCreateEventWithFlag"
+        if live.resettable:
+            how, must = "without ACL_EVENT_SYNC", "be one of aclrtCreateEvent, or have ACL_EVENT_SYNC"
+        raise Refused(RT_INVALID, f"event was created {how}; it must {must}.")
     record = live.record
 
     def reset() -> None:
@@ -195,6 +196,8 @@ def aclrtQueryEvent(event: aclrtEvent | None) -> tuple[int, int]:
 def aclrtQueryEventWaitStatus(event: aclrtEvent | None) -> tuple[int, int]:
     """Whether all streams that wait for the event have reached it."""
     live = _live_event(event)
+    if not live.waits and live.record is not None:
+        live.record.is_done()  # if so, the host has waited for it
     name = f"ACL_EVENT_WAIT_STATUS_{'NOT_READY' if live.waits else 'COMPLETE'}"
     return ENUMS["aclrtEventWaitStatus"][name], 0
 

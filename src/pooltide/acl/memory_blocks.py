@@ -1,4 +1,4 @@
-"""Takes calls that allocate and free memory, of the device or of the host, and addresses that others use.
+"""Takes sizes of memory, of the device or of the host, and addresses that calls use.
 
 Returns blocks with known bounds, the range of an address, or why the address can't be used. It must not copy
 data, nor submit jobs.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import ctypes
 import mmap
 import os
 import threading
@@ -18,17 +19,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..operators.call import is_int
-from ..operators.dtypes import ENUMS
 from .addresses import Addresses
-from .contexts import current_context
-from .error_reports import BAD_ALLOC, RT_INVALID, Refused, describe, entry_point, report, require_code
-from .races import Use, Uses
-from .stream_queue import Stream
+from .call_sites import Site, capture
+from .contexts import CONTEXTS, aclrtContext
+from .error_reports import RT_INVALID, Refused, describe, report
+from .findings import Origins
+from .host_pages import HOST_PAGES, Pages
+from .races import Use, Uses, share_bytes
+from .state import STATE
+from .stream_queue import Job, Stream
 from .written_bytes import Cells, Written, byte_range
 
-_POLICIES = ENUMS["aclrtMemMallocPolicy"]
-_FLAGS = sum(code for code in _POLICIES.values() if code >= 0x100)  # may be added to the first policies
-_PLAIN_POLICIES = 3  # codes below this may have flags
 _ALIGN = 64  # of a block's data
 _MAPPED = 1 << 20  # bytes from which data are mapped, so that free returns them to the system
 _HUGE = 1 << 22  # bytes from which huge pages make access faster; NumPy has the same limit
@@ -44,6 +45,15 @@ class Block:
     written: Written = field(default_factory=Written)
     uses: Uses = field(default_factory=Uses)
     alive: bool = True
+    made: Site | None = None
+    freed: Site | None = None
+    device: int = 0
+    pages: Pages | None = None  # of host memory that is watched
+    registered: bool = False  # it is host memory, which copies must not use by this address
+
+    @property
+    def origins(self) -> Origins:
+        return ("the memory was taken", self.made), ("the memory was freed", self.freed)
 
     def bytes_at(self, address: int, count: int) -> NDArray[np.uint8]:
         start = address - self.address
@@ -79,6 +89,11 @@ class Range:
     def address(self) -> int:
         return self.block.address + self.cells.low
 
+    def overlaps(self, other: Range) -> bool:
+        """Whether the two certainly have a byte in common."""
+        same = self.block is other.block
+        return same and share_bytes(self.block.address, self.cells, other.block.address, other.cells)
+
     def race(self, stream: Stream | None) -> Use | None:
         """A queued job that conflicts with the stream's next job, or with the host if it is None; or None."""
         return self.block.uses.race(self.block.address, self.cells, writes=self.writes, stream=stream)
@@ -91,11 +106,26 @@ class Range:
             f"{self.name} is {self.address:#x}, memory that {use.describe()}, and the program has not waited "
             "for that; call aclrtSynchronizeStream first."
         )
-        report(title, text, RT_INVALID)
+        report(title, text, RT_INVALID, origins=(use.origin, *self.block.origins))
         return True
 
-    def add_use(self, title: str, stream: Stream, job: int) -> None:
-        self.block.uses.add(Use(stream, job, title, self.name, self.writes, self.block.address, self.cells))
+    def report_other_device(self, title: str, context: aclrtContext, status: int, must: str) -> None:
+        """Reports memory of a device that the thread does not use."""
+        device = self.block.device
+        if device == context.device:
+            return
+        text = (
+            f"{self.name} is {self.address:#x}, memory of device {device}, and this thread uses device "
+            f"{context.device}; {must}."
+        )
+        report(title, text, status, origins=self.block.origins)
+
+    def add_use(self, job: Job, stream: Stream, number: int) -> None:
+        """Record that this job of the stream uses the cells."""
+        where = self.block.address, self.cells
+        self.block.uses.add(Use(stream, number, job.title, self.name, self.writes, *where, job.site))
+        if self.block.pages is not None and STATE.checks != "off":
+            HOST_PAGES.watch(self.block.pages, self.cells, stream, number, writes=self.writes)
 
 
 class Memory:
@@ -113,13 +143,29 @@ class Memory:
         self._freed: dict[int, Block] = {}
         self._device_addresses = addresses
 
-    def allocate(self, size: int) -> Block:
-        raw = _new_bytes(size + _ALIGN)
-        start = int(raw.__array_interface__["data"][0])
-        skip = -start % _ALIGN
+    def allocate(self, size: int, device: int = 0) -> Block:
+        made = capture()
+        pages = None if self._device_addresses else HOST_PAGES.take(size)
+        if pages is not None:
+            block = Block(pages.address, size, pages.data, made=made, pages=pages)
+        else:
+            raw = _new_bytes(size + _ALIGN)
+            start = int(raw.__array_interface__["data"][0])
+            skip = -start % _ALIGN
+            block = Block(start + skip, size, raw[skip : skip + size], made=made, device=device)
+        return self._add(block)
+
+    def register(self, data: NDArray[np.uint8], device: int) -> Block:
+        """A block of device memory whose bytes are those of host memory."""
+        address = int(data.__array_interface__["data"][0])
+        block = Block(address, len(data), data, made=capture(), device=device, registered=True)
+        block.written.mark(byte_range(0, len(data)))
+        return self._add(block)
+
+    def _add(self, block: Block) -> Block:
         with self._lock:
-            taken = self._device_addresses.take(size) if self._device_addresses else None
-            block = Block(taken or start + skip, size, raw[skip : skip + size])
+            if self._device_addresses and (taken := self._device_addresses.take(block.size)) is not None:
+                block.address = taken
             bisect.insort(self._addresses, block.address)
             self._blocks[block.address] = block
             self._freed.pop(block.address, None)
@@ -127,15 +173,18 @@ class Memory:
 
     def free(self, address: int) -> str | None:
         """Free the block that starts at this address; returns None, or the fault when there is none."""
+        site = capture()
         with self._lock:
             block = self._blocks.pop(address, None)
             if block is not None:
                 block.alive, block.data = False, _NO_BYTES  # jobs that still use the bytes have views of them
                 del self._addresses[bisect.bisect_left(self._addresses, address)]
                 self._freed.pop(address, None)
-                self._freed[address] = Block(address, block.size, _NO_BYTES)
+                self._freed[address] = Block(address, block.size, _NO_BYTES, made=block.made, freed=site)
                 if self._device_addresses:
                     self._device_addresses.give_back(address, block.size)
+                elif block.pages is not None:
+                    HOST_PAGES.give_back(block.pages)
                 while len(self._freed) > _REMEMBERED:
                     del self._freed[next(iter(self._freed))]
                 return None
@@ -183,6 +232,11 @@ class Memory:
                 return block
         return None
 
+    def origins(self, address: int) -> Origins:
+        """Where the block of this address, or the one that was freed there, was taken and freed."""
+        block = self.find(address) or self.freed_block(address)
+        return block.origins if block is not None else ()
+
     def clear(self) -> None:
         """Free every block, and drop the list of freed ones."""
         with self._lock:
@@ -190,6 +244,8 @@ class Memory:
                 block.alive, block.data = False, _NO_BYTES
                 if self._device_addresses:
                     self._device_addresses.give_back(block.address, block.size)
+                elif block.pages is not None:
+                    HOST_PAGES.give_back(block.pages)
             self._addresses.clear()
             self._blocks.clear()
             self._freed.clear()
@@ -222,51 +278,10 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-@entry_point(lambda status: (None, status))
-def aclrtMalloc(size: int, policy: int) -> tuple[int | None, int]:
-    """Allocate device memory of `size` bytes; returns its address. The policy has no effect."""
-    return _allocate(MEMORY, size, policy)
-
-
-@entry_point(lambda status: (None, status))
-def aclrtMallocAlign32(size: int, policy: int) -> tuple[int | None, int]:
-    """The same as aclrtMalloc."""
-    return _allocate(MEMORY, size, policy)
-
-
-@entry_point(lambda status: (None, status))
-def aclrtMallocCached(size: int, policy: int) -> tuple[int | None, int]:
-    """The same as aclrtMalloc."""
-    return _allocate(MEMORY, size, policy)
-
-
-@entry_point(lambda status: (None, status))
-def aclrtMallocHost(size: int) -> tuple[int | None, int]:
-    """Allocate host memory of `size` bytes; returns its address."""
-    return _allocate(HOST_MEMORY, size, 0)
-
-
-def _allocate(memory: Memory, size: Any, policy: Any) -> tuple[int, int]:
-    if not is_int(size) or size <= 0:
-        raise Refused(RT_INVALID, f"size is {size!r:.40}; it must be an int greater than 0.")
-    plain = int(policy) & ~_FLAGS if is_int(policy) and policy >= 0 else -1
-    require_code("policy", plain if plain in range(_PLAIN_POLICIES) else policy, _POLICIES)
-    current_context()
-    try:
-        return memory.allocate(int(size)).address, 0
-    except (MemoryError, ValueError, OverflowError):
-        text = f"size is {size}; it must be at most the free memory of this machine."
-        raise Refused(BAD_ALLOC, text) from None
-
-
-@entry_point(int)
-def aclrtFree(devPtr: int | None) -> int:
-    return free("aclrtFree", "devPtr", devPtr, MEMORY, "aclrtMalloc")
-
-
-@entry_point(int)
-def aclrtFreeHost(hostPtr: int | None) -> int:
-    return free("aclrtFreeHost", "hostPtr", hostPtr, HOST_MEMORY, "aclrtMallocHost")
+def host_bytes(address: int, count: int) -> NDArray[np.uint8]:
+    """The bytes at an address of the host, which must exist."""
+    memory = memoryview((ctypes.c_uint8 * count).from_address(address))  # np.ctypeslib would be imported here
+    return np.frombuffer(memory, np.uint8)
 
 
 def free(title: str, name: str, address: Any, memory: Memory, maker: str) -> int:
@@ -277,15 +292,20 @@ def free(title: str, name: str, address: Any, memory: Memory, maker: str) -> int
         whole = Range(name, block, block.cells(block.address, block.size), writes=True)
         for stream in block.uses.streams() if whole.report_missing_wait(title) else ():
             stream.wait()
+        report_overflow(title, name, block)
+        if (context := CONTEXTS.current()) is not None and memory is MEMORY:
+            must = f"call aclrtSetDevice({block.device}) first"
+            whole.report_other_device(title, context, RT_INVALID, must)
     if fault := memory.free(int(address)):
-        raise Refused(RT_INVALID, f"{name} {fault}")
+        raise Refused(RT_INVALID, f"{name} {fault}", memory.origins(int(address)))
     return 0
 
 
-@entry_point(lambda status: (0, 0, status))
-def aclrtGetMemInfo(attr: int) -> tuple[int, int, int]:
-    """(free, total) bytes of this machine's memory, whatever the attribute."""
-    require_code("attr", attr, ENUMS["aclrtMemAttr"])
-    current_context()
-    page = os.sysconf("SC_PAGE_SIZE")
-    return os.sysconf("SC_AVPHYS_PAGES") * page, os.sysconf("SC_PHYS_PAGES") * page, 0
+def report_overflow(title: str, name: str, block: Block) -> None:
+    """Reports bytes beside a block of host memory that the host has changed."""
+    for count, where in block.pages.overwritten() if block.pages is not None else ():
+        text = (
+            f"{name} is {block.address:#x}, a block of {block.size} bytes of host memory, and the host wrote "
+            f"to {count} byte{'' if count == 1 else 's'} {where}; it must write inside."
+        )
+        report(title, text, RT_INVALID, origins=block.origins)

@@ -7,87 +7,107 @@ an executor and a status. It must not touch the data of tensors.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..arrays.volumes import tensor_layout
-from ..kernels.calls import CALLS
-from ..kernels.cpu import tables_of
-from ..kernels.plan import NoBackend, Plan, backend_setting, make_plan, roles, shortcut
-from ..operators.call import CHANNELS_LAST, Call, Unusable, Value, is_int
+import numpy as np
+
+from ..kernels.plan import VARIABLES
+from ..operators.call import Unusable, Value, is_int
 from ..operators.describe import help_text
 from ..operators.pages import Operator, Parameter
-from ..operators.rules import check
-from ..problem.problem import lower
 from .error_reports import ACLNN_STATUSES, Refused, entry_point, set_message
 from .executors import aclOpExecutor
+from .function_jobs import function_work
 from .handles import Handle, handle_fault
-from .scalars_and_lists import aclIntArray
+from .phase_two import phase_two_function
+from .pool_jobs import pool_work
+from .scalars_and_lists import (
+    aclBoolArray,
+    aclFloatArray,
+    aclIntArray,
+    aclScalar,
+    aclScalarList,
+    aclTensorList,
+)
 from .state import STATE
 from .tensor_descriptors import aclTensor
 
 PhaseOne = Callable[..., tuple[int, aclOpExecutor | None, int]]
 
-_RANGES = {"int64": (-(2**63), 2**63 - 1), "int8": (-128, 127)}
+_RANGES = {
+    "int64": (-(2**63), 2**63 - 1),
+    "int32": (-(2**31), 2**31 - 1),
+    "int8": (-128, 127),
+    "data_type": (-(2**31), 2**31 - 1),
+    "uint64": (0, 2**64 - 1),
+}
 
 
 def plan_call(operator: Operator, arguments: tuple[Any, ...]) -> tuple[int, aclOpExecutor | None, int]:
-    """Phase one: (the workspace's size, the executor, 0), or (0, None, the status of a broken rule).
-
-    The checks and the plan depend on metadata only, so an equal call finds them in the cache of calls.
-    """
+    """Phase one: (the workspace's size, the executor, 0), or (0, None, the status of a broken rule)."""
     parameters = operator.parameters
-    # Another thread may change a tensor meanwhile; the plan and the executor must have the same one.
-    arguments = tuple(a.snapshot(a.address) if isinstance(a, aclTensor) else a for a in arguments)
+    # Another thread may change a tensor meanwhile; the work and the executor must have the same one.
+    arguments = tuple(map(_snapshot, arguments))
     values = tuple(map(value_of, parameters, arguments))
-    tensors = {p.role: t for p, t in zip(parameters, arguments, strict=True) if p.type == "tensor"}
-    aligned = tuple(isinstance(t, aclTensor) and t.aligned for t in tensors.values())
-    key = operator, STATE.product, values, aligned, backend_setting()
-    if (planned := CALLS.get(key)) is None:
-        names = (parameter.name for parameter in parameters)
-        call = Call(operator, STATE.product, dict(zip(names, values, strict=True)))
-        if fault := check(call):
-            set_message(fault.message(operator.name))
-            return 0, None, fault.status
-        plan = _plan(call, tensors)
-        planned = call, plan, plan.scratch, shortcut(plan)
-        CALLS.add(key, planned, tables_of(planned[-1]))
-    call, plan, scratch, kernel = planned
-    return scratch, aclOpExecutor(call, tensors, plan, kernel), 0
+    tensors = _tensors(parameters, arguments)
+    find = function_work if operator.yours else pool_work
+    work = find(operator, STATE.product, values, tensors)
+    if isinstance(work, tuple):
+        status, message = work
+        set_message(message, status)
+        return 0, None, status
+    workspace = max(work.scratch, _extra_workspace())
+    return workspace, aclOpExecutor(work.call, tensors, work, workspace), 0
 
 
-def _plan(call: Call, tensors: Mapping[str, aclTensor]) -> Plan:
-    problem = lower(call)
-    try:
-        return make_plan(problem, tuple(_layout(tensors[role], call) for role in roles(problem)))
-    except NoBackend as error:
-        text = (
-            f"{error}; the environment variable POOLTIDE_BACKEND must name a backend that can run the call."
-        )
-        raise Refused(ACLNN_STATUSES[1], text) from None
+def _snapshot(argument: Any) -> Any:
+    if isinstance(argument, aclTensor):
+        return argument.snapshot(argument.address)
+    if isinstance(argument, aclTensorList) and argument.alive:
+        return aclTensorList(tuple(member.snapshot(member.address) for member in argument.values))
+    return argument
 
 
-def _layout(tensor: aclTensor, call: Call) -> str:
-    """The layout of the tensor as a volume with axes N C D H W; absent axes have size 1."""
-    if call.operator.masked and tensor.dtype.name == "INT8":
-        return "planes"  # phase two makes the indices of a mask
-    if not tensor.aligned:
-        return "strided"
-    axes = call.axes(len(tensor.shape))
-    return tensor_layout(tensor.shape, tensor.strides, axes, tensor.format in CHANNELS_LAST)
+def _tensors(parameters: Iterable[Parameter], arguments: Iterable[Any]) -> dict[str, aclTensor]:
+    found = {}
+    for parameter, argument in zip(parameters, arguments, strict=True):
+        if isinstance(argument, aclTensor) and parameter.type == "tensor":
+            found[parameter.name] = argument
+        elif isinstance(argument, aclTensorList) and parameter.type == "tensor_list":
+            for at, member in enumerate(argument.values):
+                found[f"{parameter.name}[{at}]"] = member
+    return found
+
+
+def _extra_workspace() -> int:
+    """The bytes of workspace that POOLTIDE_WORKSPACE makes every phase one ask for."""
+    if not (value := VARIABLES.get(b"POOLTIDE_WORKSPACE")):
+        return 0
+    text = os.fsdecode(value)
+    if text.isdecimal() and int(text) < 2**40:
+        return int(text)
+    must = "it must be a number of bytes below 2**40."
+    raise Refused(ACLNN_STATUSES[1], f"the environment has POOLTIDE_WORKSPACE={text}; {must}")
 
 
 def value_of(parameter: Parameter, argument: Any) -> Value:
     """The argument as rules read it: metadata of a tensor, values of an array, or `Unusable`."""
+    if (kind := _HANDLES.get(parameter.type)) is not None:
+        return _handle_value(argument, *kind)
     match parameter.type:
-        case "tensor":
-            return _handle_value(argument, aclTensor, "meta")
-        case "int_array":
-            return _handle_value(argument, aclIntArray, "values")
         case "bool":
             if isinstance(argument, bool) or (is_int(argument) and argument in (0, 1)):
                 return bool(argument)
             return Unusable(f"is {argument!r:.60}", "a bool")
+        case "float" | "double":
+            if isinstance(argument, (float, np.floating)) or is_int(argument):
+                return float(np.float32(argument)) if parameter.type == "float" else float(argument)
+            return Unusable(f"is {argument!r:.60}", "a number")
+        case "string":
+            usable = argument is None or isinstance(argument, str)
+            return argument if usable else Unusable(f"is {argument!r:.60}", "a text")
         case _:
             low, high = _RANGES[parameter.type]
             if is_int(argument) and low <= argument <= high:
@@ -95,12 +115,24 @@ def value_of(parameter: Parameter, argument: Any) -> Value:
             return Unusable(f"is {argument!r:.60}", f"an {parameter.type}, {low} to {high}")
 
 
-def _handle_value(argument: Any, kind: type[Handle], attribute: str) -> Value:
+def _handle_value(argument: Any, kind: type[Handle], read: Callable[[Any], Value]) -> Value:
     if argument is None:
         return None
     fault = handle_fault(argument, kind)
-    value: Value = Unusable(*fault) if fault else getattr(argument, attribute)
-    return value
+    if fault is None and kind is aclTensorList and not all(member.usable for member in argument.values):
+        fault = "has a tensor that was destroyed", "a list of live tensors"
+    return Unusable(*fault) if fault else read(argument)
+
+
+_HANDLES: dict[str, tuple[type[Handle], Callable[[Any], Value]]] = {
+    "tensor": (aclTensor, lambda tensor: tensor.meta),
+    "tensor_list": (aclTensorList, lambda members: tuple(tensor.meta for tensor in members.values)),
+    "scalar": (aclScalar, lambda scalar: scalar.value),
+    "scalar_list": (aclScalarList, lambda members: tuple(scalar.value for scalar in members.values)),
+    "int_array": (aclIntArray, lambda array: array.values),
+    "float_array": (aclFloatArray, lambda array: array.values),
+    "bool_array": (aclBoolArray, lambda array: array.values),
+}
 
 
 def phase_one_function(operator: Operator) -> PhaseOne:
@@ -117,3 +149,12 @@ def phase_one_function(operator: Operator) -> PhaseOne:
     phase_one.__doc__ = help_text(operator)
     phase_one.__name__ = phase_one.__qualname__ = f"{operator.name}GetWorkspaceSize"
     return entry_point(lambda status: (0, None, status), ACLNN_STATUSES)(phase_one)
+
+
+def phase_functions(operators: Iterable[Operator]) -> dict[str, Callable[..., Any]]:
+    """The two public functions of each operator, by name."""
+    return {
+        function.__name__: function
+        for operator in operators
+        for function in (phase_one_function(operator), phase_two_function(operator))
+    }

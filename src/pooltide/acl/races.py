@@ -13,12 +13,13 @@ to be done by then. So a missing wait is reported in every run, not only when th
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .call_sites import Site
 from .written_bytes import Cells
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 Clock = dict["Stream", int]  # the last job of each stream that is finished, or comes before
 _EXACT_WORK = 1 << 16  # NumPy's limit of steps to decide whether two views share cells
 _lock = threading.Lock()
+AFTER_WAITS: list[Callable[[], None]] = []  # called when the host has waited for jobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class Use:
     writes: bool
     base: int  # the address from which the cells count
     cells: Cells
+    site: Site | None = None  # of the call that submitted the job
 
     def waited_for(self, stream: Stream | None) -> bool:
         """Whether the host, or this stream, has waited for the job."""
@@ -49,6 +52,10 @@ class Use:
         """What the job does, as a part of a sentence."""
         verb = "writes" if self.writes else "reads"
         return f"{self.title} {verb} ({self.argument}) on {self.stream}"
+
+    @property
+    def origin(self) -> tuple[str, Site | None]:
+        return f"{self.title} was called", self.site
 
 
 class _Lane:
@@ -97,7 +104,7 @@ class _Lane:
         for level in self._levels:
             for bucket in self._near(level, base + cells.low, base + cells.high):
                 for time, use in bucket.values():
-                    if not use.waited_for(stream) and _overlap(use, base, cells):
+                    if not use.waited_for(stream) and share_bytes(use.base, use.cells, base, cells):
                         conflicts.append((time, use))
                         break
         return min(conflicts, key=lambda timed: timed[0], default=None)
@@ -160,17 +167,17 @@ class Uses:
             return list(dict.fromkeys(stream for stream, _ in self._lanes))
 
 
-def _overlap(use: Use, base: int, cells: Cells) -> bool:
-    """Whether a use has one of these cells."""
-    shift = base - use.base
-    if cells.high + shift <= use.cells.low or use.cells.high <= cells.low + shift:
+def share_bytes(base: int, cells: Cells, other_base: int, others: Cells) -> bool:
+    """Whether the cells of two ranges certainly have a byte in common."""
+    shift = other_base - base
+    if others.high + shift <= cells.low or cells.high <= others.low + shift:
         return False
-    if use.cells.dense and cells.dense:
+    if cells.dense and others.dense:
         return True
-    span = max(use.cells.high, cells.high + shift) - min(use.cells.low, cells.low + shift)
-    low = min(use.cells.low, cells.low + shift)
+    low = min(cells.low, others.low + shift)
+    span = max(cells.high, others.high + shift) - low
     bytes_ = np.lib.stride_tricks.as_strided(np.zeros(1, np.bool_), (span,), (1,), writeable=False)
-    first, second = _view(bytes_, use.cells, -low), _view(bytes_, cells, shift - low)
+    first, second = _view(bytes_, cells, -low), _view(bytes_, others, shift - low)
     try:
         return np.shares_memory(first, second, max_work=_EXACT_WORK)  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
@@ -196,3 +203,5 @@ def wait_for(clock: Mapping[Stream, int]) -> None:
     with _lock:
         for stream, job in clock.items():
             stream.waited = max(stream.waited, job)
+    for release in AFTER_WAITS:
+        release()

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..operators.call import is_int
 from ..operators.dtypes import ENUMS, ERRORS, RUNTIME, dtype_by_code
+from .callbacks import forget_callbacks
 from .contexts import CONTEXTS, STREAMS, current_context
 from .error_reports import (
     ACL_INVALID,
@@ -20,21 +21,24 @@ from .error_reports import (
     Refused,
     describe,
     entry_point,
+    last_status,
     require_code,
-    say,
     take_message,
 )
+from .findings import FINDINGS, say
 from .memory_blocks import HOST_MEMORY, MEMORY
-from .state import ENVIRONMENT_FAULT, STATE, set_checks, set_product
+from .state import EDITIONS, ENVIRONMENT_FAULT, STATE, edition_from, set_checks, set_edition, set_product
 
 _MAX_OPTION: dict[int, int] = {ENUMS["aclSysParamOpt"][name]: n for name, n in RUNTIME["options"].items()}
+_OPTION_NAMES = {code: name for name, code in ENUMS["aclSysParamOpt"].items()}
+_OPTION_EDITIONS = {1: "8.0", 2: "8.5"}  # of the options that CANN 6.3 does not have
 _SIZES: dict[int, int] = {ENUMS["aclDataType"][name]: size for name, size in RUNTIME["sizes"].items()}
 _LEVELS = {code: name.removeprefix("ACL_") for name, code in ENUMS["aclLogLevel"].items()}
 
 
 @entry_point(int, needs_init=False)
 def aclInit(configPath: str | None) -> int:
-    """Start the runtime. `configPath` is None or a JSON file: {"product": …, "checks": …}."""
+    """Start the runtime. `configPath` is None or a JSON file: {"product": …, "checks": …, "edition": …}."""
     with STATE.lock:
         if STATE.initialized and not STATE.implicit:
             text = "it was called before; call aclFinalize first."
@@ -64,14 +68,14 @@ def _configure(path: str) -> None:
     if not isinstance(config, dict):
         text = f"configPath is {path!r}, which holds no JSON object; it must hold one."
         raise Refused(ACL_INVALID, text)
-    setters = {"product": set_product, "checks": set_checks}
-    before = STATE.product, STATE.checks
+    setters = {"product": set_product, "checks": set_checks, "edition": set_edition}
+    before = STATE.product, STATE.chip, STATE.checks, STATE.edition
     try:
         for key, setter in setters.items():
             if key in config:
                 setter(config[key])
     except (ValueError, TypeError) as error:
-        STATE.product, STATE.checks = before
+        STATE.product, STATE.chip, STATE.checks, STATE.edition = before
         raise Refused(ACL_INVALID, f"configPath is {path!r}: {error}") from None
     if (ignored := sorted(config.keys() - setters.keys())) and STATE.checks != "off":
         say(f"aclInit: {path} sets {', '.join(ignored)}, which pooltide does not know and ignores")
@@ -90,14 +94,20 @@ def aclFinalize() -> int:
         STATE.initialized, STATE.finalized, STATE.implicit = False, True, False
     CONTEXTS.close_all()
     STREAMS.close_all()
+    forget_callbacks()
     MEMORY.clear()
     HOST_MEMORY.clear()
+    FINDINGS.end_run()
     return 0
 
 
 def _set_option(options: dict[int, int], opt: Any, value: Any) -> int:
     require_code("opt", opt, ENUMS["aclSysParamOpt"])
-    highest = _MAX_OPTION[int(opt)]
+    first = _OPTION_EDITIONS.get(int(opt), EDITIONS[0])
+    if not edition_from(first):
+        what = f"opt is {opt}, {_OPTION_NAMES[int(opt)]}, which came with CANN {first}"
+        raise Refused(ACL_INVALID, f"{what}; in CANN {STATE.edition} it must be another.")
+    highest = _MAX_OPTION[int(opt)] if edition_from("9.2") else 1
     if not is_int(value) or value not in range(highest + 1):
         must = "0, 1, 2 (position-independent) or 3 (batch-consistent)" if highest > 1 else "0 or 1"
         raise Refused(ACL_INVALID, f"value is {value!r:.40}; it must be {must}.")
@@ -140,7 +150,7 @@ def aclrtGetVersion() -> tuple[int, int, int, int]:
 
 def aclrtGetSocName() -> str:
     """The name of a chip of the product."""
-    name: str = RUNTIME["soc_names"][STATE.product]
+    name: str = STATE.chip or RUNTIME["soc_names"][STATE.product]
     return name
 
 
@@ -156,9 +166,21 @@ def aclnnFinalize() -> int:
     return 0
 
 
+def aclrtGetLastError(level: int) -> int:
+    """The status of the calling thread's last call that failed, which is cleared; 0 when there is none."""
+    return last_status(clear=True)
+
+
+def aclrtPeekAtLastError(level: int) -> int:
+    """The same as aclrtGetLastError; the status stays."""
+    return last_status(clear=False)
+
+
 @entry_point(int)
-def aclrtSetExceptionInfoCallback(callback: Any) -> int:
-    """Accepted without effect: a job that fails has no exception information."""
+def aclrtSetOpExecuteTimeOut(timeout: int) -> int:
+    """Accepted without effect: an operator computes as long as it takes."""
+    if not is_int(timeout) or timeout not in range(2**32):
+        raise Refused(ACL_INVALID, f"timeout is {timeout!r:.40}; it must be seconds, an int of 32 bits.")
     return 0
 
 

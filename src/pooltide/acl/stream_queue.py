@@ -22,16 +22,19 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import os
 import struct
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
-from .error_reports import BAD_ALLOC, INTERNAL, Refused, format_message, say
+from .call_sites import Site, capture, job_of
+from .error_reports import BAD_ALLOC, INTERNAL, Refused, format_message
+from .findings import Finding, say
 from .races import Clock, wait_for
 from .state import STATE
 
@@ -44,6 +47,8 @@ QUICK_BYTES = 4 << 20  # that a job moves in about a millisecond
 # worker is idle, and never changed before it is over: setting a timer takes as long as a small job.
 _SOON, _AT_ONCE = (struct.pack("@qqqq", 0, 0, 0, nanoseconds) for nanoseconds in (200_000, 1))
 _LIBC = ctypes.PyDLL(None, use_errno=True)  # its calls keep the GIL, as they return at once
+_IDS = itertools.count(1)
+FAILED_JOBS: list[Callable[[Stream, Failure], None]] = []  # called in the thread of a job that failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,7 @@ class Job:
     run: Callable[[], object]
     drop: Callable[[], object] = lambda: None  # called instead of `run` by aclrtDestroyStreamForce
     quick: bool = True  # a thread that waits may run it
+    site: Site | None = field(default_factory=capture)  # of the call that submitted it
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,7 @@ class Failure:
     status: int
     title: str
     text: str
+    finding: Finding
 
     @property
     def message(self) -> str:
@@ -87,11 +94,13 @@ class _Timer:
 class Stream:
     must_be: ClassVar[str] = "a stream of aclrtCreateStream"
 
-    def __init__(self, name: str = "a stream") -> None:
+    def __init__(self, name: str = "a stream", device: int = 0) -> None:
         self.alive = True
         self.waited = 0  # the last job that the host has waited for
         self.clock: Clock = {}  # the jobs of other streams that come before this stream's next job
         self._name = name
+        self.device = device
+        self.id = next(_IDS)
         self._lock = threading.RLock()  # a signal's handler may call the stream again
         self._jobs: deque[tuple[int, Job]] = deque()  # with their numbers; the first may be running
         self._finished = 0  # the number of the last job that is done
@@ -111,6 +120,11 @@ class Stream:
     def in_flight(self) -> bool:
         """Whether the stream has jobs that the host has not waited for."""
         return self.waited < self._last()
+
+    @property
+    def last_finished(self) -> int:
+        """The number of the last job that is done."""
+        return self._finished
 
     def _last(self) -> int:
         """The number of the last job that was submitted."""
@@ -231,6 +245,9 @@ class Stream:
             if self._runner is not me:
                 return False
             failure = _outcome(job)
+            if failure is not None:
+                for report in FAILED_JOBS:
+                    report(self, failure)
             with self._lock:
                 if failure is not None:
                     self._failures.append(failure)
@@ -275,15 +292,21 @@ class Stream:
 
 
 def _outcome(job: Job) -> Failure | None:
+    with job_of(job.site):
+        return _run(job)
+
+
+def _run(job: Job) -> Failure | None:
     try:
         job.run()
         return None
-    except Refused as error:
-        status, text = error.status, error.text
+    except Refused as refused:
+        error = refused
     except MemoryError:
-        status = BAD_ALLOC
         text = "the machine has too little memory for this call; free some, or use smaller tensors."
-    except Exception as error:  # a bug in pooltide: the program must learn of it, and go on
-        status, text = INTERNAL, f"internal error, please report it: {type(error).__name__}: {error}"
+        error = Refused(BAD_ALLOC, text)
+    except Exception as bug:  # in pooltide: the program must learn of it, and go on
+        text = f"internal error, please report it: {type(bug).__name__}: {bug}"
+        error = Refused(INTERNAL, text)
         say(f"{job.title}: {text}")
-    return Failure(status, job.title, text)
+    return Failure(error.status, job.title, error.text, error.record(job.title))

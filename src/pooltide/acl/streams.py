@@ -10,7 +10,7 @@ from typing import Any
 
 from ..operators.call import is_int
 from ..operators.dtypes import ENUMS, ERRORS
-from .contexts import NO_CONTEXT, STREAMS, current_context
+from .contexts import NO_CONTEXT, STREAMS, current_context, require_before_reset
 from .error_reports import (
     ACL_INVALID,
     ACLNN_INVALID,
@@ -88,6 +88,7 @@ def aclrtDestroyStreamForce(stream: Stream | None) -> int:
 
 
 def _destroy_stream(stream: Any, *, force: bool) -> int:
+    require_before_reset("aclrtDestroyStreamForce" if force else "aclrtDestroyStream")
     STREAMS.destroy(require_live("stream", stream, Stream, RT_INVALID), force=force)
     return 0
 
@@ -102,7 +103,7 @@ def _status(failure: Failure | None) -> int:
     """The status of a job that failed; its message becomes the thread's message."""
     if failure is None:
         return 0
-    set_message(failure.message)
+    set_message(failure.message, failure.status, failure.finding)
     return failure.status
 
 

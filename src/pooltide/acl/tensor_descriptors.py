@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -78,6 +79,19 @@ class aclTensor:
     @property
     def empty(self) -> bool:
         return 0 in self.shape
+
+    def outside_storage(self) -> str | None:
+        """The fault of a view that leaves the storage that the program describes, without its subject."""
+        if self.empty or min(*self.shape, *self.storage, 0) < 0:
+            return None
+        low, high = ((byte - (self.address or 0)) // self.dtype.itemsize for byte in self.span())
+        cells = prod(self.storage)
+        if low >= 0 and high <= cells:
+            return None
+        return (
+            f"reaches elements {low} to {high - 1} by its viewDims, strides and offset, and its storageDims, "
+            f"{list(self.storage)}, have {cells}; the view must lie inside the storage."
+        )
 
     def view(self) -> Array:
         """The data in device memory, not a copy. Raises OutOfBounds."""

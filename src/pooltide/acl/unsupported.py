@@ -1,6 +1,7 @@
 """Takes calls of the functions of CANN that pooltide only declares.
 
-Each fails with 207000, and its message says which part of CANN the function belongs to. It must not touch
+Each fails with 207000, and its message says which part of CANN the function belongs to. Those that a program
+can do without, such as profiling, succeed and do nothing; the first call prints a line. It must not touch
 anything else.
 """
 
@@ -10,10 +11,10 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from ..operators.dtypes import ERRORS, RUNTIME
-from .error_reports import Refused, record_failure
-
-UNSUPPORTED = ERRORS["ACL_ERROR_RT_FEATURE_NOT_SUPPORT"]
+from ..operators.dtypes import RUNTIME
+from .error_reports import UNSUPPORTED, Refused, record_failure
+from .findings import say
+from .state import STATE
 
 
 def _function(name: str, returns: str, group: str) -> Callable[..., Any]:
@@ -27,12 +28,34 @@ def _function(name: str, returns: str, group: str) -> Callable[..., Any]:
     return unsupported
 
 
+class Placeholder:
+    """What a function that does nothing returns in place of a pointer."""
+
+    alive = True
+
+
+_announced: set[str] = set()  # parts of CANN that were named on stderr
+
+
+def _harmless(name: str, returns: str, group: str) -> Callable[..., Any]:
+    def nothing(*arguments: Any) -> Any:
+        if group not in _announced and STATE.checks != "off":
+            _announced.add(group)
+            say(f"{name}: it belongs to {group}, which pooltide does not have; these functions do nothing.")
+        return Placeholder() if returns.endswith("*") else 0
+
+    nothing.__name__ = nothing.__qualname__ = name
+    nothing.__doc__ = f"Does nothing: pooltide does not have {group}."
+    return nothing
+
+
 def _functions() -> dict[str, Callable[..., Any]]:
     functions = {}
     for group in RUNTIME["missing"]:
         for prototype in group["functions"]:
             returns, name = PROTOTYPE.match(prototype).groups()  # type: ignore[union-attr]
-            functions[name] = _function(name, returns.strip(), group["belongs_to"])
+            make = _harmless if group.get("harmless") else _function
+            functions[name] = make(name, returns.strip(), group["belongs_to"])
     return functions
 
 

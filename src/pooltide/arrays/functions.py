@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..problem.forwards import AdaptiveArguments, StridedArguments
-from .calls import Array, average, forward, gradient, unpool
+from .array_calls import Array, average, forward, gradient, unpool
 
 Ints = int | Sequence[int]
 Sizes = int | Sequence[int | None] | None

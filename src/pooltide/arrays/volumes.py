@@ -50,15 +50,11 @@ def tensor_layout(shape: Ints, strides: Ints, axes: int, channels_last: bool) ->
             return "strided"
         shape = (*shape[:2], prod(n for n, _ in merged), *shape[-2:])
         strides, axes = (*strides[:2], merged[-1][1], *strides[-2:]), 3
-    lead, unit = (1,) * (2 - batch), (1,) * (3 - axes)
-    return layout_of(
-        (*lead, *shape[:batch], *unit, *shape[batch:]), (*lead, *strides[:batch], *unit, *strides[batch:])
-    )
+    return layout_of(shape, strides, axes)
 
 
 def memory_layout(array: Array, axes: int) -> str:
     """planes, channels_last or strided; misaligned arrays count as strided."""
-    volume = as_volume(array, axes)
-    if not volume.flags.aligned or any(step % volume.itemsize for step in volume.strides):
+    if not array.flags.aligned or any(step % array.itemsize for step in array.strides):
         return "strided"
-    return layout_of(volume.shape, [step // volume.itemsize for step in volume.strides])
+    return layout_of(array.shape, [step // array.itemsize for step in array.strides], axes)

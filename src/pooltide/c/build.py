@@ -22,12 +22,18 @@ from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
 
+from ..operators.catalog import user_operators
 from ..writing import append_own, why, write_own
 from .generate import ALIASES, LIBRARY, cmake_config, entries, headers
+from .signatures import CFunction, functions, interface
 
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 
-_SOURCES = ("shim.c", "native_functions.h", "segv_handler.h", "process_exit.h", "early_answers.h")
+_SOURCES = (
+    *("shim.c", "call_stack.h", "native_functions.h", "segv_handler.h", "process_exit.h", "exit_report.h"),
+    "early_answers.h",
+)
+_PARTS = ("runtime", "acllib", "compiler", "fwkacllib")  # folders of older toolkits
 _NO_SHARED = (
     f"Python {VERSION} at {sys.base_prefix} has no libpython{VERSION}.so; "
     "install its library, or use a Python that was built with --enable-shared."
@@ -73,14 +79,19 @@ class BuildInputs:
     python: str = sys.executable
     libpython: str = ""  # its path; empty: search for it
     flags: tuple[str, ...] = ()  # additional flags of the compiler, such as a sanitizer
+    folders: tuple[str, ...] = ()  # of users' operators
+
+    @cached_property
+    def table(self) -> tuple[CFunction, ...]:
+        return functions(tuple(user_operators(self.folders).values()))
 
     @cached_property
     def texts(self) -> dict[str, str]:
         here = files("pooltide").joinpath("c")
         return {
-            **{f"include/{path}": text for path, text in headers().items()},
+            **{f"include/{path}": text for path, text in headers(self.table).items()},
             "lib/cmake/pooltide/pooltide-config.cmake": cmake_config(),
-            "source/entries.h": entries(),
+            "source/entries.h": entries(self.table),
             **{f"source/{name}": here.joinpath(name).read_text("utf-8") for name in _SOURCES},
         }
 
@@ -93,6 +104,8 @@ class BuildInputs:
             f"-DPOOLTIDE_PYTHON={_c_text(self.python)}",
             f"-DPOOLTIDE_LIBPYTHON={_c_text(self.libpython or str(interpreter))}",
             f"-DPOOLTIDE_VERSION={_c_text(VERSION)}",
+            f"-DPOOLTIDE_FOLDERS={_c_text(os.pathsep.join(self.folders))}",
+            f"-DPOOLTIDE_INTERFACE={_c_text(interface(self.table))}",
             f"-Wl,-soname,{LIBRARY},-z,nodelete,-z,defs",
             *(str(root / "source" / "shim.c"), "-o", str(output)),
             *linker_arguments,
@@ -102,7 +115,8 @@ class BuildInputs:
 
 def install(inputs: BuildInputs | None = None, root: Path | None = None) -> Installation:
     """Build whatever is missing or outdated. Several processes may call this at the same time."""
-    inputs, root = inputs or BuildInputs(), root or _root()
+    inputs = inputs or BuildInputs()
+    root = root or _root(inputs.folders)
     library = root / "lib" / LIBRARY
     fresh = library.with_suffix(".new")
     with _locked(root):
@@ -123,9 +137,22 @@ def install(inputs: BuildInputs | None = None, root: Path | None = None) -> Inst
         os.replace(fresh, library)
         for alias in ALIASES:
             _link(library.with_name(alias), LIBRARY)
-        _link(root / "lib64", "lib")  # where build files written for CANN search
+        _make_other_layouts(root)
         write_own(record, [stamp.encode()])
     return Installation(root)
+
+
+def _make_other_layouts(root: Path) -> None:
+    """Make the folders where build files written for CANN search: lib64, and DDK_PATH of older toolkits."""
+    _link(root / "lib64", "lib")
+    stub = root / "lib" / "stub"
+    stub.mkdir(exist_ok=True)
+    for name in (LIBRARY, *ALIASES):
+        _link(stub / name, f"../{LIBRARY}")
+    for part in _PARTS:
+        (root / part).mkdir(exist_ok=True)
+        _link(root / part / "include", "../include")
+        _link(root / part / "lib64", "../lib")
 
 
 def _c_text(text: str) -> str:
@@ -143,7 +170,16 @@ def _link(link: Path, target: str) -> None:
     link.symlink_to(target)
 
 
-def _root() -> Path:
+def _root(folders: tuple[str, ...]) -> Path:
+    """The folder of the library; a library with users' operators has its own."""
+    root = plain_root()
+    if not folders:
+        return root
+    name = hashlib.sha256(os.pathsep.join(folders).encode(errors="surrogateescape")).hexdigest()[:16]
+    return root / "operators" / name
+
+
+def plain_root() -> Path:
     environment = Path(sys.prefix) / "lib"
     if sys.prefix != sys.base_prefix and os.access(environment, os.W_OK):
         return environment / "pooltide"

@@ -1,6 +1,6 @@
 """Takes a call of the C library: words, as `signatures` describes them.
 
-Replaces handles by objects, calls the function of `acl` or `aclnn`, and returns (the values of the
+Replaces handles by objects, calls the function of `acl` or of an operator, and returns (the values of the
 out-parameters, or None to leave them unchanged; the result), with handles for objects. It must not touch
 device memory. A call that fails also prints its message on stderr, unless checks are off: few C programs call
 aclGetRecentErrMsg.
@@ -10,30 +10,58 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from .. import acl, aclnn
+from .. import acl
 from ..acl.addresses import GUARDS
-from ..acl.error_reports import INTERNAL, Refused, recent_message, record_failure, say
-from ..acl.memory_blocks import MEMORY
+from ..acl.call_sites import Site, read_c_frames
+from ..acl.callbacks import pass_handles
+from ..acl.error_reports import INTERNAL, Refused, record_failure, show_failure
+from ..acl.findings import FINDINGS, say
+from ..acl.host_pages import HOST_PAGES
+from ..acl.phase_one import phase_functions
 from ..acl.state import STATE
+from ..operators.catalog import documented, folders, user_operators
 from ..operators.dtypes import ERRORS, STATUS, dtype_by_code
-from .handle_table import HandleTable
+from ..operators.toml import PageError
+from .handle_table import TABLE
+from .host_accesses import report_host_access as report_host_access  # for the C library
 from .leaks import leaks
-from .signatures import CFunction, CParameter, functions
+from .signatures import CFunction, CParameter, functions, interface
 from .trace import Answer, traced
 
-TABLE = HandleTable()
 MAX_ARRAY = 4096  # elements of an array; for a longer one the library passes the length alone
 
 
-def start() -> tuple[tuple[Callable[..., Answer], ...], int]:
-    """The functions in the order of the C table, and the address of the list of guarded ranges."""
+def start(
+    read_frames: int, where: str, built_for: str, handles_faults: int
+) -> tuple[tuple[Callable[..., Answer], ...], int] | str:
+    """The functions in the order of the C table, and the address of the list of guarded ranges.
+
+    A sentence without an end instead, if the pages of users do not allow a start.
+
+    `read_frames` is the address of the library's function that `call_sites` calls; `where` are the folders of
+    users' operators that the library was built with, and `built_for` is its `interface`. `handles_faults` is
+    1 when the library handles the faults of watched host memory.
+    """
+    read_c_frames(read_frames)
+    pass_handles(TABLE.add)
+    HOST_PAGES.handled = bool(handles_faults)
+    try:
+        users = user_operators(folders(where))
+    except PageError as error:
+        return f"{error}. Correct the page or its function"
+    table = functions(tuple(users.values()))
+    if interface(table) != built_for:
+        what = f"pooltide or the parameters in the pages of {where}" if where else "pooltide"
+        build = f"`pooltide cc --operators {where}`" if where else "`pooltide cc` or `pooltide cflags`"
+        return f"{what} changed since this library was built; compile the program again by {build}"
     trace = os.environ.get("POOLTIDE_TRACE", "0") not in ("", "0")
-    entries = ((function, _entry(function)) for function in functions())
+    phases = phase_functions((*documented().values(), *users.values()))
+    entries = ((function, _entry(function, phases)) for function in table)
     targets = tuple(traced(function, entry) if trace else entry for function, entry in entries)
     return targets, GUARDS.ctypes.data
 
@@ -45,9 +73,11 @@ def catch_up(finalized: int) -> None:
         acl.aclFinalize()
 
 
-def _entry(function: CFunction) -> Callable[..., Answer]:
+def _entry(function: CFunction, phases: Mapping[str, Callable[..., Any]]) -> Callable[..., Answer]:
     name = function.name
-    target = _finalize if name == "aclFinalize" else aclnn.FUNCTIONS.get(name) or getattr(acl, name)
+    target = phases.get(name) or getattr(acl, name)
+    if name == "aclFinalize":
+        target = _finalize
     parameters = [p for p in function.parameters if p.kind != "n" or p.out]
 
     def entry(*words: Any) -> Answer:
@@ -57,15 +87,22 @@ def _entry(function: CFunction) -> Callable[..., Answer]:
             text = f"internal error, please report it: {type(error).__name__}: {error}"
             answer = _refuse(function, text, INTERNAL, STATUS["ACLNN_ERR_INNER"])
         if _failed(function, answer[1]) and STATE.checks != "off":
-            say(recent_message() or f"{name}: it failed.")
+            show_failure(_origins(parameters, words))
         return answer
 
     return entry
 
 
+def _origins(parameters: list[CParameter], words: tuple[Any, ...]) -> tuple[tuple[str, Site | None], ...]:
+    """Where the program made the used or destroyed objects among the arguments."""
+    pairs = zip(parameters, words, strict=True)
+    handles = ((p.name, word) for p, word in pairs if p.kind == "h" and not p.out)
+    return tuple((f"{name} was made", site) for name, word in handles if (site := TABLE.done_site(word)))
+
+
 def _failed(function: CFunction, result: Any) -> bool:
     if function.prototype:
-        return True
+        return not function.harmless
     return bool(result) if function.result == "i" else function.result == "h" and result is None
 
 
@@ -144,27 +181,35 @@ def _finalize() -> int:
     if status or not sentences or STATE.checks == "off":
         return status
     for text in sentences if STATE.checks == "warn" else sentences[1:]:
-        say(f"aclFinalize: {text}")
-    return record_failure("aclFinalize", Refused(INTERNAL, sentences[0])) if STATE.checks == "strict" else 0
+        FINDINGS.show(FINDINGS.record(f"aclFinalize: {text}", certain=True))
+    if STATE.checks == "warn":
+        return 0
+    return record_failure("aclFinalize", Refused(INTERNAL, sentences[0], certain=True))
 
 
-def report_host_access(address: int, writes: int, last_call: str) -> None:
-    """Print which guarded address the host accessed. The library's SIGSEGV handler calls this.
-
-    `writes` is 1 for a write, 0 for a read and -1 for an unknown access.
-    """
+def end_process(status: int) -> int:
+    """Print what is left to say at the end of the process; returns another exit status, or 0."""
     if STATE.checks == "off":
-        return
-    did = {0: "read", 1: "wrote to"}.get(writes, "accessed")
-    say(f"the host {did} {_describe(address)} (the last call of this thread was {last_call or 'none'}).")
+        return 0
+    for text in leaks(TABLE) if STATE.initialized and status == 0 else ():
+        message = f"the program ended without aclFinalize: {text}"
+        FINDINGS.show(FINDINGS.record(message, certain=True, located=False))
+    FINDINGS.show_rest()
+    FINDINGS.end_run()
+    FINDINGS.write_report()
+    count = FINDINGS.mistakes()
+    if STATE.checks != "strict" or status or not count or not (chosen := _exit_status()):
+        return 0
+    found = "1 finding" if count == 1 else f"{count} findings"
+    why = f"the program has {found} and returns 0"
+    say(f"{why}, so it exits with {chosen} (POOLTIDE_EXIT_STATUS sets this number).")
+    return chosen
 
 
-def _describe(address: int) -> str:
-    if TABLE.contains(address):
-        return f"{address:#x}, a handle; handles are opaque and must only be passed to calls"
-    must = "only aclrtMemcpy may cross to the host"
-    if (block := MEMORY.find(address)) is not None:
-        at = address - block.address
-        size = f"{block.size} bytes at {block.address:#x}"
-        return f"device memory at {address:#x}, byte {at} of a block of {size}; {must}"
-    return f"device memory at {address:#x}, in no block that is allocated; {must}"
+def _exit_status() -> int:
+    """The exit status of a program with findings at the level strict; 0: its own."""
+    text = os.environ.get("POOLTIDE_EXIT_STATUS") or "86"
+    if text.isdecimal() and int(text) < 256:
+        return int(text)
+    say(f"POOLTIDE_EXIT_STATUS is {text}; it must be a number from 0 to 255.")
+    return 86

@@ -22,7 +22,13 @@ static int finds_package(void) {
 }
 
 static int has_settings(void) {
-    return getenv("POOLTIDE_PRODUCT") || getenv("POOLTIDE_CHECKS") || getenv("POOLTIDE_TRACE");
+    static const char *const names[] = {"PRODUCT", "CHECKS", "TRACE", "REPORT", "EDITION", "DEVICES"};
+    char name[32];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(name, sizeof name, "POOLTIDE_%s", names[i]);
+        if (getenv(name)) return 1;
+    }
+    return 0;
 }
 
 /* Answer a call without the package. Returns 0 when the package must answer. */

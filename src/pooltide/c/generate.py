@@ -114,10 +114,16 @@ typedef void *aclrtDrvMemHandle;
 typedef void *aclmdlRI;
 {opaque}
 typedef struct aclrtExceptionInfo aclrtExceptionInfo;
+typedef union {{
+    uint16_t moduleId; uint32_t deviceId; uint32_t vaFlag; uint8_t rsv[8];
+}} aclrtMallocAttrValue;
 typedef void (*aclrtExceptionInfoCallback)(aclrtExceptionInfo *exceptionInfo);
 typedef void (*aclrtCallback)(void *userData);
 
 {enums}
+
+typedef struct {{ aclrtMallocAttrType attr; aclrtMallocAttrValue value; }} aclrtMallocAttribute;
+typedef struct {{ aclrtMallocAttribute *attrs; size_t numAttrs; }} aclrtMallocConfig;
 
 {codes}
 #define ACL_APP_LOG(level, ...) aclAppLog(level, __func__, __FILE__, __LINE__, __VA_ARGS__)
@@ -154,14 +160,20 @@ def _kind(parameter: CParameter, names: Sequence[str]) -> str:
 def _body(index: int, function: CFunction) -> str:
     if function.native:
         return ""
-    words = ", ".join(f"(Word)({p.name})" for p in function.parameters) or "0"
+    words = ", ".join(_word(p) for p in function.parameters) or "0"
     result = "" if function.returns == "void" else f"return ({function.returns})"
     unused = "".join(f"    (void){name};\n" for name in _arguments(function.prototype))
     return (
         f"{function.declaration} {{\n{unused}"
         f"    const Word words[] = {{{words}}};\n"
-        f"    {result}call_python({index}, words);\n}}\n"
+        f"    {result}call_python({index}, words, (Word)__builtin_return_address(0));\n}}\n"
     )
+
+
+def _word(parameter: CParameter) -> str:
+    if parameter.kind in "fd" and not parameter.out:
+        return f"double_word({parameter.name})"
+    return f"(Word)({parameter.name})"
 
 
 def _arguments(prototype: str) -> list[str]:

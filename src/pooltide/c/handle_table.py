@@ -12,6 +12,7 @@ import threading
 from typing import Any
 
 from ..acl.addresses import reserve
+from ..acl.call_sites import Site, capture
 from ..acl.error_reports import InvalidHandle
 from ..acl.executors import aclOpExecutor
 from ..acl.memory_blocks import MEMORY
@@ -28,8 +29,10 @@ class HandleTable:
         self._base = reserve(_SLOTS * _STEP) or _FALLBACK
         self._next = 0
         self._objects: dict[int, Any] = {}
+        self._sites: dict[int, Site | None] = {}  # where each object was made
 
     def add(self, object_: Any) -> int:
+        site = capture()
         with self._lock:
             if self._next % 1024 == 1023:
                 self._sweep()
@@ -37,6 +40,7 @@ class HandleTable:
                 self._next += 1
             self._next += 1
             self._objects[word] = object_
+            self._sites[word] = site
             return word
 
     def word(self, object_: Any) -> int:
@@ -59,21 +63,32 @@ class HandleTable:
             return InvalidHandle(word, "the address of device memory")
         return InvalidHandle(word, "which no call gave out")
 
+    def done_site(self, word: int | None) -> Site | None:
+        """Where an object was made that is used up or destroyed; None for other words."""
+        if word is None or (object_ := self._objects.get(word)) is None or not _is_done(object_):
+            return None
+        return self._sites.get(word)
+
     def contains(self, word: int) -> bool:
         """Whether the word is in the range of handles."""
         return self._base <= word < self._base + _SLOTS * _STEP
 
-    def live(self) -> list[Any]:
+    def live(self) -> dict[Any, Site | None]:
+        """The live objects, and where each was made."""
         with self._lock:
-            return [object_ for object_ in self._objects.values() if not _is_done(object_)]
+            live = ((word, object_) for word, object_ in self._objects.items() if not _is_done(object_))
+            return {object_: self._sites.get(word) for word, object_ in live}
 
     def _sweep(self) -> None:
         done = [word for word, object_ in self._objects.items() if _is_done(object_)]
         for word in done[:-_REMEMBERED]:
-            del self._objects[word]
+            del self._objects[word], self._sites[word]
 
 
 def _is_done(object_: Any) -> bool:
     if isinstance(object_, aclOpExecutor) and object_.used and not object_.repeatable:
         return True
     return not object_.alive
+
+
+TABLE = HandleTable()

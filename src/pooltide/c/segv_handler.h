@@ -1,4 +1,5 @@
-/* The SIGSEGV handler: if the host accessed device memory, print a line; then pass the signal on.
+/* The SIGSEGV handler: if the host accessed device memory, print a line; then pass the signal on. Host memory
+ * that a queued copy uses is protected, too: after the line, the program goes on.
  *
  * The handler runs on the thread's alternate stack if there is one, so that a program's handler for
  * stack overflow, which is called next, can run. Such a stack may be too small for Python, so another
@@ -8,30 +9,45 @@ typedef struct {
     int64_t address;
     int writes;             /* 1: a write; 0: a read; -1: unknown */
     const char *last_call;  /* the name of the thread's last call */
+    Word place;             /* of the instruction; 0: unknown */
+    int again;              /* 1: the host may access the address now */
 } Access;
+
+static pthread_mutex_t reporting = PTHREAD_MUTEX_INITIALIZER;
 
 static struct sigaction previous;  /* the action of SIGSEGV before the first call */
 
 static void *print_access(void *argument) {
-    const Access *access = argument;
+    Access *access = argument;
     PyGILState_STATE gil = py.PyGILState_Ensure();
-    PyObject *done = py.PyObject_CallMethod(dispatch_module, "report_host_access", "Lis",
-                                            (long long)access->address, access->writes, access->last_call);
-    if (done == NULL) py.PyErr_Clear();
-    else py.Py_DecRef(done);
+    PyObject *done = py.PyObject_CallMethod(dispatch_module, "report_host_access", "LisK",
+                                            (long long)access->address, access->writes, access->last_call,
+                                            (unsigned long long)access->place);
+    if (done == NULL) {
+        py.PyErr_Clear();
+    } else {
+        access->again = (int)py.PyLong_AsUnsignedLongLongMask(done);
+        py.Py_DecRef(done);
+    }
     py.PyGILState_Release(gil);
     return NULL;
 }
 
-/* Print the line from another thread, and wait for that thread for at most 5 seconds. */
-static void report(int64_t address, int writes) {
+/* Print the line from another thread, and wait for that thread for at most 5 seconds. Returns whether the
+ * instruction can be run again. */
+static int report(int64_t address, int writes, Word place) {
     static Access access;  /* static, as the other thread may read it after this function returns */
     pthread_t thread;
     struct timespec end;
-    access = (Access){address, writes, last_call ? last_call : ""};
+    int again = 0;
     clock_gettime(CLOCK_REALTIME, &end);
     end.tv_sec += 5;
-    if (pthread_create(&thread, NULL, print_access, &access) == 0) pthread_timedjoin_np(thread, NULL, &end);
+    if (pthread_mutex_timedlock(&reporting, &end) != 0) return 0;
+    access = (Access){address, writes, last_call ? last_call : "", place, 0};
+    if (pthread_create(&thread, NULL, print_access, &access) == 0 && pthread_timedjoin_np(thread, NULL, &end) == 0)
+        again = access.again;
+    pthread_mutex_unlock(&reporting);
+    return again;
 }
 
 /* Do what the program's handler, or the system, does with this signal. */
@@ -58,13 +74,18 @@ static void on_fault(int number, siginfo_t *info, void *context) {
     const int64_t address = (int64_t)(Word)info->si_addr;
     const int error = errno;
     int device = 0, writes = -1;
+    Word place = 0;
     for (int i = 0; info->si_code > 0 && guards[i][0] != 0; i++)
         device |= guards[i][0] <= address && address < guards[i][1];
 #ifdef __x86_64__
     writes = (((ucontext_t *)context)->uc_mcontext.gregs[REG_ERR] & 2) != 0;
+    place = (Word)((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP];
+#elif defined(__aarch64__)
+    place = (Word)((ucontext_t *)context)->uc_mcontext.pc;
 #endif
-    if (device && !forked && !py.PyGILState_Check()) report(address, writes);
+    const int again = device && !forked && !py.PyGILState_Check() && report(address, writes, place);
     errno = error;
+    if (again) return;
     pass_on(number, info, context);
 }
 

@@ -38,9 +38,17 @@ typedef struct {
     Word failure;       /* the result of a call that fails before Python runs */
 } Entry;
 
-static Word call_python(int index, const Word *words);
+static Word call_python(int index, const Word *words, Word caller);
+
+/* The bits of a float or a double. */
+static inline Word double_word(double value) {
+    Word word;
+    memcpy(&word, &value, sizeof word);
+    return word;
+}
 
 #include "entries.h"
+#include "call_stack.h"
 
 #define COUNT ((int)(sizeof entries / sizeof *entries))
 
@@ -100,6 +108,15 @@ static int cannot_start(const char *what, const char *detail) {
     return 0;
 }
 
+/* Say that the process runs another Python; returns 0. */
+static int other_python(const char *version) {
+    snprintf(start_fault, sizeof start_fault,
+             "this library was built for Python " POOLTIDE_VERSION ", and the process runs Python %.40s; "
+             "run the program with Python " POOLTIDE_VERSION ", or install pooltide for the other and build it there.",
+             version);
+    return 0;
+}
+
 /* Copy and clear the pending exception's text. */
 static void take_exception(char *text) {
     PyObject *type = NULL, *value = NULL, *trace = NULL;
@@ -130,8 +147,7 @@ static int find_python(void) {
     py.None = dlsym(library, "_Py_NoneStruct");
     size_t known = strlen(POOLTIDE_VERSION);
     if (strncmp(py.Py_GetVersion(), POOLTIDE_VERSION, known) != 0 || py.Py_GetVersion()[known] != '.')
-        return cannot_start("this library was built for Python " POOLTIDE_VERSION ", and the process runs",
-                            py.Py_GetVersion());
+        return other_python(py.Py_GetVersion());
     return py.None != NULL;
 }
 
@@ -161,18 +177,20 @@ static int import_dispatch_module(void) {
     char text[TEXT];
     PyObject *pair = NULL;
     dispatch_module = py.PyImport_ImportModule("pooltide.c.dispatch");
-    if (dispatch_module != NULL) pair = py.PyObject_CallMethod(dispatch_module, "start", NULL);
+    if (dispatch_module != NULL) pair = py.PyObject_CallMethod(dispatch_module, "start", "Kssi",
+                                                                    (unsigned long long)(Word)read_frames, POOLTIDE_FOLDERS, POOLTIDE_INTERFACE, own_interpreter);
     if (pair == NULL) {
         take_exception(text);
         return cannot_start("the package pooltide of " POOLTIDE_PYTHON " can't be loaded", text);
     }
+    const char *refusal = py.PyUnicode_AsUTF8(pair);
+    if (refusal != NULL) {
+        snprintf(start_fault, sizeof start_fault, "%s, then start the program again.", refusal);
+        return 0;
+    }
+    py.PyErr_Clear();
     targets = py.PyTuple_GetItem(pair, 0);
     guards = (const int64_t(*)[2])(Word)py.PyLong_AsUnsignedLongLongMask(py.PyTuple_GetItem(pair, 1));
-    if (py.PyTuple_Size(targets) != COUNT) {
-        snprintf(text, sizeof text, "the package has %d functions, the library %d",
-                 (int)py.PyTuple_Size(targets), COUNT);
-        return cannot_start("this library was made by another version of the package pooltide", text);
-    }
     return 1;
 }
 
@@ -192,6 +210,7 @@ static void free_thread_state(void *thread_state) {
 #include "native_functions.h"
 #include "segv_handler.h"
 #include "process_exit.h"
+#include "exit_report.h"
 #include "early_answers.h"
 
 static void on_main_end(void *key) {
@@ -203,6 +222,7 @@ static void on_main_end(void *key) {
 __attribute__((constructor)) static void on_load(void) {
     pthread_atfork(NULL, NULL, in_child);
     watch_main_thread(on_main_end);
+    report_at_exit();
 }
 
 /* Find Python and, unless the process runs one already, start an interpreter. Returns the next state. */
@@ -299,6 +319,12 @@ static PyObject *as_python(char kind, Word word) {
         case 'i': return py.PyLong_FromLongLong((int64_t)word);
         case 'u': return py.PyLong_FromUnsignedLongLong(word);
         case 's': return word ? py.PyUnicode_DecodeFSDefault((const char *)word) : none();
+        case 'f':
+        case 'd': {
+            double value;
+            memcpy(&value, &word, sizeof value);
+            return py.PyFloat_FromDouble(value);
+        }
         default: return word ? py.PyLong_FromUnsignedLongLong(word) : none();
     }
 }
@@ -413,7 +439,7 @@ static size_t stack_left(void) {
     return here < low || here >= high ? SIZE_MAX : (size_t)(here - low) >> 10;
 }
 
-static Word call_python(int index, const Word *words) {
+static Word call_python(int index, const Word *words, Word caller) {
     char why[160];
     int cancellation;
     Word result;
@@ -425,7 +451,9 @@ static Word call_python(int index, const Word *words) {
                  left, STACK_KB);
         result = fail(&entries[index], why);
     } else {
+        collect_frames(caller);
         result = call_with_stack(index, words);
+        frame_count = 0;
     }
     pthread_setcancelstate(cancellation, NULL);
     return result;

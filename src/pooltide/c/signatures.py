@@ -10,7 +10,7 @@ A parameter's kind says how its word is converted from C to Python:
     e       an array of float; null is None       t   an array of handles; null is None
     n       the length of an array, which is not passed to Python
     v       the address of a scalar, whose type is another parameter; null is None
-    f       a float
+    f, d    a float or a double, of which the word has the bits of the double
 
 The kind of an out-parameter is the kind of the value that Python stores there. An array that is an
 out-parameter is a tuple in Python.
@@ -18,6 +18,7 @@ out-parameter is a tuple in Python.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -45,7 +46,10 @@ ARRAYS = {
     "const float *": "e",
 } | dict.fromkeys(("const aclTensor *const *", "const aclScalar *const *"), "t")
 _KINDS = (
-    {"const char *": "s", "void *": "p", "const void *": "p", "aclrtExceptionInfoCallback": "p", "float": "f"}
+    {"const char *": "s", "const aclrtExceptionInfo *": "h"}
+    | dict.fromkeys(("void *", "const void *", "aclrtExceptionInfoCallback", "aclrtCallback"), "p")
+    | {"aclrtMallocConfig *": "p"}
+    | {"float": "f", "double": "d"}
     | ARRAYS
     | dict.fromkeys(VOID_HANDLES, "h")
     | dict.fromkeys(("size_t", "const size_t", "uint32_t", "uint64_t", "aclFloat16"), "u")
@@ -60,6 +64,7 @@ _RETURNS = {
     "size_t": "u",
     "float": "f",
     "aclFloat16": "u",
+    "uint32_t": "u",
     "void": "i",
     **{f"{handle} *": "h" for handle in HANDLES},
 }
@@ -94,6 +99,7 @@ class CFunction:
     native: bool = False  # c/native_functions.h has its code
     variadic: bool = False
     prototype: str = ""  # of a function that is only declared
+    harmless: bool = False  # it is only declared, and succeeds
 
     @property
     def declaration(self) -> str:
@@ -133,11 +139,18 @@ def runtime_function(name: str, table: Mapping[str, Any]) -> CFunction:
 def missing_functions() -> Iterator[CFunction]:
     """The functions that are only declared."""
     for group in RUNTIME["missing"]:
-        exact_keys("runtime.toml missing", group, required={"belongs_to", "opaque", "functions"})
+        exact_keys(
+            "runtime.toml missing",
+            group,
+            required={"belongs_to", "opaque", "functions"},
+            optional={"harmless"},
+        )
         for prototype in group["functions"]:
             if (match := PROTOTYPE.match(prototype)) is None:
                 raise PageError(f"runtime.toml missing: {prototype!r} is no prototype of a function")
-            yield CFunction(match[2], match[1].strip(), (), "acl/acl.h", prototype=prototype)
+            harmless = group.get("harmless", False)
+            returns = match[1].strip()
+            yield CFunction(match[2], returns, (), "acl/acl.h", prototype=prototype, harmless=harmless)
 
 
 def _parameter(where: str, entry: list[str], arrays: Iterable[str]) -> CParameter:
@@ -158,10 +171,21 @@ def _parameter(where: str, entry: list[str], arrays: Iterable[str]) -> CParamete
 
 _OPERATOR_TYPES = {
     "tensor": "const aclTensor *",
+    "tensor_list": "const aclTensorList *",
+    "scalar": "const aclScalar *",
+    "scalar_list": "const aclScalarList *",
     "int_array": "const aclIntArray *",
+    "float_array": "const aclFloatArray *",
+    "bool_array": "const aclBoolArray *",
     "bool": "bool",
     "int64": "int64_t",
+    "int32": "int32_t",
     "int8": "int8_t",
+    "uint64": "uint64_t",
+    "float": "float",
+    "double": "double",
+    "string": "const char *",
+    "data_type": "aclDataType",
 }
 
 
@@ -169,7 +193,9 @@ def operator_functions(operator: Operator) -> tuple[CFunction, CFunction]:
     """Phase one and phase two."""
     arguments = []
     for parameter in operator.parameters:
-        c_type = "aclTensor *" if parameter.role in operator.results else _OPERATOR_TYPES[parameter.type]
+        c_type = _OPERATOR_TYPES[parameter.type]
+        if parameter.is_tensor and operator.writes(parameter):
+            c_type = c_type.removeprefix("const ")
         arguments.append(CParameter(c_type, parameter.name, _KINDS[c_type]))
     results = (
         CParameter("uint64_t *", "workspaceSize", "u", out=True),
@@ -189,8 +215,14 @@ def operator_functions(operator: Operator) -> tuple[CFunction, CFunction]:
 
 
 @cache
-def functions() -> tuple[CFunction, ...]:
-    """Every function of the C interface, the runtime's first."""
+def functions(users: tuple[Operator, ...] = ()) -> tuple[CFunction, ...]:
+    """Every function of the C interface, the runtime's first, those of users' operators last."""
     runtime = (runtime_function(name, table) for name, table in RUNTIME["functions"].items())
-    phases = (phase for operator in documented().values() for phase in operator_functions(operator))
+    operators = (*documented().values(), *users)
+    phases = (phase for operator in operators for phase in operator_functions(operator))
     return (*runtime, *missing_functions(), *phases)
+
+
+def interface(table: Iterable[CFunction]) -> str:
+    """A short text that differs where the declarations of two tables differ."""
+    return hashlib.sha256("\n".join(function.declaration for function in table).encode()).hexdigest()[:16]

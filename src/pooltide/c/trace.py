@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ..acl.error_reports import say
+from ..acl.findings import say
 from ..operators.dtypes import status_name
 from .signatures import C_ENUMS, CFunction, CParameter
 

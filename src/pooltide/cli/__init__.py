@@ -1,7 +1,8 @@
 """The command line: arguments and files come in; text, JSON, files and an exit status go out.
 
-Each command is a module of this package, or a package (bench), imported only when it runs; arguments.py,
-output.py and reports.py hold what several commands share.
+Each command is a module of this package, or a package (bench), imported only when it runs; golden and compare
+have a second module, golden_maker.py and compare_request.py. arguments.py, output.py, verdict_lines.py and
+reports.py hold what several commands share.
 Commands compute nothing themselves, and change nothing that outlives them but the files that arguments name.
 
 docs/cli.md has the rule of the exit status: 0 good, 1 something was found to be bad, 2 wrong usage or no
@@ -34,8 +35,10 @@ COMMANDS = {
     "merge": "Join golden data, or results, that were made in shards.",
     "show": "Draw a problem's windows, their coverage and the gradient.",
     "bench": "Time our functions, PyTorch's, and a copy of memory.",
+    "tune": "Measure the GPU kernels of problems, and use the fastest.",
     "determinism": "Say which of PyTorch's pools differ between runs, or raise.",
     "demo": "Run the documents' programs, in Python, and check their results.",
+    "operators": "Begin a page of your own operator, and list your pages.",
     "cc": "Compile a C or C++ program written for CANN.",
     "cflags": "Print the flags for such programs.",
 }
@@ -111,6 +114,8 @@ def _closed_pipe() -> Iterator[None]:
 
 def _about(error: click.ClickException) -> str:
     """The message of an error; for wrong usage, after the usage."""
+    if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):  # a group without a command
+        return error.format_message()
     text = f"Error: {error.format_message()}"
     if isinstance(error, click.UsageError) and error.ctx is not None:
         text = f"{error.ctx.get_usage()}\nTry '{error.ctx.command_path} --help' for help.\n\n{text}"

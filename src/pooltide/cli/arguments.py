@@ -17,8 +17,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from ..acceptance.cases import CasesError, Line, bounded, count, lines, read, read_lazily
-from ..acceptance.manifest import Shard, read_shard
 from ..acceptance.notation import parse
+from ..acceptance.shard import Shard, read_shard
 from ..acceptance.words import NotationError
 from ..operators.pages import PRODUCTS
 from ..writing import check_directory, check_file, why

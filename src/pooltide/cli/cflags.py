@@ -7,15 +7,15 @@ import shlex
 
 import click
 
-from ..c.build import CannotBuild, install
-from .output import NoAnswer
+from .libraries import installation, operators_option
 
 
 @click.command()
 @click.option("--libs", is_flag=True, help="Print the linker's flags instead of the compiler's.")
 @click.option("--cmake", is_flag=True, help="Print the directory of the CMake config, for pooltide_DIR.")
 @click.option("--prefix", is_flag=True, help="Print the directory to give to build files instead of CANN's.")
-def command(libs: bool, cmake: bool, prefix: bool) -> None:
+@operators_option
+def command(libs: bool, cmake: bool, prefix: bool, operators: tuple[str, ...]) -> None:
     """Print the flags for programs written for CANN.
 
     Flags are words of a shell, quoted where a path needs it, as make and eval read them. --cmake and --prefix
@@ -23,9 +23,6 @@ def command(libs: bool, cmake: bool, prefix: bool) -> None:
     """
     if libs + cmake + prefix > 1:
         raise click.UsageError("--libs, --cmake and --prefix exclude each other.")
-    try:
-        made = install()
-    except CannotBuild as error:
-        raise NoAnswer(str(error)) from None
+    made = installation(operators)
     flags = shlex.join(made.link_flags if libs else made.compile_flags)
     click.echo(os.fsencode(made.cmake if cmake else made.root if prefix else flags))

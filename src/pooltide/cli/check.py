@@ -3,26 +3,41 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import click
 
 from ..acceptance.cases import Line
 from ..acceptance.notation import Case
+from ..acceptance.user_cases import parse_user_case
 from ..operators.faults import Fault
 from ..operators.pages import ASCEND_PRODUCTS, PRODUCTS
 from ..operators.rules import check
-from .arguments import NOTATION, failed, problem_argument, product_option
-from .output import aligned, reproduce, say
+from ..operators.toml import PageError
+from .arguments import NOTATION, Problems, failed, product_option
+from .output import NoAnswer, aligned, reproduce, say
+
+
+class _Calls(Problems):
+    """As Problems, and a call of an operator of the user's own."""
+
+    def read(self, value: str) -> Any:
+        try:
+            case = parse_user_case(value)
+        except PageError as error:
+            raise NoAnswer(str(error)) from None
+        return super().read(value) if case is None else [Line(1, "case", cast(Case, case))]
 
 
 @click.command(epilog=NOTATION)
-@problem_argument
+@click.argument("problems", metavar="PROBLEM", type=_Calls())
 @product_option
 @click.option("--all-products", is_flag=True, help="Check on every Ascend product family.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per case and product, and a summary.")
 def command(problems: list[Line], product: str | None, all_products: bool, as_json: bool) -> None:
     """Say whether a call would be accepted, or the status, the rule and the reason.
+
+    PROBLEM may also be a call of your own operator (POOLTIDE_OPERATORS): aclnnRelu:self.2x3:out.2x3:out.f16
 
     Exit status 1 when any case is refused; with --all-products, when no product accepts it.
     """
@@ -68,7 +83,8 @@ def _sentence(line: Line, product: str, fault: Fault | None, alone: bool) -> str
     start = "" if alone else f"line {line.number} ({line.name}): "
     if fault is None:
         return f"{start}accepted: {call.title} on {name}: {line.case}"
-    rule = f"rule {_rule(fault)}" + (f", row {fault.row} of the error table" if fault.row else "")
+    item = f", item {fault.item} of {fault.status} in the document's error table" if fault.item else ""
+    rule = f"rule {_rule(fault)}{item}"
     again = reproduce("check", line.case, "--product", product)
     return f"{start}refused on {name}: {fault.message(call.title)}\n{rule}\n{again}"
 
@@ -91,5 +107,5 @@ def _record(line: Line, product: str, fault: Fault | None) -> dict[str, Any]:
     record = {"line": line.number, "name": line.name, "case": str(line.case), "product": product}
     if fault is None:
         return record | {"accepted": True, "status": 0}
-    why = {"rule": fault.rule, "row": fault.row, "reason": fault.text}
+    why = {"rule": fault.rule, "item": fault.item, "reason": fault.text}
     return record | {"accepted": False, "status": fault.status} | why

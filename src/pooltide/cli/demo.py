@@ -19,10 +19,10 @@ import numpy as np
 from rich.console import Console
 from rich.markup import escape
 
+from ..acceptance.oracle import golden_result
 from ..acl.state import get_checks
 from ..arrays.reader import ARRAYS
 from ..arrays.volumes import as_volume
-from ..kernels import reference
 from ..operators.binding import bind
 from ..operators.catalog import operators
 from ..problem.problem import lower
@@ -107,5 +107,5 @@ def _reference(example: ModuleType) -> Any:
     call = bind(ARRAYS, operator, example.GRAD_OUTPUT, example.SELF.shape, indices, attributes, None)
     axes = len(operator.axes)
     volume = None if indices is None else as_volume(indices, axes)
-    _, rounded = reference.oracle(lower(call), as_volume(example.GRAD_OUTPUT, axes), volume)
-    return rounded.reshape(example.SELF.shape)
+    golden = golden_result(lower(call), as_volume(example.GRAD_OUTPUT, axes), volume)
+    return golden.rounded.reshape(example.SELF.shape)

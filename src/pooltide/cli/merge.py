@@ -4,29 +4,40 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..acceptance.cases import CasesError
 from ..acceptance.locking import locked
-from ..acceptance.manifest import ManifestError
+from ..acceptance.manifest import ManifestError, is_pack
 from ..acceptance.manifest_entry import MANIFEST
 from ..acceptance.merging import merge_golden
-from ..acceptance.summaries import merge_results
+from ..acceptance.summaries import deciding, merge_results
 from ..writing import check_file, why
 from . import reports
 from .arguments import NamedPath
 from .output import NoAnswer, say
+from .verdict_lines import language_option
+
+if TYPE_CHECKING:
+    from ..acceptance.report_page import Fact
+    from ..acceptance.report_rows import Rows
 
 
 @click.command()
 @click.argument("parts", nargs=-1, required=True, type=NamedPath(exists=True))
 @click.option("-o", "--output", required=True, type=NamedPath(), help="The directory, or the file, to write.")
 @click.option("--json", "as_json", is_flag=True, help="A JSON object in place of a sentence.")
+@reports.label_option
+@language_option
 @reports.report_option
-def command(parts: tuple[Path, ...], output: Path, as_json: bool, report: Path | None) -> None:
+def command(
+    parts: tuple[Path, ...], output: Path, as_json: bool, label: str | None, report: Path | None
+) -> None:
     """Join PARTS: directories of golden --shard, or files that compare --shard --json printed.
 
     The manifest, or the results, are byte for byte what one run without shards writes. All shards must be
@@ -35,6 +46,11 @@ def command(parts: tuple[Path, ...], output: Path, as_json: bool, report: Path |
     case; that of results is that of the whole comparison: 2 when a
     case could not be compared, else 1 when one failed.
     """
+    if packs := [part for part in parts if is_pack(part)]:
+        text = (
+            "is a pack; it must be the directory that it was made from, and golden --pack packs the whole set"
+        )
+        raise NoAnswer(f"{packs[0]} {text}")
     kinds = {part.is_dir() for part in parts}
     if len(kinds) != 1:
         raise click.UsageError("PARTS are files and directories; they must be one or the other")
@@ -44,7 +60,7 @@ def command(parts: tuple[Path, ...], output: Path, as_json: bool, report: Path |
         raise click.UsageError("--report is of results; golden data have no verdicts")
     verdicts: dict[str, int] = {}
     left_out = 0
-    records: list[dict[str, Any]] = []
+    rows = reports.collected(report)
     try:
         if kinds == {True}:
             with locked(output):
@@ -52,17 +68,16 @@ def command(parts: tuple[Path, ...], output: Path, as_json: bool, report: Path |
             written = output / MANIFEST
         else:
             check_file(output)
-            see = records.append if report else lambda record: None
+            see = (lambda record: None) if rows is None else partial(_collect, rows, deciding(parts[0]))
             merged, written = merge_results(parts, output, see), output
             verdicts = {key: merged[key] for key in ("pass", "warning", "fail", "error", "exit_status")}
-            count = merged["golden"]["cases"]
+            count, left_out = merged["golden"]["cases"], merged["golden"]["left_out"]
     except (ManifestError, CasesError) as error:
         raise NoAnswer(str(error)) from None
     except OSError as error:
         raise NoAnswer(f"{output}: can't be written: {why(error)}") from None
     summary = {"output": str(written), "cases": count, "parts": len(parts)} | verdicts
-    if kinds == {True}:
-        summary["left_out"] = left_out
+    summary["left_out"] = left_out
     text = f"{written}: {count} cases of {len(parts)} parts"
     if verdicts:
         text += f", {verdicts['pass']} pass"
@@ -72,19 +87,26 @@ def command(parts: tuple[Path, ...], output: Path, as_json: bool, report: Path |
         text += f"; the parts left out {left_out}, which could not be made"
     say(json.dumps(summary) if as_json else text)
     if report:
-        _write_report(report, merged, records, parts)
+        _write_report(report, merged, rows, parts, label)
     raise SystemExit(verdicts.get("exit_status", 1 if left_out else 0))
 
 
-def _write_report(path: Path, merged: dict[str, Any], records: list[dict[str, Any]], parts: Any) -> None:
-    standard = merged["standard"]
-    facts = {
-        "compared": f"the results of {len(parts)} files of compare --json",
-        **reports.standard_facts(standard, merged["level"] or ""),
-    }
-    facts["golden data"] = (
-        f"{merged['golden']['cases']} cases, sha256 {merged['golden']['sha256'] or 'unknown'}"
+def _collect(rows: Rows, standard: str, record: Mapping[str, Any]) -> None:
+    """Add a record to the report; one without the verdict that decides is refused when all are read."""
+    if "error" in record or standard in record["verdicts"]:
+        rows.add(reports.record_entry(record, standard))
+
+
+def _write_report(
+    path: Path, merged: dict[str, Any], rows: Rows | None, parts: Any, label: str | None
+) -> None:
+    count = len(parts)
+    facts: dict[str, Fact] = {"label": label} if label else {}
+    facts["compared"] = (
+        f"the results of {count} files of compare --json",
+        f"compare --json 的 {count} 个文件中的结果",
     )
-    entries = [reports.record_entry(record, standard) for record in records]
+    facts |= reports.standard_facts(merged["standard"], merged["level"] or "")
+    facts |= reports.golden_fact(*(merged["golden"][key] for key in ("cases", "sha256", "left_out")))
     files = [(name, "extra: no case of the golden data has this name") for name in merged["extra"]]
-    reports.write_report(path, "pooltide merge", facts, reports.COLUMNS, entries, files)
+    reports.write_report(path, "pooltide merge", facts, reports.COLUMNS, rows, files)

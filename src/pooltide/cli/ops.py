@@ -8,12 +8,13 @@ from typing import Any
 
 import click
 
-from ..operators.catalog import documented, gradients, in_cann, operators
+from ..operators.catalog import documented, folders, gradients, in_cann, operators, user_operators
 from ..operators.describe import basis, dtypes_text, rule_arguments, stub
-from ..operators.dtypes import status_name
+from ..operators.dtypes import FORMATS, status_name
 from ..operators.pages import ASCEND_PRODUCTS, HOST, PRODUCTS, Operator, Parameter
 from ..operators.support import NOT_IN_CANN, NOTES, by_entrance, by_layout
-from .output import aligned, markdown, say, screen_width
+from ..operators.toml import PageError
+from .output import NoAnswer, aligned, markdown, say, screen_width
 
 
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -31,7 +32,8 @@ def command(operator: str | None, every: bool, support: bool, **forms: bool) -> 
     """Print which operators run on which products, and for one OPERATOR its parameters and rules.
 
     OPERATOR is any of its names: avg2d, avg_pool2d_backward or aclnnAvgPool2dBackward. A rule is documented
-    if CANN's documents have it, and decided if pooltide chose it because no document that was found has it.
+    if CANN's documents have it, decided if pooltide chose it because no document that was found has it, and
+    yours if a page of your own has it (POOLTIDE_OPERATORS).
     """
     form = _form(operator, every, support, forms)
     if form == "stub":
@@ -42,14 +44,15 @@ def command(operator: str | None, every: bool, support: bool, **forms: bool) -> 
         notes = NOTES if form else (fill(note, screen_width()) for note in NOTES)
         say("\n\n".join([*tables, *notes]))
         return
-    chosen = list(dict.fromkeys([*gradients().values(), *documented().values()]))
+    chosen = list(dict.fromkeys([*gradients().values(), *documented().values(), *_yours()]))
     if operator is not None:
         chosen = [
             op for op in [*chosen, *operators().values()] if operator in (op.short, op.function, op.name)
         ]
         chosen = list(dict.fromkeys(chosen))
         if not chosen:
-            known = ", ".join([op.short for op in operators().values()] + [*documented()])
+            names = [*documented(), *(op.name for op in _yours())]
+            known = ", ".join([op.short for op in operators().values()] + names)
             raise click.UsageError(f"operator {operator!r} is unknown; known are {known}")
     if form == "json":
         say(json.dumps([_record(op) for op in chosen], indent=2, ensure_ascii=False))
@@ -65,6 +68,7 @@ def command(operator: str | None, every: bool, support: bool, **forms: bool) -> 
         parts += [_title(op, form), _parameters(op, table)]
         parts += [_cube(op, table)] if op.cube else []
         parts += [_rules(op, table)]
+        parts += [_notes(op, form)] if op.notes else []
     say("\n\n".join(parts))
 
 
@@ -118,15 +122,25 @@ def _brief_tables() -> list[str]:
     ]
 
 
+def _yours() -> list[Operator]:
+    """The operators of the user's pages."""
+    try:
+        return list(user_operators(folders()).values())
+    except PageError as error:
+        raise NoAnswer(str(error)) from None
+
+
 def _by_product() -> list[list[str]]:
     return [
-        [name, *("yes" if p in op.products else "no" for p in ASCEND_PRODUCTS)]
-        for name, op in documented().items()
+        [op.name, *("yes" if p in op.products else "no" for p in ASCEND_PRODUCTS)]
+        for op in (*documented().values(), *_yours())
     ]
 
 
 def _title(op: Operator, form: str | None) -> str:
     others = ", ".join(name for name in (op.short, op.function) if name not in ("", op.name))
+    if op.yours:
+        others = f"yours: {op.page}, computed by {op.python}" if op.python else f"only declared: {op.page}"
     title = f"{op.name} ({others})" if others else op.name
     if form == "markdown":
         return f"## {title}\n\n{op.summary}"
@@ -156,9 +170,9 @@ def _parameters(op: Operator, table: Any) -> str:
         [
             p.name,
             p.type.replace("_", " "),
-            dtypes_text(op, p) if p.type == "tensor" else "",
-            " ".join(p.formats),
-            " ".join(map(str, p.ranks or p.lengths)),
+            dtypes_text(op, p) if p.is_tensor else "",
+            "" if not p.is_tensor else "any" if len(p.formats) == len(FORMATS) else " ".join(p.formats),
+            " ".join(map(str, p.ranks if p.is_tensor else p.lengths)),
         ]
         for p in op.parameters
     ]
@@ -181,7 +195,7 @@ def _cube(op: Operator, table: Any) -> str:
 def _rules(op: Operator, table: Any) -> str:
     rows = [
         [
-            str(rule.row or ""),
+            str(rule.item or ""),
             rule.name.replace("_", " "),
             rule_arguments(rule.arguments),
             f"{rule.status} {status_name(rule.status)}",
@@ -189,7 +203,14 @@ def _rules(op: Operator, table: Any) -> str:
         ]
         for rule in op.rules
     ]
-    return str(table(["row", "rule, in this order", "of", "status", "basis"], rows))
+    return str(table(["item", "rule, in this order", "of", "status", "basis"], rows))
+
+
+def _notes(op: Operator, form: str | None) -> str:
+    """The document's own errors, and where the rules take more than it says."""
+    if form == "markdown":
+        return "\n".join(f"- {note}" for note in op.notes)
+    return "\n".join(fill(note, screen_width(), subsequent_indent="  ") for note in op.notes)
 
 
 def _record(op: Operator) -> dict[str, Any]:
@@ -198,14 +219,16 @@ def _record(op: Operator) -> dict[str, Any]:
         "function": op.function,
         "short": op.short,
         "header": op.header,
+        **({"page": op.page, "python": str(op.python or "")} if op.yours else {}),
         "summary": op.summary,
         "products": {p: p in op.products for p in ASCEND_PRODUCTS},
         "parameters": [_parameter_record(op, p) for p in op.parameters],
         "cube_math_type": op.cube and {"names": op.cube.names, "actions": op.cube.actions},
         "divisor_override": op.divisor_ranges,
+        "notes": op.notes,
         "rules": [
             {
-                "row": r.row,
+                "item": r.item,
                 "rule": r.name,
                 "arguments": r.arguments,
                 "status": r.status,
@@ -219,7 +242,7 @@ def _record(op: Operator) -> dict[str, Any]:
 
 def _parameter_record(op: Operator, p: Parameter) -> dict[str, Any]:
     record: dict[str, Any] = {"name": p.name, "argument": p.argument, "type": p.type}
-    if p.type == "tensor":
+    if p.is_tensor:
         by_product = {product: op.dtypes(p, product) for product in op.products}
         record |= {"dtypes": by_product, "formats": p.formats, "ranks": p.ranks}
     if p.type == "int_array":

@@ -22,20 +22,21 @@ from ..acceptance.notation import Case
 from ..acceptance.tensorfile import npy_header, raw_bytes
 from ..acceptance.trial import Refused, Trial, plan_of, run
 from ..acceptance.verdicts import THIRD
-from ..kernels.plan import BACKENDS, NoBackend, Plan
+from ..kernels.plan import BACKENDS, Executable, NoBackend
 from ..operators.pages import HOST
 from ..writing import why, write_own
-from . import reports
+from . import reports, verdict_lines
 from .arguments import NOTATION, OutputPath, failed, problem_argument, product_option
 from .output import NoAnswer, one_line, reproduce, say
 
 if TYPE_CHECKING:
     from ..acceptance.errormap import ErrorMap
-    from ..acceptance.report_page import Entry
+    from ..acceptance.report_page import Fact
+    from ..acceptance.report_rows import Entry
 
 _INDICES = ".indices"  # added to the name of a case, for the file of its indices
 _COLUMNS = ("backend", "ms", *reports.COLUMNS)
-Outcome = Trial | Plan | GpuPlan | str  # str: why the case has neither
+Outcome = Trial | Executable | GpuPlan | str  # str: why the case has neither
 
 
 @click.command(epilog=NOTATION)
@@ -49,8 +50,9 @@ Outcome = Trial | Plan | GpuPlan | str  # str: why the case has neither
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per case.")
 @click.option("--save", type=OutputPath(file_okay=False), help="Keep each result as SAVE/NAME.npy.")
-@reports.standard_option
-@reports.verbose_option
+@verdict_lines.standard_option
+@verdict_lines.verbose_option
+@verdict_lines.language_option
 @reports.report_option
 def command(
     problems: list[Line],
@@ -87,33 +89,34 @@ def command(
     options += ["--plan"] if plan_only else []
     options += ["--device", device] if device == "cuda" else []
     alone = len(problems) == 1
-    tally = reports.Tally()
-    entries: list[Entry] = []
+    tally = verdict_lines.Tally()
+    rows = reports.collected(report)
     for line in problems:
         outcome = _outcome(line, compute)
         verdict = outcome.verdict(standard) if isinstance(outcome, Trial) else None
-        if not isinstance(outcome, Plan | GpuPlan):
-            tally.add(verdict)
+        if not isinstance(outcome, Executable | GpuPlan):
+            tally.add(verdict, outcome.measures if isinstance(outcome, Trial) else None)
         if as_json:
             say(json.dumps(_record(line, outcome), ensure_ascii=False))
         else:
             lines = _text(line, outcome, standard, alone=alone, verbose=verbose)
-            good = isinstance(outcome, Plan | GpuPlan) or (verdict is not None and verdict.passed)
+            good = isinstance(outcome, Executable | GpuPlan) or (verdict is not None and verdict.passed)
             lines += [] if good or line.case is None else [reproduce("run", line.case, *options)]
             say("\n".join(lines), err=isinstance(outcome, str))
         if isinstance(outcome, Trial):
             _save(save, line.name, outcome)
         elif save and (save / f"{line.name}.npy").exists():
             say(f"{save / line.name}.npy is an older result, and stays: this run has none", err=True)
-        if report is not None:
-            entries.append(_entry(line, outcome, standard, options))
+        if rows is not None:
+            rows.add(_entry(line, outcome, standard, options))
     if as_json and not plan_only:
         say(json.dumps({"summary": tally.record(standard)}))
     elif not plan_only:
         say(tally.summary(standard))
-    facts = {"compared": "our results with the float64 reference", **reports.standard_facts(standard)}
-    facts["product"] = reports.products((line.case for line in problems), product)
-    reports.write_report(report, "pooltide run", facts, _COLUMNS, entries)
+    compared = ("our results with the float64 reference", "本库的结果与 float64 参考结果")
+    facts: dict[str, Fact] = {"compared": compared, **reports.standard_facts(standard)}
+    facts |= reports.products((line.case for line in problems), product)
+    reports.write_report(report, "pooltide run", facts, _COLUMNS, rows)
     raise SystemExit(tally.exit_status)
 
 
@@ -121,7 +124,7 @@ def _option(name: str, value: str | None) -> list[str]:
     return [name, value] if value else []
 
 
-def _outcome(line: Line, compute: Callable[[Case], Trial | Plan | GpuPlan]) -> Outcome:
+def _outcome(line: Line, compute: Callable[[Case], Trial | Executable | GpuPlan]) -> Outcome:
     if line.case is None:
         return line.error
     try:
@@ -159,16 +162,16 @@ def _save(directory: Path | None, name: str, trial: Trial) -> None:
 def _text(line: Line, outcome: Outcome, standard: str, *, alone: bool, verbose: bool) -> list[str]:
     if isinstance(outcome, str):
         return [one_line(outcome) if alone else failed(line, outcome)]
-    if isinstance(outcome, Plan | GpuPlan):
+    if isinstance(outcome, Executable | GpuPlan):
         return [f"case     {line.case}", str(outcome)]
     label = str(outcome.case) if alone else line.name
     about = f"{outcome.plan.backend}, {outcome.seconds * 1e3:.3f} ms, "
-    lines = [reports.case_line(label, outcome.verdict(standard), outcome.measures, about)]
+    lines = [verdict_lines.case_line(label, outcome.verdict(standard), outcome.measures, about)]
     if verbose:
         plan = f"case     {outcome.case}\n{outcome.plan}\n"
         plan += f"time     {outcome.seconds * 1e3:.3f} ms, {_rate(outcome):.2f} GB/s of what must move"
         lines += [f"      {part}" for part in plan.splitlines()]
-        lines += reports.details(outcome.measures, outcome.verdicts, standard)
+        lines += verdict_lines.details(outcome.measures, outcome.verdicts, standard)
     return lines
 
 
@@ -181,13 +184,13 @@ def _record(line: Line, outcome: Outcome) -> dict[str, Any]:
     record = {"line": line.number, "name": line.name, "case": str(line.case) if line.case else ""}
     if isinstance(outcome, str):
         return record | {"error": outcome}
-    if isinstance(outcome, Plan | GpuPlan):
+    if isinstance(outcome, Executable | GpuPlan):
         return record | {"plan": _plan_record(outcome)}
     record |= {"plan": _plan_record(outcome.plan), "seconds": outcome.seconds, "GB/s": _rate(outcome)}
-    return record | reports.figures(outcome.measures, outcome.verdicts)
+    return record | verdict_lines.figures(outcome.measures, outcome.verdicts)
 
 
-def _plan_record(plan: Plan | GpuPlan) -> dict[str, Any]:
+def _plan_record(plan: Executable | GpuPlan) -> dict[str, Any]:
     return {
         "problem": str(plan.problem),
         "backend": plan.backend,
@@ -201,7 +204,7 @@ def _plan_record(plan: Plan | GpuPlan) -> dict[str, Any]:
 
 
 def _entry(line: Line, outcome: Outcome, standard: str, options: list[str]) -> Entry:
-    from ..acceptance.report_page import Entry
+    from ..acceptance.report_rows import Entry
 
     text = str(line.case) if line.case else ""
     if not isinstance(outcome, Trial):
@@ -211,7 +214,11 @@ def _entry(line: Line, outcome: Outcome, standard: str, options: list[str]) -> E
     entry = reports.entry(line.name, text, values, m, verdict, outcome.verdicts)
     if verdict.passed:
         return entry
-    return replace(entry, reproduce=reproduce("run", text, *options), errors=_errors(outcome))
+    return replace(entry, reproduce=reproduce("run", text, *options), errors=_known(_errors(outcome)))
+
+
+def _known(errors: ErrorMap) -> Callable[[], ErrorMap]:
+    return lambda: errors
 
 
 def _errors(trial: Trial) -> ErrorMap:

@@ -8,7 +8,7 @@
 int main() {
     const int64_t small[] = {1, 2, 2, 3}, large[] = {1, 2, 5, 7};
     std::vector<float> grad(12), result(2 * 5 * 7);
-    const std::vector<int64_t> index = {0, 9, 9, 34, 15, 20, 1, 8, 3, 22, 33, 27};  // h * 7 + w
+    const std::vector<int64_t> index = {0, 11, 11, 28, 25, 34, 1, 10, 20, 22, 32, 27};  // h * 7 + w
 
     aclrtStream stream = start();
     const size_t grad_bytes = grad.size() * sizeof(float), result_bytes = result.size() * sizeof(float);

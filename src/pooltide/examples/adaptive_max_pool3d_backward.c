@@ -7,7 +7,7 @@ enum { SMALL = 2 * 1 * 2 * 2, LARGE = 2 * 2 * 3 * 5 };
 int main(void) {
     const int64_t small[] = {2, 1, 2, 2}, large[] = {2, 2, 3, 5};
     const float grad[SMALL] = {2, 3, 5, 7, 11, 13, 17, 19};
-    const int32_t index[SMALL] = {0, 7, 7, 29, 16, 3, 12, 3}; /* (d * 3 + h) * 5 + w */
+    const int32_t index[SMALL] = {0, 7, 7, 29, 16, 3, 12, 12}; /* (d * 3 + h) * 5 + w */
     float result[LARGE];
 
     aclrtStream stream = start();

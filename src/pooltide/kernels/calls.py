@@ -1,20 +1,49 @@
-"""The key that says when two calls are the same, and the setting of the cache's size.
+"""A checked call, the key that says when two calls are the same, and the setting of the cache's size.
 
-The checks, the plan and the kernel of a call depend on metadata only: the function, the shapes, strides,
-dtypes and devices of its arrays, its attributes, and the backend that the environment chooses. An entrance
-keeps what it found for a call in `CALLS`, under the call's key, and finds it there for the next equal call.
+The checks, the executable and the kernel of a call depend on metadata only: the function, the shapes,
+strides, dtypes and devices of its arrays, its attributes, and the backend that the environment chooses. An
+entrance keeps the `PreparedCall` in `CALLS`, under the call's key, for the next equal call.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import Any
 
 from ..cache import CALLS, Key
 from ..operators.plain import kinds, plain, shown
-from .plan import backend_setting
+from ..problem.problem import Problem
+from . import IndexFault, Kernel
+from .plan import Executable, backend_setting
 
-__all__ = ["CALLS", "Key", "call_key", "get_cache_bytes", "set_cache_bytes"]
+__all__ = ["CALLS", "Key", "PreparedCall", "call_key", "get_cache_bytes", "keep", "set_cache_bytes"]
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedCall:
+    """What the checks of a function's call found, without its arrays: how it is computed, and its result."""
+
+    function: str
+    axes: int
+    problem: Problem
+    executable: Executable | None  # None: PyTorch computes the call
+    kernel: Kernel | None  # of the executable, where it can be called on the arrays as they are
+    shape: tuple[int, ...]  # of the result
+    channels_last: bool  # whether a new result is
+    strides: tuple[int, ...] = ()  # of a new tensor
+    template: Any = None  # a tensor without memory that a new one resembles
+
+    def index_error(self, fault: tuple[int, int, int], shape: tuple[int, ...]) -> IndexError:
+        """`shape`: that of the indices."""
+        inside = IndexFault(*fault).message("indices", shape, self.problem.input_plane[3 - self.axes :])
+        return IndexError(f"{self.function}: {inside}")
+
+
+def keep(key: Key | None, call: PreparedCall) -> PreparedCall:
+    """Adds the call to the cache, and returns it."""
+    CALLS.add(key, call, None if call.executable is None else call.executable.prepared)
+    return call
 
 
 def call_key(

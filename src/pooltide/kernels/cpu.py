@@ -6,8 +6,7 @@ addresses and releases the GIL while it computes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from ..cache import cached
 from ..geometry import UNIT, Axis, cells_of_windows, is_long, spans
 from ..problem.problem import Problem
-from . import Arrays, IndexFault
+from . import Arrays, IndexFault, Kernel
 from .reference import as_float
 from .threads import get_num_threads
 
@@ -39,7 +38,7 @@ _ZERO, _ONE = (np.array([n], np.int32) for n in (0, 1))  # the tables of a unit 
 _CHUNK = 1 << 20  # windows whose tables are made at a time, as 64-bit tables of a long axis fill the memory
 
 
-def refuse(problem: Problem) -> str | None:
+def refuse(problem: Problem, layout: str = "planes") -> str | None:
     if not BUILT:
         return "the extension pooltide._native is not built here; pip install . builds it"
     if problem.unpool:
@@ -67,13 +66,13 @@ def scratch(problem: Problem) -> int:
 
 
 def run(problem: Problem, layout: str, arrays: Arrays, scratch: Array) -> IndexFault | None:
-    run, threads = runner(problem, layout), get_num_threads()
+    kernel, threads = prepare(problem, layout, None).run, get_num_threads()
     a = arrays
-    fault = run(a.grad_output, a.input, a.indices, a.out, threads)
+    fault = kernel(a.grad_output, a.input, a.indices, a.out, threads)
     if fault is NotImplemented:  # an array is misaligned, or the result shares memory: work on copies
         grad, x, indices = (_copy(array) for array in (a.grad_output, a.input, a.indices))
         out = a.out.copy("K")
-        fault = run(grad, x, indices, out, threads)
+        fault = kernel(grad, x, indices, out, threads)
         a.out[...] = out
         if a.indices is not None and problem.kind == "maximum":
             a.indices[...] = indices
@@ -85,42 +84,48 @@ def _copy(array: Array | None) -> Array | None:
     return None if array is None else array.copy("K")
 
 
-def runner(problem: Problem, layout: str) -> Callable[..., Any]:
-    """A function of grad_output, input, indices, out and the number of threads; returns what `run` does."""
-    return partial(_unpool, problem, layout) if problem.unpool else prepare(problem, layout).run
-
-
 def use_openmp(parallel: int, number: int) -> bool:
     """Makes calls with a negative number of threads run on the threads of an OpenMP runtime.
 
-    Takes the addresses of two functions of the runtime (torch/team.py). Returns False without compiled code.
+    Takes the addresses of two functions of the runtime (torch/openmp.py). Returns False if there is no
+    compiled code.
     """
     if BUILT:
         _native.use_openmp(parallel, number)
     return BUILT
 
 
-def _unpool(
-    problem: Problem, layout: str, grad_output: Any, input: Any, indices: Any, out: Any, threads: int
-) -> Any:
-    return _native.unpool(
-        grad_output if problem.gradient else input,
-        indices,
-        out,
-        problem.planes,
-        prod(problem.output_plane),
-        prod(problem.input_plane),
-        problem.batch[1] if layout == "channels_last" else 1,
-        problem.dtype.itemsize,
-        problem.index_bytes,
-        problem.gradient,
-        threads,
-    )
+@dataclass(frozen=True, slots=True)
+class _Unpool:
+    problem: Problem
+    channels: int
+    nbytes: int = 0  # it has no tables
+
+    def run(self, grad_output: Any, input: Any, indices: Any, out: Any, threads: int) -> Any:
+        problem = self.problem
+        return _native.unpool(
+            grad_output if problem.gradient else input,
+            indices,
+            out,
+            problem.planes,
+            prod(problem.output_plane),
+            prod(problem.input_plane),
+            self.channels,
+            problem.dtype.itemsize,
+            problem.index_bytes,
+            problem.gradient,
+            threads,
+        )
+
+    def kernels(self, ignore_speed: bool) -> list[tuple[str, str | None]]:
+        return [("unpool", None)]
 
 
 @cached(lambda prepared: (prepared,))
-def prepare(problem: Problem, layout: str) -> _native.Prepared:
+def prepare(problem: Problem, layout: str, device: None = None) -> _native.Prepared | _Unpool:
     """The problem, ready to run on arrays, or addresses, in this layout."""
+    if problem.unpool:
+        return _Unpool(problem, problem.batch[1] if layout == "channels_last" else 1)
     divisor = float(as_float(problem.divisor, problem.dtype.accumulator)) if problem.divisor else 1.0
     dilation = problem.dilation if _by_cells(problem) else (1, 1, 1)
     return _native.Prepared(
@@ -169,14 +174,14 @@ def _windows(problem: Problem, layout: str, axis: Axis) -> tuple[Array, Array, A
     return start, length, extent if problem.quotient == "extent" else length
 
 
-def tables_of(kernel: Callable[..., Any] | None) -> Any:
+def tables_of(kernel: Kernel | None) -> Any:
     """What owns the tables of a kernel, with its nbytes: the object whose method the kernel is."""
     return getattr(kernel, "__self__", None)
 
 
-def kernels(problem: Problem, layout: str) -> list[tuple[str, str | None]]:
+def kernels(problem: Problem, layout: str, device: None = None) -> list[tuple[str, str | None]]:
     """The kernels up to the chosen one, each with the reason why it was not chosen; None for the chosen."""
-    return [("unpool", None)] if problem.unpool else prepare(problem, layout).kernels(False)
+    return prepare(problem, layout, None).kernels(False)
 
 
 def use_huge_pages(address: int, nbytes: int) -> None:

@@ -1,14 +1,16 @@
-"""From a problem to the backend and kernel that compute it, and the copies that it needs. Cached; no data.
+"""From a problem to what computes it on a device, and the copies that it needs. Cached; no data.
 
 The first backend that doesn't refuse is chosen; the others' reasons are kept. A backend works in some memory
-layouts; an array in another layout is copied into scratch, and the plan says so.
+layouts; an array in another layout is copied into scratch, and the executable says so.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib import import_module
 from math import prod
 from types import ModuleType
 from typing import Any
@@ -20,7 +22,8 @@ from ..cache import cached
 from ..display import html_table
 from ..problem.problem import Problem
 from ..problem.rounding import round_source
-from . import Arrays, IndexFault, cpu, reference
+from . import Arrays, IndexFault, Kernel, Prepared, cpu, reference
+from .cuda.runtime.driver import NoCompiler
 
 Array = NDArray[Any]
 BACKENDS: dict[str, ModuleType] = {"cpu": cpu, "reference": reference}
@@ -36,14 +39,19 @@ class NoBackend(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Executable:
+    """A problem that is ready to run on a device, on arrays in the layouts that it was planned for."""
+
     problem: Problem
+    device: int | None  # the number of a GPU; None: the host
     backend: str
     layout: str  # what the kernel works in: planes | channels_last | strided
     copied: tuple[str, ...]  # the arrays, by their names in kernels.Arrays, that go through scratch
     refused: tuple[tuple[str, str], ...]  # backends before the chosen one, and their reasons
     kernel_scratch: int
-    work: int = field(default=0, repr=False)  # about the time of a call, in bytes that memory moves
+    work: int = field(repr=False)  # about the time of a call, in bytes that memory moves
+    # What has the kernel; None if no kernel takes addresses, or a GPU has nothing to compute.
+    prepared: Prepared | None = field(repr=False, compare=False)
 
     @property
     def scratch(self) -> int:
@@ -52,11 +60,40 @@ class Plan:
         return copies + self.kernel_scratch
 
     @property
+    def _module(self) -> ModuleType:
+        return _backends(self.device)[self.backend]
+
+    @property
+    def kernel(self) -> Kernel | None:
+        """The kernel, if callers may call it on their arrays as they are: nothing must be copied."""
+        return None if self.copied or self.prepared is None else self.prepared.run
+
+    @property
     def kernels(self) -> list[tuple[str, str | None]]:
         """The backend's kernels up to the chosen one, each with the reason against it; None: it is chosen."""
-        kernels = getattr(BACKENDS[self.backend], "kernels", None)
-        found: list[tuple[str, str | None]] = kernels(self.problem, self.layout) if kernels else []
-        return found
+        kernels = getattr(self._module, "kernels", None)
+        listed: list[tuple[str, str | None]] = []
+        return kernels(self.problem, self.layout, self.device) if kernels else listed
+
+    def run(self, arrays: Arrays, workspace: Array | None = None) -> IndexFault | None:
+        """Computes on 5-D arrays of the host in the planned layouts; `workspace` has `scratch` bytes."""
+        problem = self.problem
+        if workspace is None:
+            workspace = np.empty(self.scratch, dtype=np.uint8)
+        begin, copies = 0, {}
+        for role in self.copied:
+            source = getattr(arrays, role)
+            copy = copies[role] = _like(source, workspace[begin : begin + source.nbytes], self.layout)
+            begin += _aligned(source.nbytes)
+            if role == roles(problem)[0]:
+                copy[...] = round_source(source, problem.rounding)
+            elif role not in written(problem):
+                copy[...] = source
+        scratch = workspace[begin : begin + self.kernel_scratch]
+        fault: IndexFault | None = self._module.run(problem, self.layout, replace(arrays, **copies), scratch)
+        for role in copies.keys() & set(written(problem)):
+            getattr(arrays, role)[...] = copies[role]
+        return fault
 
     def _facts(self) -> list[tuple[str, str]]:
         facts = [("problem", str(self.problem)), ("backend", f"{self.backend}, working on {self.layout}")]
@@ -82,11 +119,13 @@ def fact_lines(facts: list[tuple[str, str]]) -> str:
     return "\n".join(f"{name:7}  {text}" for name, text in facts)
 
 
-def layout_of(shape: Sequence[int], strides: Sequence[int]) -> str:
-    """The layout of a 5-D (N, C, D, H, W) array: planes, channels_last or strided; strides count elements."""
-    if 0 in shape or _dense(shape, strides, (0, 1, 2, 3, 4)):
+def layout_of(shape: Sequence[int], strides: Sequence[int], axes: int = 3) -> str:
+    """planes, channels_last or strided: the layout of an array (N,) C, spatial axes; strides in elements."""
+    spatial = len(shape) - axes
+    if 0 in shape or _dense(shape, strides, range(len(shape))):
         return "planes"
-    return "channels_last" if _dense(shape, strides, (0, 2, 3, 4, 1)) else "strided"
+    channels_innermost = (*range(spatial - 1), *range(spatial, len(shape)), spatial - 1)
+    return "channels_last" if _dense(shape, strides, channels_innermost) else "strided"
 
 
 def _dense(shape: Sequence[int], strides: Sequence[int], order: Sequence[int]) -> bool:
@@ -103,17 +142,42 @@ def backend_setting() -> bytes | None:
     return VARIABLES.get(BACKEND_VARIABLE)
 
 
-def make_plan(problem: Problem, layouts: tuple[str, ...], only: str | None = None) -> Plan:
-    """The plan for arrays in these layouts, in the order of `roles`; `only` names the one backend to use."""
-    return _planned(problem, layouts, only or os.fsdecode(backend_setting() or b"") or None)
+def plan(
+    problem: Problem, layouts: tuple[str, ...], device: int | None = None, only: str | None = None
+) -> Executable:
+    """What computes a problem on a device, for arrays in these layouts, in the order of `roles`.
+
+    `device`: the number of a GPU; None: the host. `only`: the name of the one backend to use.
+    """
+    if device is None and only is None:
+        only = os.fsdecode(backend_setting() or b"") or None
+    return _planned(problem, layouts, device, only)
+
+
+@cache
+def gpu_backend() -> ModuleType | str:
+    """The module of GPU kernels, or the reason why they can't be compiled here."""
+    try:
+        backend = import_module("pooltide.kernels.cuda.launch")
+        backend.check_compiler()
+    except (ImportError, NoCompiler) as missing:
+        return f"there are no CUDA kernels: {missing}"
+    return backend
+
+
+def _backends(device: int | None) -> Mapping[str, ModuleType]:
+    if device is None:
+        return BACKENDS
+    backend = gpu_backend()
+    if isinstance(backend, str):
+        raise NoBackend(backend)
+    return {"cuda": backend}
 
 
 def roles(problem: Problem) -> tuple[str, ...]:
     """The arrays of a problem, by their names in kernels.Arrays: those read, then the result."""
-    found = ["grad_output" if problem.gradient else "input"]
-    if problem.index_bytes:
-        found.append("indices")
-    return (*found, "out")
+    indices = ("indices",) if problem.index_bytes else ()
+    return ("grad_output" if problem.gradient else "input", *indices, "out")
 
 
 def written(problem: Problem) -> tuple[str, ...]:
@@ -121,19 +185,27 @@ def written(problem: Problem) -> tuple[str, ...]:
     return ("indices", "out") if problem.kind == "maximum" and problem.index_bytes else ("out",)
 
 
-@cached()
-def _planned(problem: Problem, layouts: tuple[str, ...], only: str | None) -> Plan:
+@cached(lambda executable: (executable.prepared,))
+def _planned(problem: Problem, layouts: tuple[str, ...], device: int | None, only: str | None) -> Executable:
     refused: list[tuple[str, str]] = []
-    if only is not None and only not in BACKENDS:
-        raise NoBackend(f"backend {only!r} is unknown; known are {', '.join(BACKENDS)}")
-    for name in (only,) if only else BACKENDS:
-        backend = BACKENDS[name]
-        if reason := backend.refuse(problem):
+    backends = _backends(device)
+    if only is not None and only not in backends:
+        raise NoBackend(f"backend {only!r} is unknown; known are {', '.join(backends)}")
+    for name in (only,) if only else backends:
+        backend = backends[name]
+        layout, copied = arrange(problem, layouts, backend.LAYOUTS)
+        if reason := backend.refuse(problem, layout):
             refused.append((name, reason))
             continue
-        layout, copied = arrange(problem, layouts, backend.LAYOUTS)
-        work = _work(problem) * (1 if name == "cpu" else 1 << 10)  # the reference is slow
-        return Plan(problem, name, layout, copied, tuple(refused), backend.scratch(problem), work)
+        try:
+            nothing = device is not None and problem.empty
+            prepared = None if nothing else backend.prepare(problem, layout, device)
+        except NoCompiler as missing:
+            refused.append((name, str(missing)))
+            continue
+        work = _work(problem) * (1 << 10 if backend is reference else 1)  # the reference is slow
+        scratch = backend.scratch(problem)
+        return Executable(problem, device, name, layout, copied, tuple(refused), scratch, work, prepared)
     raise NoBackend("; ".join(f"{name}: {reason}" for name, reason in refused))
 
 
@@ -141,19 +213,6 @@ def _work(problem: Problem) -> int:
     """The bytes that must move, or the cells of all windows if these are more."""
     longest = [axis.k or axis.length // max(axis.outputs, 1) + 2 for axis in problem.axes]
     return max(problem.least_bytes, problem.planes * prod(problem.output_plane) * prod(longest))
-
-
-def shortcut(plan: Plan) -> Callable[..., Any] | None:
-    """Returns the compiled kernel of a plan, which callers may call directly, or None.
-
-    None if the backend is not `cpu`, if an array must be copied, and for unpools. The kernel takes
-    (grad_output, input, indices, out, threads), with None for arrays that the problem does not have.
-    It returns None for success, a tuple for an index outside its plane, and NotImplemented for arrays that
-    it can't take; then it has written nothing.
-    """
-    if plan.backend != "cpu" or plan.copied or plan.problem.unpool:
-        return None
-    return cpu.prepare(plan.problem, plan.layout).run
 
 
 def arrange(problem: Problem, layouts: tuple[str, ...], able: frozenset[str]) -> tuple[str, tuple[str, ...]]:
@@ -166,8 +225,8 @@ def arrange(problem: Problem, layouts: tuple[str, ...], able: frozenset[str]) ->
         both = _dense_both_ways(problem)
         copied = [
             role
-            for role, found in zip(roles(problem), layouts, strict=True)
-            if found != layout and (found == "strided" or role not in both)
+            for role, its_layout in zip(roles(problem), layouts, strict=True)
+            if its_layout != layout and (its_layout == "strided" or role not in both)
         ]
     source = roles(problem)[0]
     if problem.rounding != "keep" and source not in copied:
@@ -195,29 +254,6 @@ def _bytes(problem: Problem, role: str) -> int:
 
 def _aligned(size: int) -> int:
     return -(-size // _ALIGN) * _ALIGN
-
-
-def execute(plan: Plan, arrays: Arrays, workspace: Array | None = None) -> IndexFault | None:
-    """Compute. Arrays are 5-D in the layouts of the plan; `workspace` has plan.scratch bytes."""
-    problem = plan.problem
-    if workspace is None:
-        workspace = np.empty(plan.scratch, dtype=np.uint8)
-    at, copies = 0, {}
-    for role in plan.copied:
-        source = getattr(arrays, role)
-        copy = copies[role] = _like(source, workspace[at : at + source.nbytes], plan.layout)
-        at += _aligned(source.nbytes)
-        if role == roles(problem)[0]:
-            copy[...] = round_source(source, problem.rounding)
-        elif role not in written(problem):
-            copy[...] = source
-    rest = workspace[at : at + plan.kernel_scratch]
-    fault: IndexFault | None = BACKENDS[plan.backend].run(
-        problem, plan.layout, replace(arrays, **copies), rest
-    )
-    for role in copies.keys() & set(written(problem)):
-        getattr(arrays, role)[...] = copies[role]
-    return fault
 
 
 def _like(array: Array, buffer: Array, layout: str) -> Array:

@@ -1,7 +1,7 @@
 """The reference: plain NumPy in the shortest honest form. Slow, and obviously right.
 
-`compute` in float32 (float64 for FLOAT64) with one rounding at the end is the contract: these are the bits
-that every other backend gives. In float64 for all dtypes it is the oracle.
+`run` in float32 (float64 for FLOAT64) with one rounding at the end is the contract: these are the bits
+that every other backend gives. acceptance/oracle.py runs it in float64 for all dtypes: golden results.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..cache import cached
 from ..geometry import Axis, cells_of_windows
 from ..problem.problem import Problem
-from ..problem.rounding import round_once, round_source
+from ..problem.rounding import round_once
 from . import Arrays, IndexFault
 
 Array = NDArray[Any]
@@ -25,8 +25,12 @@ Index = tuple[int, int, int]
 LAYOUTS = frozenset({"planes", "channels_last", "strided"})
 
 
-def refuse(problem: Problem) -> str | None:
+def refuse(problem: Problem, layout: str) -> str | None:
     return None
+
+
+def prepare(problem: Problem, layout: str, device: None) -> None:
+    """Returns None: `run` takes arrays, not addresses."""
 
 
 def scratch(problem: Problem) -> int:
@@ -47,14 +51,6 @@ def run(problem: Problem, layout: str, arrays: Arrays, scratch: Array) -> IndexF
     if total is not out:
         out[...] = round_once(total, out.dtype)
     return fault
-
-
-def oracle(problem: Problem, grad_output: Array, indices: Array | None) -> tuple[Array, Array]:
-    """The gradient in float64, and the same rounded once to the problem's dtype."""
-    rounded = round_source(grad_output, problem.rounding)
-    total = np.empty(problem.batch + problem.input_plane)
-    accumulate(problem, rounded.astype(np.float64), indices, total)
-    return total, round_once(total, problem.dtype.numpy)
 
 
 def accumulate(
@@ -141,8 +137,8 @@ def _maximum(problem: Problem, o: Index, x: Array) -> tuple[Array, Array]:
 
 def quotient(problem: Problem, o: Index, value: Array) -> Array:
     """The value of window o, or its sum, divided by the divisor of the window."""
-    found = [axis.window(i) for axis, i in zip(problem.axes, o, strict=True)]
-    valid, extent = [w.end - w.start for w in found], [w.extent for w in found]
+    windows = [axis.window(i) for axis, i in zip(problem.axes, o, strict=True)]
+    valid, extent = [w.end - w.start for w in windows], [w.extent for w in windows]
     divisors = {"chained": valid, "extent": [prod(extent)], "override": [problem.divisor]}
     for divisor in divisors.get(problem.quotient, [prod(valid)]):
         value = value / as_float(divisor, value.dtype)
@@ -160,15 +156,15 @@ def _unpool(problem: Problem, source: Array, indices: Array, out: Array) -> Inde
     cells, planes = prod(problem.input_plane), np.arange(problem.planes)
     wide = indices.astype(np.int64).reshape(problem.planes, prod(problem.output_plane))
     good = (wide >= 0) & (wide < cells)
-    given = source.reshape(problem.planes, -1)
-    found = np.zeros((problem.planes, prod(out.shape[2:])), out.dtype)
+    values = source.reshape(problem.planes, -1)
+    result = np.zeros((problem.planes, prod(out.shape[2:])), out.dtype)
     for q in range(wide.shape[1]):
         inside, index = planes[good[:, q]], wide[good[:, q], q]
         if problem.gradient:
-            found[inside, q] = given[inside, index]
+            result[inside, q] = values[inside, index]
         else:
-            found[inside, index] = given[inside, q]
-    out[...] = found.reshape(out.shape)
+            result[inside, index] = values[inside, q]
+    out[...] = result.reshape(out.shape)
     return _index_fault(wide, good)
 
 

@@ -5,7 +5,7 @@ Every entrance binds its arguments to a `Call`; the rules and the lowering read 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, TypeGuard
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .dtypes import DType
-from .pages import HOST, Operator
+from .pages import HOST, Operator, Parameter
 
 CHANNELS_LAST = ("NHWC", "NDHWC")  # formats
 
@@ -60,7 +60,8 @@ class Unusable:
     error: type[Exception] = TypeError
 
 
-Value = TensorMeta | tuple[int, ...] | bool | int | Unusable | None
+# Of users' operators also: a list of tensors or of scalars, an array of floats or bools, a float, a text.
+Value = TensorMeta | tuple[Any, ...] | bool | int | float | str | np.generic | Unusable | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,17 @@ class Call:
         value = self.values[name]
         assert isinstance(value, TensorMeta), f"{name} is no tensor: the rules let it through"
         return value
+
+    def tensors(self, of: Iterable[str]) -> list[tuple[str, Parameter, TensorMeta]]:
+        """The tensors of these parameters with their spelling; those of a list one by one."""
+        found = []
+        for name in of:
+            value, parameter = self.values[name], self.operator.parameter(name)
+            if isinstance(value, tuple):
+                found += [(f"{name}[{at}]", parameter, member) for at, member in enumerate(value)]
+            else:
+                found.append((self.spell(name), parameter, self.tensor(name)))
+        return found
 
     def role(self, role: str) -> Any:
         """The value in a role, or None where the operator has no such parameter."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
+from pathlib import Path
 
 from .pages import HOST, Operator, load_all, operator_files
+from .pages.user import load_folder
 from .rules import RULES, known
 from .toml import PageError, read
 
@@ -40,6 +43,35 @@ def gradients() -> dict[str, Operator]:
 def documented() -> dict[str, Operator]:
     """The operators whose two phases CANN documents and this library has, by CANN's name, sorted."""
     found = {operator.name: operator for operator in _all() if operator.documented}
+    return dict(sorted(found.items()))
+
+
+FOLDERS = "POOLTIDE_OPERATORS"
+
+
+def folders(text: str | None = None) -> tuple[str, ...]:
+    """The folders of users' operators: of a list with colons, or of the environment. Paths are absolute."""
+    words = (os.environ.get(FOLDERS, "") if text is None else text).split(os.pathsep)
+    return tuple(dict.fromkeys(os.path.abspath(word) for word in words if word.strip()))
+
+
+def user_operators(where: tuple[str, ...]) -> dict[str, Operator]:
+    """The operators of these folders by name, sorted. Raises PageError."""
+    found: dict[str, Operator] = {}
+    for folder in where:
+        for operator in load_folder(Path(folder)):
+            if operator.name in documented():
+                must = "a page must describe another operator"
+                raise PageError(f"{operator.page}: operator is {operator.name}, which pooltide has; {must}")
+            if (other := found.get(operator.name)) is not None:
+                must = "one of the pages must go"
+                raise PageError(f"{operator.page}: operator is {operator.name}, as in {other.page}; {must}")
+            found[operator.name] = verified(operator, operator.page)
+    headers: dict[str, str] = {operator.header: name for name, operator in documented().items()}
+    for name, operator in found.items():
+        if (other_name := headers.setdefault(operator.header, name)) != name:
+            must = "it must be another"
+            raise PageError(f"{operator.page}: header is {operator.header}, which {other_name} has; {must}")
     return dict(sorted(found.items()))
 
 

@@ -42,6 +42,8 @@ def basis(operator: Operator, rule: Rule) -> str:
     """Who made a rule: CANN's documents, or pooltide."""
     if not operator.documented:
         return "pooltide's function"
+    if operator.yours and not rule.decided:
+        return "yours"
     return "decided" if rule.decided else "documented"
 
 
@@ -66,15 +68,19 @@ def help_text(operator: Operator) -> str:
 
 def _parameter_text(operator: Operator, p: Parameter) -> str:
     match p.type:
+        case "tensor" | "tensor_list" if operator.yours:
+            use = {"input": "", "output": "is written; ", "in_place": "is read and written; "}[p.role]
+            null = "; may be null" if p.nullable else ""
+            return f"{p.type.replace('_', ' ')}; {use}{dtypes_text(operator, p)}{null}"
         case "tensor":
-            use = "is written; " if p.role in operator.results else ""
+            use = "is written; " if operator.writes(p) else ""
             shape = "only its shape is read; " if operator.gradient and p.role == "input" else ""
             ranks = either(p.ranks)
             return f"tensor; {use}{shape}{dtypes_text(operator, p)}; {either(p.formats)}; rank {ranks}"
-        case "int_array":
+        case "int_array" if not operator.yours:
             null = "; null: as if empty" if p.nullable else ""
             return f"int array of {either(p.lengths)} values, each at least {p.least}{null}"
-    return p.type
+    return p.type.replace("_", " ") + ("; may be null" if p.nullable else "")
 
 
 def _rule_text(operator: Operator, rule: Rule) -> str:

@@ -21,6 +21,7 @@ class Fault:
     status: int = STATUS["ACLNN_ERR_PARAM_INVALID"]
     rule: str = ""
     row: int | None = None
+    item: int | None = None  # of the status in the document's error table
 
     def message(self, title: str) -> str:
         return f"{title}: {self.text} [{self.status} {status_name(self.status)}]"

@@ -9,26 +9,52 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
+
 from . import tensor_rules as tensors
 from . import window_rules as windows
 from .call import Call, Unusable
 from .faults import Fault
 from .pages import Rule
+from .plain import shown
+from .user_code import UserCodeError, run_user_code
 
 
 def check(call: Call) -> Fault | None:
-    for rule in call.operator.rules:
+    rules = call.operator.rules
+    for rule, following in zip(rules, (*rules[1:], None), strict=True):
         if call.product in rule.skip:
             continue
         arguments = rule.arguments
         if "of" in arguments and rule.name != "not_null":  # optional arguments that are not given pass
             arguments = {**arguments, "of": tuple(n for n in arguments["of"] if call.values[n] is not None)}
-        fault = RULES[rule.name](call, **arguments)
-        if fault is None and rule.name == "not_null":
+        fault = _ask(call, rule) if rule.predicate else RULES[rule.name](call, **arguments)
+        if fault is None and rule.name == "not_null" and (following is None or following.name != "not_null"):
             fault = _usable(call)
         if fault is not None:
-            return fault if fault.rule else replace(fault, status=rule.status, rule=rule.name, row=rule.row)
+            if fault.status == tensors.INNER:  # code of a user failed, so the rule can't be checked
+                return replace(fault, rule=rule.name, row=rule.row, item=rule.item)
+            if fault.rule:
+                return fault
+            return replace(fault, status=rule.status, rule=rule.name, row=rule.row, item=rule.item)
     return None
+
+
+def _ask(call: Call, rule: Rule) -> Fault | None:
+    """What a predicate of a user's page says: None or True for a good call; a sentence, or False."""
+    assert rule.predicate is not None
+    try:
+        found = run_user_code(rule.predicate, dict(call.values))
+    except UserCodeError as error:
+        return Fault(f"the rule can't be checked: {error}.", status=tensors.INNER)
+    if found is None or found is True or (isinstance(found, np.bool_) and found):
+        return None
+    if isinstance(found, str) and found.strip():
+        return Fault(" ".join(found.split()))
+    if found is False or isinstance(found, np.bool_):
+        return Fault(f"the arguments break the rule {rule.predicate}; they must keep it.")
+    text = f"{rule.predicate} returned {shown(found)}; it must return None, a bool or a sentence."
+    return Fault(text, status=tensors.INNER)
 
 
 def _usable(call: Call) -> Fault | None:
@@ -46,7 +72,7 @@ RULES: dict[str, Callable[..., Fault | None]] = {
         tensors.same_dtype, tensors.same_format, tensors.rank_supported, tensors.same_rank,
         tensors.rank_format, tensors.positive_dimensions, tensors.positive_plane, tensors.natural_dimensions,
         tensors.same_shape, tensors.same_batch, tensors.array_lengths, tensors.array_values,
-        tensors.only_value, tensors.writable_once,
+        tensors.only_value, tensors.writable_once, tensors.output_shape,
         windows.padding_half_kernel, windows.forward_shape, windows.cube_math_type, windows.divisor_range,
         windows.plane_at_most, windows.multiple_or_plane_at_most, windows.window_fits,
         windows.kernel_within_input, windows.result_fits_memory, windows.result_shape,
@@ -57,6 +83,8 @@ RULES: dict[str, Callable[..., Fault | None]] = {
 
 def known(rule: Rule) -> bool:
     """Whether a page's rule has code behind it that takes the arguments it names."""
+    if rule.predicate is not None:
+        return True
     if rule.name not in RULES:
         return False
     code, defaults = RULES[rule.name].__code__, RULES[rule.name].__defaults__ or ()

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .call import Call, TensorMeta, overlaps
+from .call import Call, TensorMeta, article, is_int, overlaps
+from .dtypes import STATUS
 from .faults import Fault, Names, dtype_text, either, shape_text, spelled
 from .pages import HOST, PRODUCTS
+from .plain import shown
+from .user_code import UserCodeError, run_user_code
+
+INNER = STATUS["ACLNN_ERR_INNER"]
 
 
 def not_null(call: Call, of: Names) -> Fault | None:
@@ -15,8 +20,8 @@ def not_null(call: Call, of: Names) -> Fault | None:
         if call.values[name] is None:
             if call.by_function:
                 return Fault(f"{call.spell(name)} is None; it must be an int or a tuple of ints.", TypeError)
-            what = "a tensor" if call.operator.parameter(name).type == "tensor" else "an int array"
-            return Fault(f"{call.spell(name)} is null; it must be {what}.", TypeError)
+            what = call.operator.parameter(name).type.replace("_", " ")
+            return Fault(f"{call.spell(name)} is null; it must be {article(what)} {what}.", TypeError)
     return None
 
 
@@ -29,26 +34,26 @@ def product_supported(call: Call) -> Fault | None:
 
 
 def dtype_supported(call: Call, of: Names) -> Fault | None:
-    for name in of:
-        dtype = call.tensor(name).dtype.name
-        known = call.operator.dtypes(call.operator.parameter(name), call.product)
+    for spelling, parameter, tensor in call.tensors(of):
+        dtype = tensor.dtype.name
+        known = call.operator.dtypes(parameter, call.product)
         if dtype not in known:
             must = f"{_on(call)}it must be {either(dtype_text(call, k) for k in known)}."
-            return Fault(f"{call.spell(name)} has dtype {dtype_text(call, dtype)}; {must}", TypeError)
+            return Fault(f"{spelling} has dtype {dtype_text(call, dtype)}; {must}", TypeError)
     return None
 
 
 def format_supported(call: Call, of: Names) -> Fault | None:
-    for name in of:
-        known = call.operator.parameter(name).formats
-        if (got := call.tensor(name).format) is not None and got not in known:
-            return Fault(f"{call.spell(name)} has format {got}; it must be {either(known)}.")
+    for spelling, parameter, tensor in call.tensors(of):
+        if (got := tensor.format) is not None and got not in parameter.formats:
+            return Fault(f"{spelling} has format {got}; it must be {either(parameter.formats)}.")
     return None
 
 
 def same_dtype(call: Call, of: Names) -> Fault | None:
-    if call.by_function and call.operator.gradient:  # there `input` is a shape, without a dtype of its own
-        of = tuple(n for n in of if call.operator.parameter(n).role != "input")
+    if call.by_function and call.operator.gradient:  # there `input` is a shape; grad_output has its dtype
+        grad = next(p.name for p in call.operator.parameters if p.role == "grad_output")
+        of = tuple(dict.fromkeys(grad if call.operator.parameter(n).role == "input" else n for n in of))
     return _same(call, of, "dtype", lambda t: dtype_text(call, t.dtype.name), TypeError)
 
 
@@ -71,21 +76,21 @@ def _same(
     read: Callable[[TensorMeta], Any],
     error: type[Exception] = ValueError,
 ) -> Fault | None:
-    for name in of[1:]:
-        first, must = of[0], read(call.tensor(of[0]))
-        if (got := read(call.tensor(name))) != must:
-            as_first = f"it must be {spelled(must)}, as {call.spell(first)} has"
-            return Fault(f"{call.spell(name)} has {what} {spelled(got)}; {as_first}.", error)
+    tensors = call.tensors(of)
+    for spelling, _, tensor in tensors[1:]:
+        first, must = tensors[0][0], read(tensors[0][2])
+        if (got := read(tensor)) != must:
+            as_first = f"it must be {spelled(must)}, as {first} has"
+            return Fault(f"{spelling} has {what} {spelled(got)}; {as_first}.", error)
     return None
 
 
 def rank_supported(call: Call, of: Names) -> Fault | None:
-    for name in of:
-        shape = call.tensor(name).shape
-        known = call.operator.parameter(name).ranks
+    for spelling, parameter, tensor in call.tensors(of):
+        shape, known = tensor.shape, parameter.ranks
         if len(shape) not in known:
             return Fault(
-                f"{call.spell(name)} has rank {len(shape)}, shape {shape_text(shape)}; "
+                f"{spelling} has rank {len(shape)}, shape {shape_text(shape)}; "
                 f"it must have rank {either(known)}."
             )
     return None
@@ -124,13 +129,41 @@ def positive_plane(call: Call, of: Names) -> Fault | None:
 
 
 def natural_dimensions(call: Call, of: Names) -> Fault | None:
-    for name in of:
-        shape = call.tensor(name).shape
-        if any(n < 0 for n in shape):
+    for spelling, _, tensor in call.tensors(of):
+        if any(n < 0 for n in tensor.shape):
             return Fault(
-                f"{call.spell(name)} has shape {shape_text(shape)}; every dimension must be at least 0."
+                f"{spelling} has shape {shape_text(tensor.shape)}; every dimension must be at least 0."
             )
     return None
+
+
+def output_shape(call: Call, of: Names) -> Fault | None:
+    """The shape that the page of a user gives an output: that of a parameter, or what a function computes."""
+    for spelling, parameter, tensor in call.tensors(of):
+        shape = parameter.shape
+        if isinstance(shape, str):
+            if call.values[shape] is None:
+                continue
+            must, why = call.tensor(shape).shape, f"as {shape} has"
+        else:
+            try:
+                found = run_user_code(shape, dict(call.values))
+            except UserCodeError as error:
+                return Fault(f"the shape of {spelling} is not known: {error}.", status=INNER)
+            if (computed := _shape(found)) is None:
+                text = f"{shape} returned {shown(found)} for the shape of {spelling}"
+                return Fault(f"{text}; it must return a tuple of ints.", status=INNER)
+            must, why = computed, f"as {shape} says"
+        if tensor.shape != must:
+            text = f"{spelling} has shape {shape_text(tensor.shape)}; it must be {shape_text(must)}, {why}."
+            return Fault(text)
+    return None
+
+
+def _shape(value: Any) -> tuple[int, ...] | None:
+    if not isinstance(value, (tuple, list)) or not all(is_int(n) for n in value):
+        return None
+    return tuple(map(int, value))
 
 
 def same_batch(call: Call, of: Names) -> Fault | None:
@@ -156,7 +189,7 @@ def array_lengths(call: Call, of: Names) -> Fault | None:
 def array_values(call: Call, of: Names) -> Fault | None:
     for name in of:
         value = _array(call, name)
-        least = call.operator.parameter(name).least
+        least = call.operator.parameter(name).least or 0
         if any(v < least for v in value):
             got = shape_text(value)
             return Fault(f"{call.spell(name)} has values {got}; each must be at least {least}.")
@@ -176,8 +209,7 @@ def only_value(call: Call, of: Names, value: int) -> Fault | None:
 
 
 def writable_once(call: Call, of: Names) -> Fault | None:
-    for name in of:
-        tensor = call.tensor(name)
+    for spelling, _, tensor in call.tensors(of):
         if tensor.strides is None:
             continue
         found = overlaps(tensor.shape, tensor.strides)
@@ -185,7 +217,7 @@ def writable_once(call: Call, of: Names) -> Fault | None:
             continue
         why = "lets cells share memory" if found else "is too intricate to show that no cells share memory"
         return Fault(
-            f"{call.spell(name)} has shape {shape_text(tensor.shape)} and strides "
+            f"{spelling} has shape {shape_text(tensor.shape)} and strides "
             f"{shape_text(tensor.strides)}, which {why}; each cell must have its own element."
         )
     return None

@@ -104,6 +104,11 @@ class Problem:
         return self.planes * prod(self.input_plane)
 
     @property
+    def empty(self) -> bool:
+        """Whether nothing is read or nothing is written."""
+        return self.cells == 0 or prod(self.output_plane) == 0
+
+    @property
     def least_bytes(self) -> int:
         """What must move: each element of input, gradients and indices read or written once."""
         windows = self.planes * prod(self.output_plane)

@@ -3,6 +3,9 @@
 The functions `*_backward` take tensors and return gradients. `functional` has differentiable pools.
 `patch()` makes PyTorch's own pools use our gradients, `patch(forward=True)` our forwards, too. Importing this
 package registers the operators `torch.ops.pooltide.*`.
+
+In: tensors on the CPU or a GPU. Out: tensors there, with PyTorch's dtypes, strides and errors. Nothing here
+may choose a kernel (kernels/plan.py does) or check arguments by other rules than the operators' pages.
 """
 
 try:
@@ -20,23 +23,28 @@ except ModuleNotFoundError as missing:
         name="torch",
     ) from None
 
-from . import autograd, backward, functional, operators, scripting, sharding
+from . import backward, functional
 from .backward import *  # noqa: F403
-from .devices import index_errors, wait_for_kernels
-from .patching import Patch, is_patched, patch
+from .dispatch import custom_operators, scripting, second_derivatives, sharding
+from .gpu import index_errors, wait_for_kernels
+from .openmp import use_team
+from .patch.handle import Patch, is_patched, patch, unpatch
 from .status import Status, status
-from .team import use_team
 from .training_step import Step
+from .tune import Tuned, tune
 
 __all__ = [
     "Patch",
     "Status",
     "Step",
+    "Tuned",
     "functional",
     "index_errors",
     "is_patched",
     "patch",
     "status",
+    "tune",
+    "unpatch",
     "wait_for_kernels",
 ]
 __all__ += backward.__all__
@@ -49,8 +57,8 @@ def _register() -> None:
     if "library" in kept:
         kept.pop("library")._destroy()
     library = torch.library.Library("pooltide", "DEF")  # type: ignore[no-untyped-call]
-    operators.register(library)
-    autograd.register(library)
+    custom_operators.register(library)
+    second_derivatives.register(library)
     kept["library"] = library
     sharding.add_rules()
     scripting.script_as_pytorchs(vars(functional))

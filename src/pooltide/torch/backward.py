@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from .gradients import Input, Ints, gradient
-from .unpools import unpool_gradient
+from .pools.unpools import unpool_gradient
 
 __all__ = [
     "adaptive_avg_pool1d_backward",

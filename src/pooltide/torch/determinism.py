@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from .aten_fallback import Fallback
+from .aten import Fallback
 
 RUNS = 20
 SAME, DIFFERS, RAISES = "the same every time", "silently differs", "raises"
@@ -47,18 +47,18 @@ def _outcome(run: Run) -> str:
 
 def _computations(device: str) -> dict[str, Run]:
     random = torch.Generator().manual_seed(5)
-    found: dict[str, Run] = {}
+    runs: dict[str, Run] = {}
     kinds = {"avg_pool": False, "adaptive_avg_pool": True, "max_pool": False, "adaptive_max_pool": True}
     for kind, adaptive in kinds.items():
         for axes in (1, 2, 3):
             name = f"{kind}{axes}d"
             sizes: Any = (_OUTPUTS[3 - axes :],) if adaptive else (3, 1)
-            found[f"gradient of {name}"] = _gradient(getattr(F, name), sizes, _input(axes, device, random))
+            runs[f"gradient of {name}"] = _gradient(getattr(F, name), sizes, _input(axes, device, random))
     for axes in (1, 2, 3):
         pool, unpool = getattr(F, f"max_pool{axes}d"), getattr(F, f"max_unpool{axes}d")
         maxima, indices = pool(_input(axes, device, random), 3, 2, return_indices=True)
-        found[f"max_unpool{axes}d"] = partial(unpool, maxima, indices, 3, 2)
-    return found
+        runs[f"max_unpool{axes}d"] = partial(unpool, maxima, indices, 3, 2)
+    return runs
 
 
 def _input(axes: int, device: str, random: torch.Generator) -> torch.Tensor:

@@ -13,9 +13,9 @@ from typing import Literal, overload
 import torch
 
 from ..problem.forwards import AdaptiveArguments, StridedArguments
-from .differentiable_pools import average, average_of, maximum
 from .gradients import Ints
-from .unpools import unpool
+from .pools.differentiable_pools import average, average_of, maximum
+from .pools.unpools import unpool
 
 Tensor = torch.Tensor
 Size = int | None | Sequence[int | None]

@@ -18,10 +18,10 @@ from ..kernels.plan import NoBackend
 from ..operators.binding import bind
 from ..operators.catalog import operators
 from ..operators.plain import plain, plain_shape
-from .autograd import differentiable
-from .operators import ARRAYS, AXES
-from .prepared import ResultLayout, compute, prepare_gradient
+from .dispatch.custom_operators import ARRAYS, AXES
+from .dispatch.second_derivatives import differentiable
 from .shortcuts import add, find, pre_dispatch
+from .tensor_calls import ResultLayout, compute, prepare_gradient
 from .tensors import arrays_on, check_memory, is_channels_last, is_tensor, storage_address, unreadable
 
 Ints = int | Sequence[int]
@@ -71,57 +71,57 @@ def gradient(
         result = find(function, result_layout, grad_output, input, indices, attributes, out)
         if result is not None:
             return result  # type: ignore[no-any-return]
-    given = Arguments(
+    arguments = Arguments(
         function, grad_output, input, indices, attributes, out, check_indices, result_layout, fallback
     )
     if not _compiling():
         if _is_tracing():
-            return _traced(given)
+            return _traced(arguments)
         check_memory(function, grad_output, indices, out)
-        given = _plain(given)
+        arguments = _plain(arguments)
         if may_skip_dispatcher(grad_output, indices) and (out is None or tensor_may_skip_dispatcher(out)):
             try:
-                return _direct(given)
+                return _direct(arguments)
             except NoBackend:
                 if not fallback:
                     raise
-    return _dispatched(given)
+    return _dispatched(arguments)
 
 
-def _plain(given: Arguments) -> Arguments:
+def _plain(arguments: Arguments) -> Arguments:
     """Returns the arguments with input, a tensor or a tuple, and attributes as plain values (plain.py)."""
-    given = given._replace(attributes=tuple(map(plain, given.attributes)))
-    if is_tensor(given.input):
-        if kind := unreadable(given.input):
-            raise TypeError(f"{given.function}: input {kind}; it must be a strided tensor or a shape.")
-        return given
-    given = given._replace(input=plain_shape(given.input))
-    if type(given.input) is not tuple:
-        _check(given)  # raises
-    return given
+    arguments = arguments._replace(attributes=tuple(map(plain, arguments.attributes)))
+    if is_tensor(arguments.input):
+        if kind := unreadable(arguments.input):
+            raise TypeError(f"{arguments.function}: input {kind}; it must be a strided tensor or a shape.")
+        return arguments
+    arguments = arguments._replace(input=plain_shape(arguments.input))
+    if type(arguments.input) is not tuple:
+        _check(arguments)  # raises
+    return arguments
 
 
-def _check(given: Arguments) -> None:
+def _check(arguments: Arguments) -> None:
     """Raises for the first bad argument."""
-    grad_output = given.grad_output
+    grad_output = arguments.grad_output
     device = grad_output.device if is_tensor(grad_output) else torch.device("cpu")
-    bind(arrays_on(device), operators()[given.function], *given[1:6])
+    bind(arrays_on(device), operators()[arguments.function], *arguments[1:6])
 
 
-def _direct(given: Arguments) -> torch.Tensor:
+def _direct(arguments: Arguments) -> torch.Tensor:
     """Computes the gradient without the dispatcher; raises NoBackend."""
-    function, grad_output, input, indices, attributes, out, check_indices, result_layout, _ = given
+    function, grad_output, input, indices, attributes, out, check_indices, result_layout, _ = arguments
     layout = input.stride() if isinstance(input, torch.Tensor) else result_layout
     if out is not None and shares_memory(out, grad_output, indices):
         grad_output = grad_output.clone()
         indices = None if indices is None else indices.clone()
-    prepared = prepare_gradient(function, grad_output, input, layout, indices, attributes, out)
+    call = prepare_gradient(function, grad_output, input, layout, indices, attributes, out)
     if out is not None:
         _mark_written(function, out)
-    result = compute(prepared, grad_output, indices, out, check_indices)
-    # A GPU's shortcut does not check indices, so calls with indices on a GPU get none.
-    if prepared.shortcut and (indices is None or prepared.kernel) and (kernel := prepared.shortcut()):
-        add(function, result_layout, grad_output, input, indices, attributes, out, kernel, prepared.template)
+    result = compute(call, grad_output, indices, out, check_indices)
+    # A GPU's kernel does not check indices, so calls with indices on a GPU get no shortcut.
+    if call.kernel is not None and (indices is None or grad_output.is_cpu):
+        add(function, result_layout, grad_output, input, indices, attributes, out, call.kernel, call.template)
     return result
 
 
@@ -191,12 +191,12 @@ def _mark_written(function: str, out: torch.Tensor) -> None:
     increment_version(out)
 
 
-def _dispatched(given: Arguments) -> torch.Tensor:
+def _dispatched(arguments: Arguments) -> torch.Tensor:
     """Computes the gradient by `torch.ops.pooltide`, which autograd, transforms and compilers see."""
-    return _written(given, differentiable(given.function, *_operator_arguments(given)))
+    return _written(arguments, differentiable(arguments.function, *_operator_arguments(arguments)))
 
 
-def _traced(given: Arguments) -> torch.Tensor:
+def _traced(arguments: Arguments) -> torch.Tensor:
     """As `_dispatched`, under torch.jit.trace. The tracer is paused while arguments are checked.
 
     Otherwise the sizes of tensors would be tensors, not integers.
@@ -204,19 +204,19 @@ def _traced(given: Arguments) -> torch.Tensor:
     state = torch._C._get_tracing_state()
     _set_tracing_state(None)
     try:
-        check_memory(given.function, given.grad_output, given.indices, given.out)
-        arguments = _operator_arguments(_plain(given))
+        check_memory(arguments.function, arguments.grad_output, arguments.indices, arguments.out)
+        operands = _operator_arguments(_plain(arguments))
     finally:
         _set_tracing_state(state)
-    return _written(given, differentiable(given.function, *arguments))
+    return _written(arguments, differentiable(arguments.function, *operands))
 
 
-def _written(given: Arguments, result: torch.Tensor) -> torch.Tensor:
+def _written(arguments: Arguments, result: torch.Tensor) -> torch.Tensor:
     """Returns the result, copied to `out` if there is one; raises if autograd follows a call with `out`."""
-    function, out = given.function, given.out
+    function, out = arguments.function, arguments.out
     if out is None:
         return result
-    for name, tensor in (("grad_output", given.grad_output), ("out", out)):
+    for name, tensor in (("grad_output", arguments.grad_output), ("out", out)):
         if tensor.requires_grad and torch.is_grad_enabled():
             raise ValueError(f"{function}: {name} requires a gradient; with out= no argument may.")
     if result.requires_grad:
@@ -224,12 +224,12 @@ def _written(given: Arguments, result: torch.Tensor) -> torch.Tensor:
     return out.copy_(result)
 
 
-def _operator_arguments(given: Arguments) -> tuple[Any, ...]:
+def _operator_arguments(arguments: Arguments) -> tuple[Any, ...]:
     """Returns the arguments of the operator in `torch.ops.pooltide`; raises for the first bad argument."""
-    function, grad_output, input, indices, attributes, _, check_indices, result_layout, fallback = given
+    function, grad_output, input, indices, attributes, _, check_indices, result_layout, fallback = arguments
     axes, arrays = AXES[function], ARRAYS[function]
     if not _compiling():
-        _check(given)
+        _check(arguments)
     shape = tuple(input.shape) if isinstance(input, torch.Tensor) else tuple(input)
     if shape[:-axes] != tuple(grad_output.shape[:-axes]):
         raise ValueError(f"{function}: grad_output and input differ in N or C; they must have the same.")

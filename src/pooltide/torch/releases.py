@@ -14,6 +14,7 @@ from torch.torch_version import TorchVersion
 
 OLDEST = "2.6"
 TESTED = ("2.6", "2.9", "2.11", "2.13", "2.15")  # the table of docs/pytorch.md has their tests
+COMPILED = ("2.11", "2.13")  # whose aten.cpp was tested: it relies on more than names
 # Names that are not public, without which this package cannot be imported.
 PRIVATE = (
     "_C.DispatchKey",
@@ -23,12 +24,18 @@ PRIVATE = (
     "_C.DispatchKey.PythonDispatcher",
     "_C.DispatchKeySet",
     "_C._ExcludeDispatchKeyGuard",
+    "_C._aoti",
     "_C._are_functorch_transforms_active",
+    "_C._dispatch_key_parse",
+    "_C._dispatch_keys",
     "_C._dispatch_tls_is_dispatch_key_included",
+    "_C._dispatch_tls_local_exclude_set",
+    "_C._dispatch_tls_local_include_set",
     "_C._functorch",
     "_C._functorch.TransformType.Functionalize",
     "_C._functorch.get_unwrapped",
     "_C._functorch.is_functorch_wrapped_tensor",
+    "_C._get_deterministic_algorithms",
     "_C._get_tracing_state",
     "_C._has_storage",
     "_C._is_tracing",
@@ -41,9 +48,9 @@ PRIVATE = (
 )
 
 
-def is_tested() -> bool:
-    """Whether pooltide was tested with this release."""
-    return ".".join(torch.__version__.split(".")[:2]) in TESTED
+def is_tested(releases: Sequence[str] = TESTED) -> bool:
+    """Whether this release is one of those that pooltide, or a part of it, was tested with."""
+    return ".".join(torch.__version__.split(".")[:2]) in releases
 
 
 def can_call_aten() -> bool:
@@ -75,14 +82,14 @@ def check_operators(arguments: Mapping[str, Sequence[str]]) -> None:
     for overload, names in arguments.items():
         name, _, form = overload.partition(".")
         try:
-            found = getattr(getattr(torch.ops.aten, name), form or "default")._schema.arguments
+            theirs = getattr(getattr(torch.ops.aten, name), form or "default")._schema.arguments
         except AttributeError:
-            given = "is missing"
+            actual = "is missing"
         else:
-            if [argument.name for argument in found] == list(names):
+            if [argument.name for argument in theirs] == list(names):
                 continue
-            given = f"takes ({', '.join(argument.name for argument in found)})"
+            actual = f"takes ({', '.join(argument.name for argument in theirs)})"
         raise NotImplementedError(
-            f"patch: aten::{overload} {given} in PyTorch {torch.__version__}; "
+            f"patch: aten::{overload} {actual} in PyTorch {torch.__version__}; "
             f"it must take ({', '.join(names)}), as in PyTorch {', '.join(TESTED)}. Nothing is patched."
         )

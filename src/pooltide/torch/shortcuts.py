@@ -20,7 +20,7 @@ from torch.autograd.graph import increment_version
 from ..kernels import cpu
 from ..kernels.calls import CALLS
 from ..kernels.plan import BACKEND_VARIABLE, VARIABLES
-from .devices import num_threads
+from .openmp import num_threads
 from .tensors import is_cow
 
 # () -> whether make_fx(…, pre_dispatch=True) may trace this thread. Its modes have a stack of their own, and

@@ -14,10 +14,11 @@ from typing import Any
 import torch
 
 from .. import _native
-from ..kernels.cuda import code_cache, nvrtc
-from ..kernels.cuda.driver import NoCompiler
-from . import aten_fallback, forward_overrides, overrides
-from .devices import num_threads
+from ..kernels.cuda.runtime import background, code_cache, compiler, nvrtc
+from ..kernels.cuda.runtime.driver import NoCompiler
+from . import aten
+from .openmp import num_threads
+from .patch import forward_overrides, gradient_overrides
 from .releases import is_tested
 from .training_step import Step, watch
 
@@ -33,6 +34,8 @@ class Status:
     nvrtc_fault: str | None  # why there is none
     kernel_cache: Path | None  # the folder of compiled GPU kernels
     kernel_cache_bytes: int
+    kernels_ready: int  # GPU kernels that this process has loaded
+    kernels_compiling: int  # GPU kernels that are being compiled in the background
     instruction_set: str
     threads: int
     patches: int  # that are active
@@ -47,6 +50,7 @@ class Status:
                 f"devices       {', '.join(self.devices)}",
                 f"NVRTC         {self.nvrtc or f'not found: {self.nvrtc_fault}'}",
                 f"kernel cache  {self.kernel_cache or 'none'}, {self.kernel_cache_bytes / 1e6:.1f} MB",
+                f"GPU kernels   {self.kernels_ready} ready, {self.kernels_compiling} being compiled",
                 f"CPU           {self.instruction_set}, {_counted(self.threads, 'thread')}",
                 f"patched       {self._patched()}",
                 *_left_to_pytorch(self.fallbacks),
@@ -84,11 +88,13 @@ def status(model: torch.nn.Module | None = None, *inputs: Any) -> Status:
         nvrtc_fault=fault,
         kernel_cache=cache,
         kernel_cache_bytes=0 if cache is None else _size(cache),
+        kernels_ready=compiler.loaded(),
+        kernels_compiling=len(background.unfinished()),
         instruction_set=_native.instruction_set(),
         threads=abs(num_threads()),
-        patches=overrides.depth,
+        patches=gradient_overrides.depth,
         forward_patches=forward_overrides.depth,
-        fallbacks=aten_fallback.counted(),
+        fallbacks=aten.counted(),
         step=step,
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import cache
+from math import prod
 from typing import Any, TypeGuard
 
 import torch
@@ -20,6 +21,7 @@ from ..operators.call import TensorMeta, Unusable, contiguous_strides
 from ..operators.dtypes import DTYPES, DType
 
 DEVICES = ("cpu", "cuda")
+_deterministic: Callable[[], bool] = torch._C._get_deterministic_algorithms
 
 TYPES: dict[torch.dtype, DType] = {
     dtype: known
@@ -58,16 +60,16 @@ def metadata(*tensors: Any) -> tuple[Hashable, ...] | None:
 
     Returns None if an argument is not a strided tensor.
     """
-    found: list[Hashable] = []
+    facts: list[Hashable] = []
     for tensor in tensors:
         if tensor is None:
-            found.append(None)
+            facts.append(None)
         elif not is_tensor(tensor) or unreadable(tensor):
             return None
         else:
             device = tensor.is_cpu or (-2 - tensor.get_device() if tensor.is_cuda else tensor.device)
-            found.append((tensor.shape, tensor.stride(), tensor.dtype, device))
-    return tuple(found)
+            facts.append((tensor.shape, tensor.stride(), tensor.dtype, device))
+    return tuple(facts)
 
 
 def check_memory(function: str, grad_output: Any, indices: Any = None, out: Any = None) -> None:
@@ -143,11 +145,11 @@ def _near_channels(shape: Sequence[int], strides: Sequence[int]) -> bool:
     """What suggest_memory_format decides for integers. That function imports sympy, which takes a second."""
     if strides[1] == 0 or 0 in shape:
         return False
-    least = 0
+    inner_bytes = 0
     for axis in (1, *reversed(range(2, len(shape))), 0):  # channels are innermost, images outermost
-        if strides[axis] < least or (axis == 0 and least == strides[1]):
+        if strides[axis] < inner_bytes or (axis == 0 and inner_bytes == strides[1]):
             return False
-        least = strides[axis] * shape[axis]
+        inner_bytes = strides[axis] * shape[axis]
     return True
 
 
@@ -168,16 +170,16 @@ def dense_strides(shape: tuple[int, ...], channels_last: bool) -> tuple[int, ...
 
 
 def allocate(
-    shape: tuple[int, ...], strides: tuple[int, ...], nbytes: int, dtype: torch.dtype, device: torch.device
+    shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype, device: torch.device
 ) -> torch.Tensor:
     """Returns an uninitialized dense tensor; the kernel must write every cell."""
-    if device.type not in DEVICES or not torch.are_deterministic_algorithms_enabled():
+    if not _deterministic() or device.type not in DEVICES:
         result = torch.empty_strided(shape, strides, dtype=dtype, device=device)
     else:
-        storage = torch.UntypedStorage(nbytes, device=device)  # type: ignore[no-untyped-call]
+        storage = torch.UntypedStorage(prod(shape) * dtype.itemsize, device=device)  # type: ignore[no-untyped-call]
         result = torch.empty(0, dtype=dtype, device=device).set_(storage, 0, shape, strides)
-    if device.type == "cpu":
-        cpu.use_huge_pages(result.data_ptr(), nbytes)
+    if result.is_cpu:
+        cpu.use_huge_pages(result.data_ptr(), result.nbytes)
     return result
 
 

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from . import overrides
+from .patch import gradient_overrides
 
 Tensor = torch.Tensor
 _ALERT = re.compile(r"^(.+?) does not have a deterministic implementation")
@@ -152,20 +152,20 @@ def watch(model: torch.nn.Module, inputs: Sequence[Any]) -> Step:
 
 def _on_cuda(recorder: _Recorder) -> tuple[str, ...]:
     """Returns what raises on CUDA. A patched unpool keeps its name; all pools that raise are patched."""
-    return tuple(text for text in recorder.documented if not (overrides.depth and is_pool(text)))
+    return tuple(text for text in recorder.documented if not (gradient_overrides.depth and is_pool(text)))
 
 
 def _leaves(model: torch.nn.Module, inputs: Sequence[Any]) -> dict[str, Tensor]:
     """Returns the tensors whose gradients a step computes, by name."""
-    found: dict[str, Tensor] = dict(model.named_parameters())
-    for name, parameter in found.items():
+    leaves: dict[str, Tensor] = dict(model.named_parameters())
+    for name, parameter in leaves.items():
         if torch.nn.parameter.is_lazy(parameter):
             raise ValueError(f"status: {name} of model is not initialized; call the model once before.")
-    found |= {f"input {number}": tensor for number, tensor in enumerate(_tensors(inputs))}
-    for name, tensor in (found | dict(model.named_buffers())).items():
+    leaves |= {f"input {number}": tensor for number, tensor in enumerate(_tensors(inputs))}
+    for name, tensor in (leaves | dict(model.named_buffers())).items():
         if tensor.is_meta:
             raise ValueError(f"status: {name} is on meta, which computes no values; it must be on a device.")
-    return {name: tensor for name, tensor in found.items() if tensor.requires_grad}
+    return {name: tensor for name, tensor in leaves.items() if tensor.requires_grad}
 
 
 def _gradients(
@@ -181,8 +181,8 @@ def _gradients(
             raise ValueError("status: model returns no tensor with a gradient; it must return at least one.")
         parts = [part for output in outputs for part in _parts(output)]
         total = sum((torch.view_as_real(t) if t.is_complex() else t).sum().to(parts[0].device) for t in parts)
-        found = torch.autograd.grad(total, list(leaves.values()), allow_unused=True)  # type: ignore[arg-type]
-    return dict(zip(leaves, found, strict=True))
+        gradients = torch.autograd.grad(total, list(leaves.values()), allow_unused=True)  # type: ignore[arg-type]
+    return dict(zip(leaves, gradients, strict=True))
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:
@@ -246,8 +246,8 @@ def _alerts() -> Iterator[dict[str, None]]:
         yield names
     for warning in caught:
         text = str(warning.message)
-        if found := _ALERT.match(text):
-            names[found[1]] = None
+        if alert := _ALERT.match(text):
+            names[alert[1]] = None
         elif "CuBLAS" in text and "eterministic" in text:
             names[_CUBLAS] = None
         else:

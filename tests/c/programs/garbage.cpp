@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <pthread.h>
 #include <random>
 #include <thread>
 #include <unistd.h>
@@ -153,8 +154,62 @@ static void copy_later() {
 
 static void host_memory() {
     Fenced<void *, 1> made;
-    if (below(2)) keep(HOST, aclrtMallocHost(made.values(), static_cast<size_t>(below(8) ? below(1024) : number())), made[0]);
+    if (below(8) == 0) keep(HOST, aclrtMallocHostWithCfg(made.values(), static_cast<uint64_t>(below(1024)), nullptr), made[0]);
+    else if (below(2)) keep(HOST, aclrtMallocHost(made.values(), static_cast<size_t>(below(8) ? below(1024) : number())), made[0]);
     else aclrtFreeHost(any(HOST));
+}
+
+static void on_callback(void *given) {
+    if (given == nullptr) bytes_outside++;
+}
+
+static void on_failure(aclrtExceptionInfo *info) {
+    if (aclrtGetErrorCodeFromExceptionInfo(info) == 0xFFFFFFFF) bytes_outside++;
+}
+
+/* Callbacks, and the facts of an exception that is none. */
+static void callbacks() {
+    const auto *const info = static_cast<const aclrtExceptionInfo *>(any(TENSOR));
+    const uint64_t thread = below(4) ? static_cast<uint64_t>(pthread_self()) : random_words();
+    switch (below(12)) {
+        case 0: aclrtSubscribeReport(thread, stream()); break;
+        case 1: aclrtUnSubscribeReport(thread, stream()); break;
+        case 2:
+        case 3: aclrtLaunchCallback(below(10) ? on_callback : nullptr, &tried, ACL_CALLBACK_NO_BLOCK, stream()); break;
+        case 4: aclrtProcessReport(static_cast<int32_t>(below(10) ? 1 : below(3) - 3)); break;
+        case 5: aclrtSetExceptionInfoCallback(below(2) ? on_failure : nullptr); break;
+        case 6: aclrtGetTaskIdFromExceptionInfo(info); break;
+        case 7: aclrtGetStreamIdFromExceptionInfo(info); break;
+        case 8: aclrtGetThreadIdFromExceptionInfo(info); break;
+        case 9: aclrtGetDeviceIdFromExceptionInfo(info); break;
+        case 10: aclrtGetErrorCodeFromExceptionInfo(info); break;
+        default: aclrtGetLastError(ACL_RT_THREAD_LEVEL); aclrtPeekAtLastError(ACL_RT_THREAD_LEVEL);
+    }
+}
+
+/* A word that aclrtMallocHost gave out, or null. */
+static void *known_host() {
+    std::lock_guard<std::mutex> hold(seen_lock);
+    return seen[HOST].empty() ? nullptr : seen[HOST][static_cast<size_t>(below(static_cast<int64_t>(seen[HOST].size())))];
+}
+
+static void rows_and_registers() {
+    Fenced<char, 256> host;
+    static char lasting[256];
+    Fenced<void *, 1> made;
+    Fenced<int32_t, 1> id;
+    const size_t width = static_cast<size_t>(below(16)), pitch = static_cast<size_t>(below(8) ? 16 : number());
+    const size_t height = static_cast<size_t>(below(8) ? below(16) : number()), rows = height < 16 ? height : 16;
+    switch (below(8)) {
+        case 0: aclrtMemcpy2d(memory(), pitch, host.values(), 16, width, rows, ACL_MEMCPY_HOST_TO_DEVICE); break;
+        case 1: aclrtMemcpy2d(host.values(), 16, memory(), pitch, width, rows, ACL_MEMCPY_DEVICE_TO_HOST); break;
+        case 2: aclrtMemcpy2dAsync(lasting, 16, memory(), pitch, width, rows, ACL_MEMCPY_DEVICE_TO_HOST, stream()); break;
+        case 3: aclrtMemcpy2d(memory(), pitch, memory(), pitch, width, height, ACL_MEMCPY_DEVICE_TO_DEVICE); break;
+        case 4: keep(MEMORY, aclrtHostRegister(known_host(), static_cast<uint64_t>(below(64)), ACL_HOST_REGISTER_MAPPED, made.values()), made[0]); break;
+        case 5: aclrtHostUnregister(known_host()); break;
+        case 6: aclrtStreamGetId(stream(), id.values()); break;
+        default: aclrtSetOpExecuteTimeOut(static_cast<uint32_t>(below(3)));
+    }
 }
 
 static void contexts() {
@@ -162,7 +217,11 @@ static void contexts() {
     Fenced<int32_t, 1> device;
     Fenced<uint32_t, 1> count;
     Fenced<aclrtRunMode, 1> mode;
-    switch (below(12)) {
+    Fenced<aclrtDeviceStatus, 1> state;
+    switch (below(16)) {
+        case 10: aclrtQueryDeviceStatus(static_cast<int32_t>(below(3)), state.values()); break;
+        case 11: aclrtGetDeviceCapability(0, static_cast<aclrtDevFeatureType>(below(3)), device.values()); break;
+        case 12: aclrtDeviceDisablePeerAccess(static_cast<int32_t>(below(3))); break;
         case 0: if (below(10) == 0) keep(CONTEXT, aclrtCreateContext(made.values(), static_cast<int32_t>(below(8) ? 0 : number())), made[0]); break;
         case 1: if (below(10) == 0) aclrtDestroyContext(any(CONTEXT)); break;
         case 2: if (below(10) == 0) aclrtSetCurrentContext(any(CONTEXT)); break;
@@ -308,6 +367,7 @@ static void allocate() {
     const int which = static_cast<int>(below(10));
     const int status = which == 0   ? aclrtMallocAlign32(made.values(), size, policy)
                        : which == 1 ? aclrtMallocCached(made.values(), size, policy)
+                       : which == 2 ? aclrtMallocWithCfg(made.values(), size, policy, nullptr)
                                     : aclrtMalloc(below(100) ? made.values() : nullptr, size, policy);
     keep(MEMORY, status, made[0]);
 }
@@ -318,6 +378,7 @@ static void runtime_options() {
         case 0: aclrtSetDevice(static_cast<int32_t>(number())); break;
         case 1:
             if (below(4) == 0) aclrtResetDevice(0);
+            if (below(40) == 0) aclrtResetDeviceForce(0);
             aclrtSetDevice(0);
             break;
         case 2: aclrtCtxSetSysParamOpt(static_cast<aclSysParamOpt>(below(3)), number()); break;
@@ -330,7 +391,9 @@ static void runtime_options() {
 /* One random call. `others` is true when other threads make calls too. */
 static void call(bool others) {
     Fenced<aclrtStream, 1> made;
-    switch (below(35)) {
+    switch (below(38)) {
+        case 36: callbacks(); break;
+        case 37: rows_and_registers(); break;
         case 0:
         case 1: allocate(); break;
         case 2: if (below(4) == 0) aclrtFree(memory()); break;

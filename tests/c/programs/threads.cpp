@@ -33,6 +33,7 @@ static void work(int number) {
     std::vector<float> grad(c * ho * wo), want(c * h * w, 0.0f), got(want.size());
     aclrtStream stream;
     void *grad_block = nullptr, *out_block = nullptr;
+    NEED(aclrtSetDevice(0) == ACL_SUCCESS);
     NEED(aclrtCreateStream(&stream) == ACL_SUCCESS);
     NEED(aclrtMalloc(&grad_block, grad.size() * 4, ACL_MEM_MALLOC_HUGE_FIRST) == ACL_SUCCESS);
     NEED(aclrtMalloc(&out_block, got.size() * 4, ACL_MEM_MALLOC_HUGE_FIRST) == ACL_SUCCESS);

@@ -7,7 +7,7 @@ Only public functions are timed, and nothing here chooses a kernel or changes wh
     options.py                 the command: its options, and which of the next four modules it runs
     named_shapes.py            a PROBLEM, or shapes of real models
     drawn_problems.py          problems that sampling.py draws; precompile.py compiles their GPU kernels first
-    model_training.py          training steps of models.py
+    model_training.py          training steps of networks.py
     instruction_counts.py      instructions in place of times: valgrind runs callgrind_program.py
     cpu_gradients.py, cuda_gradients.py, forward_pools.py, pytorch_gradients.py   what is timed
     cpu_timing.py, cuda_timing.py   how; roofline.py has the least time, measurement.py the times

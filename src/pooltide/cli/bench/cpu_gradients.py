@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...acceptance.inputs import arrays
-from ...acceptance.measures import bits_of
 from ...acceptance.notation import Case
 from ...acceptance.trial import Refused, plan_of, problem_of
+from ...acceptance.ulps import bits_of
 from ...arrays import functions
 from ...arrays.volumes import as_volume
 from ...kernels import Arrays, reference

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from ... import torch as functions
 from ...acceptance.inputs import arrays
 from ...acceptance.notation import Case, Data
-from ...geometry import tables
 from ...kernels.cuda.launch import kernels
+from ...kernels.cuda.tuning import random_indices
 from ...operators.pages import HOST
 from ...problem.problem import Problem
 from ...torch.tensors import TYPES
@@ -124,23 +124,9 @@ def drawn_tensors(case: Case) -> Tensors:
         return in_layout(case, volume.reshape(*case.shape[:-axes], *volume.shape[5 - axes :]))
 
     grad = shaped(torch.randn(*problem.batch, *problem.output_plane, device=device).to(dtype))
-    indices = None if problem.index_dtype is None else shaped(random_indices(problem))
+    indices = None if problem.index_dtype is None else shaped(random_indices(problem, cuda_timing.DEVICE))
     result = torch.full((*problem.batch, *problem.input_plane), float("nan"), dtype=dtype, device=device)
     return Tensors(grad, indices, shaped(result))
-
-
-def random_indices(problem: Problem) -> torch.Tensor:
-    """A random cell of its window for every window, as a volume."""
-    shape, device = (*problem.batch, *problem.output_plane), cuda_timing.DEVICE
-    indices = torch.zeros(shape, dtype=torch.int64, device=device)
-    for i, axis in enumerate(problem.axes):
-        table, along = tables(axis), [1] * 5
-        along[2 + i] = axis.outputs
-        start, cells = (
-            torch.tensor(edge, device=device).view(along) for edge in (table.start, table.end - table.start)
-        )
-        indices = indices * axis.length + start + (torch.rand(shape, device=device) * cells).long()
-    return indices
 
 
 def _volume(problem: Problem, tensor: torch.Tensor | None, plane: tuple[int, ...]) -> torch.Tensor | None:

@@ -3,7 +3,7 @@
 Most times are taken on the device, between two events. Before each call the cache is overwritten, because a
 kernel that finds its data in the cache would be faster than the limit. `graph_seconds` has no launch: a graph
 of calls is replayed, each of which writes to another result, so that no result stays in the cache.
-`wall_seconds` are those of the host, per call, over many calls.
+`wall_seconds` are those until the device is done, per call, over many calls.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from ...kernels.cuda.driver import DeviceFacts, device_facts
+from ...kernels.cuda.runtime.driver import DeviceFacts, device_facts
 from .measurement import Benchmark, Measurement
 from .roofline import limit_seconds
 
@@ -116,3 +116,19 @@ def wall_seconds(
         run()
     torch.cuda.synchronize()
     return (perf_counter() - start) / calls
+
+
+def host_seconds(run: Callable[[], Any]) -> float:
+    """Seconds until the host has submitted a call to an idle device."""
+    torch.cuda.synchronize()
+    start = perf_counter()
+    run()
+    return perf_counter() - start
+
+
+def device_seconds(run: Callable[[], Any]) -> float:
+    """Seconds of the kernels of a call, without the gaps between them."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
+        run()
+        torch.cuda.synchronize()
+    return sum(float(row.self_device_time_total) for row in seen.key_averages()) / 1e6

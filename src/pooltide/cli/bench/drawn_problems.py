@@ -116,7 +116,7 @@ def measure_cuda(problems: list[DrawnProblem], rounds: int) -> Iterator[list[Row
     """Yields the row of each problem. WrongResult: a result is wrong."""
     from . import cuda_gradients, cuda_timing
 
-    precompile([pair for drawn in problems for pair in _compiled(drawn)], cuda_timing.current_facts())
+    precompile([pair for drawn in problems for pair in problems_of(drawn)], cuda_timing.current_facts())
     buffers = cuda_timing.make_buffers()
     for drawn in problems:
         if drawn.forward:
@@ -127,7 +127,7 @@ def measure_cuda(problems: list[DrawnProblem], rounds: int) -> Iterator[list[Row
         yield [Row(drawn.forward, None, benchmark.kernel, measurement)]
 
 
-def _compiled(drawn: DrawnProblem) -> list[tuple[Problem, str]]:
+def problems_of(drawn: DrawnProblem) -> list[tuple[Problem, str]]:
     """The problems, with their layout, whose kernels the measurement of a drawn problem runs."""
     from . import forward_pools
 
@@ -165,7 +165,7 @@ def _summary(rows: list[Row]) -> Summary:
         rows[0].group,
         len(rows),
         _statistic(limits, median),
-        _statistic(limits, _p90),
+        _statistic(limits, p90),
         _statistic(limits, max),
         *(geometric_mean(out), _statistic(out, min)),
         *(geometric_mean(fresh), _statistic(fresh, min)),
@@ -177,7 +177,7 @@ def _statistic(values: list[Any], function: Callable[[list[float]], float]) -> f
     return function(present) if present else None
 
 
-def _p90(values: list[float]) -> float:
+def p90(values: list[float]) -> float:
     """The smallest value that is at least as large as nine tenths of all."""
     return sorted(values)[ceil(0.9 * len(values)) - 1]
 

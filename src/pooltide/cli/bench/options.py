@@ -23,7 +23,8 @@ _NAMED = {
     "channels_last": "--channels-last",
     "instructions": "--instructions",
 }
-_DRAWN = {"seed": "--seed", "most_cells": "--most-cells"}
+_DRAWN = {"seed": "--seed", "most_cells": "--most-cells"}  # also of --regret
+_MODELS = {"scale": "--scale", "compiled": "--compile"}
 
 
 class Threads(click.ParamType):  # type: ignore[type-arg]
@@ -54,13 +55,34 @@ class Threads(click.ParamType):  # type: ignore[type-arg]
     help=f"A named shape; repeatable: {', '.join(SHAPES | CUDA_SHAPES)}.",
 )
 @click.option("--drawn", type=click.IntRange(1, 100_000), metavar="N", help="Measure N drawn problems.")
+@click.option(
+    "--regret",
+    type=click.IntRange(1, 100_000),
+    metavar="N",
+    help="On cuda: time all kernels that can compute each of N drawn problems, not only the chosen one.",
+)
 @click.option("--seed", type=click.IntRange(0), help="Of the drawn problems.  [default: 1]")
 @click.option(
     "--most-cells",
     type=click.IntRange(MIN_CELLS, 1 << 30),
     help="Of the drawn problems.  [default: 2^23; on cuda 2^26]",
 )
-@click.option("--models", is_flag=True, help="Measure training steps of small models.")
+@click.option(
+    "--models",
+    is_flag=False,
+    flag_value="all",
+    metavar="[NAME,…]",
+    help="Measure training steps of whole networks: all, or those with these names.",
+)
+@click.option(
+    "--scale", type=click.FloatRange(0, 1), help="Of --models: of the sides of images.  [default: 1]"
+)
+@click.option(
+    "--compile",
+    "compiled",
+    type=click.Choice(["default", "reduce-overhead", "dynamic"]),
+    help="Of --models: by torch.compile in this mode.",
+)
 @click.option("--kind", type=click.Choice(KINDS), help="What is measured.  [default: gradients]")
 @click.option(
     "--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True, help="Where it runs."
@@ -74,7 +96,7 @@ class Threads(click.ParamType):  # type: ignore[type-arg]
     "--threads", type=Threads(), help="Of ours and PyTorch's; several for drawn problems.  [default: all]"
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
-def command(models: bool, device: str, threads: tuple[int, ...] | None, **options: Any) -> None:
+def command(models: str | None, device: str, threads: tuple[int, ...] | None, **options: Any) -> None:
     """Time a problem, the named shapes, drawn problems or models; compare with PyTorch and with a copy.
 
     A case whose result is wrong gets no time, and exit status 1.
@@ -89,15 +111,18 @@ def command(models: bool, device: str, threads: tuple[int, ...] | None, **option
     rounds, as_json, kind = options["rounds"], options["as_json"], options["kind"] or "gradients"
     try:
         if models:
-            from .model_training import run_models
-
-            status = run_models(device, rounds or 5, as_json)
-        elif count := options["drawn"]:
+            status = _run_models(models, device, rounds or 5, as_json, options)
+        elif count := options["drawn"] or options["regret"]:
             from .drawn_problems import run_drawn
 
             seed = 1 if options["seed"] is None else options["seed"]
             sampling = Sampling(count, seed, kind, device, options["most_cells"] or CELLS[device])
-            status = run_drawn(sampling, counts, rounds or 5, as_json)
+            if options["regret"]:
+                from .regret import run_regret
+
+                status = run_regret(sampling, rounds or 7, as_json)
+            else:
+                status = run_drawn(sampling, counts, rounds or 5, as_json)
         else:
             named = {name: options[name] for name in (*_NAMED, "problems")}
             status = run_named(device, rounds or 15, as_json, kind, **named)
@@ -106,15 +131,33 @@ def command(models: bool, device: str, threads: tuple[int, ...] | None, **option
     raise SystemExit(status)
 
 
-def _checked(models: bool, device: str, threads: tuple[int, ...], options: dict[str, Any]) -> tuple[int, ...]:
+def _run_models(names: str, device: str, rounds: int, as_json: bool, options: dict[str, Any]) -> int:
+    from .model_training import Setting, run_models
+    from .networks import NETWORKS
+
+    chosen = list(NETWORKS) if names == "all" else names.split(",")
+    if unknown := [name for name in chosen if name not in NETWORKS]:
+        text = f"--models has {unknown[0]!r}; it must be names of {', '.join(NETWORKS)}, joined by commas"
+        raise click.UsageError(text)
+    setting = Setting(device, options["scale"] or 1.0, options["compiled"], rounds)
+    return run_models(chosen, setting, as_json)
+
+
+def _checked(
+    models: str | None, device: str, threads: tuple[int, ...], options: dict[str, Any]
+) -> tuple[int, ...]:
     """Returns the numbers of threads. Raises for options that exclude each other."""
     if options["problems"] and (options["shapes"] or options["dtypes"] is not None):
         raise click.UsageError("--shape and --dtype are for the named shapes; a PROBLEM has its own")
-    if options["drawn"] and models:
-        raise click.UsageError("--drawn and --models exclude each other; give one of them")
-    mode = "--drawn" if options["drawn"] else "--models" if models else ""
-    foreign = ({"problems": "PROBLEM"} | _NAMED if mode else {}) | ({} if mode == "--drawn" else _DRAWN)
-    foreign |= {"kind": "--kind"} if models else {}
+    modes = {"--drawn": options["drawn"], "--regret": options["regret"], "--models": models}
+    mode, *others = [name for name, chosen in modes.items() if chosen] or [""]
+    if others:
+        raise click.UsageError(f"{mode} and {others[0]} exclude each other; give one of them")
+    if mode == "--regret" and device != "cuda":
+        raise click.UsageError("--regret times the kernels of a GPU; it needs --device cuda")
+    sampled = mode in ("--drawn", "--regret")
+    foreign = ({"problems": "PROBLEM"} | _NAMED if mode else {}) | ({} if sampled else _DRAWN)
+    foreign |= {"kind": "--kind"} if models else _MODELS
     for name, option in foreign.items():
         if not (options[name] is None or options[name] is False or options[name] == ()):
             raise click.UsageError(f"{option} is not for {mode or 'a PROBLEM and the named shapes'}")
@@ -124,7 +167,7 @@ def _checked(models: bool, device: str, threads: tuple[int, ...], options: dict[
         )
     need_torch = {
         "--device cuda": device == "cuda",
-        "--models": models,
+        "--models": bool(models),
         "--kind": options["kind"] in KINDS[1:],
     }
     for option in (option for option, chosen in need_torch.items() if chosen):

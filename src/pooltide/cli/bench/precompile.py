@@ -1,8 +1,8 @@
 """Compiles the GPU kernels of problems in several processes, before they are measured.
 
 Most drawn problems need kernels that were not compiled before, which takes up to half a second each. The
-processes store the code in the cache on disk (kernels/cuda/code_cache.py); the measuring process loads it
-from there.
+processes store the code in the cache on disk (kernels/cuda/runtime/code_cache.py); the measuring one loads
+it from there.
 """
 
 from __future__ import annotations
@@ -11,18 +11,21 @@ import os
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
-from ...kernels.cuda.choice import plan
-from ...kernels.cuda.compiler import code_for
-from ...kernels.cuda.driver import DeviceFacts
+from ...kernels.cuda.choice import candidates, plan
+from ...kernels.cuda.runtime.compiler import code_for
+from ...kernels.cuda.runtime.driver import DeviceFacts
 from ...kernels.cuda.source import Source
 from ...problem.problem import Problem
 
 Problems = list[tuple[Problem, str]]  # each with its layout
 
 
-def precompile(problems: Problems, facts: DeviceFacts) -> None:
-    """Compile, and wait. A kernel that does not compile is no error here: its launch gives the reason."""
-    sources = sources_of(problems, facts)
+def precompile(problems: Problems, facts: DeviceFacts, all_candidates: bool = False) -> None:
+    """Compile, and wait. A kernel that does not compile is no error here: its launch gives the reason.
+
+    `all_candidates`: every kernel that can compute a problem, not only the chosen one.
+    """
+    sources = sources_of(problems, facts, all_candidates)
     count = min(os.cpu_count() or 1, len(sources))
     if count == 0:
         return
@@ -31,6 +34,9 @@ def precompile(problems: Problems, facts: DeviceFacts) -> None:
             job.exception()
 
 
-def sources_of(problems: Problems, facts: DeviceFacts) -> set[Source]:
+def sources_of(problems: Problems, facts: DeviceFacts, all_candidates: bool = False) -> set[Source]:
     """The kernels that kernels/cuda/launch.py launches for tensors that are aligned."""
-    return {launch.source for problem, layout in problems for launch in plan(problem, layout, facts)}
+    if not all_candidates:
+        return {launch.source for problem, layout in problems for launch in plan(problem, layout, facts)}
+    planned = (candidates(problem, layout, facts) for problem, layout in problems)
+    return {launch.source for kernels in planned for _, launches in kernels for launch in launches}

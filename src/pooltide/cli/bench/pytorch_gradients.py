@@ -11,11 +11,11 @@ import torch
 from numpy.typing import NDArray
 
 from ... import torch as functions
-from ...acceptance.measures import bits_of
 from ...acceptance.notation import Case
+from ...acceptance.ulps import bits_of
 from ...operators.dtypes import DType
 from ...operators.pages import HOST
-from ...torch.aten_fallback import aten_call
+from ...torch.aten import aten_call
 from ...torch.tensors import TYPES, memory_format
 from .measurement import Implementations, WrongResult, attributes_of
 

@@ -16,8 +16,8 @@ from ...acceptance.inputs import TooLarge
 from ...acceptance.notation import Case
 from ...acceptance.trial import Refused
 from ...acceptance.words import short_dtype
-from ...kernels.cuda import nvrtc
-from ...kernels.cuda.driver import NoCompiler
+from ...kernels.cuda.runtime import nvrtc
+from ...kernels.cuda.runtime.driver import NoCompiler
 from ...kernels.plan import NoBackend
 from ...kernels.threads import get_num_threads
 from ..output import aligned, one_line, say, screen_width

@@ -1,46 +1,56 @@
-"""Chooses the GPU kernel of a problem: the first kernel of its kind that does not refuse. Uses no device.
+"""Chooses the GPU kernel of a problem: the one with the least estimated time (cost.py). Uses no device.
 
 `refuse` returns the reason why no kernel can compute a problem, or None if one can.
 `plan` returns the launches of the chosen kernel.
-`kernels` returns the names of the kernels up to the chosen one, each with the reason against it.
+`kernels` returns the names of the kernels that were considered, each with the reason against it.
+`candidates` returns every kernel that can compute a problem, with its launches.
 A launch of a forward takes the tensors x and out, and for maxima with indices or offsets a third tensor for
 these. A result without elements needs no launch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from math import prod
+from dataclasses import replace
+from functools import partial
+from math import inf, prod
 
 from ...problem.problem import Problem
-from .average_plan import column_average, mean_average, wide_average
-from .axis_plan import axis_maximum
-from .channel_plan import channel_maximum
-from .dense_plan import dense_average
-from .disjoint_plan import scatter_disjoint
-from .driver import DeviceFacts
-from .flat_plan import flat_average
-from .general_plan import general
-from .maximum_plan import direct_maximum, reduced_maximum, rolling_maximum, sectioned_maximum
-from .rolling_plan import filled_average, rolling_average
-from .scatter_plan import gather_channels, scatter_bands, scatter_channels, scatter_planes
-from .sparse_plan import scatter_few
-from .staged_plan import direct_average
-from .staged_plan import staged_average as staged_average_gradient
-from .task import Launch, Planner, Task
-from .tile_plan import staged_average, staged_maximum
-from .volume_plan import scatter_volumes
-from .walk_plan import walk_channels
+from . import cost
+from .average.average_columns import column_average
+from .average.average_staged import staged_average
+from .average.average_wide import wide_average
+from .average.mean import mean_average
+from .average_gradient.average_dense import dense_average
+from .average_gradient.average_fill import filled_average
+from .average_gradient.average_flat import flat_average
+from .average_gradient.average_rolling import rolling_average
+from .average_gradient.average_walk import direct_average
+from .average_gradient.average_walk import staged_average as staged_average_gradient
+from .general.general import general
+from .maximum.maximum_axes import axis_maximum
+from .maximum.maximum_channels import channel_maximum
+from .maximum.maximum_columns import direct_maximum, rolling_maximum, sectioned_maximum
+from .maximum.maximum_reduce import reduced_maximum
+from .maximum.maximum_staged import staged_maximum
+from .maximum_gradient.gather_channels import gather_channels
+from .maximum_gradient.scatter_channels import scatter_channels
+from .maximum_gradient.scatter_disjoint import scatter_disjoint
+from .maximum_gradient.scatter_few import scatter_few
+from .maximum_gradient.scatter_planes import scatter_bands, scatter_planes
+from .maximum_gradient.scatter_volumes import scatter_volumes
+from .maximum_gradient.scatter_walk import walk_channels
+from .runtime.driver import DeviceFacts
+from .task import Launch, Planner, Task, unfit
 
 LAYOUTS = frozenset({"planes", "channels_last"})
 _MOST = 2**30  # elements of a plane, or of an image whose channels are innermost
-# The last but one kernel of a kind refuses nothing. The general one after it is never chosen: it computes
-# while the chosen kernel is compiled (launch.py).
+# The last but one kernel of a kind refuses nothing but means, which have a kernel of their own. The general
+# one after it is never chosen: it computes while the chosen kernel is compiled (launch.py).
 KERNELS: dict[str, tuple[tuple[str, Planner], ...]] = {
     "average_gradient": (
         ("filled average", filled_average),
         ("flat average", flat_average),
-        ("rolling average", rolling_average),
+        *((f"rolling average, {n} bytes", partial(rolling_average, n)) for n in (16, 8, 4, 2)),
         ("dense average", dense_average),
         ("staged average", staged_average_gradient),
         ("direct average", direct_average),
@@ -92,21 +102,72 @@ def refuse(problem: Problem, layout: str = "planes") -> str | None:
 
 def plan(problem: Problem, layout: str, facts: DeviceFacts, aligned: bool = True) -> tuple[Launch, ...]:
     """The launches of the chosen kernel. `aligned`: tensors begin at multiples of 16 bytes."""
-    for _, found in _walk(Task(problem, layout, facts, aligned)):
-        if not isinstance(found, str):
-            return found
-    raise AssertionError("the last but one kernel of a kind refuses nothing")
+    return _choose(Task(problem, layout, facts, aligned))[1]
 
 
-def kernels(problem: Problem, layout: str, facts: DeviceFacts) -> list[tuple[str, str | None]]:
-    """The kernels up to the chosen one, each with the reason against it; None: it is chosen."""
-    walked = _walk(Task(problem, layout, facts))
-    return [(name, found if isinstance(found, str) else None) for name, found in walked]
+def candidates(
+    problem: Problem, layout: str, facts: DeviceFacts, aligned: bool = True
+) -> list[tuple[str, tuple[Launch, ...]]]:
+    """Every kernel that computes the problem correctly, whatever its speed, with its launches.
+
+    The general kernel is the last one. All have the same bits.
+    """
+    task = Task(problem, layout, facts, aligned)
+    planned = [(name, candidate(task, planner)) for name, planner in KERNELS.get(problem.kind, ())]
+    return [(name, launches) for name, launches in planned if not isinstance(launches, str)]
 
 
-def _walk(task: Task) -> Iterator[tuple[str, tuple[Launch, ...] | str]]:
-    for name, planner in KERNELS[task.problem.kind]:
-        found = planner(task)
-        yield name, found
-        if not isinstance(found, str):
-            return
+def candidate(task: Task, planner: Planner) -> tuple[Launch, ...] | str:
+    """The launches of a kernel, or the reason why it can't compute the problem correctly on the device."""
+    launches = _first_pass(task, planner)
+    return launches if isinstance(launches, str) else _whole(launches)
+
+
+def _first_pass(task: Task, planner: Planner) -> tuple[Launch, ...] | str:
+    launches = planner(task)
+    return launches if isinstance(launches, str) else unfit(launches, task.facts) or launches
+
+
+def _whole(launches: tuple[Launch, ...]) -> tuple[Launch, ...]:
+    """The launches with the second pass, if there is one."""
+    *others, last = launches
+    return launches if last.repair is None else (*others, replace(last, repair=None), last.repair())
+
+
+def kernels(
+    problem: Problem, layout: str, facts: DeviceFacts, aligned: bool = True
+) -> list[tuple[str, str | None]]:
+    """The kernels that were considered, each with the reason against it; the last one is chosen."""
+    chosen, _, reasons = _choose(Task(problem, layout, facts, aligned))
+    return [*reasons.items(), (chosen, None)]
+
+
+def _choose(task: Task) -> tuple[str, tuple[Launch, ...], dict[str, str]]:
+    """The candidate with the least estimated time, its launches, and the reasons against the others.
+
+    Kernels are planned in the order of the least time that they can take, so that those which can't be
+    faster than the best so far need no plan. The general kernel has no estimate.
+    """
+    known = dict(KERNELS[task.problem.kind])
+    least = {name: time for name in known if (time := cost.least_seconds(task, name)) is not None}
+    reasons, planned = dict[str, str](), dict[str, tuple[float, tuple[Launch, ...]]]()
+    best = inf
+    for name in sorted(least, key=least.__getitem__):
+        if least[name] >= best:
+            reasons[name] = f"it takes at least {_microseconds(least[name])}"
+        elif isinstance(launches := _first_pass(task, known[name]), str):
+            reasons[name] = launches
+        else:
+            planned[name] = cost.seconds(task, name, launches), launches
+            best = min(best, planned[name][0])
+    chosen = min(planned, key=lambda name: planned[name][0])
+    for name, (seconds, _) in planned.items():
+        if name != chosen:
+            reasons[name] = (
+                f"its estimate is {_microseconds(seconds)}, that of {chosen} {_microseconds(best)}"
+            )
+    return chosen, _whole(planned[chosen][1]), reasons
+
+
+def _microseconds(seconds: float) -> str:
+    return f"{1e6 * seconds:.1f} µs"

@@ -1,7 +1,6 @@
 """The GPU backend: from a problem to launches of the kernels, planned once and replayed.
 
-    refuse(problem, layout)                     why it can't compute the problem, or None
-    prepare(problem, layout, device)            a PreparedLaunches, which takes tensors and enqueues
+    LAYOUTS, refuse, prepare, scratch, run      as of every backend (kernels/__init__.py); `run` takes tensors
     wait_for_kernels()                          until all kernels of these problems are compiled
     index_errors(device)                        how many indices outside their plane were dropped so far
 
@@ -15,21 +14,23 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
+from types import NotImplementedType
 from weakref import WeakSet
 
 import torch
 
 from ...cache import cached
 from ...problem.problem import Problem
-from . import background
+from .. import Arrays
+from . import tuned
 from .choice import LAYOUTS as LAYOUTS
 from .choice import kernels as _kernels
-from .choice import plan
 from .choice import refuse as refuse
-from .compiler import compiled, ready
-from .driver import Launcher, device_facts
-from .general_plan import general
-from .nvrtc import find_library
+from .general.general import general
+from .runtime import background
+from .runtime.compiler import compiled, ready
+from .runtime.driver import Launcher, device_facts
+from .runtime.nvrtc import find_library
 from .task import Launch, Task
 
 _NONE = 2**63 - 1
@@ -38,6 +39,8 @@ _NONE = 2**63 - 1
 _captured: list[_Loaded] = []
 _is_capturing: Callable[[], bool] = torch.cuda.is_current_stream_capturing
 current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)
+# torch.cuda.current_device without its check that CUDA exists
+current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", lambda: -1)
 
 
 def check_compiler() -> None:
@@ -45,8 +48,13 @@ def check_compiler() -> None:
     find_library()
 
 
+def scratch(problem: Problem) -> int:
+    """Returns 0: PyTorch allocates what a kernel needs."""
+    return 0
+
+
 def kernels(problem: Problem, layout: str, device: int) -> list[tuple[str, str | None]]:
-    """The kernels up to the chosen one, each with the reason against it; None: it is chosen."""
+    """The kernels that were considered, each with the reason against it; None: it is chosen."""
     return _kernels(problem, layout, device_facts(device))
 
 
@@ -112,20 +120,23 @@ class PreparedLaunches:
     ) -> None:
         """`planned`: the launches of a kernel that the caller chose. They are compiled at once."""
         self.device, self.gradient = device, problem.gradient
+        self.itemsize, self.index_bytes = problem.dtype.itemsize, problem.index_bytes or 1
+        self.clean: list[torch.Tensor] = []  # fault records for reuse: no launch has written to them
         self.errors = record(device).data_ptr() if problem.gradient and problem.index_bytes else 0
         self.unaligned: Callable[[], PreparedLaunches] = lambda: prepare(problem, layout, device, False)
-        task = Task(problem, layout, device_facts(device), aligned)
-        self.planned = planned or plan(problem, layout, task.facts, aligned)
+        self.task = task = Task(problem, layout, device_facts(device), aligned)
+        self.planned = planned or tuned.plan(task)
         self.alignment = aligned and problem.gradient
         self.nbytes = sum(table.nbytes for x in self.planned for table in x.tables)
         self.jobs: tuple[background.Job, ...] = ()  # the kernels that are being compiled
+        if planned is None:
+            _prepared.add(self)
         if planned is None and compiles_in_background():
             missing = dict.fromkeys(x.source for x in self.planned if ready(x.source, device) is None)
             instead = general(task) if missing else ""
             if not isinstance(instead, str):
                 self.loaded = _load(instead, device, False)
                 self.jobs = tuple(background.start(source, device) for source in missing)
-                _waiting.add(self)
                 return
         self._take()
 
@@ -144,7 +155,6 @@ class PreparedLaunches:
         else:
             self._take()
         self.jobs = ()
-        _waiting.discard(self)
 
     def __call__(
         self,
@@ -161,10 +171,44 @@ class PreparedLaunches:
         grad_output, x = (given.data_ptr(), None) if self.gradient else (None, given.data_ptr())
         self.at(grad_output, x, None if indices is None else indices.data_ptr(), out.data_ptr(), f)
 
+    def run(
+        self,
+        grad_output: int | None,
+        input: int | None,
+        indices: int | None,
+        out: int,
+        threads: int = 0,
+        faults: int | None = None,
+    ) -> NotImplementedType | None:
+        """A `Kernel` (kernels/__init__.py): enqueues on the current stream of its device.
+
+        `faults`: the address of the record that counts bad indices; None: that of `index_errors`.
+        """
+        source = input if grad_output is None else grad_output
+        if ((source or 0) | out) % self.itemsize or (indices or 0) % self.index_bytes:
+            return NotImplemented  # type: ignore[no-any-return]
+        faults = self.errors if faults is None else faults
+        if self.device == current_device():
+            self.at(grad_output, input, indices, out, faults)
+        else:
+            with torch.cuda.device(self.device):
+                self.at(grad_output, input, indices, out, faults)
+        return None
+
+    def run_checked(self, grad_output: int, indices: int, out: int) -> tuple[int, int] | NotImplementedType:
+        """As `run`; waits, and returns how many indices are outside their plane, and where the first is."""
+        record = self.clean.pop() if self.clean else new_record(self.device)
+        if self.run(grad_output, None, indices, out, 0, record.data_ptr()) is NotImplemented:
+            return NotImplemented  # type: ignore[no-any-return]
+        count, position = record.tolist()
+        if not count:
+            self.clean.append(record)
+        return count, position
+
     def at(
         self, grad_output: int | None, input: int | None, indices: int | None, out: int, faults: int = 0
     ) -> None:
-        """The same for addresses; None for tensors that the problem does not have."""
+        """Enqueues on the current device. Takes addresses; None for what the problem does not have."""
         if self.jobs:
             self.improve()
         loaded = self.loaded  # another thread may exchange it
@@ -184,7 +228,26 @@ class PreparedLaunches:
         return None
 
 
-_waiting: WeakSet[PreparedLaunches] = WeakSet()  # those whose kernels are being compiled
+_prepared: WeakSet[PreparedLaunches] = WeakSet()  # of calls; not those of a measured candidate
+
+
+def _all_prepared() -> list[PreparedLaunches]:
+    # At once, as another thread may add to the set.
+    references = list(_prepared.data)  # type: ignore[attr-defined]
+    return [prepared for reference in references if (prepared := reference()) is not None]
+
+
+def prepared_tasks() -> list[tuple[Task, int]]:
+    """The problems of all calls so far that are still cached, each with its device."""
+    return list(dict.fromkeys((prepared.task, prepared.device) for prepared in _all_prepared()))
+
+
+def take_tuned() -> None:
+    """Lets the cached calls take the kernels that were measured to be the fastest."""
+    for prepared in _all_prepared():
+        with torch.cuda.device(prepared.device):
+            prepared.planned, prepared.jobs = tuned.plan(prepared.task), ()
+            prepared._take()
 
 
 def compiles_in_background() -> bool:
@@ -201,9 +264,8 @@ def wait_for_kernels(timeout: float | None = None) -> bool:
     Returns False if that took longer than `timeout` seconds.
     """
     finished = background.wait(timeout)
-    # At once, as another thread may add to the set.
-    for reference in list(_waiting.data):  # type: ignore[attr-defined]
-        if (prepared := reference()) is not None:
+    for prepared in _all_prepared():
+        if prepared.jobs:
             with torch.cuda.device(prepared.device):
                 prepared.improve()
     return finished
@@ -229,24 +291,20 @@ def prepare(problem: Problem, layout: str, device: int, aligned: bool = True) ->
 
 
 def run(
-    problem: Problem,
-    layout: str,
-    given: torch.Tensor,
-    indices: torch.Tensor | None,
-    out: torch.Tensor,
-    faults: torch.Tensor | None = None,
+    problem: Problem, layout: str, arrays: Arrays, scratch: None = None, faults: torch.Tensor | None = None
 ) -> None:
-    """Writes every cell of `out`, and a maximum's `indices`. `given` is grad_output, or a forward's input.
+    """Writes every cell of `out`, and a maximum's `indices`.
 
-    Tensors are 5-D (N, C, D, H, W), dense in `layout`, on one GPU.
+    The arrays are 5-D tensors (N, C, D, H, W), dense in `layout`, on one GPU.
     """
+    out, source = arrays.out, arrays.grad_output if problem.gradient else arrays.input
     if out.numel() == 0:
         return
-    if given.numel() == 0:
+    if source.numel() == 0:
         out.zero_()
         return
     with torch.cuda.device(out.device):
-        prepare(problem, layout, out.get_device())(given, indices, out, faults)
+        prepare(problem, layout, out.get_device())(source, arrays.indices, out, faults)
 
 
 def new_counts(count: int, device: int) -> torch.Tensor:

@@ -1,7 +1,7 @@
 """The text of a CUDA program, and the layout of the kernel's one argument.
 
-The .cu and .h files of `device/` are the kernels. A kernel takes one struct by value; the struct is
-written here from `Source.parameters`, so that its layout stands in one place:
+The .cu and .h files of the rooms beside this module are the kernels; all have different names. A kernel takes
+one struct by value; it is written here from `Source.parameters`, so that its layout stands in one place:
 
     #define …                    Source.defines
     #include "device.h"
@@ -91,13 +91,13 @@ def packed(source: Source, arguments: Sequence[Argument]) -> ctypes.Structure:
 
 @cache
 def headers() -> dict[str, str]:
-    """The texts of `device/` by name. NVRTC gets them as headers, so no compiler searches a directory."""
-    folder = files(__package__) / "device"
-    found = [entry for entry in folder.iterdir() if entry.name.endswith((".cu", ".h"))]
+    """The texts of all rooms by name. NVRTC gets them as headers, so no compiler searches a directory."""
+    rooms = [entry for entry in files(__package__).iterdir() if entry.is_dir()]
+    found = [entry for room in rooms for entry in room.iterdir() if entry.name.endswith((".cu", ".h"))]
     return {entry.name: entry.read_text("utf-8") for entry in sorted(found, key=lambda entry: entry.name)}
 
 
 @cache
 def header_texts() -> str:
-    """All texts of `device/` as one, for keys of compiled code."""
+    """All texts of the kernels as one, for keys of compiled code."""
     return "\n".join(f"{name}\n{text}" for name, text in headers().items())

@@ -6,6 +6,7 @@ Functions take axes, lengths or a problem, and return NumPy tables or sizes. The
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,13 @@ def windows_of_shares(axis: Axis, share: int) -> Array:
     return between(axis, *shares(axis.length, share))[1]
 
 
+@lru_cache(2048)
+def window_counts(axis: Axis, share: int) -> tuple[int, int]:
+    """The sum and the maximum of `windows_of_shares`: searches for a tile ask for them again and again."""
+    counts = windows_of_shares(axis, share)
+    return int(counts.sum()), int(counts.max())
+
+
 def bands(axes: tuple[Axis, ...], cells: int) -> Array:
     """Returns the bands of a plane: whole slices, whole rows of a slice, or parts of a row.
 
@@ -95,7 +103,7 @@ def bands(axes: tuple[Axis, ...], cells: int) -> Array:
 
 def uniform(by: Iterable[Array]) -> bool:
     """Whether all windows have the same divisors."""
-    return all(len(np.unique(axis)) == 1 for axis in by)
+    return all(len(axis) > 0 and bool((axis == axis[0]).all()) for axis in by)
 
 
 def is_ragged(problem: Problem) -> bool:
@@ -113,6 +121,7 @@ def same_divisors(problem: Problem) -> bool:
     return not is_ragged(problem) and uniform(divisors(problem))
 
 
+@cached(lambda by: by)
 def divisors(problem: Problem) -> tuple[Array, Array, Array]:
     """Returns the divisors of the windows on d, h and w.
 

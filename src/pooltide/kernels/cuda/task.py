@@ -1,8 +1,10 @@
 """What the planners of GPU kernels take and return. Pure: no device is touched.
 
-A planner is a function that takes a `Task` and returns its launches, or the reason why its kernel is not the
-right one. Kernels are specialised on dtypes, on kernels, strides and the number of windows that hold a cell,
-and on how a tile is written. Sizes of tensors are arguments, so other batches and planes share a few kernels.
+A planner is a function that takes a `Task` and returns its launches, or the reason why its kernel can't
+compute the problem correctly. Whether it would be fast is the question of cost.py.
+
+Kernels are specialised on dtypes, on kernels, strides and the number of windows that hold a cell, and on how
+a tile is written. Sizes of tensors are arguments, so other batches and planes share a few kernels.
 """
 
 from __future__ import annotations
@@ -11,11 +13,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...problem.problem import Problem
-from .driver import DeviceFacts
-from .source import Argument, Source
+from .runtime.driver import DeviceFacts
+from .source import Argument, Source, packed
 from .tables import Array
 
+Work = tuple[tuple[str, float], ...]  # instructions of single threads, by what they are for (cost.py)
 ELEMENTS = {"FLOAT32": 0, "FLOAT64": 1, "FLOAT16": 2, "BFLOAT16": 3}  # ELEMENT of device.h
+MAX_THREADS, MAX_BLOCKS = 1024, 2**31 - 1  # of a block, and of a grid
+STATIC_BYTES = 16  # of shared memory that some kernels declare for themselves
+RESERVED = 1 << 10  # bytes of shared memory that the driver takes for each block
+RESIDENT_BLOCKS = 32  # of a multiprocessor, at most
+SECTOR = 32  # bytes that memory moves at once
+THREADS, FEW_THREADS = 256, 128  # of a block, and of one whose threads need many registers
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +38,9 @@ class Launch:
     tables: tuple[Array, ...]
     arguments: tuple[Argument, ...]
     counts: int = 0  # int32 numbers that the first of two launches leaves for the second
+    work: Work = ()
+    registers: int = 40  # of a thread, estimated
+    repair: Callable[[], Launch] | None = None  # plans the second pass of maxima (two_passes.h)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +70,23 @@ class Task:
     def defines(self) -> tuple[tuple[str, int], ...]:
         element = ("ELEMENT", ELEMENTS[self.problem.dtype.name])
         return (element, ("INDEX", self.problem.index_bytes)) if self.problem.index_bytes else (element,)
+
+
+def unfit(launches: tuple[Launch, ...], facts: DeviceFacts) -> str | None:
+    """Why a device can't launch what was planned; None if it can. Tiles must fit, and numbers, too."""
+    for launch in launches:
+        most = dict(launch.source.defines).get("THREADS", MAX_THREADS)  # what the kernel is compiled for
+        if not 0 < launch.block <= int(most) <= MAX_THREADS:
+            return f"a block has {launch.block} threads, of at most {most}"
+        if launch.shared + STATIC_BYTES > facts.shared_per_block:
+            return f"a block needs {launch.shared} bytes of shared memory, of {facts.shared_per_block}"
+        if not 0 < launch.grid <= MAX_BLOCKS:
+            return f"{launch.grid} blocks are more than a grid numbers"
+        try:
+            packed(launch.source, launch.arguments)
+        except ValueError as reason:
+            return str(reason)
+    return None
 
 
 Planner = Callable[[Task], "tuple[Launch, ...] | str"]

@@ -5,6 +5,7 @@ format, product, status or parameter; whether a rule's name and arguments exist,
 
 A page describes a function of this library, an operator of CANN, or both. Where CANN's operator has the
 parameters of the function, one list serves both; else the operator has its own lists, in the table `cann`.
+A page of a user describes an operator that a Python function computes (user.py).
 """
 
 from __future__ import annotations
@@ -18,21 +19,23 @@ from typing import Any
 from ..dtypes import DTYPES, FORMATS, STATUS
 from ..toml import PageError, exact_keys, read, read_page
 from .family import written_out
+from .references import PythonFunction
 
 KINDS = {"average", "maximum", "average_gradient", "maximum_gradient", "unpool", "unpool_gradient"}
 # global: one window, the whole plane, of any number of axes. indexed: an index per element, and no windows.
 WINDOWS = {"adaptive", "strided", "global", "indexed"}
 _NOT_OPERATORS = {"functions.toml", "help.toml", "products.toml", "runtime.toml"}
-_PRODUCTS = read_page("products", keys={"default", "functions", "names"})
+_PRODUCTS = read_page("products", keys={"default", "functions", "chips", "names"})
 
 PRODUCTS: dict[str, str] = _PRODUCTS["names"]
 DEFAULT_PRODUCT: str = _PRODUCTS["default"]
 HOST: str = _PRODUCTS["functions"]
+CHIPS: dict[str, str] = _PRODUCTS["chips"]  # the product of chips whose names begin so
 ASCEND_PRODUCTS: tuple[str, ...] = tuple(p for p in PRODUCTS if p != HOST)
 if not {DEFAULT_PRODUCT, HOST} <= PRODUCTS.keys():
     raise PageError(f"products.toml: {DEFAULT_PRODUCT} or {HOST} is not among the names")
 
-_PARAMETER_KEYS = {
+PARAMETER_KEYS = {
     "tensor": {"dtypes", "formats", "ranks"},
     "int_array": {"lengths", "least"},
     "bool": set(),
@@ -57,7 +60,13 @@ class Parameter:
     formats: tuple[str, ...] = ()
     ranks: tuple[int, ...] = ()
     lengths: tuple[int, ...] = ()
-    least: int = 0
+    least: int | None = 0  # None: any
+    shape: str | PythonFunction = ""  # of an output of a user's page: that of a parameter, or computed
+
+    @property
+    def is_tensor(self) -> bool:
+        """Whether it is a tensor or a list of tensors."""
+        return self.type.startswith("tensor")
 
 
 @dataclass(frozen=True)
@@ -65,9 +74,11 @@ class Rule:
     name: str
     arguments: Mapping[str, Any]
     status: int
-    row: int | None  # of the operator's error table; None: no row
+    row: int | None  # its place in the order of checks; rules of one row are checked together; None: no row
     decided: bool  # pooltide decided it, as no document that was found has it
     skip: tuple[str, ...]  # products on which the rule does not apply
+    predicate: PythonFunction | None = None  # of a user's page, in place of a rule of this library
+    item: int | None = None  # of the status in the document's error table; None: the table has none
 
 
 @dataclass(frozen=True)
@@ -98,6 +109,21 @@ class Operator:
     dtype_groups: Mapping[str, Mapping[str, tuple[str, ...]]]
     cube: CubeMathType | None
     divisor_ranges: Mapping[str, tuple[int, int]]
+    notes: tuple[str, ...] = ()  # the document's own errors, and where the rules take more than it says
+    finite_on: tuple[str, ...] = ()  # the products whose documents forbid NaN and -Inf in the input
+    finite_from: str = ""  # the first edition whose documents do
+    python: PythonFunction | None = None  # what computes the operator of a user's page
+    page: str = ""  # the path of a user's page
+    workspace: int = 0  # bytes that phase one asks for
+
+    @property
+    def yours(self) -> bool:
+        """Whether a user's page describes it."""
+        return bool(self.page)
+
+    def writes(self, parameter: Parameter) -> bool:
+        """Whether the operator writes the parameter, a tensor."""
+        return parameter.role in ("output", "in_place") if self.yours else parameter.role in self.results
 
     @property
     def gradient(self) -> bool:
@@ -176,15 +202,15 @@ def load(where: str, page: Mapping[str, Any]) -> Operator:
     for key in ("cube_math_type", "divisor_override"):
         if isinstance(page.get(key), str):  # the name of a page that has the same table
             page = {**page, key: read(f"{page[key]}.toml")[key]}
-    exact_keys(where, page, keys, optional={"cube_math_type", "divisor_override"})
-    _known(where, "kind", [page["kind"]], KINDS)
-    _known(where, "windows", [page["windows"]], WINDOWS)
-    _known(where, "axes", page["axes"], {"d", "h", "w"})
-    _known(where, "products", page["products"], PRODUCTS)
-    groups = {name: _by_product(f"{where} dtypes.{name}", g) for name, g in page["dtypes"].items()}
-    for name, group in groups.items():
-        for dtypes in group.values():
-            _known(where, f"dtypes.{name}", dtypes, DTYPES)
+    exact_keys(where, page, keys, optional={"cube_math_type", "divisor_override", "notes", "finite_input"})
+    finite = page.get("finite_input", {})
+    exact_keys(f"{where} finite_input", finite, {"edition", "products"} if finite else set())
+    known_names(where, "finite_input", finite.get("products", ()), PRODUCTS)
+    known_names(where, "kind", [page["kind"]], KINDS)
+    known_names(where, "windows", [page["windows"]], WINDOWS)
+    known_names(where, "axes", page["axes"], {"d", "h", "w"})
+    known_names(where, "products", page["products"], PRODUCTS)
+    groups = dtype_groups(where, page["dtypes"])
     parameters = tuple(_parameter(where, p, groups) for p in page["parameters"])
     names = {p.name for p in parameters}
     if len(names) < len(parameters) or len({p.role for p in parameters}) < len(parameters):
@@ -192,7 +218,7 @@ def load(where: str, page: Mapping[str, Any]) -> Operator:
     if not page["rules"]:
         raise PageError(f"{where}: rules is empty")
     ranges = page.get("divisor_override", {})
-    _known(where, "divisor_override", ranges, PRODUCTS)
+    known_names(where, "divisor_override", ranges, PRODUCTS)
     for product, (low, high) in ranges.items():
         if not low <= high:
             raise PageError(f"{where}: divisor_override of {product} is [{low}, {high}], which is empty")
@@ -207,59 +233,70 @@ def load(where: str, page: Mapping[str, Any]) -> Operator:
         tuple(page["axes"]),
         tuple(page["products"]),
         parameters,
-        tuple(_rule(where, rule, names) for rule in page["rules"]),
+        tuple(load_rule(where, rule, names) for rule in page["rules"]),
         groups,
         _cube(where, page.get("cube_math_type"), groups),
         {product: (low, high) for product, (low, high) in ranges.items()},
+        tuple(page.get("notes", ())),
+        tuple(finite.get("products", ())),
+        finite.get("edition", ""),
     )
 
 
-def _known(where: str, key: str, values: Any, known: Any) -> None:
+def dtype_groups(where: str, tables: Mapping[str, Any]) -> dict[str, dict[str, tuple[str, ...]]]:
+    groups = {name: by_product(f"{where} dtypes.{name}", table) for name, table in tables.items()}
+    for name, group in groups.items():
+        for dtypes in group.values():
+            known_names(where, f"dtypes.{name}", dtypes, DTYPES)
+    return groups
+
+
+def known_names(where: str, key: str, values: Any, known: Any) -> None:
     for value in values:
-        if value not in known:
+        if not isinstance(value, (str, int)) or value not in known:
             names = ", ".join(sorted(map(str, known)))
             raise PageError(f"{where}: {key} names {value!r}; known are {names}")
 
 
-def _typed(where: str, table: Mapping[str, Any], types: Mapping[str, type]) -> None:
+def typed(where: str, table: Mapping[str, Any], types: Mapping[str, type]) -> None:
     for key, kind in types.items():
         if key in table and type(table[key]) is not kind:
             raise PageError(f"{where}: {key} is {table[key]!r}; it must be of type {kind.__name__}")
 
 
-def _by_product(where: str, table: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+def by_product(where: str, table: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     exact_keys(where, table, required={"default"}, optional=PRODUCTS)
     return {product: tuple(values) for product, values in table.items()}
 
 
 def _parameter(where: str, table: Mapping[str, Any], groups: Mapping[str, Any]) -> Parameter:
     where = f"{where} parameter {table.get('name', '?')}"
-    _known(where, "type", [table.get("type")], _PARAMETER_KEYS)
-    required = {"name", "role", "type"} | _PARAMETER_KEYS[table["type"]]
+    known_names(where, "type", [table.get("type")], PARAMETER_KEYS)
+    required = {"name", "role", "type"} | PARAMETER_KEYS[table["type"]]
     exact_keys(where, table, required, optional={"argument", "nullable"})
-    _known(where, "role", [table["role"]], _ROLES)
-    _typed(where, table, {"nullable": bool, "least": int})
-    _known(where, "formats", table.get("formats", ()), FORMATS)
+    known_names(where, "role", [table["role"]], _ROLES)
+    typed(where, table, {"nullable": bool, "least": int})
+    known_names(where, "formats", table.get("formats", ()), FORMATS)
     for key in ("ranks", "lengths"):
-        _known(where, key, table.get(key, ()), range(9))
+        known_names(where, key, table.get(key, ()), range(9))
     if table["type"] == "tensor":
-        _known(where, "dtypes", [table["dtypes"]], groups)
+        known_names(where, "dtypes", [table["dtypes"]], groups)
     fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in table.items()}
     return Parameter(**{"argument": table["name"]} | fields)
 
 
-def _rule(where: str, table: Mapping[str, Any], parameters: set[str]) -> Rule:
-    own = {"rule", "row", "status", "skip", "decided"}
+def load_rule(where: str, table: Mapping[str, Any], parameters: set[str]) -> Rule:
+    own = {"rule", "row", "item", "status", "skip", "decided"}
     if "rule" not in table:
         raise PageError(f"{where}: a rule has no name")
     where = f"{where} rule {table['rule']}"
     status = table.get("status", "ACLNN_ERR_PARAM_INVALID")
-    _known(where, "status", [status], STATUS)
-    _known(where, "skip", table.get("skip", ()), PRODUCTS)
-    _known(where, "of", table.get("of", ()), parameters)
-    _known(where, "spatial_only", table.get("spatial_only", ()), PRODUCTS)
-    _known(where, "format", [table[key] for key in table if key == "format"], FORMATS)
-    _typed(where, table, {"row": int, "rank": int, "cells": int, "value": int, "decided": bool})
+    known_names(where, "status", [status], STATUS)
+    known_names(where, "skip", table.get("skip", ()), PRODUCTS)
+    known_names(where, "of", table.get("of", ()), parameters)
+    known_names(where, "spatial_only", table.get("spatial_only", ()), PRODUCTS)
+    known_names(where, "format", [table[key] for key in table if key == "format"], FORMATS)
+    typed(where, table, {"row": int, "item": int, "rank": int, "cells": int, "value": int, "decided": bool})
     return Rule(
         table["rule"],
         {k: tuple(v) if isinstance(v, list) else v for k, v in table.items() if k not in own},
@@ -267,6 +304,7 @@ def _rule(where: str, table: Mapping[str, Any], parameters: set[str]) -> Rule:
         table.get("row"),
         table.get("decided", False),
         tuple(table.get("skip", ())),
+        item=table.get("item"),
     )
 
 
@@ -277,15 +315,15 @@ def _cube(
         return None
     where = f"{where} cube_math_type"
     exact_keys(where, table, required={"names", "global_only", "default"}, optional=PRODUCTS)
-    _known(where, "global_only", table["global_only"], PRODUCTS)
+    known_names(where, "global_only", table["global_only"], PRODUCTS)
     actions: dict[str, dict[str, tuple[str, ...]]] = {}
     for product in table.keys() - {"names", "global_only"}:
-        _known(where, product, table[product], DTYPES)
+        known_names(where, product, table[product], DTYPES)
         actions[product] = {dtype: tuple(row) for dtype, row in table[product].items()}
         for row in actions[product].values():
-            _known(where, product, row, {"keep", "refuse", "HFLOAT32", "FLOAT16"})
+            known_names(where, product, row, {"keep", "refuse", "HFLOAT32", "FLOAT16"})
             if len(row) != len(table["names"]):
                 raise PageError(f"{where}: {product} has {len(row)} actions for its types")
     for product, dtypes in groups["float"].items():
-        _known(where, f"dtypes on {product}", dtypes, actions.get(product, actions["default"]))
+        known_names(where, f"dtypes on {product}", dtypes, actions.get(product, actions["default"]))
     return CubeMathType(tuple(table["names"]), tuple(table["global_only"]), actions)

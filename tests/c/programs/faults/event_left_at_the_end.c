@@ -1,4 +1,4 @@
-/* says: aclFinalize: 1 event is still live; each must be destroyed by aclrtDestroyEvent.*
+/* says: aclFinalize: 1 event is still live: made at *; each must be destroyed by aclrtDestroyEvent.*
    warn: goes on */
 #include "../setup.h"
 int main(void) {

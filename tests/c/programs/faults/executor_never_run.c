@@ -1,4 +1,4 @@
-/* says: aclFinalize: 1 unused executor is still live: <aclOpExecutor of aclnnAdaptiveAvgPool3dBackward: *>; each must be run by its operator's phase two, or destroyed by aclDestroyAclOpExecutor.*
+/* says: aclFinalize: 1 unused executor is still live: <aclOpExecutor of aclnnAdaptiveAvgPool3dBackward: *>, made at *; each must be run by its operator's phase two, or destroyed by aclDestroyAclOpExecutor.*
    warn: goes on */
 #include "../setup.h"
 int main(void) {

@@ -2,8 +2,9 @@
    warn: goes on */
 #include "../setup.h"
 int main(void) {
-    static float host[3];
+    void *host = NULL;
     begin();
+    NEED(aclrtMallocHost(&host, 12));
     NEED(aclrtMemcpyAsync(host, 12, numbers(3), 12, ACL_MEMCPY_DEVICE_TO_HOST, stream));
     int failed = aclrtMemcpy(device(12), 12, host, 12, ACL_MEMCPY_HOST_TO_DEVICE) != 0;
     NEED(aclrtSynchronizeStream(stream));

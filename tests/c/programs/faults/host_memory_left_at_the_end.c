@@ -1,4 +1,4 @@
-/* says: aclFinalize: 1 block of host memory, 12 bytes, is still allocated: 0x* (12 bytes); each must be freed by aclrtFreeHost.*
+/* says: aclFinalize: 1 block of host memory, 12 bytes, is still allocated: 0x* (12 bytes, taken at *); each must be freed by aclrtFreeHost.*
    warn: goes on */
 #include "../setup.h"
 int main(void) {

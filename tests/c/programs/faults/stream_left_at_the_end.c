@@ -1,4 +1,4 @@
-/* says: aclFinalize: 1 stream is still live; each must be destroyed by aclrtDestroyStream.*
+/* says: aclFinalize: 1 stream is still live: made at *; each must be destroyed by aclrtDestroyStream.*
    warn: goes on */
 #include "../setup.h"
 int main(void) {

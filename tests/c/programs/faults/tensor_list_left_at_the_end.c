@@ -1,4 +1,4 @@
-/* says: aclFinalize: 1 aclTensorList is still live: <aclTensorList of 1>; each must be destroyed by aclDestroyTensorList.*
+/* says: aclFinalize: 1 aclTensorList is still live: <aclTensorList of 1>, made at *; each must be destroyed by aclDestroyTensorList.*
    warn: goes on */
 #include "../setup.h"
 int main(void) {

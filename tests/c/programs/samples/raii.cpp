@@ -87,9 +87,9 @@ static int work(int thread) {
         Tensor<int64_t> indices({2, 1, 3});
         const float t = static_cast<float>(thread);
         grad.set({1 + t, 2, 3, 4, 5, 6 + t});
-        indices.set({0, 9, 9, 4, 0, 7});
+        indices.set({0, 8, 8, 5, 1, 9});
         scatter(grad, self, indices, out, stream);
-        const std::vector<float> want = {1 + t, 0, 0, 0, 0, 0, 0, 0, 0, 5, 5, 0, 0, 0, 4, 0, 0, 6 + t, 0, 0};
+        const std::vector<float> want = {1 + t, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 5, 0, 0, 0, 4, 0, 0, 0, 6 + t};
         wrong = out.values() != want;
         Tensor<float> too_small({2, 2, 4});
         scatter(grad, self, indices, too_small, stream);

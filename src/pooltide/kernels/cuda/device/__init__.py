@@ -1,1 +1,1 @@
-"""GPU kernels in CUDA C++, which source.py turns into programs."""
+"""Headers that kernels of all rooms include."""

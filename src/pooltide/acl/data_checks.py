@@ -1,0 +1,118 @@
+"""Takes the data of a job that has computed: indices, and inputs of maxima.
+
+Reports data that no correct program has, though the job can use them. It must not change data.
+
+At the level strict all data are checked, at warn the first _SAMPLE elements: so the check of a large job
+takes no longer than that of a small one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..cache import cached
+from ..geometry import Axis, spans
+from ..operators.pages import Operator
+from ..problem.problem import Problem
+from .state import edition_from
+
+Array = NDArray[Any]
+Report = Callable[..., None]
+_SAMPLE = 1 << 8
+
+
+def report_data(
+    operator: Operator,
+    product: str,
+    problem: Problem,
+    volumes: Mapping[str, Array],
+    rank: int,
+    checks: str,
+    report: Report,
+) -> None:
+    """Report indices outside their windows, and values that the operator's document forbids.
+
+    `volumes` are the job's arrays by role, with axes N C D H W; `rank` is that of the tensors.
+    """
+    if checks == "off":
+        return
+    names = {p.role: p.name for p in operator.parameters}
+    whole, kind = checks == "strict", None
+    indexed = problem.kind == "maximum_gradient" and not operator.masked
+    if (
+        indexed
+        and not operator.masked
+        and (found := _outside_window(problem, volumes["indices"], whole=whole))
+    ):
+        count, at, value = found
+        more = f" ({count} such indices were found)" if count > 1 else ""
+        axes = len(operator.axes)
+        shown = [*at[2 - (rank - axes) : 2], *at[5 - axes :]]  # without the axes that the tensors do not have
+        text = f"{names['indices']}{shown} is {value}, a cell outside the window of that place"
+        effect = " The gradient goes to that cell."
+        report(f"{text}; it must be an index that the forward returned{more}.", effect=effect)
+    if product in operator.finite_on and edition_from(operator.finite_from):
+        kind = _forbidden(volumes["input"], whole=whole)
+    if kind is not None:
+        must = f"since CANN {operator.finite_from} it must have neither NaN nor -Inf on this product"
+        report(f"{names['input']} has {kind}; {must}.", effect=" The result is that of PyTorch.")
+
+
+def _sample(array: Array, *, whole: bool) -> Array:
+    """The first planes of an array, and of one plane the first rows, that have about _SAMPLE elements."""
+    if whole or array.size <= _SAMPLE:
+        return array
+    c, d, h, w = array.shape[1:]
+    planes = max(_SAMPLE // max(d * h * w, 1), 1)
+    rows = max(_SAMPLE // w, 1)
+    return array[: max(planes // c, 1), :planes, : max(rows // h, 1), :rows]
+
+
+@cached(lambda tables: tuple(table for pair in tables for table in pair))
+def _windows(axes: tuple[Axis, Axis, Axis]) -> tuple[tuple[Array, Array], ...]:
+    """The start and the length of each axis's windows, shaped as their axis of a volume."""
+    shapes = ((-1, 1, 1), (-1, 1), (-1,))
+    found = []
+    for axis, shape in zip(axes, shapes, strict=True):
+        start, end, _ = spans(axis)
+        found.append((start.reshape(shape), (end - start).astype(np.uint64).reshape(shape)))
+    return tuple(found)
+
+
+def _outside_window(
+    problem: Problem, indices: Array, *, whole: bool
+) -> tuple[int, tuple[int, ...], int] | None:
+    """(how many, where the first is, its value) of indices in the plane, but outside their windows."""
+    part = _sample(indices, whole=whole)
+    if part.size == 0:
+        return None
+    tables = _windows(problem.axes)
+    rest: Any = part.astype(np.int64)
+    inside: Array = np.ones((), np.bool_)
+    for axis in (2, 1, 0):
+        start, length = tables[axis]
+        cells = problem.input_plane[axis]
+        rest, cell = (0, rest) if axis == 0 else np.divmod(rest, cells)
+        extent = part.shape[2 + axis]
+        index = (slice(extent), *(slice(None),) * (2 - axis))
+        inside = inside & ((cell - start[index]).view(np.uint64) < length[index])
+    if inside.all():
+        return None
+    flat = part.astype(np.int64)
+    wrong = ~inside & (flat >= 0) & (flat < np.prod(problem.input_plane))
+    if not wrong.any():
+        return None
+    at = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
+    return int(np.count_nonzero(wrong)), at, int(flat[at])
+
+
+def _forbidden(values: Array, *, whole: bool) -> str | None:
+    """ "NaN" or "-Inf", if the values have one."""
+    part = _sample(values, whole=whole)
+    if bool(np.isnan(part).any()):
+        return "NaN"
+    return "-Inf" if bool((part == -np.inf).any()) else None

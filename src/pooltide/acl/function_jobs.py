@@ -1,0 +1,189 @@
+"""Takes the checked call of an operator that a user's page describes.
+
+Returns its `Work`: a call of the page's Python function with NumPy arrays. It must not check arguments, which
+phase one has done.
+
+The function gets read-only views of its inputs. Its outputs are new arrays between two guards, and go to
+device memory when the function has returned: so a function that fails leaves device memory unchanged, and one
+that writes beside its arrays is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..operators.call import Call, Value
+from ..operators.pages import Operator, Parameter
+from ..operators.plain import shown
+from ..operators.rules import check
+from ..operators.user_code import UserCodeError, run_user_code
+from .error_reports import INTERNAL, Refused, report
+from .execution import Array, input_array, output_array, write_result
+from .executors import Run, Tensors
+from .findings import say
+from .memory_blocks import Range
+from .tensor_descriptors import aclTensor
+
+_GUARD = 4096  # bytes before and after an output
+_GUARD_BYTE = 0xA5
+_announced: set[str] = set()  # declared operators that were named on stderr
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionWork:
+    call: Call
+    scratch: int
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    quick: bool = False  # the stream's own thread runs it, as nobody knows how long it takes
+
+    def __str__(self) -> str:
+        return str(self.call.operator.python or "declared")
+
+    def prepare(self, tensors: Tensors, ranges: tuple[Range, ...]) -> Run:
+        run = _compute if self.call.operator.python else _mark
+        return partial(run, self, tensors)
+
+
+def function_work(
+    operator: Operator, product: str, values: tuple[Value, ...], tensors: Tensors
+) -> FunctionWork | tuple[int, str]:
+    """The work, or the status and the message of a broken rule."""
+    names = (parameter.name for parameter in operator.parameters)
+    call = Call(operator, product, dict(zip(names, values, strict=True)))
+    if fault := check(call):
+        return fault.status, fault.message(operator.name)
+    parameters = {key: operator.parameter(key.partition("[")[0]) for key in tensors}
+    reads = tuple(key for key, p in parameters.items() if p.role == "input")
+    writes = tuple(key for key, p in parameters.items() if p.role != "input")
+    return FunctionWork(call, operator.workspace, reads, writes)
+
+
+def _mark(work: FunctionWork, tensors: Tensors, workspace: int | None, checks: str) -> None:
+    """The job of an operator that is only declared: computes nothing, and counts its outputs as written."""
+    operator = work.call.operator
+    if operator.name not in _announced and checks != "off":
+        _announced.add(operator.name)
+        say(f"{operator.name}: it is only declared, so nothing is computed; its outputs count as written.")
+    report_fault = partial(report, operator.name, status=INTERNAL, checks=checks)
+    for key in work.reads:
+        input_array(tensors[key], key, (), report_fault)
+    for key in work.writes:
+        write_result(tensors[key], output_array(tensors[key], key, report_fault))
+
+
+def _compute(work: FunctionWork, tensors: Tensors, workspace: int | None, checks: str) -> None:
+    operator = work.call.operator
+    assert operator.python is not None
+    report_fault = partial(report, operator.name, status=INTERNAL, checks=checks)
+    targets = {key: output_array(tensors[key], key, report_fault) for key in work.writes}
+    buffers = {key: _Buffer(target) for key, target in targets.items()}
+    arrays: dict[str, Array] = {key: buffer.array for key, buffer in buffers.items()}
+    for key in (*work.reads, *work.writes):
+        parameter = operator.parameter(key.partition("[")[0])
+        if parameter.role == "output":
+            continue
+        array, _ = input_array(tensors[key], key, (), report_fault)
+        if parameter.role == "input":
+            arrays[key] = _read_only(tensors[key], array)
+        else:
+            arrays[key][...] = array
+    try:
+        result = run_user_code(operator.python, _arguments(work.call, arrays))
+    except UserCodeError as error:
+        text = f"{error}; the outputs are unchanged."
+        raise Refused(INTERNAL, text, certain=True) from None
+    for key, buffer in buffers.items():
+        if not buffer.intact:
+            text = f"{operator.python} wrote outside the array {key}; it must write inside."
+            raise Refused(INTERNAL, f"{text} The outputs are unchanged.", certain=True)
+    _take(operator, work.writes, arrays, result)
+    for key, buffer in buffers.items():
+        if result is None and buffer.untouched:
+            must = f"it must write into it, as in `{key}[...] = …`, or return its values"
+            text = f"{operator.python} returned None and wrote nothing to {key}; {must}."
+            raise Refused(INTERNAL, f"{text} The outputs are unchanged.", certain=True)
+    for key, target in targets.items():
+        target[...] = arrays[key]
+        write_result(tensors[key], target)
+
+
+def _arguments(call: Call, arrays: Mapping[str, Array]) -> dict[str, Any]:
+    """The arguments of the function, by name."""
+    return {p.name: _argument(p, call.values[p.name], arrays) for p in call.operator.parameters}
+
+
+def _argument(parameter: Parameter, value: Any, arrays: Mapping[str, Array]) -> Any:
+    if value is None or not parameter.is_tensor:
+        return value
+    if parameter.type == "tensor_list":
+        return [arrays[f"{parameter.name}[{at}]"] for at in range(len(value))]
+    return arrays[parameter.name]
+
+
+def _read_only(tensor: aclTensor, array: Array) -> Array:
+    """A view that can't be made writable; of the cells outside of a block, which are a copy, the copy."""
+    located = tensor.cells()
+    if located is None or array.base is None:
+        array.flags.writeable = False
+        return array
+    block, cells = located
+    raw = np.frombuffer(block.data.data.toreadonly(), np.uint8)
+    if len(raw) < block.size:  # another thread freed the block
+        return array
+    return np.ndarray(cells.shape, array.dtype, raw, cells.start, cells.steps)
+
+
+class _Buffer:
+    """A new array for an output, contiguous, with guards before and after it."""
+
+    def __init__(self, target: Array) -> None:
+        size = target.nbytes
+        self._bytes: NDArray[np.uint8] = np.empty(size + 2 * _GUARD, np.uint8)
+        self._guards = self._bytes[:_GUARD], self._bytes[_GUARD + size :]
+        for guard in self._guards:
+            guard[:] = _GUARD_BYTE
+        self._bytes[_GUARD : _GUARD + size] = _GUARD_BYTE
+        self.array: Array = self._bytes[_GUARD : _GUARD + size].view(target.dtype).reshape(target.shape)
+
+    @property
+    def intact(self) -> bool:
+        """Whether nothing was written outside of the array."""
+        return all(bool((guard == _GUARD_BYTE).all()) for guard in self._guards)
+
+    @property
+    def untouched(self) -> bool:
+        """Whether no byte of the array was written; a small array may hold the guard's byte by chance."""
+        return self.array.nbytes >= 4 and bool((self._bytes == _GUARD_BYTE).all())
+
+
+def _take(operator: Operator, keys: tuple[str, ...], arrays: Mapping[str, Array], result: Any) -> None:
+    """Write what the function returned, if anything, to the outputs, in their order."""
+    if result is None:
+        return
+    values = result if isinstance(result, (tuple, list)) else (result,)
+    if len(values) != len(keys):
+        must = f"it must return None, or {len(keys)}: {', '.join(keys)}."
+        text = f"{operator.python} returned {len(values)} values; {must} The outputs are unchanged."
+        raise Refused(INTERNAL, text, certain=True)
+    for key, value in zip(keys, values, strict=True):
+        target = arrays[key]
+        if value is target:
+            continue
+        try:
+            array = np.asarray(value)
+            good = array.shape == target.shape and np.can_cast(array.dtype, target.dtype, "same_kind")
+        except (TypeError, ValueError):
+            array, good = None, False
+        if not good:
+            what = shown(value) if array is None else f"shape {array.shape} and dtype {array.dtype}"
+            must = f"it must have shape {target.shape} and dtype {target.dtype}."
+            text = f"{operator.python} returned {what} for {key}; {must} The outputs are unchanged."
+            raise Refused(INTERNAL, text, certain=True)
+        target[...] = array

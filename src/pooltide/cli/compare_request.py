@@ -1,0 +1,136 @@
+"""What `compare` is asked to compare, checked, and the rows that this means: one for each case."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import click
+
+from ..acceptance.comparison import Comparison, Pair, compare, pair_entry, pair_files
+from ..acceptance.manifest import Manifest, ManifestError, is_pack, read_manifest
+from ..acceptance.measures import PRECISIONS, Measures
+from ..acceptance.shard import Shard
+from ..acceptance.tensorfile import TensorFileError
+from ..acceptance.verdicts import Verdict
+from ..acceptance.words import BY_SHORT_DTYPE
+from ..operators.dtypes import DTYPES
+
+RAW_DTYPES = {short: dtype for short, dtype in BY_SHORT_DTYPE.items() if dtype.name in PRECISIONS}
+Outcome = Comparison | TensorFileError
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    name: str
+    case: str
+    outcome: Outcome
+    line: int  # of the case in its file
+
+    def verdict(self, standard: str) -> Verdict | None:
+        """None: the case could not be compared."""
+        return self.outcome.verdict(standard) if isinstance(self.outcome, Comparison) else None
+
+    @property
+    def measures(self) -> Measures | None:
+        """None: the case could not be compared."""
+        return self.outcome.measures if isinstance(self.outcome, Comparison) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is to be compared: two files, or directories and perhaps a part of their cases."""
+
+    actual: Path
+    golden: Path
+    third: Path | None
+    level: str
+    dtype: str | None
+    case: str
+    shard: Shard | None
+    only: tuple[str, ...]
+
+    @property
+    def is_set(self) -> bool:
+        """Whether golden data are compared: a directory or a pack, and not a file."""
+        return self.golden.is_dir() or is_pack(self.golden)
+
+    def has(self, place: int, name: str) -> bool:
+        """Whether a case of the manifest is to be compared."""
+        return (not self.only or name in self.only) and (self.shard is None or self.shard.has(place))
+
+
+def manifest_of(request: Request) -> Manifest | None:
+    """The manifest of a golden directory; None for two files. UsageError: the arguments do not fit."""
+    kinds = {path.is_dir() for path in (request.actual, request.third) if path is not None}
+    if kinds != {request.is_set}:
+        raise click.UsageError("ACTUAL, GOLDEN and --third must all be files, or all directories")
+    if not request.is_set:
+        if request.only or request.shard:
+            raise click.UsageError("--only and --shard are for directories; two files are one case")
+        _check_names(request)
+        _check_places(request)
+        return None
+    if request.dtype or request.case:
+        raise click.UsageError("--dtype and --case are for two files; the manifest has them for directories")
+    manifest = read_manifest(request.golden)
+    if not len(manifest) or not manifest.complete:
+        what = "is not complete" if len(manifest) else "has no case"
+        raise ManifestError(f"{manifest.source} {what}; start pooltide golden again")
+    if unknown := [name for name in request.only if name not in manifest]:
+        raise click.UsageError(f"--only is {unknown[0]!r}; it must be a name of {manifest.source}")
+    _check_places(request)
+    return manifest
+
+
+def _check_places(request: Request) -> None:
+    """A result passes against itself, whatever it is. UsageError: two arguments are one place.
+
+    Of two files that are one, the command line shows it; directories are often variables of a script.
+    """
+    for other, name in ((request.golden if request.is_set else None, "GOLDEN"), (request.third, "--third")):
+        if other is not None and request.actual.samefile(other):
+            raise click.UsageError(
+                f"ACTUAL and {name} are both {request.actual}; a result must not be judged by itself"
+            )
+
+
+def count_of(request: Request, manifest: Manifest | None) -> int:
+    count = 1 if manifest is None else len(manifest)
+    return len(request.only) or (request.shard.count(count) if request.shard else count)
+
+
+def rows_of(request: Request, manifest: Manifest | None) -> Iterator[Row]:
+    if manifest is None:
+        yield Row(request.actual.name, request.case, _outcome(partial(_pair, request), request.level), 1)
+        return
+    for entry in manifest.entries(request.has):
+        pair = partial(pair_entry, entry, manifest, request.actual, request.third)
+        yield Row(entry["name"], entry["case"], _outcome(pair, request.level), entry["line"])
+
+
+def _pair(request: Request) -> Pair:
+    """Two files, or three."""
+    known = DTYPES["FLOAT32"] if request.dtype == "hf32" else RAW_DTYPES.get(request.dtype or "")
+    rounding = "HFLOAT32" if request.dtype == "hf32" else "keep"
+    actual = request.actual
+    pair = pair_files(actual.name, actual, request.golden, request.third, known, rounding)
+    return replace(pair, case=request.case)
+
+
+def _outcome(pair: Callable[[], Pair], level: str) -> Outcome:
+    try:
+        return compare(pair(), level)
+    except TensorFileError as error:
+        return error
+
+
+def _check_names(request: Request) -> None:
+    for path in filter(None, (request.actual, request.golden, request.third)):
+        if path.suffix not in (".npy", ".bin", ".pt"):
+            text = f"the name ends in {path.suffix!r}; it must end in .npy, .bin or .pt"
+            raise click.UsageError(f"{path}: {text}")
+    if request.dtype is None and request.actual.suffix == request.golden.suffix == ".bin":
+        raise click.UsageError(f"{request.actual}: a .bin file has no dtype; give it with --dtype")

@@ -1,0 +1,107 @@
+"""What the planners of the gradients of averages share: rows in periods, and tables of windows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ....cache import cached
+from ....geometry import UNIT, Axis, tables
+from ....problem.problem import Problem
+from ..tables import Array, cdiv, shares
+from ..task import Task
+
+UNROLLED_ROWS = 8  # the largest stride that is worth unrolling
+SHORT_WALK = 8  # rows, from which on a thread's preparations pay
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of a plane in periods (see average_walk.cu), and the windows of each period."""
+
+    periods: int
+    outputs: int  # rows of windows
+    strided: bool
+    stride: int
+    kernel: int
+    padding: int
+    runs: Array  # (first row, end, first window, windows) of each period, if not strided
+
+    @property
+    def most(self) -> int:
+        """The most windows that hold a row."""
+        return cdiv(self.kernel, self.stride) if self.strided else int(self.runs[:, 3].max())
+
+    @property
+    def unrolled(self) -> bool:
+        """Whether a stride is small enough to be worth unrolling."""
+        return self.strided and self.stride <= UNROLLED_ROWS
+
+    @property
+    def fewest(self) -> int:
+        """Periods, from which on a thread's preparations pay."""
+        return cdiv(SHORT_WALK, self.stride)
+
+    @property
+    def first(self) -> int:
+        """The window whose first row would begin the first period."""
+        return self.padding // self.stride
+
+    def windows(self, share: int) -> Array:
+        """For every share of so many periods, how many rows of windows hold one of their rows."""
+        begin, end = shares(self.periods, share)
+        if self.strided:
+            end = np.minimum(end + self.first, self.outputs)
+            return np.asarray(np.maximum(end - np.maximum(begin + self.first - self.most + 1, 0), 0))
+        first, last = self.runs[begin], self.runs[end - 1]
+        return np.asarray(last[:, 2] + last[:, 3] - first[:, 2])
+
+
+def rows_of(axis: Axis, ragged: bool = False) -> Rows:
+    """The periods of an axis. `ragged`: other axes are, so this one is taken by tables, too."""
+    none = np.zeros((0, 4), np.int64)
+    steady = axis.length == axis.outputs or (not ragged and axis.length % axis.outputs == 0)
+    if axis.adaptive and steady:
+        size = axis.length // axis.outputs
+        return Rows(axis.outputs, axis.outputs, True, size, size, 0, none)
+    if not axis.adaptive:
+        periods = (axis.length - 1 + axis.p) // axis.s - axis.p // axis.s + 1
+        return Rows(periods, axis.outputs, True, axis.s, axis.k, axis.p, none)
+    return runs_of(axis)
+
+
+@cached(lambda rows: (rows.runs,))
+def runs_of(axis: Axis) -> Rows:
+    """Periods as runs of rows in the same windows."""
+    table = tables(axis)
+    change = (np.diff(table.first_window) != 0) | (np.diff(table.window_count) != 0)
+    begin = np.append(0, np.flatnonzero(change) + 1)
+    end = np.append(begin[1:], axis.length)
+    runs = np.stack([begin, end, table.first_window[begin], table.window_count[begin]], axis=1)
+    return Rows(len(runs), axis.outputs, False, 1, 1, 0, runs)
+
+
+@cached()
+def most_windows(axis: Axis) -> int:
+    """The most windows that hold a cell. Cached, because the tables of a long axis may not be."""
+    return max(int(tables(axis).window_count.max()), 1)
+
+
+def folded(task: Task) -> Task:
+    """The same task with rows in place of planes, if planes are rows: threads walk down many rows."""
+    problem = task.problem
+    if problem.axes[:2] != (UNIT, UNIT):
+        return task
+    most = min(2**28 // (problem.axes[2].length * task.inner), 2**15)
+    rows = next((n for n in range(min(most, task.planes), 1, -1) if task.planes % n == 0), 1)
+    axes = (UNIT, Axis(rows, rows, 1, 1), problem.axes[2])
+    return replace(task, problem=replace(problem, batch=(task.planes // rows, task.inner), axes=axes))
+
+
+def window_tables(problem: Problem, rows: Rows, by: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+    """Runs of rows, the windows of slices and columns, and the divisors with their reciprocals."""
+    of_d, of_w = tables(problem.axes[0]), tables(problem.axes[2])
+    numbers = [rows.runs.ravel(), of_d.first_window, of_d.window_count, of_w.first_window, of_w.window_count]
+    values = np.concatenate(by).astype(problem.dtype.accumulator)
+    return np.concatenate(numbers).astype(np.int32), np.stack([values, 1 / values], axis=1)

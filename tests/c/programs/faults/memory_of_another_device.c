@@ -1,0 +1,15 @@
+/* says: aclnnAdaptiveAvgPool3dBackward: gradOutput is 0x*, memory of device 0, and this thread uses device 1; call aclrtSetDevice(0) first.
+   warn: goes on */
+#include "../setup.h"
+int main(void) {
+    setenv("POOLTIDE_DEVICES", "2", 1);
+    begin();
+    void *memory = numbers(6);
+    NEED(aclrtSetDevice(1));
+    NEED(aclrtCreateStream(&stream));
+    void *block = device(70 * sizeof(float));
+    aclTensor *grad = volume(2, 1, 1, 3, memory), *out = volume(2, 1, 5, 7, block);
+    int failed = aclnnAdaptiveAvgPool3dBackward(NULL, 0, plan(grad, out, out), stream) != 0;
+    NEED(aclrtSynchronizeStream(stream));
+    return failed;
+}

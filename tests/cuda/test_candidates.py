@@ -1,0 +1,173 @@
+"""Every kernel that can compute a problem is a candidate, and the chosen one is nearly the fastest of them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from math import ceil, exp, log
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cuda_problems import H200
+from pooltide.acceptance.notation import parse
+from pooltide.acceptance.trial import problem_of
+from pooltide.cli.bench.forward_pools import problems_of
+from pooltide.cli.bench.sampling import Sampling, draw_problems
+from pooltide.kernels.cuda import choice, cost, tuned
+from pooltide.kernels.cuda.runtime import code_cache
+from pooltide.kernels.cuda.task import Task
+from pooltide.problem.problem import Problem
+
+MEASURED = Path(__file__).parents[2] / "docs" / "measured"
+# The largest regret that a change may leave: mean and p90.
+RECORDS = {
+    "h200-regret-averages.json": (1.033, 1.10),
+    "h200-regret-maxima.json": (1.015, 1.04),
+    "h200-regret-forwards.json": (1.03, 1.10),
+}
+
+
+def of(text: str) -> tuple[Problem, str]:
+    case = parse(text)
+    return problem_of(case), "channels_last" if case.channels_last else "planes"
+
+
+def test_the_chosen_kernel_is_a_candidate_and_all_fit_the_device() -> None:
+    for drawn in draw_problems(Sampling(60, 5, device="cuda", most_cells=1 << 24)):
+        problem, layout = of(str(drawn.case))
+        candidates = dict(choice.candidates(problem, layout, H200))
+        assert choice.kernels(problem, layout, H200)[-1][0] in candidates, drawn.case
+        for name, launches in candidates.items():
+            assert all(launch.shared <= H200.shared_per_block for launch in launches), (name, drawn.case)
+
+
+def test_only_one_kernel_adds_the_cells_of_a_mean_in_its_order() -> None:
+    problem, layout = of("adaptive_avg2d_forward:2x3x9x9:o1x1")
+    assert problem.quotient == "mean"
+    assert [name for name, _ in choice.candidates(problem, layout, H200)] == ["mean of planes"]
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("POOLTIDE_CACHE", str(tmp_path))
+    return tmp_path
+
+
+def sources(launches: Any) -> list[str]:
+    return [launch.source.file for launch in launches]
+
+
+def test_a_measured_kernel_is_used_for_its_problem_alone(cache: Path) -> None:
+    task = Task(*of("avg2d:4x8x32x32:k3:s2:p1"), H200)
+    other = Task(*of("avg2d:4x8x32x31:k3:s2:p1"), H200)
+    before = [sources(tuned.plan(one)) for one in (task, other)]
+    assert before == [["average_rolling.cu"], ["average_rolling.cu"]]
+    tuned.keep(task, "dense average")
+    assert sources(tuned.plan(task)) == ["average_dense.cu"]
+    assert sources(tuned.plan(other)) == before[1]
+
+
+@pytest.mark.parametrize("text", ["no such kernel", "filled average", "\N{SNOWMAN}"])
+def test_a_name_that_cannot_compute_the_problem_is_ignored(cache: Path, text: str) -> None:
+    task = Task(*of("avg2d:4x8x32x32:k3:s2:p1"), H200)
+    tuned.keep(task, text)
+    assert tuned.fastest(task) == text
+    assert sources(tuned.plan(task)) == ["average_rolling.cu"]
+
+
+def test_a_damaged_file_counts_as_missing(cache: Path) -> None:
+    task = Task(*of("avg2d:4x8x32x32:k3:s2:p1"), H200)
+    tuned.keep(task, "dense average")
+    (file,) = cache.iterdir()
+    file.write_bytes(file.read_bytes()[:-1])
+    assert tuned.fastest(task) is None
+
+
+def test_nothing_is_kept_where_there_is_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(code_cache, "folder", lambda: None)
+    task = Task(*of("avg2d:4x8x32x32:k3:s2:p1"), H200)
+    tuned.keep(task, "dense average")
+    assert tuned.fastest(task) is None
+
+
+def regrets(name: str) -> list[float]:
+    """Time of the kernel that is chosen now ÷ time of the fastest, in each record."""
+    found = []
+    for row in json.loads((MEASURED / name).read_text())["rows"]:
+        gradient, layout = of(row["case"])
+        problems = {str(problem): problem for problem in (gradient, *problems_of(gradient))}
+        problem = problems[row["problem"]]
+        chosen = choice.kernels(problem, layout, H200)[-1][0]
+        found.append(row["seconds"][chosen] / min(row["seconds"].values()))
+    return found
+
+
+def summary(values: list[float]) -> tuple[float, float]:
+    return exp(sum(map(log, values)) / len(values)), sorted(values)[ceil(0.9 * len(values)) - 1]
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_the_choice_is_nearly_the_fastest_of_the_recorded_candidates(name: str) -> None:
+    values = regrets(name)
+    assert len(values) >= 150
+    mean, p90 = summary(values)
+    assert mean <= RECORDS[name][0]
+    assert p90 <= RECORDS[name][1]
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel"),
+    [
+        ("h200-regret-averages.json", "direct average"),
+        ("h200-regret-maxima.json", "scatter of bands"),
+        ("h200-regret-forwards.json", "direct maximum"),
+    ],
+)
+def test_a_spoilt_coefficient_raises_the_regret(
+    name: str, kernel: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fitted = {layout: dict(cost.coefficients(layout)) for layout in choice.LAYOUTS}
+    for of_layout in fitted.values():
+        of_layout[kernel] = replace(of_layout[kernel], memory=0.1, work={})
+    monkeypatch.setattr(cost, "coefficients", fitted.__getitem__)
+    mean, _ = summary(regrets(name))
+    assert mean > RECORDS[name][0]
+
+
+def test_the_reasons_name_the_estimates() -> None:
+    problem, layout = of("avg2d:64x64x56x56:k3:s2:p1")
+    *others, (chosen, none) = choice.kernels(problem, layout, H200)
+    assert none is None
+    assert "filled average" in dict(others)
+    assert any(f"that of {chosen} " in str(reason) for _, reason in others)
+    estimates = {
+        name: cost.seconds(Task(problem, layout, H200), name, launches)
+        for name, launches in choice.candidates(problem, layout, H200)[:-1]
+    }
+    assert min(estimates, key=estimates.__getitem__) == chosen
+
+
+def test_every_kernel_of_a_fitted_kind_states_its_work() -> None:
+    for text in (
+        "avg2d:4x8x33x35:k3:s2:p1",
+        "adaptive_avg2d:2x8x33x35:o5x7:cl",
+        "max2d_forward:2x8x33x35:k3:s2:p1",
+        "max2d:2x3x33x35:k3:s2:p1",
+        "max3d:2x3x5x8x9:k3:s2:p1:cl",
+        "adaptive_max3d:2x3x6x8x10:o3x4x5:f64:cl",
+        "adaptive_avg2d:2x8x9x9:o1x1",
+    ):
+        problem, layout = of(text)
+        for name, launches in choice.candidates(problem, layout, H200)[:-1]:
+            parts = set(cost.coefficients(layout)[cost.family(name)].work)
+            assert set(cost.features(Task(problem, layout, H200), launches).work) == parts, name
+
+
+def test_a_driver_that_tells_no_clocks_is_taken_for_an_h200() -> None:
+    silent = replace(H200, clock_khz=0, memory_clock_khz=0)
+    for text in ("avg2d:64x64x56x56:k3:s2:p1", "max2d:64x64x56x56:k3:s2:p1:cl"):
+        problem, layout = of(text)
+        for one in (problem, *problems_of(problem)):
+            assert choice.kernels(one, layout, silent) == choice.kernels(one, layout, H200)

@@ -1,0 +1,71 @@
+"""Whatever the constants of the GPU planners, a launch that is planned has the right bits; see simt_wide.py."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import simt
+from cuda_problems import H200, changed, strided
+from geometries import maxima_gradient
+from paths import SUPPORT
+from pooltide.geometry import UNIT
+from pooltide.kernels.cuda.choice import candidate, candidates
+from pooltide.kernels.cuda.maximum_gradient import scatter_planes
+from pooltide.kernels.cuda.maximum_gradient.scatter_planes import scatter_bands
+from pooltide.kernels.cuda.task import Launch, Task, unfit
+from pooltide.operators.dtypes import DTYPES
+from simt_forwards import random_forward
+from tunables import opened, scaled, tunables
+
+PROGRAM = SUPPORT / "simt_wide.py"
+TYPES = DTYPES["FLOAT32"], DTYPES["INT64"]
+MAX_TUNABLES = 102  # constants that nobody fitted; fewer are better, more need a reason
+on_host = pytest.mark.skipif(simt.why_not() is not None, reason=simt.why_not() or "")
+
+
+@on_host
+@pytest.mark.parametrize(
+    ("seeds", "runs"),
+    [
+        pytest.param(("2", "3", "25", "--known"), 1, id="few"),
+        pytest.param(("0", "24", "60", "--known"), 40, id="more", marks=pytest.mark.slow),
+        pytest.param(("24", "32", "8"), 20, id="other kernels", marks=pytest.mark.slow),
+    ],
+)
+def test_launches_with_opened_constants_have_the_expected_bits(seeds: tuple[str, ...], runs: int) -> None:
+    done = simt.start(PROGRAM, *seeds)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert int(done.stdout.split(" runs")[0]) >= runs, done.stdout
+
+
+def test_no_constant_makes_a_launch_that_a_device_refuses() -> None:
+    problem, _ = random_forward(4)
+    for tunable in tunables():
+        for factor in (0.5, 8.0):
+            with opened(tunable, factor):
+                for name, launches in candidates(problem, "planes", H200):
+                    assert unfit(launches, H200) is None, (name, tunable.name, factor)
+
+
+def test_tiles_and_numbers_that_do_not_fit_are_refused() -> None:
+    problem = maxima_gradient((1, 1), (UNIT, strided(4096, 3, 1, 1), strided(4096, 3, 1, 1)), *TYPES)
+    task = Task(problem, "planes", H200)
+    assert not isinstance(candidate(task, scatter_bands), str)
+    with changed(scatter_planes, WARP_BYTES=64 << 20):
+        assert "bytes of shared memory, of" in str(candidate(task, scatter_bands))
+    (first, *_) = scatter_bands(task)
+    assert isinstance(first, Launch)
+    assert "it must fit int" in str(
+        unfit((replace(first, arguments=(*first.arguments[:1], 2**31, *first.arguments[2:])),), H200)
+    )
+    assert "more than a grid numbers" in str(unfit((replace(first, grid=2**31),), H200))
+    assert "a block has 2048 threads" in str(unfit((replace(first, block=2048),), H200))
+
+
+def test_the_constants_are_counted() -> None:
+    listed = tunables(imported=False)
+    assert len({(one.module, one.name) for one in listed}) == len(listed) <= MAX_TUNABLES
+    assert "WARP_BYTES" in {one.name for one in listed}
+    assert scaled({True: 4, False: (2, 0.5)}, 8.0) == {True: 32, False: (16, 4.0)}
