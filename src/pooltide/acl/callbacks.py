@@ -154,12 +154,12 @@ def aclrtProcessReport(timeout: int) -> int:
     if not is_int(timeout) or (timeout != -1 and not 0 < timeout < 2**31):
         raise Refused(ACL_INVALID, f"timeout is {timeout!r:.40}; it must be -1 (no limit) or milliseconds.")
     if (calls := _subscriptions.calls.get(threading.get_ident())) is None:
-        text = "this thread has no stream yet; call aclrtSubscribeReport with its id."
+        text = "this thread has no stream yet; aclrtSubscribeReport must be called with its id first."
         return set_quiet_message("aclrtProcessReport", text, _NO_SUBSCRIPTION)
     try:
         call = calls.get(timeout=None if timeout == -1 else timeout / 1000)
     except queue.Empty:
-        text = f"no callback came within timeout, {timeout} ms; call it again."
+        text = f"no callback came within timeout, {timeout} ms; the call must be made again."
         return set_quiet_message("aclrtProcessReport", text, _LATE)
     wait_for(call.before)
     try:

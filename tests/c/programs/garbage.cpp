@@ -176,7 +176,7 @@ static void callbacks() {
         case 1: aclrtUnSubscribeReport(thread, stream()); break;
         case 2:
         case 3: aclrtLaunchCallback(below(10) ? on_callback : nullptr, &tried, ACL_CALLBACK_NO_BLOCK, stream()); break;
-        case 4: aclrtProcessReport(static_cast<int32_t>(below(10) ? 1 : below(3) - 3)); break;
+        case 4: aclrtProcessReport(static_cast<int32_t>(below(10) ? 1 : below(2) ? 0 : -2)); break;  // -1 may wait for ever
         case 5: aclrtSetExceptionInfoCallback(below(2) ? on_failure : nullptr); break;
         case 6: aclrtGetTaskIdFromExceptionInfo(info); break;
         case 7: aclrtGetStreamIdFromExceptionInfo(info); break;
