@@ -312,7 +312,10 @@ def _raises(operator: Operator, entrance: Entrance, facts: dict[str, str]) -> It
             text = WORDS["raises"][error].get(key, "")
             joined = f"{', '.join(names[:-1])} and {names[-1]}" if names else ""
             causes.append(text.format(of=joined, any=either(names) if names else "", **facts))
-        for text in dict.fromkeys(filter(None, causes)):
+        texts = list(dict.fromkeys(filter(None, causes)))
+        if not any(". " in text for text in texts):  # a text of several sentences stands alone
+            texts = ["; ".join(texts)]
+        for text in filter(None, texts):
             yield f"{error}: {text[0].upper()}{text[1:]}."
 
 

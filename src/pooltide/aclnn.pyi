@@ -1,105 +1,54 @@
 """Printed by `pooltide ops --stub` from the operator pages; changes here are lost."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from .acl import aclIntArray, aclOpExecutor, aclTensor
 
-PhaseOne = tuple[int, aclOpExecutor | None, int]
+PhaseOne = tuple[int, aclOpExecutor | None, int]  # status, executor, size of the workspace
 FUNCTIONS: dict[str, Callable[..., Any]]
 
+class PhaseTwo(Protocol):
+    def __call__(
+        self, workspace: int | None, workspaceSize: int, executor: aclOpExecutor | None, stream: Any
+    ) -> int: ...
+
 def aclnnAdaptiveAvgPool2dGetWorkspaceSize(
-    self: aclTensor | None,
-    outputSize: aclIntArray | None,
-    out: aclTensor | None,
+    self: aclTensor | None, outputSize: aclIntArray | None, out: aclTensor | None
 ) -> PhaseOne: ...
-def aclnnAdaptiveAvgPool2d(
-    workspace: int | None,
-    workspaceSize: int,
-    executor: aclOpExecutor | None,
-    stream: Any,
-) -> int: ...
 def aclnnAdaptiveAvgPool2dBackwardGetWorkspaceSize(
-    gradOutput: aclTensor | None,
-    self: aclTensor | None,
-    out: aclTensor | None,
+    gradOutput: aclTensor | None, self: aclTensor | None, out: aclTensor | None
 ) -> PhaseOne: ...
-def aclnnAdaptiveAvgPool2dBackward(
-    workspace: int | None,
-    workspaceSize: int,
-    executor: aclOpExecutor | None,
-    stream: Any,
-) -> int: ...
 def aclnnAdaptiveAvgPool3dGetWorkspaceSize(
-    self: aclTensor | None,
-    outputSize: aclIntArray | None,
-    out: aclTensor | None,
+    self: aclTensor | None, outputSize: aclIntArray | None, out: aclTensor | None
 ) -> PhaseOne: ...
-def aclnnAdaptiveAvgPool3d(
-    workspace: int | None,
-    workspaceSize: int,
-    executor: aclOpExecutor | None,
-    stream: Any,
-) -> int: ...
 def aclnnAdaptiveAvgPool3dBackwardGetWorkspaceSize(
-    gradOutput: aclTensor | None,
-    self: aclTensor | None,
-    out: aclTensor | None,
+    gradOutput: aclTensor | None, self: aclTensor | None, out: aclTensor | None
 ) -> PhaseOne: ...
-def aclnnAdaptiveAvgPool3dBackward(
-    workspace: int | None,
-    workspaceSize: int,
-    executor: aclOpExecutor | None,
-    stream: Any,
-) -> int: ...
 def aclnnAdaptiveMaxPool2dGetWorkspaceSize(
     self: aclTensor | None,
     outputSize: aclIntArray | None,
     outputOut: aclTensor | None,
     indicesOut: aclTensor | None,
 ) -> PhaseOne: ...
-def aclnnAdaptiveMaxPool2d(
-    workspace: int | None,
-    workspaceSize: int,
-    executor: aclOpExecutor | None,
-    stream: Any,
-) -> int: ...
 def aclnnAdaptiveMaxPool2dBackwardGetWorkspaceSize(
     gradOutput: aclTensor | None,
     self: aclTensor | None,
     indices: aclTensor | None,
     gradInput: aclTensor | None,
 ) -> PhaseOne: ...
-def aclnnAdaptiveMaxPool2dBackward(
-    workspace: int | None,
-    workspaceSize: int,
-    executor: aclOpExecutor | None,
-    stream: Any,
-) -> int: ...
 def aclnnAdaptiveMaxPool3dGetWorkspaceSize(
     self: aclTensor | None,
     outputSize: aclIntArray | None,
     outputOut: aclTensor | None,
     indicesOut: aclTensor | None,
 ) -> PhaseOne: ...
-def aclnnAdaptiveMaxPool3d(
-    workspace: int | None,
-    workspaceSize: int,
-    executor: aclOpExecutor | None,
-    stream: Any,
-) -> int: ...
 def aclnnAdaptiveMaxPool3dBackwardGetWorkspaceSize(
     gradOutput: aclTensor | None,
     self: aclTensor | None,
     indices: aclTensor | None,
     gradInput: aclTensor | None,
 ) -> PhaseOne: ...
-def aclnnAdaptiveMaxPool3dBackward(
-    workspace: int | None,
-    workspaceSize: int,
-    executor: aclOpExecutor | None,
-    stream: Any,
-) -> int: ...
 def aclnnAvgPool2dGetWorkspaceSize(
     self: aclTensor | None,
     kernelSize: aclIntArray | None,
@@ -111,12 +60,6 @@ def aclnnAvgPool2dGetWorkspaceSize(
     cubeMathType: int,
     out: aclTensor | None,
 ) -> PhaseOne: ...
-def aclnnAvgPool2d(
-    workspace: int | None,
-    workspaceSize: int,
-    executor: aclOpExecutor | None,
-    stream: Any,
-) -> int: ...
 def aclnnAvgPool2dBackwardGetWorkspaceSize(
     gradOutput: aclTensor | None,
     self: aclTensor | None,
@@ -129,12 +72,6 @@ def aclnnAvgPool2dBackwardGetWorkspaceSize(
     cubeMathType: int,
     gradInput: aclTensor | None,
 ) -> PhaseOne: ...
-def aclnnAvgPool2dBackward(
-    workspace: int | None,
-    workspaceSize: int,
-    executor: aclOpExecutor | None,
-    stream: Any,
-) -> int: ...
 def aclnnAvgPool3dGetWorkspaceSize(
     self: aclTensor | None,
     kernelSize: aclIntArray | None,
@@ -145,12 +82,6 @@ def aclnnAvgPool3dGetWorkspaceSize(
     divisorOverride: int,
     out: aclTensor | None,
 ) -> PhaseOne: ...
-def aclnnAvgPool3d(
-    workspace: int | None,
-    workspaceSize: int,
-    executor: aclOpExecutor | None,
-    stream: Any,
-) -> int: ...
 def aclnnAvgPool3dBackwardGetWorkspaceSize(
     gradOutput: aclTensor | None,
     self: aclTensor | None,
@@ -162,32 +93,8 @@ def aclnnAvgPool3dBackwardGetWorkspaceSize(
     divisorOverride: int,
     output: aclTensor | None,
 ) -> PhaseOne: ...
-def aclnnAvgPool3dBackward(
-    workspace: int | None,
-    workspaceSize: int,
-    executor: aclOpExecutor | None,
-    stream: Any,
-) -> int: ...
-def aclnnGlobalAveragePoolGetWorkspaceSize(
-    self: aclTensor | None,
-    out: aclTensor | None,
-) -> PhaseOne: ...
-def aclnnGlobalAveragePool(
-    workspace: int | None,
-    workspaceSize: int,
-    executor: aclOpExecutor | None,
-    stream: Any,
-) -> int: ...
-def aclnnGlobalMaxPoolGetWorkspaceSize(
-    self: aclTensor | None,
-    out: aclTensor | None,
-) -> PhaseOne: ...
-def aclnnGlobalMaxPool(
-    workspace: int | None,
-    workspaceSize: int,
-    executor: aclOpExecutor | None,
-    stream: Any,
-) -> int: ...
+def aclnnGlobalAveragePoolGetWorkspaceSize(self: aclTensor | None, out: aclTensor | None) -> PhaseOne: ...
+def aclnnGlobalMaxPoolGetWorkspaceSize(self: aclTensor | None, out: aclTensor | None) -> PhaseOne: ...
 def aclnnMaxPoolGetWorkspaceSize(
     self: aclTensor | None,
     kernelShape: aclIntArray | None,
@@ -198,12 +105,6 @@ def aclnnMaxPoolGetWorkspaceSize(
     ceilMode: int,
     out: aclTensor | None,
 ) -> PhaseOne: ...
-def aclnnMaxPool(
-    workspace: int | None,
-    workspaceSize: int,
-    executor: aclOpExecutor | None,
-    stream: Any,
-) -> int: ...
 def aclnnMaxPool2dWithIndicesGetWorkspaceSize(
     self: aclTensor | None,
     kernelSize: aclIntArray | None,
@@ -214,12 +115,6 @@ def aclnnMaxPool2dWithIndicesGetWorkspaceSize(
     out: aclTensor | None,
     indices: aclTensor | None,
 ) -> PhaseOne: ...
-def aclnnMaxPool2dWithIndices(
-    workspace: int | None,
-    workspaceSize: int,
-    executor: aclOpExecutor | None,
-    stream: Any,
-) -> int: ...
 def aclnnMaxPool2dWithIndicesBackwardGetWorkspaceSize(
     gradOutput: aclTensor | None,
     self: aclTensor | None,
@@ -231,12 +126,6 @@ def aclnnMaxPool2dWithIndicesBackwardGetWorkspaceSize(
     ceilMode: bool,
     gradInput: aclTensor | None,
 ) -> PhaseOne: ...
-def aclnnMaxPool2dWithIndicesBackward(
-    workspace: int | None,
-    workspaceSize: int,
-    executor: aclOpExecutor | None,
-    stream: Any,
-) -> int: ...
 def aclnnMaxPool2dWithMaskGetWorkspaceSize(
     self: aclTensor | None,
     kernelSize: aclIntArray | None,
@@ -247,12 +136,6 @@ def aclnnMaxPool2dWithMaskGetWorkspaceSize(
     out: aclTensor | None,
     indices: aclTensor | None,
 ) -> PhaseOne: ...
-def aclnnMaxPool2dWithMask(
-    workspace: int | None,
-    workspaceSize: int,
-    executor: aclOpExecutor | None,
-    stream: Any,
-) -> int: ...
 def aclnnMaxPool2dWithMaskBackwardGetWorkspaceSize(
     gradOutput: aclTensor | None,
     self: aclTensor | None,
@@ -264,12 +147,6 @@ def aclnnMaxPool2dWithMaskBackwardGetWorkspaceSize(
     ceilMode: bool,
     gradInput: aclTensor | None,
 ) -> PhaseOne: ...
-def aclnnMaxPool2dWithMaskBackward(
-    workspace: int | None,
-    workspaceSize: int,
-    executor: aclOpExecutor | None,
-    stream: Any,
-) -> int: ...
 def aclnnMaxPool3dWithArgmaxGetWorkspaceSize(
     self: aclTensor | None,
     kernelSize: aclIntArray | None,
@@ -280,12 +157,6 @@ def aclnnMaxPool3dWithArgmaxGetWorkspaceSize(
     out: aclTensor | None,
     indices: aclTensor | None,
 ) -> PhaseOne: ...
-def aclnnMaxPool3dWithArgmax(
-    workspace: int | None,
-    workspaceSize: int,
-    executor: aclOpExecutor | None,
-    stream: Any,
-) -> int: ...
 def aclnnMaxPool3dWithArgmaxBackwardGetWorkspaceSize(
     gradOutput: aclTensor | None,
     self: aclTensor | None,
@@ -297,24 +168,9 @@ def aclnnMaxPool3dWithArgmaxBackwardGetWorkspaceSize(
     ceilMode: bool,
     gradInput: aclTensor | None,
 ) -> PhaseOne: ...
-def aclnnMaxPool3dWithArgmaxBackward(
-    workspace: int | None,
-    workspaceSize: int,
-    executor: aclOpExecutor | None,
-    stream: Any,
-) -> int: ...
 def aclnnMaxUnpool2dGetWorkspaceSize(
-    self: aclTensor | None,
-    indices: aclTensor | None,
-    outputSize: aclIntArray | None,
-    out: aclTensor | None,
+    self: aclTensor | None, indices: aclTensor | None, outputSize: aclIntArray | None, out: aclTensor | None
 ) -> PhaseOne: ...
-def aclnnMaxUnpool2d(
-    workspace: int | None,
-    workspaceSize: int,
-    executor: aclOpExecutor | None,
-    stream: Any,
-) -> int: ...
 def aclnnMaxUnpool2dBackwardGetWorkspaceSize(
     gradOutput: aclTensor | None,
     self: aclTensor | None,
@@ -322,12 +178,6 @@ def aclnnMaxUnpool2dBackwardGetWorkspaceSize(
     outputSize: aclIntArray | None,
     out: aclTensor | None,
 ) -> PhaseOne: ...
-def aclnnMaxUnpool2dBackward(
-    workspace: int | None,
-    workspaceSize: int,
-    executor: aclOpExecutor | None,
-    stream: Any,
-) -> int: ...
 def aclnnMaxUnpool3dGetWorkspaceSize(
     self: aclTensor | None,
     indices: aclTensor | None,
@@ -336,12 +186,6 @@ def aclnnMaxUnpool3dGetWorkspaceSize(
     padding: aclIntArray | None,
     outRef: aclTensor | None,
 ) -> PhaseOne: ...
-def aclnnMaxUnpool3d(
-    workspace: int | None,
-    workspaceSize: int,
-    executor: aclOpExecutor | None,
-    stream: Any,
-) -> int: ...
 def aclnnMaxUnpool3dBackwardGetWorkspaceSize(
     gradOutput: aclTensor | None,
     self: aclTensor | None,
@@ -351,9 +195,29 @@ def aclnnMaxUnpool3dBackwardGetWorkspaceSize(
     padding: aclIntArray | None,
     out: aclTensor | None,
 ) -> PhaseOne: ...
-def aclnnMaxUnpool3dBackward(
-    workspace: int | None,
-    workspaceSize: int,
-    executor: aclOpExecutor | None,
-    stream: Any,
-) -> int: ...
+
+aclnnAdaptiveAvgPool2d: PhaseTwo
+aclnnAdaptiveAvgPool2dBackward: PhaseTwo
+aclnnAdaptiveAvgPool3d: PhaseTwo
+aclnnAdaptiveAvgPool3dBackward: PhaseTwo
+aclnnAdaptiveMaxPool2d: PhaseTwo
+aclnnAdaptiveMaxPool2dBackward: PhaseTwo
+aclnnAdaptiveMaxPool3d: PhaseTwo
+aclnnAdaptiveMaxPool3dBackward: PhaseTwo
+aclnnAvgPool2d: PhaseTwo
+aclnnAvgPool2dBackward: PhaseTwo
+aclnnAvgPool3d: PhaseTwo
+aclnnAvgPool3dBackward: PhaseTwo
+aclnnGlobalAveragePool: PhaseTwo
+aclnnGlobalMaxPool: PhaseTwo
+aclnnMaxPool: PhaseTwo
+aclnnMaxPool2dWithIndices: PhaseTwo
+aclnnMaxPool2dWithIndicesBackward: PhaseTwo
+aclnnMaxPool2dWithMask: PhaseTwo
+aclnnMaxPool2dWithMaskBackward: PhaseTwo
+aclnnMaxPool3dWithArgmax: PhaseTwo
+aclnnMaxPool3dWithArgmaxBackward: PhaseTwo
+aclnnMaxUnpool2d: PhaseTwo
+aclnnMaxUnpool2dBackward: PhaseTwo
+aclnnMaxUnpool3d: PhaseTwo
+aclnnMaxUnpool3dBackward: PhaseTwo

@@ -56,23 +56,19 @@ def adaptive_avg_pool1d(input: Array, output_size: Ints, *, out: Array | None = 
         input (array): What is pooled, of shape (N, C, W) or (C, W) and dtype float32, float64, float16 or
             ml_dtypes.bfloat16.
         output_size (int or (int,)): Size of the result.
-        out (array, default None): Receives the result; of the result's shape and dtype, with any strides.
-            None: a new array.
+        out (array, default None): Receives the result (its shape, dtype, any strides). None: a new array.
 
     Returns:
         array: The average of each window, in `input`'s dtype; channels-last if `input` is, else C-contiguous.
             `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above.
-        TypeError: `input` and `out` have different dtypes.
-        ValueError: `input` has a rank that is not listed above.
-        ValueError: `input` has no cells on a spatial axis.
-        ValueError: `output_size` has the wrong number of ints, or an int that is too small.
-        ValueError: The result would have 2**63 bytes or more.
-        ValueError: `out` does not have the result's shape.
-        ValueError: Cells of `out` share memory.
-        ValueError: `out` is read-only.
+        TypeError: An argument has a type or dtype that is not listed above; `input` and `out` have different
+            dtypes.
+        ValueError: `input` has a rank that is not listed above; `input` has no cells on a spatial axis;
+            `output_size` has the wrong number of ints, or an int that is too small; the result would have
+            2**63 bytes or more; `out` does not have the result's shape; cells of `out` share memory; `out` is
+            read-only.
         MemoryError: There is not enough memory.
 
     Example:
@@ -91,23 +87,19 @@ def adaptive_avg_pool1d_backward(grad_output: Array, input: Input, *, out: Array
         grad_output (array): Gradient of the result of `adaptive_avg_pool1d`, of shape (N, C, W) or (C, W) and
             dtype float32, float64, float16 or ml_dtypes.bfloat16.
         input (array or tuple of ints): Input of `adaptive_avg_pool1d`, or its shape. The values are not read.
-        out (array, default None): Receives the result; of the result's shape and dtype, with any strides.
-            None: a new array.
+        out (array, default None): Receives the result (its shape, dtype, any strides). None: a new array.
 
     Returns:
         array: The gradient with respect to `input`, of `input`'s shape and `grad_output`'s dtype;
             C-contiguous. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above.
-        TypeError: `grad_output` and `out` have different dtypes.
-        ValueError: `grad_output`, `input` or `out` has a rank that is not listed above.
-        ValueError: `input`, `grad_output` and `out` have different ranks.
-        ValueError: `grad_output`, `input` or `out` has no cells on a spatial axis.
-        ValueError: `input` and `out` have different shapes.
-        ValueError: `input` and `grad_output` differ in N or C.
-        ValueError: Cells of `out` share memory.
-        ValueError: `out` is read-only.
+        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
+            different dtypes.
+        ValueError: `grad_output`, `input` or `out` has a rank that is not listed above; `input`,
+            `grad_output` and `out` have different ranks; `grad_output`, `input` or `out` has no cells on a
+            spatial axis; `input` and `out` have different shapes; `input` and `grad_output` differ in N or C;
+            cells of `out` share memory; `out` is read-only.
         MemoryError: There is not enough memory.
 
     Example:
@@ -127,23 +119,19 @@ def adaptive_avg_pool2d(input: Array, output_size: Sizes, *, out: Array | None =
             or ml_dtypes.bfloat16.
         output_size (int, None or a tuple of 2 of them): Size of the result's plane. One int is the size on
             every axis; None keeps the input's size.
-        out (array, default None): Receives the result; of the result's shape and dtype, with any strides.
-            None: a new array.
+        out (array, default None): Receives the result (its shape, dtype, any strides). None: a new array.
 
     Returns:
         array: The average of each window, in `input`'s dtype; channels-last if `input` is, else C-contiguous.
             `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above.
-        TypeError: `input` and `out` have different dtypes.
-        ValueError: `input` has a rank that is not listed above.
-        ValueError: `input` has no cells on a spatial axis.
-        ValueError: `output_size` has the wrong number of ints, or an int that is too small.
-        ValueError: The result would have 2**63 bytes or more.
-        ValueError: `out` does not have the result's shape.
-        ValueError: Cells of `out` share memory.
-        ValueError: `out` is read-only.
+        TypeError: An argument has a type or dtype that is not listed above; `input` and `out` have different
+            dtypes.
+        ValueError: `input` has a rank that is not listed above; `input` has no cells on a spatial axis;
+            `output_size` has the wrong number of ints, or an int that is too small; the result would have
+            2**63 bytes or more; `out` does not have the result's shape; cells of `out` share memory; `out` is
+            read-only.
         MemoryError: There is not enough memory.
 
     Example:
@@ -162,23 +150,19 @@ def adaptive_avg_pool2d_backward(grad_output: Array, input: Input, *, out: Array
         grad_output (array): Gradient of the result of `adaptive_avg_pool2d`, of shape (N, C, H, W) or (C, H,
             W) and dtype float32, float64, float16 or ml_dtypes.bfloat16.
         input (array or tuple of ints): Input of `adaptive_avg_pool2d`, or its shape. The values are not read.
-        out (array, default None): Receives the result; of the result's shape and dtype, with any strides.
-            None: a new array.
+        out (array, default None): Receives the result (its shape, dtype, any strides). None: a new array.
 
     Returns:
         array: The gradient with respect to `input`, of `input`'s shape and `grad_output`'s dtype;
             C-contiguous. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above.
-        TypeError: `grad_output` and `out` have different dtypes.
-        ValueError: `input` and `out` have different shapes.
-        ValueError: `grad_output` or `input` has a rank that is not listed above.
-        ValueError: `input` and `grad_output` have different ranks.
-        ValueError: `grad_output` or `input` has no cells on a spatial axis.
-        ValueError: `input` and `grad_output` differ in N or C.
-        ValueError: Cells of `out` share memory.
-        ValueError: `out` is read-only.
+        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
+            different dtypes.
+        ValueError: `input` and `out` have different shapes; `grad_output` or `input` has a rank that is not
+            listed above; `input` and `grad_output` have different ranks; `grad_output` or `input` has no
+            cells on a spatial axis; `input` and `grad_output` differ in N or C; cells of `out` share memory;
+            `out` is read-only.
         MemoryError: There is not enough memory.
 
     Example:
@@ -198,23 +182,19 @@ def adaptive_avg_pool3d(input: Array, output_size: Sizes, *, out: Array | None =
             float16 or ml_dtypes.bfloat16.
         output_size (int, None or a tuple of 3 of them): Size of the result's plane. One int is the size on
             every axis; None keeps the input's size.
-        out (array, default None): Receives the result; of the result's shape and dtype, with any strides.
-            None: a new array.
+        out (array, default None): Receives the result (its shape, dtype, any strides). None: a new array.
 
     Returns:
         array: The average of each window, in `input`'s dtype; channels-last if `input` is, else C-contiguous.
             `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above.
-        TypeError: `input` and `out` have different dtypes.
-        ValueError: `input` has a rank that is not listed above.
-        ValueError: `input` has no cells on a spatial axis.
-        ValueError: `output_size` has the wrong number of ints, or an int that is too small.
-        ValueError: The result would have 2**63 bytes or more.
-        ValueError: `out` does not have the result's shape.
-        ValueError: Cells of `out` share memory.
-        ValueError: `out` is read-only.
+        TypeError: An argument has a type or dtype that is not listed above; `input` and `out` have different
+            dtypes.
+        ValueError: `input` has a rank that is not listed above; `input` has no cells on a spatial axis;
+            `output_size` has the wrong number of ints, or an int that is too small; the result would have
+            2**63 bytes or more; `out` does not have the result's shape; cells of `out` share memory; `out` is
+            read-only.
         MemoryError: There is not enough memory.
 
     Example:
@@ -233,23 +213,19 @@ def adaptive_avg_pool3d_backward(grad_output: Array, input: Input, *, out: Array
         grad_output (array): Gradient of the result of `adaptive_avg_pool3d`, of shape (N, C, D, H, W) or (C,
             D, H, W) and dtype float32, float64, float16 or ml_dtypes.bfloat16.
         input (array or tuple of ints): Input of `adaptive_avg_pool3d`, or its shape. The values are not read.
-        out (array, default None): Receives the result; of the result's shape and dtype, with any strides.
-            None: a new array.
+        out (array, default None): Receives the result (its shape, dtype, any strides). None: a new array.
 
     Returns:
         array: The gradient with respect to `input`, of `input`'s shape and `grad_output`'s dtype;
             C-contiguous. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above.
-        TypeError: `grad_output` and `out` have different dtypes.
-        ValueError: `grad_output`, `input` or `out` has a rank that is not listed above.
-        ValueError: `input`, `grad_output` and `out` have different ranks.
-        ValueError: `grad_output` or `input` has no cells on a spatial axis.
-        ValueError: `input` and `out` have different shapes.
-        ValueError: `input` and `grad_output` differ in N or C.
-        ValueError: Cells of `out` share memory.
-        ValueError: `out` is read-only.
+        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
+            different dtypes.
+        ValueError: `grad_output`, `input` or `out` has a rank that is not listed above; `input`,
+            `grad_output` and `out` have different ranks; `grad_output` or `input` has no cells on a spatial
+            axis; `input` and `out` have different shapes; `input` and `grad_output` differ in N or C; cells
+            of `out` share memory; `out` is read-only.
         MemoryError: There is not enough memory.
 
     Example:
@@ -271,9 +247,8 @@ def adaptive_max_pool1d(
             ml_dtypes.bfloat16.
         output_size (int or (int,)): Size of the result.
         return_indices (bool, default False): True: also return the index of each maximum.
-        out (array or pair of arrays, default None): Receives the result; of the result's shape and dtype,
-            with any strides. With `return_indices`, a pair, the second for the int64 indices. None: new
-            arrays.
+        out (array or pair of arrays, default None): Receives the result (its shape, dtype, any strides). With
+            `return_indices`, a pair, the second for the int64 indices. None: new arrays.
 
     Returns:
         array or pair of arrays: The maximum of each window, in `input`'s dtype; channels-last if `input` is,
@@ -282,16 +257,12 @@ def adaptive_max_pool1d(
             value -inf and PyTorch's index, which may be outside the plane.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above.
-        TypeError: `input` and `out` have different dtypes.
-        ValueError: `input` has a rank that is not listed above.
-        ValueError: `input` has no cells on a spatial axis.
-        ValueError: `output_size` has the wrong number of ints, or an int that is too small.
-        ValueError: The result would have 2**63 bytes or more.
-        ValueError: `out` does not have the result's shape.
-        ValueError: Cells of `out` share memory.
-        ValueError: `out` is read-only.
-        ValueError: The two arrays of `out` share memory.
+        TypeError: An argument has a type or dtype that is not listed above; `input` and `out` have different
+            dtypes.
+        ValueError: `input` has a rank that is not listed above; `input` has no cells on a spatial axis;
+            `output_size` has the wrong number of ints, or an int that is too small; the result would have
+            2**63 bytes or more; `out` does not have the result's shape; cells of `out` share memory; `out` is
+            read-only; the two arrays of `out` share memory.
         MemoryError: There is not enough memory.
 
     Example:
@@ -315,24 +286,20 @@ def adaptive_max_pool1d_backward(
         input (array or tuple of ints): Input of `adaptive_max_pool1d`, or its shape. The values are not read.
         indices (array): The indices that `adaptive_max_pool1d` returns: w of each maximum in its plane of
             `input`. They have `grad_output`'s shape and dtype int32 or int64.
-        out (array, default None): Receives the result; of the result's shape and dtype, with any strides.
-            None: a new array.
+        out (array, default None): Receives the result (its shape, dtype, any strides). None: a new array.
 
     Returns:
         array: The gradient with respect to `input`, of `input`'s shape and `grad_output`'s dtype;
             C-contiguous. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above.
-        TypeError: `grad_output` and `out` have different dtypes.
-        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above.
-        ValueError: `input`, `grad_output`, `indices` and `out` have different ranks.
-        ValueError: `grad_output` and `indices` have different shapes.
-        ValueError: `input` and `out` have different shapes.
-        ValueError: `input` and `grad_output` differ in N or C.
-        ValueError: `grad_output` or `input` has a negative size.
-        ValueError: Cells of `out` share memory.
-        ValueError: `out` is read-only.
+        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
+            different dtypes.
+        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above; `input`,
+            `grad_output`, `indices` and `out` have different ranks; `grad_output` and `indices` have
+            different shapes; `input` and `out` have different shapes; `input` and `grad_output` differ in N
+            or C; `grad_output` or `input` has a negative size; cells of `out` share memory; `out` is
+            read-only.
         IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
             is touched.
         MemoryError: There is not enough memory.
@@ -358,9 +325,8 @@ def adaptive_max_pool2d(
         output_size (int, None or a tuple of 2 of them): Size of the result's plane. One int is the size on
             every axis; None keeps the input's size.
         return_indices (bool, default False): True: also return the index of each maximum.
-        out (array or pair of arrays, default None): Receives the result; of the result's shape and dtype,
-            with any strides. With `return_indices`, a pair, the second for the int64 indices. None: new
-            arrays.
+        out (array or pair of arrays, default None): Receives the result (its shape, dtype, any strides). With
+            `return_indices`, a pair, the second for the int64 indices. None: new arrays.
 
     Returns:
         array or pair of arrays: The maximum of each window, in `input`'s dtype; channels-last if `input` is,
@@ -369,16 +335,12 @@ def adaptive_max_pool2d(
             has the value -inf and PyTorch's index, which may be outside the plane.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above.
-        TypeError: `input` and `out` have different dtypes.
-        ValueError: `input` has a rank that is not listed above.
-        ValueError: `input` has no cells on a spatial axis.
-        ValueError: `output_size` has the wrong number of ints, or an int that is too small.
-        ValueError: The result would have 2**63 bytes or more.
-        ValueError: `out` does not have the result's shape.
-        ValueError: Cells of `out` share memory.
-        ValueError: `out` is read-only.
-        ValueError: The two arrays of `out` share memory.
+        TypeError: An argument has a type or dtype that is not listed above; `input` and `out` have different
+            dtypes.
+        ValueError: `input` has a rank that is not listed above; `input` has no cells on a spatial axis;
+            `output_size` has the wrong number of ints, or an int that is too small; the result would have
+            2**63 bytes or more; `out` does not have the result's shape; cells of `out` share memory; `out` is
+            read-only; the two arrays of `out` share memory.
         MemoryError: There is not enough memory.
 
     Example:
@@ -402,24 +364,20 @@ def adaptive_max_pool2d_backward(
         input (array or tuple of ints): Input of `adaptive_max_pool2d`, or its shape. The values are not read.
         indices (array): The indices that `adaptive_max_pool2d` returns: h * W + w of each maximum in its
             plane of `input`. They have `grad_output`'s shape and dtype int32 or int64.
-        out (array, default None): Receives the result; of the result's shape and dtype, with any strides.
-            None: a new array.
+        out (array, default None): Receives the result (its shape, dtype, any strides). None: a new array.
 
     Returns:
         array: The gradient with respect to `input`, of `input`'s shape and `grad_output`'s dtype;
             C-contiguous. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above.
-        TypeError: `grad_output` and `out` have different dtypes.
-        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above.
-        ValueError: `input`, `grad_output`, `indices` and `out` have different ranks.
-        ValueError: `grad_output` and `indices` have different shapes.
-        ValueError: `input` and `out` have different shapes.
-        ValueError: `input` and `grad_output` differ in N or C.
-        ValueError: `grad_output` or `input` has a negative size.
-        ValueError: Cells of `out` share memory.
-        ValueError: `out` is read-only.
+        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
+            different dtypes.
+        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above; `input`,
+            `grad_output`, `indices` and `out` have different ranks; `grad_output` and `indices` have
+            different shapes; `input` and `out` have different shapes; `input` and `grad_output` differ in N
+            or C; `grad_output` or `input` has a negative size; cells of `out` share memory; `out` is
+            read-only.
         IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
             is touched.
         MemoryError: There is not enough memory.
@@ -445,9 +403,8 @@ def adaptive_max_pool3d(
         output_size (int, None or a tuple of 3 of them): Size of the result's plane. One int is the size on
             every axis; None keeps the input's size.
         return_indices (bool, default False): True: also return the index of each maximum.
-        out (array or pair of arrays, default None): Receives the result; of the result's shape and dtype,
-            with any strides. With `return_indices`, a pair, the second for the int64 indices. None: new
-            arrays.
+        out (array or pair of arrays, default None): Receives the result (its shape, dtype, any strides). With
+            `return_indices`, a pair, the second for the int64 indices. None: new arrays.
 
     Returns:
         array or pair of arrays: The maximum of each window, in `input`'s dtype; channels-last if `input` is,
@@ -456,16 +413,12 @@ def adaptive_max_pool3d(
             the plane) has the value -inf and PyTorch's index, which may be outside the plane.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above.
-        TypeError: `input` and `out` have different dtypes.
-        ValueError: `input` has a rank that is not listed above.
-        ValueError: `input` has no cells on a spatial axis.
-        ValueError: `output_size` has the wrong number of ints, or an int that is too small.
-        ValueError: The result would have 2**63 bytes or more.
-        ValueError: `out` does not have the result's shape.
-        ValueError: Cells of `out` share memory.
-        ValueError: `out` is read-only.
-        ValueError: The two arrays of `out` share memory.
+        TypeError: An argument has a type or dtype that is not listed above; `input` and `out` have different
+            dtypes.
+        ValueError: `input` has a rank that is not listed above; `input` has no cells on a spatial axis;
+            `output_size` has the wrong number of ints, or an int that is too small; the result would have
+            2**63 bytes or more; `out` does not have the result's shape; cells of `out` share memory; `out` is
+            read-only; the two arrays of `out` share memory.
         MemoryError: There is not enough memory.
 
     Example:
@@ -489,24 +442,20 @@ def adaptive_max_pool3d_backward(
         input (array or tuple of ints): Input of `adaptive_max_pool3d`, or its shape. The values are not read.
         indices (array): The indices that `adaptive_max_pool3d` returns: (d * H + h) * W + w of each maximum
             in its plane of `input`. They have `grad_output`'s shape and dtype int32 or int64.
-        out (array, default None): Receives the result; of the result's shape and dtype, with any strides.
-            None: a new array.
+        out (array, default None): Receives the result (its shape, dtype, any strides). None: a new array.
 
     Returns:
         array: The gradient with respect to `input`, of `input`'s shape and `grad_output`'s dtype;
             C-contiguous. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above.
-        TypeError: `grad_output` and `out` have different dtypes.
-        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above.
-        ValueError: `input`, `grad_output`, `indices` and `out` have different ranks.
-        ValueError: `grad_output` and `indices` have different shapes.
-        ValueError: `input` and `out` have different shapes.
-        ValueError: `input` and `grad_output` differ in N or C.
-        ValueError: `grad_output` or `input` has a negative size.
-        ValueError: Cells of `out` share memory.
-        ValueError: `out` is read-only.
+        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
+            different dtypes.
+        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above; `input`,
+            `grad_output`, `indices` and `out` have different ranks; `grad_output` and `indices` have
+            different shapes; `input` and `out` have different shapes; `input` and `grad_output` differ in N
+            or C; `grad_output` or `input` has a negative size; cells of `out` share memory; `out` is
+            read-only.
         IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
             is touched.
         MemoryError: There is not enough memory.
@@ -536,35 +485,25 @@ def avg_pool1d(
     Args:
         input (array): What is pooled, of shape (N, C, W) or (C, W) and dtype float32, float64, float16 or
             ml_dtypes.bfloat16.
-        kernel_size (int or (int,)): Size of the windows, at least 1. One int is the size on every axis.
-        stride (int or (int,), default None): Step from one window to the next, at least 1. None:
-            `kernel_size`.
-        padding (int or (int,), default 0): Zeros added at both ends of each axis, at most half of
-            `kernel_size`.
-        ceil_mode (bool, default False): True: the number of windows is rounded up, so the last window may end
-            outside the plane.
-        count_include_pad (bool, default True): True: the divisor of a window also counts the padding in the
-            window.
-        out (array, default None): Receives the result; of the result's shape and dtype, with any strides.
-            None: a new array.
+        kernel_size (int or (int,)): Size of a window, at least 1. One int holds for every axis.
+        stride (int or (int,), default None): Step between windows, at least 1. None: `kernel_size`.
+        padding (int or (int,), default 0): Zeros at both ends of each axis, at most `kernel_size` / 2.
+        ceil_mode (bool, default False): True: round the number of windows up; the last may be partial.
+        count_include_pad (bool, default True): True: the divisor of a window also counts its padding.
+        out (array, default None): Receives the result (its shape, dtype, any strides). None: a new array.
 
     Returns:
         array: The average of each window, in `input`'s dtype; channels-last if `input` is, else C-contiguous.
             `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above.
-        TypeError: `input` and `out` have different dtypes.
-        ValueError: `input` has a rank that is not listed above.
-        ValueError: `input` has no cells on a spatial axis.
-        ValueError: `kernel_size`, `stride` or `padding` has the wrong number of ints, or an int that is too
-            small.
-        ValueError: `padding` is more than half of `kernel_size`.
-        ValueError: No window fits into `input`.
-        ValueError: The result would have 2**63 bytes or more.
-        ValueError: `out` does not have the result's shape.
-        ValueError: Cells of `out` share memory.
-        ValueError: `out` is read-only.
+        TypeError: An argument has a type or dtype that is not listed above; `input` and `out` have different
+            dtypes.
+        ValueError: `input` has a rank that is not listed above; `input` has no cells on a spatial axis;
+            `kernel_size`, `stride` or `padding` has the wrong number of ints, or an int that is too small;
+            `padding` is more than half of `kernel_size`; no window fits into `input`; the result would have
+            2**63 bytes or more; `out` does not have the result's shape; cells of `out` share memory; `out` is
+            read-only.
         MemoryError: There is not enough memory.
 
     Example:
@@ -598,36 +537,26 @@ def avg_pool1d_backward(
         grad_output (array): Gradient of the result of `avg_pool1d`, of shape (N, C, W) or (C, W) and dtype
             float32, float64, float16 or ml_dtypes.bfloat16.
         input (array or tuple of ints): Input of `avg_pool1d`, or its shape. The values are not read.
-        kernel_size (int or (int,)): Size of the windows, at least 1. One int is the size on every axis.
-        stride (int or (int,), default None): Step from one window to the next, at least 1. None:
-            `kernel_size`.
-        padding (int or (int,), default 0): Padding of `avg_pool1d` at both ends of each axis, at most half of
-            `kernel_size`.
-        ceil_mode (bool, default False): True: the number of windows is rounded up, so the last window may end
-            outside the plane.
-        count_include_pad (bool, default True): True: the divisor of a window also counts the padding in the
-            window.
-        out (array, default None): Receives the result; of the result's shape and dtype, with any strides.
-            None: a new array.
+        kernel_size (int or (int,)): Size of a window, at least 1. One int holds for every axis.
+        stride (int or (int,), default None): Step between windows, at least 1. None: `kernel_size`.
+        padding (int or (int,), default 0): Padding of `avg_pool1d`, at most `kernel_size` / 2.
+        ceil_mode (bool, default False): True: round the number of windows up; the last may be partial.
+        count_include_pad (bool, default True): True: the divisor of a window also counts its padding.
+        out (array, default None): Receives the result (its shape, dtype, any strides). None: a new array.
 
     Returns:
         array: The gradient with respect to `input`, of `input`'s shape and `grad_output`'s dtype;
             C-contiguous. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above.
-        TypeError: `grad_output` and `out` have different dtypes.
-        ValueError: `grad_output`, `input` or `out` has a rank that is not listed above.
-        ValueError: `input`, `grad_output` and `out` have different ranks.
-        ValueError: `kernel_size`, `stride` or `padding` has the wrong number of ints, or an int that is too
-            small.
-        ValueError: `padding` is more than half of `kernel_size`.
-        ValueError: `grad_output`, `input` or `out` has no cells on a spatial axis.
-        ValueError: `input` and `out` have different shapes.
-        ValueError: `input` and `grad_output` differ in N or C.
-        ValueError: `grad_output` does not have the plane that `avg_pool1d` makes of `input`.
-        ValueError: Cells of `out` share memory.
-        ValueError: `out` is read-only.
+        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
+            different dtypes.
+        ValueError: `grad_output`, `input` or `out` has a rank that is not listed above; `input`,
+            `grad_output` and `out` have different ranks; `kernel_size`, `stride` or `padding` has the wrong
+            number of ints, or an int that is too small; `padding` is more than half of `kernel_size`;
+            `grad_output`, `input` or `out` has no cells on a spatial axis; `input` and `out` have different
+            shapes; `input` and `grad_output` differ in N or C; `grad_output` does not have the plane that
+            `avg_pool1d` makes of `input`; cells of `out` share memory; `out` is read-only.
         MemoryError: There is not enough memory.
 
     Example:
@@ -662,38 +591,26 @@ def avg_pool2d(
     Args:
         input (array): What is pooled, of shape (N, C, H, W) or (C, H, W) and dtype float32, float64, float16
             or ml_dtypes.bfloat16.
-        kernel_size (int or (int, int)): Size of the windows, at least 1. One int is the size on every axis.
-        stride (int or (int, int), default None): Step from one window to the next, at least 1. None:
-            `kernel_size`.
-        padding (int or (int, int), default 0): Zeros added at both ends of each axis, at most half of
-            `kernel_size`.
-        ceil_mode (bool, default False): True: the number of windows is rounded up, so the last window may end
-            outside the plane.
-        count_include_pad (bool, default True): True: the divisor of a window also counts the padding in the
-            window.
-        divisor_override (int, default None): Divisor of every window, not 0. None: the number of cells in the
-            window.
-        out (array, default None): Receives the result; of the result's shape and dtype, with any strides.
-            None: a new array.
+        kernel_size (int or (int, int)): Size of a window, at least 1. One int holds for every axis.
+        stride (int or (int, int), default None): Step between windows, at least 1. None: `kernel_size`.
+        padding (int or (int, int), default 0): Zeros at both ends of each axis, at most `kernel_size` / 2.
+        ceil_mode (bool, default False): True: round the number of windows up; the last may be partial.
+        count_include_pad (bool, default True): True: the divisor of a window also counts its padding.
+        divisor_override (int, default None): Divisor of every window, not 0. None: its number of cells.
+        out (array, default None): Receives the result (its shape, dtype, any strides). None: a new array.
 
     Returns:
         array: The average of each window, in `input`'s dtype; channels-last if `input` is, else C-contiguous.
             `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above.
-        TypeError: `input` and `out` have different dtypes.
-        ValueError: `input` has a rank that is not listed above.
-        ValueError: `input` has no cells on a spatial axis.
-        ValueError: `kernel_size`, `stride` or `padding` has the wrong number of ints, or an int that is too
-            small.
-        ValueError: `padding` is more than half of `kernel_size`.
-        ValueError: No window fits into `input`.
-        ValueError: The result would have 2**63 bytes or more.
-        ValueError: `out` does not have the result's shape.
-        ValueError: Cells of `out` share memory.
-        ValueError: `divisor_override` is 0.
-        ValueError: `out` is read-only.
+        TypeError: An argument has a type or dtype that is not listed above; `input` and `out` have different
+            dtypes.
+        ValueError: `input` has a rank that is not listed above; `input` has no cells on a spatial axis;
+            `kernel_size`, `stride` or `padding` has the wrong number of ints, or an int that is too small;
+            `padding` is more than half of `kernel_size`; no window fits into `input`; the result would have
+            2**63 bytes or more; `out` does not have the result's shape; cells of `out` share memory;
+            `divisor_override` is 0; `out` is read-only.
         MemoryError: There is not enough memory.
 
     Example:
@@ -728,39 +645,28 @@ def avg_pool2d_backward(
         grad_output (array): Gradient of the result of `avg_pool2d`, of shape (N, C, H, W) or (C, H, W) and
             dtype float32, float64, float16 or ml_dtypes.bfloat16.
         input (array or tuple of ints): Input of `avg_pool2d`, or its shape. The values are not read.
-        kernel_size (int or (int, int)): Size of the windows, at least 1. One int is the size on every axis.
-        stride (int or (int, int), default None): Step from one window to the next, at least 1. None:
-            `kernel_size`.
-        padding (int or (int, int), default 0): Padding of `avg_pool2d` at both ends of each axis, at most
-            half of `kernel_size`.
-        ceil_mode (bool, default False): True: the number of windows is rounded up, so the last window may end
-            outside the plane.
-        count_include_pad (bool, default True): True: the divisor of a window also counts the padding in the
-            window.
-        divisor_override (int, default None): Divisor of every window, not 0. None: the number of cells in the
-            window.
-        out (array, default None): Receives the result; of the result's shape and dtype, with any strides.
-            None: a new array.
+        kernel_size (int or (int, int)): Size of a window, at least 1. One int holds for every axis.
+        stride (int or (int, int), default None): Step between windows, at least 1. None: `kernel_size`.
+        padding (int or (int, int), default 0): Padding of `avg_pool2d`, at most `kernel_size` / 2.
+        ceil_mode (bool, default False): True: round the number of windows up; the last may be partial.
+        count_include_pad (bool, default True): True: the divisor of a window also counts its padding.
+        divisor_override (int, default None): Divisor of every window, not 0. None: its number of cells.
+        out (array, default None): Receives the result (its shape, dtype, any strides). None: a new array.
 
     Returns:
         array: The gradient with respect to `input`, of `input`'s shape and `grad_output`'s dtype;
             C-contiguous. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above.
-        TypeError: `grad_output` and `out` have different dtypes.
-        ValueError: `grad_output`, `input` or `out` has a rank that is not listed above.
-        ValueError: `input`, `grad_output` and `out` have different ranks.
-        ValueError: `kernel_size`, `stride` or `padding` has the wrong number of ints, or an int that is too
-            small.
-        ValueError: `padding` is more than half of `kernel_size`.
-        ValueError: `grad_output`, `input` or `out` has no cells on a spatial axis.
-        ValueError: `input` and `out` have different shapes.
-        ValueError: `input` and `grad_output` differ in N or C.
-        ValueError: `grad_output` does not have the plane that `avg_pool2d` makes of `input`.
-        ValueError: Cells of `out` share memory.
-        ValueError: `divisor_override` is 0.
-        ValueError: `out` is read-only.
+        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
+            different dtypes.
+        ValueError: `grad_output`, `input` or `out` has a rank that is not listed above; `input`,
+            `grad_output` and `out` have different ranks; `kernel_size`, `stride` or `padding` has the wrong
+            number of ints, or an int that is too small; `padding` is more than half of `kernel_size`;
+            `grad_output`, `input` or `out` has no cells on a spatial axis; `input` and `out` have different
+            shapes; `input` and `grad_output` differ in N or C; `grad_output` does not have the plane that
+            `avg_pool2d` makes of `input`; cells of `out` share memory; `divisor_override` is 0; `out` is
+            read-only.
         MemoryError: There is not enough memory.
 
     Example:
@@ -795,40 +701,27 @@ def avg_pool3d(
     Args:
         input (array): What is pooled, of shape (N, C, D, H, W) or (C, D, H, W) and dtype float32, float64,
             float16 or ml_dtypes.bfloat16.
-        kernel_size (int or (int, int, int)): Size of the windows, at least 1. One int is the size on every
-            axis.
-        stride (int or (int, int, int), default None): Step from one window to the next, at least 1. None:
-            `kernel_size`.
-        padding (int or (int, int, int), default 0): Zeros added at both ends of each axis, at most half of
-            `kernel_size`.
-        ceil_mode (bool, default False): True: the number of windows is rounded up, so the last window may end
-            outside the plane.
-        count_include_pad (bool, default True): True: the divisor of a window also counts the padding in the
-            window.
-        divisor_override (int, default None): Divisor of every window, not 0. None: the number of cells in the
-            window.
-        out (array, default None): Receives the result; of the result's shape and dtype, with any strides.
-            None: a new array.
+        kernel_size (int or (int, int, int)): Size of a window, at least 1. One int holds for every axis.
+        stride (int or (int, int, int), default None): Step between windows, at least 1. None: `kernel_size`.
+        padding (int or (int, int, int), default 0): Zeros at both ends of each axis, at most `kernel_size` /
+            2.
+        ceil_mode (bool, default False): True: round the number of windows up; the last may be partial.
+        count_include_pad (bool, default True): True: the divisor of a window also counts its padding.
+        divisor_override (int, default None): Divisor of every window, not 0. None: its number of cells.
+        out (array, default None): Receives the result (its shape, dtype, any strides). None: a new array.
 
     Returns:
         array: The average of each window, in `input`'s dtype; channels-last if `input` is, else C-contiguous.
             `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above.
-        TypeError: `input` and `out` have different dtypes.
-        ValueError: `input` has a rank that is not listed above.
-        ValueError: `input` has no cells on a spatial axis.
-        ValueError: `kernel_size`, `stride` or `padding` has the wrong number of ints, or an int that is too
-            small.
-        ValueError: `padding` is more than half of `kernel_size`.
-        ValueError: `input` is shorter than `kernel_size` on an axis.
-        ValueError: No window fits into `input`.
-        ValueError: The result would have 2**63 bytes or more.
-        ValueError: `out` does not have the result's shape.
-        ValueError: Cells of `out` share memory.
-        ValueError: `divisor_override` is 0.
-        ValueError: `out` is read-only.
+        TypeError: An argument has a type or dtype that is not listed above; `input` and `out` have different
+            dtypes.
+        ValueError: `input` has a rank that is not listed above; `input` has no cells on a spatial axis;
+            `kernel_size`, `stride` or `padding` has the wrong number of ints, or an int that is too small;
+            `padding` is more than half of `kernel_size`; `input` is shorter than `kernel_size` on an axis; no
+            window fits into `input`; the result would have 2**63 bytes or more; `out` does not have the
+            result's shape; cells of `out` share memory; `divisor_override` is 0; `out` is read-only.
         MemoryError: There is not enough memory.
 
     Example:
@@ -863,40 +756,28 @@ def avg_pool3d_backward(
         grad_output (array): Gradient of the result of `avg_pool3d`, of shape (N, C, D, H, W) or (C, D, H, W)
             and dtype float32, float64, float16 or ml_dtypes.bfloat16.
         input (array or tuple of ints): Input of `avg_pool3d`, or its shape. The values are not read.
-        kernel_size (int or (int, int, int)): Size of the windows, at least 1. One int is the size on every
-            axis.
-        stride (int or (int, int, int), default None): Step from one window to the next, at least 1. None:
-            `kernel_size`.
-        padding (int or (int, int, int), default 0): Padding of `avg_pool3d` at both ends of each axis, at
-            most half of `kernel_size`.
-        ceil_mode (bool, default False): True: the number of windows is rounded up, so the last window may end
-            outside the plane.
-        count_include_pad (bool, default True): True: the divisor of a window also counts the padding in the
-            window.
-        divisor_override (int, default None): Divisor of every window, not 0. None: the number of cells in the
-            window.
-        out (array, default None): Receives the result; of the result's shape and dtype, with any strides.
-            None: a new array.
+        kernel_size (int or (int, int, int)): Size of a window, at least 1. One int holds for every axis.
+        stride (int or (int, int, int), default None): Step between windows, at least 1. None: `kernel_size`.
+        padding (int or (int, int, int), default 0): Padding of `avg_pool3d`, at most `kernel_size` / 2.
+        ceil_mode (bool, default False): True: round the number of windows up; the last may be partial.
+        count_include_pad (bool, default True): True: the divisor of a window also counts its padding.
+        divisor_override (int, default None): Divisor of every window, not 0. None: its number of cells.
+        out (array, default None): Receives the result (its shape, dtype, any strides). None: a new array.
 
     Returns:
         array: The gradient with respect to `input`, of `input`'s shape and `grad_output`'s dtype;
             C-contiguous. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above.
-        TypeError: `grad_output` and `out` have different dtypes.
-        ValueError: `grad_output`, `input` or `out` has a rank that is not listed above.
-        ValueError: `input`, `grad_output` and `out` have different ranks.
-        ValueError: `kernel_size`, `stride` or `padding` has the wrong number of ints, or an int that is too
-            small.
-        ValueError: `padding` is more than half of `kernel_size`.
-        ValueError: `grad_output`, `input` or `out` has no cells on a spatial axis.
-        ValueError: `input` and `out` have different shapes.
-        ValueError: `input` and `grad_output` differ in N or C.
-        ValueError: `grad_output` does not have the plane that `avg_pool3d` makes of `input`.
-        ValueError: Cells of `out` share memory.
-        ValueError: `divisor_override` is 0.
-        ValueError: `out` is read-only.
+        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
+            different dtypes.
+        ValueError: `grad_output`, `input` or `out` has a rank that is not listed above; `input`,
+            `grad_output` and `out` have different ranks; `kernel_size`, `stride` or `padding` has the wrong
+            number of ints, or an int that is too small; `padding` is more than half of `kernel_size`;
+            `grad_output`, `input` or `out` has no cells on a spatial axis; `input` and `out` have different
+            shapes; `input` and `grad_output` differ in N or C; `grad_output` does not have the plane that
+            `avg_pool3d` makes of `input`; cells of `out` share memory; `divisor_override` is 0; `out` is
+            read-only.
         MemoryError: There is not enough memory.
 
     Example:
@@ -931,18 +812,15 @@ def max_pool1d(
     Args:
         input (array): What is pooled, of shape (N, C, W) or (C, W) and dtype float32, float64, float16 or
             ml_dtypes.bfloat16.
-        kernel_size (int or (int,)): Size of the windows, at least 1. One int is the size on every axis.
-        stride (int or (int,), default None): Step from one window to the next, at least 1. None:
-            `kernel_size`.
-        padding (int or (int,), default 0): Cells added at both ends of each axis, at most half of
-            `kernel_size`. They are never a maximum.
+        kernel_size (int or (int,)): Size of a window, at least 1. One int holds for every axis.
+        stride (int or (int,), default None): Step between windows, at least 1. None: `kernel_size`.
+        padding (int or (int,), default 0): Cells at both ends of each axis, never a maximum; at most
+            `kernel_size` / 2.
         dilation (int or (int,), default 1): Step from one cell of a window to the next, at least 1.
-        ceil_mode (bool, default False): True: the number of windows is rounded up, so the last window may end
-            outside the plane.
+        ceil_mode (bool, default False): True: round the number of windows up; the last may be partial.
         return_indices (bool, default False): True: also return the index of each maximum.
-        out (array or pair of arrays, default None): Receives the result; of the result's shape and dtype,
-            with any strides. With `return_indices`, a pair, the second for the int64 indices. None: new
-            arrays.
+        out (array or pair of arrays, default None): Receives the result (its shape, dtype, any strides). With
+            `return_indices`, a pair, the second for the int64 indices. None: new arrays.
 
     Returns:
         array or pair of arrays: The maximum of each window, in `input`'s dtype; channels-last if `input` is,
@@ -951,19 +829,13 @@ def max_pool1d(
             value -inf and PyTorch's index, which may be outside the plane.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above.
-        TypeError: `input` and `out` have different dtypes.
-        ValueError: `input` has a rank that is not listed above.
-        ValueError: `input` has no cells on a spatial axis.
-        ValueError: `kernel_size`, `stride`, `padding` or `dilation` has the wrong number of ints, or an int
-            that is too small.
-        ValueError: `padding` is more than half of `kernel_size`.
-        ValueError: No window fits into `input`.
-        ValueError: The result would have 2**63 bytes or more.
-        ValueError: `out` does not have the result's shape.
-        ValueError: Cells of `out` share memory.
-        ValueError: `out` is read-only.
-        ValueError: The two arrays of `out` share memory.
+        TypeError: An argument has a type or dtype that is not listed above; `input` and `out` have different
+            dtypes.
+        ValueError: `input` has a rank that is not listed above; `input` has no cells on a spatial axis;
+            `kernel_size`, `stride`, `padding` or `dilation` has the wrong number of ints, or an int that is
+            too small; `padding` is more than half of `kernel_size`; no window fits into `input`; the result
+            would have 2**63 bytes or more; `out` does not have the result's shape; cells of `out` share
+            memory; `out` is read-only; the two arrays of `out` share memory.
         MemoryError: There is not enough memory.
 
     Example:
@@ -1002,37 +874,28 @@ def max_pool1d_backward(
         input (array or tuple of ints): Input of `max_pool1d`, or its shape. The values are not read.
         indices (array): The indices that `max_pool1d` returns: w of each maximum in its plane of `input`.
             They have `grad_output`'s shape and dtype int32 or int64.
-        kernel_size (int or (int,)): Size of the windows, at least 1. One int is the size on every axis.
-        stride (int or (int,), default None): Step from one window to the next, at least 1. None:
-            `kernel_size`.
-        padding (int or (int,), default 0): Padding of `max_pool1d` at both ends of each axis, at most half of
-            `kernel_size`.
+        kernel_size (int or (int,)): Size of a window, at least 1. One int holds for every axis.
+        stride (int or (int,), default None): Step between windows, at least 1. None: `kernel_size`.
+        padding (int or (int,), default 0): Padding of `max_pool1d`, at most `kernel_size` / 2.
         dilation (int or (int,), default 1): Step from one cell of a window to the next, at least 1.
-        ceil_mode (bool, default False): True: the number of windows is rounded up, so the last window may end
-            outside the plane.
-        out (array, default None): Receives the result; of the result's shape and dtype, with any strides.
-            None: a new array.
+        ceil_mode (bool, default False): True: round the number of windows up; the last may be partial.
+        out (array, default None): Receives the result (its shape, dtype, any strides). None: a new array.
 
     Returns:
         array: The gradient with respect to `input`, of `input`'s shape and `grad_output`'s dtype;
             C-contiguous. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above.
-        TypeError: `grad_output` and `out` have different dtypes.
-        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above.
-        ValueError: `input`, `grad_output`, `indices` and `out` have different ranks.
-        ValueError: `kernel_size`, `stride`, `padding` or `dilation` has the wrong number of ints, or an int
-            that is too small.
-        ValueError: `padding` is more than half of `kernel_size`.
-        ValueError: `grad_output`, `input` or `out` has no cells on a spatial axis.
-        ValueError: `grad_output` and `indices` have different shapes.
-        ValueError: `input` and `out` have different shapes.
-        ValueError: `input` and `grad_output` differ in N or C.
-        ValueError: `grad_output` or `input` has a negative size.
-        ValueError: `grad_output` does not have the plane that `max_pool1d` makes of `input`.
-        ValueError: Cells of `out` share memory.
-        ValueError: `out` is read-only.
+        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
+            different dtypes.
+        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above; `input`,
+            `grad_output`, `indices` and `out` have different ranks; `kernel_size`, `stride`, `padding` or
+            `dilation` has the wrong number of ints, or an int that is too small; `padding` is more than half
+            of `kernel_size`; `grad_output`, `input` or `out` has no cells on a spatial axis; `grad_output`
+            and `indices` have different shapes; `input` and `out` have different shapes; `input` and
+            `grad_output` differ in N or C; `grad_output` or `input` has a negative size; `grad_output` does
+            not have the plane that `max_pool1d` makes of `input`; cells of `out` share memory; `out` is
+            read-only.
         IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
             is touched.
         MemoryError: There is not enough memory.
@@ -1070,18 +933,15 @@ def max_pool2d(
     Args:
         input (array): What is pooled, of shape (N, C, H, W) or (C, H, W) and dtype float32, float64, float16
             or ml_dtypes.bfloat16.
-        kernel_size (int or (int, int)): Size of the windows, at least 1. One int is the size on every axis.
-        stride (int or (int, int), default None): Step from one window to the next, at least 1. None:
-            `kernel_size`.
-        padding (int or (int, int), default 0): Cells added at both ends of each axis, at most half of
-            `kernel_size`. They are never a maximum.
+        kernel_size (int or (int, int)): Size of a window, at least 1. One int holds for every axis.
+        stride (int or (int, int), default None): Step between windows, at least 1. None: `kernel_size`.
+        padding (int or (int, int), default 0): Cells at both ends of each axis, never a maximum; at most
+            `kernel_size` / 2.
         dilation (int or (int, int), default 1): Step from one cell of a window to the next, at least 1.
-        ceil_mode (bool, default False): True: the number of windows is rounded up, so the last window may end
-            outside the plane.
+        ceil_mode (bool, default False): True: round the number of windows up; the last may be partial.
         return_indices (bool, default False): True: also return the index of each maximum.
-        out (array or pair of arrays, default None): Receives the result; of the result's shape and dtype,
-            with any strides. With `return_indices`, a pair, the second for the int64 indices. None: new
-            arrays.
+        out (array or pair of arrays, default None): Receives the result (its shape, dtype, any strides). With
+            `return_indices`, a pair, the second for the int64 indices. None: new arrays.
 
     Returns:
         array or pair of arrays: The maximum of each window, in `input`'s dtype; channels-last if `input` is,
@@ -1090,19 +950,13 @@ def max_pool2d(
             has the value -inf and PyTorch's index, which may be outside the plane.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above.
-        TypeError: `input` and `out` have different dtypes.
-        ValueError: `input` has a rank that is not listed above.
-        ValueError: `input` has no cells on a spatial axis.
-        ValueError: `kernel_size`, `stride`, `padding` or `dilation` has the wrong number of ints, or an int
-            that is too small.
-        ValueError: `padding` is more than half of `kernel_size`.
-        ValueError: No window fits into `input`.
-        ValueError: The result would have 2**63 bytes or more.
-        ValueError: `out` does not have the result's shape.
-        ValueError: Cells of `out` share memory.
-        ValueError: `out` is read-only.
-        ValueError: The two arrays of `out` share memory.
+        TypeError: An argument has a type or dtype that is not listed above; `input` and `out` have different
+            dtypes.
+        ValueError: `input` has a rank that is not listed above; `input` has no cells on a spatial axis;
+            `kernel_size`, `stride`, `padding` or `dilation` has the wrong number of ints, or an int that is
+            too small; `padding` is more than half of `kernel_size`; no window fits into `input`; the result
+            would have 2**63 bytes or more; `out` does not have the result's shape; cells of `out` share
+            memory; `out` is read-only; the two arrays of `out` share memory.
         MemoryError: There is not enough memory.
 
     Example:
@@ -1141,36 +995,27 @@ def max_pool2d_backward(
         input (array or tuple of ints): Input of `max_pool2d`, or its shape. The values are not read.
         indices (array): The indices that `max_pool2d` returns: h * W + w of each maximum in its plane of
             `input`. They have `grad_output`'s shape and dtype int32 or int64.
-        kernel_size (int or (int, int)): Size of the windows, at least 1. One int is the size on every axis.
-        stride (int or (int, int), default None): Step from one window to the next, at least 1. None:
-            `kernel_size`.
-        padding (int or (int, int), default 0): Padding of `max_pool2d` at both ends of each axis, at most
-            half of `kernel_size`.
+        kernel_size (int or (int, int)): Size of a window, at least 1. One int holds for every axis.
+        stride (int or (int, int), default None): Step between windows, at least 1. None: `kernel_size`.
+        padding (int or (int, int), default 0): Padding of `max_pool2d`, at most `kernel_size` / 2.
         dilation (int or (int, int), default 1): Step from one cell of a window to the next, at least 1.
-        ceil_mode (bool, default False): True: the number of windows is rounded up, so the last window may end
-            outside the plane.
-        out (array, default None): Receives the result; of the result's shape and dtype, with any strides.
-            None: a new array.
+        ceil_mode (bool, default False): True: round the number of windows up; the last may be partial.
+        out (array, default None): Receives the result (its shape, dtype, any strides). None: a new array.
 
     Returns:
         array: The gradient with respect to `input`, of `input`'s shape and `grad_output`'s dtype;
             C-contiguous. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above.
-        TypeError: `grad_output` and `out` have different dtypes.
-        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above.
-        ValueError: `input`, `grad_output`, `indices` and `out` have different ranks.
-        ValueError: `kernel_size`, `stride`, `padding` or `dilation` has the wrong number of ints, or an int
-            that is too small.
-        ValueError: `padding` is more than half of `kernel_size`.
-        ValueError: `grad_output`, `input` or `out` has no cells on a spatial axis.
-        ValueError: `grad_output` and `indices` have different shapes.
-        ValueError: `input` and `out` have different shapes.
-        ValueError: `input` and `grad_output` differ in N or C.
-        ValueError: `grad_output` does not have the plane that `max_pool2d` makes of `input`.
-        ValueError: Cells of `out` share memory.
-        ValueError: `out` is read-only.
+        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
+            different dtypes.
+        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above; `input`,
+            `grad_output`, `indices` and `out` have different ranks; `kernel_size`, `stride`, `padding` or
+            `dilation` has the wrong number of ints, or an int that is too small; `padding` is more than half
+            of `kernel_size`; `grad_output`, `input` or `out` has no cells on a spatial axis; `grad_output`
+            and `indices` have different shapes; `input` and `out` have different shapes; `input` and
+            `grad_output` differ in N or C; `grad_output` does not have the plane that `max_pool2d` makes of
+            `input`; cells of `out` share memory; `out` is read-only.
         IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
             is touched.
         MemoryError: There is not enough memory.
@@ -1208,19 +1053,15 @@ def max_pool3d(
     Args:
         input (array): What is pooled, of shape (N, C, D, H, W) or (C, D, H, W) and dtype float32, float64,
             float16 or ml_dtypes.bfloat16.
-        kernel_size (int or (int, int, int)): Size of the windows, at least 1. One int is the size on every
-            axis.
-        stride (int or (int, int, int), default None): Step from one window to the next, at least 1. None:
-            `kernel_size`.
-        padding (int or (int, int, int), default 0): Cells added at both ends of each axis, at most half of
-            `kernel_size`. They are never a maximum.
+        kernel_size (int or (int, int, int)): Size of a window, at least 1. One int holds for every axis.
+        stride (int or (int, int, int), default None): Step between windows, at least 1. None: `kernel_size`.
+        padding (int or (int, int, int), default 0): Cells at both ends of each axis, never a maximum; at most
+            `kernel_size` / 2.
         dilation (int or (int, int, int), default 1): Step from one cell of a window to the next, at least 1.
-        ceil_mode (bool, default False): True: the number of windows is rounded up, so the last window may end
-            outside the plane.
+        ceil_mode (bool, default False): True: round the number of windows up; the last may be partial.
         return_indices (bool, default False): True: also return the index of each maximum.
-        out (array or pair of arrays, default None): Receives the result; of the result's shape and dtype,
-            with any strides. With `return_indices`, a pair, the second for the int64 indices. None: new
-            arrays.
+        out (array or pair of arrays, default None): Receives the result (its shape, dtype, any strides). With
+            `return_indices`, a pair, the second for the int64 indices. None: new arrays.
 
     Returns:
         array or pair of arrays: The maximum of each window, in `input`'s dtype; channels-last if `input` is,
@@ -1229,19 +1070,13 @@ def max_pool3d(
             the plane) has the value -inf and PyTorch's index, which may be outside the plane.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above.
-        TypeError: `input` and `out` have different dtypes.
-        ValueError: `input` has a rank that is not listed above.
-        ValueError: `input` has no cells on a spatial axis.
-        ValueError: `kernel_size`, `stride`, `padding` or `dilation` has the wrong number of ints, or an int
-            that is too small.
-        ValueError: `padding` is more than half of `kernel_size`.
-        ValueError: No window fits into `input`.
-        ValueError: The result would have 2**63 bytes or more.
-        ValueError: `out` does not have the result's shape.
-        ValueError: Cells of `out` share memory.
-        ValueError: `out` is read-only.
-        ValueError: The two arrays of `out` share memory.
+        TypeError: An argument has a type or dtype that is not listed above; `input` and `out` have different
+            dtypes.
+        ValueError: `input` has a rank that is not listed above; `input` has no cells on a spatial axis;
+            `kernel_size`, `stride`, `padding` or `dilation` has the wrong number of ints, or an int that is
+            too small; `padding` is more than half of `kernel_size`; no window fits into `input`; the result
+            would have 2**63 bytes or more; `out` does not have the result's shape; cells of `out` share
+            memory; `out` is read-only; the two arrays of `out` share memory.
         MemoryError: There is not enough memory.
 
     Example:
@@ -1280,37 +1115,27 @@ def max_pool3d_backward(
         input (array or tuple of ints): Input of `max_pool3d`, or its shape. The values are not read.
         indices (array): The indices that `max_pool3d` returns: (d * H + h) * W + w of each maximum in its
             plane of `input`. They have `grad_output`'s shape and dtype int32 or int64.
-        kernel_size (int or (int, int, int)): Size of the windows, at least 1. One int is the size on every
-            axis.
-        stride (int or (int, int, int), default None): Step from one window to the next, at least 1. None:
-            `kernel_size`.
-        padding (int or (int, int, int), default 0): Padding of `max_pool3d` at both ends of each axis, at
-            most half of `kernel_size`.
+        kernel_size (int or (int, int, int)): Size of a window, at least 1. One int holds for every axis.
+        stride (int or (int, int, int), default None): Step between windows, at least 1. None: `kernel_size`.
+        padding (int or (int, int, int), default 0): Padding of `max_pool3d`, at most `kernel_size` / 2.
         dilation (int or (int, int, int), default 1): Step from one cell of a window to the next, at least 1.
-        ceil_mode (bool, default False): True: the number of windows is rounded up, so the last window may end
-            outside the plane.
-        out (array, default None): Receives the result; of the result's shape and dtype, with any strides.
-            None: a new array.
+        ceil_mode (bool, default False): True: round the number of windows up; the last may be partial.
+        out (array, default None): Receives the result (its shape, dtype, any strides). None: a new array.
 
     Returns:
         array: The gradient with respect to `input`, of `input`'s shape and `grad_output`'s dtype;
             C-contiguous. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above.
-        TypeError: `grad_output` and `out` have different dtypes.
-        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above.
-        ValueError: `input`, `grad_output`, `indices` and `out` have different ranks.
-        ValueError: `kernel_size`, `stride`, `padding` or `dilation` has the wrong number of ints, or an int
-            that is too small.
-        ValueError: `padding` is more than half of `kernel_size`.
-        ValueError: `grad_output`, `input` or `out` has no cells on a spatial axis.
-        ValueError: `grad_output` and `indices` have different shapes.
-        ValueError: `input` and `out` have different shapes.
-        ValueError: `input` and `grad_output` differ in N or C.
-        ValueError: `grad_output` does not have the plane that `max_pool3d` makes of `input`.
-        ValueError: Cells of `out` share memory.
-        ValueError: `out` is read-only.
+        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
+            different dtypes.
+        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above; `input`,
+            `grad_output`, `indices` and `out` have different ranks; `kernel_size`, `stride`, `padding` or
+            `dilation` has the wrong number of ints, or an int that is too small; `padding` is more than half
+            of `kernel_size`; `grad_output`, `input` or `out` has no cells on a spatial axis; `grad_output`
+            and `indices` have different shapes; `input` and `out` have different shapes; `input` and
+            `grad_output` differ in N or C; `grad_output` does not have the plane that `max_pool3d` makes of
+            `input`; cells of `out` share memory; `out` is read-only.
         IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
             is touched.
         MemoryError: There is not enough memory.
@@ -1349,31 +1174,25 @@ def max_unpool1d(
             ml_dtypes.bfloat16.
         indices (array): The cell of each value: w in its plane of the result. They have `input`'s shape and
             dtype int32 or int64.
-        kernel_size (int or (int,)): Size of the windows, at least 1. One int is the size on every axis.
-        stride (int or (int,), default None): Step from one window to the next, at least 1. None:
-            `kernel_size`.
+        kernel_size (int or (int,)): Size of a window, at least 1. One int holds for every axis.
+        stride (int or (int,), default None): Step between windows, at least 1. None: `kernel_size`.
         padding (int or (int,), default 0): Padding of the max pool that is reversed.
         output_size (tuple of ints, default None): Plane of the result, or its whole shape. None: (n - 1) *
             stride - 2 * padding + kernel_size cells on an axis where `input` has n.
-        out (array, default None): Receives the result; of the result's shape and dtype, with any strides.
-            None: a new array.
+        out (array, default None): Receives the result (its shape, dtype, any strides). None: a new array.
 
     Returns:
         array: The values of `input` at their indices, and 0 in all other cells; C-contiguous. Of equal
             indices in a plane the last one counts. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above.
-        TypeError: `input` and `out` have different dtypes.
-        ValueError: `input`, `indices` or `out` has a rank that is not listed above.
-        ValueError: `input` has no cells on a spatial axis.
-        ValueError: `kernel_size`, `stride`, `padding` or `output_size` has the wrong number of ints, or an
-            int that is too small.
-        ValueError: `output_size` differs from what None means by `stride` or more on an axis.
-        ValueError: `input` and `indices` have different shapes.
-        ValueError: `out` does not have the plane that `output_size` says.
-        ValueError: Cells of `out` share memory.
-        ValueError: `out` is read-only.
+        TypeError: An argument has a type or dtype that is not listed above; `input` and `out` have different
+            dtypes.
+        ValueError: `input`, `indices` or `out` has a rank that is not listed above; `input` has no cells on a
+            spatial axis; `kernel_size`, `stride`, `padding` or `output_size` has the wrong number of ints, or
+            an int that is too small; `output_size` differs from what None means by `stride` or more on an
+            axis; `input` and `indices` have different shapes; `out` does not have the plane that
+            `output_size` says; cells of `out` share memory; `out` is read-only.
         IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
             is touched.
         MemoryError: There is not enough memory.
@@ -1407,32 +1226,26 @@ def max_unpool1d_backward(
         input (array or tuple of ints): Input of `max_unpool1d`, or its shape. The values are not read.
         indices (array): The indices of `max_unpool1d`: w in its plane of `grad_output`. They have `input`'s
             shape and dtype int32 or int64.
-        kernel_size (int or (int,)): Size of the windows, at least 1. One int is the size on every axis.
-        stride (int or (int,), default None): Step from one window to the next, at least 1. None:
-            `kernel_size`.
+        kernel_size (int or (int,)): Size of a window, at least 1. One int holds for every axis.
+        stride (int or (int,), default None): Step between windows, at least 1. None: `kernel_size`.
         padding (int or (int,), default 0): Padding of the max pool that `max_unpool1d` reverses.
         output_size (tuple of ints, default None): Plane of `grad_output`, or its whole shape. None: (n - 1) *
             stride - 2 * padding + kernel_size cells on an axis where `input` has n.
-        out (array, default None): Receives the result; of the result's shape and dtype, with any strides.
-            None: a new array.
+        out (array, default None): Receives the result (its shape, dtype, any strides). None: a new array.
 
     Returns:
         array: The gradient with respect to `input`: `grad_output` at the indices, in its dtype; C-contiguous.
             `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above.
-        TypeError: `grad_output` and `out` have different dtypes.
-        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above.
-        ValueError: `input` has no cells on a spatial axis.
-        ValueError: `kernel_size`, `stride`, `padding` or `output_size` has the wrong number of ints, or an
-            int that is too small.
-        ValueError: `output_size` differs from what None means by `stride` or more on an axis.
-        ValueError: `input` and `indices` have different shapes.
-        ValueError: `grad_output` does not have the plane that `output_size` says.
-        ValueError: `input` and `out` have different shapes.
-        ValueError: Cells of `out` share memory.
-        ValueError: `out` is read-only.
+        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
+            different dtypes.
+        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above; `input`
+            has no cells on a spatial axis; `kernel_size`, `stride`, `padding` or `output_size` has the wrong
+            number of ints, or an int that is too small; `output_size` differs from what None means by
+            `stride` or more on an axis; `input` and `indices` have different shapes; `grad_output` does not
+            have the plane that `output_size` says; `input` and `out` have different shapes; cells of `out`
+            share memory; `out` is read-only.
         IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
             is touched.
         MemoryError: There is not enough memory.
@@ -1466,31 +1279,25 @@ def max_unpool2d(
             or ml_dtypes.bfloat16.
         indices (array): The cell of each value: h * W + w in its plane of the result. They have `input`'s
             shape and dtype int32 or int64.
-        kernel_size (int or (int, int)): Size of the windows, at least 1. One int is the size on every axis.
-        stride (int or (int, int), default None): Step from one window to the next, at least 1. None:
-            `kernel_size`.
+        kernel_size (int or (int, int)): Size of a window, at least 1. One int holds for every axis.
+        stride (int or (int, int), default None): Step between windows, at least 1. None: `kernel_size`.
         padding (int or (int, int), default 0): Padding of the max pool that is reversed.
         output_size (tuple of ints, default None): Plane of the result, or its whole shape. None: (n - 1) *
             stride - 2 * padding + kernel_size cells on an axis where `input` has n.
-        out (array, default None): Receives the result; of the result's shape and dtype, with any strides.
-            None: a new array.
+        out (array, default None): Receives the result (its shape, dtype, any strides). None: a new array.
 
     Returns:
         array: The values of `input` at their indices, and 0 in all other cells; C-contiguous. Of equal
             indices in a plane the last one counts. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above.
-        TypeError: `input` and `out` have different dtypes.
-        ValueError: `input`, `indices` or `out` has a rank that is not listed above.
-        ValueError: `input` has no cells on a spatial axis.
-        ValueError: `kernel_size`, `stride`, `padding` or `output_size` has the wrong number of ints, or an
-            int that is too small.
-        ValueError: `output_size` differs from what None means by `stride` or more on an axis.
-        ValueError: `input` and `indices` have different shapes.
-        ValueError: `out` does not have the plane that `output_size` says.
-        ValueError: Cells of `out` share memory.
-        ValueError: `out` is read-only.
+        TypeError: An argument has a type or dtype that is not listed above; `input` and `out` have different
+            dtypes.
+        ValueError: `input`, `indices` or `out` has a rank that is not listed above; `input` has no cells on a
+            spatial axis; `kernel_size`, `stride`, `padding` or `output_size` has the wrong number of ints, or
+            an int that is too small; `output_size` differs from what None means by `stride` or more on an
+            axis; `input` and `indices` have different shapes; `out` does not have the plane that
+            `output_size` says; cells of `out` share memory; `out` is read-only.
         IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
             is touched.
         MemoryError: There is not enough memory.
@@ -1524,32 +1331,26 @@ def max_unpool2d_backward(
         input (array or tuple of ints): Input of `max_unpool2d`, or its shape. The values are not read.
         indices (array): The indices of `max_unpool2d`: h * W + w in its plane of `grad_output`. They have
             `input`'s shape and dtype int32 or int64.
-        kernel_size (int or (int, int)): Size of the windows, at least 1. One int is the size on every axis.
-        stride (int or (int, int), default None): Step from one window to the next, at least 1. None:
-            `kernel_size`.
+        kernel_size (int or (int, int)): Size of a window, at least 1. One int holds for every axis.
+        stride (int or (int, int), default None): Step between windows, at least 1. None: `kernel_size`.
         padding (int or (int, int), default 0): Padding of the max pool that `max_unpool2d` reverses.
         output_size (tuple of ints, default None): Plane of `grad_output`, or its whole shape. None: (n - 1) *
             stride - 2 * padding + kernel_size cells on an axis where `input` has n.
-        out (array, default None): Receives the result; of the result's shape and dtype, with any strides.
-            None: a new array.
+        out (array, default None): Receives the result (its shape, dtype, any strides). None: a new array.
 
     Returns:
         array: The gradient with respect to `input`: `grad_output` at the indices, in its dtype; C-contiguous.
             `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above.
-        TypeError: `grad_output` and `out` have different dtypes.
-        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above.
-        ValueError: `input` has no cells on a spatial axis.
-        ValueError: `kernel_size`, `stride`, `padding` or `output_size` has the wrong number of ints, or an
-            int that is too small.
-        ValueError: `output_size` differs from what None means by `stride` or more on an axis.
-        ValueError: `input` and `indices` have different shapes.
-        ValueError: `grad_output` does not have the plane that `output_size` says.
-        ValueError: `input` and `out` have different shapes.
-        ValueError: Cells of `out` share memory.
-        ValueError: `out` is read-only.
+        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
+            different dtypes.
+        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above; `input`
+            has no cells on a spatial axis; `kernel_size`, `stride`, `padding` or `output_size` has the wrong
+            number of ints, or an int that is too small; `output_size` differs from what None means by
+            `stride` or more on an axis; `input` and `indices` have different shapes; `grad_output` does not
+            have the plane that `output_size` says; `input` and `out` have different shapes; cells of `out`
+            share memory; `out` is read-only.
         IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
             is touched.
         MemoryError: There is not enough memory.
@@ -1583,32 +1384,25 @@ def max_unpool3d(
             float16 or ml_dtypes.bfloat16.
         indices (array): The cell of each value: (d * H + h) * W + w in its plane of the result. They have
             `input`'s shape and dtype int32 or int64.
-        kernel_size (int or (int, int, int)): Size of the windows, at least 1. One int is the size on every
-            axis.
-        stride (int or (int, int, int), default None): Step from one window to the next, at least 1. None:
-            `kernel_size`.
+        kernel_size (int or (int, int, int)): Size of a window, at least 1. One int holds for every axis.
+        stride (int or (int, int, int), default None): Step between windows, at least 1. None: `kernel_size`.
         padding (int or (int, int, int), default 0): Padding of the max pool that is reversed.
         output_size (tuple of ints, default None): Plane of the result, or its whole shape. None: (n - 1) *
             stride - 2 * padding + kernel_size cells on an axis where `input` has n.
-        out (array, default None): Receives the result; of the result's shape and dtype, with any strides.
-            None: a new array.
+        out (array, default None): Receives the result (its shape, dtype, any strides). None: a new array.
 
     Returns:
         array: The values of `input` at their indices, and 0 in all other cells; C-contiguous. Of equal
             indices in a plane the last one counts. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above.
-        TypeError: `input` and `out` have different dtypes.
-        ValueError: `input`, `indices` or `out` has a rank that is not listed above.
-        ValueError: `input` has no cells on a spatial axis.
-        ValueError: `kernel_size`, `stride`, `padding` or `output_size` has the wrong number of ints, or an
-            int that is too small.
-        ValueError: `output_size` differs from what None means by `stride` or more on an axis.
-        ValueError: `input` and `indices` have different shapes.
-        ValueError: `out` does not have the plane that `output_size` says.
-        ValueError: Cells of `out` share memory.
-        ValueError: `out` is read-only.
+        TypeError: An argument has a type or dtype that is not listed above; `input` and `out` have different
+            dtypes.
+        ValueError: `input`, `indices` or `out` has a rank that is not listed above; `input` has no cells on a
+            spatial axis; `kernel_size`, `stride`, `padding` or `output_size` has the wrong number of ints, or
+            an int that is too small; `output_size` differs from what None means by `stride` or more on an
+            axis; `input` and `indices` have different shapes; `out` does not have the plane that
+            `output_size` says; cells of `out` share memory; `out` is read-only.
         IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
             is touched.
         MemoryError: There is not enough memory.
@@ -1642,33 +1436,26 @@ def max_unpool3d_backward(
         input (array or tuple of ints): Input of `max_unpool3d`, or its shape. The values are not read.
         indices (array): The indices of `max_unpool3d`: (d * H + h) * W + w in its plane of `grad_output`.
             They have `input`'s shape and dtype int32 or int64.
-        kernel_size (int or (int, int, int)): Size of the windows, at least 1. One int is the size on every
-            axis.
-        stride (int or (int, int, int), default None): Step from one window to the next, at least 1. None:
-            `kernel_size`.
+        kernel_size (int or (int, int, int)): Size of a window, at least 1. One int holds for every axis.
+        stride (int or (int, int, int), default None): Step between windows, at least 1. None: `kernel_size`.
         padding (int or (int, int, int), default 0): Padding of the max pool that `max_unpool3d` reverses.
         output_size (tuple of ints, default None): Plane of `grad_output`, or its whole shape. None: (n - 1) *
             stride - 2 * padding + kernel_size cells on an axis where `input` has n.
-        out (array, default None): Receives the result; of the result's shape and dtype, with any strides.
-            None: a new array.
+        out (array, default None): Receives the result (its shape, dtype, any strides). None: a new array.
 
     Returns:
         array: The gradient with respect to `input`: `grad_output` at the indices, in its dtype; C-contiguous.
             `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above.
-        TypeError: `grad_output` and `out` have different dtypes.
-        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above.
-        ValueError: `input` has no cells on a spatial axis.
-        ValueError: `kernel_size`, `stride`, `padding` or `output_size` has the wrong number of ints, or an
-            int that is too small.
-        ValueError: `output_size` differs from what None means by `stride` or more on an axis.
-        ValueError: `input` and `indices` have different shapes.
-        ValueError: `grad_output` does not have the plane that `output_size` says.
-        ValueError: `input` and `out` have different shapes.
-        ValueError: Cells of `out` share memory.
-        ValueError: `out` is read-only.
+        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
+            different dtypes.
+        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above; `input`
+            has no cells on a spatial axis; `kernel_size`, `stride`, `padding` or `output_size` has the wrong
+            number of ints, or an int that is too small; `output_size` differs from what None means by
+            `stride` or more on an axis; `input` and `indices` have different shapes; `grad_output` does not
+            have the plane that `output_size` says; `input` and `out` have different shapes; cells of `out`
+            share memory; `out` is read-only.
         IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
             is touched.
         MemoryError: There is not enough memory.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from textwrap import fill
 from typing import Any
 
@@ -14,12 +13,17 @@ _TYPES = {"tensor": "aclTensor | None", "int_array": "aclIntArray | None", "bool
 _STUB = '''"""Printed by `pooltide ops --stub` from the operator pages; changes here are lost."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from .acl import aclIntArray, aclOpExecutor, aclTensor
 
-PhaseOne = tuple[int, aclOpExecutor | None, int]
+PhaseOne = tuple[int, aclOpExecutor | None, int]  # status, executor, size of the workspace
 FUNCTIONS: dict[str, Callable[..., Any]]
+
+class PhaseTwo(Protocol):
+    def __call__(
+        self, workspace: int | None, workspaceSize: int, executor: aclOpExecutor | None, stream: Any
+    ) -> int: ...
 
 '''
 
@@ -90,17 +94,14 @@ def _rule_text(operator: Operator, rule: Rule) -> str:
 
 
 def stub() -> str:
-    """The text of aclnn.pyi."""
-    return _STUB + "".join(_phases(operator) for operator in documented().values())
+    """The text of aclnn.pyi, formatted as `ruff format` does."""
+    phases_two = "".join(f"{name}: PhaseTwo\n" for name in documented())
+    return f"{_STUB}{''.join(map(_phase_one, documented().values()))}\n{phases_two}"
 
 
-def _phases(operator: Operator) -> str:
-    one = [f"{p.name}: {_TYPES.get(p.type, 'int')}" for p in operator.parameters]
-    two = ["workspace: int | None", "workspaceSize: int", "executor: aclOpExecutor | None", "stream: Any"]
-    first = _function(f"{operator.name}GetWorkspaceSize", one, "PhaseOne")
-    return first + _function(operator.name, two, "int")
-
-
-def _function(name: str, parameters: Iterable[str], result: str) -> str:
-    lines = "".join(f"    {parameter},\n" for parameter in parameters)
-    return f"def {name}(\n{lines}) -> {result}: ...\n"
+def _phase_one(operator: Operator) -> str:
+    parameters = [f"{p.name}: {_TYPES.get(p.type, 'int')}" for p in operator.parameters]
+    line = ", ".join(parameters)
+    forms = (line, f"\n    {line}\n", "".join(f"\n    {parameter}," for parameter in parameters) + "\n")
+    texts = (f"def {operator.name}GetWorkspaceSize({form}) -> PhaseOne: ...\n" for form in forms)
+    return next(text for text in texts if max(map(len, text.splitlines())) <= 110)

@@ -39,24 +39,20 @@ def adaptive_avg_pool1d_backward(grad_output: Tensor, input: Input, *, out: Tens
             and dtype float32, float64, float16 or bfloat16.
         input (tensor or tuple of ints): Input of `adaptive_avg_pool1d`, or its shape. The values are not
             read.
-        out (tensor, default None): Receives the result; of the result's shape and dtype, with any strides.
-            None: a new tensor.
+        out (tensor, default None): Receives the result (its shape, dtype, any strides). None: a new tensor.
 
     Returns:
         tensor: The gradient with respect to `input`, of `input`'s shape and memory format (`grad_output`'s
             memory format if `input` is a shape) and `grad_output`'s dtype. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above.
-        TypeError: `grad_output` and `out` have different dtypes.
-        ValueError: `grad_output`, `input` or `out` has a rank that is not listed above.
-        ValueError: `input`, `grad_output` and `out` have different ranks.
-        ValueError: `grad_output`, `input` or `out` has no cells on a spatial axis.
-        ValueError: `input` and `out` have different shapes.
-        ValueError: `input` and `grad_output` differ in N or C.
-        ValueError: Cells of `out` share memory.
-        ValueError: Tensors are on different devices.
-        ValueError: `out` is not None and autograd follows the call.
+        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
+            different dtypes.
+        ValueError: `grad_output`, `input` or `out` has a rank that is not listed above; `input`,
+            `grad_output` and `out` have different ranks; `grad_output`, `input` or `out` has no cells on a
+            spatial axis; `input` and `out` have different shapes; `input` and `grad_output` differ in N or C;
+            cells of `out` share memory; tensors are on different devices; `out` is not None and autograd
+            follows the call.
 
     Example:
         >>> import torch, pooltide.torch
@@ -75,24 +71,19 @@ def adaptive_avg_pool2d_backward(grad_output: Tensor, input: Input, *, out: Tens
             W) and dtype float32, float64, float16 or bfloat16.
         input (tensor or tuple of ints): Input of `adaptive_avg_pool2d`, or its shape. The values are not
             read.
-        out (tensor, default None): Receives the result; of the result's shape and dtype, with any strides.
-            None: a new tensor.
+        out (tensor, default None): Receives the result (its shape, dtype, any strides). None: a new tensor.
 
     Returns:
         tensor: The gradient with respect to `input`, of `input`'s shape and memory format (`grad_output`'s
             memory format if `input` is a shape) and `grad_output`'s dtype. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above.
-        TypeError: `grad_output` and `out` have different dtypes.
-        ValueError: `input` and `out` have different shapes.
-        ValueError: `grad_output` or `input` has a rank that is not listed above.
-        ValueError: `input` and `grad_output` have different ranks.
-        ValueError: `grad_output` or `input` has no cells on a spatial axis.
-        ValueError: `input` and `grad_output` differ in N or C.
-        ValueError: Cells of `out` share memory.
-        ValueError: Tensors are on different devices.
-        ValueError: `out` is not None and autograd follows the call.
+        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
+            different dtypes.
+        ValueError: `input` and `out` have different shapes; `grad_output` or `input` has a rank that is not
+            listed above; `input` and `grad_output` have different ranks; `grad_output` or `input` has no
+            cells on a spatial axis; `input` and `grad_output` differ in N or C; cells of `out` share memory;
+            tensors are on different devices; `out` is not None and autograd follows the call.
 
     Example:
         >>> import torch, pooltide.torch
@@ -111,24 +102,20 @@ def adaptive_avg_pool3d_backward(grad_output: Tensor, input: Input, *, out: Tens
             D, H, W) and dtype float32, float64, float16 or bfloat16.
         input (tensor or tuple of ints): Input of `adaptive_avg_pool3d`, or its shape. The values are not
             read.
-        out (tensor, default None): Receives the result; of the result's shape and dtype, with any strides.
-            None: a new tensor.
+        out (tensor, default None): Receives the result (its shape, dtype, any strides). None: a new tensor.
 
     Returns:
         tensor: The gradient with respect to `input`, of `input`'s shape and memory format (`grad_output`'s
             memory format if `input` is a shape) and `grad_output`'s dtype. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above.
-        TypeError: `grad_output` and `out` have different dtypes.
-        ValueError: `grad_output`, `input` or `out` has a rank that is not listed above.
-        ValueError: `input`, `grad_output` and `out` have different ranks.
-        ValueError: `grad_output` or `input` has no cells on a spatial axis.
-        ValueError: `input` and `out` have different shapes.
-        ValueError: `input` and `grad_output` differ in N or C.
-        ValueError: Cells of `out` share memory.
-        ValueError: Tensors are on different devices.
-        ValueError: `out` is not None and autograd follows the call.
+        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
+            different dtypes.
+        ValueError: `grad_output`, `input` or `out` has a rank that is not listed above; `input`,
+            `grad_output` and `out` have different ranks; `grad_output` or `input` has no cells on a spatial
+            axis; `input` and `out` have different shapes; `input` and `grad_output` differ in N or C; cells
+            of `out` share memory; tensors are on different devices; `out` is not None and autograd follows
+            the call.
 
     Example:
         >>> import torch, pooltide.torch
@@ -156,8 +143,7 @@ def adaptive_max_pool1d_backward(
             read.
         indices (tensor): The indices that `adaptive_max_pool1d` returns: w of each maximum in its plane of
             `input`. They have `grad_output`'s shape and dtype int32 or int64.
-        out (tensor, default None): Receives the result; of the result's shape and dtype, with any strides.
-            None: a new tensor.
+        out (tensor, default None): Receives the result (its shape, dtype, any strides). None: a new tensor.
         check_indices (bool, default True): True: raise for an index outside its plane; on a GPU, the function
             waits for that. False: a GPU drops such an index, and `index_errors` counts it; the CPU raises all
             the same.
@@ -167,17 +153,13 @@ def adaptive_max_pool1d_backward(
             memory format if `input` is a shape) and `grad_output`'s dtype. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above.
-        TypeError: `grad_output` and `out` have different dtypes.
-        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above.
-        ValueError: `input`, `grad_output`, `indices` and `out` have different ranks.
-        ValueError: `grad_output` and `indices` have different shapes.
-        ValueError: `input` and `out` have different shapes.
-        ValueError: `input` and `grad_output` differ in N or C.
-        ValueError: `grad_output` or `input` has a negative size.
-        ValueError: Cells of `out` share memory.
-        ValueError: Tensors are on different devices.
-        ValueError: `out` is not None and autograd follows the call.
+        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
+            different dtypes.
+        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above; `input`,
+            `grad_output`, `indices` and `out` have different ranks; `grad_output` and `indices` have
+            different shapes; `input` and `out` have different shapes; `input` and `grad_output` differ in N
+            or C; `grad_output` or `input` has a negative size; cells of `out` share memory; tensors are on
+            different devices; `out` is not None and autograd follows the call.
         IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
             is touched.
 
@@ -208,8 +190,7 @@ def adaptive_max_pool2d_backward(
             read.
         indices (tensor): The indices that `adaptive_max_pool2d` returns: h * W + w of each maximum in its
             plane of `input`. They have `grad_output`'s shape and dtype int32 or int64.
-        out (tensor, default None): Receives the result; of the result's shape and dtype, with any strides.
-            None: a new tensor.
+        out (tensor, default None): Receives the result (its shape, dtype, any strides). None: a new tensor.
         check_indices (bool, default True): True: raise for an index outside its plane; on a GPU, the function
             waits for that. False: a GPU drops such an index, and `index_errors` counts it; the CPU raises all
             the same.
@@ -219,17 +200,13 @@ def adaptive_max_pool2d_backward(
             memory format if `input` is a shape) and `grad_output`'s dtype. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above.
-        TypeError: `grad_output` and `out` have different dtypes.
-        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above.
-        ValueError: `input`, `grad_output`, `indices` and `out` have different ranks.
-        ValueError: `grad_output` and `indices` have different shapes.
-        ValueError: `input` and `out` have different shapes.
-        ValueError: `input` and `grad_output` differ in N or C.
-        ValueError: `grad_output` or `input` has a negative size.
-        ValueError: Cells of `out` share memory.
-        ValueError: Tensors are on different devices.
-        ValueError: `out` is not None and autograd follows the call.
+        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
+            different dtypes.
+        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above; `input`,
+            `grad_output`, `indices` and `out` have different ranks; `grad_output` and `indices` have
+            different shapes; `input` and `out` have different shapes; `input` and `grad_output` differ in N
+            or C; `grad_output` or `input` has a negative size; cells of `out` share memory; tensors are on
+            different devices; `out` is not None and autograd follows the call.
         IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
             is touched.
 
@@ -260,8 +237,7 @@ def adaptive_max_pool3d_backward(
             read.
         indices (tensor): The indices that `adaptive_max_pool3d` returns: (d * H + h) * W + w of each maximum
             in its plane of `input`. They have `grad_output`'s shape and dtype int32 or int64.
-        out (tensor, default None): Receives the result; of the result's shape and dtype, with any strides.
-            None: a new tensor.
+        out (tensor, default None): Receives the result (its shape, dtype, any strides). None: a new tensor.
         check_indices (bool, default True): True: raise for an index outside its plane; on a GPU, the function
             waits for that. False: a GPU drops such an index, and `index_errors` counts it; the CPU raises all
             the same.
@@ -271,17 +247,13 @@ def adaptive_max_pool3d_backward(
             memory format if `input` is a shape) and `grad_output`'s dtype. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above.
-        TypeError: `grad_output` and `out` have different dtypes.
-        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above.
-        ValueError: `input`, `grad_output`, `indices` and `out` have different ranks.
-        ValueError: `grad_output` and `indices` have different shapes.
-        ValueError: `input` and `out` have different shapes.
-        ValueError: `input` and `grad_output` differ in N or C.
-        ValueError: `grad_output` or `input` has a negative size.
-        ValueError: Cells of `out` share memory.
-        ValueError: Tensors are on different devices.
-        ValueError: `out` is not None and autograd follows the call.
+        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
+            different dtypes.
+        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above; `input`,
+            `grad_output`, `indices` and `out` have different ranks; `grad_output` and `indices` have
+            different shapes; `input` and `out` have different shapes; `input` and `grad_output` differ in N
+            or C; `grad_output` or `input` has a negative size; cells of `out` share memory; tensors are on
+            different devices; `out` is not None and autograd follows the call.
         IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
             is touched.
 
@@ -312,37 +284,27 @@ def avg_pool1d_backward(
         grad_output (tensor): Gradient of the result of `avg_pool1d`, of shape (N, C, W) or (C, W) and dtype
             float32, float64, float16 or bfloat16.
         input (tensor or tuple of ints): Input of `avg_pool1d`, or its shape. The values are not read.
-        kernel_size (int or (int,)): Size of the windows, at least 1. One int is the size on every axis.
-        stride (int or (int,), default None): Step from one window to the next, at least 1. None:
-            `kernel_size`.
-        padding (int or (int,), default 0): Padding of `avg_pool1d` at both ends of each axis, at most half of
-            `kernel_size`.
-        ceil_mode (bool, default False): True: the number of windows is rounded up, so the last window may end
-            outside the plane.
-        count_include_pad (bool, default True): True: the divisor of a window also counts the padding in the
-            window.
-        out (tensor, default None): Receives the result; of the result's shape and dtype, with any strides.
-            None: a new tensor.
+        kernel_size (int or (int,)): Size of a window, at least 1. One int holds for every axis.
+        stride (int or (int,), default None): Step between windows, at least 1. None: `kernel_size`.
+        padding (int or (int,), default 0): Padding of `avg_pool1d`, at most `kernel_size` / 2.
+        ceil_mode (bool, default False): True: round the number of windows up; the last may be partial.
+        count_include_pad (bool, default True): True: the divisor of a window also counts its padding.
+        out (tensor, default None): Receives the result (its shape, dtype, any strides). None: a new tensor.
 
     Returns:
         tensor: The gradient with respect to `input`, of `input`'s shape and memory format (`grad_output`'s
             memory format if `input` is a shape) and `grad_output`'s dtype. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above.
-        TypeError: `grad_output` and `out` have different dtypes.
-        ValueError: `grad_output`, `input` or `out` has a rank that is not listed above.
-        ValueError: `input`, `grad_output` and `out` have different ranks.
-        ValueError: `kernel_size`, `stride` or `padding` has the wrong number of ints, or an int that is too
-            small.
-        ValueError: `padding` is more than half of `kernel_size`.
-        ValueError: `grad_output`, `input` or `out` has no cells on a spatial axis.
-        ValueError: `input` and `out` have different shapes.
-        ValueError: `input` and `grad_output` differ in N or C.
-        ValueError: `grad_output` does not have the plane that `avg_pool1d` makes of `input`.
-        ValueError: Cells of `out` share memory.
-        ValueError: Tensors are on different devices.
-        ValueError: `out` is not None and autograd follows the call.
+        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
+            different dtypes.
+        ValueError: `grad_output`, `input` or `out` has a rank that is not listed above; `input`,
+            `grad_output` and `out` have different ranks; `kernel_size`, `stride` or `padding` has the wrong
+            number of ints, or an int that is too small; `padding` is more than half of `kernel_size`;
+            `grad_output`, `input` or `out` has no cells on a spatial axis; `input` and `out` have different
+            shapes; `input` and `grad_output` differ in N or C; `grad_output` does not have the plane that
+            `avg_pool1d` makes of `input`; cells of `out` share memory; tensors are on different devices;
+            `out` is not None and autograd follows the call.
 
     Example:
         >>> import torch, pooltide.torch
@@ -378,40 +340,28 @@ def avg_pool2d_backward(
         grad_output (tensor): Gradient of the result of `avg_pool2d`, of shape (N, C, H, W) or (C, H, W) and
             dtype float32, float64, float16 or bfloat16.
         input (tensor or tuple of ints): Input of `avg_pool2d`, or its shape. The values are not read.
-        kernel_size (int or (int, int)): Size of the windows, at least 1. One int is the size on every axis.
-        stride (int or (int, int), default None): Step from one window to the next, at least 1. None:
-            `kernel_size`.
-        padding (int or (int, int), default 0): Padding of `avg_pool2d` at both ends of each axis, at most
-            half of `kernel_size`.
-        ceil_mode (bool, default False): True: the number of windows is rounded up, so the last window may end
-            outside the plane.
-        count_include_pad (bool, default True): True: the divisor of a window also counts the padding in the
-            window.
-        divisor_override (int, default None): Divisor of every window, not 0. None: the number of cells in the
-            window.
-        out (tensor, default None): Receives the result; of the result's shape and dtype, with any strides.
-            None: a new tensor.
+        kernel_size (int or (int, int)): Size of a window, at least 1. One int holds for every axis.
+        stride (int or (int, int), default None): Step between windows, at least 1. None: `kernel_size`.
+        padding (int or (int, int), default 0): Padding of `avg_pool2d`, at most `kernel_size` / 2.
+        ceil_mode (bool, default False): True: round the number of windows up; the last may be partial.
+        count_include_pad (bool, default True): True: the divisor of a window also counts its padding.
+        divisor_override (int, default None): Divisor of every window, not 0. None: its number of cells.
+        out (tensor, default None): Receives the result (its shape, dtype, any strides). None: a new tensor.
 
     Returns:
         tensor: The gradient with respect to `input`, of `input`'s shape and memory format (`grad_output`'s
             memory format if `input` is a shape) and `grad_output`'s dtype. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above.
-        TypeError: `grad_output` and `out` have different dtypes.
-        ValueError: `grad_output`, `input` or `out` has a rank that is not listed above.
-        ValueError: `input`, `grad_output` and `out` have different ranks.
-        ValueError: `kernel_size`, `stride` or `padding` has the wrong number of ints, or an int that is too
-            small.
-        ValueError: `padding` is more than half of `kernel_size`.
-        ValueError: `grad_output`, `input` or `out` has no cells on a spatial axis.
-        ValueError: `input` and `out` have different shapes.
-        ValueError: `input` and `grad_output` differ in N or C.
-        ValueError: `grad_output` does not have the plane that `avg_pool2d` makes of `input`.
-        ValueError: Cells of `out` share memory.
-        ValueError: `divisor_override` is 0.
-        ValueError: Tensors are on different devices.
-        ValueError: `out` is not None and autograd follows the call.
+        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
+            different dtypes.
+        ValueError: `grad_output`, `input` or `out` has a rank that is not listed above; `input`,
+            `grad_output` and `out` have different ranks; `kernel_size`, `stride` or `padding` has the wrong
+            number of ints, or an int that is too small; `padding` is more than half of `kernel_size`;
+            `grad_output`, `input` or `out` has no cells on a spatial axis; `input` and `out` have different
+            shapes; `input` and `grad_output` differ in N or C; `grad_output` does not have the plane that
+            `avg_pool2d` makes of `input`; cells of `out` share memory; `divisor_override` is 0; tensors are
+            on different devices; `out` is not None and autograd follows the call.
 
     Example:
         >>> import torch, pooltide.torch
@@ -447,41 +397,28 @@ def avg_pool3d_backward(
         grad_output (tensor): Gradient of the result of `avg_pool3d`, of shape (N, C, D, H, W) or (C, D, H, W)
             and dtype float32, float64, float16 or bfloat16.
         input (tensor or tuple of ints): Input of `avg_pool3d`, or its shape. The values are not read.
-        kernel_size (int or (int, int, int)): Size of the windows, at least 1. One int is the size on every
-            axis.
-        stride (int or (int, int, int), default None): Step from one window to the next, at least 1. None:
-            `kernel_size`.
-        padding (int or (int, int, int), default 0): Padding of `avg_pool3d` at both ends of each axis, at
-            most half of `kernel_size`.
-        ceil_mode (bool, default False): True: the number of windows is rounded up, so the last window may end
-            outside the plane.
-        count_include_pad (bool, default True): True: the divisor of a window also counts the padding in the
-            window.
-        divisor_override (int, default None): Divisor of every window, not 0. None: the number of cells in the
-            window.
-        out (tensor, default None): Receives the result; of the result's shape and dtype, with any strides.
-            None: a new tensor.
+        kernel_size (int or (int, int, int)): Size of a window, at least 1. One int holds for every axis.
+        stride (int or (int, int, int), default None): Step between windows, at least 1. None: `kernel_size`.
+        padding (int or (int, int, int), default 0): Padding of `avg_pool3d`, at most `kernel_size` / 2.
+        ceil_mode (bool, default False): True: round the number of windows up; the last may be partial.
+        count_include_pad (bool, default True): True: the divisor of a window also counts its padding.
+        divisor_override (int, default None): Divisor of every window, not 0. None: its number of cells.
+        out (tensor, default None): Receives the result (its shape, dtype, any strides). None: a new tensor.
 
     Returns:
         tensor: The gradient with respect to `input`, of `input`'s shape and memory format (`grad_output`'s
             memory format if `input` is a shape) and `grad_output`'s dtype. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above.
-        TypeError: `grad_output` and `out` have different dtypes.
-        ValueError: `grad_output`, `input` or `out` has a rank that is not listed above.
-        ValueError: `input`, `grad_output` and `out` have different ranks.
-        ValueError: `kernel_size`, `stride` or `padding` has the wrong number of ints, or an int that is too
-            small.
-        ValueError: `padding` is more than half of `kernel_size`.
-        ValueError: `grad_output`, `input` or `out` has no cells on a spatial axis.
-        ValueError: `input` and `out` have different shapes.
-        ValueError: `input` and `grad_output` differ in N or C.
-        ValueError: `grad_output` does not have the plane that `avg_pool3d` makes of `input`.
-        ValueError: Cells of `out` share memory.
-        ValueError: `divisor_override` is 0.
-        ValueError: Tensors are on different devices.
-        ValueError: `out` is not None and autograd follows the call.
+        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
+            different dtypes.
+        ValueError: `grad_output`, `input` or `out` has a rank that is not listed above; `input`,
+            `grad_output` and `out` have different ranks; `kernel_size`, `stride` or `padding` has the wrong
+            number of ints, or an int that is too small; `padding` is more than half of `kernel_size`;
+            `grad_output`, `input` or `out` has no cells on a spatial axis; `input` and `out` have different
+            shapes; `input` and `grad_output` differ in N or C; `grad_output` does not have the plane that
+            `avg_pool3d` makes of `input`; cells of `out` share memory; `divisor_override` is 0; tensors are
+            on different devices; `out` is not None and autograd follows the call.
 
     Example:
         >>> import torch, pooltide.torch
@@ -520,16 +457,12 @@ def max_pool1d_backward(
         input (tensor or tuple of ints): Input of `max_pool1d`, or its shape. The values are not read.
         indices (tensor): The indices that `max_pool1d` returns: w of each maximum in its plane of `input`.
             They have `grad_output`'s shape and dtype int32 or int64.
-        kernel_size (int or (int,)): Size of the windows, at least 1. One int is the size on every axis.
-        stride (int or (int,), default None): Step from one window to the next, at least 1. None:
-            `kernel_size`.
-        padding (int or (int,), default 0): Padding of `max_pool1d` at both ends of each axis, at most half of
-            `kernel_size`.
+        kernel_size (int or (int,)): Size of a window, at least 1. One int holds for every axis.
+        stride (int or (int,), default None): Step between windows, at least 1. None: `kernel_size`.
+        padding (int or (int,), default 0): Padding of `max_pool1d`, at most `kernel_size` / 2.
         dilation (int or (int,), default 1): Step from one cell of a window to the next, at least 1.
-        ceil_mode (bool, default False): True: the number of windows is rounded up, so the last window may end
-            outside the plane.
-        out (tensor, default None): Receives the result; of the result's shape and dtype, with any strides.
-            None: a new tensor.
+        ceil_mode (bool, default False): True: round the number of windows up; the last may be partial.
+        out (tensor, default None): Receives the result (its shape, dtype, any strides). None: a new tensor.
         check_indices (bool, default True): True: raise for an index outside its plane; on a GPU, the function
             waits for that. False: a GPU drops such an index, and `index_errors` counts it; the CPU raises all
             the same.
@@ -539,22 +472,16 @@ def max_pool1d_backward(
             memory format if `input` is a shape) and `grad_output`'s dtype. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above.
-        TypeError: `grad_output` and `out` have different dtypes.
-        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above.
-        ValueError: `input`, `grad_output`, `indices` and `out` have different ranks.
-        ValueError: `kernel_size`, `stride`, `padding` or `dilation` has the wrong number of ints, or an int
-            that is too small.
-        ValueError: `padding` is more than half of `kernel_size`.
-        ValueError: `grad_output`, `input` or `out` has no cells on a spatial axis.
-        ValueError: `grad_output` and `indices` have different shapes.
-        ValueError: `input` and `out` have different shapes.
-        ValueError: `input` and `grad_output` differ in N or C.
-        ValueError: `grad_output` or `input` has a negative size.
-        ValueError: `grad_output` does not have the plane that `max_pool1d` makes of `input`.
-        ValueError: Cells of `out` share memory.
-        ValueError: Tensors are on different devices.
-        ValueError: `out` is not None and autograd follows the call.
+        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
+            different dtypes.
+        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above; `input`,
+            `grad_output`, `indices` and `out` have different ranks; `kernel_size`, `stride`, `padding` or
+            `dilation` has the wrong number of ints, or an int that is too small; `padding` is more than half
+            of `kernel_size`; `grad_output`, `input` or `out` has no cells on a spatial axis; `grad_output`
+            and `indices` have different shapes; `input` and `out` have different shapes; `input` and
+            `grad_output` differ in N or C; `grad_output` or `input` has a negative size; `grad_output` does
+            not have the plane that `max_pool1d` makes of `input`; cells of `out` share memory; tensors are on
+            different devices; `out` is not None and autograd follows the call.
         IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
             is touched.
 
@@ -597,16 +524,12 @@ def max_pool2d_backward(
         input (tensor or tuple of ints): Input of `max_pool2d`, or its shape. The values are not read.
         indices (tensor): The indices that `max_pool2d` returns: h * W + w of each maximum in its plane of
             `input`. They have `grad_output`'s shape and dtype int32 or int64.
-        kernel_size (int or (int, int)): Size of the windows, at least 1. One int is the size on every axis.
-        stride (int or (int, int), default None): Step from one window to the next, at least 1. None:
-            `kernel_size`.
-        padding (int or (int, int), default 0): Padding of `max_pool2d` at both ends of each axis, at most
-            half of `kernel_size`.
+        kernel_size (int or (int, int)): Size of a window, at least 1. One int holds for every axis.
+        stride (int or (int, int), default None): Step between windows, at least 1. None: `kernel_size`.
+        padding (int or (int, int), default 0): Padding of `max_pool2d`, at most `kernel_size` / 2.
         dilation (int or (int, int), default 1): Step from one cell of a window to the next, at least 1.
-        ceil_mode (bool, default False): True: the number of windows is rounded up, so the last window may end
-            outside the plane.
-        out (tensor, default None): Receives the result; of the result's shape and dtype, with any strides.
-            None: a new tensor.
+        ceil_mode (bool, default False): True: round the number of windows up; the last may be partial.
+        out (tensor, default None): Receives the result (its shape, dtype, any strides). None: a new tensor.
         check_indices (bool, default True): True: raise for an index outside its plane; on a GPU, the function
             waits for that. False: a GPU drops such an index, and `index_errors` counts it; the CPU raises all
             the same.
@@ -616,21 +539,16 @@ def max_pool2d_backward(
             memory format if `input` is a shape) and `grad_output`'s dtype. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above.
-        TypeError: `grad_output` and `out` have different dtypes.
-        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above.
-        ValueError: `input`, `grad_output`, `indices` and `out` have different ranks.
-        ValueError: `kernel_size`, `stride`, `padding` or `dilation` has the wrong number of ints, or an int
-            that is too small.
-        ValueError: `padding` is more than half of `kernel_size`.
-        ValueError: `grad_output`, `input` or `out` has no cells on a spatial axis.
-        ValueError: `grad_output` and `indices` have different shapes.
-        ValueError: `input` and `out` have different shapes.
-        ValueError: `input` and `grad_output` differ in N or C.
-        ValueError: `grad_output` does not have the plane that `max_pool2d` makes of `input`.
-        ValueError: Cells of `out` share memory.
-        ValueError: Tensors are on different devices.
-        ValueError: `out` is not None and autograd follows the call.
+        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
+            different dtypes.
+        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above; `input`,
+            `grad_output`, `indices` and `out` have different ranks; `kernel_size`, `stride`, `padding` or
+            `dilation` has the wrong number of ints, or an int that is too small; `padding` is more than half
+            of `kernel_size`; `grad_output`, `input` or `out` has no cells on a spatial axis; `grad_output`
+            and `indices` have different shapes; `input` and `out` have different shapes; `input` and
+            `grad_output` differ in N or C; `grad_output` does not have the plane that `max_pool2d` makes of
+            `input`; cells of `out` share memory; tensors are on different devices; `out` is not None and
+            autograd follows the call.
         IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
             is touched.
 
@@ -673,17 +591,12 @@ def max_pool3d_backward(
         input (tensor or tuple of ints): Input of `max_pool3d`, or its shape. The values are not read.
         indices (tensor): The indices that `max_pool3d` returns: (d * H + h) * W + w of each maximum in its
             plane of `input`. They have `grad_output`'s shape and dtype int32 or int64.
-        kernel_size (int or (int, int, int)): Size of the windows, at least 1. One int is the size on every
-            axis.
-        stride (int or (int, int, int), default None): Step from one window to the next, at least 1. None:
-            `kernel_size`.
-        padding (int or (int, int, int), default 0): Padding of `max_pool3d` at both ends of each axis, at
-            most half of `kernel_size`.
+        kernel_size (int or (int, int, int)): Size of a window, at least 1. One int holds for every axis.
+        stride (int or (int, int, int), default None): Step between windows, at least 1. None: `kernel_size`.
+        padding (int or (int, int, int), default 0): Padding of `max_pool3d`, at most `kernel_size` / 2.
         dilation (int or (int, int, int), default 1): Step from one cell of a window to the next, at least 1.
-        ceil_mode (bool, default False): True: the number of windows is rounded up, so the last window may end
-            outside the plane.
-        out (tensor, default None): Receives the result; of the result's shape and dtype, with any strides.
-            None: a new tensor.
+        ceil_mode (bool, default False): True: round the number of windows up; the last may be partial.
+        out (tensor, default None): Receives the result (its shape, dtype, any strides). None: a new tensor.
         check_indices (bool, default True): True: raise for an index outside its plane; on a GPU, the function
             waits for that. False: a GPU drops such an index, and `index_errors` counts it; the CPU raises all
             the same.
@@ -693,21 +606,16 @@ def max_pool3d_backward(
             memory format if `input` is a shape) and `grad_output`'s dtype. `out` if it is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above.
-        TypeError: `grad_output` and `out` have different dtypes.
-        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above.
-        ValueError: `input`, `grad_output`, `indices` and `out` have different ranks.
-        ValueError: `kernel_size`, `stride`, `padding` or `dilation` has the wrong number of ints, or an int
-            that is too small.
-        ValueError: `padding` is more than half of `kernel_size`.
-        ValueError: `grad_output`, `input` or `out` has no cells on a spatial axis.
-        ValueError: `grad_output` and `indices` have different shapes.
-        ValueError: `input` and `out` have different shapes.
-        ValueError: `input` and `grad_output` differ in N or C.
-        ValueError: `grad_output` does not have the plane that `max_pool3d` makes of `input`.
-        ValueError: Cells of `out` share memory.
-        ValueError: Tensors are on different devices.
-        ValueError: `out` is not None and autograd follows the call.
+        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
+            different dtypes.
+        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above; `input`,
+            `grad_output`, `indices` and `out` have different ranks; `kernel_size`, `stride`, `padding` or
+            `dilation` has the wrong number of ints, or an int that is too small; `padding` is more than half
+            of `kernel_size`; `grad_output`, `input` or `out` has no cells on a spatial axis; `grad_output`
+            and `indices` have different shapes; `input` and `out` have different shapes; `input` and
+            `grad_output` differ in N or C; `grad_output` does not have the plane that `max_pool3d` makes of
+            `input`; cells of `out` share memory; tensors are on different devices; `out` is not None and
+            autograd follows the call.
         IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
             is touched.
 
@@ -748,32 +656,26 @@ def max_unpool1d_backward(
         input (tensor or tuple of ints): Input of `max_unpool1d`, or its shape. The values are not read.
         indices (tensor): The indices of `max_unpool1d`: w in its plane of `grad_output`. They have `input`'s
             shape and dtype int32 or int64.
-        kernel_size (int or (int,)): Size of the windows, at least 1. One int is the size on every axis.
-        stride (int or (int,), default None): Step from one window to the next, at least 1. None:
-            `kernel_size`.
+        kernel_size (int or (int,)): Size of a window, at least 1. One int holds for every axis.
+        stride (int or (int,), default None): Step between windows, at least 1. None: `kernel_size`.
         padding (int or (int,), default 0): Padding of the max pool that `max_unpool1d` reverses.
         output_size (tuple of ints, default None): Plane of `grad_output`, or its whole shape. None: (n - 1) *
             stride - 2 * padding + kernel_size cells on an axis where `input` has n.
-        out (tensor, default None): Receives the result; of the result's shape and dtype, with any strides.
-            None: a new tensor.
+        out (tensor, default None): Receives the result (its shape, dtype, any strides). None: a new tensor.
 
     Returns:
         tensor: The gradient with respect to `input`: `grad_output` at the indices, in its dtype. `out` if it
             is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above.
-        TypeError: `grad_output` and `out` have different dtypes.
-        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above.
-        ValueError: `input` has no cells on a spatial axis.
-        ValueError: `kernel_size`, `stride`, `padding` or `output_size` has the wrong number of ints, or an
-            int that is too small.
-        ValueError: `output_size` differs from what None means by `stride` or more on an axis.
-        ValueError: `input` and `indices` have different shapes.
-        ValueError: `grad_output` does not have the plane that `output_size` says.
-        ValueError: `input` and `out` have different shapes.
-        ValueError: Cells of `out` share memory.
-        ValueError: Tensors are on different devices.
+        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
+            different dtypes.
+        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above; `input`
+            has no cells on a spatial axis; `kernel_size`, `stride`, `padding` or `output_size` has the wrong
+            number of ints, or an int that is too small; `output_size` differs from what None means by
+            `stride` or more on an axis; `input` and `indices` have different shapes; `grad_output` does not
+            have the plane that `output_size` says; `input` and `out` have different shapes; cells of `out`
+            share memory; tensors are on different devices.
         IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
             is touched.
 
@@ -808,32 +710,26 @@ def max_unpool2d_backward(
         input (tensor or tuple of ints): Input of `max_unpool2d`, or its shape. The values are not read.
         indices (tensor): The indices of `max_unpool2d`: h * W + w in its plane of `grad_output`. They have
             `input`'s shape and dtype int32 or int64.
-        kernel_size (int or (int, int)): Size of the windows, at least 1. One int is the size on every axis.
-        stride (int or (int, int), default None): Step from one window to the next, at least 1. None:
-            `kernel_size`.
+        kernel_size (int or (int, int)): Size of a window, at least 1. One int holds for every axis.
+        stride (int or (int, int), default None): Step between windows, at least 1. None: `kernel_size`.
         padding (int or (int, int), default 0): Padding of the max pool that `max_unpool2d` reverses.
         output_size (tuple of ints, default None): Plane of `grad_output`, or its whole shape. None: (n - 1) *
             stride - 2 * padding + kernel_size cells on an axis where `input` has n.
-        out (tensor, default None): Receives the result; of the result's shape and dtype, with any strides.
-            None: a new tensor.
+        out (tensor, default None): Receives the result (its shape, dtype, any strides). None: a new tensor.
 
     Returns:
         tensor: The gradient with respect to `input`: `grad_output` at the indices, in its dtype. `out` if it
             is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above.
-        TypeError: `grad_output` and `out` have different dtypes.
-        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above.
-        ValueError: `input` has no cells on a spatial axis.
-        ValueError: `kernel_size`, `stride`, `padding` or `output_size` has the wrong number of ints, or an
-            int that is too small.
-        ValueError: `output_size` differs from what None means by `stride` or more on an axis.
-        ValueError: `input` and `indices` have different shapes.
-        ValueError: `grad_output` does not have the plane that `output_size` says.
-        ValueError: `input` and `out` have different shapes.
-        ValueError: Cells of `out` share memory.
-        ValueError: Tensors are on different devices.
+        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
+            different dtypes.
+        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above; `input`
+            has no cells on a spatial axis; `kernel_size`, `stride`, `padding` or `output_size` has the wrong
+            number of ints, or an int that is too small; `output_size` differs from what None means by
+            `stride` or more on an axis; `input` and `indices` have different shapes; `grad_output` does not
+            have the plane that `output_size` says; `input` and `out` have different shapes; cells of `out`
+            share memory; tensors are on different devices.
         IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
             is touched.
 
@@ -868,33 +764,26 @@ def max_unpool3d_backward(
         input (tensor or tuple of ints): Input of `max_unpool3d`, or its shape. The values are not read.
         indices (tensor): The indices of `max_unpool3d`: (d * H + h) * W + w in its plane of `grad_output`.
             They have `input`'s shape and dtype int32 or int64.
-        kernel_size (int or (int, int, int)): Size of the windows, at least 1. One int is the size on every
-            axis.
-        stride (int or (int, int, int), default None): Step from one window to the next, at least 1. None:
-            `kernel_size`.
+        kernel_size (int or (int, int, int)): Size of a window, at least 1. One int holds for every axis.
+        stride (int or (int, int, int), default None): Step between windows, at least 1. None: `kernel_size`.
         padding (int or (int, int, int), default 0): Padding of the max pool that `max_unpool3d` reverses.
         output_size (tuple of ints, default None): Plane of `grad_output`, or its whole shape. None: (n - 1) *
             stride - 2 * padding + kernel_size cells on an axis where `input` has n.
-        out (tensor, default None): Receives the result; of the result's shape and dtype, with any strides.
-            None: a new tensor.
+        out (tensor, default None): Receives the result (its shape, dtype, any strides). None: a new tensor.
 
     Returns:
         tensor: The gradient with respect to `input`: `grad_output` at the indices, in its dtype. `out` if it
             is not None.
 
     Raises:
-        TypeError: An argument has a type or dtype that is not listed above.
-        TypeError: `grad_output` and `out` have different dtypes.
-        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above.
-        ValueError: `input` has no cells on a spatial axis.
-        ValueError: `kernel_size`, `stride`, `padding` or `output_size` has the wrong number of ints, or an
-            int that is too small.
-        ValueError: `output_size` differs from what None means by `stride` or more on an axis.
-        ValueError: `input` and `indices` have different shapes.
-        ValueError: `grad_output` does not have the plane that `output_size` says.
-        ValueError: `input` and `out` have different shapes.
-        ValueError: Cells of `out` share memory.
-        ValueError: Tensors are on different devices.
+        TypeError: An argument has a type or dtype that is not listed above; `grad_output` and `out` have
+            different dtypes.
+        ValueError: `grad_output`, `input`, `indices` or `out` has a rank that is not listed above; `input`
+            has no cells on a spatial axis; `kernel_size`, `stride`, `padding` or `output_size` has the wrong
+            number of ints, or an int that is too small; `output_size` differs from what None means by
+            `stride` or more on an axis; `input` and `indices` have different shapes; `grad_output` does not
+            have the plane that `output_size` says; `input` and `out` have different shapes; cells of `out`
+            share memory; tensors are on different devices.
         IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
             is touched.
 

@@ -253,15 +253,11 @@ def avg_pool1d(
     Args:
         input (tensor): What is pooled, of shape (N, C, W) or (C, W) and dtype float32, float64, float16 or
             bfloat16 (tensors of other dtypes go to PyTorch's function).
-        kernel_size (int or (int,)): Size of the windows, at least 1. One int is the size on every axis.
-        stride (int or (int,), default None): Step from one window to the next, at least 1. None:
-            `kernel_size`.
-        padding (int or (int,), default 0): Zeros added at both ends of each axis, at most half of
-            `kernel_size`.
-        ceil_mode (bool, default False): True: the number of windows is rounded up, so the last window may end
-            outside the plane.
-        count_include_pad (bool, default True): True: the divisor of a window also counts the padding in the
-            window.
+        kernel_size (int or (int,)): Size of a window, at least 1. One int holds for every axis.
+        stride (int or (int,), default None): Step between windows, at least 1. None: `kernel_size`.
+        padding (int or (int,), default 0): Zeros at both ends of each axis, at most `kernel_size` / 2.
+        ceil_mode (bool, default False): True: round the number of windows up; the last may be partial.
+        count_include_pad (bool, default True): True: the divisor of a window also counts its padding.
 
     Returns:
         tensor: The average of each window, in `input`'s dtype.
@@ -299,19 +295,13 @@ def avg_pool2d(
     Args:
         input (tensor): What is pooled, of shape (N, C, H, W) or (C, H, W) and dtype float32, float64, float16
             or bfloat16 (tensors of other dtypes go to PyTorch's function).
-        kernel_size (int or (int, int)): Size of the windows, at least 1. One int is the size on every axis.
-        stride (int or (int, int), default None): Step from one window to the next, at least 1. None:
-            `kernel_size`.
-        padding (int or (int, int), default 0): Zeros added at both ends of each axis, at most half of
-            `kernel_size`.
-        ceil_mode (bool, default False): True: the number of windows is rounded up, so the last window may end
-            outside the plane.
-        count_include_pad (bool, default True): True: the divisor of a window also counts the padding in the
-            window.
-        divisor_override (int, default None): Divisor of every window, not 0. None: the number of cells in the
-            window.
-        out (tensor, default None): Receives the result; of the result's shape and dtype, with any strides.
-            None: a new tensor.
+        kernel_size (int or (int, int)): Size of a window, at least 1. One int holds for every axis.
+        stride (int or (int, int), default None): Step between windows, at least 1. None: `kernel_size`.
+        padding (int or (int, int), default 0): Zeros at both ends of each axis, at most `kernel_size` / 2.
+        ceil_mode (bool, default False): True: round the number of windows up; the last may be partial.
+        count_include_pad (bool, default True): True: the divisor of a window also counts its padding.
+        divisor_override (int, default None): Divisor of every window, not 0. None: its number of cells.
+        out (tensor, default None): Receives the result (its shape, dtype, any strides). None: a new tensor.
 
     Returns:
         tensor: The average of each window, in `input`'s dtype.
@@ -352,20 +342,14 @@ def avg_pool3d(
     Args:
         input (tensor): What is pooled, of shape (N, C, D, H, W) or (C, D, H, W) and dtype float32, float64,
             float16 or bfloat16 (tensors of other dtypes go to PyTorch's function).
-        kernel_size (int or (int, int, int)): Size of the windows, at least 1. One int is the size on every
-            axis.
-        stride (int or (int, int, int), default None): Step from one window to the next, at least 1. None:
-            `kernel_size`.
-        padding (int or (int, int, int), default 0): Zeros added at both ends of each axis, at most half of
-            `kernel_size`.
-        ceil_mode (bool, default False): True: the number of windows is rounded up, so the last window may end
-            outside the plane.
-        count_include_pad (bool, default True): True: the divisor of a window also counts the padding in the
-            window.
-        divisor_override (int, default None): Divisor of every window, not 0. None: the number of cells in the
-            window.
-        out (tensor, default None): Receives the result; of the result's shape and dtype, with any strides.
-            None: a new tensor.
+        kernel_size (int or (int, int, int)): Size of a window, at least 1. One int holds for every axis.
+        stride (int or (int, int, int), default None): Step between windows, at least 1. None: `kernel_size`.
+        padding (int or (int, int, int), default 0): Zeros at both ends of each axis, at most `kernel_size` /
+            2.
+        ceil_mode (bool, default False): True: round the number of windows up; the last may be partial.
+        count_include_pad (bool, default True): True: the divisor of a window also counts its padding.
+        divisor_override (int, default None): Divisor of every window, not 0. None: its number of cells.
+        out (tensor, default None): Receives the result (its shape, dtype, any strides). None: a new tensor.
 
     Returns:
         tensor: The average of each window, in `input`'s dtype.
@@ -446,14 +430,12 @@ def max_pool1d(
     Args:
         input (tensor): What is pooled, of shape (N, C, W) or (C, W) and dtype float32, float64, float16 or
             bfloat16 (tensors of other dtypes go to PyTorch's function).
-        kernel_size (int or (int,)): Size of the windows, at least 1. One int is the size on every axis.
-        stride (int or (int,), default None): Step from one window to the next, at least 1. None:
-            `kernel_size`.
-        padding (int or (int,), default 0): Cells added at both ends of each axis, at most half of
-            `kernel_size`. They are never a maximum.
+        kernel_size (int or (int,)): Size of a window, at least 1. One int holds for every axis.
+        stride (int or (int,), default None): Step between windows, at least 1. None: `kernel_size`.
+        padding (int or (int,), default 0): Cells at both ends of each axis, never a maximum; at most
+            `kernel_size` / 2.
         dilation (int or (int,), default 1): Step from one cell of a window to the next, at least 1.
-        ceil_mode (bool, default False): True: the number of windows is rounded up, so the last window may end
-            outside the plane.
+        ceil_mode (bool, default False): True: round the number of windows up; the last may be partial.
         return_indices (bool, default False): True: also return the index of each maximum.
 
     Returns:
@@ -537,14 +519,12 @@ def max_pool2d(
     Args:
         input (tensor): What is pooled, of shape (N, C, H, W) or (C, H, W) and dtype float32, float64, float16
             or bfloat16 (tensors of other dtypes go to PyTorch's function).
-        kernel_size (int or (int, int)): Size of the windows, at least 1. One int is the size on every axis.
-        stride (int or (int, int), default None): Step from one window to the next, at least 1. None:
-            `kernel_size`.
-        padding (int or (int, int), default 0): Cells added at both ends of each axis, at most half of
-            `kernel_size`. They are never a maximum.
+        kernel_size (int or (int, int)): Size of a window, at least 1. One int holds for every axis.
+        stride (int or (int, int), default None): Step between windows, at least 1. None: `kernel_size`.
+        padding (int or (int, int), default 0): Cells at both ends of each axis, never a maximum; at most
+            `kernel_size` / 2.
         dilation (int or (int, int), default 1): Step from one cell of a window to the next, at least 1.
-        ceil_mode (bool, default False): True: the number of windows is rounded up, so the last window may end
-            outside the plane.
+        ceil_mode (bool, default False): True: round the number of windows up; the last may be partial.
         return_indices (bool, default False): True: also return the index of each maximum.
 
     Returns:
@@ -628,15 +608,12 @@ def max_pool3d(
     Args:
         input (tensor): What is pooled, of shape (N, C, D, H, W) or (C, D, H, W) and dtype float32, float64,
             float16 or bfloat16 (tensors of other dtypes go to PyTorch's function).
-        kernel_size (int or (int, int, int)): Size of the windows, at least 1. One int is the size on every
-            axis.
-        stride (int or (int, int, int), default None): Step from one window to the next, at least 1. None:
-            `kernel_size`.
-        padding (int or (int, int, int), default 0): Cells added at both ends of each axis, at most half of
-            `kernel_size`. They are never a maximum.
+        kernel_size (int or (int, int, int)): Size of a window, at least 1. One int holds for every axis.
+        stride (int or (int, int, int), default None): Step between windows, at least 1. None: `kernel_size`.
+        padding (int or (int, int, int), default 0): Cells at both ends of each axis, never a maximum; at most
+            `kernel_size` / 2.
         dilation (int or (int, int, int), default 1): Step from one cell of a window to the next, at least 1.
-        ceil_mode (bool, default False): True: the number of windows is rounded up, so the last window may end
-            outside the plane.
+        ceil_mode (bool, default False): True: round the number of windows up; the last may be partial.
         return_indices (bool, default False): True: also return the index of each maximum.
 
     Returns:
@@ -679,9 +656,8 @@ def max_unpool1d(
             bfloat16 (tensors of other dtypes go to PyTorch's function).
         indices (tensor): The cell of each value: w in its plane of the result. They have `input`'s shape and
             dtype int32 or int64.
-        kernel_size (int or (int,)): Size of the windows, at least 1. One int is the size on every axis.
-        stride (int or (int,), default None): Step from one window to the next, at least 1. None:
-            `kernel_size`.
+        kernel_size (int or (int,)): Size of a window, at least 1. One int holds for every axis.
+        stride (int or (int,), default None): Step between windows, at least 1. None: `kernel_size`.
         padding (int or (int,), default 0): Padding of the max pool that is reversed.
         output_size (tuple of ints, default None): Plane of the result, or its whole shape. None: (n - 1) *
             stride - 2 * padding + kernel_size cells on an axis where `input` has n.
@@ -721,9 +697,8 @@ def max_unpool2d(
             float16 or bfloat16 (tensors of other dtypes go to PyTorch's function).
         indices (tensor): The cell of each value: h * W + w in its plane of the result. They have `input`'s
             shape and dtype int32 or int64.
-        kernel_size (int or (int, int)): Size of the windows, at least 1. One int is the size on every axis.
-        stride (int or (int, int), default None): Step from one window to the next, at least 1. None:
-            `kernel_size`.
+        kernel_size (int or (int, int)): Size of a window, at least 1. One int holds for every axis.
+        stride (int or (int, int), default None): Step between windows, at least 1. None: `kernel_size`.
         padding (int or (int, int), default 0): Padding of the max pool that is reversed.
         output_size (tuple of ints, default None): Plane of the result, or its whole shape. None: (n - 1) *
             stride - 2 * padding + kernel_size cells on an axis where `input` has n.
@@ -763,10 +738,8 @@ def max_unpool3d(
             float16 or bfloat16 (tensors of other dtypes go to PyTorch's function).
         indices (tensor): The cell of each value: (d * H + h) * W + w in its plane of the result. They have
             `input`'s shape and dtype int32 or int64.
-        kernel_size (int or (int, int, int)): Size of the windows, at least 1. One int is the size on every
-            axis.
-        stride (int or (int, int, int), default None): Step from one window to the next, at least 1. None:
-            `kernel_size`.
+        kernel_size (int or (int, int, int)): Size of a window, at least 1. One int holds for every axis.
+        stride (int or (int, int, int), default None): Step between windows, at least 1. None: `kernel_size`.
         padding (int or (int, int, int), default 0): Padding of the max pool that is reversed.
         output_size (tuple of ints, default None): Plane of the result, or its whole shape. None: (n - 1) *
             stride - 2 * padding + kernel_size cells on an axis where `input` has n.
