@@ -9,6 +9,7 @@ import pytest
 import pooltide
 from browser import Browser
 from pooltide import _native, acl
+from pooltide.acl.state import STATE
 from pooltide.kernels.calls import CALLS
 from pooltide.kernels.cuda.runtime import compiler, nvrtc
 from pooltide.kernels.cuda.source import Source, headers, program
@@ -72,13 +73,18 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 
 @pytest.fixture
-def runtime() -> Iterator[None]:
-    """A running runtime with the defaults, ended after the test."""
-    product, checks = acl.get_product(), acl.get_checks()
-    assert acl.aclInit(None) == 0
-    assert acl.aclrtSetDevice(0) == 0
+def settings() -> Iterator[None]:
+    """After the test, the runtime is ended and its settings are as they were."""
+    before = {name: getattr(STATE, name) for name in ("product", "chip", "checks", "edition", "devices")}
     yield
     acl.aclFinalize()
     acl.aclGetRecentErrMsg()
-    acl.set_product(product)
-    acl.set_checks(checks)
+    for name, value in before.items():
+        setattr(STATE, name, value)
+
+
+@pytest.fixture
+def runtime(settings: None) -> None:
+    """A running runtime with the defaults, ended after the test."""
+    assert acl.aclInit(None) == 0
+    assert acl.aclrtSetDevice(0) == 0

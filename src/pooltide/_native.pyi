@@ -73,28 +73,9 @@ class Shortcuts:
         environment: dict[bytes, bytes],
         backend: bytes,
     ) -> None: ...
-    def find(
-        self,
-        function: str,
-        result_layout: bool | str | None,
-        grad_output: Any,
-        input: Any,
-        indices: Any,
-        attributes: tuple[Any, ...],
-        out: Any,
-        /,
-    ) -> Any: ...
-    def key(
-        self,
-        function: str,
-        result_layout: bool | str | None,
-        grad_output: Any,
-        input: Any,
-        indices: Any,
-        attributes: tuple[Any, ...],
-        out: Any,
-        /,
-    ) -> bytes | None: ...
+    # The arguments of both: grad_output, input, indices, the tuple of attributes, out.
+    def find(self, function: str, result_layout: bool | str | None, /, *arguments: Any) -> Any: ...
+    def key(self, function: str, result_layout: bool | str | None, /, *arguments: Any) -> bytes | None: ...
 
 def unpool(
     source: Memory,

@@ -71,15 +71,6 @@ def test_init_and_finalize_come_in_pairs() -> None:
     assert acl.aclFinalize() == 0
 
 
-@pytest.fixture
-def settings() -> Any:
-    before = acl.get_product(), acl.get_checks()
-    yield
-    acl.aclFinalize()
-    acl.set_product(before[0])
-    acl.set_checks(before[1])
-
-
 @pytest.mark.usefixtures("settings")
 def test_a_config_file_sets_product_and_checks(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "acl.json"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,19 +9,10 @@ import pytest
 
 import pooltide
 from pooltide import acl, aclnn
-from pooltide.acl.state import STATE
+
+pytestmark = pytest.mark.usefixtures("runtime")
 
 NCHW = acl.ACL_FORMAT_NCHW
-
-
-@pytest.fixture(autouse=True)
-def runtime() -> Iterator[None]:
-    before = STATE.checks, STATE.edition, STATE.product
-    acl.aclInit(None)
-    acl.aclrtSetDevice(0)
-    yield
-    acl.aclFinalize()
-    STATE.checks, STATE.edition, STATE.product = before
 
 
 def maximum(x: np.ndarray[Any, Any]) -> tuple[int, str | None, np.ndarray[Any, Any]]:

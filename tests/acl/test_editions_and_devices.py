@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,17 +11,9 @@ import pytest
 from pooltide import acl
 from pooltide.acl.state import STATE
 
+pytestmark = pytest.mark.usefixtures("runtime")
+
 INVALID, CONTEXT = 100000, 107002
-
-
-@pytest.fixture(autouse=True)
-def runtime() -> Iterator[None]:
-    before = STATE.checks, STATE.edition, STATE.devices
-    acl.aclInit(None)
-    acl.aclrtSetDevice(0)
-    yield
-    acl.aclFinalize()
-    STATE.checks, STATE.edition, STATE.devices = before
 
 
 def test_editions_take_what_they_know() -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from own_operator import CODE, PAGE
 from pooltide import acl
 from pooltide.acl.phase_one import phase_functions
 from pooltide.operators.catalog import user_operators
@@ -32,15 +33,10 @@ X = np.array([[-1, 2, -3], [4, -5, 6]], np.float32)
 
 
 @pytest.fixture(autouse=True)
-def _runtime() -> Any:
-    acl.aclInit(None)
-    acl.aclrtSetDevice(0)
-    acl.aclGetRecentErrMsg()
+def _runtime(runtime: None) -> Iterator[None]:
     acl.set_checks("strict")
     yield
     acl.aclrtSynchronizeStream(None)
-    acl.set_checks("warn")
-    acl.aclFinalize()
 
 
 def folder_of(tmp_path: Path, page: str, code: str, name: str = "relu") -> Path:
@@ -50,8 +46,10 @@ def folder_of(tmp_path: Path, page: str, code: str, name: str = "relu") -> Path:
     return tmp_path
 
 
-def operator(tmp_path: Path, page: str, code: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    functions = phase_functions(user_operators((str(folder_of(tmp_path, page, code)),)).values())
+def operator(
+    tmp_path: Path, page: str, code: str, name: str = "relu"
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    functions = phase_functions(user_operators((str(folder_of(tmp_path, page, code, name)),)).values())
     one, two = functions.values()
     return one, two
 
@@ -199,45 +197,6 @@ def test_data_are_checked_as_those_of_pools(tmp_path: Path) -> None:
     assert phases[1](None, 0, executor, None) == 161002  # used twice
 
 
-MANY = """
-operator = "aclnnMany"
-summary = "All types."
-python = "relu.py:many"
-workspace = 64
-dtypes.any = ["FLOAT32", "INT64"]
-parameters = [
-    { name = "selfRef", type = "tensor", dtypes = "any", role = "in_place" },
-    { name = "others", type = "tensor_list", dtypes = ["FLOAT32"] },
-    { name = "mask", type = "tensor", dtypes = ["BOOL"], nullable = true },
-    { name = "alpha", type = "scalar" },
-    { name = "dims", type = "int_array", lengths = [2], least = 0 },
-    { name = "scales", type = "float_array" },
-    { name = "flags", type = "bool_array" },
-    { name = "times", type = "int64" },
-    { name = "small", type = "int32" },
-    { name = "keep", type = "bool" },
-    { name = "eps", type = "double" },
-    { name = "rate", type = "float" },
-    { name = "mode", type = "string", nullable = true },
-    { name = "sums", type = "tensor", dtypes = ["FLOAT32"], role = "output", shape = "relu.py:sums_shape" },
-]
-rules = [{ rule = "relu.py:at_most_nine" }]
-"""
-MANY_CODE = """
-def many(selfRef, others, mask, alpha, dims, scales, flags, times, small, keep, eps, rate, mode, sums):
-    assert mask is None and dims == (1, 2) and flags == (True, False) and keep is True and mode == "sum"
-    selfRef += alpha * others[0] + others[1] * scales[0] * times
-    sums[...] = selfRef.sum(0) + eps + rate + small
-
-def sums_shape(selfRef):
-    return selfRef.shape[1:]
-
-def at_most_nine(times):
-    if times > 9:
-        return f"times is {times}; it must be 9 at most."
-"""
-
-
 def _many(**changed: Any) -> dict[str, Any]:
     arguments = {
         "selfRef": acl.tensor_from_numpy(X),
@@ -259,7 +218,7 @@ def _many(**changed: Any) -> dict[str, Any]:
 
 
 def test_every_type_reaches_the_function(tmp_path: Path) -> None:
-    phases = operator(tmp_path, MANY, MANY_CODE)
+    phases = operator(tmp_path, PAGE, CODE, "many")
     arguments = _many()
     assert compute(phases, *arguments.values()) == (0, "")
     assert np.array_equal(acl.tensor_to_numpy(arguments["selfRef"]), 5 * X)
@@ -281,7 +240,7 @@ def test_every_type_reaches_the_function(tmp_path: Path) -> None:
     ],
 )
 def test_every_type_is_checked(tmp_path: Path, changed: dict[str, Any], says: str) -> None:
-    phases = operator(tmp_path, MANY, MANY_CODE)
+    phases = operator(tmp_path, PAGE, CODE, "many")
     size, executor, status = phases[0](**_many(**changed))
     assert (size, executor) == (0, None)
     assert status in (161001, 161002)
@@ -290,13 +249,13 @@ def test_every_type_is_checked(tmp_path: Path, changed: dict[str, Any], says: st
 
 def test_a_bad_member_of_a_list_is_named(tmp_path: Path) -> None:
     members = [acl.tensor_from_numpy(X), acl.tensor_from_numpy(X.astype(np.int64))]
-    phases = operator(tmp_path, MANY, MANY_CODE)
+    phases = operator(tmp_path, PAGE, CODE, "many")
     assert phases[0](**_many(others=acl.aclCreateTensorList(members)))[2] == 161002
     assert "others[1] has dtype INT64; " in (acl.aclGetRecentErrMsg() or "")
 
 
 def test_the_workspace_of_the_page_is_required(tmp_path: Path) -> None:
-    phases = operator(tmp_path, MANY, MANY_CODE)
+    phases = operator(tmp_path, PAGE, CODE, "many")
     size, executor, _ = phases[0](*_many().values())
     assert size == 64
     assert phases[1](None, 64, executor, None) == 161001
@@ -304,7 +263,7 @@ def test_the_workspace_of_the_page_is_required(tmp_path: Path) -> None:
 
 
 def test_a_tensor_of_a_list_gets_a_new_address(tmp_path: Path) -> None:
-    phases = operator(tmp_path, MANY, MANY_CODE)
+    phases = operator(tmp_path, PAGE, CODE, "many")
     arguments = _many()
     size, executor, _ = phases[0](*arguments.values())
     assert acl.aclSetAclOpExecutorRepeatable(executor) == 0
@@ -339,22 +298,22 @@ def test_jobs_of_functions_keep_the_order_of_the_stream(tmp_path: Path) -> None:
         ),
         (
             "def sums_shape(selfRef):\n    1 / 0",
-            "the shape of sums is not known: relu.py:sums_shape raised Zero",
+            "the shape of sums is not known: many.py:sums_shape raised Zero",
         ),
         (
             "def sums_shape(selfRef):\n    return (4,)",
-            r"sums has shape \(3\); it must be \(4\), as relu.py:sums_",
+            r"sums has shape \(3\); it must be \(4\), as many.py:sums_",
         ),
-        ("def at_most_nine(times):\n    return False", "the arguments break the rule relu.py:at_most_nine"),
+        ("def at_most_nine(times):\n    return False", "the arguments break the rule many.py:at_most_nine"),
         ("def at_most_nine(times):\n    return 5", "returned 5; it must return None, a bool or a sentence"),
         (
             "def at_most_nine(times):\n    1 / 0",
-            "the rule can't be checked: relu.py:at_most_nine raised Zero",
+            "the rule can't be checked: many.py:at_most_nine raised Zero",
         ),
     ],
 )
 def test_rules_and_shapes_that_fail(tmp_path: Path, code: str, says: str) -> None:
-    phases = operator(tmp_path, MANY, f"{MANY_CODE}\n{code}")
+    phases = operator(tmp_path, PAGE, f"{CODE}\n{code}", "many")
     assert phases[0](*_many().values())[2] in (161002, 561000)
     assert re.search(says, acl.aclGetRecentErrMsg() or "")
 

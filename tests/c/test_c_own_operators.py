@@ -8,42 +8,10 @@ from pathlib import Path
 import pytest
 
 from c_programs import compile_with_cc, need_compiler, run_program
+from own_operator import CODE, PAGE
 from paths import PROGRAMS
 from pooltide.c.build import BuildInputs, install
 
-PAGE = """
-operator = "aclnnMany"
-summary = "All types."
-python = "many.py:many"
-workspace = 64
-parameters = [
-    { name = "selfRef", type = "tensor", dtypes = ["FLOAT32"], role = "in_place" },
-    { name = "others", type = "tensor_list", dtypes = ["FLOAT32"] },
-    { name = "mask", type = "tensor", dtypes = ["BOOL"], nullable = true },
-    { name = "alpha", type = "scalar" },
-    { name = "dims", type = "int_array" },
-    { name = "scales", type = "float_array" },
-    { name = "flags", type = "bool_array" },
-    { name = "times", type = "int64" },
-    { name = "small", type = "int32" },
-    { name = "keep", type = "bool" },
-    { name = "eps", type = "double" },
-    { name = "rate", type = "float" },
-    { name = "mode", type = "string" },
-    { name = "sums", type = "tensor", dtypes = ["FLOAT32"], role = "output", shape = "selfRef" },
-]
-rules = [{ rule = "many.py:at_most_nine" }]
-"""
-CODE = """
-def many(selfRef, others, mask, alpha, dims, scales, flags, times, small, keep, eps, rate, mode, sums):
-    assert mask is None and dims == (1, 2) and flags == (True, False) and keep is True and mode == "sum"
-    selfRef += alpha * others[0] + others[1] * scales[0] * times
-    sums[...] = selfRef + eps + rate + small
-
-
-def at_most_nine(times):
-    return None if times <= 9 else f"times is {times}; it must be 9 at most."
-"""
 SOURCE = PROGRAMS / "own_operator.c"
 
 
@@ -65,6 +33,16 @@ def program(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
+def run_with(program: Path, file: Path, text: str) -> subprocess.CompletedProcess[str]:
+    """Runs the program while the file has this text."""
+    before = file.read_text()
+    file.write_text(text)
+    try:
+        return run_program(program)
+    finally:
+        file.write_text(before)
+
+
 def test_a_c_program_calls_an_operator_of_a_page(program: Path) -> None:
     elsewhere = {"POOLTIDE_OPERATORS": "/nowhere"}  # the program has its own folders
     run = run_program(program, environment={"POOLTIDE_CHECKS": "strict"} | elsewhere)
@@ -82,11 +60,7 @@ def test_the_page_s_rules_and_the_checks_work_in_c(program: Path) -> None:
 
 
 def test_a_function_that_raises_names_its_line_and_the_program_s(program: Path, folder: Path) -> None:
-    (folder / "many.py").write_text(CODE.replace("    selfRef +=", "    1 / 0\n    selfRef +="))
-    try:
-        run = run_program(program)
-    finally:
-        (folder / "many.py").write_text(CODE)
+    run = run_with(program, folder / "many.py", CODE.replace("    selfRef +=", "    1 / 0\n    selfRef +="))
     assert run.returncode == 1
     assert (
         "aclnnMany: many.py:many raised ZeroDivisionError: division by zero, at many.py:4 in many"
@@ -95,11 +69,8 @@ def test_a_function_that_raises_names_its_line_and_the_program_s(program: Path, 
 
 
 def test_a_page_that_changed_its_parameters_asks_for_a_new_build(program: Path, folder: Path) -> None:
-    (folder / "many.toml").write_text(PAGE.replace('"small", type = "int32"', '"small", type = "int64"'))
-    try:
-        run = run_program(program)
-    finally:
-        (folder / "many.toml").write_text(PAGE)
+    page = PAGE.replace('"small", type = "int32"', '"small", type = "int64"')
+    run = run_with(program, folder / "many.toml", page)
     assert run.returncode == 2
     assert (
         f"pooltide or the parameters in the pages of {folder} changed since this library was built; compile"

@@ -25,12 +25,7 @@ int main(void) {
     download(result, out_block, sizeof result);
     print(result, LARGE / 7, 7);
 
-    aclDestroyTensor(grad_output);
-    aclDestroyTensor(self);
-    aclDestroyTensor(out);
-    aclrtFree(grad_block);
-    aclrtFree(out_block);
-    if (workspace != NULL) aclrtFree(workspace);
+    release((aclTensor *[]){grad_output, self, out, NULL}, (void *[]){grad_block, out_block, workspace, NULL});
     finish(stream);
     return 0;
 }

@@ -24,9 +24,7 @@ def main() -> NDArray[np.float32]:
 
         size, executor, ret = aclnn.aclnnAdaptiveAvgPool3dBackwardGetWorkspaceSize(grad_output, x, out)
         must(ret, "aclnnAdaptiveAvgPool3dBackwardGetWorkspaceSize")
-        workspace = device.allocate(size)
-        ret = aclnn.aclnnAdaptiveAvgPool3dBackward(workspace, size, executor, device.stream)
-        must(ret, "aclnnAdaptiveAvgPool3dBackward")
+        device.run(aclnn.aclnnAdaptiveAvgPool3dBackward, size, executor)
         return device.read(out, np.float32)
 
 

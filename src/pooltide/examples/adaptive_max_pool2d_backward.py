@@ -33,9 +33,7 @@ def main() -> NDArray[np.float32]:
             grad_output, x, indices, grad_input
         )
         must(ret, "aclnnAdaptiveMaxPool2dBackwardGetWorkspaceSize")
-        workspace = device.allocate(size)
-        ret = aclnn.aclnnAdaptiveMaxPool2dBackward(workspace, size, executor, device.stream)
-        must(ret, "aclnnAdaptiveMaxPool2dBackward")
+        device.run(aclnn.aclnnAdaptiveMaxPool2dBackward, size, executor)
         return device.read(grad_input, np.float32)
 
 

@@ -34,15 +34,9 @@ int main(void) {
     download(gradient, gradient_block, sizeof gradient);
     print(gradient, LARGE / 7, 7);
 
-    aclDestroyTensor(self);
-    aclDestroyTensor(out);
-    aclDestroyTensor(indices);
-    aclDestroyTensor(grad_input);
     aclDestroyIntArray(size_of_output);
-    aclrtFree(input_block);
-    aclrtFree(pooled_block);
-    aclrtFree(index_block);
-    aclrtFree(gradient_block);
+    release((aclTensor *[]){self, out, indices, grad_input, NULL},
+            (void *[]){input_block, pooled_block, index_block, gradient_block, NULL});
     if (forward_workspace != NULL) aclrtFree(forward_workspace);
     if (backward_workspace != NULL) aclrtFree(backward_workspace);
     finish(stream);

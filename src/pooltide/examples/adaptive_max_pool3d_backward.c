@@ -29,14 +29,8 @@ int main(void) {
     download(result, out_block, sizeof result);
     print(result, LARGE / 5, 5);
 
-    aclDestroyTensor(grad_output);
-    aclDestroyTensor(self);
-    aclDestroyTensor(indices);
-    aclDestroyTensor(grad_input);
-    aclrtFree(grad_block);
-    aclrtFree(index_block);
-    aclrtFree(out_block);
-    if (workspace != NULL) aclrtFree(workspace);
+    release((aclTensor *[]){grad_output, self, indices, grad_input, NULL},
+            (void *[]){grad_block, index_block, out_block, workspace, NULL});
     finish(stream);
     return 0;
 }

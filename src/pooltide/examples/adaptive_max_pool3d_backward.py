@@ -32,9 +32,7 @@ def main() -> NDArray[Any]:
             grad_output, x, indices, grad_input
         )
         must(ret, "aclnnAdaptiveMaxPool3dBackwardGetWorkspaceSize")
-        workspace = device.allocate(size)
-        ret = aclnn.aclnnAdaptiveMaxPool3dBackward(workspace, size, executor, device.stream)
-        must(ret, "aclnnAdaptiveMaxPool3dBackward")
+        device.run(aclnn.aclnnAdaptiveMaxPool3dBackward, size, executor)
         return device.read(grad_input, ml_dtypes.bfloat16)
 
 

@@ -35,9 +35,7 @@ def main() -> NDArray[np.float32]:
             grad_output, x, kernel, stride, padding, False, True, 0, ALLOW_FP32_DOWN_PRECISION, grad_input
         )
         must(ret, "aclnnAvgPool2dBackwardGetWorkspaceSize")
-        workspace = device.allocate(size)
-        ret = aclnn.aclnnAvgPool2dBackward(workspace, size, executor, device.stream)
-        must(ret, "aclnnAvgPool2dBackward")
+        device.run(aclnn.aclnnAvgPool2dBackward, size, executor)
         result = device.read(grad_input, np.float32)
         for array in (kernel, stride, padding):
             acl.aclDestroyIntArray(array)

@@ -55,6 +55,12 @@ static inline aclTensor *describe(const int64_t *shape, uint64_t rank, aclDataTy
     return tensor;
 }
 
+/* Ends tensors and memory; each list ends at its first NULL. */
+static inline void release(aclTensor *const *tensors, void *const *blocks) {
+    for (; *tensors != NULL; tensors++) MUST(aclDestroyTensor(*tensors));
+    for (; *blocks != NULL; blocks++) MUST(aclrtFree(*blocks));
+}
+
 static inline void print(const float *values, int rows, int columns) {
     for (int row = 0; row < rows; row++)
         for (int column = 0; column < columns; column++)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -49,6 +50,10 @@ class Device:
             raise SystemExit(f"aclCreateTensor failed: {acl.aclGetRecentErrMsg()}")
         self.tensors.append(tensor)
         return tensor
+
+    def run(self, phase_two: Callable[..., int], size: int, executor: Any) -> None:
+        """Allocate the workspace, and submit the operator to the stream."""
+        must(phase_two(self.allocate(size), size, executor, self.stream), phase_two.__name__)
 
     def read(self, tensor: acl.aclTensor, dtype: Any) -> NDArray[Any]:
         """Wait for the stream, then copy a tensor to the host."""

@@ -5,8 +5,10 @@
 #include "aclnnop/aclnn_many.h"
 #include "setup.h"
 
-static aclTensor *row(int64_t count, void *data) {
-    aclTensor *made = aclCreateTensor(&count, 1, ACL_FLOAT, NULL, 0, ACL_FORMAT_ND, &count, 1, data);
+/* A tensor of three floats, of rank 1 or 2. */
+static aclTensor *row(uint64_t rank, void *data) {
+    const int64_t dims[] = {1, 3}, *shape = dims + 2 - rank;
+    aclTensor *made = aclCreateTensor(shape, rank, ACL_FLOAT, NULL, 0, ACL_FORMAT_ND, shape, rank, data);
     need(made != NULL, "aclCreateTensor");
     return made;
 }
@@ -21,9 +23,9 @@ int main(int argc, char **argv) {
     aclOpExecutor *executor = NULL;
     begin();
     void *blocks[] = {numbers(3), numbers(3), numbers(3), device(12)};
-    const aclTensor *members[] = {row(3, blocks[0]), row(3, blocks[1])};
+    const aclTensor *members[] = {row(2, blocks[0]), row(2, blocks[1])};
     aclTensorList *others = aclCreateTensorList(members, 2);
-    aclTensor *self = row(3, blocks[2]), *sums = row(3, blocks[3]);
+    aclTensor *self = row(2, blocks[2]), *sums = row(1, blocks[3]);
     aclScalar *alpha = aclCreateScalar(&two, ACL_FLOAT);
     aclIntArray *ints = aclCreateIntArray(dims, 2);
     aclFloatArray *floats = aclCreateFloatArray(scales, 1);

@@ -38,6 +38,24 @@ static inline void *numbers(int count) {
     return block;
 }
 
+/* Host memory of `count` floats, to which a queued copy writes 1, 2, 3, … */
+static inline float *numbers_later(int count) {
+    void *host = NULL;
+    const size_t bytes = (size_t)count * sizeof(float);
+    NEED(aclrtMallocHost(&host, bytes));
+    NEED(aclrtMemcpyAsync(host, bytes, numbers(count), bytes, ACL_MEMCPY_DEVICE_TO_HOST, stream));
+    return (float *)host;
+}
+
+/* Begins with two devices, and returns `numbers` of device 0; this thread then uses device 1. */
+static inline void *numbers_of_another_device(int count) {
+    setenv("POOLTIDE_DEVICES", "2", 1);
+    begin();
+    void *block = numbers(count);
+    NEED(aclrtSetDevice(1));
+    return block;
+}
+
 static inline aclTensor *volume(int64_t c, int64_t d, int64_t h, int64_t w, void *data) {
     const int64_t dims[] = {c, d, h, w};
     aclTensor *made = aclCreateTensor(dims, 4, ACL_FLOAT, NULL, 0, ACL_FORMAT_ND, dims, 4, data);

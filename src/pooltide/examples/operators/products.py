@@ -97,18 +97,9 @@ def _correlate(x: Any, w: Any, stride: Any, dilation: Any) -> Any:
     return np.moveaxis(sums, -1, 1)
 
 
-def convolution_shape(
-    input: Any,
-    weight: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    transposed: bool,
-    outputPadding: Any,
-    groups: int,
-) -> Any:
+def convolution_shape(input: Any, weight: Any, transposed: bool, groups: int, **others: Any) -> Any:
     axes = len(input.shape) - 2
-    arrays = (_each(values, axes) for values in (stride, padding, dilation, outputPadding))
+    arrays = (_each(others[name], axes) for name in ("stride", "padding", "dilation", "outputPadding"))
     sizes = zip(input.shape[2:], weight.shape[2:], *arrays, strict=True)
     if transposed:
         plane = tuple((n - 1) * s - 2 * p + d * (k - 1) + e + 1 for n, k, s, p, d, e in sizes)
@@ -118,22 +109,14 @@ def convolution_shape(
 
 
 def convolution_fits(
-    input: Any,
-    weight: Any,
-    bias: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    transposed: bool,
-    outputPadding: Any,
-    groups: int,
+    input: Any, weight: Any, bias: Any, transposed: bool, groups: int, **others: Any
 ) -> str | None:
     axes = len(input.shape) - 2
-    for name, values in (("stride", stride), ("padding", padding), ("dilation", dilation)):
-        if len(values) not in (1, axes):
-            return f"{name} has {len(values)} values; it must have 1 or {axes}."
-    if len(outputPadding) not in (0, 1, axes):
-        return f"outputPadding has {len(outputPadding)} values; it must have 0, 1 or {axes}."
+    for name in ("stride", "padding", "dilation"):
+        if len(others[name]) not in (1, axes):
+            return f"{name} has {len(others[name])} values; it must have 1 or {axes}."
+    if (extra := len(others["outputPadding"])) not in (0, 1, axes):
+        return f"outputPadding has {extra} values; it must have 0, 1 or {axes}."
     channels, outputs = weight.shape[:2] if transposed else (weight.shape[1] * groups, weight.shape[0])
     if groups < 1 or outputs % groups or input.shape[1] % groups:
         return f"groups is {groups}; it must divide the channels of input and of weight, and be at least 1."
@@ -142,7 +125,7 @@ def convolution_fits(
     made = weight.shape[1] * groups if transposed else weight.shape[0]
     if bias is not None and bias.shape != (made,):
         return f"bias has shape {bias.shape}; it must be ({made},)."
-    shape = convolution_shape(input, weight, stride, padding, dilation, transposed, outputPadding, groups)
+    shape = convolution_shape(input, weight, transposed, groups, **others)
     if min(*shape[2:], *weight.shape[2:]) < 1:
         return f"weight has shape {weight.shape}, which leaves no output of input's {input.shape}."
     return None

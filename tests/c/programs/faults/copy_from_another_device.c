@@ -2,10 +2,7 @@
    warn: goes on */
 #include "../setup.h"
 int main(void) {
-    setenv("POOLTIDE_DEVICES", "2", 1);
-    begin();
-    void *memory = numbers(3);
-    NEED(aclrtSetDevice(1));
+    void *memory = numbers_of_another_device(3);
     void *block = device(12);
     int failed = aclrtMemcpy(block, 12, memory, 12, ACL_MEMCPY_DEVICE_TO_DEVICE) != 0;
     NEED(aclrtDeviceEnablePeerAccess(0, 0));

@@ -2,10 +2,7 @@
    warn: goes on */
 #include "../setup.h"
 int main(void) {
-    setenv("POOLTIDE_DEVICES", "2", 1);
-    begin();
-    void *memory = numbers(6);
-    NEED(aclrtSetDevice(1));
+    void *memory = numbers_of_another_device(6);
     NEED(aclrtCreateStream(&stream));
     void *block = device(70 * sizeof(float));
     aclTensor *grad = volume(2, 1, 1, 3, memory), *out = volume(2, 1, 5, 7, block);
