@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
+from math import isqrt
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,13 @@ def even_shares(length: int) -> list[int]:
     parts = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128)
     found = {cdiv(length, n) for n in parts}
     return sorted(found | {n for n in (1, 2, 4, 8, 16) if n < min(found)}, reverse=True)
+
+
+@lru_cache(256)
+def largest_divisor(n: int, most: int) -> int:
+    """The largest number of at most `most` that divides n; 1 if n is 0. Cached: all planners of a task ask."""
+    low = (d for d in range(1, min(isqrt(n), most) + 1) if n % d == 0)
+    return max((d for pair in ((d, n // d) for d in low) for d in pair if d <= most), default=1)
 
 
 def divider(n: int) -> tuple[int, int, int]:

@@ -10,12 +10,13 @@ a tile is written. Sizes of tensors are arguments, so other batches and planes s
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from ...geometry import UNIT, Axis
 from ...problem.problem import Problem
 from .runtime.driver import DeviceFacts
 from .source import Argument, Source, packed
-from .tables import Array
+from .tables import Array, largest_divisor
 
 Work = tuple[tuple[str, float], ...]  # instructions of single threads, by what they are for (cost.py)
 ELEMENTS = {"FLOAT32": 0, "FLOAT64": 1, "FLOAT16": 2, "BFLOAT16": 3}  # ELEMENT of device.h
@@ -70,6 +71,18 @@ class Task:
     def defines(self) -> tuple[tuple[str, int], ...]:
         element = ("ELEMENT", ELEMENTS[self.problem.dtype.name])
         return (element, ("INDEX", self.problem.index_bytes)) if self.problem.index_bytes else (element,)
+
+
+def with_rows(task: Task, most: int) -> Task:
+    """The task with planes of at most `most` rows, if its planes are rows; else the task itself.
+
+    Threads then walk down many rows: to find the place of a thread may take longer than to compute a row.
+    """
+    problem = task.problem
+    if problem.axes[:2] != (UNIT, UNIT) or (rows := largest_divisor(task.planes, most)) == 1:
+        return task
+    axes = UNIT, Axis(rows, rows, 1, 1), problem.axes[2]
+    return replace(task, problem=replace(problem, batch=(task.planes // rows, task.inner), axes=axes))
 
 
 def unfit(launches: tuple[Launch, ...], facts: DeviceFacts) -> str | None:

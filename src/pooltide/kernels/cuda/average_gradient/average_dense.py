@@ -107,30 +107,21 @@ class Tile:
         return self.share * self.d * self.h * self.w * self.c
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Plan:
+    """A tile, and what follows from it: `plan_of` computes it once, as a search asks for hundreds."""
+
     task: Task
     cells: Cells
     tile: Tile
-
-    @cached_property
-    def packs(self) -> int:
-        return self.task.inner // self.cells.pack
-
-    @property
-    def periods(self) -> tuple[int, int]:
-        """Of rows and of columns of a tile."""
-        return self.tile.h * self.cells.h, self.tile.w * self.cells.w
-
-    @cached_property
-    def slices(self) -> int:
-        """Slices of windows of a tile."""
-        return window_counts(self.task.problem.axes[0], self.tile.d)[1]
-
-    @cached_property
-    def flush(self) -> bool:
-        size = self.packs * self.cells.pack * self.task.problem.dtype.itemsize
-        return self.tile.c == self.packs and size < FLUSHED
+    packs: int  # of all channels
+    periods: tuple[int, int]  # of rows and of columns of a tile
+    tiles: tuple[int, int, int, int, int]  # along rows, columns, slices, channels and planes
+    slices: int  # of windows of a tile
+    columns: int  # packs in a row of windows that exist, at most
+    pitches: tuple[int, int, int]  # packs from a row of windows to the next, and of slices and planes
+    kept: int  # bytes of quotients, in whole vectors
+    flush: bool  # cells are written through shared memory
 
     @property
     def run(self) -> int:
@@ -143,27 +134,6 @@ class Plan:
         """Whether a tile is contiguous in the result."""
         whole_rows, whole_slices = self.tiles[1] == 1, self.tiles[0] == 1
         return whole_rows and (whole_slices or self.tile.d == 1)
-
-    @cached_property
-    def pitches(self) -> tuple[int, int, int]:
-        """Packs from a row of windows to the next, from a slice to the next, and from a plane to the next.
-
-        Neighbouring lanes own neighbouring columns, then slices, then planes. Gaps put the quotients that
-        they read at the same time into different banks.
-        """
-        tile, (h, w) = self.tile, self.periods
-        # Packs from the lanes of a slice to those of the next; any odd number if a lane has all columns.
-        lanes = w * tile.c if tile.w > 1 or tile.c > 1 else self.columns | 1
-        pitch = (w + self.cells.columns.most - 1) * tile.c
-        lines = (h + self.cells.rows.most - 1) * pitch
-        slice_pitch = lines + (lanes - lines) % BANKS if tile.d > 1 or tile.share > 1 else lines
-        slices = self.slices * slice_pitch
-        return pitch, slice_pitch, slices + ((tile.d * lanes - slices) % BANKS if tile.share > 1 else 0)
-
-    @cached_property
-    def kept(self) -> int:
-        """Bytes of quotients, in whole vectors."""
-        return cdiv(self.tile.share * self.pitches[2] * self.cells.pack * self.task.sum_bytes, 16) * 16
 
     @property
     def slice_vectors(self) -> int:
@@ -178,30 +148,12 @@ class Plan:
         whole = self.tiles[:2] == (1, 1) and self.tile.d * self.tile.share > 1
         return int(self.flush and whole and self.slice_vectors > 0 and self.slice_vectors % 2 == 0)
 
-    @cached_property
+    @property
     def shared(self) -> int:
         if not self.flush:
             return self.kept
         of_tile = self.tile.threads * self.cells.count * self.cells.pack * self.task.problem.dtype.itemsize
         return max(self.kept, of_tile + 32 + 16 * self.gap * self.tile.share * self.tile.d)
-
-    @cached_property
-    def tiles(self) -> tuple[int, int, int, int, int]:
-        """Along rows, columns, slices, channels and planes."""
-        (h, w), cells = self.periods, self.cells
-        along = (
-            (cells.rows.periods, h),
-            (cells.columns.periods, w),
-            (self.task.problem.axes[0].length, self.tile.d),
-        )
-        rest = (self.packs, self.tile.c), (self.task.planes, self.tile.share)
-        ways = [cdiv(length, share) for length, share in (*along, *rest)]
-        return ways[0], ways[1], ways[2], ways[3], ways[4]
-
-    @property
-    def columns(self) -> int:
-        """Packs in a row of windows that exist, at most."""
-        return min(self.periods[1] + self.cells.columns.most - 1, self.cells.columns.outputs) * self.tile.c
 
     @property
     def existing(self) -> int:
@@ -222,6 +174,38 @@ class Plan:
         fit = max(min(by_memory, WARPS * 32 // threads, RESIDENT_BLOCKS), 1)
         few = max(facts.multiprocessors * min(fit, 2) / blocks, 1.0)
         return work * blocks * few * (1 + WAITING * 32 / (fit * threads))
+
+
+def plan_of(task: Task, cells: Cells, tile: Tile) -> Plan:
+    packs, depth = task.inner // cells.pack, task.problem.axes[0]
+    h, w = tile.h * cells.h, tile.w * cells.w
+    tiles = (
+        *(cdiv(cells.rows.periods, h), cdiv(cells.columns.periods, w), cdiv(depth.length, tile.d)),
+        *(cdiv(packs, tile.c), cdiv(task.planes, tile.share)),
+    )
+    slices = window_counts(depth, tile.d)[1]
+    line = w + cells.columns.most - 1
+    columns = min(line, cells.columns.outputs) * tile.c
+    pitches = _pitches(tile, slices, w * tile.c, columns, line * tile.c, h + cells.rows.most - 1)
+    kept = cdiv(tile.share * pitches[2] * cells.pack * task.sum_bytes, 16) * 16
+    flush = tile.c == packs and packs * cells.pack * task.problem.dtype.itemsize < FLUSHED
+    return Plan(task, cells, tile, packs, (h, w), tiles, slices, columns, pitches, kept, flush)
+
+
+def _pitches(
+    tile: Tile, slices: int, owned: int, columns: int, pitch: int, rows: int
+) -> tuple[int, int, int]:
+    """Packs from a row of windows to the next, from a slice to the next, and from a plane to the next.
+
+    Neighbouring lanes own neighbouring columns, then slices, then planes. Gaps put the quotients that
+    they read at the same time into different banks. `owned`: packs of a row that lanes own.
+    """
+    # Packs from the lanes of a slice to those of the next; any odd number if a lane has all columns.
+    lanes = owned if tile.w > 1 or tile.c > 1 else columns | 1
+    lines = rows * pitch
+    slice_pitch = lines + (lanes - lines) % BANKS if tile.d > 1 or tile.share > 1 else lines
+    plane = slices * slice_pitch
+    return pitch, slice_pitch, plane + ((tile.d * lanes - plane) % BANKS if tile.share > 1 else 0)
 
 
 def dense_average(task: Task) -> tuple[Launch, ...] | str:
@@ -281,11 +265,11 @@ def _plans(task: Task, cells: Cells) -> Iterator[Plan]:
         tile = Tile(1, of_d, of_h, of_w, c)
         if tile.threads > THREADS:
             continue
-        yield Plan(task, cells, tile)
+        yield plan_of(task, cells, tile)
         if (c, of_d, of_h, of_w) == (packs, d, h, w):
             for share in (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128):
                 if share <= task.planes and share * tile.threads <= THREADS:
-                    yield Plan(task, cells, Tile(share, of_d, of_h, of_w, c))
+                    yield plan_of(task, cells, Tile(share, of_d, of_h, of_w, c))
 
 
 def _launches(plan: Plan) -> tuple[Launch, ...]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from ....cache import cached
-from ....geometry import UNIT, Axis, tables
+from ....geometry import Axis, tables
 from ....problem.problem import Problem
 from ..tables import Array, cdiv, shares
-from ..task import Task
+from ..task import Task, with_rows
 
 UNROLLED_ROWS = 8  # the largest stride that is worth unrolling
 SHORT_WALK = 8  # rows, from which on a thread's preparations pay
@@ -89,14 +89,8 @@ def most_windows(axis: Axis) -> int:
 
 
 def folded(task: Task) -> Task:
-    """The same task with rows in place of planes, if planes are rows: threads walk down many rows."""
-    problem = task.problem
-    if problem.axes[:2] != (UNIT, UNIT):
-        return task
-    most = min(2**28 // (problem.axes[2].length * task.inner), 2**15)
-    rows = next((n for n in range(min(most, task.planes), 1, -1) if task.planes % n == 0), 1)
-    axes = (UNIT, Axis(rows, rows, 1, 1), problem.axes[2])
-    return replace(task, problem=replace(problem, batch=(task.planes // rows, task.inner), axes=axes))
+    """The task with planes of as many rows as a kernel can number, if its planes are rows."""
+    return with_rows(task, min(2**28 // (task.problem.axes[2].length * task.inner), 2**15))
 
 
 def window_tables(problem: Problem, rows: Rows, by: tuple[Array, Array, Array]) -> tuple[Array, Array]:

@@ -12,7 +12,7 @@ from math import prod
 from ..source import Argument, Source
 from ..tables import cdiv, divider, even_share
 from ..task import THREADS, Launch, Task
-from ..windows.boxes import BLOCKS, Cut, cuts_of
+from ..windows.boxes import BLOCKS, Cut, best_cuts, cuts_of
 from ..windows.columns import TENSORS, Windows, span_table, windows_of
 from .places import index_parameter, places_of
 
@@ -43,11 +43,12 @@ def channel_maximum(task: Task) -> tuple[Launch, ...] | str:
     rows = d.length * h.length * w.outputs * task.problem.planes * itemsize  # bytes of all rows of windows
     fair = max(rows // (BLOCKS * task.facts.multiprocessors), LEAST_BYTES)
     found: tuple[Launch, ...] | str = ""
+    ways = cuts_of(axes)
     for (size, twice), taken in product(zip(ARRAY_BYTES, TWICE, strict=True), CHANNEL_BYTES):
         channels = min(cdiv(even_share(task.inner, taken // itemsize), vector) * vector, task.inner)
         most = min(size, fair, task.facts.shared_per_block)
         fits = partial(_fits, most, channels * itemsize, d.most > 1)
-        cuts = cuts_of(axes, fits, twice, cut_w=True)
+        cuts = best_cuts(ways, fits, twice)
         found = _launch(task, axes, cuts, channels, vector) if cuts is not None else ""
         if found and not isinstance(found, str):
             return found

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ....cache import cached
 from ....geometry import Axis, tables
 from ..source import Source
 from ..tables import Array, between, cdiv, divider, even_shares, shares, windows_of_shares
@@ -125,6 +126,7 @@ def ahead(task: Task, steps: int) -> int:
     return min((8, 4), key=lambda n: cdiv(steps, n) * (n + 2))
 
 
+@cached()
 def channel_tile(task: Task) -> tuple[int, int, int]:
     """The box of cells that costs least: large ones read fewer windows twice, of small ones more fit."""
     most, lengths = WARP_BYTES // 32 // task.sum_bytes, task.problem.input_plane

@@ -6,13 +6,14 @@ window, so its tile has more rows and columns, and it reads each window less oft
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import product
+from dataclasses import dataclass
+from math import inf
+from typing import Any
 
 import numpy as np
 
 from ....geometry import Axis, tables
-from ..tables import Array, cdiv, even_shares, windows_of_shares
+from ..tables import Array, cdiv, even_shares, window_counts, windows_of_shares
 from ..task import Launch, Task
 from .scatter_channels import (
     ONE_CHANNEL,
@@ -44,61 +45,76 @@ def walk_channels(task: Task) -> tuple[Launch, ...] | str:
         return "images have one slice"
     span = tables(d)
     ring = max(int((span.end - span.start).max(initial=1)), 1)
-    found = list(_tiles(task, ring))
-    if not found:
+    cost, lanes, tile = min(_best_tile(task, ring, lanes) for lanes in set(LANES) & LEGAL_LANES)
+    if cost == inf:
         return f"a window has {ring} slices, too many cells for a warp"
-    _, lanes, tile = min(found)
     pieces = boxes(task.problem.axes, tile)
     linear = int(lanes == 32 and tile[2] == w.length)
     launch = tiles_launch(task, ring, pieces, min(WARPS, len(pieces)), linear, walk=1, lanes=lanes)
     return in_two_passes(task, launch)
 
 
-def _tiles(task: Task, ring: int) -> Iterator[tuple[float, int, tuple[int, int, int]]]:
-    """Costs, lanes and tiles that a warp can keep. A tile: slices to walk through, rows and columns."""
-    (d, h, w), facts = task.problem.axes, task.facts
-    slices = {n: float(windows_of_shares(d, n).sum()) for n in even_shares(d.length)}
-    lag = window_columns(w)[2]
-    for lanes in set(LANES) & LEGAL_LANES:
-        most = WALK_BYTES // (lanes * task.sum_bytes) // ring
-        rows, widths = ({n: _counted(axis, n) for n in _shares(axis, most)} for axis in (h, w))
-        groups = cdiv(task.inner, lanes)
-        share = groups / cdiv(task.inner, 32)  # warps for each warp of boxes
-        for (height, of_h), (width, of_w) in product(rows.items(), widths.items()):
-            _, size = warp_sizes(task, ring * height * width, int(of_w[0].max()), lanes)
-            if height * width > most or 16 + WARPS * size > facts.shared_per_block:
-                continue
-            steps, read = _of_slice(task, of_h, of_w, lag, 32 // lanes)
-            fit = max(min(facts.shared_per_multiprocessor // (size + 512), MOST_WARPS), 1)
-            flat = cdiv(h.length, height) * cdiv(w.length, width)  # tiles of a slice
-            written = d.length * h.length * cdiv(w.length, width)  # rows of all tiles
-            linear = lanes == 32 and width == w.length
-            for depth, taken in slices.items():
-                tiles = flat * cdiv(d.length, depth)
-                work = channels_work(task, taken * steps, taken * read, tiles, written, linear, lanes)
-                warps = tiles * groups * task.planes / facts.multiprocessors
-                yield work * share * _waiting(warps, fit), lanes, (depth, height, width)
+def _best_tile(task: Task, ring: int, lanes: int) -> tuple[float, int, tuple[int, int, int]]:
+    """The least cost, infinite if a warp can keep no tile; the lanes; and slices, rows and columns of the tile."""
+    (d, h, w), facts, lag = task.problem.axes, task.facts, window_columns(task.problem.axes[2])[2]
+    most = WALK_BYTES // (lanes * task.sum_bytes) // ring
+    if most == 0:
+        return inf, lanes, (0, 0, 0)
+    depths, rows, widths = even_shares(d.length)[::-1], _Shares.of(h, most), _Shares.of(w, most)
+    groups = cdiv(task.inner, lanes)
+    height, width, depth = rows.shares[:, None], widths.shares, np.array(depths)[:, None, None]
+    sizes = warp_sizes(task, ring * height * width, np.maximum.reduceat(widths.windows, widths.begin), lanes)[1]
+    fit = np.clip(facts.shared_per_multiprocessor // (sizes + 512), 1, MOST_WARPS)
+    written = d.length * h.length * cdiv(w.length, width)  # rows of all tiles
+    steps, read = _of_slice(task, rows, widths, lag, 32 // lanes)
+    taken = np.array([window_counts(d, n)[0] for n in depths])[:, None, None]
+    tiles = cdiv(h.length, height) * cdiv(w.length, width) * cdiv(d.length, depth)
+    linear = (lanes == 32) & (width == w.length)
+    work = channels_work(task, taken * steps, taken * read, tiles, written, linear, lanes)
+    waiting = _waiting(tiles * groups * task.planes / facts.multiprocessors, fit)
+    kept = (height * width <= most) & (16 + WARPS * sizes <= facts.shared_per_block)
+    cost = np.where(kept, work * (groups / cdiv(task.inner, 32)) * waiting, inf)
+    best = np.unravel_index(int(cost.argmin()), cost.shape)
+    tile = depths[best[0]], int(rows.shares[best[1]]), int(widths.shares[best[2]])
+    return float(cost[best]), lanes, tile
 
 
-def _waiting(warps: float, fit: int) -> float:
+def _waiting(warps: Any, fit: Any) -> Any:
     """How much longer `warps` of a multiprocessor take, of which `fit` run at a time, than boxes' warps."""
-    full, rest = divmod(max(warps, 1.0), fit)
-    time = full * (fit + WAITING) + (rest + WAITING if rest else 0.0)
+    full, rest = np.divmod(np.maximum(warps, 1.0), fit)
+    time = full * (fit + WAITING) + np.where(rest > 0, rest + WAITING, 0.0)
     return time / warps / (1 + WAITING / USUAL_WARPS)
 
 
-def _shares(axis: Axis, most: int) -> set[int]:
-    return {n for n in (*even_shares(axis.length), most) if 0 < n <= axis.length}
+@dataclass(frozen=True, slots=True)
+class _Shares:
+    """Ways to cut an axis into shares; of each, the numbers of windows that shares read, and how often."""
+
+    shares: Array
+    windows: Array  # those of all ways, one after the other
+    often: Array
+    begin: Array  # where those of a way begin
+
+    @classmethod
+    def of(cls, axis: Axis, most: int) -> _Shares:
+        found = sorted({n for n in (*even_shares(axis.length), most) if n <= axis.length})
+        counted = [np.bincount(windows_of_shares(axis, n)) for n in found]
+        windows = [counts.nonzero()[0] for counts in counted]
+        often = [counts[at] for counts, at in zip(counted, windows, strict=True)]
+        begin = np.cumsum([0, *map(len, windows[:-1])])
+        return cls(np.array(found), np.concatenate(windows), np.concatenate(often), begin)
+
+    def sums(self, numbers: Array) -> Array:
+        """The sums of a number of each way's shares, along the first axis."""
+        weights = self.often.reshape(-1, *[1] * (numbers.ndim - 1))
+        return np.asarray(np.add.reduceat(numbers * weights, self.begin))
 
 
-def _counted(axis: Axis, share: int) -> Array:
-    """How many windows the shares of an axis read, and how many shares read so many."""
-    return np.stack(np.unique(windows_of_shares(axis, share), return_counts=True))
-
-
-def _of_slice(task: Task, of_h: Array, of_w: Array, lag: int, turns: int) -> tuple[float, float]:
-    """The steps of the tiles of a slice, and the windows that they read."""
-    steps = steps_of(of_h[0][:, None], of_w[0], lag, turns)
-    unit = ahead(task, int(steps.max()))
-    padded = -(-steps // unit) * unit
-    return float(of_h[1] @ padded @ of_w[1]), float((of_h[0] @ of_h[1]) * (of_w[0] @ of_w[1]))
+def _of_slice(task: Task, rows: _Shares, widths: _Shares, lag: int, turns: int) -> tuple[Array, Array]:
+    """The steps of the tiles of a slice, and the windows that they read, for all ways to cut rows and columns."""
+    steps = steps_of(rows.windows[:, None], widths.windows, lag, turns)
+    longest = np.maximum.reduceat(np.maximum.reduceat(steps, rows.begin), widths.begin, axis=1)
+    units = np.vectorize(lambda steps: ahead(task, steps), otypes=[int])(longest)
+    padded = {n: widths.sums(rows.sums(-(-steps // n) * n).T).T for n in set(units.flat)}
+    taken = np.select([units == n for n in padded], list(padded.values()))
+    return taken.astype(float), np.outer(rows.sums(rows.windows), widths.sums(widths.windows)).astype(float)

@@ -103,23 +103,29 @@ class Cut:
 def tile_of(task: Task, axes: tuple[Windows, ...], deep: bool) -> Tile | str:
     outputs, lengths = task.problem.output_plane, task.problem.input_plane
     whole = Tile(task.problem.dtype.itemsize, 1, outputs, (1, 1, 1), lengths, deep)
-    plane = _size(whole)
+    plane, row = _size(whole), axes[0].most * axes[1].most * axes[2].length * whole.itemsize
+    cuts: list[list[Cut]] = []
     fair = max(plane * task.planes // (BLOCKS * task.facts.multiprocessors), LEAST_BYTES)
     for size, twice in zip(TILE_BYTES, (FEW_TWICE, MOST_TWICE), strict=True):
         size = min(size, fair, task.facts.shared_per_block)
         if plane <= size:
             return replace(whole, share=even_share(task.planes, size // plane))
-        found = _box(whole, axes, size, twice)
+        cuts = cuts or cuts_of(axes)
+        found = _box(whole, cuts, row, size, twice)
         if found is not None:
             return found
     return f"no box of windows fits {TILE_BYTES[1]} bytes"
 
 
-def _box(whole: Tile, axes: tuple[Windows, ...], size: int, twice: float) -> Tile | None:
-    d, h, w = axes
-    long = d.most * h.most * w.length * whole.itemsize > size  # rows are cut only if they must
-    cuts = cuts_of(axes, lambda cuts: _size(_cut_tile(whole, cuts)) <= size, twice, long)
-    return None if cuts is None else _cut_tile(whole, cuts)
+def _box(whole: Tile, cuts: list[list[Cut]], row: int, size: int, twice: float) -> Tile | None:
+    """`row`: bytes of the rows of a window, whole; rows are cut only if they must."""
+    of_d, of_h, of_w = cuts
+    found = best_cuts(
+        [of_d, of_h, of_w if row > size else of_w[:1]],
+        lambda cuts: _size(_cut_tile(whole, cuts)) <= size,
+        twice,
+    )
+    return None if found is None else _cut_tile(whole, found)
 
 
 def _cut_tile(whole: Tile, cuts: tuple[Cut, ...]) -> Tile:
@@ -127,19 +133,23 @@ def _cut_tile(whole: Tile, cuts: tuple[Cut, ...]) -> Tile:
     return replace(whole, box=box, parts=parts, cells=cells)
 
 
-def cuts_of(
-    axes: tuple[Windows, ...], fits: Callable[[tuple[Cut, ...]], bool], twice: float, cut_w: bool
+def cuts_of(axes: tuple[Windows, ...]) -> list[list[Cut]]:
+    """The ways to cut each axis, the first of which is whole."""
+    return [[_cut(axis, box) for box in even_shares(axis.outputs)] for axis in axes]
+
+
+def best_cuts(
+    cuts: list[list[Cut]], fits: Callable[[tuple[Cut, ...]], bool], twice: float
 ) -> tuple[Cut, ...] | None:
     """The boxes that fit and read the fewest cells twice; None where that is more than `twice`."""
-    shares = [even_shares(axis.outputs) for axis in axes]
-    if not cut_w:
-        shares[2] = shares[2][:1]
-    cuts = [[_cut(axis, box) for box in boxes] for axis, boxes in zip(axes, shares, strict=True)]
     found: tuple[float, int, tuple[Cut, ...]] | None = None
-    for chosen in product(*cuts):
-        read, parts = prod(cut.twice for cut in chosen), prod(cut.parts for cut in chosen)
-        if read <= twice and (found is None or (read, parts) < found[:2]) and fits(chosen):
-            found = read, parts, chosen
+    for d, h, w in product(*cuts):
+        read = d.twice * h.twice * w.twice
+        if read > twice or (found is not None and read > found[0]):
+            continue
+        parts = d.parts * h.parts * w.parts
+        if (found is None or (read, parts) < found[:2]) and fits((d, h, w)):
+            found = read, parts, (d, h, w)
     return None if found is None else found[2]
 
 

@@ -5,17 +5,17 @@ columns.h and spans.h are the other side of this module.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
 from ....cache import cached
-from ....geometry import UNIT, Axis, cells_of_windows
+from ....geometry import Axis, cells_of_windows
 from ..source import Argument
 from ..tables import Array, cdiv, divider, even_share, is_ragged
 from ..task import THREADS as THREADS  # of the kernels that walk down columns
-from ..task import Task
+from ..task import Task, with_rows
 
 UNROLLED = 16  # the most cells of a window on the w axis that are worth unrolling
 SHORTEST = 4  # rows of windows that a thread takes
@@ -78,17 +78,11 @@ def steady_axes(task: Task) -> tuple[Axis, Axis, Axis]:
 
 
 def rows_as_planes(task: Task) -> Task:
-    """Planes of one row as the rows of fewer planes, so that a thread walks down many rows.
-
-    To find the windows of a thread takes more instructions than to compute a small window. Returns the task
-    itself where planes have several rows, or where no number of at most MOST_ROWS divides the planes.
-    """
-    d, h, w = task.problem.axes
-    rows = max(n for n in range(1, MOST_ROWS + 1) if task.planes % n == 0) if task.planes else 1
-    if task.inner > 1 or (d, h) != (UNIT, UNIT) or rows == 1 or rows * max(w.length, w.outputs) >= 2**30:
+    """The task with planes of at most MOST_ROWS rows, if its planes are rows; else the task itself."""
+    if task.inner > 1:
         return task
-    axes = UNIT, Axis(rows, rows, 1, 1), w
-    return replace(task, problem=replace(task.problem, batch=(task.planes // rows, 1), axes=axes))
+    w = task.problem.axes[2]
+    return with_rows(task, min(MOST_ROWS, (2**30 - 1) // max(w.length, w.outputs, 1)))
 
 
 @cached(lambda windows: (windows.first, windows.count))
