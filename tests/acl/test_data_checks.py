@@ -9,13 +9,15 @@ import pytest
 
 import pooltide
 from pooltide import acl, aclnn
+from pooltide.acl import data_checks
 
 pytestmark = pytest.mark.usefixtures("runtime")
 
+Array = np.ndarray[Any, Any]
 NCHW = acl.ACL_FORMAT_NCHW
 
 
-def maximum(x: np.ndarray[Any, Any]) -> tuple[int, str | None, np.ndarray[Any, Any]]:
+def maximum(x: Array) -> tuple[int, str | None, Array]:
     """(the status of the stream, its message, the maxima of 2 × 2 windows)."""
     n, c, h, w = x.shape
     source = acl.tensor_from_numpy(x, NCHW)
@@ -72,6 +74,16 @@ def test_warn_looks_at_the_first_elements_alone(
     assert ("self has NaN" in capsys.readouterr().err) == (level == "warn")
 
 
+def maximum_gradient(*inputs: Array) -> tuple[int, str | None, Array]:
+    """(the status of the stream, its message, the gradient) of gradOutput, self and indices."""
+    made = [acl.tensor_from_numpy(array) for array in (*inputs, np.zeros_like(inputs[1]))]
+    size, executor, status = aclnn.aclnnAdaptiveMaxPool3dBackwardGetWorkspaceSize(*made)
+    assert status == 0, acl.aclGetRecentErrMsg()
+    workspace = acl.aclrtMalloc(size, 0)[0] if size else None
+    assert aclnn.aclnnAdaptiveMaxPool3dBackward(workspace, size, executor, None) == 0
+    return acl.aclrtSynchronizeStream(None), acl.aclGetRecentErrMsg(), acl.tensor_to_numpy(made[3])
+
+
 @pytest.mark.parametrize("shape", [(2, 3, 5, 7, 11), (3, 5, 7, 11)])
 def test_an_index_outside_its_window_is_honoured_and_reported(shape: tuple[int, ...]) -> None:
     grad = np.arange(1, 1 + np.prod(shape[:-3]) * 2 * 3 * 4, dtype=np.float32).reshape(*shape[:-3], 2, 3, 4)
@@ -80,18 +92,43 @@ def test_an_index_outside_its_window_is_honoured_and_reported(shape: tuple[int, 
     indices = indices.astype(np.int32)
     acl.set_checks("strict")
 
-    def compute() -> tuple[int, str | None, np.ndarray[Any, Any]]:
-        made = [acl.tensor_from_numpy(array) for array in (grad, x, indices, np.zeros_like(x))]
-        size, executor, status = aclnn.aclnnAdaptiveMaxPool3dBackwardGetWorkspaceSize(*made)
-        assert status == 0, acl.aclGetRecentErrMsg()
-        workspace = acl.aclrtMalloc(size, 0)[0] if size else None
-        assert aclnn.aclnnAdaptiveMaxPool3dBackward(workspace, size, executor, None) == 0
-        return acl.aclrtSynchronizeStream(None), acl.aclGetRecentErrMsg(), acl.tensor_to_numpy(made[3])
-
-    assert compute()[0] == 0
+    assert maximum_gradient(grad, x, indices)[0] == 0
     at = (*(0,) * (len(shape) - 3), 1, 2, 3)
     indices[at] = 0
-    status, message, result = compute()
+    status, message, result = maximum_gradient(grad, x, indices)
     assert status != 0
     assert f"indices{list(at)} is 0, a cell outside the window of that place" in (message or "")
     assert (result == pooltide.adaptive_max_pool3d_backward(grad, shape, indices)).all()
+
+
+def holds(index: int, window: tuple[int, ...], shape: tuple[int, ...], out: tuple[int, ...]) -> bool:
+    """Whether a window of an adaptive pool has the cell."""
+    cell = np.unravel_index(index, shape)
+    return all(
+        o * n // w <= at < -(-(o + 1) * n // w) for at, o, n, w in zip(cell, window, shape, out, strict=True)
+    )
+
+
+@pytest.mark.parametrize("max_table", [0, data_checks._MAX_TABLE])
+def test_every_cell_is_found_in_its_windows_alone(max_table: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check looks windows up in a table, and those of large planes by their bounds: both are right."""
+    monkeypatch.setattr(data_checks, "_MAX_TABLE", max_table)
+    shape, out = ((3, 5, 7), (2, 3, 2)) if max_table else ((5, 3, 7), (3, 2, 2))  # tables are cached
+    grad, x = np.ones((1, *out), np.float32), np.zeros((1, *shape), np.float32)
+    acl.set_checks("strict")
+    for index in range(x.size):
+        outside = sum(not holds(index, window, shape, out) for window in np.ndindex(out))
+        status, message, _ = maximum_gradient(grad, x, np.full(grad.shape, index, np.int32))
+        assert status != 0
+        assert f"({outside} such indices were found)" in (message or "")
+
+
+def test_an_equal_job_finds_its_windows_in_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The arithmetic of windows takes several times as long as the job."""
+    x = np.random.default_rng(7).permutation(np.float32(range(2 * 5 * 7 * 3))).reshape(2, 5, 7, 3)
+    _, indices = pooltide.adaptive_max_pool3d(x, (2, 3, 2), return_indices=True)
+    arrays = np.ones(indices.shape, np.float32), x, indices.astype(np.int32)
+    acl.set_checks("strict")
+    assert maximum_gradient(*arrays)[0] == 0
+    monkeypatch.delattr(data_checks, "_inside")
+    assert maximum_gradient(*arrays)[0] == 0

@@ -155,3 +155,51 @@ def test_a_finding_of_a_job_names_the_call_that_submitted_it(tmp_path: Path) -> 
     assert re.search(
         r" At \S*setup\.h:\d+ in gradient, called at \S*input_never_written\.c:\d+ in main\.", line
     )
+
+
+GOES_ON = """
+#include <setjmp.h>
+#include <signal.h>
+#include <string.h>
+static sigjmp_buf before;
+static void go_on(int number) { siglongjmp(before, number); }
+static void wrong(void *block, unsigned size) {
+    memset(block, 1, size);  /* line 9: a call of the C library, as the size is no constant */
+}
+int main(int argc, char **argv) {
+    void *block = NULL;
+    (void)argv;
+    if (argc == 1) signal(SIGSEGV, go_on);
+    if (aclInit(NULL) || aclrtSetDevice(0)) return 2;
+    if (aclrtMalloc(&block, 1 << 20, ACL_MEM_MALLOC_HUGE_FIRST)) return 2;  /* line 16 */
+    for (volatile int i = 0; i < 3; i++)
+        if (sigsetjmp(before, 1) == 0) wrong(block, (argc + 7) << 9);  /* line 18 */
+    if (aclrtFree(block)) return 2;
+    return aclFinalize();
+}
+"""
+
+
+def test_a_program_that_goes_on_after_it_touched_device_memory_has_a_finding(tmp_path: Path) -> None:
+    _need_symbolizer()
+    report = tmp_path / "report.json"
+    program = _program(GOES_ON, tmp_path, "-g", "-fno-builtin")
+    settings = {"POOLTIDE_CHECKS": "strict", "POOLTIDE_REPORT": str(report)}
+    run = run_program(program, environment=settings)
+    first, times, last = run.stderr.splitlines()
+    place = rf" At {program}\.c:9 in wrong, called at {program}\.c:18 in main\."
+    made = rf" The memory was taken at {program}\.c:16 in main\."
+    assert re.fullmatch(rf"pooltide: the host wrote to device memory at 0x.*\.{place}{made}", first)
+    assert times == first.replace("pooltide: ", "pooltide: 3 times: ")
+    assert run.returncode == 86 and "the program has 1 finding and returns 0" in last
+    (finding,) = json.loads(report.read_text())["findings"]
+    assert finding["count"] == 3
+
+
+def test_a_program_that_ends_at_device_memory_leaves_its_report(tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    program = _program(GOES_ON, tmp_path, "-g", "-fno-builtin")
+    run = run_program(program, "dies", environment={"POOLTIDE_REPORT": str(report)})
+    assert run.returncode == -signal.SIGSEGV
+    (finding,) = json.loads(report.read_text())["findings"]
+    assert finding["message"].startswith("the host wrote to device memory at 0x")

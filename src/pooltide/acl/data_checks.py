@@ -9,6 +9,7 @@ takes no longer than that of a small one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from .state import edition_from
 Array = NDArray[Any]
 Report = Callable[..., None]
 _SAMPLE = 1 << 8
+_MAX_TABLE = 1 << 20  # bytes of a table of the cells of windows
 
 
 def report_data(
@@ -43,11 +45,7 @@ def report_data(
     names = {p.role: p.name for p in operator.parameters}
     whole, kind = checks == "strict", None
     indexed = problem.kind == "maximum_gradient" and not operator.masked
-    if (
-        indexed
-        and not operator.masked
-        and (found := _outside_window(problem, volumes["indices"], whole=whole))
-    ):
+    if indexed and (found := _outside_window(problem, volumes["indices"], whole=whole)):
         count, at, value = found
         more = f" ({count} such indices were found)" if count > 1 else ""
         axes = len(operator.axes)
@@ -83,6 +81,33 @@ def _windows(axes: tuple[Axis, Axis, Axis]) -> tuple[tuple[Array, Array], ...]:
     return tuple(found)
 
 
+@cached(lambda tables: tables or ())
+def _cells(
+    axes: tuple[Axis, Axis, Axis], plane: tuple[int, ...], windows: tuple[int, ...]
+) -> tuple[Array, Array] | None:
+    """Whether each cell of the plane is in each of the first windows, flat, and where a window's cells begin.
+
+    None where the table is too large.
+    """
+    if prod(plane) * prod(windows) > _MAX_TABLE:
+        return None
+    cells = np.arange(prod(plane)).reshape(-1, *(1,) * len(windows))
+    table = _inside(axes, plane, np.broadcast_to(cells, (prod(plane), *windows)))
+    first = np.arange(prod(windows)).reshape(windows) * prod(plane)
+    return np.ascontiguousarray(np.moveaxis(table, 0, -1)).reshape(-1), first
+
+
+def _inside(axes: tuple[Axis, Axis, Axis], plane: tuple[int, ...], indices: Array) -> Array:
+    """Whether each index is a cell of its window. The last three axes are those of the first windows."""
+    rest: Any = indices.astype(np.int64)
+    inside: Array = np.ones((), np.bool_)
+    for axis, (start, length) in reversed(list(enumerate(_windows(axes)))):
+        rest, cell = (0, rest) if axis == 0 else np.divmod(rest, plane[axis])
+        index = (slice(indices.shape[axis - 3]), *(slice(None),) * (2 - axis))
+        inside = inside & ((cell - start[index]).view(np.uint64) < length[index])
+    return inside
+
+
 def _outside_window(
     problem: Problem, indices: Array, *, whole: bool
 ) -> tuple[int, tuple[int, ...], int] | None:
@@ -90,20 +115,13 @@ def _outside_window(
     part = _sample(indices, whole=whole)
     if part.size == 0:
         return None
-    tables = _windows(problem.axes)
-    rest: Any = part.astype(np.int64)
-    inside: Array = np.ones((), np.bool_)
-    for axis in (2, 1, 0):
-        start, length = tables[axis]
-        cells = problem.input_plane[axis]
-        rest, cell = (0, rest) if axis == 0 else np.divmod(rest, cells)
-        extent = part.shape[2 + axis]
-        index = (slice(extent), *(slice(None),) * (2 - axis))
-        inside = inside & ((cell - start[index]).view(np.uint64) < length[index])
-    if inside.all():
-        return None
+    axes, plane = problem.axes, problem.input_plane
+    if (found := _cells(axes, plane, part.shape[2:])) is not None:
+        table, first = found
+        if table.take(part + first, mode="clip").all():
+            return None
     flat = part.astype(np.int64)
-    wrong = ~inside & (flat >= 0) & (flat < np.prod(problem.input_plane))
+    wrong = ~_inside(axes, plane, flat) & (flat >= 0) & (flat < prod(plane))
     if not wrong.any():
         return None
     at = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))

@@ -46,10 +46,15 @@ class aclTensor:
     alive: bool = True
     original: aclTensor | None = None  # the tensor of which this one is an executor's copy
     meta: TensorMeta = field(init=False)
+    low: int = field(init=False)  # the first element that the view reaches, counted from the address
+    high: int = field(init=False)  # the element after the last
     _cells: tuple[Block, Cells] | None = None  # kept from the last use
 
     def __post_init__(self) -> None:
         self.meta = TensorMeta(self.shape, self.dtype, self.format, self.strides)
+        reach = [(n - 1) * step for n, step in zip(self.shape, self.strides, strict=True)]
+        self.low = self.offset + sum(r for r in reach if r < 0)
+        self.high = self.offset + sum(r for r in reach if r > 0) + 1
 
     @property
     def usable(self) -> bool:
@@ -70,11 +75,8 @@ class aclTensor:
 
     def span(self) -> tuple[int, int]:
         """The addresses of the first byte that the view reaches, and of the byte after the last."""
-        reach = [(n - 1) * step for n, step in zip(self.shape, self.strides, strict=True)]
-        low = self.offset + sum(min(r, 0) for r in reach)
-        high = self.offset + sum(max(r, 0) for r in reach)
-        base = self.address or 0
-        return base + low * self.dtype.itemsize, base + (high + 1) * self.dtype.itemsize
+        base, size = self.address or 0, self.dtype.itemsize
+        return base + self.low * size, base + self.high * size
 
     @property
     def empty(self) -> bool:
@@ -82,11 +84,8 @@ class aclTensor:
 
     def outside_storage(self) -> str | None:
         """The fault of a view that leaves the storage that the program describes, without its subject."""
-        if self.empty or min(*self.shape, *self.storage, 0) < 0:
-            return None
-        low, high = ((byte - (self.address or 0)) // self.dtype.itemsize for byte in self.span())
-        cells = prod(self.storage)
-        if low >= 0 and high <= cells:
+        low, high, cells = self.low, self.high, prod(self.storage)
+        if (low >= 0 and high <= cells) or self.empty or min(*self.shape, *self.storage, 0) < 0:
             return None
         return (
             f"reaches elements {low} to {high - 1} by its viewDims, strides and offset, and its storageDims, "

@@ -6,34 +6,40 @@ It must not end the program.
 
 from __future__ import annotations
 
-from ..acl.call_sites import Site, describe_site
-from ..acl.findings import FINDINGS, say
+import ctypes
+
+from ..acl.call_sites import Site
+from ..acl.findings import FINDINGS
 from ..acl.host_pages import HOST_PAGES
 from ..acl.memory_blocks import HOST_MEMORY, MEMORY, Block, Range
 from ..acl.state import STATE
 from .handle_table import TABLE
 
 
-def report_host_access(address: int, writes: int, last_call: str, place: int) -> int:
-    """Print which guarded address the host accessed. The library's SIGSEGV handler calls this.
+def report_host_access(address: int, writes: int, last_call: str, frames: int, count: int) -> int:
+    """Report that the host accessed a guarded address. The library's SIGSEGV handler calls this.
 
-    `writes` is 1 for a write, 0 for a read and -1 for an unknown access. `place` is the address of the
-    instruction, or 0. Returns 1 when the instruction can be run again.
+    `writes` is 1 for a write, 0 for a read and -1 for an unknown access. `frames` is the address of `count`
+    addresses: of the instruction, and those to which its function and its callers return. Returns 1 when
+    the instruction can be run again.
     """
+    places = list((ctypes.c_uint64 * count).from_address(frames))
+    site = tuple(places[:1] and [places[0] + 1, *places[1:]])  # a site has the addresses behind the calls
     block = HOST_MEMORY.find(address)
     if block is not None and block.pages is not None:
-        _report_early_access(address, block, writes, (place + 1,) if place else None)
+        _report_early_access(address, block, writes, site)
         return 1
     if STATE.checks == "off":
         return 0
     did = {0: "read", 1: "wrote to"}.get(writes, "accessed")
-    at = describe_site((place + 1,)) if place else ""
     last = f"the last call of this thread was {last_call or 'none'}"
-    say(f"the host {did} {_describe(address)} ({last}).{at and f' At {at}.'}")
+    text = f"the host {did} {_describe(address)} ({last})."
+    FINDINGS.show(FINDINGS.record(text, certain=True, origins=MEMORY.origins(address), at=site))
+    FINDINGS.write_report()  # the program may end now
     return 0
 
 
-def _report_early_access(address: int, block: Block, writes: int, site: Site | None) -> None:
+def _report_early_access(address: int, block: Block, writes: int, site: Site) -> None:
     """Report that the host used memory of a queued copy, and let the host use the block from now on."""
     assert block.pages is not None
     HOST_PAGES.unwatch(block.pages)

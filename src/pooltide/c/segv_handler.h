@@ -5,12 +5,15 @@
  * stack overflow, which is called next, can run. Such a stack may be too small for Python, so another
  * thread prints the line. */
 
+#define FAULT_FRAMES 12
+
 typedef struct {
     int64_t address;
     int writes;             /* 1: a write; 0: a read; -1: unknown */
     const char *last_call;  /* the name of the thread's last call */
-    Word place;             /* of the instruction; 0: unknown */
-    int again;              /* 1: the host may access the address now */
+    Word frames[FAULT_FRAMES];  /* the instruction and its callers, which a library's functions may be */
+    int count;                  /* of the frames; 0: unknown */
+    int again;                  /* 1: the host may access the address now */
 } Access;
 
 static pthread_mutex_t reporting = PTHREAD_MUTEX_INITIALIZER;
@@ -20,9 +23,9 @@ static struct sigaction previous;  /* the action of SIGSEGV before the first cal
 static void *print_access(void *argument) {
     Access *access = argument;
     PyGILState_STATE gil = py.PyGILState_Ensure();
-    PyObject *done = py.PyObject_CallMethod(dispatch_module, "report_host_access", "LisK",
+    PyObject *done = py.PyObject_CallMethod(dispatch_module, "report_host_access", "LisKi",
                                             (long long)access->address, access->writes, access->last_call,
-                                            (unsigned long long)access->place);
+                                            (unsigned long long)(Word)access->frames, access->count);
     if (done == NULL) {
         py.PyErr_Clear();
     } else {
@@ -43,7 +46,8 @@ static int report(int64_t address, int writes, Word place) {
     clock_gettime(CLOCK_REALTIME, &end);
     end.tv_sec += 5;
     if (pthread_mutex_timedlock(&reporting, &end) != 0) return 0;
-    access = (Access){address, writes, last_call ? last_call : "", place, 0};
+    access = (Access){.address = address, .writes = writes, .last_call = last_call ? last_call : ""};
+    if (place) access.count = walk_from(place, access.frames, FAULT_FRAMES);
     if (pthread_create(&thread, NULL, print_access, &access) == 0 && pthread_timedjoin_np(thread, NULL, &end) == 0)
         again = access.again;
     pthread_mutex_unlock(&reporting);
