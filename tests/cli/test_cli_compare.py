@@ -133,8 +133,8 @@ def test_json_has_everything(golden: Path, copied: Path) -> None:
     digest = json.loads((golden / "manifest.jsonl").read_text().splitlines()[0])["sha256"]
     assert last["summary"] == {
         "standard": "mixed", "pass": 3, "warning": 0, "fail": 0, "error": 0, "exit_status": 0, "extra": [],
-        "level": None, "pooltide": __version__, "shard": None,
-        "golden": {"sha256": digest, "cases": 3, "shard": None, "left_out": 0},
+        "level": None, "pooltide": __version__, "label": None, "shard": None,
+        "golden": {"sha256": digest, "cases": 3, "shard": None, "list_sha256": None, "left_out": 0},
     }  # fmt: skip
     assert records["stem"]["count"] == 2 * 3 * 11 * 13
     assert records["stem"]["ulp_histogram"] == {"0": 2 * 3 * 11 * 13}

@@ -407,14 +407,6 @@ def test_a_result_is_not_judged_by_itself(golden: Path, tmp_path: Path) -> None:
     assert "a result must not be judged by itself" in text
 
 
-def test_raw_files_without_a_byte_are_no_pass(tmp_path: Path) -> None:
-    """A program that failed leaves such files; a header of .npy says that a tensor has no cell."""
-    for name in ("a.bin", "g.bin"):
-        (tmp_path / name).touch()
-    text = invoke("compare", tmp_path / "a.bin", tmp_path / "g.bin", "--dtype", "f32", rc=2)
-    assert "a.bin: the file has 0 bytes; it must have cells" in text
-
-
 def test_names_that_look_the_same_are_refused(tmp_path: Path) -> None:
     composed, decomposed = "caf\u00e9", "cafe\u0301"
     found = list(lines([b"name,case", f"{composed},{CASE}".encode(), f"{decomposed},{CASE}".encode()]))

@@ -33,7 +33,7 @@ CASES = "name,case\n" + "".join(f"c{i},avg2d:2x3x{5 + i}x7:k3:s{1 + i % 2}:f16:s
 
 
 SUMMARY = json.dumps(
-    {"summary": {"standard": "mixed", "pass": 1, "warning": 0, "fail": 0, "error": 0, "exit_status": 0, "extra": [], "level": None, "pooltide": "0", "shard": None, "golden": None}}
+    {"summary": {"standard": "mixed", "pass": 1, "warning": 0, "fail": 0, "error": 0, "exit_status": 0, "extra": [], "level": None, "pooltide": "0", "label": None, "shard": None, "golden": None}}
 )  # fmt: skip
 CASE = json.dumps(
     {

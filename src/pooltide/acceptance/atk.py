@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .cases import CasesError, Line
-from .foreign import Foreign, Tensor, call_of, line_of, range_words, role_of, shape_of, text_of
+from .foreign import Foreign, Tensor, call_of, line_of, put, range_words, role_of, shape_of, text_of
 
 _NAMES = ("name", "api", "aclnn_name")  # fields that may name the operator
 
@@ -43,12 +43,11 @@ def _foreign(case: Mapping[str, Any]) -> Foreign:
     for one in inputs:
         role = role_of(operator, text_of(one, "name"), "input")
         if one.get("type") == "tensor":
-            foreign.tensors[role] = Tensor(
-                shape_of(one.get("shape")), text_of(one, "dtype"), one.get("format")
-            )
+            tensor = Tensor(shape_of(one.get("shape")), text_of(one, "dtype"), one.get("format"))
+            put(foreign.tensors, role, tensor)
             source = "grad_output" if operator.gradient else "input"
             if role == source and isinstance(one.get("range_values"), list):
                 foreign.words = range_words("uniform", one["range_values"])
         elif role != "out":
-            foreign.attributes[role] = one.get("range_values")
+            put(foreign.attributes, role, one.get("range_values"))
     return foreign

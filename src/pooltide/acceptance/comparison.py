@@ -7,7 +7,7 @@ where its errors are. Files are read piece by piece, so memory does not grow wit
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
@@ -17,12 +17,14 @@ from typing import Any
 from ..operators.dtypes import DTYPES, DType
 from ..problem.problem import Problem
 from .errormap import LARGEST_PLANE, Array, ErrorMap, Reader, map_errors, piece_size
+from .foreign import read_cases
 from .inputs import result_plane, source_plane
 from .manifest import Manifest
 from .manifest_entry import (
     MANIFEST,
     RESULTS,
     ROLES,
+    SUFFIXES,
     first_change,
     has_float64,
     result_of,
@@ -35,7 +37,7 @@ from .pack import PackError
 from .plain_files import Source
 from .tensorfile import GoldenError, TensorFile, TensorFileError, open_tensor, words_hint
 from .trial import Refused, problem_of
-from .verdicts import Verdict, judge
+from .verdicts import COSINE, Verdict, judge
 from .words import NotationError
 
 _PIECE = 1 << 18
@@ -76,8 +78,20 @@ def compare(pair: Pair, level: str) -> Comparison:
     if pair.indices is not None:
         pieces = _pieces(*pair.indices, _PIECE)
         measures += sum((index_measures(actual, golden) for actual, golden in pieces), Measures())
-    third = None if pair.third is None else measure_all(_pieces(pair.third, pair.golden, _PIECE), precision)
+    third = None if pair.third is None else _measured_third(pair.third, pair.golden, precision)
     return Comparison(pair, measures, judge(measures, precision, third, level))
+
+
+def _measured_third(third: TensorFile, golden: TensorFile, precision: Precision) -> Measures:
+    """The errors of the third result. GoldenError: they are so large that any result would be better."""
+    m = measure_all(_pieces(third, golden, _PIECE), precision)
+    if m.misplaced:
+        wrong = f"{m.misplaced} of {m.count} cells have a NaN or Inf out of place"
+    elif not m.cosine > COSINE:
+        wrong = f"its cosine similarity is {m.cosine:.6g}; it must be above {COSINE}"
+    else:
+        return m
+    raise GoldenError(f"{third.path}: the third result is wrong, so nothing can be compared with it: {wrong}")
 
 
 def _pieces(actual: TensorFile, golden: TensorFile, cells: int) -> Iterator[tuple[Array, Array]]:
@@ -89,8 +103,6 @@ def pair_files(
 ) -> Pair:
     """Open two files, or three. A .bin file has the dtype and shape of the other file."""
     raw = [path.suffix == ".bin" for path in (actual, golden)]
-    if all(raw) and not actual.stat().st_size:  # no header says that the tensor has no cell
-        raise TensorFileError(f"{actual}: the file has 0 bytes; it must have cells")
     if raw[1]:
         a = open_tensor(actual, dtype)
         g = _open_golden(golden, a.dtype, None if raw[0] else a.shape)
@@ -98,6 +110,8 @@ def pair_files(
         g = _open_golden(golden)
         a = open_tensor(actual, dtype or (g.dtype if raw[0] else None), g.shape if raw[0] else None)
     t = None if third is None else _open_golden(third, a.dtype, a.shape)
+    if not a.count and not g.count:  # such files are what a program leaves that failed
+        raise TensorFileError(f"{actual}: the file has no cell; it must have cells")
     return _checked(Pair(name, a, g, t, rounding))
 
 
@@ -116,7 +130,16 @@ def pair_entry(entry: Mapping[str, Any], golden: Manifest, actual: Path, third: 
     a = open_tensor(result_path(actual, name, result), dtype, shape)
     t = None if third is None else _open_golden(result_path(third, name, result), dtype, shape)
     indices = _indices(entry, golden, actual) if writes_indices(entry) else None
+    own = () if golden.pack else [golden.path.parent / name / f"{result}.{suffix}" for suffix in SUFFIXES]
+    _check_own(a.path, own if t is None else [*own, t.path])
     return _checked(Pair(name, a, g, t, entry["rounding"], entry["case"], indices))
+
+
+def _check_own(result: Source, others: Iterable[Source]) -> None:
+    """A result passes against itself. TensorFileError: it is a link to one of the other files."""
+    for other in others:
+        if isinstance(result, Path) and isinstance(other, Path) and result.samefile(other):
+            raise TensorFileError(f"{result}: the file is {other}; a result must not be judged by itself")
 
 
 def _file(golden: Manifest, name: str, file: str) -> Source:
@@ -176,8 +199,15 @@ def _is_copy(path: Path, other: Path) -> bool:
 
 
 def extra_files(directory: Path, names: Container[str]) -> Iterator[Path]:
-    """The files of a directory of results that belong to no case, in alphabetical order; none of a dump."""
-    if (directory / TENSORS).is_dir() or dumps(directory):
+    """The files of a directory of results, or the pools of a dump, that belong to no case.
+
+    CasesError: the dump can't be read.
+    """
+    if dumps(directory):
+        named = (line.name for line in read_cases(directory) if not line.skipped)
+        yield from (tensor_path(directory, name) for name in named if name not in names)
+        return
+    if (directory / TENSORS).is_dir():
         return
     for path in sorted(directory.iterdir()):
         if path.name in names and path.is_dir():

@@ -253,6 +253,13 @@ def _dtype(name: str) -> str:
     return _DTYPES[name.lower()]
 
 
+def put(values: dict[str, Any], role: str, value: Any) -> None:
+    """Add what a file says of a parameter. CasesError: the file says it twice."""
+    if role in values:
+        raise CasesError(f"{role} is there twice; it must be there once")
+    values[role] = value
+
+
 def shape_of(value: Any) -> tuple[int, ...]:
     """A shape. CasesError: the value is none."""
     if not isinstance(value, list) or any(type(n) is not int for n in value):

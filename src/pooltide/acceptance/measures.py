@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -117,7 +116,7 @@ class Measures:
 
     @property
     def rmse(self) -> float:
-        return sqrt(self.sum_square / self.finite) if self.finite else 0.0
+        return float(np.sqrt(self.sum_square / self.finite)) if self.finite else 0.0
 
     @property
     def normal_mere(self) -> float:
@@ -129,10 +128,10 @@ class Measures:
         if self.square == self.golden_square:
             lengths = self.square
         else:
-            lengths = sqrt(self.square) * sqrt(self.golden_square)
+            lengths = np.sqrt(self.square) * np.sqrt(self.golden_square)
         if lengths == 0:
             return float(self.square == self.golden_square)
-        return max(-1.0, min(1.0, self.dot / lengths))
+        return float(np.clip(self.dot / lengths, -1.0, 1.0))
 
     @property
     def shares(self) -> tuple[float, ...]:
@@ -188,8 +187,7 @@ def _measure_equal(golden: Array, precision: Precision) -> Measures:
     nan = int(np.isnan(values).sum())
     inf = values.size - kept.size - nan
     small = int((np.abs(kept) < precision.small).sum())
-    with np.errstate(over="ignore"):
-        square = float(np.dot(kept, kept))
+    square = _dot(kept, kept, golden.dtype)
     return Measures(
         count=values.size,
         finite=kept.size,
@@ -230,7 +228,7 @@ def _measure(actual: Array, golden: Array, precision: Precision) -> Measures:
         sum_ulp=float(ulp.sum(dtype=np.float64)),
         many_ulps=int((ulp > precision.ulps).sum()),
         histogram=ulp_histogram(ulp),
-        **_errors(a, g, ulp, precision),
+        **_errors(a, g, ulp, precision, actual.dtype),
         **_zeros(np.abs(g), precision),
     )
 
@@ -243,20 +241,27 @@ def _zeros(magnitude: Array, precision: Precision) -> dict[str, Any]:
     }
 
 
-def _errors(a: Array, g: Array, ulp: Array, precision: Precision) -> dict[str, Any]:
-    """The measures of the differences of finite values."""
+def _dot(one: Array, other: Array, dtype: np.dtype[Any]) -> Any:
+    """The sum of products of results of a dtype. Squares of float64 values can leave its range."""
+    if dtype == np.float64:
+        one, other = one.astype(np.longdouble), other.astype(np.longdouble)
+    return np.dot(one, other)
+
+
+def _errors(a: Array, g: Array, ulp: Array, precision: Precision, dtype: np.dtype[Any]) -> dict[str, Any]:
+    """The measures of the differences of finite values of results of a dtype."""
     magnitude = np.abs(g)
     small = magnitude < precision.small
     with np.errstate(over="ignore"):
         error = np.abs(a - g)
         relative = error / (magnitude + TINY)
         outside = error > precision.atol + precision.rtol * magnitude
-        products = {
-            "sum_square": float(np.dot(error, error)),
-            "dot": float(np.dot(a, g)),
-            "square": float(np.dot(a, a)),
-            "golden_square": float(np.dot(g, g)),
-        }
+    products = {
+        "sum_square": _dot(error, error, dtype),
+        "dot": _dot(a, g, dtype),
+        "square": _dot(a, a, dtype),
+        "golden_square": _dot(g, g, dtype),
+    }
     normal = relative[~small]
     return products | {
         "larger": int((a > g).sum()),

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..operators.pages import Operator
 from .cases import CasesError, Line
-from .foreign import Foreign, Tensor, call_of, line_of, range_words, role_of, shape_of, text_of
+from .foreign import Foreign, Tensor, call_of, line_of, put, range_words, role_of, shape_of, text_of
 from .supplied_values import SuppliedValues, Values, flat
 
 
@@ -63,7 +63,7 @@ def _foreign(case: Mapping[str, Any], which: int, folder: Path) -> Foreign:
     unnamed = iter([p.role for p in operator.parameters if p.type == "tensor" and p.role != "out"])
     for one in _inputs(case):
         role = _role(operator, one, next(unnamed, None))
-        foreign.tensors[role] = _tensor(one, which)
+        put(foreign.tensors, role, _tensor(one, which))
         if "value" in one:
             values[role] = _values(one["value"], folder)
         elif role in ("grad_output", "input") and (role == "grad_output" or not operator.gradient):
@@ -130,4 +130,4 @@ def _set_attribute(foreign: Foreign, attribute: Any) -> None:
     if not isinstance(attribute, dict) or "value" not in attribute:
         raise CasesError("attr must be a list of objects with name, type and value")
     role = role_of(foreign.operator, text_of(attribute, "name"), "attribute")
-    foreign.attributes[role] = attribute["value"]
+    put(foreign.attributes, role, attribute["value"])

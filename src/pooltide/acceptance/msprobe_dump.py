@@ -78,7 +78,10 @@ def _pools(folder: Path, calls: Mapping[str, Any]) -> Iterator[Line]:
         if operator is None or operator.gradient or operator.unpool:
             if "pool" in function:
                 number += 1
-                yield Line(number, file_name(name), None, f"pooltide has no {function[:60]}", skipped=True)
+                text = (
+                    f"{function} is not read from dumps" if operator else f"pooltide has no {function}"[:80]
+                )
+                yield Line(number, file_name(name), None, text, skipped=True)
             continue
         number += 1
         if parts[-1] == "forward":

@@ -2,7 +2,8 @@
 
 A file has a line for each case and a summary at its end, which says what was compared: the shard, and the
 sha256 and number of cases of the golden data. So a shard that is missing or there twice is noticed, and so is
-one that was judged otherwise: by another standard or level, or by another version.
+one that was judged otherwise: by another standard or level, or by another version. A shard of golden data
+is one of a list of cases, so it has the sha256 of that list.
 """
 
 from __future__ import annotations
@@ -27,16 +28,20 @@ from .verdicts import DEFAULT, FAIL, LEVELS, PASS, STANDARDS, WARNING
 _CELLS = ("misplaced", "nan", "inf", "golden_nan", "golden_inf", "differing")
 _FIGURES = ("MERE", "MARE", "RMSE", "cosine", "max ULP")
 _COUNTS = ("pass", "warning", "fail", "error")
+_GOLDEN = {"sha256", "cases", "shard", "list_sha256", "left_out"}  # what is said of golden data
 # What all parts must have alike, and how a message calls it.
 _ALIKE = {
     "standard": "standards",
     "level": "levels",
     "pooltide": "versions of pooltide",
+    "label": "labels",
     "golden": "golden data",
 }
 
 
-def about(manifest: Manifest | None, shard: Shard | None, level: str | None) -> dict[str, Any]:
+def about(
+    manifest: Manifest | None, shard: Shard | None, level: str | None, label: str | None
+) -> dict[str, Any]:
     """What a summary says besides its counts: how the results were judged, and which cases were compared.
 
     No manifest stands for two files, no shard for all cases, and no level for results without a third one.
@@ -48,9 +53,11 @@ def about(manifest: Manifest | None, shard: Shard | None, level: str | None) -> 
             "sha256": manifest.digest,
             "cases": len(manifest),
             "shard": of,
+            "list_sha256": manifest.list_sha256 or None,
             "left_out": manifest.left_out,
         }
-    return {"level": level, "pooltide": __version__, "shard": shard and str(shard), "golden": golden}
+    judged = {"level": level, "pooltide": __version__, "label": label}
+    return {**judged, "shard": shard and str(shard), "golden": golden}
 
 
 @dataclass(slots=True)
@@ -92,6 +99,9 @@ class _Part:
         counts["error"] = self.errors
         if wrong := next((key for key in _COUNTS if counts[key] != self.summary[key]), None):
             text = f"{wrong} is {self.summary[wrong]}; the lines have {counts[wrong]}"
+            raise CasesError(f"{self.path}: {text}")
+        if self.total != (judged := sum(counts.values())):
+            text = f"{self.total - judged} of {self.total} cases have no verdict of the standard {standard}"
             raise CasesError(f"{self.path}: {text}")
         golden, shard = self.summary["golden"], self.summary["shard"]
         if golden is None:
@@ -163,15 +173,18 @@ def _joined(parts: Sequence[_Part]) -> dict[str, Any]:
             if part.summary[key] != first.summary[key] and not (key == "golden" and _of_golden(part)):
                 values = f"{_short(first.summary[key])} and {_short(part.summary[key])}"
                 raise CasesError(f"{first.path} and {part.path}: the {what} are {values}; they must be one")
+        if part.summary["golden"]["list_sha256"] != first.summary["golden"]["list_sha256"]:
+            text = "the golden data were made from different lists of cases; they must be of one"
+            raise CasesError(f"{first.path} and {part.path}: {text}")
     counts = {key: sum(part.summary[key] for part in parts) for key in _COUNTS}
     extra = sorted({path for part in parts for path in part.summary["extra"]})
     golden = first.summary["golden"]
     if _of_golden(first):  # the sha256 of the whole set is not known
         sums = {key: sum(p.summary["golden"][key] for p in parts) for key in ("cases", "left_out")}
-        golden = {"sha256": None, "shard": None, **sums}
+        golden = {"sha256": None, "shard": None, "list_sha256": None, **sums}
     bad = counts["fail"] or counts["warning"] or golden["left_out"]
     status = 2 if counts["error"] else 1 if bad else 0
-    judged = {key: first.summary[key] for key in ("level", "pooltide")}
+    judged = {key: first.summary[key] for key in ("level", "pooltide", "label")}
     whole = {"exit_status": status, "extra": extra, **judged, "shard": None, "golden": golden}
     return {"standard": first.summary["standard"], **counts, **whole}
 
@@ -236,15 +249,16 @@ def _is_summary(summary: Any) -> bool:
     counts = all(_is_count(summary.get(key)) for key in (*_COUNTS, "exit_status"))
     names = isinstance(extra, list) and all(isinstance(path, str) for path in extra)
     judged = summary.get("level", 0) in (None, *LEVELS) and isinstance(summary.get("pooltide"), str)
+    judged = judged and isinstance(summary.get("label", 0), str | None)
     cases = _is_shard(summary.get("shard", 0)) and (golden is None or _is_golden(golden))
     return counts and names and judged and cases
 
 
 def _is_golden(golden: Any) -> bool:
-    if not isinstance(golden, dict) or golden.keys() != {"sha256", "cases", "shard", "left_out"}:
+    if not isinstance(golden, dict) or golden.keys() != _GOLDEN:
         return False
-    digest = golden["sha256"]
-    known = digest is None or (isinstance(digest, str) and SHA256.fullmatch(digest) is not None)
+    digests = (golden["sha256"], golden["list_sha256"])
+    known = all(d is None or (isinstance(d, str) and SHA256.fullmatch(d)) for d in digests)
     counts = all(_is_count(golden[key]) for key in ("cases", "left_out"))
     return known and counts and _is_shard(golden["shard"])
 

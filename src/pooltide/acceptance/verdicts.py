@@ -38,7 +38,7 @@ DEFAULT = "mixed"
 THIRD = ("two", "benchmark")  # the standards that need a third result
 LEVELS = {"L0": (10.0, 2.0, 2.0), "L1": (5.0, 1.5, 1.5), "L2": (2.0, 1.2, 1.2)}  # largest rel, mean rel, RMSE
 _SHARE = 0.99
-_COSINE = 0.99
+COSINE = 0.99
 _FAMILY = ("hundredth", "thousandth", "tenthousandth")
 _COUNTING = ("bits", "infnan")  # they count cells, so that they need no finite one
 _NO_FIGURE = "no cell is finite in both, so there are no figures"
@@ -120,7 +120,7 @@ def _bits(m: Measures, _: Precision) -> Judged:
 
 
 def _cosine(m: Measures, _: Precision) -> Judged:
-    return _status(m.cosine > _COSINE), f"cosine similarity {m.cosine:.6g}; it must be above {_COSINE}"
+    return _status(m.cosine > COSINE), f"cosine similarity {m.cosine:.6g}; it must be above {COSINE}"
 
 
 def _within(which: int) -> Callable[[Measures, Precision], Judged]:
@@ -157,7 +157,7 @@ def _infnan(m: Measures, _: Precision) -> Judged:
 
 
 def _msprobe(m: Measures, precision: Precision) -> Judged:
-    if not m.cosine > _COSINE:
+    if not m.cosine > COSINE:
         return FAIL, _cosine(m, precision)[1]
     if m.max_abs < 1e-3:
         return PASS, f"cosine similarity {m.cosine:.6g}, largest abs {m.max_abs:.3g} below 0.001"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..acceptance.cases import CasesError
 from ..acceptance.comparison import Comparison, Pair, error_map, extra_files
 from ..acceptance.manifest import Manifest, ManifestError
 from ..acceptance.notation import parse
@@ -89,8 +90,10 @@ def command(
         notation = "" if case is None else str(parse(case))
         request = Request(actual, golden, third, level, dtype, notation, shard, only)
         manifest = manifest_of(request)
+        extra: list[str] = []
         if manifest is not None and not only:
             tally.left_out = manifest.left_out
+            extra = [str(path) for path in extra_files(actual, manifest)]
         with progress("compare", count_of(request, manifest)) as advance:
             for row in rows_of(request, manifest):
                 advance()
@@ -100,13 +103,12 @@ def command(
                 else:
                     _print(row, standard, verbose, request)
                 kept.add(row, standard, request, manifest)
-    except ManifestError as error:
+    except (ManifestError, CasesError) as error:
         raise NoAnswer(str(error)) from None
     except NotationError as error:
         raise click.UsageError(str(error)) from None
-    extra = [] if manifest is None or only else [str(path) for path in extra_files(actual, manifest)]
     if as_json:
-        known = {"extra": extra} | about(manifest, shard, level if third else None)
+        known = {"extra": extra} | about(manifest, shard, level if third else None, label)
         say(json.dumps({"summary": tally.record(standard) | known}, ensure_ascii=False))
     else:
         _print_extra(extra, verbose)

@@ -75,6 +75,8 @@ def manifest_of(request: Request) -> Manifest | None:
         return None
     if request.dtype or request.case:
         raise click.UsageError("--dtype and --case are for two files; the manifest has them for directories")
+    if request.only and request.shard:  # a case of another shard would leave nothing to compare
+        raise click.UsageError("--only and --shard are two choices of cases; give one of them")
     manifest = read_manifest(request.golden)
     if not len(manifest) or not manifest.complete:
         what = "is not complete" if len(manifest) else "has no case"

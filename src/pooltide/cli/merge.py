@@ -83,6 +83,8 @@ def command(
         text += f", {verdicts['pass']} pass"
         text += f", {verdicts['warning']} warn" if verdicts["warning"] else ""
         text += f", {verdicts['fail']} fail, {verdicts['error']} could not be compared"
+    if of := verdicts and merged["golden"]["shard"]:
+        text += f"; the golden data are shard {of} of a set, and the other shards have the other cases"
     if left_out:
         text += f"; the parts left out {left_out}, which could not be made"
     say(json.dumps(summary) if as_json else text)
@@ -101,7 +103,7 @@ def _write_report(
     path: Path, merged: dict[str, Any], rows: Rows | None, parts: Any, label: str | None
 ) -> None:
     count = len(parts)
-    facts: dict[str, Fact] = {"label": label} if label else {}
+    facts: dict[str, Fact] = {"label": name} if (name := label or merged["label"]) else {}
     facts["compared"] = (
         f"the results of {count} files of compare --json",
         f"compare --json 的 {count} 个文件中的结果",

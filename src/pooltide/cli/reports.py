@@ -36,7 +36,7 @@ report_option = click.option(
     help="Write a page with all cases and errors.",
 )
 label_option = click.option(
-    "--label", metavar="TEXT", help="For the report: what computed the results, such as chip and driver."
+    "--label", metavar="TEXT", help="What computed the results, such as chip and driver."
 )
 COLUMNS = ("MERE", "MARE", "RMSE", "cosine", "max ULP", "differing", "NaN", "Inf")  # of the report
 

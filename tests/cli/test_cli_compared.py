@@ -1,0 +1,196 @@
+"""What was not compared, or was compared with the wrong thing, is no pass."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from commandline import pooltide as invoke
+
+CASES = """\
+name,case
+a,avg2d:2x3x7x11:k3:s2:p1:f16
+b,max2d_forward:2x3x7x11:k3:s2:p1:f32:i64
+c,adaptive_avg2d:2x3x7x11:o3x5:f32
+d,avg2d:2x3x7x11:k3:s2:p1:f64
+"""
+
+
+@pytest.fixture
+def sets(tmp_path: Path) -> Path:
+    (tmp_path / "cases").write_text(CASES)
+    invoke("golden", "cases", "-o", "golden", "--jobs", 1, cwd=tmp_path)
+    invoke("run", "cases", "--save", "chip", cwd=tmp_path)
+    return tmp_path
+
+
+def save(path: Path, values: object, dtype: str = "f4") -> Path:
+    np.save(path, np.asarray(values, dtype))
+    return path
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_a_case_of_another_shard_is_no_pass(sets: Path) -> None:
+    """`a` is in the first shard, so nothing would be compared."""
+    text = invoke("compare", "chip", "golden", "--only", "a", "--shard", "2/2", cwd=sets, rc=2)
+    assert "--only and --shard are two choices of cases; give one of them" in flat(text)
+
+
+@pytest.mark.parametrize("scale", [1e200, 1e-200])
+def test_the_cosine_of_values_whose_squares_leave_the_range_of_float64(scale: float, tmp_path: Path) -> None:
+    values = np.random.default_rng(3).normal(size=(5, 7)) * scale
+    golden = save(tmp_path / "g.npy", values, "f8")
+    wrong = save(tmp_path / "a.npy", -values, "f8")
+    right = save(tmp_path / "b.npy", np.nextafter(values, np.inf), "f8")
+    text = invoke("compare", wrong, golden, "--standard", "cosine", rc=1)
+    assert "cosine similarity -1; it must be above 0.99" in text
+    assert "1 of 1 pass" in invoke("compare", right, golden, "--standard", "cosine")
+    figures = json.loads(
+        invoke("compare", wrong, golden, "--standard", "cosine", "--json", rc=1).split("\n")[0]
+    )
+    np.testing.assert_allclose(figures["RMSE"], 2 * scale * np.sqrt(np.mean((values / scale) ** 2)))
+
+
+@pytest.mark.parametrize("standard", ["two", "benchmark"])
+def test_a_wrong_third_result_judges_nothing(standard: str, tmp_path: Path) -> None:
+    """Against zeros, or against a result with NaN, any result would be good."""
+    values = np.random.default_rng(3).normal(size=(5, 7))
+    golden = save(tmp_path / "g.npy", values)
+    ours = save(tmp_path / "a.npy", values * 1.5)
+    zeros = save(tmp_path / "zeros.npy", values * 0)
+    nan = save(tmp_path / "nan.npy", np.where(values > 1, np.nan, values * 1.4))
+    near = save(tmp_path / "near.npy", values * 1.01)
+    reasons = {
+        zeros: "its cosine similarity is 0; it must be above 0.99",
+        nan: "have a NaN or Inf out of place",
+    }
+    for third, reason in reasons.items():
+        text = invoke("compare", ours, golden, "--standard", standard, "--third", third, rc=2)
+        assert f"{third}: the third result is wrong, so nothing can be compared with it: " in text
+        assert reason in text
+    assert "FAIL" in invoke("compare", ours, golden, "--standard", standard, "--third", near, rc=1)
+
+
+@pytest.mark.parametrize("suffix", ["npy", "bin"])
+def test_files_without_a_cell_are_no_pass(suffix: str, tmp_path: Path) -> None:
+    """A program that failed leaves such files."""
+    one, other = (tmp_path / f"{name}.{suffix}" for name in ("a", "g"))
+    for file in (one, other):
+        file.touch() if suffix == "bin" else save(file, np.zeros((0, 3)))
+    text = invoke("compare", one, other, "--dtype", "f32", rc=2)
+    assert f"a.{suffix}: the file has no cell; it must have cells" in text
+
+
+@pytest.mark.parametrize("link", [os.link, os.symlink])
+def test_a_result_that_is_a_link_to_the_golden_one_is_no_pass(link: object, sets: Path) -> None:
+    shutil.copytree(sets / "golden", sets / "linked", copy_function=link)  # type: ignore[arg-type]
+    text = invoke("compare", sets / "linked", sets / "golden", rc=2)
+    file = "c/grad_input.npy"
+    reason = f"the file is {sets / 'golden' / file}; a result must not be judged by itself"
+    assert f"error c: {sets / 'linked' / file}: {reason}" in text
+    assert "0 of 4 pass, 4 could not be compared" in text
+
+
+def test_a_result_that_is_a_link_to_the_third_one_is_no_pass(sets: Path) -> None:
+    np.save(sets / "chip/c.npy", np.load(sets / "chip/c.npy") * np.float32(1.01))
+    shutil.copytree(sets / "chip", sets / "third", copy_function=os.link)
+    options = ("--standard", "two", "--third", "third")
+    text = invoke("compare", "chip", "golden", *options, cwd=sets, rc=2)
+    assert "error c: chip/c.npy: the file is third/c.npy; a result must not be judged by itself" in text
+
+
+def test_pools_of_a_dump_without_golden_data_are_named(sets: Path) -> None:
+    calls = {
+        f"Functional.{name}.0.forward": {
+            "input_args": [{"type": "torch.Tensor", "dtype": "torch.float32", "shape": [1, 2, 7, 9]}],
+            "input_kwargs": {"kernel_size": {"type": "int", "value": 3}},
+        }
+        for name in ("avg_pool2d", "max_pool2d", "lp_pool2d")
+    }
+    document = {"task": "tensor", "level": "L1", "dump_data_dir": "", "data": calls}
+    for name, kept in (("one", 1), ("dump", 3)):
+        (sets / name).mkdir()
+        document["data"] = dict(list(calls.items())[:kept])
+        (sets / name / "dump.json").write_text(json.dumps(document))
+    invoke("golden", "--from", "one", "-o", "of-one", cwd=sets)
+    text = invoke("compare", "dump", "of-one", cwd=sets, rc=2)  # the dump has no tensors
+    path = "dump/dump_tensor_data/Functional.max_pool2d.0.forward"
+    assert f"extra {path}: no case of the golden data has this name" in text
+    assert text.count("extra") == 1
+    (sets / "dump/dump.json").write_text("{")
+    assert "dump/dump.json: " in invoke("compare", "dump", "of-one", cwd=sets, rc=2)
+
+
+@pytest.mark.parametrize("tool", ["msOpST", "ATK"])
+def test_a_parameter_that_a_case_has_twice_is_refused(tool: str, tmp_path: Path) -> None:
+    def input_of(size: int) -> dict[str, object]:
+        types = {"dtype": "fp16"} if tool == "ATK" else {}
+        kind = "tensor" if tool == "ATK" else "float16"
+        return {"name": "self", "type": kind, "format": "ND", "shape": [1, 1, size, size], **types}
+
+    def size_of(size: int) -> dict[str, object]:
+        return {"name": "kernelSize", "type": "attr", "range_values": [size] * 2, "value": [size] * 2}
+
+    def case(number: int, inputs: list[int], kernels: list[int]) -> dict[str, object]:
+        tensors, attributes = [input_of(n) for n in inputs], [size_of(n) for n in kernels]
+        if tool == "ATK":
+            return {"id": number, "name": "AvgPool2d", "inputs": tensors + attributes}
+        name = f"AvgPool2d_{number}"
+        return {"case_name": name, "op": "AvgPool2d", "input_desc": tensors, "attr": attributes}
+
+    cases = [case(1, [7], [3]), case(2, [7, 9], [3]), case(3, [7], [3, 2])]
+    (tmp_path / "cases.json").write_text(json.dumps(cases))
+    text = invoke("golden", "--from", tmp_path / "cases.json", "-o", tmp_path / "golden", rc=1)
+    assert "line 2 (AvgPool2d_2): input is there twice; it must be there once" in text
+    assert "line 3 (AvgPool2d_3): kernel is there twice; it must be there once" in text
+    assert "1 of 3 cases, 2 bad" in text
+
+
+def test_shards_of_golden_data_of_two_lists_do_not_merge(sets: Path) -> None:
+    """The first list's `b` and `d` were never compared."""
+    (sets / "other").write_text(CASES.replace("\na,avg2d", "\na,avg2d_forward"))
+    invoke("golden", "cases", "-o", "one", "--shard", "1/2", cwd=sets)
+    invoke("golden", "other", "-o", "two", "--shard", "2/2", cwd=sets)
+    for name in ("one", "two"):
+        (sets / f"{name}.jsonl").write_text(invoke("compare", "chip", name, "--json", cwd=sets))
+    text = invoke("merge", "one.jsonl", "two.jsonl", "-o", "all.jsonl", cwd=sets, rc=2)
+    assert "the golden data were made from different lists of cases; they must be of one" in flat(text)
+
+
+def test_results_of_two_chips_do_not_merge(sets: Path) -> None:
+    for number, label in ((1, "chip A"), (2, "chip B")):
+        share = ("--shard", f"{number}/2", "--label", label)
+        (sets / str(number)).write_text(invoke("compare", "chip", "golden", *share, "--json", cwd=sets))
+    text = invoke("merge", "1", "2", "-o", "all.jsonl", cwd=sets, rc=2)
+    assert "1 and 2: the labels are chip A and chip B; they must be one" in flat(text)
+    (sets / "2").write_text((sets / "2").read_text().replace("chip B", "chip A"))
+    invoke("merge", "1", "2", "-o", "all.jsonl", "--report", "report.html", cwd=sets)
+    assert "chip A" in (sets / "report.html").read_text()
+
+
+def test_a_part_without_the_verdict_that_decides_is_refused(sets: Path) -> None:
+    *lines, last = invoke("compare", "chip", "golden", "--json", cwd=sets).splitlines()
+    record = json.loads(lines[1])
+    del record["verdicts"]["mixed"]
+    (sets / "part").write_text(
+        "\n".join([lines[0], json.dumps(record), *lines[2:], last.replace("4", "3", 1)])
+    )
+    text = invoke("merge", "part", "-o", "all.jsonl", cwd=sets, rc=2)
+    assert "1 of 4 cases have no verdict of the standard mixed" in flat(text)
+
+
+def test_merged_shares_of_a_shard_are_not_the_whole(sets: Path) -> None:
+    invoke("golden", "cases", "-o", "one", "--shard", "1/2", cwd=sets)
+    for number in "12":
+        share = ("--shard", f"{number}/2", "--json")
+        (sets / number).write_text(invoke("compare", "chip", "one", *share, cwd=sets))
+    text = invoke("merge", "1", "2", "-o", "all.jsonl", cwd=sets)
+    assert "the golden data are shard 1/2 of a set, and the other shards have the other cases" in flat(text)
