@@ -293,7 +293,7 @@ def test_compiled_models_are_patched() -> None:
 def test_a_small_patched_call_made_again_takes_the_shortcut(function: str, monkeypatch: Any) -> None:
     from pooltide.cli.bench import overhead
     from pooltide.torch import shortcuts
-    from pooltide.torch.patch import gradient_overrides
+    from pooltide.torch.patching import gradient_overrides
 
     if not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
         pytest.skip("this PyTorch has no DLPack exchange API: there are no shortcuts")

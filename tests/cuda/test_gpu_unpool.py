@@ -12,7 +12,7 @@ import torch.nn.functional as F  # noqa: E402
 
 import pooltide.torch as pt  # noqa: E402
 from pools import deterministic  # noqa: E402
-from pooltide.torch.patch import index_overrides  # noqa: E402
+from pooltide.torch.patching import index_overrides  # noqa: E402
 
 pytestmark = [
     pytest.mark.gpu,

@@ -17,7 +17,7 @@ from torch import Tensor
 import pooltide.torch as pt
 from geometries import axes_of
 from pooltide import _native
-from pooltide.torch.patch import gradient_overrides
+from pooltide.torch.patching import gradient_overrides
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 
 import pooltide.torch as pt  # noqa: E402
 from pools import quiet_patch  # noqa: E402
-from pooltide.torch.patch.compile_caches import CACHE_TAG  # noqa: E402
+from pooltide.torch.patching.compile_caches import CACHE_TAG  # noqa: E402
 
 config = pytest.importorskip("torch.compiler.config")
 tagged = pytest.mark.skipif(not hasattr(config, "cache_key_tag"), reason="this release has no tag of caches")

@@ -15,7 +15,7 @@ import pooltide.torch as pt  # noqa: E402
 from geometries import FUNCTIONS  # noqa: E402
 from pools import quiet_patch  # noqa: E402
 from pooltide.torch import aten, gradients  # noqa: E402
-from pooltide.torch.patch import gradient_overrides  # noqa: E402
+from pooltide.torch.patching import gradient_overrides  # noqa: E402
 from pooltide.torch.pools import forward  # noqa: E402
 from pooltide.torch.releases import can_call_aten  # noqa: E402
 from shares import fast_if, is_2d  # noqa: E402

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
+import pkgutil
 import subprocess
 import sys
 
@@ -90,6 +92,20 @@ def test_first_calls_do_not_import_sympy() -> None:
     pytest.importorskip("torch")
     run = _python(FIRST)
     assert run.stdout.split() == ["True"], run.stdout + run.stderr
+
+
+def test_no_name_hides_a_module() -> None:
+    """`import pooltide.torch.x.y as z` reads the attribute `x` of `pooltide.torch`: it must be the module."""
+    pytest.importorskip("torch")
+    import pooltide.torch
+
+    found = pkgutil.walk_packages(pooltide.torch.__path__, "pooltide.torch.")
+    names = [module.name for module in found if not module.name.endswith("__main__")]
+    assert "pooltide.torch.patching.handle" in names
+    for name in names:
+        package, _, last = name.rpartition(".")
+        module = importlib.import_module(name)
+        assert getattr(sys.modules[package], last) is module, name
 
 
 def test_channels_last_is_what_pytorch_says() -> None:

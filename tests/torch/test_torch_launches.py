@@ -20,7 +20,7 @@ from pooltide.kernels.cuda.runtime.driver import NoCompiler  # noqa: E402
 from pooltide.operators.dtypes import DTYPES as TYPES  # noqa: E402
 from pooltide.problem.problem import Problem  # noqa: E402
 from pooltide.torch import functional  # noqa: E402
-from pooltide.torch.patch import forward_overrides  # noqa: E402
+from pooltide.torch.patching import forward_overrides  # noqa: E402
 from shares import fast_if, fast_some, is_2d  # noqa: E402
 
 DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16]

@@ -20,7 +20,7 @@ import pooltide.torch as pt  # noqa: E402
 from pools import EVERY, POOLS, Pool, deterministic, gradient, quiet_patch, sample, watch_patched  # noqa: E402
 from pooltide.kernels.plan import NoBackend  # noqa: E402
 from pooltide.torch import aten  # noqa: E402
-from pooltide.torch.patch import gradient_overrides, installation  # noqa: E402
+from pooltide.torch.patching import gradient_overrides, installation  # noqa: E402
 from pooltide.torch.releases import can_call_aten  # noqa: E402
 
 each_patch = pytest.mark.parametrize("forward", [False, True], ids=["gradients", "forwards"])
@@ -428,7 +428,7 @@ if hasattr(torch.library, "get_kernel"):
     del torch.library.get_kernel
 import torch.nn.functional as F
 import pooltide.torch as pt
-from pooltide.torch.patch import installation
+from pooltide.torch.patching import installation
 def gradient():
     x = torch.arange(35.0).reshape(1, 1, 5, 7).requires_grad_()
     return torch.autograd.grad(F.avg_pool2d(x, 3, 2, 1).square().sum(), x)[0]

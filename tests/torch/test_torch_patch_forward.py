@@ -20,7 +20,7 @@ from models import CBAM  # noqa: E402
 from pools import EVERY, Pool, gradient, kept_by, quiet_patch, sample  # noqa: E402
 from pooltide import _native  # noqa: E402
 from pooltide.kernels.calls import CALLS  # noqa: E402
-from pooltide.torch.patch import forward_overrides, installation  # noqa: E402
+from pooltide.torch.patching import forward_overrides, installation  # noqa: E402
 from pooltide.torch.pools import forward  # noqa: E402
 
 MAXIMA = [pool for pool in EVERY if "max" in pool.name]

@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 import pooltide.torch as pt  # noqa: E402
 from pools import POOLS, gradient, sample  # noqa: E402
 from pooltide.torch import releases  # noqa: E402
-from pooltide.torch.patch import installation  # noqa: E402
+from pooltide.torch.patching import installation  # noqa: E402
 
 SOURCES = sorted(Path(pt.__file__).parent.rglob("*.py"))
 UNTESTED = """

@@ -15,7 +15,7 @@ import torch.nn.functional as F  # noqa: E402
 import pooltide  # noqa: E402
 import pooltide.torch as pt  # noqa: E402
 from pools import deterministic  # noqa: E402
-from pooltide.torch.patch import index_overrides  # noqa: E402
+from pooltide.torch.patching import index_overrides  # noqa: E402
 from pooltide.torch.pools import unpool_kernels  # noqa: E402
 from pooltide.torch.releases import can_call_aten  # noqa: E402
 from shares import fast_first  # noqa: E402
@@ -243,7 +243,7 @@ def test_bad_arguments_are_named_under_deterministic_algorithms_too(says: str) -
 
 @pytest.mark.parametrize("axes", [2, 3])
 def test_patched_fractional_gradients_are_pytorch_s(axes: int, monkeypatch: Any) -> None:
-    from pooltide.torch.patch import gradient_overrides
+    from pooltide.torch.patching import gradient_overrides
 
     calls: list[str] = []
     computed = gradient_overrides.computed

@@ -28,10 +28,10 @@ from .backward import *  # noqa: F403
 from .dispatch import custom_operators, scripting, second_derivatives, sharding
 from .gpu import index_errors, wait_for_kernels
 from .openmp import use_team
-from .patch.handle import Patch, is_patched, patch, unpatch
-from .status import Status, status
+from .patching.handle import Patch, is_patched, patch, unpatch
+from .process_status import Status, status
 from .training_step import Step
-from .tune import Tuned, tune
+from .tune_problems import Tuned, tune
 
 __all__ = [
     "Patch",

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from .patch import gradient_overrides
+from .patching import gradient_overrides
 
 Tensor = torch.Tensor
 _ALERT = re.compile(r"^(.+?) does not have a deterministic implementation")

@@ -8,6 +8,7 @@ mode, which need an autograd function, it calls `Gradient` instead.
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import torch
@@ -94,7 +95,8 @@ def _backward(ctx: Any, grad: Tensor) -> Any:
         (indices,) = ctx.saved_tensors
         if not torch.compiler.is_compiling():
             check_memory(ctx.function, grad, indices)
-        rows = grad.reshape(*grad.shape[: -ctx.axes], -1)  # flatten fails under is_grads_batched
+        # flatten fails under is_grads_batched, and -1 without an image
+        rows = grad.reshape(*grad.shape[: -ctx.axes], prod(grad.shape[-ctx.axes :]))
         derivative = rows.gather(-1, indices.flatten(-ctx.axes).long()).view(indices.shape)
     elif ctx.attributes:
         kernel, stride, *rest = ctx.attributes

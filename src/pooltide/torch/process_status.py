@@ -18,7 +18,7 @@ from ..kernels.cuda.runtime import background, code_cache, compiler, nvrtc
 from ..kernels.cuda.runtime.driver import NoCompiler
 from . import aten
 from .openmp import num_threads
-from .patch import forward_overrides, gradient_overrides
+from .patching import forward_overrides, gradient_overrides
 from .releases import is_tested
 from .training_step import Step, watch
 
