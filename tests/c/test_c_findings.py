@@ -191,7 +191,8 @@ def test_a_program_that_goes_on_after_it_touched_device_memory_has_a_finding(tmp
     made = rf" The memory was taken at {program}\.c:16 in main\."
     assert re.fullmatch(rf"pooltide: the host wrote to device memory at 0x.*\.{place}{made}", first)
     assert times == first.replace("pooltide: ", "pooltide: 3 times: ")
-    assert run.returncode == 86 and "the program has 1 finding and returns 0" in last
+    assert run.returncode == 86
+    assert "the program has 1 finding and returns 0" in last
     (finding,) = json.loads(report.read_text())["findings"]
     assert finding["count"] == 3
 

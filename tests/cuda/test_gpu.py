@@ -238,15 +238,15 @@ def test_index_errors_reads_and_clears_the_devices_record() -> None:
 
 
 @pytest.mark.parametrize(
-    ("axes", "quotient", "variants"),
+    ("axes", "quotient"),
     [
-        ((UNIT, strided(29, 3, 2, 1), strided(31, 3, 2, 1)), "extent", 1),
-        # tiles of a staged average depend on the batch, and so does whether they are flushed
-        ((Axis(7, 3), Axis(11, 4), Axis(13, 5)), "chained", 2),
+        ((UNIT, strided(29, 3, 2, 1), strided(31, 3, 2, 1)), "extent"),
+        ((Axis(7, 3), Axis(11, 4), Axis(13, 5)), "chained"),
     ],
-    ids=["rolling", "staged"],
+    ids=["strided", "adaptive"],
 )
-def test_other_batches_compile_few_kernels(axes: Any, quotient: str, variants: int) -> None:
+def test_other_batches_compile_few_kernels(axes: Any, quotient: str) -> None:
+    """Two at most: one for small batches, in which more threads are worth more instructions, and one for large ones."""
     from pooltide.kernels.cuda import launch
     from pooltide.kernels.cuda.runtime import compiler
 
@@ -256,7 +256,7 @@ def test_other_batches_compile_few_kernels(axes: Any, quotient: str, variants: i
         shape = problem.batch + problem.output_plane
         out = torch.empty(problem.batch + problem.input_plane, device="cuda")
         launch.run(problem, "planes", Arrays(torch.ones(shape, device="cuda"), None, None, out))
-    assert len(compiler._kernels) - before <= variants
+    assert len(compiler._kernels) - before <= 2
 
 
 BIG = (2051, 1024)  # planes of 33 × 32 cells: over 2**31 elements

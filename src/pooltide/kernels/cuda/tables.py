@@ -39,7 +39,7 @@ def even_shares(length: int) -> list[int]:
 
 @lru_cache(256)
 def largest_divisor(n: int, most: int) -> int:
-    """The largest number of at most `most` that divides n; 1 if n is 0. Cached: all planners of a task ask."""
+    """The largest number of at most `most` that divides n; 1 if n is 0. All planners of a task ask."""
     low = (d for d in range(1, min(isqrt(n), most) + 1) if n % d == 0)
     return max((d for pair in ((d, n // d) for d in low) for d in pair if d <= most), default=1)
 

@@ -55,7 +55,7 @@ def walk_channels(task: Task) -> tuple[Launch, ...] | str:
 
 
 def _best_tile(task: Task, ring: int, lanes: int) -> tuple[float, int, tuple[int, int, int]]:
-    """The least cost, infinite if a warp can keep no tile; the lanes; and slices, rows and columns of the tile."""
+    """The least cost, infinite if no tile fits a warp; the lanes; slices, rows and columns of a tile."""
     (d, h, w), facts, lag = task.problem.axes, task.facts, window_columns(task.problem.axes[2])[2]
     most = WALK_BYTES // (lanes * task.sum_bytes) // ring
     if most == 0:
@@ -63,7 +63,8 @@ def _best_tile(task: Task, ring: int, lanes: int) -> tuple[float, int, tuple[int
     depths, rows, widths = even_shares(d.length)[::-1], _Shares.of(h, most), _Shares.of(w, most)
     groups = cdiv(task.inner, lanes)
     height, width, depth = rows.shares[:, None], widths.shares, np.array(depths)[:, None, None]
-    sizes = warp_sizes(task, ring * height * width, np.maximum.reduceat(widths.windows, widths.begin), lanes)[1]
+    windows = np.maximum.reduceat(widths.windows, widths.begin)
+    sizes = warp_sizes(task, ring * height * width, windows, lanes)[1]
     fit = np.clip(facts.shared_per_multiprocessor // (sizes + 512), 1, MOST_WARPS)
     written = d.length * h.length * cdiv(w.length, width)  # rows of all tiles
     steps, read = _of_slice(task, rows, widths, lag, 32 // lanes)
@@ -111,7 +112,7 @@ class _Shares:
 
 
 def _of_slice(task: Task, rows: _Shares, widths: _Shares, lag: int, turns: int) -> tuple[Array, Array]:
-    """The steps of the tiles of a slice, and the windows that they read, for all ways to cut rows and columns."""
+    """The steps of the tiles of a slice, and the windows that they read, for all cuts of rows and columns."""
     steps = steps_of(rows.windows[:, None], widths.windows, lag, turns)
     longest = np.maximum.reduceat(np.maximum.reduceat(steps, rows.begin), widths.begin, axis=1)
     units = np.vectorize(lambda steps: ahead(task, steps), otypes=[int])(longest)
