@@ -224,16 +224,16 @@ def test_locks_are_locks_of_the_interpreter() -> None:
 
 LONG = """
 def answer_time(call):
-    # The seconds from the signal until the call, which would take a minute, raises.
+    # The processor time, which other programs hardly change, from the signal until the call, which would take a minute, raises.
     sent = []
     def send():
-        sent.append(time.monotonic())
+        sent.append(time.process_time())
         signal.pthread_kill(main, signal.SIGINT)
-    threading.Timer(0.3, send).start()
+    threading.Timer(0.1, send).start()
     try:
         call()
     except KeyboardInterrupt:
-        return time.monotonic() - sent[0]
+        return time.process_time() - sent[0]
     raise SystemExit("no interrupt came")
 """
 
@@ -260,7 +260,7 @@ import torch
 import pooltide.torch as pt
 x = torch.ones(1, 1, 3000, 3000, requires_grad=True)
 g = torch.ones(1, 1, 2745, 2745)
-wide = torch.ones(1, 16, 1024, 1024, requires_grad=True)
+wide = torch.ones(1, 16, 2048, 2048, requires_grad=True)  # takes much longer than the timer
 for threads in (1, 2):
     torch.set_num_threads(threads)
     print(answer_time(lambda: pt.functional.avg_pool2d(x, 512, 1)))
@@ -285,7 +285,7 @@ def test_a_long_kernel_answers_within_a_second(program: str) -> None:
     *times, done = run(LONG + program, 0).split()
     assert done == "done"
     assert len(times) >= 6
-    assert max(map(float, times)) < 3, times  # a second, with room for a busy machine
+    assert max(map(float, times)) < 2, times  # a second of at most two threads
 
 
 @pytest.mark.parametrize("threads", [1, 2])
