@@ -19,6 +19,7 @@ from pools import EVERY, Pool, deterministic, sample  # noqa: E402
 from pooltide.kernels.calls import CALLS  # noqa: E402
 from pooltide.torch import functional  # noqa: E402
 from pooltide.torch.aten import ATEN  # noqa: E402
+from pooltide.torch.patching import forward_overrides  # noqa: E402
 
 pytestmark = [
     pytest.mark.gpu,
@@ -188,7 +189,12 @@ def test_differentiable_pools_have_the_cpus_gradients(pool: Pool, dtype: Any) ->
 
 @pytest.mark.parametrize("pool", EVERY, ids=str)
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
-def test_patched_forwards_are_those_of_the_cpu(pool: Pool, dtype: Any, launched: list[Any]) -> None:
+@pytest.mark.parametrize("cheap", [0, 2**14])
+def test_patched_forwards_are_those_of_the_cpu(
+    pool: Pool, dtype: Any, cheap: int, launched: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One byte is kept per maximum, or PyTorch's index, if an adaptive maximum has at most `cheap` results."""
+    monkeypatch.setattr(forward_overrides, "CHEAP_INDICES", cheap)
     x = sample(pool, dtype)
     for given in [x, *([x.to(memory_format=pool.channels_last)] if pool.axes > 1 else [])]:
         kept: list[Any] = []
@@ -202,7 +208,8 @@ def test_patched_forwards_are_those_of_the_cpu(pool: Pool, dtype: Any, launched:
             y, must = pool.forward(leaf), pool.forward(on_cpu)
         assert [kind for kind, _ in launched] == ["maximum" if "max" in pool.name else "average"]
         assert torch.equal(y.detach().cpu(), must.detach())
-        offsets = {torch.uint8} if "max" in pool.name else set()
+        index = torch.int64 if cheap and "adaptive" in pool.name else torch.uint8
+        offsets = {index} if "max" in pool.name else set()
         assert {t.dtype for t in kept if t.numel()} <= {dtype} | offsets  # PyTorch's nodes may keep the input
         assert offsets <= {t.dtype for t in kept}
         g = torch.randn(y.shape, dtype=torch.float64).to(dtype)
