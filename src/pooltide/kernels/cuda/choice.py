@@ -40,12 +40,14 @@ from .maximum_gradient.scatter_planes import scatter_bands, scatter_planes
 from .maximum_gradient.scatter_volumes import scatter_volumes
 from .maximum_gradient.scatter_walk import walk_channels
 from .runtime.driver import DeviceFacts
+from .tables import same_divisors
 from .task import Launch, Planner, Task, unfit
 
 LAYOUTS = frozenset({"planes", "channels_last"})
 _MOST = 2**30  # elements of a plane, or of an image whose channels are innermost
-# The last but one kernel of a kind refuses nothing but means, which have a kernel of their own. The general
-# one after it is never chosen: it computes while the chosen kernel is compiled (launch.py).
+# The last but one kernel of a kind refuses nothing but means, which have a kernel of their own, and divisors
+# too large for it. The general one after it is chosen for such divisors alone; else it computes while the
+# chosen kernel is compiled (launch.py).
 KERNELS: dict[str, tuple[tuple[str, Planner], ...]] = {
     "average_gradient": (
         ("filled average", filled_average),
@@ -95,6 +97,13 @@ def refuse(problem: Problem, layout: str = "planes") -> str | None:
         return f"{'an image' if inner > 1 else 'a plane'} has more than {_MOST} elements"
     if max(max(axis.reach, axis.s, axis.p) for axis in problem.axes) > _MOST:
         return f"a window, a stride or a padding is longer than {_MOST} cells"
+    average = problem.kind in ("average", "average_gradient")
+    if (
+        average
+        and prod(max(axis.reach, axis.length) for axis in problem.axes) >= 2**63
+        and not same_divisors(problem)
+    ):
+        return "a divisor may exceed 64 bits"
     if problem.rounding != "keep":
         return f"it does not round gradOutput to {problem.rounding}"
     return None
@@ -160,6 +169,11 @@ def _choose(task: Task) -> tuple[str, tuple[Launch, ...], dict[str, str]]:
         else:
             planned[name] = cost.seconds(task, name, launches), launches
             best = min(best, planned[name][0])
+    if not planned:  # divisors so large that only the general kernel is exact
+        name = KERNELS[task.problem.kind][-1][0]
+        launches = general(task)
+        assert not isinstance(launches, str), launches
+        planned[name] = inf, launches
     chosen = min(planned, key=lambda name: planned[name][0])
     for name, (seconds, _) in planned.items():
         if name != chosen:

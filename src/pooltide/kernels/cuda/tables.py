@@ -25,6 +25,11 @@ def cdiv(a: int, b: int) -> int:
     return -(-a // b)
 
 
+def power_below(x: float) -> int:
+    """The largest power of two that is at most x; 1 for less."""
+    return 1 << max(int(x).bit_length() - 1, 0)
+
+
 def even_share(length: int, most: int) -> int:
     """The length of equal shares, of at most `most` each; the last one may be shorter."""
     return cdiv(length, cdiv(length, min(max(most, 1), length)))
@@ -148,6 +153,21 @@ def divisors(problem: Problem) -> tuple[Array, Array, Array]:
         by = product if product < 2**63 else float(product)
         return np.ones_like(d), np.full(len(h), by), np.ones_like(w)
     return d, h, w
+
+
+@cached()
+def rounded_twice(problem: Problem) -> str | None:
+    """Why kernels that multiply divisors as sums would be wrong by a rounding; None if they are right."""
+    most = [float(axis.max()) for axis in divisors(problem)]
+    exact = 2.0 ** (
+        53 if problem.dtype.accumulator.itemsize == 8 else 24
+    )  # such numbers are sums without rounding
+    d, h, w = most
+    if problem.quotient == "chained" or sum(x > 1 for x in most) <= 1:
+        return None
+    if max(most) <= exact and (d == 1 or h * w <= exact):
+        return None
+    return "products of divisors would be rounded twice"
 
 
 @cached()

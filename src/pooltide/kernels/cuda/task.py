@@ -25,6 +25,7 @@ STATIC_BYTES = 16  # of shared memory that some kernels declare for themselves
 RESERVED = 1 << 10  # bytes of shared memory that the driver takes for each block
 RESIDENT_BLOCKS = 32  # of a multiprocessor, at most
 SECTOR = 32  # bytes that memory moves at once
+VECTOR_BYTES = 16  # that a thread loads or stores at once, at most
 THREADS, FEW_THREADS = 256, 128  # of a block, and of one whose threads need many registers
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..source import Source
-from ..tables import is_ragged
+from ..tables import is_ragged, power_below
 from ..task import Launch, Task
 from ..windows import columns
 from ..windows.columns import (
@@ -13,7 +13,6 @@ from ..windows.columns import (
     column_parameters,
     may_pair,
     may_spread,
-    power_below,
     results_to_spare,
     rows_as_planes,
     span_table,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from math import prod
 
 from ..source import Argument, Source
-from ..tables import cdiv, divider, is_ragged
+from ..tables import cdiv, divider, is_ragged, power_below
 from ..task import FEW_THREADS as THREADS
 from ..task import Launch, Task
-from ..windows.columns import TENSORS, power_below, span_table, windows_of
+from ..windows.columns import TENSORS, span_table, windows_of
 from .quotients import MEAN, division_of, divisor_parameters
 
 

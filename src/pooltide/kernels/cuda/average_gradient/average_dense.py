@@ -23,6 +23,7 @@ from ..tables import (
     division_cost,
     divisors,
     even_shares,
+    rounded_twice,
     same_divisors,
     window_counts,
 )
@@ -31,9 +32,8 @@ from .average_rows import Rows, folded, rows_of
 
 KEPT_BYTES = 72 << 10  # of quotients and cells, so that three blocks share a multiprocessor
 REGISTERS = {4: 56, 8: 28}  # sums and quotients of a thread, at most, by the bytes of each
-FLUSHED = 32  # bytes of channels, below which cells are written through shared memory
 STRAIGHT = 1500  # instructions that are written out one after another; for more, rows of windows are a loop
-CHUNK = 8  # of average_dense.cu
+CHUNK = 8  # rows of windows that a thread loads at once
 LOAD_COST = 2.0  # issue slots of a load from shared memory; an addition takes one
 WINDOW_COST = 12  # of a quotient that a block keeps, without the division
 CELL_COST = 8  # of a cell that is written
@@ -188,7 +188,7 @@ def plan_of(task: Task, cells: Cells, tile: Tile) -> Plan:
     columns = min(line, cells.columns.outputs) * tile.c
     pitches = _pitches(tile, slices, w * tile.c, columns, line * tile.c, h + cells.rows.most - 1)
     kept = cdiv(tile.share * pitches[2] * cells.pack * task.sum_bytes, 16) * 16
-    flush = tile.c == packs and packs * cells.pack * task.problem.dtype.itemsize < FLUSHED
+    flush = tile.c == packs and packs * cells.pack * task.problem.dtype.itemsize < SECTOR
     return Plan(task, cells, tile, packs, (h, w), tiles, slices, columns, pitches, kept, flush)
 
 
@@ -210,6 +210,8 @@ def _pitches(
 
 def dense_average(task: Task) -> tuple[Launch, ...] | str:
     """A block keeps quotients in shared memory, and a thread computes several neighbouring cells."""
+    if reason := rounded_twice(task.problem):
+        return reason
     task = folded(task)
     _, h, w = task.problem.axes
     rows, columns = rows_of(h), rows_of(w)
@@ -286,6 +288,7 @@ def _launches(plan: Plan) -> tuple[Launch, ...]:
         "KERNEL_W": columns.kernel,
         "STRIDE_W": columns.stride,
         "PERIODS_W": cells.w,
+        "CHUNK": CHUNK,
         "UNROLLED": cells.lines if straight else 1,
         "FLUSH": int(plan.flush),
         "GAP": plan.gap,

@@ -22,11 +22,13 @@ from ..tables import (
     division_cost,
     divisors,
     even_share,
+    power_below,
+    rounded_twice,
     same_divisors,
     shares,
     window_counts,
 )
-from ..task import THREADS, Launch, Task
+from ..task import THREADS, VECTOR_BYTES, Launch, Task
 from .average_rows import Rows, most_windows, runs_of
 
 TILE_BYTES = {False: 32 << 10, True: 64 << 10}  # of the result, that a block writes; True: with regions
@@ -75,6 +77,11 @@ def flat_average(task: Task) -> tuple[Launch, ...] | str:
     """A block keeps quotients in shared memory, and writes its part of the result as one run of vectors."""
     if task.inner > 1:
         return "channels are innermost"
+    if reason := rounded_twice(task.problem):
+        return reason
+    w = task.problem.axes[2]
+    if max(w.outputs, runs_of(w).periods) >= 2**16:
+        return f"a row has {w.outputs} windows, too many for the numbers of a table"
     if (held := _held(task)) > MAX_HELD:
         return f"a cell is in {held} windows, so the kernel would take seconds to compile; at most {MAX_HELD}"
     tile = _tile(task)
@@ -112,9 +119,7 @@ def _vector(task: Task) -> int:
         vector = min(COPIED, 16 // itemsize)
     else:
         vector = ADDED_BYTES // itemsize if w.length > NEAR * w.outputs else 2
-    while vector > w.length:
-        vector //= 2
-    return vector
+    return power_below(min(vector, VECTOR_BYTES // itemsize, w.length))
 
 
 def _incomplete(axis: Axis) -> bool:

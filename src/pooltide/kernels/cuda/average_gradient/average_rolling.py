@@ -5,7 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..source import Source
-from ..tables import cdiv, divider, division, division_cost, divisors, even_share, is_ragged, same_divisors
+from ..tables import (
+    cdiv,
+    divider,
+    division,
+    division_cost,
+    divisors,
+    even_share,
+    is_ragged,
+    rounded_twice,
+    same_divisors,
+)
 from ..task import FEW_THREADS, THREADS, Launch, Task
 from .average_rows import Rows, folded, most_windows, rows_of, runs_of, window_tables
 
@@ -135,7 +145,7 @@ def rolling_average(size: int, task: Task) -> tuple[Launch, ...] | str:
     if vector == 0:
         return f"an element has more than {size} bytes"
     walk = _walk(folded(task), vector)
-    return walk.refuse() or _rolling(walk)
+    return rounded_twice(task.problem) or walk.refuse() or _rolling(walk)
 
 
 def _rolling(walk: Walk) -> tuple[Launch, ...] | str:

@@ -20,6 +20,7 @@ from ..tables import (
     even_share,
     even_shares,
     is_ragged,
+    rounded_twice,
     same_divisors,
     shares,
     window_counts,
@@ -109,14 +110,14 @@ def staged_average(task: Task) -> tuple[Launch, ...] | str:
     roll = rows.unrolled and kept <= ROLLED
     pack = 4 if not roll or 4 * kept <= ROLLED else 2 if 2 * kept <= ROLLED else 1
     a = _average_task(task, rows if roll else runs_of(task.problem.axes[1]), pack)
-    tile = _staged_tile(a)
+    tile = rounded_twice(task.problem) or _staged_tile(a)
     return tile if isinstance(tile, str) else _average(a, tile, staged=True)
 
 
 def direct_average(task: Task) -> tuple[Launch, ...] | str:
     """Threads divide for themselves."""
     a = _average_task(task, runs_of(task.problem.axes[1]))
-    return _average(a, _column_tile(a), staged=False)
+    return rounded_twice(task.problem) or _average(a, _column_tile(a), staged=False)
 
 
 def _column_tile(a: AverageTask) -> Tile:

@@ -11,6 +11,7 @@ from math import prod
 from ..source import Argument, Source
 from ..tables import cdiv, divider, is_ragged
 from ..task import THREADS, Launch, Task
+from ..windows.banks import most_batched
 from ..windows.boxes import Tile, tile_of
 from ..windows.columns import TENSORS, Windows, span_table, steady_axes, unrolled_cells, windows_of
 from .places import index_parameter, places_of
@@ -81,7 +82,10 @@ def _launch(task: Task, axes: tuple[Windows, Windows, Windows], tile: Tile) -> t
     )
     defines = (
         *(*task.defines, ("SLICES_FIRST", int(tile.deep)), ("SEGMENTED", int(tile.segments > 1))),
-        *(("COLUMNS", unrolled_cells(w.most, ragged)), ("CLIPPED_W", int(ragged or w.clipped))),
+        *(
+            ("COLUMNS", unrolled_cells(w.most, ragged, most_batched(tile.itemsize))),
+            ("CLIPPED_W", int(ragged or w.clipped)),
+        ),
         ("STEADY", int(not any(axis.adaptive for axis in strides))),
         *(("PADDED", int(padded)), ("THREADS", THREADS)),
     )

@@ -12,6 +12,7 @@ from ..tables import Array, cdiv
 from ..task import Task, Work
 
 COMPARED = 8  # lanes to compare (NEAR of ordered.h), at most; for more, __match_any_sync is faster
+MASK_BITS = 32  # ordered.h has a bit for each lane that is compared
 FILLED_ROW = 0.85  # the least part of the lanes that must have windows if rows are padded
 
 
@@ -64,14 +65,18 @@ def near_windows(task: Task, whole_rows: bool) -> tuple[int, int, bool]:
         return none
     d, h, w = (max(int(tables(axis).window_count.max(initial=1)), 1) for axis in axes)
     row, slice_ = axes[2].outputs, axes[1].outputs * axes[2].outputs
-    filled = row < padded_row(task) <= row / FILLED_ROW or row == 32
-    if whole_rows and filled and w - 1 <= COMPARED:
+    padded = padded_row(task)
+    filled = (row < padded <= row / FILLED_ROW or row == 32) and axes[0].outputs * axes[
+        1
+    ].outputs * padded < 2**31
+    most = min(COMPARED, MASK_BITS)
+    if whole_rows and filled and w - 1 <= most:
         return w, 1, True
     near_rows = [n for n in range(1, h) if n * row - w + 1 < 32]  # that a warp can have, besides the first
     if (near_rows and row < 2 * w - 1) or (d > 1 and slice_ - (h - 1) * row - w + 1 < 32):
         return none  # distances in a warp are not unique, or a warp can have windows of the next slice
     compared = w - 1 + len(near_rows) * (2 * w - 1)
-    return (w, 1 + len(near_rows), False) if compared <= COMPARED else none
+    return (w, 1 + len(near_rows), False) if compared <= most else none
 
 
 def padded_row(task: Task) -> int:

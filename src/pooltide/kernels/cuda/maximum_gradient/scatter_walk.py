@@ -45,7 +45,9 @@ def walk_channels(task: Task) -> tuple[Launch, ...] | str:
         return "images have one slice"
     span = tables(d)
     ring = max(int((span.end - span.start).max(initial=1)), 1)
-    cost, lanes, tile = min(_best_tile(task, ring, lanes) for lanes in set(LANES) & LEGAL_LANES)
+    none = inf, 0, (0, 0, 0)
+    tiles = (_best_tile(task, ring, lanes) for lanes in set(LANES) & LEGAL_LANES)
+    cost, lanes, tile = min(tiles, default=none)
     if cost == inf:
         return f"a window has {ring} slices, too many cells for a warp"
     pieces = boxes(task.problem.axes, tile)

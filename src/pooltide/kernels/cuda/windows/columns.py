@@ -15,12 +15,12 @@ from ....geometry import Axis, cells_of_windows
 from ..source import Argument
 from ..tables import Array, cdiv, divider, even_share, is_ragged
 from ..task import THREADS as THREADS  # of the kernels that walk down columns
-from ..task import Task, with_rows
+from ..task import VECTOR_BYTES, Task, with_rows
+from .banks import LINE
 
 UNROLLED = 16  # the most cells of a window on the w axis that are worth unrolling
 SHORTEST = 4  # rows of windows that a thread takes
 MOST_ROWS = 64  # that one thread may walk down, of planes that are one row
-CHANNEL_BYTES = 16  # of neighbouring channels that a thread takes, at most
 FEW_CHANNEL_BYTES = 4  # that it takes even if there are few threads then
 THREADS_LEFT = 1.0  # of those that a device runs at once: so many must be left if a thread takes more bytes
 TENSORS = (("const Element*", "x"), ("Element*", "out"))
@@ -143,7 +143,7 @@ def vector_of(task: Task, most: int = 8, rows: int = 1) -> int:
         return 2 if may_pair(task) else 1
     enough = int(results_to_spare(task) / min(rows, task.problem.axes[1].outputs))  # channels
     itemsize = task.problem.dtype.itemsize
-    most = min(most, CHANNEL_BYTES // itemsize, max(enough, FEW_CHANNEL_BYTES // itemsize))
+    most = min(most, VECTOR_BYTES // itemsize, max(enough, FEW_CHANNEL_BYTES // itemsize))
     return next(n for n in (8, 4, 2, 1) if n == 1 or (n <= most and task.inner % n == 0))
 
 
@@ -225,16 +225,13 @@ def column_options(
     return *task.defines, ("VECTOR", vector), ("SPREAD", int(spread)), *cells, *edges
 
 
-def unrolled_cells(most: int, ragged: bool) -> int:
+def unrolled_cells(most: int, ragged: bool, limit: int = LINE) -> int:
     """How many cells of a window's row a thread unrolls, of which a window has `most`; 0: too many.
 
-    Ragged windows share the powers of two, so that a new image size seldom needs a new kernel.
+    Ragged windows share the powers of two, so that a new image size seldom needs a new kernel. `limit`: how
+    many the kernel can unroll, at most.
     """
-    if most > UNROLLED:
+    limit = min(limit, UNROLLED)
+    if most > limit:
         return 0
-    return min(1 << (most - 1).bit_length(), UNROLLED) if ragged else most
-
-
-def power_below(x: float) -> int:
-    """The largest power of two that is at most x; 1 for less."""
-    return 1 << max(int(x).bit_length() - 1, 0)
+    return min(1 << (most - 1).bit_length(), limit) if ragged else most

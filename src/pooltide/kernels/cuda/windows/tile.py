@@ -13,7 +13,7 @@ from ..tables import Array, cdiv, divider, even_share, is_ragged
 from ..task import FEW_THREADS as THREADS
 from ..task import Launch, Task
 from . import columns
-from .banks import conflicts, gaps_help, lanes_at_once, with_gaps
+from .banks import conflicts, gaps_help, lanes_at_once, most_batched, with_gaps
 from .boxes import BLOCKS
 from .columns import TENSORS, Windows, span_table, steady_axes, unrolled_cells, windows_of
 
@@ -76,7 +76,7 @@ def _launch(task: Task, axes: Axes, tile: _Tile, kernel: TileKernel) -> tuple[La
         *kernel.values,
     )
     defines = (
-        *(*task.defines, *kernel.options, *_unrolled(axes, is_ragged(task.problem))),
+        *(*task.defines, *kernel.options, *_unrolled(task, axes)),
         ("WHOLE", int(tile.cells >= elements)),
         ("STEADY", int(not any(axis.adaptive for axis in strides))),
         *(("PADDED", int(padded)), ("THREADS", THREADS)),
@@ -119,7 +119,7 @@ def _tile(task: Task, axes: tuple[Windows, ...]) -> _Tile | str:
     for size in TILE_BYTES:
         cells = min(size, even) // itemsize
         if cells >= plane:
-            share = even_share(task.planes, cells // plane)
+            share = even_share(task.planes, min(cells // plane, (2**31 - 1) // windows))
             found = _Tile(share, np.array([[0, windows, 0, plane]]), share * windows, share * plane)
         else:
             found = _part_of_plane(axes, cells)
@@ -164,9 +164,9 @@ def _fitting(axis: Windows, cells: int) -> int:
     return low
 
 
-def _unrolled(axes: tuple[Windows, ...], ragged: bool) -> tuple[tuple[str, int], ...]:
-    _, h, w = axes
-    cells = unrolled_cells(w.most, ragged)
+def _unrolled(task: Task, axes: tuple[Windows, ...]) -> tuple[tuple[str, int], ...]:
+    (_, h, w), ragged = axes, is_ragged(task.problem)
+    cells = unrolled_cells(w.most, ragged, most_batched(task.problem.dtype.itemsize))
     rows = columns.UNROLLED // cells if cells else 1
     rows = rows if ragged else even_share(h.most, rows)
     clipped_h = ragged or h.clipped or h.most % rows > 0
