@@ -48,7 +48,7 @@ def test_lanes_of_a_dense_average_read_different_banks(case: str, most: int) -> 
     plan = dense(case)
     tile, cells, (pitch, slice_pitch, plane_pitch) = plan.tile, plan.cells, plan.pitches
     shape = (tile.h, tile.share, tile.d, tile.w, tile.c)
-    h, share, d, w, c = np.unravel_index(np.arange(min(32, tile.threads)), shape)
+    h, share, d, w, c = np.unravel_index(np.arange(min(32, tile.size)), shape)
     at = share * plane_pitch + d * slice_pitch + h * cells.h * pitch + w * cells.w * tile.c + c
     assert np.bincount(at % 32).max() <= most
 

@@ -13,7 +13,15 @@ from ..tables import cdiv, divider, is_ragged
 from ..task import THREADS, Launch, Task
 from ..windows.banks import most_batched
 from ..windows.boxes import Tile, tile_of
-from ..windows.columns import TENSORS, Windows, span_table, steady_axes, unrolled_cells, windows_of
+from ..windows.columns import (
+    TENSORS,
+    Windows,
+    not_in_planes,
+    span_table,
+    steady_axes,
+    unrolled_cells,
+    windows_of,
+)
 from .places import index_parameter, places_of
 
 LONGEST = 128  # cells of a window on the w axis, which one thread compares
@@ -45,12 +53,8 @@ def axis_maximum(task: Task) -> tuple[Launch, ...] | str:
 def _refusal(task: Task, axes: tuple[Windows, Windows, Windows]) -> str | None:
     """Why the kernel can't compare these windows; else None."""
     d, h, w = axes
-    if task.inner > 1:
-        return "channels are innermost, and neighbouring threads read neighbouring channels"
-    if any(axis.dilation > 1 for axis in axes):
-        return "the cells of a window are not neighbours"
-    if any(axis.empty for axis in axes):
-        return "some windows have no cell"
+    if reason := not_in_planes(task, axes):
+        return reason
     if d.most * h.most == 1:
         return "windows have one row"
     if w.most > LONGEST:

@@ -13,7 +13,7 @@ from ..source import Argument, Source
 from ..tables import cdiv, divider, even_share
 from ..task import THREADS, Launch, Task
 from ..windows.boxes import BLOCKS, Cut, best_cuts, cuts_of
-from ..windows.columns import TENSORS, Windows, span_table, windows_of
+from ..windows.columns import TENSORS, Windows, not_neighbours, span_table, windows_of
 from .places import index_parameter, places_of
 
 ARRAY_BYTES = (24 << 10, 48 << 10)  # the second where the first would read too many cells twice
@@ -60,10 +60,8 @@ def _refusal(task: Task, axes: tuple[Windows, ...], vector: int) -> str | None:
     d, h, w = axes
     if task.inner == 1:
         return "channels are not innermost"
-    if any(axis.dilation > 1 for axis in axes):
-        return "the cells of a window are not neighbours"
-    if any(axis.empty for axis in axes):
-        return "some windows have no cell"
+    if reason := not_neighbours(axes):
+        return reason
     if w.most > LONGEST:
         return f"rows of windows have {w.most} cells, too many for one thread"
     if d.most * h.most == 1:

@@ -64,8 +64,9 @@ def _best_tile(task: Task, ring: int, lanes: int) -> tuple[float, int, tuple[int
         return inf, lanes, (0, 0, 0)
     depths, rows, widths = even_shares(d.length)[::-1], _Shares.of(h, most), _Shares.of(w, most)
     groups = cdiv(task.inner, lanes)
-    height, width, depth = rows.shares[:, None], widths.shares, np.array(depths)[:, None, None]
-    windows = np.maximum.reduceat(widths.windows, widths.begin)
+    shares: tuple[Any, Any, Any] = rows.shares[:, None], widths.shares, np.array(depths)[:, None, None]
+    height, width, depth = shares
+    windows: Any = np.maximum.reduceat(widths.windows, widths.begin)
     sizes = warp_sizes(task, ring * height * width, windows, lanes)[1]
     fit = np.clip(facts.shared_per_multiprocessor // (sizes + 512), 1, MOST_WARPS)
     written = d.length * h.length * cdiv(w.length, width)  # rows of all tiles

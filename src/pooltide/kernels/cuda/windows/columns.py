@@ -12,10 +12,10 @@ import numpy as np
 
 from ....cache import cached
 from ....geometry import Axis, cells_of_windows
-from ..source import Argument
+from ..source import Argument, Source
 from ..tables import Array, cdiv, divider, even_share, is_ragged
 from ..task import THREADS as THREADS  # of the kernels that walk down columns
-from ..task import VECTOR_BYTES, Task, with_rows
+from ..task import VECTOR_BYTES, Launch, Task, with_rows
 from .banks import LINE
 
 UNROLLED = 16  # the most cells of a window on the w axis that are worth unrolling
@@ -223,6 +223,46 @@ def column_options(
     edges = (("CLIPPED_H", int(clipped[0])), ("CLIPPED_W", int(clipped[1])))
     cells = (("COLUMNS", columns), ("BATCH", batch), ("ADJACENT", int(adjacent)))
     return *task.defines, ("VECTOR", vector), ("SPREAD", int(spread)), *cells, *edges
+
+
+def column_launch(
+    task: Task,
+    entry: str,
+    walk: Walk,
+    vector: int,
+    unrolled: int,
+    clipped: tuple[bool, bool],
+    options: tuple[tuple[str, int], ...],
+    parameters: tuple[tuple[str, str], ...],
+    values: tuple[Argument, ...],
+    *,
+    pointers: tuple[tuple[str, str], ...] = (),
+    more: tuple[Array, ...] = (),
+    shared: int = 0,
+) -> tuple[Launch, ...]:
+    """The launch of a kernel of columns.h. `values` are those of `parameters`; `more` follows the windows."""
+    axes = tuple(windows_of(axis) for axis in task.problem.axes)
+    all_parameters = (*TENSORS, *pointers, *column_parameters(task), *parameters)
+    defines = (*column_options(task, vector, unrolled, clipped, walk.spread), *options)
+    source = Source(f"{entry}.cu", entry, all_parameters, defines)
+    arguments = (*walk.arguments(task, vector), *values)
+    return (Launch(source, walk.grid(task), walk.block, shared, (span_table(axes, *more),), arguments),)
+
+
+def not_neighbours(axes: tuple[Windows, ...]) -> str | None:
+    """Why windows are not all made of neighbouring cells, of which each has one; else None."""
+    if any(axis.dilation > 1 for axis in axes):
+        return "the cells of a window are not neighbours"
+    if any(axis.empty for axis in axes):
+        return "some windows have no cell"
+    return None
+
+
+def not_in_planes(task: Task, axes: tuple[Windows, ...]) -> str | None:
+    """Why a block can't copy the windows of planes to shared memory by rows; else None."""
+    if task.inner > 1:
+        return "channels are innermost, and neighbouring threads read neighbouring channels"
+    return not_neighbours(axes)
 
 
 def unrolled_cells(most: int, ragged: bool, limit: int = LINE) -> int:

@@ -15,7 +15,7 @@ from ..task import Launch, Task
 from . import columns
 from .banks import conflicts, gaps_help, lanes_at_once, most_batched, with_gaps
 from .boxes import BLOCKS
-from .columns import TENSORS, Windows, span_table, steady_axes, unrolled_cells, windows_of
+from .columns import TENSORS, Windows, not_in_planes, span_table, steady_axes, unrolled_cells, windows_of
 
 TILE_BYTES = (16 << 10, 24 << 10)  # the second where too few windows fit the first
 FEWEST_WINDOWS = 32  # of a block, if possible, so that a warp has windows for all lanes
@@ -57,7 +57,7 @@ def staged(task: Task, kernel: Callable[[Axes], TileKernel]) -> tuple[Launch, ..
     """The launch of a kernel that reads its windows from a tile, or why there is none."""
     d, h, w = (windows_of(axis) for axis in task.problem.axes)
     axes = d, h, w
-    tile = _refusal(task, axes) or _tile(task, axes)
+    tile = not_in_planes(task, axes) or _tile(task, axes)
     return tile if isinstance(tile, str) else _launch(task, axes, tile, kernel(axes))
 
 
@@ -87,17 +87,6 @@ def _launch(task: Task, axes: Axes, tile: _Tile, kernel: TileKernel) -> tuple[La
     cycles = _cycles(task, axes, tile) * task.planes * windows
     work = (("cycles of tiles", cycles), ("threads of tiles", blocks * THREADS))
     return (Launch(source, blocks, THREADS, _shared(task, tile, padded), tables, arguments, work=work),)
-
-
-def _refusal(task: Task, axes: tuple[Windows, ...]) -> str | None:
-    """Why windows are not read from a tile; else None."""
-    if task.inner > 1:
-        return "channels are innermost, and neighbouring threads read neighbouring channels"
-    if any(axis.dilation > 1 for axis in axes):
-        return "the cells of a window are not neighbours"
-    if any(axis.empty for axis in axes):
-        return "some windows have no cell"
-    return None
 
 
 def _cycles(task: Task, axes: tuple[Windows, ...], tile: _Tile) -> float:
