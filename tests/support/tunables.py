@@ -34,7 +34,18 @@ FACTS = {
         "RESERVED",
         "RESIDENT_BLOCKS",
     ),
-    *("ELEMENTS", "H200", "KINDS", "LEGAL_LANES", "QUOTIENTS", "SECTOR", "STATIC_BYTES", "WINDOW_BITS"),
+    *(
+        "ELEMENTS",
+        "H200",
+        "KINDS",
+        "LEGAL_LANES",
+        "QUOTIENTS",
+        "MASK_BITS",
+        "SECTOR",
+        "STATIC_BYTES",
+        "VECTOR_BYTES",
+        "WINDOW_BITS",
+    ),
 }
 
 

@@ -23,6 +23,7 @@ from ..tables import (
     windows_of_shares,
 )
 from ..task import THREADS, Launch, Task
+from ..windows.columns import UNROLLED
 from .average_rows import (
     POINTERS,
     SIZES,
@@ -39,7 +40,6 @@ from .average_rows import (
 LONG_WALK = 64  # rows of a thread, from which on finding its place costs little
 SHORT_ROW = 96  # bytes: threads that each write one cell of a row leave vectors incomplete
 LARGE_RESULT = 24 << 10  # bytes of a result that are too many to keep in shared memory
-UNROLLED = 16  # the most windows on the w axis that are worth unrolling
 ROLLED = 54  # quotients that a thread keeps in registers
 WINDOW_COST = 14  # instructions of a thread that keeps a window's quotient,
 CELL_COST = 15  # that computes a cell,

@@ -24,7 +24,7 @@ from ..windows.columns import (
 )
 from .places import index_parameter, places_of
 
-LONGEST = 128  # cells of a window on the w axis, which one thread compares
+LONGEST = 128  # cells of a window on the w axis, which one thread compares: more were never measured
 _PARAMETERS = (
     *(("const int*", "tables"), ("i64", "planes"), ("i64", "elements")),
     *(("int", name) for name in ("plane_elements", "share", "whole_h", "whole_w")),
@@ -53,13 +53,11 @@ def axis_maximum(task: Task) -> tuple[Launch, ...] | str:
 def _refusal(task: Task, axes: tuple[Windows, Windows, Windows]) -> str | None:
     """Why the kernel can't compare these windows; else None."""
     d, h, w = axes
-    if reason := not_in_planes(task, axes):
-        return reason
     if d.most * h.most == 1:
         return "windows have one row"
     if w.most > LONGEST:
         return f"rows of windows have {w.most} cells, too many for one thread"
-    return None
+    return not_in_planes(task, axes)
 
 
 def _launch(task: Task, axes: tuple[Windows, Windows, Windows], tile: Tile) -> tuple[Launch, ...] | str:

@@ -17,7 +17,6 @@ from .scatter_channels import ONE_CHANNEL, channels_launch
 from .two_passes import redo
 
 GATHERED_ROWS = 4  # least rows of a thread that gathers
-REGISTERS = 64  # of a thread, about
 _GATHER = (
     *(("const Element*", "grad"), ("const Index*", "indices"), ("Element*", "out")),
     *(("unsigned long long*", "faults"), ("int*", "counts"), ("const int*", "windows")),
@@ -64,7 +63,7 @@ def gather_channels(task: Task) -> tuple[Launch, ...] | str:
     source = Source("gather_channels.cu", "gather_channels", _GATHER, (*task.defines, *options))
     grid = cdiv(task.planes, share) * parts
     work = _gather_work(problem, vector, apart, grid * THREADS)
-    first = Launch(source, grid, THREADS, 0, (windows,), arguments, grid, work, REGISTERS)
+    first = Launch(source, grid, THREADS, 0, (windows,), arguments, grid, work, registers=64)
     changed = {"parts": parts, "together": share * cdiv(inner, 32)}
     return (replace(first, repair=lambda: redo(task, channels_launch(task), **changed)),)
 

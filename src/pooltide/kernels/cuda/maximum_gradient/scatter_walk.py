@@ -30,7 +30,6 @@ from .two_passes import in_two_passes
 WALK_BYTES = 12 << 10  # of sums that a warp keeps in shared memory, at most
 WARPS = 2  # of a block
 MOST_WARPS = 16  # the most warps of a multiprocessor; their registers limit the number
-USUAL_WARPS = 24  # the same without a walk: the costs of `channel_tile` are for this number
 WAITING = 6  # n warps on a multiprocessor take as long as n + WAITING that never wait for memory
 LEGAL_LANES = {32, 16, 8}  # groups of a warp, whose lanes load up to 8 windows together
 LANES = (32, 16)  # channels of a tile; with fewer than 32, groups of lanes take rows of windows in turn
@@ -84,10 +83,10 @@ def _best_tile(task: Task, ring: int, lanes: int) -> tuple[float, int, tuple[int
 
 
 def _waiting(warps: Any, fit: Any) -> Any:
-    """How much longer `warps` of a multiprocessor take, of which `fit` run at a time, than boxes' warps."""
+    """How much longer `warps` of a multiprocessor take, of which `fit` run at a time, than alone."""
     full, rest = np.divmod(np.maximum(warps, 1.0), fit)
     time = full * (fit + WAITING) + np.where(rest > 0, rest + WAITING, 0.0)
-    return time / warps / (1 + WAITING / USUAL_WARPS)
+    return time / warps
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,10 @@ from ..task import THREADS as THREADS  # of the kernels that walk down columns
 from ..task import VECTOR_BYTES, Launch, Task, with_rows
 from .banks import LINE
 
-UNROLLED = 16  # the most cells of a window on the w axis that are worth unrolling
+UNROLLED = 16  # the most cells or windows on the w axis that are worth unrolling
 SHORTEST = 4  # rows of windows that a thread takes
 MOST_ROWS = 64  # that one thread may walk down, of planes that are one row
 FEW_CHANNEL_BYTES = 4  # that it takes even if there are few threads then
-THREADS_LEFT = 1.0  # of those that a device runs at once: so many must be left if a thread takes more bytes
 TENSORS = (("const Element*", "x"), ("Element*", "out"))
 
 
@@ -148,9 +147,9 @@ def vector_of(task: Task, most: int = 8, rows: int = 1) -> int:
 
 
 def results_to_spare(task: Task) -> float:
-    """How many results a thread may take, so that enough threads are left."""
+    """How many results a thread may take, so that there is a thread for each that a device runs at once."""
     results = task.problem.planes * prod(task.problem.output_plane)
-    return results / (THREADS_LEFT * task.facts.multiprocessors * task.facts.threads_per_multiprocessor)
+    return results / (task.facts.multiprocessors * task.facts.threads_per_multiprocessor)
 
 
 def may_pair(task: Task) -> bool:
