@@ -27,6 +27,7 @@ from .average_gradient.average_rolling import rolling_average
 from .average_gradient.average_walk import direct_average
 from .average_gradient.average_walk import staged_average as staged_average_gradient
 from .general.general import general
+from .kernel_tables import same_divisors
 from .maximum.maximum_axes import axis_maximum
 from .maximum.maximum_channels import channel_maximum
 from .maximum.maximum_columns import direct_maximum, rolling_maximum, sectioned_maximum
@@ -40,7 +41,6 @@ from .maximum_gradient.scatter_planes import scatter_bands, scatter_planes
 from .maximum_gradient.scatter_volumes import scatter_volumes
 from .maximum_gradient.scatter_walk import walk_channels
 from .runtime.driver import DeviceFacts
-from .tables import same_divisors
 from .task import Launch, Planner, Task, unfit
 
 LAYOUTS = frozenset({"planes", "channels_last"})
@@ -155,17 +155,19 @@ def _choose(task: Task) -> tuple[str, tuple[Launch, ...], dict[str, str]]:
     """The candidate with the least estimated time, its launches, and the reasons against the others.
 
     Kernels are planned in the order of the least time that they can take, so that those which can't be
-    faster than the best so far need no plan. The general kernel has no estimate.
+    faster than the best so far need no plan. The general kernel has no estimate. Reasons are in the order of
+    the estimates; then come kernels that were not planned, and those that can't compute the problem.
     """
     known = dict(KERNELS[task.problem.kind])
     least = {name: time for name in known if (time := cost.least_seconds(task, name)) is not None}
-    reasons, planned = dict[str, str](), dict[str, tuple[float, tuple[Launch, ...]]]()
+    slow, refused = dict[str, str](), dict[str, str]()
+    planned = dict[str, tuple[float, tuple[Launch, ...]]]()
     best = inf
     for name in sorted(least, key=least.__getitem__):
         if least[name] >= best:
-            reasons[name] = f"it takes at least {_microseconds(least[name])}"
+            slow[name] = f"it takes at least {_microseconds(least[name])}"
         elif isinstance(launches := _first_pass(task, known[name]), str):
-            reasons[name] = launches
+            refused[name] = launches
         else:
             planned[name] = cost.seconds(task, name, launches), launches
             best = min(best, planned[name][0])
@@ -175,12 +177,10 @@ def _choose(task: Task) -> tuple[str, tuple[Launch, ...], dict[str, str]]:
         assert not isinstance(launches, str), launches
         planned[name] = inf, launches
     chosen = min(planned, key=lambda name: planned[name][0])
-    for name, (seconds, _) in planned.items():
-        if name != chosen:
-            reasons[name] = (
-                f"its estimate is {_microseconds(seconds)}, that of {chosen} {_microseconds(best)}"
-            )
-    return chosen, _whole(planned[chosen][1]), reasons
+    slower = sorted((seconds, name) for name, (seconds, _) in planned.items() if name != chosen)
+    of_chosen = f"that of {chosen} {_microseconds(best)}"
+    estimates = {name: f"its estimate is {_microseconds(time)}, {of_chosen}" for time, name in slower}
+    return chosen, _whole(planned[chosen][1]), estimates | slow | refused
 
 
 def _microseconds(seconds: float) -> str:

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 
 from ...geometry import UNIT, Axis
 from ...problem.problem import Problem
+from .kernel_tables import Array, largest_divisor
 from .runtime.driver import DeviceFacts
 from .source import Argument, Source, packed
-from .tables import Array, largest_divisor
 
 Work = tuple[tuple[str, float], ...]  # instructions of single threads, by what they are for (cost.py)
 ELEMENTS = {"FLOAT32": 0, "FLOAT64": 1, "FLOAT16": 2, "BFLOAT16": 3}  # ELEMENT of device.h

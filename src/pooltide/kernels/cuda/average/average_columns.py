@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..tables import is_ragged, power_below
+from ..kernel_tables import is_ragged, power_below
 from ..task import Launch, Task
 from ..windows import columns
 from .quotients import MEAN, division_of, divisor_parameters

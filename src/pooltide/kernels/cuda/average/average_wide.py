@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
+from ..kernel_tables import cdiv, divider, is_ragged, power_below
 from ..source import Argument, Source
-from ..tables import cdiv, divider, is_ragged, power_below
 from ..task import FEW_THREADS as THREADS
 from ..task import Launch, Task
 from ..windows.columns import TENSORS, span_table, windows_of

@@ -13,8 +13,8 @@ from itertools import product
 from math import prod
 
 from ....geometry import tables
+from ..kernel_tables import cdiv, divider, division_cost, even_shares, window_counts
 from ..source import Argument
-from ..tables import cdiv, divider, division_cost, even_shares, window_counts
 from ..task import RESERVED, RESIDENT_BLOCKS, SECTOR, THREADS, Launch, Task
 from .average_rows import POINTERS, SIZES, Rows, Tile, average_launch, folded, rows_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from ..tables import cdiv, divider
+from ..kernel_tables import cdiv, divider
 from ..task import THREADS, Launch, Task
 from .average_rows import average_launch
 

@@ -13,8 +13,7 @@ import numpy as np
 
 from ....geometry import Axis, tables
 from ....problem.problem import Problem
-from ..source import Argument
-from ..tables import (
+from ..kernel_tables import (
     Array,
     cdiv,
     divider,
@@ -25,6 +24,7 @@ from ..tables import (
     shares,
     window_counts,
 )
+from ..source import Argument
 from ..task import THREADS, VECTOR_BYTES, Launch, Task
 from .average_rows import POINTERS, Rows, average_launch, most_windows, runs_of
 

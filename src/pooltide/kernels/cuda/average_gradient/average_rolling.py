@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..tables import cdiv, divider, division_cost, even_share, is_ragged
+from ..kernel_tables import cdiv, divider, division_cost, even_share, is_ragged
 from ..task import FEW_THREADS, THREADS, Launch, Task
 from . import average_rows
 from .average_rows import POINTERS, SIZES, Rows, average_launch, most_windows

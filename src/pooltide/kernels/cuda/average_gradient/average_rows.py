@@ -9,8 +9,8 @@ import numpy as np
 from ....cache import cached
 from ....geometry import Axis, tables
 from ....problem.problem import Problem
+from ..kernel_tables import Array, cdiv, division, divisors, rounded_twice, same_divisors, shares
 from ..source import Argument, Source
-from ..tables import Array, cdiv, division, divisors, rounded_twice, same_divisors, shares
 from ..task import Launch, Task, Work, with_rows
 
 UNROLLED_ROWS = 8  # the largest stride that is worth unrolling

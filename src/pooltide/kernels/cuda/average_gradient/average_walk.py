@@ -10,8 +10,7 @@ from itertools import product
 from math import inf, prod
 
 from ....geometry import tables
-from ..source import Argument
-from ..tables import (
+from ..kernel_tables import (
     cdiv,
     divider,
     division_cost,
@@ -22,6 +21,7 @@ from ..tables import (
     window_counts,
     windows_of_shares,
 )
+from ..source import Argument
 from ..task import THREADS, Launch, Task
 from ..windows.columns import UNROLLED
 from .average_rows import (

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from math import prod
 
+from ..kernel_tables import cdiv, divider, is_ragged
 from ..source import Argument, Source
-from ..tables import cdiv, divider, is_ragged
 from ..task import THREADS, Launch, Task
 from ..windows.banks import most_batched
 from ..windows.boxes import Tile, tile_of

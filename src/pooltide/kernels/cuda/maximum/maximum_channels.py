@@ -9,8 +9,8 @@ from functools import partial
 from itertools import product
 from math import prod
 
+from ..kernel_tables import cdiv, divider, even_share
 from ..source import Argument, Source
-from ..tables import cdiv, divider, even_share
 from ..task import THREADS, Launch, Task
 from ..windows.boxes import BLOCKS, Cut, best_cuts, cuts_of
 from ..windows.columns import TENSORS, Windows, not_neighbours, span_table, windows_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..tables import is_ragged
+from ..kernel_tables import is_ragged
 from ..task import Launch, Task
 from ..windows import columns
 from .maximum_reduce import FEWEST_CELLS

@@ -6,8 +6,8 @@ from math import prod
 
 import numpy as np
 
+from ..kernel_tables import cdiv, divider, even_share, power_below
 from ..source import Argument, Source
-from ..tables import cdiv, divider, even_share, power_below
 from ..task import MAX_THREADS, SECTOR, Launch, Task
 from ..windows import columns
 from ..windows.columns import TENSORS, Windows, span_table, windows_of

@@ -9,8 +9,8 @@ import numpy as np
 
 from ....geometry import tables
 from ....problem.problem import Problem
+from ..kernel_tables import cdiv, divider, even_share
 from ..source import Source
-from ..tables import cdiv, divider, even_share
 from ..task import FEW_THREADS as THREADS
 from ..task import Launch, Task, Work
 from .scatter_channels import ONE_CHANNEL, channels_launch

@@ -8,7 +8,7 @@ import numpy as np
 
 from ....geometry import Axis, tables
 from ....problem.problem import Problem
-from ..tables import Array, cdiv
+from ..kernel_tables import Array, cdiv
 from ..task import Task, Work
 
 COMPARED = 8  # lanes to compare (NEAR of ordered.h), at most; for more, __match_any_sync is faster

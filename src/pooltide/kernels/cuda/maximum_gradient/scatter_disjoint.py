@@ -8,8 +8,8 @@ from math import prod
 import numpy as np
 
 from ....geometry import Axis, tables
+from ..kernel_tables import Array, between, cdiv, divider
 from ..source import Source
-from ..tables import Array, between, cdiv, divider
 from ..task import FEW_THREADS as THREADS
 from ..task import Launch, Task
 from .indices import corners, window_bytes

@@ -7,8 +7,8 @@ from math import prod
 
 import numpy as np
 
+from ..kernel_tables import Array, bands, cdiv, divider
 from ..source import Argument, Source
-from ..tables import Array, bands, cdiv, divider
 from ..task import Launch, Task, Work
 from .indices import WARP_BYTES, corners, window_bytes
 from .ordered import lanes_of_windows, order_options, ordered_work, padded_row, rounded, spans_of, steps

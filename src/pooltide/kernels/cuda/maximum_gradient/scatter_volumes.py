@@ -9,8 +9,8 @@ from math import prod
 import numpy as np
 
 from ....geometry import tables
+from ..kernel_tables import Array, between, cdiv, divider, even_shares, shares, windows_of_shares
 from ..source import Argument, Source
-from ..tables import Array, between, cdiv, divider, even_shares, shares, windows_of_shares
 from ..task import Launch, Task, Work
 from .indices import WARP_BYTES, corners, window_bytes
 from .ordered import lanes_of_windows, order_options, ordered_work, padded_row, rounded, spans_of, steps

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ....geometry import Axis, tables
-from ..tables import Array, cdiv, even_shares, window_counts, windows_of_shares
+from ..kernel_tables import Array, cdiv, even_shares, window_counts, windows_of_shares
 from ..task import Launch, Task
 from .scatter_channels import (
     ONE_CHANNEL,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..tables import Array, cdiv
+from ..kernel_tables import Array, cdiv
 
 MOST_CONFLICTS = 2  # lanes that wait for one bank of shared memory
 LINE, _WORD = 128, 4  # bytes of all banks, and of one

@@ -11,7 +11,7 @@ from itertools import product
 
 import numpy as np
 
-from ..tables import cdiv, even_share, even_shares
+from ..kernel_tables import cdiv, even_share, even_shares
 from ..task import Task
 from .banks import gaps_help, lanes_at_once, with_gaps
 from .columns import Windows

@@ -12,8 +12,8 @@ import numpy as np
 
 from ....cache import cached
 from ....geometry import Axis, cells_of_windows
+from ..kernel_tables import Array, cdiv, divider, even_share, is_ragged
 from ..source import Argument, Source
-from ..tables import Array, cdiv, divider, even_share, is_ragged
 from ..task import THREADS as THREADS  # of the kernels that walk down columns
 from ..task import VECTOR_BYTES, Launch, Task, with_rows
 from .banks import LINE

@@ -8,8 +8,8 @@ from math import prod
 
 import numpy as np
 
+from ..kernel_tables import Array, cdiv, divider, even_share, is_ragged
 from ..source import Argument, Source
-from ..tables import Array, cdiv, divider, even_share, is_ragged
 from ..task import FEW_THREADS as THREADS
 from ..task import Launch, Task
 from . import columns
