@@ -62,6 +62,19 @@ def between(axis: Axis, begin: Array, end: Array) -> tuple[Array, Array]:
     return first, table.first_window[end - 1] + table.window_count[end - 1] - first
 
 
+@cached()
+def most_windows(axis: Axis) -> int:
+    """The most windows that hold a cell, at least 1. Cached, because the tables of a long axis may not be."""
+    return max(int(tables(axis).window_count.max(initial=1)), 1)
+
+
+@cached()
+def longest_span(axis: Axis) -> int:
+    """The most cells from a window's first to its last inside the axis, at least 1."""
+    table = tables(axis)
+    return max(int((table.end - table.start).max(initial=1)), 1)
+
+
 def shares(length: int, share: int) -> tuple[Array, Array]:
     """The first cell of every share of an axis, and one past its last."""
     begin = np.arange(0, length, share)

@@ -19,6 +19,7 @@ from ..kernel_tables import (
     divider,
     division_cost,
     even_share,
+    most_windows,
     power_below,
     same_divisors,
     shares,
@@ -26,7 +27,7 @@ from ..kernel_tables import (
 )
 from ..source import Argument
 from ..task import THREADS, VECTOR_BYTES, Launch, Task
-from .average_rows import POINTERS, Rows, average_launch, most_windows, runs_of
+from .average_rows import POINTERS, Rows, average_launch, runs_of
 
 TILE_BYTES = {False: 32 << 10, True: 64 << 10}  # of the result, that a block writes; True: with regions
 KEPT_BYTES = 36 << 10  # of tables and quotients, so that several blocks share a multiprocessor

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..kernel_tables import cdiv, divider, division_cost, even_share, is_ragged
+from ..kernel_tables import cdiv, divider, division_cost, even_share, is_ragged, most_windows
 from ..task import FEW_THREADS, THREADS, Launch, Task
 from . import average_rows
-from .average_rows import POINTERS, SIZES, Rows, average_launch, most_windows
+from .average_rows import POINTERS, SIZES, Rows, average_launch
 
 RESIDENT = 4  # rows are cut into chunks until there are RESIDENT times the threads that a device holds
 SHORT_SLICE = 24  # rows; a thread walks through several slices if they have at most so many rows together

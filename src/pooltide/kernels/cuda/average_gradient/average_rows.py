@@ -107,12 +107,6 @@ def runs_of(axis: Axis) -> Rows:
     return Rows(len(runs), axis.outputs, False, 1, 1, 0, runs)
 
 
-@cached()
-def most_windows(axis: Axis) -> int:
-    """The most windows that hold a cell. Cached, because the tables of a long axis may not be."""
-    return max(int(tables(axis).window_count.max()), 1)
-
-
 def folded(task: Task) -> Task:
     """The task with planes of as many rows as a kernel can number, if its planes are rows."""
     return with_rows(task, min(2**28 // (task.problem.axes[2].length * task.inner), 2**15))

@@ -17,6 +17,7 @@ from ..kernel_tables import (
     even_share,
     even_shares,
     is_ragged,
+    most_windows,
     shares,
     window_counts,
     windows_of_shares,
@@ -24,18 +25,7 @@ from ..kernel_tables import (
 from ..source import Argument
 from ..task import THREADS, Launch, Task
 from ..windows.columns import UNROLLED
-from .average_rows import (
-    POINTERS,
-    SIZES,
-    Rows,
-    Tile,
-    average_launch,
-    folded,
-    most_windows,
-    rows_of,
-    runs_of,
-    window_tables,
-)
+from .average_rows import POINTERS, SIZES, Rows, Tile, average_launch, folded, rows_of, runs_of, window_tables
 
 LONG_WALK = 64  # rows of a thread, from which on finding its place costs little
 SHORT_ROW = 96  # bytes: threads that each write one cell of a row leave vectors incomplete

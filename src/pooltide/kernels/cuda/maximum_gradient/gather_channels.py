@@ -9,7 +9,7 @@ import numpy as np
 
 from ....geometry import tables
 from ....problem.problem import Problem
-from ..kernel_tables import cdiv, divider, even_share
+from ..kernel_tables import cdiv, divider, even_share, most_windows
 from ..source import Source
 from ..task import FEW_THREADS as THREADS
 from ..task import Launch, Task, Work
@@ -53,9 +53,9 @@ def gather_channels(task: Task) -> tuple[Launch, ...] | str:
         *(chunk, share, divider(parts), divider(inner // vector), divider(w), divider(cdiv(h, chunk))),
         divider(d),
     )
-    columns_ = int(found[2].window_count.max())
+    held = most_windows(problem.axes[2])
     options = (
-        ("COLUMNS", columns_ if columns_ <= 4 else 0),
+        ("COLUMNS", held if held <= 4 else 0),
         ("DISJOINT", int(apart)),
         ("THREADS", THREADS),
         ("VECTOR", vector),

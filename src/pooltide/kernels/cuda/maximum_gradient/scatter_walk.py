@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ....geometry import Axis, tables
-from ..kernel_tables import Array, cdiv, even_shares, window_counts, windows_of_shares
+from ....geometry import Axis
+from ..kernel_tables import Array, cdiv, even_shares, longest_span, window_counts, windows_of_shares
 from ..task import Launch, Task
 from .scatter_channels import (
     ONE_CHANNEL,
@@ -42,8 +42,7 @@ def walk_channels(task: Task) -> tuple[Launch, ...] | str:
         return ONE_CHANNEL
     if d.length == 1:
         return "images have one slice"
-    span = tables(d)
-    ring = max(int((span.end - span.start).max(initial=1)), 1)
+    ring = longest_span(d)
     none = inf, 0, (0, 0, 0)
     tiles = (_best_tile(task, ring, lanes) for lanes in set(LANES) & LEGAL_LANES)
     cost, lanes, tile = min(tiles, default=none)
