@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
@@ -12,11 +13,12 @@ from cuda_problems import H200, changed, random_task, strided
 from geometries import maxima_gradient
 from paths import SUPPORT
 from pooltide.geometry import UNIT
-from pooltide.kernels.cuda.choice import KERNELS, candidate, candidates
+from pooltide.kernels.cuda.choice import KERNELS, LAYOUTS, candidate, candidates
 from pooltide.kernels.cuda.maximum_gradient import scatter_planes
 from pooltide.kernels.cuda.maximum_gradient.scatter_planes import scatter_bands
 from pooltide.kernels.cuda.task import Launch, Task, unfit
 from pooltide.operators.dtypes import DTYPES
+from pooltide.problem.problem import Problem
 from simt_forwards import random_forward
 from tunables import FACTORS, opened, scaled, tunables
 
@@ -75,24 +77,45 @@ def broken_conditions(task: Task, launch: Launch) -> Iterator[str]:
             yield "threads that share a window are no power of two"
 
 
-@pytest.mark.parametrize(
-    "seed", [pytest.param(seed, marks=[pytest.mark.slow][: seed > 1]) for seed in range(12)]
-)
-def test_opened_constants_keep_the_conditions_of_kernels(seed: int) -> None:
+# Problems that would break a condition with some constant eight times as large, if planners did not state it.
+HARD = {
+    "many windows to a column": maxima_gradient((2, 3), (UNIT, UNIT, strided(200, 40, 1, 0)), *TYPES),
+    "averages of rows of 2 bytes": Problem(
+        "average_gradient",
+        (2, 3),
+        (UNIT, strided(9, 3, 1, 1), strided(101, 4, 3, 0)),
+        DTYPES["FLOAT16"],
+        "valid",
+    ),
+    "windows of 30 doubles": Problem(
+        "maximum", (64, 64), (UNIT, strided(9, 3, 1, 1), strided(60, 30, 1, 0)), DTYPES["FLOAT64"]
+    ),
+}
+
+
+def random_tasks(seed: int) -> list[Task]:
     forward, (gradient, layout, *_) = random_forward(seed)[0], random_task(seed)
-    for tunable in tunables():
-        for factor in FACTORS:
-            with opened(tunable, factor):
-                for task in (
-                    Task(gradient, layout, H200),
-                    Task(forward, "planes", H200),
-                    Task(forward, "channels_last", H200),
-                ):
-                    for name, planner in KERNELS[task.problem.kind]:
-                        launches = candidate(task, planner)
-                        for launch in () if isinstance(launches, str) else launches:
-                            broken = list(broken_conditions(task, launch))
-                            assert not broken, (name, tunable.name, factor, broken)
+    return [Task(gradient, layout, H200), *(Task(forward, layout, H200) for layout in sorted(LAYOUTS))]
+
+
+@pytest.mark.parametrize(
+    "tasks",
+    [
+        *(pytest.param([Task(problem, "planes", H200)], id=name) for name, problem in HARD.items()),
+        *(
+            pytest.param(random_tasks(seed), id=str(seed), marks=[pytest.mark.slow][: seed > 1])
+            for seed in range(9)
+        ),
+    ],
+)
+def test_opened_constants_keep_the_conditions_of_kernels(tasks: list[Task]) -> None:
+    for tunable, factor, task in product(tunables(), FACTORS, tasks):
+        with opened(tunable, factor):
+            for name, planner in KERNELS[task.problem.kind]:
+                launches = candidate(task, planner)
+                for launch in () if isinstance(launches, str) else launches:
+                    broken = list(broken_conditions(task, launch))
+                    assert not broken, (name, tunable.name, factor, broken)
 
 
 def test_tiles_and_numbers_that_do_not_fit_are_refused() -> None:

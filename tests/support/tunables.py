@@ -34,18 +34,8 @@ FACTS = {
         "RESERVED",
         "RESIDENT_BLOCKS",
     ),
-    *(
-        "ELEMENTS",
-        "H200",
-        "KINDS",
-        "LEGAL_LANES",
-        "QUOTIENTS",
-        "MASK_BITS",
-        "SECTOR",
-        "STATIC_BYTES",
-        "VECTOR_BYTES",
-        "WINDOW_BITS",
-    ),
+    *("ELEMENTS", "H200", "KINDS", "LEGAL_LANES", "MASK_BITS", "QUOTIENTS", "SECTOR", "STATIC_BYTES"),
+    *("VECTOR_BYTES", "WINDOW_BITS"),
 }
 
 
