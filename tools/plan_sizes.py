@@ -24,8 +24,8 @@ from pooltide.acceptance.trial import problem_of
 from pooltide.cache import CALLS
 from pooltide.cli.bench.forward_pools import problems_of
 from pooltide.kernels.cuda import choice
+from pooltide.kernels.cuda.kernel_tables import is_ragged
 from pooltide.kernels.cuda.runtime.driver import H200
-from pooltide.kernels.cuda.tables import is_ragged
 from pooltide.problem.problem import Problem
 
 POOLS = (

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cuda_problems import H200
+from cuda_problems import H200, strided
 from pooltide.acceptance.notation import parse
 from pooltide.acceptance.trial import problem_of
 from pooltide.cli.bench.forward_pools import problems_of
@@ -18,6 +18,7 @@ from pooltide.cli.bench.sampling import Sampling, draw_problems
 from pooltide.kernels.cuda import choice, cost, tuned
 from pooltide.kernels.cuda.runtime import code_cache
 from pooltide.kernels.cuda.task import Task
+from pooltide.operators.dtypes import DTYPES
 from pooltide.problem.problem import Problem
 
 MEASURED = Path(__file__).parents[2] / "docs" / "measured"
@@ -47,6 +48,22 @@ def test_only_one_kernel_adds_the_cells_of_a_mean_in_its_order() -> None:
     problem, layout = of("adaptive_avg2d_forward:2x3x9x9:o1x1")
     assert problem.quotient == "mean"
     assert [name for name, _ in choice.candidates(problem, layout, H200)] == ["mean of planes"]
+
+
+def test_divisors_whose_product_is_rounded_are_left_to_the_general_kernel() -> None:
+    """Kernels of gradients multiply three divisors as float32 numbers, which rounds 6001 × 6003 × 6005 twice."""
+    axes = tuple(strided(5, k, 3, k // 2, ceil=True) for k in (6001, 6003, 6005))
+    problem = Problem("average_gradient", (2, 3), axes, DTYPES["FLOAT32"], "extent")
+    *others, (chosen, _) = choice.kernels(problem, "planes", H200)
+    assert chosen == "general gradient of averages"
+    assert ("direct average", "products of divisors would be rounded twice") in others
+    assert sources(choice.plan(problem, "planes", H200)) == ["general.cu"]
+    exact = replace(problem, dtype=DTYPES["FLOAT64"])
+    assert choice.kernels(exact, "planes", H200)[-1][0] != chosen
+    longer = tuple(strided(5, k, 3, k // 2, ceil=True) for k in (3000001, 3000003, 3000005))
+    for kind in ("average", "average_gradient"):
+        refused = choice.refuse(replace(problem, kind=kind, axes=longer))
+        assert refused == "a divisor may exceed 64 bits"
 
 
 @pytest.fixture

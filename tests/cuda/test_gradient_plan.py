@@ -12,7 +12,7 @@ from cuda_problems import H200
 from pooltide.acceptance.notation import parse
 from pooltide.acceptance.trial import problem_of
 from pooltide.geometry import UNIT, Axis
-from pooltide.kernels.cuda import choice, tables
+from pooltide.kernels.cuda import choice, kernel_tables
 from pooltide.kernels.cuda.average_gradient import average_dense, average_flat, average_walk
 from pooltide.kernels.cuda.runtime.driver import DeviceFacts
 from pooltide.kernels.cuda.task import Task
@@ -48,7 +48,7 @@ def test_lanes_of_a_dense_average_read_different_banks(case: str, most: int) -> 
     plan = dense(case)
     tile, cells, (pitch, slice_pitch, plane_pitch) = plan.tile, plan.cells, plan.pitches
     shape = (tile.h, tile.share, tile.d, tile.w, tile.c)
-    h, share, d, w, c = np.unravel_index(np.arange(min(32, tile.threads)), shape)
+    h, share, d, w, c = np.unravel_index(np.arange(min(32, tile.size)), shape)
     at = share * plane_pitch + d * slice_pitch + h * cells.h * pitch + w * cells.w * tile.c + c
     assert np.bincount(at % 32).max() <= most
 
@@ -61,9 +61,9 @@ def test_a_tall_plane_is_planned_at_once(monkeypatch: pytest.MonkeyPatch) -> Non
         written.append(axis)
         return original(axis)
 
-    original = tables.tables
-    monkeypatch.setattr(tables, "tables", counted)
-    found = tables.bands((UNIT, Axis(1 << 17, 1 << 17, 3, 1, 1), Axis(4, 4)), 64)
+    original = kernel_tables.tables
+    monkeypatch.setattr(kernel_tables, "tables", counted)
+    found = kernel_tables.bands((UNIT, Axis(1 << 17, 1 << 17, 3, 1, 1), Axis(4, 4)), 64)
     assert len(found) == 1 << 13
     assert len(written) <= 6
 
@@ -72,9 +72,9 @@ def test_the_divisor_of_huge_windows_is_exact() -> None:
     """The product of three extents may exceed 64 bits."""
     axes = tuple(strided_axis(n, 1, k, 1, k // 2) for n, k in ((2, 3000001), (3, 3000001), (4, 4000001)))
     problem = Problem("average_gradient", (1, 1), axes, DTYPES["FLOAT64"], "extent")
-    extents = [int(tables.tables(axis).extent[0]) for axis in axes]
+    extents = [int(kernel_tables.tables(axis).extent[0]) for axis in axes]
     assert prod(extents) > 2**63
-    assert tables.divisors(problem)[1][0] == float(prod(extents))
+    assert kernel_tables.divisors(problem)[1][0] == float(prod(extents))
 
 
 def test_the_stride_of_a_single_window_does_not_count() -> None:

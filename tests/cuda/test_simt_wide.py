@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
 import simt
-from cuda_problems import H200, changed, strided
+from cuda_problems import H200, changed, random_task, strided
 from geometries import maxima_gradient
 from paths import SUPPORT
 from pooltide.geometry import UNIT
-from pooltide.kernels.cuda.choice import candidate, candidates
+from pooltide.kernels.cuda.choice import KERNELS, LAYOUTS, candidate, candidates
 from pooltide.kernels.cuda.maximum_gradient import scatter_planes
 from pooltide.kernels.cuda.maximum_gradient.scatter_planes import scatter_bands
 from pooltide.kernels.cuda.task import Launch, Task, unfit
 from pooltide.operators.dtypes import DTYPES
+from pooltide.problem.problem import Problem
 from simt_forwards import random_forward
-from tunables import opened, scaled, tunables
+from tunables import FACTORS, opened, scaled, tunables
 
 PROGRAM = SUPPORT / "simt_wide.py"
 TYPES = DTYPES["FLOAT32"], DTYPES["INT64"]
-MAX_TUNABLES = 102  # constants that nobody fitted; fewer are better, more need a reason
+MAX_TUNABLES = 94  # constants that nobody fitted; fewer are better, more need a reason
 on_host = pytest.mark.skipif(simt.why_not() is not None, reason=simt.why_not() or "")
 
 
@@ -47,6 +50,72 @@ def test_no_constant_makes_a_launch_that_a_device_refuses() -> None:
             with opened(tunable, factor):
                 for name, launches in candidates(problem, "planes", H200):
                     assert unfit(launches, H200) is None, (name, tunable.name, factor)
+
+
+def broken_conditions(task: Task, launch: Launch) -> Iterator[str]:
+    """Conditions that .cu files state in words, and a launch breaks."""
+    options, file = dict(launch.source.defines), launch.source.file
+    itemsize = task.problem.dtype.itemsize
+    vector, near, rows = (int(options.get(name, 1)) for name in ("VECTOR", "NEAR", "NEAR_ROWS"))
+    if not 1 <= vector * itemsize <= 16 or vector & (vector - 1):
+        yield f"a vector has {vector} elements of {itemsize} bytes"
+    in_tiles = ("maximum_axes.cu", "maximum_staged.cu", "average_staged.cu")
+    if file in in_tiles and int(options["COLUMNS"]) * itemsize > 128:
+        yield "a batch of cells has more than one gap"
+    if near - 1 + (rows - 1) * (2 * near - 1) > 32:
+        yield "a word has no bit for each lane that is compared"
+    if not 1 <= int(options.get("PACK", 1)) * task.sum_bytes <= 16:
+        yield "a pack of sums is longer than a vector"
+    if file == "average_rolling.cu" and int(options["WINDOWS"]) > 32:
+        yield "a word has no bit for each window of a row"
+    if file == "scatter_channels.cu" and int(options["LANES"]) % int(options["AHEAD"]):
+        yield "a group of lanes loads windows in unequal parts"
+    if file == "maximum_reduce.cu":
+        numbers = [name for kind, name in launch.source.parameters if not kind.endswith("*")]
+        arguments = dict(zip(numbers, launch.arguments, strict=True))
+        if any(arguments[name] & (arguments[name] - 1) for name in ("parts", "lanes_w")):
+            yield "threads that share a window are no power of two"
+
+
+# Problems that would break a condition with some constant eight times as large, if planners did not state it.
+HARD = {
+    "many windows to a column": maxima_gradient((2, 3), (UNIT, UNIT, strided(200, 40, 1, 0)), *TYPES),
+    "averages of rows of 2 bytes": Problem(
+        "average_gradient",
+        (2, 3),
+        (UNIT, strided(9, 3, 1, 1), strided(101, 4, 3, 0)),
+        DTYPES["FLOAT16"],
+        "valid",
+    ),
+    "windows of 30 doubles": Problem(
+        "maximum", (64, 64), (UNIT, strided(9, 3, 1, 1), strided(60, 30, 1, 0)), DTYPES["FLOAT64"]
+    ),
+}
+
+
+def random_tasks(seed: int) -> list[Task]:
+    forward, (gradient, layout, *_) = random_forward(seed)[0], random_task(seed)
+    return [Task(gradient, layout, H200), *(Task(forward, layout, H200) for layout in sorted(LAYOUTS))]
+
+
+@pytest.mark.parametrize(
+    "tasks",
+    [
+        *(pytest.param([Task(problem, "planes", H200)], id=name) for name, problem in HARD.items()),
+        *(
+            pytest.param(random_tasks(seed), id=str(seed), marks=[pytest.mark.slow][: seed > 1])
+            for seed in range(9)
+        ),
+    ],
+)
+def test_opened_constants_keep_the_conditions_of_kernels(tasks: list[Task]) -> None:
+    for tunable, factor, task in product(tunables(), FACTORS, tasks):
+        with opened(tunable, factor):
+            for name, planner in KERNELS[task.problem.kind]:
+                launches = candidate(task, planner)
+                for launch in () if isinstance(launches, str) else launches:
+                    broken = list(broken_conditions(task, launch))
+                    assert not broken, (name, tunable.name, factor, broken)
 
 
 def test_tiles_and_numbers_that_do_not_fit_are_refused() -> None:

@@ -47,7 +47,7 @@ TINY: dict[Any, dict[str, Any]] = {
     maximum_reduce: {"FEWEST_CELLS": 1},
     maximum_staged: {"SEARCHED_ROWS": 2},
     average_columns: {"CELLS_IN_REGISTERS": 30},
-    boxes: {"TILE_BYTES": (768, 6 << 10), "LEAST_BYTES": 256, "FEW_TWICE": 2, "MOST_TWICE": 99},
+    boxes: {"TILE_BYTES": (768, 6 << 10), "LEAST_BYTES": 256, "TWICE": (2, 99)},
     maximum_channels: {
         "THREADS": 32,
         "ARRAY_BYTES": (512, 16 << 10),

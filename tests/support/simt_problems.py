@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from cuda_problems import H200, changed, expected, flat, own_indices, random_task, spoil, tiny_bands
+from cuda_problems import H200, changed, expected, flat, own_indices, random_task, spoil, strided, tiny_bands
 from enumeration import bits, difference
 from geometries import maxima_gradient
 from pooltide.geometry import Axis
@@ -61,7 +61,19 @@ class GradientChecker(Collector):
         self.problems.append((problem, layout, grad, indices, *expected(problem, grad, indices)))
 
     def corners(self) -> None:
-        """One slice of cells, several of windows; some indices name cells of other windows."""
+        """Problems that geometries and seeds do not have.
+
+        Divisors whose product is rounded; one slice of cells, several of windows, where some indices name cells
+        of other windows.
+        """
+        axes = [strided(5, k, 3, k // 2, ceil=True) for k in (6001, 6003, 6005)]
+        problem = Problem("average_gradient", (2, 3), tuple(axes), DTYPES["FLOAT32"], "extent")
+        grad = np.random.default_rng(3).standard_normal(problem.batch + problem.output_plane)
+        grad = grad.astype(np.float32)
+        self.problems += [
+            (problem, layout, grad, None, *expected(problem, grad, None))
+            for layout in ("planes", "channels_last")
+        ]
         for axes in ((Axis(1, 3), Axis(19, 12), Axis(19, 12)), (Axis(1, 2), Axis(24, 12), Axis(19, 12))):
             rng = np.random.default_rng(3)
             problem = maxima_gradient((2, 2), axes, DTYPES["FLOAT32"], DTYPES["INT64"])

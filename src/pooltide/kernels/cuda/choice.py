@@ -27,6 +27,7 @@ from .average_gradient.average_rolling import rolling_average
 from .average_gradient.average_walk import direct_average
 from .average_gradient.average_walk import staged_average as staged_average_gradient
 from .general.general import general
+from .kernel_tables import same_divisors
 from .maximum.maximum_axes import axis_maximum
 from .maximum.maximum_channels import channel_maximum
 from .maximum.maximum_columns import direct_maximum, rolling_maximum, sectioned_maximum
@@ -44,8 +45,9 @@ from .task import Launch, Planner, Task, unfit
 
 LAYOUTS = frozenset({"planes", "channels_last"})
 _MOST = 2**30  # elements of a plane, or of an image whose channels are innermost
-# The last but one kernel of a kind refuses nothing but means, which have a kernel of their own. The general
-# one after it is never chosen: it computes while the chosen kernel is compiled (launch.py).
+# The last but one kernel of a kind refuses nothing but means, which have a kernel of their own, and divisors
+# too large for it. The general one after it is chosen for such divisors alone; else it computes while the
+# chosen kernel is compiled (launch.py).
 KERNELS: dict[str, tuple[tuple[str, Planner], ...]] = {
     "average_gradient": (
         ("filled average", filled_average),
@@ -95,6 +97,13 @@ def refuse(problem: Problem, layout: str = "planes") -> str | None:
         return f"{'an image' if inner > 1 else 'a plane'} has more than {_MOST} elements"
     if max(max(axis.reach, axis.s, axis.p) for axis in problem.axes) > _MOST:
         return f"a window, a stride or a padding is longer than {_MOST} cells"
+    average = problem.kind in ("average", "average_gradient")
+    if (
+        average
+        and prod(max(axis.reach, axis.length) for axis in problem.axes) >= 2**63
+        and not same_divisors(problem)
+    ):
+        return "a divisor may exceed 64 bits"
     if problem.rounding != "keep":
         return f"it does not round gradOutput to {problem.rounding}"
     return None
@@ -146,27 +155,32 @@ def _choose(task: Task) -> tuple[str, tuple[Launch, ...], dict[str, str]]:
     """The candidate with the least estimated time, its launches, and the reasons against the others.
 
     Kernels are planned in the order of the least time that they can take, so that those which can't be
-    faster than the best so far need no plan. The general kernel has no estimate.
+    faster than the best so far need no plan. The general kernel has no estimate. Reasons are in the order of
+    the estimates; then come kernels that were not planned, and those that can't compute the problem.
     """
     known = dict(KERNELS[task.problem.kind])
     least = {name: time for name in known if (time := cost.least_seconds(task, name)) is not None}
-    reasons, planned = dict[str, str](), dict[str, tuple[float, tuple[Launch, ...]]]()
+    slow, refused = dict[str, str](), dict[str, str]()
+    planned = dict[str, tuple[float, tuple[Launch, ...]]]()
     best = inf
     for name in sorted(least, key=least.__getitem__):
         if least[name] >= best:
-            reasons[name] = f"it takes at least {_microseconds(least[name])}"
+            slow[name] = f"it takes at least {_microseconds(least[name])}"
         elif isinstance(launches := _first_pass(task, known[name]), str):
-            reasons[name] = launches
+            refused[name] = launches
         else:
             planned[name] = cost.seconds(task, name, launches), launches
             best = min(best, planned[name][0])
+    if not planned:  # divisors so large that only the general kernel is exact
+        name = KERNELS[task.problem.kind][-1][0]
+        launches = general(task)
+        assert not isinstance(launches, str), launches
+        planned[name] = inf, launches
     chosen = min(planned, key=lambda name: planned[name][0])
-    for name, (seconds, _) in planned.items():
-        if name != chosen:
-            reasons[name] = (
-                f"its estimate is {_microseconds(seconds)}, that of {chosen} {_microseconds(best)}"
-            )
-    return chosen, _whole(planned[chosen][1]), reasons
+    slower = sorted((seconds, name) for name, (seconds, _) in planned.items() if name != chosen)
+    of_chosen = f"that of {chosen} {_microseconds(best)}"
+    estimates = {name: f"its estimate is {_microseconds(time)}, {of_chosen}" for time, name in slower}
+    return chosen, _whole(planned[chosen][1]), estimates | slow | refused
 
 
 def _microseconds(seconds: float) -> str:

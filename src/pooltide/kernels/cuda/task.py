@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 
 from ...geometry import UNIT, Axis
 from ...problem.problem import Problem
+from .kernel_tables import Array, largest_divisor
 from .runtime.driver import DeviceFacts
 from .source import Argument, Source, packed
-from .tables import Array, largest_divisor
 
 Work = tuple[tuple[str, float], ...]  # instructions of single threads, by what they are for (cost.py)
 ELEMENTS = {"FLOAT32": 0, "FLOAT64": 1, "FLOAT16": 2, "BFLOAT16": 3}  # ELEMENT of device.h
@@ -25,6 +25,7 @@ STATIC_BYTES = 16  # of shared memory that some kernels declare for themselves
 RESERVED = 1 << 10  # bytes of shared memory that the driver takes for each block
 RESIDENT_BLOCKS = 32  # of a multiprocessor, at most
 SECTOR = 32  # bytes that memory moves at once
+VECTOR_BYTES = 16  # that a thread loads or stores at once, at most
 THREADS, FEW_THREADS = 256, 128  # of a block, and of one whose threads need many registers
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from math import prod
 
+from ..kernel_tables import cdiv, divider, is_ragged, power_below
 from ..source import Argument, Source
-from ..tables import cdiv, divider, is_ragged
 from ..task import FEW_THREADS as THREADS
 from ..task import Launch, Task
-from ..windows.columns import TENSORS, power_below, span_table, windows_of
+from ..windows.columns import TENSORS, span_table, windows_of
 from .quotients import MEAN, division_of, divisor_parameters
 
 

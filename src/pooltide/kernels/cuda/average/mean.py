@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
+from ..kernel_tables import cdiv, divider
 from ..source import Source
-from ..tables import cdiv, divider
 from ..task import Launch, Task
 from ..windows import columns
 from ..windows.columns import TENSORS

@@ -8,7 +8,7 @@ import numpy as np
 
 from ....geometry import spans
 from ...reference import as_float
-from ..tables import Array, is_ragged, uniform, way_of_division
+from ..kernel_tables import Array, is_ragged, uniform, way_of_division
 from ..task import Task
 
 MEAN = "the sums of a mean have an order of their own"

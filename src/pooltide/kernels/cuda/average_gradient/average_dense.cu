@@ -16,6 +16,7 @@
 //     INNER     1: channels are innermost, else p.inner is 1
 //     FLUSH     1: the cells of the tile go through shared memory, so that the lanes of a warp write neighbours
 //     GAP       vectors after each slice of such a tile, which put the cells of neighbouring lanes into different banks
+//     CHUNK     rows of windows that a thread loads at once
 //     UNROLLED  rows of windows whose additions are written out one after another: all of them, or 1
 //     UNIFORM   1: all windows have the same divisors
 //     ONCE, BY_D, BY_H, BY_W   how to divide: see gradient_quotients.h
@@ -27,7 +28,6 @@
 #define CELLS_W (PERIODS_W * STRIDE_W)
 #define LINES (PERIODS_H + ROWS - 1)    // rows of windows that hold a thread's cells,
 #define LINE (PERIODS_W + COLUMNS - 1)  // and windows in such a row
-#define CHUNK 8                         // rows of windows that a thread loads at once
 
 // How many windows of an axis hold cell `j` of a period. The last of them is the window at which the period begins.
 __device__ constexpr int held(int j, int kernel, int stride) { return j < kernel ? (kernel - 1 - j) / stride + 1 : 0; }

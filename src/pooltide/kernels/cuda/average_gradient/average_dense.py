@@ -12,28 +12,16 @@ from functools import cached_property
 from itertools import product
 from math import prod
 
-import numpy as np
-
 from ....geometry import tables
-from ..source import Argument, Source
-from ..tables import (
-    cdiv,
-    divider,
-    division,
-    division_cost,
-    divisors,
-    even_shares,
-    same_divisors,
-    window_counts,
-)
+from ..kernel_tables import cdiv, divider, division_cost, even_shares, window_counts
+from ..source import Argument
 from ..task import RESERVED, RESIDENT_BLOCKS, SECTOR, THREADS, Launch, Task
-from .average_rows import Rows, folded, rows_of
+from .average_rows import POINTERS, SIZES, Rows, Tile, average_launch, folded, rows_of
 
 KEPT_BYTES = 72 << 10  # of quotients and cells, so that three blocks share a multiprocessor
 REGISTERS = {4: 56, 8: 28}  # sums and quotients of a thread, at most, by the bytes of each
-FLUSHED = 32  # bytes of channels, below which cells are written through shared memory
 STRAIGHT = 1500  # instructions that are written out one after another; for more, rows of windows are a loop
-CHUNK = 8  # of average_dense.cu
+CHUNK = 8  # rows of windows that a thread loads at once
 LOAD_COST = 2.0  # issue slots of a load from shared memory; an addition takes one
 WINDOW_COST = 12  # of a quotient that a block keeps, without the division
 CELL_COST = 8  # of a cell that is written
@@ -43,10 +31,22 @@ WAITING = 4  # with n warps on a multiprocessor, time grows as 1 + WAITING / n, 
 BANKS = 32
 
 _DENSE = (
-    *(("const Element*", "grad"), ("Element*", "out"), ("const int*", "tables"), ("const Sum*", "divisors")),
+    *POINTERS,
     ("long long", "planes"),
-    *(("int", name) for name in ("D", "H", "W", "inner", "Do", "Ho", "Wo", "first_h", "first_w")),
-    *(("int", name) for name in ("padding_h", "padding_w", "tile_h", "tile_w", "kept_vectors", "items")),
+    *SIZES,
+    *(
+        ("int", name)
+        for name in (
+            "first_h",
+            "first_w",
+            "padding_h",
+            "padding_w",
+            "tile_h",
+            "tile_w",
+            "kept_vectors",
+            "items",
+        )
+    ),
     *(("int", name) for name in ("pitch", "slice_pitch", "plane_pitch")),
     *(("Divider", f"by_{name}") for name in ("share", "tc", "tw", "td", "columns", "chunks", "nd", "slice")),
     *(("Divider", f"by_tiles_{axis}") for axis in "hwdc"),
@@ -93,23 +93,8 @@ class Cells:
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
-    """A block's threads: `share` planes × `d` slices × `h` × `w` × `c` packs of channels."""
-
-    share: int
-    d: int
-    h: int
-    w: int
-    c: int
-
-    @property
-    def threads(self) -> int:
-        return self.share * self.d * self.h * self.w * self.c
-
-
-@dataclass(frozen=True, slots=True)
 class Plan:
-    """A tile, and what follows from it: `plan_of` computes it once, as a search asks for hundreds."""
+    """A tile of threads, and what follows from it: computed once, as a search asks for hundreds."""
 
     task: Task
     cells: Cells
@@ -152,7 +137,7 @@ class Plan:
     def shared(self) -> int:
         if not self.flush:
             return self.kept
-        of_tile = self.tile.threads * self.cells.count * self.cells.pack * self.task.problem.dtype.itemsize
+        of_tile = self.tile.size * self.cells.count * self.cells.pack * self.task.problem.dtype.itemsize
         return max(self.kept, of_tile + 32 + 16 * self.gap * self.tile.share * self.tile.d)
 
     @property
@@ -164,7 +149,7 @@ class Plan:
         """Issue slots of the whole problem. `divide`: of a division; `held`: windows that hold a slice."""
         tile, cells, facts = self.tile, self.cells, self.task.facts
         windows = tile.share * self.slices * self.existing * self.columns * cells.pack
-        threads = cdiv(tile.threads, 32) * 32
+        threads = cdiv(tile.size, 32) * 32
         idle = 0 if not self.flush or self.contiguous else cdiv(self.run, 32) * 32 / self.run
         of_cell = CELL_COST * (1 + idle)  # rows that are no multiple of a warp leave lanes idle
         of_thread = held * cells.cost + of_cell * cells.count * cells.pack + THREAD_COST
@@ -188,7 +173,7 @@ def plan_of(task: Task, cells: Cells, tile: Tile) -> Plan:
     columns = min(line, cells.columns.outputs) * tile.c
     pitches = _pitches(tile, slices, w * tile.c, columns, line * tile.c, h + cells.rows.most - 1)
     kept = cdiv(tile.share * pitches[2] * cells.pack * task.sum_bytes, 16) * 16
-    flush = tile.c == packs and packs * cells.pack * task.problem.dtype.itemsize < FLUSHED
+    flush = tile.c == packs and packs * cells.pack * task.problem.dtype.itemsize < SECTOR
     return Plan(task, cells, tile, packs, (h, w), tiles, slices, columns, pitches, kept, flush)
 
 
@@ -221,7 +206,7 @@ def dense_average(task: Task) -> tuple[Launch, ...] | str:
     plan = _best(task, cells)
     if plan is None:
         return "the windows of a few cells are more than a block can keep"
-    return _launches(plan) if prod(plan.tiles) < 2**31 else "the blocks are too many to count"
+    return _launches(plan)
 
 
 def _held(task: Task) -> float:
@@ -263,40 +248,26 @@ def _plans(task: Task, cells: Cells) -> Iterator[Plan]:
     channels = {n for n in (packs, 4 * sector, 2 * sector, sector) if n <= min(packs, 64)} or {1}
     for c, of_d, of_h, of_w in product(channels, even_shares(d), even_shares(h), even_shares(w)):
         tile = Tile(1, of_d, of_h, of_w, c)
-        if tile.threads > THREADS:
+        if tile.size > THREADS:
             continue
         yield plan_of(task, cells, tile)
         if (c, of_d, of_h, of_w) == (packs, d, h, w):
             for share in (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128):
-                if share <= task.planes and share * tile.threads <= THREADS:
+                if share <= task.planes and share * tile.size <= THREADS:
                     yield plan_of(task, cells, Tile(share, of_d, of_h, of_w, c))
 
 
-def _launches(plan: Plan) -> tuple[Launch, ...]:
+def _launches(plan: Plan) -> tuple[Launch, ...] | str:
     task, cells, tile = plan.task, plan.cells, plan.tile
     problem, rows, columns = task.problem, cells.rows, cells.columns
-    by, (once, by_d, by_h, by_w) = divisors(problem), division(problem)
     straight = cells.pack * cells.additions + cells.lines * cells.line <= STRAIGHT
-    options = {
-        "PACK": cells.pack,
-        "INNER": int(task.inner > 1),
-        "KERNEL_H": rows.kernel,
-        "STRIDE_H": rows.stride,
-        "PERIODS_H": cells.h,
-        "KERNEL_W": columns.kernel,
-        "STRIDE_W": columns.stride,
-        "PERIODS_W": cells.w,
-        "UNROLLED": cells.lines if straight else 1,
-        "FLUSH": int(plan.flush),
-        "GAP": plan.gap,
-        "UNIFORM": int(same_divisors(problem)),
-        "ONCE": once,
-        "BY_D": by_d,
-        "BY_H": by_h,
-        "BY_W": by_w,
-        "THREADS": THREADS,
-    }
-    source = Source("average_dense.cu", "average_dense", _DENSE, (*task.defines, *sorted(options.items())))
+    options = (
+        *(("PACK", cells.pack), ("INNER", int(task.inner > 1)), ("KERNEL_H", rows.kernel)),
+        *(("STRIDE_H", rows.stride), ("PERIODS_H", cells.h), ("KERNEL_W", columns.kernel)),
+        *(("STRIDE_W", columns.stride), ("PERIODS_W", cells.w), ("CHUNK", CHUNK)),
+        *(("UNROLLED", cells.lines if straight else 1), ("FLUSH", int(plan.flush)), ("GAP", plan.gap)),
+        ("THREADS", THREADS),
+    )
     chunks = cdiv(plan.existing, CHUNK)
     items = tile.share * plan.slices * chunks * plan.columns
     arguments: tuple[Argument, ...] = (
@@ -305,13 +276,20 @@ def _launches(plan: Plan) -> tuple[Launch, ...]:
         *(divider(n) for n in (tile.share, tile.c, tile.w, tile.d, max(plan.columns, 1), max(chunks, 1))),
         *(divider(n) for n in (max(plan.slices, 1), max(plan.slice_vectors, 1), *plan.tiles[:4])),
     )
-    of_d, values = tables(problem.axes[0]), np.concatenate(by).astype(problem.dtype.accumulator)
-    windows = np.concatenate([of_d.first_window, of_d.window_count]).astype(np.int32)
-    given = windows, np.stack([values, 1 / values], axis=1)
-    grid, block = prod(plan.tiles), cdiv(tile.threads, 32) * 32
-    registers = min(24 + cells.registers * task.sum_bytes // 4, 255)
-    work = _work(plan, grid * block, items * grid)
-    return (Launch(source, grid, block, plan.shared, given, arguments, work=work, registers=registers),)
+    of_d, grid, block = tables(problem.axes[0]), prod(plan.tiles), cdiv(tile.size, 32) * 32
+    return average_launch(
+        task,
+        "average_dense",
+        _DENSE,
+        options,
+        [of_d.first_window, of_d.window_count],
+        arguments,
+        grid=grid,
+        block=block,
+        shared=plan.shared,
+        work=_work(plan, grid * block, items * grid),
+        registers=min(24 + cells.registers * task.sum_bytes // 4, 255),
+    )
 
 
 def _work(plan: Plan, threads: int, items: int) -> tuple[tuple[str, float], ...]:

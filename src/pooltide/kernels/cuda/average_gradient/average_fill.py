@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from math import prod
 
-import numpy as np
-
-from ..source import Source
-from ..tables import cdiv, divider, division, divisors
+from ..kernel_tables import cdiv, divider
 from ..task import THREADS, Launch, Task
+from .average_rows import average_launch
 
 FILLED = 32 << 10  # bytes that such a block writes, about
 _FILL = (
@@ -35,13 +33,10 @@ def filled_average(task: Task) -> tuple[Launch, ...] | str:
         grid = task.planes * parts
     else:
         parts, grid = 1, cdiv(elements, vector * span)
-    once, by_d, by_h, by_w = division(problem)
-    options = (
-        *(("BY_D", by_d), ("BY_H", by_h), ("BY_W", by_w), ("EVEN", int(inner % vector == 0))),
-        *(("INNER", int(inner > 1)), ("ONCE", once), ("THREADS", THREADS), ("VECTOR", vector)),
-    )
-    source = Source("average_fill.cu", "average_fill", _FILL, (*task.defines, *options))
-    values = np.concatenate(divisors(problem)).astype(problem.dtype.accumulator)
+    even, deep = int(inner % vector == 0), int(inner > 1)
+    options = (("EVEN", even), ("INNER", deep), ("THREADS", THREADS), ("VECTOR", vector))
     arguments = (task.planes, cells, parts, span, divider(inner if inner > 1 else cells))
-    given, work = np.stack([values, 1 / values], axis=1), (("stores", problem.cells / vector),)
-    return (Launch(source, grid, THREADS, shared, (given,), arguments, work=work),)
+    work = (("stores", problem.cells / vector),)
+    return average_launch(
+        task, "average_fill", _FILL, options, [], arguments, grid=grid, shared=shared, work=work
+    )

@@ -13,21 +13,21 @@ import numpy as np
 
 from ....geometry import Axis, tables
 from ....problem.problem import Problem
-from ..source import Argument, Source
-from ..tables import (
+from ..kernel_tables import (
     Array,
     cdiv,
     divider,
-    division,
     division_cost,
-    divisors,
     even_share,
+    most_windows,
+    power_below,
     same_divisors,
     shares,
     window_counts,
 )
-from ..task import THREADS, Launch, Task
-from .average_rows import Rows, most_windows, runs_of
+from ..source import Argument
+from ..task import THREADS, VECTOR_BYTES, Launch, Task
+from .average_rows import POINTERS, Rows, average_launch, runs_of
 
 TILE_BYTES = {False: 32 << 10, True: 64 << 10}  # of the result, that a block writes; True: with regions
 KEPT_BYTES = 36 << 10  # of tables and quotients, so that several blocks share a multiprocessor
@@ -41,7 +41,7 @@ REGION_WINDOWS = 4  # the fewest windows to a cell with which regions are worth 
 MAX_HELD = 64  # windows that hold a cell; for more, the kernel takes seconds to compile
 
 _FLAT = (
-    *(("const Element*", "grad"), ("Element*", "out"), ("const int*", "tables"), ("const Sum*", "divisors")),
+    *POINTERS,
     ("long long", "planes"),
     *(("int", name) for name in ("D", "H", "W", "Do", "Ho", "Wo", "share", "d_chunk", "h_chunk")),
     *(("int", name) for name in ("columns_at", "rows_at", "staged_at", "values_at", "runs_at")),
@@ -75,6 +75,9 @@ def flat_average(task: Task) -> tuple[Launch, ...] | str:
     """A block keeps quotients in shared memory, and writes its part of the result as one run of vectors."""
     if task.inner > 1:
         return "channels are innermost"
+    w = task.problem.axes[2]
+    if max(w.outputs, runs_of(w).periods) >= 2**16:
+        return f"a row has {w.outputs} windows, too many for the numbers of a table"
     if (held := _held(task)) > MAX_HELD:
         return f"a cell is in {held} windows, so the kernel would take seconds to compile; at most {MAX_HELD}"
     tile = _tile(task)
@@ -112,9 +115,7 @@ def _vector(task: Task) -> int:
         vector = min(COPIED, 16 // itemsize)
     else:
         vector = ADDED_BYTES // itemsize if w.length > NEAR * w.outputs else 2
-    while vector > w.length:
-        vector //= 2
-    return vector
+    return power_below(min(vector, VECTOR_BYTES // itemsize, w.length))
 
 
 def _incomplete(axis: Axis) -> bool:
@@ -183,29 +184,16 @@ def _tile(task: Task) -> Tile | None:
     return None
 
 
-def _flat(task: Task, tile: Tile) -> tuple[Launch, ...]:
+def _flat(task: Task, tile: Tile) -> tuple[Launch, ...] | str:
     problem = task.problem
-    by, (once, by_d, by_h, by_w) = divisors(problem), division(problem)
     held = [most_windows(axis) for axis in problem.axes]
     zero_column, zero_row = _zeros(task)
     vector = _vector(task)
-    options = {
-        "SLICES": held[0],
-        "ROWS": held[1],
-        "COLUMNS": held[2],
-        "ZERO_COLUMN": int(zero_column),
-        "ZERO_ROW": int(zero_row),
-        "REGIONS": int(_regions(task)),
-        "SHARED_PLANES": int(tile.share > 1),
-        "UNIFORM": int(same_divisors(problem)),
-        "VECTOR": vector,
-        "ONCE": once,
-        "BY_D": by_d,
-        "BY_H": by_h,
-        "BY_W": by_w,
-        "THREADS": THREADS,
-    }
-    source = Source("average_flat.cu", "average_flat", _FLAT, (*task.defines, *sorted(options.items())))
+    options = (
+        *(("SLICES", held[0]), ("ROWS", held[1]), ("COLUMNS", held[2]), ("ZERO_COLUMN", int(zero_column))),
+        *(("ZERO_ROW", int(zero_row)), ("REGIONS", int(_regions(task)))),
+        *(("SHARED_PLANES", int(tile.share > 1)), ("VECTOR", vector), ("THREADS", THREADS)),
+    )
     (d, h, w), (do, ho, wo) = problem.input_plane, problem.output_plane
     places, runs = _places(task, tile), [runs_of(axis) for axis in problem.axes]
     windows, runs_at = _window_tables(problem, runs)
@@ -219,11 +207,19 @@ def _flat(task: Task, tile: Tile) -> tuple[Launch, ...]:
         *(divider(n) for n in (*chunks, w, d * h, wo, ho, do)),
         *(divider(of_axis.periods) for of_axis in runs),
     )
-    values = np.concatenate(by).astype(problem.dtype.accumulator)
-    given = windows, np.stack([values, 1 / values], axis=1)
     grid = prod(chunks) * cdiv(task.planes, tile.share)
-    work = _work(task, tile, vector, grid)
-    return (Launch(source, grid, THREADS, places.end, given, arguments, work=work, registers=32),)
+    return average_launch(
+        task,
+        "average_flat",
+        _FLAT,
+        options,
+        windows,
+        arguments,
+        grid=grid,
+        shared=places.end,
+        work=_work(task, tile, vector, grid),
+        registers=32,
+    )
 
 
 def _work(task: Task, tile: Tile, vector: int, grid: int) -> tuple[tuple[str, float], ...]:
@@ -240,12 +236,11 @@ def _work(task: Task, tile: Tile, vector: int, grid: int) -> tuple[tuple[str, fl
     )
 
 
-def _window_tables(problem: Problem, runs: list[Rows]) -> tuple[Array, int]:
+def _window_tables(problem: Problem, runs: list[Rows]) -> tuple[list[Array], int]:
     """What `Axes` of average_flat.cu points to, and where the windows of the runs begin."""
     of_axes = [tables(axis) for axis in problem.axes]
     cells = [side for table in of_axes for side in (table.first_window, table.window_count)]
     cells += [_run_of_cells(axis) for axis in problem.axes]
     runs_at = cdiv(sum(map(len, cells)), 2) * 2  # they are read in pairs
     cells.append(np.zeros(runs_at - sum(map(len, cells)), np.int64))
-    given = [*cells, *(of_axis.runs[:, 2:].ravel() for of_axis in runs)]
-    return np.concatenate(given).astype(np.int32), runs_at
+    return [*cells, *(of_axis.runs[:, 2:].ravel() for of_axis in runs)], runs_at

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..source import Source
-from ..tables import cdiv, divider, division, division_cost, divisors, even_share, is_ragged, same_divisors
+from ..kernel_tables import cdiv, divider, division_cost, even_share, is_ragged, most_windows
 from ..task import FEW_THREADS, THREADS, Launch, Task
-from .average_rows import Rows, folded, most_windows, rows_of, runs_of, window_tables
+from . import average_rows
+from .average_rows import POINTERS, SIZES, Rows, average_launch
 
 RESIDENT = 4  # rows are cut into chunks until there are RESIDENT times the threads that a device holds
 SHORT_SLICE = 24  # rows; a thread walks through several slices if they have at most so many rows together
@@ -15,9 +15,9 @@ SHORT_RUNS = 4  # least runs of rows for a thread; for fewer runs its setup cost
 WINDOW_BITS = 32  # the most windows in a row of a thread; average_rolling.cu has one bit of a u32 for each
 IN_REGISTERS = 48  # the most quotients that a thread keeps in registers
 _ROLLING = (
-    *(("const Element*", "grad"), ("Element*", "out"), ("const int*", "tables"), ("const Sum*", "divisors")),
-    *(("int", name) for name in ("D", "H", "W", "inner", "Do", "Ho", "Wo", "periods", "first_period")),
-    *(("int", "padding"), ("int", "chunk"), ("int", "d_chunk"), ("int", "threads")),
+    *POINTERS,
+    *SIZES,
+    *(("int", name) for name in ("periods", "first_period", "padding", "chunk", "d_chunk", "threads")),
     *(("Divider", name) for name in ("by_vectors", "by_chunks", "by_d", "by_inner", "by_stride")),
 )
 
@@ -121,12 +121,12 @@ def _walk(task: Task, vector: int) -> Walk:
     """`vector`: the elements of a thread."""
     _, h, w = task.problem.axes
     ragged = is_ragged(task.problem)
-    rows, store = rows_of(h, ragged), vector if task.aligned else 1
+    rows, store = average_rows.rows_of(h, ragged), vector if task.aligned else 1
     if rows.strided and not rows.unrolled:
-        rows = runs_of(h)
+        rows = average_rows.runs_of(h)
     while (w.length * task.inner) % store:
         store //= 2
-    return Walk(task, rows, rows_of(w, ragged), vector, store)
+    return Walk(task, rows, average_rows.rows_of(w, ragged), vector, store)
 
 
 def rolling_average(size: int, task: Task) -> tuple[Launch, ...] | str:
@@ -134,7 +134,7 @@ def rolling_average(size: int, task: Task) -> tuple[Launch, ...] | str:
     vector = size // task.problem.dtype.itemsize
     if vector == 0:
         return f"an element has more than {size} bytes"
-    walk = _walk(folded(task), vector)
+    walk = _walk(average_rows.folded(task), vector)
     return walk.refuse() or _rolling(walk)
 
 
@@ -155,52 +155,34 @@ def _rolling(walk: Walk) -> tuple[Launch, ...] | str:
     threads = columns * chunks
     if threads >= 2**31:
         return "the threads are too many to count"
-    by = divisors(problem)
-    once, by_d, by_h, by_w = division(problem)
-    options = {
-        "VECTOR": walk.vector,
-        "STORE": walk.store,
-        "TOGETHER": int(walk.together),
-        "ROWWISE": int(walk.rowwise),
-        "D_WALK": int(slices > 1),
-        "STRIDE": rows.stride if rows.strided else 0,
-        "KERNEL": rows.kernel if rows.strided else 1,
-        "UNION": int(walk.union),
-        "PACKED": int(walk.packed),
-        "WINDOWS": walk.windows,
-        "COLUMNS": across.most,
-        "SLICES": most_windows(d),
-        "UNIFORM": int(same_divisors(problem)),
-        "ONCE": once,
-        "BY_D": by_d,
-        "BY_H": by_h,
-        "BY_W": by_w,
-        "THREADS": threads_of,
-    }
-    if walk.union:
-        options |= {"STRIDE_W": across.stride, "KERNEL_W": across.kernel, "PADDING_W": across.padding}
-    source = Source(
-        "average_rolling.cu", "average_rolling", _ROLLING, (*task.defines, *sorted(options.items()))
+    options: tuple[tuple[str, int], ...] = (
+        *(("VECTOR", walk.vector), ("STORE", walk.store), ("TOGETHER", int(walk.together))),
+        *(("ROWWISE", int(walk.rowwise)), ("D_WALK", int(slices > 1))),
+        *(("STRIDE", rows.stride if rows.strided else 0), ("KERNEL", rows.kernel if rows.strided else 1)),
+        *(("UNION", int(walk.union)), ("PACKED", int(walk.packed)), ("WINDOWS", walk.windows)),
+        *(("COLUMNS", across.most), ("SLICES", most_windows(d)), ("THREADS", threads_of)),
     )
+    if walk.union:
+        of_w = ("STRIDE_W", across.stride), ("KERNEL_W", across.kernel), ("PADDING_W", across.padding)
+        options = *options, *of_w
     arguments = (
         *(*problem.input_plane, inner, *problem.output_plane, rows.periods, rows.first, rows.padding),
         *(chunk, slices, threads, divider(vectors), divider(chunks), divider(cdiv(d.length, slices))),
         divider(inner),
         divider(rows.stride),
     )
-    tables = window_tables(problem, rows, by)
     grid = cdiv(threads, threads_of)
-    return (
-        Launch(
-            source,
-            grid,
-            threads_of,
-            0,
-            tables,
-            arguments,
-            work=_work(walk, grid * threads_of),
-            registers=_registers(walk),
-        ),
+    return average_launch(
+        task,
+        "average_rolling",
+        _ROLLING,
+        options,
+        average_rows.window_tables(problem, rows),
+        arguments,
+        grid=grid,
+        shared=0,
+        work=_work(walk, grid * threads_of),
+        registers=_registers(walk),
     )
 
 

@@ -1,4 +1,4 @@
-"""What the planners of the gradients of averages share: rows in periods, and tables of windows."""
+"""What the planners of the gradients of averages share: rows in periods, tiles, tables, launches."""
 
 from __future__ import annotations
 
@@ -9,11 +9,36 @@ import numpy as np
 from ....cache import cached
 from ....geometry import Axis, tables
 from ....problem.problem import Problem
-from ..tables import Array, cdiv, shares
-from ..task import Task, with_rows
+from ..kernel_tables import Array, cdiv, division, divisors, rounded_twice, same_divisors, shares
+from ..source import Argument, Source
+from ..task import Launch, Task, Work, with_rows
 
 UNROLLED_ROWS = 8  # the largest stride that is worth unrolling
 SHORT_WALK = 8  # rows, from which on a thread's preparations pay
+POINTERS = (
+    *(("const Element*", "grad"), ("Element*", "out"), ("const int*", "tables"), ("const Sum*", "divisors")),
+)
+
+
+SIZES = tuple(("int", name) for name in ("D", "H", "W", "inner", "Do", "Ho", "Wo"))
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A block's part: `share` planes × `d` slices × `h` rows × `w` columns × `c` packs of channels.
+
+    Rows and columns are counted in the unit of the kernel: cells, periods, or those of a thread.
+    """
+
+    share: int
+    d: int
+    h: int
+    w: int
+    c: int
+
+    @property
+    def size(self) -> int:
+        return self.share * self.d * self.h * self.w * self.c
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,20 +107,44 @@ def runs_of(axis: Axis) -> Rows:
     return Rows(len(runs), axis.outputs, False, 1, 1, 0, runs)
 
 
-@cached()
-def most_windows(axis: Axis) -> int:
-    """The most windows that hold a cell. Cached, because the tables of a long axis may not be."""
-    return max(int(tables(axis).window_count.max()), 1)
-
-
 def folded(task: Task) -> Task:
     """The task with planes of as many rows as a kernel can number, if its planes are rows."""
     return with_rows(task, min(2**28 // (task.problem.axes[2].length * task.inner), 2**15))
 
 
-def window_tables(problem: Problem, rows: Rows, by: tuple[Array, Array, Array]) -> tuple[Array, Array]:
-    """Runs of rows, the windows of slices and columns, and the divisors with their reciprocals."""
+def window_tables(problem: Problem, rows: Rows) -> list[Array]:
+    """Runs of rows, and the windows of slices and columns."""
     of_d, of_w = tables(problem.axes[0]), tables(problem.axes[2])
-    numbers = [rows.runs.ravel(), of_d.first_window, of_d.window_count, of_w.first_window, of_w.window_count]
-    values = np.concatenate(by).astype(problem.dtype.accumulator)
-    return np.concatenate(numbers).astype(np.int32), np.stack([values, 1 / values], axis=1)
+    return [rows.runs.ravel(), of_d.first_window, of_d.window_count, of_w.first_window, of_w.window_count]
+
+
+def average_launch(
+    task: Task,
+    entry: str,
+    parameters: tuple[tuple[str, str], ...],
+    options: tuple[tuple[str, int], ...],
+    windows: list[Array],
+    arguments: tuple[Argument, ...],
+    *,
+    grid: int,
+    shared: int,
+    work: Work,
+    block: int = 0,
+    registers: int = 40,
+) -> tuple[Launch, ...] | str:
+    """The launch of a kernel that divides by gradient_quotients.h, or why that would be inexact.
+
+    `windows`: what the table `tables` has, if the kernel reads one. `block`: its threads, if not THREADS.
+    """
+    problem = task.problem
+    if reason := rounded_twice(problem):
+        return reason
+    how = zip(("ONCE", "BY_D", "BY_H", "BY_W"), division(problem), strict=True)
+    defines = sorted((*options, ("UNIFORM", int(same_divisors(problem))), *how))
+    source = Source(f"{entry}.cu", entry, parameters, (*task.defines, *defines))
+    values = np.concatenate(divisors(problem)).astype(problem.dtype.accumulator)
+    given = [np.stack([values, 1 / values], axis=1)]
+    if windows:
+        given.insert(0, np.concatenate(windows).astype(np.int32))
+    threads = block or dict(options)["THREADS"]
+    return (Launch(source, grid, threads, shared, tuple(given), arguments, work=work, registers=registers),)

@@ -10,44 +10,31 @@ from itertools import product
 from math import inf, prod
 
 from ....geometry import tables
-from ..source import Argument, Source
-from ..tables import (
+from ..kernel_tables import (
     cdiv,
     divider,
-    division,
     division_cost,
-    divisors,
     even_share,
     even_shares,
     is_ragged,
-    same_divisors,
+    most_windows,
     shares,
     window_counts,
     windows_of_shares,
 )
+from ..source import Argument
 from ..task import THREADS, Launch, Task
-from .average_rows import Rows, folded, most_windows, rows_of, runs_of, window_tables
+from ..windows.columns import UNROLLED
+from .average_rows import POINTERS, SIZES, Rows, Tile, average_launch, folded, rows_of, runs_of, window_tables
 
 LONG_WALK = 64  # rows of a thread, from which on finding its place costs little
 SHORT_ROW = 96  # bytes: threads that each write one cell of a row leave vectors incomplete
 LARGE_RESULT = 24 << 10  # bytes of a result that are too many to keep in shared memory
-UNROLLED = 16  # the most windows on the w axis that are worth unrolling
 ROLLED = 54  # quotients that a thread keeps in registers
 WINDOW_COST = 14  # instructions of a thread that keeps a window's quotient,
 CELL_COST = 15  # that computes a cell,
 BLOCK_COST = 250  # and that finds its place
 WAITING = 3  # with n blocks on a multiprocessor, time grows as 1 + WAITING / n, because threads wait
-
-
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """A block's part: `share` planes, `d` slices, `h` periods of rows, `w` columns, `c` packs of channels."""
-
-    share: int
-    d: int
-    h: int
-    w: int
-    c: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,17 +145,17 @@ def _staged_tile(a: AverageTask) -> Tile | str:
 
 
 _AVERAGE = (
-    *(("const Element*", "grad"), ("Element*", "out"), ("const int*", "tables"), ("const Sum*", "divisors")),
+    *POINTERS,
     ("long long", "planes"),
-    *(("int", name) for name in ("D", "H", "W", "inner", "Do", "Ho", "Wo", "periods", "first_period")),
-    *(("int", name) for name in ("padding", "d_chunk", "h_chunk", "d_walk", "d_walks", "h_walk")),
-    *(("int", name) for name in ("width", "groups", "tile_at", "repeats")),
+    *SIZES,
+    *(("int", name) for name in ("periods", "first_period", "padding", "d_chunk", "h_chunk", "d_walk")),
+    *(("int", name) for name in ("d_walks", "h_walk", "width", "groups", "tile_at", "repeats")),
     *(("Divider", name) for name in ("by_share", "by_tw", "by_tc", "by_lanes", "by_do", "by_ho")),
     *(("Divider", name) for name in ("by_h_chunks", "by_d_chunks", "by_c_chunks", "by_w_chunks")),
 )
 
 
-def _average(a: AverageTask, tile: Tile, staged: bool) -> tuple[Launch, ...]:
+def _average(a: AverageTask, tile: Tile, staged: bool) -> tuple[Launch, ...] | str:
     task, rows, problem = a.task, a.rows, a.task.problem
     d, h, w = problem.axes
     owners = tile.share * tile.w * tile.c
@@ -181,33 +168,21 @@ def _average(a: AverageTask, tile: Tile, staged: bool) -> tuple[Launch, ...]:
     lanes = min(max(width, 1), threads)
     sums = a.staged(tile) if staged else 0
     flush, result = _flushes(a, tile) if staged else (False, 0)
-    by = divisors(problem)
-    once, by_d, by_h, by_w = division(problem)
     columns = most_windows(w)
     pairs = staged and not rows.strided and max(rows.most, most_windows(d), columns) <= 2
     repeats = _repeats(a, tile)
     all_rows = bool((rows.windows(tile.h) == rows.outputs).all())
-    options = {
-        "PACK": a.pack,
-        "STAGED": int(staged),
-        "COLUMNS": columns if columns <= UNROLLED else 0,
-        "ROLL": int(rows.strided),
-        "FLUSH": int(flush),
-        "PAIRS": int(pairs),
-        "LINEAR": int(problem.output_plane[0] == 1 or all_rows),
-        "WHOLE": int(all_rows and bool((windows_of_shares(d, tile.d) == d.outputs).all())),
-        "UNIFORM": int(same_divisors(problem)),
-        "ONCE": once,
-        "BY_D": by_d,
-        "BY_H": by_h,
-        "BY_W": by_w,
-        "THREADS": THREADS,
-    }
+    options: tuple[tuple[str, int], ...] = (
+        *(("PACK", a.pack), ("STAGED", int(staged)), ("COLUMNS", columns if columns <= UNROLLED else 0)),
+        *(("ROLL", int(rows.strided)), ("FLUSH", int(flush)), ("PAIRS", int(pairs))),
+        ("LINEAR", int(problem.output_plane[0] == 1 or all_rows)),
+        ("WHOLE", int(all_rows and bool((windows_of_shares(d, tile.d) == d.outputs).all()))),
+        ("THREADS", THREADS),
+    )
     if rows.strided:
-        options |= {"KERNEL": rows.kernel, "STRIDE": rows.stride}
+        options = *options, ("KERNEL", rows.kernel), ("STRIDE", rows.stride)
     if rows.strided or pairs:
-        options["SLICES"] = most_windows(d)
-    source = Source("average_walk.cu", "average_walk", _AVERAGE, (*task.defines, *sorted(options.items())))
+        options = *options, ("SLICES", most_windows(d))
     arguments: tuple[Argument, ...] = (
         *(task.planes, *problem.input_plane, a.packs, *problem.output_plane, rows.periods, rows.first),
         *(rows.padding, tile.d, tile.h),
@@ -218,21 +193,21 @@ def _average(a: AverageTask, tile: Tile, staged: bool) -> tuple[Launch, ...]:
     )
     planes = cdiv(task.planes, tile.share)
     grid = a.blocks(tile) // planes * cdiv(planes, repeats)
-    work = _work(
-        a,
-        tile,
-        staged,
-        flush,
-        grid * threads * repeats,
-        threads / max(owners * d_walks * cdiv(tile.h, h_walk), 1),
+    idle = threads / max(owners * d_walks * cdiv(tile.h, h_walk), 1)
+    held = prod(most_windows(axis) for axis in problem.axes) if rows.strided else 0
+    return average_launch(
+        task,
+        "average_walk",
+        _AVERAGE,
+        options,
+        window_tables(problem, rows),
+        arguments,
+        grid=grid,
+        block=threads,
+        shared=sums + result,
+        work=_work(a, tile, staged, flush, grid * threads * repeats, idle),
+        registers=min(40 + held * a.pack * task.sum_bytes // 4, 255),
     )
-    kept = (
-        prod(most_windows(axis) for axis in problem.axes) * a.pack * task.sum_bytes // 4
-        if rows.strided
-        else 0
-    )
-    registers, given = min(40 + kept, 255), window_tables(problem, rows, by)
-    return (Launch(source, grid, threads, sums + result, given, arguments, work=work, registers=registers),)
 
 
 def _work(

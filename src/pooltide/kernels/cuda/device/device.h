@@ -134,7 +134,7 @@ __device__ __forceinline__ void narrow_all(Element *to, const Sum *sums) {
   for (int i = 0; i < N; ++i) to[i] = narrow(sums[i]);
 }
 
-// The numbers with which `over` computes x / n for 0 <= x < 2^31 and n >= 1. divider(n) in tables.py makes them.
+// The numbers with which `over` computes x / n for 0 <= x < 2^31 and n >= 1. divider(n) in kernel_tables.py makes them.
 struct Divider {
   u32 n, magic, shift;
 };

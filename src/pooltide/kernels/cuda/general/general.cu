@@ -50,6 +50,20 @@ static __device__ __noinline__ Sum divided(const Parameters &p, Sum x, int od, i
 }
 #endif
 
+#if KIND >= 2
+// Calls body(window, d, h, w) for the windows that hold a cell, in ascending order. `at` is the cell.
+template <class Body>
+__device__ __forceinline__ void each_window(const Parameters &p, const Place &at, Body body) {
+  const Range d = windows(p.d, at.d), h = windows(p.h, at.h), w = windows(p.w, at.w);
+#pragma unroll 1
+  for (int i = d.first; i < d.first + d.count; ++i)
+#pragma unroll 1
+    for (int j = h.first; j < h.first + h.count; ++j)
+#pragma unroll 1
+      for (int k = w.first; k < w.first + w.count; ++k) body((i * p.h.outputs + j) * p.w.outputs + k, i, j, k);
+}
+#endif
+
 #if KIND < 2
 extern "C" __global__ void __launch_bounds__(THREADS) general(const Parameters p) {
   const i64 unit = blockIdx.x / p.parts;
@@ -99,17 +113,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) general(const Parameters p
   const Element *grad = p.grad + unit * windows_of(p) * p.inner;
   Element *out = p.out + unit * cells_of(p) * p.inner;
   each_element(p, blockIdx.x % p.parts, cells_of(p) * p.inner, p.h.length, p.w.length, [&](int e, Place at) {
-    const Range d = windows(p.d, at.d), h = windows(p.h, at.h), w = windows(p.w, at.w);
     Sum sum = 0;
-#pragma unroll 1
-    for (int i = d.first; i < d.first + d.count; ++i)
-#pragma unroll 1
-      for (int j = h.first; j < h.first + h.count; ++j)
-#pragma unroll 1
-        for (int k = w.first; k < w.first + w.count; ++k) {
-          const i64 window = (i * p.h.outputs + j) * p.w.outputs + k;
-          sum += divided(p, widen(grad[window * p.inner + at.c]), i, j, k);
-        }
+    each_window(p, at, [&](i64 window, int i, int j, int k) {
+      sum += divided(p, widen(grad[window * p.inner + at.c]), i, j, k);
+    });
     out[e] = narrow(sum);
   });
 }
@@ -135,20 +142,13 @@ static __device__ __noinline__ int named_cell(const Parameters &p, Index index, 
 __device__ __forceinline__ int gather(const Parameters &p, i64 unit, int e, Place at) {
   const i64 first = unit * windows_of(p) * p.inner + at.c;
   const int cell = (at.d * p.h.length + at.h) * p.w.length + at.w;
-  const Range d = windows(p.d, at.d), h = windows(p.h, at.h), w = windows(p.w, at.w);
   Sum sum = 0;
   int added = 0;
-#pragma unroll 1
-  for (int i = d.first; i < d.first + d.count; ++i)
-#pragma unroll 1
-    for (int j = h.first; j < h.first + h.count; ++j)
-#pragma unroll 1
-      for (int k = w.first; k < w.first + w.count; ++k) {
-        const int q = (i * p.h.outputs + j) * p.w.outputs + k;
-        if (named_cell(p, p.indices[first + (i64)q * p.inner], q) != cell) continue;
-        sum += widen(p.grad[first + (i64)q * p.inner]);
-        ++added;
-      }
+  each_window(p, at, [&](int q, int, int, int) {
+    if (named_cell(p, p.indices[first + (i64)q * p.inner], q) != cell) return;
+    sum += widen(p.grad[first + (i64)q * p.inner]);
+    ++added;
+  });
   p.out[unit * cells_of(p) * p.inner + e] = narrow(sum);
   return added;
 }

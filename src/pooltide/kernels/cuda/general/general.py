@@ -12,9 +12,9 @@ from math import prod
 
 from ...reference import as_float
 from ..average.quotients import MEAN
+from ..kernel_tables import cdiv
 from ..maximum_gradient.two_passes import redo
 from ..source import Argument, Source
-from ..tables import cdiv
 from ..task import ELEMENTS, THREADS, Launch, Task
 
 FILE = "general.cu"

@@ -8,14 +8,23 @@ from __future__ import annotations
 
 from math import prod
 
+from ..kernel_tables import cdiv, divider, is_ragged
 from ..source import Argument, Source
-from ..tables import cdiv, divider, is_ragged
 from ..task import THREADS, Launch, Task
+from ..windows.banks import most_batched
 from ..windows.boxes import Tile, tile_of
-from ..windows.columns import TENSORS, Windows, span_table, steady_axes, unrolled_cells, windows_of
+from ..windows.columns import (
+    TENSORS,
+    Windows,
+    not_in_planes,
+    span_table,
+    steady_axes,
+    unrolled_cells,
+    windows_of,
+)
 from .places import index_parameter, places_of
 
-LONGEST = 128  # cells of a window on the w axis, which one thread compares
+LONGEST = 128  # cells of a window on the w axis, which one thread compares: more were never measured
 _PARAMETERS = (
     *(("const int*", "tables"), ("i64", "planes"), ("i64", "elements")),
     *(("int", name) for name in ("plane_elements", "share", "whole_h", "whole_w")),
@@ -44,17 +53,11 @@ def axis_maximum(task: Task) -> tuple[Launch, ...] | str:
 def _refusal(task: Task, axes: tuple[Windows, Windows, Windows]) -> str | None:
     """Why the kernel can't compare these windows; else None."""
     d, h, w = axes
-    if task.inner > 1:
-        return "channels are innermost, and neighbouring threads read neighbouring channels"
-    if any(axis.dilation > 1 for axis in axes):
-        return "the cells of a window are not neighbours"
-    if any(axis.empty for axis in axes):
-        return "some windows have no cell"
     if d.most * h.most == 1:
         return "windows have one row"
     if w.most > LONGEST:
         return f"rows of windows have {w.most} cells, too many for one thread"
-    return None
+    return not_in_planes(task, axes)
 
 
 def _launch(task: Task, axes: tuple[Windows, Windows, Windows], tile: Tile) -> tuple[Launch, ...] | str:
@@ -81,7 +84,10 @@ def _launch(task: Task, axes: tuple[Windows, Windows, Windows], tile: Tile) -> t
     )
     defines = (
         *(*task.defines, ("SLICES_FIRST", int(tile.deep)), ("SEGMENTED", int(tile.segments > 1))),
-        *(("COLUMNS", unrolled_cells(w.most, ragged)), ("CLIPPED_W", int(ragged or w.clipped))),
+        *(
+            ("COLUMNS", unrolled_cells(w.most, ragged, most_batched(tile.itemsize))),
+            ("CLIPPED_W", int(ragged or w.clipped)),
+        ),
         ("STEADY", int(not any(axis.adaptive for axis in strides))),
         *(("PADDED", int(padded)), ("THREADS", THREADS)),
     )

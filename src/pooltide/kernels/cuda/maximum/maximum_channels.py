@@ -9,16 +9,15 @@ from functools import partial
 from itertools import product
 from math import prod
 
+from ..kernel_tables import cdiv, divider, even_share
 from ..source import Argument, Source
-from ..tables import cdiv, divider, even_share
 from ..task import THREADS, Launch, Task
 from ..windows.boxes import BLOCKS, Cut, best_cuts, cuts_of
-from ..windows.columns import TENSORS, Windows, span_table, windows_of
+from ..windows.columns import TENSORS, Windows, not_neighbours, span_table, windows_of
 from .places import index_parameter, places_of
 
 ARRAY_BYTES = (24 << 10, 48 << 10)  # the second where the first would read too many cells twice
 TWICE = (1.3, 2.0)  # how often a row is compared at most, on average, where boxes share rows
-LONGEST = 64  # cells of a window on the w axis, which one thread compares
 LEAST_BYTES = 8 << 10
 CHANNEL_BYTES = (64, 32)  # that a block takes of each cell
 _PARAMETERS = (
@@ -57,18 +56,11 @@ def channel_maximum(task: Task) -> tuple[Launch, ...] | str:
 
 def _refusal(task: Task, axes: tuple[Windows, ...], vector: int) -> str | None:
     """Why the kernel can't compare these windows; else None."""
-    d, h, w = axes
     if task.inner == 1:
         return "channels are not innermost"
-    if any(axis.dilation > 1 for axis in axes):
-        return "the cells of a window are not neighbours"
-    if any(axis.empty for axis in axes):
-        return "some windows have no cell"
-    if w.most > LONGEST:
-        return f"rows of windows have {w.most} cells, too many for one thread"
-    if d.most * h.most == 1:
+    if axes[0].most * axes[1].most == 1:
         return "windows have one row"
-    return None
+    return not_neighbours(axes)
 
 
 def _fits(most: int, channel_bytes: int, deep: bool, cuts: tuple[Cut, ...]) -> bool:

@@ -6,11 +6,11 @@ from math import prod
 
 import numpy as np
 
+from ..kernel_tables import cdiv, divider, even_share, power_below
 from ..source import Argument, Source
-from ..tables import cdiv, divider, even_share
 from ..task import MAX_THREADS, SECTOR, Launch, Task
 from ..windows import columns
-from ..windows.columns import TENSORS, Windows, power_below, span_table, windows_of
+from ..windows.columns import TENSORS, Windows, span_table, windows_of
 from .places import PLACES, index_parameter, places_of
 
 FEWEST_CELLS = 16  # for one thread, where threads share a window

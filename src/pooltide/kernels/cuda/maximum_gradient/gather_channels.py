@@ -9,15 +9,14 @@ import numpy as np
 
 from ....geometry import tables
 from ....problem.problem import Problem
+from ..kernel_tables import cdiv, divider, even_share, most_windows
 from ..source import Source
-from ..tables import cdiv, divider, even_share
 from ..task import FEW_THREADS as THREADS
 from ..task import Launch, Task, Work
 from .scatter_channels import ONE_CHANNEL, channels_launch
 from .two_passes import redo
 
 GATHERED_ROWS = 4  # least rows of a thread that gathers
-REGISTERS = 64  # of a thread, about
 _GATHER = (
     *(("const Element*", "grad"), ("const Index*", "indices"), ("Element*", "out")),
     *(("unsigned long long*", "faults"), ("int*", "counts"), ("const int*", "windows")),
@@ -54,9 +53,9 @@ def gather_channels(task: Task) -> tuple[Launch, ...] | str:
         *(chunk, share, divider(parts), divider(inner // vector), divider(w), divider(cdiv(h, chunk))),
         divider(d),
     )
-    columns_ = int(found[2].window_count.max())
+    held = most_windows(problem.axes[2])
     options = (
-        ("COLUMNS", columns_ if columns_ <= 4 else 0),
+        ("COLUMNS", held if held <= 4 else 0),
         ("DISJOINT", int(apart)),
         ("THREADS", THREADS),
         ("VECTOR", vector),
@@ -64,7 +63,7 @@ def gather_channels(task: Task) -> tuple[Launch, ...] | str:
     source = Source("gather_channels.cu", "gather_channels", _GATHER, (*task.defines, *options))
     grid = cdiv(task.planes, share) * parts
     work = _gather_work(problem, vector, apart, grid * THREADS)
-    first = Launch(source, grid, THREADS, 0, (windows,), arguments, grid, work, REGISTERS)
+    first = Launch(source, grid, THREADS, 0, (windows,), arguments, grid, work, registers=64)
     changed = {"parts": parts, "together": share * cdiv(inner, 32)}
     return (replace(first, repair=lambda: redo(task, channels_launch(task), **changed)),)
 

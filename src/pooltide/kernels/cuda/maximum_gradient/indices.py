@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ....problem.problem import Problem
-from ..tables import Array
+from ..kernel_tables import Array
 
 WARP_BYTES = 8 << 10  # of sums that a warp keeps in shared memory
 

@@ -8,10 +8,11 @@ import numpy as np
 
 from ....geometry import Axis, tables
 from ....problem.problem import Problem
-from ..tables import Array, cdiv
+from ..kernel_tables import Array, cdiv, is_ragged, most_windows
 from ..task import Task, Work
 
 COMPARED = 8  # lanes to compare (NEAR of ordered.h), at most; for more, __match_any_sync is faster
+MASK_BITS = 32  # ordered.h has a bit for each lane that is compared
 FILLED_ROW = 0.85  # the least part of the lanes that must have windows if rows are padded
 
 
@@ -53,7 +54,7 @@ def order_options(task: Task, whole_rows: bool = True) -> tuple[tuple[str, int],
         ("NEAR", near),
         ("NEAR_ROWS", rows),
         ("PADDED", int(padded)),
-        ("TABLE", int(_uneven(axes))),
+        ("TABLE", int(is_ragged(task.problem))),
     )
 
 
@@ -62,34 +63,36 @@ def near_windows(task: Task, whole_rows: bool) -> tuple[int, int, bool]:
     axes, none = task.problem.axes, (0, 1, False)
     if task.inner > 1 or all(axis.disjoint for axis in axes):
         return none
-    d, h, w = (max(int(tables(axis).window_count.max(initial=1)), 1) for axis in axes)
+    d, h, w = (most_windows(axis) for axis in axes)
     row, slice_ = axes[2].outputs, axes[1].outputs * axes[2].outputs
-    filled = row < padded_row(task) <= row / FILLED_ROW or row == 32
-    if whole_rows and filled and w - 1 <= COMPARED:
+    padded = padded_row(task)
+    filled = (row < padded <= row / FILLED_ROW or row == 32) and axes[0].outputs * axes[
+        1
+    ].outputs * padded < 2**31
+    most = min(COMPARED, MASK_BITS)
+    if whole_rows and filled and w - 1 <= most:
         return w, 1, True
     near_rows = [n for n in range(1, h) if n * row - w + 1 < 32]  # that a warp can have, besides the first
     if (near_rows and row < 2 * w - 1) or (d > 1 and slice_ - (h - 1) * row - w + 1 < 32):
         return none  # distances in a warp are not unique, or a warp can have windows of the next slice
     compared = w - 1 + len(near_rows) * (2 * w - 1)
-    return (w, 1 + len(near_rows), False) if compared <= COMPARED else none
+    return (w, 1 + len(near_rows), False) if compared <= most else none
 
 
 def padded_row(task: Task) -> int:
     """Windows of a row with its padding, so that equal columns of two rows are never in one warp."""
     w = task.problem.axes[2]
-    near = max(int(tables(w).window_count.max(initial=1)), 1)
+    near = most_windows(w)
     return w.outputs if w.outputs >= 31 + near else 32 if w.outputs <= 32 else 31 + near
-
-
-def _uneven(axes: tuple[Axis, ...]) -> bool:
-    """Whether the windows of some axis are not all the same number of cells apart."""
-    return any(axis.adaptive and axis.length % max(axis.outputs, 1) != 0 for axis in axes)
 
 
 def spans_of(problem: Problem) -> Array:
     """p.spans of ordered.h; two unused zeros if `steps` describe the windows."""
-    if not _uneven(problem.axes):
-        return np.zeros(2, np.int32)
+    return all_spans(problem) if is_ragged(problem) else np.zeros(2, np.int32)
+
+
+def all_spans(problem: Problem) -> Array:
+    """The first cell of each window of each axis, and how many cells it spans."""
     found = [tables(axis) for axis in problem.axes]
     return np.concatenate([np.stack([t.start, t.end - t.start], axis=1) for t in found]).astype(np.int32)
 

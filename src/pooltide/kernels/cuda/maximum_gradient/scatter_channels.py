@@ -9,8 +9,8 @@ import numpy as np
 
 from ....cache import cached
 from ....geometry import Axis, tables
+from ..kernel_tables import Array, between, cdiv, divider, even_shares, shares, windows_of_shares
 from ..source import Source
-from ..tables import Array, between, cdiv, divider, even_shares, shares, windows_of_shares
 from ..task import Launch, Task, Work
 from .indices import WARP_BYTES, corners, window_bytes
 from .ordered import rounded

@@ -8,11 +8,12 @@ from math import prod
 import numpy as np
 
 from ....geometry import Axis, tables
+from ..kernel_tables import Array, between, cdiv, divider
 from ..source import Source
-from ..tables import Array, between, cdiv, divider
 from ..task import FEW_THREADS as THREADS
 from ..task import Launch, Task
 from .indices import corners, window_bytes
+from .ordered import all_spans
 from .scatter_channels import ONE_CHANNEL, channels_launch
 from .two_passes import redo
 
@@ -85,10 +86,7 @@ def _tables(task: Task, boxes: Boxes) -> tuple[Array, ...]:
     """The tables of scatter_disjoint.cu."""
     axes = task.problem.axes
     pieces = [_pieces(axis, begin) for axis, begin in zip(axes, boxes.axes, strict=True)][::-1]
-    found = [tables(axis) for axis in axes]
-    spans = [np.stack([table.start, table.end - table.start], axis=1) for table in found]
-    given = (np.concatenate(listed).astype(np.int32) for listed in (pieces, spans))
-    return corners(task.problem), *given
+    return corners(task.problem), np.concatenate(pieces).astype(np.int32), all_spans(task.problem)
 
 
 def _vector(task: Task) -> int:

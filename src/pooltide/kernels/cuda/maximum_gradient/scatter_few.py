@@ -7,8 +7,8 @@ from math import prod
 
 from ....geometry import tables
 from ....problem.problem import Problem
+from ..kernel_tables import cdiv, divider
 from ..source import Source
-from ..tables import cdiv, divider
 from ..task import THREADS, Launch, Task, Work
 from .indices import corners, window_bytes
 

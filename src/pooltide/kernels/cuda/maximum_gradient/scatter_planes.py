@@ -7,8 +7,8 @@ from math import prod
 
 import numpy as np
 
+from ..kernel_tables import Array, bands, cdiv, divider
 from ..source import Argument, Source
-from ..tables import Array, bands, cdiv, divider
 from ..task import Launch, Task, Work
 from .indices import WARP_BYTES, corners, window_bytes
 from .ordered import lanes_of_windows, order_options, ordered_work, padded_row, rounded, spans_of, steps
@@ -23,17 +23,15 @@ def scatter_planes(task: Task) -> tuple[Launch, ...] | str:
     if size > most:
         return f"a plane has {size} elements, of which a warp keeps at most {most}"
     warps = 4
-    share = min(max(most // 2 // size, 1), cdiv(task.planes, warps))
+    windows = prod(task.problem.output_plane) * task.inner
+    share = min(max(most // 2 // size, 1), cdiv(task.planes, warps), 2**30 // windows)
     while share > 1 and cdiv(task.planes, share * warps) < 4 * task.facts.multiprocessors:
         share = cdiv(share, 2)
     warp_bytes = rounded(share * size * task.sum_bytes)
     launch = _scatter(task, share, warp_bytes, warps, 0, None, 0)
     options, all_warps = dict(launch.source.defines), launch.grid * warps
-    windows = (
-        all_warps
-        * lanes_of_windows(task, options, share * prod(task.problem.output_plane) * task.inner).item()
-    )
-    return (replace(launch, work=(*ordered_work(options, windows), ("lanes", 32 * all_warps))),)
+    work = ordered_work(options, all_warps * lanes_of_windows(task, options, share * windows).item())
+    return (replace(launch, work=(*work, ("lanes", 32 * all_warps))),)
 
 
 def scatter_bands(task: Task) -> tuple[Launch, ...] | str:

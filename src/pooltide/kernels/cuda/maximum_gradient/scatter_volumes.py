@@ -9,8 +9,17 @@ from math import prod
 import numpy as np
 
 from ....geometry import tables
+from ..kernel_tables import (
+    Array,
+    between,
+    cdiv,
+    divider,
+    even_shares,
+    longest_span,
+    shares,
+    windows_of_shares,
+)
 from ..source import Argument, Source
-from ..tables import Array, between, cdiv, divider, even_shares, shares, windows_of_shares
 from ..task import Launch, Task, Work
 from .indices import WARP_BYTES, corners, window_bytes
 from .ordered import lanes_of_windows, order_options, ordered_work, padded_row, rounded, spans_of, steps
@@ -40,8 +49,7 @@ def scatter_volumes(task: Task) -> tuple[Launch, ...] | str:
     d, h, w = problem.axes
     if d.length == 1:
         return "planes have one slice"
-    span = tables(d)
-    ring = max(int((span.end - span.start).max(initial=1)), 1)
+    span, ring = tables(d), longest_span(d)
     row = ring * w.length * inner * task.sum_bytes
     if row > WARP_BYTES:
         return f"a row of {ring} slices has {row} bytes, of which a warp keeps at most {WARP_BYTES}"

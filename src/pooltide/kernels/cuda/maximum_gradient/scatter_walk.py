@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ....geometry import Axis, tables
-from ..tables import Array, cdiv, even_shares, window_counts, windows_of_shares
+from ....geometry import Axis
+from ..kernel_tables import Array, cdiv, even_shares, longest_span, window_counts, windows_of_shares
 from ..task import Launch, Task
 from .scatter_channels import (
     ONE_CHANNEL,
@@ -30,7 +30,6 @@ from .two_passes import in_two_passes
 WALK_BYTES = 12 << 10  # of sums that a warp keeps in shared memory, at most
 WARPS = 2  # of a block
 MOST_WARPS = 16  # the most warps of a multiprocessor; their registers limit the number
-USUAL_WARPS = 24  # the same without a walk: the costs of `channel_tile` are for this number
 WAITING = 6  # n warps on a multiprocessor take as long as n + WAITING that never wait for memory
 LEGAL_LANES = {32, 16, 8}  # groups of a warp, whose lanes load up to 8 windows together
 LANES = (32, 16)  # channels of a tile; with fewer than 32, groups of lanes take rows of windows in turn
@@ -43,9 +42,10 @@ def walk_channels(task: Task) -> tuple[Launch, ...] | str:
         return ONE_CHANNEL
     if d.length == 1:
         return "images have one slice"
-    span = tables(d)
-    ring = max(int((span.end - span.start).max(initial=1)), 1)
-    cost, lanes, tile = min(_best_tile(task, ring, lanes) for lanes in set(LANES) & LEGAL_LANES)
+    ring = longest_span(d)
+    none = inf, 0, (0, 0, 0)
+    tiles = (_best_tile(task, ring, lanes) for lanes in set(LANES) & LEGAL_LANES)
+    cost, lanes, tile = min(tiles, default=none)
     if cost == inf:
         return f"a window has {ring} slices, too many cells for a warp"
     pieces = boxes(task.problem.axes, tile)
@@ -62,8 +62,9 @@ def _best_tile(task: Task, ring: int, lanes: int) -> tuple[float, int, tuple[int
         return inf, lanes, (0, 0, 0)
     depths, rows, widths = even_shares(d.length)[::-1], _Shares.of(h, most), _Shares.of(w, most)
     groups = cdiv(task.inner, lanes)
-    height, width, depth = rows.shares[:, None], widths.shares, np.array(depths)[:, None, None]
-    windows = np.maximum.reduceat(widths.windows, widths.begin)
+    shares: tuple[Any, Any, Any] = rows.shares[:, None], widths.shares, np.array(depths)[:, None, None]
+    height, width, depth = shares
+    windows: Any = np.maximum.reduceat(widths.windows, widths.begin)
     sizes = warp_sizes(task, ring * height * width, windows, lanes)[1]
     fit = np.clip(facts.shared_per_multiprocessor // (sizes + 512), 1, MOST_WARPS)
     written = d.length * h.length * cdiv(w.length, width)  # rows of all tiles
@@ -81,10 +82,10 @@ def _best_tile(task: Task, ring: int, lanes: int) -> tuple[float, int, tuple[int
 
 
 def _waiting(warps: Any, fit: Any) -> Any:
-    """How much longer `warps` of a multiprocessor take, of which `fit` run at a time, than boxes' warps."""
+    """How much longer `warps` of a multiprocessor take, of which `fit` run at a time, than alone."""
     full, rest = np.divmod(np.maximum(warps, 1.0), fit)
     time = full * (fit + WAITING) + np.where(rest > 0, rest + WAITING, 0.0)
-    return time / warps / (1 + WAITING / USUAL_WARPS)
+    return time / warps
 
 
 @dataclass(frozen=True, slots=True)

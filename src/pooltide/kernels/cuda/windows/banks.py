@@ -7,10 +7,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..tables import Array, cdiv
+from ..kernel_tables import Array, cdiv
 
 MOST_CONFLICTS = 2  # lanes that wait for one bank of shared memory
 LINE, _WORD = 128, 4  # bytes of all banks, and of one
+
+
+def most_batched(itemsize: int) -> int:
+    """How many neighbouring cells have at most one gap among them: BATCH of staging.h."""
+    return LINE // itemsize
 
 
 def lanes_at_once(itemsize: int) -> int:

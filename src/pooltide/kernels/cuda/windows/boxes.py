@@ -11,7 +11,7 @@ from itertools import product
 
 import numpy as np
 
-from ..tables import cdiv, even_share, even_shares
+from ..kernel_tables import cdiv, even_share, even_shares
 from ..task import Task
 from .banks import gaps_help, lanes_at_once, with_gaps
 from .columns import Windows
@@ -19,8 +19,7 @@ from .columns import Windows
 TILE_BYTES = (24 << 10, 56 << 10)  # of a block; the second where the first would read too many cells twice
 LEAST_BYTES = 4 << 10
 BLOCKS = 2  # of each multiprocessor, at least
-FEW_TWICE = 1.3  # how often a cell is read, on average, where boxes share cells: for small tiles
-MOST_TWICE = 2.5  # for any tile
+TWICE = (1.3, 2.5)  # how often a cell is read at most, on average, where boxes share cells
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +104,7 @@ def tile_of(task: Task, axes: tuple[Windows, ...], deep: bool) -> Tile | str:
     plane, row = _size(whole), axes[0].most * axes[1].most * axes[2].length * whole.itemsize
     cuts: list[list[Cut]] = []
     fair = max(plane * task.planes // (BLOCKS * task.facts.multiprocessors), LEAST_BYTES)
-    for size, twice in zip(TILE_BYTES, (FEW_TWICE, MOST_TWICE), strict=True):
+    for size, twice in zip(TILE_BYTES, TWICE, strict=True):
         size = min(size, fair, task.facts.shared_per_block)
         if plane <= size:
             return replace(whole, share=even_share(task.planes, size // plane))

@@ -12,17 +12,16 @@ import numpy as np
 
 from ....cache import cached
 from ....geometry import Axis, cells_of_windows
-from ..source import Argument
-from ..tables import Array, cdiv, divider, even_share, is_ragged
+from ..kernel_tables import Array, cdiv, divider, even_share, is_ragged
+from ..source import Argument, Source
 from ..task import THREADS as THREADS  # of the kernels that walk down columns
-from ..task import Task, with_rows
+from ..task import VECTOR_BYTES, Launch, Task, with_rows
+from .banks import LINE
 
-UNROLLED = 16  # the most cells of a window on the w axis that are worth unrolling
+UNROLLED = 16  # the most cells or windows on the w axis that are worth unrolling
 SHORTEST = 4  # rows of windows that a thread takes
 MOST_ROWS = 64  # that one thread may walk down, of planes that are one row
-CHANNEL_BYTES = 16  # of neighbouring channels that a thread takes, at most
 FEW_CHANNEL_BYTES = 4  # that it takes even if there are few threads then
-THREADS_LEFT = 1.0  # of those that a device runs at once: so many must be left if a thread takes more bytes
 TENSORS = (("const Element*", "x"), ("Element*", "out"))
 
 
@@ -143,14 +142,14 @@ def vector_of(task: Task, most: int = 8, rows: int = 1) -> int:
         return 2 if may_pair(task) else 1
     enough = int(results_to_spare(task) / min(rows, task.problem.axes[1].outputs))  # channels
     itemsize = task.problem.dtype.itemsize
-    most = min(most, CHANNEL_BYTES // itemsize, max(enough, FEW_CHANNEL_BYTES // itemsize))
+    most = min(most, VECTOR_BYTES // itemsize, max(enough, FEW_CHANNEL_BYTES // itemsize))
     return next(n for n in (8, 4, 2, 1) if n == 1 or (n <= most and task.inner % n == 0))
 
 
 def results_to_spare(task: Task) -> float:
-    """How many results a thread may take, so that enough threads are left."""
+    """How many results a thread may take, so that there is a thread for each that a device runs at once."""
     results = task.problem.planes * prod(task.problem.output_plane)
-    return results / (THREADS_LEFT * task.facts.multiprocessors * task.facts.threads_per_multiprocessor)
+    return results / (task.facts.multiprocessors * task.facts.threads_per_multiprocessor)
 
 
 def may_pair(task: Task) -> bool:
@@ -225,16 +224,53 @@ def column_options(
     return *task.defines, ("VECTOR", vector), ("SPREAD", int(spread)), *cells, *edges
 
 
-def unrolled_cells(most: int, ragged: bool) -> int:
+def column_launch(
+    task: Task,
+    entry: str,
+    walk: Walk,
+    vector: int,
+    unrolled: int,
+    clipped: tuple[bool, bool],
+    options: tuple[tuple[str, int], ...],
+    parameters: tuple[tuple[str, str], ...],
+    values: tuple[Argument, ...],
+    *,
+    pointers: tuple[tuple[str, str], ...] = (),
+    more: tuple[Array, ...] = (),
+    shared: int = 0,
+) -> tuple[Launch, ...]:
+    """The launch of a kernel of columns.h. `values` are those of `parameters`; `more` follows the windows."""
+    axes = tuple(windows_of(axis) for axis in task.problem.axes)
+    all_parameters = (*TENSORS, *pointers, *column_parameters(task), *parameters)
+    defines = (*column_options(task, vector, unrolled, clipped, walk.spread), *options)
+    source = Source(f"{entry}.cu", entry, all_parameters, defines)
+    arguments = (*walk.arguments(task, vector), *values)
+    return (Launch(source, walk.grid(task), walk.block, shared, (span_table(axes, *more),), arguments),)
+
+
+def not_neighbours(axes: tuple[Windows, ...]) -> str | None:
+    """Why windows are not all made of neighbouring cells, of which each has one; else None."""
+    if any(axis.dilation > 1 for axis in axes):
+        return "the cells of a window are not neighbours"
+    if any(axis.empty for axis in axes):
+        return "some windows have no cell"
+    return None
+
+
+def not_in_planes(task: Task, axes: tuple[Windows, ...]) -> str | None:
+    """Why a block can't copy the windows of planes to shared memory by rows; else None."""
+    if task.inner > 1:
+        return "channels are innermost, and neighbouring threads read neighbouring channels"
+    return not_neighbours(axes)
+
+
+def unrolled_cells(most: int, ragged: bool, limit: int = LINE) -> int:
     """How many cells of a window's row a thread unrolls, of which a window has `most`; 0: too many.
 
-    Ragged windows share the powers of two, so that a new image size seldom needs a new kernel.
+    Ragged windows share the powers of two, so that a new image size seldom needs a new kernel. `limit`: how
+    many the kernel can unroll, at most.
     """
-    if most > UNROLLED:
+    limit = min(limit, UNROLLED)
+    if most > limit:
         return 0
-    return min(1 << (most - 1).bit_length(), UNROLLED) if ragged else most
-
-
-def power_below(x: float) -> int:
-    """The largest power of two that is at most x; 1 for less."""
-    return 1 << max(int(x).bit_length() - 1, 0)
+    return min(1 << (most - 1).bit_length(), limit) if ragged else most

@@ -8,14 +8,14 @@ from math import prod
 
 import numpy as np
 
+from ..kernel_tables import Array, cdiv, divider, even_share, is_ragged
 from ..source import Argument, Source
-from ..tables import Array, cdiv, divider, even_share, is_ragged
 from ..task import FEW_THREADS as THREADS
 from ..task import Launch, Task
 from . import columns
-from .banks import conflicts, gaps_help, lanes_at_once, with_gaps
+from .banks import conflicts, gaps_help, lanes_at_once, most_batched, with_gaps
 from .boxes import BLOCKS
-from .columns import TENSORS, Windows, span_table, steady_axes, unrolled_cells, windows_of
+from .columns import TENSORS, Windows, not_in_planes, span_table, steady_axes, unrolled_cells, windows_of
 
 TILE_BYTES = (16 << 10, 24 << 10)  # the second where too few windows fit the first
 FEWEST_WINDOWS = 32  # of a block, if possible, so that a warp has windows for all lanes
@@ -57,7 +57,7 @@ def staged(task: Task, kernel: Callable[[Axes], TileKernel]) -> tuple[Launch, ..
     """The launch of a kernel that reads its windows from a tile, or why there is none."""
     d, h, w = (windows_of(axis) for axis in task.problem.axes)
     axes = d, h, w
-    tile = _refusal(task, axes) or _tile(task, axes)
+    tile = not_in_planes(task, axes) or _tile(task, axes)
     return tile if isinstance(tile, str) else _launch(task, axes, tile, kernel(axes))
 
 
@@ -76,7 +76,7 @@ def _launch(task: Task, axes: Axes, tile: _Tile, kernel: TileKernel) -> tuple[La
         *kernel.values,
     )
     defines = (
-        *(*task.defines, *kernel.options, *_unrolled(axes, is_ragged(task.problem))),
+        *(*task.defines, *kernel.options, *_unrolled(task, axes)),
         ("WHOLE", int(tile.cells >= elements)),
         ("STEADY", int(not any(axis.adaptive for axis in strides))),
         *(("PADDED", int(padded)), ("THREADS", THREADS)),
@@ -87,17 +87,6 @@ def _launch(task: Task, axes: Axes, tile: _Tile, kernel: TileKernel) -> tuple[La
     cycles = _cycles(task, axes, tile) * task.planes * windows
     work = (("cycles of tiles", cycles), ("threads of tiles", blocks * THREADS))
     return (Launch(source, blocks, THREADS, _shared(task, tile, padded), tables, arguments, work=work),)
-
-
-def _refusal(task: Task, axes: tuple[Windows, ...]) -> str | None:
-    """Why windows are not read from a tile; else None."""
-    if task.inner > 1:
-        return "channels are innermost, and neighbouring threads read neighbouring channels"
-    if any(axis.dilation > 1 for axis in axes):
-        return "the cells of a window are not neighbours"
-    if any(axis.empty for axis in axes):
-        return "some windows have no cell"
-    return None
 
 
 def _cycles(task: Task, axes: tuple[Windows, ...], tile: _Tile) -> float:
@@ -119,7 +108,7 @@ def _tile(task: Task, axes: tuple[Windows, ...]) -> _Tile | str:
     for size in TILE_BYTES:
         cells = min(size, even) // itemsize
         if cells >= plane:
-            share = even_share(task.planes, cells // plane)
+            share = even_share(task.planes, min(cells // plane, (2**31 - 1) // windows))
             found = _Tile(share, np.array([[0, windows, 0, plane]]), share * windows, share * plane)
         else:
             found = _part_of_plane(axes, cells)
@@ -164,9 +153,9 @@ def _fitting(axis: Windows, cells: int) -> int:
     return low
 
 
-def _unrolled(axes: tuple[Windows, ...], ragged: bool) -> tuple[tuple[str, int], ...]:
-    _, h, w = axes
-    cells = unrolled_cells(w.most, ragged)
+def _unrolled(task: Task, axes: tuple[Windows, ...]) -> tuple[tuple[str, int], ...]:
+    (_, h, w), ragged = axes, is_ragged(task.problem)
+    cells = unrolled_cells(w.most, ragged, most_batched(task.problem.dtype.itemsize))
     rows = columns.UNROLLED // cells if cells else 1
     rows = rows if ragged else even_share(h.most, rows)
     clipped_h = ragged or h.clipped or h.most % rows > 0

@@ -25,6 +25,11 @@ def cdiv(a: int, b: int) -> int:
     return -(-a // b)
 
 
+def power_below(x: float) -> int:
+    """The largest power of two that is at most x; 1 for less."""
+    return 1 << max(int(x).bit_length() - 1, 0)
+
+
 def even_share(length: int, most: int) -> int:
     """The length of equal shares, of at most `most` each; the last one may be shorter."""
     return cdiv(length, cdiv(length, min(max(most, 1), length)))
@@ -55,6 +60,19 @@ def between(axis: Axis, begin: Array, end: Array) -> tuple[Array, Array]:
     table = tables(axis)
     first = table.first_window[begin]
     return first, table.first_window[end - 1] + table.window_count[end - 1] - first
+
+
+@cached()
+def most_windows(axis: Axis) -> int:
+    """The most windows that hold a cell, at least 1. Cached, because the tables of a long axis may not be."""
+    return max(int(tables(axis).window_count.max(initial=1)), 1)
+
+
+@cached()
+def longest_span(axis: Axis) -> int:
+    """The most cells from a window's first to its last inside the axis, at least 1."""
+    table = tables(axis)
+    return max(int((table.end - table.start).max(initial=1)), 1)
 
 
 def shares(length: int, share: int) -> tuple[Array, Array]:
@@ -148,6 +166,21 @@ def divisors(problem: Problem) -> tuple[Array, Array, Array]:
         by = product if product < 2**63 else float(product)
         return np.ones_like(d), np.full(len(h), by), np.ones_like(w)
     return d, h, w
+
+
+@cached()
+def rounded_twice(problem: Problem) -> str | None:
+    """Why kernels that multiply divisors as sums would be wrong by a rounding; None if they are right."""
+    most = [float(axis.max()) for axis in divisors(problem)]
+    exact = 2.0 ** (
+        53 if problem.dtype.accumulator.itemsize == 8 else 24
+    )  # such numbers are sums without rounding
+    d, h, w = most
+    if problem.quotient == "chained" or sum(x > 1 for x in most) <= 1:
+        return None
+    if max(most) <= exact and (d == 1 or h * w <= exact):
+        return None
+    return "products of divisors would be rounded twice"
 
 
 @cached()
