@@ -130,7 +130,7 @@ def module(entrance: Entrance) -> str:
     names = sorted([*entrance.more, *(operator.function for operator in functions)])
     listed = "".join(f'    "{name}",\n' for name in names)
     printed = "".join(f"\n\n{_function(operator, entrance)}" for operator in functions)
-    return f"{entrance.header}\n__all__ = [\n{listed}]\n{printed}"
+    return f"{entrance.header}\n# fmt: off\n__all__ = [\n{listed}]\n{printed}"
 
 
 def _function(operator: Operator, entrance: Entrance) -> str:
@@ -225,13 +225,13 @@ def _tuple(names: list[str]) -> str:
 
 
 def _bracketed(start: str, items: list[str], end: str) -> str:
-    """Returns the items in one line, in a line of their own, or one per line, as `ruff format` does."""
+    """Returns the items in one line, or in lines of their own; no line ends within an item."""
     inside, margin = ", ".join(items), " " * (len(start) - len(start.lstrip()))
     if len(start + inside + end) <= WIDTH:
         return start + inside + end
-    if len(margin + inside) + 4 <= WIDTH:
-        return f"{start}\n{margin}    {inside}\n{margin}{end}"
-    return start + "".join(f"\n{margin}    {item}," for item in items) + f"\n{margin}{end}"
+    whole = ", ".join(item.replace(" ", "\0") for item in items)
+    lines = indent(fill(whole, WIDTH - len(margin) - 4).replace("\0", " "), f"{margin}    ")
+    return f"{start}\n{lines}\n{margin}{end}"
 
 
 def _docstring(operator: Operator, entrance: Entrance, arguments: Iterable[Argument]) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 Memory = NDArray[Any] | int
+OptionalMemory = Memory | None
 
 class Prepared:
     def __init__(
@@ -29,18 +30,18 @@ class Prepared:
     def kernels(self, ignore_speed: bool, /) -> list[tuple[str, str | None]]: ...
     def run(
         self,
-        grad_output: Memory | None,
-        input: Memory | None,
-        indices: Memory | None,
+        grad: OptionalMemory,
+        input: OptionalMemory,
+        indices: OptionalMemory,
         out: Memory,
         threads: int,
         /,
     ) -> tuple[int, int, int] | NotImplementedType | None: ...
     def run_forced(
         self,
-        grad_output: Memory | None,
-        input: Memory | None,
-        indices: Memory | None,
+        grad_output: OptionalMemory,
+        input: OptionalMemory,
+        indices: OptionalMemory,
         out: Memory,
         threads: int,
         kernel: str,

@@ -5,196 +5,79 @@ from typing import Any, Protocol
 
 from .acl import aclIntArray, aclOpExecutor, aclTensor
 
-PhaseOne = tuple[int, aclOpExecutor | None, int]  # status, executor, size of the workspace
+# fmt: off
+Executor = aclOpExecutor | None
+PhaseOne = tuple[int, Executor, int]  # status, executor, size of the workspace
 FUNCTIONS: dict[str, Callable[..., Any]]
 
 class PhaseTwo(Protocol):
-    def __call__(
-        self, workspace: int | None, workspaceSize: int, executor: aclOpExecutor | None, stream: Any
-    ) -> int: ...
+    def __call__(self, workspace: int | None, workspaceSize: int, executor: Executor, stream: Any) -> int: ...
 
-def aclnnAdaptiveAvgPool2dGetWorkspaceSize(
-    self: aclTensor | None, outputSize: aclIntArray | None, out: aclTensor | None
-) -> PhaseOne: ...
-def aclnnAdaptiveAvgPool2dBackwardGetWorkspaceSize(
-    gradOutput: aclTensor | None, self: aclTensor | None, out: aclTensor | None
-) -> PhaseOne: ...
-def aclnnAdaptiveAvgPool3dGetWorkspaceSize(
-    self: aclTensor | None, outputSize: aclIntArray | None, out: aclTensor | None
-) -> PhaseOne: ...
-def aclnnAdaptiveAvgPool3dBackwardGetWorkspaceSize(
-    gradOutput: aclTensor | None, self: aclTensor | None, out: aclTensor | None
-) -> PhaseOne: ...
-def aclnnAdaptiveMaxPool2dGetWorkspaceSize(
-    self: aclTensor | None,
-    outputSize: aclIntArray | None,
-    outputOut: aclTensor | None,
-    indicesOut: aclTensor | None,
-) -> PhaseOne: ...
-def aclnnAdaptiveMaxPool2dBackwardGetWorkspaceSize(
-    gradOutput: aclTensor | None,
-    self: aclTensor | None,
-    indices: aclTensor | None,
-    gradInput: aclTensor | None,
-) -> PhaseOne: ...
-def aclnnAdaptiveMaxPool3dGetWorkspaceSize(
-    self: aclTensor | None,
-    outputSize: aclIntArray | None,
-    outputOut: aclTensor | None,
-    indicesOut: aclTensor | None,
-) -> PhaseOne: ...
-def aclnnAdaptiveMaxPool3dBackwardGetWorkspaceSize(
-    gradOutput: aclTensor | None,
-    self: aclTensor | None,
-    indices: aclTensor | None,
-    gradInput: aclTensor | None,
-) -> PhaseOne: ...
-def aclnnAvgPool2dGetWorkspaceSize(
-    self: aclTensor | None,
-    kernelSize: aclIntArray | None,
-    strides: aclIntArray | None,
-    paddings: aclIntArray | None,
-    ceilMode: bool,
-    countIncludePad: bool,
-    divisorOverride: int,
-    cubeMathType: int,
-    out: aclTensor | None,
-) -> PhaseOne: ...
-def aclnnAvgPool2dBackwardGetWorkspaceSize(
-    gradOutput: aclTensor | None,
-    self: aclTensor | None,
-    kernelSize: aclIntArray | None,
-    stride: aclIntArray | None,
-    padding: aclIntArray | None,
-    ceilMode: bool,
-    countIncludePad: bool,
-    divisorOverride: int,
-    cubeMathType: int,
-    gradInput: aclTensor | None,
-) -> PhaseOne: ...
-def aclnnAvgPool3dGetWorkspaceSize(
-    self: aclTensor | None,
-    kernelSize: aclIntArray | None,
-    stride: aclIntArray | None,
-    padding: aclIntArray | None,
-    ceilMode: bool,
-    countIncludePad: bool,
-    divisorOverride: int,
-    out: aclTensor | None,
-) -> PhaseOne: ...
-def aclnnAvgPool3dBackwardGetWorkspaceSize(
-    gradOutput: aclTensor | None,
-    self: aclTensor | None,
-    kernelSize: aclIntArray | None,
-    stride: aclIntArray | None,
-    padding: aclIntArray | None,
-    ceilMode: bool,
-    countIncludePad: bool,
-    divisorOverride: int,
-    output: aclTensor | None,
-) -> PhaseOne: ...
+def aclnnAdaptiveAvgPool2dGetWorkspaceSize(self: aclTensor | None, outputSize: aclIntArray | None,
+    out: aclTensor | None) -> PhaseOne: ...
+def aclnnAdaptiveAvgPool2dBackwardGetWorkspaceSize(gradOutput: aclTensor | None, self: aclTensor | None,
+    out: aclTensor | None) -> PhaseOne: ...
+def aclnnAdaptiveAvgPool3dGetWorkspaceSize(self: aclTensor | None, outputSize: aclIntArray | None,
+    out: aclTensor | None) -> PhaseOne: ...
+def aclnnAdaptiveAvgPool3dBackwardGetWorkspaceSize(gradOutput: aclTensor | None, self: aclTensor | None,
+    out: aclTensor | None) -> PhaseOne: ...
+def aclnnAdaptiveMaxPool2dGetWorkspaceSize(self: aclTensor | None, outputSize: aclIntArray | None,
+    outputOut: aclTensor | None, indicesOut: aclTensor | None) -> PhaseOne: ...
+def aclnnAdaptiveMaxPool2dBackwardGetWorkspaceSize(gradOutput: aclTensor | None, self: aclTensor | None,
+    indices: aclTensor | None, gradInput: aclTensor | None) -> PhaseOne: ...
+def aclnnAdaptiveMaxPool3dGetWorkspaceSize(self: aclTensor | None, outputSize: aclIntArray | None,
+    outputOut: aclTensor | None, indicesOut: aclTensor | None) -> PhaseOne: ...
+def aclnnAdaptiveMaxPool3dBackwardGetWorkspaceSize(gradOutput: aclTensor | None, self: aclTensor | None,
+    indices: aclTensor | None, gradInput: aclTensor | None) -> PhaseOne: ...
+def aclnnAvgPool2dGetWorkspaceSize(self: aclTensor | None, kernelSize: aclIntArray | None,
+    strides: aclIntArray | None, paddings: aclIntArray | None, ceilMode: bool, countIncludePad: bool,
+    divisorOverride: int, cubeMathType: int, out: aclTensor | None) -> PhaseOne: ...
+def aclnnAvgPool2dBackwardGetWorkspaceSize(gradOutput: aclTensor | None, self: aclTensor | None,
+    kernelSize: aclIntArray | None, stride: aclIntArray | None, padding: aclIntArray | None, ceilMode: bool,
+    countIncludePad: bool, divisorOverride: int, cubeMathType: int,
+    gradInput: aclTensor | None) -> PhaseOne: ...
+def aclnnAvgPool3dGetWorkspaceSize(self: aclTensor | None, kernelSize: aclIntArray | None,
+    stride: aclIntArray | None, padding: aclIntArray | None, ceilMode: bool, countIncludePad: bool,
+    divisorOverride: int, out: aclTensor | None) -> PhaseOne: ...
+def aclnnAvgPool3dBackwardGetWorkspaceSize(gradOutput: aclTensor | None, self: aclTensor | None,
+    kernelSize: aclIntArray | None, stride: aclIntArray | None, padding: aclIntArray | None, ceilMode: bool,
+    countIncludePad: bool, divisorOverride: int, output: aclTensor | None) -> PhaseOne: ...
 def aclnnGlobalAveragePoolGetWorkspaceSize(self: aclTensor | None, out: aclTensor | None) -> PhaseOne: ...
 def aclnnGlobalMaxPoolGetWorkspaceSize(self: aclTensor | None, out: aclTensor | None) -> PhaseOne: ...
-def aclnnMaxPoolGetWorkspaceSize(
-    self: aclTensor | None,
-    kernelShape: aclIntArray | None,
-    strides: aclIntArray | None,
-    autoPad: int,
-    pads: aclIntArray | None,
-    dilations: aclIntArray | None,
-    ceilMode: int,
-    out: aclTensor | None,
-) -> PhaseOne: ...
-def aclnnMaxPool2dWithIndicesGetWorkspaceSize(
-    self: aclTensor | None,
-    kernelSize: aclIntArray | None,
-    stride: aclIntArray | None,
-    padding: aclIntArray | None,
-    dilation: aclIntArray | None,
-    ceilMode: bool,
-    out: aclTensor | None,
-    indices: aclTensor | None,
-) -> PhaseOne: ...
-def aclnnMaxPool2dWithIndicesBackwardGetWorkspaceSize(
-    gradOutput: aclTensor | None,
-    self: aclTensor | None,
-    indices: aclTensor | None,
-    kernelSize: aclIntArray | None,
-    stride: aclIntArray | None,
-    padding: aclIntArray | None,
-    dilation: aclIntArray | None,
-    ceilMode: bool,
-    gradInput: aclTensor | None,
-) -> PhaseOne: ...
-def aclnnMaxPool2dWithMaskGetWorkspaceSize(
-    self: aclTensor | None,
-    kernelSize: aclIntArray | None,
-    stride: aclIntArray | None,
-    padding: aclIntArray | None,
-    dilation: aclIntArray | None,
-    ceilMode: bool,
-    out: aclTensor | None,
-    indices: aclTensor | None,
-) -> PhaseOne: ...
-def aclnnMaxPool2dWithMaskBackwardGetWorkspaceSize(
-    gradOutput: aclTensor | None,
-    self: aclTensor | None,
-    indices: aclTensor | None,
-    kernelSize: aclIntArray | None,
-    stride: aclIntArray | None,
-    padding: aclIntArray | None,
-    dilation: aclIntArray | None,
-    ceilMode: bool,
-    gradInput: aclTensor | None,
-) -> PhaseOne: ...
-def aclnnMaxPool3dWithArgmaxGetWorkspaceSize(
-    self: aclTensor | None,
-    kernelSize: aclIntArray | None,
-    stride: aclIntArray | None,
-    padding: aclIntArray | None,
-    dilation: aclIntArray | None,
-    ceilMode: bool,
-    out: aclTensor | None,
-    indices: aclTensor | None,
-) -> PhaseOne: ...
-def aclnnMaxPool3dWithArgmaxBackwardGetWorkspaceSize(
-    gradOutput: aclTensor | None,
-    self: aclTensor | None,
-    indices: aclTensor | None,
-    kernelSize: aclIntArray | None,
-    stride: aclIntArray | None,
-    padding: aclIntArray | None,
-    dilation: aclIntArray | None,
-    ceilMode: bool,
-    gradInput: aclTensor | None,
-) -> PhaseOne: ...
-def aclnnMaxUnpool2dGetWorkspaceSize(
-    self: aclTensor | None, indices: aclTensor | None, outputSize: aclIntArray | None, out: aclTensor | None
-) -> PhaseOne: ...
-def aclnnMaxUnpool2dBackwardGetWorkspaceSize(
-    gradOutput: aclTensor | None,
-    self: aclTensor | None,
-    indices: aclTensor | None,
-    outputSize: aclIntArray | None,
-    out: aclTensor | None,
-) -> PhaseOne: ...
-def aclnnMaxUnpool3dGetWorkspaceSize(
-    self: aclTensor | None,
-    indices: aclTensor | None,
-    outputSize: aclIntArray | None,
-    stride: aclIntArray | None,
-    padding: aclIntArray | None,
-    outRef: aclTensor | None,
-) -> PhaseOne: ...
-def aclnnMaxUnpool3dBackwardGetWorkspaceSize(
-    gradOutput: aclTensor | None,
-    self: aclTensor | None,
-    indices: aclTensor | None,
-    outputSize: aclIntArray | None,
-    stride: aclIntArray | None,
-    padding: aclIntArray | None,
-    out: aclTensor | None,
-) -> PhaseOne: ...
+def aclnnMaxPoolGetWorkspaceSize(self: aclTensor | None, kernelShape: aclIntArray | None,
+    strides: aclIntArray | None, autoPad: int, pads: aclIntArray | None, dilations: aclIntArray | None,
+    ceilMode: int, out: aclTensor | None) -> PhaseOne: ...
+def aclnnMaxPool2dWithIndicesGetWorkspaceSize(self: aclTensor | None, kernelSize: aclIntArray | None,
+    stride: aclIntArray | None, padding: aclIntArray | None, dilation: aclIntArray | None, ceilMode: bool,
+    out: aclTensor | None, indices: aclTensor | None) -> PhaseOne: ...
+def aclnnMaxPool2dWithIndicesBackwardGetWorkspaceSize(gradOutput: aclTensor | None, self: aclTensor | None,
+    indices: aclTensor | None, kernelSize: aclIntArray | None, stride: aclIntArray | None,
+    padding: aclIntArray | None, dilation: aclIntArray | None, ceilMode: bool,
+    gradInput: aclTensor | None) -> PhaseOne: ...
+def aclnnMaxPool2dWithMaskGetWorkspaceSize(self: aclTensor | None, kernelSize: aclIntArray | None,
+    stride: aclIntArray | None, padding: aclIntArray | None, dilation: aclIntArray | None, ceilMode: bool,
+    out: aclTensor | None, indices: aclTensor | None) -> PhaseOne: ...
+def aclnnMaxPool2dWithMaskBackwardGetWorkspaceSize(gradOutput: aclTensor | None, self: aclTensor | None,
+    indices: aclTensor | None, kernelSize: aclIntArray | None, stride: aclIntArray | None,
+    padding: aclIntArray | None, dilation: aclIntArray | None, ceilMode: bool,
+    gradInput: aclTensor | None) -> PhaseOne: ...
+def aclnnMaxPool3dWithArgmaxGetWorkspaceSize(self: aclTensor | None, kernelSize: aclIntArray | None,
+    stride: aclIntArray | None, padding: aclIntArray | None, dilation: aclIntArray | None, ceilMode: bool,
+    out: aclTensor | None, indices: aclTensor | None) -> PhaseOne: ...
+def aclnnMaxPool3dWithArgmaxBackwardGetWorkspaceSize(gradOutput: aclTensor | None, self: aclTensor | None,
+    indices: aclTensor | None, kernelSize: aclIntArray | None, stride: aclIntArray | None,
+    padding: aclIntArray | None, dilation: aclIntArray | None, ceilMode: bool,
+    gradInput: aclTensor | None) -> PhaseOne: ...
+def aclnnMaxUnpool2dGetWorkspaceSize(self: aclTensor | None, indices: aclTensor | None,
+    outputSize: aclIntArray | None, out: aclTensor | None) -> PhaseOne: ...
+def aclnnMaxUnpool2dBackwardGetWorkspaceSize(gradOutput: aclTensor | None, self: aclTensor | None,
+    indices: aclTensor | None, outputSize: aclIntArray | None, out: aclTensor | None) -> PhaseOne: ...
+def aclnnMaxUnpool3dGetWorkspaceSize(self: aclTensor | None, indices: aclTensor | None,
+    outputSize: aclIntArray | None, stride: aclIntArray | None, padding: aclIntArray | None,
+    outRef: aclTensor | None) -> PhaseOne: ...
+def aclnnMaxUnpool3dBackwardGetWorkspaceSize(gradOutput: aclTensor | None, self: aclTensor | None,
+    indices: aclTensor | None, outputSize: aclIntArray | None, stride: aclIntArray | None,
+    padding: aclIntArray | None, out: aclTensor | None) -> PhaseOne: ...
 
 aclnnAdaptiveAvgPool2d: PhaseTwo
 aclnnAdaptiveAvgPool2dBackward: PhaseTwo

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import numpy as np
@@ -16,19 +17,13 @@ from own_operator import CODE, PAGE
 from pooltide import acl
 from pooltide.acl.phase_one import phase_functions
 from pooltide.operators.catalog import user_operators
+from pooltide.operators.pages import user
 from pooltide.operators.toml import PageError
 
-RELU = """
-operator = "aclnnRelu"
-summary = "The larger of x and 0, for every element."
-python = "relu.py:relu"
-dtypes.float = ["FLOAT32", "FLOAT16", "BFLOAT16"]
-parameters = [
-    { name = "self", type = "tensor", dtypes = "float" },
-    { name = "out", type = "tensor", dtypes = "float", role = "output", shape = "self" },
-]
-rules = [{ rule = "same_dtype", of = ["self", "out"] }]
-"""
+# The page in the docstring, and a rule.
+RELU = (
+    dedent(str(user.__doc__).split("\n\n")[1]) + '\nrules = [{ rule = "same_dtype", of = ["self", "out"] }]\n'
+)
 X = np.array([[-1, 2, -3], [4, -5, 6]], np.float32)
 
 

@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from commandline import PROGRAM, pooltide
+from commandline import PROGRAM, golden_and_chip, pooltide
 from pooltide import __version__
 
 CASES = """\
@@ -381,11 +381,7 @@ def test_there_is_no_figure_without_a_finite_cell(tmp_path: Path) -> None:
 
 def test_two_results_for_one_case_are_an_error(tmp_path: Path) -> None:
     """An old delivery in NAME/grad_input.npy must not hide the new one in NAME.npy."""
-    cases = tmp_path / "cases.txt"
-    cases.write_text("avg2d:1x1x4x4:k2\n")
-    golden, chip = tmp_path / "golden", tmp_path / "chip"
-    pooltide("golden", cases, "-o", golden)
-    pooltide("run", cases, "--save", chip)
+    golden, chip = golden_and_chip(tmp_path, "avg2d:1x1x4x4:k2\n")
     (chip / "case-000001").mkdir()
     shutil.copy(golden / "case-000001" / "grad_input.npy", chip / "case-000001")
     text = pooltide("compare", chip, golden, rc=2)

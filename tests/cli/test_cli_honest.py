@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from commandline import invoke, pooltide
+from commandline import golden_and_chip, invoke, pooltide
 from pooltide.acceptance import workers
 from pooltide.acceptance.cases import count, lines
 from pooltide.acceptance.errormap import ErrorMap
@@ -424,11 +424,8 @@ def test_names_that_look_the_same_are_refused(tmp_path: Path) -> None:
 
 def test_a_verdict_that_zeros_would_pass_says_so(tmp_path: Path) -> None:
     """The gradient of a large mean is smaller than the absolute tolerance of float16."""
-    cases = tmp_path / "cases"
-    cases.write_text("name,case\nmean,adaptive_avg2d:1x2x56x56:o1:f16\nstem,avg2d:1x2x9x9:k3:f16\n")
-    golden, chip = tmp_path / "golden", tmp_path / "chip"
-    invoke("golden", cases, "-o", golden)
-    invoke("run", cases, "--save", chip)
+    cases = "name,case\nmean,adaptive_avg2d:1x2x56x56:o1:f16\nstem,avg2d:1x2x9x9:k3:f16\n"
+    golden, chip = golden_and_chip(tmp_path, cases)
     text = invoke("compare", chip, golden)
     assert re.search("pass  mean: .*; zeros would pass, too\n", text)
     assert re.search("pass  stem: .*cells equal\n", text)

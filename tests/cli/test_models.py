@@ -13,9 +13,8 @@ torch = pytest.importorskip("torch")
 
 import models  # noqa: E402
 import pooltide.torch as pt  # noqa: E402
-from pools import deterministic, watch_patched  # noqa: E402
+from pools import deterministic, watch_computed, watch_patched  # noqa: E402
 from pooltide.cli.bench.networks import NETWORKS  # noqa: E402
-from pooltide.torch.dispatch import custom_operators  # noqa: E402
 from shares import fast_if  # noqa: E402
 
 MODELS: dict[str, tuple[Callable[[], Any], tuple[int, ...], set[str]]] = {
@@ -78,12 +77,7 @@ def test_compiled_models_have_the_same_gradients(name: str, monkeypatch: Any) ->
     torch.compiler.reset()
     must = train(name, patched=False)
     reached: set[str] = set()
-    real = custom_operators.compute
-    monkeypatch.setattr(
-        custom_operators,
-        "compute",
-        lambda prepared, *rest: reached.add(prepared.function) or real(prepared, *rest),
-    )
+    watch_computed(monkeypatch, reached.add)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # patched before anything was compiled, which patch can't know
         found = train(name, patched=True, compiled=True)

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(simt.why_not() is not None, reason=simt.why_not(
             id="few",
         ),
         pytest.param(
-            ("--share", "7", "90007", "--random", "0", "16", "--random", "67", "68"),
+            ("--share", "7", "90007", "--random", "0", "16", "--random", "67", "68", "--corners"),
             id="more",
             marks=pytest.mark.slow,
         ),

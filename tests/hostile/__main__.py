@@ -42,7 +42,7 @@ def main() -> int:
             arguments.workers,
             arguments.limit,
             arguments.only,
-            lambda reports: bar.update(task, completed=sum(report.calls for report in reports)),
+            lambda reports: bar.update(task, completed=sum(report.counts["calls"] for report in reports)),
         )
     console.print(_table(reports))
     for report in reports:
@@ -70,7 +70,7 @@ def _table(reports: list[Report]) -> Table:
     for name in columns:
         table.add_column({"odd": "odd errors", "outside": "bytes outside"}.get(name, name), justify="right")
     for report in reports:
-        table.add_row(report.entrance, *(f"{getattr(report, name):,}" for name in columns))
+        table.add_row(report.entrance, *(f"{report.counts[name]:,}" for name in columns))
     return table
 
 

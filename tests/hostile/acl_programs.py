@@ -19,15 +19,24 @@ from .memory import Place
 from .worker import Tally
 
 COMFORT = ("tensor_from_numpy", "tensor_to_numpy", "set_product", "set_checks", "set_edition")  # these raise
-RESULTS = {
-    "aclrtCreateStream": "stream", "aclrtMalloc": "address", "aclCreateTensor": "tensor", "aclCreateIntArray": "array",
-    "tensor_from_numpy": "tensor", "aclrtCreateContext": "context", "aclrtGetCurrentContext": "context",
-    "aclrtCreateStreamWithConfig": "stream", "aclrtCreateEvent": "event", "aclrtCreateEventWithFlag": "event",
-    "aclrtCreateEventExWithFlag": "event", "aclrtMallocHost": "host", "aclrtMallocAlign32": "address",
-    "aclrtMallocWithCfg": "address", "aclrtMallocHostWithCfg": "host", "aclrtHostRegister": "address",
-    "aclrtMallocCached": "address", "aclCreateScalar": "scalar", "aclCreateBoolArray": "bools",
-    "aclCreateFloatArray": "floats", "aclCreateTensorList": "list", "aclCreateScalarList": "scalars",
-}  # fmt: skip
+MAKERS = {
+    "stream": ("aclrtCreateStream", "aclrtCreateStreamWithConfig"),
+    "event": ("aclrtCreateEvent", "aclrtCreateEventWithFlag", "aclrtCreateEventExWithFlag"),
+    "context": ("aclrtCreateContext", "aclrtGetCurrentContext"),
+    "address": (
+        *("aclrtMalloc", "aclrtMallocAlign32", "aclrtMallocCached", "aclrtMallocWithCfg"),
+        "aclrtHostRegister",
+    ),
+    "host": ("aclrtMallocHost", "aclrtMallocHostWithCfg"),
+    "tensor": ("aclCreateTensor", "tensor_from_numpy"),
+    "list": ("aclCreateTensorList",),
+    "array": ("aclCreateIntArray",),
+    "bools": ("aclCreateBoolArray",),
+    "floats": ("aclCreateFloatArray",),
+    "scalar": ("aclCreateScalar",),
+    "scalars": ("aclCreateScalarList",),
+}
+RESULTS = {name: kind for kind, names in MAKERS.items() for name in names}
 acl.aclInit(None), acl.aclrtSetDevice(0)
 acl.aclrtMalloc(1, 0)  # reserves its addresses, before the worker limits its memory
 acl.aclFinalize()

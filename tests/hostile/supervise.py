@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -39,13 +40,7 @@ class Report:
     """What came of all calls of one entrance."""
 
     entrance: str
-    calls: int = 0
-    results: int = 0
-    refusals: int = 0
-    odd: int = 0
-    crashes: int = 0
-    hangs: int = 0
-    outside: int = 0
+    counts: Counter[str] = field(default_factory=Counter)  # of COUNTERS, crashes and hangs
     findings: dict[str, Finding] = field(default_factory=dict)
 
     def add(self, finding: Finding) -> Finding:
@@ -97,8 +92,7 @@ class Worker:
         index = int(self.counters[0])
         if index < 0:
             raise RuntimeError(f"the worker of {self.report.entrance} does not start:\n{self._errors()}")
-        self.report.crashes += kind == "crash"
-        self.report.hangs += kind == "hang"
+        self.report.counts[{"crash": "crashes", "hang": "hangs"}[kind]] += 1
         finding = self.report.add(Finding(kind, text, "", self.reproduction(index)))
         finding.call = finding.call or describe(self.report.entrance, self.seed, index)
         self.deaths += 1
@@ -124,13 +118,15 @@ class Worker:
         lines = [line.split("/")[-1] for line in current.splitlines() if line.startswith("  File")]
         return " < ".join(lines[:3])
 
+    def counted(self) -> Counter[str]:
+        return Counter(dict(zip(COUNTERS[1:], map(int, self.counters[1:]), strict=True)))
+
     def close(self) -> None:
         """Take the worker's counts and findings over."""
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
             self.process.wait()
-        for name, value in zip(COUNTERS[1:], self.counters[1:], strict=True):
-            setattr(self.report, name, getattr(self.report, name) + int(value))
+        self.report.counts += self.counted()
         path = self.folder / "findings"
         for line in path.read_text().splitlines() if path.exists() else ():
             row = json.loads(line)
@@ -196,7 +192,7 @@ def run(
 
 def live(worker: Worker) -> Report:
     """The counts of a worker that has not ended."""
-    return Report(worker.report.entrance, *map(int, worker.counters[1:5]), 0, 0, int(worker.counters[5]))
+    return Report(worker.report.entrance, worker.counted())
 
 
 def _shares(calls: dict[str, int], workers: int, only: int | None) -> list[tuple[str, range]]:
@@ -221,9 +217,9 @@ CALLS_PER_TRIAL = {"acl": 16}  # roughly
 def run_c(report: Report, calls: int, seed: int) -> None:
     """The C entrance has processes of its own."""
     found = import_module(f"{__package__}.c_calls").run(calls, seed)
-    report.calls, report.crashes, report.hangs = found["calls"], found["crashes"], found["hangs"]
-    report.outside = found["bytes_outside"]
-    report.results = report.calls - report.crashes - report.hangs
+    lost = {name: found[name] for name in ("crashes", "hangs")}
+    calls_made, outside = found["calls"], found["bytes_outside"]
+    report.counts.update(lost, calls=calls_made, results=calls_made - sum(lost.values()), outside=outside)
     for kind in ("crashes", "hangs", "bytes_outside"):
         if found[kind]:
             report.add(Finding(kind, str(found), "the C program", f"c_calls.run({calls}, {seed})"))

@@ -34,6 +34,15 @@ def invoke(*arguments: object, rc: int = 0) -> str:
     return result.output
 
 
+def golden_and_chip(folder: Path, cases: str) -> tuple[Path, Path]:
+    """The golden data of the cases, and our results in place of those of a chip."""
+    golden, chip = folder / "golden", folder / "chip"
+    (folder / "cases.txt").write_text(cases)
+    invoke("golden", folder / "cases.txt", "-o", golden)
+    invoke("run", folder / "cases.txt", "--save", chip)
+    return golden, chip
+
+
 def pooltide(*arguments: object, rc: int = 0, cwd: Path | None = None, **environment: str) -> str:
     """What it prints, both streams. It must end with `rc` and never with a traceback."""
     server = _server()

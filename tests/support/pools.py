@@ -13,10 +13,12 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import pooltide.torch as pt
 from geometries import axes_of
 from pooltide import _native
+from pooltide.torch.dispatch import custom_operators
 from pooltide.torch.patching import gradient_overrides
 
 
@@ -129,6 +131,28 @@ def watch_patched(monkeypatch: Any, reached: Callable[[str], Any]) -> None:
     monkeypatch.setattr(
         gradient_overrides, "computed", lambda name, *rest: reached(name) or computed(name, *rest)
     )
+
+
+def watch_computed(monkeypatch: Any, reached: Callable[[str], Any], *modules: Any) -> None:
+    """Tell `reached` of each function that `compute` of a module computes; by default, of custom operators."""
+    for module in modules or (custom_operators,):
+        monkeypatch.setattr(
+            module,
+            "compute",
+            lambda prepared, *rest, real=module.compute: reached(prepared.function) or real(prepared, *rest),
+        )
+
+
+class Dispatched(TorchDispatchMode):
+    """A mode that lists the names of the operators that PyTorch dispatches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.append(str(function))
+        return function(*args, **(kwargs or {}))
 
 
 def shifted(tensor: Any, by: int = 1) -> Any:

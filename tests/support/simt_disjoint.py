@@ -1,9 +1,6 @@
 """The GPU kernel of maxima of disjoint windows, on the host: indices of all kinds, results that begin anywhere.
 
-    python tests/support/simt_disjoint.py DTYPE [LINE]
-
-prints how many problems had the expected bits, and what they reached. LINE is added to device.h, to break the
-kernel. tests/cuda/test_simt_maxima.py starts this program with AddressSanitizer loaded.
+Called as simt_few.py is; it also prints what the problems reached.
 """
 
 from __future__ import annotations

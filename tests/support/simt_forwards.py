@@ -1,9 +1,9 @@
 """The GPU forwards on the host, over enumerated geometries: every kernel that takes a problem, bit by bit.
 
-    python tests/support/simt_forwards.py [--share AT N] [--only KIND] [--random FIRST END] [--seed S]
+    python tests/support/simt_forwards.py [--share AT N] [--only KIND] [--random FIRST END] [--corners] [--seed S]
 
-runs every N-th geometry from the AT-th on, then random problems with NaNs, infinities, equal cells and both
-zeros. tests/cuda/test_simt_forwards.py starts it with AddressSanitizer loaded.
+runs every N-th geometry from the AT-th on (none if N is 0), then random problems with NaNs, infinities, equal cells
+and both zeros, then the corners. tests/cuda/test_simt_forwards.py starts it with AddressSanitizer loaded.
 """
 
 from __future__ import annotations

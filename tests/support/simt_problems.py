@@ -1,9 +1,9 @@
 """The GPU kernels on the host, over enumerated geometries: every kernel that takes a problem, bit by bit.
 
-    python tests/support/simt_problems.py [--share AT N] [--only KIND] [--random FIRST END] [--seed S] [--add LINE]
+    python tests/support/simt_problems.py [--share AT N] [--only KIND] [--random FIRST END] [--corners] [--add LINE]
 
-runs every N-th geometry from the AT-th on (none if N is 0), then the random problems of some seeds, with indices that name cells
-outside their windows or planes. LINE is added to device.h, to break the kernels. tests/cuda/test_simt_problems.py
+runs every N-th geometry from the AT-th on (none if N is 0), then the random problems of some seeds, with indices
+that name cells outside their windows or planes, then the corners. LINE is added to device.h, to break the kernels. tests/cuda/test_simt_problems.py
 starts this program with AddressSanitizer loaded.
 """
 

@@ -71,19 +71,21 @@ def sweep_arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser()
     parser.add_argument("--share", nargs=2, type=int, default=(0, 4001), metavar=("AT", "N"))
     parser.add_argument("--only", default="")
+    parser.add_argument("--corners", action="store_true")
     parser.add_argument("--random", nargs=2, type=int, default=[], action="append", metavar=("FIRST", "END"))
     parser.add_argument("--seed", type=int, default=1)
     return parser
 
 
 def sweep(checker: Collector, args: argparse.Namespace) -> None:
-    """Run the geometries and random problems of the arguments; print how many, and which kernels they reached."""
+    """Run the geometries, random problems and corners of the arguments; print how many, and which kernels they reached."""
     count = 0
     for number, geometry in geometries(tuple(args.share), args.only) if args.share[1] else ():
         checker.check(number, geometry)
         count += 1
     for seed in (seed for ends in args.random for seed in range(*ends)):
         checker.random(seed)
-    checker.corners()
+    if args.corners:
+        checker.corners()
     checker.run(args.seed)
     print(f"{count} geometries, {checker.runs} runs, kernels: {', '.join(sorted(checker.names))}")

@@ -14,10 +14,9 @@ torch = pytest.importorskip("torch")
 
 from torch.overrides import TorchFunctionMode  # noqa: E402
 from torch.utils import _pytree as pytree  # noqa: E402
-from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 import pooltide.torch as pt  # noqa: E402
-from pools import EVERY, Pool, quiet_patch, sample  # noqa: E402
+from pools import EVERY, Dispatched, Pool, quiet_patch, sample  # noqa: E402
 from shares import fast_if, fast_some, is_2d  # noqa: E402
 
 F, functional = torch.nn.functional, pt.functional
@@ -213,17 +212,11 @@ def test_modes_subclasses_and_traces_get_the_call_of_an_unpool(axes: int, patche
 @each_pool
 def test_a_dispatch_mode_sees_pytorchs_operators(pool: Pool) -> None:
     rows = []
-
-    class Mode(TorchDispatchMode):
-        def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            rows[-1].append(operator)
-            return operator(*args, **(kwargs or {}))
-
     for module in (functional, F):
-        rows.append([])
         x = sample(pool).requires_grad_()
-        with Mode():
+        with Dispatched() as dispatched:
             pool.forward(x, module).sum().backward()
+        rows.append(dispatched.names)
     assert rows[0] == rows[1]
     assert rows[0]
 

@@ -27,7 +27,7 @@ import torch.nn.functional as F  # noqa: E402
 
 import pooltide.torch as pt  # noqa: E402
 from geometries import FUNCTIONS  # noqa: E402
-from pools import quiet_patch, watch_patched  # noqa: E402
+from pools import quiet_patch, watch_computed, watch_patched  # noqa: E402
 from pooltide.torch import gradients  # noqa: E402
 from pooltide.torch.dispatch import custom_operators  # noqa: E402
 from pooltide.torch.pools import forward as our_pools  # noqa: E402
@@ -161,13 +161,8 @@ def pytorchs(dtype: Any, device: str, on: str, which: Callable[[Any, str], list[
 def reached(monkeypatch: Any) -> Iterator[set[str]]:
     """Which of our gradients were computed, whoever asked for them."""
     functions: set[str] = set()
-    compute, find, by_offsets = custom_operators.compute, gradients.find, our_pools.gradient_from
-    for module in (gradients, custom_operators):
-        monkeypatch.setattr(
-            module,
-            "compute",
-            lambda prepared, *rest: functions.add(prepared.function) or compute(prepared, *rest),
-        )
+    find, by_offsets = gradients.find, our_pools.gradient_from
+    watch_computed(monkeypatch, functions.add, gradients, custom_operators)
 
     def found(function: str, *rest: Any) -> Any:
         if (result := find(function, *rest)) is not None:

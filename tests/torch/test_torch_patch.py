@@ -17,7 +17,18 @@ torch = pytest.importorskip("torch")
 import torch.nn.functional as F  # noqa: E402
 
 import pooltide.torch as pt  # noqa: E402
-from pools import EVERY, POOLS, Pool, deterministic, gradient, quiet_patch, sample, watch_patched  # noqa: E402
+from pools import (  # noqa: E402
+    EVERY,
+    POOLS,
+    Dispatched,
+    Pool,
+    deterministic,
+    gradient,
+    quiet_patch,
+    sample,
+    watch_computed,
+    watch_patched,
+)
 from pooltide.kernels.plan import NoBackend  # noqa: E402
 from pooltide.torch import aten  # noqa: E402
 from pooltide.torch.patching import gradient_overrides, installation  # noqa: E402
@@ -331,26 +342,15 @@ def test_after_removal_one_layer_of_python_is_left(pool: Pool, forward: bool, re
 @calls_aten
 @each_patch
 def test_after_removal_autograd_transforms_and_modes_follow(forward: bool, reached: list[str]) -> None:
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    class Names(TorchDispatchMode):
-        def __init__(self) -> None:
-            super().__init__()
-            self.seen: list[str] = []
-
-        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            self.seen.append(str(function))
-            return function(*args, **(kwargs or {}))
-
     quiet_patch(forward).remove()
     aten, g, x = torch.ops.aten, torch.randn(1, 2, 2, 2), torch.randn(1, 2, 4, 4)
     run = lambda g: aten.avg_pool2d_backward.default(g, x, [2, 2], [2, 2], [0, 0], False, True, None)  # noqa: E731
     must = run(g)
     with torch.no_grad():
-        with Names() as names:
+        with Dispatched() as dispatched:
             found = run(g)
         assert torch.equal(found, must)
-        assert names.seen == ["aten.avg_pool2d_backward.default"]
+        assert dispatched.names == ["aten.avg_pool2d_backward.default"]
         assert torch.equal(torch.func.vmap(run)(torch.stack([g, g]))[1], must)
         assert torch.equal(torch.func.jvp(run, (g,), (g,))[1], must)
         assert torch.equal(run(torch._neg_view(-g)), must)
@@ -374,20 +374,13 @@ def _overhanging(x: Any) -> Any:
 @pytest.mark.slow
 def test_compiled_models_use_our_gradients(monkeypatch: Any) -> None:
     """Also when the same model was compiled without the patch, and its code lies in the cache on disk."""
-    from pooltide.torch.dispatch import custom_operators
-
     x = torch.randn(6, 2, 5, 7, 11)
     must = gradient(_overhanging, x)
     torch.compiler.reset()
     wrong = gradient(torch.compile(_overhanging, fullgraph=True), x)
     torch.compiler.reset()
-    reached = []
-    real = custom_operators.compute
-    monkeypatch.setattr(
-        custom_operators,
-        "compute",
-        lambda prepared, *rest: reached.append(prepared.function) or real(prepared, *rest),
-    )
+    reached: list[str] = []
+    watch_computed(monkeypatch, reached.append)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         patch = pt.patch()

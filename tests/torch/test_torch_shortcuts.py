@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 import pooltide  # noqa: E402
 import pooltide.torch as pt  # noqa: E402
 from geometries import FUNCTIONS, axes_of  # noqa: E402
+from pools import Dispatched  # noqa: E402
 from pooltide.torch import gradients, shortcuts  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
@@ -168,7 +169,6 @@ def test_a_bad_index_is_still_found() -> None:
 def test_whoever_has_a_say_is_asked(found: list[str]) -> None:
     """Autograd, transforms, forward mode and dispatch modes get the calls that were known without them."""
     from torch.autograd import forward_ad
-    from torch.utils._python_dispatch import TorchDispatchMode
 
     g, x, *sizes = good("avg_pool2d_backward")
     run = lambda g: pt.avg_pool2d_backward(g, x, *sizes)  # noqa: E731
@@ -179,16 +179,9 @@ def test_whoever_has_a_say_is_asked(found: list[str]) -> None:
     run(leaf).sum().backward()
     assert leaf.grad is not None
     assert torch.equal(torch.func.vmap(run)(torch.stack([g, g]))[1], must)
-    seen = []
-
-    class Watch(TorchDispatchMode):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            seen.append(str(func))
-            return func(*args, **(kwargs or {}))
-
-    with Watch():
+    with Dispatched() as dispatched:
         run(g)
-    assert "pooltide.avg_pool2d_backward.default" in seen
+    assert "pooltide.avg_pool2d_backward.default" in dispatched.names
     with forward_ad.dual_level():
         assert torch.equal(forward_ad.unpack_dual(run(forward_ad.make_dual(g, g))).tangent, must)
     assert found == []

@@ -16,6 +16,7 @@ torch = pytest.importorskip("torch")
 
 import torch.nn.functional as F  # noqa: E402
 
+from pools import Dispatched  # noqa: E402
 from shares import fast_first  # noqa: E402
 from unpools import each_mode, mode, pooled, unpool  # noqa: E402
 
@@ -97,19 +98,10 @@ def shapes_without_data(axes: int) -> Any:
 
 
 def dispatch_mode(axes: int) -> Any:
-    from torch.utils._python_dispatch import TorchDispatchMode
-
     x, indices, plane = pooled(axes)
-    seen = []
-
-    class Watch(TorchDispatchMode):
-        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            seen.append(str(function))
-            return function(*args, **(kwargs or {}))
-
-    with Watch():
+    with Dispatched() as dispatched:
         y = unpool(x, indices, plane)
-    return y, [function for function in seen if "unpool" in function]
+    return y, [name for name in dispatched.names if "unpool" in name]
 
 
 def jit_trace(axes: int) -> Any:

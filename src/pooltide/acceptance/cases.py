@@ -28,27 +28,13 @@ _TRUE, _FALSE = ("true", "yes", "1"), ("false", "no", "0", "")
 
 # field: the prefix of its numbers; "": the value is the word; (word for true, word for false)
 FIELDS: dict[str, str | tuple[str, str]] = {
-    "output": "o",
-    "kernel": "k",
-    "stride": "s",
-    "padding": "p",
-    "dilation": "d",
-    "ceil_mode": ("ceil", ""),
-    "count_include_pad": ("", "nopad"),
-    "divisor_override": "div",
-    "cube_math_type": "cube",
-    "dtype": "",
-    "index_dtype": "",
-    "format": "",
-    "layout": "",
-    "distribution": "",
-    "seed": "seed",
-    "nan": ("nan", ""),
-    "inf": ("inf", ""),
-    "anywhere": ("anywhere", ""),
-    "product": "",
-    "words": "",
-}
+    "output": "o", "kernel": "k", "stride": "s", "padding": "p", "dilation": "d",
+    "ceil_mode": ("ceil", ""), "count_include_pad": ("", "nopad"),
+    "divisor_override": "div", "cube_math_type": "cube",
+    "dtype": "", "index_dtype": "", "format": "", "layout": "", "distribution": "",
+    "seed": "seed", "nan": ("nan", ""), "inf": ("inf", ""), "anywhere": ("anywhere", ""),
+    "product": "", "words": "",
+}  # fmt: skip
 _MAIN = ("name", "case", "operator", "input")
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 LONGEST = 1 << 20  # bytes of a line

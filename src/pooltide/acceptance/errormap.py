@@ -107,7 +107,7 @@ def _terms(
     problem: Problem, plane: int, cell: Position, source: Reader | None, indices: Reader | None
 ) -> tuple[tuple[Term, ...], int]:
     """The first elements that make a cell of the result, in order, and the number of further ones."""
-    if problem.kind.startswith("unpool"):
+    if problem.unpool:
         return (), 0
     if problem.kind == "maximum_gradient":
         if indices is None:

@@ -44,13 +44,13 @@ class TooLarge(ValueError):
 
 def source_plane(problem: Problem) -> tuple[int, int, int]:
     """The plane of the source: windows for gradients of pools, cells for pools; unpools reverse it."""
-    has_cells = problem.gradient == problem.kind.startswith("unpool")
+    has_cells = problem.gradient == problem.unpool
     return problem.input_plane if has_cells else problem.output_plane
 
 
 def result_plane(problem: Problem) -> tuple[int, int, int]:
     """The plane of the result, which is the other one."""
-    has_cells = problem.gradient != problem.kind.startswith("unpool")
+    has_cells = problem.gradient != problem.unpool
     return problem.input_plane if has_cells else problem.output_plane
 
 

@@ -15,6 +15,7 @@ Ints = int | Sequence[int]
 Sizes = int | Sequence[int | None] | None
 Input = Array | Sequence[int]
 
+# fmt: off
 __all__ = [
     "adaptive_avg_pool1d",
     "adaptive_avg_pool1d_backward",
@@ -471,14 +472,8 @@ def adaptive_max_pool3d_backward(
 
 
 def avg_pool1d(
-    input: Array,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    *,
-    out: Array | None = None,
+    input: Array, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0, ceil_mode: bool = False,
+    count_include_pad: bool = True, *, out: Array | None = None
 ) -> Array:
     """1-D average pooling.
 
@@ -513,23 +508,14 @@ def avg_pool1d(
         [[0.5, 2.5]]
     """
     return average(
-        "avg_pool1d",
-        input,
-        StridedArguments(kernel_size, stride, padding, 1, ceil_mode, count_include_pad),
-        out,
+        "avg_pool1d", input, StridedArguments(kernel_size, stride, padding, 1, ceil_mode, count_include_pad),
+        out
     )
 
 
 def avg_pool1d_backward(
-    grad_output: Array,
-    input: Input,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    *,
-    out: Array | None = None,
+    grad_output: Array, input: Input, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
+    ceil_mode: bool = False, count_include_pad: bool = True, *, out: Array | None = None
 ) -> Array:
     """Gradient of 1-D average pooling with respect to its input.
 
@@ -566,25 +552,14 @@ def avg_pool1d_backward(
         [[0.5, 0.5, 0.5, 0.5]]
     """
     return gradient(
-        "avg_pool1d_backward",
-        grad_output,
-        input,
-        None,
-        (kernel_size, stride, padding, ceil_mode, count_include_pad),
-        out,
+        "avg_pool1d_backward", grad_output, input, None,
+        (kernel_size, stride, padding, ceil_mode, count_include_pad), out
     )
 
 
 def avg_pool2d(
-    input: Array,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-    *,
-    out: Array | None = None,
+    input: Array, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0, ceil_mode: bool = False,
+    count_include_pad: bool = True, divisor_override: int | None = None, *, out: Array | None = None
 ) -> Array:
     """2-D average pooling.
 
@@ -620,24 +595,15 @@ def avg_pool2d(
         [[[2.5, 4.5]]]
     """
     return average(
-        "avg_pool2d",
-        input,
-        StridedArguments(kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor_override),
-        out,
+        "avg_pool2d", input,
+        StridedArguments(kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor_override), out
     )
 
 
 def avg_pool2d_backward(
-    grad_output: Array,
-    input: Input,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-    *,
-    out: Array | None = None,
+    grad_output: Array, input: Input, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
+    ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None, *,
+    out: Array | None = None
 ) -> Array:
     """Gradient of 2-D average pooling with respect to its input.
 
@@ -676,25 +642,14 @@ def avg_pool2d_backward(
         [[[0.25, 0.25, 0.25, 0.25], [0.25, 0.25, 0.25, 0.25]]]
     """
     return gradient(
-        "avg_pool2d_backward",
-        grad_output,
-        input,
-        None,
-        (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override),
-        out,
+        "avg_pool2d_backward", grad_output, input, None,
+        (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override), out
     )
 
 
 def avg_pool3d(
-    input: Array,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-    *,
-    out: Array | None = None,
+    input: Array, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0, ceil_mode: bool = False,
+    count_include_pad: bool = True, divisor_override: int | None = None, *, out: Array | None = None
 ) -> Array:
     """3-D average pooling.
 
@@ -731,24 +686,15 @@ def avg_pool3d(
         [[[[3.5]]]]
     """
     return average(
-        "avg_pool3d",
-        input,
-        StridedArguments(kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor_override),
-        out,
+        "avg_pool3d", input,
+        StridedArguments(kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor_override), out
     )
 
 
 def avg_pool3d_backward(
-    grad_output: Array,
-    input: Input,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-    *,
-    out: Array | None = None,
+    grad_output: Array, input: Input, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
+    ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None, *,
+    out: Array | None = None
 ) -> Array:
     """Gradient of 3-D average pooling with respect to its input.
 
@@ -787,25 +733,14 @@ def avg_pool3d_backward(
         [[[[0.125, 0.125], [0.125, 0.125]], [[0.125, 0.125], [0.125, 0.125]]]]
     """
     return gradient(
-        "avg_pool3d_backward",
-        grad_output,
-        input,
-        None,
-        (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override),
-        out,
+        "avg_pool3d_backward", grad_output, input, None,
+        (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override), out
     )
 
 
 def max_pool1d(
-    input: Array,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    dilation: Ints = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-    *,
-    out: Any = None,
+    input: Array, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0, dilation: Ints = 1,
+    ceil_mode: bool = False, return_indices: bool = False, *, out: Any = None
 ) -> Any:
     """1-D max pooling.
 
@@ -846,25 +781,14 @@ def max_pool1d(
         ([[1.0, 3.0]], [[1, 3]])
     """
     return forward(
-        "max_pool1d",
-        input,
-        StridedArguments(kernel_size, stride, padding, dilation, ceil_mode),
-        return_indices,
-        out,
+        "max_pool1d", input, StridedArguments(kernel_size, stride, padding, dilation, ceil_mode),
+        return_indices, out
     )
 
 
 def max_pool1d_backward(
-    grad_output: Array,
-    input: Input,
-    indices: Array,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    dilation: Ints = 1,
-    ceil_mode: bool = False,
-    *,
-    out: Array | None = None,
+    grad_output: Array, input: Input, indices: Array, kernel_size: Ints, stride: Ints | None = None,
+    padding: Ints = 0, dilation: Ints = 1, ceil_mode: bool = False, *, out: Array | None = None
 ) -> Array:
     """Gradient of 1-D max pooling with respect to its input.
 
@@ -908,25 +832,14 @@ def max_pool1d_backward(
         [[0.0, 1.0, 0.0, 1.0]]
     """
     return gradient(
-        "max_pool1d_backward",
-        grad_output,
-        input,
-        indices,
-        (kernel_size, stride, padding, dilation, ceil_mode),
-        out,
+        "max_pool1d_backward", grad_output, input, indices,
+        (kernel_size, stride, padding, dilation, ceil_mode), out
     )
 
 
 def max_pool2d(
-    input: Array,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    dilation: Ints = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-    *,
-    out: Any = None,
+    input: Array, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0, dilation: Ints = 1,
+    ceil_mode: bool = False, return_indices: bool = False, *, out: Any = None
 ) -> Any:
     """2-D max pooling.
 
@@ -967,25 +880,14 @@ def max_pool2d(
         ([[[5.0, 7.0]]], [[[5, 7]]])
     """
     return forward(
-        "max_pool2d",
-        input,
-        StridedArguments(kernel_size, stride, padding, dilation, ceil_mode),
-        return_indices,
-        out,
+        "max_pool2d", input, StridedArguments(kernel_size, stride, padding, dilation, ceil_mode),
+        return_indices, out
     )
 
 
 def max_pool2d_backward(
-    grad_output: Array,
-    input: Input,
-    indices: Array,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    dilation: Ints = 1,
-    ceil_mode: bool = False,
-    *,
-    out: Array | None = None,
+    grad_output: Array, input: Input, indices: Array, kernel_size: Ints, stride: Ints | None = None,
+    padding: Ints = 0, dilation: Ints = 1, ceil_mode: bool = False, *, out: Array | None = None
 ) -> Array:
     """Gradient of 2-D max pooling with respect to its input.
 
@@ -1028,25 +930,14 @@ def max_pool2d_backward(
         [[[0.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 1.0]]]
     """
     return gradient(
-        "max_pool2d_backward",
-        grad_output,
-        input,
-        indices,
-        (kernel_size, stride, padding, dilation, ceil_mode),
-        out,
+        "max_pool2d_backward", grad_output, input, indices,
+        (kernel_size, stride, padding, dilation, ceil_mode), out
     )
 
 
 def max_pool3d(
-    input: Array,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    dilation: Ints = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-    *,
-    out: Any = None,
+    input: Array, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0, dilation: Ints = 1,
+    ceil_mode: bool = False, return_indices: bool = False, *, out: Any = None
 ) -> Any:
     """3-D max pooling.
 
@@ -1087,25 +978,14 @@ def max_pool3d(
         ([[[[7.0]]]], [[[[7]]]])
     """
     return forward(
-        "max_pool3d",
-        input,
-        StridedArguments(kernel_size, stride, padding, dilation, ceil_mode),
-        return_indices,
-        out,
+        "max_pool3d", input, StridedArguments(kernel_size, stride, padding, dilation, ceil_mode),
+        return_indices, out
     )
 
 
 def max_pool3d_backward(
-    grad_output: Array,
-    input: Input,
-    indices: Array,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    dilation: Ints = 1,
-    ceil_mode: bool = False,
-    *,
-    out: Array | None = None,
+    grad_output: Array, input: Input, indices: Array, kernel_size: Ints, stride: Ints | None = None,
+    padding: Ints = 0, dilation: Ints = 1, ceil_mode: bool = False, *, out: Array | None = None
 ) -> Array:
     """Gradient of 3-D max pooling with respect to its input.
 
@@ -1148,24 +1028,14 @@ def max_pool3d_backward(
         [[[[0.0, 0.0], [0.0, 0.0]], [[0.0, 0.0], [0.0, 1.0]]]]
     """
     return gradient(
-        "max_pool3d_backward",
-        grad_output,
-        input,
-        indices,
-        (kernel_size, stride, padding, dilation, ceil_mode),
-        out,
+        "max_pool3d_backward", grad_output, input, indices,
+        (kernel_size, stride, padding, dilation, ceil_mode), out
     )
 
 
 def max_unpool1d(
-    input: Array,
-    indices: Array,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    output_size: Sequence[int] | None = None,
-    *,
-    out: Array | None = None,
+    input: Array, indices: Array, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
+    output_size: Sequence[int] | None = None, *, out: Array | None = None
 ) -> Array:
     """1-D max unpooling: the inverse of max pooling, with zeros between the maxima.
 
@@ -1208,15 +1078,8 @@ def max_unpool1d(
 
 
 def max_unpool1d_backward(
-    grad_output: Array,
-    input: Input,
-    indices: Array,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    output_size: Sequence[int] | None = None,
-    *,
-    out: Array | None = None,
+    grad_output: Array, input: Input, indices: Array, kernel_size: Ints, stride: Ints | None = None,
+    padding: Ints = 0, output_size: Sequence[int] | None = None, *, out: Array | None = None
 ) -> Array:
     """Gradient of 1-D max unpooling with respect to its input.
 
@@ -1263,14 +1126,8 @@ def max_unpool1d_backward(
 
 
 def max_unpool2d(
-    input: Array,
-    indices: Array,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    output_size: Sequence[int] | None = None,
-    *,
-    out: Array | None = None,
+    input: Array, indices: Array, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
+    output_size: Sequence[int] | None = None, *, out: Array | None = None
 ) -> Array:
     """2-D max unpooling: the inverse of max pooling, with zeros between the maxima.
 
@@ -1313,15 +1170,8 @@ def max_unpool2d(
 
 
 def max_unpool2d_backward(
-    grad_output: Array,
-    input: Input,
-    indices: Array,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    output_size: Sequence[int] | None = None,
-    *,
-    out: Array | None = None,
+    grad_output: Array, input: Input, indices: Array, kernel_size: Ints, stride: Ints | None = None,
+    padding: Ints = 0, output_size: Sequence[int] | None = None, *, out: Array | None = None
 ) -> Array:
     """Gradient of 2-D max unpooling with respect to its input.
 
@@ -1368,14 +1218,8 @@ def max_unpool2d_backward(
 
 
 def max_unpool3d(
-    input: Array,
-    indices: Array,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    output_size: Sequence[int] | None = None,
-    *,
-    out: Array | None = None,
+    input: Array, indices: Array, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
+    output_size: Sequence[int] | None = None, *, out: Array | None = None
 ) -> Array:
     """3-D max unpooling: the inverse of max pooling, with zeros between the maxima.
 
@@ -1418,15 +1262,8 @@ def max_unpool3d(
 
 
 def max_unpool3d_backward(
-    grad_output: Array,
-    input: Input,
-    indices: Array,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    output_size: Sequence[int] | None = None,
-    *,
-    out: Array | None = None,
+    grad_output: Array, input: Input, indices: Array, kernel_size: Ints, stride: Ints | None = None,
+    padding: Ints = 0, output_size: Sequence[int] | None = None, *, out: Array | None = None
 ) -> Array:
     """Gradient of 3-D max unpooling with respect to its input.
 

@@ -17,13 +17,13 @@ from typing import Any, Protocol
 
 from .acl import aclIntArray, aclOpExecutor, aclTensor
 
-PhaseOne = tuple[int, aclOpExecutor | None, int]  # status, executor, size of the workspace
+# fmt: off
+Executor = aclOpExecutor | None
+PhaseOne = tuple[int, Executor, int]  # status, executor, size of the workspace
 FUNCTIONS: dict[str, Callable[..., Any]]
 
 class PhaseTwo(Protocol):
-    def __call__(
-        self, workspace: int | None, workspaceSize: int, executor: aclOpExecutor | None, stream: Any
-    ) -> int: ...
+    def __call__(self, workspace: int | None, workspaceSize: int, executor: Executor, stream: Any) -> int: ...
 
 '''
 
@@ -94,14 +94,13 @@ def _rule_text(operator: Operator, rule: Rule) -> str:
 
 
 def stub() -> str:
-    """The text of aclnn.pyi, formatted as `ruff format` does."""
+    """The text of aclnn.pyi."""
     phases_two = "".join(f"{name}: PhaseTwo\n" for name in documented())
     return f"{_STUB}{''.join(map(_phase_one, documented().values()))}\n{phases_two}"
 
 
 def _phase_one(operator: Operator) -> str:
-    parameters = [f"{p.name}: {_TYPES.get(p.type, 'int')}" for p in operator.parameters]
-    line = ", ".join(parameters)
-    forms = (line, f"\n    {line}\n", "".join(f"\n    {parameter}," for parameter in parameters) + "\n")
-    texts = (f"def {operator.name}GetWorkspaceSize({form}) -> PhaseOne: ...\n" for form in forms)
-    return next(text for text in texts if max(map(len, text.splitlines())) <= 110)
+    # No line ends within a type.
+    parameters = [f"{p.name}: {_TYPES.get(p.type, 'int')}".replace(" ", "\0") for p in operator.parameters]
+    line = f"def\0{operator.name}GetWorkspaceSize({', '.join(parameters)})\0->\0PhaseOne:\0..."
+    return fill(line, 110, subsequent_indent="    ").replace("\0", " ") + "\n"

@@ -32,6 +32,7 @@ from math import prod
 from ..geometry import UNIT, Axis
 from ..operators.call import Call
 from ..operators.dtypes import DTYPES, DType
+from ..operators.kinds import OfKind
 from ..operators.window_rules import forward_plane, pools_globally, unpooled_plane
 from .offsets import Offsets, offsets_of
 
@@ -39,7 +40,7 @@ Triple = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(OfKind):
     kind: str  # average | maximum | average_gradient | maximum_gradient | unpool | unpool_gradient
     batch: tuple[int, int]  # N, C
     axes: tuple[Axis, Axis, Axis]  # d, h, w
@@ -49,19 +50,6 @@ class Problem:
     index_dtype: DType | None = None  # of indices, flat in the plane; None: there are none
     offsets: bool = False  # one-byte offsets in the window in place of indices
     rounding: str = "keep"  # of grad_output or input, before all else: keep | HFLOAT32 | FLOAT16
-
-    @property
-    def gradient(self) -> bool:
-        return self.kind.endswith("_gradient")
-
-    @property
-    def average(self) -> bool:
-        return self.kind.startswith("average")
-
-    @property
-    def unpool(self) -> bool:
-        """Whether it is an unpool or its gradient."""
-        return self.kind.startswith("unpool")
 
     @property
     def planes(self) -> int:

@@ -12,6 +12,7 @@ from torch import Tensor
 from .gradients import Input, Ints, gradient
 from .pools.unpools import unpool_gradient
 
+# fmt: off
 __all__ = [
     "adaptive_avg_pool1d_backward",
     "adaptive_avg_pool2d_backward",
@@ -127,12 +128,8 @@ def adaptive_avg_pool3d_backward(grad_output: Tensor, input: Input, *, out: Tens
 
 
 def adaptive_max_pool1d_backward(
-    grad_output: Tensor,
-    input: Input,
-    indices: Tensor,
-    *,
-    out: Tensor | None = None,
-    check_indices: bool = True,
+    grad_output: Tensor, input: Input, indices: Tensor, *, out: Tensor | None = None,
+    check_indices: bool = True
 ) -> Tensor:
     """Gradient of 1-D adaptive max pooling with respect to its input.
 
@@ -174,12 +171,8 @@ def adaptive_max_pool1d_backward(
 
 
 def adaptive_max_pool2d_backward(
-    grad_output: Tensor,
-    input: Input,
-    indices: Tensor,
-    *,
-    out: Tensor | None = None,
-    check_indices: bool = True,
+    grad_output: Tensor, input: Input, indices: Tensor, *, out: Tensor | None = None,
+    check_indices: bool = True
 ) -> Tensor:
     """Gradient of 2-D adaptive max pooling with respect to its input.
 
@@ -221,12 +214,8 @@ def adaptive_max_pool2d_backward(
 
 
 def adaptive_max_pool3d_backward(
-    grad_output: Tensor,
-    input: Input,
-    indices: Tensor,
-    *,
-    out: Tensor | None = None,
-    check_indices: bool = True,
+    grad_output: Tensor, input: Input, indices: Tensor, *, out: Tensor | None = None,
+    check_indices: bool = True
 ) -> Tensor:
     """Gradient of 3-D adaptive max pooling with respect to its input.
 
@@ -268,15 +257,8 @@ def adaptive_max_pool3d_backward(
 
 
 def avg_pool1d_backward(
-    grad_output: Tensor,
-    input: Input,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    *,
-    out: Tensor | None = None,
+    grad_output: Tensor, input: Input, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
+    ceil_mode: bool = False, count_include_pad: bool = True, *, out: Tensor | None = None
 ) -> Tensor:
     """Gradient of 1-D average pooling with respect to its input.
 
@@ -313,26 +295,15 @@ def avg_pool1d_backward(
         [[0.5, 0.5, 0.5, 0.5]]
     """
     return gradient(
-        "avg_pool1d_backward",
-        grad_output,
-        input,
-        None,
-        (kernel_size, stride, padding, ceil_mode, count_include_pad),
-        out,
+        "avg_pool1d_backward", grad_output, input, None,
+        (kernel_size, stride, padding, ceil_mode, count_include_pad), out
     )
 
 
 def avg_pool2d_backward(
-    grad_output: Tensor,
-    input: Input,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-    *,
-    out: Tensor | None = None,
+    grad_output: Tensor, input: Input, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
+    ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None, *,
+    out: Tensor | None = None
 ) -> Tensor:
     """Gradient of 2-D average pooling with respect to its input.
 
@@ -370,26 +341,15 @@ def avg_pool2d_backward(
         [[[0.25, 0.25, 0.25, 0.25], [0.25, 0.25, 0.25, 0.25]]]
     """
     return gradient(
-        "avg_pool2d_backward",
-        grad_output,
-        input,
-        None,
-        (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override),
-        out,
+        "avg_pool2d_backward", grad_output, input, None,
+        (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override), out
     )
 
 
 def avg_pool3d_backward(
-    grad_output: Tensor,
-    input: Input,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-    *,
-    out: Tensor | None = None,
+    grad_output: Tensor, input: Input, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
+    ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None, *,
+    out: Tensor | None = None
 ) -> Tensor:
     """Gradient of 3-D average pooling with respect to its input.
 
@@ -427,27 +387,15 @@ def avg_pool3d_backward(
         [[[[0.125, 0.125], [0.125, 0.125]], [[0.125, 0.125], [0.125, 0.125]]]]
     """
     return gradient(
-        "avg_pool3d_backward",
-        grad_output,
-        input,
-        None,
-        (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override),
-        out,
+        "avg_pool3d_backward", grad_output, input, None,
+        (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override), out
     )
 
 
 def max_pool1d_backward(
-    grad_output: Tensor,
-    input: Input,
-    indices: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    dilation: Ints = 1,
-    ceil_mode: bool = False,
-    *,
-    out: Tensor | None = None,
-    check_indices: bool = True,
+    grad_output: Tensor, input: Input, indices: Tensor, kernel_size: Ints, stride: Ints | None = None,
+    padding: Ints = 0, dilation: Ints = 1, ceil_mode: bool = False, *, out: Tensor | None = None,
+    check_indices: bool = True
 ) -> Tensor:
     """Gradient of 1-D max pooling with respect to its input.
 
@@ -493,28 +441,15 @@ def max_pool1d_backward(
         [[0.0, 1.0, 0.0, 1.0]]
     """
     return gradient(
-        "max_pool1d_backward",
-        grad_output,
-        input,
-        indices,
-        (kernel_size, stride, padding, dilation, ceil_mode),
-        out,
-        check_indices,
+        "max_pool1d_backward", grad_output, input, indices,
+        (kernel_size, stride, padding, dilation, ceil_mode), out, check_indices
     )
 
 
 def max_pool2d_backward(
-    grad_output: Tensor,
-    input: Input,
-    indices: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    dilation: Ints = 1,
-    ceil_mode: bool = False,
-    *,
-    out: Tensor | None = None,
-    check_indices: bool = True,
+    grad_output: Tensor, input: Input, indices: Tensor, kernel_size: Ints, stride: Ints | None = None,
+    padding: Ints = 0, dilation: Ints = 1, ceil_mode: bool = False, *, out: Tensor | None = None,
+    check_indices: bool = True
 ) -> Tensor:
     """Gradient of 2-D max pooling with respect to its input.
 
@@ -560,28 +495,15 @@ def max_pool2d_backward(
         [[[0.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 1.0]]]
     """
     return gradient(
-        "max_pool2d_backward",
-        grad_output,
-        input,
-        indices,
-        (kernel_size, stride, padding, dilation, ceil_mode),
-        out,
-        check_indices,
+        "max_pool2d_backward", grad_output, input, indices,
+        (kernel_size, stride, padding, dilation, ceil_mode), out, check_indices
     )
 
 
 def max_pool3d_backward(
-    grad_output: Tensor,
-    input: Input,
-    indices: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    dilation: Ints = 1,
-    ceil_mode: bool = False,
-    *,
-    out: Tensor | None = None,
-    check_indices: bool = True,
+    grad_output: Tensor, input: Input, indices: Tensor, kernel_size: Ints, stride: Ints | None = None,
+    padding: Ints = 0, dilation: Ints = 1, ceil_mode: bool = False, *, out: Tensor | None = None,
+    check_indices: bool = True
 ) -> Tensor:
     """Gradient of 3-D max pooling with respect to its input.
 
@@ -627,26 +549,14 @@ def max_pool3d_backward(
         [[[[0.0, 0.0], [0.0, 0.0]], [[0.0, 0.0], [0.0, 1.0]]]]
     """
     return gradient(
-        "max_pool3d_backward",
-        grad_output,
-        input,
-        indices,
-        (kernel_size, stride, padding, dilation, ceil_mode),
-        out,
-        check_indices,
+        "max_pool3d_backward", grad_output, input, indices,
+        (kernel_size, stride, padding, dilation, ceil_mode), out, check_indices
     )
 
 
 def max_unpool1d_backward(
-    grad_output: Tensor,
-    input: Input,
-    indices: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    output_size: Sequence[int] | None = None,
-    *,
-    out: Tensor | None = None,
+    grad_output: Tensor, input: Input, indices: Tensor, kernel_size: Ints, stride: Ints | None = None,
+    padding: Ints = 0, output_size: Sequence[int] | None = None, *, out: Tensor | None = None
 ) -> Tensor:
     """Gradient of 1-D max unpooling with respect to its input.
 
@@ -692,15 +602,8 @@ def max_unpool1d_backward(
 
 
 def max_unpool2d_backward(
-    grad_output: Tensor,
-    input: Input,
-    indices: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    output_size: Sequence[int] | None = None,
-    *,
-    out: Tensor | None = None,
+    grad_output: Tensor, input: Input, indices: Tensor, kernel_size: Ints, stride: Ints | None = None,
+    padding: Ints = 0, output_size: Sequence[int] | None = None, *, out: Tensor | None = None
 ) -> Tensor:
     """Gradient of 2-D max unpooling with respect to its input.
 
@@ -746,15 +649,8 @@ def max_unpool2d_backward(
 
 
 def max_unpool3d_backward(
-    grad_output: Tensor,
-    input: Input,
-    indices: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    output_size: Sequence[int] | None = None,
-    *,
-    out: Tensor | None = None,
+    grad_output: Tensor, input: Input, indices: Tensor, kernel_size: Ints, stride: Ints | None = None,
+    padding: Ints = 0, output_size: Sequence[int] | None = None, *, out: Tensor | None = None
 ) -> Tensor:
     """Gradient of 3-D max unpooling with respect to its input.
 

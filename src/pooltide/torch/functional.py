@@ -22,6 +22,7 @@ Size = int | None | Sequence[int | None]
 Pair = tuple[Tensor, Tensor]  # values and indices
 Maxima = Tensor | Pair
 
+# fmt: off
 __all__ = [
     "adaptive_avg_pool1d",
     "adaptive_avg_pool2d",
@@ -239,12 +240,8 @@ def adaptive_max_pool3d(input: Tensor, output_size: Size, return_indices: bool =
 
 
 def avg_pool1d(
-    input: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
+    input: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0, ceil_mode: bool = False,
+    count_include_pad: bool = True
 ) -> Tensor:
     """1-D average pooling.
 
@@ -278,15 +275,8 @@ def avg_pool1d(
 
 
 def avg_pool2d(
-    input: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-    *,
-    out: Tensor | None = None,
+    input: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0, ceil_mode: bool = False,
+    count_include_pad: bool = True, divisor_override: int | None = None, *, out: Tensor | None = None
 ) -> Tensor:
     """2-D average pooling.
 
@@ -317,23 +307,14 @@ def avg_pool2d(
         [[[2.5, 4.5]]]
     """
     return average(
-        "avg_pool2d",
-        input,
-        StridedArguments(kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor_override),
-        out,
+        "avg_pool2d", input,
+        StridedArguments(kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor_override), out
     )
 
 
 def avg_pool3d(
-    input: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-    *,
-    out: Tensor | None = None,
+    input: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0, ceil_mode: bool = False,
+    count_include_pad: bool = True, divisor_override: int | None = None, *, out: Tensor | None = None
 ) -> Tensor:
     """3-D average pooling.
 
@@ -365,62 +346,34 @@ def avg_pool3d(
         [[[[3.5]]]]
     """
     return average(
-        "avg_pool3d",
-        input,
-        StridedArguments(kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor_override),
-        out,
+        "avg_pool3d", input,
+        StridedArguments(kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor_override), out
     )
 
 
 @overload
 def max_pool1d(
-    input: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    dilation: Ints = 1,
-    ceil_mode: bool = False,
-    return_indices: Literal[False] = False,
+    input: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0, dilation: Ints = 1,
+    ceil_mode: bool = False, return_indices: Literal[False] = False
 ) -> Tensor: ...
 @overload
 def max_pool1d(
-    input: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    dilation: Ints = 1,
-    ceil_mode: bool = False,
-    *,
-    return_indices: Literal[True],
+    input: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0, dilation: Ints = 1,
+    ceil_mode: bool = False, *, return_indices: Literal[True]
 ) -> Pair: ...
 @overload
 def max_pool1d(
-    input: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None,
-    padding: Ints,
-    dilation: Ints,
-    ceil_mode: bool,
-    return_indices: Literal[True],
+    input: Tensor, kernel_size: Ints, stride: Ints | None, padding: Ints, dilation: Ints, ceil_mode: bool,
+    return_indices: Literal[True]
 ) -> Pair: ...
 @overload
 def max_pool1d(
-    input: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    dilation: Ints = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
+    input: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0, dilation: Ints = 1,
+    ceil_mode: bool = False, return_indices: bool = False
 ) -> Maxima: ...
 def max_pool1d(
-    input: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    dilation: Ints = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
+    input: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0, dilation: Ints = 1,
+    ceil_mode: bool = False, return_indices: bool = False
 ) -> Maxima:
     """1-D max pooling.
 
@@ -454,62 +407,34 @@ def max_pool1d(
         ([[1.0, 3.0]], [[1, 3]])
     """
     return maximum(
-        "max_pool1d",
-        input,
-        StridedArguments(kernel_size, stride, padding, dilation, ceil_mode),
-        return_indices,
+        "max_pool1d", input, StridedArguments(kernel_size, stride, padding, dilation, ceil_mode),
+        return_indices
     )
 
 
 @overload
 def max_pool2d(
-    input: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    dilation: Ints = 1,
-    ceil_mode: bool = False,
-    return_indices: Literal[False] = False,
+    input: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0, dilation: Ints = 1,
+    ceil_mode: bool = False, return_indices: Literal[False] = False
 ) -> Tensor: ...
 @overload
 def max_pool2d(
-    input: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    dilation: Ints = 1,
-    ceil_mode: bool = False,
-    *,
-    return_indices: Literal[True],
+    input: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0, dilation: Ints = 1,
+    ceil_mode: bool = False, *, return_indices: Literal[True]
 ) -> Pair: ...
 @overload
 def max_pool2d(
-    input: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None,
-    padding: Ints,
-    dilation: Ints,
-    ceil_mode: bool,
-    return_indices: Literal[True],
+    input: Tensor, kernel_size: Ints, stride: Ints | None, padding: Ints, dilation: Ints, ceil_mode: bool,
+    return_indices: Literal[True]
 ) -> Pair: ...
 @overload
 def max_pool2d(
-    input: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    dilation: Ints = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
+    input: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0, dilation: Ints = 1,
+    ceil_mode: bool = False, return_indices: bool = False
 ) -> Maxima: ...
 def max_pool2d(
-    input: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    dilation: Ints = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
+    input: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0, dilation: Ints = 1,
+    ceil_mode: bool = False, return_indices: bool = False
 ) -> Maxima:
     """2-D max pooling.
 
@@ -543,62 +468,34 @@ def max_pool2d(
         ([[[5.0, 7.0]]], [[[5, 7]]])
     """
     return maximum(
-        "max_pool2d",
-        input,
-        StridedArguments(kernel_size, stride, padding, dilation, ceil_mode),
-        return_indices,
+        "max_pool2d", input, StridedArguments(kernel_size, stride, padding, dilation, ceil_mode),
+        return_indices
     )
 
 
 @overload
 def max_pool3d(
-    input: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    dilation: Ints = 1,
-    ceil_mode: bool = False,
-    return_indices: Literal[False] = False,
+    input: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0, dilation: Ints = 1,
+    ceil_mode: bool = False, return_indices: Literal[False] = False
 ) -> Tensor: ...
 @overload
 def max_pool3d(
-    input: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    dilation: Ints = 1,
-    ceil_mode: bool = False,
-    *,
-    return_indices: Literal[True],
+    input: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0, dilation: Ints = 1,
+    ceil_mode: bool = False, *, return_indices: Literal[True]
 ) -> Pair: ...
 @overload
 def max_pool3d(
-    input: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None,
-    padding: Ints,
-    dilation: Ints,
-    ceil_mode: bool,
-    return_indices: Literal[True],
+    input: Tensor, kernel_size: Ints, stride: Ints | None, padding: Ints, dilation: Ints, ceil_mode: bool,
+    return_indices: Literal[True]
 ) -> Pair: ...
 @overload
 def max_pool3d(
-    input: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    dilation: Ints = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
+    input: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0, dilation: Ints = 1,
+    ceil_mode: bool = False, return_indices: bool = False
 ) -> Maxima: ...
 def max_pool3d(
-    input: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    dilation: Ints = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
+    input: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0, dilation: Ints = 1,
+    ceil_mode: bool = False, return_indices: bool = False
 ) -> Maxima:
     """3-D max pooling.
 
@@ -632,20 +529,14 @@ def max_pool3d(
         ([[[[7.0]]]], [[[[7]]]])
     """
     return maximum(
-        "max_pool3d",
-        input,
-        StridedArguments(kernel_size, stride, padding, dilation, ceil_mode),
-        return_indices,
+        "max_pool3d", input, StridedArguments(kernel_size, stride, padding, dilation, ceil_mode),
+        return_indices
     )
 
 
 def max_unpool1d(
-    input: Tensor,
-    indices: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    output_size: Sequence[int] | None = None,
+    input: Tensor, indices: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
+    output_size: Sequence[int] | None = None
 ) -> Tensor:
     """1-D max unpooling: the inverse of max pooling, with zeros between the maxima.
 
@@ -681,12 +572,8 @@ def max_unpool1d(
 
 
 def max_unpool2d(
-    input: Tensor,
-    indices: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    output_size: Sequence[int] | None = None,
+    input: Tensor, indices: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
+    output_size: Sequence[int] | None = None
 ) -> Tensor:
     """2-D max unpooling: the inverse of max pooling, with zeros between the maxima.
 
@@ -722,12 +609,8 @@ def max_unpool2d(
 
 
 def max_unpool3d(
-    input: Tensor,
-    indices: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    output_size: Sequence[int] | None = None,
+    input: Tensor, indices: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
+    output_size: Sequence[int] | None = None
 ) -> Tensor:
     """3-D max unpooling: the inverse of max pooling, with zeros between the maxima.
 

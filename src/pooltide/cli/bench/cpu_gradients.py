@@ -54,7 +54,7 @@ def chosen_kernel(kernels: Iterable[tuple[str, str | None]]) -> str | None:
 def problem_to_time(case: Case) -> Problem:
     """The problem of a case. Refused: the rules refuse it, or it has no cells."""
     problem = problem_of(case)
-    if problem.kind.startswith("unpool"):
+    if problem.unpool:
         raise Refused("bench does not time unpools; it times the twelve pools and their gradients")
     if 0 in (problem.planes, *problem.input_plane, *problem.output_plane):
         raise Refused("the case has no cell; there is nothing to time")

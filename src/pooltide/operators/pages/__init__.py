@@ -17,6 +17,7 @@ from importlib.resources import files
 from typing import Any
 
 from ..dtypes import DTYPES, FORMATS, STATUS
+from ..kinds import OfKind
 from ..toml import PageError, exact_keys, read, read_page
 from .family import written_out
 from .references import PythonFunction
@@ -94,7 +95,7 @@ class CubeMathType:
 
 
 @dataclass(frozen=True, eq=False)
-class Operator:
+class Operator(OfKind):
     name: str  # as the documents spell it; the function's, of one that they don't have
     function: str  # empty, of an operator that is no function here
     short: str  # in the notation of cases
@@ -126,22 +127,9 @@ class Operator:
         return parameter.role in ("output", "in_place") if self.yours else parameter.role in self.results
 
     @property
-    def gradient(self) -> bool:
-        return self.kind.endswith("_gradient")
-
-    @property
-    def unpool(self) -> bool:
-        """Whether it is an unpool or its gradient."""
-        return self.kind.startswith("unpool")
-
-    @property
     def masked(self) -> bool:
         """Whether a mask (problem/masks.py) takes the place of indices: their dtypes are the group `mask`."""
         return any(p.role == "indices" and p.dtypes == "mask" for p in self.parameters)
-
-    @property
-    def average(self) -> bool:
-        return self.kind.startswith("average")
 
     @property
     def documented(self) -> bool:
