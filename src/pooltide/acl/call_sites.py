@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from types import FrameType
@@ -63,7 +63,7 @@ def capture() -> Site | None:
 
 
 def _python_frames() -> Site:
-    frame: FrameType | None = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(2)
     frames: list[Frame] = []
     while frame is not None and len(frames) < _SHOWN:
         if not _is_ours(frame):
@@ -82,14 +82,10 @@ def _is_ours(frame: FrameType) -> bool:
     return name.startswith(_PACKAGE) and not name.startswith(_EXAMPLES)
 
 
-@contextlib.contextmanager
-def job_of(site: Site | None) -> Iterator[None]:
-    """What the thread reports meanwhile belongs to a job that this site submitted."""
+def enter_job(site: Site | None) -> Site | None:
+    """Let what the thread reports belong to a job that this site submitted; returns the last such site."""
     before, _thread.job = _thread.job, site
-    try:
-        yield
-    finally:
-        _thread.job = before
+    return before
 
 
 def describe_site(site: Site | None) -> str:

@@ -40,11 +40,9 @@ def report_data(
 
     `volumes` are the job's arrays by role, with axes N C D H W; `rank` is that of the tensors.
     """
-    if checks == "off":
-        return
     names = {p.role: p.name for p in operator.parameters}
     whole, kind = checks == "strict", None
-    indexed = problem.kind == "maximum_gradient" and not operator.masked
+    indexed = _has_indices(operator, problem)
     if indexed and (found := _outside_window(problem, volumes["indices"], whole=whole)):
         count, at, value = found
         more = f" ({count} such indices were found)" if count > 1 else ""
@@ -58,6 +56,15 @@ def report_data(
     if kind is not None:
         must = f"since CANN {operator.finite_from} it must have neither NaN nor -Inf on this product"
         report(f"{names['input']} has {kind}; {must}.", effect=" The result is that of PyTorch.")
+
+
+def needs_check(operator: Operator, product: str, problem: Problem) -> bool:
+    """Whether `report_data` looks at anything."""
+    return _has_indices(operator, problem) or product in operator.finite_on
+
+
+def _has_indices(operator: Operator, problem: Problem) -> bool:
+    return problem.kind == "maximum_gradient" and not operator.masked
 
 
 def _sample(array: Array, *, whole: bool) -> Array:

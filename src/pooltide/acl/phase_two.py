@@ -66,8 +66,9 @@ def enqueue(operator: Operator, workspace: Any, workspace_size: Any, executor: A
         ranges = [*launch.ranges, *_workspace_range(workspace, min_bytes)]
         _report_overlap(operator, launch.ranges)
         for used in ranges:
-            must = f"call aclrtSetDevice({used.block.device}) first"
-            used.report_other_device(operator.name, context, RUNTIME_ERROR, must)
+            if used.block.device != context.device:
+                must = f"call aclrtSetDevice({used.block.device}) first"
+                used.report_other_device(operator.name, context, RUNTIME_ERROR, must)
         _report_races(operator.name, ranges, target)
         run = partial(launch.run, workspace if min_bytes else None, STATE.checks)
         job = Job(operator.name, run, quick=executor.work.quick)

@@ -32,7 +32,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from .call_sites import Site, capture, job_of
+from .call_sites import Site, capture, enter_job
 from .error_reports import BAD_ALLOC, INTERNAL, Refused, format_message
 from .findings import Finding, say
 from .races import Clock, wait_for
@@ -51,7 +51,7 @@ _IDS = itertools.count(1)
 FAILED_JOBS: list[Callable[[Stream, Failure], None]] = []  # called in the thread of a job that failed
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)  # a frozen one takes three times as long to make
 class Job:
     title: str  # of the function that submitted it, for messages
     run: Callable[[], object]
@@ -96,6 +96,7 @@ class Stream:
 
     def __init__(self, name: str = "a stream", device: int = 0) -> None:
         self.alive = True
+        self.released = False  # by aclrtResetDevice
         self.waited = 0  # the last job that the host has waited for
         self.clock: Clock = {}  # the jobs of other streams that come before this stream's next job
         self._name = name
@@ -292,8 +293,11 @@ class Stream:
 
 
 def _outcome(job: Job) -> Failure | None:
-    with job_of(job.site):
+    before = enter_job(job.site)
+    try:
         return _run(job)
+    finally:
+        enter_job(before)
 
 
 def _run(job: Job) -> Failure | None:
