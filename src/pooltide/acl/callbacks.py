@@ -139,10 +139,13 @@ def aclrtLaunchCallback(fn: Any, userData: Any, blockType: int, stream: Stream |
     calls = _subscriptions.calls[thread]
 
     def launch() -> None:
-        call.before[target] = target.last_finished
+        call.before[target] = done = target.last_finished
+        if blockType == _BLOCKS:
+            target.caller = thread, done + 1
         calls.put(call)
         while blockType == _BLOCKS and target.alive and not call.unfinished.acquire(timeout=_SLICE):
             pass
+        target.caller = None
 
     target.require_submit(Job("aclrtLaunchCallback", launch, quick=False), RT_INVALID)
     return 0

@@ -94,6 +94,7 @@ def _destroy_stream(stream: Any, *, force: bool) -> int:
     live = require_live("stream", stream, Stream, RT_INVALID)
     if live.released:
         report_after_reset("aclrtDestroyStreamForce" if force else "aclrtDestroyStream")
+    live.refuse_endless_wait()
     STREAMS.destroy(live, force=force)
     return 0
 
