@@ -90,6 +90,14 @@ def test_host_pages(tmp_path: Path) -> None:
     assert (run.returncode, run.stdout) == (0, "0 wrong, own file kept, fast\n"), run.stderr
 
 
+@pytest.mark.slow
+def test_streams_that_were_destroyed_take_little_memory(tmp_path: Path) -> None:
+    """A message can still name the last ones, which take about 5 KB each."""
+    run = run_program(compile_program(PROGRAMS / "many_streams.c", tmp_path / "program", f"-I{PROGRAMS}"))
+    assert run.returncode == 0, run.stderr
+    assert int(run.stdout) < 2000
+
+
 def test_without_files(tmp_path: Path) -> None:
     program = compile_program(PROGRAMS / "no_files_left.c", tmp_path / "program", f"-I{PROGRAMS}")
     most = min(256, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
