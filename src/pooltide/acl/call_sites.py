@@ -77,9 +77,9 @@ def _python_frames() -> Site:
 def _is_ours(frame: FrameType) -> bool:
     """Whether the code is of this package; its examples are programs. Methods of dataclasses have no file."""
     name = frame.f_code.co_filename
-    if name == "<string>":
-        return str(frame.f_globals.get("__name__")).startswith("pooltide.")
-    return name.startswith(_PACKAGE) and not name.startswith(_EXAMPLES)
+    if name.startswith(_PACKAGE):
+        return not name.startswith(_EXAMPLES)
+    return name == "<string>" and str(frame.f_globals.get("__name__")).startswith("pooltide.")
 
 
 def enter_job(site: Site | None) -> Site | None:
