@@ -65,9 +65,7 @@ def test_calls_of_a_page_are_checked(tmp_path: Path) -> None:
         assert says in pooltide("check", f"aclnnAdd:{words}", rc=rc, POOLTIDE_OPERATORS=str(tmp_path))
 
 
-WORDS = (
-    "selfRef.2x3:alpha.-2:dims.0x1:scales.0.5x-1e-3:flags.1x0:times.4:small.-1:keep.true:eps.0.25:rate.1:mode.sum"
-)
+WORDS = "selfRef.2x3:alpha.-2:dims.0x1:scales.0.5x-1e-3:flags.1x0:times.4:small.-1:keep.true:eps.0.25:rate.1:mode.sum"
 
 
 @pytest.mark.parametrize(
@@ -85,7 +83,9 @@ WORDS = (
     ],
 )
 def test_words_of_every_type_but_lists(tmp_path: Path, changed: str, says: str) -> None:
-    optional = own_operator.PAGE.replace('dtypes = ["FLOAT32"] },', 'dtypes = ["FLOAT32"], nullable = true },')
+    optional = own_operator.PAGE.replace(
+        'dtypes = ["FLOAT32"] },', 'dtypes = ["FLOAT32"], nullable = true },'
+    )
     (tmp_path / "many.toml").write_text(optional)
     (tmp_path / "many.py").write_text(own_operator.CODE)
     words = f"aclnnMany:{WORDS}{'' if 'sums' in changed else ':sums.3'}{changed}"
