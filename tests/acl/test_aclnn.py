@@ -501,7 +501,7 @@ def test_a_failure_is_reported_by_synchronize_or_printed_at_the_end(
         stream, _ = acl.aclrtCreateStream()
         size, executor, _ = case.phase_one()
         assert aclnn.aclnnAdaptiveMaxPool2dBackward(None, size, executor, stream) == 0
-        assert acl.aclrtResetDevice(0) == 0 == acl.aclrtSetDevice(0)
+        assert acl.aclrtSetDevice(0) == 0 == acl.aclrtResetDevice(0)  # which waits
         if synchronize:
             assert acl.aclrtSynchronizeStream(stream) == 500000
         assert acl.aclrtDestroyStream(stream) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from pooltide.acl.state import STATE
 
 pytestmark = pytest.mark.usefixtures("runtime")
 
-INVALID, CONTEXT = 100000, 107002
+INVALID, RT_INVALID, CONTEXT = 100000, 107000, 107002
 
 
 def test_editions_take_what_they_know() -> None:
@@ -104,6 +105,34 @@ def test_a_device_is_reset_as_often_as_it_was_set() -> None:
         acl.aclrtSetDevice(0)
     assert acl.aclrtResetDeviceForce(0) == 0
     assert acl.aclrtMalloc(8, 0)[1] == CONTEXT
+
+
+@pytest.mark.parametrize("reset", [acl.aclrtResetDevice, acl.aclrtResetDeviceForce])
+def test_a_device_that_is_not_set_is_not_reset(reset: Callable[[int], int]) -> None:
+    assert reset(0) == 0
+    assert reset(0) == CONTEXT
+    assert "deviceId is 0, a device that is not set" in (acl.aclGetRecentErrMsg() or "")
+
+
+@pytest.mark.parametrize("reset", [acl.aclrtResetDevice, acl.aclrtResetDeviceForce])
+def test_a_reset_ends_the_default_context_and_its_streams(
+    reset: Callable[[int], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    context, _ = acl.aclrtGetCurrentContext()
+    stream, _ = acl.aclrtCreateStream()
+    block, _ = acl.aclrtMalloc(8, 0)
+    threads = threading.active_count()
+    for _ in range(3):
+        assert acl.aclrtMemsetAsync(block, 8, 1, 8, None) == 0  # which makes the default stream
+        assert reset(0) == acl.aclrtSetDevice(0) == 0
+    assert threading.active_count() <= threads
+    assert acl.aclrtSynchronizeStream(stream) == RT_INVALID
+    assert acl.aclrtMemsetAsync(block, 8, 1, 8, stream) == RT_INVALID
+    assert "which aclrtResetDevice has released; it must be a new stream" in (acl.aclGetRecentErrMsg() or "")
+    assert acl.aclrtSetCurrentContext(context) == RT_INVALID
+    assert "context is of device 0, which was reset" in (acl.aclGetRecentErrMsg() or "")
+    assert acl.aclrtDestroyStream(stream) == 0
+    assert "aclrtDestroyStream: it was called after aclrtResetDevice" in capsys.readouterr().err
 
 
 def test_a_thread_that_chose_no_device_is_reported_once(capsys: pytest.CaptureFixture[str]) -> None:

@@ -403,3 +403,22 @@ def test_a_declared_operator_marks_its_outputs_and_says_so(
         == 1
     )
     assert phases[0](7, out)[2] == 161002
+
+
+def test_a_narrower_result_is_not_silent(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    page = RELU.replace('["FLOAT32", "FLOAT16", "BFLOAT16"]', '["FLOAT32", "INT32"]').replace("Relu", "Halve")
+    phases = operator(tmp_path / "floats", page, "def relu(self):\n    return self / np.float64(2)")
+    for _ in range(2):
+        out = acl.tensor_from_numpy(np.zeros_like(X))
+        assert compute(phases, acl.tensor_from_numpy(X), out) == (0, "")
+        assert np.array_equal(acl.tensor_to_numpy(out), X / 2)
+    line = "aclnnHalve: relu.py:relu returned float64 for out, which is rounded to float32; it may return float32."
+    assert capfd.readouterr().err.count(line) == 1
+    phases = operator(tmp_path / "ints", page, "def relu(self):\n    return self.astype(np.int64) * 4")
+    ints = X.astype(np.int32)
+    for factor, status in ((1, 0), (1 << 28, 500000)):
+        out = acl.tensor_from_numpy(np.zeros_like(ints))
+        found, message = compute(phases, acl.tensor_from_numpy(ints * factor), out)
+        assert found == status
+        assert np.array_equal(acl.tensor_to_numpy(out), np.zeros_like(ints) if status else ints * 4)
+    assert "relu.py:relu returned int64 for out, with values beyond int32; it must return" in message

@@ -110,3 +110,40 @@ def test_a_thread_gets_the_callbacks_of_its_streams() -> None:
     assert acl.util.stop_thread(thread) == 0
     assert acl.rt.launch_callback(seen.append, "third", 0, stream) == 107015
     assert acl.rt.destroy_stream(stream) == 0
+
+
+def test_a_wait_that_never_ends_is_refused() -> None:
+    """A stream waits for a callback, and the only thread that may call it waits for the stream."""
+    block, _ = acl.rt.malloc(8, HUGE_FIRST)
+    host = np.zeros(8, np.uint8)
+    stream, other = (acl.rt.create_stream()[0] for _ in range(2))
+    event, _ = acl.rt.create_event()
+    statuses: dict[str, int] = {}
+
+    def waits(name: str) -> None:
+        statuses[f"{name} stream"] = acl.rt.synchronize_stream(stream)
+        text = f"aclrtSynchronizeStream: {stream} waits for a callback of aclrtLaunchCallback, which this"
+        assert (acl.get_recent_err_msg() or "").startswith(text)
+        statuses[f"{name} other stream"] = acl.rt.synchronize_stream(other)
+        statuses[f"{name} event"] = acl.rt.synchronize_event(event)
+        statuses[f"{name} device"] = acl.rt.synchronize_device()
+        statuses[f"{name} copy"] = acl.rt.memcpy_async(block, 8, host, 8, TO_DEVICE, stream)
+        statuses[f"{name} destroy"] = acl.rt.destroy_stream(stream)
+        statuses[f"{name} unsubscribe"] = acl.rt.unsubscribe_report(thread, stream)
+        statuses[f"{name} timeout"] = acl.rt.synchronize_stream_with_timeout(stream, 5)
+
+    thread = threading.get_ident()
+    assert acl.rt.subscribe_report(thread, stream) == 0
+    assert acl.rt.launch_callback(waits, "inside", 1, stream) == 0
+    assert acl.rt.record_event(event, stream) == acl.rt.stream_wait_event(other, event) == 0
+    waits("before")
+    assert acl.rt.process_report(-1) == 0
+    timeout = statuses.pop("before timeout"), statuses.pop("inside timeout")
+    assert timeout == (107020, 107020)
+    assert set(statuses.values()) == {107000}, statuses
+    assert len(statuses) == 14
+    assert acl.rt.synchronize_stream(other) == 0
+    assert acl.rt.unsubscribe_report(thread, stream) == 0
+    assert [acl.rt.destroy_stream(each) for each in (stream, other)] == [0, 0]
+    acl.rt.destroy_event(event)
+    acl.rt.free(block)

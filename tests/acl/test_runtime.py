@@ -1020,3 +1020,35 @@ acl.aclrtFree(7)
     first, second = json.loads(report.read_text())["findings"]
     assert (first["count"], first["lines"]) == (2, ["<string>:7"])
     assert second["message"].startswith("aclrtFree: devPtr is 0x7")
+
+
+def test_registered_memory_ends_by_its_own_call(capsys: pytest.CaptureFixture[str]) -> None:
+    pages = np.zeros(3 * 4096, np.uint8)
+    host = -(-pages.ctypes.data // 4096) * 4096
+    assert acl.aclrtHostUnregister(host) == RT_INVALID
+    assert f"ptr is {host:#x}; it must be an address that was registered" in said()
+    mapped, ret = acl.aclrtHostRegister(host, 4096, 0)
+    assert ret == 0
+    assert acl.aclrtFree(mapped) == RT_INVALID
+    assert "an address of aclrtHostRegister; it must be ended by aclrtHostUnregister" in said()
+    assert acl.aclrtHostRegister(host, 4096, 0)[1] == RT_INVALID
+    assert acl.aclrtHostUnregister(host) == 0
+    mapped, ret = acl.aclrtHostRegister(host, 4096, 0)
+    assert ret == 0
+    assert acl.aclFinalize() == acl.aclInit(None) == acl.aclrtSetDevice(0) == 0
+    assert acl.aclrtHostUnregister(host) == RT_INVALID
+    assert acl.aclrtHostRegister(host, 4096, 0)[1] == acl.aclrtHostUnregister(host) == 0
+    pinned, _ = acl.aclrtMallocHost(8)
+    assert acl.aclrtHostRegister(pinned, 8, 0)[1] == 0
+    assert acl.aclrtFreeHost(pinned) == 0
+    assert "is registered; call aclrtHostUnregister first" in capsys.readouterr().err
+
+
+def test_registered_memory_is_copied_as_what_it_was(streams: Any) -> None:
+    """CANN's pages call registered memory page-locked only if aclrtMallocHost gave it out."""
+    pages = np.zeros(3 * 4096, np.uint8)
+    host = -(-pages.ctypes.data // 4096) * 4096
+    assert acl.aclrtHostRegister(host, 4096, 0)[1] == 0
+    assert acl.aclrtMemcpyAsync(host, 8, _device(8, 7), 8, D2H, streams[0]) == 0
+    assert pages[host - pages.ctypes.data] == 7
+    assert acl.aclrtHostUnregister(host) == 0

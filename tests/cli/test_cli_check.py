@@ -33,7 +33,7 @@ def test_ops_prints_every_page() -> None:
     for operator in [*gradients().values(), *documented().values()]:
         assert operator.name in text
         for rule in operator.rules:
-            assert rule.name.replace("_", " ") in text
+            assert rule.name in text
     for product in ASCEND_PRODUCTS:
         assert PRODUCTS[product] in text
 
@@ -95,9 +95,9 @@ def test_ops_says_of_each_rule_who_made_it() -> None:
     text = pooltide("ops", "aclnnGlobalMaxPool", COLUMNS="400")
     lines = [line for line in text.splitlines() if line.endswith(("documented", "decided"))]
     assert len(lines) == len(documented()["aclnnGlobalMaxPool"].rules)
-    basis = {" ".join(line.lstrip(" 0123456789").split()[:2]): line.split()[-1] for line in lines}
-    assert basis["rank supported"] == "documented"
-    assert basis["result shape"] == "decided"
+    basis = {line.lstrip(" 0123456789").split()[0]: line.split()[-1] for line in lines}
+    assert basis["rank_supported"] == "documented"
+    assert basis["result_shape"] == "decided"
     both = pooltide("ops", "max_pool2d", COLUMNS="400")
     assert "aclnnMaxPool2dWithIndices (max_pool2d)" in both
     assert "pooltide's function" in both
@@ -125,7 +125,7 @@ def test_refused_with_status_rule_and_reason() -> None:
     text = pooltide("check", "avg2d:1x16x4x4:k4:s1:p3", rc=1)
     assert "padding is 3 on axis H; it must be at most 2, half of kernelSize 4." in text
     assert "[161002 ACLNN_ERR_PARAM_INVALID]" in text
-    assert "rule padding half kernel, item 6 of 161002 in the document's error table" in text
+    assert "rule padding_half_kernel, item 6 of 161002 in the document's error table" in text
     assert text.splitlines()[-1] == (
         "reproduce: pooltide check avg2d:1x16x4x4:k4:s1:p3:f32 --product atlas-a2"
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import own_operator
 from commandline import pooltide
 from pooltide.operators.pages.user import TYPES
 
@@ -62,6 +63,41 @@ def test_calls_of_a_page_are_checked(tmp_path: Path) -> None:
         ("self.2x3:alpha.much", 2, "alpha is 'much'; it must be of type scalar"),
     ]:
         assert says in pooltide("check", f"aclnnAdd:{words}", rc=rc, POOLTIDE_OPERATORS=str(tmp_path))
+
+
+WORDS = "selfRef.2x3:alpha.-2:dims.0x1:scales.0.5x-1e-3:flags.1x0:times.4:small.-1:keep.true:eps.0.25:rate.1:mode.sum"
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ("", "accepted: aclnnMany on Atlas A2"),
+        (":mode.null:mask.2x3:mask.BOOL", "accepted: aclnnMany on Atlas A2"),
+        (":times.10", "times is 10; it must be 9 at most."),
+        (":dims.1", "dims has 1 values; it must have 2."),
+        (":dims.0x-1", "dims has values (0, -1); each must be at least 0."),
+        (":dims.0.5", "dims is '0.5'; it must be of type int array"),
+        (":flags.yes", "flags is 'yes'; it must be of type bool array"),
+        (":keep.1", "keep is '1'; it must be of type bool"),
+        (":sums.f16", "sums is null; it must be a tensor."),
+    ],
+)
+def test_words_of_every_type_but_lists(tmp_path: Path, changed: str, says: str) -> None:
+    optional = own_operator.PAGE.replace(
+        'dtypes = ["FLOAT32"] },', 'dtypes = ["FLOAT32"], nullable = true },'
+    )
+    (tmp_path / "many.toml").write_text(optional)
+    (tmp_path / "many.py").write_text(own_operator.CODE)
+    words = f"aclnnMany:{WORDS}{'' if 'sums' in changed else ':sums.3'}{changed}"
+    rc = 0 if "accepted" in says else 2 if "it must be of type" in says else 1
+    assert says in pooltide("check", words, rc=rc, POOLTIDE_OPERATORS=str(tmp_path))
+
+
+def test_no_word_describes_a_list(tmp_path: Path) -> None:
+    (tmp_path / "many.toml").write_text(own_operator.PAGE)
+    (tmp_path / "many.py").write_text(own_operator.CODE)
+    says = "others is ''; it must be called from a program: no word describes a list"
+    assert says in pooltide("check", "aclnnMany:selfRef.2", rc=2, POOLTIDE_OPERATORS=str(tmp_path))
 
 
 def test_a_bad_folder_gets_a_sentence(tmp_path: Path) -> None:

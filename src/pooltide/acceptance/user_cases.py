@@ -1,12 +1,13 @@
 """The notation of a call of a user's operator, for `pooltide check`: aclnnRelu:self.2x3:out.2x3:out.f16
 
-NAME.WHAT describes a parameter: the shape, dtype or format of a tensor; a number, true or false; an int array
-as 1x2; null. A tensor without a shape is null, and has the first dtype and format of its page.
+NAME.WHAT describes a parameter: the shape, dtype or format of a tensor; a number, true or false; an array as
+1x2; a text; null. A tensor without a shape is null, and has the first dtype of its page.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +20,12 @@ from ..operators.pages import ASCEND_PRODUCTS, DEFAULT_PRODUCT, Operator, Parame
 from .words import BY_SHORT_DTYPE, NotationError
 
 _SHAPE = re.compile(r"\d+(x\d+)*")
-_NUMBERS = re.compile(r"-?\d+(x-?\d+)*")
+_ELEMENTS: dict[str, Callable[[str], Any]] = {
+    "int_array": int,
+    "float_array": float,
+    "bool_array": lambda word: bool(int(word)),
+}
+_BOOLS = {"true": True, "false": False, "": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,30 +77,29 @@ def _value(operator: Operator, parameter: Parameter, words: list[str]) -> Value:
         value: Value = _number(parameter, word)
         return value
     except ValueError:
-        raise NotationError(
-            f"{parameter.name} is {word[:60]!r}; it must be of type {parameter.type.replace('_', ' ')}"
-        ) from None
+        if parameter.type in ("tensor_list", "scalar_list"):
+            must = "it must be called from a program: no word describes a list"
+        else:
+            must = f"it must be of type {parameter.type.replace('_', ' ')}"
+        raise NotationError(f"{parameter.name} is {word[:60]!r}; {must}") from None
 
 
 def _number(parameter: Parameter, word: str) -> Any:
     match parameter.type:
         case "bool":
-            return (
-                {"true": True, "false": False, "": False}.get(word)
-                if word in ("true", "false", "")
-                else int("")
-            )
-        case "int_array" | "float_array" | "bool_array":
-            if word and not _NUMBERS.fullmatch(word):
+            if word not in _BOOLS:
                 raise ValueError
-            kind = {"int_array": int, "float_array": float, "bool_array": bool}[parameter.type]
-            return tuple(kind(int(n)) for n in word.split("x")) if word else ()
+            return _BOOLS[word]
+        case "int_array" | "float_array" | "bool_array":
+            return tuple(map(_ELEMENTS[parameter.type], word.split("x"))) if word else ()
         case "float" | "double":
             return float(word or 0)
         case "scalar":
             return np.float32(word or 0)
         case "string":
             return word
+        case "data_type" if (dtype := BY_SHORT_DTYPE.get(word) or DTYPES.get(word)) is not None:
+            return dtype.code
         case "tensor_list" | "scalar_list":
             raise ValueError
     return int(word or 0)

@@ -1,9 +1,9 @@
-"""Takes the size of a block of device memory, and the addresses of freed blocks.
+"""Takes the sizes of blocks of memory, and the addresses of freed blocks.
 
 Returns an address in a reserved range of the address space, or None where the system reserves none. It must
 not touch the data of blocks, which is stored elsewhere.
 
-The ranges have no access rights, so an address that a program gets only names a block: a host that reads or
+The ranges have no access rights, so an address of device memory only names a block: a host that reads or
 writes there gets SIGSEGV, as it would beside a real device. Where the system reserves no range (a limit on
 the address space), a block's address is that of its data, and the host can access it.
 """
@@ -45,33 +45,39 @@ def is_guarded(address: int) -> bool:
 
 
 class Addresses:
-    """Gives out ranges for blocks and takes them back."""
+    """Gives out ranges for blocks and takes them back. It uses a part of GUARDS at most."""
 
-    def __init__(self) -> None:
+    def __init__(self, align: int = ALIGN, max_guards: int = len(GUARDS)) -> None:
+        self._align, self._max_guards = align, max_guards
         self._next = self._end = 0
+        self._chunks: list[tuple[int, int]] = []
         self._free: dict[int, deque[int]] = {}
 
+    def contains(self, address: int) -> bool:
+        """Whether the address is in a range that was or may be given out."""
+        return any(start <= address < end for start, end in self._chunks)
+
     def take(self, size: int) -> int | None:
-        """The start of an unused range of at least size + ALIGN bytes; None when none is left."""
-        length = _length(size)
+        """The start of an unused range of at least size + align bytes; None when none is left."""
+        length = self._length(size)
         freed = self._free.get(length)
         if freed is not None and len(freed) > _QUARANTINE:
             return freed.popleft()
         if self._next + length > self._end:
             chunk = max(length, _CHUNK)
-            if (start := reserve(chunk)) is None:
+            if len(self._chunks) == self._max_guards or (start := reserve(chunk)) is None:
                 return freed.popleft() if freed else None
             self._next, self._end = start, start + chunk
+            self._chunks.append((start, start + chunk))
         self._next += length
         return self._next - length
 
     def give_back(self, address: int, size: int) -> None:
         if is_guarded(address):
-            self._free.setdefault(_length(size), deque()).append(address)
+            self._free.setdefault(self._length(size), deque()).append(address)
 
-
-def _length(size: int) -> int:
-    """The length of a block's range: size + ALIGN, rounded up to one of _STEPS per power of two."""
-    units = size // ALIGN + 2
-    step = 1 << max(units.bit_length() - _STEPS.bit_length(), 0)
-    return -(-units // step) * step * ALIGN
+    def _length(self, size: int) -> int:
+        """The length of a block's range: size + align, rounded up to one of _STEPS per power of two."""
+        units = size // self._align + 2
+        step = 1 << max(units.bit_length() - _STEPS.bit_length(), 0)
+        return -(-units // step) * step * self._align

@@ -11,8 +11,17 @@ from typing import Any
 from ..operators.call import is_int
 from ..operators.dtypes import ENUMS
 from .addresses import is_guarded
-from .contexts import current_context, require_before_reset
-from .error_reports import ACL_INVALID, BAD_ALLOC, RT_INVALID, Refused, describe, entry_point, require_code
+from .contexts import CONTEXTS, current_context, report_after_reset
+from .error_reports import (
+    ACL_INVALID,
+    BAD_ALLOC,
+    RT_INVALID,
+    Refused,
+    describe,
+    entry_point,
+    report,
+    require_code,
+)
 from .memory_blocks import HOST_MEMORY, MEMORY, Block, Memory, free, host_bytes
 from .state import STATE, edition_from
 
@@ -75,18 +84,31 @@ def _allocate(memory: Memory, size: Any, policy: Any) -> tuple[int, int]:
 
 @entry_point(int)
 def aclrtFree(devPtr: int | None) -> int:
-    require_before_reset("aclrtFree")
+    if CONTEXTS.current() is None:
+        report_after_reset("aclrtFree")
+    if is_int(devPtr) and (block := MEMORY.starts(int(devPtr))) is not None and block.registered:
+        what = f"devPtr is {devPtr:#x}, an address of aclrtHostRegister"
+        must = "it must be ended by aclrtHostUnregister, with the address of the host memory."
+        raise Refused(RT_INVALID, f"{what}; {must}", block.origins)
     return free("aclrtFree", "devPtr", devPtr, MEMORY, "aclrtMalloc")
 
 
 @entry_point(int)
 def aclrtFreeHost(hostPtr: int | None) -> int:
+    if is_int(hostPtr) and (block := HOST_MEMORY.starts(int(hostPtr))) is not None:
+        for at in [at for at in _registered if block.contains(at, 1) and _registered_at(at)]:
+            must = "call aclrtHostUnregister first."
+            text = f"hostPtr is {hostPtr:#x}, and {at:#x} in its block is registered; {must}"
+            report("aclrtFreeHost", text, RT_INVALID, origins=_registered[at].origins)
     return free("aclrtFreeHost", "hostPtr", hostPtr, HOST_MEMORY, "aclrtMallocHost")
 
 
 @entry_point(lambda status: (None, status))
 def aclrtHostRegister(ptr: int | None, size: int, type: int) -> tuple[int | None, int]:
-    """A device address of host memory, for kernels, but not for copies. It begins at a page of memory."""
+    """A device address of host memory, for kernels, but not for copies. It begins at a page of memory.
+
+    The host memory stays what it was: copies of memory that aclrtMallocHost did not give out wait.
+    """
     if not is_int(ptr) or not 0 < ptr < 2**64:
         raise Refused(RT_INVALID, f"ptr is {describe(ptr)}; it must be an address of host memory.")
     if not is_int(size) or not 0 < size <= 2**64 - ptr:
@@ -101,19 +123,27 @@ def aclrtHostRegister(ptr: int | None, size: int, type: int) -> tuple[int | None
         raise Refused(RT_INVALID, f"ptr is {at:#x}; it must be a multiple of {_PAGE}.")
     if block is not None and not block.contains(at, count):
         raise Refused(RT_INVALID, f"ptr {HOST_MEMORY.fault(at, count)}", block.origins)
-    if at in _registered:
-        raise Refused(RT_INVALID, f"ptr is {at:#x}, which was registered; call aclrtHostUnregister first.")
+    if (known := _registered_at(at)) is not None:
+        text = f"ptr is {at:#x}, which was registered; call aclrtHostUnregister first."
+        raise Refused(RT_INVALID, text, known.origins)
     data = host_bytes(at, count) if block is None else block.bytes_at(at, count)
     _registered[at] = MEMORY.register(data, device)
     return _registered[at].address, 0
 
 
+def _registered_at(address: int) -> Block | None:
+    """The device memory of registered host memory that starts here; None if there is none."""
+    block = _registered.get(address)
+    return block if block is not None and MEMORY.starts(block.address) is block else None
+
+
 @entry_point(int)
 def aclrtHostUnregister(ptr: int | None) -> int:
     """End what aclrtHostRegister began."""
-    block = _registered.get(int(ptr)) if is_int(ptr) else None
-    if block is None or not block.alive:
-        raise Refused(RT_INVALID, f"ptr is {describe(ptr)}; it must be an address that was registered.")
+    block = _registered_at(int(ptr)) if is_int(ptr) else None
+    if block is None:
+        what = f"{ptr:#x}" if is_int(ptr) else describe(ptr)
+        raise Refused(RT_INVALID, f"ptr is {what}; it must be an address that was registered.")
     free("aclrtHostUnregister", "ptr", block.address, MEMORY, "aclrtHostRegister")
     del _registered[int(ptr)]  # type: ignore[arg-type]
     return 0

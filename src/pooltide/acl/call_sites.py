@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from types import FrameType
@@ -63,7 +63,7 @@ def capture() -> Site | None:
 
 
 def _python_frames() -> Site:
-    frame: FrameType | None = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(2)
     frames: list[Frame] = []
     while frame is not None and len(frames) < _SHOWN:
         if not _is_ours(frame):
@@ -77,19 +77,15 @@ def _python_frames() -> Site:
 def _is_ours(frame: FrameType) -> bool:
     """Whether the code is of this package; its examples are programs. Methods of dataclasses have no file."""
     name = frame.f_code.co_filename
-    if name == "<string>":
-        return str(frame.f_globals.get("__name__")).startswith("pooltide.")
-    return name.startswith(_PACKAGE) and not name.startswith(_EXAMPLES)
+    if name.startswith(_PACKAGE):
+        return not name.startswith(_EXAMPLES)
+    return name == "<string>" and str(frame.f_globals.get("__name__")).startswith("pooltide.")
 
 
-@contextlib.contextmanager
-def job_of(site: Site | None) -> Iterator[None]:
-    """What the thread reports meanwhile belongs to a job that this site submitted."""
+def enter_job(site: Site | None) -> Site | None:
+    """Let what the thread reports belong to a job that this site submitted; returns the last such site."""
     before, _thread.job = _thread.job, site
-    try:
-        yield
-    finally:
-        _thread.job = before
+    return before
 
 
 def describe_site(site: Site | None) -> str:

@@ -51,6 +51,8 @@ class _Call:
     argument: Any
     unfinished: Any  # a lock that is held until the function has returned
     before: Clock  # the jobs that are done when the function runs
+    stream: Stream
+    blocks: bool  # the stream waits until the function has returned
 
 
 class _Subscriptions:
@@ -134,15 +136,18 @@ def aclrtLaunchCallback(fn: Any, userData: Any, blockType: int, stream: Stream |
     if (thread := _subscriptions.threads.get(target)) is None:
         text = f"stream is {target}, which has no thread for callbacks; call aclrtSubscribeReport first."
         raise Refused(_NO_THREAD, text)
-    call = _Call(function, userData, threading.Lock(), dict(target.clock))
+    call = _Call(function, userData, threading.Lock(), dict(target.clock), target, blockType == _BLOCKS)
     call.unfinished.acquire()
     calls = _subscriptions.calls[thread]
 
     def launch() -> None:
-        call.before[target] = target.last_finished
+        call.before[target] = done = target.last_finished
+        if call.blocks:
+            target.caller = thread, done + 1
         calls.put(call)
-        while blockType == _BLOCKS and target.alive and not call.unfinished.acquire(timeout=_SLICE):
+        while call.blocks and target.alive and not call.unfinished.acquire(timeout=_SLICE):
             pass
+        target.caller = None
 
     target.require_submit(Job("aclrtLaunchCallback", launch, quick=False), RT_INVALID)
     return 0
@@ -165,6 +170,8 @@ def aclrtProcessReport(timeout: int) -> int:
     try:
         _call("aclrtLaunchCallback", call.function, call.argument)
     finally:
+        if call.blocks:
+            call.stream.caller = None  # before the job ends, which does the same
         call.unfinished.release()
     return 0
 

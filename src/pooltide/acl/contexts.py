@@ -66,6 +66,7 @@ class aclrtContext:
 
     def __init__(self, device: int, *, explicit: bool) -> None:
         self.alive, self.device, self.explicit = True, device, explicit
+        self.released = False  # by aclrtResetDevice
         self.peers: set[int] = set()  # the devices whose memory aclrtDeviceEnablePeerAccess lets it use
         self.c_handle: int | None = None  # its handle in C programs
         self.options: dict[int, int] = {}
@@ -106,6 +107,18 @@ class aclrtContext:
         for stream in self.streams():
             STREAMS.destroy(stream)
 
+    def release(self) -> None:
+        """End the context and its streams; those of aclrtCreateStream stay for aclrtDestroyStream."""
+        self.alive, self.released = False, True
+        for stream in self.streams():
+            stream.released = True
+        if self._default is not None:
+            STREAMS.destroy(self._default)
+
+
+class _Thread(threading.local):
+    context: aclrtContext | None = None  # that the thread has chosen
+
 
 class Contexts:
     """All live contexts, and the default context of each device."""
@@ -115,33 +128,21 @@ class Contexts:
         self.live: list[aclrtContext] = []
         self._defaults: dict[int, aclrtContext] = {}  # in the order in which the program set the devices
         self._uses: dict[int, int] = {}  # calls of aclrtSetDevice that no aclrtResetDevice has ended
-        self._thread = threading.local()
+        self._thread = _Thread()
 
     def current(self) -> aclrtContext | None:
         """The context of the calling thread; None when there is none."""
-        context = self._chosen()
+        context = self._thread.context
         if context is None or not context.alive:
-            context = next((each for each in self._defaults.values() if self.is_usable(each)), context)
-        return context if context is not None and self.is_usable(context) else None
-
-    def is_usable(self, context: aclrtContext) -> bool:
-        """Whether the context lives, and its device was not reset."""
-        return context.alive and (context.explicit or self.is_set(context.device))
+            context = next(iter(list(self._defaults.values())), None)
+        return context
 
     def has_chosen(self) -> bool:
         """Whether the calling thread has chosen a context."""
-        return self._chosen() is not None
-
-    def _chosen(self) -> aclrtContext | None:
-        context: aclrtContext | None = getattr(self._thread, "context", None)
-        return context
+        return self._thread.context is not None
 
     def select(self, context: aclrtContext | None) -> None:
         self._thread.context = context
-
-    def is_set(self, device: int) -> bool:
-        """Whether the device was set and not reset."""
-        return self._uses.get(device, 0) > 0
 
     def set_device(self, device: int = 0) -> None:
         with self.lock:
@@ -149,12 +150,21 @@ class Contexts:
                 self._defaults[device] = aclrtContext(device, explicit=False)
                 self.live.append(self._defaults[device])
             self._uses[device] = self._uses.get(device, 0) + 1
-        self.select(self._defaults[device])
+            context = self._defaults[device]
+        self.select(context)
 
-    def reset_device(self, device: int, *, force: bool) -> None:
-        """End one use of the device, or all of them."""
+    def reset_device(self, device: int, *, force: bool) -> bool:
+        """End one use of the device, or all; the last ends its default context. False: it had no use."""
         with self.lock:
-            self._uses[device] = 0 if force else max(self._uses.get(device, 0) - 1, 0)
+            if (uses := self._uses.get(device, 0)) == 0:
+                return False
+            self._uses[device] = 0 if force else uses - 1
+            if self._uses[device]:
+                return True
+            context = self._defaults.pop(device)
+            self.live = [other for other in self.live if other is not context]
+        context.release()
+        return True
 
     def streams(self, device: int) -> list[Stream]:
         """The live streams of all contexts of the device."""
@@ -210,11 +220,13 @@ def current_context(status: int = NO_CONTEXT) -> aclrtContext:
     return context
 
 
-def require_before_reset(title: str) -> None:
+def report_after_reset(title: str) -> None:
     """Reports a release of what aclrtResetDevice has released already."""
-    if CONTEXTS.current() is None:
-        report(title, "it was called after aclrtResetDevice; it must be called before.", NO_CONTEXT)
+    report(title, "it was called after aclrtResetDevice; it must be called before.", NO_CONTEXT)
 
 
 def live_context(context: Any) -> aclrtContext:
+    if isinstance(context, aclrtContext) and context.released:
+        text = f"context is of device {context.device}, which was reset; call aclrtSetDevice first."
+        raise Refused(RT_INVALID, text)
     return require_live("context", context, aclrtContext, RT_INVALID)

@@ -112,6 +112,8 @@ def _queue_copy(
         _report_other_devices(title, current_context(), target, source)
         _report_pageable(title, target, source)
         checks = STATE.checks
+        if target.pageable or source.pageable:
+            queue.refuse_endless_wait()
 
         def run() -> None:
             if fault := source.never_written():

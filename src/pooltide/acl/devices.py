@@ -12,7 +12,7 @@ from typing import Any
 
 from ..operators.call import is_int
 from ..operators.dtypes import ENUMS, ERRORS
-from .contexts import CONTEXTS, aclrtContext, current_context, live_context
+from .contexts import CONTEXTS, NO_CONTEXT, aclrtContext, current_context, live_context
 from .error_reports import ACL_INVALID, RT_INVALID, Refused, entry_point, report, require_code
 from .state import STATE
 
@@ -53,7 +53,9 @@ def _reset(deviceId: Any, *, force: bool) -> int:
     device = require_device(deviceId)
     for stream in CONTEXTS.streams(device):
         stream.wait()
-    CONTEXTS.reset_device(device, force=force)
+    if not CONTEXTS.reset_device(device, force=force):
+        text = f"deviceId is {device}, a device that is not set, or was reset; call aclrtSetDevice first."
+        raise Refused(NO_CONTEXT, text)
     return 0
 
 
@@ -126,11 +128,7 @@ def aclrtDestroyContext(context: aclrtContext | None) -> int:
 @entry_point(int)
 def aclrtSetCurrentContext(context: aclrtContext | None) -> int:
     """Let the calling thread use this context, and its device."""
-    target = live_context(context)
-    if not CONTEXTS.is_usable(target):
-        text = f"context is of device {target.device}, which was reset; call aclrtSetDevice first."
-        report("aclrtSetCurrentContext", text, RT_INVALID)
-    CONTEXTS.select(target)
+    CONTEXTS.select(live_context(context))
     return 0
 
 

@@ -32,7 +32,7 @@ from .tensor_descriptors import aclTensor
 
 _GUARD = 4096  # bytes before and after an output
 _GUARD_BYTE = 0xA5
-_announced: set[str] = set()  # declared operators that were named on stderr
+_announced: set[tuple[str, ...]] = set()  # what was said on stderr of an operator, once
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +68,19 @@ def function_work(
 def _mark(work: FunctionWork, tensors: Tensors, workspace: int | None, checks: str) -> None:
     """The job of an operator that is only declared: computes nothing, and counts its outputs as written."""
     operator = work.call.operator
-    if operator.name not in _announced and checks != "off":
-        _announced.add(operator.name)
-        say(f"{operator.name}: it is only declared, so nothing is computed; its outputs count as written.")
+    if checks != "off":
+        _say_once(operator, "it is only declared, so nothing is computed; its outputs count as written.")
     report_fault = partial(report, operator.name, status=INTERNAL, checks=checks)
     for key in work.reads:
         input_array(tensors[key], key, (), report_fault)
     for key in work.writes:
         write_result(tensors[key], output_array(tensors[key], key, report_fault))
+
+
+def _say_once(operator: Operator, text: str) -> None:
+    if (operator.name, text) not in _announced:
+        _announced.add((operator.name, text))
+        say(f"{operator.name}: {text}")
 
 
 def _compute(work: FunctionWork, tensors: Tensors, workspace: int | None, checks: str) -> None:
@@ -103,7 +108,7 @@ def _compute(work: FunctionWork, tensors: Tensors, workspace: int | None, checks
         if not buffer.intact:
             text = f"{operator.python} wrote outside the array {key}; it must write inside."
             raise Refused(INTERNAL, f"{text} The outputs are unchanged.", certain=True)
-    _take(operator, work.writes, arrays, result)
+    _take(operator, work.writes, arrays, result, checks)
     for key, buffer in buffers.items():
         if result is None and buffer.untouched:
             must = f"it must write into it, as in `{key}[...] = …`, or return its values"
@@ -163,7 +168,9 @@ class _Buffer:
         return self.array.nbytes >= 4 and bool((self._bytes == _GUARD_BYTE).all())
 
 
-def _take(operator: Operator, keys: tuple[str, ...], arrays: Mapping[str, Array], result: Any) -> None:
+def _take(
+    operator: Operator, keys: tuple[str, ...], arrays: Mapping[str, Array], result: Any, checks: str
+) -> None:
     """Write what the function returned, if anything, to the outputs, in their order."""
     if result is None:
         return
@@ -181,9 +188,16 @@ def _take(operator: Operator, keys: tuple[str, ...], arrays: Mapping[str, Array]
             good = array.shape == target.shape and np.can_cast(array.dtype, target.dtype, "same_kind")
         except (TypeError, ValueError):
             array, good = None, False
-        if not good:
+        if not good or array is None:
             what = shown(value) if array is None else f"shape {array.shape} and dtype {array.dtype}"
             must = f"it must have shape {target.shape} and dtype {target.dtype}."
             text = f"{operator.python} returned {what} for {key}; {must} The outputs are unchanged."
             raise Refused(INTERNAL, text, certain=True)
+        if array.dtype == np.float64 != target.dtype and checks != "off":
+            what = f"{operator.python} returned float64 for {key}, which is rounded to {target.dtype}"
+            _say_once(operator, f"{what}; it may return {target.dtype}.")
         target[...] = array
+        if target.dtype.kind in "iu" and not np.array_equal(target, array):
+            must = f"it must return values of {target.dtype}. The outputs are unchanged."
+            text = f"{operator.python} returned {array.dtype} for {key}, with values beyond {target.dtype}"
+            raise Refused(INTERNAL, f"{text}; {must}", certain=True)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from .addresses import reserve
+from .addresses import GUARDS, Addresses
 from .races import AFTER_WAITS
 from .state import STATE
 from .written_bytes import Cells
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 Bytes = NDArray[np.uint8]
 _PAGE = mmap.PAGESIZE
 _ALIGN = 64  # of a block's address
-_CHUNK = 1 << 36  # bytes of addresses that are reserved at once
 _MAX_SIZE = 1 << 30  # of a block; a larger one has no pages of this sort
 _MAX_LIVE = 1 << 13  # blocks at a time: each takes three mappings of the 65,530 that a process may have
 _MAX_WATCHES = 1 << 12  # of a block at a time: each takes two mappings
@@ -133,10 +132,9 @@ class HostPages:
     def __init__(self) -> None:
         self.handled = False  # faults are: the C library started this interpreter
         self._lock = threading.Lock()
-        self._next = self._end = 0
+        self._addresses = Addresses(_PAGE, len(GUARDS) // 2)
         self._watched: set[Pages] = set()
         self._live: set[Pages] = set()
-        self._chunks: list[int] = []
 
     def take(self, size: int) -> Pages | None:
         """The pages of a new block; None where the system has none."""
@@ -146,19 +144,14 @@ class HostPages:
         with self._lock:
             if len(self._live) >= _MAX_LIVE:
                 return None
-            if self._next + length + _PAGE > self._end:
-                if (start := reserve(_CHUNK)) is None:
-                    return None
-                self._chunks.append(start)
-                self._next, self._end = start + _PAGE, start + _CHUNK
-            start = self._next
-            self._next += length + _PAGE
             flags = mmap.MAP_SHARED | mmap.MAP_ANONYMOUS
             alias = _LIBC.mmap(None, length, _READ_WRITE, flags, -1, 0)
             if alias == _FAILED:
                 return None
+            taken = self._addresses.take(length + _PAGE)
+            start = taken and taken + _PAGE  # between two pages without access rights
             # An old size of 0 maps shared pages a second time.
-            if _LIBC.mremap(alias, 0, length, _MREMAP_MAYMOVE_FIXED, start) == _FAILED:
+            if start is None or _LIBC.mremap(alias, 0, length, _MREMAP_MAYMOVE_FIXED, start) == _FAILED:
                 _LIBC.munmap(alias, length)
                 return None
             owner = (ctypes.c_uint8 * length).from_address(alias)
@@ -169,13 +162,14 @@ class HostPages:
         return pages
 
     def give_back(self, pages: Pages) -> None:
-        """Free the pages. Their addresses are never used again."""
+        """Free the pages. Their addresses are not used again for a while."""
         with self._lock:
             self._watched.discard(pages)
             self._live.discard(pages)
             flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_FIXED
             _LIBC.madvise(ctypes.addressof(pages.alias), pages.length, _MADV_REMOVE)
             _LIBC.mmap(pages.start, pages.length, _NONE, flags, -1, 0)
+            self._addresses.give_back(pages.start - _PAGE, pages.length + _PAGE)
 
     def watch(self, pages: Pages, cells: Cells, stream: Stream, job: int, *, writes: bool) -> None:
         """Keep the host from the pages that a queued copy uses alone: other parts of a page may be in use."""
@@ -212,7 +206,7 @@ class HostPages:
 
     def describe(self, address: int) -> str | None:
         """What is at an address that the host can't access; None for addresses of other ranges."""
-        if not any(start <= address < start + _CHUNK for start in self._chunks):
+        if not self._addresses.contains(address):
             return None
         end = 0
         for pages in list(self._live):

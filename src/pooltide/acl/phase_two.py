@@ -64,10 +64,14 @@ def enqueue(operator: Operator, workspace: Any, workspace_size: Any, executor: A
             _require_disjoint(int(workspace), min_bytes, executor)
         launch = _launch(executor)
         ranges = [*launch.ranges, *_workspace_range(workspace, min_bytes)]
-        _report_overlap(operator, launch.ranges)
+        for source, overlapped in launch.overlaps:
+            text = f"{source.name} shares memory with {overlapped.name}; it must have its own."
+            effect = f" The job reads {source.name} before it writes."
+            report(operator.name, text, RUNTIME_ERROR, effect=effect, origins=source.block.origins)
         for used in ranges:
-            must = f"call aclrtSetDevice({used.block.device}) first"
-            used.report_other_device(operator.name, context, RUNTIME_ERROR, must)
+            if used.block.device != context.device:
+                must = f"call aclrtSetDevice({used.block.device}) first"
+                used.report_other_device(operator.name, context, RUNTIME_ERROR, must)
         _report_races(operator.name, ranges, target)
         run = partial(launch.run, workspace if min_bytes else None, STATE.checks)
         job = Job(operator.name, run, quick=executor.work.quick)
@@ -84,6 +88,7 @@ class Launch:
 
     tensors: Tensors  # of the executor when the launch was made
     ranges: tuple[Range, ...]  # of the tensors that are inside their blocks
+    overlaps: list[tuple[Range, Range]]  # inputs that share memory with an output
     run: Run
 
     def is_current(self, executor: aclOpExecutor) -> bool:
@@ -101,7 +106,8 @@ def _launch(executor: aclOpExecutor) -> Launch:
     for used_range in ranges:  # of others, the job reports that they leave their blocks
         if fault := tensors[used_range.name].outside_storage():
             report(executor.call.operator.name, f"{used_range.name} {fault}", ACLNN_INVALID)
-    launch = Launch(tensors, ranges, work.prepare(tensors, ranges))
+    overlaps = _overlaps(executor.call.operator, ranges)
+    launch = Launch(tensors, ranges, overlaps, work.prepare(tensors, ranges))
     executor.launch = launch if executor.repeatable else None
     return launch
 
@@ -112,19 +118,17 @@ def _workspace_range(workspace: Any, min_bytes: int) -> list[Range]:
     return [Range("workspace", block, block.cells(int(workspace), min_bytes), True)]
 
 
-def _report_overlap(operator: Operator, ranges: tuple[Range, ...]) -> None:
-    """Reports an input that shares memory with an output. A user's operator may write over a whole input."""
+def _overlaps(operator: Operator, ranges: tuple[Range, ...]) -> list[tuple[Range, Range]]:
+    """Inputs that share memory with an output. A user's operator may write over a whole input."""
     if len({used.block for used in ranges}) == len(ranges):
-        return
-    for source in ranges:
-        for target in ranges:
-            if source.writes or not target.writes or not source.overlaps(target):
-                continue
-            if operator.yours and source.cells == target.cells:
-                continue
-            text = f"{source.name} shares memory with {target.name}; it must have its own."
-            effect = f" The job reads {source.name} before it writes."
-            report(operator.name, text, RUNTIME_ERROR, effect=effect, origins=source.block.origins)
+        return []
+    return [
+        (source, target)
+        for source in ranges
+        for target in ranges
+        if target.writes and not source.writes and source.overlaps(target)
+        if not (operator.yours and source.cells == target.cells)
+    ]
 
 
 def _report_races(title: str, ranges: list[Range], stream: Stream) -> None:

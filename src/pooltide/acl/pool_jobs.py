@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ from ..operators.pages import Operator
 from ..operators.rules import check
 from ..problem.masks import pack, unpack
 from ..problem.problem import Problem, lower
-from .data_checks import report_data
+from .data_checks import checked_role, data_fault
 from .error_reports import ACLNN_STATUSES, INTERNAL, Refused, report
 from .execution import Array, Report, input_array, output_array, scratch_array, write_result
 from .executors import Run, Tensors
@@ -45,6 +44,7 @@ class PoolWork:
     reads: tuple[str, ...]
     writes: tuple[str, ...]
     names: tuple[tuple[str, str], ...]  # of the arrays of the problem: role, and name of the parameter
+    checked: str | None  # the role of the array whose values are checked
 
     def __str__(self) -> str:
         return str(self.executable.problem)
@@ -92,11 +92,11 @@ class _Job:
         volumes = self._run_kernel(checks)
         if volumes is None:
             volumes = _compute(call, executable, self.tensors, workspace, checks)
-        if volumes:
-            report_fault = partial(report, call.operator.name, status=INTERNAL, checks=checks)
-            rank = len(next(iter(self.tensors.values())).shape)
-            problem = executable.problem
-            report_data(call.operator, call.product, problem, volumes, rank, checks, report_fault)
+        if volumes and checks != "off" and (role := self.work.checked) is not None:
+            rank = len(self.tensors[role].shape)
+            fault = data_fault(call.operator, executable.problem, role, volumes[role], rank, checks)
+            if fault is not None:
+                report(call.operator.name, fault[0], INTERNAL, checks, fault[1])
 
     def _run_kernel(self, checks: str) -> dict[str, Array] | None:
         """Call the kernel. Returns what `_compute` does, or None when the job must call `_compute`."""
@@ -155,7 +155,8 @@ def _planned(call: Call, tensors: Tensors) -> PoolWork:
     reads = tuple(names[role] for role in roles(problem) if role not in results)
     writes = tuple(names[role] for role in results)
     used = tuple((role, names[role]) for role in roles(problem))
-    return PoolWork(call, executable, executable.kernel, reads, writes, used)
+    checked = checked_role(call.operator, call.product, problem)
+    return PoolWork(call, executable, executable.kernel, reads, writes, used, checked)
 
 
 def _layout(tensor: aclTensor, call: Call) -> str:

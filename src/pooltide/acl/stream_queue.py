@@ -32,8 +32,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from .call_sites import Site, capture, job_of
-from .error_reports import BAD_ALLOC, INTERNAL, Refused, format_message
+from .call_sites import Site, capture, enter_job
+from .error_reports import BAD_ALLOC, INTERNAL, RT_INVALID, Refused, format_message
 from .findings import Finding, say
 from .races import Clock, wait_for
 from .state import STATE
@@ -51,7 +51,7 @@ _IDS = itertools.count(1)
 FAILED_JOBS: list[Callable[[Stream, Failure], None]] = []  # called in the thread of a job that failed
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)  # a frozen one takes three times as long to make
 class Job:
     title: str  # of the function that submitted it, for messages
     run: Callable[[], object]
@@ -96,6 +96,8 @@ class Stream:
 
     def __init__(self, name: str = "a stream", device: int = 0) -> None:
         self.alive = True
+        self.released = False  # by aclrtResetDevice
+        self.caller: tuple[int, int] | None = None  # the thread that must end a job, and the job's number
         self.waited = 0  # the last job that the host has waited for
         self.clock: Clock = {}  # the jobs of other streams that come before this stream's next job
         self._name = name
@@ -178,8 +180,10 @@ class Stream:
         last = self._last() if job is None else job
         jobs = {self: last, **self.clock}
         while self._finished < last:
-            if end is None and self._run_next(waiting=True):
-                continue
+            if end is None:
+                self._refuse_endless_wait({self: last} if job else jobs)
+                if self._run_next(waiting=True):
+                    continue
             left = _SLICE if end is None else min(end - time.monotonic(), _SLICE)
             if left <= 0:
                 return False
@@ -190,6 +194,20 @@ class Stream:
                 if self.clock.get(stream, last + 1) <= last:
                     self.clock.pop(stream, None)  # another thread may have done it
         return True
+
+    def refuse_endless_wait(self) -> None:
+        """Raises Refused if this thread would wait for all jobs forever, as one of them waits for it."""
+        self._refuse_endless_wait({self: self._last(), **self.clock})
+
+    def _refuse_endless_wait(self, jobs: Clock) -> None:
+        for stream, last in jobs.items():
+            thread, number = stream.caller or (0, 0)
+            if thread == threading.get_ident() and number <= last and self.alive:
+                text = (
+                    f"{stream} waits for a callback of aclrtLaunchCallback, which this thread calls in "
+                    "aclrtProcessReport; another thread must make this call, as it would never return here."
+                )
+                raise Refused(RT_INVALID, text, certain=True)
 
     def close(self, *, force: bool = False) -> None:
         """Finish the queued jobs, end the worker, and print the failures that were not reported yet.
@@ -292,8 +310,11 @@ class Stream:
 
 
 def _outcome(job: Job) -> Failure | None:
-    with job_of(job.site):
+    before = enter_job(job.site)
+    try:
         return _run(job)
+    finally:
+        enter_job(before)
 
 
 def _run(job: Job) -> Failure | None:

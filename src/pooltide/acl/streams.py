@@ -10,7 +10,7 @@ from typing import Any
 
 from ..operators.call import is_int
 from ..operators.dtypes import ENUMS, ERRORS
-from .contexts import NO_CONTEXT, STREAMS, current_context, require_before_reset
+from .contexts import NO_CONTEXT, STREAMS, current_context, report_after_reset
 from .error_reports import (
     ACL_INVALID,
     ACLNN_INVALID,
@@ -40,6 +40,9 @@ def live_stream(stream: Any, *, aclnn: bool = False) -> Stream:
     if stream is None:
         return context.default_stream()
     live = require_live("stream", stream, Stream, ACLNN_INVALID if aclnn else RT_INVALID)
+    if live.released:
+        text = f"stream is {live}, which aclrtResetDevice has released; it must be a new stream."
+        raise Refused(RUNTIME_ERROR if aclnn else RT_INVALID, text)
     if not context.holds(live):
         text = f"stream is {stream}, of another context; it must be a stream of this thread's context."
         raise Refused(RUNTIME_ERROR if aclnn else OTHER_CONTEXT, text)
@@ -88,8 +91,11 @@ def aclrtDestroyStreamForce(stream: Stream | None) -> int:
 
 
 def _destroy_stream(stream: Any, *, force: bool) -> int:
-    require_before_reset("aclrtDestroyStreamForce" if force else "aclrtDestroyStream")
-    STREAMS.destroy(require_live("stream", stream, Stream, RT_INVALID), force=force)
+    live = require_live("stream", stream, Stream, RT_INVALID)
+    if live.released:
+        report_after_reset("aclrtDestroyStreamForce" if force else "aclrtDestroyStream")
+    live.refuse_endless_wait()
+    STREAMS.destroy(live, force=force)
     return 0
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 Map = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
-class Cells:
+class Cells(NamedTuple):  # whose hash is fast: each job looks its cells up
     """Elements of a block. All numbers count bytes; positions count from the start of the block."""
 
     start: int  # of the first element

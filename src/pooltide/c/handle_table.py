@@ -20,7 +20,7 @@ from ..acl.memory_blocks import MEMORY
 _STEP = 16
 _SLOTS = 1 << 26
 _FALLBACK = 1 << 40  # the first word when no range can be reserved
-_REMEMBERED = 4096  # destroyed objects that a message can still name
+_REMEMBERED = 1024  # destroyed objects that a message can still name
 
 
 class HandleTable:

@@ -29,8 +29,11 @@ def leaks(table: HandleTable) -> list[str]:
     used = [executor for executor in executors if executor.used]
     names = [(kind, kind.__name__, kind.__name__.replace("acl", "aclDestroy", 1)) for kind in _VALUES]
     return [
-        *_blocks(MEMORY.live(), "device", "aclrtFree"),
-        *_blocks(HOST_MEMORY.live(), "host", "aclrtFreeHost"),
+        *_blocks([block for block in MEMORY.live() if not block.registered], "device memory", "aclrtFree"),
+        *_blocks(
+            [block for block in MEMORY.live() if block.registered], "registered memory", "aclrtHostUnregister"
+        ),
+        *_blocks(HOST_MEMORY.live(), "host memory", "aclrtFreeHost"),
         *(
             text
             for kind, name, call in names
@@ -66,7 +69,7 @@ def _blocks(blocks: list[Block], where: str, must: str) -> list[str]:
         return []
     names = _names([_block(block) for block in blocks[:_MAX_LISTED]], len(blocks))
     total = sum(block.size for block in blocks)
-    count = _count(blocks, "block", f" of {where} memory, {total} bytes,")
+    count = _count(blocks, "block", f" of {where}, {total} bytes,")
     return [f"{count} still allocated: {names}; each must be freed by {must}."]
 
 

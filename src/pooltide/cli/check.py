@@ -84,7 +84,7 @@ def _sentence(line: Line, product: str, fault: Fault | None, alone: bool) -> str
     if fault is None:
         return f"{start}accepted: {call.title} on {name}: {line.case}"
     item = f", item {fault.item} of {fault.status} in the document's error table" if fault.item else ""
-    rule = f"rule {_rule(fault)}{item}"
+    rule = f"rule {fault.rule}{item}"
     again = reproduce("check", line.case, "--product", product)
     return f"{start}refused on {name}: {fault.message(call.title)}\n{rule}\n{again}"
 
@@ -93,14 +93,10 @@ def _table(case: Case, faults: dict[str, Fault | None]) -> str:
     rows = [
         [PRODUCTS[p], "accepted", "", ""]
         if fault is None
-        else [PRODUCTS[p], str(fault.status), _rule(fault), fault.text]
+        else [PRODUCTS[p], str(fault.status), fault.rule, fault.text]
         for p, fault in faults.items()
     ]
     return f"{case.operator.name} {case}\n" + aligned(["product", "answer", "rule", "reason"], rows)
-
-
-def _rule(fault: Fault) -> str:
-    return fault.rule.replace("_", " ")
 
 
 def _record(line: Line, product: str, fault: Fault | None) -> dict[str, Any]:

@@ -169,7 +169,7 @@ def _parameters(op: Operator, table: Any) -> str:
     rows = [
         [
             p.name,
-            p.type.replace("_", " "),
+            p.type,
             dtypes_text(op, p) if p.is_tensor else "",
             "" if not p.is_tensor else "any" if len(p.formats) == len(FORMATS) else " ".join(p.formats),
             " ".join(map(str, p.ranks if p.is_tensor else p.lengths)),
@@ -196,7 +196,7 @@ def _rules(op: Operator, table: Any) -> str:
     rows = [
         [
             str(rule.item or ""),
-            rule.name.replace("_", " "),
+            rule.name,
             rule_arguments(rule.arguments),
             f"{rule.status} {status_name(rule.status)}",
             basis(op, rule),

@@ -83,13 +83,13 @@ def _parameter_text(operator: Operator, p: Parameter) -> str:
             return f"tensor; {use}{shape}{dtypes_text(operator, p)}; {either(p.formats)}; rank {ranks}"
         case "int_array" if not operator.yours:
             null = "; null: as if empty" if p.nullable else ""
-            return f"int array of {either(p.lengths)} values, each at least {p.least}{null}"
-    return p.type.replace("_", " ") + ("; may be null" if p.nullable else "")
+            return f"int_array of {either(p.lengths)} values, each at least {p.least}{null}"
+    return p.type + ("; may be null" if p.nullable else "")
 
 
 def _rule_text(operator: Operator, rule: Rule) -> str:
     where = f", not on {' '.join(p for p in rule.skip if p != HOST)}" if set(rule.skip) - {HOST} else ""
-    words = filter(None, [rule.name.replace("_", " "), rule_arguments(rule.arguments)])
+    words = filter(None, [rule.name, rule_arguments(rule.arguments)])
     return f"{rule.status} {' '.join(words)}{where} ({basis(operator, rule)})"
 
 
