@@ -274,4 +274,6 @@ def build(target: Path) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) > 2 or "".join(sys.argv[1:]).startswith("-"):
+        raise SystemExit(__doc__)
     build(Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build" / "site").resolve())

@@ -16,7 +16,7 @@ from pooltide.acceptance.notation import parse
 from pooltide.acceptance.oracle import golden_result
 from pooltide.acceptance.trial import problem_of
 from pooltide.acceptance.ulps import bin_names, ulp_distance, ulp_histogram
-from pooltide.acceptance.verdicts import LEVELS, STANDARDS, THIRD, judge, ratio
+from pooltide.acceptance.verdicts import LEVELS, STANDARDS, THIRD, WEAK_THIRD, ZEROS, judge, ratio
 from pooltide.operators.dtypes import DTYPES
 
 F32, F16, BF16 = (PRECISIONS[name] for name in ("FLOAT32", "FLOAT16", "BFLOAT16"))
@@ -340,3 +340,33 @@ def test_a_float64_golden_is_rounded_once() -> None:
     up = np.array([1 + 2.0**-7], ml_dtypes.bfloat16)
     assert verdicts(up, golden, BF16)["bits"]
     assert not verdicts(np.array([1], ml_dtypes.bfloat16), golden, BF16)["bits"]
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32, np.float64])
+def test_the_standards_that_zeros_pass_are_known(dtype: type) -> None:
+    """Golden values from dense to empty, large and small: zeros are judged by every standard."""
+    rng = np.random.default_rng(7)
+    precision = precision_of(DTYPES[np.dtype(dtype).name.upper()])
+    passed = set()
+    for share in (1.0, 0.04, 0.008, 0.0008, 0.00008, 0.0):
+        for scale in (1.0, 0.03, 1e-3, 1e-5):
+            values = rng.normal(size=50_000) * scale * (rng.random(50_000) < share)
+            golden = values.astype(dtype)
+            zeros = judge(measure(golden * 0, golden, precision), precision)
+            expected = {v.name for v in zeros if v.passed} if golden.any() else set()
+            for actual in (golden, -golden):
+                found = judge(measure(actual, golden, precision), precision)
+                assert {v.name for v in found if ZEROS in v.doubts} == expected, (share, scale)
+            passed |= expected
+    expected = {"infnan", "small", "ulp", "hundredth", "thousandth"}
+    assert passed >= (expected if dtype is np.float64 else expected | {"mixed"})
+    golden = np.array([1e-6, np.nan], dtype)  # zeros would not have the NaN
+    assert not any(v.doubts for v in judge(measure(golden, golden, precision), precision))
+
+
+def test_a_third_result_that_fails_mixed_is_doubted() -> None:
+    golden = np.linspace(1, 2, 500, dtype=np.float32)
+    for factor, doubts in ((1.1, {"two": (WEAK_THIRD,), "benchmark": (WEAK_THIRD,)}), (1 + 1e-6, {})):
+        third = measure(golden * np.float32(factor), golden, F32)
+        found = judge(measure(golden, golden, F32), F32, third)
+        assert {v.name: v.doubts for v in found if v.name in THIRD and v.doubts} == doubts

@@ -79,6 +79,68 @@ def test_a_wrong_third_result_judges_nothing(standard: str, tmp_path: Path) -> N
     assert "FAIL" in invoke("compare", ours, golden, "--standard", standard, "--third", near, rc=1)
 
 
+def test_a_third_result_that_fails_itself_is_named(sets: Path) -> None:
+    """Ours is ten percent off, and so is the third one: their errors are alike."""
+    for name in "abcd":
+        values = np.load(sets / f"chip/{name}.npy")
+        np.save(sets / f"chip/{name}.npy", values * values.dtype.type(1.1))
+    shutil.copytree(sets / "chip", sets / "third")
+    options = ("--third", "third", "--standard", "two")
+    text = invoke("compare", "chip", "golden", *options, cwd=sets)
+    assert text.count("; the third result fails mixed itself\n") == 4
+    assert "4 of 4 pass (4 of them have a third result that fails mixed itself); " in text
+    text = invoke("compare", "chip", "golden", *options, "--lang", "zh", "--report", "r.html", cwd=sets)
+    assert "4 个通过（其中 4 个用例，第三方结果自身不满足 mixed）" in text
+    assert "4 of them have a third result that fails mixed itself" in (sets / "r.html").read_text()
+    invoke("run", "cases", "--save", "third", cwd=sets)
+    assert "itself" not in invoke("compare", "chip", "golden", *options, cwd=sets, rc=1)
+
+
+@pytest.mark.parametrize("standard", ["infnan", "small", "hundredth", "thousandth", "ulp"])
+def test_every_standard_that_zeros_would_pass_says_so(standard: str, tmp_path: Path) -> None:
+    """One cell in 3600 of this gradient is not zero."""
+    (tmp_path / "cases").write_text(
+        "name,case\na,max2d:1x2x60x60:k60:f16\nb,max2d:1x2x60x60:k60:f16:nan\nc,avg2d:1x2x9x9:k3:f16\n"
+    )
+    invoke("golden", "cases", "-o", "golden", cwd=tmp_path)
+    invoke("run", "cases", "--save", "chip", cwd=tmp_path)
+    judged = ("compare", "chip", "golden", "--standard", standard)
+    text = invoke(*judged, cwd=tmp_path)
+    dense = standard in ("infnan", "small")  # these also pass zeros where no golden value is zero
+    assert text.count("; zeros would pass, too\n") == 1 + dense
+    assert f"3 of 3 pass ({1 + dense} of them would pass with zeros, too); " in text
+    for number in (1, 2):
+        part = invoke(*judged, "--shard", f"{number}/2", "--json", cwd=tmp_path)
+        (tmp_path / str(number)).write_text(part)
+    text = invoke("merge", "1", "2", "-o", "all", cwd=tmp_path)
+    assert f"3 pass ({1 + dense} of them would pass with zeros, too)" in text
+    assert (tmp_path / "all").read_text() == invoke(*judged, "--json", cwd=tmp_path)
+    np.save(tmp_path / "chip/a.npy", np.zeros((1, 2, 60, 60), np.float16))
+    assert "pass  a: " in invoke(*judged, cwd=tmp_path)  # so the sentence is true
+
+
+def test_a_pack_judges_no_copy_of_itself(sets: Path) -> None:
+    invoke("golden", "cases", "-o", "golden", "--pack", "set.tar", cwd=sets)
+    shutil.copytree(sets / "golden", sets / "copy")
+    for place in ("golden", "copy"):
+        text = flat(invoke("compare", place, "set.tar", cwd=sets, rc=2))
+        assert f"{place} has the manifest of set.tar: it is the golden data, or a copy" in text
+    (sets / "copy/manifest.jsonl").unlink()
+    assert "4 of 4 pass" in invoke("compare", "copy", "set.tar", cwd=sets)
+
+
+def test_a_file_that_is_not_read_is_named(sets: Path) -> None:
+    """`a` is a gradient, so a newer result under the name of a forward's would be overlooked."""
+    for case, file in (("a", "output.npy"), ("b", "grad_input.bin")):
+        (sets / "chip" / case).mkdir()
+        save(sets / "chip" / case / file, np.ones(3))
+    invoke("golden", "cases", "-o", "golden", "--pack", "set.tar", cwd=sets)
+    for golden in ("golden", "set.tar"):
+        text = invoke("compare", "chip", golden, cwd=sets)
+        assert "extra chip/a/output.npy: no case" in text
+        assert "extra chip/b/grad_input.bin" in text or "extra chip/b/grad_input.npy" in text
+
+
 @pytest.mark.parametrize("suffix", ["npy", "bin"])
 def test_files_without_a_cell_are_no_pass(suffix: str, tmp_path: Path) -> None:
     """A program that failed leaves such files."""

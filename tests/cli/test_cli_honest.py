@@ -183,6 +183,34 @@ def test_outputs_are_checked_before_the_work(
     assert sorted(os.listdir()) == before
 
 
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [
+        (("compare", "chip", "golden", "--csv", "x", "--report", "x"), "--csv and --report"),
+        (("compare", "chip", "golden", "--csv", "x", "--report", "chip/../x"), "--csv and --report"),
+        (("compare", "chip", "set.tar", "--report", "set.tar"), "--report and GOLDEN"),
+        (("merge", "part", "-o", "x", "--report", "x"), "--output and --report"),
+        (("merge", "part", "-o", "x", "--report", "part"), "--report and PARTS"),
+        (("golden", "old", "-o", "golden", "--pack", "x.tar", "--report", "x.tar"), "--pack and --report"),
+        (("golden", "old", "-o", "golden", "--report", "old"), "--report and SOURCE"),
+        (("run", "old", "--report", "old"), "--report and PROBLEMS"),
+    ],
+)
+def test_no_file_is_written_over_another(
+    command: tuple[str, ...], arguments: str, golden: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(golden.parent)
+    invoke("golden", "old", "-o", "golden", "--pack", "set.tar")
+    shutil.copytree("golden/a", "chip/a")
+    Path("part").write_text("kept")
+    before = {path: path.read_bytes() for path in Path().glob("*") if path.is_file()}
+    text = " ".join(invoke(*command, rc=2).split())
+    assert f"{arguments} are both {command[-1]}; each needs its own file" in text
+    assert {path: path.read_bytes() for path in Path().glob("*") if path.is_file()} == before
+    devices = ("--csv", "/dev/null", "--report", "/dev/null")
+    invoke("compare", "chip", "golden", "--only", "a", *devices)
+
+
 def test_outputs_that_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "old.html").write_text("old")

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from html import escape
 
+from .verdicts import WEAK_THIRD, ZEROS
+
 ENGLISH, CHINESE = LANGUAGES = ("en", "zh")
 
 STANDARDS = {
@@ -76,7 +78,8 @@ _SENTENCES = [
     (r"(\w+) and (\w+) pass\b", r"\1 和 \2 通过"),
     (r"all (\d+) cells and (\d+) indices equal", r"全部 \1 个元素和 \2 个索引相等"),
     (r"all (\d+) cells equal", r"全部 \1 个元素相等"),
-    (r"zeros would pass, too", "全零的结果也会通过"),
+    (ZEROS, "全零的结果也会通过"),
+    (WEAK_THIRD, "第三方结果自身不满足 mixed"),
     (r"^(\w+) fails: ", r"\1 失败："),
     (r"^(\w+) warns: ", r"\1 警告："),
 ]

@@ -7,7 +7,7 @@ where its errors are. Files are read piece by piece, so memory does not grow wit
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
@@ -42,7 +42,6 @@ from .words import NotationError
 
 _PIECE = 1 << 18
 _ENDINGS = (".npy", ".bin", ".pt")
-_KNOWN = {f"{role}{ending}" for role in ROLES for ending in _ENDINGS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,23 +197,24 @@ def _is_copy(path: Path, other: Path) -> bool:
         return all(npy.read(_PIECE) == part for part in iter(partial(raw.read, _PIECE), b""))
 
 
-def extra_files(directory: Path, names: Container[str]) -> Iterator[Path]:
+def extra_files(directory: Path, manifest: Manifest) -> Iterator[Path]:
     """The files of a directory of results, or the pools of a dump, that belong to no case.
 
     CasesError: the dump can't be read.
     """
     if dumps(directory):
         named = (line.name for line in read_cases(directory) if not line.skipped)
-        yield from (tensor_path(directory, name) for name in named if name not in names)
+        yield from (tensor_path(directory, name) for name in named if name not in manifest)
         return
     if (directory / TENSORS).is_dir():
         return
     for path in sorted(directory.iterdir()):
-        if path.name in names and path.is_dir():
-            yield from (file for file in sorted(path.iterdir()) if file.name not in _KNOWN)
+        if path.name in manifest and path.is_dir():
+            roles = (manifest.get(path.name) or {"files": ROLES})["files"]
+            yield from (f for f in sorted(path.iterdir()) if f.stem not in roles or f.suffix not in _ENDINGS)
         elif path.name in (MANIFEST, ".partial"):
             continue
-        elif path.suffix not in _ENDINGS or path.stem.removesuffix(".indices") not in names:
+        elif path.suffix not in _ENDINGS or path.stem.removesuffix(".indices") not in manifest:
             yield path
 
 

@@ -73,9 +73,9 @@ class Manifest:
         """The entry of a case; None if there is none, or a wrong one."""
         if name not in self.offsets:
             return None
-        with self.path.open("rb") as file:
+        with opened(self.source) as file:
             file.seek(self.offsets[name])
-            line = file.readline()
+            line = file.readline(LONGEST)
         try:
             return _named(name, line)
         except ValueError:
@@ -113,6 +113,15 @@ def _named(name: str, line: bytes) -> dict[str, Any]:
     if entry["name"] != name:
         raise ValueError(f"name is {entry['name']}; the line begins with {name}")
     return entry
+
+
+def is_copy(directory: Path, manifest: Manifest) -> bool:
+    """Whether a directory has the same manifest, so that it is a copy of the golden data, or was one."""
+    try:
+        with opened(directory / MANIFEST) as one, opened(manifest.source) as other:
+            return one.readline(LONGEST) == other.readline(LONGEST)  # it has the sha256 of the others
+    except OSError:
+        return False
 
 
 def is_pack(path: Path) -> bool:

@@ -86,6 +86,8 @@ class Measures:
     beyond: int = 0  # cells with an error above the limit and above 32 ULP
     zero_outside: int = 0  # cells where a result of 0 would be outside the mixed tolerance
     zero_beyond: int = 0  # cells where it would have an error above the limit
+    zero_above: tuple[int, ...] = (0,) * len(SHARES)  # cells where its relative error would not be below each
+    zero_small_errors: int = 0  # small values whose error would be above the limit for them
     max_ulp: int = 0
     sum_ulp: float = 0.0
     many_ulps: int = 0  # cells with more ULPs than the precision's limit
@@ -234,10 +236,13 @@ def _measure(actual: Array, golden: Array, precision: Precision) -> Measures:
 
 
 def _zeros(magnitude: Array, precision: Precision) -> dict[str, Any]:
-    """The mixed tolerance of a result of zeros, whose errors above the limit are always above 32 ULP."""
+    """What a result of zeros would have, whose errors above the limit are always above 32 ULP."""
+    small = magnitude < precision.small
     return {
         "zero_outside": int((magnitude > precision.atol + precision.rtol * magnitude).sum()),
         "zero_beyond": int((magnitude > precision.limit).sum()),
+        "zero_above": tuple(int((magnitude >= share * TINY / (1 - share)).sum()) for share in SHARES),
+        "zero_small_errors": int((small & (magnitude > precision.small_error)).sum()),
     }
 
 

@@ -55,6 +55,7 @@ _FACTS = {
     "compared": "比较内容",
     "made": "生成内容",
     "label": "标识",
+    "passed": "通过",
     "third result": "第三方结果",
     "standard": "标准",
     "product": "产品",

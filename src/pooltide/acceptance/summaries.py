@@ -23,7 +23,7 @@ from .cases import LONGEST, CasesError, bounded, parse_json
 from .manifest import Manifest
 from .manifest_entry import SHA256
 from .shard import Shard, read_shard
-from .verdicts import DEFAULT, FAIL, LEVELS, PASS, STANDARDS, WARNING
+from .verdicts import DEFAULT, FAIL, LEVELS, PASS, STANDARDS, WARNING, WEAK_THIRD, ZEROS
 
 _CELLS = ("misplaced", "nan", "inf", "golden_nan", "golden_inf", "differing")
 _FIGURES = ("MERE", "MARE", "RMSE", "cosine", "max ULP")
@@ -185,8 +185,14 @@ def _joined(parts: Sequence[_Part]) -> dict[str, Any]:
     bad = counts["fail"] or counts["warning"] or golden["left_out"]
     status = 2 if counts["error"] else 1 if bad else 0
     judged = {key: first.summary[key] for key in ("level", "pooltide", "label")}
-    whole = {"exit_status": status, "extra": extra, **judged, "shard": None, "golden": golden}
-    return {"standard": first.summary["standard"], **counts, **whole}
+    doubts = sum((Counter(part.summary.get("doubts", {})) for part in parts), Counter[str]())
+    whole = {"extra": extra, **judged, "shard": None, "golden": golden}
+    return summed(first.summary["standard"], counts, status, doubts) | whole
+
+
+def summed(standard: str, counts: dict[str, int], status: int, doubts: dict[str, int]) -> dict[str, Any]:
+    """The beginning of a summary; `doubts` are why passes say little, with the number of the passes."""
+    return {"standard": standard, **counts, "exit_status": status} | ({"doubts": doubts} if doubts else {})
 
 
 def _of_golden(part: _Part) -> bool:
@@ -250,8 +256,11 @@ def _is_summary(summary: Any) -> bool:
     names = isinstance(extra, list) and all(isinstance(path, str) for path in extra)
     judged = summary.get("level", 0) in (None, *LEVELS) and isinstance(summary.get("pooltide"), str)
     judged = judged and isinstance(summary.get("label", 0), str | None)
+    doubts = summary.get("doubts", {})
+    known = isinstance(doubts, dict) and doubts.keys() <= {ZEROS, WEAK_THIRD}
+    known = known and all(map(_is_count, doubts.values()))
     cases = _is_shard(summary.get("shard", 0)) and (golden is None or _is_golden(golden))
-    return counts and names and judged and cases
+    return counts and names and judged and known and cases
 
 
 def _is_golden(golden: Any) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 
 from ..display import html_table
 from .measures import SHARES, ULPS, Measures, Precision
@@ -41,6 +42,7 @@ _SHARE = 0.99
 COSINE = 0.99
 _FAMILY = ("hundredth", "thousandth", "tenthousandth")
 _COUNTING = ("bits", "infnan")  # they count cells, so that they need no finite one
+ZEROS, WEAK_THIRD = "zeros would pass, too", "the third result fails mixed itself"  # why a pass says little
 _NO_FIGURE = "no cell is finite in both, so there are no figures"
 
 
@@ -49,6 +51,7 @@ class Verdict:
     name: str  # of the standard
     status: str  # PASS, WARNING or FAIL
     text: str  # the figures that decided
+    doubts: tuple[str, ...] = ()  # why a pass by this standard says little here
 
     @property
     def passed(self) -> bool:
@@ -68,13 +71,43 @@ def judge(
         outcomes["benchmark"] = _benchmark(m, third, level)
     if not m.finite:  # every figure is that of no cell
         outcomes = {name: o if name in _COUNTING else (PASS, _NO_FIGURE) for name, o in outcomes.items()}
-    verdicts = [Verdict(name, *outcomes[name]) for name in STANDARDS if name in outcomes]
+    weak = third is not None and _mixed(third, precision)[0] != PASS
+    doubts = {name: (WEAK_THIRD,) for name in THIRD if weak}
+    doubts |= {name: (ZEROS,) for name, judges in _JUDGES.items() if _zeros_pass(m, precision, judges)}
+    verdicts = [
+        Verdict(name, *outcomes[name], doubts.get(name, ())) for name in STANDARDS if name in outcomes
+    ]
     wrong = [f"{m.misplaced} of {m.count} cells have a NaN or Inf out of place"] if m.misplaced else []
     wrong += [f"{m.wrong_indices} of {m.indices} indices differ"] if m.wrong_indices else []
     if not wrong:
         return verdicts
     text = "; ".join(wrong)
     return [Verdict(v.name, FAIL, text if v.name == "infnan" else f"{text}; {v.text}") for v in verdicts]
+
+
+def _zeros_pass(m: Measures, precision: Precision, judges: Callable[[Measures, Precision], Judged]) -> bool:
+    """Whether a standard would pass a result of zeros, although the golden values are not zero.
+
+    The distance of a value from zero counts as many ULPs if its relative error does not count as small.
+    """
+    if not m.golden_square or m.golden_nan or m.golden_inf:
+        return False
+    zeros = Measures(
+        count=m.count,
+        finite=m.finite,
+        differing=m.count,
+        max_abs=inf,
+        sum_rel=m.finite,
+        max_rel=1.0,
+        small_errors=m.zero_small_errors,
+        above=m.zero_above,
+        outside=m.zero_outside,
+        beyond=m.zero_beyond,
+        sum_ulp=inf,
+        many_ulps=m.zero_above[0],
+        golden_square=m.golden_square,
+    )
+    return judges(zeros, precision)[0] == PASS
 
 
 Judged = tuple[str, str]  # status, text
@@ -106,13 +139,6 @@ def _mixed(m: Measures, precision: Precision) -> Judged:
         (m.beyond == 0, f"{m.beyond} of {m.finite} cells have an error above both {limits} (none may)"),
         (share >= _SHARE, f"{share:.2%} of the cells are within {tolerance} (at least {_SHARE:.0%} must)"),
     )
-
-
-def zeros_pass(m: Measures) -> bool:
-    """Whether `mixed` would pass a result of zeros, although the golden values are not zero."""
-    if not m.finite or m.zero_beyond or not m.golden_square:
-        return False
-    return 1 - m.zero_outside / m.finite >= _SHARE
 
 
 def _bits(m: Measures, _: Precision) -> Judged:

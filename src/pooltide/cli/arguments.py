@@ -27,6 +27,7 @@ from .output import NoAnswer, one_line
 if TYPE_CHECKING:
     from ..acceptance.golden import Made
 
+_PLACES = "pooltide.places"  # which argument has which file
 NOTATION = """\b
 PROBLEM is a case in one word, or a file of cases (CSV or JSON lines), or -.
 \b
@@ -63,6 +64,8 @@ class Problems(click.ParamType):  # type: ignore[type-arg]
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if isinstance(value, (list, CaseSource)):
             return value
+        if os.path.isfile(value):
+            _refuse_overwriting(Path(value), False, param, ctx)
         try:
             return self.read(value)
         except NotationError as error:
@@ -149,9 +152,23 @@ class NamedPath(click.Path):
         if "\0" in text:
             self.fail(f"the path {text!r} has a null byte; it must have none", param, ctx)
         try:
-            return super().convert(value, param, ctx)
+            path = Path(super().convert(value, param, ctx))  # type: ignore[arg-type]
         except click.BadParameter as error:  # an error of the files, not of the usage
             raise NoAnswer(error.message) from None
+        _refuse_overwriting(path, isinstance(self, OutputPath), param, ctx)
+        return path
+
+
+def _refuse_overwriting(
+    path: Path, written: bool, param: click.Parameter | None, ctx: click.Context | None
+) -> None:
+    """UsageError: a file of one argument would be written over by another. A device may be given twice."""
+    if ctx is None or param is None or (path.exists() and not path.is_file()):
+        return
+    name = max(param.opts, key=len) if isinstance(param, click.Option) else str(param.name).upper()
+    other, also_written = ctx.meta.setdefault(_PLACES, {}).setdefault(path.resolve(), (name, written))
+    if other != name and (written or also_written):
+        raise click.UsageError(f"{other} and {name} are both {path}; each needs its own file", ctx)
 
 
 class OutputPath(NamedPath):

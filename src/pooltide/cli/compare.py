@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -97,7 +98,7 @@ def command(
         with progress("compare", count_of(request, manifest)) as advance:
             for row in rows_of(request, manifest):
                 advance()
-                tally.add(row.verdict(standard), row.measures)
+                tally.add(row.verdict(standard))
                 if as_json:
                     say(json.dumps(_record(row, standard, request), ensure_ascii=False))
                 else:
@@ -118,7 +119,7 @@ def command(
     if csv_file is not None and kept.details is not None:
         _write_csv(csv_file, kept.details)
     if report is not None:
-        _write_report(report, kept, standard, request, manifest, extra, label)
+        _write_report(report, kept, standard, request, manifest, extra, label, tally.doubts)
     raise SystemExit(tally.exit_status)
 
 
@@ -161,7 +162,7 @@ def _record(row: Row, standard: str, request: Request) -> dict[str, Any]:
     record: dict[str, Any] = {"line": row.line, "name": row.name, "case": row.case}
     if isinstance(row.outcome, TensorFileError):
         return record | {"error": str(row.outcome)}
-    record |= verdict_lines.figures(row.outcome.measures, row.outcome.verdicts)
+    record |= verdict_lines.figures(row.outcome.measures, row.outcome.verdicts, standard)
     passed = row.outcome.verdict(standard).passed
     return record if passed else record | {"reproduce": _reproduce(row, standard, request)}
 
@@ -215,6 +216,7 @@ def _write_report(
     manifest: Manifest | None,
     extra: list[str],
     label: str | None,
+    doubts: Mapping[str, int],
 ) -> None:
     actual, golden = request.actual, request.golden
     facts: dict[str, Fact] = {"label": label} if label else {}
@@ -223,7 +225,7 @@ def _write_report(
         f"{actual} 的结果与 {golden} 的标杆数据",
     )
     facts |= {"third result": str(request.third)} if request.third else {}
-    facts |= reports.standard_facts(standard, request.level)
+    facts |= reports.standard_facts(standard, doubts, request.level)
     if manifest is not None:
         facts |= reports.golden_fact(len(manifest), manifest.digest, manifest.left_out, manifest.versions)
     if kept.rows is not None and kept.rows.products:

@@ -10,8 +10,8 @@ from pathlib import Path
 import click
 
 from ..acceptance.comparison import Comparison, Pair, compare, pair_entry, pair_files
-from ..acceptance.manifest import Manifest, ManifestError, is_pack, read_manifest
-from ..acceptance.measures import PRECISIONS, Measures
+from ..acceptance.manifest import Manifest, ManifestError, is_copy, is_pack, read_manifest
+from ..acceptance.measures import PRECISIONS
 from ..acceptance.shard import Shard
 from ..acceptance.tensorfile import TensorFileError
 from ..acceptance.verdicts import Verdict
@@ -32,11 +32,6 @@ class Row:
     def verdict(self, standard: str) -> Verdict | None:
         """None: the case could not be compared."""
         return self.outcome.verdict(standard) if isinstance(self.outcome, Comparison) else None
-
-    @property
-    def measures(self) -> Measures | None:
-        """None: the case could not be compared."""
-        return self.outcome.measures if isinstance(self.outcome, Comparison) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +79,10 @@ def manifest_of(request: Request) -> Manifest | None:
     if unknown := [name for name in request.only if name not in manifest]:
         raise click.UsageError(f"--only is {unknown[0]!r}; it must be a name of {manifest.source}")
     _check_places(request)
+    if is_pack(request.golden) and is_copy(request.actual, manifest):
+        text = f"{request.actual} has the manifest of {request.golden}: it is the golden data, or a copy"
+        hint = "if its results are others, remove its manifest.jsonl"
+        raise click.UsageError(f"{text}; a result must not be judged by itself; {hint}")
     return manifest
 
 

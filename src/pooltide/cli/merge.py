@@ -21,7 +21,7 @@ from ..writing import check_file, why
 from . import reports
 from .arguments import NamedPath
 from .output import NoAnswer, say
-from .verdict_lines import language_option
+from .verdict_lines import doubted, language_option
 
 if TYPE_CHECKING:
     from ..acceptance.report_page import Fact
@@ -80,7 +80,8 @@ def command(
     summary["left_out"] = left_out
     text = f"{written}: {count} cases of {len(parts)} parts"
     if verdicts:
-        text += f", {verdicts['pass']} pass"
+        doubts, _ = doubted(merged.get("doubts", {}))
+        text += f", {verdicts['pass']} pass{f' ({doubts})' if doubts else ''}"
         text += f", {verdicts['warning']} warn" if verdicts["warning"] else ""
         text += f", {verdicts['fail']} fail, {verdicts['error']} could not be compared"
     if of := verdicts and merged["golden"]["shard"]:
@@ -108,7 +109,7 @@ def _write_report(
         f"the results of {count} files of compare --json",
         f"compare --json 的 {count} 个文件中的结果",
     )
-    facts |= reports.standard_facts(merged["standard"], merged["level"] or "")
+    facts |= reports.standard_facts(merged["standard"], merged.get("doubts", {}), merged["level"] or "")
     facts |= reports.golden_fact(*(merged["golden"][key] for key in ("cases", "sha256", "left_out")))
     files = [(name, "extra: no case of the golden data has this name") for name in merged["extra"]]
     reports.write_report(path, "pooltide merge", facts, reports.COLUMNS, rows, files)

@@ -24,7 +24,7 @@ from ..operators.pages import HOST, PRODUCTS
 from ..writing import why, write_parts
 from .arguments import OutputPath
 from .output import NoAnswer, say, visible
-from .verdict_lines import language, measured, nonfinite
+from .verdict_lines import doubted, language, measured, nonfinite
 
 if TYPE_CHECKING:
     from ..acceptance.report_page import Fact
@@ -41,11 +41,12 @@ label_option = click.option(
 COLUMNS = ("MERE", "MARE", "RMSE", "cosine", "max ULP", "differing", "NaN", "Inf")  # of the report
 
 
-def standard_facts(standard: str, level: str = "") -> dict[str, Fact]:
-    """What decided, for the report."""
+def standard_facts(standard: str, doubts: Mapping[str, int], level: str = "") -> dict[str, Fact]:
+    """What decided, for the report, and how many passes say little."""
     levels = f", level {level}" if level and standard in THIRD else ""
     english = f"{standard}{levels}: {STANDARDS[standard]}"
-    return {"standard": (english, f"{standard}{levels}：{chinese.STANDARDS[standard]}")}
+    facts: dict[str, Fact] = {"standard": (english, f"{standard}{levels}：{chinese.STANDARDS[standard]}")}
+    return facts | ({"passed": doubted(doubts)} if doubts else {})
 
 
 def golden_fact(

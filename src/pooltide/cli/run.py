@@ -95,9 +95,9 @@ def command(
         outcome = _outcome(line, compute)
         verdict = outcome.verdict(standard) if isinstance(outcome, Trial) else None
         if not isinstance(outcome, Executable | GpuPlan):
-            tally.add(verdict, outcome.measures if isinstance(outcome, Trial) else None)
+            tally.add(verdict)
         if as_json:
-            say(json.dumps(_record(line, outcome), ensure_ascii=False))
+            say(json.dumps(_record(line, outcome, standard), ensure_ascii=False))
         else:
             lines = _text(line, outcome, standard, alone=alone, verbose=verbose)
             good = isinstance(outcome, Executable | GpuPlan) or (verdict is not None and verdict.passed)
@@ -114,7 +114,7 @@ def command(
     elif not plan_only:
         say(tally.summary(standard))
     compared = ("our results with the float64 reference", "本库的结果与 float64 参考结果")
-    facts: dict[str, Fact] = {"compared": compared, **reports.standard_facts(standard)}
+    facts: dict[str, Fact] = {"compared": compared, **reports.standard_facts(standard, tally.doubts)}
     facts |= reports.products((line.case for line in problems), product)
     reports.write_report(report, "pooltide run", facts, _COLUMNS, rows)
     raise SystemExit(tally.exit_status)
@@ -180,14 +180,14 @@ def _rate(trial: Trial) -> float:
     return trial.plan.problem.least_bytes / trial.seconds / 1e9 if trial.seconds else 0.0
 
 
-def _record(line: Line, outcome: Outcome) -> dict[str, Any]:
+def _record(line: Line, outcome: Outcome, standard: str) -> dict[str, Any]:
     record = {"line": line.number, "name": line.name, "case": str(line.case) if line.case else ""}
     if isinstance(outcome, str):
         return record | {"error": outcome}
     if isinstance(outcome, Executable | GpuPlan):
         return record | {"plan": _plan_record(outcome)}
     record |= {"plan": _plan_record(outcome.plan), "seconds": outcome.seconds, "GB/s": _rate(outcome)}
-    return record | verdict_lines.figures(outcome.measures, outcome.verdicts)
+    return record | verdict_lines.figures(outcome.measures, outcome.verdicts, standard)
 
 
 def _plan_record(plan: Executable | GpuPlan) -> dict[str, Any]:

@@ -5,8 +5,9 @@ Exit status of run and compare: 2 if a case could not be compared, else 1 if a v
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
@@ -15,8 +16,9 @@ import click
 from ..acceptance import chinese
 from ..acceptance.chinese import CHINESE, ENGLISH, LANGUAGES
 from ..acceptance.measures import SHARES, Measures
+from ..acceptance.summaries import summed
 from ..acceptance.ulps import bin_names
-from ..acceptance.verdicts import DEFAULT, STANDARDS, WARNING, Verdict, zeros_pass
+from ..acceptance.verdicts import DEFAULT, STANDARDS, WARNING, WEAK_THIRD, ZEROS, Verdict
 
 _LANGUAGE = "pooltide.language"
 
@@ -54,19 +56,19 @@ class Tally:
     """How many cases passed, gave a warning, failed, or could not be compared."""
 
     passed: int = 0
-    blind: int = 0  # of them: a result of zeros would have passed, too
     warnings: int = 0
     failed: int = 0
     errors: int = 0
     left_out: int = 0  # cases of the list that have no golden data
+    doubts: Counter[str] = field(default_factory=Counter)  # of cases that passed
 
-    def add(self, verdict: Verdict | None, m: Measures | None = None) -> None:
+    def add(self, verdict: Verdict | None) -> None:
         """Count a case; None: it could not be compared."""
         if verdict is None:
             self.errors += 1
         elif verdict.passed:
             self.passed += 1
-            self.blind += m is not None and _is_blind(verdict, m)
+            self.doubts.update(verdict.doubts)
         elif verdict.status == WARNING:
             self.warnings += 1
         else:
@@ -78,24 +80,23 @@ class Tally:
 
     def summary(self, standard: str) -> str:
         total = self.passed + self.warnings + self.failed + self.errors
+        english, other = doubted(self.doubts)
         if language() == CHINESE:
             kinds = {"警告": self.warnings, "失败": self.failed, "无法比较": self.errors}
             kinds["没有标杆数据（golden 无法生成）"] = self.left_out
             others = "".join(f"，{n} 个{kind}" for kind, n in kinds.items() if n)
-            blind = f"（其中 {self.blind} 个用例，全零的结果也会通过）" if self.blind else ""
-            text = f"{total} 个用例中 {self.passed} 个通过{blind}{others}"
+            text = f"{total} 个用例中 {self.passed} 个通过{f'（{other}）' if other else ''}{others}"
             return f"{text}；标准为 {standard}：{chinese.STANDARDS[standard]}"
         rest = [f"{self.warnings} warning{'s' if self.warnings > 1 else ''}"] if self.warnings else []
         rest += [f"{self.failed} fail"] if self.failed else []
         rest += [f"{self.errors} could not be compared"] if self.errors else []
         rest += [f"{self.left_out} without golden data, which could not be made"] if self.left_out else []
-        blind = f" ({self.blind} of them would pass with zeros, too)" if self.blind else ""
-        counts = ", ".join([f"{self.passed} of {total} pass{blind}", *rest])
+        counts = ", ".join([f"{self.passed} of {total} pass{f' ({english})' if english else ''}", *rest])
         return f"{counts}; the standard is {standard}: {STANDARDS[standard]}"
 
     def record(self, standard: str) -> dict[str, Any]:
         counts = {"pass": self.passed, "warning": self.warnings, "fail": self.failed, "error": self.errors}
-        return {"standard": standard, **counts, "exit_status": self.exit_status}
+        return summed(standard, counts, self.exit_status, self.doubts)
 
 
 def language() -> str:
@@ -109,9 +110,11 @@ def worded(text: str) -> str:
     return chinese.chinese(text) if language() == CHINESE else text
 
 
-def _is_blind(verdict: Verdict, m: Measures) -> bool:
-    """Whether the verdict says little: the golden values are so small that zeros would pass, too."""
-    return verdict.name == "mixed" and zeros_pass(m)
+def doubted(doubts: Mapping[str, int]) -> tuple[str, str]:
+    """How many of the passes say little, in English and Chinese; "" if none does."""
+    phrases = {ZEROS: "would pass with zeros, too", WEAK_THIRD: "have a third result that fails mixed itself"}
+    english = "; ".join(f"{n} of them {phrases[doubt]}" for doubt, n in doubts.items())
+    return english, "；".join(f"其中 {n} 个用例，{chinese.chinese(doubt)}" for doubt, n in doubts.items())
 
 
 def measured(m: Measures) -> tuple[Any, ...]:
@@ -122,7 +125,7 @@ def measured(m: Measures) -> tuple[Any, ...]:
 def case_line(label: str, verdict: Verdict, m: Measures, about: str = "") -> str:
     """The one line of a case: its status, its name, and what decided."""
     text = differences(m) if verdict.passed else f"{verdict.name}: {verdict.text}"
-    text += "; zeros would pass, too" if verdict.passed and _is_blind(verdict, m) else ""
+    text += "".join(f"; {doubt}" for doubt in verdict.doubts if verdict.passed)
     return f"{verdict.status:4}  {label}: {about}{worded(text + nonfinite(m))}"
 
 
@@ -165,8 +168,9 @@ def histogram(m: Measures) -> dict[str, int]:
     return {name: n for name, n in zip(bin_names(), m.histogram, strict=True) if n}
 
 
-def figures(m: Measures, verdicts: Sequence[Verdict]) -> dict[str, Any]:
+def figures(m: Measures, verdicts: Sequence[Verdict], standard: str = DEFAULT) -> dict[str, Any]:
     """Measures and verdicts for JSON. Infinite measures, and those of no finite cell, are None."""
+    doubts = [doubt for v in verdicts if v.name == standard for doubt in v.doubts]
     counts = ("count", "misplaced", "nan", "inf", "golden_nan", "golden_inf")
     values = {
         **dict(zip(MEASURES, measured(m), strict=True)),
@@ -183,7 +187,8 @@ def figures(m: Measures, verdicts: Sequence[Verdict]) -> dict[str, Any]:
         **{name: getattr(m, name) for name in counts},
         **{name: value if m.finite and isfinite(value) else None for name, value in values.items()},
         "differing": m.differing,
-        "zeros_pass": zeros_pass(m),
+        "zeros_pass": ZEROS in doubts,
+        "doubts": doubts,
         "ulp_histogram": histogram(m),
         "verdicts": {v.name: {"pass": v.passed, "status": v.status, "text": v.text} for v in verdicts},
     }
