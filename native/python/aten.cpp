@@ -290,6 +290,9 @@ PyObject* entry_of(PyObject* key) {
 bool run_kernel(PyObject* kernel, const Arrays& arrays) {
   const PreparedProblem* prepared = problem_run_by(kernel);
   if (is_quick(prepared)) {  // releasing the GIL would take longer
+    // Asking PyTorch for its number of threads sets it in a new thread, for all that follows, as PyTorch's pools do.
+    thread_local bool asked = false;
+    if (!std::exchange(asked, true)) Py_XDECREF(PyObject_CallNoArgs(objects[kThreads]));
     try {
       return prepared->run(arrays, 1, Forced()).count == 0;
     } catch (const std::bad_alloc&) {
