@@ -62,6 +62,7 @@ struct Api {
   int32_t (*empty_strided)(int64_t, const int64_t*, const int64_t*, int32_t, int32_t, int32_t, Handle*);
   int32_t (*delete_tensor)(Handle);
   int32_t (*new_handle)(Handle, Handle*);
+  int32_t (*copy)(Handle to, Handle from, int32_t non_blocking);
   int32_t (*list_size)(Handle, size_t*);
   int32_t (*list_item)(Handle, size_t, Value*);
   int32_t (*delete_list)(Handle);
@@ -78,7 +79,7 @@ constexpr const char* kSymbols[] = {
     "aoti_torch_get_device_index", "aoti_torch_get_dim", "aoti_torch_get_sizes", "aoti_torch_get_strides",
     "torch_get_const_data_ptr", "torch_get_mutable_data_ptr", "aoti_torch_get_storage_size",
     "aoti_torch_get_storage_offset", "aoti_torch_dtype_element_size", "aoti_torch_empty_strided",
-    "aoti_torch_delete_tensor_object", "aoti_torch_new_tensor_handle", "torch_list_size", "torch_list_get_item",
+    "aoti_torch_delete_tensor_object", "aoti_torch_new_tensor_handle", "aoti_torch_copy_", "torch_list_size", "torch_list_get_item",
     "torch_delete_list", "torch_new_list_reserve_size", "torch_list_push_back", "torch_call_dispatcher",
     "aoti_torch_grad_mode_is_enabled", "_ZNK3c1010TensorImpl13requires_gradEv",
     "_ZN3c104impl28tls_is_dispatch_key_includedENS_11DispatchKeyE"};
@@ -289,6 +290,9 @@ PyObject* entry_of(PyObject* key) {
 bool run_kernel(PyObject* kernel, const Arrays& arrays) {
   const PreparedProblem* prepared = problem_run_by(kernel);
   if (is_quick(prepared)) {  // releasing the GIL would take longer
+    // Asking PyTorch for its number of threads sets it in a new thread, for all that follows, as PyTorch's pools do.
+    thread_local bool asked = false;
+    if (!std::exchange(asked, true)) Py_XDECREF(PyObject_CallNoArgs(objects[kThreads]));
     try {
       return prepared->run(arrays, 1, Forced()).count == 0;
     } catch (const std::bad_alloc&) {
@@ -320,10 +324,11 @@ bool compute(Call& call, PyObject* entry) {
   char* begin;
   Py_ssize_t length;
   if (PyBytes_AsStringAndSize(layouts, &begin, &length)) return PyErr_Clear(), false;
-  const auto* at = reinterpret_cast<const int64_t*>(begin);
+  const auto *at = reinterpret_cast<const int64_t*>(begin), *end = at + static_cast<size_t>(length) / sizeof(*at);
   const Facts& first = call.facts[0];
-  Handle results[2] = {};
+  Handle results[2] = {}, copies[2] = {};
   void* memory[2] = {};
+  const void* sources[2] = {first.data, call.facts[2].data};  // `facts[1]` is the input of a gradient, which has no values
   bool done = true;
   for (int i = 0; i < call.slot.results && done; i++) {  // dtype (-1: that of the first tensor), bytes, dims, sizes, strides
     int64_t dims = at[2];
@@ -332,18 +337,29 @@ bool compute(Call& call, PyObject* entry) {
     if (done && call.facts[0].device == 0) request_huge_pages(memory[i], at[1]);
     at += 3 + 2 * dims;
   }
+  while (at < end && done) {  // tensors in another layout than the kernel's: number (0 or 1), bytes, dims, sizes, strides
+    int64_t i = at[0], dims = at[2];
+    const Facts& from = call.facts[2 * i];
+    PyThreadState* state = PyEval_SaveThread();
+    done = !api.empty_strided(dims, at + 3, at + 3 + dims, from.dtype, from.device, from.number, &copies[i]) &&
+           !api.copy(copies[i], call.handle(i ? call.count - 1 : 0), 0) && !api.const_data(copies[i], &sources[i]);
+    PyEval_RestoreThread(state);
+    at += 3 + 2 * dims;
+  }
   if (done) {
     Arrays arrays;
     arrays.out = memory[0];
     if (call.slot.role == kGradient) {
-      arrays.grad = first.data;
-      arrays.indices = call.kind(call.count - 1) == 't' && call.count > 2 ? const_cast<void*>(call.facts[2].data) : nullptr;
+      arrays.grad = sources[0];
+      arrays.indices = call.kind(call.count - 1) == 't' && call.count > 2 ? const_cast<void*>(sources[1]) : nullptr;
     } else {
-      arrays.input = first.data;
+      arrays.input = sources[0];
       arrays.indices = memory[1];
     }
     done = run_kernel(kernel, arrays);
   }
+  for (Handle each : copies)
+    if (each) api.delete_tensor(each);
   if (!done) {
     ErrorAside error;
     for (Handle each : results)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import warnings
 import weakref
@@ -526,6 +527,74 @@ def test_a_hook_that_changes_the_saved_tensor_is_refused(ran: list[str]) -> None
             y = STRIDED(x)
         with pytest.raises(RuntimeError, match=r"max_pool2d_backward: indices has shape"):
             y.sum().backward()
+        with torch.autograd.graph.saved_tensors_hooks(
+            lambda t: t, lambda t: t.fill_(255) if t.dtype == torch.uint8 else t
+        ):
+            y = STRIDED(x)
+        text = r"max_pool2d_backward: indices\[0, 0, 0, 0\] is an offset of no cell of its window .*A hook"
+        with pytest.raises(IndexError, match=text):
+            y.sum().backward()
+
+
+COTANGENTS = {
+    "expanded": lambda shape: torch.ones(()).expand(shape),
+    "of a concatenation": lambda shape: torch.cat([torch.randn(shape)] * 3, 1).chunk(3, 1)[1],
+    "every second": lambda shape: torch.randn(*shape, 2)[..., 1],
+    "channels innermost": lambda shape: torch.randn(shape).transpose(1, -1).contiguous().transpose(1, -1),
+}
+
+
+@each_pool
+@pytest.mark.parametrize("cotangent", COTANGENTS)
+@pytest.mark.parametrize("forward", [False, True])
+def test_strided_tensors_are_copied_in_compiled_code(pool: Pool, cotangent: str, forward: bool) -> None:
+    """Inputs that are slices, and the cotangents of sums and concatenations."""
+    strided = torch.stack([sample(pool)] * 2, -1)[..., 0]
+    for given in (strided, *layouts(pool, sample(pool))):
+        x = given.detach().requires_grad_()
+        g = COTANGENTS[cotangent](pool.forward(x).shape)
+
+        def run(x: Any = x, g: Any = g) -> Any:
+            y = pool.forward(x)
+            return y.detach(), *torch.autograd.grad(y, x, g)
+
+        must, names = run(), []
+        with quiet_patch(forward=forward):
+            run()
+            _native.aten_watch(names.append)
+            found = run()
+            _native.aten_watch(None)
+        assert all(map(torch.equal, found, must))
+        assert sum("backward" in name for name in names) == 1
+        in_python = "adaptive_max" in pool.name or given.stride() != strided.stride()
+        assert in_python or len(names) == 1 + forward
+
+
+def test_a_small_pool_sets_the_threads_of_a_new_thread(ran: list[str]) -> None:
+    """As PyTorch's pools do; before, PyTorch's convolutions take as many as OpenMP has."""
+    import threading
+
+    from pooltide.torch import openmp
+
+    if not openmp.use_team():
+        pytest.skip("PyTorch has no OpenMP")
+    threads, found, x = torch.get_num_threads(), [], torch.ones(1, 1, 4, 4)
+
+    def run() -> None:
+        F.avg_pool2d(x, 2)
+        found.append(ctypes.CDLL(None).omp_get_max_threads())
+
+    with patched():
+        F.avg_pool2d(x, 2)
+        torch.set_num_threads(threads + 1)
+        try:
+            thread = threading.Thread(target=run)
+            thread.start()
+            thread.join()
+        finally:
+            torch.set_num_threads(threads)
+    assert found == [threads + 1]
+    assert len(ran) == 2
 
 
 @each_maximum

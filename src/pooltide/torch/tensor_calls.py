@@ -224,6 +224,26 @@ def _dense(call: PreparedCall, tensor: Tensor) -> Tensor:
     return tensor.contiguous(memory_format=form)
 
 
+def kernel_and_copies(
+    call: PreparedCall, *sources: Tensor | None
+) -> tuple[Kernel, list[tuple[int, Shape, Shape, int]]] | None:
+    """Returns the kernel, and number, shape, strides and bytes of the sources that are copied for it.
+
+    Returns None if no kernel takes addresses, or the result is copied.
+    """
+    executable = call.executable
+    if executable is None or executable.prepared is None or "out" in executable.copied:
+        return None
+    copies = []
+    for number, (role, source) in enumerate(zip(roles(call.problem), sources, strict=False)):
+        if role in executable.copied and source is not None:
+            shape = tuple(source.shape)
+            batch = shape if len(shape) == call.axes + 2 else (1, *shape)
+            strides = dense_strides(batch, kernel_format(call) is not torch.contiguous_format)
+            copies.append((number, shape, strides[-len(shape) :], source.nbytes))
+    return executable.prepared.run, copies
+
+
 def kernel_format(call: PreparedCall) -> torch.memory_format:
     """Returns the format of the tensors that the kernel takes."""
     assert call.executable is not None

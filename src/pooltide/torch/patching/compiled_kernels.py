@@ -117,12 +117,19 @@ def register(
 
 
 def remember(
-    key: bytes | None, owner: Any, kernel: Any, results: Sequence[tuple[int, Any, Any, int]]
+    key: bytes | None,
+    owner: Any,
+    kernel: Any,
+    results: Sequence[tuple[int, Any, Any, int]],
+    copies: Sequence[tuple[int, Any, Any, int]] = (),
 ) -> None:
-    """Adds a call to the cache: the kernel, and dtype, sizes, strides and bytes of each result."""
+    """Adds a call to the cache: the kernel, and dtype, sizes, strides and bytes of each result.
+
+    `copies`: the tensors that are copied for the kernel, each with its number in place of the dtype.
+    """
     numbers: list[int] = []
-    for dtype, sizes, strides, nbytes in results:
-        numbers += [dtype, nbytes, len(sizes), *sizes, *strides]
+    for number, sizes, strides, nbytes in (*results, *copies):
+        numbers += [number, nbytes, len(sizes), *sizes, *strides]
     if key is not None:
         CALLS.add(key, (owner, kernel, pack(f"{len(numbers)}q", *numbers)), cpu.tables_of(kernel))
 

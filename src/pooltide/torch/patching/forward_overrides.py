@@ -27,6 +27,7 @@ from ..dispatch.custom_operators import AXES
 from ..errors import ShapeError
 from ..pools import forward
 from ..pools.pytorch_pools import POOLS
+from ..tensor_calls import kernel_and_copies
 from ..tensors import address, shortage
 from . import compiled_kernels
 from .gradient_overrides import follows_nothing, plain_keys
@@ -204,7 +205,7 @@ def _on_device(name: str, x: Tensor, attributes: tuple[Any, ...], positions: str
         pool = _prepared(name, x, arguments, positions)
     if pool is None:
         return None
-    if key is not None and pool.kernel is not None and not forward.is_made_contiguous(pool):
+    if key is not None and not forward.is_made_contiguous(pool):
         size = prod(pool.shape)
         results = [(compiled_kernels.SAME, pool.shape, pool.strides, size * x.element_size())]
         if positions != "none":
@@ -212,7 +213,8 @@ def _on_device(name: str, x: Tensor, attributes: tuple[Any, ...], positions: str
                 (compiled_kernels.UINT8, 1) if positions == "offsets" else (compiled_kernels.INT64, 8)
             )
             results.append((dtype, pool.shape, pool.strides, size * itemsize))
-        compiled_kernels.remember(key, name, pool.kernel, results)
+        if (runnable := kernel_and_copies(pool, x)) is not None:
+            compiled_kernels.remember(key, name, runnable[0], results, runnable[1])
     if positions == "none":
         return forward.values_of(pool, x)
     if positions == "offsets":

@@ -31,7 +31,7 @@ from ..gradients import may_skip_dispatcher, shares_memory, tensor_may_skip_disp
 from ..pools import forward
 from ..releases import can_call_aten
 from ..shortcuts import add, find
-from ..tensor_calls import compute, prepare_gradient
+from ..tensor_calls import compute, kernel_and_copies, prepare_gradient
 from ..tensors import TYPES, check_memory, is_channels_last, memory_format
 from . import compiled_kernels
 
@@ -152,13 +152,13 @@ def _from_offsets(
 
 def _remember(call: PreparedCall, key: bytes | None, function: str, *arguments: Any) -> None:
     """Lets compiled code compute equal calls, from now on."""
-    if call.kernel is None:
-        return
-    if key is None:
-        add(function, _PATCHED, *arguments, None, call.kernel, call.template)
-    else:
+    if key is not None:
+        grad_output, _, indices, *_ = arguments
         result = compiled_kernels.SAME, call.shape, call.strides, call.template.nbytes
-        compiled_kernels.remember(key, function, call.kernel, [result])
+        if (runnable := kernel_and_copies(call, grad_output, indices)) is not None:
+            compiled_kernels.remember(key, function, runnable[0], [result], runnable[1])
+    elif call.kernel is not None:
+        add(function, _PATCHED, *arguments, None, call.kernel, call.template)
 
 
 def check_offsets(function: str, grad_output: Tensor, offsets: Tensor, problem: Problem) -> None:

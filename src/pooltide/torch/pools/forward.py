@@ -305,4 +305,15 @@ def gradient_from(
             channels_last,
         ),
     )
-    return call, compute(call, grad_output, offsets, None, check_indices=False)
+    return call, compute(call, grad_output, offsets, None, check_indices=False, error=_offset_error)
+
+
+def _offset_error(call: PreparedCall, fault: tuple[int, int, int], shape: tuple[int, ...]) -> Exception:
+    """The fault has an index that the offset would mean, which says nothing to users."""
+    count, position, _ = fault
+    at = tuple(int(i) for i in np.unravel_index(position, shape))
+    more = f" ({count} such offsets in all)" if count > 1 else ""
+    return IndexError(
+        f"{call.function}: indices{list(at)} is an offset of no cell of its window{more}; it must be as the "
+        "forward saved it. A hook for saved tensors must not change them."
+    )
