@@ -3,10 +3,11 @@
 Every round times each implementation once, so that a slow moment of the machine affects all of them; the
 order changes from round to round. Before a call is timed, the threads of the others must be idle (those of
 OpenMP spin for some milliseconds after a call), and the call runs some times without being timed: the calls
-of others, above all the copy, evict the arrays from the cache, and one call does not bring them all back. Several short calls are timed
-together, because other programs delay single ones. A round in which other programs took more than a fifth of a
-processor is repeated, at most twice the number of rounds in all. With one thread, processor time is measured,
-which other programs change little. Figures are medians over the rounds.
+of others, above all the copy, evict the arrays from the cache, and one call does not bring them all back.
+Several short calls are timed together, because other programs delay single ones. A round in which other
+programs took more than a fifth of a processor is repeated, at most twice the number of rounds in all. With
+one thread, processor time is measured, which other programs change little. Figures are medians over the
+rounds.
 """
 
 from __future__ import annotations
