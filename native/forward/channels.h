@@ -20,6 +20,7 @@ template <class S, bool maximum, bool indexed> class ChannelsForward {
   static constexpr int64_t L = lanes<S>, kAhead = 4096;  // bytes
   // Vectors that are reduced together: their updates do not wait for each other, and more of a cell is read at once.
   static constexpr int kMost = maximum && kVectorBytes == 64 ? 8 : 4;
+  static constexpr int kCells = 5;  // that add_rows adds together
   static constexpr int64_t kSplit = 64 << 10, kTerms = 1024;  // of average_split: elements, and cells of a window
 
  public:
@@ -28,7 +29,7 @@ template <class S, bool maximum, bool indexed> class ChannelsForward {
     split_size_ = !maximum && p.channels < L && !arrays.tight ? kSplit : 0;
     split_ = carve_.template take<T>(split_size_ ? split_size_ + L : 0);
     terms_ = carve_.template take<const T*>(split_size_ ? kTerms : 0);
-    sums_ = carve_.template take<T>(!maximum && p.channels > kMost * L ? p.channels + kMost * L : 0);
+    sums_ = carve_.template take<T>(!maximum && p.channels > kMost * L ? p.channels + L : 0);
   }
   static int64_t units(const Problem& p) { return Pieces(p).units(); }
   int64_t scratch() const { return carve_.used(); }
@@ -72,27 +73,44 @@ template <class S, bool maximum, bool indexed> class ChannelsForward {
     while (c < end) c = reduce<kMost>(windows, ow, x, q * p_.channels, c, end);
   }
 
-  // Averages so many channels that they are several blocks of vectors: adds one cell after the other, with all channels,
-  // because the processor prefetches memory that is read in order. The last block ends at the last channel, so some
-  // channels may be added twice, to different sums.
+  // Averages so many channels that they are several blocks of vectors: adds kCells cells at a time, each with all its
+  // channels, because the processor prefetches memory that is read in order.
   void add_rows(const WindowRow<T>& windows, int64_t ow, const S* x, int64_t to, int64_t c, int64_t end) const {
-    constexpr int64_t n = kMost * L;
-    bool begins = true;
-    const auto for_blocks = [=](auto use) __attribute__((always_inline)) {
-      T* sums = sums_;
-      for (int64_t from = c; from < end; from += n, sums += n)
-#pragma GCC unroll 8
-        for (int64_t v = 0; v < n; v += L) use(smaller(from, end - n) + v, sums + v);
-    };
-    for_each_cell(windows, ow, x, [&](const S* cell, I) {
-      if (begins) for_blocks([=](int64_t channel, T* sum) { store(sum, load(cell + channel) + T(0)); });
-      else for_blocks([=](int64_t channel, T* sum) { store(sum, load(sum) + load(cell + channel)); });
-      begins = false;
+    const S* cells[kCells];
+    const T* before = nullptr;
+    T* const sums = sums_;
+    int64_t n = 0;
+    for_each_cell(windows, ow, x + c, [&](const S* cell, I) {
+      if (n == kCells) {
+        add_cells(cells, n, before, end - c, [=](int64_t at, int64_t, V sum) { store(sums + at, sum); });
+        before = sums, n = 0;
+      }
+      cells[n++] = cell;
     });
-    if (begins) for_blocks([=](int64_t, T* sum) { store(sum, V{}); });
     windows.with_quotient(ow, [&](auto quotient) {
-      for_blocks([&](int64_t channel, T* sum) { store_results<S>(arrays_, to + channel, quotient(load(sum)), L); });
+      S* out = (S*)arrays_.out + to + c;
+      add_cells(cells, n, before, end - c, [=](int64_t, int64_t channel, V sum) { store(out + channel, quotient(sum)); });
     });
+  }
+
+  // Adds n cells to the sums `before`, which are zeros if the pointer is null, and calls use(at, channel, sum) for each
+  // vector of sums. The last vector ends at the last channel, so that some channels may be added twice, to different sums.
+  template <int most = kCells, class F>
+  static void add_cells(const S* const* cells, int64_t n, const T* before, int64_t channels, F use) {
+    if constexpr (most > 0)
+      if (n < most) return add_cells<most - 1>(cells, n, before, channels, use);
+    const S* from[most + 1];
+    for (int k = 0; k < most; k++) from[k] = cells[k];
+    const auto add = [=](int64_t at, int64_t channel) __attribute__((always_inline)) {
+      V sum = before ? load(before + at) : V{};
+#pragma GCC unroll 8
+      for (int k = 0; k < most; k++) sum += load(from[k] + channel);
+      use(at, channel, sum);
+    };
+    int64_t at = 0;
+#pragma GCC unroll 2
+    for (; at + L <= channels; at += L) add(at, at);
+    if (at < channels) add(at, channels - L);
   }
 
   // Reduces window ow for the channels c … end - 1: n vectors of channels, or half as many if half as many suffice. The

@@ -41,6 +41,8 @@ template <class S, class Key> class GatherChannels {
   using V = VecOf<S>;
   using Added = EqualLanes<T>;  // how many gradients were added, per lane
   static constexpr int64_t L = lanes<S>;
+  static constexpr int kMost = kVectorBytes == 64 ? 8 : 4;  // vectors that are summed together
+  static constexpr int64_t kSlices = 4 << 20;  // bytes of narrowed indices of several slices
 
   // A row of windows that hold cells of the current row of cells. `corner` is for one-byte offsets: the offset, inside
   // each of these windows, of the cell that is in the current row and in the first column of the window.
@@ -57,8 +59,11 @@ template <class S, class Key> class GatherChannels {
 
   GatherChannels(const Problem& p, const Arrays& arrays, void* scratch)
       : p_(p), arrays_(arrays), carve_(scratch), stage_size_(Sink<S>::stage_size(p.channels, arrays.tight ? 0 : 16384)) {
-    int64_t slots = p.d.most * p.h.most;
-    rows_ = carve_.take<Row>(slots);
+    // In volumes, a row of windows is read again when the next slices are written.
+    bool whole = p.d.most > 1 && !arrays.tight && p.d.most * p.h.windows * slot() * (int64_t)sizeof(Key) <= kSlices;
+    per_slice_ = whole ? p.h.windows : p.h.most;
+    int64_t slots = p.d.most * per_slice_;
+    rows_ = carve_.take<Row>(p.d.most * p.h.most);
     tags_ = carve_.take<int64_t>(narrowed() ? slots : 0);
     keys_ = carve_.take<Key>(narrowed() ? slots * slot() : 0);
     stage_ = carve_.take<S>(stage_size_);
@@ -68,7 +73,7 @@ template <class S, class Key> class GatherChannels {
     S* out = (S*)arrays_.out;
     int64_t row = p_.w.cells * p_.channels;
     Sink<S> sink(out + begin * row, out + end * row, stage_, stage_size_, arrays_.stream);
-    for (int64_t i = 0; narrowed() && i < p_.d.most * p_.h.most; i++) tags_[i] = -1;
+    for (int64_t i = 0; narrowed() && i < p_.d.most * per_slice_; i++) tags_[i] = -1;
     for (int64_t unit = begin; unit < end; unit++) write_row(unit, sink);
     sink.finish();
     fault.missing += missing_;
@@ -111,7 +116,7 @@ template <class S, class Key> class GatherChannels {
       for (int64_t oh = p_.h.first[h], oh_end = oh + p_.h.count[h]; oh < oh_end; oh++) {
         int64_t row = (image * p_.d.windows + od) * p_.h.windows + oh, at = row * p_.w.windows * p_.channels;
         int64_t corner = ((d - p_.d.start[od]) * p_.h.longest + h - p_.h.start[oh]) * p_.w.longest;
-        rows_[listed_++] = {keys(row, od % p_.d.most * p_.h.most + oh % p_.h.most, at), (const S*)arrays_.grad + at, corner};
+        rows_[listed_++] = {keys(row, od % p_.d.most * per_slice_ + oh % per_slice_, at), (const S*)arrays_.grad + at, corner};
         next_ = at + p_.w.windows * p_.channels;
       }
   }
@@ -129,6 +134,7 @@ template <class S, class Key> class GatherChannels {
   // Writes the sums of all channels of a cell.
   void add_channels(int64_t cell, int64_t w, S* to, Added& added) {
     int64_t c = 0, channels = p_.channels;
+    for (; kMost == 8 && c + 8 * L <= channels; c += 8 * L) add_vectors<kMost>(cell, w, c, 0, to, added);
     for (; c + 4 * L <= channels; c += 4 * L) add_vectors<4>(cell, w, c, 0, to, added);
     if (c + 2 * L <= channels) add_vectors<2>(cell, w, c, 0, to, added), c += 2 * L;
     if (c + L <= channels) add_vectors<1>(cell, w, c, 0, to, added), c += L;
@@ -146,7 +152,7 @@ template <class S, class Key> class GatherChannels {
         const Key* key = row->keys + o * p_.channels + c;
         const S* g = row->grad + o * p_.channels + c;
         int32_t wanted = (int32_t)(sizeof(Key) == 1 ? row->corner + w - p_.w.start[o] : cell);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (int v = 0; v < vectors; v++) {
           Equal<T> equal(key + v * L, wanted);
           sums[v] = equal.add(sums[v], load(g + v * L));
@@ -155,7 +161,7 @@ template <class S, class Key> class GatherChannels {
         }
       }
     }
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int v = 0; v < vectors; v++) store(to + c + v * L, sums[v]);
   }
 
@@ -166,7 +172,7 @@ template <class S, class Key> class GatherChannels {
   int64_t* tags_;
   Key* keys_;
   S* stage_;
-  int64_t stage_size_, listed_ = 0, next_ = 0, missing_ = 0;
+  int64_t stage_size_, per_slice_, listed_ = 0, next_ = 0, missing_ = 0;  // per_slice_: rows of narrowed indices
 };
 
 }  // namespace

@@ -108,7 +108,7 @@ def test_no_implementation_always_runs_after_the_same_other() -> None:
 
 @pytest.mark.parametrize(("taken", "least", "most"), [(0.002, 5, 12), (0.03, 3, 3)])
 def test_a_call_is_timed_after_calls_that_warm_the_cache(taken: float, least: int, most: int) -> None:
-    """Short calls are repeated for 20 ms, others twice; the last call is the timed one."""
+    """Short calls are repeated for 20 ms, others twice; the calls after these are timed."""
     made: list[float] = []
 
     def run() -> None:

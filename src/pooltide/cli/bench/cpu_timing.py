@@ -3,10 +3,11 @@
 Every round times each implementation once, so that a slow moment of the machine affects all of them; the
 order changes from round to round. Before a call is timed, the threads of the others must be idle (those of
 OpenMP spin for some milliseconds after a call), and the call runs some times without being timed: the calls
-of others, above all the copy, evict the arrays from the cache, and one call does not bring them all back. A
-round in which other programs took more than a fifth of a processor is repeated, at most twice the number of
-rounds in all. With one thread, processor time is measured, which other programs change little. Figures are
-medians over the rounds.
+of others, above all the copy, evict the arrays from the cache, and one call does not bring them all back.
+Several short calls are timed together, because other programs delay single ones. A round in which other
+programs took more than a fifth of a processor is repeated, at most twice the number of rounds in all. With
+one thread, processor time is measured, which other programs change little. Figures are medians over the
+rounds.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ COPY_BYTES = 64 << 20
 # Before a call is timed, it runs at least this many times and this long: threads that were just woken may
 # share a processor for some milliseconds, until the system moves them.
 WARM_CALLS, WARM_SECONDS = 2, 0.02
+WARM_TO_TIMED = 10  # so many calls that are not timed for each one that is
 MAX_OTHER_LOAD = 0.2  # processors that other programs take: a team waits for the thread that shares one
 
 
@@ -100,16 +102,18 @@ def _other_seconds() -> float:
 
 
 def time_call(run: Callable[[], Any]) -> float:
-    """The seconds of one call, after calls that are not timed."""
+    """The seconds of a call, after calls that are not timed."""
     clock = perf_counter if get_num_threads() > 1 else process_time
     _wait_for_idle_threads()
     end, calls = perf_counter() + WARM_SECONDS, 0
     while calls < WARM_CALLS or perf_counter() < end:
         run()
         calls += 1
+    timed = max(1, calls // WARM_TO_TIMED)
     start = clock()
-    run()
-    return clock() - start
+    for _ in range(timed):
+        run()
+    return (clock() - start) / timed
 
 
 def _wait_for_idle_threads() -> None:
