@@ -1,7 +1,7 @@
 """The planner of average_flat.cu, a gradient of averages: `flat_average`.
 
 A block keeps the quotients of its windows in shared memory, and writes its cells as contiguous vectors.
-`flat_average` takes a `Task` and returns the launch, or the reason why another kernel is better (task.py).
+`flat_average` takes a `Task` and returns the launch, or the reason against it (task.py).
 """
 
 from __future__ import annotations
