@@ -18,7 +18,7 @@ import numpy as np
 from cuda_problems import H200, changed, expected, flat, own_indices, random_task, spoil, strided, tiny_bands
 from enumeration import bits, difference
 from geometries import maxima_gradient
-from pooltide.geometry import Axis
+from pooltide.geometry import UNIT, Axis
 from pooltide.kernels.cuda.choice import KERNELS, candidate
 from pooltide.kernels.cuda.cost import family
 from pooltide.kernels.cuda.maximum_gradient import ordered
@@ -63,17 +63,17 @@ class GradientChecker(Collector):
     def corners(self) -> None:
         """Problems that geometries and seeds do not have.
 
-        Divisors whose product is rounded; one slice of cells, several of windows, where some indices name cells
-        of other windows.
+        Divisors whose product is rounded; windows without a cell; one slice of cells, several of windows, where
+        some indices name cells of other windows.
         """
-        axes = [strided(5, k, 3, k // 2, ceil=True) for k in (6001, 6003, 6005)]
-        problem = Problem("average_gradient", (2, 3), tuple(axes), DTYPES["FLOAT32"], "extent")
-        grad = np.random.default_rng(3).standard_normal(problem.batch + problem.output_plane)
-        grad = grad.astype(np.float32)
-        self.problems += [
-            (problem, layout, grad, None, *expected(problem, grad, None))
-            for layout in ("planes", "channels_last")
-        ]
+        huge = tuple(strided(5, k, 3, k // 2, ceil=True) for k in (6001, 6003, 6005))
+        empty = UNIT, Axis(4, 7, 2, 1), strided(6, 3, 1, 1)
+        for axes, batch in ((huge, (2, 3)), (empty, (12, 4))):
+            quotient = "extent" if axes == huge else "override"
+            problem = Problem("average_gradient", batch, axes, DTYPES["FLOAT32"], quotient, 3)
+            grad = np.random.default_rng(3).standard_normal(problem.batch + problem.output_plane)
+            given = problem, "planes", grad.astype(np.float32), None
+            self.problems += [(*given, *expected(problem, given[2], None))] * 4  # as usual, and as if small
         for axes in ((Axis(1, 3), Axis(19, 12), Axis(19, 12)), (Axis(1, 2), Axis(24, 12), Axis(19, 12))):
             rng = np.random.default_rng(3)
             problem = maxima_gradient((2, 2), axes, DTYPES["FLOAT32"], DTYPES["INT64"])

@@ -141,6 +141,14 @@ def is_ragged(problem: Problem) -> bool:
     return any(axis.adaptive and axis.outputs and axis.length % axis.outputs for axis in problem.axes)
 
 
+def has_empty_windows(problem: Problem) -> bool:
+    """Whether some window has no cell: it ends before the axis or begins after it."""
+    strided = (axis for axis in problem.axes if not axis.adaptive)
+    return any(
+        axis.reach <= axis.p or (axis.outputs - 1) * axis.s - axis.p >= axis.length for axis in strided
+    )
+
+
 @cached()
 def same_divisors(problem: Problem) -> bool:
     """Whether kernels are specialised on one divisor for all windows."""

@@ -1,7 +1,7 @@
 """The planner of average_dense.cu, a gradient of averages: `dense_average`.
 
 A thread computes several neighbouring cells, so that it reads each quotient from shared memory once for all
-of them. `dense_average` takes a `Task` and returns the launch, or the reason why another kernel is better.
+of them. `dense_average` takes a `Task` and returns the launch, or the reason against it (task.py).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The planner of average_flat.cu, a gradient of averages: `flat_average`.
 
 A block keeps the quotients of its windows in shared memory, and writes its cells as contiguous vectors.
-`flat_average` takes a `Task` and returns the launch, or the reason why another kernel is better (task.py).
+`flat_average` takes a `Task` and returns the launch, or the reason against it (task.py).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ..kernel_tables import (
     divider,
     division_cost,
     even_share,
+    has_empty_windows,
     most_windows,
     power_below,
     same_divisors,
@@ -75,6 +76,8 @@ def flat_average(task: Task) -> tuple[Launch, ...] | str:
     """A block keeps quotients in shared memory, and writes its part of the result as one run of vectors."""
     if task.inner > 1:
         return "channels are innermost"
+    if has_empty_windows(task.problem):
+        return "some windows have no cell"
     w = task.problem.axes[2]
     if max(w.outputs, runs_of(w).periods) >= 2**16:
         return f"a row has {w.outputs} windows, too many for the numbers of a table"

@@ -16,6 +16,7 @@ from ..kernel_tables import (
     division_cost,
     even_share,
     even_shares,
+    has_empty_windows,
     is_ragged,
     most_windows,
     shares,
@@ -89,6 +90,8 @@ def _average_task(task: Task, rows: Rows, most: int = 4) -> AverageTask:
 
 def staged_average(task: Task) -> tuple[Launch, ...] | str:
     """A block keeps quotients in shared memory, and a thread the last rows of them in registers if it can."""
+    if has_empty_windows(task.problem):
+        return "some windows have no cell"
     task = folded(task)
     rows = rows_of(task.problem.axes[1], is_ragged(task.problem))
     d, _, w = (most_windows(axis) for axis in task.problem.axes)
