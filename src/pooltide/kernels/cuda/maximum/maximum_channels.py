@@ -18,6 +18,7 @@ from .places import index_parameter, places_of
 
 ARRAY_BYTES = (24 << 10, 48 << 10)  # the second where the first would read too many cells twice
 TWICE = (1.3, 2.0)  # how often a row is compared at most, on average, where boxes share rows
+LONGEST = 64  # cells of a window on the w axis; no longer ones were measured, so their costs are unknown
 LEAST_BYTES = 8 << 10
 CHANNEL_BYTES = (64, 32)  # that a block takes of each cell
 _PARAMETERS = (
@@ -58,8 +59,11 @@ def _refusal(task: Task, axes: tuple[Windows, ...], vector: int) -> str | None:
     """Why the kernel can't compare these windows; else None."""
     if task.inner == 1:
         return "channels are not innermost"
-    if axes[0].most * axes[1].most == 1:
+    d, h, w = axes
+    if d.most * h.most == 1:
         return "windows have one row"
+    if w.most > LONGEST:
+        return f"rows of windows have {w.most} cells, more than the {LONGEST} whose times are known"
     return not_neighbours(axes)
 
 
