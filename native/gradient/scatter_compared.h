@@ -288,7 +288,7 @@ template <class S, class I> class ScatterCompared {
         x -= (U32)quotient(x, by_row) * (uint32_t)row;
         outside |= (U32)(x >= width) & (U32)exists;
       }
-      if (joined) key += read<K>(starts + 3 * table_size_ + i);
+      if (joined) key = (K)((U32)key + read<U32>(starts + 3 * table_size_ + i));
       write(to + i, key | ~exists);
     }
     return !any_negative((K)outside) && !any_negative((W)(wide >> 31 != 0));
