@@ -7,6 +7,8 @@
 // elements of a row of windows, in channels-last order with all channels. The rows that a later window may overlap
 // are in a ring of slots: keys, which are indices in 32 bits, and gradients in float32. A key in its window equals no
 // key of a window that does not overlap this window, so a vector may be compared with the same shifts of every row.
+// Planes of few windows are joined: all windows of some planes form one row, and each is compared with the windows so many
+// places before it as an overlapping window may be. Keys then count the cells of all these planes.
 // An index outside its window sets Fault::retry. scatter_layout.h explains image, slice and segment; a unit is a
 // segment. In planes whose windows are disjoint, gradients are copied one by one; a cell that is not zero any more
 // then sets Fault::retry.
@@ -14,64 +16,12 @@
 #pragma once
 
 #include "../simd/equal.h"
+#include "compared_layout.h"
 #include "indices.h"
 #include "places.h"
-#include "scatter_layout.h"
 
 namespace pooltide {
 namespace {
-
-// How many windows before a window overlap this window, at most and in the mean.
-struct Reach {
-  int64_t most = 0;
-  double mean = 0;
-};
-inline Reach reach_of(const Axis& axis) {
-  Reach reach;
-  for (int64_t o = 0, first = 0; o < axis.windows; o++) {
-    while (end_of(axis, first) <= axis.start[o]) first++;
-    reach.most = larger(reach.most, o - first), reach.mean += double(o - first);
-  }
-  reach.mean /= double(larger(axis.windows, 1));
-  return reach;
-}
-
-// The windows that a window is compared with.
-struct Compared {
-  static constexpr int64_t kSpan = 1 << 22;  // cells: divisions in float32 are exact
-  static constexpr int64_t kSlotBytes = 512 << 10;
-
-  Reach reach_d, reach_h, reach_w;
-  int64_t d, h, w;  // how many windows before a window overlap it, at most, along each axis
-  int64_t channels, windows;  // of a row of windows; a long row of a plane of one row is taken in pieces
-  int64_t before, slot, slots;  // elements before a slot and of a whole slot; their number
-  bool copied;  // no comparison is needed, and rows are too short for vectors of channels
-
-  Compared(const Problem& p, bool tight)
-      : reach_d(reach_of(p.d)), reach_h(reach_of(p.h)), reach_w(reach_of(p.w)), d(reach_d.most), h(reach_h.most), w(reach_w.most), channels(p.channels_last ? p.channels : 1) {
-    int64_t piece = larger(larger(w, 1), (tight ? 24 : 1024) / larger(channels, 1));
-    windows = &slow_axis(p) == &p.w ? smaller(p.w.windows, piece) : p.w.windows;
-    before = round_up(w * channels, kMostLanes);
-    slot = round_up(before + (windows + w) * channels + 4 * kMostLanes, kMostLanes);
-    slots = d ? (d + 1) * p.h.windows : h + 1;
-    copied = d + h + w == 0 && channels == 1;
-  }
-  int64_t pairs() const { return (d * (2 * h + 1) + h) * (2 * w + 1) + w; }
-  double mean_pairs() const { return (reach_d.mean * (2 * reach_h.mean + 1) + reach_h.mean) * double(2 * w + 1) + double(w); }
-
-  // Returns why the comparisons are impossible, or null.
-  static const char* refuse(const Problem& p) {
-    const Axis &d = p.d, &h = p.h, &w = p.w;
-    const Axis* axes[] = {&d, &h, &w};
-    for (const Axis* axis : axes)
-      if (const char* reason = refuse_axis(*axis)) return reason;
-    int64_t span = (length(d) - 1) * h.cells * w.cells + length(h) * w.cells;
-    return span < kSpan ? nullptr : "a window spans 2**22 cells or more";
-  }
-
- private:
-  static int64_t length(const Axis& axis) { return (axis.longest - 1) * axis.dilation + 1; }
-};
 
 // S is Half for both half types. I is the type of the indices; one-byte offsets are decoded to int64.
 template <class S, class I> class ScatterCompared {
@@ -90,7 +40,8 @@ template <class S, class I> class ScatterCompared {
     int64_t n = near_.windows * near_.channels, vectors = near_.copied ? 0 : n + L;
     keys_ = carve_.take<int32_t>(near_.copied ? 0 : 2 * near_.slot * near_.slots);
     others_ = carve_.take<const int32_t*>(near_.copied ? 0 : near_.pairs());
-    starts_ = carve_.take<int32_t>(3 * vectors);
+    starts_ = carve_.take<int32_t>((near_.joined ? 6 : 3) * vectors);
+    distances_ = carve_.take<int64_t>(near_.joined ? near_.pairs() + 1 : 0);
     places_ = carve_.take<uint32_t>(kBatch + L);
     sums_ = carve_.take<S>(kBatch + L);
     decoded_ = carve_.take<int64_t>(p.index_bytes == 1 ? larger(vectors, kDecoded) : 0);
@@ -109,7 +60,8 @@ template <class S, class I> class ScatterCompared {
       channel[i] = (int32_t)c;
       if (++c == near_.channels) c = 0;
     }
-    if (!in_pieces()) fill_table(0);
+    if (near_.joined) fill_joined_table();
+    else if (!in_pieces()) fill_table(0);
   }
 
   void run(int64_t begin, int64_t end, Fault& fault) {
@@ -120,7 +72,8 @@ template <class S, class I> class ScatterCompared {
     few_windows_ = p_.cells() * (int64_t)sizeof(S) >= kFew * p_.windows();
     bool planes = near_.copied && segments == 1 && p_.windows() <= kDecoded;
     if (planes) copy_planes(begin, end);
-    for (int64_t unit = planes ? end : begin; unit < end && !strays_; unit++) {
+    if (near_.joined) join_planes(begin, end);
+    for (int64_t unit = planes || near_.joined ? end : begin; unit < end && !strays_; unit++) {
       int64_t image = unit / segments, segment = unit % segments;
       out_ = out + image * size, image_ = image;
       scatter_segment(slice_of(segment), slice_of(segment + 1));
@@ -188,6 +141,36 @@ template <class S, class I> class ScatterCompared {
     }
   }
 
+  // Writes the tables of a joined row: besides starts and lengths, the first cell of each window's plane, and how many
+  // cells its rows and its slices span.
+  void fill_joined_table() {
+    int64_t n = near_.list_distances(p_, distances_ + 1), i = 0;
+    distances_[0] = n;
+    for (int64_t plane = 0; i < near_.windows; plane++)
+      for (int64_t od = 0; od < p_.d.windows; od++)
+        for (int64_t oh = 0; oh < p_.h.windows; oh++)
+          for (int64_t ow = 0; ow < p_.w.windows; ow++, i++) {
+            int64_t start = (p_.d.start[od] * p_.h.cells + p_.h.start[oh]) * p_.w.cells + p_.w.start[ow];
+            int64_t width = end_of(p_.w, ow) - p_.w.start[ow];
+            int64_t rows = (end_of(p_.h, oh) - p_.h.start[oh] - 1) * p_.w.cells + width;
+            int64_t slices = (end_of(p_.d, od) - p_.d.start[od] - 1) * p_.h.cells * p_.w.cells + rows;
+            int64_t values[] = {start, width, 0, plane * p_.cells(), rows, slices};
+            for (int64_t t = 0; t < 6; t++) starts_[t * table_size_ + i] = (int32_t)values[t];
+          }
+  }
+
+  // Scatters into the planes begin … end - 1, some planes at a time.
+  void join_planes(int64_t begin, int64_t end) {
+    const int64_t most = near_.windows / p_.windows();
+    for (int64_t n; begin < end && !strays_; begin += n) {
+      n = smaller(most, end - begin);
+      out_ = (S*)arrays_.out + begin * p_.cells(), image_ = begin;
+      from_ = 0, to_ = n * p_.cells();
+      open(out_ + to_);
+      add_row(0, 0, 0, n * p_.windows(), 0);
+    }
+  }
+
   int32_t* slot_of(int64_t od, int64_t oh) const {
     int64_t i = near_.d ? od % (near_.d + 1) * p_.h.windows + oh : oh % (near_.h + 1);
     return keys_ + 2 * i * near_.slot + near_.before;
@@ -228,7 +211,9 @@ template <class S, class I> class ScatterCompared {
       strays_ = true;
       return;
     }
-    for (int64_t k = near_.w; k > 0; k--) others_[listed++] = keys - k * near_.channels;
+    if (near_.joined)
+      for (int64_t k = 1; k <= distances_[0]; k++) others_[listed++] = keys - distances_[k];
+    for (int64_t k = near_.joined ? 0 : near_.w; k > 0; k--) others_[listed++] = keys - k * near_.channels;
     with_storage<S>(p_, [&](auto s) { add_elements(s, keys, n, listed); });
   }
 
@@ -267,8 +252,10 @@ template <class S, class I> class ScatterCompared {
   bool load_keys(int64_t od, int64_t oh, const I* from, const I* end, int64_t n, int32_t* to) const {
     using W = typename IndexVector<I>::Wide;
     const int64_t plane = p_.h.cells * p_.w.cells, row = p_.w.cells;
-    const int64_t d = end_of(p_.d, od) - p_.d.start[od], h = end_of(p_.h, oh) - p_.h.start[oh];
-    const int32_t corner = (int32_t)((p_.d.start[od] * p_.h.cells + p_.h.start[oh]) * row);
+    const bool joined = near_.joined;
+    const int64_t d = joined ? p_.d.cells : end_of(p_.d, od) - p_.d.start[od];
+    const int64_t h = joined ? p_.h.cells : end_of(p_.h, oh) - p_.h.start[oh];
+    const int32_t corner = joined ? 0 : (int32_t)((p_.d.start[od] * p_.h.cells + p_.h.start[oh]) * row);
     const float by_plane = 1.0f / (float)plane, by_row = 1.0f / (float)row;
     const int32_t *starts = starts_, *lengths = starts_ + table_size_;
     W wide{};
@@ -290,15 +277,18 @@ template <class S, class I> class ScatterCompared {
       }
       U32 x = (U32)key - (uint32_t)corner - read<U32>(starts + i);
       const U32 width = read<U32>(lengths + i);
-      outside |= (U32)(x >= (uint32_t)((d - 1) * plane + (h - 1) * row) + width) & (U32)exists;
+      const U32 rows = joined ? read<U32>(starts + 4 * table_size_ + i) : width + (uint32_t)((h - 1) * row);
+      const U32 slices = joined ? read<U32>(starts + 5 * table_size_ + i) : rows + (uint32_t)((d - 1) * plane);
+      outside |= (U32)(x >= slices) & (U32)exists;
       if (d > 1) {
         x -= (U32)quotient(x, by_plane) * (uint32_t)plane;
-        outside |= (U32)(x >= (uint32_t)((h - 1) * row) + width) & (U32)exists;
+        outside |= (U32)(x >= rows) & (U32)exists;
       }
       if (h > 1) {
         x -= (U32)quotient(x, by_row) * (uint32_t)row;
         outside |= (U32)(x >= width) & (U32)exists;
       }
+      if (joined) key = (K)((U32)key + read<U32>(starts + 3 * table_size_ + i));
       write(to + i, key | ~exists);
     }
     return !any_negative((K)outside) && !any_negative((W)(wide >> 31 != 0));
@@ -445,7 +435,8 @@ template <class S, class I> class ScatterCompared {
   Carve carve_;
   int32_t* keys_;  // the slots: keys, then as many gradients
   const int32_t** others_;
-  int32_t* starts_;  // per element of a row: the first cell of its window, its window's length, its channel
+  int32_t* starts_;  // per element of a row: the first cell of its window, its window's length, its channel, and more if joined
+  int64_t* distances_;  // of a joined row: their number, then list_distances
   uint32_t* places_;  // of the sums of a batch
   S* sums_;
   int64_t* decoded_;

@@ -49,7 +49,7 @@ template <class S> struct ComparedWindows {
     if (near.slot * near.slots * 8 > Compared::kSlotBytes) return "the rows that overlap outgrow the cache";
     // The cost of a window by comparisons, and in a ring of sums, in instructions.
     double n = double(near.windows * near.channels), vectors = double((near.windows * near.channels + lanes<S> - 1) / lanes<S>);
-    double compared = 5.5 + (130 + vectors * (16 + 3 * near.mean_pairs())) / n;
+    double compared = (near.joined ? 8 : 5.5) + (130 + vectors * (16 + 3 * near.mean_pairs())) / n;
     double summed = 5 + 24.0 / lanes<S> + 0.3 * double(p.cells()) / double(p.windows());
     return compared <= summed ? nullptr : "windows overlap much";
   }

@@ -321,6 +321,14 @@ def test_windows_are_compared_if_few_overlap(axis: Axis, channels: int, kernel: 
     assert check_everywhere(problem, gradients(problem, 8), own_indices(problem, 9)) is None
 
 
+@pytest.mark.parametrize("batch", [(1, 19), (2, 173)], ids=str)
+def test_planes_of_few_windows_are_compared_together(batch: tuple[int, int]) -> None:
+    """A row has the windows of several planes; 19 planes are less than one row, 346 fill the last one partly."""
+    problem = maxima_gradient(batch, (UNIT, Axis(29, 7), Axis(31, 7)), TYPES["FLOAT16"], TYPES["INT64"])
+    assert chosen(problem, "planes") == "scatter_compared"
+    assert check_everywhere(problem, gradients(problem, 8), own_indices(problem, 9)) is None
+
+
 @pytest.mark.parametrize("dtype", ["FLOAT16", "BFLOAT16"])
 @pytest.mark.parametrize("channels", [1, 5, 16])
 def test_pieces_of_a_row_are_compared(channels: int, dtype: str) -> None:
