@@ -69,7 +69,7 @@ Sizes = tuple[int, ...]
 
 
 def once(compute: Callable[[Any], Sizes]) -> Callable[[Any], Sizes]:
-    """Computes a function of a call once for each call: several rules, and the lowering, need the same sizes."""
+    """Computes sizes once for each call: several rules, and the lowering, need them."""
 
     @wraps(compute)
     def known(call: Call) -> Sizes:
