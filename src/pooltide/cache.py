@@ -63,20 +63,23 @@ class Cache:
         """Keeps a value, which is not None, unless it has no key or is larger than the cache."""
         if key is None:
             return
-        own = tuple(table for table in tables if table is not None)
-        whole = self._size(own, {})
+        own = tuple([table for table in tables if table is not None]) if tables else ()
+        whole = self._size(own, {}) if own else ENTRY
         if whole > self.limit:
             return
         forgotten = None  # until the lock is free: to free memory of a GPU may take long
         with self._lock:
-            if key not in self.known:
+            before = len(self.known)
+            self.known[key] = value  # a key of a problem takes long to hash: not one time more than needed
+            if len(self.known) > before:
                 more = self._size(own, self._held) if own else whole
                 if self._bytes + more > self.limit // 2:
                     forgotten, more = self._age(whole), whole  # it holds no tables then
+                    self.known[key] = value
                 self._bytes += more
-                self._held.update((id(table), table) for table in own)
+                if own:
+                    self._held.update((id(table), table) for table in own)
                 self._tables.append((key, own))
-            self.known[key] = value
         del forgotten
 
     def _size(self, tables: tuple[Any, ...], held: dict[int, Any]) -> int:
@@ -95,6 +98,8 @@ class Cache:
 
     def _move(self, key: Key) -> Any:
         """Moves a value from the second generation to the first and returns it; None if there is none."""
+        if not self._second:
+            return None
         value, tables = self._second.get(key, (None, ()))
         if value is not None:
             self.add(key, value, *tables)

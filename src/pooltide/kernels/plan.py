@@ -222,11 +222,10 @@ def arrange(problem: Problem, layouts: tuple[str, ...], able: frozenset[str]) ->
         copied: list[str] = []
     else:
         layout = layouts[-1] if layouts[-1] in able else "planes"
-        both = _dense_both_ways(problem)
         copied = [
             role
             for role, its_layout in zip(roles(problem), layouts, strict=True)
-            if its_layout != layout and (its_layout == "strided" or role not in both)
+            if its_layout != layout and (its_layout == "strided" or not _dense_both_ways(problem, role))
         ]
     source = roles(problem)[0]
     if problem.rounding != "keep" and source not in copied:
@@ -234,9 +233,9 @@ def arrange(problem: Problem, layouts: tuple[str, ...], able: frozenset[str]) ->
     return layout, tuple(copied)
 
 
-def _dense_both_ways(problem: Problem) -> set[str]:
-    """The arrays that are planes and channels-last at once: of one channel, or of one cell per plane."""
-    return {role for role in roles(problem) if prod(_plane(problem, role)) == 1 or problem.batch[1] == 1}
+def _dense_both_ways(problem: Problem, role: str) -> bool:
+    """Whether an array is planes and channels-last at once: of one channel, or of one cell per plane."""
+    return problem.batch[1] == 1 or prod(_plane(problem, role)) == 1
 
 
 def _plane(problem: Problem, role: str) -> tuple[int, int, int]:

@@ -5,8 +5,9 @@ Every entrance binds its arguments to a `Call`; the rules and the lowering read 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import wraps
 from math import prod
 from typing import Any, TypeGuard
 
@@ -64,11 +65,30 @@ class Unusable:
 Value = TensorMeta | tuple[Any, ...] | bool | int | float | str | np.generic | Unusable | None
 
 
+Sizes = tuple[int, ...]
+
+
+def once(compute: Callable[[Any], Sizes]) -> Callable[[Any], Sizes]:
+    """Computes sizes once for each call: several rules, and the lowering, need them."""
+
+    @wraps(compute)
+    def known(call: Call) -> Sizes:
+        found = call.computed.get(compute)
+        if found is None:
+            found = call.computed[compute] = compute(call)
+        return found
+
+    return known
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     operator: Operator
     product: str
     values: Mapping[str, Value]  # by the documents' parameter names
+    computed: dict[Callable[..., Any], Sizes] = field(
+        init=False, repr=False, compare=False, default_factory=dict
+    )
 
     @property
     def by_function(self) -> bool:
@@ -154,28 +174,34 @@ class Call:
         return self.pairs(role)[:axes] if self.role(role) else (default,) * axes
 
     @property
+    @once
     def kernel(self) -> tuple[int, ...]:
         return self.pairs("kernel")
 
     @property
+    @once
     def reach(self) -> tuple[int, ...]:
         """Cells from a window's first to its last: the kernel, spread by the dilation."""
         return tuple(r * (k - 1) + 1 for k, r in zip(self.kernel, self.dilation, strict=True))
 
     @property
+    @once
     def dilation(self) -> tuple[int, ...]:
         return self._axes_or("dilation", 1)
 
     @property
+    @once
     def stride(self) -> tuple[int, ...]:
         return self.pairs("stride") if self.role("stride") else self.kernel
 
     @property
+    @once
     def padding(self) -> tuple[int, ...]:
         """Cells of padding before the plane on each axis; an array of all sides has these first."""
         return self._axes_or("padding", 0)
 
     @property
+    @once
     def padding_after(self) -> tuple[int, ...]:
         axes = len(self.operator.axes)
         return self.pairs("padding")[-axes:] if self.role("padding") else (0,) * axes

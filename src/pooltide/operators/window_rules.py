@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from ..geometry import Axis, strided_outputs
-from .call import Call
+from .call import Call, once
 from .faults import Fault, Names, either, names_of, shape_text, spelled_role
 from .pages import PRODUCTS
 
@@ -135,6 +135,7 @@ def plane_at_least_input(call: Call) -> Fault | None:
     )
 
 
+@once
 def forward_plane(call: Call) -> tuple[int, ...]:
     """How many windows the forward makes on each axis; 0 or less where none fits."""
     lengths = call.spatial(names_of(call, "input")[0])
