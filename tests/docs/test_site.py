@@ -165,18 +165,6 @@ def test_pictures_can_be_read_on_a_telephone(page: str, site: Path, chromium: Br
 
 
 @needs_browser
-def test_the_navigation_does_not_cover_the_footer(site: Path, chromium: Browser) -> None:
-    """As a page from a disk, where the theme's own script does not run."""
-    chromium.open(site / "SECURITY" / "index.html", 1280)
-    chromium.evaluate("window.scrollTo(0, document.documentElement.scrollHeight)")
-    for name in ("prev", "next"):
-        script = f"""(() => {{ const e = document.querySelector(".md-footer__link--{name}");
-            const r = e.getBoundingClientRect();
-            return e.contains(document.elementFromPoint(r.x + r.width / 2, r.y + r.height / 2)); }})()"""
-        assert chromium.evaluate(script), name
-
-
-@needs_browser
 @pytest.mark.parametrize("page", ["tutorial_acceptance", "zh/tutorial_acceptance"])
 def test_code_is_copied_without_prompts_and_outputs(page: str, address: str, chromium: Browser) -> None:
     chromium.call("Page.navigate", url=f"{address}/{page}/")
