@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from commandline import invoke as in_process
 from commandline import pooltide as invoke
 
 CASES = """\
@@ -117,6 +118,21 @@ def test_every_standard_that_zeros_would_pass_says_so(standard: str, tmp_path: P
     assert (tmp_path / "all").read_text() == invoke(*judged, "--json", cwd=tmp_path)
     np.save(tmp_path / "chip/a.npy", np.zeros((1, 2, 60, 60), np.float16))
     assert "pass  a: " in invoke(*judged, cwd=tmp_path)  # so the sentence is true
+
+
+def test_shards_without_a_case_are_merged_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two shards of one case: the results of both make the whole."""
+    monkeypatch.chdir(tmp_path)
+    Path("cases").write_text("name,case\na,avg2d:2x3x7x11:k3\n")
+    in_process("run", "cases", "--save", "chip")
+    for number in "12":
+        in_process("golden", "cases", "-o", f"golden{number}", "--shard", f"{number}/2", "--jobs", 1)
+        Path(number).write_text(in_process("compare", "chip", f"golden{number}", "--json"))
+    assert "shard 2/2 is missing; give all 2" in in_process("merge", "1", "-o", "all", rc=2)
+    assert "1 cases of 2 parts, 1 pass" in in_process("merge", "1", "2", "-o", "all")
+    Path("bad").write_text("name,case\nq,avg2d:1x1x3x3:k9\n")
+    in_process("golden", "bad", "-o", "none", "--jobs", 1, rc=1)
+    assert "has no case" in in_process("compare", "chip", "none", rc=2)
 
 
 def test_a_pack_judges_no_copy_of_itself(sets: Path) -> None:

@@ -143,6 +143,28 @@ def test_the_first_column_stays_when_a_table_scrolls(site: Path, chromium: Brows
 
 
 @needs_browser
+def test_names_in_the_first_column_stay_whole_on_a_wide_screen(site: Path, chromium: Browser) -> None:
+    chromium.open(site / "acceptance" / "index.html", 1280)
+    script = """[...document.querySelectorAll("td:first-child code")]
+        .filter(e => !e.textContent.includes("_") && e.getClientRects().length > 1).map(e => e.textContent)"""
+    assert chromium.evaluate("document.querySelectorAll('td:first-child code').length") > 20
+    assert chromium.evaluate(script) == []
+
+
+@needs_browser
+@pytest.mark.parametrize("page", ["", "start", "performance", "zh", "zh/start"])
+def test_pictures_can_be_read_on_a_telephone(page: str, site: Path, chromium: Browser) -> None:
+    """They scroll in their paragraph; the page does not."""
+    chromium.open(site / page / "index.html", 390)
+    chromium.wait("[...document.images].every(e => e.complete)")
+    widths = chromium.evaluate(
+        "[...document.querySelectorAll('.md-content p > img')].map(e => [e.clientWidth, e.parentElement.clientWidth])"
+    )
+    assert widths
+    assert all(image > 500 and paragraph < 390 for image, paragraph in widths)
+
+
+@needs_browser
 @pytest.mark.parametrize("page", ["tutorial_acceptance", "zh/tutorial_acceptance"])
 def test_code_is_copied_without_prompts_and_outputs(page: str, address: str, chromium: Browser) -> None:
     chromium.call("Page.navigate", url=f"{address}/{page}/")
