@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 import threading
 import time
 from typing import Any
@@ -11,6 +14,7 @@ import pytest
 
 from calls import AVG2, AVG3, GOOD, MAX2, said
 from geometries import DTYPES, geometry
+from paths import ROOT
 from pooltide import acl, aclnn
 from pooltide.acl.contexts import STREAMS
 from pooltide.acl.stream_queue import Job
@@ -567,3 +571,14 @@ def test_program_adaptive_max_pool2d_which_is_wrong(level: str, capfd: pytest.Ca
     else:
         assert status == 0
         assert "indices reaches bytes 0 to 8 of a block of 4 bytes" in capfd.readouterr().err
+
+
+def test_the_cost_of_calls_can_be_measured() -> None:
+    """docs/cann.md has these numbers; the test does not judge them."""
+    tool = ROOT / "tools" / "aclnn_calls.py"
+    if not tool.exists():
+        pytest.skip("NO TOOLS: the tests run outside the tree")
+    command = [sys.executable, str(tool), "--rounds", "1"]
+    run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    lines = r"(this install: aclnn\w+Backward(, repeatable)? [\d.]+ µs\n){4}"
+    assert re.fullmatch(lines, run.stdout), run.stdout
