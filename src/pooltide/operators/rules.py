@@ -14,9 +14,9 @@ import numpy as np
 from . import tensor_rules as tensors
 from . import window_rules as windows
 from .call import Call, Unusable
-from .faults import Fault
 from .pages import Rule
 from .plain import shown
+from .refusals import Fault
 from .user_code import UserCodeError, run_user_code
 
 

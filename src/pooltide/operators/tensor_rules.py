@@ -7,9 +7,9 @@ from typing import Any
 
 from .call import Call, TensorMeta, article, is_int, overlaps
 from .dtypes import STATUS
-from .faults import Fault, Names, dtype_text, either, shape_text, spelled
 from .pages import HOST, PRODUCTS
 from .plain import shown
+from .refusals import Fault, Names, dtype_text, either, shape_text, spelled
 from .user_code import UserCodeError, run_user_code
 
 INNER = STATUS["ACLNN_ERR_INNER"]
