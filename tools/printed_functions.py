@@ -16,9 +16,9 @@ from textwrap import fill, indent
 from typing import Any, NamedTuple
 
 from pooltide.operators.catalog import operators
-from pooltide.operators.faults import either
 from pooltide.operators.pages import HOST, Operator
 from pooltide.operators.pages import Parameter as PageParameter
+from pooltide.operators.refusals import either
 from pooltide.operators.toml import PageError, read
 
 SOURCE = Path(__file__).parent.parent / "src" / "pooltide"

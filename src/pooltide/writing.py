@@ -33,23 +33,23 @@ def write_parts(path: Path, content: Iterable[Content]) -> None:
     Everything else (a directory, a socket, a dangling link) is refused.
     """
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         if path.is_symlink():
             raise _refused("the link names a file that does not exist", path) from None
         return _replace(path, content)
     for stream in _STANDARD:
-        if _same_file(stream, found):
+        if _same_file(stream, status):
             return _stream(stream, content)
-    if stat.S_ISCHR(found.st_mode) or stat.S_ISBLK(found.st_mode) or stat.S_ISFIFO(found.st_mode):
+    if stat.S_ISCHR(status.st_mode) or stat.S_ISBLK(status.st_mode) or stat.S_ISFIFO(status.st_mode):
         with path.open("wb", buffering=0) as device:
             return _write_all(device.fileno(), content)
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise _refused("the path is no plain file", path)
     target = path.resolve()
     if not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-    return _replace(target, content, stat.S_IMODE(found.st_mode))
+    return _replace(target, content, stat.S_IMODE(status.st_mode))
 
 
 def check_file(path: Path) -> None:
@@ -117,9 +117,9 @@ def _replace(path: Path, content: Iterable[Content], mode: int | None = None) ->
         raise
 
 
-def _same_file(stream: int, found: os.stat_result) -> bool:
+def _same_file(stream: int, status: os.stat_result) -> bool:
     try:
-        return os.path.samestat(os.fstat(stream), found)
+        return os.path.samestat(os.fstat(stream), status)
     except OSError:
         return False
 

@@ -21,9 +21,9 @@ from pooltide.cli import main
 from pooltide.cli.bench.drawn_problems import Row, beyond, slower, summaries
 from pooltide.cli.bench.measurement import Measurement
 from pooltide.cli.bench.precompile import precompile
+from pooltide.cli.bench.printing import machine_of
 from pooltide.cli.bench.roofline import additions, limit_seconds
 from pooltide.cli.bench.sampling import CELLS, DrawnProblem, Sampling, draw_problems
-from pooltide.cli.bench.tables import machine_of
 from pooltide.kernels.cuda.choice import KERNELS, plan
 from pooltide.kernels.cuda.runtime import nvrtc
 from pooltide.kernels.cuda.runtime.compiler import code_for

@@ -28,11 +28,11 @@ from pooltide.kernels.cuda.source import Argument, Source, headers, packed, prog
 
 CHECK = NATIVE / "check"
 FLAGS = (
-    # Compiling takes most of the time: checks of addresses are calls, and g++ optimizes little.
-    "-std=c++17", "-Og", "--param=asan-instrumentation-with-call-threshold=0", "-g1", "-fPIC", "-shared",
-    "-ffp-contract=off", "-fno-omit-frame-pointer",
+    "-std=c++17", "-Og", "-g1", "-fPIC", "-shared", "-ffp-contract=off", "-fno-omit-frame-pointer",
     "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-ftrivial-auto-var-init=pattern",
 )  # fmt: skip
+# With many kernels, compiling takes most of the time: checks of addresses as calls take less.
+_MANY, _CALLS = 100, "--param=asan-instrumentation-with-call-threshold=0"
 _COMPILERS = 2
 
 
@@ -49,7 +49,7 @@ def why_not() -> str | None:
     return None if "/" in _asan() else "g++ has no AddressSanitizer"
 
 
-def start(*arguments: str | Path, timeout: float = 600) -> subprocess.CompletedProcess[str]:
+def start(*arguments: str | Path, timeout: float = 1800) -> subprocess.CompletedProcess[str]:
     """Run a Python program in which kernels can run; the caller reads its status and output."""
     options = {"LD_PRELOAD": _asan(), "ASAN_OPTIONS": "detect_leaks=0", "UBSAN_OPTIONS": "print_stacktrace=1"}
     command = [sys.executable, *map(str, arguments)]
@@ -102,7 +102,8 @@ def build(sources: Iterable[Source], texts: dict[str, str] | None = None) -> Non
     """Compile these kernels, which are then there for `run`; those compiled before are taken from a cache."""
     wanted = list(dict.fromkeys(source for source in sources if _key(source, texts) not in _built))
     parts = [wanted[i::_COMPILERS] for i in range(_COMPILERS)]
-    running = [_Compilation(part, texts) for part in parts if part]
+    flags = (*FLAGS, _CALLS) if len(wanted) > _MANY else FLAGS
+    running = [_Compilation(part, texts, flags) for part in parts if part]
     for compilation in running:
         library = compilation.library()
         for number, source in enumerate(compilation.sources):
@@ -123,10 +124,10 @@ def _kernel(source: Source, texts: dict[str, str] | None) -> tuple[Any, int]:
 class _Compilation:
     """One run of g++, which begins at once."""
 
-    def __init__(self, sources: list[Source], texts: dict[str, str] | None) -> None:
+    def __init__(self, sources: list[Source], texts: dict[str, str] | None, flags: Sequence[str]) -> None:
         self.sources = sources
         text = translation_unit(sources, headers() if texts is None else texts)
-        key = hashlib.sha256("\0".join([text, _harness(), *FLAGS]).encode()).hexdigest()[:32]
+        key = hashlib.sha256("\0".join([text, _harness(), *flags]).encode()).hexdigest()[:32]
         folder = Path(tempfile.gettempdir()) / f"pooltide-simt-{os.getuid()}"
         folder.mkdir(mode=0o700, exist_ok=True)
         self.path = folder / f"{key}.so"
@@ -135,7 +136,7 @@ class _Compilation:
             self.part = folder / f"{key}-{os.getpid()}.so"
             (folder / f"{key}.cpp").write_text(text, "utf-8")
             env = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
-            command = ["g++", *FLAGS, f"-I{CHECK}", str(folder / f"{key}.cpp"), "-o", str(self.part)]
+            command = ["g++", *flags, f"-I{CHECK}", str(folder / f"{key}.cpp"), "-o", str(self.part)]
             self.process = subprocess.Popen(
                 command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
             )

@@ -10,8 +10,8 @@ import click
 from ..acceptance.cases import Line
 from ..acceptance.notation import Case
 from ..acceptance.user_cases import parse_user_case
-from ..operators.faults import Fault
 from ..operators.pages import ASCEND_PRODUCTS, PRODUCTS
+from ..operators.refusals import Fault
 from ..operators.rules import check
 from ..operators.toml import PageError
 from .arguments import NOTATION, Problems, failed, product_option

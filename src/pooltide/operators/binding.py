@@ -38,17 +38,17 @@ class ArrayReader:
         return self._meta(value, True, "int64")
 
     def _meta(self, value: Any, written: bool, dtypes: str) -> TensorMeta | Unusable:
-        found = self.read(value, written)
-        if isinstance(found, (TensorMeta, Unusable)):
-            return found
-        return Unusable(found or _what(value), f"{self.noun} of {dtypes}")
+        meta = self.read(value, written)
+        if isinstance(meta, (TensorMeta, Unusable)):
+            return meta
+        return Unusable(meta or _what(value), f"{self.noun} of {dtypes}")
 
     def ints(self, value: Any) -> tuple[int, ...] | None:
         """The ints of a plain tuple, or None."""
         if type(value) is not tuple:
             return None
-        found = tuple(map(self.integer, value))
-        return None if None in found else found  # type: ignore[return-value]
+        integers = tuple(map(self.integer, value))
+        return None if None in integers else integers  # type: ignore[return-value]
 
 
 def bind(
@@ -68,7 +68,7 @@ def bind(
     forward = not operator.gradient
     grad = arrays.floats(input if forward else grad_output)
     dtype = grad.dtype if isinstance(grad, TensorMeta) else None
-    given = map(plain, attributes)
+    unread = map(plain, attributes)
     values: dict[str, Value] = {}
     for parameter in operator.parameters:
         match parameter.role:
@@ -84,11 +84,11 @@ def bind(
                 fresh = None if forward else shape
                 value = fresh if out is None else arrays.floats(out, written=True)
             case "output_size" if not operator.unpool:
-                value = _attribute(arrays, parameter, _whole_sizes(shape, len(operator.axes), next(given)))
+                value = _attribute(arrays, parameter, _whole_sizes(shape, len(operator.axes), next(unread)))
             case "cube_math_type":
                 value = 0
             case _:
-                value = _attribute(arrays, parameter, next(given))
+                value = _attribute(arrays, parameter, next(unread))
         values[parameter.name] = value
     call = Call(operator, HOST, values)
     if fault := check(call):
@@ -148,8 +148,8 @@ def _attribute(arrays: ArrayReader, parameter: Parameter, value: Any) -> Value:
         return values
     if value is None:
         return 0
-    if (found := arrays.integer(value)) is None:
+    if (number := arrays.integer(value)) is None:
         return Unusable(f"is {shown(value)}", "an int, or None")
-    if found == 0 or not -(2**63) <= found < 2**63:
+    if number == 0 or not -(2**63) <= number < 2**63:
         return Unusable(f"is {shown(value)}", "None or a 64-bit int other than 0", ValueError)
-    return found
+    return number

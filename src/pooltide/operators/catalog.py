@@ -42,8 +42,8 @@ def gradients() -> dict[str, Operator]:
 @cache
 def documented() -> dict[str, Operator]:
     """The operators whose two phases CANN documents and this library has, by CANN's name, sorted."""
-    found = {operator.name: operator for operator in _all() if operator.documented}
-    return dict(sorted(found.items()))
+    by_name = {operator.name: operator for operator in _all() if operator.documented}
+    return dict(sorted(by_name.items()))
 
 
 FOLDERS = "POOLTIDE_OPERATORS"
@@ -57,22 +57,22 @@ def folders(text: str | None = None) -> tuple[str, ...]:
 
 def user_operators(where: tuple[str, ...]) -> dict[str, Operator]:
     """The operators of these folders by name, sorted. Raises PageError."""
-    found: dict[str, Operator] = {}
+    by_name: dict[str, Operator] = {}
     for folder in where:
         for operator in load_folder(Path(folder)):
             if operator.name in documented():
                 must = "a page must describe another operator"
                 raise PageError(f"{operator.page}: operator is {operator.name}, which pooltide has; {must}")
-            if (other := found.get(operator.name)) is not None:
+            if (other := by_name.get(operator.name)) is not None:
                 must = "one of the pages must go"
                 raise PageError(f"{operator.page}: operator is {operator.name}, as in {other.page}; {must}")
-            found[operator.name] = verified(operator, operator.page)
+            by_name[operator.name] = verified(operator, operator.page)
     headers: dict[str, str] = {operator.header: name for name, operator in documented().items()}
-    for name, operator in found.items():
+    for name, operator in by_name.items():
         if (other_name := headers.setdefault(operator.header, name)) != name:
             must = "it must be another"
             raise PageError(f"{operator.page}: header is {operator.header}, which {other_name} has; {must}")
-    return dict(sorted(found.items()))
+    return dict(sorted(by_name.items()))
 
 
 @cache

@@ -6,8 +6,8 @@ from textwrap import fill
 from typing import Any
 
 from .catalog import documented
-from .faults import either
 from .pages import ASCEND_PRODUCTS, HOST, PRODUCTS, Operator, Parameter, Rule
+from .refusals import either
 
 _TYPES = {"tensor": "aclTensor | None", "int_array": "aclIntArray | None", "bool": "bool"}
 _STUB = '''"""Printed by `pooltide ops --stub` from the operator pages; changes here are lost."""

@@ -22,16 +22,16 @@ def kinds(values: tuple[Any, ...]) -> tuple[type, ...] | None:
     Plain are ints, bools, None and tuples of them, by exact type. A key of plain values needs their types
     too: True equals 1, but means another call.
     """
-    found = tuple(map(type, values))
-    if _SIMPLE.issuperset(found):
-        return found
+    outer = tuple(map(type, values))
+    if _SIMPLE.issuperset(outer):
+        return outer
     inner: tuple[type, ...] = ()
     for value in values:
         if type(value) is tuple:
             inner += tuple(map(type, value))
         elif type(value) not in _SIMPLE:
             return None
-    return found + inner if _SIMPLE.issuperset(inner) else None
+    return outer + inner if _SIMPLE.issuperset(inner) else None
 
 
 def plain(value: Any) -> Any:
@@ -56,8 +56,8 @@ def plain_shape(value: Any) -> Any:
 
     A one-dimensional integer array is a shape: no pool has an input of rank 1.
     """
-    found = plain(value)
-    return found if type(found) is tuple else plain_array(value)
+    shape = plain(value)
+    return shape if type(shape) is tuple else plain_array(value)
 
 
 def plain_array(value: Any) -> Any:
@@ -76,8 +76,8 @@ def masked_array() -> type | tuple[()]:
 
     A call must not import a module: a child that another thread forks meanwhile would wait for the import.
     """
-    found: type | tuple[()] = getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())
-    return found
+    masked: type | tuple[()] = getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())
+    return masked
 
 
 def _scalar(value: Any) -> Any:

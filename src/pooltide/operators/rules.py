@@ -14,9 +14,9 @@ import numpy as np
 from . import tensor_rules as tensors
 from . import window_rules as windows
 from .call import Call, Unusable
-from .faults import Fault
 from .pages import Rule
 from .plain import shown
+from .refusals import Fault
 from .user_code import UserCodeError, run_user_code
 
 
@@ -44,16 +44,16 @@ def _ask(call: Call, rule: Rule) -> Fault | None:
     """What a predicate of a user's page says: None or True for a good call; a sentence, or False."""
     assert rule.predicate is not None
     try:
-        found = run_user_code(rule.predicate, dict(call.values))
+        result = run_user_code(rule.predicate, dict(call.values))
     except UserCodeError as error:
         return Fault(f"the rule can't be checked: {error}.", status=tensors.INNER)
-    if found is None or found is True or (isinstance(found, np.bool_) and found):
+    if result is None or result is True or (isinstance(result, np.bool_) and result):
         return None
-    if isinstance(found, str) and found.strip():
-        return Fault(" ".join(found.split()))
-    if found is False or isinstance(found, np.bool_):
+    if isinstance(result, str) and result.strip():
+        return Fault(" ".join(result.split()))
+    if result is False or isinstance(result, np.bool_):
         return Fault(f"the arguments break the rule {rule.predicate}; they must keep it.")
-    text = f"{rule.predicate} returned {shown(found)}; it must return None, a bool or a sentence."
+    text = f"{rule.predicate} returned {shown(result)}; it must return None, a bool or a sentence."
     return Fault(text, status=tensors.INNER)
 
 

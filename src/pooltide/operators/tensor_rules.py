@@ -7,9 +7,9 @@ from typing import Any
 
 from .call import Call, TensorMeta, article, is_int, overlaps
 from .dtypes import STATUS
-from .faults import Fault, Names, dtype_text, either, shape_text, spelled
 from .pages import HOST, PRODUCTS
 from .plain import shown
+from .refusals import Fault, Names, dtype_text, either, shape_text, spelled
 from .user_code import UserCodeError, run_user_code
 
 INNER = STATUS["ACLNN_ERR_INNER"]
@@ -147,11 +147,11 @@ def output_shape(call: Call, of: Names) -> Fault | None:
             must, why = call.tensor(shape).shape, f"as {shape} has"
         else:
             try:
-                found = run_user_code(shape, dict(call.values))
+                result = run_user_code(shape, dict(call.values))
             except UserCodeError as error:
                 return Fault(f"the shape of {spelling} is not known: {error}.", status=INNER)
-            if (computed := _shape(found)) is None:
-                text = f"{shape} returned {shown(found)} for the shape of {spelling}"
+            if (computed := _shape(result)) is None:
+                text = f"{shape} returned {shown(result)} for the shape of {spelling}"
                 return Fault(f"{text}; it must return a tuple of ints.", status=INNER)
             must, why = computed, f"as {shape} says"
         if tensor.shape != must:
@@ -212,10 +212,10 @@ def writable_once(call: Call, of: Names) -> Fault | None:
     for spelling, _, tensor in call.tensors(of):
         if tensor.strides is None:
             continue
-        found = overlaps(tensor.shape, tensor.strides)
-        if found is False:
+        shared = overlaps(tensor.shape, tensor.strides)
+        if shared is False:
             continue
-        why = "lets cells share memory" if found else "is too intricate to show that no cells share memory"
+        why = "lets cells share memory" if shared else "is too intricate to show that no cells share memory"
         return Fault(
             f"{spelling} has shape {shape_text(tensor.shape)} and strides "
             f"{shape_text(tensor.strides)}, which {why}; each cell must have its own element."

@@ -6,8 +6,8 @@ from math import prod
 
 from ..geometry import Axis, strided_outputs
 from .call import Call, once
-from .faults import Fault, Names, either, names_of, shape_text, spelled_role
 from .pages import PRODUCTS
+from .refusals import Fault, Names, either, names_of, shape_text, spelled_role
 
 
 def padding_half_kernel(call: Call) -> Fault | None:

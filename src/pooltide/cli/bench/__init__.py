@@ -11,7 +11,7 @@ Only public functions are timed, and nothing here chooses a kernel or changes wh
     instruction_counts.py      instructions in place of times: valgrind runs callgrind_program.py
     cpu_gradients.py, cuda_gradients.py, forward_pools.py, pytorch_gradients.py   what is timed
     cpu_timing.py, cuda_timing.py   how; roofline.py has the least time, measurement.py the times
-    tables.py                  the results as text and JSON
+    printing.py                the results as text and JSON
     overhead.py                a program of its own: what a call costs on tiny tensors
 """
 

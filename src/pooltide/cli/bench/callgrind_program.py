@@ -20,7 +20,7 @@ from ...acceptance.notation import Case, parse
 from . import cpu_gradients
 from .cpu_timing import use_threads
 from .measurement import Benchmark
-from .tables import FAILURES, failure
+from .printing import FAILURES, failure
 
 MARK = "getsid"  # a function of the C library that nothing else calls
 

@@ -21,8 +21,7 @@ from . import cpu_gradients
 from .cpu_timing import time_rounds, use_threads
 from .measurement import Benchmark, Measurement
 from .precompile import precompile
-from .sampling import DrawnProblem, Sampling, draw_problems
-from .tables import (
+from .printing import (
     FAILURES,
     RATIOS,
     failure,
@@ -34,6 +33,7 @@ from .tables import (
     record,
     report_failures,
 )
+from .sampling import DrawnProblem, Sampling, draw_problems
 
 SLOWER = {"cpu": 0.95, "cuda": 0.97}  # PyTorch ÷ ours, below which ours counts as slower
 GROUP = ("kind", "dtype", "layout", "threads")

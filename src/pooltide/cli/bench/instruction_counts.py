@@ -22,7 +22,7 @@ from typing import Any
 from ...acceptance.notation import Case
 from ..output import aligned, say
 from .callgrind_program import MARK
-from .tables import Failure, number, report_failures
+from .printing import Failure, number, report_failures
 
 LINE_BYTES = 64  # of a line of the cache
 # Makes glibc's memset and memcpy use vectors: callgrind counts `rep stosb` once for each byte.

@@ -28,7 +28,7 @@ from ..output import aligned, say, tracked
 from .cpu_timing import time_call, watch_other_load
 from .cuda_timing import device_seconds, host_seconds, wall_seconds
 from .networks import NETWORKS, Network
-from .tables import in_words, machine_of, number, other_load
+from .printing import in_words, machine_of, number, other_load
 
 STEPS = 3  # of a training whose weights are compared
 COMPILE: dict[str, dict[str, Any]] = {

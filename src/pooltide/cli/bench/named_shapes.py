@@ -16,7 +16,7 @@ from ..output import say
 from .cpu_gradients import prepare
 from .cpu_timing import time_rounds
 from .measurement import Measurement
-from .tables import FAILURES, Failure, failure, machine_of, print_tables, record, report_failures
+from .printing import FAILURES, Failure, failure, machine_of, print_tables, record, report_failures
 
 # Shapes of real models, and one that is hard for each kernel. {} is N, on the CPU and on a GPU
 # 0: the shape is not for that device.

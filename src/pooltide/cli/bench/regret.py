@@ -15,8 +15,8 @@ from ...problem.problem import Problem
 from ..output import aligned, say, tracked
 from .drawn_problems import p90, problems_of
 from .precompile import precompile
+from .printing import geometric_mean, in_words, machine_of, number
 from .sampling import DrawnProblem, Sampling, draw_problems
-from .tables import geometric_mean, in_words, machine_of, number
 
 if TYPE_CHECKING:
     from ...kernels.cuda.tuning import Candidates

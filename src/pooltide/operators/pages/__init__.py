@@ -199,17 +199,9 @@ def load(where: str, page: Mapping[str, Any]) -> Operator:
     known_names(where, "axes", page["axes"], {"d", "h", "w"})
     known_names(where, "products", page["products"], PRODUCTS)
     groups = dtype_groups(where, page["dtypes"])
-    parameters = tuple(_parameter(where, p, groups) for p in page["parameters"])
-    names = {p.name for p in parameters}
-    if len(names) < len(parameters) or len({p.role for p in parameters}) < len(parameters):
-        raise PageError(f"{where}: two parameters share a name or a role")
+    parameters = _parameters(where, page["parameters"], groups)
     if not page["rules"]:
         raise PageError(f"{where}: rules is empty")
-    ranges = page.get("divisor_override", {})
-    known_names(where, "divisor_override", ranges, PRODUCTS)
-    for product, (low, high) in ranges.items():
-        if not low <= high:
-            raise PageError(f"{where}: divisor_override of {product} is [{low}, {high}], which is empty")
     return Operator(
         page.get("operator", page["function"]),
         page["function"],
@@ -221,14 +213,29 @@ def load(where: str, page: Mapping[str, Any]) -> Operator:
         tuple(page["axes"]),
         tuple(page["products"]),
         parameters,
-        tuple(load_rule(where, rule, names) for rule in page["rules"]),
+        tuple(load_rule(where, rule, {p.name for p in parameters}) for rule in page["rules"]),
         groups,
         _cube(where, page.get("cube_math_type"), groups),
-        {product: (low, high) for product, (low, high) in ranges.items()},
+        _divisor_ranges(where, page.get("divisor_override", {})),
         tuple(page.get("notes", ())),
         tuple(finite.get("products", ())),
         finite.get("edition", ""),
     )
+
+
+def _parameters(where: str, listed: Any, groups: Mapping[str, Any]) -> tuple[Parameter, ...]:
+    parameters = tuple(_parameter(where, p, groups) for p in listed)
+    if len({p.name for p in parameters}) < len(listed) or len({p.role for p in parameters}) < len(listed):
+        raise PageError(f"{where}: two parameters share a name or a role")
+    return parameters
+
+
+def _divisor_ranges(where: str, ranges: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+    known_names(where, "divisor_override", ranges, PRODUCTS)
+    for product, (low, high) in ranges.items():
+        if not low <= high:
+            raise PageError(f"{where}: divisor_override of {product} is [{low}, {high}], which is empty")
+    return {product: (low, high) for product, (low, high) in ranges.items()}
 
 
 def dtype_groups(where: str, tables: Mapping[str, Any]) -> dict[str, dict[str, tuple[str, ...]]]:

@@ -64,14 +64,10 @@ static int work(int thread) {
         CHECK(aclrtDestroyEvent(filled[b]));
         CHECK(aclrtDestroyEvent(used[b]));
     }
-    CHECK(aclrtFreeHost(host_input));
-    CHECK(aclrtFreeHost(host_output));
-    CHECK(aclrtDestroyEvent(begin));
-    CHECK(aclrtDestroyEvent(end));
-    CHECK(aclrtSynchronizeStream(copying));
-    CHECK(aclrtSynchronizeStream(computing));
-    CHECK(aclrtDestroyStream(copying));
-    CHECK(aclrtDestroyStream(computing));
+    for (float *block : {host_input, host_output}) CHECK(aclrtFreeHost(block));
+    for (aclrtEvent event : {begin, end}) CHECK(aclrtDestroyEvent(event));
+    for (aclrtStream stream : {copying, computing}) CHECK(aclrtSynchronizeStream(stream));
+    for (aclrtStream stream : {copying, computing}) CHECK(aclrtDestroyStream(stream));
     CHECK(aclrtDestroyContext(context));
     return wrong;
 }
