@@ -41,7 +41,7 @@ struct Compared {
     windows = &slow_axis(p) == &p.w ? smaller(p.w.windows, piece) : p.w.windows;
     copied = d + h + w == 0 && channels == 1;
     const int64_t of_plane = p.windows();
-    joined = !copied && !p.channels_last && of_plane > 0 && of_plane <= kJoinedWindows && p.cells() <= kJoinedCells &&
+    joined = !copied && !p.channels_last && p.planes() > 0 && of_plane > 0 && of_plane <= kJoinedWindows && p.cells() <= kJoinedCells &&
              ScatterLayout::units(p, Method::compared) == p.planes();
     if (joined) windows = of_plane * larger(1, smaller(p.planes(), smaller(piece / of_plane, kJoinedCells / p.cells())));
     const int64_t back = joined ? of_plane : w;
