@@ -21,6 +21,7 @@ from models import CBAM  # noqa: E402
 from pools import EVERY, Pool, gradient, kept_by, quiet_patch, sample  # noqa: E402
 from pooltide import _native  # noqa: E402
 from pooltide.kernels.calls import CALLS  # noqa: E402
+from pooltide.torch import functional  # noqa: E402
 from pooltide.torch.patching import forward_overrides, installation  # noqa: E402
 from pooltide.torch.pools import forward  # noqa: E402
 
@@ -283,6 +284,19 @@ def test_what_our_kernels_do_not_take_is_pytorchs(ran: list[str]) -> None:
         for empty in (F.max_pool2d(x.to("meta"), 2), F.adaptive_max_pool2d(x.to("meta"), (3, 4))):
             assert empty.is_meta
             assert empty.shape == (2, 3, 3, 4)
+
+
+def test_dilation_of_a_window_of_one_cell_means_nothing() -> None:
+    """Windows of -inf channels-last, where PyTorch's own kernel gives indices outside of the window."""
+    x = torch.full((1, 7, 8, 1, 6), -torch.inf)
+    sizes = {"kernel_size": (1, 1, 2), "stride": 1, "dilation": (1, 3, 1), "return_indices": True}
+    must = F.max_pool3d(x, **sizes)
+    last = x.contiguous(memory_format=torch.channels_last_3d)
+    with patched():
+        found = F.max_pool3d(last, **sizes)
+    for values, indices in (found, functional.max_pool3d(last, **sizes)):
+        assert torch.equal(values, must[0])
+        assert torch.equal(indices, must[1])
 
 
 @pytest.mark.parametrize(

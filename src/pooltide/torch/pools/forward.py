@@ -9,7 +9,7 @@ An offset says where in its window a maximum is. It fits in one byte if a window
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 
 import numpy as np
@@ -142,14 +142,21 @@ def _reserve(name: str, nbytes: int) -> None:
 
 
 def may_have_empty_windows(arguments: PoolArguments, lengths: Sequence[int]) -> bool:
-    """Whether dilation is larger than an axis, so that a window may have no cell.
+    """Whether dilation is larger than an axis, so that a window of several cells may have none inside.
 
     PyTorch's index for such a window is outside the plane, or in another window.
     """
-    steps = arguments.dilation if isinstance(arguments, StridedArguments) else 1
-    if isinstance(steps, int):
-        return steps > 1 and any(steps > length for length in lengths)
-    return any(step > length for step, length in zip(steps, lengths, strict=False))
+    if not isinstance(arguments, StridedArguments):
+        return False
+    sizes, steps = (_of_axes(values, len(lengths)) for values in (arguments.kernel_size, arguments.dilation))
+    rows = zip(sizes, steps, lengths, strict=True)
+    return any(size > 1 and step > length for size, step, length in rows)
+
+
+def _of_axes(values: int | Iterable[int], axes: int) -> tuple[int, ...]:
+    """One value for each axis; a single value stands for all of them."""
+    row = tuple(values) if isinstance(values, Iterable) else (values,)
+    return row * axes if len(row) == 1 else row
 
 
 def unit_axis(name: str, x: Tensor) -> int | None:
