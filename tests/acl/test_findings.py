@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -46,7 +47,10 @@ def test_a_program_that_ignores_statuses_is_told_its_findings(
     if lines:
         assert "and the program has not waited for that; call aclrtSynchronizeStream first." in shown[0]
         assert shown[1].startswith("pooltide: 3 times: aclrtMemcpy: src is")
-        counts = [finding["count"] for finding in json.loads(Path(settings["POOLTIDE_REPORT"]).read_text())["findings"]]
+        counts = [
+            finding["count"]
+            for finding in json.loads(Path(settings["POOLTIDE_REPORT"]).read_text())["findings"]
+        ]
         assert counts == [3] + [4] * bool(look)
 
 
@@ -56,3 +60,29 @@ def test_a_program_that_asks_for_its_messages_is_told_nothing(tmp_path: Path) ->
     environment = os.environ | {"POOLTIDE_CHECKS": "strict"}
     run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert (run.returncode, run.stderr) == (0, "")
+
+
+LEAKS = """
+from pooltide import acl
+acl.init()
+acl.rt.set_device(0)
+acl.rt.malloc(64, 0)
+acl.rt.create_stream()
+x = acl.aclCreateIntArray([1])
+print(acl.finalize())
+"""
+
+
+@pytest.mark.parametrize(("checks", "status"), [("warn", 0), ("strict", 500000), ("off", 0)])
+def test_memory_and_streams_left_at_the_end_are_found(checks: str, status: int) -> None:
+    environment = os.environ | {"POOLTIDE_CHECKS": checks}
+    command = [sys.executable, "-c", LEAKS]
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout) == (0, f"{status}\n")
+    lines = sorted(run.stderr.splitlines())
+    assert len(lines) == (0 if checks == "off" else 2), run.stderr
+    if lines:
+        assert re.search(
+            r"aclFinalize: 1 block of device memory, 64 bytes, .* taken at <string>:5\)", lines[0]
+        )
+        assert "aclFinalize: 1 stream is still live: made at <string>:6; each must be destroyed" in lines[1]

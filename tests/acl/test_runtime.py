@@ -995,6 +995,7 @@ def test_a_finding_names_lines_of_python_and_equal_ones_are_counted(capfd: Any) 
     for _ in range(3):
         block, _ = acl.aclrtMalloc(4, 0)
         acl.aclrtMemcpy(back, 4, block, 4, D2H)
+        acl.aclrtFree(block)
     here = "test_a_finding_names_lines_of_python_and_equal_ones_are_counted"
     (line,) = capfd.readouterr().err.splitlines()
     assert re.search(rf" At tests/acl/test_runtime\.py:\d+ in {here}, called at ", line)
