@@ -9,6 +9,7 @@ import pytest
 import pooltide
 from browser import Browser
 from pooltide import _native, acl
+from pooltide.acl.findings import FINDINGS
 from pooltide.acl.state import STATE
 from pooltide.kernels.calls import CALLS
 from pooltide.kernels.cuda.runtime import compiler, nvrtc
@@ -74,11 +75,12 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture
 def settings() -> Iterator[None]:
-    """After the test, the runtime is ended and its settings are as they were."""
+    """After the test, the runtime is ended, its settings are as they were, and its findings forgotten."""
     before = {name: getattr(STATE, name) for name in ("product", "chip", "checks", "edition", "devices")}
     yield
     acl.aclFinalize()
     acl.aclGetRecentErrMsg()
+    FINDINGS.__init__()  # type: ignore[misc]
     for name, value in before.items():
         setattr(STATE, name, value)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -10,14 +11,16 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 from own_operator import CODE, PAGE
 from pooltide import acl
+from pooltide.acl import function_jobs
 from pooltide.acl.phase_one import phase_functions
 from pooltide.operators.catalog import user_operators
-from pooltide.operators.pages import user
+from pooltide.operators.pages import references, user
 from pooltide.operators.toml import PageError
 
 # The page in the docstring, and a rule.
@@ -126,6 +129,48 @@ def test_a_function_that_fails_is_a_failed_job(
     assert status == 500000
     assert re.search(says, message), message
     assert (out == 7).all()
+
+
+def test_an_edit_of_equal_length_and_time_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    file = tmp_path / "relu.py"
+    for name in ("maximum", "minimum"):
+        references._module.cache_clear()  # as at a new start
+        phases = operator(tmp_path, RELU, f"def relu(self):\n    return np.{name}(self, 0)")
+        os.utime(file, (1e9, 1e9))
+        x, out = acl.tensor_from_numpy(X), acl.tensor_from_numpy(X)
+        assert compute(phases, x, out) == (0, "")
+        assert np.array_equal(acl.tensor_to_numpy(out), getattr(np, name)(X, 0))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "bool", "int8", "int64"])
+@pytest.mark.parametrize("checks", ["warn", "strict"])
+def test_elements_that_a_function_leaves_unwritten_are_found(
+    tmp_path: Path, dtype: str, checks: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    acl.set_checks(checks)
+    page = RELU.replace('["FLOAT32"', f'["{dtype.upper()}"')
+    kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else np.dtype(dtype)
+    x, out = (acl.tensor_from_numpy(np.full((3, 8), n).astype(kind)) for n in (0, 1))
+    phases = operator(tmp_path, page, "def relu(self, out):\n    out[1] = self[1]")
+    status, message = compute(phases, x, out)
+    said = message if checks == "strict" else capfd.readouterr().err
+    assert "relu.py:relu left 16 of 24 elements of out unwritten, the first at (0, 0); it must" in said
+    assert status == (500000 if checks == "strict" else 0)
+    assert [int(row[0]) for row in acl.tensor_to_numpy(out)] == [1, int(checks == "strict"), 1]
+
+
+@pytest.mark.parametrize("count", [1, 7, 9, 16])
+@pytest.mark.parametrize("dtype", ["UINT8", "INT16"])
+def test_a_small_int_that_is_like_the_pattern_counts_as_written(
+    tmp_path: Path, dtype: str, count: int
+) -> None:
+    page = RELU.replace('["FLOAT32"', f'["{dtype}"')
+    values = np.resize(function_jobs._PATTERN.view(dtype.lower())[:3], count)
+    x, out = acl.tensor_from_numpy(values), acl.tensor_from_numpy(np.zeros_like(values))
+    phases = operator(tmp_path, page, "def relu(self, out):\n    out[...] = self")
+    assert compute(phases, x, out) == (0, "")
+    assert np.array_equal(acl.tensor_to_numpy(out), values)
 
 
 WATCHED = """

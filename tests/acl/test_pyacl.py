@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from pooltide import acl, aclnn
+from pooltide.acl import callbacks
 
 HUGE_FIRST, TO_DEVICE, TO_HOST = 0, 1, 2
 FLOAT32 = 11  # NumPy's number
@@ -147,3 +148,20 @@ def test_a_wait_that_never_ends_is_refused() -> None:
     assert [acl.rt.destroy_stream(each) for each in (stream, other)] == [0, 0]
     acl.rt.destroy_event(event)
     acl.rt.free(block)
+
+
+def test_a_stream_that_waits_for_a_thread_that_does_not_come_says_so(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(callbacks, "_PATIENCE", 0.1)
+    stream, _ = acl.rt.create_stream()
+    assert acl.rt.subscribe_report(12345, stream) == 0
+    assert acl.rt.launch_callback(print, None, 1, stream) == 0
+    assert acl.rt.synchronize_stream_with_timeout(stream, 500) == 107020
+    assert acl.aclrtDestroyStreamForce(stream) == 0
+    line = (
+        "waits for a callback: thread 12345, which aclrtSubscribeReport named, must call aclrtProcessReport."
+    )
+    (said,) = capfd.readouterr().err.splitlines()
+    assert line in said
+    assert "It was launched at tests/acl/test_pyacl.py:" in said

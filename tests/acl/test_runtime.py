@@ -675,6 +675,13 @@ def test_calls_before_aclInit_work_with_one_warning(checks: str) -> None:
 # Events.
 
 
+def test_an_event_that_was_reset_is_named_so(streams: Any, capfd: Any) -> None:
+    event, _ = acl.aclrtCreateEvent()
+    assert acl.aclrtRecordEvent(event, streams[0]) == acl.aclrtResetEvent(event, streams[0]) == 0
+    assert acl.aclrtSynchronizeStream(streams[0]) == acl.aclrtSynchronizeEvent(event) == 0
+    assert "event was reset by aclrtResetEvent; call aclrtRecordEvent first" in capfd.readouterr().err
+
+
 def test_elapsed_time_is_that_of_the_clock(streams: Any) -> None:
     stream, _ = streams
     (start, _), (end, _) = acl.aclrtCreateEvent(), acl.aclrtCreateEvent()
@@ -995,6 +1002,7 @@ def test_a_finding_names_lines_of_python_and_equal_ones_are_counted(capfd: Any) 
     for _ in range(3):
         block, _ = acl.aclrtMalloc(4, 0)
         acl.aclrtMemcpy(back, 4, block, 4, D2H)
+        acl.aclrtFree(block)
     here = "test_a_finding_names_lines_of_python_and_equal_ones_are_counted"
     (line,) = capfd.readouterr().err.splitlines()
     assert re.search(rf" At tests/acl/test_runtime\.py:\d+ in {here}, called at ", line)

@@ -14,12 +14,14 @@ import itertools
 import os
 import queue
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ..operators.call import is_int
 from ..operators.dtypes import ENUMS, ERRORS
+from .call_sites import capture, describe_site
 from .contexts import current_context
 from .error_reports import (
     ACL_INVALID,
@@ -32,6 +34,7 @@ from .error_reports import (
 )
 from .findings import say
 from .races import Clock, wait_for
+from .state import STATE
 from .stream_queue import FAILED_JOBS, Failure, Job, Stream
 from .streams import live_stream
 
@@ -42,6 +45,7 @@ _NO_THREAD = ERRORS["ACL_ERROR_RT_STREAM_NO_CB_REG"]
 _LATE = ERRORS["ACL_ERROR_RT_REPORT_TIMEOUT"]
 _EMPTY = 0xFFFFFFFF  # what the accessors return without an exception
 _SLICE = 0.05  # seconds after which a waiting thread looks again
+_PATIENCE = 5.0  # seconds after which a line says that a stream waits for a callback
 _C_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
@@ -145,8 +149,13 @@ def aclrtLaunchCallback(fn: Any, userData: Any, blockType: int, stream: Stream |
         if call.blocks:
             target.caller = thread, done + 1
         calls.put(call)
+        told = time.monotonic() + _PATIENCE
         while call.blocks and target.alive and not call.unfinished.acquire(timeout=_SLICE):
-            pass
+            if time.monotonic() > told and STATE.checks != "off":
+                told = float("inf")
+                must = f"thread {thread}, which aclrtSubscribeReport named, must call aclrtProcessReport."
+                at = describe_site(capture())
+                say(f"{target} waits for a callback: {must}{at and f' It was launched at {at}.'}")
         target.caller = None
 
     target.require_submit(Job("aclrtLaunchCallback", launch, quick=False), RT_INVALID)

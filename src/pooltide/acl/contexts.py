@@ -99,6 +99,10 @@ class aclrtContext:
         with self._lock:
             return {stream for stream in self._streams if stream.alive}
 
+    def created_streams(self) -> set[Stream]:
+        """The live streams of aclrtCreateStream."""
+        return self.streams() - {self._default}
+
     def holds(self, stream: Stream) -> bool:
         return stream in self._streams
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 
 from ..operators.call import article, is_int
 from ..operators.dtypes import ERRORS, STATUS, status_name
-from .findings import FINDINGS, Finding, Origins, say
+from .findings import FINDINGS, Finding, Origins
 from .state import ENVIRONMENT_FAULT, STATE
 
 ACL_INVALID = ERRORS["ACL_ERROR_INVALID_PARAM"]
@@ -121,7 +121,8 @@ def require_running(title: str, status: int = UNINITIALIZED) -> None:
         if not STATE.initialized:
             STATE.initialized = STATE.implicit = True
             if STATE.checks != "off":
-                say(f"{title}: it was called before aclInit, so the runtime starts now; call aclInit first.")
+                text = "it was called before aclInit, so the runtime starts now; call aclInit first."
+                FINDINGS.show(FINDINGS.record(f"{title}: {text}", certain=True))
 
 
 def report(

@@ -55,6 +55,7 @@ class aclrtEvent:
         self.alive = True
         self.can_sync, self.timed, self.resettable = bool(flag & _SYNC), bool(flag & _TIMED), resettable
         self.record: Record | None = None
+        self.unrecorded = "was never recorded"  # what a message says without a record
         self.waits: set[object] = set()  # calls of aclrtStreamWaitEvent that streams have not reached yet
         self.reported = False  # the finding that it was never recorded was printed
 
@@ -98,7 +99,7 @@ def _recorded(title: str, event: Any) -> tuple[aclrtEvent, Record | None]:
     """The event and its record. Reports, once, an event that was never recorded."""
     live = _live_event(event)
     if live.record is None and not live.reported:
-        report(title, "event was never recorded; call aclrtRecordEvent first.", RT_INVALID)
+        report(title, f"event {live.unrecorded}; call aclrtRecordEvent first.", RT_INVALID)
         live.reported = True
     return live, live.record
 
@@ -158,7 +159,7 @@ def aclrtResetEvent(event: aclrtEvent | None, stream: Stream | None) -> int:
 
     def reset() -> None:
         if live.record is record:
-            live.record = None
+            live.record, live.unrecorded = None, "was reset by aclrtResetEvent"
 
     target.require_submit(Job("aclrtResetEvent", reset), RT_INVALID)
     return 0
@@ -212,7 +213,7 @@ def aclrtEventElapsedTime(startEvent: aclrtEvent | None, endEvent: aclrtEvent | 
             text = f"{name} has no flag ACL_EVENT_TIME_LINE; it must have it for a time stamp."
             raise Refused(NO_TIME, text)
         if live.record is None:
-            raise Refused(NO_TIME, f"{name} was never recorded; call aclrtRecordEvent first.")
+            raise Refused(NO_TIME, f"{name} {live.unrecorded}; call aclrtRecordEvent first.")
         if live.record.time is None:
             text = f"{name} is not reached yet; call aclrtSynchronizeEvent or aclrtSynchronizeStream first."
             raise Refused(NO_TIME, text)

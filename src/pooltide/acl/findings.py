@@ -114,9 +114,9 @@ class Findings:
                 say(f"{finding.count} times: {finding.line()}")
 
     def show_rest(self) -> None:
-        """Print the findings of jobs that no thread waited for."""
+        """Print the findings that made a call or a job fail and that the program never asked for."""
         for finding in list(self._all):
-            if finding.certain:
+            if finding.certain and finding.noticed < finding.count:
                 self.show(finding)
 
     def mistakes(self) -> int:
@@ -141,6 +141,12 @@ def _after_fork() -> None:
     FINDINGS.__init__()  # type: ignore[misc]
 
 
-if os.environ.get("POOLTIDE_REPORT"):
-    atexit.register(FINDINGS.write_report)  # at the end of a Python program; c/dispatch.py has that of C
+def _end_program() -> None:
+    """The end of a Python program; c/dispatch.py has that of C."""
+    FINDINGS.show_rest()
+    FINDINGS.end_run()
+    FINDINGS.write_report()
+
+
+atexit.register(_end_program)
 os.register_at_fork(after_in_child=_after_fork)

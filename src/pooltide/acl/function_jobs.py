@@ -4,8 +4,8 @@ Returns its `Work`: a call of the page's Python function with NumPy arrays. It m
 phase one has done.
 
 The function gets read-only views of its inputs. Its outputs are new arrays between two guards, and go to
-device memory when the function has returned: so a function that fails leaves device memory unchanged, and one
-that writes beside its arrays is found.
+device memory when the function has returned: so a function that fails leaves device memory unchanged. Before
+it is called, they hold a pattern: so a function that writes beside its arrays, or not everywhere, is found.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ from .memory_blocks import Range
 from .tensor_descriptors import aclTensor
 
 _GUARD = 4096  # bytes before and after an output
-_GUARD_BYTE = 0xA5
+# Of bytes that nothing was written to. No computation yields a float32, bfloat16 or float16 of it: they are
+# NaN with unusual bits. As others it is an unusual number, or no bool.
+_PATTERN = np.array([0xFF937FA77FA5FF9B], np.uint64)
 _announced: set[tuple[str, ...]] = set()  # what was said on stderr of an operator, once
 
 
@@ -109,13 +111,18 @@ def _compute(work: FunctionWork, tensors: Tensors, workspace: int | None, checks
             text = f"{operator.python} wrote outside the array {key}; it must write inside."
             raise Refused(INTERNAL, f"{text} The outputs are unchanged.", certain=True)
     _take(operator, work.writes, arrays, result, checks)
-    for key, buffer in buffers.items():
-        if result is None and buffer.untouched:
-            must = f"it must write into it, as in `{key}[...] = …`, or return its values"
+    missing = {key: mask for key, buffer in buffers.items() if (mask := buffer.missing()) is not None}
+    for key, mask in missing.items():
+        must = f"it must write into it, as in `{key}[...] = …`, or return its values"
+        if result is None and mask.all():
             text = f"{operator.python} returned None and wrote nothing to {key}; {must}."
             raise Refused(INTERNAL, f"{text} The outputs are unchanged.", certain=True)
+        first = tuple(map(int, np.unravel_index(int(mask.argmax()), mask.shape)))
+        count = f"{np.count_nonzero(mask)} of {mask.size} elements of {key} unwritten, the first at {first}"
+        effect = " These keep their old values."
+        report_fault(f"{operator.python} left {count}; it must write all of them.", effect=effect)
     for key, target in targets.items():
-        target[...] = arrays[key]
+        np.copyto(target, arrays[key], where=~missing[key] if key in missing else True)
         write_result(tensors[key], target)
 
 
@@ -149,23 +156,34 @@ class _Buffer:
     """A new array for an output, contiguous, with guards before and after it."""
 
     def __init__(self, target: Array) -> None:
-        size = target.nbytes
-        self._bytes: NDArray[np.uint8] = np.empty(size + 2 * _GUARD, np.uint8)
-        self._guards = self._bytes[:_GUARD], self._bytes[_GUARD + size :]
-        for guard in self._guards:
-            guard[:] = _GUARD_BYTE
-        self._bytes[_GUARD : _GUARD + size] = _GUARD_BYTE
-        self.array: Array = self._bytes[_GUARD : _GUARD + size].view(target.dtype).reshape(target.shape)
+        size, unit = target.nbytes, min(target.itemsize, 8)
+        words = np.empty((size + 2 * _GUARD + 7) // 8, np.uint64)
+        words[:] = _PATTERN
+        self._rows = words.view(f"u{unit}").reshape(-1, 8 // unit)
+        self._pattern = _PATTERN.view(f"u{unit}")
+        self._size, self._unit = size, unit
+        body = words.view(np.uint8)[_GUARD : _GUARD + size]
+        self.array: Array = body.view(target.dtype).reshape(target.shape)
 
     @property
     def intact(self) -> bool:
         """Whether nothing was written outside of the array."""
-        return all(bool((guard == _GUARD_BYTE).all()) for guard in self._guards)
+        before = self._rows[: _GUARD // 8]
+        after = (self._rows[(_GUARD + self._size) // 8 :] == self._pattern).reshape(-1)
+        return bool((before == self._pattern).all() and after[self._size % 8 // self._unit :].all())
 
-    @property
-    def untouched(self) -> bool:
-        """Whether no byte of the array was written; a small array may hold the guard's byte by chance."""
-        return self.array.nbytes >= 4 and bool((self._bytes == _GUARD_BYTE).all())
+    def missing(self) -> NDArray[np.bool_] | None:
+        """Which elements nothing was written to; None if there are none.
+
+        Those of 1 and 2 bytes, except floats and bools, only 8 bytes at a time: one may be like the pattern.
+        """
+        size = self._size
+        same = self._rows[_GUARD // 8 : (_GUARD + size + 7) // 8] == self._pattern
+        if self._unit < 4 and self.array.dtype.kind in "iu":
+            same[:] = same.all(axis=1, keepdims=True)
+            same[size // 8 :] = False
+        mask = same.reshape(-1)[: size // self._unit].reshape(self.array.shape)
+        return mask if mask.any() else None
 
 
 def _take(

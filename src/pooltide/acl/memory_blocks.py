@@ -50,6 +50,7 @@ class Block:
     device: int = 0
     pages: Pages | None = None  # of host memory that is watched
     registered: bool = False  # it is host memory, which copies must not use by this address
+    owned: bool = False  # by a tensor of tensor_from_numpy
 
     @property
     def origins(self) -> Origins:

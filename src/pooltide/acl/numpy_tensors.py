@@ -43,7 +43,7 @@ def tensor_from_numpy(array: NDArray[Any], format: int = FORMATS["ND"]) -> aclTe
     address = None
     if array.nbytes:
         block = MEMORY.allocate(array.nbytes)
-        address = block.address
+        address, block.owned = block.address, True
         block.data[:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         block.written.mark(block.cells(address, array.nbytes))
     tensor = aclCreateTensor(array.shape, dtype.code, None, 0, format, array.shape, address)

@@ -17,6 +17,7 @@ from .callbacks import forget_callbacks
 from .contexts import CONTEXTS, STREAMS, current_context
 from .error_reports import (
     ACL_INVALID,
+    INTERNAL,
     UNINITIALIZED,
     Refused,
     describe,
@@ -26,6 +27,7 @@ from .error_reports import (
     take_message,
 )
 from .findings import FINDINGS, say
+from .leaks import leaks
 from .memory_blocks import HOST_MEMORY, MEMORY
 from .state import EDITIONS, ENVIRONMENT_FAULT, STATE, edition_from, set_checks, set_edition, set_product
 
@@ -92,12 +94,17 @@ def aclFinalize() -> int:
             when = "in a child process after fork()" if STATE.forked else "before aclInit"
             raise Refused(UNINITIALIZED, f"it was called {when}; call aclInit first.")
         STATE.initialized, STATE.finalized, STATE.implicit = False, True, False
+    left = leaks() if STATE.checks != "off" else []
     CONTEXTS.close_all()
     STREAMS.close_all()
     forget_callbacks()
     MEMORY.clear()
     HOST_MEMORY.clear()
     FINDINGS.end_run()
+    for text in left if STATE.checks == "warn" else left[1:]:
+        FINDINGS.show(FINDINGS.record(f"aclFinalize: {text}", certain=True))
+    if left and STATE.checks == "strict":
+        raise Refused(INTERNAL, left[0], certain=True)
     return 0
 
 

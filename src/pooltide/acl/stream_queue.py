@@ -102,6 +102,7 @@ class Stream:
         self.clock: Clock = {}  # the jobs of other streams that come before this stream's next job
         self._name = name
         self.device = device
+        self.made = capture()
         self.id = next(_IDS)
         self._lock = threading.RLock()  # a signal's handler may call the stream again
         self._jobs: deque[tuple[int, Job]] = deque()  # with their numbers; the first may be running

@@ -22,6 +22,7 @@ from ..acl.callbacks import pass_handles
 from ..acl.error_reports import INTERNAL, Refused, record_failure, show_failure
 from ..acl.findings import FINDINGS, say
 from ..acl.host_pages import HOST_PAGES
+from ..acl.leaks import leaks, list_by
 from ..acl.phase_one import phase_functions
 from ..acl.state import STATE
 from ..operators.catalog import documented, folders, user_operators
@@ -29,7 +30,6 @@ from ..operators.dtypes import ERRORS, STATUS, dtype_by_code
 from ..operators.toml import PageError
 from .handle_table import TABLE
 from .host_accesses import report_host_access as report_host_access  # for the C library
-from .leaks import leaks
 from .signatures import CFunction, CParameter, functions, interface
 from .trace import Answer, traced
 
@@ -49,6 +49,7 @@ def start(
     """
     read_c_frames(read_frames)
     pass_handles(TABLE.add)
+    list_by(TABLE.live)
     HOST_PAGES.handled = bool(handles_faults)
     try:
         users = user_operators(folders(where))
@@ -76,8 +77,6 @@ def catch_up(finalized: int) -> None:
 def _entry(function: CFunction, phases: Mapping[str, Callable[..., Any]]) -> Callable[..., Answer]:
     name = function.name
     target = phases.get(name) or getattr(acl, name)
-    if name == "aclFinalize":
-        target = _finalize
     parameters = [p for p in function.parameters if p.kind != "n" or p.out]
 
     def entry(*words: Any) -> Answer:
@@ -174,24 +173,11 @@ def _refuse(
     return None, code if function.result == "i" else None
 
 
-def _finalize() -> int:
-    """aclFinalize, which also reports objects and memory that the program did not release."""
-    sentences = leaks(TABLE)
-    status = acl.aclFinalize()
-    if status or not sentences or STATE.checks == "off":
-        return status
-    for text in sentences if STATE.checks == "warn" else sentences[1:]:
-        FINDINGS.show(FINDINGS.record(f"aclFinalize: {text}", certain=True))
-    if STATE.checks == "warn":
-        return 0
-    return record_failure("aclFinalize", Refused(INTERNAL, sentences[0], certain=True))
-
-
 def end_process(status: int) -> int:
     """Print what is left to say at the end of the process; returns another exit status, or 0."""
     if STATE.checks == "off":
         return 0
-    for text in leaks(TABLE) if STATE.initialized and status == 0 else ():
+    for text in leaks() if STATE.initialized and status == 0 else ():
         message = f"the program ended without aclFinalize: {text}"
         FINDINGS.show(FINDINGS.record(message, certain=True, located=False))
     FINDINGS.show_rest()

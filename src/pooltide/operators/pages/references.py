@@ -7,6 +7,7 @@ when the first call needs the function.
 from __future__ import annotations
 
 import ast
+import importlib.machinery
 import importlib.util
 import sys
 import threading
@@ -14,7 +15,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from ..toml import PageError
@@ -44,10 +45,17 @@ class PythonFunction:
         return {name: arguments[name] for name in self.parameters}
 
 
+class _Loader(importlib.machinery.SourceFileLoader):
+    """Compiles the file at each start: compiled code on disk may be that of an edit in the same second."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
 @cache
 def _module(file: Path) -> ModuleType:
     name = f"pooltide_operators_{abs(hash(file)):x}_{file.stem}"
-    spec = importlib.util.spec_from_file_location(name, file)
+    spec = importlib.util.spec_from_file_location(name, file, loader=_Loader(name, str(file)))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

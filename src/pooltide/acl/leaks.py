@@ -1,38 +1,65 @@
-"""Takes the table of handles, and the blocks of memory, when a C program calls aclFinalize.
+"""Takes the objects that a program made, and the blocks of memory, when it calls aclFinalize.
 
 Returns a sentence for each kind of object or memory that the program did not release. It must not release it.
+
+Of the objects of a Python program, only streams and contexts need a call: Python frees the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from .. import acl
-from ..acl.call_sites import Site, describe_site
-from ..acl.memory_blocks import HOST_MEMORY, MEMORY, Block
-from ..acl.stream_queue import Stream
-from .handle_table import HandleTable
+from .call_sites import Site, describe_site
+from .contexts import CONTEXTS, aclrtContext
+from .events import aclrtEvent
+from .executors import aclOpExecutor
+from .memory_blocks import HOST_MEMORY, MEMORY, Block
+from .scalars_and_lists import (
+    aclBoolArray,
+    aclFloatArray,
+    aclIntArray,
+    aclScalar,
+    aclScalarList,
+    aclTensorList,
+)
+from .stream_queue import Stream
+from .tensor_descriptors import aclTensor
 
 _MAX_LISTED = 4  # objects that a sentence lists
-_LISTS = (acl.aclTensorList, acl.aclScalarList)
-_VALUES = (acl.aclTensor, acl.aclIntArray, acl.aclBoolArray, acl.aclFloatArray, acl.aclScalar, *_LISTS)
+_LISTS = (aclTensorList, aclScalarList)
+_VALUES = (aclTensor, aclIntArray, aclBoolArray, aclFloatArray, aclScalar, *_LISTS)
 
 
-def leaks(table: HandleTable) -> list[str]:
+def _objects_of_python() -> dict[Any, Site | None]:
+    contexts = list(CONTEXTS.live)
+    streams = {stream: stream.made for context in contexts for stream in context.created_streams()}
+    return dict.fromkeys(contexts) | streams
+
+
+_sources: list[Callable[[], Mapping[Any, Site | None]]] = [_objects_of_python]
+
+
+def list_by(source: Callable[[], Mapping[Any, Site | None]]) -> None:
+    """Let this function list the live objects, and where each was made, for C programs."""
+    _sources[:] = [source]
+
+
+def leaks() -> list[str]:
     """A sentence for each kind of leak."""
-    members = {member for owner in table.live() if isinstance(owner, _LISTS) for member in owner.values}
-    live = {leaked: site for leaked, site in table.live().items() if leaked not in members}
-    explicit = [context for context in _of(live, acl.aclrtContext) if context.explicit]
-    executors, destroyer = _of(live, acl.aclOpExecutor), "destroyed by aclDestroyAclOpExecutor"
+    objects = _sources[0]()
+    members = {member for owner in objects if isinstance(owner, _LISTS) for member in owner.values}
+    live = {leaked: site for leaked, site in objects.items() if leaked not in members}
+    explicit = [context for context in _of(live, aclrtContext) if context.explicit]
+    executors, destroyer = _of(live, aclOpExecutor), "destroyed by aclDestroyAclOpExecutor"
     unused = [executor for executor in executors if not executor.used]
     used = [executor for executor in executors if executor.used]
     names = [(kind, kind.__name__, kind.__name__.replace("acl", "aclDestroy", 1)) for kind in _VALUES]
+    taken = [block for block in MEMORY.live() if not block.owned]
+    registered = [block for block in taken if block.registered]
     return [
-        *_blocks([block for block in MEMORY.live() if not block.registered], "device memory", "aclrtFree"),
-        *_blocks(
-            [block for block in MEMORY.live() if block.registered], "registered memory", "aclrtHostUnregister"
-        ),
+        *_blocks([block for block in taken if not block.registered], "device memory", "aclrtFree"),
+        *_blocks(registered, "registered memory", "aclrtHostUnregister"),
         *_blocks(HOST_MEMORY.live(), "host memory", "aclrtFreeHost"),
         *(
             text
@@ -40,7 +67,7 @@ def leaks(table: HandleTable) -> list[str]:
             for text in _objects(live, _of(live, kind), name, f"destroyed by {call}")
         ),
         *_objects(live, _of(live, Stream), "stream", "destroyed by aclrtDestroyStream", listed=False),
-        *_objects(live, _of(live, acl.aclrtEvent), "event", "destroyed by aclrtDestroyEvent", listed=False),
+        *_objects(live, _of(live, aclrtEvent), "event", "destroyed by aclrtDestroyEvent", listed=False),
         *_objects(live, explicit, "context", "destroyed by aclrtDestroyContext", listed=False),
         *_objects(live, unused, "unused executor", f"run by its operator's phase two, or {destroyer}"),
         *_objects(live, used, "repeatable executor", destroyer),
