@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from commandline import golden_and_chip, invoke, pooltide
-from pooltide.acceptance import workers
+from pooltide.acceptance import oracle, workers
 from pooltide.acceptance.cases import count, lines
 from pooltide.acceptance.errormap import ErrorMap
 from pooltide.acceptance.golden import make
@@ -479,3 +479,40 @@ def test_pruned_cases_with_other_files_stay_and_are_named(tmp_path: Path) -> Non
     text = invoke("golden", cases_file(tmp_path / "one", "a"), "-o", tmp_path / "out", "--prune")
     assert f"{tmp_path / 'out' / 'b'} stays, because it has files that pooltide golden did not write" in text
     assert (tmp_path / "out" / "b" / "mine.txt").read_text() == "mine"
+
+
+# Each case has its own line
+
+
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_unpools_of_no_plane_are_cases_as_others(axes: int, tmp_path: Path) -> None:
+    sizes, out = "x2" * axes, "x".join("4" * axes)
+    words = [
+        f"max_unpool{axes}d{kind}:{batch}{sizes}:o{out}:k2"
+        for kind in ("_forward", "")
+        for batch in ("1x0", "0x1")
+    ]
+    (tmp_path / "cases").write_text("\n".join([*words, CASE]))
+    text = invoke("run", tmp_path / "cases", "--save", tmp_path / "chip")
+    assert "5 of 5 pass" in text
+    invoke("golden", tmp_path / "cases", "-o", tmp_path / "golden", "--jobs", 1)
+    assert "5 of 5 pass" in invoke("compare", tmp_path / "chip", tmp_path / "golden")
+
+
+def test_a_defect_in_one_case_leaves_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reference = oracle.run
+
+    def broken(problem: Any, *rest: Any) -> Any:
+        if problem.batch == (1, 1):
+            raise IndexError("out of bounds")
+        return reference(problem, *rest)
+
+    monkeypatch.setattr(oracle, "run", broken)
+    (tmp_path / "cases").write_text(f"name,case\na,avg2d:1x1x3x3:k2\nb,{CASE}\n")
+    says = "line 2 (a): pooltide has a defect here, please report it: IndexError: out of bounds, in line"
+    text = invoke("run", tmp_path / "cases", "--save", tmp_path / "chip", rc=2)
+    assert says in text
+    assert "1 of 2 pass, 1 could not be compared" in text
+    text = invoke("golden", tmp_path / "cases", "-o", tmp_path / "golden", "--jobs", 1, rc=1)
+    assert says in text
+    assert "1 of 2 cases, 1 bad" in text

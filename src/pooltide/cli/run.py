@@ -20,7 +20,7 @@ from ..acceptance.gpu_plan import GpuPlan, gpu_plan
 from ..acceptance.inputs import TooLarge, result_plane
 from ..acceptance.notation import Case
 from ..acceptance.tensorfile import npy_header, raw_bytes
-from ..acceptance.trial import Refused, Trial, plan_of, run
+from ..acceptance.trial import Refused, Trial, defect, plan_of, run
 from ..acceptance.verdicts import THIRD
 from ..kernels.plan import BACKENDS, Executable, NoBackend
 from ..operators.pages import HOST
@@ -131,6 +131,8 @@ def _outcome(line: Line, compute: Callable[[Case], Trial | Executable | GpuPlan]
         return compute(line.case)
     except (Refused, TooLarge, NoBackend, MemoryError) as error:
         return str(error) or "there was not enough memory"
+    except Exception as error:
+        return defect(error)
 
 
 def _refuse_one_file_for_two(problems: list[Line]) -> None:
