@@ -211,6 +211,39 @@ def test_no_file_is_written_over_another(
     invoke("compare", "chip", "golden", "--only", "a", *devices)
 
 
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("compare chip golden --report chip/a.npy", "the name is that of data"),
+        ("compare chip golden --report golden/manifest.jsonl", "the name is that of data"),
+        ("compare chip golden --report link.html", "the name is that of data"),
+        ("compare chip golden --csv golden/a/grad_input.npy", "the name is that of data"),
+        ("compare chip golden --csv golden/a/t.csv", "would lie in the golden data of"),
+        ("golden old -o golden --report golden/a/grad_input.bin", "the name is that of data"),
+        ("golden --from dump -o out --report dump/dump.json", "the name is that of data"),
+        ("merge part -o golden/manifest.jsonl", "the name is that of data"),
+        ("run old --save golden/a", "would lie in the golden data of"),
+        ("run old --save golden/a/new", "would lie in the golden data of"),
+        ("run sub/b.npy --save sub", "PROBLEMS and --save are both sub/b.npy; each needs its own file"),
+    ],
+)
+def test_no_output_takes_the_place_of_data(
+    command: str, says: str, golden: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(golden.parent)
+    invoke("run", "old", "--save", "chip")
+    for folder in ("sub", "dump"):
+        Path(folder).mkdir()
+    shutil.copy("old", "sub/b.npy")
+    Path("dump/dump.json").write_text('{"data": {}, "dump_data_dir": "", "level": "L1"}')
+    Path("part").write_text(invoke("compare", "chip", "golden", "--json"))
+    Path("link.html").symlink_to("golden/a/grad_input.npy")
+    before = {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
+    assert says in " ".join(invoke(*command.split(), rc=2).split())
+    assert {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()} == before
+    invoke("compare", "chip", "golden", "--report", "chip/report.html", "--csv", "golden/table.csv")
+
+
 def test_outputs_that_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "old.html").write_text("old")

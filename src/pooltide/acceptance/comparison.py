@@ -35,13 +35,12 @@ from .msprobe_dump import TENSORS, dumps, tensor_path
 from .notation import Case, parse
 from .pack import PackError
 from .plain_files import Source
-from .tensorfile import GoldenError, TensorFile, TensorFileError, open_tensor, words_hint
+from .tensorfile import ENDINGS, GoldenError, TensorFile, TensorFileError, open_tensor, words_hint
 from .trial import Refused, problem_of
 from .verdicts import COSINE, Verdict, judge
 from .words import NotationError
 
 _PIECE = 1 << 18
-_ENDINGS = (".npy", ".bin", ".pt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,14 +170,14 @@ def result_path(directory: Path, name: str, result: str) -> Path:
     flat = name if result in RESULTS else f"{name}.{result}"
     dumped = Path(f"{tensor_path(directory, name)}.output.{0 if result in RESULTS else 1}")
     places = [directory / name / result, directory / flat, dumped]
-    candidates = [Path(f"{place}{suffix}") for place in places for suffix in _ENDINGS]
+    candidates = [Path(f"{place}{suffix}") for place in places for suffix in ENDINGS]
     paths = [path for path in candidates if path.is_file()]
     if other := next((path for path in paths[1:] if not _is_copy(paths[0], path)), None):
         raise TensorFileError(f"{paths[0]} and {other}: both are results for {name}; it must have one")
     if paths:
         return paths[0]
     what = f"no result for {name}" if result in RESULTS else f"no {result} for {name}"
-    where = f"{candidates[0]} or {candidates[len(_ENDINGS)]}, or with the ending {' or '.join(_ENDINGS[1:])}"
+    where = f"{candidates[0]} or {candidates[len(ENDINGS)]}, or with the ending {' or '.join(ENDINGS[1:])}"
     if dumped.parent.is_dir():
         where = f"{dumped}.pt, or with the ending .npy"
     raise TensorFileError(f"{directory}: {what}; it must be in {where}")
@@ -211,10 +210,10 @@ def extra_files(directory: Path, manifest: Manifest) -> Iterator[Path]:
     for path in sorted(directory.iterdir()):
         if path.name in manifest and path.is_dir():
             roles = (manifest.get(path.name) or {"files": ROLES})["files"]
-            yield from (f for f in sorted(path.iterdir()) if f.stem not in roles or f.suffix not in _ENDINGS)
+            yield from (f for f in sorted(path.iterdir()) if f.stem not in roles or f.suffix not in ENDINGS)
         elif path.name in (MANIFEST, ".partial"):
             continue
-        elif path.suffix not in _ENDINGS or path.stem.removesuffix(".indices") not in manifest:
+        elif path.suffix not in ENDINGS or path.stem.removesuffix(".indices") not in manifest:
             yield path
 
 
