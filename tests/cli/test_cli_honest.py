@@ -549,3 +549,23 @@ def test_a_defect_in_one_case_leaves_the_others(tmp_path: Path, monkeypatch: pyt
     text = invoke("golden", tmp_path / "cases", "-o", tmp_path / "golden", "--jobs", 1, rc=1)
     assert says in text
     assert "1 of 2 cases, 1 bad" in text
+
+
+def test_indices_of_a_case_without_indices_are_named(tmp_path: Path) -> None:
+    (tmp_path / "cases").write_text("name,case\na,max1d_forward:1x1x5:k2\nb,max1d_forward:1x1x5:k2:i64\n")
+    golden, chip = tmp_path / "golden", tmp_path / "chip"
+    invoke("golden", tmp_path / "cases", "-o", golden, "--jobs", 1)
+    invoke("run", tmp_path / "cases", "--save", chip)
+    shutil.copy(chip / "b.indices.npy", chip / "a.indices.npy")
+    text = invoke("compare", chip, golden)
+    assert [line.split(":")[0] for line in text.splitlines()[2:-1]] == [f"extra {chip}/a.indices.npy"]
+
+
+def test_messages_say_what_a_file_must_be(tmp_path: Path) -> None:
+    wide = save(tmp_path / "wide.npy", 1, 2, dtype=np.float64)
+    text = invoke("compare", wide, save(tmp_path / "g.npy", 1, 2), rc=2)
+    assert f"the file has dtype FLOAT32; it must be FLOAT64, as {wide}\n" in text
+    for name, order in (("c", "C"), ("f", "F")):
+        np.save(tmp_path / f"{name}.npy", np.asarray(np.ones((2, 3), np.float32), order=order))
+    text = invoke("compare", tmp_path / "c.npy", tmp_path / "f.npy", rc=2)
+    assert "save it with numpy.asarray(x, order='F')" in text

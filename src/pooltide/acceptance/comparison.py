@@ -213,8 +213,16 @@ def extra_files(directory: Path, manifest: Manifest) -> Iterator[Path]:
             yield from (f for f in sorted(path.iterdir()) if f.stem not in roles or f.suffix not in ENDINGS)
         elif path.name in (MANIFEST, ".partial"):
             continue
-        elif path.suffix not in ENDINGS or path.stem.removesuffix(".indices") not in manifest:
+        elif path.suffix not in ENDINGS or not _is_of_case(path.stem, manifest):
             yield path
+
+
+def _is_of_case(stem: str, manifest: Manifest) -> bool:
+    """Whether a file beside the directories of cases has a result, or the indices that a case writes."""
+    if stem in manifest:
+        return True
+    entry = manifest.get(stem.removesuffix(".indices"))
+    return entry is not None and writes_indices(entry)
 
 
 def _checked(pair: Pair) -> Pair:
@@ -226,10 +234,9 @@ def _checked(pair: Pair) -> Pair:
             f"{a.path}: the file has dtype {a.dtype}; it must be {known}{words_hint(a.stored)}"
         )
     if g.dtype not in (a.dtype, DTYPES["FLOAT64"]):
-        raise TensorFileError(
-            f"{g.path}: the file has dtype {g.dtype}; it must be {a.dtype}, as {a.path}, or FLOAT64"
-            f"{words_hint(g.stored)}"
-        )
+        wide = "" if a.dtype is DTYPES["FLOAT64"] else ", or FLOAT64"
+        text = f"the file has dtype {g.dtype}; it must be {a.dtype}, as {a.path}{wide}{words_hint(g.stored)}"
+        raise TensorFileError(f"{g.path}: {text}")
     for other in (g, pair.third):
         if other is not None and other.shape != a.shape:
             raise TensorFileError(
@@ -239,7 +246,7 @@ def _checked(pair: Pair) -> Pair:
             orders = ("C", "Fortran")
             raise TensorFileError(
                 f"{a.path}: the file is in {orders[a.fortran]} order; it must be in {orders[other.fortran]} "
-                f"order, as {other.path}: save it with numpy.asarray(x, order=…)"
+                f"order, as {other.path}: save it with numpy.asarray(x, order='{orders[other.fortran][0]}')"
             )
     return pair
 
