@@ -9,6 +9,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from pooltide.acceptance.errormap import ErrorMap
 from pooltide.acceptance.golden import make
 from pooltide.acceptance.manifest import read_manifest
 from pooltide.acceptance.report_section import _heat_map
+from pooltide.acceptance.saved_tensor import SavedError, _check_archive
 from pooltide.cli import golden_maker
 
 CASE = "avg2d:2x3x5x7:k3"
@@ -569,3 +571,12 @@ def test_messages_say_what_a_file_must_be(tmp_path: Path) -> None:
         np.save(tmp_path / f"{name}.npy", np.asarray(np.ones((2, 3), np.float32), order=order))
     text = invoke("compare", tmp_path / "c.npy", tmp_path / "f.npy", rc=2)
     assert "save it with numpy.asarray(x, order='F')" in text
+
+
+def test_a_changed_record_of_a_pt_file_is_an_error(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.pt", "w") as archive:
+        archive.writestr("a/data/0", b"payload")
+    _check_archive(tmp_path / "a.pt")
+    (tmp_path / "a.pt").write_bytes((tmp_path / "a.pt").read_bytes().replace(b"payload", b"paylaod"))
+    with pytest.raises(SavedError, match="the record a/data/0 of the archive was changed"):
+        _check_archive(tmp_path / "a.pt")
