@@ -9,6 +9,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,13 @@ import numpy as np
 import pytest
 
 from commandline import golden_and_chip, invoke, pooltide
-from pooltide.acceptance import workers
+from pooltide.acceptance import oracle, workers
 from pooltide.acceptance.cases import count, lines
 from pooltide.acceptance.errormap import ErrorMap
 from pooltide.acceptance.golden import make
 from pooltide.acceptance.manifest import read_manifest
 from pooltide.acceptance.report_section import _heat_map
+from pooltide.acceptance.saved_tensor import SavedError, _check_archive
 from pooltide.cli import golden_maker
 
 CASE = "avg2d:2x3x5x7:k3"
@@ -209,6 +211,39 @@ def test_no_file_is_written_over_another(
     assert {path: path.read_bytes() for path in Path().glob("*") if path.is_file()} == before
     devices = ("--csv", "/dev/null", "--report", "/dev/null")
     invoke("compare", "chip", "golden", "--only", "a", *devices)
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("compare chip golden --report chip/a.npy", "the name is that of data"),
+        ("compare chip golden --report golden/manifest.jsonl", "the name is that of data"),
+        ("compare chip golden --report link.html", "the name is that of data"),
+        ("compare chip golden --csv golden/a/grad_input.npy", "the name is that of data"),
+        ("compare chip golden --csv golden/a/t.csv", "would lie in the golden data of"),
+        ("golden old -o golden --report golden/a/grad_input.bin", "the name is that of data"),
+        ("golden --from dump -o out --report dump/dump.json", "the name is that of data"),
+        ("merge part -o golden/manifest.jsonl", "the name is that of data"),
+        ("run old --save golden/a", "would lie in the golden data of"),
+        ("run old --save golden/a/new", "would lie in the golden data of"),
+        ("run sub/b.npy --save sub", "PROBLEMS and --save are both sub/b.npy; each needs its own file"),
+    ],
+)
+def test_no_output_takes_the_place_of_data(
+    command: str, says: str, golden: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(golden.parent)
+    invoke("run", "old", "--save", "chip")
+    for folder in ("sub", "dump"):
+        Path(folder).mkdir()
+    shutil.copy("old", "sub/b.npy")
+    Path("dump/dump.json").write_text('{"data": {}, "dump_data_dir": "", "level": "L1"}')
+    Path("part").write_text(invoke("compare", "chip", "golden", "--json"))
+    Path("link.html").symlink_to("golden/a/grad_input.npy")
+    before = {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
+    assert says in " ".join(invoke(*command.split(), rc=2).split())
+    assert {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()} == before
+    invoke("compare", "chip", "golden", "--report", "chip/report.html", "--csv", "golden/table.csv")
 
 
 def test_outputs_that_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -479,3 +514,69 @@ def test_pruned_cases_with_other_files_stay_and_are_named(tmp_path: Path) -> Non
     text = invoke("golden", cases_file(tmp_path / "one", "a"), "-o", tmp_path / "out", "--prune")
     assert f"{tmp_path / 'out' / 'b'} stays, because it has files that pooltide golden did not write" in text
     assert (tmp_path / "out" / "b" / "mine.txt").read_text() == "mine"
+
+
+# Each case has its own line
+
+
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_unpools_of_no_plane_are_cases_as_others(axes: int, tmp_path: Path) -> None:
+    sizes, out = "x2" * axes, "x".join("4" * axes)
+    words = [
+        f"max_unpool{axes}d{kind}:{batch}{sizes}:o{out}:k2"
+        for kind in ("_forward", "")
+        for batch in ("1x0", "0x1")
+    ]
+    (tmp_path / "cases").write_text("\n".join([*words, CASE]))
+    text = invoke("run", tmp_path / "cases", "--save", tmp_path / "chip")
+    assert "5 of 5 pass" in text
+    invoke("golden", tmp_path / "cases", "-o", tmp_path / "golden", "--jobs", 1)
+    assert "5 of 5 pass" in invoke("compare", tmp_path / "chip", tmp_path / "golden")
+
+
+def test_a_defect_in_one_case_leaves_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reference = oracle.run
+
+    def broken(problem: Any, *rest: Any) -> Any:
+        if problem.batch == (1, 1):
+            raise IndexError("out of bounds")
+        return reference(problem, *rest)
+
+    monkeypatch.setattr(oracle, "run", broken)
+    (tmp_path / "cases").write_text(f"name,case\na,avg2d:1x1x3x3:k2\nb,{CASE}\n")
+    says = "line 2 (a): pooltide has a defect here, please report it: IndexError: out of bounds, in line"
+    text = invoke("run", tmp_path / "cases", "--save", tmp_path / "chip", rc=2)
+    assert says in text
+    assert "1 of 2 pass, 1 could not be compared" in text
+    text = invoke("golden", tmp_path / "cases", "-o", tmp_path / "golden", "--jobs", 1, rc=1)
+    assert says in text
+    assert "1 of 2 cases, 1 bad" in text
+
+
+def test_indices_of_a_case_without_indices_are_named(tmp_path: Path) -> None:
+    (tmp_path / "cases").write_text("name,case\na,max1d_forward:1x1x5:k2\nb,max1d_forward:1x1x5:k2:i64\n")
+    golden, chip = tmp_path / "golden", tmp_path / "chip"
+    invoke("golden", tmp_path / "cases", "-o", golden, "--jobs", 1)
+    invoke("run", tmp_path / "cases", "--save", chip)
+    shutil.copy(chip / "b.indices.npy", chip / "a.indices.npy")
+    text = invoke("compare", chip, golden)
+    assert [line.split(":")[0] for line in text.splitlines()[2:-1]] == [f"extra {chip}/a.indices.npy"]
+
+
+def test_messages_say_what_a_file_must_be(tmp_path: Path) -> None:
+    wide = save(tmp_path / "wide.npy", 1, 2, dtype=np.float64)
+    text = invoke("compare", wide, save(tmp_path / "g.npy", 1, 2), rc=2)
+    assert f"the file has dtype FLOAT32; it must be FLOAT64, as {wide}\n" in text
+    for name, order in (("c", "C"), ("f", "F")):
+        np.save(tmp_path / f"{name}.npy", np.asarray(np.ones((2, 3), np.float32), order=order))
+    text = invoke("compare", tmp_path / "c.npy", tmp_path / "f.npy", rc=2)
+    assert "save it with numpy.asarray(x, order='F')" in text
+
+
+def test_a_changed_record_of_a_pt_file_is_an_error(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.pt", "w") as archive:
+        archive.writestr("a/data/0", b"payload")
+    _check_archive(tmp_path / "a.pt")
+    (tmp_path / "a.pt").write_bytes((tmp_path / "a.pt").read_bytes().replace(b"payload", b"paylaod"))
+    with pytest.raises(SavedError, match="the record a/data/0 of the archive was changed"):
+        _check_archive(tmp_path / "a.pt")

@@ -35,13 +35,12 @@ from .msprobe_dump import TENSORS, dumps, tensor_path
 from .notation import Case, parse
 from .pack import PackError
 from .plain_files import Source
-from .tensorfile import GoldenError, TensorFile, TensorFileError, open_tensor, words_hint
+from .tensorfile import ENDINGS, GoldenError, TensorFile, TensorFileError, open_tensor, words_hint
 from .trial import Refused, problem_of
 from .verdicts import COSINE, Verdict, judge
 from .words import NotationError
 
 _PIECE = 1 << 18
-_ENDINGS = (".npy", ".bin", ".pt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,14 +170,14 @@ def result_path(directory: Path, name: str, result: str) -> Path:
     flat = name if result in RESULTS else f"{name}.{result}"
     dumped = Path(f"{tensor_path(directory, name)}.output.{0 if result in RESULTS else 1}")
     places = [directory / name / result, directory / flat, dumped]
-    candidates = [Path(f"{place}{suffix}") for place in places for suffix in _ENDINGS]
+    candidates = [Path(f"{place}{suffix}") for place in places for suffix in ENDINGS]
     paths = [path for path in candidates if path.is_file()]
     if other := next((path for path in paths[1:] if not _is_copy(paths[0], path)), None):
         raise TensorFileError(f"{paths[0]} and {other}: both are results for {name}; it must have one")
     if paths:
         return paths[0]
     what = f"no result for {name}" if result in RESULTS else f"no {result} for {name}"
-    where = f"{candidates[0]} or {candidates[len(_ENDINGS)]}, or with the ending {' or '.join(_ENDINGS[1:])}"
+    where = f"{candidates[0]} or {candidates[len(ENDINGS)]}, or with the ending {' or '.join(ENDINGS[1:])}"
     if dumped.parent.is_dir():
         where = f"{dumped}.pt, or with the ending .npy"
     raise TensorFileError(f"{directory}: {what}; it must be in {where}")
@@ -211,11 +210,19 @@ def extra_files(directory: Path, manifest: Manifest) -> Iterator[Path]:
     for path in sorted(directory.iterdir()):
         if path.name in manifest and path.is_dir():
             roles = (manifest.get(path.name) or {"files": ROLES})["files"]
-            yield from (f for f in sorted(path.iterdir()) if f.stem not in roles or f.suffix not in _ENDINGS)
+            yield from (f for f in sorted(path.iterdir()) if f.stem not in roles or f.suffix not in ENDINGS)
         elif path.name in (MANIFEST, ".partial"):
             continue
-        elif path.suffix not in _ENDINGS or path.stem.removesuffix(".indices") not in manifest:
+        elif path.suffix not in ENDINGS or not _is_of_case(path.stem, manifest):
             yield path
+
+
+def _is_of_case(stem: str, manifest: Manifest) -> bool:
+    """Whether a file beside the directories of cases has a result, or the indices that a case writes."""
+    if stem in manifest:
+        return True
+    entry = manifest.get(stem.removesuffix(".indices"))
+    return entry is not None and writes_indices(entry)
 
 
 def _checked(pair: Pair) -> Pair:
@@ -227,10 +234,9 @@ def _checked(pair: Pair) -> Pair:
             f"{a.path}: the file has dtype {a.dtype}; it must be {known}{words_hint(a.stored)}"
         )
     if g.dtype not in (a.dtype, DTYPES["FLOAT64"]):
-        raise TensorFileError(
-            f"{g.path}: the file has dtype {g.dtype}; it must be {a.dtype}, as {a.path}, or FLOAT64"
-            f"{words_hint(g.stored)}"
-        )
+        wide = "" if a.dtype is DTYPES["FLOAT64"] else ", or FLOAT64"
+        text = f"the file has dtype {g.dtype}; it must be {a.dtype}, as {a.path}{wide}{words_hint(g.stored)}"
+        raise TensorFileError(f"{g.path}: {text}")
     for other in (g, pair.third):
         if other is not None and other.shape != a.shape:
             raise TensorFileError(
@@ -240,7 +246,7 @@ def _checked(pair: Pair) -> Pair:
             orders = ("C", "Fortran")
             raise TensorFileError(
                 f"{a.path}: the file is in {orders[a.fortran]} order; it must be in {orders[other.fortran]} "
-                f"order, as {other.path}: save it with numpy.asarray(x, order=…)"
+                f"order, as {other.path}: save it with numpy.asarray(x, order='{orders[other.fortran][0]}')"
             )
     return pair
 

@@ -37,7 +37,7 @@ from .oracle import golden_result
 from .plain_files import opened
 from .supplied_values import SuppliedValues, load
 from .tensorfile import TensorFileError, npy_header, raw_bytes
-from .trial import Refused, problem_of
+from .trial import Refused, defect, problem_of
 from .words import NotationError
 
 Array = NDArray[Any]
@@ -83,6 +83,8 @@ def make(task: Task, directory: Path, known: Mapping[str, Any] | None = None) ->
         return made(None, str(error))
     except MemoryError:
         return made(None, "there was not enough memory")
+    except Exception as error:
+        return made(None, defect(error))
     entry = expected(task.name, task.number, task.case, task.float64)
     try:
         _write(directory, entry, arrays)

@@ -51,16 +51,20 @@ def read_saved(path: Path, shape: tuple[int, ...] | None) -> NDArray[Any]:
 
 
 def _check_archive(path: Path) -> None:
-    """Raise SavedError for an archive that grows when it is unpacked; torch.save compresses nothing."""
+    """Raise SavedError for a damaged archive, or one that grows when it is unpacked: torch.save compresses
+    nothing."""
     with path.open("rb") as file:
         if file.read(len(_ARCHIVE)) != _ARCHIVE:
             return  # the older form, or no file of PyTorch
         with zipfile.ZipFile(file) as archive:
             records = archive.infolist()
-    unpacked, size = sum(record.file_size for record in records), path.stat().st_size
-    if unpacked > size or any(record.compress_type != zipfile.ZIP_STORED for record in records):
-        text = f"the archive of {size} bytes unpacks to {unpacked}"
-        raise SavedError(f"{text}; its records must not be compressed")
+            unpacked, size = sum(record.file_size for record in records), path.stat().st_size
+            if unpacked > size or any(record.compress_type != zipfile.ZIP_STORED for record in records):
+                text = f"the archive of {size} bytes unpacks to {unpacked}"
+                raise SavedError(f"{text}; its records must not be compressed")
+            damaged = archive.testzip()  # torch.load does not look at the checksums
+    if damaged is not None:
+        raise SavedError(f"the record {damaged} of the archive was changed: its CRC-32 is another")
 
 
 def _values(content: Any, shape: tuple[int, ...] | None) -> NDArray[Any]:

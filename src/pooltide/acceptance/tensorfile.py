@@ -31,6 +31,7 @@ Array = NDArray[Any]
 _MAGIC = b"\x93NUMPY"
 _LONGEST_HEADER = 10_000
 _PLAIN = re.compile(r"[<>=|]?[fiub][0-9]{1,2}")
+ENDINGS = (".npy", ".bin", ".pt")
 CHANGED = "the file was changed after it was made; its sha256 is not the manifest's"
 _PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 

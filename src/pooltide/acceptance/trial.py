@@ -7,7 +7,9 @@ draws the inputs, computes, takes the time and judges the result.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from time import perf_counter
+from traceback import extract_tb
 from typing import Any
 
 import numpy as np
@@ -52,6 +54,13 @@ class Trial:
     def _repr_html_(self) -> str:
         facts = [("case", "", self.case), ("time", "", f"{self.seconds * 1e3:.3f} ms")]
         return html_table([*facts, *((v.name, v.status, v.text) for v in self.verdicts)])
+
+
+def defect(error: Exception) -> str:
+    """What to say of an error that nothing foresees, so that the other cases of a list go on."""
+    where = extract_tb(error.__traceback__)[-1]
+    text = f"{type(error).__name__}: {error}, in line {where.lineno} of {Path(where.filename).name}"
+    return f"pooltide has a defect here, please report it: {text}"
 
 
 def problem_of(case: Case, product: str | None = None) -> Problem:

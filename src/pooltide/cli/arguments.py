@@ -17,8 +17,10 @@ import click
 from click.shell_completion import CompletionItem
 
 from ..acceptance.cases import CasesError, Line, bounded, count, lines, read, read_lazily
+from ..acceptance.manifest_entry import MANIFEST, RESULTS
 from ..acceptance.notation import parse
 from ..acceptance.shard import Shard, read_shard
+from ..acceptance.tensorfile import ENDINGS
 from ..acceptance.words import NotationError
 from ..operators.pages import PRODUCTS
 from ..writing import check_directory, check_file, why
@@ -162,13 +164,32 @@ class NamedPath(click.Path):
 def _refuse_overwriting(
     path: Path, written: bool, param: click.Parameter | None, ctx: click.Context | None
 ) -> None:
+    """As `refuse_overwriting`, of the path of an argument."""
+    if ctx is not None and param is not None:
+        name = max(param.opts, key=len) if isinstance(param, click.Option) else str(param.name).upper()
+        refuse_overwriting(path, written, name, ctx)
+
+
+def refuse_overwriting(path: Path, written: bool, name: str, ctx: click.Context) -> None:
     """UsageError: a file of one argument would be written over by another. A device may be given twice."""
-    if ctx is None or param is None or (path.exists() and not path.is_file()):
+    if path.exists() and not path.is_file():
         return
-    name = max(param.opts, key=len) if isinstance(param, click.Option) else str(param.name).upper()
     other, also_written = ctx.meta.setdefault(_PLACES, {}).setdefault(path.resolve(), (name, written))
     if other != name and (written or also_written):
         raise click.UsageError(f"{other} and {name} are both {path}; each needs its own file", ctx)
+
+
+def refuse_data(path: Path) -> None:
+    """NoAnswer: an output would take the place of data, or lie in the directory of a case of golden data."""
+    from ..acceptance.msprobe_dump import DUMP
+
+    place = path.resolve()  # a link stays, and its target is replaced
+    if place.suffix in ENDINGS or place.name in (MANIFEST, DUMP):
+        text = f"the name is that of data: {', '.join(ENDINGS)}, {MANIFEST} or {DUMP}"
+        raise NoAnswer(f"{path}: {text}; give another name")
+    folder = place if path.is_dir() else place.parent
+    if (folder.parent / MANIFEST).is_file() and any((folder / f"{name}.npy").exists() for name in RESULTS):
+        raise NoAnswer(f"{path}: it would lie in the golden data of {folder.parent}; give another place")
 
 
 class OutputPath(NamedPath):
@@ -177,6 +198,7 @@ class OutputPath(NamedPath):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         path = super().convert(value, param, ctx)
         try:
+            refuse_data(path)
             check_file(path) if self.file_okay else check_directory(path)
         except OSError as error:
             raise NoAnswer(f"{path}: can't be written: {why(error)}") from None

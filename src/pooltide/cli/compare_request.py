@@ -13,7 +13,7 @@ from ..acceptance.comparison import Comparison, Pair, compare, pair_entry, pair_
 from ..acceptance.manifest import Manifest, ManifestError, is_copy, is_pack, read_manifest
 from ..acceptance.measures import PRECISIONS
 from ..acceptance.shard import Shard
-from ..acceptance.tensorfile import TensorFileError
+from ..acceptance.tensorfile import ENDINGS, TensorFileError
 from ..acceptance.verdicts import Verdict
 from ..acceptance.words import BY_SHORT_DTYPE
 from ..operators.dtypes import DTYPES
@@ -131,7 +131,7 @@ def _outcome(pair: Callable[[], Pair], level: str) -> Outcome:
 
 def _check_names(request: Request) -> None:
     for path in filter(None, (request.actual, request.golden, request.third)):
-        if path.suffix not in (".npy", ".bin", ".pt"):
+        if path.suffix not in ENDINGS:
             text = f"the name ends in {path.suffix!r}; it must end in .npy, .bin or .pt"
             raise click.UsageError(f"{path}: {text}")
     if request.dtype is None and request.actual.suffix == request.golden.suffix == ".bin":

@@ -19,7 +19,7 @@ from ..acceptance.merging import merge_golden
 from ..acceptance.summaries import deciding, merge_results
 from ..writing import check_file, why
 from . import reports
-from .arguments import NamedPath
+from .arguments import NamedPath, refuse_data
 from .output import NoAnswer, say
 from .verdict_lines import doubted, language_option
 
@@ -67,6 +67,7 @@ def command(
                 count, left_out = merge_golden(parts, output)
             written = output / MANIFEST
         else:
+            refuse_data(output)
             check_file(output)
             see = (lambda record: None) if rows is None else partial(_collect, rows, deciding(parts[0]))
             merged, written = merge_results(parts, output, see), output

@@ -20,13 +20,13 @@ from ..acceptance.gpu_plan import GpuPlan, gpu_plan
 from ..acceptance.inputs import TooLarge, result_plane
 from ..acceptance.notation import Case
 from ..acceptance.tensorfile import npy_header, raw_bytes
-from ..acceptance.trial import Refused, Trial, plan_of, run
+from ..acceptance.trial import Refused, Trial, defect, plan_of, run
 from ..acceptance.verdicts import THIRD
 from ..kernels.plan import BACKENDS, Executable, NoBackend
 from ..operators.pages import HOST
 from ..writing import why, write_own
 from . import reports, verdict_lines
-from .arguments import NOTATION, OutputPath, failed, problem_argument, product_option
+from .arguments import NOTATION, OutputPath, failed, problem_argument, product_option, refuse_overwriting
 from .output import NoAnswer, one_line, reproduce, say
 
 if TYPE_CHECKING:
@@ -83,6 +83,8 @@ def command(
         raise click.UsageError("--device cuda needs --plan, and no --backend")
     if save:
         _refuse_one_file_for_two(problems)
+        for file in (save / f"{line.name}{end}.npy" for line in problems for end in ("", _INDICES)):
+            refuse_overwriting(file, True, "--save", click.get_current_context())
     how = plan_of if plan_only else partial(run, repeat=repeat)
     compute = partial(gpu_plan if device == "cuda" else partial(how, backend=backend), product=product)
     options = [*_option("--product", product), *_option("--backend", backend)]
@@ -131,6 +133,8 @@ def _outcome(line: Line, compute: Callable[[Case], Trial | Executable | GpuPlan]
         return compute(line.case)
     except (Refused, TooLarge, NoBackend, MemoryError) as error:
         return str(error) or "there was not enough memory"
+    except Exception as error:
+        return defect(error)
 
 
 def _refuse_one_file_for_two(problems: list[Line]) -> None:

@@ -156,7 +156,7 @@ def _unpool(problem: Problem, source: Array, indices: Array, out: Array) -> Inde
     cells, planes = prod(problem.input_plane), np.arange(problem.planes)
     wide = indices.astype(np.int64).reshape(problem.planes, prod(problem.output_plane))
     good = (wide >= 0) & (wide < cells)
-    values = source.reshape(problem.planes, -1)
+    values = source.reshape(problem.planes, prod(source.shape[2:]))
     result = np.zeros((problem.planes, prod(out.shape[2:])), out.dtype)
     for q in range(wide.shape[1]):
         inside, index = planes[good[:, q]], wide[good[:, q], q]
