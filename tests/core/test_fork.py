@@ -99,7 +99,7 @@ stop.set()
 for worker in workers:
     worker.join()
 assert not any(ends), ends
-assert compute(stream) == 0 == acl.aclFinalize()
+assert compute(stream) == 0 == acl.aclrtDestroyStream(stream) == acl.aclFinalize()
 """
 
 
