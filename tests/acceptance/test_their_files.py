@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import torch
 
-from commandline import invoke, pooltide
+from commandline import invoke, pooltide, results_of
 from dump_model import dump
 from pooltide.acceptance.cases import CasesError, Line
 from pooltide.acceptance.foreign import read_cases
@@ -291,7 +291,7 @@ def test_the_figures_of_the_table_by_hand(tmp_path: Path) -> None:
 
 def test_the_table_has_a_row_for_indices(tmp_path: Path) -> None:
     invoke("golden", "max2d_forward:2x3x11x13:k3:i64", "-o", tmp_path / "g")
-    chip = shutil.copytree(tmp_path / "g", tmp_path / "chip")
+    chip = results_of(tmp_path / "g", tmp_path / "chip")
     invoke("compare", chip, tmp_path / "g", "--csv", tmp_path / "d.csv")
     rows = table(tmp_path / "d.csv")
     assert [row["API Name"] for row in rows] == ["case", "case.output.1"]

@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from commandline import PROGRAM, golden_and_chip, pooltide
+from commandline import PROGRAM, golden_and_chip, pooltide, results_of
 from pooltide import __version__
 
 CASES = """\
@@ -41,7 +41,7 @@ def save(path: Path, values: object, dtype: object = np.float32) -> Path:
 @pytest.fixture
 def copied(golden: Path) -> Path:
     """A copy of the golden data, as results."""
-    return Path(shutil.copytree(golden, golden.parent / "copied"))
+    return results_of(golden, golden.parent / "copied")
 
 
 def test_a_directory_passes_against_its_copy(golden: Path, copied: Path) -> None:
@@ -145,7 +145,7 @@ def test_json_has_everything(golden: Path, copied: Path) -> None:
 
 def test_one_line_for_each_case_and_its_reproduce_command(golden: Path, tmp_path: Path) -> None:
     ours = tmp_path / "ours"
-    shutil.copytree(golden, ours, ignore=shutil.ignore_patterns("*.bin"))
+    shutil.copytree(golden, ours, ignore=shutil.ignore_patterns("*.bin", "manifest.jsonl"))
     np.save(ours / "stem/grad_input.npy", -np.load(golden / "stem/grad_input.npy"))
     raw = np.fromfile(golden / "volume/grad_input.bin", ml_dtypes.bfloat16)
     (-raw).tofile(ours / "volume/grad_input.bin")
@@ -174,7 +174,7 @@ def test_one_line_for_each_case_and_its_reproduce_command(golden: Path, tmp_path
 def test_a_pt_file_beside_the_names_of_golden_data_is_a_result(golden: Path, tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     ours = tmp_path / "ours"
-    shutil.copytree(golden, ours, ignore=shutil.ignore_patterns("*.bin"))
+    shutil.copytree(golden, ours, ignore=shutil.ignore_patterns("*.bin", "manifest.jsonl"))
     result = ours / "stem/grad_input.npy"
     torch.save(torch.from_numpy(np.load(result)), result.with_suffix(".pt"))
     result.unlink()

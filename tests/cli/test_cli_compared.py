@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -138,11 +139,19 @@ def test_shards_without_a_case_are_merged_too(tmp_path: Path, monkeypatch: pytes
 def test_a_pack_judges_no_copy_of_itself(sets: Path) -> None:
     invoke("golden", "cases", "-o", "golden", "--pack", "set.tar", cwd=sets)
     shutil.copytree(sets / "golden", sets / "copy")
-    for place in ("golden", "copy"):
-        text = flat(invoke("compare", place, "set.tar", cwd=sets, rc=2))
-        assert f"{place} has the manifest of set.tar: it is the golden data, or a copy" in text
+    for place, judge in (("golden", "set.tar"), ("copy", "set.tar"), ("copy", "golden")):
+        text = flat(invoke("compare", place, judge, cwd=sets, rc=2))
+        assert f"{place} has the manifest of {judge}: it is the golden data, or a copy" in text
     (sets / "copy/manifest.jsonl").unlink()
-    assert "4 of 4 pass" in invoke("compare", "copy", "set.tar", cwd=sets)
+    for judge in ("set.tar", "golden"):
+        assert "4 of 4 pass" in invoke("compare", "copy", judge, cwd=sets)
+
+
+@pytest.mark.parametrize("link", [os.link, os.symlink])
+def test_a_file_is_not_judged_by_a_link_to_itself(link: Callable[..., None], sets: Path) -> None:
+    link(sets / "chip/c.npy", sets / "link.npy")
+    text = invoke("compare", "link.npy", "chip/c.npy", cwd=sets, rc=2)
+    assert "ACTUAL and GOLDEN are both link.npy; a result must not be judged by itself" in text
 
 
 def test_a_file_that_is_not_read_is_named(sets: Path) -> None:
@@ -170,6 +179,7 @@ def test_files_without_a_cell_are_no_pass(suffix: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("link", [os.link, os.symlink])
 def test_a_result_that_is_a_link_to_the_golden_one_is_no_pass(link: object, sets: Path) -> None:
     shutil.copytree(sets / "golden", sets / "linked", copy_function=link)  # type: ignore[arg-type]
+    (sets / "linked/manifest.jsonl").unlink()
     text = invoke("compare", sets / "linked", sets / "golden", rc=2)
     file = "c/grad_input.npy"
     reason = f"the file is {sets / 'golden' / file}; a result must not be judged by itself"

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from commandline import invoke, pooltide
+from commandline import invoke, pooltide, results_of
 from pooltide.acceptance.golden import files_in
 from pooltide.acceptance.manifest import read_manifest
 from pooltide.acceptance.manifest_entry import first_change
@@ -192,7 +192,7 @@ def test_two_golden_at_once(golden: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_golden_and_result_changed_alike_do_not_pass(golden: Path) -> None:
     actual = golden.parent / "actual"
-    shutil.copytree(golden, actual, ignore=shutil.ignore_patterns("*.bin"))
+    shutil.copytree(golden, actual, ignore=shutil.ignore_patterns("*.bin", "manifest.jsonl"))
     for directory in (golden, actual):
         np.save(directory / "a/grad_input.npy", np.load(directory / "a/grad_input.npy") * 3)
     text = invoke("compare", actual, golden, rc=2)
@@ -205,7 +205,7 @@ def test_golden_and_result_changed_alike_do_not_pass(golden: Path) -> None:
 def test_every_golden_file_counts(name: str, how: str, golden: Path) -> None:
     path = golden / "a" / name
     actual = golden.parent / "actual"
-    shutil.copytree(golden, actual, ignore=shutil.ignore_patterns("*.bin"))
+    shutil.copytree(golden, actual, ignore=shutil.ignore_patterns("*.bin", "manifest.jsonl"))
     content = bytearray(path.read_bytes())
     path.unlink()
     if how == "changed":
@@ -255,7 +255,7 @@ def test_a_manifest_that_was_changed_is_never_a_pass(golden: Path) -> None:
     path.write_text("\n".join([head.replace("true", "false"), first, *rest]) + "\n")
     assert "manifest.jsonl is not complete" in invoke("compare", golden, golden, rc=2)
     invoke("golden", golden.parent / "cases", "-o", golden)
-    chip = shutil.copytree(golden, golden.parent / "chip")
+    chip = results_of(golden, golden.parent / "chip")
     assert "2 of 2 pass" in invoke("compare", chip, golden)
 
 

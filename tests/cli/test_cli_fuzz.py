@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from commandline import pooltide
+from commandline import pooltide, results_of
 from hostile.mutation import mutated
 from pooltide.cli import main
 
@@ -76,7 +75,7 @@ def test_mutated_manifests(tmp_path: Path) -> None:
     rng = random.Random(19)
     (tmp_path / "cases").write_bytes(CASES)
     pooltide("golden", tmp_path / "cases", "-o", tmp_path / "golden")
-    shutil.copytree(tmp_path / "golden", tmp_path / "actual")
+    results_of(tmp_path / "golden", tmp_path / "actual")
     manifest = tmp_path / "golden/manifest.jsonl"
     content = manifest.read_bytes()
     for _ in range(200):

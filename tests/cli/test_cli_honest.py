@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from commandline import golden_and_chip, invoke, pooltide
+from commandline import golden_and_chip, invoke, pooltide, results_of
 from pooltide.acceptance import oracle, workers
 from pooltide.acceptance.cases import count, lines
 from pooltide.acceptance.errormap import ErrorMap
@@ -124,7 +124,7 @@ def test_older_cases_are_named_and_pruned(golden: Path) -> None:
     text = invoke("golden", new, "-o", golden, "--jobs", 1, rc=1)
     stay = "older cases that were not made now stay, and are compared too; --prune removes them: 2 (b, c)"
     assert f"{golden}: {stay}" in text
-    chip = shutil.copytree(golden, golden.parent / "chip")
+    chip = results_of(golden, golden.parent / "chip")
     assert "3 of 3 pass, 1 without golden data" in invoke("compare", chip, golden, rc=1)
     (golden / "c/mine.txt").write_text("not ours")
     text = invoke("golden", new, "-o", golden, "--jobs", 1, "--prune", rc=1)
@@ -458,7 +458,7 @@ def test_left_out_cases_of_golden_shards_count_in_merged_results(tmp_path: Path)
 
 
 def test_a_result_is_not_judged_by_itself(golden: Path, tmp_path: Path) -> None:
-    chip = shutil.copytree(golden, tmp_path / "chip")
+    chip = results_of(golden, tmp_path / "chip")
     (tmp_path / "link").symlink_to(golden)
     for place in (golden, tmp_path / "link"):
         text = invoke("compare", place, golden, rc=2)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import pty
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from commandline import PROGRAM, pooltide
+from commandline import PROGRAM, pooltide, results_of
 from pooltide.acceptance.case_names import is_name
 from pooltide.acceptance.cases import lines
 from pooltide.c import build
@@ -138,7 +137,7 @@ def test_names_may_have_200_bytes(tmp_path: Path) -> None:
     names = ["a" * 200, "标" * 66 + "ab"]
     (tmp_path / "cases.csv").write_text("name,case\n" + "".join(f"{name},{CASE}\n" for name in names))
     pooltide("golden", "cases.csv", "-o", "golden", "--jobs", 1, cwd=tmp_path)
-    shutil.copytree(tmp_path / "golden", tmp_path / "chip")
+    results_of(tmp_path / "golden", tmp_path / "chip")
     text = pooltide("compare", "chip", "golden", cwd=tmp_path)
     assert all(f"pass  {name}: all" in text for name in names)
 

@@ -39,7 +39,9 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("report")
     (directory / "cases.csv").write_text(CASES)
     pooltide("golden", "cases.csv", "-o", "golden", "--report", "golden.html", cwd=directory)
-    shutil.copytree(directory / "golden", directory / "actual", ignore=shutil.ignore_patterns("*.bin"))
+    shutil.copytree(
+        directory / "golden", directory / "actual", ignore=shutil.ignore_patterns("*.bin", "manifest.jsonl")
+    )
     for name, factor in (("stem", 1.5), ("volume", -1), ("peaks", 2), ("row", np.nan)):
         path = directory / "actual" / name / "grad_input.npy"
         values = np.load(path)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from commandline import pooltide
+from commandline import pooltide, results_of
 from pooltide.acceptance import gpu_plan, inputs, trial
 from pooltide.acceptance.inputs import arrays, draw
 from pooltide.acceptance.measures import Measures
@@ -334,7 +333,7 @@ def test_every_operator_runs_draws_and_makes_golden_data(tmp_path: Path) -> None
     text = pooltide("run", str(tmp_path / "cases"), "--save", str(tmp_path / "ours"))
     assert text.count("pass  case-") == count
     pooltide("golden", str(tmp_path / "cases"), "-o", str(tmp_path / "golden"))
-    shutil.copytree(tmp_path / "golden", tmp_path / "theirs")
+    results_of(tmp_path / "golden", tmp_path / "theirs")
     for results in ("theirs", "ours"):
         compared = pooltide("compare", str(tmp_path / results), str(tmp_path / "golden"))
         assert f"{count} of {count} pass" in compared

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from commandline import PROGRAM, invoke, pooltide
+from commandline import PROGRAM, invoke, pooltide, results_of
 from paths import DOCS
 from pooltide import __version__
 from pooltide.acceptance import golden as making
@@ -63,7 +63,7 @@ def sets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("sets")
     (directory / "cases").write_text(CASES)
     invoke("golden", directory / "cases", "-o", directory / "all", "--jobs", 1)
-    shutil.copytree(directory / "all", directory / "chip")
+    results_of(directory / "all", directory / "chip")
     for number in (1, 2, 3):
         invoke(
             "golden",
@@ -90,20 +90,20 @@ def test_shards_merge_to_the_bytes_of_one_run(sets: Path, tmp_path: Path) -> Non
     text = invoke("merge", *parts, "-o", tmp_path / "merged")
     assert text == f"{tmp_path}/merged/manifest.jsonl: 11 cases of 3 parts\n"
     assert contents(tmp_path / "merged") == contents(sets / "all")
-    assert "11 of 11 pass" in invoke("compare", sets / "all", tmp_path / "merged")
+    assert "11 of 11 pass" in invoke("compare", sets / "chip", tmp_path / "merged")
     again = json.loads(invoke("merge", *parts, "-o", tmp_path / "merged", "--json"))
     assert again == {"output": f"{tmp_path}/merged/manifest.jsonl", "cases": 11, "parts": 3, "left_out": 0}
     assert contents(tmp_path / "merged") == contents(sets / "all")
 
 
 def test_a_shard_can_be_compared_alone(sets: Path) -> None:
-    assert "4 of 4 pass" in invoke("compare", sets / "all", sets / "1")
+    assert "4 of 4 pass" in invoke("compare", sets / "chip", sets / "1")
     assert "4 of 4 pass" in invoke("compare", sets / "chip", sets / "all", "--shard", "1/3")
 
 
 def test_results_merge_to_what_one_run_prints(sets: Path, tmp_path: Path) -> None:
     results = tmp_path / "results"
-    shutil.copytree(sets / "all", results, ignore=shutil.ignore_patterns("*.bin"))
+    shutil.copytree(sets / "all", results, ignore=shutil.ignore_patterns("*.bin", "manifest.jsonl"))
     np.save(results / "c4/grad_input.npy", -np.load(results / "c4/grad_input.npy"))
     (results / "extra.txt").write_text("")
     for number in (1, 2, 3):
@@ -130,7 +130,7 @@ def test_results_of_shards_of_golden_data_merge(sets: Path, tmp_path: Path) -> N
 def test_no_failure_vanishes_when_results_are_merged(sets: Path, tmp_path: Path) -> None:
     """A shard that is missing, twice, of other golden data, or without one of its lines."""
     results, other = tmp_path / "results", tmp_path / "other"
-    shutil.copytree(sets / "all", results, ignore=shutil.ignore_patterns("*.bin"))
+    shutil.copytree(sets / "all", results, ignore=shutil.ignore_patterns("*.bin", "manifest.jsonl"))
     np.save(results / "c4/grad_input.npy", -np.load(results / "c4/grad_input.npy"))  # in shard 2
     one, two, three = parts = [tmp_path / number for number in "123"]
     for part in parts:
@@ -145,7 +145,7 @@ def test_no_failure_vanishes_when_results_are_merged(sets: Path, tmp_path: Path)
     says(f"{one} is shard 1/3, as {one} is; give each once", one, one, three)
     (tmp_path / "cases").write_text(CASES.replace("seed3", "seed99"))
     invoke("golden", tmp_path / "cases", "-o", other, "--jobs", 1)
-    right = shutil.copytree(other, tmp_path / "right")
+    right = results_of(other, tmp_path / "right")
     (tmp_path / "foreign").write_text(invoke("compare", right, other, "--json", "--shard", "2/3"))
     says("the golden data are", one, tmp_path / "foreign", three)
     (tmp_path / "whole").write_text(invoke("compare", right, other, "--json"))
@@ -291,7 +291,7 @@ def test_a_log_shows_progress_with_an_estimate(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "cases").write_text(CASES)
     text = invoke("golden", tmp_path / "cases", "-o", tmp_path / "out", "--jobs", 1)
     assert "golden: 1 of 11 cases, about a minute left" in text
-    chip = shutil.copytree(tmp_path / "out", tmp_path / "chip")
+    chip = results_of(tmp_path / "out", tmp_path / "chip")
     assert "compare: 5 of 11 cases, about a minute left" in invoke("compare", chip, tmp_path / "out")
 
 

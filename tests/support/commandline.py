@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -41,6 +42,11 @@ def golden_and_chip(folder: Path, cases: str) -> tuple[Path, Path]:
     invoke("golden", folder / "cases.txt", "-o", golden)
     invoke("run", folder / "cases.txt", "--save", chip)
     return golden, chip
+
+
+def results_of(golden: Path, to: Path) -> Path:
+    """Copies golden data as results of a chip: without the manifest, which says that they are golden data."""
+    return Path(shutil.copytree(golden, to, ignore=shutil.ignore_patterns("manifest.jsonl")))
 
 
 def pooltide(*arguments: object, rc: int = 0, cwd: Path | None = None, **environment: str) -> str:

@@ -80,7 +80,7 @@ def manifest_of(request: Request) -> Manifest | None:
     if unknown := [name for name in request.only if name not in manifest]:
         raise click.UsageError(f"--only is {unknown[0]!r}; it must be a name of {manifest.source}")
     _check_places(request)
-    if is_pack(request.golden) and is_copy(request.actual, manifest):
+    if is_copy(request.actual, manifest):
         text = f"{request.actual} has the manifest of {request.golden}: it is the golden data, or a copy"
         hint = "if its results are others, remove its manifest.jsonl"
         raise click.UsageError(f"{text}; a result must not be judged by itself; {hint}")
@@ -90,10 +90,12 @@ def manifest_of(request: Request) -> Manifest | None:
 def _check_places(request: Request) -> None:
     """A result passes against itself, whatever it is. UsageError: two arguments are one place.
 
-    Of two files that are one, the command line shows it; directories are often variables of a script.
+    The same file given twice is compared, because the command line shows it. A link does not show, and
+    directories are often variables of a script.
     """
-    for other, name in ((request.golden if request.is_set else None, "GOLDEN"), (request.third, "--third")):
-        if other is not None and request.actual.samefile(other):
+    for other, name in ((request.golden, "GOLDEN"), (request.third, "--third")):
+        shown = name == "GOLDEN" and not request.is_set and request.actual == other
+        if other is not None and not shown and request.actual.samefile(other):
             raise click.UsageError(
                 f"ACTUAL and {name} are both {request.actual}; a result must not be judged by itself"
             )
