@@ -55,8 +55,7 @@ struct Compared {
     return (reach_d.mean * (2 * reach_h.mean + 1) + reach_h.mean) * double(2 * w + 1) + double(w);
   }
 
-  // Lists how many places before a window of a joined row another one may be that overlaps it, the largest first. Returns
-  // how many these are.
+  // Lists the distances in a joined row at which two windows may overlap, the largest first. Returns how many these are.
   int64_t list_distances(const Problem& p, int64_t* to) const {
     int64_t n = 0;
     for (int64_t i = d; i >= 0; i--)

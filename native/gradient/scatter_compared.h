@@ -7,8 +7,8 @@
 // elements of a row of windows, in channels-last order with all channels. The rows that a later window may overlap
 // are in a ring of slots: keys, which are indices in 32 bits, and gradients in float32. A key in its window equals no
 // key of a window that does not overlap this window, so a vector may be compared with the same shifts of every row.
-// Planes of few windows are joined: all windows of some planes form one row, and each is compared with the windows so many
-// places before it as an overlapping window may be. Keys then count the cells of all these planes.
+// Planes of few windows are joined: all windows of some planes form one row. Each window is compared with those before it
+// at the distances at which windows may overlap. Keys then count the cells of all these planes.
 // An index outside its window sets Fault::retry. scatter_layout.h explains image, slice and segment; a unit is a
 // segment. In planes whose windows are disjoint, gradients are copied one by one; a cell that is not zero any more
 // then sets Fault::retry.

@@ -31,8 +31,8 @@ from .memory_blocks import Range
 from .tensor_descriptors import aclTensor
 
 _GUARD = 4096  # bytes before and after an output
-# Of bytes that nothing was written to. No computation yields a float32, bfloat16 or float16 of it: they are
-# NaN with unusual bits. As others it is an unusual number, or no bool.
+# The bytes of outputs before the function is called. As float32, bfloat16 or float16 they are NaN with bits
+# that no computation yields; as an integer or a float64 they are an unlikely number, and no bool has them.
 _PATTERN = np.array([0xFF937FA77FA5FF9B], np.uint64)
 _announced: set[tuple[str, ...]] = set()  # what was said on stderr of an operator, once
 
