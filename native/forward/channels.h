@@ -33,7 +33,10 @@ template <class S, bool maximum, bool indexed> class ChannelsForward {
   }
   static int64_t units(const Problem& p) { return Pieces(p).units(); }
   int64_t scratch() const { return carve_.used(); }
-  static const char* refuse(const Problem& p, bool) { return p.channels_last ? nullptr : "the arrays are not channels-last"; }
+  static const char* refuse(const Problem& p, bool ignore_speed) {
+    if (!p.channels_last) return "the arrays are not channels-last";
+    return !ignore_speed && p.channels >= L && shares_rows(p) ? "many windows share each row of cells" : nullptr;
+  }
 
   void run(int64_t begin, int64_t end) const {
     const Pieces pieces(p_);

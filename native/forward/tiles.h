@@ -1,8 +1,11 @@
 // Forwards of many planes: a vector holds the same cell of `lanes` planes.
 //
-// In memory the cells of one plane are neighbours, so a tile of `lanes` planes is transposed in registers.
+// In memory the cells of one plane are neighbours, so a tile of `lanes` planes is transposed in registers. In
+// channels-last order the planes of a tile are neighbouring channels, and nothing is transposed.
 // If a window is a whole plane, the transposed cells are used immediately. Otherwise they are stored in blocks
 // of a few hundred cells, which stay in the cache while windows need them. Results are transposed back.
+// The maximum of a window is the maximum of the maxima of its rows. If many windows share a row (`shares_rows`), each
+// row of cells is reduced once for all of them, and then the results of rows are reduced.
 
 #pragma once
 
@@ -137,10 +140,19 @@ template <class S> struct TileAccess {
   using T = typename Sum<S>::T;
   using V = VecOf<S>;
   static void read(const Problem& p, const Arrays& arrays, int64_t plane, int64_t from, int64_t n, T* to) {
+    if (p.channels_last) return read_channels(p, arrays, plane, from, n, to);
     Tile<S>(p, arrays, plane).for_each(from, n, [&](V v, int64_t i) { store(to + (i - from) * lanes<S>, v); });
   }
   static void write(const Arrays& arrays, int64_t at, int64_t step, const V* rows, int64_t planes, int64_t n) {
     for (int64_t k = 0; k < planes; k++) store_results<S>(arrays, at + k * step, rows[k], n);
+  }
+
+ private:
+  static void read_channels(const Problem& p, const Arrays& arrays, int64_t plane, int64_t from, int64_t n, T* to) {
+    const int64_t channel = plane % p.channels, left = p.channels - channel;
+    const S* x = (const S*)arrays.input + ((plane / p.channels * p.cells()) + from) * p.channels + channel;
+    for (int64_t i = 0; i < n; i++, x += p.channels, to += lanes<S>)
+      store(to, left >= lanes<S> ? load(x) : load_part(x, left));
   }
 };
 
@@ -149,34 +161,38 @@ template <class T, bool maximum, bool indexed> class Tiles {
   using Int = IntOf<T>;
   using V = typename Lanes<T>::V;
   using I = typename IntLanes<T>::I;
-  static constexpr int64_t L = Lanes<T>::n, kBlock = 256, kTightBlock = 8, kSlotBytes = (kBlock + L) * L * (int64_t)sizeof(T);
-  static constexpr int64_t kRows = 16, kResults = 1024;
+  static constexpr int64_t L = Lanes<T>::n, kBlock = kBlockCells, kTightBlock = 8, kSlotBytes = (kBlock + L) * L * (int64_t)sizeof(T);
+  static constexpr int64_t kRows = 16, kResults = 1024, kBlocksOfShared = 4;
 
  public:
   Tiles(const Problem& p, const Arrays& arrays, void* scratch, TileStorage<T> storage)
       : p_(p), arrays_(arrays), storage_(storage), carve_(scratch) {
     block_cells_ = arrays.tight ? kTightBlock : kBlock;
     long_rows_ = p.w.cells > block_cells_;
+    shared_ = maximum && !long_rows_ && shares_rows(p);
     rows_per_block_ = long_rows_ ? 1 : larger(1, block_cells_ / larger(p.w.cells, 1));
     blocks_per_row_ = long_rows_ ? (p.w.cells + block_cells_ - 1) / block_cells_ : 1;
     int64_t rows = p.d.cells * p.h.cells;
     int64_t blocks = long_rows_ ? rows * blocks_per_row_ : (rows + rows_per_block_ - 1) / rows_per_block_;
-    slot_count_ = larger(1, smaller(blocks, arrays.tight ? 2 : (512 << 10) / kSlotBytes));
+    slot_count_ = larger(1, smaller(blocks, arrays.tight ? 2 : shared_ ? kBlocksOfShared : kCachedBytes / kSlotBytes));
     slots_ = carve_.template take<T>(slot_count_ * kSlotBytes / (int64_t)sizeof(T));
-    tags_ = carve_.template take<int64_t>(slot_count_);
-    used_in_ = carve_.template take<int64_t>(slot_count_);
+    row_size_ = shared_ ? p.w.windows * L * (indexed ? 2 : 1) : 0;
+    row_slots_ = !shared_ ? 0 : arrays.tight ? 2 : larger(1, smaller(rows, kCachedBytes / (row_size_ * (int64_t)sizeof(T))));
+    row_results_ = carve_.template take<T>(row_slots_ * row_size_);
+    tags_ = carve_.template take<int64_t>(slot_count_ + row_slots_);
+    used_in_ = carve_.template take<int64_t>(slot_count_ + row_slots_);
     results_ = carve_.template take<T>((kResults + L) * L);
     indices_ = carve_.template take<Int>(indexed ? (kResults + L) * L : 0);
   }
 
-  static int64_t units(const Problem& p) { return Cursor::units(p, (p.planes() + L - 1) / L); }
+  static int64_t units(const Problem& p) { return Cursor::units(p, p.channels_last ? p.batch * tiles(p.channels) : tiles(p.planes())); }
   int64_t scratch() const { return carve_.used(); }
-  static const char* refuse(const Problem& p, bool) { return p.channels_last ? "the arrays are channels-last" : nullptr; }
+  static const char* refuse(const Problem&, bool) { return nullptr; }
 
   void run(int64_t begin, int64_t end) {
     for (int64_t unit = begin; unit < end; unit++) {
       Cursor at(p_, unit);
-      if (at.image * L != plane_) open_tile(at.image);
+      if (at.image != tile_) open_tile(at.image);
       if (result_count_ + at.n > kResults) flush();
       if (result_count_ == 0) to_ = (at.od * p_.h.windows + at.oh) * p_.w.windows + at.from;
       reduce_segment(at);
@@ -186,11 +202,15 @@ template <class T, bool maximum, bool indexed> class Tiles {
   }
 
  private:
+  static int64_t tiles(int64_t planes) { return (planes + L - 1) / L; }
+
   void open_tile(int64_t tile) {
     flush();
-    plane_ = tile * L;
-    planes_ = smaller(L, p_.planes() - plane_);
-    for (int64_t i = 0; i < slot_count_; i++) tags_[i] = -1, used_in_[i] = -1;
+    tile_ = tile;
+    const int64_t planes = p_.channels_last ? p_.channels : p_.planes(), in_image = tile % tiles(planes) * L;
+    plane_ = tile / tiles(planes) * planes + in_image;
+    planes_ = smaller(L, planes - in_image);
+    for (int64_t i = 0; i < slot_count_ + row_slots_; i++) tags_[i] = -1, used_in_[i] = -1;
   }
 
   void reduce_segment(const Cursor& at) {
@@ -206,7 +226,8 @@ template <class T, bool maximum, bool indexed> class Tiles {
     for (int64_t i = 0; i < p_.d.length[at.od]; i++)
       for (int64_t j = 0; j < p_.h.length[at.oh]; j++) {
         int64_t row = windows.row(i, j), index = row_index(p_, row, i, j);
-        long_rows_ ? reduce_long_row(at, row, index, results, indices) : queue_row(at, row, index, results, indices);
+        if (shared_) queue_shared_row(at, row, index, results, indices);
+        else long_rows_ ? reduce_long_row(at, row, index, results, indices) : queue_row(at, row, index, results, indices);
       }
     reduce_rows(at, results, indices);
     if (!maximum)
@@ -221,23 +242,55 @@ template <class T, bool maximum, bool indexed> class Tiles {
       return;
     }
     int64_t block = row / rows_per_block_, slot = block % slot_count_;
-    if (row_count_ == kRows || (used_in_[slot] == generation_ && tags_[slot] != block)) {
-      reduce_rows(at, results, indices);
-      generation_++;
-    }
-    int64_t from = block * rows_per_block_ * p_.w.cells;
-    const T* cells = transposed(slot, block, from, smaller(rows_per_block_ * p_.w.cells, p_.cells() - from));
-    used_in_[slot] = generation_;
+    make_room(at, slot, block, results, indices);
+    const T* cells = transposed_rows(slot, block);
     block_row_ = block * rows_per_block_, block_data_ = cells;
     rows_[row_count_] = cells + (row - block_row_) * p_.w.cells * L;
     row_indices_[row_count_++] = index;
+  }
+
+  // Reduces the queued rows if the queue is full, or if one of them is in the slot and is not `tag`.
+  void make_room(const Cursor& at, int64_t slot, int64_t tag, T* results, Int* indices) {
+    if (row_count_ == kRows || (used_in_[slot] == generation_ && tags_[slot] != tag)) {
+      reduce_rows(at, results, indices);
+      generation_++;
+    }
+    used_in_[slot] = generation_;
+  }
+
+  // Queues a row of maxima: one for each window of the row, then their indices without that of the row.
+  void queue_shared_row(const Cursor& at, int64_t row, int64_t index, T* results, Int* indices) {
+    int64_t k = row % row_slots_, slot = slot_count_ + k;
+    make_room(at, slot, row, results, indices);
+    T* maxima = row_results_ + k * row_size_;
+    if (tags_[slot] != row) tags_[slot] = row, reduce_shared_row(row, maxima);
+    rows_[row_count_] = maxima;
+    row_indices_[row_count_++] = index;
+  }
+
+  __attribute__((noinline)) void reduce_shared_row(int64_t row, T* maxima) {
+    int64_t block = row / rows_per_block_, n = p_.w.windows;
+    const T* cells = transposed_rows(block % slot_count_, block) + row % rows_per_block_ * p_.w.cells * L;
+    for (int64_t o = 0; o < n; o++, maxima += L) {
+      int64_t index = first_index(p_, o);
+      Reduction<T, indexed> result{splat(kLowest<T>), (Int)index - I{}};
+      reduce(result, cells + p_.w.start[o] * L, p_.w.length[o], index);
+      store(maxima, result.value);
+      if (indexed) write((Int*)maxima + n * L, result.index);
+    }
   }
 
   void reduce_rows(const Cursor& at, T* results, Int* indices) {
     for (int64_t o = 0; o < at.n; o++) {
       int64_t first = p_.w.start[at.from + o], count = p_.w.length[at.from + o], index = first_index(p_, at.from + o);
       Reduction<T, indexed> result{load(results + o * L), indexed ? read<I>(indices + o * L) : I{}};
-      for (int64_t r = 0; r < row_count_; r++) reduce(result, rows_[r] + first * L, count, row_indices_[r] + index);
+      if (shared_) {
+        const int64_t from = (at.from + o) * L, places = from + p_.w.windows * L;
+        for (int64_t r = 0; r < row_count_; r++)
+          result.update(load(rows_[r] + from), indexed ? read<I>((const Int*)rows_[r] + places) + (Int)row_indices_[r] : I{});
+      } else {
+        for (int64_t r = 0; r < row_count_; r++) reduce(result, rows_[r] + first * L, count, row_indices_[r] + index);
+      }
       store(results + o * L, result.value);
       if (indexed) write(indices + o * L, result.index);
     }
@@ -273,6 +326,12 @@ template <class T, bool maximum, bool indexed> class Tiles {
   }
   static int64_t end_of(const Axis& w, int64_t o) { return w.start[o] + (w.length[o] - 1) * w.dilation + 1; }
 
+  // Returns the transposed rows of cells of a block.
+  const T* transposed_rows(int64_t slot, int64_t block) {
+    int64_t from = block * rows_per_block_ * p_.w.cells;
+    return transposed(slot, block, from, smaller(rows_per_block_ * p_.w.cells, p_.cells() - from));
+  }
+
   // Returns n transposed cells of the tile's planes from `from` on: block `block`, in its slot.
   const T* transposed(int64_t slot, int64_t block, int64_t from, int64_t n) {
     T* to = (T*)((char*)slots_ + slot * kSlotBytes);
@@ -283,6 +342,7 @@ template <class T, bool maximum, bool indexed> class Tiles {
   }
 
   void flush() {
+    if (p_.channels_last) return flush_channels();
     int64_t windows = p_.windows();
     for (int64_t i = 0; i < result_count_; i += L) {
       int64_t n = smaller(L, result_count_ - i);
@@ -300,21 +360,34 @@ template <class T, bool maximum, bool indexed> class Tiles {
     result_count_ = 0;
   }
 
+  void flush_channels() {
+    int64_t at = result_count_ ? (plane_ / p_.channels * p_.windows() + to_) * p_.channels + plane_ % p_.channels : 0;
+    for (int64_t i = 0; i < result_count_; i++, at += p_.channels) {
+      V row = load(results_ + i * L);
+      storage_.write(arrays_, at, p_.channels, &row, 1, planes_);
+      if (indexed) store_indices(p_, arrays_, at, read<I>(indices_ + i * L), planes_);
+    }
+    result_count_ = 0;
+  }
+
   const Problem& p_;
   const Arrays& arrays_;
   const TileStorage<T> storage_;
   Carve carve_;
   int64_t block_cells_;  // the most cells of a block
   bool long_rows_;       // a row is several blocks; otherwise a block is one or more rows
+  bool shared_;          // each row of cells is reduced once
   int64_t rows_per_block_, blocks_per_row_, slot_count_;
-  T *slots_, *results_;
+  int64_t row_slots_, row_size_;  // of shared_: how many rows of maxima are kept; the elements of one
+  T *slots_, *row_results_, *results_;
   Int* indices_;
-  int64_t *tags_, *used_in_;  // per slot: its block, and the generation of queued rows that uses it
+  // Per slot, of blocks and then of rows of maxima: its block or row, and the generation of queued rows that uses it.
+  int64_t *tags_, *used_in_;
   const T* rows_[kRows];  // the queued rows, and the indices of their first cells
   int64_t row_indices_[kRows];
   const T* block_data_ = nullptr;  // the block queued last, and its first row
   int64_t block_row_ = 0;
-  int64_t row_count_ = 0, generation_ = 0, plane_ = -1, planes_ = 0, result_count_ = 0, to_ = 0;
+  int64_t row_count_ = 0, generation_ = 0, tile_ = -1, plane_ = -1, planes_ = 0, result_count_ = 0, to_ = 0;
 };
 
 template <class S, bool maximum, bool indexed> struct TilesForward : Tiles<typename Sum<S>::T, maximum, indexed> {

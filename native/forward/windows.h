@@ -153,6 +153,20 @@ inline void store_results(const Problem& p, const Arrays& arrays, int64_t at, co
 }
 
 constexpr int64_t kSegment = 512;
+constexpr int64_t kBlockCells = 256, kCachedBytes = 512 << 10;  // of a tile of planes (tiles.h)
+
+// Returns whether maxima are faster if each row of cells is reduced once for all rows of windows that hold it, and then
+// the maxima of rows are reduced. Per vector, a cell takes about 7 instructions, the maximum of a row 8, and storing it 4.
+// In channels-last order the other kernel takes 3 for a cell, and cells are not stored, which takes 30 for a window.
+// The maxima and indices of the rows that a row of windows needs must fit the cache.
+inline bool shares_rows(const Problem& p) {
+  if (p.kind != Kind::maximum || p.w.cells > kBlockCells || p.w.windows > kSegment || p.windows() == 0) return false;
+  const int64_t rows = p.d.longest * p.h.longest, kept = p.d.longest > 1 ? p.d.longest * p.h.cells : p.h.longest;
+  if (kept * p.w.windows * 2 * kVectorBytes > kCachedBytes) return false;
+  const double reduced = double(p.d.cells) * p.h.cells / (double(p.d.windows) * p.h.windows);  // per row of windows
+  const double shared = reduced * (7 * p.w.longest + 4) + 8 * rows, separate = double(rows) * p.w.longest;
+  return p.channels_last ? shared + 30 < 3 * separate : shared < 7 * separate;
+}
 
 // A unit of the forwards: up to kSegment windows of one row.
 struct Cursor {
