@@ -217,9 +217,10 @@ template <class T, bool maximum, bool indexed> class Tiles {
     const WindowRow<T> windows{p_, at.od, at.oh};
     T* results = results_ + result_count_ * L;
     Int* indices = indices_ + result_count_ * L;
+    const int64_t base = windows.index_of_row(0, 0);
     for (int64_t o = 0; o < at.n; o++) {
       store(results + o * L, maximum ? splat(kLowest<T>) : V{});
-      if (indexed) write(indices + o * L, (Int)windows.index(at.from + o) - I{});
+      if (indexed) write(indices + o * L, (Int)(base + first_index(p_, at.from + o)) - I{});
     }
     generation_++;
     row_count_ = 0;
@@ -231,7 +232,20 @@ template <class T, bool maximum, bool indexed> class Tiles {
       }
     reduce_rows(at, results, indices);
     if (!maximum)
-      for (int64_t o = 0; o < at.n; o++) store(results + o * L, windows.quotient(load(results + o * L), at.from + o));
+      for (int64_t o = 0, n; o < at.n; o += n) {
+        n = alike(at.from + o, at.n - o);
+        windows.with_quotient(at.from + o, [&](auto divide) {
+          for (int64_t k = o; k < o + n; k++) store(results + k * L, divide(load(results + k * L)));
+        });
+      }
+  }
+
+  // Returns how many of the `most` windows from o on have the length and divisor of window o and begin one stride apart.
+  int64_t alike(int64_t o, int64_t most) const {
+    if (o < p_.w.regular_from) return 1;
+    int64_t n = 1, end = smaller(most, p_.w.regular_to - o);
+    while (n < end && (maximum || p_.w.divisor[o + n] == p_.w.divisor[o])) n++;
+    return n;
   }
 
   // Queues a row of cells. Queued rows are reduced together before one of their slots is overwritten.
@@ -281,20 +295,46 @@ template <class T, bool maximum, bool indexed> class Tiles {
   }
 
   void reduce_rows(const Cursor& at, T* results, Int* indices) {
-    for (int64_t o = 0; o < at.n; o++) {
-      int64_t first = p_.w.start[at.from + o], count = p_.w.length[at.from + o], index = first_index(p_, at.from + o);
-      Reduction<T, indexed> result{load(results + o * L), indexed ? read<I>(indices + o * L) : I{}};
-      if (shared_) {
-        const int64_t from = (at.from + o) * L, places = from + p_.w.windows * L;
-        for (int64_t r = 0; r < row_count_; r++)
-          result.update(load(rows_[r] + from), indexed ? read<I>((const Int*)rows_[r] + places) + (Int)row_indices_[r] : I{});
-      } else {
-        for (int64_t r = 0; r < row_count_; r++) reduce(result, rows_[r] + first * L, count, row_indices_[r] + index);
+    if (shared_) {
+      reduce_maxima(at, results, indices);
+    } else {
+      for (int64_t o = 0, n; o < at.n; o += n) {
+        n = alike(at.from + o, at.n - o);
+        switch (p_.w.length[at.from + o]) {
+          case 1: reduce_alike<1>(at.from + o, n, results + o * L, indices + o * L); break;
+          case 2: reduce_alike<2>(at.from + o, n, results + o * L, indices + o * L); break;
+          case 3: reduce_alike<3>(at.from + o, n, results + o * L, indices + o * L); break;
+          default: reduce_alike<0>(at.from + o, n, results + o * L, indices + o * L);
+        }
       }
-      store(results + o * L, result.value);
-      if (indexed) write(indices + o * L, result.index);
     }
     row_count_ = 0;
+  }
+
+  // Reduces the queued rows for n alike windows from o on, each of `count` cells in a row, or of any number if it is 0.
+  template <int count> void reduce_alike(int64_t o, int64_t n, T* results, Int* indices) const {
+    const int64_t cells = count ? count : p_.w.length[o], next = n > 1 ? p_.w.stride : 0, rows = row_count_;
+    const int64_t step = p_.w.dilation * L, index_apart = index_step(p_), index_next = p_.index_bytes == 1 ? 0 : next;
+    int64_t first = p_.w.start[o] * L, index = first_index(p_, o);
+    for (; n > 0; n--, first += next * L, index += index_next, results += L, indices += L) {
+      Reduction<T, indexed> result{load(results), indexed ? read<I>(indices) : I{}};
+      for (int64_t r = 0; r < rows; r++)
+        reduce_cells<T, maximum>(result, rows_[r] + first, cells, step, row_indices_[r] + index, index_apart);
+      store(results, result.value);
+      if (indexed) write(indices, result.index);
+    }
+  }
+
+  // Reduces the queued rows of maxima.
+  void reduce_maxima(const Cursor& at, T* results, Int* indices) const {
+    const int64_t places = p_.w.windows * L;
+    for (int64_t o = 0, from = at.from * L; o < at.n; o++, from += L, results += L, indices += L) {
+      Reduction<T, indexed> result{load(results), indexed ? read<I>(indices) : I{}};
+      for (int64_t r = 0; r < row_count_; r++)
+        result.update(load(rows_[r] + from), indexed ? read<I>((const Int*)rows_[r] + places + from) + (Int)row_indices_[r] : I{});
+      store(results, result.value);
+      if (indexed) write(indices, result.index);
+    }
   }
 
   void reduce(Reduction<T, indexed>& result, const T* p, int64_t count, int64_t index) const {
