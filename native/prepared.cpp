@@ -140,26 +140,38 @@ struct Parts {
   }
 };
 
-// Returns whether all cells of the axis follow the phase (see enum Phase). Windows outside the axis are ignored,
-// because kernels read zeros there. A row of quotients has only two zeros after the last window, so a cell that needs
-// a later window does not follow the phase.
-bool has_phase(const Axis& axis, Phase phase) {
+// Returns whether all cells of the axis are in the windows that `behind` and `ahead` say. Windows outside the axis are
+// ignored, because kernels read zeros there.
+bool follows_phase(const Axis& axis) {
   for (int64_t c = 0; c < axis.cells; c++) {
-    int64_t i = c / 2, from = i, to = i + 1;
-    if (phase == Phase::wide_odd && c % 2) to++;
-    if (phase == Phase::wide_even && c % 2 == 0) from--;
-    if (from >= axis.windows + 1 || to > axis.windows + 2) return false;
-    from = std::max<int64_t>(from, 0), to = std::min(to, axis.windows);
+    int64_t from = std::max<int64_t>(0, c / 2 - axis.behind[c % 2]), to = std::min(axis.windows, c / 2 + axis.ahead[c % 2]);
     if (axis.count[c] != std::max<int64_t>(0, to - from) || (to > from && axis.first[c] != from)) return false;
   }
   return true;
 }
 
-Phase phase_of(const Axis& axis) {
-  if (axis.cells < 2 || axis.windows < 2) return Phase::none;
-  for (Phase phase : {Phase::alike, Phase::wide_odd, Phase::wide_even})
-    if (has_phase(axis, phase)) return phase;
-  return Phase::none;
+// Finds the phase of an axis whose cells have tables. A cell would add behind + ahead quotients; most of them are zeros
+// if long windows are few.
+void find_phase(Axis& axis) {
+  axis.phase = Phase::none;
+  if (axis.cells < 2 || axis.windows < 2 || axis.cells > 2 * (axis.windows + axis.most)) return;
+  axis.behind[1] = 0, axis.ahead[0] = 1;
+  constexpr struct { Phase phase; int64_t behind, ahead; } kNarrow[] = {{Phase::alike, 0, 1}, {Phase::wide_odd, 0, 2}, {Phase::wide_even, 1, 1}};
+  for (const auto& narrow : kNarrow) {
+    axis.behind[0] = axis.back = narrow.behind, axis.ahead[1] = narrow.ahead, axis.phase = narrow.phase;
+    if (follows_phase(axis)) return;
+  }
+  axis.phase = Phase::none;
+  for (int n = 0; n < 2; n++) axis.behind[n] = axis.ahead[n] = 0;
+  for (int64_t c = 0; c < axis.cells; c++) {
+    int64_t i = c / 2, first = axis.first[c];
+    if (axis.count[c] == 0) continue;
+    axis.behind[c % 2] = std::max(axis.behind[c % 2], i - first);
+    axis.ahead[c % 2] = std::max(axis.ahead[c % 2], first + axis.count[c] - i);
+  }
+  axis.back = std::max(axis.behind[0], axis.behind[1]);
+  const bool few_zeros = axis.behind[0] + axis.ahead[0] <= 2 * axis.most && axis.behind[1] + axis.ahead[1] <= 2 * axis.most;
+  if (few_zeros && follows_phase(axis)) axis.phase = Phase::wide;
 }
 
 // Returns how much work a problem is, at most: a scatter takes a window in one step, others take its cells one by one.
@@ -197,9 +209,9 @@ void describe_cells(Axis& axis) {
     int64_t last = std::min(axis.windows, i + ahead);
     axis.shifted = axis.first[i] == std::max<int64_t>(0, i - back) && axis.first[i] + axis.count[i] == last;
   }
-  axis.phase = axis.shifted ? Phase::none : phase_of(axis);
-  axis.back = axis.shifted ? back : axis.phase == Phase::wide_even;
-  if (axis.shifted) axis.most = back + ahead;
+  axis.back = axis.shifted ? back : 0, axis.phase = Phase::none;
+  if (!axis.shifted) return find_phase(axis);
+  axis.most = back + ahead;
 }
 
 PreparedProblem::PreparedProblem(const Problem& facts) : problem_(facts) {

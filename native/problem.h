@@ -25,7 +25,8 @@ enum class Quotient : int { chained, product, constant, mean };  // mean: of a f
 //     alike       both cells are in window i only
 //     wide_odd    cell 2i is in window i, cell 2i+1 in the windows i and i+1
 //     wide_even   cell 2i is in the windows i-1 and i, cell 2i+1 in window i
-enum class Phase : int { none, alike, wide_odd, wide_even };
+//     wide        cell 2i+n is in the windows i - behind[n], …, i + ahead[n] - 1
+enum class Phase : int { none, alike, wide_odd, wide_even, wide };
 
 constexpr int64_t kLongRow = 1 << 20;  // longer rows get no table per cell
 constexpr int64_t kOffsets = 256;   // values of a one-byte offset
@@ -47,7 +48,8 @@ struct Axis {
   bool unit_steps = false;           // `first` grows by at most 1 per cell
   bool shifted = false;              // stride 1: the windows of a cell are those of its neighbour, plus 1
   Phase phase = Phase::none;
-  int64_t back = 0;                  // shifted: cell i reads windows i-back, …, i-back+most-1; wide_even: 1
+  int64_t back = 0;                  // shifted: cell i reads windows i-back, …, i-back+most-1; else: the largest of `behind`
+  int64_t behind[2] = {}, ahead[2] = {};  // of a phase: cell 2i+n is in the windows i - behind[n], …, i + ahead[n] - 1
   // Per cell, of the axes d and h only.
   const int32_t* run = nullptr;      // how many cells from here on have the same windows
   const int32_t* group = nullptr;    // how many runs begin before the cell's run

@@ -38,6 +38,7 @@ template <class S> class AverageGradient {
     strip_ = carve_.take<Row<T>>(layout_.strip_rows);
     tags_ = carve_.take<int64_t>(layout_.resident ? 0 : layout_.slots());
     stage_ = carve_.take<S>(layout_.stage);
+    halves_ = carve_.take<S>(layout_.lines == Lines::phased && layout_.each > 1 ? layout_.row + 4 * layout_.each + 8 * L : 0);
   }
 
   static int64_t units(const Problem& p) { return (p.channels_last ? p.batch : p.planes()) * p.d.cells * p.h.cells; }
@@ -248,7 +249,9 @@ template <class S> class AverageGradient {
     switch (layout_.lines) {
       case Lines::sliding: return add_sliding(strip);
       case Lines::phased:
+        if (layout_.each > 1) return WidePhases<S>(w, layout_.each).add_cells(strip, halves_);
         if (w.phase == Phase::alike) return add_phases<S, Phase::alike>(strip);
+        if (w.phase == Phase::wide) return WidePhases<S>(w, 1).add(strip);
         if (w.phase == Phase::wide_even) return add_phases<S, Phase::wide_even>(strip);
         return add_phases<S, Phase::wide_odd>(strip);
       case Lines::picked:
@@ -304,7 +307,7 @@ template <class S> class AverageGradient {
   const T** lists_;
   Row<T> *rows_, *strip_;
   int64_t* tags_;
-  S* stage_;
+  S *stage_, *halves_;
   const S *grad_ = nullptr, *grad_end_ = nullptr;
   int64_t image_ = -1, divided_from_ = 0, divided_to_ = 0;
   double divisors_factor_ = -1;

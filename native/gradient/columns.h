@@ -9,6 +9,7 @@
 
 #include "../problem.h"
 #include "../simd/pick.h"
+#include "../simd/scratch.h"
 
 namespace pooltide {
 namespace {
@@ -95,6 +96,63 @@ template <class S, Phase phase> void add_phases(const Strip<S>& strip) {
       return pack_interleaved(S{}, even, phase == Phase::alike ? even : odd);
     });
 }
+
+// Stride 2, cells in any number of windows. An even and an odd cell are not in the same windows.
+template <class S> class WidePhases {
+  using T = typename Sum<S>::T;
+  using V = VecOf<S>;
+  static constexpr int64_t L = lanes<S>;
+  typedef uint64_t Word __attribute__((vector_size(16)));
+
+ public:
+  WidePhases(const Axis& axis, int64_t each) : each_(each) {
+    for (int n = 0; n < 2; n++) from_[n] = (axis.back - axis.behind[n]) * each, to_[n] = (axis.back + axis.ahead[n]) * each;
+  }
+
+  void add(const Strip<S>& strip) const {
+    for (int64_t w = strip.last(2 * L); w >= 0; w -= 2 * L)
+      strip.fill(w, [this, w](const T* const* from, int64_t n) {
+        return pack_interleaved(S{}, sum(from, n, w / 2, 0), sum(from, n, w / 2, 1));
+      });
+  }
+
+  // The same for cells of `each` channels: sums the even and the odd cells of a row, then writes them alternately. `half`
+  // has room for the even or the odd cells of a row, in whole vectors.
+  void add_cells(const Strip<S>& strip, S* half) const {
+    S* to = strip.to;
+    for (const Row<T>*r = strip.rows, *end = r + strip.count; r < end; r++)
+      for (int32_t k = 0; k < r->run; k++, to += strip.length) {
+        if (k) {
+          memcpy(to, to - strip.length, strip.length * sizeof(S));
+          continue;
+        }
+        S* const odd = half + round_up(strip.length / 2 + each_, L) + 2 * L;
+        for (int64_t i = 0; i < strip.length / 2 + each_; i += L)
+          store(half + i, sum(r->from, r->n, i, 0)), store(odd + i, sum(r->from, r->n, i, 1));
+        if (each_ * sizeof(S) <= 16) alternate<Word>(half, odd, to, to + strip.length);
+        else alternate<PackedOf<S>>(half, odd, to, to + strip.length);
+      }
+  }
+
+ private:
+  // Returns the sums of a vector of even (0) or odd (1) cells over n rows of quotients.
+  POOLTIDE_INLINE V sum(const T* const* from, int64_t n, int64_t i, int odd) const {
+    V sum{};
+    for (int64_t r = 0; r < n; r++)
+      for (const T *q = from[r] + i + from_[odd], *end = from[r] + i + to_[odd]; q < end; q += each_) sum += load(q);
+    return sum;
+  }
+
+  // Copies whole words P; the next cell overwrites the surplus.
+  template <class P> void alternate(const S* even, const S* odd, S* to, const S* end) const {
+    for (const S* from = even; to < end; to += each_) {
+      for (int64_t c = 0; c < each_; c += sizeof(P) / sizeof(S)) write(to + c, read<P>(from + c));
+      from == even ? (from = odd, even += each_) : (from = even, odd += each_);
+    }
+  }
+
+  int64_t each_, from_[2], to_[2];
+};
 
 // 3 × 3 windows with stride 1: each row of quotients is loaded once for three rows of cells. The list `from` of
 // the first row holds the rows of quotients of all rows of cells, with rows of zeros at the edges.

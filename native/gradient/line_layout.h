@@ -13,7 +13,7 @@
 //     channels   channels-last: a vector holds channels of one cell, so the row itself is a line
 //
 // In channels-last order with few channels, a vector holds several cells with all their channels. Then a row has
-// `each` elements per cell, where `each` is the number of channels, and lines are shifted or spread by whole cells.
+// `each` elements per cell, where `each` is the number of channels, and lines are shifted, phased or spread by whole cells.
 //
 // If all rows of windows of a plane fit the cache (`resident`), they are divided together, and the list of
 // rows that each row of cells adds is made once for all planes. Otherwise the rows share a ring of slots.
@@ -59,7 +59,7 @@ template <class S> struct LineLayout {
     resident = !tight && lines != Lines::channels && lists <= kLists && p.d.windows * p.h.windows * slot * item() <= kCachedBytes;
     if (resident) {
       slots_d = larger(p.d.windows, 1), slots_h = larger(p.h.windows, 1);
-      dense = lines == Lines::picked || (lines == Lines::phased && p.w.phase == Phase::alike && p.w.cells <= 2 * p.w.windows);
+      dense = lines == Lines::picked || (lines == Lines::phased && each == 1 && p.w.phase == Phase::alike && p.w.cells <= 2 * p.w.windows);
       if (dense) slot = p.w.windows, offset = 0;
     } else {
       int64_t fit = tight ? 0 : kCachedBytes / 4 / (slots_d * slot * item());
@@ -77,8 +77,8 @@ template <class S> struct LineLayout {
         slot = offset + larger(width + p.w.most * each, back + windows) + V;
         break;
       case Lines::phased:
-        back = p.w.back, offset = round_up(back, V) - back;
-        slot = offset + larger(round_up(p.w.cells, 2 * V) / 2 + 2, back + p.w.windows + V) + V;
+        back = p.w.back * each, offset = round_up(back, V) - back;
+        slot = offset + larger(round_up(row + each, 2 * V) / 2 + (2 * p.w.most + 2) * each, back + windows + V) + 2 * V;
         break;
       case Lines::picked: slot = p.w.windows + p.w.most + 2 * V; break;
       case Lines::spread: slot = spread_line(p) + (each > 1 ? V : 0); break;
@@ -102,7 +102,7 @@ template <class S> struct LineLayout {
     if (!p.w.first) return "the row is too long for a table per cell";
     if (!p.channels_last && lines == Lines::channels) return "the arrays are not channels-last";
     if (p.channels_last && lines != Lines::channels) {
-      if (lines != Lines::shifted && lines != Lines::spread) return "the arrays are channels-last";
+      if (lines != Lines::shifted && lines != Lines::phased && lines != Lines::spread) return "the arrays are channels-last";
       if (p.channels >= kFewChannels && !ignore_speed) return "the channels of a cell fill vectors";
       if (p.w.cells * p.channels > kLongRow && !ignore_speed) return "the row is long";
     }
@@ -115,7 +115,7 @@ template <class S> struct LineLayout {
         return p.h.groups < p.h.cells ? "some rows of cells share all their windows" : nullptr;
       case Lines::shifted: return p.w.shifted ? nullptr : "the stride along the row is not 1, or a cell would add mostly zeros";
       case Lines::phased:
-        if (p.w.phase == Phase::none) return "the stride along the row is not 2, or a cell is in more than 2 windows";
+        if (p.w.phase == Phase::none) return "the stride along the row is not 2, or a cell would add mostly zeros";
         return p.w.cells <= V && !refuse(p, Lines::picked, ignore_speed) && !ignore_speed ? "a row fits one vector" : nullptr;
       case Lines::picked:
         if (!Pick<T>::fast && !ignore_speed) return "this instruction set permutes slowly";
