@@ -41,6 +41,7 @@ AVERAGES = {
     "disjoint, cells left over": ("extent", (3, 67), (UNIT, strided(37, 2, 2, 0), strided(59, 2, 2, 0))),
     "stride 2, odd cells in two": ("extent", (3, 67), (UNIT, strided(38, 3, 2, 1), strided(57, 3, 2, 1))),
     "stride 2, even cells in two": ("valid", (3, 67), (UNIT, strided(37, 3, 2, 0), strided(53, 3, 2, 0))),
+    "stride 2, wide": ("valid", (3, 67), (UNIT, strided(37, 7, 2, 3), strided(53, 6, 2, 1))),
     "volume, stride 2": ("valid", (3, 19), (strided(7, 3, 2, 1), strided(11, 2, 2, 0), strided(23, 3, 2, 1))),
     "gaps": ("extent", (3, 67), (UNIT, strided(37, 2, 3, 0), strided(53, 2, 5, 1))),
     "overlap": ("valid", (3, 67), (UNIT, strided(37, 3, 2, 1), strided(53, 7, 3, 2))),
@@ -49,7 +50,7 @@ AVERAGES = {
     "adaptive": ("chained", (3, 19), (Axis(11, 5), Axis(23, 7), Axis(37, 9))),
     "adaptive, disjoint": ("chained", (3, 19), (Axis(10, 5), Axis(21, 7), Axis(36, 9))),
     "more windows than cells": ("chained", (3, 67), (Axis(2, 3), Axis(11, 29), Axis(13, 31))),
-    "more lines than fit": ("extent", (1, 3), (UNIT, strided(97, 61, 1, 30), strided(101, 51, 2, 25))),
+    "more lines than fit": ("extent", (1, 3), (UNIT, strided(97, 61, 1, 30), strided(101, 77, 3, 38))),
     "one large plane": ("extent", (1, 1), (UNIT, strided(1021, 3, 2, 1), strided(997, 3, 2, 1))),
     "one long row": ("chained", (1, 1), (UNIT, UNIT, Axis(300_007, 70_001))),
 }
@@ -170,11 +171,12 @@ def test_small_planes_are_summed_many_at_a_time(reason: str, dtype: str) -> None
 FEW_CHANNELS = {
     "stride 1": ("valid", "stride_1", (UNIT, strided(13, 3, 1, 1), strided(29, 3, 1, 1))),
     "stride 1, far": ("extent", "stride_1", (UNIT, strided(17, 5, 1, 2), strided(11, 7, 1, 3))),
-    "stride 2": ("extent", "spread_lines", (UNIT, strided(23, 3, 2, 1), strided(31, 3, 2, 1))),
-    "disjoint": ("valid", "spread_lines", (UNIT, strided(24, 2, 2, 0), strided(30, 2, 2, 0))),
+    "stride 2": ("extent", "stride_2", (UNIT, strided(23, 3, 2, 1), strided(31, 3, 2, 1))),
+    "disjoint": ("valid", "stride_2", (UNIT, strided(24, 2, 2, 0), strided(30, 2, 2, 0))),
+    "stride 2, wide": ("valid", "stride_2", (UNIT, strided(23, 7, 2, 3), strided(31, 5, 2, 2))),
     "gaps": ("override", "spread_lines", (UNIT, strided(23, 2, 3, 0), strided(31, 2, 5, 0))),
     "volume": ("chained", "spread_lines", (Axis(7, 3), Axis(11, 5), Axis(13, 8))),
-    "a row": ("extent", "spread_lines", (UNIT, UNIT, strided(997, 3, 2, 1))),
+    "a row": ("extent", "stride_2", (UNIT, UNIT, strided(997, 3, 2, 1))),
 }
 
 

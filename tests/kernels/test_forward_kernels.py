@@ -88,6 +88,8 @@ REASONS: dict[str, tuple[str, tuple[int, ...], dict[str, Any]]] = {
     "few channels, windows apart": ("max_pool2d", (2, 3, 11, 61), {"kernel_size": 3, "stride": 3, "padding": 1, "ceil_mode": True}),
     "blocks of channels": ("adaptive_max_pool2d", (1, 1107, 5, 7), {"output_size": (1, 2)}),
     "blocks of channels, averages": ("avg_pool2d", (1, 577, 5, 7), {"kernel_size": 3, "stride": 2}),
+    "windows that share rows": ("max_pool2d", (2, 37, 13, 19), {"kernel_size": 9, "stride": 1, "padding": 4}),
+    "volumes that share more rows than are queued": ("max_pool3d", (1, 17, 7, 11, 13), {"kernel_size": (3, 7, 5), "stride": 1, "dilation": (1, 1, 2), "padding": (1, 3, 2)}),
     "a window that is its plane": ("avg_pool2d", (3, 23, 5, 11), {"kernel_size": (5, 11)}),
     "a window that is its plane, with padding": ("avg_pool2d", (3, 23, 5, 7), {"kernel_size": (7, 11), "padding": (1, 2)}),
     "a plane of less than a vector": ("max_pool2d", (3, 23, 2, 3), {"kernel_size": (2, 3)}),
