@@ -8,6 +8,7 @@
 
 #pragma once
 
+#include "line_layout.h"
 #include "quotients.h"
 
 namespace pooltide {
@@ -53,7 +54,9 @@ template <class S> class SmallPlanes {
     if (ignore_speed) return nullptr;
     if (p.w.cells > L) return "rows fill vectors";
     if (p.windows() * L > kQuotients) return "planes have many windows";
-    bool small = p.w.cells <= kShortRow && p.cells() <= kCells;
+    // Other kernels keep the lists of the rows that each row of cells adds, unless these are many.
+    bool listed = p.d.pairs * (p.h.pairs + p.h.cells) + 2 <= LineLayout<S>::kLists;
+    bool small = p.w.cells <= kShortRow && (p.cells() <= kCells || !listed);
     if (!small && p.d.most * p.h.most * p.w.most < kHeld) return "planes are large or rows fill vectors, and cells are in few windows";
     return p.planes() < L ? "planes are few" : nullptr;
   }

@@ -150,6 +150,7 @@ SMALL = {
     "a row": ("extent", (5, 401), (UNIT, UNIT, strided(3, 2, 2, 1))),
     "volume": ("chained", (3, 19), (Axis(5, 2), Axis(7, 3), Axis(3, 2))),
     "gaps": ("override", (1, 17), (UNIT, strided(7, 2, 3, 0), strided(3, 1, 2, 0))),
+    "many lists of rows": ("chained", (1, 17), (Axis(127, 77), Axis(17, 16), Axis(3, 2))),
 }
 
 
@@ -312,9 +313,10 @@ def test_disjoint_windows_that_name_one_cell(dtype: str) -> None:
     ("axis", "channels", "kernel"),
     [
         (Axis(37, 4), 64, "scatter_compared"),  # 86 cells to a window
-        (strided(112, 5, 4, 0), 64, "scatter_compared"),
+        (strided(80, 5, 4, 0), 64, "scatter_compared"),
         (strided(112, 7, 2, 0), 64, "scatter_bands"),  # a window overlaps 24 earlier ones
-        (strided(112, 3, 3, 0), 64, "scatter_compared"),  # disjoint
+        (strided(80, 3, 3, 0), 64, "scatter_compared"),  # disjoint
+        (strided(112, 3, 3, 0), 64, "scatter_bands"),  # an image of more than 1 MB
     ],
 )
 def test_windows_are_compared_if_few_overlap(axis: Axis, channels: int, kernel: str) -> None:
