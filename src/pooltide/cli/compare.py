@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..acceptance.cases import CasesError
-from ..acceptance.comparison import Comparison, Pair, error_map, extra_files
+from ..acceptance.comparison import Comparison, Pair, error_map
 from ..acceptance.manifest import Manifest, ManifestError
 from ..acceptance.notation import parse
+from ..acceptance.results import results_in
 from ..acceptance.shard import Shard
 from ..acceptance.summaries import about
 from ..acceptance.tensorfile import TensorFileError
@@ -91,12 +92,13 @@ def command(
         notation = "" if case is None else str(parse(case))
         request = Request(actual, golden, third, level, dtype, notation, shard, only)
         manifest = manifest_of(request)
+        results = None if manifest is None else results_in(actual)
         extra: list[str] = []
-        if manifest is not None and not only:
+        if manifest is not None and results is not None and not only:
             tally.left_out = manifest.left_out
-            extra = [str(path) for path in extra_files(actual, manifest)]
+            extra = [str(path) for path in results.extra(manifest)]
         with progress("compare", count_of(request, manifest)) as advance:
-            for row in rows_of(request, manifest):
+            for row in rows_of(request, manifest, results):
                 advance()
                 tally.add(row.verdict(standard))
                 if as_json:

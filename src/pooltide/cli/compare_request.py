@@ -12,6 +12,7 @@ import click
 from ..acceptance.comparison import Comparison, Pair, compare, pair_entry, pair_files
 from ..acceptance.manifest import Manifest, ManifestError, is_copy, is_pack, read_manifest
 from ..acceptance.measures import PRECISIONS
+from ..acceptance.results import Results, results_in
 from ..acceptance.shard import Shard
 from ..acceptance.tensorfile import ENDINGS, TensorFileError
 from ..acceptance.verdicts import Verdict
@@ -106,12 +107,14 @@ def count_of(request: Request, manifest: Manifest | None) -> int:
     return len(request.only) or (request.shard.count(count) if request.shard else count)
 
 
-def rows_of(request: Request, manifest: Manifest | None) -> Iterator[Row]:
-    if manifest is None:
+def rows_of(request: Request, manifest: Manifest | None, results: Results | None) -> Iterator[Row]:
+    """One row for each case. CasesError: the third results are a dump that can't be read."""
+    if manifest is None or results is None:
         yield Row(request.actual.name, request.case, _outcome(partial(_pair, request), request.level), 1)
         return
+    third = results_in(request.third) if request.third else None
     for entry in manifest.entries(request.has):
-        pair = partial(pair_entry, entry, manifest, request.actual, request.third)
+        pair = partial(pair_entry, entry, manifest, results, third)
         yield Row(entry["name"], entry["case"], _outcome(pair, request.level), entry["line"])
 
 
