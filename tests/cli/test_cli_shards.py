@@ -78,6 +78,10 @@ def sets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
 def contents(directory: Path) -> dict[str, bytes]:
     return {
         str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()
@@ -189,6 +193,30 @@ def test_parts_that_do_not_fit_together(sets: Path, tmp_path: Path) -> None:
     says("is shard 1/5; it must be one of 3", one, tmp_path / "of5")
     (tmp_path / "one.tar").touch()
     says("one.tar is a pack; it must be the directory that it was made from", tmp_path / "one.tar")
+
+
+def test_merge_takes_only_the_files_that_the_manifests_have(sets: Path, tmp_path: Path) -> None:
+    """A part of another size, one with a changed byte, and a file of the merged set that was changed later."""
+    parts = [shutil.copytree(sets / number, tmp_path / number) for number in "123"]
+    out, file = tmp_path / "out", parts[1] / "c4/grad_output.bin"
+    right = file.read_bytes()
+    for wrong in (right[:-2], bytes([right[0] ^ 1]) + right[1:]):
+        file.write_bytes(wrong)
+        text = flat(invoke("merge", *parts, "-o", out, rc=2))
+        assert f"{file}: the file was changed after it was made; its sha256 is not the manifest's" in text
+        assert "is not complete" in flat(invoke("compare", sets / "chip", out, rc=2))
+    file.write_bytes(right)
+    invoke("merge", *parts, "-o", out)
+    merged = out / "c3/grad_input.npy"
+    merged.unlink()
+    merged.write_bytes(b"other")
+    invoke("merge", *parts, "-o", out)
+    assert contents(out) == contents(sets / "all")
+
+
+def test_a_refused_merge_leaves_no_folder(sets: Path, tmp_path: Path) -> None:
+    assert "shard 3/3 is missing" in invoke("merge", sets / "1", sets / "2", "-o", tmp_path / "out", rc=2)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
