@@ -214,6 +214,28 @@ def test_merge_takes_only_the_files_that_the_manifests_have(sets: Path, tmp_path
     assert contents(out) == contents(sets / "all")
 
 
+def test_a_shard_without_a_case_is_no_pass_but_a_part_of_the_whole(sets: Path, tmp_path: Path) -> None:
+    """An array of tasks may be longer than the list, so the status of an empty shard is 0."""
+    for number in range(1, 13):
+        folder, shard = tmp_path / f"g{number}", f"{number}/12"
+        made = invoke("golden", sets / "cases", "-o", folder, "--shard", shard, "--jobs", 1)
+        assert ("the shard 12/12 of the list has no case" in made) == (number == 12)
+        file = tmp_path / f"{number}.jsonl"
+        file.write_text(invoke("compare", sets / "chip", sets / "all", "--shard", shard, "--json"))
+    for of in ((sets / "all", "--shard", "12/12"), (tmp_path / "g12",)):
+        text = invoke("compare", sets / "chip", *of)
+        assert "no case was compared, because the shard has none; the standard is mixed" in text
+        assert "pass" not in text
+        assert "没有比较任何用例：该分片没有用例；标准" in invoke(
+            "compare", sets / "chip", *of, "--lang", "zh"
+        )
+    files = [tmp_path / f"{number}.jsonl" for number in range(1, 13)]
+    assert "11 cases of 12 parts, 11 pass" in invoke("merge", *files, "-o", tmp_path / "all.jsonl")
+    parts = [tmp_path / f"g{number}" for number in range(1, 13)]
+    assert "11 cases of 12 parts" in invoke("merge", *parts, "-o", tmp_path / "merged")
+    assert contents(tmp_path / "merged") == contents(sets / "all")
+
+
 def test_a_refused_merge_leaves_no_folder(sets: Path, tmp_path: Path) -> None:
     assert "shard 3/3 is missing" in invoke("merge", sets / "1", sets / "2", "-o", tmp_path / "out", rc=2)
     assert not (tmp_path / "out").exists()

@@ -37,8 +37,8 @@ def merge_golden(parts: Sequence[Path], output: Path) -> tuple[int, int]:
             for entry in manifest.entries():
                 if text := foreign(output / entry["name"], entry["name"] in merged):
                     raise ManifestError(text)
-                if text := first_change(files_in(part), entry):
-                    raise ManifestError(text)
+                if changed := first_change(files_in(part), entry):
+                    raise ManifestError(changed)
                 if merged.get(entry["name"]) == entry and first_change(files_in(output), entry) is None:
                     continue
                 _link(part, output, entry)

@@ -85,13 +85,16 @@ class Tally:
             kinds = {"警告": self.warnings, "失败": self.failed, "无法比较": self.errors}
             kinds["没有标杆数据（golden 无法生成）"] = self.left_out
             others = "".join(f"，{n} 个{kind}" for kind, n in kinds.items() if n)
-            text = f"{total} 个用例中 {self.passed} 个通过{f'（{other}）' if other else ''}{others}"
-            return f"{text}；标准为 {standard}：{chinese.STANDARDS[standard]}"
+            passed = f"{total} 个用例中 {self.passed} 个通过" if total else "没有比较任何用例：该分片没有用例"
+            return f"{passed}{f'（{other}）' if other else ''}{others}；标准为 {standard}：{chinese.STANDARDS[standard]}"
         rest = [f"{self.warnings} warning{'s' if self.warnings > 1 else ''}"] if self.warnings else []
         rest += [f"{self.failed} fail"] if self.failed else []
         rest += [f"{self.errors} could not be compared"] if self.errors else []
         rest += [f"{self.left_out} without golden data, which could not be made"] if self.left_out else []
-        counts = ", ".join([f"{self.passed} of {total} pass{f' ({english})' if english else ''}", *rest])
+        passed = (
+            f"{self.passed} of {total} pass" if total else "no case was compared, because the shard has none"
+        )
+        counts = ", ".join([f"{passed}{f' ({english})' if english else ''}", *rest])
         return f"{counts}; the standard is {standard}: {STANDARDS[standard]}"
 
     def record(self, standard: str) -> dict[str, Any]:
