@@ -86,7 +86,8 @@ class Tally:
             kinds["没有标杆数据（golden 无法生成）"] = self.left_out
             others = "".join(f"，{n} 个{kind}" for kind, n in kinds.items() if n)
             passed = f"{total} 个用例中 {self.passed} 个通过" if total else "没有比较任何用例：该分片没有用例"
-            return f"{passed}{f'（{other}）' if other else ''}{others}；标准为 {standard}：{chinese.STANDARDS[standard]}"
+            counts = f"{passed}{f'（{other}）' if other else ''}{others}"
+            return f"{counts}；标准为 {standard}：{chinese.STANDARDS[standard]}"
         rest = [f"{self.warnings} warning{'s' if self.warnings > 1 else ''}"] if self.warnings else []
         rest += [f"{self.failed} fail"] if self.failed else []
         rest += [f"{self.errors} could not be compared"] if self.errors else []
