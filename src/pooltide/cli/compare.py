@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ..acceptance.report_page import Fact
     from ..acceptance.report_rows import Entry, Rows
 
+_START, _OURS = 1000, (b"<title>pooltide", b"API Name,Bench Dtype")  # what a report or a table begins with
 _MOST_EXTRA = 10  # extra files that are listed without -v
 _PATH = NamedPath(exists=True)
 
@@ -86,6 +87,8 @@ def command(
         raise click.UsageError(
             f"--standard {standard} needs --third, another's result for the same golden files"
         )
+    for output in filter(None, (report, csv_file)):
+        _refuse_others(output, filter(None, (actual, golden, third)))
     tally = verdict_lines.Tally()
     kept = Kept(reports.collected(report), _details(csv_file))
     try:
@@ -123,6 +126,18 @@ def command(
     if report is not None:
         _write_report(report, kept, standard, request, manifest, extra, label, tally.doubts)
     raise SystemExit(tally.exit_status)
+
+
+def _refuse_others(output: Path, folders: Iterable[Path]) -> None:
+    """NoAnswer: the output would replace a file in a compared directory that is no earlier output."""
+    if not output.is_file() or not output.stat().st_size:
+        return
+    inside = any(folder.is_dir() and output.resolve().is_relative_to(folder.resolve()) for folder in folders)
+    with output.open("rb") as file:
+        start = file.read(_START)
+    if inside and not any(words in start for words in _OURS):
+        text = "the file is in a compared directory, and is no report or table of pooltide"
+        raise NoAnswer(f"{output}: {text}; give another name")
 
 
 def _print(row: Row, standard: str, verbose: bool, request: Request) -> None:

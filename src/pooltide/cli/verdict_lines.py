@@ -18,7 +18,7 @@ from ..acceptance.chinese import CHINESE, ENGLISH, LANGUAGES
 from ..acceptance.measures import SHARES, Measures
 from ..acceptance.summaries import summed
 from ..acceptance.ulps import bin_names
-from ..acceptance.verdicts import DEFAULT, STANDARDS, WARNING, WEAK_THIRD, ZEROS, Verdict
+from ..acceptance.verdicts import DEFAULT, STANDARDS, WARNING, WEAK_THIRD, ZEROS, Verdict, differences
 
 _LANGUAGE = "pooltide.language"
 
@@ -128,16 +128,11 @@ def measured(m: Measures) -> tuple[Any, ...]:
 
 def case_line(label: str, verdict: Verdict, m: Measures, about: str = "") -> str:
     """The one line of a case: its status, its name, and what decided."""
-    text = differences(m) if verdict.passed else f"{verdict.name}: {verdict.text}"
+    indices = f" and {m.indices} indices" if m.indices else ""
+    text = differences(m) if m.differing else f"all {m.count} cells{indices} equal"
+    text = text if verdict.passed else f"{verdict.name}: {verdict.text}"
     text += "".join(f"; {doubt}" for doubt in verdict.doubts if verdict.passed)
     return f"{verdict.status:4}  {label}: {about}{worded(text + nonfinite(m))}"
-
-
-def differences(m: Measures) -> str:
-    indices = f" and {m.indices} indices" if m.indices else ""
-    if m.differing == 0:
-        return f"all {m.count} cells{indices} equal"
-    return f"{m.differing} of {m.count} cells differ, at most {m.max_ulp} ULP"
 
 
 def nonfinite(m: Measures) -> str:
