@@ -103,8 +103,9 @@ def _cases_of(path: Path) -> Iterator[Line]:
             text = file.read()
         if path.suffix == ".csv":
             raise CasesError(
-                "no public document names the columns of ATK's CSV files; give ATK's JSON form of the cases, "
-                "or pooltide's own case file without --from"
+                "no public document names the columns of ATK's CSV files; give ATK's JSON form of the cases "
+                "(id, name, inputs), or pooltide's own case file without --from: CSV with the columns "
+                "name,operator,input,kernel,stride,padding,dtype, as in a1,avg2d,2x3x11x13,3x3,2,1,f16"
             )
         document = parse_json(text, "file")
     except OSError as error:
