@@ -727,6 +727,6 @@ def test_atks_csv_is_refused_with_the_reason(tmp_path: Path) -> None:
         "no public document names the columns of ATK's CSV files; give ATK's JSON form of the cases" in text
     )
     assert "or pooltide's own case file without --from" in text
-    header, _, example = text.partition("the columns ")[2].strip().partition(", as in ")
+    header, _, example = text.rpartition("the columns ")[2].strip().partition(", as in ")
     (tmp_path / "ours.csv").write_text(f"{header}\n{example}\n")  # what the sentence says works
     assert "1 of 1 cases, 0 bad" in invoke("golden", tmp_path / "ours.csv", "-o", tmp_path / "out")
