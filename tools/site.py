@@ -238,7 +238,10 @@ def build_part(part: Part, target: Path) -> None:
         if path.suffix in (".png", ".svg"):
             shutil.copy(path, pages)
     shutil.copy(PARTS / "site.css", pages)
-    shutil.copy(SOURCE / "report.html", pages)
+    report_page = (SOURCE / "report.html").read_text("utf-8")
+    (pages / "report.html").write_text(
+        report_page.replace('<html lang="en">', f'<html lang="{part.language}">', 1), encoding="utf-8"
+    )
     shutil.copytree(ROOT / "docs" / "measured", pages / "measured")
     english = part.language == "en"
     configuration = SOURCE / part.language / "mkdocs.yml"

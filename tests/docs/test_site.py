@@ -118,6 +118,8 @@ def test_the_chinese_part_has_its_own_pages_and_navigation(site: Path) -> None:
     home = (site / "zh" / "index.html").read_text("utf-8")
     assert all(door in home for door in ("您用 PyTorch 训练模型", "您为昇腾编写程序", "您验收算子"))
     assert "PyTorch 模型只需两行代码" in home.partition("</h1>")[2].partition("<h2")[0]
+    for part, language in (("", "en"), ("zh", "zh")):
+        assert f'<html lang="{language}">' in (site / part / "report.html").read_text("utf-8")
 
 
 def test_both_languages_of_the_own_pages_have_the_same_parts() -> None:
@@ -220,6 +222,22 @@ def test_a_flag_stays_on_one_line(site: Path, chromium: Browser) -> None:
     broken = "[...document.querySelectorAll('.flag')].filter(e => e.getClientRects().length > 1).length"
     assert chromium.evaluate("document.querySelectorAll('.flag').length") > 50
     assert chromium.evaluate(broken) == 0
+
+
+@needs_browser
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("part", ["", "zh"])
+def test_a_frame_has_room_for_its_picture(part: str, width: int, site: Path, chromium: Browser) -> None:
+    """Else a reader would scroll inside the frame, and miss the sum below the picture."""
+    chromium.open(site / part / "windows" / "index.html", width)
+    script = """[...document.querySelectorAll("iframe.windows")].map(
+        e => [e.getAttribute("src"), e.clientWidth, e.clientHeight])"""
+    frames = chromium.evaluate(script)
+    assert len(frames) == 6
+    for source, wide, high in frames:
+        path, _, language = source.partition("#")
+        chromium.open((site / part / "windows" / path).resolve(), wide, fragment=f"#{language}")
+        assert chromium.evaluate("document.body.getBoundingClientRect().height") <= high, source
 
 
 @needs_browser
