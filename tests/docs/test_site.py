@@ -102,6 +102,14 @@ def test_no_link_has_the_name_of_a_file_as_its_text(site: Path) -> None:
         assert not found, page
 
 
+def test_a_file_to_save_has_no_commands_in_it(site: Path) -> None:
+    for page in site.rglob("index.html"):
+        for name, block in re.findall(
+            r'<span class="filename">(.*?)</span>(.*?)</code>', page.read_text("utf-8"), re.S
+        ):
+            assert not re.search(r"^\$ ", re.sub(r"<[^>]+>", "", block), re.M), (page, name)
+
+
 def test_pages_have_a_next_and_a_previous_one(site: Path) -> None:
     text = (site / "tutorial_ascend" / "index.html").read_text("utf-8")
     assert "md-footer__link--prev" in text
