@@ -274,6 +274,12 @@ def test_files_of_no_known_tool(content: str, says: str, tmp_path: Path) -> None
     assert not (tmp_path / "g").exists()
 
 
+def test_a_case_file_of_ours_is_given_without_from(tmp_path: Path) -> None:
+    (tmp_path / "cases.txt").write_text("avg2d:1x2x3x4:k1\n")
+    text = invoke("golden", "--from", tmp_path / "cases.txt", "-o", tmp_path / "g", rc=2)
+    assert "a case file of pooltide is given without --from" in text
+
+
 def test_golden_takes_one_source(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("{}")
     for arguments in ((), ("avg2d:1x2x3x4:k1", "--from", tmp_path / "x.json")):

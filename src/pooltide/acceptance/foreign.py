@@ -111,7 +111,8 @@ def _cases_of(path: Path) -> Iterator[Line]:
     except OSError as error:
         raise CasesError(f"{path}: can't be read: {why(error)}") from None
     except CasesError as error:
-        raise CasesError(f"{path}: {error}") from None
+        hint = "" if path.suffix in (".json", ".csv") else "; a case file of pooltide is given without --from"
+        raise CasesError(f"{path}: {error}{hint}") from None
     readers: tuple[Callable[[Path, Any], Iterator[Line] | None], ...] = (
         msprobe_dump.lines,
         msopst.lines,
