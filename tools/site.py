@@ -46,8 +46,8 @@ CHINESE_NAVIGATION = """\
 """
 LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:)([^)#\s]+)(#[^)\s]+)?\)")
 IMAGE = re.compile(r"\]\((?:\.\./|docs/)*([\w.]+\.(?:png|svg))\)")
-# A session that only shows a file stands for a file that the reader writes.
-FILE = re.compile(r"^```console\n\$ cat (\S+\.(\w+))\n([^$].*?)^```$", re.M | re.S)
+# A session that begins by showing a file stands for a file that the reader writes; commands may follow.
+FILE = re.compile(r"^```console\n\$ cat (\S+\.(\w+))\n((?!\$ ).*?\n)(\$ .*?)?^```$", re.M | re.S)
 FLAG = re.compile(r"<[^>]+>|(?<![\w-])(--?[a-z][\w-]*)")  # a tag of HTML is no flag
 CONSOLE = re.compile(r'<div class="highlight"><pre><span></span><code><span class="gp">.*?</div>', re.S)
 DIAGRAM = re.compile(r'<div class="highlight">(?=(?:(?!</div>).)*─)', re.S)
@@ -146,10 +146,17 @@ def prepared(file: Path, page: str, part: Part) -> str:
         text = text.replace("# pooltide", f"# {part.overview}", 1)
     if page == "index.md":
         text = text.replace("{{LEAD}}", lead(part.sources["start.md"]))
-    text = FILE.sub(lambda block: f'```{block[2]} title="{block[1]}"\n{block[3]}```', text)
+    text = FILE.sub(shown_file, text)
     if file.name == "CONTRIBUTING.md":  # Markdown for Python indents lists by four
         text = re.sub(r"^   (?=\S)", "    ", text, flags=re.M)
     return CHINESE_LINE_END.sub("", text)
+
+
+def shown_file(session: re.Match[str]) -> str:
+    """The file as a block of its own, and the commands that follow as another."""
+    name, language, content, commands = session.groups()
+    file = f'```{language} title="{name}"\n{content}```'
+    return f"{file}\n\n```console\n{commands}```" if commands else file
 
 
 def lead(readme: Path) -> str:
@@ -238,7 +245,10 @@ def build_part(part: Part, target: Path) -> None:
         if path.suffix in (".png", ".svg"):
             shutil.copy(path, pages)
     shutil.copy(PARTS / "site.css", pages)
-    shutil.copy(SOURCE / "report.html", pages)
+    report_page = (SOURCE / "report.html").read_text("utf-8")
+    (pages / "report.html").write_text(
+        report_page.replace('<html lang="en">', f'<html lang="{part.language}">', 1), encoding="utf-8"
+    )
     shutil.copytree(ROOT / "docs" / "measured", pages / "measured")
     english = part.language == "en"
     configuration = SOURCE / part.language / "mkdocs.yml"

@@ -91,6 +91,62 @@ def test_a_dump_is_compared_with_its_golden_data(dumped: Path) -> None:
     )  # PyTorch's float32 sums; all else is exact
 
 
+@pytest.mark.parametrize("change", ["no call", "no name", "a path", "no file", "no dump", "beside"])
+@pytest.mark.parametrize("folder", ["", "step0/rank1"])
+def test_only_the_files_that_dump_json_names_are_results(
+    folder: str, change: str, dumped: Path, tmp_path: Path
+) -> None:
+    """A right file is there in each case: what an earlier dump left, or what lies there by its name."""
+    name = "Functional.avg_pool2d.0.backward"
+    case = f"{folder}/{name}".lstrip("/").replace("/", ".")
+    place = tmp_path / "dump" / folder
+    shutil.copytree(dumped / "dump", place)
+    invoke("golden", "--from", tmp_path / "dump", "-o", tmp_path / "golden", "--jobs", 1)
+    assert "8 of 8 pass" in invoke("compare", tmp_path / "dump", tmp_path / "golden")
+    file = place / f"dump_tensor_data/{name}.output.0.pt"
+    document = json.loads((place / "dump.json").read_text())
+    output = document["data"][name]["output"][0]
+    match change:
+        case "no call":
+            del document["data"][name]
+        case "no name":
+            del output["data_name"]
+        case "a path":
+            output["data_name"] = f"../dump_tensor_data/{file.name}"
+        case "no file":
+            output["data_name"] = "gone.pt"
+        case "beside":
+            del output["data_name"]
+            shutil.copy(file, tmp_path / f"dump/{case}.pt")
+    (place / "dump.json").write_text(json.dumps(document))
+    if change == "no dump":
+        (place / "dump.json").unlink()
+        if folder:  # another rank's dump is there
+            shutil.copytree(dumped / "dump", tmp_path / "dump/step0/rank0")
+    text = invoke("compare", tmp_path / "dump", tmp_path / "golden", "--only", case, rc=2)
+    must = (
+        f"no result for {case}; it must be in {file}, or with the ending .npy, and dump.json must name that"
+    )
+    assert f"error {case}: " in text
+    assert ("dump_tensor_data/gone.pt: can't be read: No such file" if change == "no file" else must) in text
+
+
+def test_a_changed_data_name_is_the_file_that_is_judged(dumped: Path, tmp_path: Path) -> None:
+    shutil.copytree(dumped / "dump", tmp_path / "dump")
+    name = "Functional.avg_pool2d.0.backward"
+    file = tmp_path / f"dump/dump_tensor_data/{name}.output.0.pt"
+    torch.save(-torch.load(file), file.with_name("new.pt"))
+    document = changed(tmp_path, "data", name, "output", 0, "data_name", to="new.pt")
+    (tmp_path / "dump/dump.json").write_text(json.dumps(document))
+    text = invoke("compare", tmp_path / "dump", dumped / "golden", rc=1)
+    assert f"FAIL  {name}: mixed" in text
+    assert "7 of 8 pass, 1 fail" in text
+    shutil.copytree(dumped / "dump", tmp_path / "right")
+    options = ("--standard", "two", "--third", tmp_path / "dump", "--only", name)
+    text = invoke("compare", tmp_path / "right", dumped / "golden", *options, rc=2)
+    assert "new.pt: the third result is wrong" in text
+
+
 def test_given_values_can_not_be_drawn() -> None:
     text = pooltide("run", "avg2d:1x2x5x7:k3:given", rc=2)
     assert (
@@ -216,6 +272,12 @@ def test_files_of_no_known_tool(content: str, says: str, tmp_path: Path) -> None
         invoke("golden", "--from", tmp_path / "x.json", "-o", tmp_path / "g", rc=2).split()
     )
     assert not (tmp_path / "g").exists()
+
+
+def test_a_case_file_of_ours_is_given_without_from(tmp_path: Path) -> None:
+    (tmp_path / "cases.txt").write_text("avg2d:1x2x3x4:k1\n")
+    text = invoke("golden", "--from", tmp_path / "cases.txt", "-o", tmp_path / "g", rc=2)
+    assert "a case file of pooltide is given without --from" in text
 
 
 def test_golden_takes_one_source(tmp_path: Path) -> None:
@@ -671,3 +733,6 @@ def test_atks_csv_is_refused_with_the_reason(tmp_path: Path) -> None:
         "no public document names the columns of ATK's CSV files; give ATK's JSON form of the cases" in text
     )
     assert "or pooltide's own case file without --from" in text
+    header, _, example = text.rpartition("the columns ")[2].strip().partition(", as in ")
+    (tmp_path / "ours.csv").write_text(f"{header}\n{example}\n")  # what the sentence says works
+    assert "1 of 1 cases, 0 bad" in invoke("golden", tmp_path / "ours.csv", "-o", tmp_path / "out")

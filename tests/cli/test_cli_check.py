@@ -73,6 +73,20 @@ def test_ops_of_one_operator_by_any_name() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("AvgPool2d", "aclnnAvgPool2d"),
+        ("aclnnAvgPool2dBackwrd", "aclnnAvgPool2dBackward"),
+        ("avg_pool2", "avg_pool2d"),
+        ("adaptive_avg2", "adaptive_avg2d"),
+    ],
+)
+def test_ops_suggests_a_near_name(name: str, meant: str) -> None:
+    assert f"operator {name!r} is unknown (did you mean {meant}?); known are" in pooltide("ops", name, rc=2)
+    assert "did you mean" not in pooltide("ops", "aclnnNope", rc=2)
+
+
+@pytest.mark.parametrize(
     "options",
     [
         ("--stub", "--json"),

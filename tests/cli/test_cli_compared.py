@@ -46,6 +46,37 @@ def test_a_case_of_another_shard_is_no_pass(sets: Path) -> None:
     assert "--only and --shard are two choices of cases; give one of them" in flat(text)
 
 
+@pytest.mark.parametrize("option", ["--report", "--csv"])
+def test_an_output_replaces_no_file_of_others_in_a_compared_directory(option: str, sets: Path) -> None:
+    for folder in ("chip", "golden"):
+        notes = sets / folder / "notes"
+        notes.write_text("mine")
+        text = invoke("compare", "chip", "golden", option, notes, cwd=sets, rc=2)
+        assert "notes: the file is in a compared directory, and is no report or table of pooltide" in flat(
+            text
+        )
+        assert notes.read_text() == "mine"
+        for _ in range(2):  # the second time over our own
+            assert "4 of 4 pass" in invoke(
+                "compare", "chip", "golden", option, sets / folder / "ours", cwd=sets
+            )
+        (sets / folder / "ours").unlink()
+
+
+def test_the_case_of_two_files_must_have_their_shape(sets: Path) -> None:
+    files, case = ("chip/a.npy", "golden/a/grad_input.npy"), "avg2d:2x3x7x11:k3:s2:p1:f16"
+    assert "1 of 1 pass" in invoke("compare", *files, "--case", case, cwd=sets)
+    text = invoke("compare", *files, "--case", "avg2d:2x3x11x7:k3:s2:p1:f16", cwd=sets, rc=2)
+    said = "error a.npy: chip/a.npy: the file has shape (2, 3, 7, 11); the result of --case "
+    assert f"{said}avg2d:2x3x11x7:k3:s2:p1:f16 has (2, 3, 11, 7)" in text
+    text = invoke("compare", *files, "--case", "avg2d:2x3x7x11:k9:f16", cwd=sets, rc=2)
+    assert "--case avg2d:2x3x7x11:k9:f16 is refused: " in text
+    raw = ("golden/a/grad_input.bin", "golden/a/grad_input.bin", "--dtype", "f16", "--case")
+    assert "1 of 1 pass" in invoke("compare", *raw, case, cwd=sets)
+    text = invoke("compare", *raw, "avg2d:2x3x7x13:k3:f16", cwd=sets, rc=2)
+    assert "the file has shape (462,); the result of --case avg2d:2x3x7x13:k3:f16 has (2, 3, 7, 13)" in text
+
+
 @pytest.mark.parametrize("scale", [1e200, 1e-200])
 def test_the_cosine_of_values_whose_squares_leave_the_range_of_float64(scale: float, tmp_path: Path) -> None:
     values = np.random.default_rng(3).normal(size=(5, 7)) * scale

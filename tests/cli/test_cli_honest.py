@@ -325,6 +325,28 @@ def test_a_missing_result_names_every_ending(golden: Path, tmp_path: Path) -> No
     assert "grad_input" not in text.partition("it must be in ")[2].splitlines()[0]
 
 
+@pytest.mark.parametrize(
+    ("result", "golden", "says", "also"),
+    [
+        ([-0.0] * 12, [0.0] * 12, "12 of 12 cells differ in the sign of zero", "12 个元素中有 12 个只有零的符号不同"),
+        ([-0.0, 1, 2], [0, 1, 2], "1 of 3 cells differ in the sign of zero", "3 个元素中有 1 个只有零的符号不同"),
+        ([-0.0, 1, np.nextafter(np.float32(2), 3)], [0, 1, 2], "2 of 3 cells differ, at most 1 ULP", "最多相差 1 ULP"),
+        ([np.nan, 1, 2], [0, 1, 2], "1 of 3 cells differ, at most 0 ULP where both are finite",
+         "3 个元素中有 1 个不同，两边都有限的元素最多相差 0 ULP"),
+        ([np.nan] * 2, [0, np.inf], "out of place; 2 of 2 cells differ\n", "2 个元素中有 2 个不同\n"),
+        ([np.inf], [-np.inf], "1 of 1 cells differ\n", "1 个元素中有 1 个不同\n"),
+    ],
+)  # fmt: skip
+def test_how_cells_differ_is_said_truly(
+    result: list[float], golden: list[float], says: str, also: str, tmp_path: Path
+) -> None:
+    """−0 is no ULP away from +0, and NaN and Inf have no distance at all."""
+    files = [save(tmp_path / name, *values) for name, values in (("a.npy", result), ("g.npy", golden))]
+    rc = 0 if np.isfinite(result).all() else 1
+    assert says in invoke("compare", *files, "-v", rc=rc)
+    assert also in invoke("compare", *files, "-v", "--lang", "zh", rc=rc)
+
+
 # Summaries
 
 

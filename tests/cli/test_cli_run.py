@@ -289,6 +289,15 @@ def test_nan_and_inf_on_request() -> None:
     assert np.isfinite(grad).mean() > 0.9
 
 
+@pytest.mark.parametrize("plane", ["2x4", "4x4", "6x6", "20x20"])
+def test_a_small_array_has_a_nan_and_an_inf(plane: str) -> None:
+    """The smallest gradOutput here has two cells, room for one of each."""
+    for seed in range(40):
+        case = parse(f"avg2d:1x1x{plane}:k2:nan:inf:seed{seed}")
+        grad, _ = draw(problem_of(case), case.data)
+        assert (np.isnan(grad).any(), np.isinf(grad).any()) == (True, True), case
+
+
 def test_saved_results_are_what_compare_takes(tmp_path: Path) -> None:
     (tmp_path / "cases.csv").write_text(
         "name,case\na,avg2d:3x11x13:k3:bf16:cl\nb,adaptive_max3d:2x3x5x7x11:o2:f64\n"

@@ -78,6 +78,10 @@ def sets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
 def contents(directory: Path) -> dict[str, bytes]:
     return {
         str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()
@@ -189,6 +193,52 @@ def test_parts_that_do_not_fit_together(sets: Path, tmp_path: Path) -> None:
     says("is shard 1/5; it must be one of 3", one, tmp_path / "of5")
     (tmp_path / "one.tar").touch()
     says("one.tar is a pack; it must be the directory that it was made from", tmp_path / "one.tar")
+
+
+def test_merge_takes_only_the_files_that_the_manifests_have(sets: Path, tmp_path: Path) -> None:
+    """A part of another size, one with a changed byte, and a file of the merged set that was changed later."""
+    parts = [shutil.copytree(sets / number, tmp_path / number) for number in "123"]
+    out, file = tmp_path / "out", parts[1] / "c4/grad_output.bin"
+    right = file.read_bytes()
+    for wrong in (right[:-2], bytes([right[0] ^ 1]) + right[1:]):
+        file.write_bytes(wrong)
+        text = flat(invoke("merge", *parts, "-o", out, rc=2))
+        assert f"{file}: the file was changed after it was made; its sha256 is not the manifest's" in text
+        assert "is not complete" in flat(invoke("compare", sets / "chip", out, rc=2))
+    file.write_bytes(right)
+    invoke("merge", *parts, "-o", out)
+    merged = out / "c3/grad_input.npy"
+    merged.unlink()
+    merged.write_bytes(b"other")
+    invoke("merge", *parts, "-o", out)
+    assert contents(out) == contents(sets / "all")
+
+
+def test_a_shard_without_a_case_is_no_pass_but_a_part_of_the_whole(sets: Path, tmp_path: Path) -> None:
+    """An array of tasks may be longer than the list, so the status of an empty shard is 0."""
+    for number in range(1, 13):
+        folder, shard = tmp_path / f"g{number}", f"{number}/12"
+        made = invoke("golden", sets / "cases", "-o", folder, "--shard", shard, "--jobs", 1)
+        assert ("the shard 12/12 of the list has no case" in made) == (number == 12)
+        file = tmp_path / f"{number}.jsonl"
+        file.write_text(invoke("compare", sets / "chip", sets / "all", "--shard", shard, "--json"))
+    for of in ((sets / "all", "--shard", "12/12"), (tmp_path / "g12",)):
+        text = invoke("compare", sets / "chip", *of)
+        assert "no case was compared, because the shard has none; the standard is mixed" in text
+        assert "pass" not in text
+        assert "没有比较任何用例：该分片没有用例；标准" in invoke(
+            "compare", sets / "chip", *of, "--lang", "zh"
+        )
+    files = [tmp_path / f"{number}.jsonl" for number in range(1, 13)]
+    assert "11 cases of 12 parts, 11 pass" in invoke("merge", *files, "-o", tmp_path / "all.jsonl")
+    parts = [tmp_path / f"g{number}" for number in range(1, 13)]
+    assert "11 cases of 12 parts" in invoke("merge", *parts, "-o", tmp_path / "merged")
+    assert contents(tmp_path / "merged") == contents(sets / "all")
+
+
+def test_a_refused_merge_leaves_no_folder(sets: Path, tmp_path: Path) -> None:
+    assert "shard 3/3 is missing" in invoke("merge", sets / "1", sets / "2", "-o", tmp_path / "out", rc=2)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,14 @@ def test_no_link_has_the_name_of_a_file_as_its_text(site: Path) -> None:
         assert not found, page
 
 
+def test_a_file_to_save_has_no_commands_in_it(site: Path) -> None:
+    for page in site.rglob("index.html"):
+        for name, block in re.findall(
+            r'<span class="filename">(.*?)</span>(.*?)</code>', page.read_text("utf-8"), re.S
+        ):
+            assert not re.search(r"^\$ ", re.sub(r"<[^>]+>", "", block), re.M), (page, name)
+
+
 def test_pages_have_a_next_and_a_previous_one(site: Path) -> None:
     text = (site / "tutorial_ascend" / "index.html").read_text("utf-8")
     assert "md-footer__link--prev" in text
@@ -118,6 +126,8 @@ def test_the_chinese_part_has_its_own_pages_and_navigation(site: Path) -> None:
     home = (site / "zh" / "index.html").read_text("utf-8")
     assert all(door in home for door in ("您用 PyTorch 训练模型", "您为昇腾编写程序", "您验收算子"))
     assert "PyTorch 模型只需两行代码" in home.partition("</h1>")[2].partition("<h2")[0]
+    for part, language in (("", "en"), ("zh", "zh")):
+        assert f'<html lang="{language}">' in (site / part / "report.html").read_text("utf-8")
 
 
 def test_both_languages_of_the_own_pages_have_the_same_parts() -> None:
@@ -220,6 +230,22 @@ def test_a_flag_stays_on_one_line(site: Path, chromium: Browser) -> None:
     broken = "[...document.querySelectorAll('.flag')].filter(e => e.getClientRects().length > 1).length"
     assert chromium.evaluate("document.querySelectorAll('.flag').length") > 50
     assert chromium.evaluate(broken) == 0
+
+
+@needs_browser
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("part", ["", "zh"])
+def test_a_frame_has_room_for_its_picture(part: str, width: int, site: Path, chromium: Browser) -> None:
+    """Else a reader would scroll inside the frame, and miss the sum below the picture."""
+    chromium.open(site / part / "windows" / "index.html", width)
+    script = """[...document.querySelectorAll("iframe.windows")].map(
+        e => [e.getAttribute("src"), e.clientWidth, e.clientHeight])"""
+    frames = chromium.evaluate(script)
+    assert len(frames) == 6
+    for source, wide, high in frames:
+        path, _, language = source.partition("#")
+        chromium.open((site / part / "windows" / path).resolve(), wide, fragment=f"#{language}")
+        assert chromium.evaluate("document.body.getBoundingClientRect().height") <= high, source
 
 
 @needs_browser

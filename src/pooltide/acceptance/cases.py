@@ -49,6 +49,7 @@ class Line:
     error: str = ""
     supplied: Any = None  # a SuppliedValues (supplied_values.py), for a case whose values are not drawn
     skipped: bool = False  # a pool that this program does not have: no case, but no fault of the file either
+    outputs: tuple[str, ...] = ()  # of a call in a dump: the files of its results; "" for one without a file
 
 
 class CasesError(ValueError):

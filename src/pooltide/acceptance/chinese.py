@@ -53,7 +53,10 @@ _SENTENCES = [
     (r"（must be below ", "（必须小于 "),
     (r"（at most ", "（最多 "),
     (r"(L\d): ratios ", r"\1：比值 "),
-    (r"(\d+) of (\d+) cells differ, at most (\S+) ULP", r"\2 个元素中有 \1 个不同，最多相差 \3 ULP"),
+    (r"(\d+) of (\d+) cells differ in the sign of zero", r"\2 个元素中有 \1 个只有零的符号不同"),
+    (r"(\d+) of (\d+) cells differ", r"\2 个元素中有 \1 个不同"),
+    (r", at most (\d+) ULP where both are finite", r"，两边都有限的元素最多相差 \1 ULP"),
+    (r", at most (\d+) ULP", r"，最多相差 \1 ULP"),
     (r"cosine similarity (\S+); it must be above (\S+)", r"余弦相似度 \1，必须大于 \2"),
     (r"cosine similarity (\S+), largest abs (\S+) below (\S+)", r"余弦相似度 \1，最大绝对误差 \2 小于 \3"),
     (

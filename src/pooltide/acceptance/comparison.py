@@ -6,10 +6,8 @@ where its errors are. Files are read piece by piece, so memory does not grow wit
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -17,25 +15,15 @@ from typing import Any
 from ..operators.dtypes import DTYPES, DType
 from ..problem.problem import Problem
 from .errormap import LARGEST_PLANE, Array, ErrorMap, Reader, map_errors, piece_size
-from .foreign import read_cases
 from .inputs import result_plane, source_plane
 from .manifest import Manifest
-from .manifest_entry import (
-    MANIFEST,
-    RESULTS,
-    ROLES,
-    SUFFIXES,
-    first_change,
-    has_float64,
-    result_of,
-    writes_indices,
-)
+from .manifest_entry import SUFFIXES, first_change, has_float64, result_of, writes_indices
 from .measures import PRECISIONS, Measures, Precision, index_measures, measure_all, precision_of
-from .msprobe_dump import TENSORS, dumps, tensor_path
 from .notation import Case, parse
 from .pack import PackError
 from .plain_files import Source
-from .tensorfile import ENDINGS, GoldenError, TensorFile, TensorFileError, open_tensor, words_hint
+from .results import Results
+from .tensorfile import GoldenError, TensorFile, TensorFileError, open_tensor, words_hint
 from .trial import Refused, problem_of
 from .verdicts import COSINE, Verdict, judge
 from .words import NotationError
@@ -113,7 +101,7 @@ def pair_files(
     return _checked(Pair(name, a, g, t, rounding))
 
 
-def pair_entry(entry: Mapping[str, Any], golden: Manifest, actual: Path, third: Path | None) -> Pair:
+def pair_entry(entry: Mapping[str, Any], golden: Manifest, actual: Results, third: Results | None) -> Pair:
     """Open the files of one entry of the manifest; the golden result is the float64 one if there is one.
 
     GoldenError: a golden file was changed. The golden result is checked later, while it is read.
@@ -125,8 +113,8 @@ def pair_entry(entry: Mapping[str, Any], golden: Manifest, actual: Path, third: 
     dtype, shape = DTYPES[files[result]["dtype"]], tuple(files[result]["shape"])
     g = _open_golden(_file(golden, name, f"{role}.npy"), DTYPES[files[role]["dtype"]], shape)
     g = replace(g, sha256=files[role]["sha256"]["npy"])
-    a = open_tensor(result_path(actual, name, result), dtype, shape)
-    t = None if third is None else _open_golden(result_path(third, name, result), dtype, shape)
+    a = open_tensor(actual.path(name, result), dtype, shape)
+    t = None if third is None else _open_golden(third.path(name, result), dtype, shape)
     indices = _indices(entry, golden, actual) if writes_indices(entry) else None
     own = () if golden.pack else [golden.path.parent / name / f"{result}.{suffix}" for suffix in SUFFIXES]
     _check_own(a.path, own if t is None else [*own, t.path])
@@ -147,12 +135,12 @@ def _file(golden: Manifest, name: str, file: str) -> Source:
         raise GoldenError(str(error)) from None
 
 
-def _indices(entry: Mapping[str, Any], golden: Manifest, actual: Path) -> tuple[TensorFile, TensorFile]:
+def _indices(entry: Mapping[str, Any], golden: Manifest, actual: Results) -> tuple[TensorFile, TensorFile]:
     """The indices of maxima, of the result and golden ones."""
     about, name = entry["files"]["indices"], entry["name"]
     dtype, shape = DTYPES[about["dtype"]], tuple(about["shape"])
     theirs = _open_golden(_file(golden, name, "indices.npy"), dtype, shape)
-    return open_tensor(result_path(actual, name, "indices"), dtype, shape), theirs
+    return open_tensor(actual.path(name, "indices"), dtype, shape), theirs
 
 
 def _open_golden(
@@ -163,66 +151,6 @@ def _open_golden(
         return open_tensor(path, dtype, shape)
     except TensorFileError as error:
         raise GoldenError(str(error)) from None
-
-
-def result_path(directory: Path, name: str, result: str) -> Path:
-    """The file of a case in a directory of results. TensorFileError: there is none."""
-    flat = name if result in RESULTS else f"{name}.{result}"
-    dumped = Path(f"{tensor_path(directory, name)}.output.{0 if result in RESULTS else 1}")
-    places = [directory / name / result, directory / flat, dumped]
-    candidates = [Path(f"{place}{suffix}") for place in places for suffix in ENDINGS]
-    paths = [path for path in candidates if path.is_file()]
-    if other := next((path for path in paths[1:] if not _is_copy(paths[0], path)), None):
-        raise TensorFileError(f"{paths[0]} and {other}: both are results for {name}; it must have one")
-    if paths:
-        return paths[0]
-    what = f"no result for {name}" if result in RESULTS else f"no {result} for {name}"
-    where = f"{candidates[0]} or {candidates[len(ENDINGS)]}, or with the ending {' or '.join(ENDINGS[1:])}"
-    if dumped.parent.is_dir():
-        where = f"{dumped}.pt, or with the ending .npy"
-    raise TensorFileError(f"{directory}: {what}; it must be in {where}")
-
-
-def _is_copy(path: Path, other: Path) -> bool:
-    """Whether `other` is the .bin file beside a .npy file, as in golden data, and has the same values."""
-    if (path.suffix, other) != (".npy", path.with_suffix(".bin")):
-        return False
-    tensor = open_tensor(path)
-    size = tensor.count * tensor.stored.itemsize
-    with path.open("rb") as npy, other.open("rb") as raw:
-        npy.seek(tensor.offset)
-        if tensor.fortran or os.fstat(raw.fileno()).st_size != size:
-            return False
-        return all(npy.read(_PIECE) == part for part in iter(partial(raw.read, _PIECE), b""))
-
-
-def extra_files(directory: Path, manifest: Manifest) -> Iterator[Path]:
-    """The files of a directory of results, or the pools of a dump, that belong to no case.
-
-    CasesError: the dump can't be read.
-    """
-    if dumps(directory):
-        named = (line.name for line in read_cases(directory) if not line.skipped)
-        yield from (tensor_path(directory, name) for name in named if name not in manifest)
-        return
-    if (directory / TENSORS).is_dir():
-        return
-    for path in sorted(directory.iterdir()):
-        if path.name in manifest and path.is_dir():
-            roles = (manifest.get(path.name) or {"files": ROLES})["files"]
-            yield from (f for f in sorted(path.iterdir()) if f.stem not in roles or f.suffix not in ENDINGS)
-        elif path.name in (MANIFEST, ".partial"):
-            continue
-        elif path.suffix not in ENDINGS or not _is_of_case(path.stem, manifest):
-            yield path
-
-
-def _is_of_case(stem: str, manifest: Manifest) -> bool:
-    """Whether a file beside the directories of cases has a result, or the indices that a case writes."""
-    if stem in manifest:
-        return True
-    entry = manifest.get(stem.removesuffix(".indices"))
-    return entry is not None and writes_indices(entry)
 
 
 def _checked(pair: Pair) -> Pair:

@@ -103,14 +103,16 @@ def _cases_of(path: Path) -> Iterator[Line]:
             text = file.read()
         if path.suffix == ".csv":
             raise CasesError(
-                "no public document names the columns of ATK's CSV files; give ATK's JSON form of the cases, "
-                "or pooltide's own case file without --from"
+                "no public document names the columns of ATK's CSV files; give ATK's JSON form of the cases "
+                "(id, name, inputs), or pooltide's own case file without --from: CSV with the columns "
+                "name,operator,input,kernel,stride,padding,dtype, as in a1,avg2d,2x3x11x13,3x3,2,1,f16"
             )
         document = parse_json(text, "file")
     except OSError as error:
         raise CasesError(f"{path}: can't be read: {why(error)}") from None
     except CasesError as error:
-        raise CasesError(f"{path}: {error}") from None
+        hint = "" if path.suffix in (".json", ".csv") else "; a case file of pooltide is given without --from"
+        raise CasesError(f"{path}: {error}{hint}") from None
     readers: tuple[Callable[[Path, Any], Iterator[Line] | None], ...] = (
         msprobe_dump.lines,
         msopst.lines,

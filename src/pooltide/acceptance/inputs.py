@@ -6,7 +6,7 @@ The source of a case is the array of floats that it reads: grad_output, or the i
     uniform    −1 to 1
     integers   −8 to 8
     wide       either sign, magnitude 2⁻¹² to 2¹², every binade equally likely
-    nan, inf   replace about one cell in a hundred, and at least one
+    nan, inf   replace about one cell in a hundred, and at least one; both together need two cells
 
 An index is a cell of its window (for a dilated window: any cell that the window spans), or any cell of the
 plane if the case says `anywhere`. A case that is too large for this machine is refused before allocation.
@@ -70,10 +70,9 @@ def draw(problem: Problem, data: Data) -> tuple[Array, Array | None]:
             "the values of the case are in files, with which golden --from made it; they can't be drawn"
         )
     values = _values(random, data, shape)
-    if data.nan:
-        _sprinkle(random, values, np.array([np.nan]))
+    first_nan = _sprinkle(random, values, np.array([np.nan])) if data.nan else None
     if data.inf:
-        _sprinkle(random, values, np.array([np.inf, -np.inf]))
+        _sprinkle(random, values, np.array([np.inf, -np.inf]), first_nan)
     indices = _indices(random, problem, data.anywhere) if reads_indices(problem) else None
     return round_once(values, problem.dtype.numpy), indices
 
@@ -206,10 +205,16 @@ def _values(random: np.random.Generator, data: Data, shape: tuple[int, ...]) -> 
     return random.standard_normal(shape)
 
 
-def _sprinkle(random: np.random.Generator, values: Array, what: Array) -> None:
-    if values.size:
-        at = random.integers(0, values.size, max(1, values.size // 100))
-        values.reshape(-1)[at] = random.choice(what, at.size)
+def _sprinkle(random: np.random.Generator, values: Array, what: Array, kept: int | None = None) -> int | None:
+    """Put some of `what` into the cells, but not into the cell `kept` if there is another; returns a cell."""
+    flat = values.reshape(-1)
+    if not flat.size:
+        return None
+    skipped = kept if flat.size > 1 else None
+    at = random.integers(0, flat.size - (skipped is not None), max(1, flat.size // 100))
+    at += skipped is not None and at >= skipped
+    flat[at] = random.choice(what, at.size)
+    return int(at[0])
 
 
 def _indices(random: np.random.Generator, problem: Problem, anywhere: bool) -> Array:

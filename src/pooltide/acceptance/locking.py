@@ -6,7 +6,7 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ..writing import why
@@ -19,8 +19,11 @@ _PATIENCE = 3.0  # seconds to wait for the lock: workers of a killed program hol
 def locked(output: Path) -> Iterator[None]:
     """Make and lock the directory: two writers of one manifest would lose lines of each other.
 
+    Nothing stays of a directory that was made here if nothing was written to it.
+
     ManifestError: the directory can't be made, or another program holds the lock.
     """
+    made = not output.exists()
     try:
         output.mkdir(parents=True, exist_ok=True)
         directory = os.open(output, os.O_RDONLY | os.O_DIRECTORY)
@@ -31,6 +34,9 @@ def locked(output: Path) -> Iterator[None]:
         yield
     finally:
         os.close(directory)
+        if made:
+            with suppress(OSError):  # it is not empty
+                output.rmdir()
 
 
 def _lock(output: Path, directory: int) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from ..writing import append_own
-from .golden import PARTIAL, clean, finish, foreign, put, start
+from .golden import PARTIAL, clean, files_in, finish, foreign, put, start
 from .manifest import Manifest, ManifestError, begin, read_manifest
-from .manifest_entry import MANIFEST
+from .manifest_entry import MANIFEST, first_change
 from .plain_files import opened
 
 
@@ -22,7 +22,7 @@ def merge_golden(parts: Sequence[Path], output: Path) -> tuple[int, int]:
     Started again, it continues.
 
     The files are hard links where the file system has them, and copies elsewhere; the parts stay as they are.
-    ManifestError: the parts do not fit together. OSError: the output can't be written.
+    ManifestError: the parts do not fit together, or a file was changed. OSError: the output can't be written.
     """
     manifests = [_complete(part) for part in parts]
     _check(parts, manifests)
@@ -37,7 +37,9 @@ def merge_golden(parts: Sequence[Path], output: Path) -> tuple[int, int]:
             for entry in manifest.entries():
                 if text := foreign(output / entry["name"], entry["name"] in merged):
                     raise ManifestError(text)
-                if merged.get(entry["name"]) == entry and (output / entry["name"]).is_dir():
+                if changed := first_change(files_in(part), entry):
+                    raise ManifestError(changed)
+                if merged.get(entry["name"]) == entry and first_change(files_in(output), entry) is None:
                     continue
                 _link(part, output, entry)
                 merged.add(entry, file)
@@ -97,12 +99,9 @@ def _link(part: Path, output: Path, entry: Mapping[str, Any]) -> None:
 
 def _link_file(source: Path, target: Path) -> None:
     """Make a hard link to a plain file; a copy of what a link leads to, or on a file system without links."""
-    try:
-        with opened(source) as file:
-            if not source.is_symlink():
-                with suppress(OSError):
-                    return os.link(source, target)
-            with target.open("xb") as copy:
-                shutil.copyfileobj(file, copy)
-    except FileNotFoundError:
-        raise ManifestError(f"{source}: the file is missing; {MANIFEST} has it") from None
+    if not source.is_symlink():
+        with suppress(OSError):
+            os.link(source, target)
+            return
+    with opened(source) as file, target.open("xb") as copy:
+        shutil.copyfileobj(file, copy)

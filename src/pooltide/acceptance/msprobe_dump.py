@@ -13,6 +13,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -85,11 +86,23 @@ def _pools(folder: Path, calls: Mapping[str, Any]) -> Iterator[Line]:
             continue
         number += 1
         if parts[-1] == "forward":
-            yield line_of(number, name, partial(_forward, operator, call, folder))
+            line = line_of(number, name, partial(_forward, operator, call, folder))
         else:
             before = calls.get(".".join([*parts[:-1], "forward"]))
             gradient = operators()[f"{function}_backward"]
-            yield line_of(number, name, partial(_gradient, operator, gradient, before, call, folder))
+            line = line_of(number, name, partial(_gradient, operator, gradient, before, call, folder))
+        yield replace(line, outputs=_outputs(call, folder))
+
+
+def _outputs(call: Any, folder: Path) -> tuple[str, ...]:
+    """The files of the tensors that a call gave; "" for one that has no file."""
+    outputs = call.get("output") if isinstance(call, dict) else None
+    elements = outputs if isinstance(outputs, list) else []
+    names = [element.get("data_name") if isinstance(element, dict) else None for element in elements]
+    return tuple(
+        str(folder / name) if isinstance(name, str) and name and Path(name).name == name else ""
+        for name in names
+    )
 
 
 def _forward(operator: Operator, call: Any, folder: Path) -> Foreign:

@@ -142,7 +142,16 @@ def _mixed(m: Measures, precision: Precision) -> Judged:
 
 
 def _bits(m: Measures, _: Precision) -> Judged:
-    return _status(m.differing == 0), f"{m.differing} of {m.count} cells differ, at most {m.max_ulp} ULP"
+    return _status(m.differing == 0), differences(m)
+
+
+def differences(m: Measures) -> str:
+    """How many cells differ, and how much. NaN and Inf have no distance, and −0 has none from +0."""
+    text = f"{m.differing} of {m.count} cells differ"
+    if m.misplaced:
+        return f"{text}, at most {m.max_ulp} ULP where both are finite" if m.finite else text
+    by_sign = m.differing and not m.max_ulp
+    return f"{text} in the sign of zero" if by_sign else f"{text}, at most {m.max_ulp} ULP"
 
 
 def _cosine(m: Measures, _: Precision) -> Judged:

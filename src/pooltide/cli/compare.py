@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..acceptance.cases import CasesError
-from ..acceptance.comparison import Comparison, Pair, error_map, extra_files
+from ..acceptance.comparison import Comparison, Pair, error_map
 from ..acceptance.manifest import Manifest, ManifestError
 from ..acceptance.notation import parse
+from ..acceptance.results import results_in
 from ..acceptance.shard import Shard
 from ..acceptance.summaries import about
 from ..acceptance.tensorfile import TensorFileError
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from ..acceptance.report_page import Fact
     from ..acceptance.report_rows import Entry, Rows
 
+_START, _OURS = 1000, (b"<title>pooltide", b"API Name,Bench Dtype")  # what a report or a table begins with
 _MOST_EXTRA = 10  # extra files that are listed without -v
 _PATH = NamedPath(exists=True)
 
@@ -85,18 +87,21 @@ def command(
         raise click.UsageError(
             f"--standard {standard} needs --third, another's result for the same golden files"
         )
+    for output in filter(None, (report, csv_file)):
+        _refuse_others(output, filter(None, (actual, golden, third)))
     tally = verdict_lines.Tally()
     kept = Kept(reports.collected(report), _details(csv_file))
     try:
         notation = "" if case is None else str(parse(case))
         request = Request(actual, golden, third, level, dtype, notation, shard, only)
         manifest = manifest_of(request)
+        results = None if manifest is None else results_in(actual)
         extra: list[str] = []
-        if manifest is not None and not only:
+        if manifest is not None and results is not None and not only:
             tally.left_out = manifest.left_out
-            extra = [str(path) for path in extra_files(actual, manifest)]
+            extra = [str(path) for path in results.extra(manifest)]
         with progress("compare", count_of(request, manifest)) as advance:
-            for row in rows_of(request, manifest):
+            for row in rows_of(request, manifest, results):
                 advance()
                 tally.add(row.verdict(standard))
                 if as_json:
@@ -121,6 +126,18 @@ def command(
     if report is not None:
         _write_report(report, kept, standard, request, manifest, extra, label, tally.doubts)
     raise SystemExit(tally.exit_status)
+
+
+def _refuse_others(output: Path, folders: Iterable[Path]) -> None:
+    """NoAnswer: the output would replace a file in a compared directory that is no earlier output."""
+    if not output.is_file() or not output.stat().st_size:
+        return
+    inside = any(folder.is_dir() and output.resolve().is_relative_to(folder.resolve()) for folder in folders)
+    with output.open("rb") as file:
+        start = file.read(_START)
+    if inside and not any(words in start for words in _OURS):
+        text = "the file is in a compared directory, and is no report or table of pooltide"
+        raise NoAnswer(f"{output}: {text}; give another name")
 
 
 def _print(row: Row, standard: str, verbose: bool, request: Request) -> None:

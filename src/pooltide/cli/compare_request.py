@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from math import prod
 from pathlib import Path
 
 import click
@@ -12,11 +13,15 @@ import click
 from ..acceptance.comparison import Comparison, Pair, compare, pair_entry, pair_files
 from ..acceptance.manifest import Manifest, ManifestError, is_copy, is_pack, read_manifest
 from ..acceptance.measures import PRECISIONS
+from ..acceptance.notation import parse
+from ..acceptance.results import Results, results_in
 from ..acceptance.shard import Shard
-from ..acceptance.tensorfile import ENDINGS, TensorFileError
+from ..acceptance.tensorfile import ENDINGS, TensorFile, TensorFileError
+from ..acceptance.trial import Refused, problem_of
 from ..acceptance.verdicts import Verdict
 from ..acceptance.words import BY_SHORT_DTYPE
 from ..operators.dtypes import DTYPES
+from ..operators.pages import HOST
 
 RAW_DTYPES = {short: dtype for short, dtype in BY_SHORT_DTYPE.items() if dtype.name in PRECISIONS}
 Outcome = Comparison | TensorFileError
@@ -106,12 +111,14 @@ def count_of(request: Request, manifest: Manifest | None) -> int:
     return len(request.only) or (request.shard.count(count) if request.shard else count)
 
 
-def rows_of(request: Request, manifest: Manifest | None) -> Iterator[Row]:
-    if manifest is None:
+def rows_of(request: Request, manifest: Manifest | None, results: Results | None) -> Iterator[Row]:
+    """One row for each case. CasesError: the third results are a dump that can't be read."""
+    if manifest is None or results is None:
         yield Row(request.actual.name, request.case, _outcome(partial(_pair, request), request.level), 1)
         return
+    third = results_in(request.third) if request.third else None
     for entry in manifest.entries(request.has):
-        pair = partial(pair_entry, entry, manifest, request.actual, request.third)
+        pair = partial(pair_entry, entry, manifest, results, third)
         yield Row(entry["name"], entry["case"], _outcome(pair, request.level), entry["line"])
 
 
@@ -121,7 +128,23 @@ def _pair(request: Request) -> Pair:
     rounding = "HFLOAT32" if request.dtype == "hf32" else "keep"
     actual = request.actual
     pair = pair_files(actual.name, actual, request.golden, request.third, known, rounding)
+    if request.case:
+        _check_case(request.case, pair.actual, is_raw=actual.suffix == request.golden.suffix == ".bin")
     return replace(pair, case=request.case)
+
+
+def _check_case(text: str, actual: TensorFile, *, is_raw: bool) -> None:
+    """TensorFileError: the case has no result, or one of another shape; raw files have a size alone."""
+    case = parse(text)
+    try:
+        problem_of(case)
+    except Refused as error:
+        raise TensorFileError(f"--case {text} is refused: {error}") from None
+    shape = case.call(case.product or HOST).role("out").shape
+    if actual.shape != ((prod(shape),) if is_raw else shape):
+        raise TensorFileError(
+            f"{actual.path}: the file has shape {actual.shape}; the result of --case {text} has {shape}"
+        )
 
 
 def _outcome(pair: Callable[[], Pair], level: str) -> Outcome:

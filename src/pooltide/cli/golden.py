@@ -100,7 +100,8 @@ def command(
         say(json.dumps({"summary": summary}, ensure_ascii=False))
     else:
         skipped = f", {outcome.skipped} skipped" if outcome.skipped else ""
-        say(f"{output / MANIFEST}: {outcome.good} of {outcome.total} cases, {outcome.bad} bad{skipped}")
+        made = f"{outcome.good} of {outcome.total} cases, {outcome.bad} bad{skipped}"
+        say(f"{output / MANIFEST}: {made if outcome.total else f'the shard {shard} of the list has no case'}")
         if digest:
             say(f"{pack}: {len(manifest)} cases, sha256 {digest}")
         _print_older(output, outcome, pruned)

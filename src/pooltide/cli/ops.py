@@ -51,9 +51,7 @@ def command(operator: str | None, every: bool, support: bool, **forms: bool) -> 
         ]
         chosen = list(dict.fromkeys(chosen))
         if not chosen:
-            names = [*documented(), *(op.name for op in _yours())]
-            known = ", ".join([op.short for op in operators().values()] + names)
-            raise click.UsageError(f"operator {operator!r} is unknown; known are {known}")
+            raise click.UsageError(_unknown(operator))
     if form == "json":
         say(json.dumps([_record(op) for op in chosen], indent=2, ensure_ascii=False))
         return
@@ -70,6 +68,16 @@ def command(operator: str | None, every: bool, support: bool, **forms: bool) -> 
         parts += [_rules(op, table)]
         parts += [_notes(op, form)] if op.notes else []
     say("\n\n".join(parts))
+
+
+def _unknown(name: str) -> str:
+    from ..acceptance.words import did_you_mean
+
+    known = [op.short for op in operators().values()] + [*documented(), *(op.name for op in _yours())]
+    functions = {op.function: op.function for op in operators().values()}
+    spellings = {name.removeprefix("aclnn"): name for name in known} | {name: name for name in known}
+    hint = did_you_mean(name, spellings | functions)
+    return f"operator {name[:60]!r} is unknown{hint}; known are {', '.join(known)}"
 
 
 def _form(operator: str | None, every: bool, support: bool, forms: dict[str, bool]) -> str | None:

@@ -18,7 +18,7 @@ from ..acceptance.chinese import CHINESE, ENGLISH, LANGUAGES
 from ..acceptance.measures import SHARES, Measures
 from ..acceptance.summaries import summed
 from ..acceptance.ulps import bin_names
-from ..acceptance.verdicts import DEFAULT, STANDARDS, WARNING, WEAK_THIRD, ZEROS, Verdict
+from ..acceptance.verdicts import DEFAULT, STANDARDS, WARNING, WEAK_THIRD, ZEROS, Verdict, differences
 
 _LANGUAGE = "pooltide.language"
 
@@ -85,13 +85,17 @@ class Tally:
             kinds = {"警告": self.warnings, "失败": self.failed, "无法比较": self.errors}
             kinds["没有标杆数据（golden 无法生成）"] = self.left_out
             others = "".join(f"，{n} 个{kind}" for kind, n in kinds.items() if n)
-            text = f"{total} 个用例中 {self.passed} 个通过{f'（{other}）' if other else ''}{others}"
-            return f"{text}；标准为 {standard}：{chinese.STANDARDS[standard]}"
+            passed = f"{total} 个用例中 {self.passed} 个通过" if total else "没有比较任何用例：该分片没有用例"
+            counts = f"{passed}{f'（{other}）' if other else ''}{others}"
+            return f"{counts}；标准为 {standard}：{chinese.STANDARDS[standard]}"
         rest = [f"{self.warnings} warning{'s' if self.warnings > 1 else ''}"] if self.warnings else []
         rest += [f"{self.failed} fail"] if self.failed else []
         rest += [f"{self.errors} could not be compared"] if self.errors else []
         rest += [f"{self.left_out} without golden data, which could not be made"] if self.left_out else []
-        counts = ", ".join([f"{self.passed} of {total} pass{f' ({english})' if english else ''}", *rest])
+        passed = (
+            f"{self.passed} of {total} pass" if total else "no case was compared, because the shard has none"
+        )
+        counts = ", ".join([f"{passed}{f' ({english})' if english else ''}", *rest])
         return f"{counts}; the standard is {standard}: {STANDARDS[standard]}"
 
     def record(self, standard: str) -> dict[str, Any]:
@@ -124,16 +128,11 @@ def measured(m: Measures) -> tuple[Any, ...]:
 
 def case_line(label: str, verdict: Verdict, m: Measures, about: str = "") -> str:
     """The one line of a case: its status, its name, and what decided."""
-    text = differences(m) if verdict.passed else f"{verdict.name}: {verdict.text}"
+    indices = f" and {m.indices} indices" if m.indices else ""
+    text = differences(m) if m.differing else f"all {m.count} cells{indices} equal"
+    text = text if verdict.passed else f"{verdict.name}: {verdict.text}"
     text += "".join(f"; {doubt}" for doubt in verdict.doubts if verdict.passed)
     return f"{verdict.status:4}  {label}: {about}{worded(text + nonfinite(m))}"
-
-
-def differences(m: Measures) -> str:
-    indices = f" and {m.indices} indices" if m.indices else ""
-    if m.differing == 0:
-        return f"all {m.count} cells{indices} equal"
-    return f"{m.differing} of {m.count} cells differ, at most {m.max_ulp} ULP"
 
 
 def nonfinite(m: Measures) -> str:
