@@ -23,8 +23,11 @@ from .family import written_out
 from .references import PythonFunction
 
 KINDS = {"average", "maximum", "average_gradient", "maximum_gradient", "unpool", "unpool_gradient"}
+REGIONS = {"roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool"}
+KINDS |= REGIONS | {f"{kind}_gradient" for kind in REGIONS}
 # global: one window, the whole plane, of any number of axes. indexed: an index per element, and no windows.
-WINDOWS = {"adaptive", "strided", "global", "indexed"}
+# regions: the bins of boxes that are given as data.
+WINDOWS = {"adaptive", "strided", "global", "indexed", "regions"}
 _NOT_OPERATORS = {"functions.toml", "help.toml", "products.toml", "runtime.toml"}
 _PRODUCTS = read_page("products", keys={"default", "functions", "chips", "names"})
 
@@ -41,12 +44,17 @@ PARAMETER_KEYS = {
     "int_array": {"lengths", "least"},
     "bool": set(),
     "int64": set(),
+    "int32": set(),
     "int8": set(),
+    "float": set(),
+    "string": set(),
 }
 _ROLES = {
     "grad_output", "input", "indices", "out", "output_size",
     "kernel", "stride", "padding", "dilation", "ceil_mode", "count_include_pad", "divisor_override",
     "cube_math_type", "auto_pad",
+    "boxes", "box_images", "spatial_scale", "sampling_ratio", "aligned", "mode",
+    "input_shape", "pooled_height", "pooled_width",
 }  # fmt: skip
 
 
