@@ -18,7 +18,7 @@ import numpy as np
 from ..arrays.volumes import tensor_as_volume, tensor_layout
 from ..kernels import Arrays, IndexFault, Kernel
 from ..kernels.calls import CALLS
-from ..kernels.plan import Executable, NoBackend, backend_setting, plan, roles, written
+from ..kernels.plan import Executable, backend_setting, roles, written
 from ..kernels.threads import get_num_threads
 from ..operators.call import CHANNELS_LAST, Call, Value, shares_cells
 from ..operators.pages import Operator
@@ -26,10 +26,11 @@ from ..operators.rules import check
 from ..problem.masks import pack, unpack
 from ..problem.problem import Problem, lower
 from .data_checks import checked_role, data_fault
-from .error_reports import ACLNN_STATUSES, INTERNAL, Refused, report
-from .execution import Array, Report, input_array, output_array, scratch_array, write_result
+from .error_reports import INTERNAL, report
+from .execution import Array, Report, input_array, output_array, require_plan, scratch_array, write_result
 from .executors import Run, Tensors
 from .memory_blocks import Range
+from .region_jobs import RegionWork, region_work
 from .stream_queue import QUICK_BYTES
 from .tensor_descriptors import OutOfBounds, aclTensor
 
@@ -123,7 +124,7 @@ class _Job:
 
 def pool_work(
     operator: Operator, product: str, values: tuple[Value, ...], tensors: Tensors
-) -> PoolWork | tuple[int, str]:
+) -> PoolWork | RegionWork | tuple[int, str]:
     """The work, or the status and the message of a broken rule.
 
     The checks and the plan depend on metadata only, so an equal call finds them in the cache of calls.
@@ -135,22 +136,16 @@ def pool_work(
         call = Call(operator, product, dict(zip(names, values, strict=True)))
         if fault := check(call):
             return fault.status, fault.message(operator.name)
-        work = _planned(call, tensors)
+        work = (region_work if operator.windows == "regions" else _planned)(call, tensors)
         CALLS.add(key, work, work.executable.prepared)
-    known: PoolWork = work
+    known: PoolWork | RegionWork = work
     return known
 
 
 def _planned(call: Call, tensors: Tensors) -> PoolWork:
     problem, names = lower(call), {p.role: p.name for p in call.operator.parameters}
     layouts = tuple(_layout(tensors[names[role]], call) for role in roles(problem))
-    try:
-        executable = plan(problem, layouts)
-    except NoBackend as error:
-        text = (
-            f"{error}; the environment variable POOLTIDE_BACKEND must name a backend that can run the call."
-        )
-        raise Refused(ACLNN_STATUSES[1], text) from None
+    executable = require_plan(problem, layouts)
     results = written(problem)
     reads = tuple(names[role] for role in roles(problem) if role not in results)
     writes = tuple(names[role] for role in results)

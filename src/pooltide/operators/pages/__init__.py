@@ -28,6 +28,7 @@ KINDS |= REGIONS | {f"{kind}_gradient" for kind in REGIONS}
 # global: one window, the whole plane, of any number of axes. indexed: an index per element, and no windows.
 # regions: the bins of boxes that are given as data.
 WINDOWS = {"adaptive", "strided", "global", "indexed", "regions"}
+_OPTIONAL = ("cube_math_type", "divisor_override")
 _NOT_OPERATORS = {"functions.toml", "help.toml", "products.toml", "runtime.toml"}
 _PRODUCTS = read_page("products", keys={"default", "functions", "chips", "names"})
 
@@ -121,6 +122,7 @@ class Operator(OfKind):
     notes: tuple[str, ...] = ()  # the document's own errors, and where the rules take more than it says
     finite_on: tuple[str, ...] = ()  # the products whose documents forbid NaN and -Inf in the input
     finite_from: str = ""  # the first edition whose documents do
+    boxes_from: str = ""  # the first edition whose document wants boxes inside their images
     python: PythonFunction | None = None  # what computes the operator of a user's page
     page: str = ""  # the path of a user's page
     workspace: int = 0  # bytes that phase one asks for
@@ -195,10 +197,10 @@ def load(where: str, page: Mapping[str, Any]) -> Operator:
         page = written_out(where, page)
     else:
         keys |= {"operator", "header"}
-    for key in ("cube_math_type", "divisor_override"):
+    for key in _OPTIONAL:
         if isinstance(page.get(key), str):  # the name of a page that has the same table
             page = {**page, key: read(f"{page[key]}.toml")[key]}
-    exact_keys(where, page, keys, optional={"cube_math_type", "divisor_override", "notes", "finite_input"})
+    exact_keys(where, page, keys, optional={*_OPTIONAL, "notes", "finite_input", "boxes_inside"})
     finite = page.get("finite_input", {})
     exact_keys(f"{where} finite_input", finite, {"edition", "products"} if finite else set())
     known_names(where, "finite_input", finite.get("products", ()), PRODUCTS)
@@ -228,6 +230,7 @@ def load(where: str, page: Mapping[str, Any]) -> Operator:
         tuple(page.get("notes", ())),
         tuple(finite.get("products", ())),
         finite.get("edition", ""),
+        page.get("boxes_inside", ""),
     )
 
 
