@@ -23,8 +23,10 @@ from .family import written_out
 from .references import PythonFunction
 
 KINDS = {"average", "maximum", "average_gradient", "maximum_gradient", "unpool", "unpool_gradient"}
+KINDS |= {f"{pool}{end}" for pool in ("roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool") for end in ("", "_gradient")}
 # global: one window, the whole plane, of any number of axes. indexed: an index per element, and no windows.
-WINDOWS = {"adaptive", "strided", "global", "indexed"}
+# regions: bins of boxes, which are data.
+WINDOWS = {"adaptive", "strided", "global", "indexed", "regions"}
 _NOT_OPERATORS = {"functions.toml", "help.toml", "products.toml", "runtime.toml"}
 _PRODUCTS = read_page("products", keys={"default", "functions", "chips", "names"})
 
@@ -42,11 +44,12 @@ PARAMETER_KEYS = {
     "bool": set(),
     "int64": set(),
     "int8": set(),
+    "float": set(),
 }
 _ROLES = {
     "grad_output", "input", "indices", "out", "output_size",
     "kernel", "stride", "padding", "dilation", "ceil_mode", "count_include_pad", "divisor_override",
-    "cube_math_type", "auto_pad",
+    "cube_math_type", "auto_pad", "boxes", "spatial_scale", "sampling_ratio", "aligned",
 }  # fmt: skip
 
 
@@ -139,7 +142,7 @@ class Operator(OfKind):
     @property
     def results(self) -> tuple[str, ...]:
         """The roles of the tensors that the operator writes."""
-        return ("out", "indices") if self.kind == "maximum" else ("out",)
+        return ("out", "indices") if self.writes_indices else ("out",)
 
     @cached_property
     def _by_name(self) -> dict[str, Parameter]:
