@@ -18,7 +18,7 @@ import numpy as np
 from ..arrays.volumes import tensor_as_volume, tensor_layout
 from ..kernels import Arrays, IndexFault, Kernel
 from ..kernels.calls import CALLS
-from ..kernels.plan import Executable, backend_setting, roles, written
+from ..kernels.plan import Executable, backend_setting
 from ..kernels.threads import get_num_threads
 from ..operators.call import CHANNELS_LAST, Call, Value, shares_cells
 from ..operators.pages import Operator
@@ -75,7 +75,7 @@ class PoolWork:
                 arrays[role] = _volume(self.call, tensor, tensor.view())
         except OutOfBounds:  # another thread freed the block
             return None
-        results = written(problem)
+        results = problem.results
         if len(results) > 1 and shares_cells(*(arrays[role] for role in results)):
             return None
         return tuple(arrays.get(role) for role in _ROLES)
@@ -144,12 +144,12 @@ def pool_work(
 
 def _planned(call: Call, tensors: Tensors) -> PoolWork:
     problem, names = lower(call), {p.role: p.name for p in call.operator.parameters}
-    layouts = tuple(_layout(tensors[names[role]], call) for role in roles(problem))
+    layouts = tuple(_layout(tensors[names[role]], call) for role in problem.roles)
     executable = require_plan(problem, layouts)
-    results = written(problem)
-    reads = tuple(names[role] for role in roles(problem) if role not in results)
+    results = problem.results
+    reads = tuple(names[role] for role in problem.roles if role not in results)
     writes = tuple(names[role] for role in results)
-    used = tuple((role, names[role]) for role in roles(problem))
+    used = tuple((role, names[role]) for role in problem.roles)
     checked = checked_role(call.operator, call.product, problem)
     return PoolWork(call, executable, executable.kernel, reads, writes, used, checked)
 
@@ -181,7 +181,7 @@ def _compute(
         report(call.operator.name, fault, INTERNAL, checks, **more)
 
     names = {p.role: p.name for p in call.operator.parameters}
-    results = written(problem)
+    results = problem.results
     outputs = {role: output_array(tensors[role], names[role], report_fault) for role in results}
     if len(outputs) > 1 and shares_cells(*outputs.values()):
         must = f"{names[results[0]]} shares memory with {names[results[1]]}; it must have its own."
@@ -237,7 +237,7 @@ def _inputs(
     arrays, reported = {}, False
     for parameter in call.operator.parameters:
         role = parameter.role
-        if role in outputs or role not in roles(problem):
+        if role in outputs or role not in problem.roles:
             continue
         arrays[role], inside = input_array(tensors[role], parameter.name, outputs.values(), report_fault)
         if role != "indices" or inside is None:

@@ -1,55 +1,106 @@
-"""The rules of pools over regions of interest: boxes, and what they make of an image.
-
-An operator of CANN spells two arguments of our functions in other ways: the output size as two numbers, the
-shape of the images as an array. `pooled_plane` and `image_shape` read either.
-"""
+"""The rules of pools over regions of interest."""
 
 from __future__ import annotations
 
-from math import isfinite
+from math import inf, prod
 
 from .call import Call
-from .refusals import Fault, Names, either, names_of, shape_text, spelled, spelled_role
+from .refusals import Fault, Names, either, names_of, shape_text, spelled_role
+
+Pair = tuple[int, int]
+MOST_SAMPLES = 32767  # of a bin on each axis: the samples of a bin fit 32 bits
 
 
-def pooled_plane(call: Call) -> tuple[int, int]:
-    """The rows and the columns of bins of a region."""
-    if call.operator.by_role("output_size"):
-        height, width = call.pairs("output_size")
-        return height, width
-    return call.role("pooled_height"), call.role("pooled_width")
+def boxes_shape(call: Call, columns: int = 5) -> Fault | None:
+    """Boxes have the number of their image first, or have 4 columns, where another tensor has it."""
+    (name,) = names_of(call, "boxes")
+    if (shape := call.tensor(name).shape)[-1] == columns:
+        return None
+    row = "(image, x1, y1, x2, y2)" if columns == 5 else "(x1, y1, x2, y2)"
+    must = f"(K, {columns}), a row of {row} for each region"
+    return Fault(f"{call.spell(name)} has shape {shape_text(shape)}; it must be {must}.")
+
+
+def boxes_dtype(call: Call) -> Fault | None:
+    """Boxes have the dtype of the arrays, or float32, as half types are coarse for positions."""
+    (name,) = names_of(call, "boxes")
+    got, must = call.tensor(name).dtype.name, call.source.dtype.name
+    if got in (must, "FLOAT32"):
+        return None
+    known = "float32" if must == "FLOAT32" else f"{must.lower()} or float32"
+    source = "grad_output" if call.operator.gradient else "input"
+    why = f"as {spelled_role(call, source)} has {must.lower()}"
+    return Fault(f"{call.spell(name)} has dtype {got.lower()}; it must be {known}, {why}.", TypeError)
+
+
+def sampling_range(call: Call) -> Fault | None:
+    value = call.role("sampling_ratio")
+    if value is None or value <= MOST_SAMPLES:
+        return None
+    return Fault(f"{spelled_role(call, 'sampling_ratio')} is {value}; it must be at most {MOST_SAMPLES}.")
+
+
+def bins_divide_channels(call: Call) -> Fault | None:
+    """Position-sensitive pools have one input channel for each bin of each output channel."""
+    (x,) = names_of(call, "input")
+    channels, (ph, pw) = call.batch(x)[1], bins_of(call)
+    if not call.operator.position_sensitive or channels % (ph * pw) == 0:
+        return None
+    return Fault(f"{call.spell(x)} has {channels} channels; they must be a multiple of {ph}·{pw} bins.")
+
+
+def pooled_shape(call: Call, of: Names) -> Fault | None:
+    """The arrays of the pooled side have one row for each region, and its channels and bins."""
+    bins, regions = bins_of(call), call.role("boxes").shape[0]
+    must = (regions, pooled_channels(call.operator.kind, image_shape(call)[1], bins), *bins)
+    if 2**63 <= prod(max(n, 1) for n in must) * 8:
+        return Fault("the result would have over 2**63 bytes; it must be smaller.")
+    for name in of:
+        if call.values[name] is not None and (got := call.tensor(name).shape) != must:
+            return Fault(f"{call.spell(name)} has shape {shape_text(got)}; it must be {shape_text(must)}.")
+    return None
+
+
+def bins_of(call: Call) -> Pair:
+    """PH, PW: the output size of a forward; a gradient has them in its grad_output, CANN's operators as numbers."""
+    if call.operator.by_role("pooled_height"):
+        return call.role("pooled_height"), call.role("pooled_width")
+    if grad := call.role("grad_output"):
+        return grad.shape[-2], grad.shape[-1]
+    ph, pw = call.pairs("output_size")
+    return ph, pw
+
+
+def pooled_channels(kind: str, channels: int, bins: Pair) -> int:
+    return channels // max(prod(bins), 1) if kind.startswith("ps_") else channels
 
 
 def image_shape(call: Call) -> tuple[int, ...]:
-    """N, C, H, W of the images, of which a gradient may have no tensor."""
-    if shape := call.role("input_shape"):
-        return tuple(shape)
-    shape = call.role("input").shape
-    return tuple(shape)
-
-
-def pooled_shape(call: Call) -> tuple[int, ...]:
-    """The shape of what the regions are pooled to; a position-sensitive pool has a channel for each bin."""
-    plane, channels = pooled_plane(call), image_shape(call)[1]
-    if call.operator.kind.startswith("ps_"):
-        channels //= plane[0] * plane[1]
-    return call.role("boxes").shape[0], channels, *plane
+    """N, C, H, W of the images; a gradient of CANN has them as an array."""
+    if call.operator.by_role("input_shape"):
+        return tuple(call.role("input_shape"))
+    shape: tuple[int, ...] = call.role("input").shape
+    return shape
 
 
 def image_sizes(call: Call) -> Fault | None:
     """C may be 0."""
     n, c, h, w = shape = image_shape(call)
-    if min(n, h, w) > 0 and c >= 0:
-        return None
-    name = spelled_role(call, "input_shape" if call.role("input_shape") else "input")
-    return Fault(f"{name} is {shape_text(shape)}; N, H and W must be greater than 0, and C at least 0.")
+    name = spelled_role(call, "input_shape" if call.operator.by_role("input_shape") else "input")
+    if min(n, h, w) < 1 or c < 0:
+        return Fault(f"{name} is {shape_text(shape)}; N, H and W must be greater than 0, and C at least 0.")
+    if h * w >= 2**31 or prod(shape) * 8 >= 2**63:
+        return Fault(f"{name} is {shape_text(shape)}; H·W must be below 2**31, and all below 2**63 bytes.")
+    return None
 
 
-def columns(call: Call, of: Names, number: int) -> Fault | None:
-    for spelling, _, tensor in call.tensors(of):
-        if tensor.shape[1] != number:
-            text = f"{spelling} has shape {shape_text(tensor.shape)}; it must have {number} columns."
-            return Fault(text)
+def image_result(call: Call, of: Names) -> Fault | None:
+    """The tensors on the side of the images."""
+    must = image_shape(call)
+    for name in of:
+        if (got := call.tensor(name).shape) != must:
+            text = f"{call.spell(name)} has shape {shape_text(got)}; it must be {shape_text(must)}"
+            return Fault(f"{text}, as {spelled_role(call, 'input_shape')} says.")
     return None
 
 
@@ -72,7 +123,7 @@ def at_least(call: Call, of: Names, value: int) -> Fault | None:
 def positive_number(call: Call, of: Names) -> Fault | None:
     for name in of:
         got = call.values[name]
-        if not 0 < got or not isfinite(got):  # type: ignore[operator, arg-type]
+        if not (0 < got < inf):  # type: ignore[operator]
             return Fault(f"{call.spell(name)} is {got}; it must be a finite number greater than 0.")
     return None
 
@@ -82,33 +133,3 @@ def one_of(call: Call, of: Names, words: Names) -> Fault | None:
         if (got := call.values[name]) not in words:
             return Fault(f"{call.spell(name)} is {got!r:.60}; it must be {either(words)}.")
     return None
-
-
-def pooled_result(call: Call, of: Names) -> Fault | None:
-    """The tensors on the side of the regions."""
-    must = pooled_shape(call)
-    for name in of:
-        if (got := call.tensor(name).shape) != must:
-            return Fault(f"{call.spell(name)} has shape {shape_text(got)}; it must be {shape_text(must)}.")
-    return None
-
-
-def image_result(call: Call, of: Names) -> Fault | None:
-    """The tensors on the side of the images."""
-    must = image_shape(call)
-    for name in of:
-        if (got := call.tensor(name).shape) != must:
-            as_given = spelled_role(call, "input_shape" if call.role("input_shape") else "input")
-            text = f"{call.spell(name)} has shape {shape_text(got)}"
-            return Fault(f"{text}; it must be {shape_text(must)}, as {as_given} says.")
-    return None
-
-
-def channels_of_bins(call: Call) -> Fault | None:
-    """Of a position-sensitive pool: each bin has its own channels."""
-    plane, channels = pooled_plane(call), image_shape(call)[1]
-    if plane[0] * plane[1] and channels % (plane[0] * plane[1]) == 0:
-        return None
-    (name,) = names_of(call, "input") or names_of(call, "input_shape")
-    must = f"a multiple of {plane[0] * plane[1]}, the bins of a region, {spelled(plane)}"
-    return Fault(f"{call.spell(name)} has {channels} channels; they must be {must}.")

@@ -23,10 +23,9 @@ from .family import written_out
 from .references import PythonFunction
 
 KINDS = {"average", "maximum", "average_gradient", "maximum_gradient", "unpool", "unpool_gradient"}
-REGIONS = {"roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool"}
-KINDS |= REGIONS | {f"{kind}_gradient" for kind in REGIONS}
+KINDS |= {f"{pool}{end}" for pool in ("roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool") for end in ("", "_gradient")}
 # global: one window, the whole plane, of any number of axes. indexed: an index per element, and no windows.
-# regions: the bins of boxes that are given as data.
+# regions: bins of boxes, which are data.
 WINDOWS = {"adaptive", "strided", "global", "indexed", "regions"}
 _OPTIONAL = ("cube_math_type", "divisor_override")
 _NOT_OPERATORS = {"functions.toml", "help.toml", "products.toml", "runtime.toml"}
@@ -149,7 +148,7 @@ class Operator(OfKind):
     @property
     def results(self) -> tuple[str, ...]:
         """The roles of the tensors that the operator writes."""
-        return ("out", "indices") if self.kind == "maximum" else ("out",)
+        return ("out", "indices") if self.writes_indices else ("out",)
 
     @cached_property
     def _by_name(self) -> dict[str, Parameter]:

@@ -1,0 +1,172 @@
+"""Calls on NumPy arrays of pools over regions of interest: bind, check, plan, run.
+
+What depends on metadata alone is done once, and kept in the cache of calls (kernels/calls.py); boxes are data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..kernels import Arrays
+from ..kernels.calls import CALLS, call_key, keep
+from ..kernels.plan import Executable, plan
+from ..kernels.regions import RegionFault
+from ..kernels.threads import get_num_threads
+from ..operators.binding import bind
+from ..operators.call import shares_cells
+from ..operators.catalog import regions
+from ..operators.memory import reserve, too_large
+from ..operators.plain import plain, plain_array, plain_shape, shown
+from ..problem.regions import RegionProblem, lower_regions
+from .array_calls import metadata, results
+from .reader import ARRAYS
+from .volumes import memory_layout
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    problem: RegionProblem
+    executable: Executable
+    channels_last: bool  # whether a new result is
+
+
+def region_pool(
+    name: str,
+    input: Array,
+    boxes: Array | Sequence[Array],
+    attributes: tuple[Any, ...],
+    out: Any,
+    return_indices: Any = False,
+) -> Any:
+    """Returns the values of a pool over regions; with `return_indices` a pair of values and indices."""
+    x, indexed = plain_array(input), plain(return_indices)
+    if type(indexed) is not bool:
+        raise TypeError(f"{name}: return_indices is {shown(indexed)}; it must be True or False.")
+    try:
+        rows = _one_array(name, boxes, x)
+        values, places = results(name, indexed, plain(out) if indexed else plain_array(out))
+        call = _prepared(name, None, x, rows, places, attributes, values, indexed)
+        problem = call.problem
+        if values is None:
+            values = _empty(call, problem.dtype.numpy)
+            places = _empty(call, np.dtype(np.int64)) if indexed else None
+        elif places is not None and shares_cells(values, places):
+            raise ValueError(f"{name}: out[1] shares memory with out[0]; it must have its own.")
+        _run(name, call, Arrays(None, x, places, values, rows))
+    except MemoryError as error:
+        raise too_large(name, error) from None
+    return out if out is not None else (values, places) if indexed else values
+
+
+def region_gradient(
+    name: str,
+    grad_output: Array,
+    input: Array | Sequence[int],
+    boxes: Array | Sequence[Array],
+    indices: Array | None,
+    attributes: tuple[Any, ...],
+    out: Array | None,
+) -> Array:
+    grad, shape, at, written = map(plain_array, (grad_output, plain_shape(input), indices, out))
+    try:
+        rows = _one_array(name, boxes, grad, images=getattr(shape, "shape", shape))
+        call = _prepared(name, grad, shape, rows, at, attributes, written)
+        if written is None:
+            written = np.empty(call.problem.shape("out"), grad.dtype)
+        _run(name, call, Arrays(grad, None, at, written, rows))
+    except MemoryError as error:
+        raise too_large(name, error) from None
+    return written if out is None else out
+
+
+def _one_array(name: str, boxes: Any, like: Any, images: Any = None) -> Any:
+    """Boxes as one array, (K, 5); a list has one array of boxes, (L, 4), for each image."""
+    if not isinstance(boxes, (tuple, list)):
+        return plain_array(boxes)
+    batch = getattr(like, "shape", ()) if images is None else images
+    parts: list[Array] = []
+    for at, part in enumerate(map(plain_array, boxes)):
+        if type(part) is not np.ndarray or part.ndim != 2 or part.shape[1] != 4:
+            what = f"has shape {part.shape}" if type(part) is np.ndarray else f"is {shown(part)}"
+            error = ValueError if type(part) is np.ndarray else TypeError
+            raise error(f"{name}: boxes[{at}] {what}; it must be an array of shape (L, 4).")
+        if part.dtype != boxes[0].dtype:
+            must = f"{boxes[0].dtype}, as boxes[0] has"
+            raise TypeError(f"{name}: boxes[{at}] has dtype {part.dtype}; it must be {must}.")
+        parts.append(part)
+    if type(batch) is tuple and batch and type(batch[0]) is int and len(parts) > batch[0]:
+        must = f"at most {batch[0]}, one for each image"
+        raise ValueError(f"{name}: boxes has {len(parts)} arrays; it must have {must}.")
+    dtype = parts[0].dtype if parts else getattr(like, "dtype", np.float32)
+    rows = np.empty((sum(map(len, parts)), 5), np.float64 if dtype == np.float64 else np.float32)
+    if dtype.kind not in "fV":
+        rows = rows.astype(dtype)  # the rules refuse it
+    for at, (part, end) in enumerate(zip(parts, np.cumsum([len(part) for part in parts]), strict=True)):
+        rows[end - len(part) : end, 0], rows[end - len(part) : end, 1:] = at, part
+    return rows
+
+
+def _prepared(
+    name: str,
+    grad_output: Any,
+    input: Any,
+    boxes: Any,
+    indices: Any,
+    attributes: tuple[Any, ...],
+    out: Any,
+    indexed: bool = True,
+) -> _Call:
+    """The arrays are those that the call reads and writes; None for each that it has not, or allocates."""
+    attributes = tuple(float(a) if isinstance(a, np.floating) else plain(a) for a in attributes)
+    forward = grad_output is None
+    shape = () if forward else getattr(input, "shape", input)
+    facts = metadata(input if forward else grad_output, boxes, indices, out)
+    key = call_key(name, facts, (shape, *attributes), indexed)
+    if (call := CALLS.get(key)) is not None:
+        return call  # type: ignore[no-any-return]
+    operator = regions()[name]
+    bound = bind(ARRAYS, operator, grad_output, input, indices, attributes, out, boxes)
+    problem = lower_regions(bound, indexed)
+    source = input if forward else grad_output
+    fresh = "planes"
+    if forward:
+        fresh = "channels_last" if memory_layout(source, 2) == "channels_last" else "planes"
+        if out is None:
+            reserve(name, prod(problem.shape("out")) * source.itemsize)
+    arrays = {"grad_output": grad_output, "input": input, "indices": indices, "out": out}
+    layouts = (fresh if (a := arrays[role]) is None else memory_layout(a, 2) for role in problem.roles)
+    executable = plan(problem, tuple(layouts))
+    return keep(key, _Call(problem, executable, fresh == "channels_last"))
+
+
+def _run(name: str, call: _Call, arrays: Arrays) -> None:
+    problem, executable = call.problem, call.executable
+    boxes = np.ascontiguousarray(arrays.boxes, problem.dtype.accumulator)
+    a, fault = arrays, NotImplemented
+    if executable.kernel is not None:
+        fault = executable.kernel(a.grad_output, a.input, boxes, a.indices, a.out, get_num_threads())
+    if fault is NotImplemented:
+        read = [None if role in problem.results else getattr(a, role) for role in ("grad_output", "input", "indices")]
+        if any(x is not None and np.may_share_memory(a.out, x) for x in (*read, boxes)):
+            read = [None if x is None else x.copy("K") for x in read]
+            boxes = boxes.copy()
+        grad, x, at = read
+        places = a.indices if "indices" in problem.results else at
+        fault = executable.run(Arrays(grad, x, places, a.out, boxes))
+    if fault is not None:
+        raise IndexError(f"{name}: {RegionFault(*fault).message(problem, boxes)}")
+
+
+def _empty(call: _Call, dtype: np.dtype[Any]) -> Array:
+    k, c, ph, pw = call.problem.shape("out")
+    if not call.channels_last:
+        return np.empty((k, c, ph, pw), dtype)
+    return np.moveaxis(np.empty((k, ph, pw, c), dtype), -1, 1)
