@@ -108,12 +108,19 @@ __device__ __forceinline__ Reach cells_of(const Line &line, int bin, int size) {
   return cells;
 }
 
-// The part of a line between two positions, in bins; too long by more than all rounding errors.
+// More than the error of a position, and of what is computed from it below. The numbers of samples are rounded to
+// float32 in float64, too.
+__device__ __forceinline__ Sum error_of(const Line &line, int bins) {
+  const Sum length = size_of(line.bin);
+  return 8 * EPSILON * (size_of(line.start) + length * (Sum)(bins + 1)) + (Sum)2.4e-7f * length;
+}
+
+// The part of a line between two positions, in bins; too long by more than all errors.
 struct Span {
   Sum first, last;
 };
 __device__ __forceinline__ Span span_of(const Line &line, int bins, Sum low, Sum high) {
-  const Sum error = 8 * EPSILON * (size_of(line.start) + size_of(line.bin) * (Sum)(bins + 1) + size_of(high) + 2);
+  const Sum error = error_of(line, bins) + 8 * EPSILON * (size_of(high) + 2);
   const Sum a = (low - error - line.start) / line.bin, b = (high + error - line.start) / line.bin;
   const Span span = {a < b ? a : b, a < b ? b : a};
   if (!(span.first == span.first && span.last == span.last)) return {-1, (Sum)bins};  // of bins without a length
@@ -147,7 +154,7 @@ __device__ __forceinline__ Reach reach_of(const Line &line, int bins, int size) 
   Reach reach = {0, -1};
   if (line.grid <= 0 || !(size_of(line.start) < INFINITE && size_of(line.bin) < INFINITE)) return reach;
   const Sum far = line.start + (Sum)bins * line.bin;
-  const Sum error = 8 * EPSILON * (size_of(line.start) + size_of(line.bin) * (Sum)(bins + 1)) + (SAMPLED ? 0 : 2);
+  const Sum error = error_of(line, bins) + (SAMPLED ? 0 : 2);
   const Sum low = min(line.start, far) - error, high = max(line.start, far) + error;
   if (!(high >= -1 && low <= (Sum)size)) return reach;
   reach.first = (int)max(min(floor_of(low), (Sum)(size - 1)), (Sum)0);
