@@ -63,6 +63,11 @@ template <class S> POOLTIDE_INLINE void write_block(S* to, int64_t lane, int64_t
   for (int64_t c = 0; c < count; c++) to[c * lane] = packed[c];
 }
 
+inline float widen(float x) { return x; }
+inline double widen(double x) { return x; }
+inline float widen(Half x) { return widen_one(x); }
+inline float widen(Bfloat x) { return widen_one(x); }
+
 // Transposes lanes<S> vectors.
 template <class S> POOLTIDE_INLINE void transpose(VecOf<S>* rows) {
   constexpr int L = lanes<S>;

@@ -2,6 +2,8 @@
 //
 // It visits the regions of the image in ascending order, and adds their terms to the cells of its rows; so a cell's
 // terms are added in the same order, however the planes are cut into units. Then the sums are rounded and written.
+// Sums have the channels side by side. Those of roi_pool have not, if the result is planes: its terms go to other
+// cells in each channel. In float32 and float64 they are added in the result itself then.
 
 #pragma once
 
@@ -17,10 +19,12 @@ template <class S> class RegionGradient {
 
  public:
   RegionGradient(const Regions& r, const RegionArrays& a, int64_t rows, void* scratch)
-      : r_(r), a_(a), carve_(scratch), lists_(r, a, carve_), sums_(carve_.take<T>(rows * r.width * kBlock)) {}
+      : r_(r), a_(a), carve_(scratch), lists_(r, a, carve_), in_planes_(r.maxima() && !r.channels_last),
+        in_place_(in_planes_ && std::is_same_v<S, T>), sums_(carve_.take<T>(in_place_ ? 0 : rows * r.width * kBlock)) {}
   int64_t scratch() const { return carve_.used(); }
 
   void run(const RegionUnit& u, Fault& fault) {
+    if (in_planes_) return run_in_planes(u, fault);
     int64_t begin = u.row_end, end = u.row_begin;  // the rows that regions touch
     const Box<T>* boxes = static_cast<const Box<T>*>(a_.boxes);
     for (int64_t i = a_.first[u.image]; i < a_.first[u.image + 1]; i++) {
@@ -34,7 +38,7 @@ template <class S> class RegionGradient {
       const Box<T>& box = boxes[region];
       if (box.row_begin >= u.row_end || box.row_end <= u.row_begin) continue;
       auto grad = region_block(r_, static_cast<const S*>(a_.source), u, region);
-      if (r_.maxima()) add_maxima(u, region, grad, fault);
+      if (r_.maxima()) add_maxima(u, region, grad, {sums_, 1, kBlock}, fault);
       else if (r_.sampled) add_samples(u, box, grad);
       else add_cells(u, box, grad);
     }
@@ -42,6 +46,27 @@ template <class S> class RegionGradient {
   }
 
  private:
+  void run_in_planes(const RegionUnit& u, Fault& fault) {
+    auto to = image_block(r_, static_cast<S*>(a_.out), u, 0);
+    int64_t begin = u.row_begin * r_.width, cells = (u.row_end - u.row_begin) * r_.width;
+    Lattice<T> sums = {sums_, cells, 1};
+    if (in_place_) sums = {(T*)(to.base + begin), to.lane, 1};
+    for (int64_t c = 0; c < u.channels; c++) memset(sums.base + c * sums.lane, 0, cells * sizeof(T));
+    for (int64_t i = a_.first[u.image]; i < a_.first[u.image + 1]; i++)
+      add_maxima(u, a_.order[i], region_block(r_, static_cast<const S*>(a_.source), u, a_.order[i]), sums, fault);
+    for (int64_t c = 0; c < u.channels && !in_place_; c++) round_row(sums.base + c * cells, cells, to.base + c * to.lane + begin);
+  }
+
+  static void round_row(const T* from, int64_t count, S* to) {
+    int64_t i = 0;
+    for (; i + L <= count; i += L) store(to + i, read<V>(from + i));
+    if (i < count) {
+      T padded[L] = {};
+      memcpy(padded, from + i, (count - i) * sizeof(T));
+      store_part(to + i, read<V>(padded), count - i);
+    }
+  }
+
   void add_samples(const RegionUnit& u, const Box<T>& box, const Lattice<const S>& grad) {
     lists_.fill(r_, box);
     int64_t count = int64_t(box.count);
@@ -107,25 +132,24 @@ template <class S> class RegionGradient {
     }
   }
 
-  void add_maxima(const RegionUnit& u, int64_t region, const Lattice<const S>& grad, Fault& fault) {
-    if (r_.index_bytes == 4) add_indexed<int32_t>(u, region, grad, fault);
-    else add_indexed<int64_t>(u, region, grad, fault);
+  void add_maxima(const RegionUnit& u, int64_t region, const Lattice<const S>& grad, const Lattice<T>& sums, Fault& fault) {
+    if (r_.index_bytes == 4) add_indexed<int32_t>(u, region, grad, sums, fault);
+    else add_indexed<int64_t>(u, region, grad, sums, fault);
   }
 
-  template <class Index> void add_indexed(const RegionUnit& u, int64_t region, const Lattice<const S>& grad, Fault& fault) {
+  // `sums`: those of the unit's rows.
+  template <class Index>
+  void add_indexed(const RegionUnit& u, int64_t region, const Lattice<const S>& grad, const Lattice<T>& sums, Fault& fault) {
     auto places = region_block(r_, static_cast<const Index*>(a_.indices), u, region);
-    int64_t begin = u.row_begin * r_.width, end = u.row_end * r_.width;
-    for (int64_t bin = 0; bin < r_.bins(); bin++) {
-      Block<S> g = read_block(grad.base + bin * grad.cell, grad.lane, u.channels);
-      T terms[kBlock];
-      for (int i = 0; i < n; i++) pooltide::write(terms + i * L, g.v[i]);
-      for (int64_t c = 0; c < u.channels; c++) {
+    uint64_t begin = u.row_begin * r_.width, cells = (u.row_end - u.row_begin) * r_.width;
+    for (int64_t c = 0; c < u.channels; c++)
+      for (int64_t bin = 0; bin < r_.bins(); bin++) {
         int64_t place = places.base[bin * places.cell + c * places.lane];
-        if (place >= begin && place < end) sums_[(place - begin) * kBlock + c] += terms[c];
+        if (uint64_t(place) - begin < cells)
+          sums.base[(place - begin) * sums.cell + c * sums.lane] += widen(grad.base[bin * grad.cell + c * grad.lane]);
         else if (u.row_begin == 0 && (place < -1 || place >= r_.cells()))
           fault.add(r_.regions + (region * r_.pooled() + u.channel + c) * r_.bins() + bin, place);
       }
-    }
   }
 
   // Writes the unit's rows of the result; only the rows from begin to end have sums.
@@ -155,6 +179,7 @@ template <class S> class RegionGradient {
   const RegionArrays& a_;
   Carve carve_;
   SampleLists<T> lists_;
+  bool in_planes_, in_place_;
   T* sums_;
 };
 

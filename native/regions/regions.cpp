@@ -127,7 +127,8 @@ std::vector<RegionUnit> units_of(const Regions& r, const Derived& d, int64_t lan
       unit.image = image, unit.channel = block * lanes, unit.channels = std::min(lanes, r.pooled() - unit.channel), unit.bin = -1;
       if (r.gradient) {
         int64_t parts = r.parts(), bands = (r.height * r.width * lanes * sum_bytes + kBandBytes - 1) / kBandBytes;
-        if (threads > 1) bands = std::max(bands, wanted / (r.batch * blocks * parts));
+        if (r.maxima()) bands = (bands + 15) / 16;  // a band reads all gradients of its regions
+        if (threads > 1) bands = std::max(bands, wanted / (r.batch * blocks * parts * (r.maxima() ? 4 : 1)));
         for (int64_t bin = 0; bin < parts; bin++)
           cut(r.height, bands, [&](int64_t begin, int64_t end) {
             unit.bin = r.position_sensitive ? bin : -1, unit.row_begin = begin, unit.row_end = end;
