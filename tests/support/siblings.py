@@ -375,7 +375,10 @@ def _boxes(page: Operator, values: Any, tensors: Tensors, of: Any, rule: Rule) -
     number = rule.arguments.get("columns", 5)
     for columns in (number - 1, number + 1):
         shape = (POOLED[0], columns)
-        yield {boxes.name: {"shape": shape}}, f"{boxes.name} has shape (4, {columns}); it must be (K, {number}), "
+        yield (
+            {boxes.name: {"shape": shape}},
+            f"{boxes.name} has shape (4, {columns}); it must be (K, {number}), ",
+        )
 
 
 def _images(page: Operator, values: Any, tensors: Tensors, of: Any, rule: Rule) -> Broken:
@@ -411,7 +414,10 @@ def _sampling(page: Operator, values: Any, tensors: Tensors, of: Any, rule: Rule
 
 def _same_rows(page: Operator, values: Any, tensors: Tensors, of: Any, rule: Rule) -> Broken:
     for name in of[1:]:
-        yield {name: {"shape": (7, *values[name].shape[1:])}}, f"{name} has 7 rows; it must have 4, as {of[0]} has."
+        yield (
+            {name: {"shape": (7, *values[name].shape[1:])}},
+            f"{name} has 7 rows; it must have 4, as {of[0]} has.",
+        )
 
 
 def _image_result(page: Operator, values: Any, tensors: Tensors, of: Any, rule: Rule) -> Broken:

@@ -32,7 +32,8 @@ FIELDS: dict[str, str | tuple[str, str]] = {
     "ceil_mode": ("ceil", ""), "count_include_pad": ("", "nopad"),
     "divisor_override": "div", "cube_math_type": "cube",
     "dtype": "", "index_dtype": "", "format": "", "layout": "", "distribution": "",
-    "boxes": "boxes", "boxes_file": BOXES_FILE, "spatial_scale": "scale", "sampling_ratio": "ratio", "aligned": ("aligned", ""),
+    "boxes": "boxes", "boxes_file": BOXES_FILE,
+    "spatial_scale": "scale", "sampling_ratio": "ratio", "aligned": ("aligned", ""),
     "seed": "seed", "nan": ("nan", ""), "inf": ("inf", ""), "anywhere": ("anywhere", ""),
     "product": "", "words": "",
 }  # fmt: skip

@@ -105,7 +105,8 @@ def _arrays(case: Case, supplied: SuppliedValues | None) -> dict[str, Array | No
     call = case.call(case.product or HOST)
     values = draw(problem, case.data) if supplied is None else load(case, supplied)
     source, indices, _ = placed(call, problem, values, lambda _: 0)
-    read = np.ascontiguousarray(shaped(problem, source, axes))  # as the view has it: its cells may share memory
+    # As the view has it: its cells may share memory.
+    read = np.ascontiguousarray(shaped(problem, source, axes))
     places = None if indices is None else np.ascontiguousarray(shaped(problem, indices, axes))
     kind = dtype_of_boxes(call)
     boxes = boxes_of(problem, case.data, kind)

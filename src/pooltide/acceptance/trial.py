@@ -105,7 +105,9 @@ def dtype_of_boxes(call: Call) -> DType | None:
     return None if tensor is None else tensor.dtype
 
 
-def fault_text(fault: IndexFault | RegionFault, problem: AnyProblem, source: Array, boxes: Array | None) -> str:
+def fault_text(
+    fault: IndexFault | RegionFault, problem: AnyProblem, source: Array, boxes: Array | None
+) -> str:
     """What is wrong with indices or boxes; `source` has the shape of the indices."""
     if isinstance(problem, RegionProblem):
         return fault.message(problem, boxes)

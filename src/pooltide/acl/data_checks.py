@@ -158,13 +158,15 @@ def box_fault(
         return None
     scale, (height, width) = part.dtype.type(problem.spatial_scale), problem.plane
     with np.errstate(all="ignore"):
-        far = corners[:, 2:] * scale > np.array([width, height]) * (1 + 2.0**-20)  # for how the scale is rounded
+        # The scale is rounded, so the sides of an image are, too.
+        far = corners[:, 2:] * scale > np.array([width, height]) * (1 + 2.0**-20)
     bad = (corners[:, :2] < 0).any(1) | (corners[:, :2] > corners[:, 2:]).any(1) | far.any(1)
     if not bad.any():
         return None
     at, more = _first_of(bad, "boxes")
     box = ", ".join(f"{value:g}" for value in corners[at])
-    must = f"since CANN {operator.boxes_from} it must have 0 <= x1 <= x2 <= {width} / spatialScale, and so y{more}"
+    since = f"since CANN {operator.boxes_from} it must have"
+    must = f"{since} 0 <= x1 <= x2 <= {width} / spatialScale, and y alike{more}"
     return f"{name}[{at}] is ({box}); {must}.", " The result is that of torchvision."
 
 

@@ -54,7 +54,8 @@ def region_work(call: Call, tensors: Tensors) -> RegionWork:
     problem, names = lower_regions(call), {p.role: p.name for p in call.operator.parameters}
     layouts = tuple(_layout(tensors[names[role]]) for role in problem.roles)
     writes = tuple(p.name for p in call.operator.parameters if p.is_tensor and call.operator.writes(p))
-    return RegionWork(call, require_plan(problem, layouts), tuple(n for n in tensors if n not in writes), writes)
+    reads = tuple(name for name in tensors if name not in writes)
+    return RegionWork(call, require_plan(problem, layouts), reads, writes)
 
 
 def _layout(tensor: aclTensor) -> str:
