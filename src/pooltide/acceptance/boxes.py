@@ -62,7 +62,10 @@ def _sides(random: Random, count: int, longest: int) -> NDArray[np.int64]:
     least = min(_LEAST_SIDE * _GRID, longest)
     octaves = (longest // least).bit_length()
     low = least << random.integers(0, octaves, count)
-    return np.minimum(low + random.integers(0, 1 << 20, count) * low // (1 << 20), longest)
+    sides: NDArray[np.int64] = np.minimum(
+        low + random.integers(0, 1 << 20, count) * low // (1 << 20), longest
+    )
+    return sides
 
 
 def _make_odd(random: Random, corners: Array, size: Array) -> None:

@@ -22,7 +22,7 @@ from .notation import Case
 from .oracle import golden_result
 from .panels import Panel, Scale, arranged
 from .picture import SERIES, Lines, Picture, box, heat
-from .trial import problem_of
+from .trial import windows_of
 
 _LARGEST = 1024  # cells along a side
 _MOST_WINDOWS = 1 << 16
@@ -33,7 +33,7 @@ class Undrawable(ValueError):
 
 
 def draw_case(case: Case, depth: int | None = None) -> Picture:
-    problem = problem_of(case)
+    problem = windows_of(case, "a picture of windows")
     check_drawable(problem, depth)
     _check_size(problem)
     d, h, w = (tables(axis) for axis in problem.axes)

@@ -23,7 +23,7 @@ from ..operators.call import Call, TensorMeta
 from ..operators.dtypes import DType
 from ..operators.pages import HOST
 from ..operators.rules import check
-from ..problem.problem import lower
+from ..problem.problem import Problem, lower
 from ..problem.regions import RegionProblem, lower_regions
 from .inputs import draw, placed, refuse_huge_tables, shaped
 from .measures import Measures, index_measures, measure, precision_of
@@ -75,6 +75,14 @@ def problem_of(case: Case, product: str | None = None) -> AnyProblem:
     return find(call, case.index_dtype is not None)
 
 
+def windows_of(case: Case, what: str, product: str | None = None) -> Problem:
+    """The problem of a case, which must have windows. `what`: a few words for what needs them."""
+    problem = problem_of(case, product)
+    if isinstance(problem, RegionProblem):
+        raise Refused(f"{case.operator.function} pools over regions of interest; {what} needs windows")
+    return problem
+
+
 def _call(case: Case, product: str | None) -> Call:
     return case.call(product or case.product or HOST)
 
@@ -109,8 +117,10 @@ def fault_text(
     fault: IndexFault | RegionFault, problem: AnyProblem, source: Array, boxes: Array | None
 ) -> str:
     """What is wrong with indices or boxes; `source` has the shape of the indices."""
-    if isinstance(problem, RegionProblem):
+    if isinstance(fault, RegionFault):
+        assert isinstance(problem, RegionProblem)
         return fault.message(problem, boxes)
+    assert isinstance(problem, Problem)
     return fault.message("indices", source.shape, problem.input_plane)
 
 
@@ -129,7 +139,7 @@ def run(case: Case, product: str | None = None, backend: str | None = None, repe
     for _ in range(repeat):
         out[...] = np.nan
         start = perf_counter()
-        fault = executable.run(Arrays(*buffers, boxes), workspace)
+        fault = executable.run(Arrays(*buffers, boxes=boxes), workspace)
         seconds.append(perf_counter() - start)
     if fault is not None:
         raise Refused(f"{call.title}: {fault_text(fault, problem, source, boxes)}")

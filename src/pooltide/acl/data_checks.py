@@ -145,13 +145,15 @@ def box_fault(
     images, name = problem.batch[0], _name(operator, "boxes")
     numbers = operator.by_role("box_images")
     place = "[{}, 0]" if numbers is None else "[{}]"
-    if (bad := ~((part[:, 0] >= 0) & (part[:, 0] < images))).any():
+    bad: Any = ~((part[:, 0] >= 0) & (part[:, 0] < images))
+    if bad.any():
         at, more = _first_of(bad, "boxes")
         text = f"{name if numbers is None else numbers.name}{place.format(at)} is {part[at, 0]:g}"
         must = f"it must be 0 to {images - 1}, the number of an image{more}"
         return f"{text}; {must}.", " The region is 0, and adds nothing to a gradient."
     corners = part[:, 1:]
-    if (bad := np.isnan(corners).any(1)).any():
+    bad = np.isnan(corners).any(1)
+    if bad.any():
         at, more = _first_of(bad, "boxes")
         return f"{name}[{at}] has NaN; it must have numbers{more}.", " The region has no sample."
     if not operator.boxes_from or not edition_from(operator.boxes_from):
