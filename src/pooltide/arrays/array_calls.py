@@ -105,8 +105,8 @@ def _gradient_key(
 def _forward_key(
     name: str, input: Any, arguments: PoolArguments, return_indices: Any, out: Any
 ) -> Key | None:
-    metadata = metadata(input, *(out if type(out) is tuple else (out,)))
-    return call_key(name, metadata, (*arguments, return_indices), type(out) is tuple)
+    facts = metadata(input, *(out if type(out) is tuple else (out,)))
+    return call_key(name, facts, (*arguments, return_indices), type(out) is tuple)
 
 
 def metadata(*arrays: Any) -> tuple[Hashable, ...] | None:

@@ -57,7 +57,7 @@ def region_pool(
         problem = call.problem
         if values is None:
             values = _empty(call, problem.dtype.numpy)
-            places = _empty(call, np.dtype(np.int64)) if indexed else None
+            places = _empty(call, problem.index_dtype.numpy) if indexed else None
         elif places is not None and shares_cells(values, places):
             raise ValueError(f"{name}: out[1] shares memory with out[0]; it must have its own.")
         _run(name, call, Arrays(None, x, places, values, rows))

@@ -115,7 +115,7 @@ def lower_regions(call: Call, indexed: bool = True) -> RegionProblem:
     n, c, h, w = image_shape(call)
     index_dtype = None
     if operator.by_role("indices") is not None and indexed:
-        index_dtype = places.dtype if places else DTYPES["INT64"]
+        index_dtype = places.dtype if places else DTYPES["INT32"]  # as torchvision
     return RegionProblem(
         f"{operator.kind}_max" if call.role("mode") == "max" else operator.kind,
         (n, c),
