@@ -24,7 +24,8 @@ from ..problem.rounding import round_source
 from .inputs import draw
 from .notation import Case
 from .oracle import golden_result
-from .show import Undrawable, check_drawable
+from .panels import Undrawable
+from .show import check_drawable
 from .trial import windows_of
 
 _LONGEST_SIDE = 64

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernels import Arrays, reference, regions
+from ..kernels import Arrays
 from ..kernels.plan import AnyProblem
+from ..kernels.reference import run
+from ..kernels.regions.reference import run as run_regions
 from ..operators.dtypes import DTYPES
 from ..problem.regions import RegionProblem
 from ..problem.rounding import round_once, round_source
@@ -40,8 +42,8 @@ def golden_result(
         grad_output, x = (read, None) if problem.gradient else (None, read)
         arrays = Arrays(grad_output, x, indices, values, boxes)
         if isinstance(wide, RegionProblem):
-            regions.reference.run(wide, "planes", arrays, np.empty(0, np.uint8))
+            run_regions(wide, "planes", arrays, np.empty(0, np.uint8))
         else:
-            reference.run(wide, "planes", arrays, np.empty(0, np.uint8))
+            run(wide, "planes", arrays, np.empty(0, np.uint8))
         rounded = round_once(values, problem.dtype.numpy)
     return Golden(values, rounded, indices if problem.writes_indices else None)

@@ -133,13 +133,14 @@ def run(case: Case, product: str | None = None, backend: str | None = None, repe
     boxes = boxes_of(problem, case.data, dtype_of_boxes(call))
     assert source is not None
     assert out is not None
-    buffers = (source, None, indices, out) if problem.gradient else (None, source, indices, out)
+    grad_output, x = (source, None) if problem.gradient else (None, source)
+    arrays = Arrays(grad_output, x, indices, out, boxes)
     workspace = np.empty(executable.scratch, np.uint8)
     seconds = []
     for _ in range(repeat):
         out[...] = np.nan
         start = perf_counter()
-        fault = executable.run(Arrays(*buffers, boxes=boxes), workspace)
+        fault = executable.run(arrays, workspace)
         seconds.append(perf_counter() - start)
     if fault is not None:
         raise Refused(f"{call.title}: {fault_text(fault, problem, source, boxes)}")
