@@ -21,6 +21,7 @@ from .words import NotationError
 
 Array = NDArray[Any]
 Random = np.random.Generator
+_FLOATS = ("FLOAT32", "FLOAT64", "FLOAT16")
 _LEAST_SIDE = 8
 _BOXES_PER_OBJECT = 8
 _GRID = 8  # numbers are multiples of its inverse
@@ -61,7 +62,10 @@ def _sides(random: Random, count: int, longest: int) -> NDArray[np.int64]:
     least = min(_LEAST_SIDE * _GRID, longest)
     octaves = (longest // least).bit_length()
     low = least << random.integers(0, octaves, count)
-    return np.minimum(low + random.integers(0, 1 << 20, count) * low // (1 << 20), longest)
+    sides: NDArray[np.int64] = np.minimum(
+        low + random.integers(0, 1 << 20, count) * low // (1 << 20), longest
+    )
+    return sides
 
 
 def _make_odd(random: Random, corners: Array, size: Array) -> None:
@@ -99,9 +103,10 @@ def read_boxes(path: str) -> Array:
 
 def _opened(path: str) -> TensorFile:
     file = open_tensor(Path(path))
-    if len(file.shape) != 2 or file.shape[1] != 5 or file.dtype.name not in ("FLOAT32", "FLOAT64", "FLOAT16"):
+    if len(file.shape) != 2 or file.shape[1] != 5 or file.dtype.name not in _FLOATS:
         must = "(K, 5) and of floats: the number of an image, x1, y1, x2, y2"
-        raise TensorFileError(f"{path}: the file has shape {file.shape} and dtype {file.dtype}; it must be {must}")
+        has = f"shape {file.shape} and dtype {file.dtype}"
+        raise TensorFileError(f"{path}: the file has {has}; it must be {must}")
     if file.fortran:
         raise TensorFileError(f"{path}: the file is in Fortran order; it must be in C order")
     return file

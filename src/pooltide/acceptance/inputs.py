@@ -9,7 +9,8 @@ The source of a case is the array of floats that it reads: grad_output, or the i
     nan, inf   replace about one cell in a hundred, and at least one
 
 An index is a cell of its window (for a dilated window: any cell that the window spans), or any cell of the
-plane if the case says `anywhere`. boxes.py draws boxes. A case that is too large for this machine is refused before allocation.
+plane if the case says `anywhere`. A case that is too large for this machine is refused before allocation.
+boxes.py draws boxes.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from numpy.typing import NDArray
 
 from ..arrays.volumes import as_volume
 from ..geometry import Axis, tables
-from ..operators.call import Call, TensorMeta, contiguous_strides
 from ..kernels.plan import AnyProblem
+from ..operators.call import Call, TensorMeta, contiguous_strides
 from ..problem.problem import Problem
 from ..problem.regions import RegionProblem
 from ..problem.rounding import round_once
@@ -115,8 +116,8 @@ def _refuse_beyond_time(problem: AnyProblem) -> None:
         seconds, what = _seconds_needed(problem), f"{windows} windows in each of {problem.planes} planes"
     if seconds > _LONGEST:
         raise TooLarge(
-            f"the case has {what}, and the float64 reference takes about {seconds / 60:.0f} minutes for them; "
-            f"at most {_LONGEST / 60:.0f} is allowed: make {smaller} smaller"
+            f"the case has {what}, and the float64 reference takes about {seconds / 60:.0f} minutes for "
+            f"them; at most {_LONGEST / 60:.0f} is allowed: make {smaller} smaller"
         )
 
 

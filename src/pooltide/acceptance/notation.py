@@ -190,7 +190,8 @@ class Case:
         if self.operator.windows != "regions":
             return self.shape[: -len(self.operator.axes)] + self.plane
         channels = self.shape[1] if len(self.shape) > 1 else 1
-        return self.boxes, pooled_channels(self.operator.kind, channels, self.plane), *self.plane
+        bins = self.plane[0], self.plane[1]
+        return self.boxes, pooled_channels(self.operator.kind, channels, bins), *bins
 
     @property
     def boxes(self) -> int:

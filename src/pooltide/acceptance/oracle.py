@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernels import Arrays, reference, regions
+from ..kernels import Arrays
 from ..kernels.plan import AnyProblem
+from ..kernels.reference import run
+from ..kernels.regions.reference import run as run_regions
 from ..operators.dtypes import DTYPES
+from ..problem.regions import RegionProblem
 from ..problem.rounding import round_once, round_source
 
 Array = NDArray[Any]
@@ -37,7 +40,10 @@ def golden_result(
     with np.errstate(invalid="ignore"):  # NumPy warns of a signaling NaN
         read = round_source(source, problem.rounding).astype(np.float64)
         grad_output, x = (read, None) if problem.gradient else (None, read)
-        run = regions.reference.run if problem.regional else reference.run
-        run(wide, "planes", Arrays(grad_output, x, indices, values, boxes), np.empty(0, np.uint8))
+        arrays = Arrays(grad_output, x, indices, values, boxes)
+        if isinstance(wide, RegionProblem):
+            run_regions(wide, "planes", arrays, np.empty(0, np.uint8))
+        else:
+            run(wide, "planes", arrays, np.empty(0, np.uint8))
         rounded = round_once(values, problem.dtype.numpy)
     return Golden(values, rounded, indices if problem.writes_indices else None)

@@ -18,7 +18,7 @@ from .boxes import draw_boxes, read_boxes
 from .notation import Data
 
 Array = NDArray[Any]
-_PER_SAMPLE = 2e-9  # seconds of the float64 reference
+_PER_SAMPLE, _PER_TERM = 2e-5, 2e-9  # seconds of the float64 reference
 _ADAPTIVE = 4  # samples of a bin along an axis, of boxes as detectors have them
 _STREAM = 1  # boxes have random numbers of their own, so that a pool and its gradient have the same
 
@@ -53,4 +53,4 @@ def region_seconds(problem: RegionProblem) -> float:
     """A rough estimate of the time of the float64 reference."""
     ratio = problem.sampling_ratio if problem.sampling_ratio > 0 else _ADAPTIVE
     samples = problem.regions * prod(problem.bins) * ratio**2
-    return samples * (1e-6 + problem.channels * 4 * _PER_SAMPLE)
+    return samples * (_PER_SAMPLE + problem.channels * 4 * _PER_TERM)

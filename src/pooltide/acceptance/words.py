@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
-from ..operators.catalog import documented, operators
+from ..operators.catalog import documented, operators, regions
 from ..operators.dtypes import DTYPES, FORMATS, DType
 from ..operators.pages import PRODUCTS, Operator
 
@@ -59,7 +59,8 @@ BY_SHORT_DTYPE = {short_dtype(dtype): dtype for dtype in DTYPES.values()}
 @cache
 def short_names() -> dict[str, Operator]:
     """Every operator that has a short name, by that name; gradients first."""
-    named = sorted((op for op in operators().values() if op.short), key=lambda op: not op.gradient)
+    pools = [*operators().values(), *regions().values()]
+    named = sorted((op for op in pools if op.short), key=lambda op: not op.gradient)
     return {operator.short: operator for operator in named}
 
 

@@ -145,26 +145,30 @@ def box_fault(
     images, name = problem.batch[0], _name(operator, "boxes")
     numbers = operator.by_role("box_images")
     place = "[{}, 0]" if numbers is None else "[{}]"
-    if (bad := ~((part[:, 0] >= 0) & (part[:, 0] < images))).any():
+    bad: Any = ~((part[:, 0] >= 0) & (part[:, 0] < images))
+    if bad.any():
         at, more = _first_of(bad, "boxes")
         text = f"{name if numbers is None else numbers.name}{place.format(at)} is {part[at, 0]:g}"
         must = f"it must be 0 to {images - 1}, the number of an image{more}"
         return f"{text}; {must}.", " The region is 0, and adds nothing to a gradient."
     corners = part[:, 1:]
-    if (bad := np.isnan(corners).any(1)).any():
+    bad = np.isnan(corners).any(1)
+    if bad.any():
         at, more = _first_of(bad, "boxes")
         return f"{name}[{at}] has NaN; it must have numbers{more}.", " The region has no sample."
     if not operator.boxes_from or not edition_from(operator.boxes_from):
         return None
     scale, (height, width) = part.dtype.type(problem.spatial_scale), problem.plane
     with np.errstate(all="ignore"):
-        far = corners[:, 2:] * scale > np.array([width, height]) * (1 + 2.0**-20)  # for how the scale is rounded
+        # The scale is rounded, so the sides of an image are, too.
+        far = corners[:, 2:] * scale > np.array([width, height]) * (1 + 2.0**-20)
     bad = (corners[:, :2] < 0).any(1) | (corners[:, :2] > corners[:, 2:]).any(1) | far.any(1)
     if not bad.any():
         return None
     at, more = _first_of(bad, "boxes")
     box = ", ".join(f"{value:g}" for value in corners[at])
-    must = f"since CANN {operator.boxes_from} it must have 0 <= x1 <= x2 <= {width} / spatialScale, and so y{more}"
+    since = f"since CANN {operator.boxes_from} it must have"
+    must = f"{since} 0 <= x1 <= x2 <= {width} / spatialScale, and y alike{more}"
     return f"{name}[{at}] is ({box}); {must}.", " The result is that of torchvision."
 
 

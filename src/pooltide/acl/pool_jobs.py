@@ -40,6 +40,7 @@ _ROLES = ("grad_output", "input", "indices", "out")  # in the order of a kernel'
 @dataclass(frozen=True, slots=True)
 class PoolWork:
     call: Call
+    problem: Problem
     executable: Executable
     kernel: Kernel | None  # of the executable, where it can be called directly
     reads: tuple[str, ...]
@@ -48,7 +49,7 @@ class PoolWork:
     checked: str | None  # the role of the array whose values are checked
 
     def __str__(self) -> str:
-        return str(self.executable.problem)
+        return str(self.problem)
 
     @property
     def scratch(self) -> int:
@@ -65,7 +66,7 @@ class PoolWork:
 
     def _arguments(self, tensors: Mapping[str, aclTensor]) -> tuple[Any, ...] | None:
         """The arguments of the kernel; None when it can't be called directly."""
-        problem, arrays = self.executable.problem, {}
+        problem, arrays = self.problem, {}
         if self.call.operator.masked or problem.planes == 0:
             return None
         try:
@@ -89,13 +90,13 @@ class _Job:
     arguments: tuple[Any, ...] | None
 
     def run(self, workspace: int | None, checks: str) -> None:
-        call, executable = self.work.call, self.work.executable
+        call = self.work.call
         volumes = self._run_kernel(checks)
         if volumes is None:
-            volumes = _compute(call, executable, self.tensors, workspace, checks)
+            volumes = _compute(self.work, self.tensors, workspace, checks)
         if volumes and checks != "off" and (role := self.work.checked) is not None:
             rank = len(self.tensors[role].shape)
-            fault = data_fault(call.operator, executable.problem, role, volumes[role], rank, checks)
+            fault = data_fault(call.operator, self.work.problem, role, volumes[role], rank, checks)
             if fault is not None:
                 report(call.operator.name, fault[0], INTERNAL, checks, fault[1])
 
@@ -114,9 +115,7 @@ class _Job:
                 used.block.written.mark(used.cells)
         if isinstance(fault, tuple):
             call = self.work.call
-            text = _index_fault(
-                call, self.work.executable.problem, IndexFault(*fault), self.tensors["indices"]
-            )
+            text = _index_fault(call, self.work.problem, IndexFault(*fault), self.tensors["indices"])
             report(call.operator.name, text, status=INTERNAL, checks=checks)
             return {}
         return dict(zip(_ROLES, self.arguments, strict=True))
@@ -151,7 +150,7 @@ def _planned(call: Call, tensors: Tensors) -> PoolWork:
     writes = tuple(names[role] for role in results)
     used = tuple((role, names[role]) for role in problem.roles)
     checked = checked_role(call.operator, call.product, problem)
-    return PoolWork(call, executable, executable.kernel, reads, writes, used, checked)
+    return PoolWork(call, problem, executable, executable.kernel, reads, writes, used, checked)
 
 
 def _layout(tensor: aclTensor, call: Call) -> str:
@@ -165,13 +164,13 @@ def _layout(tensor: aclTensor, call: Call) -> str:
 
 
 def _compute(
-    call: Call, executable: Executable, tensors: Mapping[str, aclTensor], workspace: int | None, checks: str
+    work: PoolWork, tensors: Mapping[str, aclTensor], workspace: int | None, checks: str
 ) -> dict[str, Array]:
     """Read the inputs, compute, write the results, and report bad data. `tensors` are by role.
 
     Returns the arrays by role, as volumes; of bad data, nothing.
     """
-    problem = executable.problem
+    call, problem = work.call, work.problem
     if problem.planes == 0:
         return {}
     faults = []
@@ -191,7 +190,8 @@ def _compute(
     volumes = {role: _volume(call, tensors[role], array) for role, array in arrays.items()}
     if call.operator.masked:
         volumes["indices"] = _indices(call, problem, arrays["indices"])
-    fault = executable.run(Arrays(**volumes), scratch_array(workspace, executable.scratch, report_fault))
+    scratch = scratch_array(workspace, work.scratch, report_fault)
+    fault = work.executable.run(Arrays(**volumes), scratch)
     if fault is not None and not reported:
         report_fault(_index_fault(call, problem, fault, tensors["indices"]))
     if call.operator.masked and "indices" in outputs:

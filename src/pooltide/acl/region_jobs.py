@@ -31,12 +31,13 @@ from .tensor_descriptors import aclTensor
 @dataclass(frozen=True, slots=True)
 class RegionWork:
     call: Call
+    problem: RegionProblem
     executable: Executable
     reads: tuple[str, ...]
     writes: tuple[str, ...]
 
     def __str__(self) -> str:
-        return str(self.executable.problem)
+        return str(self.problem)
 
     @property
     def scratch(self) -> int:
@@ -54,7 +55,8 @@ def region_work(call: Call, tensors: Tensors) -> RegionWork:
     problem, names = lower_regions(call), {p.role: p.name for p in call.operator.parameters}
     layouts = tuple(_layout(tensors[names[role]]) for role in problem.roles)
     writes = tuple(p.name for p in call.operator.parameters if p.is_tensor and call.operator.writes(p))
-    return RegionWork(call, require_plan(problem, layouts), tuple(n for n in tensors if n not in writes), writes)
+    reads = tuple(name for name in tensors if name not in writes)
+    return RegionWork(call, problem, require_plan(problem, layouts), reads, writes)
 
 
 def _layout(tensor: aclTensor) -> str:
@@ -65,7 +67,7 @@ def _layout(tensor: aclTensor) -> str:
 
 def _compute(work: RegionWork, tensors: Tensors, workspace: int | None, checks: str) -> None:
     """Read the inputs, compute, write the result, and report bad data."""
-    operator, problem = work.call.operator, work.executable.problem
+    operator, problem = work.call.operator, work.problem
     report_fault = partial(report, operator.name, status=INTERNAL, checks=checks)
     names = {p.role: p.name for p in operator.parameters}
     out = output_array(tensors[names["out"]], names["out"], report_fault)

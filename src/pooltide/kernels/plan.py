@@ -24,9 +24,9 @@ from ..problem.problem import Problem
 from ..problem.regions import RegionProblem
 from ..problem.rounding import round_source
 from . import Arrays, IndexFault, Kernel, Prepared, cpu, reference
+from .cuda.runtime.driver import NoCompiler
 from .regions import cpu as regions_cpu
 from .regions import reference as regions_reference
-from .cuda.runtime.driver import NoCompiler
 
 Array = NDArray[Any]
 AnyProblem = Problem | RegionProblem

@@ -10,6 +10,7 @@ from .pages import ASCEND_PRODUCTS, HOST, PRODUCTS, Operator, Parameter, Rule
 from .refusals import either
 
 _TYPES = {"tensor": "aclTensor | None", "int_array": "aclIntArray | None", "bool": "bool"}
+_TYPES |= {"float": "float", "string": "str | None"}
 _STUB = '''"""Printed by `pooltide ops --stub` from the operator pages; changes here are lost."""
 
 from collections.abc import Callable

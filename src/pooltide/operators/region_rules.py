@@ -53,7 +53,7 @@ def pooled_shape(call: Call, of: Names) -> Fault | None:
     """The arrays of the pooled side have one row for each region, and its channels and bins."""
     bins, regions = bins_of(call), call.role("boxes").shape[0]
     must = (regions, pooled_channels(call.operator.kind, image_shape(call)[1], bins), *bins)
-    if 2**63 <= prod(max(n, 1) for n in must) * 8:
+    if prod(max(n, 1) for n in must) * 8 >= 2**63:
         return Fault("the result would have over 2**63 bytes; it must be smaller.")
     for name in of:
         if call.values[name] is not None and (got := call.tensor(name).shape) != must:
@@ -62,7 +62,7 @@ def pooled_shape(call: Call, of: Names) -> Fault | None:
 
 
 def bins_of(call: Call) -> Pair:
-    """PH, PW: the output size of a forward; a gradient has them in its grad_output, CANN's operators as numbers."""
+    """PH, PW: the output size of a forward; a gradient has them in its grad_output, CANN's have two numbers."""
     if call.operator.by_role("pooled_height"):
         return call.role("pooled_height"), call.role("pooled_width")
     if grad := call.role("grad_output"):

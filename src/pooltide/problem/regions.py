@@ -4,8 +4,8 @@ Region k is row k of `boxes`, (image, x1, y1, x2, y2). It is divided into PH × 
 gradient of each with respect to the input:
 
     roi_align       a bin has the mean of samples, each interpolated between four cells
-    roi_align_max   a bin has the largest of these four cells times their weights, of all samples: ONNX's maximum,
-                    which has no gradient here; a sample outside the plane counts 0, and NaN is the largest
+    roi_align_max   a bin has the largest of these four cells times their weights, of all samples: ONNX's
+                    maximum, which has no gradient here. A sample outside the plane counts 0; NaN is the largest
     roi_pool        a bin has the largest of its cells
     ps_roi_align    as roi_align, of one input channel per bin: channel (c·PH + ph)·PW + pw for bin (c, ph, pw)
     ps_roi_pool     the mean of the cells of a bin, of one input channel per bin
