@@ -133,20 +133,23 @@ template <class S> class RegionGradient {
   }
 
   void add_maxima(const RegionUnit& u, int64_t region, const Lattice<const S>& grad, const Lattice<T>& sums, Fault& fault) {
-    if (r_.index_bytes == 4) add_indexed<int32_t>(u, region, grad, sums, fault);
-    else add_indexed<int64_t>(u, region, grad, sums, fault);
+    if (in_planes_ && r_.index_bytes == 4) add_indexed<int32_t, true>(u, region, grad, sums, fault);
+    else if (in_planes_) add_indexed<int64_t, true>(u, region, grad, sums, fault);
+    else if (r_.index_bytes == 4) add_indexed<int32_t, false>(u, region, grad, sums, fault);
+    else add_indexed<int64_t, false>(u, region, grad, sums, fault);
   }
 
   // `sums`: those of the unit's rows.
-  template <class Index>
+  template <class Index, bool planes>
   void add_indexed(const RegionUnit& u, int64_t region, const Lattice<const S>& grad, const Lattice<T>& sums, Fault& fault) {
     auto places = region_block(r_, static_cast<const Index*>(a_.indices), u, region);
     uint64_t begin = u.row_begin * r_.width, cells = (u.row_end - u.row_begin) * r_.width;
+    const int64_t bins = r_.bins(), step = planes ? 1 : places.cell, sum_step = planes ? 1 : sums.cell;
     for (int64_t c = 0; c < u.channels; c++)
-      for (int64_t bin = 0; bin < r_.bins(); bin++) {
-        int64_t place = places.base[bin * places.cell + c * places.lane];
+      for (int64_t bin = 0; bin < bins; bin++) {
+        int64_t place = places.base[bin * step + c * places.lane];
         if (uint64_t(place) - begin < cells)
-          sums.base[(place - begin) * sums.cell + c * sums.lane] += widen(grad.base[bin * grad.cell + c * grad.lane]);
+          sums.base[(place - begin) * sum_step + c * sums.lane] += widen(grad.base[bin * step + c * grad.lane]);
         else if (u.row_begin == 0 && (place < -1 || place >= r_.cells()))
           fault.add(r_.regions + (region * r_.pooled() + u.channel + c) * r_.bins() + bin, place);
       }

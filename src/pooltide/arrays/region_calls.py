@@ -29,6 +29,7 @@ from .reader import ARRAYS
 from .volumes import memory_layout
 
 Array = NDArray[Any]
+Boxes = Array | Sequence[Array]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class _Call:
 def region_pool(
     name: str,
     input: Array,
-    boxes: Array | Sequence[Array],
+    boxes: Boxes,
     attributes: tuple[Any, ...],
     out: Any,
     return_indices: Any = False,
@@ -70,7 +71,7 @@ def region_gradient(
     name: str,
     grad_output: Array,
     input: Array | Sequence[int],
-    boxes: Array | Sequence[Array],
+    boxes: Boxes,
     indices: Array | None,
     attributes: tuple[Any, ...],
     out: Array | None,
