@@ -76,6 +76,7 @@ from ..problem.forwards import AdaptiveArguments, StridedArguments
 from .gradients import Ints
 from .pools.differentiable_pools import average, average_of, maximum
 from .pools.unpools import unpool
+from .regions import ps_roi_align, ps_roi_pool, roi_align, roi_pool
 
 Tensor = torch.Tensor
 Size = int | None | Sequence[int | None]
@@ -110,7 +111,8 @@ MODULES = {
     ),
     "torch/functional.py": Entrance(
         "functional", FUNCTIONAL, "Tensor", "Size", lambda operator: not operator.gradient and not operator.regional,
-        ("RuntimeError",), _TORCH, "import torch, pooltide.torch", ("average_of",),
+        ("RuntimeError",), _TORCH, "import torch, pooltide.torch",
+        ("average_of", "ps_roi_align", "ps_roi_pool", "roi_align", "roi_pool"),
     ),
 }  # fmt: skip
 

@@ -1437,10 +1437,9 @@ def ps_roi_pool(
             the values nor float32; `input` and `out` have different dtypes.
         ValueError: `input`, `boxes` or `out` has a rank that is not listed above; `input` has no cells on a
             spatial axis; a plane has 2**31 cells or more; `boxes` has rows of another size, or a list of more
-            arrays than images; `output_size` has the wrong number of ints, or an int that is too small;
-            `sampling_ratio` is too large; the channels of `input` are no multiple of the bins; `out` does not
-            have the shape of the result; cells of `out` share memory; `spatial_scale` is not finite; `out` is
-            read-only.
+            arrays than images; `output_size` has the wrong number of ints, or an int that is too small; the
+            channels of `input` are no multiple of the bins; `out` does not have the shape of the result;
+            cells of `out` share memory; `spatial_scale` is not finite; `out` is read-only.
         IndexError: The image of a region is no whole number from 0 to N - 1.
         MemoryError: There is not enough memory.
 
@@ -1479,9 +1478,9 @@ def ps_roi_pool_backward(
         ValueError: `grad_output`, `input`, `boxes` or `out` has a rank that is not listed above;
             `grad_output` or `input` has no cells on a spatial axis; a plane has 2**31 cells or more; `boxes`
             has rows of another size, or a list of more arrays than images;  has the wrong number of ints, or
-            an int that is too small; `sampling_ratio` is too large; the channels of `input` are no multiple
-            of the bins; `grad_output` does not have the shape of the result; `input` and `out` have different
-            shapes; cells of `out` share memory; `spatial_scale` is not finite; `out` is read-only.
+            an int that is too small; the channels of `input` are no multiple of the bins; `grad_output` does
+            not have the shape of the result; `input` and `out` have different shapes; cells of `out` share
+            memory; `spatial_scale` is not finite; `out` is read-only.
         IndexError: The image of a region is no whole number from 0 to N - 1.
         MemoryError: There is not enough memory.
 
@@ -1525,9 +1524,8 @@ def roi_align(
         ValueError: `input`, `boxes` or `out` has a rank that is not listed above; `input` has no cells on a
             spatial axis; a plane has 2**31 cells or more; `boxes` has rows of another size, or a list of more
             arrays than images; `output_size` has the wrong number of ints, or an int that is too small;
-            `sampling_ratio` is too large; the channels of `input` are no multiple of the bins; `out` does not
-            have the shape of the result; cells of `out` share memory; `spatial_scale` is not finite; `out` is
-            read-only.
+            `sampling_ratio` is too large; `out` does not have the shape of the result; cells of `out` share
+            memory; `spatial_scale` is not finite; `out` is read-only.
         IndexError: The image of a region is no whole number from 0 to N - 1.
         MemoryError: There is not enough memory.
 
@@ -1571,9 +1569,9 @@ def roi_align_backward(
         ValueError: `grad_output`, `input`, `boxes` or `out` has a rank that is not listed above;
             `grad_output` or `input` has no cells on a spatial axis; a plane has 2**31 cells or more; `boxes`
             has rows of another size, or a list of more arrays than images;  has the wrong number of ints, or
-            an int that is too small; `sampling_ratio` is too large; the channels of `input` are no multiple
-            of the bins; `grad_output` does not have the shape of the result; `input` and `out` have different
-            shapes; cells of `out` share memory; `spatial_scale` is not finite; `out` is read-only.
+            an int that is too small; `sampling_ratio` is too large; `grad_output` does not have the shape of
+            the result; `input` and `out` have different shapes; cells of `out` share memory; `spatial_scale`
+            is not finite; `out` is read-only.
         IndexError: The image of a region is no whole number from 0 to N - 1.
         MemoryError: There is not enough memory.
 
@@ -1619,9 +1617,8 @@ def roi_pool(
         ValueError: `input`, `boxes`, `out` or `out[1]` has a rank that is not listed above; `input` has no
             cells on a spatial axis; a plane has 2**31 cells or more; `boxes` has rows of another size, or a
             list of more arrays than images; `output_size` has the wrong number of ints, or an int that is too
-            small; `sampling_ratio` is too large; the channels of `input` are no multiple of the bins; `out`
-            or `out[1]` does not have the shape of the result; cells of `out` share memory; `spatial_scale` is
-            not finite; `out` is read-only.
+            small; `out` or `out[1]` does not have the shape of the result; cells of `out` share memory;
+            `spatial_scale` is not finite; `out` is read-only.
         IndexError: The image of a region is no whole number from 0 to N - 1.
         MemoryError: There is not enough memory.
 
@@ -1660,9 +1657,8 @@ def roi_pool_backward(
         ValueError: `grad_output`, `input`, `boxes`, `indices` or `out` has a rank that is not listed above;
             `grad_output` or `input` has no cells on a spatial axis; a plane has 2**31 cells or more; `boxes`
             has rows of another size, or a list of more arrays than images;  has the wrong number of ints, or
-            an int that is too small; `sampling_ratio` is too large; the channels of `input` are no multiple
-            of the bins; `grad_output` or `indices` does not have the shape of the result; `input` and `out`
-            have different shapes; cells of `out` share memory; `out` is read-only.
+            an int that is too small; `grad_output` or `indices` does not have the shape of the result;
+            `input` and `out` have different shapes; cells of `out` share memory; `out` is read-only.
         IndexError: The image of a region is no whole number from 0 to N - 1.
         IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
             is touched.
