@@ -187,7 +187,7 @@ def place(array: Array, tensor: TensorMeta, offset: int = 0) -> Array:
     return view
 
 
-def arrays(call: Call, problem: Problem, data: Data) -> tuple[Array, Array | None, Array]:
+def arrays(call: Call, problem: AnyProblem, data: Data) -> tuple[Array, Array | None, Array]:
     """The source, indices or None, and a result full of NaN, in the layouts of the call, without offsets."""
     views = placed(call, problem, draw(problem, data), lambda _: 0)
     return views[0], views[1], views[2]

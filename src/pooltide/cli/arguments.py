@@ -87,12 +87,13 @@ class Problems(click.ParamType):  # type: ignore[type-arg]
 
 
 class GradientProblems(Problems):
-    """As Problems, for a command that takes gradients alone."""
+    """As Problems, for a command that takes gradients, and pools over regions of interest, alone."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         lines_read: list[Line] = super().convert(value, param, ctx)
         for line in lines_read:
-            if line.case is not None and not line.case.operator.gradient:
+            operator = None if line.case is None else line.case.operator
+            if operator is not None and not operator.gradient and not operator.regional:
                 text = f"{line.case} is a forward; it must be a gradient, which --kind forwards also measures"
                 self.fail(text, param, ctx)
         return lines_read
