@@ -5,13 +5,15 @@ gradient of each with respect to the input:
 
     roi_align       a bin has the mean of samples, each interpolated between four cells
     roi_align_max   a bin has the largest of these four cells times their weights, of all samples: ONNX's
-                    maximum, which has no gradient here. A sample outside the plane counts 0; NaN is the largest
+                    maximum, which has no gradient here. A sample outside the plane counts 0; NaN is the
+                    largest
     roi_pool        a bin has the largest of its cells
     ps_roi_align    as roi_align; bin (ph, pw) of channel c reads input channel (c·PH + ph)·PW + pw
     ps_roi_pool     the mean of the cells of a bin; channels as in ps_roi_align
 
 A gradient's cell is the sum over regions, ascending, then bins, then samples. docs/regions.md is the
-contract: the order of all sums, and the arithmetic of positions and weights. Boxes are data: nothing here reads them.
+contract: the order of all sums, and the arithmetic of positions and weights. Boxes are data: nothing here
+reads them.
 """
 
 from __future__ import annotations
