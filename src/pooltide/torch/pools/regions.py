@@ -53,7 +53,8 @@ def pool(
     """Returns values and indices of a pool; None for the indices if there are none."""
     call = _prepared(name, None, x, boxes, None, attributes, indexed, is_channels_last(x, 2))
     values = _new(call, "out", x.dtype, x.device)
-    places = _new(call, "indices", torch.int64, x.device) if call.problem.index_dtype else None
+    index = call.problem.index_dtype
+    places = None if index is None else _new(call, "indices", getattr(torch, index.name.lower()), x.device)
     _run(name, call, None, x, boxes, places, values)
     return values, places
 
