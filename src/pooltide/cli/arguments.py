@@ -52,6 +52,12 @@ The operator, the shape of self, then in any order:
   NAME.WHAT  one parameter: cl, strides and offset in elements, or a wrong
              shape, dtype, format, null: gradOutput.s96x24x6x2 self.f16
 avg2d is the gradient of a pool, avg2d_forward the pool; i64: with indices.
+\b
+  roi_align:2x256x50x68:o7x7:boxes512:scale0.25:ratio2:aligned:f32
+A pool over regions of interest also has:
+  boxes512   drawn boxes (100)           boxes=FILE.npy   boxes (K, 5) in a file
+  scale0.25  spatial scale (1)           ratio2   sampling ratio (-1)
+  aligned    positions half a cell less  anywhere odd boxes, too
 """
 
 

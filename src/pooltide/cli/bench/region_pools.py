@@ -1,4 +1,4 @@
-"""The benchmark of a pool over regions of interest, or of its gradient: ours, and torchvision's if it is there.
+"""The benchmark of a pool over regions of interest, or of its gradient: ours, and torchvision's.
 
 On the CPU, ours is the NumPy function; on a GPU, the function on tensors. `prepare` compares the first
 regions and channels with the reference, bit by bit, and in float32 on the CPU all with torchvision's.

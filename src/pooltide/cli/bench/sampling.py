@@ -86,15 +86,13 @@ def _draw_regions(random: np.random.Generator, sampling: Sampling) -> DrawnProbl
     level = _pick(random, {4: 4, 8: 3, 16: 2, 32: 1})
     plane = tuple(-(-_banded(random, _IMAGE_SIDES) // level) for _ in range(2))
     bins = _pick(random, {7: 6, 14: 2, 3: 1, 1: 1})
-    channels = _pick(random, {256: 5, 64: 1, 128: 1, 512: 1, 1024: 1})
+    channels, least = _pick(random, {256: 5, 64: 1, 128: 1, 512: 1, 1024: 1}), 1
     if name.startswith("ps_"):
         bins = _pick(random, {7: 2, 3: 1})
-        channels = bins**2 * _pick(random, {2: 1, 8: 1, 21: 1})
+        channels, least = bins**2 * _pick(random, {2: 1, 8: 1, 21: 1}), bins**2
     images = _pick(random, {1: 3, 2: 3, 4: 1})
-    while images * channels * prod(plane) > sampling.most_cells and max(images, channels // bins**2) > 1:
-        images, channels = (images // 2, channels) if images > 1 else (1, channels // 2)
-        if name.startswith("ps_"):
-            channels = max(channels // bins**2, 1) * bins**2
+    while images * channels * prod(plane) > sampling.most_cells and max(images, channels // least) > 1:
+        images, channels = (images // 2, channels) if images > 1 else (1, channels // least // 2 * least)
     boxes = 100 << int(random.integers(0, 5))
     boxes = min(boxes + int(random.integers(0, boxes)), 2000)
     words = [f"{name}_forward" if forward else name, joined((images, channels, *plane)), f"o{bins}"]
