@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from math import exp, log
 from statistics import geometric_mean, median
 from typing import Any
@@ -56,7 +57,11 @@ class Drawn:
 def drawn(pool: str, number: int, seed: int) -> Iterator[Drawn]:
     random = np.random.Generator(np.random.PCG64(seed))
     while number:
-        level, images, bins = int(random.integers(2, 6)), int(random.integers(1, 5)), int(random.choice([7, 14]))
+        level, images, bins = (
+            int(random.integers(2, 6)),
+            int(random.integers(1, 5)),
+            int(random.choice([7, 14])),
+        )
         channels = int(random.choice([64, 128, 256, 256, 512, 1024]))
         count = int(exp(random.uniform(log(100), log(2000))))
         plane, scale = (-(-IMAGE[0] >> level), IMAGE[1] >> level), 0.5**level
@@ -116,7 +121,7 @@ def operations(problem: Drawn) -> float:
     if not problem.pool.endswith("align"):
         return problem.channels * problem.bins**2 * len(problem.boxes)
     ends = problem.boxes[:, 1:] * problem.scale - 0.5
-    samples = 1.0
+    samples = np.ones(len(ends))
     for axis in (0, 1):
         length = ends[:, axis + 2] - ends[:, axis]
         samples = samples * (problem.ratio or np.maximum(np.ceil(length / problem.bins), 0)) * problem.bins
@@ -130,8 +135,7 @@ def main() -> None:
     parser.add_argument("--pool", default="roi_align")
     parser.add_argument("--dtype", default="float32")
     options = parser.parse_args()
-    import torchvision  # noqa: F401
-
+    import_module("torchvision")  # defines its operators
     dtype = getattr(torch, options.dtype)
     flush = torch.empty(FLUSH_BYTES // 4, device="cuda")
     source, target = torch.ones((2, 1 << 28), device="cuda")
@@ -166,8 +170,12 @@ def main() -> None:
             flush=True,
         )
     if ratios:
-        print(f"{options.pool} {options.dtype}: geometric mean {geometric_mean(ratios):.2f}, least {min(ratios):.2f}")
-    print(f"{options.pool} {options.dtype}: ours ÷ limit median {median(limits):.2f}, worst {max(limits):.2f}")
+        print(
+            f"{options.pool} {options.dtype}: geometric mean {geometric_mean(ratios):.2f}, least {min(ratios):.2f}"
+        )
+    print(
+        f"{options.pool} {options.dtype}: ours ÷ limit median {median(limits):.2f}, worst {max(limits):.2f}"
+    )
 
 
 if __name__ == "__main__":
