@@ -1,6 +1,6 @@
 """Times gradients of pools over regions on a GPU, against torchvision's, on problems as detectors have them.
 
-    python -m pooltide.cli.bench.region_gradients [--drawn N] [--seed S] [--pool roi_align] [--dtype float32]
+    python -m pooltide.cli.bench.region_gradients [--drawn N] [--seed S] [--pool P,P…] [--dtype D,D…]
 
 Boxes are drawn by acceptance/boxes.py: all sizes, in clusters; of half of the problems only those that a feature
 pyramid sends to the level. Each time is the median of rounds, after the cache was overwritten. The limit is the time
@@ -136,14 +136,19 @@ def main() -> None:
     parser.add_argument("--dtype", default="float32")
     options = parser.parse_args()
     import_module("torchvision")  # defines its operators
-    dtype = getattr(torch, options.dtype)
     flush = torch.empty(FLUSH_BYTES // 4, device="cuda")
     source, target = torch.ones((2, 1 << 28), device="cuda")
     copies = [elapsed_seconds(lambda: target.copy_(source)) for _ in range(5)]
     bandwidth = 2 * source.nbytes / median(copies)
     del source, target
-    ratios, limits = [], []
-    for problem in drawn(options.pool, options.drawn, options.seed):
+    for pool in options.pool.split(","):
+        for name in options.dtype.split(","):
+            _table(pool, name, options, bandwidth, flush)
+
+
+def _table(pool: str, dtype_name: str, options: Any, bandwidth: float, flush: torch.Tensor) -> None:
+    ratios, limits, dtype = [], [], getattr(torch, dtype_name)
+    for problem in drawn(pool, options.drawn, options.seed):
         ours, theirs, nbytes = calls(problem, dtype)
         times: dict[str, float] = {}
         for name, run in (("ours", ours), ("torchvision", theirs)):
@@ -170,12 +175,8 @@ def main() -> None:
             flush=True,
         )
     if ratios:
-        print(
-            f"{options.pool} {options.dtype}: geometric mean {geometric_mean(ratios):.2f}, least {min(ratios):.2f}"
-        )
-    print(
-        f"{options.pool} {options.dtype}: ours ÷ limit median {median(limits):.2f}, worst {max(limits):.2f}"
-    )
+        print(f"{pool} {dtype_name}: geometric mean {geometric_mean(ratios):.2f}, least {min(ratios):.2f}")
+    print(f"{pool} {dtype_name}: ours ÷ limit median {median(limits):.2f}, worst {max(limits):.2f}")
 
 
 if __name__ == "__main__":
