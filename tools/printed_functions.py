@@ -38,7 +38,7 @@ from typing import Any
 
 from ..problem.forwards import AdaptiveArguments, StridedArguments
 from .array_calls import Array, average, forward, gradient, unpool
-from .region_calls import Boxes, region_gradient, region_pool
+from .region_calls import Boxes, region_average, region_gradient, region_pool
 
 Ints = int | Sequence[int]
 Sizes = int | Sequence[int | None] | None
@@ -110,7 +110,8 @@ MODULES = {
         ("TypeError", "ValueError", "IndexError"), _TORCH, "import torch, pooltide.torch",
     ),
     "torch/functional.py": Entrance(
-        "functional", FUNCTIONAL, "Tensor", "Size", lambda operator: not operator.gradient and not operator.regional,
+        "functional", FUNCTIONAL, "Tensor", "Size",
+        lambda operator: not operator.gradient and not operator.regional,
         ("RuntimeError",), _TORCH, "import torch, pooltide.torch",
         ("average_of", "ps_roi_align", "ps_roi_pool", "roi_align", "roi_pool"),
     ),
@@ -221,6 +222,8 @@ def _body(operator: Operator, entrance: Entrance) -> str:
             inner, passed = "region_gradient", ["grad_output", "input", "boxes", indices, _tuple(names), *out]
         elif operator.writes_indices:
             passed.append("return_indices")
+        else:
+            inner = "region_average"
     elif operator.gradient:
         inner = "unpool_gradient" if operator.unpool and not arrays else "gradient"
         indices = "indices" if operator.by_role("indices") else "None"

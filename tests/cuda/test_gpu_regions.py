@@ -39,7 +39,11 @@ def _both_ways(problem: Any, rng: np.random.Generator, boxes: Any) -> None:
     name, dtype = problem.kind.removesuffix("_gradient"), getattr(torch, problem.dtype.name.lower())
     generator = torch.Generator().manual_seed(int(rng.integers(2**31)))
     form = torch.channels_last if rng.integers(2) else torch.contiguous_format
-    x = torch.randn(problem.batch + problem.plane, generator=generator).to(dtype).contiguous(memory_format=form)
+    x = (
+        torch.randn(problem.batch + problem.plane, generator=generator)
+        .to(dtype)
+        .contiguous(memory_format=form)
+    )
     x.flatten()[:1] = float(rng.choice([1.0, np.inf, np.nan]))
     boxes, cuda = torch.from_numpy(boxes), torch.device("cuda")
     pool, options = getattr(pt.functional, name), ({"return_indices": True} if name == "roi_pool" else {})
@@ -78,7 +82,9 @@ def test_regions_of_no_image_are_counted() -> None:
 
     pt.index_errors("cuda", clear=True)
     x = torch.randn(2, 8, 9, 9, device="cuda", requires_grad=True)
-    boxes = torch.tensor([[0, 1, 1, 5, 5], [2, 1, 1, 5, 5], [-1, 0, 0, 3, 3], [0.5, 0, 0, 3, 3]], device="cuda")
+    boxes = torch.tensor(
+        [[0, 1, 1, 5, 5], [2, 1, 1, 5, 5], [-1, 0, 0, 3, 3], [0.5, 0, 0, 3, 3]], device="cuda"
+    )
     pooled = pt.functional.roi_align(x, boxes, 2)
     assert not pooled[1:].any() and pooled[0].any()
     assert pt.index_errors("cuda", clear=True) == (3, 1)

@@ -70,7 +70,9 @@ def test_bad_arguments_of_gradients(more: dict[str, Any], error: type[Exception]
 
 
 def test_channels_are_a_multiple_of_the_bins() -> None:
-    with pytest.raises(ValueError, match=r"^ps_roi_pool: input has 4 channels; they must be a multiple of 3·1"):
+    with pytest.raises(
+        ValueError, match=r"^ps_roi_pool: input has 4 channels; they must be a multiple of 3·1"
+    ):
         pooltide.ps_roi_pool(X, BOXES, (3, 1))
 
 
@@ -85,7 +87,9 @@ def test_a_region_of_no_image_is_named_and_nothing_is_written(name: str, image: 
     bad = RegionCall(name, call.x, boxes, call.bins)
     out = np.full(bad.grad.shape, 7, bad.x.dtype)
     more = {} if name == "roi_pool" else {"out": out}
-    with pytest.raises(IndexError, match=rf"^{name}: boxes\[1, 0\], an image, is .*; it must be a whole number, 0"):
+    with pytest.raises(
+        IndexError, match=rf"^{name}: boxes\[1, 0\], an image, is .*; it must be a whole number, 0"
+    ):
         bad.forward(**more)
     assert (out == 7).all()
     total = np.full(bad.x.shape, 7, bad.x.dtype)
@@ -110,7 +114,9 @@ def test_an_index_outside_its_plane_is_named(index: int, dtype: Any) -> None:
     indices = np.zeros(GRAD.shape, np.int32)
     indices[1, 2, 0, 1] = index
     for grad in (GRAD.astype(dtype), np.moveaxis(np.moveaxis(GRAD.astype(dtype), 1, -1).copy(), -1, 1)):
-        with pytest.raises(IndexError, match=rf"^roi_pool_backward: indices\[1, 2, 0, 1\] is {index}; it must be 0"):
+        with pytest.raises(
+            IndexError, match=rf"^roi_pool_backward: indices\[1, 2, 0, 1\] is {index}; it must be 0"
+        ):
             pooltide.roi_pool_backward(grad, X.shape, BOXES, indices)
 
 

@@ -75,9 +75,13 @@ class RegionCall:
         places = np.full(self.grad.shape, -7, np.int32) if self.name == "roi_pool" else None
         total = np.full(self.x.shape, np.nan, self.x.dtype)
         none = np.empty(0, np.uint8)
-        fault = reference.run(self.problem(False), "planes", Arrays(None, self.x, places, values, boxes), none)
+        fault = reference.run(
+            self.problem(False), "planes", Arrays(None, self.x, places, values, boxes), none
+        )
         assert fault is None
-        fault = reference.run(self.problem(True), "planes", Arrays(self.grad, None, places, total, boxes), none)
+        fault = reference.run(
+            self.problem(True), "planes", Arrays(self.grad, None, places, total, boxes), none
+        )
         assert fault is None
         return values, places, total
 
@@ -86,7 +90,9 @@ def draw(seed: int, name: str | None = None, hostile: bool = False, largest: int
     rng = np.random.default_rng(seed)
     name = name or NAMES[seed % len(NAMES)]
     bins = int(rng.integers(1, 5)), int(rng.integers(1, 5))
-    channels = int(rng.choice([1, 2, 3, 5, 16, 17, 33])) * (bins[0] * bins[1] if name.startswith("ps_") else 1)
+    channels = int(rng.choice([1, 2, 3, 5, 16, 17, 33])) * (
+        bins[0] * bins[1] if name.startswith("ps_") else 1
+    )
     n, h, w = int(rng.integers(1, 4)), int(rng.integers(1, largest)), int(rng.integers(1, largest))
     dtype = FLOATS[int(rng.integers(0, 4))]
     x = (rng.standard_normal((n, channels, h, w)) * 4).astype(dtype)
@@ -97,12 +103,16 @@ def draw(seed: int, name: str | None = None, hostile: bool = False, largest: int
     corners = rng.uniform(-2, max(h, w) + 2, (number, 4)) / scale
     if rng.integers(0, 2):
         corners = np.round(corners * 4) / 4
-    corners[:, 2:] = np.where(rng.random((number, 2)) < 0.7, corners[:, :2] + abs(corners[:, 2:] / 2), corners[:, 2:])
+    corners[:, 2:] = np.where(
+        rng.random((number, 2)) < 0.7, corners[:, :2] + abs(corners[:, 2:] / 2), corners[:, 2:]
+    )
     if hostile:
         corners = np.where(rng.random(corners.shape) < 0.3, rng.choice(HOSTILE, corners.shape), corners)
     boxes = np.concatenate([rng.integers(0, n, (number, 1)), corners], 1)
     with np.errstate(over="ignore"):
-        boxes = boxes.astype(dtype if rng.integers(0, 2) else np.float64 if dtype == np.float64 else np.float32)
+        boxes = boxes.astype(
+            dtype if rng.integers(0, 2) else np.float64 if dtype == np.float64 else np.float32
+        )
     ratio, aligned = int(rng.integers(-1, 4)), bool(rng.integers(0, 2))
     return RegionCall(name, x, boxes, bins, scale, ratio, aligned and name == "roi_align")
 
@@ -139,7 +149,8 @@ def axis_weights(
 
 def align_in_float64(call: RegionCall) -> tuple[Array, Array]:
     """The result of `roi_align` of one image, and its gradient; by matrices, whose order of sums is another."""
-    assert call.name == "roi_align" and len(call.x) == 1
+    assert call.name == "roi_align"
+    assert len(call.x) == 1
     offset, (ph, pw), (h, w) = 0.5 if call.aligned else 0.0, call.bins, call.x.shape[2:]
     _, x1, y1, x2, y2 = call.boxes.T * call.scale
     down, rows = axis_weights(y1, y2, ph, h, call.ratio, offset, not call.aligned)

@@ -14,7 +14,8 @@ import numpy as np
 
 import simt
 from pooltide.kernels import Arrays
-from pooltide.kernels.cuda.regions.region_launches import launches, sources
+from pooltide.kernels.cuda.regions.region_launches import POOLS, launches, sources
+from pooltide.kernels.cuda.task import ELEMENTS
 from pooltide.kernels.regions import reference
 from pooltide.operators.dtypes import DTYPES
 from pooltide.problem.regions import RegionProblem
@@ -69,7 +70,9 @@ def expected(problem: RegionProblem, arrays: Arrays) -> int:
         kept = [np.flatnonzero(good)] * 2
         boxes, grad = boxes[kept[0]], grad[kept[0]]
         indices = None if indices is None else indices[kept[0]]
-    fault = reference.run(problem, "planes", Arrays(grad, arrays.input, indices, arrays.out, boxes), np.empty(0))
+    fault = reference.run(
+        problem, "planes", Arrays(grad, arrays.input, indices, arrays.out, boxes), np.empty(0)
+    )
     assert fault is None, fault
     if not problem.gradient:
         arrays.out[~good] = 0
@@ -84,7 +87,8 @@ def computed(problem: RegionProblem, arrays: Arrays, inner: bool, direct: bool, 
     named |= {"x": arrays.input, "grad": arrays.grad_output, "indices": arrays.indices, "out": arrays.out}
     named["reaches"] = np.full((problem.regions, 5), -7, np.int32)
     found = launches(problem, "channels_last" if inner else "planes", direct)
-    stride = dict(zip((n for _, n in found[0].source.parameters[found[0].source.pointers :]), found[0].arguments))["stride"]
+    names = (name for _, name in found[0].source.parameters[found[0].source.pointers :])
+    stride = dict(zip(names, found[0].arguments, strict=True))["stride"]
     if problem.gradient and not direct and problem.index_dtype is None:
         k, _, ph, pw = problem.shape("grad_output")
         named["moved"] = np.full((k, ph, pw, stride), np.nan, arrays.grad_output.dtype)
@@ -92,7 +96,9 @@ def computed(problem: RegionProblem, arrays: Arrays, inner: bool, direct: bool, 
     for launch in found:
         names = [name for _, name in launch.source.parameters[: launch.source.pointers]]
         given = [nothing if named[name] is None else named[name] for name in names]
-        simt.run(launch.source, launch.grid, launch.block, launch.shared, launch.arguments, given, label=label)
+        simt.run(
+            launch.source, launch.grid, launch.block, launch.shared, launch.arguments, given, label=label
+        )
         if named["moved"] is not None:
             named["grad"] = named["moved"]
     return int(named["faults"][0])
@@ -131,7 +137,9 @@ def check(problem: RegionProblem, rng: np.random.Generator, label: str) -> None:
         same |= np.isnan(got.astype(float)) & np.isnan(must.astype(float))
         if not same.all():
             at = tuple(int(i[0]) for i in np.nonzero(~same))
-            raise SystemExit(f"{label}: {role}{at} is {got[at]!r}, not {must[at]!r}; {(~same).sum()} differ; {boxes}")
+            raise SystemExit(
+                f"{label}: {role}{at} is {got[at]!r}, not {must[at]!r}; {(~same).sum()} differ; {boxes}"
+            )
 
 
 def main(pool: str, dtypes: str, first: int, seeds: int) -> None:
@@ -148,7 +156,4 @@ def main(pool: str, dtypes: str, first: int, seeds: int) -> None:
 
 
 if __name__ == "__main__":
-    from pooltide.kernels.cuda.regions.region_launches import POOLS
-    from pooltide.kernels.cuda.task import ELEMENTS
-
     main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))

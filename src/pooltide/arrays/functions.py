@@ -10,7 +10,7 @@ from typing import Any
 
 from ..problem.forwards import AdaptiveArguments, StridedArguments
 from .array_calls import Array, average, forward, gradient, unpool
-from .region_calls import Boxes, region_gradient, region_pool
+from .region_calls import Boxes, region_average, region_gradient, region_pool
 
 Ints = int | Sequence[int]
 Sizes = int | Sequence[int | None] | None
@@ -1361,7 +1361,7 @@ def ps_roi_align(
         >>> pooltide.ps_roi_align(x, np.asarray([[0.0, 0.0, 0.0, 2.0, 1.0]]), (1, 2)).tolist()
         [[[[0.0, 9.0]]]]
     """
-    return region_pool("ps_roi_align", input, boxes, (output_size, spatial_scale, sampling_ratio), out)
+    return region_average("ps_roi_align", input, boxes, (output_size, spatial_scale, sampling_ratio), out)
 
 
 def ps_roi_align_backward(
@@ -1449,7 +1449,7 @@ def ps_roi_pool(
         >>> pooltide.ps_roi_pool(x, np.asarray([[0.0, 0.0, 0.0, 2.0, 1.0]]), (1, 2)).tolist()
         [[[[0.0, 9.0]]]]
     """
-    return region_pool("ps_roi_pool", input, boxes, (output_size, spatial_scale), out)
+    return region_average("ps_roi_pool", input, boxes, (output_size, spatial_scale), out)
 
 
 def ps_roi_pool_backward(
@@ -1535,7 +1535,9 @@ def roi_align(
         >>> pooltide.roi_align(x, np.asarray([[0.0, 0.0, 0.0, 2.0, 1.0]]), (1, 2)).tolist()
         [[[[2.5, 3.5]]]]
     """
-    return region_pool("roi_align", input, boxes, (output_size, spatial_scale, sampling_ratio, aligned), out)
+    return region_average(
+        "roi_align", input, boxes, (output_size, spatial_scale, sampling_ratio, aligned), out
+    )
 
 
 def roi_align_backward(

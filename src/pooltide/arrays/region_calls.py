@@ -1,6 +1,7 @@
 """Calls on NumPy arrays of pools over regions of interest: bind, check, plan, run.
 
-What depends on metadata alone is done once, and kept in the cache of calls (kernels/calls.py); boxes are data.
+Boxes are data. What depends on metadata alone is done once, and kept in the cache of calls
+(kernels/calls.py).
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,13 +59,20 @@ def region_pool(
         problem = call.problem
         if values is None:
             values = _empty(call, problem.dtype.numpy)
-            places = _empty(call, problem.index_dtype.numpy) if indexed else None
+            places = _empty(call, problem.index_dtype.numpy) if problem.index_dtype else None
         elif places is not None and shares_cells(values, places):
             raise ValueError(f"{name}: out[1] shares memory with out[0]; it must have its own.")
         _run(name, call, Arrays(None, x, places, values, rows))
     except MemoryError as error:
         raise too_large(name, error) from None
     return out if out is not None else (values, places) if indexed else values
+
+
+def region_average(
+    name: str, input: Array, boxes: Boxes, attributes: tuple[Any, ...], out: Array | None
+) -> Array:
+    result: Array = region_pool(name, input, boxes, attributes, out)
+    return result
 
 
 def region_gradient(
@@ -106,12 +114,13 @@ def _one_array(name: str, boxes: Any, like: Any, images: Any = None) -> Any:
     if type(batch) is tuple and batch and type(batch[0]) is int and len(parts) > batch[0]:
         must = f"at most {batch[0]}, one for each image"
         raise ValueError(f"{name}: boxes has {len(parts)} arrays; it must have {must}.")
-    dtype = parts[0].dtype if parts else getattr(like, "dtype", np.float32)
-    rows = np.empty((sum(map(len, parts)), 5), np.float64 if dtype == np.float64 else np.float32)
-    if dtype.kind not in "fV":
-        rows = rows.astype(dtype)  # the rules refuse it
-    for at, (part, end) in enumerate(zip(parts, np.cumsum([len(part) for part in parts]), strict=True)):
-        rows[end - len(part) : end, 0], rows[end - len(part) : end, 1:] = at, part
+    dtype = parts[0].dtype if parts else np.dtype(np.float32)
+    if dtype.itemsize == 2:  # a half type would round the number of an image
+        dtype = np.dtype(np.float32)
+    rows, end = np.empty((sum(map(len, parts)), 5), dtype), 0
+    for at, part in enumerate(parts):
+        begin, end = end, end + len(part)
+        rows[begin:end, 0], rows[begin:end, 1:] = at, part
     return rows
 
 
@@ -151,11 +160,12 @@ def _prepared(
 def _run(name: str, call: _Call, arrays: Arrays) -> None:
     problem, executable = call.problem, call.executable
     boxes = np.ascontiguousarray(arrays.boxes, problem.dtype.accumulator)
-    a, fault = arrays, NotImplemented
+    a, fault = arrays, cast(Any, NotImplemented)
     if executable.kernel is not None:
         fault = executable.kernel(a.grad_output, a.input, boxes, a.indices, a.out, get_num_threads())
     if fault is NotImplemented:
-        read = [None if role in problem.results else getattr(a, role) for role in ("grad_output", "input", "indices")]
+        roles = ("grad_output", "input", "indices")
+        read = [None if role in problem.results else getattr(a, role) for role in roles]
         if any(x is not None and np.may_share_memory(a.out, x) for x in (*read, boxes)):
             read = [None if x is None else x.copy("K") for x in read]
             boxes = boxes.copy()

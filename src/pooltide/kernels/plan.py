@@ -153,7 +153,7 @@ def backend_setting() -> bytes | None:
 def plan(
     problem: AnyProblem, layouts: tuple[str, ...], device: int | None = None, only: str | None = None
 ) -> Executable:
-    """What computes a problem on a device, for arrays in these layouts, in the order of the problem's `roles`.
+    """What computes a problem on a device, for arrays in these layouts, in the order of `problem.roles`.
 
     `device`: the number of a GPU; None: the host. `only`: the name of the one backend to use.
     """
@@ -164,7 +164,10 @@ def plan(
 
 @cache
 def gpu_backend(regional: bool = False) -> ModuleType | str:
-    """The module of GPU kernels, or the reason why they can't be compiled here. `regional`: those of regions."""
+    """The module of GPU kernels, or the reason why they can't be compiled here.
+
+    `regional`: the kernels of pools over regions of interest.
+    """
     try:
         backend = import_module(f"pooltide.kernels.cuda{'.regions' if regional else ''}.launch")
         backend.check_compiler()
@@ -183,7 +186,9 @@ def _backends(problem: AnyProblem, device: int | None) -> Mapping[str, ModuleTyp
 
 
 @cached(lambda executable: (executable.prepared,))
-def _planned(problem: AnyProblem, layouts: tuple[str, ...], device: int | None, only: str | None) -> Executable:
+def _planned(
+    problem: AnyProblem, layouts: tuple[str, ...], device: int | None, only: str | None
+) -> Executable:
     refused: list[tuple[str, str]] = []
     backends = _backends(problem, device)
     if only is not None and only not in backends:
@@ -206,7 +211,9 @@ def _planned(problem: AnyProblem, layouts: tuple[str, ...], device: int | None, 
     raise NoBackend("; ".join(f"{name}: {reason}" for name, reason in refused))
 
 
-def arrange(problem: AnyProblem, layouts: tuple[str, ...], able: frozenset[str]) -> tuple[str, tuple[str, ...]]:
+def arrange(
+    problem: AnyProblem, layouts: tuple[str, ...], able: frozenset[str]
+) -> tuple[str, tuple[str, ...]]:
     """The layout to work in, and the arrays that must be copied into it."""
     if "strided" in able:
         layout = layouts[0] if len(set(layouts)) == 1 else "strided"

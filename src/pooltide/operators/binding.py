@@ -67,8 +67,8 @@ def bind(
     """The call that these arguments make; raises the operator's first fault.
 
     `attributes` are in the order of the operator's page. A gradient takes `input` as an array or a shape; a
-    pool writes `indices` and `out`, and allocates those that are None; an unpool reads `indices`. `boxes` are the
-    regions of interest, one array.
+    pool writes `indices` and `out`, and allocates those that are None; an unpool reads `indices`.
+    `boxes` is one array of the regions of interest.
     """
     forward = not operator.gradient
     grad = arrays.floats(input if forward else grad_output)

@@ -19,8 +19,8 @@ _SIMPLE = frozenset({int, bool, float, NoneType})
 def kinds(values: tuple[Any, ...]) -> tuple[type, ...] | None:
     """The types of plain values and of what tuples among them hold, or None where one value is not plain.
 
-    Plain are ints, bools, floats, None and tuples of them, by exact type. A key of plain values needs their types
-    too: True equals 1, but means another call.
+    Plain are ints, bools, floats, None and tuples of them, by exact type. A key of plain values needs their
+    types too: True equals 1, but means another call.
     """
     outer = tuple(map(type, values))
     if _SIMPLE.issuperset(outer):

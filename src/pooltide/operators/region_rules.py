@@ -62,7 +62,7 @@ def pooled_shape(call: Call, of: Names) -> Fault | None:
 
 
 def bins_of(call: Call) -> Pair:
-    """PH, PW: the output size of a forward; a gradient has them in its grad_output, CANN's have two numbers."""
+    """PH, PW: the output size of a forward; a gradient has them in its grad_output, CANN in two numbers."""
     if call.operator.by_role("pooled_height"):
         return call.role("pooled_height"), call.role("pooled_width")
     if grad := call.role("grad_output"):

@@ -5,13 +5,15 @@ gradient of each with respect to the input:
 
     roi_align       a bin has the mean of samples, each interpolated between four cells
     roi_align_max   a bin has the largest of these four cells times their weights, of all samples: ONNX's
-                    maximum, which has no gradient here. A sample outside the plane counts 0; NaN is the largest
+                    maximum, which has no gradient here. A sample outside the plane counts 0; NaN is the
+                    largest
     roi_pool        a bin has the largest of its cells
-    ps_roi_align    as roi_align, of one input channel per bin: channel (c·PH + ph)·PW + pw for bin (c, ph, pw)
-    ps_roi_pool     the mean of the cells of a bin, of one input channel per bin
+    ps_roi_align    as roi_align; bin (ph, pw) of channel c reads input channel (c·PH + ph)·PW + pw
+    ps_roi_pool     the mean of the cells of a bin; channels as in ps_roi_align
 
-A gradient's cell is the sum over regions, ascending, then bins, then samples. docs/regions.md is the contract:
-the order of all sums, and the arithmetic of positions and weights. Boxes are data: nothing here reads them.
+A gradient's cell is the sum over regions, ascending, then bins, then samples. docs/regions.md is the
+contract: the order of all sums, and the arithmetic of positions and weights. Boxes are data: nothing here
+reads them.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ class RegionProblem(OfKind):
     bins: Pair  # PH, PW
     dtype: DType
     spatial_scale: float = 1.0
-    sampling_ratio: int = -1  # samples of a bin on each axis; 0 or less: as many as the bin has cells, rounded up
+    sampling_ratio: int = -1  # samples of a bin on each axis; 0 or less: its cells, rounded up
     aligned: bool = False  # positions are half a cell less
     index_dtype: DType | None = None  # of roi_pool; None: there are no indices
 
@@ -61,7 +63,7 @@ class RegionProblem(OfKind):
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """The arrays by their names in kernels.Arrays, those read, then the result; boxes always come, too."""
+        """The arrays by their names in kernels.Arrays, those read, then the result; boxes come besides."""
         indices = ("indices",) if self.index_dtype else ()
         return ("grad_output" if self.gradient else "input", *indices, "out")
 

@@ -89,7 +89,9 @@ def ps_roi_align_backward(
     out: Tensor | None = None,
 ) -> Tensor:
     """The gradient of `ps_roi_align` with respect to its input."""
-    return _gradient("ps_roi_align_backward", grad_output, input, boxes, None, (spatial_scale, sampling_ratio), out)
+    return _gradient(
+        "ps_roi_align_backward", grad_output, input, boxes, None, (spatial_scale, sampling_ratio), out
+    )
 
 
 def ps_roi_pool_backward(
@@ -114,7 +116,13 @@ def _pool(name: str, input: Any, boxes: Any, output_size: Any, *attributes: Any)
 
 
 def _gradient(
-    name: str, grad: Any, input: Any, boxes: Any, indices: Any, attributes: tuple[Any, ...], out: Tensor | None
+    name: str,
+    grad: Any,
+    input: Any,
+    boxes: Any,
+    indices: Any,
+    attributes: tuple[Any, ...],
+    out: Tensor | None,
 ) -> Tensor:
     shape = tuple(input.shape) if is_tensor(input) else plain(input)
     last = is_channels_last(input if is_tensor(input) else grad, 2) if is_tensor(grad) else False
@@ -133,7 +141,9 @@ def _gradient(
 
 def _fits(sizes: Any, tensors: tuple[Any, ...], attributes: tuple[Any, ...]) -> bool:
     """Whether the types fit the operator's schema; if not, our rules say what is wrong."""
-    integers = type(sizes) in (tuple, list, torch.Size) and all(isinstance(n, (int, torch.SymInt)) for n in sizes)
+    integers = type(sizes) in (tuple, list, torch.Size) and all(
+        isinstance(n, (int, torch.SymInt)) for n in sizes
+    )
     numbers = all(type(a) in (int, float, bool) for a in attributes)
     return integers and numbers and all(t is None or is_tensor(t) for t in tensors)
 

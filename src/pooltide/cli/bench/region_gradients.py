@@ -1,6 +1,6 @@
 """Times gradients of pools over regions on a GPU, against torchvision's, on problems as detectors have them.
 
-    python -m pooltide.cli.bench.region_gradients [--drawn N] [--seed S] [--pool roi_align] [--dtype float32]
+    python -m pooltide.cli.bench.region_gradients [--drawn N] [--seed S] [--pool P,P…] [--dtype D,D…]
 
 Boxes are drawn by acceptance/boxes.py: all sizes, in clusters; of half of the problems only those that a feature
 pyramid sends to the level. Each time is the median of rounds, after the cache was overwritten. The limit is the time
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from math import exp, log
 from statistics import geometric_mean, median
 from typing import Any
@@ -56,7 +57,11 @@ class Drawn:
 def drawn(pool: str, number: int, seed: int) -> Iterator[Drawn]:
     random = np.random.Generator(np.random.PCG64(seed))
     while number:
-        level, images, bins = int(random.integers(2, 6)), int(random.integers(1, 5)), int(random.choice([7, 14]))
+        level, images, bins = (
+            int(random.integers(2, 6)),
+            int(random.integers(1, 5)),
+            int(random.choice([7, 14])),
+        )
         channels = int(random.choice([64, 128, 256, 256, 512, 1024]))
         count = int(exp(random.uniform(log(100), log(2000))))
         plane, scale = (-(-IMAGE[0] >> level), IMAGE[1] >> level), 0.5**level
@@ -116,7 +121,7 @@ def operations(problem: Drawn) -> float:
     if not problem.pool.endswith("align"):
         return problem.channels * problem.bins**2 * len(problem.boxes)
     ends = problem.boxes[:, 1:] * problem.scale - 0.5
-    samples = 1.0
+    samples = np.ones(len(ends))
     for axis in (0, 1):
         length = ends[:, axis + 2] - ends[:, axis]
         samples = samples * (problem.ratio or np.maximum(np.ceil(length / problem.bins), 0)) * problem.bins
@@ -130,16 +135,20 @@ def main() -> None:
     parser.add_argument("--pool", default="roi_align")
     parser.add_argument("--dtype", default="float32")
     options = parser.parse_args()
-    import torchvision  # noqa: F401
-
-    dtype = getattr(torch, options.dtype)
+    import_module("torchvision")  # defines its operators
     flush = torch.empty(FLUSH_BYTES // 4, device="cuda")
     source, target = torch.ones((2, 1 << 28), device="cuda")
     copies = [elapsed_seconds(lambda: target.copy_(source)) for _ in range(5)]
     bandwidth = 2 * source.nbytes / median(copies)
     del source, target
-    ratios, limits = [], []
-    for problem in drawn(options.pool, options.drawn, options.seed):
+    for pool in options.pool.split(","):
+        for name in options.dtype.split(","):
+            _table(pool, name, options, bandwidth, flush)
+
+
+def _table(pool: str, dtype_name: str, options: Any, bandwidth: float, flush: torch.Tensor) -> None:
+    ratios, limits, dtype = [], [], getattr(torch, dtype_name)
+    for problem in drawn(pool, options.drawn, options.seed):
         ours, theirs, nbytes = calls(problem, dtype)
         times: dict[str, float] = {}
         for name, run in (("ours", ours), ("torchvision", theirs)):
@@ -166,8 +175,8 @@ def main() -> None:
             flush=True,
         )
     if ratios:
-        print(f"{options.pool} {options.dtype}: geometric mean {geometric_mean(ratios):.2f}, least {min(ratios):.2f}")
-    print(f"{options.pool} {options.dtype}: ours ÷ limit median {median(limits):.2f}, worst {max(limits):.2f}")
+        print(f"{pool} {dtype_name}: geometric mean {geometric_mean(ratios):.2f}, least {min(ratios):.2f}")
+    print(f"{pool} {dtype_name}: ours ÷ limit median {median(limits):.2f}, worst {max(limits):.2f}")
 
 
 if __name__ == "__main__":

@@ -82,10 +82,13 @@ def pool(problem: RegionProblem, input: Array, boxes: Array, indices: Array | No
                     value = _largest_term(problem, planes, box, ph, pw)
                 else:
                     value = np.zeros(len(planes), x.dtype)
-                    for (top, bottom), (left, right), (w1, w2, w3, w4) in samples_of_bin(problem, box, ph, pw):
-                        value += w1 * planes[:, top, left] + w2 * planes[:, top, right] + (
-                            w3 * planes[:, bottom, left]
-                        ) + w4 * planes[:, bottom, right]
+                    for (y1, y2), (x1, x2), (w1, w2, w3, w4) in samples_of_bin(problem, box, ph, pw):
+                        value += (
+                            w1 * planes[:, y1, x1]
+                            + w2 * planes[:, y1, x2]
+                            + (w3 * planes[:, y2, x1])
+                            + w4 * planes[:, y2, x2]
+                        )
                     value = value / number_of_samples(problem, box)
                 out[k, :, ph, pw] = value
 
@@ -111,8 +114,8 @@ def accumulate(
                     ]
                 else:
                     count = number_of_samples(problem, box)
-                    for rows, columns, weights in samples_of_bin(problem, box, ph, pw):
-                        corners = [(y, x) for y in rows for x in columns]
+                    for down, across, weights in samples_of_bin(problem, box, ph, pw):
+                        corners = [(y, x) for y in down for x in across]
                         for (y, x), weight in zip(corners, weights, strict=True):
                             planes[:, y, x] += term * weight / count
 
@@ -140,9 +143,10 @@ def _extent(problem: RegionProblem, low: Any, high: Any, bins: int) -> _Extent:
     length = end - start
     if not problem.aligned and length < 1:
         length = T(1)
-    samples = np.ceil(length / T(bins))
-    adaptive = int(samples) if -_LARGEST < samples < _LARGEST else 0
-    return _Extent(start, length / T(bins), problem.sampling_ratio if problem.sampling_ratio > 0 else adaptive)
+    grid, samples = problem.sampling_ratio, np.ceil(length / T(bins))
+    if grid <= 0:
+        grid = int(samples) if -_LARGEST < samples < _LARGEST else 0
+    return _Extent(start, length / T(bins), grid)
 
 
 def number_of_samples(problem: RegionProblem, box: Array) -> Any:

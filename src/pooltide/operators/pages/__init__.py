@@ -23,7 +23,8 @@ from .family import written_out
 from .references import PythonFunction
 
 KINDS = {"average", "maximum", "average_gradient", "maximum_gradient", "unpool", "unpool_gradient"}
-KINDS |= {f"{pool}{end}" for pool in ("roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool") for end in ("", "_gradient")}
+REGION_POOLS = ("roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool")
+KINDS |= {f"{pool}{end}" for pool in REGION_POOLS for end in ("", "_gradient")}
 # global: one window, the whole plane, of any number of axes. indexed: an index per element, and no windows.
 # regions: bins of boxes, which are data.
 WINDOWS = {"adaptive", "strided", "global", "indexed", "regions"}

@@ -10,7 +10,8 @@ from typing import Any
 
 from ..toml import PageError, exact_keys, read_page
 
-_TABLES = {f"{prefix}{table}" for prefix in ("", "forward_", "unpool_", "region_") for table in ("arguments", "rules")}
+_PREFIXES = ("", "forward_", "unpool_", "region_")
+_TABLES = {f"{prefix}{table}" for prefix in _PREFIXES for table in ("arguments", "rules")}
 _SHARED = read_page("functions", keys={"dtypes"} | _TABLES)
 
 

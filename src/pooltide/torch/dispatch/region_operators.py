@@ -76,7 +76,11 @@ def _fake(name: str) -> Callable[..., Any]:
         shape = problem.shape("out")
         strides = dense_strides(shape, is_channels_last(x, 2))
         values = x.new_empty_strided(shape, strides)
-        return (values, x.new_empty_strided(shape, strides, dtype=torch.int32)) if problem.index_dtype else values
+        return (
+            (values, x.new_empty_strided(shape, strides, dtype=torch.int32))
+            if problem.index_dtype
+            else values
+        )
 
     def backward(grad: Tensor, shape: Sequence[int], boxes: Tensor, *rest: Any) -> Tensor:
         indices, attributes, channels_last = _split(name, rest)

@@ -77,7 +77,7 @@ def install(
     module = sys.modules["torchvision.ops.roi_align"]
     _python_program = getattr(module, "_roi_align", None)
     if _python_program is not None:
-        module._roi_align = _by_operator(_python_program)  # type: ignore[attr-defined]
+        vars(module)["_roi_align"] = _by_operator(_python_program)
 
 
 def uninstall() -> None:
@@ -86,7 +86,7 @@ def uninstall() -> None:
     if _library is not None:
         _library._destroy()  # type: ignore[no-untyped-call]
         _library = None
-        sys.modules["torchvision.ops.roi_align"]._roi_align = _python_program  # type: ignore[attr-defined]
+        vars(sys.modules["torchvision.ops.roi_align"])["_roi_align"] = _python_program
 
 
 def _by_operator(program: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -132,14 +132,16 @@ def _gradient(name: str, theirs: Callable[..., Any]) -> Callable[..., Any]:
     indexed = regions()[function].by_role("indices") is not None
 
     def override(keys: Any, grad: Tensor, rois: Tensor, *rest: Any) -> Tensor:
-        saved, (scale, *numbers) = ((rest[0],), rest[1:]) if name != "roi_align" else ((), rest)
+        saved, scale, *numbers = (None, *rest) if name == "roi_align" else rest
         if not _takes(grad, rois):
             return theirs(keys, grad, rois, *rest)  # type: ignore[no-any-return]
         given = dict(zip(names, numbers, strict=True))
         shape = tuple(given[size] for size in _PLANE)
-        attributes = () if indexed else (scale, *(given[a] for a in ("sampling_ratio", "aligned") if a in given))
+        attributes = (
+            () if indexed else (scale, *(given[a] for a in ("sampling_ratio", "aligned") if a in given))
+        )
         try:
-            return gradient(function, grad, shape, rois, saved[0] if indexed else None, attributes, False)
+            return gradient(function, grad, shape, rois, saved if indexed else None, attributes, False)
         except NoBackend:
             return theirs(keys, grad, rois, *rest)  # type: ignore[no-any-return]
         except FAULTS as fault:

@@ -75,7 +75,9 @@ def gradient(
     return result
 
 
-def checked(name: str, grad: Any, input: Any, boxes: Any, indices: Any, attributes: tuple[Any, ...]) -> RegionProblem:
+def checked(
+    name: str, grad: Any, input: Any, boxes: Any, indices: Any, attributes: tuple[Any, ...]
+) -> RegionProblem:
     """Returns the problem of a call; raises for the first bad argument."""
     source = input if grad is None else grad
     device = source.device if is_tensor(source) else torch.device("cpu")
@@ -117,7 +119,11 @@ def _prepared(
 ) -> _Call:
     attributes = tuple(map(plain, attributes))
     source = input if grad is None else grad
-    for argument, tensor in (("grad_output" if grad is not None else "input", source), ("boxes", boxes), ("indices", indices)):
+    for argument, tensor in (
+        ("grad_output" if grad is not None else "input", source),
+        ("boxes", boxes),
+        ("indices", indices),
+    ):
         if tensor is not None and (text := shortage(tensor)):
             raise ValueError(f"{name}: {argument} {text}")
     facts = metadata(source, boxes, indices)
@@ -137,7 +143,13 @@ def _new(call: _Call, role: str, dtype: torch.dtype, device: torch.device) -> Te
 
 
 def _run(
-    name: str, call: _Call, grad: Tensor | None, x: Tensor | None, boxes: Tensor, indices: Tensor | None, out: Tensor
+    name: str,
+    call: _Call,
+    grad: Tensor | None,
+    x: Tensor | None,
+    boxes: Tensor,
+    indices: Tensor | None,
+    out: Tensor,
 ) -> None:
     problem, executable = call.problem, call.executable
     if not out.numel() and problem.gradient:
@@ -146,7 +158,9 @@ def _run(
     grad, x, indices = (
         None if t is None else aligned(t.detach().contiguous(memory_format=form)) for t in (grad, x, indices)
     )
-    rows = aligned(boxes.detach().to(torch.float64 if problem.dtype.name == "FLOAT64" else torch.float32).contiguous())
+    rows = aligned(
+        boxes.detach().to(torch.float64 if problem.dtype.name == "FLOAT64" else torch.float32).contiguous()
+    )
     if executable.prepared is not None:
         at = [None if t is None else address(t) for t in (grad, x, rows, indices)]
         fault = executable.prepared.run(*at, out.data_ptr(), num_threads())

@@ -89,7 +89,14 @@ class PreparedRegions:
 
     def _enqueue(self, source: int, boxes: int, indices: int, out: int) -> None:
         problem, stream = self.problem, current_stream(self.device)
-        at = {"boxes": boxes, "x": source, "grad": source, "indices": indices, "out": out, "faults": self.faults}
+        at = {
+            "boxes": boxes,
+            "x": source,
+            "grad": source,
+            "indices": indices,
+            "out": out,
+            "faults": self.faults,
+        }
         direct = self.vectors and source % _VECTOR == 0
         if problem.gradient:
             reaches = self._scratch(problem.regions * 5 * 4)
@@ -120,5 +127,5 @@ def run(problem: RegionProblem, layout: str, arrays: Arrays, scratch: None = Non
     if problem.empty:
         a.out.zero_()
         return
-    pointers = (None if t is None else t.data_ptr() for t in (a.grad_output, a.input, a.boxes, a.indices))
-    prepare(problem, layout, a.out.get_device()).run(*pointers, a.out.data_ptr())  # type: ignore[arg-type]
+    grad, x, indices = (None if t is None else t.data_ptr() for t in (a.grad_output, a.input, a.indices))
+    prepare(problem, layout, a.out.get_device()).run(grad, x, a.boxes.data_ptr(), indices, a.out.data_ptr())
