@@ -248,7 +248,7 @@ def _region_argument(rng: Random, page: Operator, parameter: Parameter, problem:
         "pooled_width": problem.bins[1],
         "input_shape": list(problem.input),
         "mode": rng.choice(("avg", "max", "avg", "max", "AVG", "")),
-        "sampling_ratio": rng.choice((0, 0, 1, 2, 2, 32767, 32768)),
+        "sampling_ratio": rng.choice((0, 0, 1, 2, 2, 50, 32768)),
         "spatial_scale": rng.choice((problem.attributes["spatial_scale"], 0.5, 1)),
         "aligned": rng.random() < 0.5,
     }
