@@ -22,12 +22,15 @@ from ..kernels.threads import get_num_threads
 from ..operators.binding import bind
 from ..operators.call import shares_cells
 from ..operators.catalog import regions
+from ..operators.dtypes import DTYPES
 from ..operators.memory import reserve, too_large
 from ..operators.plain import plain, plain_array, plain_shape, shown
 from ..problem.regions import RegionProblem, lower_regions
 from .array_calls import metadata, results
 from .reader import ARRAYS
 from .volumes import memory_layout
+
+_FLOATS = [DTYPES[name].numpy for name in ("FLOAT32", "FLOAT64", "FLOAT16", "BFLOAT16")]
 
 Array = NDArray[Any]
 Boxes = Array | Sequence[Array]
@@ -86,7 +89,7 @@ def region_gradient(
 ) -> Array:
     grad, shape, at, written = map(plain_array, (grad_output, plain_shape(input), indices, out))
     try:
-        rows = _one_array(name, boxes, grad, images=getattr(shape, "shape", shape))
+        rows = _one_array(name, boxes, grad, images=_shape(shape))
         call = _prepared(name, grad, shape, rows, at, attributes, written)
         if written is None:
             written = np.empty(call.problem.shape("out"), grad.dtype)
@@ -96,21 +99,28 @@ def region_gradient(
     return written if out is None else out
 
 
+def _shape(array: Any) -> Any:
+    """The shape of an array; any other value itself."""
+    return array.shape if type(array) is np.ndarray else array
+
+
 def _one_array(name: str, boxes: Any, like: Any, images: Any = None) -> Any:
     """Boxes as one array, (K, 5); a list has one array of boxes, (L, 4), for each image."""
-    if not isinstance(boxes, (tuple, list)):
+    kind = type(boxes)  # isinstance would ask an odd object itself
+    if not issubclass(kind, (tuple, list)):
         return plain_array(boxes)
-    batch = getattr(like, "shape", ()) if images is None else images
+    batch = _shape(like) if images is None else images
+    items = tuple.__iter__(boxes) if issubclass(kind, tuple) else list.__iter__(boxes)
     parts: list[Array] = []
-    for at, part in enumerate(map(plain_array, boxes)):
+    for at, part in enumerate(map(plain_array, items)):
         if type(part) is not np.ndarray or part.ndim != 2 or part.shape[1] != 4:
             what = f"has shape {part.shape}" if type(part) is np.ndarray else f"is {shown(part)}"
             error = ValueError if type(part) is np.ndarray else TypeError
             raise error(f"{name}: boxes[{at}] {what}; it must be an array of shape (L, 4).")
-        if part.dtype != boxes[0].dtype:
-            must = f"{boxes[0].dtype}, as boxes[0] has"
-            raise TypeError(f"{name}: boxes[{at}] has dtype {part.dtype}; it must be {must}.")
         parts.append(part)
+        if part.dtype != parts[0].dtype or part.dtype not in _FLOATS:
+            must = f"{parts[0].dtype}, as boxes[0] has" if at else "float32, float64, float16 or bfloat16"
+            raise TypeError(f"{name}: boxes[{at}] has dtype {part.dtype}; it must be {must}.")
     if type(batch) is tuple and batch and type(batch[0]) is int and len(parts) > batch[0]:
         must = f"at most {batch[0]}, one for each image"
         raise ValueError(f"{name}: boxes has {len(parts)} arrays; it must have {must}.")
@@ -135,9 +145,9 @@ def _prepared(
     indexed: bool = True,
 ) -> _Call:
     """The arrays are those that the call reads and writes; None for each that it has not, or allocates."""
-    attributes = tuple(float(a) if isinstance(a, np.floating) else plain(a) for a in attributes)
+    attributes = tuple(float(a) if issubclass(type(a), np.floating) else plain(a) for a in attributes)
     forward = grad_output is None
-    shape = () if forward else getattr(input, "shape", input)
+    shape = () if forward else _shape(input)
     facts = metadata(input if forward else grad_output, boxes, indices, out)
     key = call_key(name, facts, (shape, *attributes), indexed)
     if (call := CALLS.get(key)) is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import inf, prod
 
 from .call import Call
+from .plain import shown
 from .refusals import Fault, Names, either, names_of, shape_text, spelled_role
 
 Pair = tuple[int, int]
@@ -37,7 +38,8 @@ def sampling_range(call: Call) -> Fault | None:
     value = call.role("sampling_ratio")
     if value is None or value <= MOST_SAMPLES:
         return None
-    return Fault(f"{spelled_role(call, 'sampling_ratio')} is {value}; it must be at most {MOST_SAMPLES}.")
+    text = f"{spelled_role(call, 'sampling_ratio')} is {shown(value)}"
+    return Fault(f"{text}; it must be at most {MOST_SAMPLES}.")
 
 
 def bins_divide_channels(call: Call) -> Fault | None:
