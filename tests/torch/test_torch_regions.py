@@ -12,9 +12,9 @@ torch = pytest.importorskip("torch")
 
 import pooltide  # noqa: E402
 import pooltide.torch as pt  # noqa: E402
+from pools import deterministic  # noqa: E402
 from pooltide.torch.patching import region_overrides  # noqa: E402
 from pooltide.torch.pools import regions  # noqa: E402
-from pools import deterministic  # noqa: E402
 
 F = pt.functional
 BOXES = torch.tensor(
