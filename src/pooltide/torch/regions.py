@@ -1,6 +1,6 @@
-"""Pools over regions of interest on tensors: torchvision's functions, with gradients that are the same each time.
+"""Pools over regions of interest on tensors: torchvision's functions, with deterministic gradients.
 
-The differentiable ones are also in `functional`. docs/regions.md has the arithmetic and the order of all sums.
+The differentiable ones are also in `functional`. docs/regions.md has the arithmetic and the order of sums.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def roi_align(
 def roi_pool(
     input: Tensor, boxes: Boxes, output_size: Size, spatial_scale: float = 1.0, return_indices: bool = False
 ) -> Any:
-    """RoI pooling: the maximum of each bin of regions of interest; with `return_indices` also where it is."""
+    """RoI pooling: the maximum of each bin of regions of interest; `return_indices`: also where it is."""
     both = _pool("roi_pool", input, boxes, output_size, spatial_scale)
     return both if return_indices else both[0]
 
@@ -75,7 +75,7 @@ def roi_align_backward(
 def roi_pool_backward(
     grad_output: Tensor, input: Input, boxes: Boxes, indices: Tensor, *, out: Tensor | None = None
 ) -> Tensor:
-    """The gradient of `roi_pool` with respect to its input. `indices`: where its maxima were; -1 adds nothing."""
+    """The gradient of `roi_pool` with respect to its input. `indices`: of its maxima; -1 adds nothing."""
     return _gradient("roi_pool_backward", grad_output, input, boxes, indices, (), out)
 
 

@@ -79,7 +79,7 @@ def _exists(name: str) -> bool:
 
 
 def check_operators(arguments: Mapping[str, Sequence[str]], library: Any = torch.ops.aten) -> None:
-    """Raises NotImplementedError if an operator of a library is missing, or has other arguments than these."""
+    """Raises NotImplementedError if an operator is missing, or has other arguments than these."""
     for overload, names in arguments.items():
         name, _, form = overload.partition(".")
         try:

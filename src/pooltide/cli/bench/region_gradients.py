@@ -2,9 +2,10 @@
 
     python -m pooltide.cli.bench.region_gradients [--drawn N] [--seed S] [--pool P,P…] [--dtype D,D…]
 
-Boxes are drawn by acceptance/boxes.py: all sizes, in clusters; of half of the problems only those that a feature
-pyramid sends to the level. Each time is the median of rounds, after the cache was overwritten. The limit is the time
-of the bytes of grad_output, boxes and result, or of three operations for each corner of a sample that is in the plane.
+Boxes are drawn by acceptance/boxes.py: all sizes, in clusters; of half of the problems only those that a
+feature pyramid sends to the level. Each time is the median of rounds, after the cache was overwritten. The
+limit is the time of the bytes of grad_output, boxes and result, or of three operations for each corner of a
+sample, whichever is longer.
 """
 
 from __future__ import annotations
@@ -137,13 +138,17 @@ def main() -> None:
     options = parser.parse_args()
     import_module("torchvision")  # defines its operators
     flush = torch.empty(FLUSH_BYTES // 4, device="cuda")
-    source, target = torch.ones((2, 1 << 28), device="cuda")
-    copies = [elapsed_seconds(lambda: target.copy_(source)) for _ in range(5)]
-    bandwidth = 2 * source.nbytes / median(copies)
-    del source, target
+    bandwidth = _bytes_per_second()
     for pool in options.pool.split(","):
         for name in options.dtype.split(","):
             _table(pool, name, options, bandwidth, flush)
+
+
+def _bytes_per_second() -> float:
+    """Those that a copy reads and writes."""
+    source, target = torch.ones((2, 1 << 28), device="cuda")
+    seconds = median(elapsed_seconds(lambda: target.copy_(source)) for _ in range(5))
+    return float(8 * source.numel() / seconds)
 
 
 def _table(pool: str, dtype_name: str, options: Any, bandwidth: float, flush: torch.Tensor) -> None:

@@ -1,4 +1,4 @@
-"""Pools over regions of interest as PyTorch operators, `torch.ops.pooltide.*`: schemas, kernels, fakes, autograd.
+"""Pools over regions as PyTorch operators, `torch.ops.pooltide.*`: schemas, kernels, fakes, autograd.
 
     roi_align(input, boxes, output_size, …)                               roi_pool also returns its indices
     roi_align_backward(grad_output, input_shape, boxes, …, channels_last)
@@ -39,7 +39,8 @@ def schema(name: str) -> str:
     attributes = [f"{_TYPES[p.type]} {p.argument}" for p in operator.parameters if p.type in _TYPES]
     if not operator.gradient:
         result = "(Tensor, Tensor)" if operator.writes_indices else "Tensor"
-        return f"{name}({', '.join(['Tensor input', 'Tensor boxes', 'SymInt[] output_size', *attributes])}) -> {result}"
+        arguments = ["Tensor input", "Tensor boxes", "SymInt[] output_size", *attributes]
+        return f"{name}({', '.join(arguments)}) -> {result}"
     indices = [] if operator.by_role("indices") is None else ["Tensor indices"]
     arguments = ["Tensor grad_output", "SymInt[] input_shape", "Tensor boxes", *indices, *attributes]
     return f"{name}({', '.join([*arguments, 'bool channels_last'])}) -> Tensor"

@@ -1,8 +1,8 @@
 """What runs in the place of torchvision's pools over regions while `patch` is active: forwards and gradients.
 
-The overrides are at the device keys: torchvision's autograd nodes stay, and call them. They pass calls that our
-kernels do not take to torchvision's kernels. torchvision's function `roi_align` leaves its operator for a slow
-Python program under `torch.use_deterministic_algorithms` on CUDA; `_by_operator` takes the place of that
+The overrides are at the device keys: torchvision's autograd nodes stay, and call them. They pass calls that
+our kernels do not take to torchvision's kernels. torchvision's function `roi_align` leaves its operator for a
+slow Python program under `torch.use_deterministic_algorithms` on CUDA; `_by_operator` takes the place of that
 program. torchvision must be imported before `patch()`; it is not imported here.
 """
 
@@ -93,7 +93,8 @@ def _by_operator(program: Callable[..., Tensor]) -> Callable[..., Tensor]:
     @wraps(program)
     def roi_align(input: Tensor, rois: Tensor, *rest: Any) -> Tensor:
         ours = gradient_overrides.depth and hasattr(torch.ops.torchvision, "roi_align")
-        return (torch.ops.torchvision.roi_align if ours else program)(input, rois, *rest)  # type: ignore[no-any-return]
+        pooled: Tensor = (torch.ops.torchvision.roi_align if ours else program)(input, rois, *rest)
+        return pooled
 
     return roi_align
 

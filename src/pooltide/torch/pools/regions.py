@@ -1,7 +1,7 @@
 """Pools over regions of interest on tensors: checks, plans and runs them, on the CPU or a GPU.
 
-`pool` and `gradient` compute, and nothing may follow them: torch.ops.pooltide (dispatch/region_operators.py) is
-for autograd, compilers and transforms. `one_tensor` makes one tensor of the boxes of several images.
+`pool` and `gradient` compute, and nothing may follow them: torch.ops.pooltide (dispatch/region_operators.py)
+is for autograd, compilers and transforms. `one_tensor` makes one tensor of the boxes of several images.
 """
 
 from __future__ import annotations

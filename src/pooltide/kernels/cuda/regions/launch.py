@@ -1,9 +1,10 @@
 """The GPU backend of pools over regions of interest.
 
-    LAYOUTS, refuse, prepare, scratch, run      as of every backend (kernels/regions/__init__.py); `run` takes tensors
+    LAYOUTS, refuse, prepare, scratch, run      as of every backend (kernels/regions/); `run` takes tensors
 
-The programs take all sizes as arguments, so wheels bring them compiled; else a first call waits for the compiler.
-Regions of no image, and indices outside the plane, are counted with the indices of other pools (`index_errors`).
+The programs take all sizes as arguments, so wheels bring them compiled; else a first call waits for the
+compiler. Regions of no image, and indices outside the plane, are counted with the indices of other pools
+(`index_errors`).
 """
 
 from __future__ import annotations
@@ -120,7 +121,10 @@ def prepare(problem: RegionProblem, layout: str, device: int) -> PreparedRegions
 
 
 def run(problem: RegionProblem, layout: str, arrays: Arrays, scratch: None = None) -> None:
-    """Writes every cell of `out`, and a maximum's `indices`. The arrays are tensors, dense in `layout`, on one GPU."""
+    """Writes every cell of `out`, and a maximum's `indices`.
+
+    The arrays are tensors, dense in `layout`, on one GPU.
+    """
     a = arrays
     if a.out.numel() == 0:
         return

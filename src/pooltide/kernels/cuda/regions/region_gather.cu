@@ -11,7 +11,7 @@
 
 #define LINES (MOST_ROWS + TILE_W)
 #define TOO_MANY (-1)
-#define AHEAD 4  // bins that are loaded at once
+#define AHEAD 2  // bins that are loaded at once
 
 struct __align__(CHANNELS * sizeof(Element) < 16 ? CHANNELS * sizeof(Element) : 16) Elements {
   Element each[CHANNELS];

@@ -1,6 +1,6 @@
 """Plans the launches of pools over regions of interest. Pure: no device is touched.
 
-A forward is one launch. A gradient is two: `region_prepare` finds the cells that each region reaches, then each
+A forward is one launch. A gradient is two: `region_prepare` finds the cells that each region reaches, then a
 block of `region_gather`, or of `region_scatter` for roi_pool, computes a tile of cells from the regions that
 reach it. The launches read the same numbers, `_NUMBERS`, and different arrays, `ARRAYS`.
 """
@@ -39,10 +39,13 @@ ARRAYS = {
         *(("const Sum*", "boxes"), ("const Element*", "grad"), ("const Index*", "indices")),
         *(("int*", "reaches"), ("Element*", "moved"), ("u64*", "faults")),
     ),
-    "region_gather": (("const Sum*", "boxes"), ("const Element*", "grad"), ("const int*", "reaches"), ("Element*", "out")),
-    "region_scatter": (
-        *(("const Sum*", "boxes"), ("const Element*", "grad"), ("const Index*", "indices"), ("const int*", "reaches")),
+    "region_gather": (
+        *(("const Sum*", "boxes"), ("const Element*", "grad"), ("const int*", "reaches")),
         ("Element*", "out"),
+    ),
+    "region_scatter": (
+        *(("const Sum*", "boxes"), ("const Element*", "grad"), ("const Index*", "indices")),
+        *(("const int*", "reaches"), ("Element*", "out")),
     ),
 }  # fmt: skip
 _NUMBERS = (

@@ -1,4 +1,4 @@
-"""Compiled general kernels, and those of regions, that a wheel brings, so that a first call needs no compiler.
+"""Compiled kernels, general ones and those of regions, that a wheel brings: first calls need no compiler.
 
     python -m pooltide.kernels.cuda.runtime.shipped FILE   compiles them for NVRTC's architectures
     load(source, capability)                          the machine code of a general kernel, or None
