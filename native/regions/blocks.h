@@ -125,9 +125,9 @@ template <class T> struct SampleLists {
       : rows(carve.take<Sample<T>>(a.most_rows)), columns(carve.take<Sample<T>>(a.most_columns)),
         rows_at(carve.take<int64_t>(r.bins_h + 1)), columns_at(carve.take<int64_t>(r.bins_w + 1)) {}
 
-  void fill(const Regions& r, const Box<T>& box) {
-    list_samples(box.h, r.bins_h, r.height, rows_at, rows);
-    list_samples(box.w, r.bins_w, r.width, columns_at, columns);
+  void fill(const Regions& r, const Box<T>& box, Span down, Span across) {
+    list_samples(box.h, down, r.height, rows_at, rows);
+    list_samples(box.w, across, r.width, columns_at, columns);
   }
 };
 

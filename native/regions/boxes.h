@@ -87,15 +87,15 @@ template <class T> inline Sample<T> sample_at(T position, int64_t cells) {
   return {int32_t(low), int32_t(low + 1), after, T(1) - after};
 }
 
-// Lists the samples of all bins of an axis that are in the plane: those of bin b are at[b] … at[b + 1] - 1.
-template <class T> inline void list_samples(const Extent<T>& e, int64_t bins, int64_t cells, int64_t* at, Sample<T>* to) {
+// Lists the samples of some bins of an axis that are in the plane: those of bin b are at[b] … at[b + 1] - 1.
+template <class T> inline void list_samples(const Extent<T>& e, Span bins, int64_t cells, int64_t* at, Sample<T>* to) {
   int64_t n = 0;
-  for (int64_t bin = 0; bin < bins; bin++) {
+  for (int64_t bin = bins.begin; bin < bins.end; bin++) {
     at[bin] = n;
     Span inside = samples_inside(e, bin, cells);
     for (int64_t i = inside.begin; i < inside.end; i++) to[n++] = sample_at(position_of(e, bin, i), cells);
   }
-  at[bins] = n;
+  at[bins.end] = n;
 }
 
 // The cells of a bin of cells on an axis; `cells` is the first one that does not count.

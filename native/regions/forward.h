@@ -42,7 +42,7 @@ template <class S> class RegionForward {
       int64_t region = a_.order[i];
       const Box<T>& box = boxes[region];
       auto out = region_block(r_, static_cast<S*>(a_.out), u, region);
-      if (r_.sampled) lists_.fill(r_, box);
+      if (r_.sampled) lists_.fill(r_, box, {0, r_.bins_h}, {0, r_.bins_w});
       for (int64_t bin = 0; bin < r_.bins(); bin++) {
         Lattice<const X> at = {image.base + bin * to_next_bin, image.lane, image.cell};
         int64_t ph = bin / r_.bins_w, pw = bin % r_.bins_w;

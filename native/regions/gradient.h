@@ -68,22 +68,22 @@ template <class S> class RegionGradient {
   }
 
   void add_samples(const RegionUnit& u, const Box<T>& box, const Lattice<const S>& grad) {
-    lists_.fill(r_, box);
+    Span down = {0, r_.bins_h}, across = {0, r_.bins_w};
+    if (u.bin >= 0) down = {u.bin / r_.bins_w, u.bin / r_.bins_w + 1}, across = {u.bin % r_.bins_w, u.bin % r_.bins_w + 1};
+    lists_.fill(r_, box, down, across);
     int64_t count = int64_t(box.count);
     bool exact = count > 0 && (count & (count - 1)) == 0;  // then a product has the quotient's bits
-    if (exact) add_bins<true>(u, T(1) / box.count, grad);
-    else add_bins<false>(u, box.count, grad);
+    if (exact) add_bins<true>(u, T(1) / box.count, grad, down, across);
+    else add_bins<false>(u, box.count, grad, down, across);
   }
 
-  template <bool exact> void add_bins(const RegionUnit& u, T divisor, const Lattice<const S>& grad) {
-    int64_t from = u.bin < 0 ? 0 : u.bin / r_.bins_w, to = u.bin < 0 ? r_.bins_h : from + 1;
-    for (int64_t ph = from; ph < to; ph++) {
+  template <bool exact> void add_bins(const RegionUnit& u, T divisor, const Lattice<const S>& grad, Span down, Span across) {
+    for (int64_t ph = down.begin; ph < down.end; ph++) {
       int64_t begin = lists_.rows_at[ph], end = lists_.rows_at[ph + 1];
       while (begin < end && !touches(u, lists_.rows[begin])) begin++;
       while (begin < end && !touches(u, lists_.rows[end - 1])) end--;
       if (begin == end) continue;
-      int64_t first = u.bin < 0 ? 0 : u.bin % r_.bins_w, last = u.bin < 0 ? r_.bins_w : first + 1;
-      for (int64_t pw = first; pw < last; pw++) {
+      for (int64_t pw = across.begin; pw < across.end; pw++) {
         Block<S> g = read_block(grad.base + (ph * r_.bins_w + pw) * grad.cell, grad.lane, u.channels);
         const Sample<T>*left = lists_.columns + lists_.columns_at[pw], *right = lists_.columns + lists_.columns_at[pw + 1];
         for (int64_t row = begin; row < end; row++) {

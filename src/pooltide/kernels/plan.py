@@ -177,9 +177,10 @@ def gpu_backend(regional: bool = False) -> ModuleType | str:
 
 
 def _backends(problem: AnyProblem, device: int | None) -> Mapping[str, ModuleType]:
+    regional = isinstance(problem, RegionProblem)
     if device is None:
-        return REGION_BACKENDS if problem.regional else BACKENDS
-    backend = gpu_backend(True) if problem.regional else gpu_backend()
+        return REGION_BACKENDS if regional else BACKENDS
+    backend = gpu_backend(True) if regional else gpu_backend()
     if isinstance(backend, str):
         raise NoBackend(backend)
     return {"cuda": backend}
