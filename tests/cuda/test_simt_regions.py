@@ -21,14 +21,14 @@ on_host = pytest.mark.skipif(simt.why_not() is not None, reason=simt.why_not() o
     ("pool", "dtypes"),
     fast_some(
         [
-            *(("roi_align", "FLOAT32"), ("roi_pool", "FLOAT32")),
+            ("roi_align", "FLOAT32"),
             *((pool, "FLOAT32,FLOAT64,FLOAT16,BFLOAT16") for pool in POOLS),
         ],
-        2,
+        1,
     ),
 )
 def test_bits_are_the_references(pool: str, dtypes: str) -> None:
-    done = simt.start(SUPPORT / "simt_regions.py", pool, dtypes, "1", "9")
+    done = simt.start(SUPPORT / "simt_regions.py", pool, dtypes, "1", "5")
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stdout + done.stderr
 
 
@@ -47,7 +47,7 @@ def test_wheels_bring_every_program_that_a_problem_needs() -> None:
 @pytest.mark.parametrize("bins", [(1, 1), (7, 7), (14, 14), (20, 20)])
 @pytest.mark.parametrize("pool", POOLS)
 def test_launches_fit_a_device(pool: str, bins: tuple[int, int], channels: int) -> None:
-    """Every device has 64 KB of shared memory for a block, and those that PyTorch supports 96 KB but for 7.5."""
+    """Devices have at least 96 KB of shared memory for a block, but those of compute capability 7.5."""
     channels *= bins[0] * bins[1] if pool.startswith("ps_") else 1
     index = DTYPES["INT64"] if pool == "roi_pool" else None
     for dtype in ("FLOAT32", "FLOAT64"):

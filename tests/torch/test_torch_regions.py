@@ -61,6 +61,7 @@ def test_gradcheck_of_ps_roi_pool_before_the_last_row_and_column() -> None:
     assert torch.autograd.gradcheck(lambda x: F.ps_roi_pool(x, inside, 2), drawn())
 
 
+@pytest.mark.slow
 @each_pool
 def test_operators_pass_pytorchs_checks(name: str) -> None:
     operator = getattr(torch.ops.pooltide, name)

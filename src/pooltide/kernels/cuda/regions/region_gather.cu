@@ -1,17 +1,16 @@
 // The gradient of roi_align, ps_roi_align and ps_roi_pool: each cell adds what the regions that reach it give.
 //
-// A block computes a tile of cells of an image, for p.lanes · CHANNELS channels of grad_output. It lists the regions
-// that reach the tile, in ascending order, some at a time. For each region and each row and column of the tile it
-// writes which samples reach that row or column, with their weights: the list of a line. Then a group of threads
-// walks through the bins that reach a cell; a thread adds CHANNELS channels, and loads some bins before it adds
-// them. Everything that depends on boxes alone is the same for all threads of a group. A line with more than p.most
-// weights has no list; its weights are computed where they are needed.
+// A block computes a tile of cells of an image, for up to 32 · CHANNELS channels (of one bin, if each bin has its own).
+// It lists the regions that reach the tile, in ascending order, some at a time. For each region and each row and column
+// of the tile it writes which samples reach that row or column, with their weights: the list of a line. Then a group of
+// threads walks through the regions for each cell; a thread adds CHANNELS channels. Everything that depends on
+// boxes alone is the same for all threads of a group. A line with more than p.most weights has no list; its weights
+// are computed where they are needed.
 #include "division.h"
 #include "regions.h"
 
-#define LINES (MOST_ROWS + TILE_W)
+#define LINES (TILE_H + TILE_W)
 #define TOO_MANY (-1)
-#define AHEAD 2  // bins that are loaded at once
 
 struct __align__(CHANNELS * sizeof(Element) < 16 ? CHANNELS * sizeof(Element) : 16) Elements {
   Element each[CHANNELS];
@@ -23,7 +22,7 @@ struct Entry {
   unsigned short bin, end;
 };
 
-// By what terms are divided, and how: 1 multiplies by the inverse, which is exact.
+// By what terms are divided, and how (division.h).
 struct Divisor {
   Sum count, inverse;
   int how;
@@ -38,20 +37,20 @@ __device__ __forceinline__ Divisor divisor_of(i64 count) {
 }
 
 // A term, divided. `quotient` expects no tiny products of IEEE halves, but a weight can be tiny.
-__device__ __forceinline__ Sum divided(Sum term, const Divisor &by) {
-  if (by.how == 1) return term * by.inverse;
+template <int HOW>
+__device__ __forceinline__ Sum divided(Sum term, Divisor by) {
 #if ELEMENT == 2
-  if (fabsf(term) < 7.888609052210118e-31f && term != 0) return divide_small(term, by.count);  // 2^-100
+  if (HOW == 3 && fabsf(term) < 7.888609052210118e-31f && term != 0) return divide_small(term, by.count);  // 2^-100
 #endif
-  return by.how == 3 ? quotient<3>(term, by.count, by.inverse) : quotient<4>(term, by.count, by.inverse);
+  return quotient<HOW>(term, by.count, by.inverse);
 }
 
 // Lists the weights of a line of the tile; returns how many, or TOO_MANY.
-__device__ __noinline__ int fill(Entry *entries, int most, Line line, int bins, int size, int cell) {
+__device__ __forceinline__ int fill(Entry *entries, int most, const Line &line, int bins, Reach used, int size, int cell) {
   const Span span = span_of_cells(line, bins, size, cell, cell);
   const Reach near = bins_at(span, bins);
   int count = 0;
-  for (int bin = near.first; bin <= near.last; ++bin) {
+  for (int bin = max(near.first, used.first); bin <= min(near.last, used.last); ++bin) {
     const int begin = count;
     each_weight(line, span, bin, size, cell, [&](Sum weight) {
       if (count < most) entries[count].weight = weight, entries[count].bin = (unsigned short)bin;
@@ -63,159 +62,147 @@ __device__ __noinline__ int fill(Entry *entries, int most, Line line, int bins, 
   return count;
 }
 
-__device__ __forceinline__ void put(Sum *to, const Sum *from) {
-#pragma unroll
-  for (int i = 0; i < CHANNELS; ++i) to[i] = from[i];
-}
-
 // Adds a bin's part of one weight of each axis to the sums.
-__device__ __forceinline__ void add(Sum *sums, const Elements &grad, Sum wy, Sum wx, const Divisor &by) {
+template <int HOW>
+__device__ __forceinline__ void add(Sum *sums, const Elements &grad, Sum wy, Sum wx, Divisor by) {
   const Sum weight = wy * wx;
 #pragma unroll
   for (int i = 0; i < CHANNELS; ++i) {
 #if SAMPLED
-    sums[i] += divided(widen(grad.each[i]) * weight, by);
+    sums[i] += divided<HOW>(widen(grad.each[i]) * weight, by);
 #else
     sums[i] += widen(grad.each[i]) / weight;  // the weights are numbers of cells
 #endif
   }
 }
 
-// Adds what a region gives to a cell, without lists. If each bin has its own channels, `sums` has those of all bins.
-__device__ __noinline__ void add_computed(const Parameters &p, Sum *sums, int k, int channel, int row, int column,
-                                          Sum count, int pitch) {
+// Adds what a region gives to a cell, by the lists of the cell's row and column.
+template <int HOW>
+__device__ __forceinline__ void add_listed(const Parameters &p, Sum *sums, const Element *grad, const Entry *ys, int rows,
+                                           const Entry *xs, int columns, Divisor by) {
+  for (int i = 0; i < rows;) {
+    const int bin = ys[i].bin * p.PW, next = ys[i].end;
+    for (int j = 0; j < columns;) {
+      const int end = xs[j].end;
+      const Elements g = *(const Elements *)(grad + (i64)(bin + xs[j].bin) * p.stride);
+      for (int a = i; a < next; ++a)
+        for (int b = j; b < end; ++b) add<HOW>(sums, g, ys[a].weight, xs[b].weight, by);
+      j = end;
+    }
+    i = next;
+  }
+}
+
+// The same without lists.
+__device__ __noinline__ void add_computed(const Parameters &p, Sum *sums, const Element *grad, int k, Reach rows,
+                                          Reach columns, int row, int column, Sum count) {
   const Region region = region_of(p, k);
-  const Element *const grad = p.grad + (i64)k * p.PH * p.PW * p.stride + channel;
   const Divisor by = {count, 0, 4};
   const Span down = span_of_cells(region.y, p.PH, p.H, row, row), along = span_of_cells(region.x, p.PW, p.W, column, column);
   const Reach ys = bins_at(down, p.PH), xs = bins_at(along, p.PW);
-  for (int ph = ys.first; ph <= ys.last; ++ph)
-    for (int pw = xs.first; pw <= xs.last; ++pw) {
-      const int bin = ph * p.PW + pw;
-      const Elements g = *(const Elements *)(grad + (i64)bin * p.stride);
+  for (int ph = max(ys.first, rows.first); ph <= min(ys.last, rows.last); ++ph)
+    for (int pw = max(xs.first, columns.first); pw <= min(xs.last, columns.last); ++pw) {
+      const Elements g = *(const Elements *)(grad + (i64)(ph * p.PW + pw) * p.stride);
       each_weight(region.y, down, ph, p.H, row, [&](Sum wy) {
-        each_weight(region.x, along, pw, p.W, column,
-                    [&](Sum wx) { add(sums + (SENSITIVE ? bin * pitch : 0), g, wy, wx, by); });
+        each_weight(region.x, along, pw, p.W, column, [&](Sum wx) { add<4>(sums, g, wy, wx, by); });
       });
     }
 }
 
-extern "C" __global__ void __launch_bounds__(512, 2) region_gather(const Parameters p) {
+extern "C" __global__ void __launch_bounds__(512) region_gather(const Parameters p) {
   SHARED(memory);
-  // Sums of a cell: of each bin, if it has its own channels. Those of a cell are `pitch` apart.
-  const int width = p.lanes * CHANNELS, bins = p.PH * p.PW, of_bin = SENSITIVE ? bins : 1;
-  const int pitch = width * of_bin + CHANNELS, cells = p.rows * TILE_W;
+  const int width = p.lanes * CHANNELS, pitch = width + CHANNELS;  // sums of a cell, and how far those of the next are
   Sum *const sums = (Sum *)memory;
-  Divisor *const divisors = (Divisor *)(sums + cells * pitch);
+  Divisor *const divisors = (Divisor *)(sums + TILE_H * TILE_W * pitch);
   Entry *const entries = (Entry *)(divisors + p.at_once);
   int *const lengths = (int *)(entries + p.at_once * LINES * p.most), *const list = lengths + p.at_once * LINES;
   int *const counts = list + blockDim.x;
-  // For each line, which of the regions reach it, and which of them have no list, as bits.
-  u32 *const reaching = (u32 *)counts + 32, *const too_long = reaching + LINES;
 
   // The block's part of the result.
   u32 rest = blockIdx.x;
   const int tile_x = rest % p.tiles_x * TILE_W;
   rest /= p.tiles_x;
-  const int tile_y = rest % p.tiles_y * p.rows;
+  const int tile_y = rest % p.tiles_y * TILE_H;
   rest /= p.tiles_y;
-  const int channel0 = rest % p.groups * width, image = rest / p.groups;
-  const int bottom = min(tile_y + p.rows, p.H) - 1, right = min(tile_x + TILE_W, p.W) - 1;
+  const int channel0 = rest % p.groups * width;
+  rest /= p.groups;
+  const int bin = SENSITIVE ? rest % (p.PH * p.PW) : 0, image = SENSITIVE ? rest / (p.PH * p.PW) : rest;
+  const Reach rows = {SENSITIVE ? bin / p.PW : 0, SENSITIVE ? bin / p.PW : p.PH - 1};
+  const Reach columns = {SENSITIVE ? bin % p.PW : 0, SENSITIVE ? bin % p.PW : p.PW - 1};
+  const int bottom = min(tile_y + TILE_H, p.H) - 1, right = min(tile_x + TILE_W, p.W) - 1;
   const int lane = threadIdx.x % p.lanes, channel = channel0 + lane * CHANNELS;
 
-  for (int i = threadIdx.x; i < cells * pitch; i += blockDim.x) sums[i] = 0;
+  for (int i = threadIdx.x; i < TILE_H * TILE_W * pitch; i += blockDim.x) sums[i] = 0;
   wait_for_launch_before();
   for (int first = 0; first < p.K; first += blockDim.x) {
     const int listed_now = listed(list, counts, first, p.K, [&](int k) {
       const int *reach = p.reaches + (i64)k * 5;
-      return reach[0] == image && reach[1] <= bottom && reach[2] >= tile_y && reach[3] <= right && reach[4] >= tile_x;
+      if (reach[0] != image || reach[1] > bottom || reach[2] < tile_y || reach[3] > right || reach[4] < tile_x) return false;
+      if (!SENSITIVE) return true;
+      const Region region = region_of(p, k);
+      const Reach ys = bins_at(span_of_cells(region.y, p.PH, p.H, tile_y, bottom), p.PH);
+      const Reach xs = bins_at(span_of_cells(region.x, p.PW, p.W, tile_x, right), p.PW);
+      return ys.first <= rows.last && rows.first <= ys.last && xs.first <= columns.last && columns.first <= xs.last;
     });
     for (int begin = 0; begin < listed_now; begin += p.at_once) {
       const int regions = min(p.at_once, listed_now - begin);
-      for (int line = threadIdx.x; line < LINES; line += blockDim.x) reaching[line] = too_long[line] = 0;
-      __syncthreads();
       for (int job = threadIdx.x; job < regions * LINES; job += blockDim.x) {
         const int nth = job / LINES, line = job % LINES;
-        const bool down = line < MOST_ROWS;
-        const int cell = down ? tile_y + line : tile_x + line - MOST_ROWS;
-        if (cell > (down ? bottom : right)) continue;
         const Region region = region_of(p, list[begin + nth]);
-        const int length = fill(entries + job * p.most, p.most, down ? region.y : region.x, down ? p.PH : p.PW,
-                                down ? p.H : p.W, cell);
-        lengths[job] = length;
-        if (length) atomicOr(&reaching[line], 1u << nth);
-        if (length == TOO_MANY) atomicOr(&too_long[line], 1u << nth);
+        Entry *const to = entries + job * p.most;
+        const int cell = line < TILE_H ? tile_y + line : tile_x + line - TILE_H;
+        const bool down = line < TILE_H;
+        lengths[job] = fill(to, p.most, down ? region.y : region.x, down ? p.PH : p.PW, down ? rows : columns,
+                            down ? p.H : p.W, cell);
         if (line == 0) divisors[nth] = divisor_of(samples_of(region));
       }
       __syncthreads();
-      for (int cell = threadIdx.x / p.lanes; cell < cells; cell += blockDim.x / p.lanes) {
+      for (int cell = threadIdx.x / p.lanes; cell < TILE_H * TILE_W; cell += blockDim.x / p.lanes) {
         const int row = cell / TILE_W, column = cell % TILE_W;
         if (channel >= p.stride || tile_y + row > bottom || tile_x + column > right) continue;
-        u32 left = reaching[row] & reaching[MOST_ROWS + column];
-        if (left == 0) continue;
         Sum *const kept = sums + cell * pitch + lane * CHANNELS;
-        if (left & (too_long[row] | too_long[MOST_ROWS + column])) {
-          for (; left; left &= left - 1) {
-            const int nth = __ffs(left) - 1;
-            add_computed(p, kept, list[begin + nth], channel, tile_y + row, tile_x + column, divisors[nth].count, width);
-          }
-          continue;
-        }
         Sum added[CHANNELS];
-        put(added, kept);
-        int nth = 0, i = 0, j = 0, rows = 0, columns = 0;  // the next bin: of which region, and where in its lists
-        const Element *grad = p.grad;
-        while (left || i < rows) {
-          Elements loaded[AHEAD];
-          int ys[AHEAD], xs[AHEAD], heights[AHEAD], widths[AHEAD], of[AHEAD], taken = 0;
 #pragma unroll
-          for (int u = 0; u < AHEAD; ++u) {
-            heights[u] = 0;
-            if (taken < u) continue;
-            if (i >= rows) {
-              if (left == 0) continue;
-              nth = __ffs(left) - 1;
-              left &= left - 1;
-              rows = lengths[nth * LINES + row], columns = lengths[nth * LINES + MOST_ROWS + column], i = j = 0;
-              grad = p.grad + (i64)list[begin + nth] * bins * p.stride + channel;
-            }
-            ys[u] = (nth * LINES + row) * p.most + i, xs[u] = (nth * LINES + MOST_ROWS + column) * p.most + j;
-            const Entry y = entries[ys[u]], x = entries[xs[u]];
-            const int at = y.bin * p.PW + x.bin;
-            of[u] = SENSITIVE ? at << 5 | nth : nth;
-            heights[u] = y.end - i, widths[u] = x.end - j;
-            loaded[u] = *(const Elements *)(grad + (i64)at * p.stride);
-            taken = u + 1;
-            j = x.end;
-            if (j >= columns) j = 0, i = y.end;
-          }
+        for (int i = 0; i < CHANNELS; ++i) added[i] = kept[i];
+        for (int nth = 0; nth < regions; ++nth) {
+          const int *const length = lengths + nth * LINES;
+          const int ys = length[row], xs = length[TILE_H + column];
+          if (ys == 0 || xs == 0) continue;
+          const int k = list[begin + nth];
+          const Element *const grad = p.grad + (i64)k * p.PH * p.PW * p.stride + channel;
+          const Entry *const lists = entries + nth * LINES * p.most;
+          const Entry *const of_row = lists + row * p.most, *const of_column = lists + (TILE_H + column) * p.most;
+          const Divisor by = divisors[nth];
+          if (ys == TOO_MANY || xs == TOO_MANY) {
 #pragma unroll
-          for (int u = 0; u < AHEAD; ++u) {
-            if (heights[u] == 0) continue;
-            Sum *const own = kept + (of[u] >> 5) * width;  // of the bin
-            if (SENSITIVE) put(added, own);
-            const Divisor by = divisors[of[u] & 31];
-            for (int a = ys[u]; a < ys[u] + heights[u]; ++a)
-              for (int b = xs[u]; b < xs[u] + widths[u]; ++b) add(added, loaded[u], entries[a].weight, entries[b].weight, by);
-            if (SENSITIVE) put(own, added);
-          }
+            for (int i = 0; i < CHANNELS; ++i) kept[i] = added[i];
+            add_computed(p, kept, grad, k, rows, columns, tile_y + row, tile_x + column, by.count);
+#pragma unroll
+            for (int i = 0; i < CHANNELS; ++i) added[i] = kept[i];
+          } else if (!SAMPLED || by.how == 1)
+            add_listed<1>(p, added, grad, of_row, ys, of_column, xs, by);
+          else if (by.how == 3)
+            add_listed<3>(p, added, grad, of_row, ys, of_column, xs, by);
+          else
+            add_listed<4>(p, added, grad, of_row, ys, of_column, xs, by);
         }
-        if (!SENSITIVE) put(kept, added);
+#pragma unroll
+        for (int i = 0; i < CHANNELS; ++i) kept[i] = added[i];
       }
       __syncthreads();
     }
   }
   __syncthreads();
 
-  // Neighbouring threads write neighbouring elements: of channel · bins + bin, if each bin has its own channels.
-  const int count = min(width, p.channels - channel0) * of_bin;
+  // Neighbouring threads write neighbouring elements.
+  const int count = min(width, p.channels - channel0), of_bin = SENSITIVE ? p.PH * p.PW : 1;
   const i64 plane = (i64)p.H * p.W, all = (i64)p.channels * of_bin;
-  for (int i = threadIdx.x; i < count * cells; i += blockDim.x) {
-    const int cell = p.inner ? i / count : i % cells, c = p.inner ? i % count : i / cells;
+  for (int i = threadIdx.x; i < count * TILE_H * TILE_W; i += blockDim.x) {
+    const int cell = p.inner ? i / count : i % (TILE_H * TILE_W), c = p.inner ? i % count : i / (TILE_H * TILE_W);
     const int y = tile_y + cell / TILE_W, x = tile_x + cell % TILE_W;
     if (y > bottom || x > right) continue;
-    const i64 at = (i64)y * p.W + x, to = (i64)channel0 * of_bin + c;
-    const int from = SENSITIVE ? c % bins * width + c / bins : c;
-    p.out[p.inner ? (image * plane + at) * all + to : (image * all + to) * plane + at] = narrow(sums[cell * pitch + from]);
+    const i64 at = (i64)y * p.W + x, input_channel = (i64)(channel0 + c) * of_bin + bin;
+    p.out[p.inner ? (image * plane + at) * all + input_channel : (image * all + input_channel) * plane + at] =
+        narrow(sums[cell * pitch + c]);
   }
 }

@@ -18,13 +18,10 @@ from ..task import ELEMENTS, MAX_BLOCKS, Launch
 
 POOLS = ("roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool")  # POOL of regions.h
 CHANNELS = 4  # of a thread
-MOST_ROWS, COLUMNS = 4, 8  # of a tile of region_gather
-TILES = (8, 16, 32)  # sides of those of region_scatter
+TILE = (4, 8)  # rows and columns of a block of region_gather
+SIDES = (8, 16, 32)  # of a tile of region_scatter
 MOST_WEIGHTS = 32  # of a list in shared memory; rows with more samples are computed without lists
 LIST_BYTES = 40 << 10  # of a block, about
-SUM_BYTES = 64 << 10  # of a block whose bins have their own channels, about
-MOST_SHARED = 96 << 10  # of a block; every device has as much but those of compute capability 7.5
-BLOCKS = 1024  # with fewer, tiles are smaller
 SCATTER_WARPS = 1 << 13  # with fewer, tiles are smaller
 SLAB = 32  # channels that a block of region_prepare transposes
 WARPS = 8  # of a block of region_scatter, each for a channel
@@ -50,7 +47,7 @@ ARRAYS = {
 }  # fmt: skip
 _NUMBERS = (
     *("K", "N", "H", "W", "PH", "PW", "channels", "ratio", "inner", "stride", "groups"),
-    *("tiles_y", "tiles_x", "rows", "lanes", "at_once", "most", "moves", "indexed"),
+    *("tiles_y", "tiles_x", "side", "lanes", "at_once", "most", "moves", "indexed"),
 )
 
 
@@ -62,8 +59,6 @@ def refuse(problem: RegionProblem) -> str | None:
         return "an axis has 2**24 cells or bins or more"
     if problem.channels * prod(problem.bins) >= 2**31 or problem.regions >= 2**31 - 2**20:
         return "a region has 2**31 elements or more, or there are as many regions"
-    if any(launch.shared > MOST_SHARED for launch in launches(problem, "planes")):
-        return "the sums of a cell do not fit shared memory"
     if max(launch.grid for launch in launches(problem, "planes")) > MAX_BLOCKS:
         return f"more than {MAX_BLOCKS} blocks are needed"
     return None
@@ -75,33 +70,26 @@ def launches(problem: RegionProblem, layout: str, direct: bool = False) -> tuple
     (n, _), (h, w), (ph, pw), channels = problem.batch, problem.plane, problem.bins, problem.channels
     sum_bytes = problem.dtype.accumulator.itemsize
     stride = channels if direct else cdiv(channels, CHANNELS) * CHANNELS
-    groups, lanes, at_once, most, rows, columns = cdiv(channels, CHANNELS), 0, 0, 0, 1, 1
-    own = prod(problem.bins) if problem.position_sensitive else 1
+    groups, lanes, at_once, most, tile = cdiv(channels, CHANNELS), 0, 0, 0, TILE
+    sensitive = prod(problem.bins) if problem.position_sensitive else 1
     if problem.gradient and pool == "roi_pool":
         groups = cdiv(channels, WARPS)
-        fit = [side for side in TILES if n * channels * cdiv(h, side) * cdiv(w, side) >= SCATTER_WARPS]
-        rows = columns = max(fit, default=TILES[0])
-        block, shared = 32 * WARPS, WARPS * rows * columns * sum_bytes
+        fit = [side for side in SIDES if n * channels * cdiv(h, side) * cdiv(w, side) >= SCATTER_WARPS]
+        tile = (max(fit, default=SIDES[0]),) * 2
+        block, shared = 32 * WARPS, WARPS * prod(tile) * sum_bytes
     elif problem.gradient:
-        lanes, rows, columns = min(max(1 << (groups - 1).bit_length(), 4), 32), MOST_ROWS, COLUMNS
-        while own > 1 and lanes > 1 and rows * columns * own * lanes * CHANNELS * sum_bytes > SUM_BYTES:
-            lanes //= 2
+        lanes = min(max(1 << (groups - 1).bit_length(), 4), 32)
         groups = cdiv(channels, lanes * CHANNELS)
-        too_many = rows * columns * own * lanes * CHANNELS * sum_bytes > SUM_BYTES
-        while rows > 1 and (too_many or n * groups * cdiv(h, rows) * cdiv(w, columns) < BLOCKS):
-            rows //= 2
-            too_many = rows * columns * own * lanes * CHANNELS * sum_bytes > SUM_BYTES
-        block = min(max(rows * columns * lanes, 128), 512)
+        block = min(max(16 * lanes, 128), 512)
         per_bin = problem.sampling_ratio if problem.sampling_ratio > 0 else 8
-        most = min(2 * per_bin * max(ph, pw), MOST_WEIGHTS)
-        list_bytes = (MOST_ROWS + COLUMNS) * (most * 2 * sum_bytes + 4) + 3 * sum_bytes
+        most = min(2 * per_bin * (1 if sensitive > 1 else max(ph, pw)), MOST_WEIGHTS)
+        list_bytes = sum(tile) * (most * 2 * sum_bytes + 4) + 3 * sum_bytes
         at_once = max(min(LIST_BYTES // list_bytes, 32), 1)
-        shared = rows * columns * (lanes * own + 1) * CHANNELS * sum_bytes + at_once * list_bytes
-        shared += 4 * (block + 32 + 2 * (MOST_ROWS + COLUMNS))
-    tiles = cdiv(h, rows), cdiv(w, columns)
+        shared = prod(tile) * (lanes + 1) * CHANNELS * sum_bytes + at_once * list_bytes + 4 * (block + 32)
+    tiles = cdiv(h, tile[0]), cdiv(w, tile[1])
     numbers: list[Argument] = [problem.spatial_scale, 0.5 if problem.aligned else 0.0]
     numbers += [problem.regions, n, h, w, ph, pw, channels, problem.sampling_ratio, inner, stride, groups]
-    numbers += [*tiles, rows, lanes, at_once, most]
+    numbers += [*tiles, tile[0], lanes, at_once, most]
     numbers += [int(not direct), int(problem.index_dtype is not None), divider(w)]
     index_bytes = problem.index_dtype.itemsize if problem.index_dtype else 8
     source = {entry: _source(entry, pool, problem.dtype.name, index_bytes) for entry in ARRAYS}
@@ -110,7 +98,7 @@ def launches(problem: RegionProblem, layout: str, direct: bool = False) -> tuple
         return (Launch(source["region_forward"], grid, 256, 0, (), tuple(numbers)),)
     slabs = 1 if direct or pool == "roi_pool" else cdiv(stride, SLAB)
     prepare = Launch(source["region_prepare"], problem.regions * slabs, 256, 0, (), tuple(numbers))
-    grid = prod(tiles) * groups * n
+    grid = prod(tiles) * groups * sensitive * n
     last = source["region_scatter" if pool == "roi_pool" else "region_gather"]
     return prepare, Launch(last, grid, block, shared, (), tuple(numbers))
 
@@ -129,7 +117,7 @@ def sources() -> Iterator[Source]:
 def _source(entry: str, pool: str, dtype: str, index_bytes: int) -> Source:
     defines = (
         *(("ELEMENT", ELEMENTS[dtype]), ("INDEX", index_bytes), ("POOL", POOLS.index(pool))),
-        *(("CHANNELS", CHANNELS), ("MOST_ROWS", MOST_ROWS), ("TILE_W", COLUMNS)),
+        *(("CHANNELS", CHANNELS), ("TILE_H", TILE[0]), ("TILE_W", TILE[1])),
     )
     real = "double" if dtype == "FLOAT64" else "float"
     numbers = ((real, "scale"), (real, "offset"), *(("int", name) for name in _NUMBERS), ("Divider", "by_W"))

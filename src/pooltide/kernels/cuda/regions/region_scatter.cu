@@ -10,7 +10,7 @@ extern "C" __global__ void __launch_bounds__(256) region_scatter(const Parameter
   SHARED(memory);
   __shared__ int list[256], counts[8];
   Sum *const sums = (Sum *)memory;
-  const int side = p.rows, cells = side * side;  // of the tile
+  const int side = p.side, cells = side * side;  // of the tile
   u32 rest = blockIdx.x;
   const int tile_x = rest % p.tiles_x * side;
   rest /= p.tiles_x;
