@@ -27,6 +27,7 @@ PRIVATE = (
     "_C._ExcludeDispatchKeyGuard",
     "_C._aoti",
     "_C._are_functorch_transforms_active",
+    "_C._dispatch_has_kernel_for_dispatch_key",
     "_C._dispatch_key_parse",
     "_C._dispatch_keys",
     "_C._dispatch_tls_is_dispatch_key_included",

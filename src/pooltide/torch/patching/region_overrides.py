@@ -68,7 +68,10 @@ def install(
     if _library is not None or not is_there():
         return
     _library = torch.library.Library("torchvision", "IMPL")  # type: ignore[no-untyped-call]
+    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key  # a torchvision for the CPU has none for CUDA
     for device in devices:
+        if not has_kernel("torchvision::roi_align", device):
+            continue
         for name in _ATTRIBUTES:
             for operator, make in ((name, _forward), (f"_{name}_backward", _gradient)):
                 theirs = saved_kernel(f"torchvision::{operator}", device)
