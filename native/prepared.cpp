@@ -33,10 +33,10 @@ constexpr int64_t kChunkCells = 64 << 10, kThreadCells = 64 << 10;    // element
 constexpr int64_t kChunksPerThread = 8;     // so that threads end together
 constexpr int64_t kChunksOfImages = 2;      // per thread, if a chunk is a part of an image: edges are read twice
 
-std::atomic<size_t> current_set{SIZE_MAX};
+std::atomic<size_t> chosen_set{SIZE_MAX};
 
 size_t current() {
-  size_t at = current_set.load(std::memory_order_acquire);
+  size_t at = chosen_set.load(std::memory_order_acquire);
   return at == SIZE_MAX ? instruction_sets().size() - 1 : at;
 }
 
@@ -362,7 +362,7 @@ Supported supported() {
 }  // namespace
 #endif
 
-#define POOLTIDE_SET(isa) {#isa, average_gradients_##isa, maximum_gradients_##isa, forwards_##isa}
+#define POOLTIDE_SET(isa) {#isa, average_gradients_##isa, maximum_gradients_##isa, forwards_##isa, regions_##isa}
 
 const InstructionSets& instruction_sets() {
   static constexpr InstructionSet baseline = POOLTIDE_SET(baseline);
@@ -384,12 +384,14 @@ bool use_instruction_set(const char* name) {
   const auto& sets = instruction_sets();
   for (size_t i = 0; i < sets.size(); i++)
     if (std::strcmp(sets[i]->name, name) == 0) {
-      current_set.store(i, std::memory_order_release);
+      chosen_set.store(i, std::memory_order_release);
       return true;
     }
   return false;
 }
 
-const char* instruction_set() { return instruction_sets()[current()]->name; }
+const InstructionSet& current_set() { return *instruction_sets()[current()]; }
+
+const char* instruction_set() { return current_set().name; }
 
 }  // namespace pooltide

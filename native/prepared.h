@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "problem.h"
+#include "regions/regions.h"
 #include "threads/interruption.h"
 
 namespace pooltide {
@@ -63,6 +64,7 @@ struct InstructionSet {
   KernelList (*average_gradients)(Store);
   KernelList (*maximum_gradients)(Store);
   KernelList (*forwards)(Store);
+  RegionKernel (*regions)(Store);
 
   // Returns the kernels for problems of this kind and storage type.
   KernelList kernels(const Problem& p) const {
@@ -85,6 +87,7 @@ struct InstructionSets {
 // returns false for any other.
 const InstructionSets& instruction_sets();
 bool use_instruction_set(const char* name);
+const InstructionSet& current_set();
 const char* instruction_set();
 
 }  // namespace pooltide

@@ -15,7 +15,7 @@ from pathlib import Path
 from textwrap import fill, indent
 from typing import Any, NamedTuple
 
-from pooltide.operators.catalog import operators
+from pooltide.operators.catalog import operators, regions
 from pooltide.operators.pages import HOST, Operator
 from pooltide.operators.pages import Parameter as PageParameter
 from pooltide.operators.refusals import either
@@ -38,6 +38,7 @@ from typing import Any
 
 from ..problem.forwards import AdaptiveArguments, StridedArguments
 from .array_calls import Array, average, forward, gradient, unpool
+from .region_calls import Boxes, region_average, region_gradient, region_pool
 
 Ints = int | Sequence[int]
 Sizes = int | Sequence[int | None] | None
@@ -75,6 +76,7 @@ from ..problem.forwards import AdaptiveArguments, StridedArguments
 from .gradients import Ints
 from .pools.differentiable_pools import average, average_of, maximum
 from .pools.unpools import unpool
+from .regions import ps_roi_align, ps_roi_pool, roi_align, roi_pool
 
 Tensor = torch.Tensor
 Size = int | None | Sequence[int | None]
@@ -104,12 +106,14 @@ MODULES = {
         {"xp": "np", "F": "pooltide", "B": "pooltide"}, "import numpy as np, pooltide",
     ),
     "torch/backward.py": Entrance(
-        "backward", BACKWARD, "Tensor", "Size", lambda operator: operator.gradient,
+        "backward", BACKWARD, "Tensor", "Size", lambda operator: operator.gradient and not operator.regional,
         ("TypeError", "ValueError", "IndexError"), _TORCH, "import torch, pooltide.torch",
     ),
     "torch/functional.py": Entrance(
-        "functional", FUNCTIONAL, "Tensor", "Size", lambda operator: not operator.gradient,
-        ("RuntimeError",), _TORCH, "import torch, pooltide.torch", ("average_of",),
+        "functional", FUNCTIONAL, "Tensor", "Size",
+        lambda operator: not operator.gradient and not operator.regional,
+        ("RuntimeError",), _TORCH, "import torch, pooltide.torch",
+        ("average_of", "ps_roi_align", "ps_roi_pool", "roi_align", "roi_pool"),
     ),
 }  # fmt: skip
 
@@ -126,7 +130,8 @@ class Argument(NamedTuple):
 
 def module(entrance: Entrance) -> str:
     """Returns the text of an entrance's module."""
-    functions = [operator for operator in operators().values() if entrance.takes(operator)]
+    known = dict(sorted((operators() | regions()).items()))
+    functions = [operator for operator in known.values() if entrance.takes(operator)]
     names = sorted([*entrance.more, *(operator.function for operator in functions)])
     listed = "".join(f'    "{name}",\n' for name in names)
     printed = "".join(f"\n\n{_function(operator, entrance)}" for operator in functions)
@@ -137,7 +142,7 @@ def _function(operator: Operator, entrance: Entrance) -> str:
     positional, keywords = _arguments(operator, entrance)
     listed = [*map(str, positional), *(["*"] if keywords else []), *map(str, keywords)]
     result, before = entrance.array, ""
-    if operator.kind == "maximum":
+    if operator.writes_indices:
         result = "Any" if entrance.name == "arrays" else "Maxima"
         before = "" if entrance.name == "arrays" else _overloads(operator, positional)
     head = _bracketed(f"def {operator.function}(", listed, f") -> {result}:")
@@ -164,7 +169,7 @@ def _arguments(operator: Operator, entrance: Entrance) -> tuple[list[Argument], 
     page = [p for p in operator.parameters if p.role != "cube_math_type" and p.argument != "out[1]"]
     positional = [_argument(operator, entrance, p) for p in page if p.role != "out"]
     keywords = []
-    if operator.kind == "maximum":
+    if operator.writes_indices:
         positional.append(Argument("return_indices", "bool", "bool", "False"))
     if entrance.name != "functional" or operator.by_role("divisor_override"):  # PyTorch has `out` for these
         keywords.append(_out(operator, entrance))
@@ -174,7 +179,7 @@ def _arguments(operator: Operator, entrance: Entrance) -> tuple[list[Argument], 
 
 
 def _out(operator: Operator, entrance: Entrance) -> Argument:
-    if operator.kind == "maximum":
+    if operator.writes_indices:
         return Argument("out", "Any", "array or pair of arrays", "None")
     return Argument("out", f"{entrance.array} | None", entrance.array.lower(), "None")
 
@@ -185,15 +190,22 @@ def _argument(operator: Operator, entrance: Entrance, p: PageParameter) -> Argum
     match p.type:
         case "tensor" if name == "input" and operator.gradient:
             return Argument(name, "Input", f"{entrance.array.lower()} or tuple of ints")
+        case "tensor" if name == "boxes":
+            words = f"{entrance.array.lower()} or list of {entrance.array.lower()}s"
+            return Argument(name, "Boxes", words)
         case "tensor":
             return Argument(name, entrance.array, entrance.array.lower())
         case "int_array" if p.role == "output_size" and operator.unpool:
             return Argument(name, "Sequence[int] | None", "tuple of ints", "None")
+        case "int_array" if operator.regional:
+            return Argument(name, "Ints", "int or (int, int)")
         case "int_array" if p.role == "output_size" and axes > 1:
             return Argument(name, entrance.sizes, f"int, None or a tuple of {axes} of them")
         case "int_array":
             words = f"int or ({', '.join(['int'] * axes)}{',' * (axes == 1)})"
             return Argument(name, "Ints | None" if p.nullable else "Ints", words, default)
+        case "int64" if p.role == "sampling_ratio":
+            return Argument(name, "int", "int", default)
         case "int64":
             return Argument(name, "int | None", "int", default)
     return Argument(name, p.type, p.type, default)
@@ -203,7 +215,16 @@ def _body(operator: Operator, entrance: Entrance) -> str:
     arrays = entrance.name == "arrays"
     names = [p.argument for p in operator.parameters if p.type != "tensor" and p.role != "cube_math_type"]
     out = ["out"] if any(a.name == "out" for a in _arguments(operator, entrance)[1]) else []
-    if operator.gradient:
+    if operator.regional:
+        inner, passed = "region_pool", ["input", "boxes", _tuple(names), *out]
+        if operator.gradient:
+            indices = "indices" if operator.by_role("indices") else "None"
+            inner, passed = "region_gradient", ["grad_output", "input", "boxes", indices, _tuple(names), *out]
+        elif operator.writes_indices:
+            passed.append("return_indices")
+        else:
+            inner = "region_average"
+    elif operator.gradient:
         inner = "unpool_gradient" if operator.unpool and not arrays else "gradient"
         indices = "indices" if operator.by_role("indices") else "None"
         check = ["check_indices"] if not arrays and operator.kind == "maximum_gradient" else []
@@ -245,7 +266,7 @@ def _docstring(operator: Operator, entrance: Entrance, arguments: Iterable[Argum
         for a in arguments
     ]
     result = _by_kind(WORDS["returns"][entrance.name], operator).format(**facts)
-    pair = f" or pair of {facts['array']}s" if operator.kind == "maximum" else ""
+    pair = f" or pair of {facts['array']}s" if operator.writes_indices else ""
     example = WORDS["examples"][operator.function].strip().format(**entrance.modules)
     return "\n".join(
         [
@@ -281,7 +302,7 @@ def _facts(operator: Operator, entrance: Entrance) -> dict[str, str]:
     indices = operator.by_role("indices")
     return {
         "array": entrance.array.lower(),
-        "shape": f"(N, C, {plane}) or (C, {plane})",
+        "shape": f"(N, C, {plane})" + ("" if operator.regional else f" or (C, {plane})"),
         "float": floats,
         "index": either(dtype.lower() for dtype in operator.dtypes(indices, HOST)) if indices else "",
         "flat": FLAT[len(operator.axes)],
@@ -294,7 +315,8 @@ def _by_kind(text: Any, operator: Operator) -> str:
     if isinstance(text, str):
         return text
     group = "gradient" if operator.gradient else "line" if len(operator.axes) == 1 else "any"
-    return next(str(text[key]) for key in (operator.kind, group, "any") if key in text)
+    regional = f"region_{group}" if operator.regional else ""
+    return next(str(text[key]) for key in (operator.kind, regional, group, "any") if key in text)
 
 
 def _raises(operator: Operator, entrance: Entrance, facts: dict[str, str]) -> Iterable[str]:

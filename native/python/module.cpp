@@ -17,6 +17,7 @@
 #include <optional>
 
 #include "../prepared.h"
+#include "../regions/regions.h"
 #include "../unpool.h"
 
 namespace pooltide {
@@ -289,12 +290,46 @@ PyObject* unpool(PyObject*, PyObject* args) {
   return fault_of(takes_long(facts), [&](Interruption* i) { return run_unpool(facts, threads, i); });
 }
 
+// See the documentation of `regions` below.
+PyObject* regions(PyObject*, PyObject* args) {
+  PyObject *from, *rows, *at, *to;
+  Regions r;
+  int sampled, position_sensitive, gradient, store, channels_last, aligned, threads;
+  long long batch, channels, height, width, count, bins_h, bins_w, ratio;
+  if (!PyArg_ParseTuple(args, "OOOOpppipi(LLLL)L(LL)dLpi", &from, &rows, &at, &to, &sampled, &position_sensitive, &gradient,
+                        &store, &channels_last, &r.index_bytes, &batch, &channels, &height, &width, &count, &bins_h,
+                        &bins_w, &r.scale, &ratio, &aligned, &threads))
+    return nullptr;
+  r.sampled = sampled, r.position_sensitive = position_sensitive, r.gradient = gradient, r.store = static_cast<Store>(store);
+  r.channels_last = channels_last, r.batch = batch, r.channels = channels, r.height = height, r.width = width;
+  r.regions = count, r.bins_h = bins_h, r.bins_w = bins_w, r.ratio = ratio, r.aligned = aligned;
+  Memory source, boxes, indices, out;
+  constexpr int readable = kAligned | kNative, writable = readable | kWriteable;
+  int itemsize = static_cast<int>(r.itemsize());
+  int64_t image = r.image_elements(), pooled = r.pooled_elements();
+  if (!source.read(from, gradient ? "grad_output" : "input", gradient ? pooled : image, itemsize, readable) ||
+      !boxes.read(rows, "boxes", 5 * r.regions, itemsize == 8 ? 8 : 4, readable) ||
+      (r.index_bytes && !indices.read(at, "indices", pooled, r.index_bytes, gradient ? readable : writable)) ||
+      !out.read(to, "out", gradient ? image : pooled, itemsize, writable))
+    return nullptr;
+  if (!source.usable || !boxes.usable || !indices.usable || !out.usable || out.overlaps(source) || out.overlaps(boxes) ||
+      out.overlaps(indices) || (!gradient && (indices.overlaps(source) || indices.overlaps(boxes))))
+    Py_RETURN_NOTIMPLEMENTED;
+  bool takes_long = 16.0 * pooled > kLongWork || image > kLongWork || ratio > 16;
+  return fault_of(takes_long, [&](Interruption* i) { return run_regions(r, source.data, boxes.data, indices.data, out.data, threads, i); });
+}
+
 PyMethodDef methods[] = {
     {"unpool", unpool, METH_VARARGS,
      "unpool(source, indices, out, planes, windows, cells, channels, itemsize, index_bytes, gather, threads)\n\n"
      "Max unpooling, out[indices[q]] = source[q] and 0 elsewhere, or with gather=True its gradient,\n"
      "out[q] = source[indices[q]]. A plane has `windows` pooled and `cells` unpooled elements; `channels` is that of\n"
      "channels-last arrays, else 1. Returns what Prepared.run returns; a bad index writes nothing, or reads 0."},
+    {"regions", regions, METH_VARARGS,
+     "regions(source, boxes, indices, out, sampled, position_sensitive, gradient, store, channels_last, index_bytes,\n"
+     "        (batch, channels, height, width), regions, (bins_h, bins_w), scale, ratio, aligned, threads)\n\n"
+     "A pool over regions of interest, or its gradient (native/regions/regions.h). Boxes are in the type of sums. Returns\n"
+     "what Prepared.run returns; of a region of no image the position is its number, and nothing is written."},
     {"instruction_sets", instruction_sets, METH_NOARGS, "The names of the instruction sets of this machine, the best last."},
     {"instruction_set", instruction_set, METH_NOARGS, "The name of the instruction set in use."},
     {"use_instruction_set", use_instruction_set, METH_O, "Use one of instruction_sets() from now on."},

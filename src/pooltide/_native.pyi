@@ -92,6 +92,26 @@ def unpool(
     threads: int,
     /,
 ) -> tuple[int, int, int] | NotImplementedType | None: ...
+def regions(
+    source: Memory,
+    boxes: Memory,
+    indices: OptionalMemory,
+    out: Memory,
+    sampled: bool,
+    position_sensitive: bool,
+    gradient: bool,
+    store: int,
+    channels_last: bool,
+    index_bytes: int,
+    image: tuple[int, int, int, int],
+    regions: int,
+    bins: tuple[int, int],
+    scale: float,
+    ratio: int,
+    aligned: bool,
+    threads: int,
+    /,
+) -> tuple[int, int, int] | NotImplementedType | None: ...
 def instruction_sets() -> list[str]: ...
 def instruction_set() -> str: ...
 def use_instruction_set(name: str, /) -> None: ...

@@ -78,6 +78,15 @@ def aclnnMaxUnpool3dGetWorkspaceSize(self: aclTensor | None, indices: aclTensor 
 def aclnnMaxUnpool3dBackwardGetWorkspaceSize(gradOutput: aclTensor | None, self: aclTensor | None,
     indices: aclTensor | None, outputSize: aclIntArray | None, stride: aclIntArray | None,
     padding: aclIntArray | None, out: aclTensor | None) -> PhaseOne: ...
+def aclnnRoiAlignGetWorkspaceSize(self: aclTensor | None, rois: aclTensor | None,
+    batchIndices: aclTensor | None, mode: str | None, outputHeight: int, outputWidth: int, samplingRatio: int,
+    spatialScale: float, out: aclTensor | None) -> PhaseOne: ...
+def aclnnRoiAlignV2GetWorkspaceSize(self: aclTensor | None, boxes: aclTensor | None, pooledHeight: int,
+    pooledWidth: int, spatialScale: float, samplingRatio: int, aligned: bool,
+    out: aclTensor | None) -> PhaseOne: ...
+def aclnnRoiAlignV2BackwardGetWorkspaceSize(gradOutput: aclTensor | None, boxes: aclTensor | None,
+    inputShape: aclIntArray | None, pooledHeight: int, pooledWidth: int, spatialScale: float,
+    samplingRatio: int, aligned: bool, gradInput: aclTensor | None) -> PhaseOne: ...
 
 aclnnAdaptiveAvgPool2d: PhaseTwo
 aclnnAdaptiveAvgPool2dBackward: PhaseTwo
@@ -104,3 +113,6 @@ aclnnMaxUnpool2d: PhaseTwo
 aclnnMaxUnpool2dBackward: PhaseTwo
 aclnnMaxUnpool3d: PhaseTwo
 aclnnMaxUnpool3dBackward: PhaseTwo
+aclnnRoiAlign: PhaseTwo
+aclnnRoiAlignV2: PhaseTwo
+aclnnRoiAlignV2Backward: PhaseTwo

@@ -50,7 +50,16 @@ def test_every_field_of_an_object() -> None:
     dilated = {"operator": "max2d", "input": "2x3x11x13", "kernel": 3, "dilation": [2, 3]}
     (line,) = read(json.dumps(dilated))
     assert str(line.case) == "max2d:2x3x11x13:k3:d2x3:f32:i32"
-    assert FIELDS.keys() <= fields.keys() | indexed.keys() | dilated.keys()
+    regional = {
+        "operator": "roi_align", "input": [1, 3, 9, 9], "output": 2, "boxes": 7, "spatial_scale": 0.25,
+        "sampling_ratio": 2, "aligned": True,
+    }  # fmt: skip
+    (line,) = read(json.dumps(regional))
+    assert str(line.case) == "roi_align:1x3x9x9:o2x2:boxes7:scale0.25:ratio2:aligned:f32"
+    (line,) = read(json.dumps({**regional, "boxes": None, "boxes_file": "none.npy"}))
+    assert "word boxes=none.npy: none.npy: can't be read" in line.error
+    known = fields.keys() | indexed.keys() | dilated.keys() | regional.keys() | {"boxes_file"}
+    assert FIELDS.keys() <= known
 
 
 def test_a_bad_line_is_reported_and_the_others_go_on() -> None:

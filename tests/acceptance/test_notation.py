@@ -28,6 +28,11 @@ CANONICAL = [
     "adaptive_avg3d_forward:2x3x5x7x11:o2x3x4:bf16:seed3",
     "avg2d:3x5x7:k2:f32:gradInput.off7:gradInput.s99x9x1:gradOutput.s-6x3x1",
     "adaptive_max2d:2x3x5:o2x3:f32:i32:gradInput.cl:gradOutput.null:indices.u8:self.NCL",
+    "roi_align:2x256x50x68:o7x7:boxes512:scale0.25:ratio2:aligned:f32",
+    "roi_align_forward:2x6x5x7:o2x3:boxes100:f16:boxes.f32:nan:anywhere:seed3",
+    "roi_pool:2x6x5x7:o2x3:boxes9:bf16:i32:cl",
+    "roi_pool_forward:2x6x5x7:o2x3:boxes9:scale1e-05:f64:i64",
+    "ps_roi_align:2x6x5x7:o2x3:boxes0:scale-0.5:ratio-1000:f32:boxes.7x4:input.2x6x5",
 ]
 
 

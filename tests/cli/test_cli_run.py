@@ -25,7 +25,7 @@ from pooltide.kernels import reference
 from pooltide.kernels.cuda.choice import KERNELS
 from pooltide.kernels.cuda.runtime.driver import NoCompiler
 from pooltide.kernels.plan import BACKENDS, plan
-from pooltide.operators.catalog import operators
+from pooltide.operators.catalog import operators, regions
 from pooltide.operators.pages import HOST
 from shares import fast_some
 
@@ -323,7 +323,7 @@ def test_no_result_is_saved_over_another(tmp_path: Path) -> None:
 def test_every_operator_runs_draws_and_makes_golden_data(tmp_path: Path) -> None:
     planes = {1: "29", 2: "23x29", 3: "7x11x13"}
     cases = [
-        f"{short}:2x3x{planes[len(op.axes)]}:"
+        f"{short}:2x{30 if op.regional else 3}x{planes[len(op.axes)]}:"
         + (
             "k3:s2:p1:ceil"
             if op.by_role("ceil_mode")
@@ -331,13 +331,13 @@ def test_every_operator_runs_draws_and_makes_golden_data(tmp_path: Path) -> None
             if op.by_role("kernel")
             else "o" + "x".join("352"[: len(op.axes)])
         )
-        + (":d2:cl" if op.by_role("dilation") else ":bf16")
+        + (":d2:cl" if op.by_role("dilation") else ":boxes9" if op.regional else ":bf16")
         + (":i64" if op.by_role("indices") else "")
         for short, op in short_names().items()
     ]
     count = len(cases)
     assert count >= 24
-    assert {op.function for op in short_names().values()} == set(operators())
+    assert {op.function for op in short_names().values()} == {*operators(), *regions()}
     (tmp_path / "cases").write_text("\n".join(cases))
     text = pooltide("run", str(tmp_path / "cases"), "--save", str(tmp_path / "ours"))
     assert text.count("pass  case-") == count

@@ -6,17 +6,19 @@ import ast
 import doctest
 import inspect
 import re
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 import pooltide
 from paths import TOOLS
 from pooltide import aclnn
-from pooltide.operators.catalog import documented, operators
+from pooltide.operators.catalog import documented, operators, regions
 from pooltide.operators.describe import stub
-from pooltide.operators.pages import PRODUCTS
+from pooltide.operators.pages import PRODUCTS, Operator
 from tool_modules import load_tool
 
 STUB = Path(pooltide.__file__).with_name("aclnn.pyi")
@@ -82,14 +84,22 @@ def _module(entrance: str, name: str) -> ModuleType:
 @pytest.mark.parametrize("name", operators())
 def test_help_teaches_a_function(name: str, entrance: str) -> None:
     """Every argument with its default, the result, the errors, and an example that prints what it says."""
-    function = getattr(_module(entrance, name), name)
-    text = inspect.getdoc(function) or ""
-    assert text.startswith(operators()[name].summary)
+    _check_help(getattr(_module(entrance, name), name), operators()[name])
+
+
+@pytest.mark.parametrize("name", regions())
+def test_help_teaches_a_pool_over_regions(name: str) -> None:
+    _check_help(getattr(pooltide, name), regions()[name])
+
+
+def _check_help(function: Callable[..., Any], operator: Operator) -> None:
+    name, text = operator.function, inspect.getdoc(function) or ""
+    assert text.startswith(operator.summary)
     sections = dict(re.findall(r"^(\w+):\n((?:    .+\n?)+)", text, re.M))
     assert list(sections) == SECTIONS
     taken = inspect.signature(function).parameters.values()
     defaults = ["" if p.default is p.empty else f", default {p.default}" for p in taken]
-    told = re.findall(r"^    (\w+) \(\w.*?(, default \w+)?\): \w", sections["Args"], re.M)
+    told = re.findall(r"^    (\w+) \(\w.*?(, default [\w.-]+)?\): \w", sections["Args"], re.M)
     assert told == list(zip([p.name for p in taken], defaults, strict=True))
     assert set(re.findall(r"^    (\w+): ", sections["Raises"], re.M)) & {"TypeError", "RuntimeError"}
     example = doctest.DocTestParser().get_doctest(text, {}, name, None, None)

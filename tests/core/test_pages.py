@@ -23,7 +23,7 @@ CANN = [
     *("GlobalMaxPool", "MaxPool", "MaxPool2dWithIndices", "MaxPool2dWithIndicesBackward"),
     *("MaxPool2dWithMask", "MaxPool2dWithMaskBackward"),
     *("MaxPool3dWithArgmax", "MaxPool3dWithArgmaxBackward", "MaxUnpool2d", "MaxUnpool2dBackward"),
-    *("MaxUnpool3d", "MaxUnpool3dBackward"),
+    *("MaxUnpool3d", "MaxUnpool3dBackward", "RoiAlign", "RoiAlignV2", "RoiAlignV2Backward"),
 ]
 Page = dict[str, Any]
 

@@ -142,7 +142,8 @@ def test_every_format_of_the_page_is_taken(name: str) -> None:
         ]
         if format == "NCL" or (with_n and format not in with_n):  # of tensors without N
             values |= {n: T(v.shape[1:], v.dtype, v.format) for n, v in values.items() if isinstance(v, T)}
-        alike = {n: {"format": format} for n, v in values.items() if isinstance(v, T)}
+        taken = {p.name for p in page.parameters if format in p.formats}
+        alike = {n: {"format": format} for n, v in values.items() if isinstance(v, T) and n in taken}
         if format == "NHWC":
             for n in alike:
                 *lead, c, h, w = values[n].shape
@@ -155,6 +156,8 @@ def test_garbage_for_an_argument_is_refused_by_name(name: str) -> None:
     page, phase = documented()[name], getattr(aclnn, f"{name}GetWorkspaceSize")
     for at, parameter in enumerate(page.parameters):
         for wrong in (2.5, "x", object()):
+            if parameter.type == "float" and wrong == 2.5:
+                continue
             arguments = list(_made(name))
             arguments[at] = wrong
             assert phase(*arguments) == (0, None, INVALID)

@@ -61,7 +61,13 @@ def test_that_test_can_fail(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "source",
-    [*(f"{name}.cpp" for name in LISTS), "prepared.cpp", "unpool.cpp", "threads/thread_pool.cpp"],
+    [
+        *(f"{name}.cpp" for name in LISTS),
+        "prepared.cpp",
+        "unpool.cpp",
+        "regions/regions.cpp",
+        "threads/thread_pool.cpp",
+    ],
 )
 def test_the_kernels_compile_for_macos(source: str, tmp_path: Path) -> None:
     pytest.importorskip("ziglang", reason="ziglang is not installed: the kernels are NOT compiled for macOS")

@@ -14,7 +14,17 @@ from rich.table import Table
 from .supervise import Report, describe, entrances, run
 
 # How the calls are shared out: what is quick to call gets the most.
-WEIGHTS = {"numpy": 50, "torch": 16, "functional": 6, "patch": 9, "acl": 16, "cli": 2, "files": 2, "c": 1}
+WEIGHTS = {
+    "numpy": 50,
+    "regions": 10,
+    "torch": 16,
+    "functional": 6,
+    "patch": 9,
+    "acl": 16,
+    "cli": 2,
+    "files": 2,
+    "c": 1,
+}
 
 
 def main() -> int:

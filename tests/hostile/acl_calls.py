@@ -16,6 +16,7 @@ from .acl_programs import Program, Ref, Step
 from .calls import MEMORY
 
 STEPS = 12
+Drawn = problems.Problem | problems.Regions
 PADDED = {"kernel": "kernel_size", "stride": "stride", "padding": "padding", "dilation": "dilation"}
 STRANGE = [
     None,
@@ -240,9 +241,37 @@ CALLS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _argument(rng: Random, page: Operator, parameter: Parameter, problem: problems.Problem) -> Any:
+def _region_argument(rng: Random, page: Operator, parameter: Parameter, problem: problems.Regions) -> Any:
+    role, boxes = parameter.role, problem.boxes
+    attributes = {
+        "pooled_height": problem.bins[0],
+        "pooled_width": problem.bins[1],
+        "input_shape": list(problem.input),
+        "mode": rng.choice(("avg", "max", "avg", "max", "AVG", "")),
+        "sampling_ratio": rng.choice((0, 0, 1, 2, 2, 50, 32768)),
+        "spatial_scale": rng.choice((problem.attributes["spatial_scale"], 0.5, 1)),
+        "aligned": rng.random() < 0.5,
+    }
+    if parameter.type != "tensor":
+        return attributes[role]
+    if role == "box_images":
+        with np.errstate(invalid="ignore"):
+            return np.nan_to_num(boxes[:, 0], posinf=7, neginf=-7).clip(-9, 9).astype(np.int32)
+    if role == "boxes":
+        with np.errstate(over="ignore"):
+            return boxes[:, 1:].astype(np.float32) if page.by_role("box_images") else boxes.astype(np.float32)
+    has_cells = role == "input" or (role == "out" and page.gradient)
+    shape = problem.input if has_cells else problem.output
+    if rng.random() < 0.04:
+        shape = tuple(rng.randint(1, 5) for _ in shape)
+    return np.ones(shape, np.float32)
+
+
+def _argument(rng: Random, page: Operator, parameter: Parameter, problem: Drawn) -> Any:
     """An array for a tensor, a list for an int array, or a number."""
     role = parameter.role
+    if isinstance(problem, problems.Regions):
+        return _region_argument(rng, page, parameter, problem)
     if parameter.type == "tensor":
         has_cells = role == "input" or (role == "out" and page.gradient)
         shape = problem.input if has_cells else problem.output
@@ -267,7 +296,10 @@ def _operator(rng: Random, program: Program) -> None:
     page = documented()[rng.choice(list(documented()))]
     name = page.name
     pool = page.function.removesuffix("_backward")
-    problem = problems.draw(rng, pool if pool in problems.POOLS else "max_pool2d", large=0)
+    if page.regional:
+        problem: Drawn = problems.draw_regions(rng, "roi_align")
+    else:
+        problem = problems.draw(rng, pool if pool in problems.POOLS else "max_pool2d", large=0)
     made = {"tensor": 0, "array": 0}
     given: list[Any] = []
     for parameter in page.parameters:

@@ -310,7 +310,39 @@ def _divisors(good: Any) -> Odd:
     yield from _integers(good)
 
 
+def _boxes(good: Any) -> Odd:
+    yield from _arrays(good)
+    rows = good[:, 1:]
+    yield "list of one array", [rows]
+    yield "tuple of arrays", (rows, rows[:0])
+    yield "list of rows of 5", [good, good]
+    yield "list of flat rows", [rows[0]]
+    yield "list of lists", rows.tolist()
+    yield "list with None", [None, rows]
+    yield "list with two dtypes", [rows, rows.astype(np.float64)]
+    yield "list that holds itself", _endless()
+    yield "a million arrays", [rows[:0]] * 1_000_000
+    for value in (np.nan, np.inf, -np.inf, 1e38, -1.0, 0.5):
+        yield f"all {value}", np.full_like(good, value)
+
+
+def _endless() -> list[Any]:
+    found: list[Any] = []
+    found.append(found)
+    return found
+
+
+def _scales(good: Any) -> Odd:
+    yield from _integers(good)
+    for value in (np.nan, np.inf, 1e308, 1e-320, -0.0, np.float16(0.5), np.float64(2), np.longdouble(1)):
+        yield f"{type(value).__name__} {value}", value
+    yield "complex", 1j
+    yield "array of one", np.array([0.5])
+    yield "0-d array", np.array(0.5)
+    yield "fraction", fractions.Fraction(1, 3)
+
+
 _MORE: dict[str, Callable[[Any], Odd]] = {
     "array": _arrays, "indices": _indices, "out": _arrays, "shape": _shapes, "ints": _integers, "size": _sizes,
-    "flag": _flags, "divisor": _divisors, "count": _integers,
+    "flag": _flags, "divisor": _divisors, "count": _integers, "boxes": _boxes, "scale": _scales,
 }  # fmt: skip

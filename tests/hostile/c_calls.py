@@ -43,6 +43,9 @@ OPTIONS = {
 ARGUMENTS = {"aclTensor *": "tensor()", "aclIntArray *": "array()", "bool": "below(2) != 0"} | {
     "int64_t": "number()",
     "int8_t": "static_cast<int8_t>(below(5))",
+    "int32_t": "static_cast<int32_t>(number())",
+    "float": "static_cast<float>(below(8)) / 4",
+    "char *": '(below(3) ? "avg" : below(2) ? "max" : nullptr)',
 }
 
 

@@ -20,13 +20,15 @@ REFUSALS = (TypeError, ValueError, IndexError)
 KINDS = {
     "grad_output": "array", "input": "array", "x": "array", "indices": "indices", "out": "out", "shape": "shape",
     "kernel_size": "ints", "stride": "ints", "padding": "ints", "dilation": "ints", "output_size": "size",
-    "ceil_mode": "flag", "count_include_pad": "flag", "return_indices": "flag", "divisor_override": "divisor",
+    "boxes": "boxes", "spatial_scale": "scale", "sampling_ratio": "count", "aligned": "flag", "ceil_mode": "flag", "count_include_pad": "flag", "return_indices": "flag", "divisor_override": "divisor",
 }  # fmt: skip
 GOOD = {
     "array": np.ones((2, 3, 5, 7), np.float32),
     "indices": np.ones((2, 3, 5, 7), np.int64),
     "out": np.ones((2, 3, 5, 7), np.float32),
     "shape": (2, 3, 5, 7),
+    "boxes": np.zeros((3, 5), np.float32),
+    "scale": 0.5,
 }
 
 

@@ -14,7 +14,7 @@ from pooltide.kernels.plan import ENVIRONMENT
 from . import problems
 from .calls import MEMORY, Call, change_shape, odd_value
 from .memory import Place, content
-from .problems import FLOATS, Problem
+from .problems import FLOATS, Problem, Regions
 
 LAYOUTS = ("planes", "planes", "planes", "channels_last", "channels_last", "view", "view", "unaligned")
 OTHER_DTYPES = [
@@ -31,37 +31,37 @@ def draw(rng: Random) -> Call:
     call = _gradient(rng, problem) if rng.random() < 0.6 else _forward(rng, problem)
     if rng.random() < 0.5:
         for argument in rng.sample(list(call.given), min(len(call.given), rng.choice((1, 1, 1, 2)))):
-            _spoil(rng, call, problem, argument)
+            spoil(rng, call, problem, argument)
     if rng.random() < COMPARED:
-        call.check = lambda result: _compare(call, result)
+        call.check = lambda result: compare(call, result)
     return call
 
 
 def _gradient(rng: Random, problem: Problem) -> Call:
     dtype = FLOATS[problem.dtype]
-    given: dict[str, Any] = {"grad_output": _filled(rng, problem.output, dtype)}
-    given["input"] = problem.input if rng.random() < 0.8 else _filled(rng, problem.input, dtype)
+    given: dict[str, Any] = {"grad_output": filled(rng, problem.output, dtype)}
+    given["input"] = problem.input if rng.random() < 0.8 else filled(rng, problem.input, dtype)
     if problem.is_max:
         given["indices"] = indices_for(rng, problem, np.dtype(rng.choice(("i4", "i8"))))
     call = Call(f"pooltide.{problem.pool}_backward", getattr(pooltide, f"{problem.pool}_backward"), given)
     given |= problem.attributes
     if rng.random() < 0.4:
-        given["out"] = _out(rng, call, problem.input, dtype)
+        given["out"] = out_for(rng, call, problem.input, dtype)
     return call
 
 
 def _forward(rng: Random, problem: Problem) -> Call:
     dtype = FLOATS[problem.dtype]
-    given: dict[str, Any] = {"input": _filled(rng, problem.input, dtype)}
+    given: dict[str, Any] = {"input": filled(rng, problem.input, dtype)}
     given |= problem.attributes if problem.attributes else {"output_size": problem.outputs}
     call = Call(f"pooltide.{problem.pool}", getattr(pooltide, problem.pool), given)
     places = problem.is_max and rng.random() < 0.6
     if places:
         given["return_indices"] = True
     if rng.random() < 0.4:
-        given["out"] = _out(rng, call, problem.output, dtype)
+        given["out"] = out_for(rng, call, problem.output, dtype)
         if places:
-            given["out"] = (given["out"], _out(rng, call, problem.output, np.dtype(np.int64)))
+            given["out"] = (given["out"], out_for(rng, call, problem.output, np.dtype(np.int64)))
     return call
 
 
@@ -69,7 +69,7 @@ def place(rng: Random, shape: tuple[int, ...], dtype: np.dtype[Any], layouts: tu
     return MEMORY.place(rng, shape, dtype.itemsize, rng.choice(layouts))
 
 
-def _filled(rng: Random, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+def filled(rng: Random, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     array = place(rng, shape, dtype, (*LAYOUTS, "broadcast")).array(dtype)
     array[...] = content(rng, shape, dtype)
     return array
@@ -81,13 +81,13 @@ def indices_for(rng: Random, problem: Problem, dtype: np.dtype[Any]) -> Any:
     return array
 
 
-def _out(rng: Random, call: Call, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+def out_for(rng: Random, call: Call, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     where = place(rng, shape, dtype, LAYOUTS)
     call.written.append(where)
     return where.array(dtype)
 
 
-def _spoil(rng: Random, call: Call, problem: Problem, argument: str) -> None:
+def spoil(rng: Random, call: Call, problem: Problem | Regions, argument: str) -> None:
     """Replace an argument by an odd one."""
     value = call.given[argument]
     if argument == "out" and type(value) is tuple:
@@ -111,7 +111,7 @@ def _spoil(rng: Random, call: Call, problem: Problem, argument: str) -> None:
         _spoil_array(rng, call, argument, value, problem)
 
 
-def _spoil_array(rng: Random, call: Call, argument: str, value: Any, problem: Problem) -> None:
+def _spoil_array(rng: Random, call: Call, argument: str, value: Any, problem: Problem | Regions) -> None:
     shape, dtype = list(value.shape), value.dtype
     match rng.randrange(7):
         case 0 | 1:
@@ -152,7 +152,7 @@ def _misplace(rng: Random, indices: Any, plane: int) -> None:
     indices[tuple(rng.randrange(n) for n in indices.shape)] = rng.choice(outside)
 
 
-def _compare(call: Call, result: Any) -> str | None:
+def compare(call: Call, result: Any) -> str | None:
     """What the reference backend says about a result."""
     found = [np.array(part) for part in (result if isinstance(result, tuple) else (result,))]
     if MEMORY.outside(call.written):

@@ -13,7 +13,16 @@ from hostile.memory import Memory
 from hostile.supervise import Report, describe, entrances, run
 from paths import ROOT
 
-CALLS = {"numpy": 3000, "torch": 1000, "functional": 400, "patch": 600, "acl": 2000, "cli": 60, "files": 150}
+CALLS = {
+    "numpy": 3000,
+    "regions": 1000,
+    "torch": 1000,
+    "functional": 400,
+    "patch": 600,
+    "acl": 2000,
+    "cli": 60,
+    "files": 150,
+}
 ENTRANCES = [name for name in entrances() if name in CALLS]
 
 

@@ -27,6 +27,7 @@ from pooltide import _native
 COUNTERS = ("index", "calls", "results", "refusals", "odd", "outside")
 ENTRANCES = {
     "numpy": "hostile.numpy_calls",
+    "regions": "hostile.region_calls",
     "torch": "hostile.torch_calls",
     "functional": "hostile.functional_calls",
     "patch": "hostile.patch_calls",

@@ -53,6 +53,19 @@ print(raised)
 """
 
 
+REGIONS = """
+import pooltide, regions
+from pooltide import _native
+sets = _native.instruction_sets()
+for seed in range(1200):
+    _native.use_instruction_set(sets[seed % len(sets)])
+    pooltide.set_num_threads(1 + seed % 3)
+    call = regions.draw(seed, hostile=seed % 2 == 0)
+    call.gradient(call.forward()[1])
+print(seed + 1)
+"""
+
+
 @pytest.fixture(scope="module")
 def objects(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The kernels for every instruction set, with sanitizers."""
@@ -111,6 +124,13 @@ def test_hostile_calls(entrance: str, calls: int, python: Path) -> None:
     arguments = ("--entrance", entrance, "--calls", str(calls), "--seed", "31", "--limit", "120")
     run = _run(python, "-m", "tests.hostile", *arguments)
     assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-4000:]
+
+
+@pytest.mark.slow
+def test_regions_of_all_kinds(python: Path) -> None:
+    """Boxes that leave the image, are empty or inverted, have NaN, infinities and huge numbers."""
+    run = _run(python, "-c", REGIONS)
+    assert (run.returncode, run.stderr, run.stdout) == (0, "", "1200\n"), run.stderr[-4000:]
 
 
 @pytest.mark.slow

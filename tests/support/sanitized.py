@@ -13,7 +13,11 @@ from native_build import KERNELS, SETS, compile_objects
 from paths import NATIVE
 
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-MODULE = ("unpool", *(f"python/{path.stem}" for path in sorted((NATIVE / "python").glob("*.cpp"))))
+MODULE = (
+    "unpool",
+    "regions/regions",
+    *(f"python/{path.stem}" for path in sorted((NATIVE / "python").glob("*.cpp"))),
+)
 FLAGS = ("-Og", "-fPIC", "-fvisibility=hidden", *SANITIZERS)
 
 

@@ -64,6 +64,13 @@ SIBLINGS |= {
     "aclnnMaxPool2dWithMaskBackward": (f"{A23} atlas-training", {"": THREE, "atlas-training": TWO}, "INT8"),
 }  # fmt: skip
 
+SIBLINGS |= {
+    "aclnnRoiAlign": (f"{A23} atlas-inference atlas-training", {"": TWO}, "INT32"),
+    "aclnnRoiAlignV2": (f"{A23} atlas-inference atlas-training", {"": TWO}, ""),
+    "aclnnRoiAlignV2Backward": (f"{A23} atlas-training", {"": "FLOAT32"}, ""),
+}
+
+IMAGES, POOLED = (2, 3, 7, 11), (4, 3, 2, 5)  # of pools over 4 regions
 PLANES = {2: (7, 11), 3: (7, 11, 13)}
 ADAPTIVE = {2: (2, 5), 3: (2, 5, 3)}
 STRIDED = {2: (4, 6), 3: (4, 6, 7)}  # of kernel 3, stride 2, padding 1
@@ -77,6 +84,13 @@ VALUES: dict[str, Any] = {
     "divisor_override": 0,
     "cube_math_type": 0,
     "auto_pad": 0,
+    "pooled_height": POOLED[2],
+    "pooled_width": POOLED[3],
+    "input_shape": list(IMAGES),
+    "spatial_scale": 0.5,
+    "sampling_ratio": 2,
+    "aligned": True,
+    "mode": "avg",
 }
 
 
@@ -94,17 +108,25 @@ def good(name: str, on: str = A2) -> dict[str, Any]:
             plane = PLANES[axes] if has_cells else pooled
             if page.masked and parameter.role == "indices":
                 plane = (9, 96)  # cells of the kernel; bytes for 4 · 6 windows
-            found[parameter.name] = T((2, 3, *plane), dtype, parameter.formats[0])
+            shape = _region_shape(page, parameter.role) if page.regional else (2, 3, *plane)
+            found[parameter.name] = T(shape, dtype, parameter.formats[0])
         elif parameter.role == "output_size":
             found[parameter.name] = list(PLANES[axes] if page.unpool else pooled)
         else:
             value = VALUES[parameter.role]
-            if parameter.type == "int_array" and 1 not in parameter.lengths:
+            if parameter.type == "int_array" and not {1, 4} & set(parameter.lengths):
                 value = value * axes
             found[parameter.name] = int(value) if parameter.type == "int64" else value
     if page.cube and on in NARROW:
         found["cubeMathType"] = 1
     return found
+
+
+def _region_shape(page: Operator, role: str) -> tuple[int, ...]:
+    if role in ("boxes", "box_images"):
+        columns = 4 if page.by_role("box_images") else 5
+        return (POOLED[0], columns) if role == "boxes" else (POOLED[0],)
+    return IMAGES if role in cell_roles(page) else POOLED
 
 
 def cell_roles(page: Operator) -> set[str]:
@@ -153,8 +175,8 @@ def _all(tensors: Tensors, **fields: Any) -> Change:
 
 def _not_null(page: Operator, values: Any, tensors: Tensors, of: Any, rule: Rule) -> Broken:
     for name in of:
-        what = "a tensor" if name in tensors else "an int array"
-        yield {name: None}, f"{name} is null; it must be {what}."
+        what = page.parameter(name).type.replace("_", " ")
+        yield {name: None}, f"{name} is null; it must be {'an' if what[0] == 'i' else 'a'} {what}."
 
 
 def _dtype(page: Operator, values: Any, tensors: Tensors, of: Any, rule: Rule) -> Broken:
@@ -172,7 +194,8 @@ def _format(page: Operator, values: Any, tensors: Tensors, of: Any, rule: Rule) 
 
 def _unbatched(page: Operator, values: Any, tensors: Tensors) -> Change:
     """Tensors without N, of operators that take them: some pages allow one format only with N."""
-    return {n: {"shape": values[n].shape[1:]} for n in tensors} if page.windows != "global" else {}
+    batched = page.regional or page.windows == "global"
+    return {} if batched else {n: {"shape": values[n].shape[1:]} for n in tensors}
 
 
 def _same_dtype(page: Operator, values: Any, tensors: Tensors, of: Any, rule: Rule) -> Broken:
@@ -346,6 +369,63 @@ def _writable(page: Operator, values: Any, tensors: Tensors, of: Any, rule: Rule
         yield {name: {"strides": (0,) * len(shape)}}, f"{name} has shape"
 
 
+def _boxes(page: Operator, values: Any, tensors: Tensors, of: Any, rule: Rule) -> Broken:
+    boxes = page.by_role("boxes")
+    assert boxes
+    number = rule.arguments.get("columns", 5)
+    for columns in (number - 1, number + 1):
+        shape = (POOLED[0], columns)
+        yield (
+            {boxes.name: {"shape": shape}},
+            f"{boxes.name} has shape (4, {columns}); it must be (K, {number}), ",
+        )
+
+
+def _images(page: Operator, values: Any, tensors: Tensors, of: Any, rule: Rule) -> Broken:
+    for sizes in ((0, 3, 7, 11), (2, -1, 7, 11), (2, 3, 0, 11), (2, 3, 7, -4), (2, 3, 65536, 32768)):
+        text = f"is ({', '.join(map(str, sizes))}); "
+        shape = {p.name: {"shape": sizes} for p in tensors.values() if p.role in cell_roles(page)}
+        if page.by_role("input_shape"):
+            yield shape | {"inputShape": list(sizes)}, f"inputShape {text}"
+        else:
+            yield shape, f"self {text}"
+
+
+def _at_least(page: Operator, values: Any, tensors: Tensors, of: Any, rule: Rule) -> Broken:
+    value = rule.arguments["value"]
+    for name in of:
+        yield {name: value - 1}, f"{name} is {value - 1}; it must be at least {value}."
+
+
+def _positive_number(page: Operator, values: Any, tensors: Tensors, of: Any, rule: Rule) -> Broken:
+    for name in of:
+        for value in (0.0, -1.0, float("nan"), float("inf")):
+            yield {name: value}, f"{name} is {value}; it must be a finite number greater than 0."
+
+
+def _one_of(page: Operator, values: Any, tensors: Tensors, of: Any, rule: Rule) -> Broken:
+    for name in of:
+        yield {name: "AVG"}, f"{name} is 'AVG'; it must be avg or max."
+
+
+def _sampling(page: Operator, values: Any, tensors: Tensors, of: Any, rule: Rule) -> Broken:
+    yield {"samplingRatio": 32768}, "samplingRatio is 32768; it must be at most 32767."
+
+
+def _same_rows(page: Operator, values: Any, tensors: Tensors, of: Any, rule: Rule) -> Broken:
+    for name in of[1:]:
+        yield (
+            {name: {"shape": (7, *values[name].shape[1:])}},
+            f"{name} has 7 rows; it must have 4, as {of[0]} has.",
+        )
+
+
+def _image_result(page: Operator, values: Any, tensors: Tensors, of: Any, rule: Rule) -> Broken:
+    for name in of:
+        text = f"{name} has shape (2, 3, 11, 7); it must be (2, 3, 7, 11), as inputShape says."
+        yield {name: {"shape": (2, 3, 11, 7)}}, text
+
+
 BREAKERS: dict[str, Any] = {
     "not_null": _not_null, "dtype_supported": _dtype, "format_supported": _format, "same_dtype": _same_dtype,
     "same_format": _same_format, "rank_supported": _rank, "same_rank": _same_rank,
@@ -355,10 +435,14 @@ BREAKERS: dict[str, Any] = {
     "same_shape": _same_shape, "same_batch": _same_batch, "forward_shape": _forward,
     "unpooled_shape": _unpooled, "mask_shape": _mask, "plane_at_least_input": _small,
     "cube_math_type": _cube, "divisor_range": _divisor, "writable_once": _writable,
+    "boxes_shape": _boxes, "image_sizes": _images, "at_least": _at_least, "one_of": _one_of,
+    "positive_number": _positive_number, "sampling_range": _sampling, "same_rows": _same_rows,
+    "pooled_shape": _result, "image_result": _image_result,
 }  # fmt: skip
 
 # Rules whose break always breaks a later rule too, as the shapes of the results depend on what is broken.
 DRAGS = {
     "rank_supported", "same_rank", "array_lengths", "array_values", "positive_dimensions", "positive_plane",
     "padding_half_kernel", "window_fits", "plane_at_most", "only_value", "plane_at_least_input",
+    "at_least", "image_sizes",
 }  # fmt: skip

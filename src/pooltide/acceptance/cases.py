@@ -22,7 +22,7 @@ from typing import Any, BinaryIO
 from ..writing import why
 from .case_names import NAMES, form, is_name
 from .notation import Case, parse
-from .words import NotationError
+from .words import BOXES_FILE, NotationError
 
 _TRUE, _FALSE = ("true", "yes", "1"), ("false", "no", "0", "")
 
@@ -32,6 +32,8 @@ FIELDS: dict[str, str | tuple[str, str]] = {
     "ceil_mode": ("ceil", ""), "count_include_pad": ("", "nopad"),
     "divisor_override": "div", "cube_math_type": "cube",
     "dtype": "", "index_dtype": "", "format": "", "layout": "", "distribution": "",
+    "boxes": "boxes", "boxes_file": BOXES_FILE,
+    "spatial_scale": "scale", "sampling_ratio": "ratio", "aligned": ("aligned", ""),
     "seed": "seed", "nan": ("nan", ""), "inf": ("inf", ""), "anywhere": ("anywhere", ""),
     "product": "", "words": "",
 }  # fmt: skip
@@ -152,6 +154,8 @@ def _words(field: str, value: Any) -> list[str]:
 
 def _joined(field: str, value: Any) -> str:
     values = value if isinstance(value, list) else [value]
+    if field == "spatial_scale" and isinstance(value, float):
+        return repr(value)
     if any(isinstance(v, (bool, dict, list, float)) or v is None for v in values):
         raise CasesError(f"{field} is {str(value)[:60]}; it must be ints")
     return "x".join(map(str, values))

@@ -189,7 +189,7 @@ def error_map(pair: Pair, golden: Manifest | None = None) -> ErrorMap | None:
     shape = pair.actual.shape
     *_, height, width = 1, 1, *shape
     batch, plane = (1, prod(shape[:-2])), (1, height, width)
-    if problem is not None and prod(shape) == problem.planes * prod(result_plane(problem)):
+    if isinstance(problem, Problem) and prod(shape) == problem.planes * prod(result_plane(problem)):
         batch, plane = problem.batch, result_plane(problem)
     else:
         problem = None

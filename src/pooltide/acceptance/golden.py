@@ -1,7 +1,7 @@
 """Makes golden data: the inputs of each case and its result, computed in float64 and rounded once.
 
     DIR/manifest.jsonl                one line per finished case
-    DIR/NAME/grad_output.npy .bin     and indices, and grad_input, the golden result
+    DIR/NAME/grad_output.npy .bin     and indices or boxes, and grad_input, the golden result
     DIR/NAME/input.npy .bin           of a forward, and output, and the indices of maxima
 
 The files of a case are written to DIR/.partial. When all are there, their directory is renamed to DIR/NAME,
@@ -25,19 +25,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays.volumes import as_volume
 from ..operators.pages import HOST
 from ..writing import append_own, why
 from .case_names import is_name
-from .inputs import TooLarge, draw, placed
+from .inputs import TooLarge, draw, placed, shaped
 from .manifest import Manifest, ManifestError, finish_manifest, read_manifest
 from .manifest_entry import MANIFEST, ROLES, SUFFIXES, expected, first_change, has_float64
 from .notation import Case, parse
 from .oracle import golden_result
 from .plain_files import opened
+from .region_inputs import boxes_of
 from .supplied_values import SuppliedValues, load
 from .tensorfile import TensorFileError, npy_header, raw_bytes
-from .trial import Refused, defect, problem_of
+from .trial import Refused, defect, dtype_of_boxes, problem_of
 from .words import NotationError
 
 Array = NDArray[Any]
@@ -78,14 +78,15 @@ def make(task: Task, directory: Path, known: Mapping[str, Any] | None = None) ->
     if known is not None and _same(known, task) and first_change(files_in(directory), known) is None:
         return made(known, kept=True)
     try:
-        arrays = _arrays(parse(task.case), task.supplied)
+        case = parse(task.case)
+        arrays = _arrays(case, task.supplied)
     except (NotationError, Refused, TooLarge, TensorFileError) as error:
         return made(None, str(error))
     except MemoryError:
         return made(None, "there was not enough memory")
     except Exception as error:
         return made(None, defect(error))
-    entry = expected(task.name, task.number, task.case, task.float64)
+    entry = expected(task.name, task.number, str(case.portable), task.float64)
     try:
         _write(directory, entry, arrays)
     except OSError as error:
@@ -104,11 +105,15 @@ def _arrays(case: Case, supplied: SuppliedValues | None) -> dict[str, Array | No
     call = case.call(case.product or HOST)
     values = draw(problem, case.data) if supplied is None else load(case, supplied)
     source, indices, _ = placed(call, problem, values, lambda _: 0)
-    read = np.ascontiguousarray(as_volume(source, axes))  # as the view has it: its cells may share memory
-    places = None if indices is None else np.ascontiguousarray(as_volume(indices, axes))
-    golden = golden_result(problem, read, places)
+    # As the view has it: its cells may share memory.
+    read = np.ascontiguousarray(shaped(problem, source, axes))
+    places = None if indices is None else np.ascontiguousarray(shaped(problem, indices, axes))
+    kind = dtype_of_boxes(call)
+    boxes = boxes_of(problem, case.data, kind)
+    golden = golden_result(problem, read, places, boxes)
     names = ("grad_output", "grad_input") if problem.gradient else ("input", "output")
     arrays = {"indices": places if golden.indices is None else golden.indices}
+    arrays["boxes"] = None if boxes is None or kind is None else boxes.astype(kind.numpy)
     return arrays | {names[0]: read, names[1]: golden.rounded, f"{names[1]}_float64": golden.values}
 
 

@@ -13,7 +13,7 @@ from ..kernels.cuda.runtime.driver import H200, NoCompiler, device_facts
 from ..kernels.plan import NoBackend, arrange, fact_lines, kernel_facts
 from ..problem.problem import Problem
 from .notation import Case
-from .trial import layouts_of, problem_of
+from .trial import layouts_of, windows_of
 
 NO_LAUNCH = "none, as a tensor has no elements"
 
@@ -35,7 +35,7 @@ class GpuPlan:
 
 def gpu_plan(case: Case, product: str | None = None) -> GpuPlan:
     """The plan of a case on the first GPU, or on an H200; raises NoBackend with the reason if it has none."""
-    problem = problem_of(case, product)
+    problem = windows_of(case, "the plan for a GPU", product)
     layout, copied = arrange(problem, layouts_of(case, product, problem), LAYOUTS)
     if reason := refuse(problem, layout):
         raise NoBackend(f"cuda: {reason}")

@@ -10,6 +10,7 @@ The source of a case is the array of floats that it reads: grad_output, or the i
 
 An index is a cell of its window (for a dilated window: any cell that the window spans), or any cell of the
 plane if the case says `anywhere`. A case that is too large for this machine is refused before allocation.
+boxes.py draws boxes.
 """
 
 from __future__ import annotations
@@ -23,11 +24,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays.volumes import as_volume
 from ..geometry import Axis, tables
+from ..kernels.plan import AnyProblem
 from ..operators.call import Call, TensorMeta, contiguous_strides
 from ..problem.problem import Problem
+from ..problem.regions import RegionProblem
 from ..problem.rounding import round_once
 from .notation import Data
+from .region_inputs import region_indices, region_seconds
 from .words import GIVEN
 
 Array = NDArray[Any]
@@ -54,17 +59,22 @@ def result_plane(problem: Problem) -> tuple[int, int, int]:
     return problem.input_plane if has_cells else problem.output_plane
 
 
-def reads_indices(problem: Problem) -> bool:
+def shaped(problem: AnyProblem, array: Array, axes: int) -> Array:
+    """A view of an array of a case, in the shape that the problem has for it."""
+    return array if problem.regional else as_volume(array, axes)
+
+
+def reads_indices(problem: AnyProblem) -> bool:
     """Whether indices are an input of the problem; a maximum writes them."""
-    return problem.index_dtype is not None and problem.kind != "maximum"
+    return problem.index_dtype is not None and not problem.writes_indices
 
 
-def draw(problem: Problem, data: Data) -> tuple[Array, Array | None]:
-    """The source, and the indices that are read or None: (N, C, D, H, W), C-contiguous."""
+def draw(problem: AnyProblem, data: Data) -> tuple[Array, Array | None]:
+    """The source, and the indices that are read or None, in the problem's shapes, C-contiguous."""
     refuse_beyond_memory(problem)
     _refuse_beyond_time(problem)
     random = np.random.Generator(np.random.PCG64(data.seed))
-    shape = problem.batch + source_plane(problem)
+    shape = problem.shape(problem.roles[0])
     if data.distribution == GIVEN:
         raise TooLarge(
             "the values of the case are in files, with which golden --from made it; they can't be drawn"
@@ -73,18 +83,22 @@ def draw(problem: Problem, data: Data) -> tuple[Array, Array | None]:
     first_nan = _sprinkle(random, values, np.array([np.nan])) if data.nan else None
     if data.inf:
         _sprinkle(random, values, np.array([np.inf, -np.inf]), first_nan)
-    indices = _indices(random, problem, data.anywhere) if reads_indices(problem) else None
+    indices = None
+    if isinstance(problem, RegionProblem):
+        indices = region_indices(random, problem, data) if reads_indices(problem) else None
+    elif reads_indices(problem):
+        indices = _indices(random, problem, data.anywhere)
     return round_once(values, problem.dtype.numpy), indices
 
 
-def refuse_beyond_memory(problem: Problem) -> None:
+def refuse_beyond_memory(problem: AnyProblem) -> None:
     """Raise TooLarge if the case needs more memory than there is, computed from its sizes."""
     need, have = _bytes_needed(problem) + _table_bytes(problem), _memory()
     if need > have:
         raise TooLarge(f"the case needs {_gib(need)} GiB; this machine has {_gib(have)} GiB")
 
 
-def refuse_huge_tables(problem: Problem) -> None:
+def refuse_huge_tables(problem: AnyProblem) -> None:
     """Raise TooLarge if not even the tables of the axes, which a plan needs, fit this machine."""
     need, have = _table_bytes(problem), _memory()
     if need > have:
@@ -92,25 +106,31 @@ def refuse_huge_tables(problem: Problem) -> None:
         raise TooLarge(f"the case can't be planned: {text}")
 
 
-def _refuse_beyond_time(problem: Problem) -> None:
-    seconds = _seconds_needed(problem)
+def _refuse_beyond_time(problem: AnyProblem) -> None:
+    if isinstance(problem, RegionProblem):
+        seconds, what = region_seconds(problem), f"{problem.regions} regions of {prod(problem.bins)} bins"
+        smaller = "the number of boxes, the output, the sampling ratio or the channels"
+    else:
+        windows, smaller = prod(problem.output_plane), "the plane, the kernel or the batch"
+        seconds, what = _seconds_needed(problem), f"{windows} windows in each of {problem.planes} planes"
     if seconds > _LONGEST:
         raise TooLarge(
-            f"the case has {prod(problem.output_plane)} windows in each of {problem.planes} planes, and the "
-            f"float64 reference takes about {seconds / 60:.0f} minutes for them; at most "
-            f"{_LONGEST / 60:.0f} is allowed: make the plane, the kernel or the batch smaller"
+            f"the case has {what}, and the float64 reference takes about {seconds / 60:.0f} minutes for "
+            f"them; at most {_LONGEST / 60:.0f} is allowed: make {smaller} smaller"
         )
 
 
-def _bytes_needed(problem: Problem) -> int:
+def _bytes_needed(problem: AnyProblem) -> int:
     """Inputs, result and float64 reference together; indices are also copied to int64."""
-    outputs = problem.planes * prod(problem.output_plane)
-    arrays = (problem.cells + outputs) * (problem.dtype.itemsize * 2 + 24)
-    return arrays + (outputs * 40 if problem.index_dtype else 0)
+    cells = sum(prod(problem.shape(role)) for role in (problem.roles[0], "out"))
+    indices = prod(problem.shape("indices")) if problem.index_dtype else 0
+    return cells * (problem.dtype.itemsize * 2 + 24) + indices * 40
 
 
-def _table_bytes(problem: Problem) -> int:
+def _table_bytes(problem: AnyProblem) -> int:
     """What kernels are chosen by: where each window begins and ends, and which windows hold a cell."""
+    if isinstance(problem, RegionProblem):
+        return 0
     return sum(5 * 8 * (axis.length + axis.outputs) for axis in problem.axes)
 
 
@@ -166,14 +186,14 @@ def place(array: Array, tensor: TensorMeta, offset: int = 0) -> Array:
     return view
 
 
-def arrays(call: Call, problem: Problem, data: Data) -> tuple[Array, Array | None, Array]:
+def arrays(call: Call, problem: AnyProblem, data: Data) -> tuple[Array, Array | None, Array]:
     """The source, indices or None, and a result full of NaN, in the layouts of the call, without offsets."""
     views = placed(call, problem, draw(problem, data), lambda _: 0)
     return views[0], views[1], views[2]
 
 
 def placed(
-    call: Call, problem: Problem, drawn: tuple[Array, Array | None], offset: Callable[[str], int]
+    call: Call, problem: AnyProblem, drawn: tuple[Array, Array | None], offset: Callable[[str], int]
 ) -> tuple[Array, Array | None, Array]:
     """Drawn inputs and a result full of NaN, in the layouts of the call; `offset` gives that of a role.
 
@@ -182,8 +202,8 @@ def placed(
     role = "grad_output" if problem.gradient else "input"
     source, indices = drawn
     if indices is None and problem.index_dtype is not None:
-        indices = np.full(problem.batch + problem.output_plane, -1, problem.index_dtype.numpy)
-    fill = np.full(problem.batch + result_plane(problem), np.nan, problem.dtype.numpy)
+        indices = np.full(problem.shape("indices"), -1, problem.index_dtype.numpy)
+    fill = np.full(problem.shape("out"), np.nan, problem.dtype.numpy)
     places = None if indices is None else place(indices, call.role("indices"), offset("indices"))
     out = place(fill, call.role("out"), offset("out"))
     return place(source, call.role(role), offset(role)), places, out

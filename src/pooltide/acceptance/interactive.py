@@ -24,8 +24,9 @@ from ..problem.rounding import round_source
 from .inputs import draw
 from .notation import Case
 from .oracle import golden_result
-from .show import Undrawable, check_drawable
-from .trial import problem_of
+from .panels import Undrawable
+from .show import check_drawable
+from .trial import windows_of
 
 _LONGEST_SIDE = 64
 _MOST = 4096  # cells, or windows, of a plane: the page has an element for each of a slice
@@ -33,7 +34,7 @@ _MOST = 4096  # cells, or windows, of a plane: the page has an element for each 
 
 def interactive_page(case: Case, depth: int | None = None) -> str:
     """Returns the page of a case. `depth`: of a volume, the slice that it shows first (the middle one)."""
-    problem = problem_of(case)
+    problem = windows_of(case, "a page for the browser")
     check_drawable(problem, depth)
     _check_size(problem)
     one = replace(problem, batch=(1, 1))

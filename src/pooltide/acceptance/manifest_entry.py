@@ -19,12 +19,12 @@ from .notation import parse
 from .pack import PackError
 from .plain_files import Source, opened
 from .tensorfile import CHANGED
-from .trial import Refused, problem_of
+from .trial import Refused, dtype_of_boxes, problem_of
 from .words import NotationError
 
 MANIFEST = "manifest.jsonl"
 RESULTS = ("grad_input", "output")
-ROLES = ("grad_output", "input", "indices", *RESULTS, *(f"{name}_float64" for name in RESULTS))
+ROLES = ("grad_output", "input", "indices", "boxes", *RESULTS, *(f"{name}_float64" for name in RESULTS))
 SUFFIXES = ("npy", "bin")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -101,6 +101,7 @@ def expected(name: str, line: int, case: str, float64: bool) -> dict[str, Any]:
     kinds: dict[str, tuple[str, DType | None]] = {  # name of a file: the role of its tensor, and its dtype
         source: (source, problem.dtype),
         "indices": ("indices", problem.index_dtype),
+        "boxes": ("boxes", dtype_of_boxes(call)),
         result: ("out", problem.dtype),
         f"{result}_float64": ("out", DTYPES["FLOAT64"] if float64 else None),
     }
@@ -133,7 +134,7 @@ def has_float64(entry: Mapping[str, Any]) -> bool:
 
 def writes_indices(entry: Mapping[str, Any]) -> bool:
     """Whether the indices are a result: of a maximum, and not of what reads them."""
-    return "indices" in entry["files"] and parse(entry["case"]).operator.kind == "maximum"
+    return "indices" in entry["files"] and parse(entry["case"]).operator.writes_indices
 
 
 def first_change(

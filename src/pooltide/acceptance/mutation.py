@@ -21,7 +21,7 @@ from .inputs import draw
 from .measures import Measures, index_measures, measure, precision_of
 from .notation import parse
 from .oracle import golden_result
-from .trial import Refused, problem_of
+from .trial import Refused, windows_of
 from .verdicts import STANDARDS, judge
 from .words import joined, short_names
 
@@ -122,7 +122,7 @@ def _draw(random: Random, kind: str) -> Sample | None:
     """A drawn case with its right result; None: the drawn case is none."""
     case = parse(":".join(_words(random, kind)))
     try:
-        problem = problem_of(case)
+        problem = windows_of(case, "a fault")
     except Refused:
         return None
     source, indices = draw(problem, case.data)

@@ -21,6 +21,12 @@ The operator and the shape of self come first, then words in any order, each at 
 The gradient of a pool has the pool's name, the pool itself adds _forward: avg2d_forward. A max pool writes
 indices if the case has i64.
 
+A pool over regions of interest has these words, too: roi_align:2x256x50x68:boxes512:o7x7:scale0.25:ratio2:f32
+
+    boxes512       so many boxes, drawn (none: 100)      boxes=FILE.npy  boxes in a file, (K, 5)
+    scale0.25      spatial scale (none: 1)               aligned         positions are half a cell less
+    ratio2         sampling ratio (none: -1)             anywhere        boxes that no detector has, too
+
 NAME.WHAT overrides one parameter: a view by its strides (gradOutput.s96x24x6x2) and offset (gradOutput.off5),
 both in elements, or channels-last (gradInput.cl). A case can also be a wrong call: WHAT may be a shape, a
 dtype, a format, or null: gradOutput.1x16x2x2, self.f16, indices.ND, stride.null.
@@ -28,8 +34,8 @@ dtype, a format, or null: gradOutput.1x16x2x2, self.f16, indices.ND, stride.null
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import Any
 
@@ -39,8 +45,12 @@ from ..operators.call import Call, TensorMeta, Value, channels_last_strides
 from ..operators.catalog import documented
 from ..operators.dtypes import DTYPES, DType
 from ..operators.pages import DEFAULT_PRODUCT, HOST, Operator, Parameter
+from ..operators.region_rules import pooled_channels
+from .boxes import count_boxes
 from .words import (
+    BOXES_FILE,
     FLAGS,
+    GIVEN,
     NUMBERS,
     NotationError,
     Shape,
@@ -65,6 +75,7 @@ class Data:
     nan: bool = False
     inf: bool = False
     anywhere: bool = False
+    boxes_file: str = ""  # in place of drawn boxes
 
     def words(self) -> list[str]:
         flags = [name for name in ("nan", "inf", "anywhere") if getattr(self, name)]
@@ -134,6 +145,8 @@ class Case:
                 values[parameter.name] = self._tensor(operator, parameter, override, product)
             elif parameter.role == "output_size":
                 values[parameter.name] = self.outputs or ()
+            elif parameter.role in _PARTS:
+                values[parameter.name] = _PARTS[parameter.role](self)
             else:
                 values[parameter.name] = self._attribute(parameter.role)
         return Call(operator, product, values)
@@ -161,15 +174,36 @@ class Case:
         shape, dtype = override.get("shape", self._shape(parameter.role)), override.get("dtype", dtype)
         format = override.get("format", self.format or parameter.formats[0])
         strides = override.get("strides")
-        if strides is None and (self.channels_last or "cl" in override):
+        last = self.channels_last and parameter.role != "boxes"
+        if strides is None and (last or "cl" in override):
             strides = channels_last_strides(shape, len(self.operator.axes))
         return TensorMeta(shape, dtype, None if product == HOST else format, strides)
 
     def _shape(self, role: str) -> Shape:
         """The shape of a tensor: self's, or with the other plane."""
+        if role == "boxes":
+            return self.boxes, 5
         alike = {"input"} | ({"out"} if self.operator.gradient else set())
         alike |= {"indices"} if self.operator.windows == "indexed" else set()
-        return self.shape if role in alike else self.shape[: -len(self.operator.axes)] + self.plane
+        if role in alike:
+            return self.shape
+        if self.operator.windows != "regions":
+            return self.shape[: -len(self.operator.axes)] + self.plane
+        channels = self.shape[1] if len(self.shape) > 1 else 1
+        bins = self.plane[0], self.plane[1]
+        return self.boxes, pooled_channels(self.operator.kind, channels, bins), *bins
+
+    @property
+    def boxes(self) -> int:
+        """How many boxes there are."""
+        return int(dict(self.attributes).get("boxes", 0))
+
+    @property
+    def portable(self) -> Case:
+        """The case without the name of a file of boxes, which another machine may not have."""
+        if not self.data.boxes_file:
+            return self
+        return replace(self, data=replace(self.data, boxes_file="", distribution=GIVEN))
 
     def offset(self, role: str) -> int:
         """Where the view of a tensor begins in its memory, in elements."""
@@ -181,7 +215,9 @@ class Case:
         nulls = {name for name, kind, _ in self.overrides if kind == "null"}
         for role, value in self.attributes:
             parameter = self.operator.by_role(role)
-            if parameter is None or parameter.name not in nulls:
+            if role == "boxes" and self.data.boxes_file:
+                words.append(f"{BOXES_FILE}{self.data.boxes_file}")
+            elif parameter is None or role == "boxes" or parameter.name not in nulls:
                 words += attribute_words(role, value)
         words += [short_dtype(dtype) for dtype in (self.dtype, self.index_dtype) if dtype]
         words += [self.format] if self.format else []
@@ -230,6 +266,9 @@ def _case(operator: Operator, shape: Shape, fields: dict[str, Any]) -> Case:
     usual = (
         DTYPES[operator.dtype_groups[index.dtypes]["default"][0]] if index and not index.nullable else None
     )
+    if isinstance(fields.get("boxes"), str):
+        fields["boxes_file"] = fields["boxes"]
+        fields["boxes"] = count_boxes(fields["boxes_file"])
     case = Case(
         operator,
         shape,
@@ -250,6 +289,14 @@ def _case(operator: Operator, shape: Shape, fields: dict[str, Any]) -> Case:
             words = f"strides {joined(tensor.strides or ())} are for a tensor of shape {joined(tensor.shape)}"
             raise NotationError(f"{words}; there must be one for each dimension")
     return case
+
+
+# The parameters of CANN's operators that have a part of the output size, or the shape of self.
+_PARTS: dict[str, Callable[[Case], Any]] = {
+    "pooled_height": lambda case: case.plane[0],
+    "pooled_width": lambda case: case.plane[1],
+    "input_shape": lambda case: case.shape,
+}
 
 
 def _first_dtype(operator: Operator, parameter: Parameter) -> DType:
@@ -275,12 +322,14 @@ def _attributes(operator: Operator, fields: dict[str, Any]) -> Iterator[tuple[st
             yield role, fields.get(role, NUMBERS[role][2])
         elif role in FLAGS:
             yield role, fields.get(role, not FLAGS[role][1])
+        elif role == "spatial_scale":
+            yield role, fields.get(role, 1.0)
 
 
 def _outputs(operator: Operator, sizes: Shape | None) -> Shape | None:
     axes = len(operator.axes)
     if sizes is None:
-        if operator.windows == "adaptive":
+        if operator.windows in ("adaptive", "regions"):
             raise NotationError(f"the output's plane is missing; add a word such as o{'x'.join('7' * axes)}")
         return None
     if len(sizes) not in (1, axes):

@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels import Arrays
+from ..kernels.plan import AnyProblem
 from ..kernels.reference import run
+from ..kernels.regions.reference import run as run_regions
 from ..operators.dtypes import DTYPES
-from ..problem.problem import Problem
+from ..problem.regions import RegionProblem
 from ..problem.rounding import round_once, round_source
-from .inputs import result_plane
 
 Array = NDArray[Any]
 
@@ -25,16 +26,24 @@ class Golden:
     indices: Array | None  # that a maximum writes
 
 
-def golden_result(problem: Problem, source: Array, indices: Array | None) -> Golden:
-    """`source` and `indices` are (N, C, D, H, W); a maximum does not read `indices`."""
+def golden_result(
+    problem: AnyProblem, source: Array, indices: Array | None, boxes: Array | None = None
+) -> Golden:
+    """`source` and `indices` have the problem's shapes; a maximum does not read `indices`.
+
+    Positions and weights in regions are those of the contract, in the dtype of `boxes`; sums are in float64.
+    """
     wide = replace(problem, dtype=DTYPES["FLOAT64"])
-    values = np.empty(problem.batch + result_plane(problem))
-    writes_indices = problem.kind == "maximum"
-    if writes_indices and problem.index_dtype is not None:
-        indices = np.empty(problem.batch + problem.output_plane, problem.index_dtype.numpy)
+    values = np.empty(problem.shape("out"))
+    if problem.writes_indices and problem.index_dtype is not None:
+        indices = np.empty(problem.shape("indices"), problem.index_dtype.numpy)
     with np.errstate(invalid="ignore"):  # NumPy warns of a signaling NaN
         read = round_source(source, problem.rounding).astype(np.float64)
         grad_output, x = (read, None) if problem.gradient else (None, read)
-        run(wide, "planes", Arrays(grad_output, x, indices, values), np.empty(0, np.uint8))
+        arrays = Arrays(grad_output, x, indices, values, boxes)
+        if isinstance(wide, RegionProblem):
+            run_regions(wide, "planes", arrays, np.empty(0, np.uint8))
+        else:
+            run(wide, "planes", arrays, np.empty(0, np.uint8))
         rounded = round_once(values, problem.dtype.numpy)
-    return Golden(values, rounded, indices if writes_indices else None)
+    return Golden(values, rounded, indices if problem.writes_indices else None)

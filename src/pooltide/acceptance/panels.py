@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import floor, log10
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,10 @@ _BAR, _BAR_HEIGHT = 14, 60  # the colour scale: its width, and its least height
 _TITLE = 16
 _GRID: Colour = (225, 225, 225)
 _SMALL = 10.0  # size of the numbers in cells
+
+
+class Undrawable(ValueError):
+    """A case that can't be drawn; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,22 @@ class Panel:
             right = 12 + _BAR + 6 + max(text_width(text) for text, _ in _labels(self.scale))
         least = _BAR_HEIGHT if self.scale else 0
         return _LEFT + max(width + right, text_width(self.title)), _TOP + max(height, least) + _BOTTOM
+
+
+def coverage(counts: NDArray[Any], of: str = "windows that hold a cell") -> Panel:
+    peak = max(int(counts.max()), 1)
+    return Panel(f"coverage: {of}", heat(counts / peak), [], Scale(0, peak), counts.astype(str))
+
+
+def signed(name: str, values: NDArray[Any]) -> Panel:
+    values = values.astype(np.float64)
+    finite = np.abs(values[np.isfinite(values)])
+    largest = float(finite.max(initial=0)) or 1.0
+    grey = " (grey: NaN)" if np.isnan(values).any() else ""
+    digits = max(0, 1 - floor(log10(largest)))  # two digits of the largest value
+    numbers = np.vectorize(lambda value: f"{value:z.{digits}f}", otypes=[str])(values)
+    title = f"{name}, {values.shape[0]}×{values.shape[1]}{grey}"
+    return Panel(title, heat(np.clip(values / largest, -1, 1)), [], Scale(-largest, largest), numbers)
 
 
 def arranged(title: str, addition: str, panels: Sequence[Panel], axes: tuple[str, str]) -> Picture:

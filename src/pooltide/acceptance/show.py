@@ -2,38 +2,38 @@
 
 The last two are grad_output and grad_input, or the input and output of a forward. The coverage of a cell is
 the number of windows that hold it. A volume is drawn as one slice: input depth d, and the middle one of the
-windows that hold d. The values are those of the first plane of the case, drawn from its seed.
+windows that hold d. The values are those of the first plane of the case, drawn from its seed. Of a pool over
+regions of interest, show_regions.py draws the regions in place of windows.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from itertools import product
-from math import floor, log10, prod
-from typing import Any
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..geometry import Axis, Tables, cells_of_windows, tables
 from ..problem.problem import Problem
+from ..problem.regions import RegionProblem
 from .inputs import draw, source_plane
 from .notation import Case
 from .oracle import golden_result
-from .panels import Panel, Scale, arranged
-from .picture import SERIES, Lines, Picture, box, heat
+from .panels import Panel, Undrawable, arranged, coverage, signed
+from .picture import SERIES, Lines, Picture, box
+from .show_regions import draw_regions
 from .trial import problem_of
 
 _LARGEST = 1024  # cells along a side
 _MOST_WINDOWS = 1 << 16
 
 
-class Undrawable(ValueError):
-    """A case that can't be drawn; the text says why."""
-
-
 def draw_case(case: Case, depth: int | None = None) -> Picture:
     problem = problem_of(case)
+    if isinstance(problem, RegionProblem):
+        return draw_regions(case, problem)
     check_drawable(problem, depth)
     _check_size(problem)
     d, h, w = (tables(axis) for axis in problem.axes)
@@ -48,8 +48,8 @@ def draw_case(case: Case, depth: int | None = None) -> Picture:
     named = [("grad output", outside), ("grad input", inside)] if problem.gradient else []
     panels = [
         _windows(h, w),
-        _coverage(int(deep[depth]) * np.outer(high, wide)),
-        *(_signed(name, values) for name, values in named or [("input", inside), ("output", outside)]),
+        coverage(int(deep[depth]) * np.outer(high, wide)),
+        *(signed(name, values) for name, values in named or [("input", inside), ("output", outside)]),
     ]
     where = f", slice d={depth} of {problem.axes[0].length}" if problem.axes[0].length > 1 else ""
     vertical, horizontal = ("", *case.operator.axes)[-2:]
@@ -94,21 +94,3 @@ def _coverage_along(axis: Axis) -> NDArray[np.int64]:
     for first, cells in zip(*cells_of_windows(axis), strict=True):
         counts[first : first + cells * axis.dilation : axis.dilation] += 1
     return counts
-
-
-def _coverage(counts: NDArray[Any]) -> Panel:
-    peak = max(int(counts.max()), 1)
-    return Panel(
-        "coverage: windows that hold a cell", heat(counts / peak), [], Scale(0, peak), counts.astype(str)
-    )
-
-
-def _signed(name: str, values: NDArray[Any]) -> Panel:
-    values = values.astype(np.float64)
-    finite = np.abs(values[np.isfinite(values)])
-    largest = float(finite.max(initial=0)) or 1.0
-    grey = " (grey: NaN)" if np.isnan(values).any() else ""
-    digits = max(0, 1 - floor(log10(largest)))  # two digits of the largest value
-    numbers = np.vectorize(lambda value: f"{value:z.{digits}f}", otypes=[str])(values)
-    title = f"{name}, {values.shape[0]}×{values.shape[1]}{grey}"
-    return Panel(title, heat(np.clip(values / largest, -1, 1)), [], Scale(-largest, largest), numbers)

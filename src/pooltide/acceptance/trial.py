@@ -15,18 +15,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays.volumes import as_volume
 from ..display import html_table
-from ..kernels import Arrays
-from ..kernels.plan import Executable, layout_of, plan
+from ..kernels import Arrays, IndexFault
+from ..kernels.plan import AnyProblem, Executable, layout_of, plan
+from ..kernels.regions import RegionFault
 from ..operators.call import Call, TensorMeta
+from ..operators.dtypes import DType
 from ..operators.pages import HOST
 from ..operators.rules import check
 from ..problem.problem import Problem, lower
-from .inputs import draw, placed, refuse_huge_tables
+from ..problem.regions import RegionProblem, lower_regions
+from .inputs import draw, placed, refuse_huge_tables, shaped
 from .measures import Measures, index_measures, measure, precision_of
 from .notation import Case
 from .oracle import golden_result
+from .region_inputs import boxes_of
 from .verdicts import Verdict, judge
 
 Array = NDArray[Any]
@@ -63,12 +66,21 @@ def defect(error: Exception) -> str:
     return f"pooltide has a defect here, please report it: {text}"
 
 
-def problem_of(case: Case, product: str | None = None) -> Problem:
+def problem_of(case: Case, product: str | None = None) -> AnyProblem:
     """The problem of a case that the rules accept. Without any product, the case calls a NumPy function."""
     call = _call(case, product)
     if fault := check(call):
         raise Refused(fault.message(call.title))
-    return lower(call, case.index_dtype is not None)
+    find = lower_regions if case.operator.regional else lower
+    return find(call, case.index_dtype is not None)
+
+
+def windows_of(case: Case, what: str, product: str | None = None) -> Problem:
+    """The problem of a case, which must have windows. `what`: a few words for what needs them."""
+    problem = problem_of(case, product)
+    if isinstance(problem, RegionProblem):
+        raise Refused(f"{case.operator.function} pools over regions of interest; {what} needs windows")
+    return problem
 
 
 def _call(case: Case, product: str | None) -> Call:
@@ -81,7 +93,7 @@ def plan_of(case: Case, product: str | None = None, backend: str | None = None) 
     return plan(problem, layouts_of(case, product, problem), only=backend)
 
 
-def layouts_of(case: Case, product: str | None, problem: Problem) -> tuple[str, ...]:
+def layouts_of(case: Case, product: str | None, problem: AnyProblem) -> tuple[str, ...]:
     """The layouts of a case's arrays, in the order of `roles`. TooLarge: its axes are too long to plan."""
     refuse_huge_tables(problem)
     call = _call(case, product)
@@ -96,26 +108,43 @@ def _layout(tensor: TensorMeta, axes: int) -> str:
     return layout_of(tensor.shape, tensor.strides, axes)
 
 
+def dtype_of_boxes(call: Call) -> DType | None:
+    tensor = call.role("boxes")
+    return None if tensor is None else tensor.dtype
+
+
+def fault_text(
+    fault: IndexFault | RegionFault, problem: AnyProblem, source: Array, boxes: Array | None
+) -> str:
+    """What is wrong with indices or boxes; `source` has the shape of the indices."""
+    if isinstance(fault, RegionFault):
+        assert isinstance(problem, RegionProblem)
+        return fault.message(problem, boxes)
+    assert isinstance(problem, Problem)
+    return fault.message("indices", source.shape, problem.input_plane)
+
+
 def run(case: Case, product: str | None = None, backend: str | None = None, repeat: int = 1) -> Trial:
     executable = plan_of(case, product, backend)
     problem, call = executable.problem, _call(case, product)
     axes = len(case.operator.axes)
     drawn = placed(call, problem, draw(problem, case.data), case.offset)
-    source, indices, out = (None if array is None else as_volume(array, axes) for array in drawn)
+    source, indices, out = (None if array is None else shaped(problem, array, axes) for array in drawn)
+    boxes = boxes_of(problem, case.data, dtype_of_boxes(call))
     assert source is not None
     assert out is not None
-    buffers = (source, None, indices, out) if problem.gradient else (None, source, indices, out)
+    grad_output, x = (source, None) if problem.gradient else (None, source)
+    arrays = Arrays(grad_output, x, indices, out, boxes)
     workspace = np.empty(executable.scratch, np.uint8)
     seconds = []
     for _ in range(repeat):
         out[...] = np.nan
         start = perf_counter()
-        fault = executable.run(Arrays(*buffers), workspace)
+        fault = executable.run(arrays, workspace)
         seconds.append(perf_counter() - start)
     if fault is not None:
-        text = fault.message("indices", source.shape, problem.input_plane)
-        raise Refused(f"{call.title}: {text}")
-    golden = golden_result(problem, source, indices)
+        raise Refused(f"{call.title}: {fault_text(fault, problem, source, boxes)}")
+    golden = golden_result(problem, source, indices, boxes)
     precision = precision_of(problem.dtype, problem.rounding)
     measures = measure(np.ascontiguousarray(out), golden.values, precision)
     if golden.indices is not None and indices is not None:

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
-from ..operators.catalog import documented, operators
+from ..operators.catalog import documented, operators, regions
 from ..operators.dtypes import DTYPES, FORMATS, DType
 from ..operators.pages import PRODUCTS, Operator
 
@@ -26,8 +26,12 @@ NUMBERS = {  # role: (prefix, whether it takes an array, default)
     "dilation": ("d", True, (1,)),
     "divisor_override": ("div", False, 0),
     "cube_math_type": ("cube", False, 0),
+    "boxes": ("boxes", False, 100),
+    "sampling_ratio": ("ratio", False, -1),
 }
-FLAGS = {"ceil_mode": ("ceil", True), "count_include_pad": ("nopad", False)}  # role: (word, its value)
+# role: (word, its value)
+FLAGS = {"ceil_mode": ("ceil", True), "count_include_pad": ("nopad", False), "aligned": ("aligned", True)}
+BOXES_FILE = "boxes="
 _CHOICES: dict[str, Container[str]] = {
     "format": FORMATS,
     "product": PRODUCTS,
@@ -37,6 +41,7 @@ _PREFIXED = re.compile(r"([a-z]+?)((?:-?[0-9]+(?:x-?[0-9]+)*)?)")
 _SHAPE = re.compile(r"-?[0-9]+(?:x-?[0-9]+)*")
 _FLOAT = r"-?[0-9]{1,20}(?:\.[0-9]{1,20})?(?:e[+-]?[0-9]{1,3})?"
 _RANGE = re.compile(rf"range({_FLOAT})x({_FLOAT})")
+_SCALE = re.compile(rf"scale({_FLOAT})")
 
 
 class NotationError(ValueError):
@@ -54,7 +59,8 @@ BY_SHORT_DTYPE = {short_dtype(dtype): dtype for dtype in DTYPES.values()}
 @cache
 def short_names() -> dict[str, Operator]:
     """Every operator that has a short name, by that name; gradients first."""
-    named = sorted((op for op in operators().values() if op.short), key=lambda op: not op.gradient)
+    pools = [*operators().values(), *regions().values()]
+    named = sorted((op for op in pools if op.short), key=lambda op: not op.gradient)
     return {operator.short: operator for operator in named}
 
 
@@ -95,6 +101,11 @@ def read_word(operator: Operator, word: str) -> tuple[str, Any]:
     """The field that a word sets, and its value. The field of an override is PARAMETER.KIND."""
     if match := _RANGE.fullmatch(word):
         return "range", (float(match[1]), float(match[2]))
+    if takes(operator, "boxes"):
+        if match := _SCALE.fullmatch(word):
+            return "spatial_scale", float(match[1])
+        if word.startswith(BOXES_FILE):
+            return "boxes", word.removeprefix(BOXES_FILE)
     if "." in word:
         return _read_override(operator, word)
     if word in BY_SHORT_DTYPE:
@@ -106,7 +117,8 @@ def read_word(operator: Operator, word: str) -> tuple[str, Any]:
             return field, word
     if word == "cl":
         return "layout", True
-    if word in ("nan", "inf") or (word == "anywhere" and operator.by_role("indices")):
+    anywhere = any(operator.by_role(role) for role in ("indices", "boxes"))
+    if word in ("nan", "inf") or (word == "anywhere" and anywhere):
         return word, True
     for role, (flag, value) in FLAGS.items():
         if word == flag and takes(operator, role):
@@ -163,8 +175,10 @@ def attribute_words(role: str, value: Any) -> list[str]:
     if role in FLAGS:
         word, on = FLAGS[role]
         return [word] if value == on else []
+    if role == "spatial_scale":
+        return [] if value == 1.0 else [f"scale{value!r}"]
     prefix, array, default = NUMBERS[role]
-    if value == default and role != "kernel":
+    if value == default and role not in ("kernel", "boxes"):
         return []
     return [f"{prefix}{joined(value) if array else value}"]
 
@@ -186,7 +200,9 @@ def _known(operator: Operator) -> str:
     ]
     words += [word for role, (word, _) in FLAGS.items() if role in roles]
     words += ["o" + "x".join("7" * len(operator.axes)), "f32", "f16", "bf16", "f64"]
-    words += ["i32", "i64", "anywhere"] if "indices" in roles else []
+    words += ["scale0.5", "boxes=FILE.npy"] if "boxes" in roles else []
+    words += ["i32", "i64"] if "indices" in roles else []
+    words += ["anywhere"] if roles & {"indices", "boxes"} else []
     words += ["cl", "seed7", *DISTRIBUTIONS, GIVEN, "range-1x1", "nan", "inf", "a format, a product"]
     return _or([*words, f"an override of one parameter, as in {operator.parameters[0].name}.null"])
 
@@ -194,7 +210,8 @@ def _known(operator: Operator) -> str:
 def example(operator: Operator) -> str:
     sizes = joined((2, 3, 5, 7, 11)[: 2 + len(operator.axes)])
     plane = joined((2,) * len(operator.axes))
-    return f"{operator.short}:{sizes}:{'k3' if operator.by_role('kernel') else 'o' + plane}"
+    boxes = ":boxes9" if operator.by_role("boxes") else ""
+    return f"{operator.short}:{sizes}{boxes}:{'k3' if operator.by_role('kernel') else 'o' + plane}"
 
 
 def joined(values: Shape) -> str:

@@ -1,4 +1,4 @@
-"""Takes the data of a job that has computed: indices, and inputs of maxima.
+"""Takes the data of a job that has computed: indices, inputs of maxima, and boxes.
 
 Returns faults of data that no correct program has, though the job can use them. It must not change data.
 
@@ -18,6 +18,7 @@ from ..cache import cached
 from ..geometry import Axis, spans
 from ..operators.pages import Operator
 from ..problem.problem import Problem
+from ..problem.regions import RegionProblem
 from .state import edition_from
 
 Array = NDArray[Any]
@@ -134,3 +135,44 @@ def _forbidden(values: Array, *, whole: bool) -> str | None:
     if bool(np.isnan(part).any()):
         return "NaN"
     return "-Inf" if bool((part == -np.inf).any()) else None
+
+
+def box_fault(
+    operator: Operator, problem: RegionProblem, boxes: Array, *, whole: bool
+) -> tuple[str, str] | None:
+    """As `data_fault`, of boxes as rows of the image's number, x1, y1, x2, y2."""
+    part = boxes if whole else boxes[: _SAMPLE // 5]
+    images, name = problem.batch[0], _name(operator, "boxes")
+    numbers = operator.by_role("box_images")
+    place = "[{}, 0]" if numbers is None else "[{}]"
+    bad: Any = ~((part[:, 0] >= 0) & (part[:, 0] < images))
+    if bad.any():
+        at, more = _first_of(bad, "boxes")
+        text = f"{name if numbers is None else numbers.name}{place.format(at)} is {part[at, 0]:g}"
+        must = f"it must be 0 to {images - 1}, the number of an image{more}"
+        return f"{text}; {must}.", " The region is 0, and adds nothing to a gradient."
+    corners = part[:, 1:]
+    bad = np.isnan(corners).any(1)
+    if bad.any():
+        at, more = _first_of(bad, "boxes")
+        return f"{name}[{at}] has NaN; it must have numbers{more}.", " The region has no sample."
+    if not operator.boxes_from or not edition_from(operator.boxes_from):
+        return None
+    scale, (height, width) = part.dtype.type(problem.spatial_scale), problem.plane
+    with np.errstate(all="ignore"):
+        # The scale is rounded, so the sides of an image are, too.
+        far = corners[:, 2:] * scale > np.array([width, height]) * (1 + 2.0**-20)
+    bad = (corners[:, :2] < 0).any(1) | (corners[:, :2] > corners[:, 2:]).any(1) | far.any(1)
+    if not bad.any():
+        return None
+    at, more = _first_of(bad, "boxes")
+    box = ", ".join(f"{value:g}" for value in corners[at])
+    since = f"since CANN {operator.boxes_from} it must have"
+    must = f"{since} 0 <= x1 <= x2 <= {width} / spatialScale, and y alike{more}"
+    return f"{name}[{at}] is ({box}); {must}.", " The result is that of torchvision."
+
+
+def _first_of(bad: Array, what: str) -> tuple[int, str]:
+    """Where the first is, and how many there are in words."""
+    count = int(np.count_nonzero(bad))
+    return int(np.argmax(bad)), f" ({count} such {what} were found)" if count > 1 else ""

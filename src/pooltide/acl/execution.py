@@ -16,7 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .error_reports import INTERNAL, Refused
+from ..kernels.plan import Executable, NoBackend, plan
+from ..problem.problem import Problem
+from ..problem.regions import RegionProblem
+from .error_reports import ACLNN_STATUSES, INTERNAL, Refused
 from .memory_blocks import MEMORY, Block
 from .tensor_descriptors import OutOfBounds, aclTensor
 
@@ -24,6 +27,15 @@ Array = NDArray[Any]
 Report = Callable[..., None]  # takes a fault and, as `effect`, what the job does with the bad cells
 _FAR = 1 << 56  # bytes; any address that far from a block is outside of it
 _MAX_PARTIAL = 1 << 26  # cells of a view that may be used in part
+
+
+def require_plan(problem: Problem | RegionProblem, layouts: tuple[str, ...]) -> Executable:
+    """The plan. Refused: no backend can run the problem, or the one that the environment names can't."""
+    try:
+        return plan(problem, layouts)
+    except NoBackend as error:
+        must = "the environment variable POOLTIDE_BACKEND must name a backend that can run the call."
+        raise Refused(ACLNN_STATUSES[1], f"{error}; {must}") from None
 
 
 def _report_outside(

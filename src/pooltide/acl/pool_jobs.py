@@ -18,7 +18,7 @@ import numpy as np
 from ..arrays.volumes import tensor_as_volume, tensor_layout
 from ..kernels import Arrays, IndexFault, Kernel
 from ..kernels.calls import CALLS
-from ..kernels.plan import Executable, NoBackend, backend_setting, plan, roles, written
+from ..kernels.plan import Executable, backend_setting
 from ..kernels.threads import get_num_threads
 from ..operators.call import CHANNELS_LAST, Call, Value, shares_cells
 from ..operators.pages import Operator
@@ -26,10 +26,11 @@ from ..operators.rules import check
 from ..problem.masks import pack, unpack
 from ..problem.problem import Problem, lower
 from .data_checks import checked_role, data_fault
-from .error_reports import ACLNN_STATUSES, INTERNAL, Refused, report
-from .execution import Array, Report, input_array, output_array, scratch_array, write_result
+from .error_reports import INTERNAL, report
+from .execution import Array, Report, input_array, output_array, require_plan, scratch_array, write_result
 from .executors import Run, Tensors
 from .memory_blocks import Range
+from .region_jobs import RegionWork, region_work
 from .stream_queue import QUICK_BYTES
 from .tensor_descriptors import OutOfBounds, aclTensor
 
@@ -39,6 +40,7 @@ _ROLES = ("grad_output", "input", "indices", "out")  # in the order of a kernel'
 @dataclass(frozen=True, slots=True)
 class PoolWork:
     call: Call
+    problem: Problem
     executable: Executable
     kernel: Kernel | None  # of the executable, where it can be called directly
     reads: tuple[str, ...]
@@ -47,7 +49,7 @@ class PoolWork:
     checked: str | None  # the role of the array whose values are checked
 
     def __str__(self) -> str:
-        return str(self.executable.problem)
+        return str(self.problem)
 
     @property
     def scratch(self) -> int:
@@ -64,7 +66,7 @@ class PoolWork:
 
     def _arguments(self, tensors: Mapping[str, aclTensor]) -> tuple[Any, ...] | None:
         """The arguments of the kernel; None when it can't be called directly."""
-        problem, arrays = self.executable.problem, {}
+        problem, arrays = self.problem, {}
         if self.call.operator.masked or problem.planes == 0:
             return None
         try:
@@ -74,7 +76,7 @@ class PoolWork:
                 arrays[role] = _volume(self.call, tensor, tensor.view())
         except OutOfBounds:  # another thread freed the block
             return None
-        results = written(problem)
+        results = problem.results
         if len(results) > 1 and shares_cells(*(arrays[role] for role in results)):
             return None
         return tuple(arrays.get(role) for role in _ROLES)
@@ -88,13 +90,13 @@ class _Job:
     arguments: tuple[Any, ...] | None
 
     def run(self, workspace: int | None, checks: str) -> None:
-        call, executable = self.work.call, self.work.executable
+        call = self.work.call
         volumes = self._run_kernel(checks)
         if volumes is None:
-            volumes = _compute(call, executable, self.tensors, workspace, checks)
+            volumes = _compute(self.work, self.tensors, workspace, checks)
         if volumes and checks != "off" and (role := self.work.checked) is not None:
             rank = len(self.tensors[role].shape)
-            fault = data_fault(call.operator, executable.problem, role, volumes[role], rank, checks)
+            fault = data_fault(call.operator, self.work.problem, role, volumes[role], rank, checks)
             if fault is not None:
                 report(call.operator.name, fault[0], INTERNAL, checks, fault[1])
 
@@ -113,9 +115,7 @@ class _Job:
                 used.block.written.mark(used.cells)
         if isinstance(fault, tuple):
             call = self.work.call
-            text = _index_fault(
-                call, self.work.executable.problem, IndexFault(*fault), self.tensors["indices"]
-            )
+            text = _index_fault(call, self.work.problem, IndexFault(*fault), self.tensors["indices"])
             report(call.operator.name, text, status=INTERNAL, checks=checks)
             return {}
         return dict(zip(_ROLES, self.arguments, strict=True))
@@ -123,7 +123,7 @@ class _Job:
 
 def pool_work(
     operator: Operator, product: str, values: tuple[Value, ...], tensors: Tensors
-) -> PoolWork | tuple[int, str]:
+) -> PoolWork | RegionWork | tuple[int, str]:
     """The work, or the status and the message of a broken rule.
 
     The checks and the plan depend on metadata only, so an equal call finds them in the cache of calls.
@@ -135,28 +135,22 @@ def pool_work(
         call = Call(operator, product, dict(zip(names, values, strict=True)))
         if fault := check(call):
             return fault.status, fault.message(operator.name)
-        work = _planned(call, tensors)
+        work = (region_work if operator.windows == "regions" else _planned)(call, tensors)
         CALLS.add(key, work, work.executable.prepared)
-    known: PoolWork = work
+    known: PoolWork | RegionWork = work
     return known
 
 
 def _planned(call: Call, tensors: Tensors) -> PoolWork:
     problem, names = lower(call), {p.role: p.name for p in call.operator.parameters}
-    layouts = tuple(_layout(tensors[names[role]], call) for role in roles(problem))
-    try:
-        executable = plan(problem, layouts)
-    except NoBackend as error:
-        text = (
-            f"{error}; the environment variable POOLTIDE_BACKEND must name a backend that can run the call."
-        )
-        raise Refused(ACLNN_STATUSES[1], text) from None
-    results = written(problem)
-    reads = tuple(names[role] for role in roles(problem) if role not in results)
+    layouts = tuple(_layout(tensors[names[role]], call) for role in problem.roles)
+    executable = require_plan(problem, layouts)
+    results = problem.results
+    reads = tuple(names[role] for role in problem.roles if role not in results)
     writes = tuple(names[role] for role in results)
-    used = tuple((role, names[role]) for role in roles(problem))
+    used = tuple((role, names[role]) for role in problem.roles)
     checked = checked_role(call.operator, call.product, problem)
-    return PoolWork(call, executable, executable.kernel, reads, writes, used, checked)
+    return PoolWork(call, problem, executable, executable.kernel, reads, writes, used, checked)
 
 
 def _layout(tensor: aclTensor, call: Call) -> str:
@@ -170,13 +164,13 @@ def _layout(tensor: aclTensor, call: Call) -> str:
 
 
 def _compute(
-    call: Call, executable: Executable, tensors: Mapping[str, aclTensor], workspace: int | None, checks: str
+    work: PoolWork, tensors: Mapping[str, aclTensor], workspace: int | None, checks: str
 ) -> dict[str, Array]:
     """Read the inputs, compute, write the results, and report bad data. `tensors` are by role.
 
     Returns the arrays by role, as volumes; of bad data, nothing.
     """
-    problem = executable.problem
+    call, problem = work.call, work.problem
     if problem.planes == 0:
         return {}
     faults = []
@@ -186,7 +180,7 @@ def _compute(
         report(call.operator.name, fault, INTERNAL, checks, **more)
 
     names = {p.role: p.name for p in call.operator.parameters}
-    results = written(problem)
+    results = problem.results
     outputs = {role: output_array(tensors[role], names[role], report_fault) for role in results}
     if len(outputs) > 1 and shares_cells(*outputs.values()):
         must = f"{names[results[0]]} shares memory with {names[results[1]]}; it must have its own."
@@ -196,7 +190,8 @@ def _compute(
     volumes = {role: _volume(call, tensors[role], array) for role, array in arrays.items()}
     if call.operator.masked:
         volumes["indices"] = _indices(call, problem, arrays["indices"])
-    fault = executable.run(Arrays(**volumes), scratch_array(workspace, executable.scratch, report_fault))
+    scratch = scratch_array(workspace, work.scratch, report_fault)
+    fault = work.executable.run(Arrays(**volumes), scratch)
     if fault is not None and not reported:
         report_fault(_index_fault(call, problem, fault, tensors["indices"]))
     if call.operator.masked and "indices" in outputs:
@@ -242,7 +237,7 @@ def _inputs(
     arrays, reported = {}, False
     for parameter in call.operator.parameters:
         role = parameter.role
-        if role in outputs or role not in roles(problem):
+        if role in outputs or role not in problem.roles:
             continue
         arrays[role], inside = input_array(tensors[role], parameter.name, outputs.values(), report_fault)
         if role != "indices" or inside is None:

@@ -62,7 +62,7 @@ def unpool(name: str, input: Array, indices: Array, attributes: tuple[Any, ...],
     arrays: Any = plain_array(input), plain_array(indices), plain_array(out)
     attributes = tuple(map(plain, attributes))
     try:
-        key = call_key(name, _metadata(*arrays), attributes)
+        key = call_key(name, metadata(*arrays), attributes)
         call = CALLS.get(key) or keep(key, _prepare_unpool(name, attributes, *arrays))
         x, at, written = arrays
         result = _run(call, None, x, at, written)
@@ -99,17 +99,17 @@ def _gradient_key(
 ) -> Key | None:
     # An array of one axis is a shape, by its values.
     shape = input.shape if type(input) is np.ndarray and input.ndim != 1 else input
-    return call_key(name, _metadata(grad_output, indices, out), (shape, *attributes))
+    return call_key(name, metadata(grad_output, indices, out), (shape, *attributes))
 
 
 def _forward_key(
     name: str, input: Any, arguments: PoolArguments, return_indices: Any, out: Any
 ) -> Key | None:
-    metadata = _metadata(input, *(out if type(out) is tuple else (out,)))
-    return call_key(name, metadata, (*arguments, return_indices), type(out) is tuple)
+    facts = metadata(input, *(out if type(out) is tuple else (out,)))
+    return call_key(name, facts, (*arguments, return_indices), type(out) is tuple)
 
 
-def _metadata(*arrays: Any) -> tuple[Hashable, ...] | None:
+def metadata(*arrays: Any) -> tuple[Hashable, ...] | None:
     """Returns what the checks of a call look at in its arrays; None if one is neither an array nor None."""
     facts: list[Hashable] = []
     for array in arrays:
@@ -144,7 +144,7 @@ def _prepare_unpool(
 def _prepare_forward(
     name: str, input: Any, arguments: PoolArguments, return_indices: Any, out: Any
 ) -> PreparedCall:
-    values, indices = _results(name, return_indices, out)
+    values, indices = results(name, return_indices, out)
     problem = forward_problem(name, ARRAYS, input, arguments, return_indices, values, indices)
     shape = _result_shape(name, input, problem.output_plane)
     if out is None:
@@ -176,7 +176,7 @@ def _prepared(
     return PreparedCall(name, axes, problem, executable, executable.kernel, shape, channels_last)
 
 
-def _results(name: str, return_indices: Any, out: Any) -> tuple[Any, Any]:
+def results(name: str, return_indices: Any, out: Any) -> tuple[Any, Any]:
     """Returns the arrays that receive values and indices; None for each that the function allocates."""
     if out is None or return_indices is not True:
         return out, None

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..problem.forwards import AdaptiveArguments, StridedArguments
 from .array_calls import Array, average, forward, gradient, unpool
+from .region_calls import Boxes, region_average, region_gradient, region_pool
 
 Ints = int | Sequence[int]
 Sizes = int | Sequence[int | None] | None
@@ -47,6 +48,14 @@ __all__ = [
     "max_unpool2d_backward",
     "max_unpool3d",
     "max_unpool3d_backward",
+    "ps_roi_align",
+    "ps_roi_align_backward",
+    "ps_roi_pool",
+    "ps_roi_pool_backward",
+    "roi_align",
+    "roi_align_backward",
+    "roi_pool",
+    "roi_pool_backward",
 ]
 
 
@@ -1307,3 +1316,361 @@ def max_unpool3d_backward(
     return gradient(
         "max_unpool3d_backward", grad_output, input, indices, (kernel_size, stride, padding, output_size), out
     )
+
+
+def ps_roi_align(
+    input: Array, boxes: Boxes, output_size: Ints, spatial_scale: float = 1.0, sampling_ratio: int = -1, *,
+    out: Array | None = None
+) -> Array:
+    """Position-sensitive RoI align: each bin samples an input channel of its own.
+
+    Args:
+        input (array): What is pooled, of shape (N, C, H, W) and dtype float32, float64, float16 or
+            ml_dtypes.bfloat16.
+        boxes (array or list of arrays): The regions: an array (K, 5), each row the number of an image, then
+            x1, y1, x2, y2; or a list of arrays (L, 4), one for each image. They have the dtype of the values,
+            or float32. Any position is allowed (docs/regions.md).
+        output_size (int or (int, int)): Rows and columns of bins in a region. One int means both.
+        spatial_scale (float, default 1.0): By which positions are multiplied: the size of `input` divided by
+            that of the image in which boxes are measured. A finite number.
+        sampling_ratio (int, default -1): Samples of a bin on each axis, at most 32767. 0 or less: the bin's
+            size in cells, rounded up.
+        out (array, default None): Receives the result (its shape, dtype, any strides). None: a new array.
+
+    Returns:
+        array: The mean of the samples of each bin, of shape (K, C / (rows * columns), rows, columns), in
+            `input`'s dtype; channels-last if `input` is, else C-contiguous. Bin (i, j) of channel c samples
+            channel (c * rows + i) * columns + j of `input`. A bin without samples is NaN, as in torchvision.
+            `out` if it is not None.
+
+    Raises:
+        TypeError: An argument has a type or dtype that is not listed above; `boxes` have neither the dtype of
+            the values nor float32; `input` and `out` have different dtypes.
+        ValueError: `input`, `boxes` or `out` has a rank that is not listed above; `input` has no cells on a
+            spatial axis; a plane has 2**31 cells or more; `boxes` has rows of another size, or a list of more
+            arrays than images; `output_size` has the wrong number of ints, or an int that is too small;
+            `sampling_ratio` is too large; the channels of `input` are no multiple of the bins; `out` does not
+            have the shape of the result; cells of `out` share memory; `spatial_scale` is not finite; `out` is
+            read-only.
+        IndexError: The image of a region is no whole number from 0 to N - 1.
+        MemoryError: There is not enough memory.
+
+    Example:
+        >>> import numpy as np, pooltide
+        >>> x = np.arange(16.0).reshape(1, 2, 2, 4)
+        >>> pooltide.ps_roi_align(x, np.asarray([[0.0, 0.0, 0.0, 2.0, 1.0]]), (1, 2)).tolist()
+        [[[[0.0, 9.0]]]]
+    """
+    return region_average("ps_roi_align", input, boxes, (output_size, spatial_scale, sampling_ratio), out)
+
+
+def ps_roi_align_backward(
+    grad_output: Array, input: Input, boxes: Boxes, spatial_scale: float = 1.0, sampling_ratio: int = -1, *,
+    out: Array | None = None
+) -> Array:
+    """Gradient of position-sensitive RoI align with respect to its input.
+
+    Args:
+        grad_output (array): Gradient of the result of `ps_roi_align`, of its shape, (K, channels, rows,
+            columns of bins), and dtype float32, float64, float16 or ml_dtypes.bfloat16.
+        input (array or tuple of ints): Input of `ps_roi_align`, or its shape. The values are not read.
+        boxes (array or list of arrays): The regions: an array (K, 5), each row the number of an image, then
+            x1, y1, x2, y2; or a list of arrays (L, 4), one for each image. They have the dtype of the values,
+            or float32. Any position is allowed (docs/regions.md).
+        spatial_scale (float, default 1.0): By which positions are multiplied: the size of `input` divided by
+            that of the image in which boxes are measured. A finite number.
+        sampling_ratio (int, default -1): Samples of a bin on each axis, at most 32767. 0 or less: the bin's
+            size in cells, rounded up.
+        out (array, default None): Receives the result (its shape, dtype, any strides). None: a new array.
+
+    Returns:
+        array: The gradient with respect to `input`, of `input`'s shape and `grad_output`'s dtype;
+            C-contiguous. `out` if it is not None.
+
+    Raises:
+        TypeError: An argument has a type or dtype that is not listed above; `boxes` have neither the dtype of
+            the values nor float32; `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input`, `boxes` or `out` has a rank that is not listed above;
+            `grad_output` or `input` has no cells on a spatial axis; a plane has 2**31 cells or more; `boxes`
+            has rows of another size, or a list of more arrays than images;  has the wrong number of ints, or
+            an int that is too small; `sampling_ratio` is too large; the channels of `input` are no multiple
+            of the bins; `grad_output` does not have the shape of the result; `input` and `out` have different
+            shapes; cells of `out` share memory; `spatial_scale` is not finite; `out` is read-only.
+        IndexError: The image of a region is no whole number from 0 to N - 1.
+        MemoryError: There is not enough memory.
+
+    Example:
+        >>> import numpy as np, pooltide
+        >>> boxes = np.asarray([[0.0, 0.0, 0.0, 2.0, 1.0]])
+        >>> pooltide.ps_roi_align_backward(np.ones((1, 1, 1, 2)), (1, 2, 2, 4), boxes).tolist()
+        [[[[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]], [[0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]]]
+    """
+    return region_gradient(
+        "ps_roi_align_backward", grad_output, input, boxes, None, (spatial_scale, sampling_ratio), out
+    )
+
+
+def ps_roi_pool(
+    input: Array, boxes: Boxes, output_size: Ints, spatial_scale: float = 1.0, *, out: Array | None = None
+) -> Array:
+    """Position-sensitive RoI pooling: each bin averages an input channel of its own.
+
+    Args:
+        input (array): What is pooled, of shape (N, C, H, W) and dtype float32, float64, float16 or
+            ml_dtypes.bfloat16.
+        boxes (array or list of arrays): The regions: an array (K, 5), each row the number of an image, then
+            x1, y1, x2, y2; or a list of arrays (L, 4), one for each image. They have the dtype of the values,
+            or float32. Any position is allowed (docs/regions.md).
+        output_size (int or (int, int)): Rows and columns of bins in a region. One int means both.
+        spatial_scale (float, default 1.0): By which positions are multiplied: the size of `input` divided by
+            that of the image in which boxes are measured. A finite number.
+        out (array, default None): Receives the result (its shape, dtype, any strides). None: a new array.
+
+    Returns:
+        array: The mean of the cells of each bin, of shape (K, C / (rows * columns), rows, columns), in
+            `input`'s dtype; channels-last if `input` is, else C-contiguous. Bin (i, j) of channel c has the
+            cells of channel (c * rows + i) * columns + j of `input`, without the last row and column of the
+            plane, as in torchvision. A bin without cells is 0. `out` if it is not None.
+
+    Raises:
+        TypeError: An argument has a type or dtype that is not listed above; `boxes` have neither the dtype of
+            the values nor float32; `input` and `out` have different dtypes.
+        ValueError: `input`, `boxes` or `out` has a rank that is not listed above; `input` has no cells on a
+            spatial axis; a plane has 2**31 cells or more; `boxes` has rows of another size, or a list of more
+            arrays than images; `output_size` has the wrong number of ints, or an int that is too small; the
+            channels of `input` are no multiple of the bins; `out` does not have the shape of the result;
+            cells of `out` share memory; `spatial_scale` is not finite; `out` is read-only.
+        IndexError: The image of a region is no whole number from 0 to N - 1.
+        MemoryError: There is not enough memory.
+
+    Example:
+        >>> import numpy as np, pooltide
+        >>> x = np.arange(16.0).reshape(1, 2, 2, 4)
+        >>> pooltide.ps_roi_pool(x, np.asarray([[0.0, 0.0, 0.0, 2.0, 1.0]]), (1, 2)).tolist()
+        [[[[0.0, 9.0]]]]
+    """
+    return region_average("ps_roi_pool", input, boxes, (output_size, spatial_scale), out)
+
+
+def ps_roi_pool_backward(
+    grad_output: Array, input: Input, boxes: Boxes, spatial_scale: float = 1.0, *, out: Array | None = None
+) -> Array:
+    """Gradient of position-sensitive RoI pooling with respect to its input.
+
+    Args:
+        grad_output (array): Gradient of the result of `ps_roi_pool`, of its shape, (K, channels, rows,
+            columns of bins), and dtype float32, float64, float16 or ml_dtypes.bfloat16.
+        input (array or tuple of ints): Input of `ps_roi_pool`, or its shape. The values are not read.
+        boxes (array or list of arrays): The regions: an array (K, 5), each row the number of an image, then
+            x1, y1, x2, y2; or a list of arrays (L, 4), one for each image. They have the dtype of the values,
+            or float32. Any position is allowed (docs/regions.md).
+        spatial_scale (float, default 1.0): By which positions are multiplied: the size of `input` divided by
+            that of the image in which boxes are measured. A finite number.
+        out (array, default None): Receives the result (its shape, dtype, any strides). None: a new array.
+
+    Returns:
+        array: The gradient with respect to `input`, of `input`'s shape and `grad_output`'s dtype;
+            C-contiguous. `out` if it is not None.
+
+    Raises:
+        TypeError: An argument has a type or dtype that is not listed above; `boxes` have neither the dtype of
+            the values nor float32; `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input`, `boxes` or `out` has a rank that is not listed above;
+            `grad_output` or `input` has no cells on a spatial axis; a plane has 2**31 cells or more; `boxes`
+            has rows of another size, or a list of more arrays than images;  has the wrong number of ints, or
+            an int that is too small; the channels of `input` are no multiple of the bins; `grad_output` does
+            not have the shape of the result; `input` and `out` have different shapes; cells of `out` share
+            memory; `spatial_scale` is not finite; `out` is read-only.
+        IndexError: The image of a region is no whole number from 0 to N - 1.
+        MemoryError: There is not enough memory.
+
+    Example:
+        >>> import numpy as np, pooltide
+        >>> boxes = np.asarray([[0.0, 0.0, 0.0, 2.0, 1.0]])
+        >>> pooltide.ps_roi_pool_backward(np.ones((1, 1, 1, 2)), (1, 2, 2, 4), boxes).tolist()
+        [[[[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]], [[0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]]]
+    """
+    return region_gradient("ps_roi_pool_backward", grad_output, input, boxes, None, (spatial_scale,), out)
+
+
+def roi_align(
+    input: Array, boxes: Boxes, output_size: Ints, spatial_scale: float = 1.0, sampling_ratio: int = -1,
+    aligned: bool = False, *, out: Array | None = None
+) -> Array:
+    """RoI align: the mean of interpolated samples in each bin of regions of interest.
+
+    Args:
+        input (array): What is pooled, of shape (N, C, H, W) and dtype float32, float64, float16 or
+            ml_dtypes.bfloat16.
+        boxes (array or list of arrays): The regions: an array (K, 5), each row the number of an image, then
+            x1, y1, x2, y2; or a list of arrays (L, 4), one for each image. They have the dtype of the values,
+            or float32. Any position is allowed (docs/regions.md).
+        output_size (int or (int, int)): Rows and columns of bins in a region. One int means both.
+        spatial_scale (float, default 1.0): By which positions are multiplied: the size of `input` divided by
+            that of the image in which boxes are measured. A finite number.
+        sampling_ratio (int, default -1): Samples of a bin on each axis, at most 32767. 0 or less: the bin's
+            size in cells, rounded up.
+        aligned (bool, default False): True: positions are moved by -0.5, so that the centre of a cell is at a
+            whole number. False: each region has at least 1 × 1 cells.
+        out (array, default None): Receives the result (its shape, dtype, any strides). None: a new array.
+
+    Returns:
+        array: The mean of the samples of each bin, of shape (K, C, rows, columns), in `input`'s dtype;
+            channels-last if `input` is, else C-contiguous. `out` if it is not None.
+
+    Raises:
+        TypeError: An argument has a type or dtype that is not listed above; `boxes` have neither the dtype of
+            the values nor float32; `input` and `out` have different dtypes.
+        ValueError: `input`, `boxes` or `out` has a rank that is not listed above; `input` has no cells on a
+            spatial axis; a plane has 2**31 cells or more; `boxes` has rows of another size, or a list of more
+            arrays than images; `output_size` has the wrong number of ints, or an int that is too small;
+            `sampling_ratio` is too large; `out` does not have the shape of the result; cells of `out` share
+            memory; `spatial_scale` is not finite; `out` is read-only.
+        IndexError: The image of a region is no whole number from 0 to N - 1.
+        MemoryError: There is not enough memory.
+
+    Example:
+        >>> import numpy as np, pooltide
+        >>> x = np.arange(8.0).reshape(1, 1, 2, 4)
+        >>> pooltide.roi_align(x, np.asarray([[0.0, 0.0, 0.0, 2.0, 1.0]]), (1, 2)).tolist()
+        [[[[2.5, 3.5]]]]
+    """
+    return region_average(
+        "roi_align", input, boxes, (output_size, spatial_scale, sampling_ratio, aligned), out
+    )
+
+
+def roi_align_backward(
+    grad_output: Array, input: Input, boxes: Boxes, spatial_scale: float = 1.0, sampling_ratio: int = -1,
+    aligned: bool = False, *, out: Array | None = None
+) -> Array:
+    """Gradient of RoI align with respect to its input.
+
+    Args:
+        grad_output (array): Gradient of the result of `roi_align`, of its shape, (K, channels, rows, columns
+            of bins), and dtype float32, float64, float16 or ml_dtypes.bfloat16.
+        input (array or tuple of ints): Input of `roi_align`, or its shape. The values are not read.
+        boxes (array or list of arrays): The regions: an array (K, 5), each row the number of an image, then
+            x1, y1, x2, y2; or a list of arrays (L, 4), one for each image. They have the dtype of the values,
+            or float32. Any position is allowed (docs/regions.md).
+        spatial_scale (float, default 1.0): By which positions are multiplied: the size of `input` divided by
+            that of the image in which boxes are measured. A finite number.
+        sampling_ratio (int, default -1): Samples of a bin on each axis, at most 32767. 0 or less: the bin's
+            size in cells, rounded up.
+        aligned (bool, default False): True: positions are moved by -0.5, so that the centre of a cell is at a
+            whole number. False: each region has at least 1 × 1 cells.
+        out (array, default None): Receives the result (its shape, dtype, any strides). None: a new array.
+
+    Returns:
+        array: The gradient with respect to `input`, of `input`'s shape and `grad_output`'s dtype;
+            C-contiguous. `out` if it is not None.
+
+    Raises:
+        TypeError: An argument has a type or dtype that is not listed above; `boxes` have neither the dtype of
+            the values nor float32; `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input`, `boxes` or `out` has a rank that is not listed above;
+            `grad_output` or `input` has no cells on a spatial axis; a plane has 2**31 cells or more; `boxes`
+            has rows of another size, or a list of more arrays than images;  has the wrong number of ints, or
+            an int that is too small; `sampling_ratio` is too large; `grad_output` does not have the shape of
+            the result; `input` and `out` have different shapes; cells of `out` share memory; `spatial_scale`
+            is not finite; `out` is read-only.
+        IndexError: The image of a region is no whole number from 0 to N - 1.
+        MemoryError: There is not enough memory.
+
+    Example:
+        >>> import numpy as np, pooltide
+        >>> boxes = np.asarray([[0.0, 0.0, 0.0, 2.0, 1.0]])
+        >>> pooltide.roi_align_backward(np.ones((1, 1, 1, 2)), (1, 1, 2, 4), boxes).tolist()
+        [[[[0.25, 0.5, 0.25, 0.0], [0.25, 0.5, 0.25, 0.0]]]]
+    """
+    return region_gradient(
+        "roi_align_backward", grad_output, input, boxes, None, (spatial_scale, sampling_ratio, aligned), out
+    )
+
+
+def roi_pool(
+    input: Array, boxes: Boxes, output_size: Ints, spatial_scale: float = 1.0, return_indices: bool = False,
+    *, out: Any = None
+) -> Any:
+    """RoI pooling: the maximum of each bin of regions of interest.
+
+    Args:
+        input (array): What is pooled, of shape (N, C, H, W) and dtype float32, float64, float16 or
+            ml_dtypes.bfloat16.
+        boxes (array or list of arrays): The regions: an array (K, 5), each row the number of an image, then
+            x1, y1, x2, y2; or a list of arrays (L, 4), one for each image. They have the dtype of the values,
+            or float32. Any position is allowed (docs/regions.md).
+        output_size (int or (int, int)): Rows and columns of bins in a region. One int means both.
+        spatial_scale (float, default 1.0): By which positions are multiplied: the size of `input` divided by
+            that of the image in which boxes are measured. A finite number.
+        return_indices (bool, default False): True: also return the index of each maximum.
+        out (array or pair of arrays, default None): Receives the result (its shape, dtype, any strides). With
+            `return_indices`, a pair, the second for the int32 or int64 indices. None: new arrays.
+
+    Returns:
+        array or pair of arrays: The maximum of each bin, of shape (K, C, rows, columns), in `input`'s dtype;
+            channels-last if `input` is, else C-contiguous. With `return_indices`, a pair of the maxima and
+            their int32 indices, h * W + w in their plane. A bin without cells has 0 and the index -1. `out`
+            if it is not None.
+
+    Raises:
+        TypeError: An argument has a type or dtype that is not listed above; `boxes` have neither the dtype of
+            the values nor float32; `input` and `out` have different dtypes.
+        ValueError: `input`, `boxes`, `out` or `out[1]` has a rank that is not listed above; `input` has no
+            cells on a spatial axis; a plane has 2**31 cells or more; `boxes` has rows of another size, or a
+            list of more arrays than images; `output_size` has the wrong number of ints, or an int that is too
+            small; `out` or `out[1]` does not have the shape of the result; cells of `out` share memory;
+            `spatial_scale` is not finite; `out` is read-only.
+        IndexError: The image of a region is no whole number from 0 to N - 1.
+        MemoryError: There is not enough memory.
+
+    Example:
+        >>> import numpy as np, pooltide
+        >>> x = np.arange(8.0).reshape(1, 1, 2, 4)
+        >>> pooltide.roi_pool(x, np.asarray([[0.0, 0.0, 0.0, 2.0, 1.0]]), (1, 2)).tolist()
+        [[[[5.0, 6.0]]]]
+    """
+    return region_pool("roi_pool", input, boxes, (output_size, spatial_scale), out, return_indices)
+
+
+def roi_pool_backward(
+    grad_output: Array, input: Input, boxes: Boxes, indices: Array, *, out: Array | None = None
+) -> Array:
+    """Gradient of RoI pooling with respect to its input.
+
+    Args:
+        grad_output (array): Gradient of the result of `roi_pool`, of its shape, (K, channels, rows, columns
+            of bins), and dtype float32, float64, float16 or ml_dtypes.bfloat16.
+        input (array or tuple of ints): Input of `roi_pool`, or its shape. The values are not read.
+        boxes (array or list of arrays): The regions: an array (K, 5), each row the number of an image, then
+            x1, y1, x2, y2; or a list of arrays (L, 4), one for each image. They have the dtype of the values,
+            or float32. Any position is allowed (docs/regions.md).
+        indices (array): The indices that `roi_pool` returns: h * W + w of each maximum in its plane of
+            `input`, or -1. They have `grad_output`'s shape and dtype int32 or int64.
+        out (array, default None): Receives the result (its shape, dtype, any strides). None: a new array.
+
+    Returns:
+        array: The gradient with respect to `input`, of `input`'s shape and `grad_output`'s dtype;
+            C-contiguous. `out` if it is not None.
+
+    Raises:
+        TypeError: An argument has a type or dtype that is not listed above; `boxes` have neither the dtype of
+            the values nor float32; `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input`, `boxes`, `indices` or `out` has a rank that is not listed above;
+            `grad_output` or `input` has no cells on a spatial axis; a plane has 2**31 cells or more; `boxes`
+            has rows of another size, or a list of more arrays than images;  has the wrong number of ints, or
+            an int that is too small; `grad_output` or `indices` does not have the shape of the result;
+            `input` and `out` have different shapes; cells of `out` share memory; `out` is read-only.
+        IndexError: The image of a region is no whole number from 0 to N - 1.
+        IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
+            is touched.
+        MemoryError: There is not enough memory.
+
+    Example:
+        >>> import numpy as np, pooltide
+        >>> x, boxes = np.arange(8.0).reshape(1, 1, 2, 4), np.asarray([[0.0, 0.0, 0.0, 2.0, 1.0]])
+        >>> values, indices = pooltide.roi_pool(x, boxes, (1, 2), return_indices=True)
+        >>> pooltide.roi_pool_backward(np.ones_like(values), x, boxes, indices).tolist()
+        [[[[0.0, 0.0, 0.0, 0.0], [0.0, 1.0, 1.0, 0.0]]]]
+    """
+    return region_gradient("roi_pool_backward", grad_output, input, boxes, indices, (), out)

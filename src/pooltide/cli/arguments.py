@@ -52,6 +52,12 @@ The operator, the shape of self, then in any order:
   NAME.WHAT  one parameter: cl, strides and offset in elements, or a wrong
              shape, dtype, format, null: gradOutput.s96x24x6x2 self.f16
 avg2d is the gradient of a pool, avg2d_forward the pool; i64: with indices.
+\b
+  roi_align:2x256x50x68:o7x7:boxes512:scale0.25:ratio2:aligned:f32
+A pool over regions of interest also has:
+  boxes512   drawn boxes (100)           boxes=FILE.npy   boxes (K, 5) in a file
+  scale0.25  spatial scale (1)           ratio2   sampling ratio (-1)
+  aligned    positions half a cell less  anywhere odd boxes, too
 """
 
 
@@ -87,12 +93,13 @@ class Problems(click.ParamType):  # type: ignore[type-arg]
 
 
 class GradientProblems(Problems):
-    """As Problems, for a command that takes gradients alone."""
+    """As Problems, for a command that takes gradients, and pools over regions of interest, alone."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         lines_read: list[Line] = super().convert(value, param, ctx)
         for line in lines_read:
-            if line.case is not None and not line.case.operator.gradient:
+            operator = None if line.case is None else line.case.operator
+            if operator is not None and not operator.gradient and not operator.regional:
                 text = f"{line.case} is a forward; it must be a gradient, which --kind forwards also measures"
                 self.fail(text, param, ctx)
         return lines_read

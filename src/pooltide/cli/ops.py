@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ..operators.catalog import documented, folders, gradients, in_cann, operators, user_operators
+from ..operators.catalog import documented, folders, gradients, in_cann, operators, regions, user_operators
 from ..operators.describe import basis, dtypes_text, rule_arguments, stub
 from ..operators.dtypes import FORMATS, status_name
 from ..operators.pages import ASCEND_PRODUCTS, HOST, PRODUCTS, Operator, Parameter
@@ -18,7 +18,12 @@ from .output import NoAnswer, aligned, markdown, say, screen_width
 
 
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    return [op.short for op in operators().values() if op.short.startswith(incomplete)]
+    return [op.short for op in _functions_here() if op.short.startswith(incomplete)]
+
+
+def _functions_here() -> list[Operator]:
+    """Every function of this library that a page describes; pools over regions of interest last."""
+    return [*operators().values(), *regions().values()]
 
 
 @click.command()
@@ -46,9 +51,7 @@ def command(operator: str | None, every: bool, support: bool, **forms: bool) -> 
         return
     chosen = list(dict.fromkeys([*gradients().values(), *documented().values(), *_yours()]))
     if operator is not None:
-        chosen = [
-            op for op in [*chosen, *operators().values()] if operator in (op.short, op.function, op.name)
-        ]
+        chosen = [op for op in [*chosen, *_functions_here()] if operator in (op.short, op.function, op.name)]
         chosen = list(dict.fromkeys(chosen))
         if not chosen:
             raise click.UsageError(_unknown(operator))
@@ -73,8 +76,8 @@ def command(operator: str | None, every: bool, support: bool, **forms: bool) -> 
 def _unknown(name: str) -> str:
     from ..acceptance.words import did_you_mean
 
-    known = [op.short for op in operators().values()] + [*documented(), *(op.name for op in _yours())]
-    functions = {op.function: op.function for op in operators().values()}
+    known = [op.short for op in _functions_here()] + [*documented(), *(op.name for op in _yours())]
+    functions = {op.function: op.function for op in _functions_here()}
     spellings = {name.removeprefix("aclnn"): name for name in known} | {name: name for name in known}
     hint = did_you_mean(name, spellings | functions)
     return f"operator {name[:60]!r} is unknown{hint}; known are {', '.join(known)}"
@@ -115,7 +118,7 @@ def _brief_tables() -> list[str]:
             op.short,
             "yes" if in_cann(op.function) else "no",
         ]
-        for op in operators().values()
+        for op in _functions_here()
         if op.gradient
     ]
     numbers = [str(number) for number, _ in enumerate(ASCEND_PRODUCTS, 1)]
@@ -163,7 +166,7 @@ def _support(table: Any) -> str:
 def _functions(table: Any) -> str:
     head = ["function", "in cases", "dtypes", "indices", "CANN"]
     rows = []
-    for op in operators().values():
+    for op in _functions_here():
         index = op.by_role("indices")
         dtypes, indices = (
             " ".join(op.dtypes(p, HOST)).lower() if p else "none" for p in (op.parameters[0], index)

@@ -24,6 +24,7 @@ from ..acceptance.trial import Refused, Trial, defect, plan_of, run
 from ..acceptance.verdicts import THIRD
 from ..kernels.plan import BACKENDS, Executable, NoBackend
 from ..operators.pages import HOST
+from ..problem.regions import RegionProblem
 from ..writing import why, write_own
 from . import reports, verdict_lines
 from .arguments import NOTATION, OutputPath, failed, problem_argument, product_option, refuse_overwriting
@@ -142,7 +143,7 @@ def _refuse_one_file_for_two(problems: list[Line]) -> None:
     names = {line.name for line in problems if line.case}
     for line in problems:
         other = line.name + _INDICES
-        if line.case and line.case.operator.kind == "maximum" and other in names:
+        if line.case and line.case.operator.writes_indices and other in names:
             text = f"has the name of the file for the indices of {line.name}; --save needs another name"
             raise click.UsageError(f"{other}: the case {text}")
 
@@ -151,7 +152,7 @@ def _save(directory: Path | None, name: str, trial: Trial) -> None:
     if directory is None:
         return
     results = {f"{name}.npy": (trial.actual, "out")}
-    if trial.plan.problem.kind == "maximum" and trial.indices is not None:
+    if trial.plan.problem.writes_indices and trial.indices is not None:
         results[f"{name}{_INDICES}.npy"] = (trial.indices, "indices")
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -229,12 +230,16 @@ def _errors(trial: Trial) -> ErrorMap:
     from ..acceptance.errormap import map_errors
 
     problem = trial.plan.problem
+    pair = np.ascontiguousarray(trial.actual).ravel(), trial.golden.ravel()
+    if isinstance(problem, RegionProblem):
+        n, c, h, w = problem.shape("out")
+        return map_errors([pair], (n, c), (1, h, w), None, trial.case.operator.axes, None, None)
     source, indices = (
         None if array is None else np.ascontiguousarray(array).reshape(problem.planes, -1)
         for array in (trial.source, trial.indices)
     )
     return map_errors(
-        [(np.ascontiguousarray(trial.actual).ravel(), trial.golden.ravel())],
+        [pair],
         problem.batch,
         result_plane(problem),
         problem,

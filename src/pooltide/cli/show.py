@@ -11,8 +11,9 @@ from ..acceptance.cases import Line
 from ..acceptance.inputs import TooLarge
 from ..acceptance.interactive import interactive_page
 from ..acceptance.notation import Case
+from ..acceptance.panels import Undrawable
 from ..acceptance.picture import Picture, plotted, svg
-from ..acceptance.show import Undrawable, draw_case
+from ..acceptance.show import draw_case
 from ..acceptance.trial import Refused
 from ..writing import why, write_whole
 from .arguments import NOTATION, OutputPath, problem_argument

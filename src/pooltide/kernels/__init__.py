@@ -6,7 +6,8 @@
     scratch(problem) -> int                    bytes of scratch that `run` takes
     run(problem, layout, arrays, scratch) -> IndexFault | None
 
-`run` gets 5-D arrays (N, C, D, H, W) in `layout`, one of LAYOUTS, checked by others. It writes every cell
+`run` gets arrays of the problem's shapes in `layout`, one of LAYOUTS, checked by others: 5-D (N, C, D, H, W);
+of pools over regions of interest 4-D. It writes every cell
 of the result. A gradient of maxima drops a contribution whose index is outside the plane, and reports the
 first such index. `prepare` returns None if the backend has no kernel that takes addresses.
 """
@@ -30,6 +31,7 @@ class Arrays:
     input: Any = None  # read by forwards
     indices: Any = None  # read by gradients of maxima, written by maxima
     out: Any = None  # the result
+    boxes: Any = None  # read by pools over regions of interest: (K, 5), contiguous, in the dtype of sums
 
 
 class IndexFault(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from ..cache import CALLS, Key
 from ..operators.plain import kinds, plain, shown
@@ -40,7 +40,17 @@ class PreparedCall:
         return IndexError(f"{self.function}: {inside}")
 
 
-def keep(key: Key | None, call: PreparedCall) -> PreparedCall:
+class Planned(Protocol):
+    """A prepared call of any family."""
+
+    @property
+    def executable(self) -> Executable | None: ...
+
+
+C = TypeVar("C", bound=Planned)
+
+
+def keep(key: Key | None, call: C) -> C:
     """Adds the call to the cache, and returns it."""
     CALLS.add(key, call, None if call.executable is None else call.executable.prepared)
     return call

@@ -21,12 +21,17 @@ from numpy.typing import NDArray
 from ..cache import cached
 from ..display import html_table
 from ..problem.problem import Problem
+from ..problem.regions import RegionProblem
 from ..problem.rounding import round_source
 from . import Arrays, IndexFault, Kernel, Prepared, cpu, reference
 from .cuda.runtime.driver import NoCompiler
+from .regions import cpu as regions_cpu
+from .regions import reference as regions_reference
 
 Array = NDArray[Any]
+AnyProblem = Problem | RegionProblem
 BACKENDS: dict[str, ModuleType] = {"cpu": cpu, "reference": reference}
+REGION_BACKENDS: dict[str, ModuleType] = {"cpu": regions_cpu, "reference": regions_reference}
 ENVIRONMENT = "POOLTIDE_BACKEND"
 # The dictionary inside os.environ: os.environ.get encodes the name, which takes longer than a small pool.
 VARIABLES: dict[bytes, bytes] = vars(os.environ)["_data"]
@@ -42,7 +47,7 @@ class NoBackend(RuntimeError):
 class Executable:
     """A problem that is ready to run on a device, on arrays in the layouts that it was planned for."""
 
-    problem: Problem
+    problem: AnyProblem
     device: int | None  # the number of a GPU; None: the host
     backend: str
     layout: str  # what the kernel works in: planes | channels_last | strided
@@ -61,7 +66,7 @@ class Executable:
 
     @property
     def _module(self) -> ModuleType:
-        return _backends(self.device)[self.backend]
+        return _backends(self.problem, self.device)[self.backend]
 
     @property
     def kernel(self) -> Kernel | None:
@@ -76,7 +81,10 @@ class Executable:
         return kernels(self.problem, self.layout, self.device) if kernels else listed
 
     def run(self, arrays: Arrays, workspace: Array | None = None) -> IndexFault | None:
-        """Computes on 5-D arrays of the host in the planned layouts; `workspace` has `scratch` bytes."""
+        """Computes on arrays of the host, of the problem's shapes, in the planned layouts.
+
+        `workspace` has `scratch` bytes.
+        """
         problem = self.problem
         if workspace is None:
             workspace = np.empty(self.scratch, dtype=np.uint8)
@@ -85,13 +93,13 @@ class Executable:
             source = getattr(arrays, role)
             copy = copies[role] = _like(source, workspace[begin : begin + source.nbytes], self.layout)
             begin += _aligned(source.nbytes)
-            if role == roles(problem)[0]:
+            if role == problem.roles[0]:
                 copy[...] = round_source(source, problem.rounding)
-            elif role not in written(problem):
+            elif role not in problem.results:
                 copy[...] = source
         scratch = workspace[begin : begin + self.kernel_scratch]
         fault: IndexFault | None = self._module.run(problem, self.layout, replace(arrays, **copies), scratch)
-        for role in copies.keys() & set(written(problem)):
+        for role in copies.keys() & set(problem.results):
             getattr(arrays, role)[...] = copies[role]
         return fault
 
@@ -143,9 +151,9 @@ def backend_setting() -> bytes | None:
 
 
 def plan(
-    problem: Problem, layouts: tuple[str, ...], device: int | None = None, only: str | None = None
+    problem: AnyProblem, layouts: tuple[str, ...], device: int | None = None, only: str | None = None
 ) -> Executable:
-    """What computes a problem on a device, for arrays in these layouts, in the order of `roles`.
+    """What computes a problem on a device, for arrays in these layouts, in the order of `problem.roles`.
 
     `device`: the number of a GPU; None: the host. `only`: the name of the one backend to use.
     """
@@ -155,40 +163,35 @@ def plan(
 
 
 @cache
-def gpu_backend() -> ModuleType | str:
-    """The module of GPU kernels, or the reason why they can't be compiled here."""
+def gpu_backend(regional: bool = False) -> ModuleType | str:
+    """The module of GPU kernels, or the reason why they can't be compiled here.
+
+    `regional`: the kernels of pools over regions of interest.
+    """
     try:
-        backend = import_module("pooltide.kernels.cuda.launch")
+        backend = import_module(f"pooltide.kernels.cuda{'.regions' if regional else ''}.launch")
         backend.check_compiler()
     except (ImportError, NoCompiler) as missing:
         return f"there are no CUDA kernels: {missing}"
     return backend
 
 
-def _backends(device: int | None) -> Mapping[str, ModuleType]:
+def _backends(problem: AnyProblem, device: int | None) -> Mapping[str, ModuleType]:
+    regional = isinstance(problem, RegionProblem)
     if device is None:
-        return BACKENDS
-    backend = gpu_backend()
+        return REGION_BACKENDS if regional else BACKENDS
+    backend = gpu_backend(True) if regional else gpu_backend()
     if isinstance(backend, str):
         raise NoBackend(backend)
     return {"cuda": backend}
 
 
-def roles(problem: Problem) -> tuple[str, ...]:
-    """The arrays of a problem, by their names in kernels.Arrays: those read, then the result."""
-    indices = ("indices",) if problem.index_bytes else ()
-    return ("grad_output" if problem.gradient else "input", *indices, "out")
-
-
-def written(problem: Problem) -> tuple[str, ...]:
-    """The arrays that a problem writes."""
-    return ("indices", "out") if problem.kind == "maximum" and problem.index_bytes else ("out",)
-
-
 @cached(lambda executable: (executable.prepared,))
-def _planned(problem: Problem, layouts: tuple[str, ...], device: int | None, only: str | None) -> Executable:
+def _planned(
+    problem: AnyProblem, layouts: tuple[str, ...], device: int | None, only: str | None
+) -> Executable:
     refused: list[tuple[str, str]] = []
-    backends = _backends(device)
+    backends = _backends(problem, device)
     if only is not None and only not in backends:
         raise NoBackend(f"backend {only!r} is unknown; known are {', '.join(backends)}")
     for name in (only,) if only else backends:
@@ -203,19 +206,15 @@ def _planned(problem: Problem, layouts: tuple[str, ...], device: int | None, onl
         except NoCompiler as missing:
             refused.append((name, str(missing)))
             continue
-        work = _work(problem) * (1 << 10 if backend is reference else 1)  # the reference is slow
+        work = problem.work * (1 << 10 if name == "reference" else 1)  # the reference is slow
         scratch = backend.scratch(problem)
         return Executable(problem, device, name, layout, copied, tuple(refused), scratch, work, prepared)
     raise NoBackend("; ".join(f"{name}: {reason}" for name, reason in refused))
 
 
-def _work(problem: Problem) -> int:
-    """The bytes that must move, or the cells of all windows if these are more."""
-    longest = [axis.k or axis.length // max(axis.outputs, 1) + 2 for axis in problem.axes]
-    return max(problem.least_bytes, problem.planes * prod(problem.output_plane) * prod(longest))
-
-
-def arrange(problem: Problem, layouts: tuple[str, ...], able: frozenset[str]) -> tuple[str, tuple[str, ...]]:
+def arrange(
+    problem: AnyProblem, layouts: tuple[str, ...], able: frozenset[str]
+) -> tuple[str, tuple[str, ...]]:
     """The layout to work in, and the arrays that must be copied into it."""
     if "strided" in able:
         layout = layouts[0] if len(set(layouts)) == 1 else "strided"
@@ -224,31 +223,23 @@ def arrange(problem: Problem, layouts: tuple[str, ...], able: frozenset[str]) ->
         layout = layouts[-1] if layouts[-1] in able else "planes"
         copied = [
             role
-            for role, its_layout in zip(roles(problem), layouts, strict=True)
+            for role, its_layout in zip(problem.roles, layouts, strict=True)
             if its_layout != layout and (its_layout == "strided" or not _dense_both_ways(problem, role))
         ]
-    source = roles(problem)[0]
+    source = problem.roles[0]
     if problem.rounding != "keep" and source not in copied:
         copied.insert(0, source)
     return layout, tuple(copied)
 
 
-def _dense_both_ways(problem: Problem, role: str) -> bool:
+def _dense_both_ways(problem: AnyProblem, role: str) -> bool:
     """Whether an array is planes and channels-last at once: of one channel, or of one cell per plane."""
-    return problem.batch[1] == 1 or prod(_plane(problem, role)) == 1
+    _, channels, *plane = problem.shape(role)
+    return channels == 1 or prod(plane) == 1
 
 
-def _plane(problem: Problem, role: str) -> tuple[int, int, int]:
-    """The spatial shape of an array."""
-    cells = "out" if problem.gradient else "input"  # the array with a plane of cells
-    if problem.unpool:
-        cells = "grad_output" if problem.gradient else "out"
-    return problem.input_plane if role == cells else problem.output_plane
-
-
-def _bytes(problem: Problem, role: str) -> int:
-    itemsize = problem.index_bytes if role == "indices" else problem.dtype.itemsize
-    return problem.planes * prod(_plane(problem, role)) * itemsize
+def _bytes(problem: AnyProblem, role: str) -> int:
+    return prod(problem.shape(role)) * problem.itemsize(role)
 
 
 def _aligned(size: int) -> int:
@@ -260,5 +251,5 @@ def _like(array: Array, buffer: Array, layout: str) -> Array:
     flat = buffer.view(array.dtype)
     if layout != "channels_last":
         return flat.reshape(array.shape)
-    n, c, d, h, w = array.shape
-    return flat.reshape(n, d, h, w, c).transpose(0, 4, 1, 2, 3)
+    n, c, *plane = array.shape
+    return np.moveaxis(flat.reshape(n, *plane, c), -1, 1)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from .call import Call, TensorMeta, Unusable, Value, article
 from .dtypes import DType
 from .pages import HOST, Operator, Parameter
@@ -17,6 +19,7 @@ from .plain import plain, plain_shape, shown
 from .rules import check
 
 _LARGEST = 2**62  # sums of a few sizes stay within 64 bits
+MOST_FLOAT = (2**24 - 1) * 2**104  # the largest float32
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +62,13 @@ def bind(
     indices: Any,
     attributes: tuple[Any, ...],
     out: Any,
+    boxes: Any = None,
 ) -> Call:
     """The call that these arguments make; raises the operator's first fault.
 
     `attributes` are in the order of the operator's page. A gradient takes `input` as an array or a shape; a
     pool writes `indices` and `out`, and allocates those that are None; an unpool reads `indices`.
+    `boxes` is one array of the regions of interest.
     """
     forward = not operator.gradient
     grad = arrays.floats(input if forward else grad_output)
@@ -76,14 +81,16 @@ def bind(
                 value: Value = grad
             case "input":
                 shape = value = grad if forward else _shape(arrays, input, dtype)
-            case "indices" if operator.kind == "maximum":
+            case "boxes":
+                value = arrays.floats(boxes)
+            case "indices" if operator.writes_indices:
                 value = None if indices is None else arrays.places(indices)
             case "indices":
                 value = arrays.indices(indices)
             case "out":
                 fresh = None if forward else shape
                 value = fresh if out is None else arrays.floats(out, written=True)
-            case "output_size" if not operator.unpool:
+            case "output_size" if operator.windows == "adaptive":
                 value = _attribute(arrays, parameter, _whole_sizes(shape, len(operator.axes), next(unread)))
             case "cube_math_type":
                 value = 0
@@ -146,6 +153,11 @@ def _attribute(arrays: ArrayReader, parameter: Parameter, value: Any) -> Value:
         if any(type(v) is int and not -_LARGEST < v < _LARGEST for v in values):
             return Unusable(f"is {shown(value)}", "smaller than 2**62", ValueError)
         return values
+    if parameter.type == "float":
+        return _finite(arrays, value)
+    if parameter.role == "sampling_ratio":
+        number = arrays.integer(value)
+        return Unusable(f"is {shown(value)}", "an int") if number is None else number
     if value is None:
         return 0
     if (number := arrays.integer(value)) is None:
@@ -153,3 +165,12 @@ def _attribute(arrays: ArrayReader, parameter: Parameter, value: Any) -> Value:
     if number == 0 or not -(2**63) <= number < 2**63:
         return Unusable(f"is {shown(value)}", "None or a 64-bit int other than 0", ValueError)
     return number
+
+
+def _finite(arrays: ArrayReader, value: Any) -> Value:
+    number = float(value) if issubclass(type(value), (float, np.floating)) else arrays.integer(value)
+    if number is None:
+        return Unusable(f"is {shown(value)}", "a number")
+    if not -MOST_FLOAT <= number <= MOST_FLOAT:
+        return Unusable(f"is {shown(value)}", "a finite number of float32", ValueError)
+    return float(number)

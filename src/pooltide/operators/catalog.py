@@ -29,7 +29,15 @@ def _all() -> tuple[Operator, ...]:
 @cache
 def operators() -> dict[str, Operator]:
     """The operators that are functions here, by the function's name (`avg_pool2d_backward`), sorted."""
-    return {operator.function: operator for operator in _all() if HOST in operator.products}
+    functions = (operator for operator in _all() if HOST in operator.products)
+    return {operator.function: operator for operator in functions if not operator.regional}
+
+
+@cache
+def regions() -> dict[str, Operator]:
+    """The pools over regions of interest and their gradients that are functions here, by name, sorted."""
+    functions = (operator for operator in _all() if HOST in operator.products)
+    return {operator.function: operator for operator in functions if operator.regional}
 
 
 @cache

@@ -10,6 +10,7 @@ from .pages import ASCEND_PRODUCTS, HOST, PRODUCTS, Operator, Parameter, Rule
 from .refusals import either
 
 _TYPES = {"tensor": "aclTensor | None", "int_array": "aclIntArray | None", "bool": "bool"}
+_TYPES |= {"float": "float", "string": "str | None"}
 _STUB = '''"""Printed by `pooltide ops --stub` from the operator pages; changes here are lost."""
 
 from collections.abc import Callable
@@ -38,7 +39,8 @@ def dtypes_text(operator: Operator, parameter: Parameter) -> str:
 
 def rule_arguments(arguments: Any) -> str:
     of = " ".join(arguments.get("of", ()))
-    more = (f"{k} {v}" for k, v in arguments.items() if k not in ("of", "spatial_only"))
+    rest = {k: v for k, v in arguments.items() if k not in ("of", "spatial_only")}
+    more = (f"{k} {' '.join(v) if isinstance(v, tuple) else v}" for k, v in rest.items())
     return " ".join(filter(None, [of, *more]))
 
 

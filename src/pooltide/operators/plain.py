@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-_SIMPLE = frozenset({int, bool, NoneType})
+_SIMPLE = frozenset({int, bool, float, NoneType})
 
 
 def kinds(values: tuple[Any, ...]) -> tuple[type, ...] | None:
     """The types of plain values and of what tuples among them hold, or None where one value is not plain.
 
-    Plain are ints, bools, None and tuples of them, by exact type. A key of plain values needs their types
-    too: True equals 1, but means another call.
+    Plain are ints, bools, floats, None and tuples of them, by exact type. A key of plain values needs their
+    types too: True equals 1, but means another call.
     """
     outer = tuple(map(type, values))
     if _SIMPLE.issuperset(outer):
@@ -35,7 +35,7 @@ def kinds(values: tuple[Any, ...]) -> tuple[type, ...] | None:
 
 
 def plain(value: Any) -> Any:
-    """The int, bool, None or tuple of them that `value` means; any other value, for checks to refuse.
+    """The int, bool, float, None or tuple of them that `value` means; any other value, for checks to refuse.
 
     The result of a tuple or list is a tuple, whatever it holds.
     """

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from . import region_rules as regions
 from . import tensor_rules as tensors
 from . import window_rules as windows
 from .call import Call, Unusable
@@ -77,6 +78,9 @@ RULES: dict[str, Callable[..., Fault | None]] = {
         windows.plane_at_most, windows.multiple_or_plane_at_most, windows.window_fits,
         windows.kernel_within_input, windows.result_fits_memory, windows.result_shape,
         windows.mask_shape, windows.unpooled_shape, windows.unpooled_size, windows.plane_at_least_input,
+        regions.boxes_shape, regions.boxes_dtype, regions.sampling_range, regions.bins_divide_channels,
+        regions.pooled_shape, regions.image_sizes, regions.image_result, regions.same_rows, regions.at_least,
+        regions.positive_number, regions.one_of,
     )
 }  # fmt: skip
 

@@ -102,6 +102,33 @@ class Problem(OfKind):
         windows = self.planes * prod(self.output_plane)
         return windows * (self.dtype.itemsize + self.index_bytes) + self.cells * self.dtype.itemsize
 
+    @property
+    def work(self) -> int:
+        """The bytes that must move, or the cells of all windows if these are more."""
+        longest = [axis.k or axis.length // max(axis.outputs, 1) + 2 for axis in self.axes]
+        return max(self.least_bytes, self.planes * prod(self.output_plane) * prod(longest))
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The arrays by their names in kernels.Arrays: those read, then the result."""
+        indices = ("indices",) if self.index_bytes else ()
+        return ("grad_output" if self.gradient else "input", *indices, "out")
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """The arrays that the problem writes."""
+        return ("indices", "out") if self.kind == "maximum" and self.index_bytes else ("out",)
+
+    def shape(self, role: str) -> tuple[int, ...]:
+        """The shape of an array: N, C and three spatial axes."""
+        cells = "out" if self.gradient else "input"  # the array with a plane of cells
+        if self.unpool:
+            cells = "grad_output" if self.gradient else "out"
+        return self.batch + (self.input_plane if role == cells else self.output_plane)
+
+    def itemsize(self, role: str) -> int:
+        return self.index_bytes if role == "indices" else self.dtype.itemsize
+
     def __str__(self) -> str:
         axes = " ".join(f"{n}:{axis}" for n, axis in zip("dhw", self.axes, strict=True) if axis != UNIT)
         how = f"{self.quotient}{f' {self.divisor}' if self.quotient == 'override' else ''}"

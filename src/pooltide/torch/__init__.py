@@ -25,11 +25,12 @@ except ModuleNotFoundError as missing:
 
 from . import backward, functional
 from .backward import *  # noqa: F403
-from .dispatch import custom_operators, scripting, second_derivatives, sharding
+from .dispatch import custom_operators, region_operators, scripting, second_derivatives, sharding
 from .gpu import index_errors, wait_for_kernels
 from .openmp import use_team
 from .patching.handle import Patch, is_patched, patch, unpatch
 from .process_status import Status, status
+from .regions import ps_roi_align_backward, ps_roi_pool_backward, roi_align_backward, roi_pool_backward
 from .training_step import Step
 from .tune_problems import Tuned, tune
 
@@ -48,6 +49,7 @@ __all__ = [
     "wait_for_kernels",
 ]
 __all__ += backward.__all__
+__all__ += ["ps_roi_align_backward", "ps_roi_pool_backward", "roi_align_backward", "roi_pool_backward"]
 
 
 def _register() -> None:
@@ -59,6 +61,7 @@ def _register() -> None:
     library = torch.library.Library("pooltide", "DEF")  # type: ignore[no-untyped-call]
     custom_operators.register(library)
     second_derivatives.register(library)
+    region_operators.register(library)
     kept["library"] = library
     sharding.add_rules()
     scripting.script_as_pytorchs(vars(functional))

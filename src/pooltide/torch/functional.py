@@ -16,6 +16,7 @@ from ..problem.forwards import AdaptiveArguments, StridedArguments
 from .gradients import Ints
 from .pools.differentiable_pools import average, average_of, maximum
 from .pools.unpools import unpool
+from .regions import ps_roi_align, ps_roi_pool, roi_align, roi_pool
 
 Tensor = torch.Tensor
 Size = int | None | Sequence[int | None]
@@ -40,6 +41,10 @@ __all__ = [
     "max_unpool1d",
     "max_unpool2d",
     "max_unpool3d",
+    "ps_roi_align",
+    "ps_roi_pool",
+    "roi_align",
+    "roi_pool",
 ]
 
 

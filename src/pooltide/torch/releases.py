@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pkgutil import resolve_name
+from typing import Any
 
 import torch
 from torch.torch_version import TorchVersion
@@ -26,6 +27,7 @@ PRIVATE = (
     "_C._ExcludeDispatchKeyGuard",
     "_C._aoti",
     "_C._are_functorch_transforms_active",
+    "_C._dispatch_has_kernel_for_dispatch_key",
     "_C._dispatch_key_parse",
     "_C._dispatch_keys",
     "_C._dispatch_tls_is_dispatch_key_included",
@@ -77,12 +79,12 @@ def _exists(name: str) -> bool:
     return True
 
 
-def check_operators(arguments: Mapping[str, Sequence[str]]) -> None:
-    """Raises NotImplementedError if an operator of aten is missing, or has other arguments than these."""
+def check_operators(arguments: Mapping[str, Sequence[str]], library: Any = torch.ops.aten) -> None:
+    """Raises NotImplementedError if an operator is missing, or has other arguments than these."""
     for overload, names in arguments.items():
         name, _, form = overload.partition(".")
         try:
-            theirs = getattr(getattr(torch.ops.aten, name), form or "default")._schema.arguments
+            theirs = getattr(getattr(library, name), form or "default")._schema.arguments
         except AttributeError:
             actual = "is missing"
         else:
@@ -90,6 +92,6 @@ def check_operators(arguments: Mapping[str, Sequence[str]]) -> None:
                 continue
             actual = f"takes ({', '.join(argument.name for argument in theirs)})"
         raise NotImplementedError(
-            f"patch: aten::{overload} {actual} in PyTorch {torch.__version__}; "
+            f"patch: {library.name}::{overload} {actual} in PyTorch {torch.__version__}; "
             f"it must take ({', '.join(names)}), as in PyTorch {', '.join(TESTED)}. Nothing is patched."
         )

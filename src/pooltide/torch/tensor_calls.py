@@ -14,7 +14,7 @@ import torch
 
 from ..kernels import Arrays, Kernel, cpu
 from ..kernels.calls import CALLS, PreparedCall, call_key, keep
-from ..kernels.plan import layout_of, plan, roles
+from ..kernels.plan import layout_of, plan
 from ..operators.binding import bind
 from ..operators.call import TensorMeta
 from ..operators.catalog import operators
@@ -202,9 +202,9 @@ def _run_on_copies(
             return None
         tensors = (source, result) if indices is None else (source, indices, result)
         volumes = (as_numpy(as_volume(tensor, call.axes)) for tensor in tensors)
-        return executable.run(Arrays(**dict(zip(roles(call.problem), volumes, strict=True))))
+        return executable.run(Arrays(**dict(zip(call.problem.roles, volumes, strict=True))))
     copied = executable.copied
-    if roles(call.problem)[0] in copied:
+    if call.problem.roles[0] in copied:
         source = _dense(call, source)
     if indices is not None:
         indices = aligned(_dense(call, indices) if "indices" in copied else indices)
@@ -235,7 +235,7 @@ def kernel_and_copies(
     if executable is None or executable.prepared is None or "out" in executable.copied:
         return None
     copies = []
-    for number, (role, source) in enumerate(zip(roles(call.problem), sources, strict=False)):
+    for number, (role, source) in enumerate(zip(call.problem.roles, sources, strict=False)):
         if role in executable.copied and source is not None:
             shape = tuple(source.shape)
             batch = shape if len(shape) == call.axes + 2 else (1, *shape)

@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
+from math import prod
 from typing import Any
 
 from ...acceptance.notation import Case, parse
@@ -53,7 +54,8 @@ def _row(benchmark: Benchmark) -> dict[str, Any]:
     for run in present.values():
         _count(run)
     _instrument("off")
-    cells = benchmark.problem.cells
+    problem = benchmark.problem
+    cells = prod(problem.shape("out" if problem.gradient else "input"))
     return {
         "case": str(benchmark.case),
         "kernel": benchmark.kernel,

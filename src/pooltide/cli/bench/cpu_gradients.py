@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ...acceptance.inputs import arrays
 from ...acceptance.notation import Case
-from ...acceptance.trial import Refused, plan_of, problem_of
+from ...acceptance.trial import Refused, plan_of, windows_of
 from ...acceptance.ulps import bits_of
 from ...arrays import functions
 from ...arrays.volumes import as_volume
@@ -53,7 +53,7 @@ def chosen_kernel(kernels: Iterable[tuple[str, str | None]]) -> str | None:
 
 def problem_to_time(case: Case) -> Problem:
     """The problem of a case. Refused: the rules refuse it, or it has no cells."""
-    problem = problem_of(case)
+    problem = windows_of(case, "bench of a gradient")
     if problem.unpool:
         raise Refused("bench does not time unpools; it times the twelve pools and their gradients")
     if 0 in (problem.planes, *problem.input_plane, *problem.output_plane):

@@ -53,6 +53,8 @@ class Row:
         """Rows with the same group have one summary."""
         case = self.measurement.case
         kind = "forward" if self.forward else "gradient"
+        if case.operator.regional:
+            kind = f"{case.operator.function.removesuffix('_backward')} {kind}"
         layout = "channels-last" if case.channels_last else "planes"
         return kind, short_dtype(case.dtype), layout, "–" if self.threads is None else str(self.threads)
 
@@ -116,10 +118,11 @@ def measure_cuda(problems: list[DrawnProblem], rounds: int) -> Iterator[list[Row
     """Yields the row of each problem. WrongResult: a result is wrong."""
     from . import cuda_gradients, cuda_timing
 
-    precompile([pair for drawn in problems for pair in problems_of(drawn)], cuda_timing.current_facts())
+    windows = (drawn for drawn in problems if not drawn.case.operator.regional)
+    precompile([pair for drawn in windows for pair in problems_of(drawn)], cuda_timing.current_facts())
     buffers = cuda_timing.make_buffers()
     for drawn in problems:
-        if drawn.forward:
+        if drawn.forward or drawn.case.operator.regional:
             benchmark = _prepare(drawn, "cuda")
         else:
             benchmark = cuda_gradients.prepare(drawn.case, cuda_gradients.drawn_tensors(drawn.case))
@@ -138,6 +141,10 @@ def problems_of(drawn: DrawnProblem) -> list[tuple[Problem, str]]:
 
 
 def _prepare(drawn: DrawnProblem, device: str = "cpu") -> Benchmark:
+    if drawn.case.operator.regional:
+        from . import region_pools
+
+        return region_pools.prepare(drawn.case, device)
     if not drawn.forward:
         return cpu_gradients.prepare(drawn.case)
     from . import forward_pools

@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 
 from ...acceptance.notation import Case
-from ...kernels.plan import plan, roles
+from ...kernels.plan import plan
 from ...operators.dtypes import DTYPES
 from ...problem.problem import Problem, with_offsets
 from ...torch import functional
@@ -109,4 +109,4 @@ def _kernel(case: Case, problem: Problem, device: str) -> str | None:
     if device == "cuda" or problem.quotient == "mean":
         return None
     layout = "channels_last" if case.channels_last else "planes"
-    return chosen_kernel(plan(problem, (layout,) * len(roles(problem))).kernels)
+    return chosen_kernel(plan(problem, (layout,) * len(problem.roles)).kernels)

@@ -12,7 +12,7 @@ from statistics import median, quantiles
 from typing import Any
 
 from ...acceptance.notation import Case
-from ...problem.problem import Problem
+from ...kernels.plan import AnyProblem
 
 Implementations = dict[str, Callable[[], Any]]
 
@@ -26,7 +26,7 @@ class Benchmark:
     """A case, ready to be timed."""
 
     case: Case
-    problem: Problem  # sets the limit
+    problem: AnyProblem  # sets the limit
     result_bytes: int
     implementations: Implementations
     verify: Callable[[], None]  # raises WrongResult if ours is wrong with the present number of threads

@@ -76,7 +76,9 @@ def run_named(
     measurements = [
         measurement
         for forward in {"gradients": (False,), "forwards": (True,), "all": (False, True)}[kind]
-        for measurement in _measure_all(cases, _measure(device, forward, not no_compile), rounds, errors)
+        for measurement in _measure_all(
+            cases, _measure(device, forward, not no_compile), device, rounds, errors
+        )
     ]
     if as_json:
         results = {"rounds": rounds, "results": [record(*one) for one in measurements]}
@@ -99,19 +101,22 @@ def _measure(device: str, forward: bool, compile: bool) -> Measure:
 
 
 def _measure_all(
-    cases: list[tuple[str, Case]], measure: Measure, rounds: int, errors: list[Failure]
+    cases: list[tuple[str, Case]], measure: Measure, device: str, rounds: int, errors: list[Failure]
 ) -> list[tuple[str, Measurement]]:
     """The measurements by name. Appends to `errors` for each case without one."""
     from rich.console import Console
     from rich.progress import Progress
 
+    from . import region_pools
+
+    measure_regions = partial(region_pools.measure, device=device)
     measurements: list[tuple[str, Measurement]] = []
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=len(cases) * (rounds + 1))
         for name, case in cases:
             progress.update(task, description=str(case))
             try:
-                for one in measure(case, rounds):
+                for one in measure_regions(case, rounds) if case.operator.regional else measure(case, rounds):
                     progress.advance(task) if one is None else measurements.append((name, one))
             except FAILURES as error:
                 errors.append(failure(case, error))

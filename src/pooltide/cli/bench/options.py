@@ -155,6 +155,8 @@ def _checked(
         raise click.UsageError(f"{mode} and {others[0]} exclude each other; give one of them")
     if mode == "--regret" and device != "cuda":
         raise click.UsageError("--regret times the kernels of a GPU; it needs --device cuda")
+    if options["kind"] == "regions" and mode != "--drawn":
+        raise click.UsageError("--kind regions is for --drawn; a PROBLEM says what it is by itself")
     sampled = mode in ("--drawn", "--regret")
     foreign = ({"problems": "PROBLEM"} | _NAMED if mode else {}) | ({} if sampled else _DRAWN)
     foreign |= {"kind": "--kind"} if models else _MODELS
@@ -168,7 +170,7 @@ def _checked(
     need_torch = {
         "--device cuda": device == "cuda",
         "--models": bool(models),
-        "--kind": options["kind"] in KINDS[1:],
+        "--kind": options["kind"] in ("forwards", "all"),
     }
     for option in (option for option, chosen in need_torch.items() if chosen):
         _check_torch(option, device)

@@ -4,7 +4,8 @@
 
 The bandwidth is that of a copy in the same run. Half of the additions, because a kernel also loads, divides,
 converts and stores with the same issue slots. On the CPU, bytes alone set the limit. The gradient of a
-maximum adds little, and a maximum has no fixed order, so bytes alone set their limits too.
+maximum adds little, a maximum has no fixed order, and boxes, which are data, say how much a pool over regions
+of interest adds; so bytes alone set their limits too.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from __future__ import annotations
 from math import prod
 
 from ...geometry import tables
-from ...problem.problem import Problem
+from ...kernels.plan import AnyProblem
+from ...problem.regions import RegionProblem
 
 
-def limit_seconds(problem: Problem, bytes_per_second: float, additions_per_second: float | None) -> float:
+def limit_seconds(problem: AnyProblem, bytes_per_second: float, additions_per_second: float | None) -> float:
     """The least time; without `additions_per_second`, that of the bytes."""
     memory_seconds = problem.least_bytes / bytes_per_second
     if additions_per_second is None:
@@ -23,9 +25,9 @@ def limit_seconds(problem: Problem, bytes_per_second: float, additions_per_secon
     return max(memory_seconds, additions(problem) / (additions_per_second / 2))
 
 
-def additions(problem: Problem) -> int:
+def additions(problem: AnyProblem) -> int:
     """Additions whose order is fixed: of the cells of each window, or of the windows that hold each cell."""
-    if not problem.average:
+    if isinstance(problem, RegionProblem) or not problem.average:
         return 0
     counts = [tables(axis).window_count for axis in problem.axes]
     terms = prod(int(count.sum()) for count in counts)

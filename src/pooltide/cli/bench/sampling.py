@@ -21,7 +21,7 @@ from ...acceptance.words import joined, operator_of
 
 T = TypeVar("T")
 Sizes = tuple[int, ...]
-KINDS = ("gradients", "forwards", "all")
+KINDS = ("gradients", "forwards", "all", "regions")
 CELLS = {"cpu": 1 << 23, "cuda": 1 << 26}  # of the largest problems; the smallest have a sixteenth of them
 MIN_CELLS = 1 << 14  # for the largest problems: smaller ones have no room for a small plane
 MAX_IMAGES = 1024
@@ -34,6 +34,8 @@ _BANDS = (6, 12, 25, 50, 100, 201)  # all ranges between two neighbours are equa
 _LENGTHS = (16, 64, 256, 1024, 4096, 8193)
 _KERNELS = {2: 10, 3: 14, 4: 1, 5: 4, 6: 1, 7: 3, 8: 1, 9: 1, 10: 1, 11: 1, 12: 1, 13: 2}
 _KERNELS_3D = {2: 10, 3: 10, 4: 1, 5: 2, 7: 1}
+_REGIONS = {"roi_align": 10, "roi_pool": 3, "ps_roi_align": 2, "ps_roi_pool": 1}
+_IMAGE_SIDES = (480, 640, 800, 1088, 1345)
 _DTYPES = {"cpu": {"f32": 2, "bf16": 1, "f16": 1}, "cuda": {"f32": 1, "bf16": 1}}
 
 
@@ -60,6 +62,8 @@ def draw_problems(sampling: Sampling) -> list[DrawnProblem]:
 
 
 def _draw(random: np.random.Generator, sampling: Sampling) -> DrawnProblem:
+    if sampling.kind == "regions":
+        return _draw_regions(random, sampling)
     forward = _chance(random, 50) if sampling.kind == "all" else sampling.kind == "forwards"
     axes, name = _pick(random, _AXES), _pick(random, _OPERATORS)
     operator = operator_of(f"{name}{axes}d")
@@ -74,6 +78,32 @@ def _draw(random: np.random.Generator, sampling: Sampling) -> DrawnProblem:
     words += ["i64"] if maxima else []
     words += ["cl"] if _chance(random, 50) and axes > 1 else []
     return DrawnProblem(forward, parse(":".join(words)))
+
+
+def _draw_regions(random: np.random.Generator, sampling: Sampling) -> DrawnProblem:
+    """A pool over regions of a level of a feature pyramid, or, one time in three, its gradient's forward."""
+    forward, name = _chance(random, 33), _pick(random, _REGIONS)
+    level = _pick(random, {4: 4, 8: 3, 16: 2, 32: 1})
+    plane = tuple(-(-_banded(random, _IMAGE_SIDES) // level) for _ in range(2))
+    bins = _pick(random, {7: 6, 14: 2, 3: 1, 1: 1})
+    channels, least = _pick(random, {256: 5, 64: 1, 128: 1, 512: 1, 1024: 1}), 1
+    if name.startswith("ps_"):
+        bins = _pick(random, {7: 2, 3: 1})
+        channels, least = bins**2 * _pick(random, {2: 1, 8: 1, 21: 1}), bins**2
+    images = _pick(random, {1: 3, 2: 3, 4: 1})
+    while images * channels * prod(plane) > sampling.most_cells and max(images, channels // least) > 1:
+        images, channels = (images // 2, channels) if images > 1 else (1, channels // least // 2 * least)
+    boxes = 100 << int(random.integers(0, 5))
+    boxes = min(boxes + int(random.integers(0, boxes)), 2000)
+    words = [f"{name}_forward" if forward else name, joined((images, channels, *plane)), f"o{bins}"]
+    words += [f"boxes{boxes}", f"scale{1 / level!r}"]
+    if name.endswith("align"):
+        words += [f"ratio{_pick(random, {2: 2, -1: 1})}"]
+    words += ["aligned"] if name == "roi_align" and _chance(random, 50) else []
+    words.append(_pick(random, _DTYPES[sampling.device]))
+    words += ["i32"] if name == "roi_pool" else []
+    words += ["cl"] if _chance(random, 30) else []
+    return DrawnProblem(forward, parse(":".join([*words, f"seed{int(random.integers(1, 1 << 16))}"])))
 
 
 def _shape(random: np.random.Generator, axes: int, max_cells: int) -> Sizes:

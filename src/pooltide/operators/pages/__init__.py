@@ -23,8 +23,12 @@ from .family import written_out
 from .references import PythonFunction
 
 KINDS = {"average", "maximum", "average_gradient", "maximum_gradient", "unpool", "unpool_gradient"}
+REGION_POOLS = ("roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool")
+KINDS |= {f"{pool}{end}" for pool in REGION_POOLS for end in ("", "_gradient")}
 # global: one window, the whole plane, of any number of axes. indexed: an index per element, and no windows.
-WINDOWS = {"adaptive", "strided", "global", "indexed"}
+# regions: bins of boxes, which are data.
+WINDOWS = {"adaptive", "strided", "global", "indexed", "regions"}
+_OPTIONAL = ("cube_math_type", "divisor_override")
 _NOT_OPERATORS = {"functions.toml", "help.toml", "products.toml", "runtime.toml"}
 _PRODUCTS = read_page("products", keys={"default", "functions", "chips", "names"})
 
@@ -41,12 +45,17 @@ PARAMETER_KEYS = {
     "int_array": {"lengths", "least"},
     "bool": set(),
     "int64": set(),
+    "int32": set(),
     "int8": set(),
+    "float": set(),
+    "string": set(),
 }
 _ROLES = {
     "grad_output", "input", "indices", "out", "output_size",
     "kernel", "stride", "padding", "dilation", "ceil_mode", "count_include_pad", "divisor_override",
     "cube_math_type", "auto_pad",
+    "boxes", "box_images", "spatial_scale", "sampling_ratio", "aligned", "mode",
+    "input_shape", "pooled_height", "pooled_width",
 }  # fmt: skip
 
 
@@ -113,6 +122,7 @@ class Operator(OfKind):
     notes: tuple[str, ...] = ()  # the document's own errors, and where the rules take more than it says
     finite_on: tuple[str, ...] = ()  # the products whose documents forbid NaN and -Inf in the input
     finite_from: str = ""  # the first edition whose documents do
+    boxes_from: str = ""  # the first edition whose document wants boxes inside their images
     python: PythonFunction | None = None  # what computes the operator of a user's page
     page: str = ""  # the path of a user's page
     workspace: int = 0  # bytes that phase one asks for
@@ -139,7 +149,7 @@ class Operator(OfKind):
     @property
     def results(self) -> tuple[str, ...]:
         """The roles of the tensors that the operator writes."""
-        return ("out", "indices") if self.kind == "maximum" else ("out",)
+        return ("out", "indices") if self.writes_indices else ("out",)
 
     @cached_property
     def _by_name(self) -> dict[str, Parameter]:
@@ -187,10 +197,10 @@ def load(where: str, page: Mapping[str, Any]) -> Operator:
         page = written_out(where, page)
     else:
         keys |= {"operator", "header"}
-    for key in ("cube_math_type", "divisor_override"):
+    for key in _OPTIONAL:
         if isinstance(page.get(key), str):  # the name of a page that has the same table
             page = {**page, key: read(f"{page[key]}.toml")[key]}
-    exact_keys(where, page, keys, optional={"cube_math_type", "divisor_override", "notes", "finite_input"})
+    exact_keys(where, page, keys, optional={*_OPTIONAL, "notes", "finite_input", "boxes_inside"})
     finite = page.get("finite_input", {})
     exact_keys(f"{where} finite_input", finite, {"edition", "products"} if finite else set())
     known_names(where, "finite_input", finite.get("products", ()), PRODUCTS)
@@ -220,6 +230,7 @@ def load(where: str, page: Mapping[str, Any]) -> Operator:
         tuple(page.get("notes", ())),
         tuple(finite.get("products", ())),
         finite.get("edition", ""),
+        page.get("boxes_inside", ""),
     )
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from ..toml import PageError, exact_keys, read_page
 
-_TABLES = {f"{prefix}{table}" for prefix in ("", "forward_", "unpool_") for table in ("arguments", "rules")}
+_PREFIXES = ("", "forward_", "unpool_", "region_")
+_TABLES = {f"{prefix}{table}" for prefix in _PREFIXES for table in ("arguments", "rules")}
 _SHARED = read_page("functions", keys={"dtypes"} | _TABLES)
 
 
@@ -19,8 +20,9 @@ def written_out(where: str, page: Mapping[str, Any]) -> dict[str, Any]:
     rest = {key: value for key, value in page.items() if key != "arguments"}
     exact_keys(where, rest, required={"function", "short", "summary", "kind", "windows", "axes", "products"})
     names = page["arguments"]
-    if unknown := [name for name in names if name not in _SHARED["arguments"]]:
-        known = ", ".join(_SHARED["arguments"])
+    described = _SHARED["arguments"] | _SHARED[_of(page, "arguments")]
+    if unknown := [name for name in names if name not in described]:
+        known = ", ".join(described)
         raise PageError(f"{where}: arguments names {unknown[0]!r}; known are {known}")
     return rest | {
         "dtypes": _SHARED["dtypes"],
@@ -33,16 +35,17 @@ def _of(page: Mapping[str, Any], table: str) -> str:
     """The name of the table for the page's kind."""
     if page["windows"] == "indexed":
         return f"unpool_{table}"
+    if page["windows"] == "regions":
+        return f"region_{table}"
     return table if page["kind"].endswith("_gradient") else f"forward_{table}"
 
 
 def _parameter(name: str, page: Mapping[str, Any]) -> dict[str, Any]:
-    axes, shared = len(page["axes"]), _SHARED["arguments"]
-    table: dict[str, Any] = {"name": name, "argument": name}
-    table |= _SHARED[_of(page, "arguments")].get(name) or shared[name]
+    axes, table = len(page["axes"]), {"name": name, "argument": name}
+    table |= _SHARED[_of(page, "arguments")].get(name) or _SHARED["arguments"][name]
     match table["type"]:
         case "tensor":
-            return table | {"formats": ["ND"], "ranks": [axes + 1, axes + 2]}
+            return {"formats": ["ND"], "ranks": [axes + 1, axes + 2]} | table
         case "int_array":
             if table.pop("batched", False):  # of the axes, or of N and C, too
                 return table | {"lengths": [0, axes, axes + 2]}

@@ -16,7 +16,7 @@ from typing import ParamSpec, TypeVar
 from ...operators.plain import shown
 from . import compiled_kernels, forward_overrides, gradient_overrides
 from .compile_caches import between_compilations
-from .installation import install, install_forwards, uninstall
+from .installation import install, install_forwards, install_regions, uninstall
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -105,6 +105,8 @@ def patch(forward: bool = False) -> Patch:
             install_forwards()
         if gradient_overrides.depth == 0:
             install()
+        else:
+            install_regions()
         gradient_overrides.depth += 1
         forward_overrides.depth += forward
         _activate()

@@ -2,7 +2,8 @@
 
 Each backward operator of aten is overridden twice: at the device keys (CPU, CUDA) and at the autograd keys.
 gradient_overrides.py has these overrides, index_overrides.py those of max unpools and of the gradients of
-fractional max pools, forward_overrides.py those of aten's pools, for patch(forward=True). All overrides stay
+fractional max pools, forward_overrides.py those of aten's pools, for patch(forward=True), region_overrides.py
+those of torchvision's pools over regions. All overrides stay
 in the dispatcher, because other threads may be running them; while no patch is active, they pass every call
 to the kernels that they replaced.
 """
@@ -22,7 +23,7 @@ from ...operators.catalog import operators
 from ..aten import ATEN, CPU_KERNELS, OUT_FORMS
 from ..pools.pytorch_pools import argument_names
 from ..releases import can_call_aten, check_operators, is_tested
-from . import compiled_kernels, forward_overrides, gradient_overrides, index_overrides
+from . import compiled_kernels, forward_overrides, gradient_overrides, index_overrides, region_overrides
 from .compile_caches import compiled_code, tag_caches
 from .compiled_kernels import DEVICE, DROPS_INDICES, GRADIENT, RETURNS_INDICES
 
@@ -131,6 +132,7 @@ def install() -> None:
             _check_traces()
         # Code compiled with the patch must not be found without it, nor the reverse.
         tag_caches(lambda: gradient_overrides.depth > 0)
+    install_regions()
     if compiled_code():
         warnings.warn(
             "patch: models compiled before it keep the gradients of pools that they were compiled with; "
@@ -139,8 +141,19 @@ def install() -> None:
         )
 
 
+def install_regions() -> None:
+    """Overrides torchvision's pools over regions, if torchvision is imported by now."""
+    if region_overrides.is_there():
+        if not is_tested():
+            check_operators(region_overrides.arguments(), torch.ops.torchvision)
+        with _without_warnings():
+            region_overrides.install(_saved_aten_kernel, _devices(), _AGAIN)
+
+
 def uninstall() -> None:
     global _library
+    if not can_call_aten():
+        region_overrides.uninstall()
     if not can_call_aten() and _library is not None:
         _library._destroy()  # type: ignore[no-untyped-call]
         _library = None

@@ -18,7 +18,7 @@ import torch
 from ...cache import cached
 from ...kernels.calls import CALLS, Key, PreparedCall, call_key, keep
 from ...kernels.cpu import STORES
-from ...kernels.plan import Executable, NoBackend, plan, roles
+from ...kernels.plan import Executable, NoBackend, plan
 from ...operators.memory import reserve
 from ...problem.forwards import AdaptiveArguments, PoolArguments, StridedArguments, forward_problem
 from ...problem.offsets import Offsets, offsets_of
@@ -118,7 +118,7 @@ def _prepare(
 
 def _executable(x: Tensor, problem: Problem, axes: int, layout: str) -> Executable | None:
     """Returns what computes a forward whose results have this layout; None if PyTorch must."""
-    written, gpu = [layout] * (len(roles(problem)) - 1), gpu_number(x.device)
+    written, gpu = [layout] * (len(problem.roles) - 1), gpu_number(x.device)
     try:
         executable = plan(problem, (layout_in_memory(x, axes), *written), gpu)
         return None if executable.prepared is None else executable

@@ -1,4 +1,4 @@
-"""Compiled general kernels that a wheel brings, so that a first call needs no compiler.
+"""Compiled kernels, general ones and those of regions, that a wheel brings: first calls need no compiler.
 
     python -m pooltide.kernels.cuda.runtime.shipped FILE   compiles them for NVRTC's architectures
     load(source, capability)                          the machine code of a general kernel, or None
@@ -9,19 +9,28 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile
 
-from ..general.general import FILE, sources
+from ..general import general
+from ..regions import region_launches
 from ..source import Source, header_texts, headers, program
 from . import code_cache, nvrtc
 
 SHIPPED = Path(__file__).parent / "general.zip"
 OLDEST = 75  # the oldest compute capability with code of its own
+_FILES = {general.FILE, *(f"{entry}.cu" for entry in region_launches.ARRAYS)}
+
+
+def sources() -> Iterator[Source]:
+    """Every kernel that wheels bring."""
+    yield from general.sources()
+    yield from region_launches.sources()
 
 
 def load(source: Source, capability: int) -> bytes | None:
-    if source.file != FILE:
+    if source.file not in _FILES:
         return None
     try:
         with ZipFile(SHIPPED) as archive:

@@ -1,0 +1,172 @@
+"""The benchmark of a pool over regions of interest, or of its gradient: ours, and torchvision's.
+
+On the CPU, ours is the NumPy function; on a GPU, the function on tensors. `prepare` compares the first
+regions and channels with the reference, bit by bit, and in float32 on the CPU all with torchvision's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...acceptance.inputs import arrays
+from ...acceptance.notation import Case
+from ...acceptance.region_inputs import boxes_of
+from ...acceptance.trial import Refused, dtype_of_boxes, plan_of, problem_of
+from ...acceptance.ulps import bits_of
+from ...arrays import functions
+from ...kernels import Arrays
+from ...kernels.plan import plan
+from ...operators.pages import HOST
+from ...problem.regions import RegionProblem
+from .cpu_gradients import chosen_kernel
+from .cpu_timing import time_rounds
+from .measurement import Benchmark, Implementations, Measurement, WrongResult
+
+Array = NDArray[Any]
+_PART = 24  # regions, and channels of the result, that are compared with the reference
+
+
+def measure(case: Case, rounds: int, device: str) -> Iterator[Measurement | None]:
+    """Yields None after each round, and the measurement at the end."""
+    benchmark = prepare(case, device)
+    if device == "cpu":
+        yield from time_rounds(benchmark, rounds)
+        return
+    from . import cuda_timing
+
+    yield from cuda_timing.time_rounds(benchmark, rounds, cuda_timing.make_buffers())
+
+
+def prepare(case: Case, device: str) -> Benchmark:
+    """The benchmark, after the result was checked."""
+    problem, call = problem_of(case), case.call(HOST)
+    assert isinstance(problem, RegionProblem)
+    if problem.empty:
+        raise Refused("the case has no cell or no region; there is nothing to time")
+    source, indices, out = arrays(call, problem, case.data)
+    boxes = boxes_of(problem, case.data, kind := dtype_of_boxes(call))
+    assert boxes is not None
+    assert kind is not None
+    data = source, boxes.astype(kind.numpy), indices
+    if device == "cuda":
+        return _on_gpu(case, problem, data, out.nbytes)
+    function = partial(getattr(functions, case.operator.function), *_arguments(case, *data))
+    verify = partial(_verify, case, problem, data, function, out)
+    verify()
+    ours: Implementations = {"ours out=": lambda: function(out=out), "ours": function}
+    theirs = (
+        _torchvision(case, *(_tensor(case, array) for array in data)) if find_spec("torchvision") else None
+    )
+    kernel = chosen_kernel(plan_of(case).kernels)
+    if theirs is None:
+        return Benchmark(case, problem, out.nbytes, ours, verify, kernel)
+    if case.dtype.name == "FLOAT32" and not np.array_equal(out, np.asarray(_first(theirs())), equal_nan=True):
+        raise WrongResult(f"{case}: the result differs from torchvision's")
+    return Benchmark(case, problem, out.nbytes, ours | {"torch": theirs}, verify, kernel)
+
+
+def _on_gpu(case: Case, problem: RegionProblem, data: tuple[Any, ...], nbytes: int) -> Benchmark:
+    tensors = [_tensor(case, array) for array in data]
+    tensors = [None if tensor is None else tensor.to("cuda") for tensor in tensors]
+    name = case.operator.function
+    module = import_module(f"pooltide.torch{'' if case.operator.gradient else '.functional'}")
+    ours = partial(getattr(module, name), *_arguments(case, *tensors))
+    host = getattr(functions, name)(*_arguments(case, *data))
+
+    def verify() -> None:
+        got = _first(ours()).float().cpu().numpy()
+        if not np.array_equal(got, np.asarray(host, np.float32), equal_nan=True):
+            raise WrongResult(f"{case}: the result differs from that on the CPU")
+
+    verify()
+    theirs = _torchvision(case, *tensors) if find_spec("torchvision") else None
+    both: Implementations = {"ours": ours} | ({} if theirs is None else {"torch": theirs})
+    return Benchmark(case, problem, nbytes, both, verify)
+
+
+def _arguments(case: Case, source: Any, boxes: Any, indices: Any) -> list[Any]:
+    """The arguments of our function, by position."""
+    attributes = dict(case.attributes)
+    given = [source, case.shape, boxes] if case.operator.gradient else [source, boxes, case.plane]
+    if case.operator.gradient and indices is not None:
+        given.append(indices)
+    roles = ("spatial_scale", "sampling_ratio", "aligned")
+    return [*given, *(attributes[p.role] for p in case.operator.parameters if p.role in roles)]
+
+
+def _verify(
+    case: Case, problem: RegionProblem, data: tuple[Any, ...], function: Callable[..., Any], out: Array
+) -> None:
+    function(out=out)
+    if not np.array_equal(bits_of(function()), bits_of(out)):
+        raise WrongResult(f"{case}: out= and a fresh result differ")
+    source, boxes, indices = data
+    channels = min(problem.channels, _PART)
+    inputs = channels * problem.batch[1] // problem.channels
+    part = replace(
+        problem, regions=min(problem.regions, _PART), batch=(problem.batch[0], inputs), index_dtype=None
+    )
+    if indices is not None and problem.gradient:
+        part = replace(part, index_dtype=problem.index_dtype)
+        indices = indices[: part.regions, :channels]
+    else:
+        indices = None
+    source = source[: part.regions, :channels] if problem.gradient else source[:, :inputs]
+    boxes = boxes[: part.regions]
+    small = replace(case, shape=part.batch + part.plane, index_dtype=part.index_dtype)
+    got = getattr(functions, case.operator.function)(*_arguments(small, source, boxes, indices))
+    expected = np.empty_like(got)
+    wide = np.ascontiguousarray(boxes, problem.dtype.accumulator)
+    grad_output, x = (source, None) if problem.gradient else (None, source)
+    executable = plan(part, ("strided",) * len(part.roles), only="reference")
+    executable.run(Arrays(grad_output, x, indices, expected, wide))
+    if not np.array_equal(bits_of(got), bits_of(expected)):
+        raise WrongResult(f"{case}: the result differs from the reference")
+
+
+def _tensor(case: Case, array: Array | None) -> Any:
+    from .pytorch_gradients import torch_tensor
+
+    return None if array is None else torch_tensor(case, array)
+
+
+def _first(result: Any) -> Any:
+    return result[0] if isinstance(result, tuple) else result
+
+
+def _torchvision(case: Case, source: Any, boxes: Any, indices: Any) -> Callable[[], Any] | None:
+    """torchvision's operator; None where it has none for the dtype."""
+    import torch
+
+    import_module("torchvision")  # it registers its operators
+
+    attributes = dict(case.attributes)
+    scale, ratio, aligned = attributes.get("spatial_scale", 1.0), attributes.get("sampling_ratio"), False
+    aligned = attributes.get("aligned", False)
+    name = case.operator.function.removesuffix("_backward")
+    options = [] if "pool" in name else [ratio, aligned] if name == "roi_align" else [ratio]
+    forward = getattr(torch.ops.torchvision, name)
+    try:
+        if not case.operator.gradient:
+            call = partial(forward, source, boxes, scale, *case.plane, *options)
+        else:
+            backward = getattr(torch.ops.torchvision, f"_{name}_backward")
+            saved = []
+            if name != "roi_align":  # the channel of each bin, or where its maximum is
+                x = torch.zeros(case.shape, dtype=source.dtype, device=source.device)
+                saved = [forward(x, boxes, scale, *case.plane, *options)[1]]
+                saved = [indices.to(saved[0].dtype)] if name == "roi_pool" else saved
+            after = [*case.shape, *options] if name == "roi_align" else [*options, *case.shape]
+            call = partial(backward, source, boxes, *saved, scale, *case.plane, *after)
+        call()
+    except (RuntimeError, NotImplementedError):
+        return None
+    return call

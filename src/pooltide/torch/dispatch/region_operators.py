@@ -1,0 +1,123 @@
+"""Pools over regions as PyTorch operators, `torch.ops.pooltide.*`: schemas, kernels, fakes, autograd.
+
+    roi_align(input, boxes, output_size, …)                               roi_pool also returns its indices
+    roi_align_backward(grad_output, input_shape, boxes, …, channels_last)
+
+Only the input has a gradient, and that gradient has none, as torchvision's. Boxes are one tensor, (K, 5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ...operators.catalog import regions
+from ..errors import FAULTS, as_pytorch
+from ..pools.regions import checked, gradient, pool
+from ..tensors import DEVICES, dense_strides, is_channels_last
+
+Tensor = torch.Tensor
+_TYPES = {"float": "float", "int64": "int", "bool": "bool"}
+
+
+def register(library: torch.library.Library) -> None:
+    """Defines the operators in `library`."""
+    for name, operator in regions().items():
+        library.define(schema(name), tags=(torch.Tag.pt2_compliant_tag,))  # type: ignore[no-untyped-call]
+        for device in DEVICES:
+            library.impl(name, _kernel(name), device.upper())  # type: ignore[no-untyped-call]
+        torch.library.register_fake(f"pooltide::{name}", _fake(name), lib=library)
+        backward = _no_second if operator.gradient else _backward(name)
+        torch.library.register_autograd(f"pooltide::{name}", backward, setup_context=_save(name), lib=library)
+
+
+def schema(name: str) -> str:
+    """Returns the operator's schema, from its page."""
+    operator = regions()[name]
+    attributes = [f"{_TYPES[p.type]} {p.argument}" for p in operator.parameters if p.type in _TYPES]
+    if not operator.gradient:
+        result = "(Tensor, Tensor)" if operator.writes_indices else "Tensor"
+        arguments = ["Tensor input", "Tensor boxes", "SymInt[] output_size", *attributes]
+        return f"{name}({', '.join(arguments)}) -> {result}"
+    indices = [] if operator.by_role("indices") is None else ["Tensor indices"]
+    arguments = ["Tensor grad_output", "SymInt[] input_shape", "Tensor boxes", *indices, *attributes]
+    return f"{name}({', '.join([*arguments, 'bool channels_last'])}) -> Tensor"
+
+
+def _split(name: str, rest: Sequence[Any]) -> tuple[Tensor | None, tuple[Any, ...], bool]:
+    """The arguments of a gradient after `boxes`: indices or None, attributes, the memory format."""
+    *middle, channels_last = rest
+    indices = middle.pop(0) if regions()[name].by_role("indices") is not None else None
+    return indices, tuple(middle), channels_last
+
+
+def _kernel(name: str) -> Callable[..., Any]:
+    def forward(x: Tensor, boxes: Tensor, size: Sequence[int], *attributes: Any) -> Any:
+        try:
+            values, places = pool(name, x, boxes, (tuple(size), *attributes), True)
+        except FAULTS as fault:
+            raise as_pytorch(fault) from None
+        return values if places is None else (values, places)
+
+    def backward(grad: Tensor, shape: Sequence[int], boxes: Tensor, *rest: Any) -> Tensor:
+        indices, attributes, channels_last = _split(name, rest)
+        try:
+            return gradient(name, grad, tuple(shape), boxes, indices, attributes, channels_last)
+        except FAULTS as fault:
+            raise as_pytorch(fault) from None
+
+    return backward if regions()[name].gradient else forward
+
+
+def _fake(name: str) -> Callable[..., Any]:
+    def forward(x: Tensor, boxes: Tensor, size: Sequence[int], *attributes: Any) -> Any:
+        problem = checked(name, None, x, boxes, None, (tuple(size), *attributes))
+        shape = problem.shape("out")
+        strides = dense_strides(shape, is_channels_last(x, 2))
+        values = x.new_empty_strided(shape, strides)
+        return (
+            (values, x.new_empty_strided(shape, strides, dtype=torch.int32))
+            if problem.index_dtype
+            else values
+        )
+
+    def backward(grad: Tensor, shape: Sequence[int], boxes: Tensor, *rest: Any) -> Tensor:
+        indices, attributes, channels_last = _split(name, rest)
+        checked(name, grad, tuple(shape), boxes, indices, attributes)
+        return grad.new_empty_strided(tuple(shape), dense_strides(tuple(shape), channels_last))
+
+    return backward if regions()[name].gradient else forward
+
+
+def _save(name: str) -> Callable[..., None]:
+    def save(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        if regions()[name].gradient:
+            return
+        x, boxes, _, *ctx.attributes = inputs
+        indices = []
+        if isinstance(output, tuple):
+            indices, ctx.attributes = [output[1]], []
+            ctx.mark_non_differentiable(output[1])
+        ctx.set_materialize_grads(False)
+        ctx.arguments, ctx.shape, ctx.channels_last = len(inputs), x.shape, is_channels_last(x, 2)
+        ctx.save_for_backward(boxes, *indices)
+
+    return save
+
+
+def _backward(name: str) -> Callable[..., Any]:
+    def backward(ctx: Any, grad: Tensor | None, *_: Any) -> Any:
+        nothing = [None] * (ctx.arguments - 1)
+        if grad is None:
+            return None, *nothing
+        boxes, *indices = ctx.saved_tensors
+        operator = getattr(torch.ops.pooltide, f"{name}_backward").default
+        return operator(grad, ctx.shape, boxes, *indices, *ctx.attributes, ctx.channels_last), *nothing
+
+    return backward
+
+
+def _no_second(ctx: Any, grad: Tensor) -> Any:
+    raise RuntimeError("pools over regions of interest have no second derivative, as in torchvision.")
