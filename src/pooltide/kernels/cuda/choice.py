@@ -29,7 +29,6 @@ from .average_gradient.average_walk import staged_average as staged_average_grad
 from .general.general import general
 from .kernel_tables import same_divisors
 from .maximum.maximum_axes import axis_maximum
-from .maximum.maximum_channels import channel_maximum
 from .maximum.maximum_columns import direct_maximum, rolling_maximum, sectioned_maximum
 from .maximum.maximum_reduce import reduced_maximum
 from .maximum.maximum_staged import staged_maximum
@@ -72,7 +71,6 @@ KERNELS: dict[str, tuple[tuple[str, Planner], ...]] = {
     "maximum": (
         ("staged maximum", staged_maximum),
         ("maximum by axes", axis_maximum),
-        ("maximum of channels", channel_maximum),
         ("maximum of shared windows", reduced_maximum),
         ("rolling maximum", rolling_maximum),
         ("sectioned maximum", sectioned_maximum),
