@@ -56,7 +56,7 @@ def test_divisors_whose_product_is_rounded_are_left_to_the_general_kernel() -> N
     problem = Problem("average_gradient", (2, 3), axes, DTYPES["FLOAT32"], "extent")
     *others, (chosen, _) = choice.kernels(problem, "planes", H200)
     assert chosen == "general gradient of averages"
-    assert ("direct average", "products of divisors would be rounded twice") in others
+    assert ("staged average", "products of divisors would be rounded twice") in others
     assert sources(choice.plan(problem, "planes", H200)) == ["general.cu"]
     exact = replace(problem, dtype=DTYPES["FLOAT64"])
     assert choice.kernels(exact, "planes", H200)[-1][0] != chosen
@@ -137,7 +137,7 @@ def test_the_choice_is_nearly_the_fastest_of_the_recorded_candidates(name: str) 
 @pytest.mark.parametrize(
     ("name", "kernel"),
     [
-        ("h200-regret-averages.json", "direct average"),
+        ("h200-regret-averages.json", "staged average"),
         ("h200-regret-maxima.json", "scatter of bands"),
         ("h200-regret-forwards.json", "direct maximum"),
     ],

@@ -24,7 +24,6 @@ from .average_gradient.average_dense import dense_average
 from .average_gradient.average_fill import filled_average
 from .average_gradient.average_flat import flat_average
 from .average_gradient.average_rolling import rolling_average
-from .average_gradient.average_walk import direct_average
 from .average_gradient.average_walk import staged_average as staged_average_gradient
 from .general.general import general
 from .kernel_tables import same_divisors
@@ -44,9 +43,8 @@ from .task import Launch, Planner, Task, unfit
 
 LAYOUTS = frozenset({"planes", "channels_last"})
 _MOST = 2**30  # elements of a plane, or of an image whose channels are innermost
-# The last but one kernel of a kind refuses nothing but means, which have a kernel of their own, and divisors
-# too large for it. The general one after it is chosen for such divisors alone; else it computes while the
-# chosen kernel is compiled (launch.py).
+# The general kernel of a kind computes while the chosen kernel is compiled (launch.py). It is chosen only
+# where no other one can compute a problem.
 KERNELS: dict[str, tuple[tuple[str, Planner], ...]] = {
     "average_gradient": (
         ("filled average", filled_average),
@@ -54,7 +52,6 @@ KERNELS: dict[str, tuple[tuple[str, Planner], ...]] = {
         *((f"rolling average, {n} bytes", partial(rolling_average, n)) for n in (16, 8, 4, 2)),
         ("dense average", dense_average),
         ("staged average", staged_average_gradient),
-        ("direct average", direct_average),
         ("general gradient of averages", general),
     ),
     "maximum_gradient": (
@@ -169,7 +166,7 @@ def _choose(task: Task) -> tuple[str, tuple[Launch, ...], dict[str, str]]:
         else:
             planned[name] = cost.seconds(task, name, launches), launches
             best = min(best, planned[name][0])
-    if not planned:  # divisors so large that only the general kernel is exact
+    if not planned:
         name = KERNELS[task.problem.kind][-1][0]
         launches = general(task)
         assert not isinstance(launches, str), launches

@@ -1,7 +1,4 @@
-"""Planners of the gradients of averages in average_walk.cu: its tile and its variant.
-
-They are `staged_average` and `direct_average`, in this order.
-"""
+"""Plans `staged average`, average_walk.cu, a gradient of averages: its tile and its variant."""
 
 from __future__ import annotations
 
@@ -100,13 +97,7 @@ def staged_average(task: Task) -> tuple[Launch, ...] | str:
     pack = 4 if not roll or 4 * kept <= ROLLED else 2 if 2 * kept <= ROLLED else 1
     a = _average_task(task, rows if roll else runs_of(task.problem.axes[1]), pack)
     tile = _staged_tile(a)
-    return tile if isinstance(tile, str) else _average(a, tile, staged=True)
-
-
-def direct_average(task: Task) -> tuple[Launch, ...] | str:
-    """Threads divide for themselves."""
-    a = _average_task(task, runs_of(task.problem.axes[1]))
-    return _average(a, _column_tile(a), staged=False)
+    return tile if isinstance(tile, str) else _average(a, tile)
 
 
 def _column_tile(a: AverageTask) -> Tile:
@@ -158,7 +149,7 @@ _AVERAGE = (
 )
 
 
-def _average(a: AverageTask, tile: Tile, staged: bool) -> tuple[Launch, ...] | str:
+def _average(a: AverageTask, tile: Tile) -> tuple[Launch, ...] | str:
     task, rows, problem = a.task, a.rows, a.task.problem
     d, h, w = problem.axes
     owners = tile.share * tile.w * tile.c
@@ -169,14 +160,14 @@ def _average(a: AverageTask, tile: Tile, staged: bool) -> tuple[Launch, ...] | s
     threads = cdiv(owners * d_walks * cdiv(tile.h, h_walk), 32) * 32
     width = a.width(tile)
     lanes = min(max(width, 1), threads)
-    sums = a.staged(tile) if staged else 0
-    flush, result = _flushes(a, tile) if staged else (False, 0)
+    sums = a.staged(tile)
+    flush, result = _flushes(a, tile)
     columns = most_windows(w)
-    pairs = staged and not rows.strided and max(rows.most, most_windows(d), columns) <= 2
+    pairs = not rows.strided and max(rows.most, most_windows(d), columns) <= 2
     repeats = _repeats(a, tile)
     all_rows = bool((rows.windows(tile.h) == rows.outputs).all())
     options: tuple[tuple[str, int], ...] = (
-        *(("PACK", a.pack), ("STAGED", int(staged)), ("COLUMNS", columns if columns <= UNROLLED else 0)),
+        *(("PACK", a.pack), ("COLUMNS", columns if columns <= UNROLLED else 0)),
         *(("ROLL", int(rows.strided)), ("FLUSH", int(flush)), ("PAIRS", int(pairs))),
         ("LINEAR", int(problem.output_plane[0] == 1 or all_rows)),
         ("WHOLE", int(all_rows and bool((windows_of_shares(d, tile.d) == d.outputs).all()))),
@@ -208,13 +199,13 @@ def _average(a: AverageTask, tile: Tile, staged: bool) -> tuple[Launch, ...] | s
         grid=grid,
         block=threads,
         shared=sums + result,
-        work=_work(a, tile, staged, flush, grid * threads * repeats, idle),
+        work=_work(a, tile, flush, grid * threads * repeats, idle),
         registers=min(40 + held * a.pack * task.sum_bytes // 4, 255),
     )
 
 
 def _work(
-    a: AverageTask, tile: Tile, staged: bool, flush: bool, threads: int, idle: float
+    a: AverageTask, tile: Tile, flush: bool, threads: int, idle: float
 ) -> tuple[tuple[str, float], ...]:
     """`idle`: threads of a block ÷ those that have cells."""
     problem, rows, double = a.task.problem, a.rows, a.task.sum_bytes // 4
@@ -223,13 +214,6 @@ def _work(
     of_d, of_h, of_w = (float(tables(axis).window_count.sum()) for axis in (d, h, w))  # windows of all cells
     of_runs = h.outputs if rows.strided else float(rows.runs[:, 3].sum())
     taken = planes * of_d * of_runs * of_w
-    if not staged:
-        runs = planes * d.length * rows.periods * w.length
-        return (
-            *(("windows", taken / a.pack), ("divisions", taken * divide * double)),
-            *(("additions", taken * double), ("runs", runs / a.pack), ("cells", cells / a.pack)),
-            ("threads", threads),
-        )
     kept = planes * window_counts(d, tile.d)[0] * a.row_windows(tile.h)[0] * window_counts(w, tile.w)[0]
     added = planes * of_d * of_h * of_w if rows.strided else taken
     return (
