@@ -15,7 +15,6 @@ from pooltide.kernels import reference
 from pooltide.kernels.cuda.average_gradient import average_dense, average_flat
 from pooltide.kernels.cuda.maximum_gradient import (
     scatter_channels,
-    scatter_disjoint,
     scatter_few,
     scatter_planes,
     scatter_volumes,
@@ -180,7 +179,6 @@ def tiny_bands(band: int, tile: int) -> Iterator[None]:
         changed(scatter_walk, WALK_BYTES=10 * tile, WAITING=0),
         changed(scatter_few, LEAST_BYTES=band, MOST_BYTES=2 * band),
         changed(average_flat, REGIONS=2, REGION_WINDOWS=2),  # for all windows that overlap
-        changed(scatter_disjoint, BOX_BYTES=8 * band, LEAST_CHUNK=16),
         changed(average_dense, KEPT_BYTES=24 * band, STRAIGHT=0),
     ):
         yield

@@ -33,7 +33,6 @@ from .maximum.maximum_reduce import reduced_maximum
 from .maximum.maximum_staged import staged_maximum
 from .maximum_gradient.gather_channels import gather_channels
 from .maximum_gradient.scatter_channels import scatter_channels
-from .maximum_gradient.scatter_disjoint import scatter_disjoint
 from .maximum_gradient.scatter_few import scatter_few
 from .maximum_gradient.scatter_planes import scatter_bands, scatter_planes
 from .maximum_gradient.scatter_volumes import scatter_volumes
@@ -58,7 +57,6 @@ KERNELS: dict[str, tuple[tuple[str, Planner], ...]] = {
         ("scatter of few windows", scatter_few),
         ("scatter of whole planes", scatter_planes),
         ("gather of channels", gather_channels),
-        ("scatter of disjoint windows", scatter_disjoint),
         ("scatter of channels in volumes", walk_channels),
         ("scatter of channels", scatter_channels),
         ("scatter of volumes", scatter_volumes),
