@@ -28,14 +28,19 @@ from pooltide.acceptance.trial import problem_of
 from pooltide.cli.bench.forward_pools import problems_of
 from pooltide.kernels.cuda import choice, cost
 from pooltide.kernels.cuda.runtime.driver import H200
-from pooltide.kernels.cuda.task import Task
+from pooltide.kernels.cuda.task import Launch, Task
 
 FILE = Path(__file__).parent.parent / "src/pooltide/kernels/cuda/costs.json"
-START, WIDTH = 0.0, 0.1  # log of every coefficient before the fit; errors beyond WIDTH count less
-RIDGE = 0.0005  # weight of a coefficient that moves away from START
+START = {"full_lanes": log(1024), "full_memory": log(128)}  # log of a coefficient before the fit; others 0
+WIDTH = 0.1  # errors beyond it count less
+RIDGE = 0.0005  # weight of a coefficient that moves away from its start
 HOPELESS, HOPELESS_WEIGHT = 2.5, 0.3  # candidates that much slower than the fastest need less care
-BOUNDS = {"memory": (log(0.95), log(2.0))}
-OTHERS = ("launch", "memory", "waiting", "memory_waiting")
+BOUNDS = {
+    "memory": (log(0.95), log(2.0)),
+    "full_lanes": (log(64), log(4096)),
+    "full_memory": (log(16), log(1024)),
+}
+OTHERS = ("launch", "memory", "waiting", "memory_waiting", "full_lanes", "full_memory")
 FOLDS = 10
 MIN_TIMES = 20  # of a kernel in a layout; if there are fewer, both layouts share coefficients
 
@@ -53,7 +58,8 @@ class Timed:
 
 
 def read(files: Iterable[Path]) -> list[Timed]:
-    rows = [row for file in files for row in json.loads(file.read_text("utf-8"))["rows"]]
+    records = [json.loads(file.read_text("utf-8")) for file in files]
+    rows = [row | {"work": record.get("work", {})} for record in records for row in record["rows"]]
     found = []
     for number, row in enumerate(rows):
         case = parse(row["case"])
@@ -62,15 +68,23 @@ def read(files: Iterable[Path]) -> list[Timed]:
         layout = "channels_last" if case.channels_last else "planes"
         task = Task(problem, layout, H200)
         best = min(row["seconds"].values())
-        for name, planner in choice.KERNELS[problem.kind]:
-            planned = planner(task) if name in row["seconds"] else ""
-            if not isinstance(planned, str):
-                seconds = row["seconds"][name]
+        for name, seconds in row["seconds"].items():
+            if launch := _launch(task, name, row):
                 weight = HOPELESS_WEIGHT if seconds > HOPELESS * best else 1.0
-                kernel, features = (layout, cost.family(name)), cost.features(task, planned)
+                kernel, features = (layout, cost.family(name)), cost.features(task, launch)
                 found.append(Timed(number, problem.kind, kernel, features, seconds, weight))
     times = Counter(one.kernel for one in found)
     return [replace(one, kernel=_fitted_as(*one.kernel, times)) for one in found]
+
+
+def _launch(task: Task, name: str, row: dict[str, Any]) -> Launch | cost.Shape | None:
+    """What was timed: as recorded, or, if it is a forward or an older record, as planned now."""
+    if task.problem.gradient and "launches" in row:
+        grid, block, shared, registers, *work = row["launches"][name]
+        names = row["work"][cost.family(name)]
+        return cost.Shape(grid, block, shared, registers, tuple(zip(names, work, strict=True)))
+    planned = dict(choice.KERNELS[task.problem.kind])[name](task)
+    return None if isinstance(planned, str) else planned[0]
 
 
 def _fitted_as(layout: str, name: str, times: Counter[tuple[str, str]]) -> tuple[str, str]:
@@ -96,16 +110,17 @@ def fit(timed: list[Timed]) -> cost.Coefficients:
     names = [*OTHERS, *features.work]
     measured = np.log([one.seconds for one in timed])
     weights = np.array([one.weight for one in timed])
-    low = np.array([BOUNDS.get(name, (-5.0, 6.0))[0] for name in names])
-    high = np.array([BOUNDS.get(name, (-5.0, 6.0))[1] for name in names])
-    at, damping = np.clip(np.full(len(names), START), low, high), 1e-2
+    low = np.array([BOUNDS.get(name, (-5.0, 8.0))[0] for name in names])
+    high = np.array([BOUNDS.get(name, (-5.0, 8.0))[1] for name in names])
+    start = np.clip([START.get(name, 0.0) for name in names], low, high)
+    at, damping = start, 1e-2
 
     def errors(at: Any) -> Any:
         return (np.log(coefficients(names, at).seconds(features)) - measured) * weights
 
     def loss(e: Any, at: Any) -> float:
         return float(
-            (np.sqrt(1 + (e / WIDTH) ** 2) - 1).sum() * 2 * WIDTH**2 + RIDGE * ((at - START) ** 2).sum()
+            (np.sqrt(1 + (e / WIDTH) ** 2) - 1).sum() * 2 * WIDTH**2 + RIDGE * ((at - start) ** 2).sum()
         )
 
     e = errors(at)
@@ -113,7 +128,7 @@ def fit(timed: list[Timed]) -> cost.Coefficients:
         slope = np.stack([(errors(at + step) - e) / 1e-4 for step in np.eye(len(names)) * 1e-4], axis=1)
         robust = (1 / np.sqrt(1 + (e / WIDTH) ** 2))[:, None]
         normal = slope.T @ (robust * slope) + RIDGE * np.eye(len(names))
-        pull = slope.T @ (robust[:, 0] * e) + RIDGE * (at - START)
+        pull = slope.T @ (robust[:, 0] * e) + RIDGE * (at - start)
         moved = np.clip(at - np.linalg.solve(normal + damping * np.diag(np.diag(normal)), pull), low, high)
         new = errors(moved)
         gain = loss(e, at) - loss(new, moved)

@@ -44,7 +44,7 @@ def problems(dtype: str) -> Iterator[tuple[Problem, str, tuple[Launch, ...], str
         task = Task(problem, "channels_last", ONE, aligned=batch[1] % 4 == 0)
         size = 3 * cells * 32 * task.sum_bytes
         lanes = LANES[(n + n // 3) % 3]  # each with every index
-        with changed(scatter_walk, WALK_BYTES=size, WAITING=0, LANES=(lanes,)):
+        with changed(scatter_walk, WALK_BYTES=size, LANES=(lanes,)):
             found = candidate(task, scatter_walk.walk_channels)
         assert not isinstance(found, str), found
         for kind in ("own", "crowded", "repeated", "stray", "outside"):

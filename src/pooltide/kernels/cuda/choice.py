@@ -11,8 +11,8 @@ these. A result without elements needs no launch.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from math import inf, prod
+from random import Random
 
 from ...problem.problem import Problem
 from . import cost
@@ -48,7 +48,7 @@ KERNELS: dict[str, tuple[tuple[str, Planner], ...]] = {
     "average_gradient": (
         ("filled average", filled_average),
         ("flat average", flat_average),
-        *((f"rolling average, {n} bytes", partial(rolling_average, n)) for n in (16, 8, 4, 2)),
+        ("rolling average", rolling_average),
         ("dense average", dense_average),
         ("staged average", staged_average_gradient),
         ("general gradient of averages", general),
@@ -108,15 +108,34 @@ def plan(problem: Problem, layout: str, facts: DeviceFacts, aligned: bool = True
 
 
 def candidates(
-    problem: Problem, layout: str, facts: DeviceFacts, aligned: bool = True
+    problem: Problem, layout: str, facts: DeviceFacts, aligned: bool = True, tiles: int = 0
 ) -> list[tuple[str, tuple[Launch, ...]]]:
     """Every kernel that computes the problem correctly, whatever its speed, with its launches.
 
     The general kernel is the last one. All have the same bits.
+    `tiles`: how often other tiles of each kernel are drawn, of those whose estimate is at most twice the
+    least. They are named as the kernel, with a number after a comma, and stand first.
     """
-    task = Task(problem, layout, facts, aligned)
-    planned = [(name, candidate(task, planner)) for name, planner in KERNELS.get(problem.kind, ())]
-    return [(name, launches) for name, launches in planned if not isinstance(launches, str)]
+    task, known = Task(problem, layout, facts, aligned), KERNELS.get(problem.kind, ())
+    planned = {
+        name: launches for name, planner in known if isinstance(launches := candidate(task, planner), tuple)
+    }
+    others = list[tuple[str, tuple[Launch, ...]]]()
+    for number in range(tiles):
+        with cost.exploring(Random(number), 2.0):
+            drawn = {name: candidate(task, dict(known)[name]) for name in planned}
+        seen = [_facts_of(launches) for _, launches in (*planned.items(), *others)]
+        others += [
+            (f"{name}, tile {number}", launches)
+            for name, launches in drawn.items()
+            if isinstance(launches, tuple) and _facts_of(launches) not in seen
+        ]
+    return [*others, *planned.items()]
+
+
+def _facts_of(launches: tuple[Launch, ...]) -> tuple[object, ...]:
+    first = launches[0]
+    return first.source, first.grid, first.block, first.shared, first.arguments
 
 
 def candidate(task: Task, planner: Planner) -> tuple[Launch, ...] | str:
@@ -152,19 +171,22 @@ def _choose(task: Task) -> tuple[str, tuple[Launch, ...], dict[str, str]]:
     the estimates; then come kernels that were not planned, and those that can't compute the problem.
     """
     known = dict(KERNELS[task.problem.kind])
-    least = {name: time for name in known if (time := cost.least_seconds(task, name)) is not None}
+    least = cost.least_seconds(task, known)
     slow, refused = dict[str, str](), dict[str, str]()
     planned = dict[str, tuple[float, tuple[Launch, ...]]]()
     best = inf
     for name in sorted(least, key=least.__getitem__):
         if least[name] >= best:
             slow[name] = f"it takes at least {_microseconds(least[name])}"
-        elif isinstance(launches := _first_pass(task, known[name]), str):
+        elif isinstance(launches := known[name](task), str):
             refused[name] = launches
+        elif (seconds := cost.seconds(task, name, launches)) >= best:
+            planned[name] = seconds, launches
+        elif reason := unfit(launches, task.facts):
+            refused[name] = reason
         else:
-            planned[name] = cost.seconds(task, name, launches), launches
-            best = min(best, planned[name][0])
-    if not planned:
+            planned[name], best = (seconds, launches), seconds
+    if best == inf:
         name = KERNELS[task.problem.kind][-1][0]
         launches = general(task)
         assert not isinstance(launches, str), launches
