@@ -31,16 +31,11 @@ from pooltide.kernels.cuda.runtime.driver import H200
 from pooltide.kernels.cuda.task import Launch, Task
 
 FILE = Path(__file__).parent.parent / "src/pooltide/kernels/cuda/costs.json"
-START = {"full_lanes": log(1024), "full_memory": log(128)}  # log of a coefficient before the fit; others 0
-WIDTH = 0.1  # errors beyond it count less
-RIDGE = 0.0005  # weight of a coefficient that moves away from its start
+START, WIDTH = 0.0, 0.1  # log of every coefficient before the fit; errors beyond WIDTH count less
+RIDGE = 0.0005  # weight of a coefficient that moves away from START
 HOPELESS, HOPELESS_WEIGHT = 2.5, 0.3  # candidates that much slower than the fastest need less care
-BOUNDS = {
-    "memory": (log(0.95), log(2.0)),
-    "full_lanes": (log(64), log(4096)),
-    "full_memory": (log(16), log(1024)),
-}
-OTHERS = ("launch", "memory", "waiting", "memory_waiting", "full_lanes", "full_memory")
+BOUNDS = {"memory": (log(0.95), log(2.0))}
+OTHERS = ("launch", "memory", "waiting", "memory_waiting")
 FOLDS = 10
 MIN_TIMES = 20  # of a kernel in a layout; if there are fewer, both layouts share coefficients
 
@@ -112,15 +107,14 @@ def fit(timed: list[Timed]) -> cost.Coefficients:
     weights = np.array([one.weight for one in timed])
     low = np.array([BOUNDS.get(name, (-5.0, 8.0))[0] for name in names])
     high = np.array([BOUNDS.get(name, (-5.0, 8.0))[1] for name in names])
-    start = np.clip([START.get(name, 0.0) for name in names], low, high)
-    at, damping = start, 1e-2
+    at, damping = np.clip(np.full(len(names), START), low, high), 1e-2
 
     def errors(at: Any) -> Any:
         return (np.log(coefficients(names, at).seconds(features)) - measured) * weights
 
     def loss(e: Any, at: Any) -> float:
         return float(
-            (np.sqrt(1 + (e / WIDTH) ** 2) - 1).sum() * 2 * WIDTH**2 + RIDGE * ((at - start) ** 2).sum()
+            (np.sqrt(1 + (e / WIDTH) ** 2) - 1).sum() * 2 * WIDTH**2 + RIDGE * ((at - START) ** 2).sum()
         )
 
     e = errors(at)
@@ -128,7 +122,7 @@ def fit(timed: list[Timed]) -> cost.Coefficients:
         slope = np.stack([(errors(at + step) - e) / 1e-4 for step in np.eye(len(names)) * 1e-4], axis=1)
         robust = (1 / np.sqrt(1 + (e / WIDTH) ** 2))[:, None]
         normal = slope.T @ (robust * slope) + RIDGE * np.eye(len(names))
-        pull = slope.T @ (robust[:, 0] * e) + RIDGE * (at - start)
+        pull = slope.T @ (robust[:, 0] * e) + RIDGE * (at - START)
         moved = np.clip(at - np.linalg.solve(normal + damping * np.diag(np.diag(normal)), pull), low, high)
         new = errors(moved)
         gain = loss(e, at) - loss(new, moved)

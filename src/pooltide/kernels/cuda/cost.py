@@ -33,6 +33,7 @@ from .windows.columns import windows_of
 BANDWIDTH = 4.0e12  # bytes a second of an H200; of other devices, in proportion to its peak
 ISSUED = 0.88  # instructions that a multiprocessor issues for each lane and cycle
 CORES = 128  # of a multiprocessor
+FULL_MEMORY, FULL_LANES = 128, 1024  # threads of a multiprocessor that keep memory and lanes busy
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +44,15 @@ class Coefficients:
     memory: float
     waiting: float  # with n warps on a multiprocessor, instructions take 1 + waiting / n times as long
     memory_waiting: float  # the same for memory
-    full_lanes: float  # threads of a multiprocessor that keep its lanes busy,
-    full_memory: float  # and that keep memory busy
     work: dict[str, float]
 
     def seconds(self, measured: Features) -> Any:
         """Of one launch, or of many: then the features are arrays."""
         issued = sum(self.work.get(name, 1.0) * seconds for name, seconds in measured.work.items())
         most: Any = max if isinstance(measured.threads, float) else np.maximum
-        issued = issued * (1 + self.waiting / measured.warps) * most(self.full_lanes / measured.threads, 1)
+        issued = issued * (1 + self.waiting / measured.warps) * most(FULL_LANES / measured.threads, 1)
         moved = measured.memory * self.memory * (1 + self.memory_waiting / measured.warps)
-        moved = moved * most(self.full_memory / measured.threads, 1)
+        moved = moved * most(FULL_MEMORY / measured.threads, 1)
         return 1e-6 * self.launch + (moved**3 + issued**3) ** (1 / 3)
 
 
