@@ -25,7 +25,7 @@ MEASURED = Path(__file__).parents[2] / "docs" / "measured"
 # The largest regret that a change may leave: mean and p90.
 RECORDS = {
     "h200-regret-averages.json": (1.045, 1.14),  # among up to five tiles of each kernel
-    "h200-regret-maxima.json": (1.03, 1.08),
+    "h200-regret-maxima.json": (1.03, 1.09),
     "h200-regret-forwards.json": (1.03, 1.10),
 }
 
