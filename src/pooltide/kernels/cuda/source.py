@@ -72,6 +72,7 @@ def layout(source: Source) -> type[ctypes.Structure]:
 def _struct(parameters: tuple[tuple[str, str], ...]) -> tuple[type[ctypes.Structure], int]:
     """The struct, and how many of its fields are pointers."""
     pointers = sum(kind.endswith("*") for kind, _ in parameters)
+    assert all(kind.endswith("*") for kind, _ in parameters[:pointers]), "a number stands before a pointer"
     kinds = [ctypes.c_uint64] * pointers + [_TYPES[kind] for kind, _ in parameters[pointers:]]
     fields = [(name, kind) for (_, name), kind in zip(parameters, kinds, strict=True)]
     return type("Parameters", (ctypes.Structure,), {"_fields_": fields}), pointers
