@@ -28,7 +28,7 @@ from pooltide.acceptance.trial import problem_of
 from pooltide.cli.bench.forward_pools import problems_of
 from pooltide.kernels.cuda import choice, cost
 from pooltide.kernels.cuda.runtime.driver import H200
-from pooltide.kernels.cuda.task import Task
+from pooltide.kernels.cuda.task import Launch, Task
 
 FILE = Path(__file__).parent.parent / "src/pooltide/kernels/cuda/costs.json"
 START, WIDTH = 0.0, 0.1  # log of every coefficient before the fit; errors beyond WIDTH count less
@@ -53,7 +53,8 @@ class Timed:
 
 
 def read(files: Iterable[Path]) -> list[Timed]:
-    rows = [row for file in files for row in json.loads(file.read_text("utf-8"))["rows"]]
+    records = [json.loads(file.read_text("utf-8")) for file in files]
+    rows = [row | {"work": record.get("work", {})} for record in records for row in record["rows"]]
     found = []
     for number, row in enumerate(rows):
         case = parse(row["case"])
@@ -62,15 +63,23 @@ def read(files: Iterable[Path]) -> list[Timed]:
         layout = "channels_last" if case.channels_last else "planes"
         task = Task(problem, layout, H200)
         best = min(row["seconds"].values())
-        for name, planner in choice.KERNELS[problem.kind]:
-            planned = planner(task) if name in row["seconds"] else ""
-            if not isinstance(planned, str):
-                seconds = row["seconds"][name]
+        for name, seconds in row["seconds"].items():
+            if launch := _launch(task, name, row):
                 weight = HOPELESS_WEIGHT if seconds > HOPELESS * best else 1.0
-                kernel, features = (layout, cost.family(name)), cost.features(task, planned)
+                kernel, features = (layout, cost.family(name)), cost.features(task, launch)
                 found.append(Timed(number, problem.kind, kernel, features, seconds, weight))
     times = Counter(one.kernel for one in found)
     return [replace(one, kernel=_fitted_as(*one.kernel, times)) for one in found]
+
+
+def _launch(task: Task, name: str, row: dict[str, Any]) -> Launch | cost.Shape | None:
+    """What was timed: as recorded, or, if it is a forward or an older record, as planned now."""
+    if task.problem.gradient and "launches" in row:
+        grid, block, shared, registers, *work = row["launches"][name]
+        names = row["work"][cost.family(name)]
+        return cost.Shape(grid, block, shared, registers, tuple(zip(names, work, strict=True)))
+    planned = dict(choice.KERNELS[task.problem.kind])[name](task)
+    return None if isinstance(planned, str) else planned[0]
 
 
 def _fitted_as(layout: str, name: str, times: Counter[tuple[str, str]]) -> tuple[str, str]:
@@ -96,8 +105,8 @@ def fit(timed: list[Timed]) -> cost.Coefficients:
     names = [*OTHERS, *features.work]
     measured = np.log([one.seconds for one in timed])
     weights = np.array([one.weight for one in timed])
-    low = np.array([BOUNDS.get(name, (-5.0, 6.0))[0] for name in names])
-    high = np.array([BOUNDS.get(name, (-5.0, 6.0))[1] for name in names])
+    low = np.array([BOUNDS.get(name, (-5.0, 8.0))[0] for name in names])
+    high = np.array([BOUNDS.get(name, (-5.0, 8.0))[1] for name in names])
     at, damping = np.clip(np.full(len(names), START), low, high), 1e-2
 
     def errors(at: Any) -> Any:

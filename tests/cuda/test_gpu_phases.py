@@ -103,7 +103,7 @@ def test_kernels_that_do_not_compile_are_named_and_not_run(gpu: pytest.MonkeyPat
 
     gpu.setattr(compiler, "code_for", refuse)
     done = enumerated(most=9)
-    assert len(done.wrong) == 9
+    assert len(done.wrong) == len(pick(plan_part(FEW, H200), 9)) >= 8
     assert not done.reached
 
 
@@ -129,7 +129,7 @@ def test_a_small_selection_needs_every_kernel() -> None:
     ("stub", "more", "status", "said"),
     [
         (Reference, ["--only", "adaptive_max1d"], 0, "every result has the expected bits (a GPU)"),
-        (Reference, ["--only", "adaptive_max1d", "--compile"], 0, "49 of 49 kernels compiled\n"),
+        (Reference, ["--only", "adaptive_max1d", "--compile"], 0, "50 of 50 kernels compiled\n"),
         (WrongGradient, ["--only", "adaptive_max1d"], 1, " faults (a GPU)"),
         (Reference, [], 1, "No geometry reached filled average, "),
     ],

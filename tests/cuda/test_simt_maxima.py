@@ -1,4 +1,4 @@
-"""Three GPU gradients of maxima on the host, with indices of all kinds: simt_disjoint.py, simt_few.py and simt_walk.py."""
+"""Two GPU gradients of maxima on the host, with indices of all kinds: simt_few.py and simt_walk.py."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import simt
-import simt_disjoint
 import simt_few
 import simt_walk
 from cuda_problems import H200
@@ -17,11 +16,9 @@ from paths import SUPPORT
 from pooltide.kernels.cuda.choice import candidates
 from pooltide.operators.dtypes import DTYPES
 
-FEW, DISJOINT, WALK = (SUPPORT / f"simt_{name}.py" for name in ("few", "disjoint", "walk"))
+FEW, WALK = SUPPORT / "simt_few.py", SUPPORT / "simt_walk.py"
 WAYS = {
     FEW: "faults, more windows than threads, one launch, two launches",
-    DISJOINT: "faults, indices of 1 bytes, indices of 4 bytes, indices of 8 bytes, "
-    "merged 0, merged 1, merged 2, merged 3, one slice, several slices",
     WALK: "1 groups, 2 groups, 4 ahead, 4 groups, 8 ahead, a launch, faults, parts of rows, "
     "rows of one cell, two launches, walks, whole rows",
 }
@@ -29,15 +26,15 @@ TYPES = ("BFLOAT16", "FLOAT32", "FLOAT64", "FLOAT16")
 on_host = pytest.mark.skipif(simt.why_not() is not None, reason=simt.why_not() or "")
 of_all = pytest.mark.parametrize(
     "script",
-    [FEW, *(pytest.param(script, marks=pytest.mark.slow) for script in (DISJOINT, WALK))],
+    [FEW, pytest.param(WALK, marks=pytest.mark.slow)],
     ids=lambda path: path.stem,
 )
 
 
-# DISJOINT and WALK take minutes for all problems of a dtype, so the tests deal the problems out to the dtypes,
-# and leave out nine of thirteen shares of WALK.
+# WALK takes minutes for all problems of a dtype, so the tests deal the problems out to the dtypes, and leave out
+# nine of thirteen shares.
 # `python tests/support/simt_walk.py FLOAT64`, started by `simt.start`, runs all problems of one dtype.
-SWEEPS = [*((FEW, dtype) for dtype in TYPES), (DISJOINT, ",".join(TYPES)), (WALK, ",".join(TYPES) + 9 * ",")]
+SWEEPS = [*((FEW, dtype) for dtype in TYPES), (WALK, ",".join(TYPES) + 9 * ",")]
 
 
 @on_host
@@ -78,17 +75,6 @@ def test_nvrtc_compiles_scatters_of_few_windows(compile_for_gpu: Callable[..., N
     }
     assert len(sources) == 4 * 3 * 3
     assert {source.file for source in sources} == {"scatter_few.cu"}
-    compile_for_gpu(sources)
-
-
-@pytest.mark.slow
-def test_nvrtc_compiles_scatters_of_disjoint_windows(compile_for_gpu: Callable[..., None]) -> None:
-    sources = {
-        found[0].source
-        for dtype in ("FLOAT16", "FLOAT64")
-        for _, _, found, _ in simt_disjoint.problems(dtype)
-    }
-    assert {source.file for source in sources} == {"scatter_disjoint.cu"}
     compile_for_gpu(sources)
 
 

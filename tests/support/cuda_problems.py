@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import inf
+from random import Random
 from typing import Any
 
 import ml_dtypes
@@ -13,10 +15,9 @@ from geometries import bits, maxima_gradient
 from pooltide.geometry import UNIT, Axis, strided_outputs, tables
 from pooltide.kernels import reference
 from pooltide.kernels.cuda.average_gradient import average_dense, average_flat
+from pooltide.kernels.cuda.cost import exploring
 from pooltide.kernels.cuda.maximum_gradient import (
     scatter_channels,
-    scatter_disjoint,
-    scatter_few,
     scatter_planes,
     scatter_volumes,
     scatter_walk,
@@ -172,15 +173,14 @@ def changed(module: Any, **values: Any) -> Iterator[None]:
 
 @contextmanager
 def tiny_bands(band: int, tile: int) -> Iterator[None]:
-    """Bands and tiles of so many bytes, so that small problems have several of them."""
+    """Bands and tiles of so many bytes, so that small problems have several of them; any tile, also slow ones."""
     with (
+        exploring(Random(band), inf),
         changed(scatter_planes, WARP_BYTES=band),
         changed(scatter_channels, WARP_BYTES=tile),
-        changed(scatter_volumes, WARP_BYTES=8 * band, ENOUGH_WARPS=0),  # few warps, which walk far
-        changed(scatter_walk, WALK_BYTES=10 * tile, WAITING=0),
-        changed(scatter_few, LEAST_BYTES=band, MOST_BYTES=2 * band),
+        changed(scatter_volumes, WARP_BYTES=8 * band),
+        changed(scatter_walk, WALK_BYTES=10 * tile),
         changed(average_flat, REGIONS=2, REGION_WINDOWS=2),  # for all windows that overlap
-        changed(scatter_disjoint, BOX_BYTES=8 * band, LEAST_CHUNK=16),
         changed(average_dense, KEPT_BYTES=24 * band, STRAIGHT=0),
     ):
         yield

@@ -12,6 +12,8 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
+from math import inf
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -31,6 +33,7 @@ from enumeration import bits, difference
 from geometries import maxima_gradient
 from pooltide.geometry import UNIT, Axis, tables
 from pooltide.kernels.cuda.choice import candidates
+from pooltide.kernels.cuda.cost import exploring
 from pooltide.kernels.cuda.source import headers
 from pooltide.kernels.cuda.task import Launch
 from pooltide.operators.dtypes import DTYPES
@@ -78,8 +81,10 @@ def problems(dtype: str) -> Iterator[tuple[Problem, str, tuple[Launch, ...], str
         if index == "UINT8" and not offsets_of(axes):
             continue
         problem = maxima_gradient(batch, axes, DTYPES[dtype], DTYPES[index])
-        for kind in ("own", "repeated", "stray", "outside"):
-            yield problem, layout, dict(candidates(problem, layout, facts))[NAME], kind
+        for number, kind in enumerate(("own", "repeated", "stray", "outside")):
+            with exploring(Random(number), inf):
+                found = dict(candidates(problem, layout, facts))[NAME]
+            yield problem, layout, found, kind
 
 
 Trial = tuple[Problem, str, tuple[Launch, ...], str]

@@ -23,7 +23,6 @@ from pooltide.kernels.cuda.average import average_columns
 from pooltide.kernels.cuda.choice import KERNELS
 from pooltide.kernels.cuda.maximum import (
     maximum_axes,
-    maximum_channels,
     maximum_columns,
     maximum_reduce,
     maximum_staged,
@@ -48,13 +47,6 @@ TINY: dict[Any, dict[str, Any]] = {
     maximum_staged: {"SEARCHED_ROWS": 2},
     average_columns: {"CELLS_IN_REGISTERS": 30},
     boxes: {"TILE_BYTES": (768, 6 << 10), "LEAST_BYTES": 256, "TWICE": (2, 99)},
-    maximum_channels: {
-        "THREADS": 32,
-        "ARRAY_BYTES": (512, 16 << 10),
-        "TWICE": (2, 99),
-        "CHANNEL_BYTES": (32, 16),
-        "LEAST_BYTES": 256,
-    },
     maximum_axes: {"THREADS": 32},
     banks: {"MOST_CONFLICTS": 1},
     tile: {

@@ -9,8 +9,8 @@ starts this program with AddressSanitizer loaded.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from math import prod
+from math import inf, prod
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from enumeration import bits, difference
 from geometries import maxima_gradient
 from pooltide.geometry import UNIT, Axis
 from pooltide.kernels.cuda.choice import KERNELS, candidate
-from pooltide.kernels.cuda.cost import family
+from pooltide.kernels.cuda.cost import exploring, family
 from pooltide.kernels.cuda.maximum_gradient import ordered
 from pooltide.kernels.cuda.runtime.driver import DeviceFacts
 from pooltide.kernels.cuda.source import headers
@@ -36,9 +36,13 @@ SMALL = DeviceFacts(90, 1, 8 << 10, 16 << 10, 2048, 65536, 1 << 20, 1_980_000)
 def launches(
     problem: Problem, layout: str, small: bool, facts: DeviceFacts = H200
 ) -> list[tuple[str, tuple[Launch, ...]]]:
-    """The launches of every kernel that takes the problem. `small`: as if bands and tiles were tiny."""
+    """The launches of every kernel that takes the problem. `small`: as if bands and tiles were tiny.
+
+    Tiles are drawn, so that slow ones are tried, too.
+    """
     # However many lanes must be compared, so that more problems reach this way of a scatter.
-    with changed(ordered, COMPARED=31), tiny_bands(48, 4 * 32 * 4) if small else nullcontext():
+    tiles = tiny_bands(48, 4 * 32 * 4) if small else exploring(Random(problem.cells), inf)
+    with changed(ordered, COMPARED=31), tiles:
         task = Task(problem, layout, SMALL if small else facts, aligned=not small)
         planned = [
             (family(name), candidate(task, planner)) for name, planner in KERNELS.get(problem.kind, ())

@@ -8,7 +8,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from itertools import product
-from math import prod
+from math import inf, prod
+from random import Random
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from cuda_problems import H200, changed, flat, strided
 from geometries import maxima_gradient
 from pooltide.geometry import Axis
 from pooltide.kernels.cuda.choice import candidate
+from pooltide.kernels.cuda.cost import exploring
 from pooltide.kernels.cuda.maximum_gradient import scatter_walk
 from pooltide.kernels.cuda.maximum_gradient.scatter_channels import scatter_channels
 from pooltide.kernels.cuda.task import Launch, Task
@@ -44,7 +46,7 @@ def problems(dtype: str) -> Iterator[tuple[Problem, str, tuple[Launch, ...], str
         task = Task(problem, "channels_last", ONE, aligned=batch[1] % 4 == 0)
         size = 3 * cells * 32 * task.sum_bytes
         lanes = LANES[(n + n // 3) % 3]  # each with every index
-        with changed(scatter_walk, WALK_BYTES=size, WAITING=0, LANES=(lanes,)):
+        with changed(scatter_walk, WALK_BYTES=size, LANES=(lanes,)), exploring(Random(n), inf):
             found = candidate(task, scatter_walk.walk_channels)
         assert not isinstance(found, str), found
         for kind in ("own", "crowded", "repeated", "stray", "outside"):

@@ -20,12 +20,12 @@ from ...problem.problem import Problem
 Problems = list[tuple[Problem, str]]  # each with its layout
 
 
-def precompile(problems: Problems, facts: DeviceFacts, all_candidates: bool = False) -> None:
+def precompile(problems: Problems, facts: DeviceFacts, all_candidates: bool = False, tiles: int = 0) -> None:
     """Compile, and wait. A kernel that does not compile is no error here: its launch gives the reason.
 
-    `all_candidates`: every kernel that can compute a problem, not only the chosen one.
+    `all_candidates`: every kernel that can compute a problem, not only the chosen one, with so many tiles.
     """
-    sources = sources_of(problems, facts, all_candidates)
+    sources = sources_of(problems, facts, all_candidates, tiles)
     count = min(os.cpu_count() or 1, len(sources))
     if count == 0:
         return
@@ -34,9 +34,11 @@ def precompile(problems: Problems, facts: DeviceFacts, all_candidates: bool = Fa
             job.exception()
 
 
-def sources_of(problems: Problems, facts: DeviceFacts, all_candidates: bool = False) -> set[Source]:
+def sources_of(
+    problems: Problems, facts: DeviceFacts, all_candidates: bool = False, tiles: int = 0
+) -> set[Source]:
     """The kernels that kernels/cuda/launch.py launches for tensors that are aligned."""
     if not all_candidates:
         return {launch.source for problem, layout in problems for launch in plan(problem, layout, facts)}
-    planned = (candidates(problem, layout, facts) for problem, layout in problems)
+    planned = (candidates(problem, layout, facts, tiles=tiles) for problem, layout in problems)
     return {launch.source for kernels in planned for _, launches in kernels for launch in launches}

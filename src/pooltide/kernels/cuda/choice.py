@@ -11,8 +11,8 @@ these. A result without elements needs no launch.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from math import inf, prod
+from random import Random
 
 from ...problem.problem import Problem
 from . import cost
@@ -24,18 +24,15 @@ from .average_gradient.average_dense import dense_average
 from .average_gradient.average_fill import filled_average
 from .average_gradient.average_flat import flat_average
 from .average_gradient.average_rolling import rolling_average
-from .average_gradient.average_walk import direct_average
 from .average_gradient.average_walk import staged_average as staged_average_gradient
 from .general.general import general
 from .kernel_tables import same_divisors
 from .maximum.maximum_axes import axis_maximum
-from .maximum.maximum_channels import channel_maximum
 from .maximum.maximum_columns import direct_maximum, rolling_maximum, sectioned_maximum
 from .maximum.maximum_reduce import reduced_maximum
 from .maximum.maximum_staged import staged_maximum
 from .maximum_gradient.gather_channels import gather_channels
 from .maximum_gradient.scatter_channels import scatter_channels
-from .maximum_gradient.scatter_disjoint import scatter_disjoint
 from .maximum_gradient.scatter_few import scatter_few
 from .maximum_gradient.scatter_planes import scatter_bands, scatter_planes
 from .maximum_gradient.scatter_volumes import scatter_volumes
@@ -45,24 +42,21 @@ from .task import Launch, Planner, Task, unfit
 
 LAYOUTS = frozenset({"planes", "channels_last"})
 _MOST = 2**30  # elements of a plane, or of an image whose channels are innermost
-# The last but one kernel of a kind refuses nothing but means, which have a kernel of their own, and divisors
-# too large for it. The general one after it is chosen for such divisors alone; else it computes while the
-# chosen kernel is compiled (launch.py).
+# The general kernel of a kind computes while the chosen kernel is compiled (launch.py). It is chosen only
+# where no other one can compute a problem.
 KERNELS: dict[str, tuple[tuple[str, Planner], ...]] = {
     "average_gradient": (
         ("filled average", filled_average),
         ("flat average", flat_average),
-        *((f"rolling average, {n} bytes", partial(rolling_average, n)) for n in (16, 8, 4, 2)),
+        ("rolling average", rolling_average),
         ("dense average", dense_average),
         ("staged average", staged_average_gradient),
-        ("direct average", direct_average),
         ("general gradient of averages", general),
     ),
     "maximum_gradient": (
         ("scatter of few windows", scatter_few),
         ("scatter of whole planes", scatter_planes),
         ("gather of channels", gather_channels),
-        ("scatter of disjoint windows", scatter_disjoint),
         ("scatter of channels in volumes", walk_channels),
         ("scatter of channels", scatter_channels),
         ("scatter of volumes", scatter_volumes),
@@ -72,7 +66,6 @@ KERNELS: dict[str, tuple[tuple[str, Planner], ...]] = {
     "maximum": (
         ("staged maximum", staged_maximum),
         ("maximum by axes", axis_maximum),
-        ("maximum of channels", channel_maximum),
         ("maximum of shared windows", reduced_maximum),
         ("rolling maximum", rolling_maximum),
         ("sectioned maximum", sectioned_maximum),
@@ -115,15 +108,34 @@ def plan(problem: Problem, layout: str, facts: DeviceFacts, aligned: bool = True
 
 
 def candidates(
-    problem: Problem, layout: str, facts: DeviceFacts, aligned: bool = True
+    problem: Problem, layout: str, facts: DeviceFacts, aligned: bool = True, tiles: int = 0
 ) -> list[tuple[str, tuple[Launch, ...]]]:
     """Every kernel that computes the problem correctly, whatever its speed, with its launches.
 
     The general kernel is the last one. All have the same bits.
+    `tiles`: how often other tiles of each kernel are drawn, of those whose estimate is at most twice the
+    least. They are named as the kernel, with a number after a comma, and stand first.
     """
-    task = Task(problem, layout, facts, aligned)
-    planned = [(name, candidate(task, planner)) for name, planner in KERNELS.get(problem.kind, ())]
-    return [(name, launches) for name, launches in planned if not isinstance(launches, str)]
+    task, known = Task(problem, layout, facts, aligned), KERNELS.get(problem.kind, ())
+    planned = {
+        name: launches for name, planner in known if isinstance(launches := candidate(task, planner), tuple)
+    }
+    others = list[tuple[str, tuple[Launch, ...]]]()
+    for number in range(tiles):
+        with cost.exploring(Random(number), 2.0):
+            drawn = {name: candidate(task, dict(known)[name]) for name in planned}
+        seen = [_facts_of(launches) for _, launches in (*planned.items(), *others)]
+        others += [
+            (f"{name}, tile {number}", launches)
+            for name, launches in drawn.items()
+            if isinstance(launches, tuple) and _facts_of(launches) not in seen
+        ]
+    return [*others, *planned.items()]
+
+
+def _facts_of(launches: tuple[Launch, ...]) -> tuple[object, ...]:
+    first = launches[0]
+    return first.source, first.grid, first.block, first.shared, first.arguments
 
 
 def candidate(task: Task, planner: Planner) -> tuple[Launch, ...] | str:
@@ -159,19 +171,22 @@ def _choose(task: Task) -> tuple[str, tuple[Launch, ...], dict[str, str]]:
     the estimates; then come kernels that were not planned, and those that can't compute the problem.
     """
     known = dict(KERNELS[task.problem.kind])
-    least = {name: time for name in known if (time := cost.least_seconds(task, name)) is not None}
+    least = cost.least_seconds(task, known)
     slow, refused = dict[str, str](), dict[str, str]()
     planned = dict[str, tuple[float, tuple[Launch, ...]]]()
     best = inf
     for name in sorted(least, key=least.__getitem__):
         if least[name] >= best:
             slow[name] = f"it takes at least {_microseconds(least[name])}"
-        elif isinstance(launches := _first_pass(task, known[name]), str):
+        elif isinstance(launches := known[name](task), str):
             refused[name] = launches
+        elif (seconds := cost.seconds(task, name, launches)) >= best:
+            planned[name] = seconds, launches
+        elif reason := unfit(launches, task.facts):
+            refused[name] = reason
         else:
-            planned[name] = cost.seconds(task, name, launches), launches
-            best = min(best, planned[name][0])
-    if not planned:  # divisors so large that only the general kernel is exact
+            planned[name], best = (seconds, launches), seconds
+    if best == inf:
         name = KERNELS[task.problem.kind][-1][0]
         launches = general(task)
         assert not isinstance(launches, str), launches

@@ -9,20 +9,25 @@ A planner of a gradient states the work of its launch in instructions of single 
 Memory and instructions overlap, so the larger of the two counts most. Both take longer with few warps on a
 multiprocessor (`waiting`), and if there are too few threads for the device. costs.json has a few coefficients
 for each kernel and layout; `tools/fit_costs.py` fits them to measured times of candidates of drawn problems.
+`fastest` chooses a kernel's tile by the same estimate.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from importlib.resources import files
+from random import Random
 from typing import Any
 
 import numpy as np
 
-from .runtime.driver import H200
-from .task import RESERVED, RESIDENT_BLOCKS, Launch, Task
+from .runtime.driver import H200, DeviceFacts
+from .task import RESERVED, RESIDENT_BLOCKS, Launch, Task, Work
 from .windows.columns import windows_of
 
 BANDWIDTH = 4.0e12  # bytes a second of an H200; of other devices, in proportion to its peak
@@ -44,9 +49,10 @@ class Coefficients:
     def seconds(self, measured: Features) -> Any:
         """Of one launch, or of many: then the features are arrays."""
         issued = sum(self.work.get(name, 1.0) * seconds for name, seconds in measured.work.items())
-        issued = issued * (1 + self.waiting / measured.warps) * np.maximum(FULL_LANES / measured.threads, 1)
+        most: Any = max if isinstance(measured.threads, float) else np.maximum
+        issued = issued * (1 + self.waiting / measured.warps) * most(FULL_LANES / measured.threads, 1)
         moved = measured.memory * self.memory * (1 + self.memory_waiting / measured.warps)
-        moved = moved * np.maximum(FULL_MEMORY / measured.threads, 1)
+        moved = moved * most(FULL_MEMORY / measured.threads, 1)
         return 1e-6 * self.launch + (moved**3 + issued**3) ** (1 / 3)
 
 
@@ -60,19 +66,36 @@ class Features:
     threads: Any  # of all blocks, for each multiprocessor
 
 
-def features(task: Task, launches: tuple[Launch, ...]) -> Features:
-    launch, facts = launches[0], task.facts
-    fit = min(
-        facts.threads_per_multiprocessor // launch.block,
-        facts.shared_per_multiprocessor // (launch.shared + RESERVED),
-        facts.registers_per_multiprocessor // (launch.registers * launch.block),
-        RESIDENT_BLOCKS,
-    )
-    rate = facts.multiprocessors * CORES * ISSUED * (facts.clock_khz or H200.clock_khz) * 1e3
-    windows = () if task.problem.gradient else _of_windows(task, launch)
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a cost needs of a launch, or of one launch for each of many tiles: then fields are arrays."""
+
+    grid: Any
+    block: Any
+    shared: Any  # bytes
+    registers: Any
+    work: Work
+
+
+def features(task: Task, launch: Launch | Shape) -> Features:
+    facts = task.facts
+    by_threads = facts.threads_per_multiprocessor // launch.block
+    by_shared = facts.shared_per_multiprocessor // (launch.shared + RESERVED)
+    by_registers = facts.registers_per_multiprocessor // (launch.registers * launch.block)
+    if isinstance(launch, Launch):
+        fit = max(min(by_threads, by_shared, by_registers, RESIDENT_BLOCKS), 1)
+    else:
+        fit = np.minimum(np.minimum(by_threads, by_shared), by_registers).clip(1, RESIDENT_BLOCKS)
+    warps = fit * launch.block / 32
+    windows = _of_windows(task, launch) if isinstance(launch, Launch) and not task.problem.gradient else ()
+    rate = _rate(facts)
     work = {name: count / rate for name, count in (*windows, *launch.work, *_of_cells(task))}
-    threads = launch.grid * launch.block / facts.multiprocessors
-    return Features(_memory_seconds(task), work, max(fit, 1) * launch.block / 32, threads)
+    return Features(_memory_seconds(task), work, warps, launch.grid * launch.block / facts.multiprocessors)
+
+
+def _rate(facts: DeviceFacts) -> float:
+    """Instructions of single threads that a device issues in a second."""
+    return facts.multiprocessors * CORES * ISSUED * (facts.clock_khz or H200.clock_khz) * 1e3
 
 
 def _of_windows(task: Task, launch: Launch) -> tuple[tuple[str, float], ...]:
@@ -120,13 +143,66 @@ def _memory_seconds(task: Task) -> float:
 
 def seconds(task: Task, kernel: str, launches: tuple[Launch, ...]) -> float:
     """The estimated time of a candidate. Raises KeyError for a kernel without coefficients."""
-    return float(coefficients(task.layout)[family(kernel)].seconds(features(task, launches)))
+    return float(coefficients(task.layout)[family(kernel)].seconds(features(task, launches[0])))
 
 
-def least_seconds(task: Task, kernel: str) -> float | None:
-    """What no launch of the kernel falls below, known before it is planned; None without coefficients."""
-    fitted = coefficients(task.layout).get(family(kernel))
-    return None if fitted is None else 1e-6 * fitted.launch + _memory_seconds(task) * fitted.memory
+def stacked(tiles: list[Shape]) -> Shape:
+    """The shapes of tiles as one of arrays."""
+    names = [name for name, _ in tiles[0].work]
+    counts = np.array([[count for _, count in tile.work] for tile in tiles], float).T
+    grid, block, shared, registers = (
+        np.array([getattr(tile, name) for tile in tiles]) for name in ("grid", "block", "shared", "registers")
+    )
+    return Shape(grid, block, shared, registers, tuple(zip(names, counts, strict=True)))
+
+
+def fastest(task: Task, kernel: str, tiles: Shape, legal: Any) -> int | None:
+    """The number of the legal tile with the least estimated time; None if no tile is legal."""
+    if not np.any(legal):
+        return None
+    times = np.where(legal, coefficients(task.layout)[kernel].seconds(features(task, tiles)), np.inf)
+    least = times.argmin()
+    if explored := _explored.get():
+        draw, most = explored
+        return int(draw.choice(np.flatnonzero(legal & (times <= most * times[least]))))
+    return int(least)
+
+
+def nth(tiles: Any, n: int) -> Any:
+    """The dataclass with the n-th numbers of its arrays, also of those in tuples."""
+
+    def at(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(at, value))
+        return value[n].item() if isinstance(value, np.ndarray) else value
+
+    return replace(tiles, **{one.name: at(getattr(tiles, one.name)) for one in fields(tiles)})
+
+
+def instructions(task: Task, kernel: str, work: Work) -> Any:
+    """What work costs, in instructions of a full device; to compare ways to do the same."""
+    known = coefficients(task.layout)[kernel].work
+    return sum(known[name] * count for name, count in work)
+
+
+_explored: ContextVar[tuple[Random, float] | None] = ContextVar("explored", default=None)
+
+
+@contextmanager
+def exploring(draw: Random, most: float) -> Iterator[None]:
+    """Lets `fastest` draw a tile whose estimate is at most so many times the least."""
+    token = _explored.set((draw, most))
+    try:
+        yield
+    finally:
+        _explored.reset(token)
+
+
+def least_seconds(task: Task, kernels: Iterable[str]) -> dict[str, float]:
+    """What no launch of a kernel falls below, known before it is planned, of kernels with coefficients."""
+    memory, fitted = _memory_seconds(task), coefficients(task.layout)
+    found = ((name, fitted[family(name)]) for name in kernels if family(name) in fitted)
+    return {name: 1e-6 * of_kernel.launch + memory * of_kernel.memory for name, of_kernel in found}
 
 
 @cache
@@ -138,5 +214,5 @@ def coefficients(layout: str) -> dict[str, Coefficients]:
 
 
 def family(kernel: str) -> str:
-    """The name without its variant, as variants share coefficients: "rolling average, 8 bytes"."""
+    """The name without the number of a drawn tile: "dense average, tile 1"."""
     return kernel.partition(", ")[0]

@@ -5,10 +5,10 @@ Functions take axes, lengths or a problem, and return NumPy tables or sizes. The
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from math import isqrt
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,11 @@ Array = NDArray[Any]
 _POWERS = frozenset(2.0**i for i in range(64))
 
 
-def cdiv(a: int, b: int) -> int:
+@overload
+def cdiv(a: int, b: int) -> int: ...
+@overload
+def cdiv(a: Any, b: Any) -> Any: ...
+def cdiv(a: Any, b: Any) -> Any:
     return -(-a // b)
 
 
@@ -40,6 +44,14 @@ def even_shares(length: int) -> list[int]:
     parts = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128)
     found = {cdiv(length, n) for n in parts}
     return sorted(found | {n for n in (1, 2, 4, 8, 16) if n < min(found)}, reverse=True)
+
+
+def each(function: Callable[[int], int], numbers: Any) -> Any:
+    """The function's result for a number, or for each of an array; it is called once for equal numbers."""
+    if not isinstance(numbers, np.ndarray):
+        return function(numbers)
+    distinct, at = np.unique(numbers, return_inverse=True)
+    return np.array([function(n) for n in distinct.tolist()])[at]
 
 
 @lru_cache(256)

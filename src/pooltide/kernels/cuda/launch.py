@@ -14,9 +14,11 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import accumulate
 from types import NotImplementedType
 from weakref import WeakSet
 
+import numpy as np
 import torch
 
 from ...cache import cached
@@ -27,6 +29,7 @@ from .choice import LAYOUTS as LAYOUTS
 from .choice import kernels as _kernels
 from .choice import refuse as refuse
 from .general.general import general
+from .kernel_tables import Array, cdiv
 from .runtime import background
 from .runtime.compiler import compiled, ready
 from .runtime.driver import Launcher, device_facts
@@ -91,14 +94,26 @@ class _Loaded:
 def _load(planned: tuple[Launch, ...], device: int, aligned: bool) -> _Loaded:
     launches, kept = [], []
     for launch in planned:
-        tables = [torch.from_numpy(table).cuda(device) for table in launch.tables]
+        tables, addresses = _on_device(launch.tables, device)
         kept += tables
         kernel = compiled(launch.source, device)
         follows = launch is not planned[0]
         run = kernel.launcher(launch.grid, launch.block, launch.shared, launch.arguments, follows)
-        launches.append(_with_tables(run, [table.data_ptr() for table in tables]))
+        launches.append(_with_tables(run, addresses))
     streams = {current_stream(device)}
     return _Loaded(tuple(launches), planned[0].counts, aligned, tuple(kept), streams, streams == {0})
+
+
+def _on_device(tables: tuple[Array, ...], device: int) -> tuple[list[torch.Tensor], list[int]]:
+    """One tensor with all tables, or none, and where each begins: copies of many would take longer."""
+    begins = [0, *accumulate(cdiv(table.nbytes, 16) * 16 for table in tables)]
+    if not begins[-1]:
+        return [], [0] * len(tables)
+    memory = np.zeros(begins[-1], np.uint8)
+    for begin, table in zip(begins, tables, strict=False):
+        memory[begin : begin + table.nbytes] = table.reshape(-1).view(np.uint8)
+    kept = torch.from_numpy(memory).cuda(device)
+    return [kept], [kept.data_ptr() + begin for begin in begins[:-1]]
 
 
 class PreparedLaunches:

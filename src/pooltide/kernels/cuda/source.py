@@ -47,7 +47,7 @@ class Source:
     @property
     def pointers(self) -> int:
         """How many parameters are pointers."""
-        return sum(kind.endswith("*") for kind, _ in self.parameters)
+        return _struct(self.parameters)[1]
 
 
 def program(source: Source) -> str:
@@ -63,28 +63,32 @@ def program(source: Source) -> str:
     )
 
 
-@cache
 def layout(source: Source) -> type[ctypes.Structure]:
     """The struct `Parameters` as ctypes lays it out."""
-    kinds = [kind for kind, _ in source.parameters]
-    assert all(kind.endswith("*") for kind in kinds[: source.pointers]), "a number stands before a pointer"
-    fields = [
-        (name, ctypes.c_uint64 if kind.endswith("*") else _TYPES[kind]) for kind, name in source.parameters
-    ]
-    return type("Parameters", (ctypes.Structure,), {"_fields_": fields})
+    return _struct(source.parameters)[0]
+
+
+@cache
+def _struct(parameters: tuple[tuple[str, str], ...]) -> tuple[type[ctypes.Structure], int]:
+    """The struct, and how many of its fields are pointers."""
+    pointers = sum(kind.endswith("*") for kind, _ in parameters)
+    assert all(kind.endswith("*") for kind, _ in parameters[:pointers]), "a number stands before a pointer"
+    kinds = [ctypes.c_uint64] * pointers + [_TYPES[kind] for kind, _ in parameters[pointers:]]
+    fields = [(name, kind) for (_, name), kind in zip(parameters, kinds, strict=True)]
+    return type("Parameters", (ctypes.Structure,), {"_fields_": fields}), pointers
 
 
 def packed(source: Source, arguments: Sequence[Argument]) -> ctypes.Structure:
     """The struct with these numbers after the pointers, which are null."""
-    numbers = source.parameters[source.pointers :]
+    made_as, pointers = _struct(source.parameters)
+    numbers = source.parameters[pointers:]
     if len(numbers) != len(arguments):
         raise ValueError(f"{source.entry}: {len(arguments)} arguments are given; it must be {len(numbers)}.")
-    made = layout(source)()
+    made = made_as(*(0,) * pointers, *arguments)
     for (kind, name), value in zip(numbers, arguments, strict=True):
-        setattr(made, name, value)
         found = getattr(made, name)
         kept = tuple(found) if isinstance(value, tuple) else found
-        if not isinstance(value, float) and kept != value:  # ctypes drops high bits silently
+        if kept != value and not isinstance(value, float):  # ctypes drops high bits silently
             raise ValueError(f"{source.entry}: {name} is {value}; it must fit {kind}.")
     return made
 

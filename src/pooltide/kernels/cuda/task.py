@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ...geometry import UNIT, Axis
 from ...problem.problem import Problem
@@ -18,7 +19,8 @@ from .kernel_tables import Array, largest_divisor
 from .runtime.driver import DeviceFacts
 from .source import Argument, Source, packed
 
-Work = tuple[tuple[str, float], ...]  # instructions of single threads, by what they are for (cost.py)
+# Instructions of single threads, by what they are for (cost.py); or arrays of them, for many tiles.
+Work = tuple[tuple[str, Any], ...]
 ELEMENTS = {"FLOAT32": 0, "FLOAT64": 1, "FLOAT16": 2, "BFLOAT16": 3}  # ELEMENT of device.h
 MAX_THREADS, MAX_BLOCKS = 1024, 2**31 - 1  # of a block, and of a grid
 STATIC_BYTES = 16  # of shared memory that some kernels declare for themselves

@@ -9,21 +9,31 @@ All kernels have the same bits, so a measured choice changes no result. Uses no 
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
 from . import choice
 from .runtime import code_cache
 from .source import header_texts
 from .task import Launch, Task
 
+_PREFIX = "fastest-"
+
 
 def keep(task: Task, kernel: str) -> None:
     code_cache.store(_name(task), kernel.encode())
+    _has_any.cache_clear()
 
 
 def fastest(task: Task) -> str | None:
     """The kernel that was measured to be the fastest; None if nothing was measured."""
-    stored = code_cache.load(_name(task))
+    stored = code_cache.load(_name(task)) if _has_any(code_cache.folder()) else None
     return None if stored is None else stored.decode(errors="replace")
+
+
+@cache
+def _has_any(folder: Path | None) -> bool:
+    """Whether anything was measured before this process began, or by it: most users never measure."""
+    return folder is not None and any(folder.glob(f"{_PREFIX}*"))
 
 
 def plan(task: Task) -> tuple[Launch, ...]:
@@ -36,7 +46,7 @@ def plan(task: Task) -> tuple[Launch, ...]:
 
 def _name(task: Task) -> str:
     facts = repr(task.problem), task.layout, str(task.aligned), repr(task.facts)
-    return code_cache.key("fastest kernel", _kernels(), *facts)
+    return _PREFIX + code_cache.key(_kernels(), *facts)
 
 
 @cache

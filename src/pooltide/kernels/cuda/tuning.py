@@ -20,7 +20,7 @@ from ...problem.problem import Problem
 from . import tuned
 from .choice import KERNELS, candidates, kernels
 from .launch import PreparedLaunches, prepared_tasks, take_tuned
-from .task import Task
+from .task import Launch, Task
 
 ROUNDS = 7
 HOPELESS = 3.0  # times the fastest of the first round: such a candidate is timed once
@@ -32,6 +32,7 @@ class Candidates:
     chosen: str  # the kernel that the planners choose
     seconds: dict[str, float]  # of each kernel that can compute the problem
     wrong: tuple[str, ...]  # the kernels whose results differ from that of the chosen kernel: none, or a bug
+    launches: dict[str, Launch]  # the first one of each
 
     @property
     def fastest(self) -> str:
@@ -43,10 +44,10 @@ class Candidates:
         return self.seconds[self.chosen] / self.seconds[self.fastest]
 
 
-def measure(task: Task, device: int, rounds: int = ROUNDS) -> Candidates:
-    """Raises torch.OutOfMemoryError if the tensors of the problem do not fit."""
+def measure(task: Task, device: int, rounds: int = ROUNDS, tiles: int = 0) -> Candidates:
+    """Raises torch.OutOfMemoryError if the tensors of the problem do not fit. `tiles`: as of `candidates`."""
     with torch.cuda.device(device):
-        return _measure(task, device, rounds)
+        return _measure(task, device, rounds, tiles)
 
 
 def tune(task: Task, device: int) -> Candidates:
@@ -63,11 +64,11 @@ def tune_prepared() -> list[tuple[Task, Candidates]]:
     return measured
 
 
-def _measure(task: Task, device: int, rounds: int) -> Candidates:
+def _measure(task: Task, device: int, rounds: int, tiles: int) -> Candidates:
     problem = task.problem
     general = KERNELS[problem.kind][-1][0]
     chosen = kernels(problem, task.layout, task.facts, task.aligned)[-1][0]
-    planned = dict(candidates(problem, task.layout, task.facts, task.aligned))
+    planned = dict(candidates(problem, task.layout, task.facts, task.aligned, tiles))
     names = [chosen, *(name for name in planned if name not in (chosen, general))]
     given, indices, out = _tensors(task)
     results = [out] if problem.gradient or indices is None else [out, indices]
@@ -95,7 +96,8 @@ def _measure(task: Task, device: int, rounds: int) -> Candidates:
         best = min(min(seconds) for seconds in times.values())
         hopeful = [name for name in runs if name == chosen or min(times[name]) < HOPELESS * best]
         runs = {name: runs[name] for name in hopeful}
-    return Candidates(chosen, {name: median(seconds) for name, seconds in times.items()}, tuple(wrong))
+    seconds = {name: median(of_kernel) for name, of_kernel in times.items()}
+    return Candidates(chosen, seconds, tuple(wrong), {name: planned[name][0] for name in seconds})
 
 
 def _elapsed(run: PreparedLaunches, *tensors: Any) -> float:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..cost import Shape, fastest, stacked
 from ..kernel_tables import cdiv, divider, division_cost, even_share, is_ragged, most_windows
-from ..task import FEW_THREADS, THREADS, Launch, Task
+from ..source import Argument
+from ..task import FEW_THREADS, THREADS, Launch, Task, Work
 from . import average_rows
 from .average_rows import POINTERS, SIZES, Rows, average_launch
 
@@ -14,6 +16,7 @@ SHORT_SLICE = 24  # rows; a thread walks through several slices if they have at 
 SHORT_RUNS = 4  # least runs of rows for a thread; for fewer runs its setup costs too much
 WINDOW_BITS = 32  # the most windows in a row of a thread; average_rolling.cu has one bit of a u32 for each
 IN_REGISTERS = 48  # the most quotients that a thread keeps in registers
+KERNEL = "rolling average"  # in costs.json
 _ROLLING = (
     *POINTERS,
     *SIZES,
@@ -129,20 +132,36 @@ def _walk(task: Task, vector: int) -> Walk:
     return Walk(task, rows, average_rows.rows_of(w, ragged), vector, store)
 
 
-def rolling_average(size: int, task: Task) -> tuple[Launch, ...] | str:
-    """A thread walks down columns of `size` bytes, and keeps the last rows of windows in registers."""
-    vector = size // task.problem.dtype.itemsize
-    if vector == 0:
-        return f"an element has more than {size} bytes"
-    walk = _walk(average_rows.folded(task), vector)
-    return walk.refuse() or _rolling(walk)
+def rolling_average(task: Task) -> tuple[Launch, ...] | str:
+    """A thread walks down columns of some bytes, and keeps the last rows of windows in registers."""
+    task = average_rows.folded(task)
+    vectors = [size // task.problem.dtype.itemsize for size in (16, 8, 4, 2)]
+    walks = [_walk(task, vector) for vector in vectors if vector]
+    legal = [(walk, _cut(walk)) for walk in walks if walk.refuse() is None]
+    best = fastest(task, KERNEL, stacked([_shape(*one) for one in legal]), True) if legal else None
+    return walks[-1].refuse() or "" if best is None else _rolling(*legal[best])
 
 
-def _rolling(walk: Walk) -> tuple[Launch, ...] | str:
-    task, rows, across = walk.task, walk.rows, walk.columns
-    problem, inner, threads_of = task.problem, task.inner, THREADS if rows.strided else FEW_THREADS
-    d, h, w = problem.axes
-    vectors = cdiv(w.length * inner, walk.vector)
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """How the rows of all planes are divided among threads."""
+
+    vectors: int  # of a row
+    slices: int  # that a thread walks through
+    chunk: int  # periods of rows of a thread
+    chunks: int
+    threads: int
+    block: int
+
+    @property
+    def grid(self) -> int:
+        return cdiv(self.threads, self.block)
+
+
+def _cut(walk: Walk) -> _Cut:
+    task, rows = walk.task, walk.rows
+    d, h, w = task.problem.axes
+    vectors = cdiv(w.length * task.inner, walk.vector)
     slices = even_share(d.length, SHORT_SLICE // h.length)
     columns = task.planes * cdiv(d.length, slices) * vectors
     short = max(rows.fewest, 2 * walk.kept_rows) if rows.strided else SHORT_RUNS
@@ -152,26 +171,33 @@ def _rolling(walk: Walk) -> tuple[Launch, ...] | str:
     if walk.rowwise:
         most = max(chunks * rows.stride, cdiv(32, vectors))  # the lanes of a warp write neighbouring rows
         chunks = cdiv(h.length, cdiv(h.length, most))
-    threads = columns * chunks
-    if threads >= 2**31:
+    return _Cut(vectors, slices, chunk, chunks, columns * chunks, THREADS if rows.strided else FEW_THREADS)
+
+
+def _shape(walk: Walk, cut: _Cut) -> Shape:
+    return Shape(cut.grid, cut.block, 0, _registers(walk), _work(walk, cut.grid * cut.block))
+
+
+def _rolling(walk: Walk, cut: _Cut) -> tuple[Launch, ...] | str:
+    task, rows, across, shape = walk.task, walk.rows, walk.columns, _shape(walk, cut)
+    problem, (d, _, _) = task.problem, task.problem.axes
+    if cut.threads >= 2**31:
         return "the threads are too many to count"
     options: tuple[tuple[str, int], ...] = (
         *(("VECTOR", walk.vector), ("STORE", walk.store), ("TOGETHER", int(walk.together))),
-        *(("ROWWISE", int(walk.rowwise)), ("D_WALK", int(slices > 1))),
+        *(("ROWWISE", int(walk.rowwise)), ("D_WALK", int(cut.slices > 1))),
         *(("STRIDE", rows.stride if rows.strided else 0), ("KERNEL", rows.kernel if rows.strided else 1)),
         *(("UNION", int(walk.union)), ("PACKED", int(walk.packed)), ("WINDOWS", walk.windows)),
-        *(("COLUMNS", across.most), ("SLICES", most_windows(d)), ("THREADS", threads_of)),
+        *(("COLUMNS", across.most), ("SLICES", most_windows(d)), ("THREADS", cut.block)),
     )
     if walk.union:
         of_w = ("STRIDE_W", across.stride), ("KERNEL_W", across.kernel), ("PADDING_W", across.padding)
         options = *options, *of_w
-    arguments = (
-        *(*problem.input_plane, inner, *problem.output_plane, rows.periods, rows.first, rows.padding),
-        *(chunk, slices, threads, divider(vectors), divider(chunks), divider(cdiv(d.length, slices))),
-        divider(inner),
-        divider(rows.stride),
+    arguments: tuple[Argument, ...] = (
+        *(*problem.input_plane, task.inner, *problem.output_plane, rows.periods, rows.first, rows.padding),
+        *(cut.chunk, cut.slices, cut.threads, divider(cut.vectors), divider(cut.chunks)),
+        *(divider(n) for n in (cdiv(d.length, cut.slices), task.inner, rows.stride)),
     )
-    grid = cdiv(threads, threads_of)
     return average_launch(
         task,
         "average_rolling",
@@ -179,14 +205,14 @@ def _rolling(walk: Walk) -> tuple[Launch, ...] | str:
         options,
         average_rows.window_tables(problem, rows),
         arguments,
-        grid=grid,
+        grid=shape.grid,
         shared=0,
-        work=_work(walk, grid * threads_of),
-        registers=_registers(walk),
+        work=shape.work,
+        registers=shape.registers,
     )
 
 
-def _work(walk: Walk, threads: int) -> tuple[tuple[str, float], ...]:
+def _work(walk: Walk, threads: int) -> Work:
     problem, cells = walk.task.problem, walk.task.problem.cells
     double, loads, stores = walk.task.sum_bytes // 4, walk.loads * cells, cells / walk.store
     return (

@@ -17,7 +17,6 @@
 //     COLUMNS  the most windows that hold a cell on the w axis; 0: too many to unroll
 //     SLICES   the same of the d axis, if ROLL or PAIRS
 //     PAIRS    1: at most two windows hold a cell on each axis, and rows come in runs
-//     STAGED   0: no shared memory: threads divide for themselves. For windows too many to keep
 //     FLUSH    1: the tile is contiguous in the result; its cells go through shared memory, so that short rows
 //              are written by whole vectors, too
 //     LINEAR   1: the rows of windows of a tile are neighbours in memory; WHOLE 1: they are all rows of its planes
@@ -76,7 +75,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) average_walk(const Paramet
   by.h = p.divisors[2 * p.Do], by.rh = p.divisors[2 * p.Do + 1];
   by.w = p.divisors[2 * (p.Do + p.Ho)], by.rw = p.divisors[2 * (p.Do + p.Ho) + 1];
 
-#if STAGED
   SHARED(arena);
   // A row of zeros, then nd slices of nh rows for each plane. Rows end with a zero.
   const int row = p.width + 1;
@@ -93,7 +91,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) average_walk(const Paramet
   int offsets[UNROLLED];
 #pragma unroll
   for (int m = 0; m < UNROLLED; ++m) offsets[m] = m < held ? (mine - ww0 + m) * p.by_tc.n + c : p.width;
-#endif
 
   for (int again = 0; again < p.repeats && plane0 < p.planes; ++again, plane0 += p.by_share.n) {
     const int planes = (int)min((i64)p.by_share.n, p.planes - plane0);
@@ -101,7 +98,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) average_walk(const Paramet
     const Elements *grad = (const Elements *)p.grad + plane0 * plane_windows;
     Elements *out = (Elements *)p.out + ((plane0 + plane) * p.D * p.H * p.W + w0 + w) * p.inner + c0 + c;
 
-#if STAGED
     const int rows = planes * nd * nh;
     if (again) __syncthreads();
     // Threads own columns of windows here. A tile has several planes only if it has all of their rows.
@@ -155,9 +151,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) average_walk(const Paramet
     Elements *const first = (Elements *)p.out + corner, *const tile = (Elements *)(arena + p.tile_at) + skipped(first);
     const int size = (p.by_share.n > 1 ? planes * p.D * p.H : (d1 - d0) * (bottom - top)) * pitch;
     out = tile - (d0 * p.H + top) * pitch + plane * p.D * p.H * pitch + w * p.inner + c;
-#endif
-#else
-    const Elements *below = grad + (i64)plane * plane_windows + mine * p.inner + c0 + c;
 #endif
 
     for (int d = from_d; live && d < to_d; ++d) {
@@ -214,23 +207,12 @@ extern "C" __global__ void __launch_bounds__(THREADS) average_walk(const Paramet
 #else
         for (int i = 0; i < cd; ++i) {
           for (int j = 0; j < run.w; ++j) {
-#if STAGED
             const Sums *from = below + ((fd - wd0 + i) * nh + run.z - wh0 + j) * row;
 #if COLUMNS
 #pragma unroll
             for (int m = 0; m < COLUMNS; ++m) add(sum, from[offsets[m]]);
 #else
             for (int m = 0; m < held; ++m) add(sum, from[offsets[0] + m * p.by_tc.n]);
-#endif
-#else
-            const Elements *from = below + ((fd + i) * p.Ho + run.z + j) * row_windows;
-            const Sum *of_d = p.divisors + 2 * (fd + i), *of_h = p.divisors + 2 * (p.Do + run.z + j);
-            by.d = of_d[0], by.rd = of_d[1], by.h = of_h[0], by.rh = of_h[1];
-            for (int m = 0; m < held; ++m) {
-              const Sum *of_w = p.divisors + 2 * (p.Do + p.Ho + mine + m);
-              by.w = of_w[0], by.rw = of_w[1];
-              add(sum, divided(from[m * p.inner], by));
-            }
 #endif
           }
         }

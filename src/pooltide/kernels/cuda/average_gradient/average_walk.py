@@ -1,19 +1,21 @@
-"""Planners of the gradients of averages in average_walk.cu: its tile and its variant.
-
-They are `staged_average` and `direct_average`, in this order.
-"""
+"""Plans `staged average`, average_walk.cu, a gradient of averages: its tile and its variant."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
-from math import inf, prod
+from math import prod
+from typing import Any
+
+import numpy as np
 
 from ....geometry import tables
+from ..cost import Shape, fastest, nth
 from ..kernel_tables import (
     cdiv,
     divider,
     division_cost,
+    each,
     even_share,
     even_shares,
     has_empty_windows,
@@ -24,7 +26,7 @@ from ..kernel_tables import (
     windows_of_shares,
 )
 from ..source import Argument
-from ..task import THREADS, Launch, Task
+from ..task import RESERVED, THREADS, Launch, Task, Work
 from ..windows.columns import UNROLLED
 from .average_rows import POINTERS, SIZES, Rows, Tile, average_launch, folded, rows_of, runs_of, window_tables
 
@@ -32,10 +34,7 @@ LONG_WALK = 64  # rows of a thread, from which on finding its place costs little
 SHORT_ROW = 96  # bytes: threads that each write one cell of a row leave vectors incomplete
 LARGE_RESULT = 24 << 10  # bytes of a result that are too many to keep in shared memory
 ROLLED = 54  # quotients that a thread keeps in registers
-WINDOW_COST = 14  # instructions of a thread that keeps a window's quotient,
-CELL_COST = 15  # that computes a cell,
-BLOCK_COST = 250  # and that finds its place
-WAITING = 3  # with n blocks on a multiprocessor, time grows as 1 + WAITING / n, because threads wait
+KERNEL = "staged average"  # in costs.json
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,20 +63,65 @@ class AverageTask:
         d, _, w = self.task.problem.input_plane
         return d, self.rows.periods, w
 
-    def blocks(self, tile: Tile) -> int:
-        lengths = (self.task.planes, *self.cells, self.packs)
-        tiles = (tile.share, tile.d, tile.h, tile.w, tile.c)
-        return prod(cdiv(length, share) for length, share in zip(lengths, tiles, strict=True))
-
-    def width(self, tile: Tile) -> int:
+    def width(self, tile: Tile) -> Any:
         """Packs in a row of windows that a block keeps."""
         return window_counts(self.task.problem.axes[2], tile.w)[1] * tile.c
 
-    def staged(self, tile: Tile) -> int:
-        """Bytes of quotients that a block keeps in shared memory."""
-        d = window_counts(self.task.problem.axes[0], tile.d)[1]
-        kept = (tile.share * d * self.row_windows(tile.h)[1] + 1) * (self.width(tile) + 1)
-        return cdiv(kept * self.pack * self.task.sum_bytes, 16) * 16
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """How the threads of a block walk through a tile; or arrays of these numbers, for many tiles."""
+
+    tile: Tile
+    d_walk: Any  # slices of a thread
+    d_walks: Any
+    h_walk: Any  # and periods
+    sums: Any  # bytes of quotients that a block keeps in shared memory
+    result: Any  # bytes of cells that are written through it, or 0
+    repeats: Any  # shares of planes that a block computes, so that finding its place costs little
+    grid: Any
+    block: Any
+    idle: Any  # threads of a block ÷ those that have cells
+
+
+def walk_of(a: AverageTask, tile: Tile) -> Walk:
+    """`tile`: its columns and channels are numbers, the others arrays."""
+    task, rows, (d, periods, w) = a.task, a.rows, a.cells
+    owners = tile.share * tile.w * tile.c
+    walkers = np.maximum(THREADS // owners, 1)
+    d_walk = cdiv(tile.d, walkers)
+    d_walks = cdiv(tile.d, d_walk)
+    h_walk = np.maximum(cdiv(tile.h, walkers // d_walks), np.minimum(rows.fewest, tile.h))
+    used = owners * d_walks * cdiv(tile.h, h_walk)
+    block = cdiv(used, 32) * 32
+    of_d = each(lambda n: window_counts(task.problem.axes[0], n)[1], tile.d)
+    kept = (tile.share * of_d * each(lambda n: a.row_windows(n)[1], tile.h) + 1) * (a.width(tile) + 1)
+    parts = cdiv(d, tile.d) * cdiv(periods, tile.h) * cdiv(w, tile.w) * cdiv(a.packs, tile.c)
+    planes = cdiv(task.planes, tile.share)
+    walked = tile.d * tile.h * (rows.stride if rows.strided else 1)
+    enough = parts * planes // (8 * task.facts.multiprocessors)
+    repeats = np.maximum(np.minimum(np.minimum(cdiv(LONG_WALK, walked), enough), planes), 1)
+    return Walk(
+        *(tile, d_walk, d_walks, h_walk, cdiv(kept * a.pack * task.sum_bytes, 16) * 16, _result(a, tile)),
+        *(repeats, parts * cdiv(planes, repeats), block, block / np.maximum(used, 1)),
+    )
+
+
+def _result(a: AverageTask, tile: Tile) -> Any:
+    """The bytes of the cells of a block, if it writes them through shared memory, else 0."""
+    (_, periods, w), problem = a.cells, a.task.problem
+    row = w * a.packs * a.pack * problem.dtype.itemsize
+    if (tile.w, tile.c) != (w, a.packs) or row > SHORT_ROW:
+        return 0 * tile.d
+
+    def longest(share: int) -> int:
+        if a.rows.strided:
+            return min(share * a.rows.stride, problem.axes[1].length)
+        begin, end = shares(periods, share)
+        return int((a.rows.runs[end - 1, 1] - a.rows.runs[begin, 0]).max())
+
+    size = tile.share * tile.d * each(longest, tile.h) * row + 32
+    return size * (((tile.d == 1) | (tile.h == periods)) & (size <= LARGE_RESULT))
 
 
 def _average_task(task: Task, rows: Rows, most: int = 4) -> AverageTask:
@@ -99,14 +143,10 @@ def staged_average(task: Task) -> tuple[Launch, ...] | str:
     roll = rows.unrolled and kept <= ROLLED
     pack = 4 if not roll or 4 * kept <= ROLLED else 2 if 2 * kept <= ROLLED else 1
     a = _average_task(task, rows if roll else runs_of(task.problem.axes[1]), pack)
-    tile = _staged_tile(a)
-    return tile if isinstance(tile, str) else _average(a, tile, staged=True)
-
-
-def direct_average(task: Task) -> tuple[Launch, ...] | str:
-    """Threads divide for themselves."""
-    a = _average_task(task, runs_of(task.problem.axes[1]))
-    return _average(a, _column_tile(a), staged=False)
+    walk = _best(a)
+    return (
+        "the windows of one row of cells are more than a block can keep" if walk is None else _launch(a, walk)
+    )
 
 
 def _column_tile(a: AverageTask) -> Tile:
@@ -118,33 +158,22 @@ def _column_tile(a: AverageTask) -> Tile:
     return Tile(max(share, 1), d, periods, columns, c)
 
 
-def _staged_tile(a: AverageTask) -> Tile | str:
-    """The tile with the fewest instructions, as far as they can be counted here."""
+def _best(a: AverageTask) -> Walk | None:
+    """The walk that costs least; None if the windows of no tile fit a block."""
     whole, (d, periods, _) = _column_tile(a), a.cells
-    axis, facts = a.task.problem.axes[0], a.task.facts
-    width = window_counts(a.task.problem.axes[2], whole.w)[0] * whole.c * cdiv(a.packs, whole.c)
-    cells = prod(a.task.problem.input_plane) * a.packs
+    parts = product([1], even_shares(d), even_shares(periods))
+    tiles = [*((whole.share >> n, d, periods) for n in range(whole.share.bit_length() - 1)), *parts]
+    share, of_d, of_h = np.array(tiles).T
+    walks = walk_of(a, Tile(share, of_d, of_h, whole.w, whole.c))
+    shared = walks.sums + walks.result
+    shape = Shape(walks.grid, walks.block, shared, _registers(a), _work(a, walks))
+    best = fastest(a.task, KERNEL, shape, shared <= a.task.facts.shared_per_block - RESERVED)
+    return None if best is None else replace(nth(walks, best), tile=nth(walks.tile, best))
 
-    def cost(tile: Tile) -> float:
-        """Instructions of threads per plane; more where the device can't hide how long they take."""
-        size = a.staged(tile) + _flushes(a, tile)[1]
-        if size > facts.shared_per_block - 1024:
-            return inf
-        blocks, resident = a.blocks(tile), min(facts.shared_per_multiprocessor // (size + 1024), 8)
-        kept = window_counts(axis, tile.d)[0] * a.row_windows(tile.h)[0] * width
-        work = WINDOW_COST * kept + CELL_COST * cells + BLOCK_COST * THREADS * blocks / a.task.planes
-        few = max(4 * facts.multiprocessors / blocks, 1.0)
-        return work * few * (1 + WAITING / resident)
 
-    shares_ = [
-        Tile(whole.share >> n, d, periods, whole.w, whole.c) for n in range(whole.share.bit_length() - 1)
-    ]
-    parts = product(even_shares(d), even_shares(periods))
-    tiles = [*shares_, *(Tile(1, of_d, of_h, whole.w, whole.c) for of_d, of_h in parts)]
-    best = min(tiles, key=cost)
-    if cost(best) == inf:
-        return "the windows of one row of cells are more than a block can keep"
-    return best
+def _registers(a: AverageTask) -> int:
+    held = prod(most_windows(axis) for axis in a.task.problem.axes) if a.rows.strided else 0
+    return min(40 + held * a.pack * a.task.sum_bytes // 4, 255)
 
 
 _AVERAGE = (
@@ -158,26 +187,17 @@ _AVERAGE = (
 )
 
 
-def _average(a: AverageTask, tile: Tile, staged: bool) -> tuple[Launch, ...] | str:
-    task, rows, problem = a.task, a.rows, a.task.problem
+def _launch(a: AverageTask, walk: Walk) -> tuple[Launch, ...] | str:
+    task, rows, problem, tile = a.task, a.rows, a.task.problem, walk.tile
     d, h, w = problem.axes
-    owners = tile.share * tile.w * tile.c
-    walkers = max(THREADS // owners, 1)
-    d_walk = cdiv(tile.d, walkers)
-    d_walks = cdiv(tile.d, d_walk)
-    h_walk = max(cdiv(tile.h, walkers // d_walks), min(rows.fewest, tile.h))
-    threads = cdiv(owners * d_walks * cdiv(tile.h, h_walk), 32) * 32
     width = a.width(tile)
-    lanes = min(max(width, 1), threads)
-    sums = a.staged(tile) if staged else 0
-    flush, result = _flushes(a, tile) if staged else (False, 0)
+    lanes = min(max(width, 1), walk.block)
     columns = most_windows(w)
-    pairs = staged and not rows.strided and max(rows.most, most_windows(d), columns) <= 2
-    repeats = _repeats(a, tile)
+    pairs = not rows.strided and max(rows.most, most_windows(d), columns) <= 2
     all_rows = bool((rows.windows(tile.h) == rows.outputs).all())
     options: tuple[tuple[str, int], ...] = (
-        *(("PACK", a.pack), ("STAGED", int(staged)), ("COLUMNS", columns if columns <= UNROLLED else 0)),
-        *(("ROLL", int(rows.strided)), ("FLUSH", int(flush)), ("PAIRS", int(pairs))),
+        *(("PACK", a.pack), ("COLUMNS", columns if columns <= UNROLLED else 0)),
+        *(("ROLL", int(rows.strided)), ("FLUSH", int(walk.result > 0)), ("PAIRS", int(pairs))),
         ("LINEAR", int(problem.output_plane[0] == 1 or all_rows)),
         ("WHOLE", int(all_rows and bool((windows_of_shares(d, tile.d) == d.outputs).all()))),
         ("THREADS", THREADS),
@@ -189,15 +209,11 @@ def _average(a: AverageTask, tile: Tile, staged: bool) -> tuple[Launch, ...] | s
     arguments: tuple[Argument, ...] = (
         *(task.planes, *problem.input_plane, a.packs, *problem.output_plane, rows.periods, rows.first),
         *(rows.padding, tile.d, tile.h),
-        *(d_walk, d_walks, h_walk, width, threads // lanes, sums, repeats),
+        *(walk.d_walk, walk.d_walks, walk.h_walk, width, walk.block // lanes, walk.sums, walk.repeats),
         *(divider(n) for n in (tile.share, tile.w, tile.c, lanes, d.outputs, h.outputs)),
         *(divider(cdiv(n, s)) for n, s in ((rows.periods, tile.h), (d.length, tile.d))),
         *(divider(cdiv(n, s)) for n, s in ((a.packs, tile.c), (w.length, tile.w))),
     )
-    planes = cdiv(task.planes, tile.share)
-    grid = a.blocks(tile) // planes * cdiv(planes, repeats)
-    idle = threads / max(owners * d_walks * cdiv(tile.h, h_walk), 1)
-    held = prod(most_windows(axis) for axis in problem.axes) if rows.strided else 0
     return average_launch(
         task,
         "average_walk",
@@ -205,57 +221,28 @@ def _average(a: AverageTask, tile: Tile, staged: bool) -> tuple[Launch, ...] | s
         options,
         window_tables(problem, rows),
         arguments,
-        grid=grid,
-        block=threads,
-        shared=sums + result,
-        work=_work(a, tile, staged, flush, grid * threads * repeats, idle),
-        registers=min(40 + held * a.pack * task.sum_bytes // 4, 255),
+        grid=walk.grid,
+        block=walk.block,
+        shared=walk.sums + walk.result,
+        work=_work(a, walk),
+        registers=_registers(a),
     )
 
 
-def _work(
-    a: AverageTask, tile: Tile, staged: bool, flush: bool, threads: int, idle: float
-) -> tuple[tuple[str, float], ...]:
-    """`idle`: threads of a block ÷ those that have cells."""
+def _work(a: AverageTask, walk: Walk) -> Work:
     problem, rows, double = a.task.problem, a.rows, a.task.sum_bytes // 4
     d, h, w = problem.axes
     divide, cells, planes = division_cost(problem), problem.cells, problem.planes
     of_d, of_h, of_w = (float(tables(axis).window_count.sum()) for axis in (d, h, w))  # windows of all cells
     of_runs = h.outputs if rows.strided else float(rows.runs[:, 3].sum())
     taken = planes * of_d * of_runs * of_w
-    if not staged:
-        runs = planes * d.length * rows.periods * w.length
-        return (
-            *(("windows", taken / a.pack), ("divisions", taken * divide * double)),
-            *(("additions", taken * double), ("runs", runs / a.pack), ("cells", cells / a.pack)),
-            ("threads", threads),
-        )
-    kept = planes * window_counts(d, tile.d)[0] * a.row_windows(tile.h)[0] * window_counts(w, tile.w)[0]
+    of_rows = each(lambda n: a.row_windows(n)[0], walk.tile.h)
+    of_slices = each(lambda n: window_counts(d, n)[0], walk.tile.d)
+    kept = planes * of_slices * of_rows * float(window_counts(w, walk.tile.w)[0])
     added = planes * of_d * of_h * of_w if rows.strided else taken
     return (
         *(("windows", kept), ("divisions", kept * divide * double)),
-        *(("shared loads", taken * double / a.pack * idle), ("additions", added * double * idle)),
-        *(("cells", cells / a.pack * idle), ("cells through shared memory", cells * flush)),
-        ("threads", threads),
+        *(("shared loads", taken * double / a.pack * walk.idle), ("additions", added * double * walk.idle)),
+        *(("cells", cells / a.pack * walk.idle), ("cells through shared memory", cells * (walk.result > 0))),
+        ("threads", walk.grid * walk.block * walk.repeats),
     )
-
-
-def _repeats(a: AverageTask, tile: Tile) -> int:
-    """How many shares of planes a block computes, so that finding its place costs little."""
-    rows = tile.d * tile.h * (a.rows.stride if a.rows.strided else 1)
-    enough = a.blocks(tile) // (8 * a.task.facts.multiprocessors)
-    return max(min(cdiv(LONG_WALK, rows), enough, cdiv(a.task.planes, tile.share)), 1)
-
-
-def _flushes(a: AverageTask, tile: Tile) -> tuple[bool, int]:
-    """Whether a block writes its cells through shared memory, and the bytes of them."""
-    (_, periods, w), itemsize = a.cells, a.task.problem.dtype.itemsize
-    row = w * a.packs * a.pack * itemsize
-    if (tile.w, tile.c) != (w, a.packs) or (tile.d > 1 and tile.h != periods) or row > SHORT_ROW:
-        return False, 0
-    rows = min(tile.h * a.rows.stride, a.task.problem.axes[1].length) if a.rows.strided else None
-    if rows is None:
-        begin, end = shares(periods, tile.h)
-        rows = int((a.rows.runs[end - 1, 1] - a.rows.runs[begin, 0]).max())
-    size = tile.share * tile.d * rows * row + 32
-    return (True, size) if size <= LARGE_RESULT else (False, 0)

@@ -16,7 +16,7 @@ MASK_BITS = 32  # ordered.h has a bit for each lane that is compared
 FILLED_ROW = 0.85  # the least part of the lanes that must have windows if rows are padded
 
 
-def rounded(size: int) -> int:
+def rounded(size: Any) -> Any:
     """Bytes for sums that begin anywhere in a vector of 16 bytes, as halves: 8 sums."""
     return cdiv(size, 32) * 32 + 64
 
@@ -28,7 +28,7 @@ def lanes_of_windows(task: Task, options: dict[str, Any], windows: Any) -> Array
     return -(-np.asarray(windows) // 32) * 32
 
 
-def ordered_work(options: dict[str, Any], windows: float) -> Work:
+def ordered_work(options: dict[str, Any], windows: Any) -> Work:
     """Of ordered.h, for so many windows."""
     near, rows, disjoint = options["NEAR"], options["NEAR_ROWS"], options["DISJOINT"]
     compared = near - 1 + (rows - 1) * (2 * near - 1) if near else 0

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ....cache import cached
 from ....geometry import Axis, tables
+from ..cost import Shape, fastest
 from ..kernel_tables import Array, between, cdiv, divider, even_shares, shares, windows_of_shares
 from ..source import Source
 from ..task import Launch, Task, Work
@@ -17,9 +17,7 @@ from .ordered import rounded
 from .two_passes import INDEXED, in_two_passes
 
 ONE_CHANNEL = "lanes own channels, and images have one"
-STEP = {True: 13, False: 18}  # what a window costs a warp, by whether tiles are contiguous
-READ = 0.8  # what a byte of a window costs a warp: the second-level cache is slower than its instructions
-SLOW_TILE = 1.12  # how much longer tiles of more than half of that take, as fewer warps fit
+KERNEL = "scatter of channels"  # in costs.json
 
 
 def scatter_channels(task: Task) -> tuple[Launch, ...] | str:
@@ -30,9 +28,13 @@ def scatter_channels(task: Task) -> tuple[Launch, ...] | str:
 def channels_launch(task: Task) -> Launch:
     tile = channel_tile(task)
     pieces = boxes(task.problem.axes, tile)
-    few = [n for n in (4, 3, 2) if cdiv(len(pieces), n) * n <= 1.1 * len(pieces)]  # few idle warps
-    warps = few[0] if few else min(len(pieces), 4)
-    return tiles_launch(task, tile[0], pieces, warps, int(contiguous(task, tile)), walk=0)
+    return tiles_launch(task, tile[0], pieces, int(_warps(len(pieces))), int(contiguous(task, tile)), walk=0)
+
+
+def _warps(tiles: Any) -> Any:
+    """How many warps a block has, so that few are idle."""
+    few = [cdiv(tiles, n) * n <= 1.1 * tiles for n in (4, 3, 2)]
+    return np.select(few, (4, 3, 2), np.minimum(tiles, 4))
 
 
 _CHANNELS = (
@@ -61,42 +63,69 @@ def tiles_launch(
         *(problem.axes[0].outputs * problem.axes[1].outputs, warp_bytes, len(pieces), parts, 0, 1),
         *(lag, reach, sums, ring, divider(h * w), divider(w), divider(problem.axes[2].outputs)),
     )
-    pack = 16 // task.sum_bytes
-    pack = pack if task.aligned and task.inner % pack == 0 else 1
     ways = (("DEEP", int(d > 1)), ("LANES", lanes), ("LINEAR", linear), ("ONES", int(w == 1)))
-    more = (("PACK", pack), ("WALK", walk), ("THREADS", 128))
+    more = (("PACK", pack_of(task)), ("WALK", walk), ("THREADS", 128))
     options = (*task.defines, ("AHEAD", ahead(task, steps)), *ways, *more)
     source = Source("scatter_channels.cu", "scatter_channels", _CHANNELS, options)
     grid, shared = task.planes * cdiv(task.inner, lanes) * parts, 16 + warps * warp_bytes
     found = tables(problem.axes[0])
     spans = np.stack([found.start, found.end], axis=1).ravel()
     given = (pieces, corners(problem), np.concatenate([spans, starts]).astype(np.int32))
-    work = _channels_work(task, pieces, dict(options), lanes, parts * warps)
+    work = _pieces_work(task, pieces, dict(options), lanes, parts * warps)
     return Launch(source, grid, 32 * warps, shared, given, arguments, work=work)
 
 
-def _channels_work(task: Task, pieces: Array, options: dict[str, int], lanes: int, warps: int) -> Work:
-    """Of scatter_channels.cu, where so many warps share the pieces of an image."""
-    problem, facts, walk = task.problem, pieces.astype(np.int64), options["WALK"]
-    (slices, rows, columns), (of_d, of_h, of_w) = facts[:, 3:6].T, facts[:, 9:12].T
-    groups = task.planes * cdiv(task.inner, lanes)
-    turns, lag = 32 // lanes, window_columns(problem.axes[2])[2]
-    of_piece = -(-steps_of(of_h if walk else of_d * of_h, of_w, lag, turns) // options["AHEAD"])
-    loads = 32 * groups * float((of_piece * (of_d if walk else 1)).sum())
-    steps, cells = loads * options["AHEAD"], groups * lanes * float((slices * rows * columns).sum())
+def pack_of(task: Task) -> int:
+    """Channels that a lane writes together."""
+    pack = 16 // task.sum_bytes
+    return pack if task.aligned and task.inner % pack == 0 else 1
+
+
+def _pieces_work(task: Task, pieces: Array, options: dict[str, int], lanes: int, warps: int) -> Work:
+    facts, walk, n = pieces.astype(np.int64), options["WALK"], options["AHEAD"]
+    (slices, rows, _), (of_d, of_h, of_w) = facts[:, 3:6].T, facts[:, 9:12].T
+    steps = steps_of(
+        of_h if walk else of_d * of_h, of_w, window_columns(task.problem.axes[2])[2], 32 // lanes
+    )
+    rounds = -(-steps // n) * (of_d if walk else 1)
+    taken, read, of_rows, walked = (
+        float(x.sum()) for x in (rounds, of_d * of_h * of_w, slices * rows, slices * walk)
+    )
+    return channels_work(task, n, taken, read, of_rows, walked, len(pieces), options["LINEAR"], lanes, warps)
+
+
+def channels_work(
+    task: Task,
+    ahead: Any,
+    rounds: Any,
+    windows: Any,
+    rows: Any,
+    slices: Any,
+    tiles: Any,
+    linear: Any,
+    lanes: Any,
+    warps: Any,
+) -> Work:
+    """Of scatter_channels.cu, where so many warps share the tiles of an image.
+
+    `rounds` of a warp load `ahead` windows each. `rows` of all tiles; `slices` of all tiles, if warps walk.
+    """
+    problem, groups = task.problem, task.planes * cdiv(task.inner, lanes)
+    loads, cells = 32 * groups * rounds, groups * lanes * float(prod(problem.input_plane))
+    steps, deep = loads * ahead, problem.axes[0].length > 1
     return (
-        *(("steps", steps), ("loads", loads), ("steps in whole rows", steps * options["LINEAR"])),
-        ("steps in slices", steps * (options["DEEP"] and not options["LINEAR"])),
-        ("bytes of windows", groups * lanes * float((of_d * of_h * of_w).sum()) * window_bytes(problem)),
+        *(("steps", steps), ("loads", loads), ("steps in whole rows", steps * linear)),
+        ("steps in slices", steps * deep * (1 - linear)),
+        ("bytes of windows", groups * lanes * windows * window_bytes(problem)),
         *(("cells of lanes", cells), ("16-bit cells of lanes", cells * (problem.dtype.itemsize == 2))),
-        ("cells without vectors", cells * (options["PACK"] == 1)),
-        *(("rows", 32 * groups * float((slices * rows).sum())), ("tiles", 32 * groups * len(pieces))),
-        *(("slices", 32 * groups * float(slices.sum()) * walk), ("steps in groups", steps * (turns > 1))),
+        ("cells without vectors", cells * (pack_of(task) == 1)),
+        *(("rows", 32 * groups * rows), ("tiles", 32 * groups * tiles)),
+        *(("slices", 32 * groups * slices), ("steps in groups", steps * (lanes < 32))),
         ("lanes", 32 * groups * warps),
     )
 
 
-def warp_sizes(task: Task, cells: int, columns: int, lanes: int) -> tuple[int, int]:
+def warp_sizes(task: Task, cells: Any, columns: Any, lanes: int) -> tuple[Any, Any]:
     """Bytes of a warp's sums, and of all it keeps: groups of lanes need to know where columns begin."""
     sums = rounded(cells * lanes * task.sum_bytes)
     return sums, sums + (cdiv(columns, 4) * 16 if lanes < 32 else 0)
@@ -126,7 +155,6 @@ def ahead(task: Task, steps: int) -> int:
     return min((8, 4), key=lambda n: cdiv(steps, n) * (n + 2))
 
 
-@cached()
 def channel_tile(task: Task) -> tuple[int, int, int]:
     """The box of cells that costs least: large ones read fewer windows twice, of small ones more fit."""
     most, lengths = WARP_BYTES // 32 // task.sum_bytes, task.problem.input_plane
@@ -140,22 +168,19 @@ def channel_tile(task: Task) -> tuple[int, int, int]:
         boxes[at] = np.array(shares).reshape(shape)
         windows = windows * np.array([float(windows_of_shares(axis, n).sum()) for n in shares]).reshape(shape)
         tiles = tiles * -(-length // boxes[at])
-    box = np.broadcast_arrays(*boxes)
-    linear, cells = contiguous(task, box), box[0] * box[1] * box[2]
-    cost = channels_work(task, windows, windows, tiles, box[0] * box[1] * tiles, linear)
-    cost = np.where(cells > most, np.inf, cost * np.where(cells > most // 2, SLOW_TILE, 1.0))
-    best = int(cost.argmin())
-    return int(box[0].flat[best]), int(box[1].flat[best]), int(box[2].flat[best])
-
-
-def channels_work(
-    task: Task, steps: Any, windows: Any, tiles: Any, rows: Any, linear: Any, lanes: int = 32
-) -> Any:
-    """What a warp has to do for an image: `windows` to read in so many steps, and `rows` to write."""
-    moved = READ * windows * window_bytes(task.problem)
-    written = 4 * prod(task.problem.input_plane)
-    step = STEP[False] + (STEP[True] - STEP[False]) * linear
-    return step * steps + (moved + written) * lanes / 32 + 150 * tiles + 30 * rows
+    d, h, w = (box.ravel() for box in np.broadcast_arrays(*boxes))
+    windows, tiles = windows.ravel(), tiles.ravel()
+    warps = _warps(tiles)
+    parts, shared = cdiv(tiles, warps), 16 + warps * warp_sizes(task, d * h * w, 0, 32)[0]
+    rows = tiles * d * h
+    n = 4 if ahead(task, 64) == 4 else 8
+    linear = contiguous(task, (d, h, w)).astype(int)
+    rounds = windows / n + tiles / 2  # the last round of a tile is half full
+    work = channels_work(task, n, rounds, windows, rows, 0.0, tiles, linear, 32, parts * warps)
+    shape_ = Shape(task.planes * cdiv(task.inner, 32) * parts, 32 * warps, shared, 40, work)
+    best = fastest(task, KERNEL, shape_, (d * h * w <= most) & (shared <= task.facts.shared_per_block))
+    best = best or 0
+    return int(d[best]), int(h[best]), int(w[best])
 
 
 def contiguous(task: Task, box: Any) -> Any:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
+from typing import Any
+
+import numpy as np
 
 from ....geometry import tables
 from ....problem.problem import Problem
+from ..cost import Shape, fastest, nth
 from ..kernel_tables import cdiv, divider
 from ..source import Source
-from ..task import THREADS, Launch, Task, Work
+from ..task import STATIC_BYTES, THREADS, Launch, Task, Work
 from .indices import corners, window_bytes
 
 MAX_PAIRS = 16  # of windows for each byte of a plane: the time grows with the square of the windows
-BLOCKS = 8  # of a multiprocessor, if there is enough to fill
-LEAST_BYTES = 4 << 10  # that a block fills,
-MOST_BYTES = 32 << 10  # and how many at most
-READ_AGAIN = 128  # bytes that blocks read for each window, at most; else a second launch writes cells
+KERNEL = "scatter of few windows"  # in costs.json
 
 _FEW = (
     *(("const Element*", "grad"), ("const Index*", "indices"), ("Element*", "out")),
@@ -31,46 +32,60 @@ def scatter_few(task: Task) -> tuple[Launch, ...] | str:
     """Blocks fill the result with zeros; threads write the cells that the windows name."""
     problem, inner = task.problem, task.inner
     cells, windows = prod(problem.input_plane), prod(problem.output_plane)
-    size = problem.dtype.itemsize
-    plane = cells * size
+    plane = cells * problem.dtype.itemsize
     d, h, w = problem.axes
     if windows**2 > MAX_PAIRS * plane:
         return f"{windows**2} pairs of windows are too many to compare for a plane of {plane} bytes"
-    share = _block_bytes(task)
-    # Every block reads all windows of its planes, or of its images if channels are innermost.
-    read = max(plane * inner / share, 1) * (problem.index_bytes + size)
-    once, span = read <= READ_AGAIN, cdiv(share, 16)
+    tiles = _tiles(task)
+    shape = Shape(tiles.fills, THREADS, tiles.shared, 40, _work(task, tiles))
+    best = fastest(task, KERNEL, shape, tiles.shared + STATIC_BYTES <= task.facts.shared_per_block)
+    if best is None:
+        return "the bits of the cells are more than a block can keep"
+    tile = nth(tiles, best)
     arguments = (
-        *(task.planes, cells * inner, cells, windows, d.outputs * h.outputs, span),
+        *(task.planes, cells * inner, cells, windows, d.outputs * h.outputs, tile.span),
         *(divider(windows * inner), divider(inner), divider(w.outputs)),
     )
-    elements, vector = task.planes * cells * inner, 16 // size
-    fills = cdiv(elements + vector - 1, span * vector)  # the result may begin anywhere in a vector
-    bits = 2 * 4 * (span * vector // 32 + 1)  # bytes of two bits for each element
-    shared = bits if once and windows > 1 else 0
-    work = _work(task, once, fills, span * vector)
-    both = Launch(_source(task, 1, 1), fills, THREADS, shared, (corners(problem),), arguments, work=work)
-    if once:
+    work, tables = _work(task, tile), (corners(problem),)
+    both = Launch(_source(task, 1, 1), tile.fills, THREADS, tile.shared, tables, arguments, work=work)
+    if tile.once:
         return (both,)
     writes = cdiv(task.planes * windows * inner, THREADS)
     return replace(both, source=_source(task, 1, 0)), replace(both, source=_source(task, 0, 1), grid=writes)
 
 
-def _work(task: Task, once: bool, blocks: int, elements: int) -> Work:
-    """`once`: each block, of so many elements, reads all windows of the planes that it shares."""
-    problem, windows = task.problem, prod(task.problem.output_plane)
-    all_windows = problem.planes * windows
-    read = float(all_windows)
-    if once:
-        read = blocks * (elements / (prod(problem.input_plane) * task.inner) + 1) * windows * task.inner
+@dataclass(frozen=True, slots=True)
+class _Tiles:
+    """Ways to divide the result among blocks; of each:"""
+
+    once: Any  # whether blocks read all windows of the planes that they fill, or a second launch writes cells
+    span: Any  # vectors of 16 bytes that a block fills
+    fills: Any  # blocks
+    shared: Any
+
+
+def _tiles(task: Task) -> _Tiles:
+    vector, windows = 16 // task.problem.dtype.itemsize, prod(task.problem.output_plane)
+    spans = 1 << np.arange(4, 12)  # blocks that fill 64 KB took up to twice as long as those that fill 32 KB
+    once, span = np.repeat([0, 1], len(spans)), np.tile(spans, 2)
+    fills = cdiv(task.problem.cells + vector - 1, span * vector)  # the result may begin anywhere in a vector
+    bits = 2 * 4 * (span * vector // 32 + 1)  # bytes of two bits for each element
+    return _Tiles(once, span, fills, bits * once * (windows > 1))
+
+
+def _work(task: Task, tiles: _Tiles) -> Work:
+    problem, windows, once = task.problem, prod(task.problem.output_plane), tiles.once
+    all_windows, elements = float(problem.planes * windows), tiles.span * (16 // problem.dtype.itemsize)
+    again = tiles.fills * (elements / (prod(problem.input_plane) * task.inner) + 1) * windows * task.inner
+    read = np.where(once, again, all_windows)
     pairs = all_windows * windows
     return (
-        *(("vectors", problem.cells * problem.dtype.itemsize / 16), ("threads", blocks * THREADS)),
+        *(("vectors", problem.cells * problem.dtype.itemsize / 16), ("threads", tiles.fills * THREADS)),
         *(("windows", read), ("bytes of windows", read * window_bytes(problem)), ("cells", problem.cells)),
-        ("pairs", pairs * _compared_warps(problem) if once else 0),
+        ("pairs", pairs * _compared_warps(problem) * once),
         *(
-            ("pairs of two launches", 0 if once else pairs),
-            ("cells of two launches", problem.cells * (not once)),
+            ("pairs of two launches", pairs * (1 - once)),
+            ("cells of two launches", problem.cells * (1 - once)),
         ),
     )
 
@@ -88,9 +103,3 @@ def _compared_warps(problem: Problem) -> float:
 def _source(task: Task, fills: int, writes: int) -> Source:
     options = (("FILLS", fills), ("WRITES", writes), ("THREADS", THREADS))
     return Source("scatter_few.cu", "scatter_few", _FEW, (*task.defines, *options))
-
-
-def _block_bytes(task: Task) -> int:
-    """What a block fills."""
-    problem, blocks = task.problem, BLOCKS * task.facts.multiprocessors
-    return min(max(cdiv(problem.cells * problem.dtype.itemsize, blocks), LEAST_BYTES), MOST_BYTES)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import product
 from math import prod
+from typing import Any
 
 import numpy as np
 
 from ....geometry import tables
+from ..cost import Shape, fastest
 from ..kernel_tables import (
     Array,
     between,
@@ -17,18 +19,18 @@ from ..kernel_tables import (
     even_shares,
     longest_span,
     shares,
+    window_counts,
     windows_of_shares,
 )
 from ..source import Argument, Source
-from ..task import Launch, Task, Work
+from ..task import RESERVED, Launch, Task, Work
 from .indices import WARP_BYTES, corners, window_bytes
 from .ordered import lanes_of_windows, order_options, ordered_work, padded_row, rounded, spans_of, steps
 from .scatter_planes import bands_launch
 from .two_passes import INDEXED, redo
 
 WARPS = 4  # of a block
-MOST_WARPS = 28  # of a multiprocessor, as each has so many registers
-ENOUGH_WARPS = 16  # of a multiprocessor, to keep it busy
+KERNEL = "scatter of volumes"  # in costs.json
 
 _VOLUMES = (
     *INDEXED,
@@ -53,7 +55,11 @@ def scatter_volumes(task: Task) -> tuple[Launch, ...] | str:
     row = ring * w.length * inner * task.sum_bytes
     if row > WARP_BYTES:
         return f"a row of {ring} slices has {row} bytes, of which a warp keeps at most {WARP_BYTES}"
-    pieces = _pieces(task, *_shares(task, row))
+    options = order_options(task)
+    best = _best(task, row, dict(options))
+    if best is None:
+        return f"a row of {ring} slices is more than a block can keep"
+    pieces = _pieces(task, *best)
     pitch = cdiv(int(pieces[:, 1].max()) + 4, 4) * 4
     warp_bytes = rounded(ring * pitch * task.sum_bytes)
     cells, windows = prod(problem.input_plane), prod(problem.output_plane)
@@ -65,48 +71,45 @@ def scatter_volumes(task: Task) -> tuple[Launch, ...] | str:
         *(divider(h.length * w.length), divider(inner), divider(w.outputs), divider(h.outputs)),
         *(divider(h.length), divider(w.length), divider(padded_row(task))),
     )
-    options = (("INNER", int(inner > 1)), *order_options(task), ("THREADS", 32 * WARPS))
-    source = Source("scatter_volumes.cu", "scatter_volumes", _VOLUMES, (*task.defines, *options))
+    ways = (("INNER", int(inner > 1)), *options, ("THREADS", 32 * WARPS))
+    source = Source("scatter_volumes.cu", "scatter_volumes", _VOLUMES, (*task.defines, *ways))
     slices = np.stack([span.start, span.end], axis=1).astype(np.int32)
     given = (pieces, corners(problem), spans_of(problem), slices)
     counts = task.planes * len(pieces)
-    work = _work(task, pieces, dict(options))
+    work = tuple((name, np.max(count).item()) for name, count in _work(task, dict(options), best))
     first = Launch(
         source, cdiv(counts, WARPS), 32 * WARPS, WARPS * warp_bytes, given, arguments, counts, work
     )
     return (replace(first, repair=lambda: redo(task, bands_launch(task), parts=len(pieces))),)
 
 
-def _work(task: Task, pieces: Array, options: dict[str, int]) -> Work:
-    slices, of_d, count = pieces[:, 3] - pieces[:, 2], pieces[:, 5].astype(np.int64), pieces[:, 7]
-    windows = task.planes * float((of_d * lanes_of_windows(task, options, count)).sum())
+def _work(task: Task, options: dict[str, Any], *tiles: tuple[int, int]) -> Work:
+    """`tiles`: how many rows and slices a warp has."""
+    rows, slices = zip(*tiles, strict=True)
+    d, h, w = task.problem.axes
+    bands = [windows_of_shares(h, n) * (w.outputs * task.inner) for n in rows]
+    lanes = np.array([float(lanes_of_windows(task, options, windows).sum()) for windows in bands])
+    read = np.array([float(windows.sum()) for windows in bands])
+    walks = np.array([float(window_counts(d, n)[0]) for n in slices])  # slices of windows
+    of_h, of_d = cdiv(h.length, np.array(rows)), cdiv(d.length, np.array(slices))
     return (
-        *ordered_work(options, windows),
-        ("bytes of windows", task.planes * float((of_d * count).sum()) * window_bytes(task.problem)),
-        *(
-            ("slices", 32 * task.planes * float(slices.sum())),
-            ("ranges", 32 * task.planes * float(of_d.sum())),
-        ),
-        *(("pieces", 32 * task.planes * len(pieces)), ("cells", task.problem.cells)),
+        *ordered_work(options, task.planes * walks * lanes),
+        ("bytes of windows", task.planes * walks * read * window_bytes(task.problem)),
+        *(("slices", 32 * task.planes * of_h * d.length), ("ranges", 32 * task.planes * of_h * walks)),
+        *(("pieces", 32 * task.planes * of_h * of_d), ("cells", task.problem.cells)),
     )
 
 
-def _shares(task: Task, row: int) -> tuple[int, int]:
+def _best(task: Task, row: int, options: dict[str, Any]) -> tuple[int, int] | None:
     """Rows and slices of a warp that cost least; `row` is the bytes of a row of all slices in the ring."""
-    (d, h, w), facts = task.problem.axes, task.facts
-    cells = prod(task.problem.input_plane) * task.inner
-    found = []
-    for rows, slices in product(even_shares(h.length), even_shares(d.length)):
-        if rows * row > WARP_BYTES:
-            continue
-        windows = float(windows_of_shares(h, rows).sum() * windows_of_shares(d, slices).sum()) * w.outputs
-        pieces = cdiv(h.length, rows) * cdiv(d.length, slices)
-        fit = max(min(facts.shared_per_multiprocessor // (rows * row + 256), MOST_WARPS), 1)
-        few = max(facts.multiprocessors * min(fit, ENOUGH_WARPS) / (pieces * task.planes), 1.0)
-        written = cdiv(h.length, rows) * d.length  # slices of all bands
-        work = 2 * windows * task.inner + cells + 64 * written + 256 * pieces
-        found.append((work * few * (1 + 6 / fit), rows, slices))
-    return min(found)[1:]
+    d, h, _ = task.problem.axes
+    found = [n for n in product(even_shares(h.length), even_shares(d.length)) if n[0] * row <= WARP_BYTES]
+    rows, slices = np.array(found).T
+    shared = WARPS * rounded(rows * row)
+    grid = cdiv(task.planes * cdiv(h.length, rows) * cdiv(d.length, slices), WARPS)
+    shape = Shape(grid, 32 * WARPS, shared, 40, _work(task, options, *found))
+    best = fastest(task, KERNEL, shape, shared + RESERVED <= task.facts.shared_per_block)
+    return None if best is None else found[best]
 
 
 def _pieces(task: Task, rows: int, slices: int) -> Array:

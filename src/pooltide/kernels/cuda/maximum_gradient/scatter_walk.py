@@ -7,13 +7,13 @@ window, so its tile has more rows and columns, and it reads each window less oft
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
 from typing import Any
 
 import numpy as np
 
 from ....geometry import Axis
-from ..kernel_tables import Array, cdiv, even_shares, longest_span, window_counts, windows_of_shares
+from ..cost import Shape, fastest
+from ..kernel_tables import Array, cdiv, each, even_shares, longest_span, window_counts, windows_of_shares
 from ..task import Launch, Task
 from .scatter_channels import (
     ONE_CHANNEL,
@@ -29,10 +29,8 @@ from .two_passes import in_two_passes
 
 WALK_BYTES = 12 << 10  # of sums that a warp keeps in shared memory, at most
 WARPS = 2  # of a block
-MOST_WARPS = 16  # the most warps of a multiprocessor; their registers limit the number
-WAITING = 6  # n warps on a multiprocessor take as long as n + WAITING that never wait for memory
-LEGAL_LANES = {32, 16, 8}  # groups of a warp, whose lanes load up to 8 windows together
-LANES = (32, 16)  # channels of a tile; with fewer than 32, groups of lanes take rows of windows in turn
+KERNEL = "scatter of channels in volumes"  # in costs.json
+LANES = (32, 16, 8)  # channels of a tile; with fewer than 32, groups of lanes take rows of windows in turn
 
 
 def walk_channels(task: Task) -> tuple[Launch, ...] | str:
@@ -43,49 +41,50 @@ def walk_channels(task: Task) -> tuple[Launch, ...] | str:
     if d.length == 1:
         return "images have one slice"
     ring = longest_span(d)
-    none = inf, 0, (0, 0, 0)
-    tiles = (_best_tile(task, ring, lanes) for lanes in set(LANES) & LEGAL_LANES)
-    cost, lanes, tile = min(tiles, default=none)
-    if cost == inf:
+    best = _best(task, np.concatenate([_tiles(task, ring, lanes) for lanes in LANES], axis=1))
+    if best is None:
         return f"a window has {ring} slices, too many cells for a warp"
-    pieces = boxes(task.problem.axes, tile)
+    lanes, *tile = best
+    pieces = boxes(task.problem.axes, (tile[0], tile[1], tile[2]))
     linear = int(lanes == 32 and tile[2] == w.length)
     launch = tiles_launch(task, ring, pieces, min(WARPS, len(pieces)), linear, walk=1, lanes=lanes)
     return in_two_passes(task, launch)
 
 
-def _best_tile(task: Task, ring: int, lanes: int) -> tuple[float, int, tuple[int, int, int]]:
-    """The least cost, infinite if no tile fits a warp; the lanes; slices, rows and columns of a tile."""
-    (d, h, w), facts, lag = task.problem.axes, task.facts, window_columns(task.problem.axes[2])[2]
+def _best(task: Task, tiles: Array) -> list[int] | None:
+    """The lanes, slices, rows and columns of the tile that costs least."""
+    d, h, w = task.problem.axes
+    lanes, depth, height, width, size, ahead, steps, read = tiles
+    taken = each(lambda n: window_counts(d, n)[0], depth)  # slices of windows
+    across = cdiv(h.length, height) * cdiv(w.length, width)
+    pieces = across * cdiv(d.length, depth)
+    warps = np.minimum(WARPS, pieces)
+    parts, linear = cdiv(pieces, warps), ((lanes == 32) & (width == w.length)).astype(int)
+    slices, rows = d.length * across, d.length * h.length * cdiv(w.length, width)
+    sizes = taken * steps // ahead, taken * read, rows, slices, pieces, linear, lanes, parts * warps
+    grid = task.planes * cdiv(task.inner, lanes) * parts
+    shape = Shape(grid, 32 * warps, 16 + warps * size, 40, channels_work(task, ahead, *sizes))
+    best = fastest(task, KERNEL, shape, 16 + WARPS * size <= task.facts.shared_per_block)
+    return None if best is None else tiles[:4, best].tolist()
+
+
+def _tiles(task: Task, ring: int, lanes: int) -> Array:
+    """Of each tile that a warp can keep, its lanes, slices, rows, columns and bytes.
+
+    Then how many windows a warp loads together, the steps of all tiles of a slice, and the windows that they
+    read.
+    """
+    (d, h, w), lag = task.problem.axes, window_columns(task.problem.axes[2])[2]
     most = WALK_BYTES // (lanes * task.sum_bytes) // ring
     if most == 0:
-        return inf, lanes, (0, 0, 0)
-    depths, rows, widths = even_shares(d.length)[::-1], _Shares.of(h, most), _Shares.of(w, most)
-    groups = cdiv(task.inner, lanes)
-    shares: tuple[Any, Any, Any] = rows.shares[:, None], widths.shares, np.array(depths)[:, None, None]
-    height, width, depth = shares
+        return np.zeros((8, 0), np.int64)
+    depths, rows, widths = np.array(even_shares(d.length)), _Shares.of(h, most), _Shares.of(w, most)
+    height, width = rows.shares[:, None], widths.shares
     windows: Any = np.maximum.reduceat(widths.windows, widths.begin)
-    sizes = warp_sizes(task, ring * height * width, windows, lanes)[1]
-    fit = np.clip(facts.shared_per_multiprocessor // (sizes + 512), 1, MOST_WARPS)
-    written = d.length * h.length * cdiv(w.length, width)  # rows of all tiles
-    steps, read = _of_slice(task, rows, widths, lag, 32 // lanes)
-    taken = np.array([window_counts(d, n)[0] for n in depths])[:, None, None]
-    tiles = cdiv(h.length, height) * cdiv(w.length, width) * cdiv(d.length, depth)
-    linear = (lanes == 32) & (width == w.length)
-    work = channels_work(task, taken * steps, taken * read, tiles, written, linear, lanes)
-    waiting = _waiting(tiles * groups * task.planes / facts.multiprocessors, fit)
-    kept = (height * width <= most) & (16 + WARPS * sizes <= facts.shared_per_block)
-    cost = np.where(kept, work * (groups / cdiv(task.inner, 32)) * waiting, inf)
-    best = np.unravel_index(int(cost.argmin()), cost.shape)
-    tile = depths[best[0]], int(rows.shares[best[1]]), int(widths.shares[best[2]])
-    return float(cost[best]), lanes, tile
-
-
-def _waiting(warps: Any, fit: Any) -> Any:
-    """How much longer `warps` of a multiprocessor take, of which `fit` run at a time, than alone."""
-    full, rest = np.divmod(np.maximum(warps, 1.0), fit)
-    time = full * (fit + WAITING) + np.where(rest > 0, rest + WAITING, 0.0)
-    return time / warps
+    size = warp_sizes(task, ring * height * width, windows, lanes)[1]
+    of_slice = (height, width, size, *_of_slice(task, rows, widths, lag, 32 // lanes))
+    found = np.broadcast_arrays(lanes, depths[:, None, None], *of_slice)
+    return np.stack([one.ravel() for one in found])[:, np.tile((height * width <= most).ravel(), len(depths))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +111,11 @@ class _Shares:
         return np.asarray(np.add.reduceat(numbers * weights, self.begin))
 
 
-def _of_slice(task: Task, rows: _Shares, widths: _Shares, lag: int, turns: int) -> tuple[Array, Array]:
-    """The steps of the tiles of a slice, and the windows that they read, for all cuts of rows and columns."""
+def _of_slice(task: Task, rows: _Shares, widths: _Shares, lag: int, turns: int) -> tuple[Array, ...]:
+    """For all cuts of rows and columns: windows loaded together, and the steps and windows of all tiles."""
     steps = steps_of(rows.windows[:, None], widths.windows, lag, turns)
     longest = np.maximum.reduceat(np.maximum.reduceat(steps, rows.begin), widths.begin, axis=1)
     units = np.vectorize(lambda steps: ahead(task, steps), otypes=[int])(longest)
     padded = {n: widths.sums(rows.sums(-(-steps // n) * n).T).T for n in set(units.flat)}
     taken = np.select([units == n for n in padded], list(padded.values()))
-    return taken.astype(float), np.outer(rows.sums(rows.windows), widths.sums(widths.windows)).astype(float)
+    return units, taken, np.outer(rows.sums(rows.windows), widths.sums(widths.windows))

@@ -95,7 +95,6 @@ class Kernel:
 
         `follows`: the kernel itself waits for the launch before it, so it may start early (two_passes.h).
         """
-        packed(self.source, arguments)  # raises for numbers that do not fit
         with self.lock:
             if shared > self.shared:
                 driver = _working_driver()

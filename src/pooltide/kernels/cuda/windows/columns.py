@@ -248,20 +248,13 @@ def column_launch(
     return (Launch(source, walk.grid(task), walk.block, shared, (span_table(axes, *more),), arguments),)
 
 
-def not_neighbours(axes: tuple[Windows, ...]) -> str | None:
-    """Why windows are not all made of neighbouring cells, of which each has one; else None."""
-    if any(axis.dilation > 1 for axis in axes):
-        return "the cells of a window are not neighbours"
-    if any(axis.empty for axis in axes):
-        return "some windows have no cell"
-    return None
-
-
 def not_in_planes(task: Task, axes: tuple[Windows, ...]) -> str | None:
     """Why a block can't copy the windows of planes to shared memory by rows; else None."""
     if task.inner > 1:
         return "channels are innermost, and neighbouring threads read neighbouring channels"
-    return not_neighbours(axes)
+    if any(axis.dilation > 1 for axis in axes):
+        return "the cells of a window are not neighbours"
+    return "some windows have no cell" if any(axis.empty for axis in axes) else None
 
 
 def unrolled_cells(most: int, ragged: bool, limit: int = LINE) -> int:

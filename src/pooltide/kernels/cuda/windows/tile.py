@@ -19,8 +19,6 @@ from .columns import TENSORS, Windows, not_in_planes, span_table, steady_axes, u
 
 TILE_BYTES = (16 << 10, 24 << 10)  # the second where too few windows fit the first
 FEWEST_WINDOWS = 32  # of a block, if possible, so that a warp has windows for all lanes
-# Cycles of a multiprocessor for 32 windows in a tile: instructions to find a window, and those of a cell.
-FOUND, ADDED = 25, 1.5
 Axes = tuple[Windows, Windows, Windows]
 _PARAMETERS = (
     *(("const int*", "tables"), ("const int*", "parts"), ("i64", "planes"), ("i64", "elements")),
@@ -84,21 +82,20 @@ def _launch(task: Task, axes: Axes, tile: _Tile, kernel: TileKernel) -> tuple[La
     parameters = (*TENSORS, *kernel.pointers, *_PARAMETERS, *kernel.numbers)
     source = Source(f"{kernel.entry}.cu", kernel.entry, parameters, defines)
     tables = (span_table(axes, *kernel.more), tile.parts.astype(np.int32).ravel())
-    cycles = _cycles(task, axes, tile) * task.planes * windows
-    work = (("cycles of tiles", cycles), ("threads of tiles", blocks * THREADS))
+    lanes = task.planes * windows * 32 / min(tile.windows, 32)  # of warps that have windows
+    read = lanes * _cycles(task, axes, tile)
+    work = (("lanes of tiles", lanes), ("reads of tiles", read), ("threads of tiles", blocks * THREADS))
     return (Launch(source, blocks, THREADS, _shared(task, tile, padded), tables, arguments, work=work),)
 
 
 def _cycles(task: Task, axes: tuple[Windows, ...], tile: _Tile) -> float:
-    """Cycles for 32 windows: shared memory serves a bank once per cycle, and 4 instructions are issued.
+    """In which 32 windows are read, as shared memory serves a bank once per cycle.
 
     Where a tile has gaps, most warps have lanes with a gap and lanes without, and run both branches.
     """
-    cells = prod(axis.most for axis in axes)
     tight, loose = conflicts(_first_cells(task, axes, tile), task.problem.dtype.itemsize)
-    padded = _padded(task, axes, tile)
-    each = 2 * max(loose, ADDED) if padded else max(tight, ADDED)
-    return (FOUND + each * cells) * 32 / min(tile.windows, 32)
+    each = 2 * loose if _padded(task, axes, tile) else tight
+    return each * prod(axis.most for axis in axes)
 
 
 def _tile(task: Task, axes: tuple[Windows, ...]) -> _Tile | str:
