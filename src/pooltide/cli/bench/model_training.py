@@ -178,7 +178,7 @@ def _measure(
     cuda = setting.device == "cuda"
     times: dict[str, list[float]] = {variant: [] for variant in workers}
     hosts: dict[str, list[float]] = {variant: [] for variant in workers if cuda}
-    loads = []
+    loads: list[float] = []
     for turn in range(setting.rounds):
         for variant in order(list(workers), turn):
             time, other = workers[variant].submit(time_on_gpu if cuda else time_on_cpu).result()
