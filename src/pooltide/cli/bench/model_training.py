@@ -15,8 +15,9 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, nullcontext
 from dataclasses import asdict, dataclass
 from functools import cache
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from statistics import mean, median
+from threading import Thread
 from typing import Any
 
 import torch
@@ -96,8 +97,16 @@ def begin(variant: str, threads: int) -> None:
     """Prepares a process: the patch of its variant stays."""
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # else cuBLAS may not repeat its sums
     use_threads(threads)
+    Thread(target=_end_with_the_command, daemon=True).start()
     if (arguments := VARIANTS[variant]) is not None:
         patch(**arguments)
+
+
+def _end_with_the_command() -> None:
+    """A worker whose command was killed would wait for work forever."""
+    if (command := parent_process()) is not None:
+        command.join()
+        os._exit(1)
 
 
 def _call(net: Any, x: torch.Tensor) -> Any:
