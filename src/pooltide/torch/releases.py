@@ -42,6 +42,7 @@ PRIVATE = (
     "_C._len_torch_dispatch_stack",
     "_C._nn",
     "_C._set_tracing_state",
+    "_guards.TracingContext.try_get",
     "_prims_common.suggest_memory_format",
     "_prims_common.wrappers._maybe_resize_out",
     "autograd.forward_ad._current_level",
