@@ -176,7 +176,8 @@ def time_on_gpu() -> tuple[float, float]:
 
 def device_and_bytes() -> tuple[float, int]:
     step = trainings[0].step
-    return device_seconds(step), _peak_bytes(step)
+    step()  # warms up: another process had the device
+    return median(device_seconds(step) for _ in range(3)), _peak_bytes(step)
 
 
 def _measure(
