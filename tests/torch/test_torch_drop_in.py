@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from itertools import permutations, product
 from math import prod
 from typing import Any
@@ -446,7 +447,9 @@ def test_sizes_and_indices_that_only_ours_take_or_refuse() -> None:
         ("max_unpool2d", [y, at.int(), 2], [y, at, 2]),
     ]
     for name, odd, usual in beyond:
-        with pytest.raises((RuntimeError, TypeError)):
+        # PyTorch 2.6 takes NumPy's integers in unpools
+        refused = can_call_aten() or odd[-1] is not two or "unpool" not in name
+        with pytest.raises((RuntimeError, TypeError)) if refused else nullcontext():
             getattr(F, name)(*odd)
         assert torch.equal(getattr(functional, name)(*odd), getattr(F, name)(*usual))
     assert F.avg_pool2d(x, torch.tensor(2)).shape == (1, 2, 3, 2)

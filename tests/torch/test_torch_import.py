@@ -112,6 +112,8 @@ def test_channels_last_is_what_pytorch_says() -> None:
     torch = pytest.importorskip("torch")
     from torch._prims_common import suggest_memory_format
 
+    if not hasattr(torch.library, "get_kernel"):
+        pytest.skip("PyTorch 2.6 takes some planes of one channel for channels-last, newer releases do not")
     from pooltide.torch.tensors import is_channels_last
 
     for axes, form, steps in (
