@@ -452,6 +452,7 @@ def test_sizes_and_indices_that_only_ours_take_or_refuse() -> None:
         with pytest.raises((RuntimeError, TypeError)) if refused else nullcontext():
             getattr(F, name)(*odd)
         assert torch.equal(getattr(functional, name)(*odd), getattr(F, name)(*usual))
-    assert F.avg_pool2d(x, torch.tensor(2)).shape == (1, 2, 3, 2)
+    if can_call_aten():  # PyTorch 2.6 refuses it, too
+        assert F.avg_pool2d(x, torch.tensor(2)).shape == (1, 2, 3, 2)
     with pytest.raises(DtypeError, match="kernel_size is tensor"):
         functional.avg_pool2d(x, torch.tensor(2))
