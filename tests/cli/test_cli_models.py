@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import nullcontext
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -15,9 +18,9 @@ from pooltide.cli import main
 torch = pytest.importorskip("torch")
 
 from pooltide.cli.bench import model_training, networks, options  # noqa: E402
-from pooltide.cli.bench.model_training import Setting, compiled_call  # noqa: E402
+from pooltide.cli.bench.model_training import Setting  # noqa: E402
 from pooltide.cli.bench.networks import NETWORKS, Network  # noqa: E402
-from pooltide.torch import patch  # noqa: E402
+from pooltide.torch import is_patched, patch  # noqa: E402
 from shares import fast_if  # noqa: E402
 
 SMALLEST = Setting("cpu", 0.0, None, 3)
@@ -49,7 +52,7 @@ def test_a_network_has_the_published_number_of_weights(name: str) -> None:
 
 
 def weights_after_a_step(name: str) -> list[Any]:
-    run = model_training.Training(NETWORKS[name], SMALLEST, "plain")
+    run = model_training.Training(NETWORKS[name], SMALLEST)
     before = [weight.clone() for weight in run.net.parameters()]
     run.step()
     after = list(run.net.parameters())
@@ -75,11 +78,43 @@ def small() -> Any:
     return torch.nn.Sequential(*layers)
 
 
+def random() -> Any:
+    net = small()
+    torch.nn.init.constant_(net[-1][-1].bias, next(counted))
+    return net
+
+
+counted = count()
+ONE = Network(small, (3, 32, 32), {"cpu": 2}, 11, None)
+
+
+class Here:
+    """A worker of a variant that is no process."""
+
+    def __init__(self, _: int, __: Any, initializer: Any, initargs: tuple[str, int]) -> None:
+        self.variant = model_training.VARIANTS[initargs[0]]
+        self.trainings: list[Any] = []
+
+    def __enter__(self) -> Here:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def submit(self, function: Any, *arguments: Any) -> Future[Any]:
+        result: Future[Any] = Future()
+        with patch(**self.variant) if self.variant is not None else nullcontext():
+            model_training.trainings[:] = self.trainings
+            result.set_result(function(*arguments))
+            self.trainings = list(model_training.trainings)
+        return result
+
+
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = Network(small, (3, 32, 32), {"cpu": 2}, 11, None)
-    monkeypatch.setattr(networks, "NETWORKS", {"one": one, "two": one})
+    monkeypatch.setattr(networks, "NETWORKS", {"one": ONE, "two": ONE})
     monkeypatch.setattr(model_training, "NETWORKS", networks.NETWORKS)
+    monkeypatch.setattr(model_training, "ProcessPoolExecutor", Here)
 
 
 def bench(*arguments: str) -> Any:
@@ -92,7 +127,7 @@ def test_json_has_every_model_and_variant() -> None:
     assert run.exit_code == 0, run.output
     told = json.loads(run.stdout)
     assert [row["model"] for row in told["models"]] == ["one", "two"]
-    variants = {"plain", "patch()", "patch(forward=True)"} - told["skipped"].keys()
+    variants = {"plain", "patch()", "patch(forward=True)"}
     for row in told["models"]:
         assert row["input"] == [2, 3, 16, 16]
         assert row["seconds"].keys() == row["repeats"].keys() == variants
@@ -117,8 +152,7 @@ def test_the_command_says_how_busy_the_machine_was(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.usefixtures("few")
 def test_a_training_that_does_not_repeat_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    counted = count()
-    monkeypatch.setattr(model_training.Training, "weights", lambda self: [torch.tensor(next(counted))])
+    monkeypatch.setitem(networks.NETWORKS, "one", replace(ONE, make=random))
     run = bench("one")
     assert run.exit_code == 1
     assert "one, patch(): two trainings from the same seed gave different weights" in run.stderr
@@ -127,26 +161,23 @@ def test_a_training_that_does_not_repeat_is_an_error(monkeypatch: pytest.MonkeyP
     assert line.split()[-2:] == ["no", "no"]
 
 
+def computes_ours() -> bool:
+    """Whether a compiled step in this process calls our gradient."""
+    model_training.COMPILE["aot"] = {"backend": "aot_eager"}
+    assert model_training.prepare(ONE, Setting("cpu", 1.0, "aot", 3))
+    with torch.profiler.profile() as seen:
+        model_training.trainings[0].step()
+    return any("pooltide::max_pool2d_backward" in event.key for event in seen.key_averages())
+
+
 @pytest.mark.slow
-def test_each_variant_keeps_its_own_compiled_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command compiles plain steps and patched ones in turns."""
-    monkeypatch.setitem(model_training.COMPILE, "aot", {"backend": "aot_eager"})
-    network, graphs = Network(small, (3, 32, 32), {"cpu": 2}, 11, None), []
-    torch.compiler.reset()
-    compiled_call.cache_clear()
-
-    def ours(variant: str) -> bool:
-        training = model_training.Training(network, Setting("cpu", 1.0, "aot", 3), variant)
-        with torch.profiler.profile() as seen:
-            training.step()
-        return any("pooltide::max_pool2d_backward" in event.key for event in seen.key_averages())
-
-    for _ in range(2):
-        graphs.append(ours("plain"))
-        with model_training._patched(patch):
-            graphs.append(ours("patch()"))
-    torch.compiler.reset()
-    assert graphs == [False, True, False, True]
+def test_each_variant_has_a_process_with_its_patch() -> None:
+    workers = [model_training._worker(variant) for variant in model_training.VARIANTS]
+    found = [worker.submit(computes_ours) for worker in workers]
+    assert [one.result() for one in found] == [False, True, True]
+    assert not is_patched()
+    for worker in workers:
+        worker.shutdown()
 
 
 def test_the_modes_of_the_option_are_those_of_the_training() -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.torch_version import TorchVersion
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import pooltide.torch as pt
@@ -20,6 +21,8 @@ from geometries import axes_of
 from pooltide import _native
 from pooltide.torch.dispatch import custom_operators
 from pooltide.torch.patching import gradient_overrides
+
+BEFORE_2_11 = TorchVersion(torch.__version__) < "2.11"  # what tests compare with was otherwise there
 
 
 @dataclass(frozen=True)

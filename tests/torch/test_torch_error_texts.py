@@ -141,6 +141,8 @@ def test_gradients_of_empty_results(name: str) -> None:
         y = getattr(module, name)(x, size).sum()
         texts.append(str(raised(y.backward)))
     assert "non-zero size for non-batch dimensions" in texts[0]
+    if not can_call_aten():  # 2.6 judges on meta, in other words
+        texts[0] = "size for non-batch dimensions"
     assert texts[0] in texts[1]
 
 

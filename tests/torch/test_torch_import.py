@@ -112,6 +112,10 @@ def test_channels_last_is_what_pytorch_says() -> None:
     torch = pytest.importorskip("torch")
     from torch._prims_common import suggest_memory_format
 
+    from pools import BEFORE_2_11
+
+    if BEFORE_2_11:
+        pytest.skip("PyTorch before 2.11 takes some planes of one channel for channels-last")
     from pooltide.torch.tensors import is_channels_last
 
     for axes, form, steps in (

@@ -22,7 +22,7 @@ from pools import EVERY, Pool, gradient, kept_by, quiet_patch, sample  # noqa: E
 from pooltide import _native  # noqa: E402
 from pooltide.kernels.calls import CALLS  # noqa: E402
 from pooltide.torch import functional  # noqa: E402
-from pooltide.torch.patching import forward_overrides, installation  # noqa: E402
+from pooltide.torch.patching import compiled_kernels, forward_overrides, installation  # noqa: E402
 from pooltide.torch.pools import forward  # noqa: E402
 
 MAXIMA = [pool for pool in EVERY if "max" in pool.name]
@@ -579,6 +579,8 @@ def test_strided_tensors_are_copied_in_compiled_code(pool: Pool, cotangent: str,
             found = run()
             _native.aten_watch(None)
         assert all(map(torch.equal, found, must))
+        if not compiled_kernels.available():
+            continue  # this release has Python functions in their place
         assert sum("backward" in name for name in names) == 1
         in_python = "adaptive_max" in pool.name or given.stride() != strided.stride()
         assert in_python or len(names) == 1 + forward

@@ -152,8 +152,8 @@ def distributed_tensors(axes: int) -> Any:
 
     x, indices, plane = pooled(axes)
     found = []
-    with tempfile.NamedTemporaryFile() as meeting:
-        dist.init_process_group("gloo", init_method=f"file://{meeting.name}", rank=0, world_size=1)
+    with tempfile.TemporaryDirectory() as folder:
+        dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=0, world_size=1)
         try:
             mesh = init_device_mesh("cpu", (1,))
             for placement in (Replicate(), Shard(0)):

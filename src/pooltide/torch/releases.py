@@ -15,7 +15,7 @@ from torch.torch_version import TorchVersion
 
 OLDEST = "2.6"
 TESTED = ("2.6", "2.9", "2.11", "2.13", "2.15")  # the table of docs/pytorch.md has their tests
-COMPILED = ("2.11", "2.13")  # whose aten.cpp was tested: it relies on more than names
+COMPILED = ("2.11", "2.13", "2.15")  # whose aten.cpp was tested: it relies on more than names
 # Names that are not public, without which this package cannot be imported.
 PRIVATE = (
     "_C.DispatchKey",
@@ -44,6 +44,7 @@ PRIVATE = (
     "_C._len_torch_dispatch_stack",
     "_C._nn",
     "_C._set_tracing_state",
+    "_guards.TracingContext.try_get",
     "_prims_common.suggest_memory_format",
     "_prims_common.wrappers._maybe_resize_out",
     "autograd.forward_ad._current_level",

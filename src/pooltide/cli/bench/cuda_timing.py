@@ -16,6 +16,7 @@ from time import perf_counter
 from typing import Any
 
 import torch
+from torch._C._autograd import DeviceType
 
 from ...kernels.cuda.runtime.driver import DeviceFacts, device_facts
 from .measurement import Benchmark, Measurement
@@ -131,4 +132,10 @@ def device_seconds(run: Callable[[], Any]) -> float:
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
         run()
         torch.cuda.synchronize()
-    return sum(float(row.self_device_time_total) for row in seen.key_averages()) / 1e6
+    # A launch, an event of the CPU, has the time of its kernel too.
+    rows = [
+        row
+        for row in seen.key_averages()
+        if row.device_type == DeviceType.CUDA and not row.is_user_annotation
+    ]
+    return sum(float(row.self_device_time_total) for row in rows) / 1e6

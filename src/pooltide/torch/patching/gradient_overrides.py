@@ -10,6 +10,7 @@ calls the device override. While no patch is active, both pass every call to the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import torch
@@ -212,6 +213,8 @@ def _by_operator(
     """Returns the gradient by `torch.ops.pooltide.*`, with a derivative of our own."""
     axes = AXES[function]
     grad_output = placed_as(sharding_of(x), grad_output, axes)
+    if indices is not None and torch._guards.TracingContext.try_get() and prod(x.shape[-axes:]) < 1 << 31:
+        indices = indices.to(torch.int32)  # the compiler computes them for this call: half of the bytes
     operands = attributes if indices is None else (indices, *attributes)
     arguments = grad_output, x.shape[-axes:], *operands, is_channels_last(x, axes), False, True
     try:

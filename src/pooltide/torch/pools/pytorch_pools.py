@@ -72,12 +72,19 @@ def unchecked(
         result = POOLS[name](x, _whole_size(name, arguments.output_size, x.shape), **out_argument)
         return result if name in MEANS or return_indices else result[0]
     function = _WITH_INDICES[name] if return_indices else POOLS[name]
-    kernel, stride, *rest = attributes(name, arguments)
+    kernel, stride, *rest = map(_exact, attributes(name, arguments))
     return function(x, kernel, () if stride is None else stride, *rest, **out_argument)
+
+
+def _exact(value: Any) -> Any:
+    """Returns a subclass of tuple as a list: PyTorch 2.6 crashes at one whose methods raise."""
+    subclass = type(value) not in (tuple, list) and issubclass(type(value), (tuple, list))
+    return list(value) if subclass else value
 
 
 def _whole_size(name: str, size: Any, shape: Sequence[int]) -> Any:
     """Returns the output size with the input's lengths in the places of None; one value is for every axis."""
+    size = _exact(size)
     if AXES[name] == 1 or not isinstance(size, (tuple, list)):
         return size
     size = list(size) * (AXES[name] if len(size) == 1 else 1)
