@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 import pooltide
-from regions import Array, RegionCall, align_in_float64, bits
+from regions import Array, InTorchvision, RegionCall, align_in_float64, bits
 
 AT_ONCE = 20000  # boxes of a forward
 OF_GRADIENT = 40  # boxes of a gradient that is compared with float64: more would hide an error in rounding
@@ -78,31 +78,18 @@ def check_in_float64(call: RegionCall, gradient: bool) -> None:
 
 def check_in_torchvision(call: RegionCall) -> int:
     """Raises AssertionError where torchvision has other bits; returns the number of compared results."""
-    import torch
-    import torchvision  # noqa: F401
-
-    ops, (n, c, h, w) = torch.ops.torchvision, call.x.shape
-    x, boxes, g = (torch.tensor(array) for array in (call.x, call.boxes, call.grad))
-    size, places = (call.scale, *call.bins), []
+    theirs = InTorchvision(call)
     try:
-        found = getattr(ops, call.name)(x, boxes, *size, *call.attributes[1:])
+        found, places = theirs.forward()
     except (RuntimeError, ValueError) as error:
         if "vector" in str(error):  # a grid that is negative on one axis
             return 0
         raise
-    if not isinstance(found, torch.Tensor):
-        found, second = found
-        places = [second]
     values, indices = call.forward()
     np.testing.assert_array_equal(bits(values), bits(found.numpy()), err_msg=f"forward of {call}")
     if indices is not None:
-        np.testing.assert_array_equal(indices, places[0].numpy(), err_msg=f"indices of {call}")
-    ratio = [call.ratio] if "align" in call.name else []
-    tail = [*ratio, n, c, h, w] if call.name.startswith("ps_") else [n, c, h, w, *ratio]
-    if call.name == "roi_align":
-        tail.append(call.aligned)
-    expected = getattr(ops, f"_{call.name}_backward")(g, boxes, *places, *size, *tail)
-    got = call.gradient(indices)
+        np.testing.assert_array_equal(indices, places.numpy(), err_msg=f"indices of {call}")
+    got, expected = call.gradient(indices), theirs.gradient(places)
     np.testing.assert_array_equal(bits(got), bits(expected.numpy()), err_msg=f"gradient of {call}")
     return 2
 

@@ -86,6 +86,33 @@ class RegionCall:
         return values, places, total
 
 
+class InTorchvision:
+    """The same call by torchvision's operators, which must be installed."""
+
+    def __init__(self, call: RegionCall) -> None:
+        import torch
+        import torchvision  # noqa: F401
+
+        self.call, self.operators = call, torch.ops.torchvision
+        self.x, self.boxes, self.g = (torch.tensor(array) for array in (call.x, call.boxes, call.grad))
+
+    def forward(self) -> tuple[Any, Any]:
+        """The values, and the indices or channels that the gradient takes; None of roi_align."""
+        call = self.call
+        function = getattr(self.operators, call.name)
+        found = function(self.x, self.boxes, call.scale, *call.bins, *call.attributes[1:])
+        return found if isinstance(found, tuple) else (found, None)
+
+    def gradient(self, places: Any) -> Any:
+        call, saved = self.call, [] if places is None else [places]
+        ratio = [call.ratio] if "align" in call.name else []
+        sizes = [*ratio, *call.x.shape] if call.name.startswith("ps_") else [*call.x.shape, *ratio]
+        if call.name == "roi_align":
+            sizes.append(call.aligned)
+        function = getattr(self.operators, f"_{call.name}_backward")
+        return function(self.g, self.boxes, *saved, call.scale, *call.bins, *sizes)
+
+
 def draw(seed: int, name: str | None = None, hostile: bool = False, largest: int = 11) -> RegionCall:
     rng = np.random.default_rng(seed)
     name = name or NAMES[seed % len(NAMES)]
