@@ -163,7 +163,8 @@ def _torchvision(case: Case, source: Any, boxes: Any, indices: Any) -> Callable[
             if name != "roi_align":  # the channel of each bin, or where its maximum is
                 x = torch.zeros(case.shape, dtype=source.dtype, device=source.device)
                 saved = [forward(x, boxes, scale, *case.plane, *options)[1]]
-                saved = [indices.to(saved[0].dtype)] if name == "roi_pool" else saved
+                if name == "roi_pool":  # its operator takes contiguous indices for granted
+                    saved = [indices.contiguous().to(saved[0].dtype)]
             after = [*case.shape, *options] if name == "roi_align" else [*options, *case.shape]
             call = partial(backward, source, boxes, *saved, scale, *case.plane, *after)
         call()
