@@ -201,14 +201,15 @@ for function in functions():
         continue
     call = getattr(library, function.name)
     call.restype = ctypes.c_int if function.result == "i" else ctypes.c_void_p
-    call(*[ctypes.c_void_p(None)] * len(function.parameters))  # must return
+    none = [ctypes.c_float(0) if p.type == "float" else ctypes.c_void_p(None) for p in function.parameters]
+    call(*none)  # must return
     message()
     for parameter in function.parameters:
         if not parameter.out:
             continue
         # All other arguments are 0, or memory for a result.
-        given = [ctypes.c_void_p(ctypes.addressof(room) if p.out and p is not parameter else None)
-                 for p in function.parameters]
+        given = [ctypes.c_void_p(ctypes.addressof(room)) if p.out and p is not parameter else nothing
+                 for p, nothing in zip(function.parameters, none)]
         status, text = call(*given), message()
         wanted = 100000 if function.returns == "aclError" else 161001
         assert status == wanted, (function.name, parameter.name, status, text)

@@ -27,19 +27,24 @@ LAYERS = problem((2, 1991), "BFLOAT16", strided(38, 5, 5, 1), strided(8, 5, 5, 2
 
 
 @pytest.mark.parametrize(
-    ("given", "layout", "launches"),
+    ("given", "layout"),
     [
-        (WHOLE, "planes", 1),
-        (problem((57, 16), "FLOAT32", Axis(180, 7), Axis(180, 7)), "planes", 1),
-        (problem((22, 32), "FLOAT32", Axis(92, 1), Axis(17, 1), Axis(17, 1)), "channels_last", 2),
-        (problem((14, 512), "FLOAT32", *[strided(n, 7, 7, 0) for n in (16, 12, 12)]), "channels_last", 2),
-        (problem((849, 16), "FLOAT32", Axis(64, 4), Axis(64, 8)), "channels_last", 1),
-        (LAYERS, "channels_last", 2),
+        (WHOLE, "planes"),
+        (problem((57, 16), "FLOAT32", Axis(180, 7), Axis(180, 7)), "planes"),
+        (problem((22, 32), "FLOAT32", Axis(92, 1), Axis(17, 1), Axis(17, 1)), "channels_last"),
+        (problem((14, 512), "FLOAT32", *[strided(n, 7, 7, 0) for n in (16, 12, 12)]), "channels_last"),
+        (problem((849, 16), "FLOAT32", Axis(64, 4), Axis(64, 8)), "channels_last"),
+        (LAYERS, "channels_last"),
     ],
     ids=str,
 )
-def test_few_windows_are_taken(given: Problem, layout: str, launches: int) -> None:
-    assert len(dict(candidates(given, layout, H200))[NAME]) == launches
+def test_few_windows_are_taken(given: Problem, layout: str) -> None:
+    assert NAME in dict(candidates(given, layout, H200))
+
+
+def test_the_result_is_filled_by_the_first_of_one_or_two_launches() -> None:
+    launches = [dict(candidates(WHOLE, layout, H200))[NAME] for layout in ("planes", "channels_last")]
+    assert [len(each) for each in launches] == [1, 2]
 
 
 @pytest.mark.parametrize("layout", ["planes", "channels_last"])

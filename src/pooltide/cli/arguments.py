@@ -35,7 +35,7 @@ PROBLEM is a case in one word, or a file of cases (CSV or JSON lines), or -.
 \b
   avg2d:32x64x112x112:k3:s2:p1:f32
   avg2d:1x16x4x4:k4x3:s1:ceil:nopad:div-3:cube1:bf16
-  adaptive_avg3d:4x64x16x56x56:o5x9x9:bf16
+  roi_align:2x256x50x68:o7x7:boxes512:scale0.25:ratio2:aligned:bf16
   adaptive_max2d:32x256x56x56:o7x7:f32:i64:nan:seed7
 \b
 The operator, the shape of self, then in any order:
@@ -43,7 +43,7 @@ The operator, the shape of self, then in any order:
   s2 s2x1    stride (the kernel)         i32 i64  dtype of indices (i32)
   p1 p1x0    padding (0)                 NCHW ND  a format (the page's first)
   d2 d2x1    dilation (1)                cl       channels-last in memory
-  ceil       ceil mode
+  ceil       ceil mode                   boxes512 boxes=FILE.npy  regions
   nopad      padding is not counted      seed7    seed of the data (0)
   div-3      divisor override            normal uniform integers wide
   cube1      cubeMathType                nan inf  some cells of gradOutput
@@ -52,12 +52,6 @@ The operator, the shape of self, then in any order:
   NAME.WHAT  one parameter: cl, strides and offset in elements, or a wrong
              shape, dtype, format, null: gradOutput.s96x24x6x2 self.f16
 avg2d is the gradient of a pool, avg2d_forward the pool; i64: with indices.
-\b
-  roi_align:2x256x50x68:o7x7:boxes512:scale0.25:ratio2:aligned:f32
-A pool over regions of interest also has:
-  boxes512   drawn boxes (100)           boxes=FILE.npy   boxes (K, 5) in a file
-  scale0.25  spatial scale (1)           ratio2   sampling ratio (-1)
-  aligned    positions half a cell less  anywhere odd boxes, too
 """
 
 
