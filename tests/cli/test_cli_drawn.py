@@ -57,7 +57,9 @@ def test_draws_are_within_their_bounds(device: str) -> None:
         _check_bounds(drawn, device)
     cases = [drawn.case for drawn in problems]
     assert {case.operator.short for case in cases} == {
-        op.short for op in short_names().values() if op.gradient and not op.kind.startswith("unpool") and not op.regional
+        op.short
+        for op in short_names().values()
+        if op.gradient and not op.kind.startswith("unpool") and not op.regional
     }
     assert {short_dtype(case.dtype) for case in cases} == {
         "f32",
