@@ -332,6 +332,8 @@ def _raises(operator: Operator, entrance: Entrance, facts: dict[str, str]) -> It
                 if len(names) == 1:
                     continue
             text = WORDS["raises"][error].get(key, "")
+            if "{any}" in text and not names:  # a gradient of regions has no array of ints
+                continue
             joined = f"{', '.join(names[:-1])} and {names[-1]}" if names else ""
             causes.append(text.format(of=joined, any=either(names) if names else "", **facts))
         texts = list(dict.fromkeys(filter(None, causes)))

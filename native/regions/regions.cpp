@@ -39,7 +39,7 @@ template <class T> void derive(const Regions& r, const T* rows, Derived& to) {
     if (image >= T(0) && image < T(r.batch) && image == flooring(image)) to.first[int64_t(image) + 1]++;
     else to.fault.add(k, 0);
   }
-  if (to.fault.count) return;
+  if (to.fault.count || r.empty()) return;
   for (int64_t image = 0; image < r.batch; image++) to.first[image + 1] += to.first[image];
   std::vector<int64_t> next(to.first.begin(), to.first.end());
   to.order.resize(r.regions);
@@ -153,7 +153,7 @@ Fault run_regions(const Regions& r, const void* source, const void* boxes, void*
   Derived derived;
   if (r.store == Store::f64) derive(r, static_cast<const double*>(boxes), derived);
   else derive(r, static_cast<const float*>(boxes), derived);
-  if (derived.fault.count || (r.gradient ? r.image_elements() : r.pooled_elements()) == 0) return derived.fault;
+  if (derived.fault.count || r.empty()) return derived.fault;
   RegionKernel kernel = current_set().regions(r.store);
   double work_done = derived.reads * r.pooled() * 2 + (r.gradient ? r.image_elements() : r.pooled_elements());
   int64_t useful = static_cast<int64_t>(std::min(work_done / kThreadWork, 4096.0)) + 1;

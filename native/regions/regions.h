@@ -35,6 +35,7 @@ struct Regions {
   int64_t itemsize() const { return store == Store::f64 ? 8 : store == Store::f32 ? 4 : 2; }
   int64_t pooled_elements() const { return regions * pooled() * bins(); }
   int64_t image_elements() const { return batch * channels * cells(); }
+  bool empty() const { return (gradient ? image_elements() : pooled_elements()) == 0; }  // no result has an element
 };
 
 // A box on one axis: positions begin at `start`, a bin is `bin` long. A sampled bin has `grid` samples.

@@ -72,6 +72,20 @@ def test_odd_boxes_are_drawn_where_the_case_wants_them() -> None:
         assert draw_boxes(random, count, images, plane, 0.3, anywhere=True).shape == (count, 5)
 
 
+@pytest.mark.parametrize("scale", ["0", "1e-30", "-1e-30", "1e38"])
+def test_any_scale_has_boxes(scale: str) -> None:
+    case = parse(f"roi_align:2x4x9x11:o2:scale{scale}")
+    boxes = boxes_of(problem_of(case), case.data)
+    assert boxes is not None
+    assert np.isfinite(boxes).all()
+    assert (boxes[:, 3:] > boxes[:, 1:3]).any()
+
+
+def test_a_scale_beyond_float32_is_refused() -> None:
+    with pytest.raises(NotationError, match=r"spatial_scale is .* a finite number of float32"):
+        parse("roi_align:2x4x9x11:o2:scale1e39")
+
+
 def test_a_pool_and_its_gradient_have_the_same_boxes() -> None:
     forward, gradient = (parse(f"{name}:{SMALL}:seed9") for name in ("roi_align_forward", "roi_align"))
     pairs = [boxes_of(problem_of(case), case.data) for case in (forward, gradient)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -97,6 +98,17 @@ def test_a_region_of_no_image_is_named_and_nothing_is_written(name: str, image: 
     with pytest.raises(IndexError, match=r"boxes\[1, 0\], an image, is"):
         bad.gradient(indices, out=total)
     assert (total == 7).all()
+
+
+def test_an_output_without_channels_takes_no_time() -> None:
+    many = 2**28
+    start = process_time()
+    assert pooltide.roi_align(X[:, :0], BOXES, (many, 1)).shape == (2, 0, many, 1)
+    grad = np.zeros((2, 0, many, 1), np.float32)
+    assert pooltide.roi_align_backward(grad, (2, 0, 5, 6), BOXES).shape == (2, 0, 5, 6)
+    assert process_time() - start < 1
+    with pytest.raises(IndexError, match=r"boxes\[1, 0\]"):
+        pooltide.roi_align(X[:1, :0], BOXES, 2)
 
 
 def test_minus_zero_is_image_0_and_several_are_counted() -> None:

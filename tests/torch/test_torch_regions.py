@@ -26,6 +26,7 @@ ATTRIBUTES: dict[str, tuple[Any, ...]] = {
     "ps_roi_align": (0.7, 2),
     "ps_roi_pool": (0.7,),
 }
+GRAD = torch.ones(4, 4, 2, 2, dtype=torch.float64)
 each_pool = pytest.mark.parametrize("name", ATTRIBUTES)
 
 
@@ -106,6 +107,10 @@ def test_half_types_under_autocast_have_the_bits_of_float32_rounded_once() -> No
     assert torch.equal(pooled, F.roi_align(x.float(), BOXES.float(), 2).bfloat16())
 
 
+def backward(out: Any) -> Any:
+    return pt.roi_align_backward(GRAD, (2, 4, 5, 6), BOXES, out=out)
+
+
 @pytest.mark.parametrize(
     ("call", "error", "text"),
     [
@@ -114,6 +119,23 @@ def test_half_types_under_autocast_have_the_bits_of_float32_rounded_once() -> No
         (lambda x: F.roi_align(x, [BOXES], 2), ValueError, "boxes[0] has shape (4, 5)"),
         (lambda x: F.roi_align(x, [BOXES[:, 1:]] * 3, 2), ValueError, "boxes has 3 tensors"),
         (lambda x: F.roi_align(x, [3], 2), TypeError, "boxes[0] is 3"),
+        (lambda x: F.roi_align(x, [BOXES[:, 1:].int()], 2), TypeError, "boxes[0] has dtype int32"),
+        (
+            lambda x: F.roi_align(x, [BOXES[:, 1:], BOXES[:, 1:].float()], 2),
+            TypeError,
+            "boxes[1] has dtype float32; it must be float64",
+        ),
+        (
+            lambda x: F.roi_align(x, BOXES.to("meta"), 2),
+            ValueError,
+            "boxes is on meta; it must be on cpu, as input is",
+        ),
+        (lambda x: backward(out=torch.zeros(5, 2, 4, 5, 6).double()), ValueError, "out has rank 5"),
+        (lambda x: backward(out=torch.zeros(3, 4, 5, 6).double()), ValueError, "out has shape (3, 4, 5, 6)"),
+        (lambda x: backward(out=torch.zeros(2, 4, 5, 6).int()), TypeError, "out has dtype int32"),
+        (lambda x: backward(out=np.zeros((2, 4, 5, 6))), TypeError, "out is a ndarray"),
+        (lambda x: backward(out=drawn()), ValueError, "out requires a gradient"),
+        (lambda x: pt.roi_pool_backward(GRAD, x.shape, BOXES, None), TypeError, "indices is None"),
         (lambda x: F.roi_align(x, BOXES.half(), 2), TypeError, "boxes has dtype float16"),
         (lambda x: F.roi_align(x, BOXES, 0), ValueError, "output_size has values (0, 0)"),
         (lambda x: F.roi_align(x, BOXES, 2, "a"), TypeError, "spatial_scale is 'a'"),

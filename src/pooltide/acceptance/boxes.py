@@ -10,6 +10,7 @@ With `anywhere`, one box of four is odd instead: it leaves the image, is empty, 
 
 from __future__ import annotations
 
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ Array = NDArray[Any]
 Random = np.random.Generator
 _FLOATS = ("FLOAT32", "FLOAT64", "FLOAT16")
 _LEAST_SIDE = 8
+_MOST_SIDE = 2**24  # of an image: float32 has these positions exactly
 _BOXES_PER_OBJECT = 8
 _GRID = 8  # numbers are multiples of its inverse
 _ODD = 4  # one box of so many, with `anywhere`
@@ -35,7 +37,8 @@ def draw_boxes(
 
     The rows are sorted by image, as a detector lists them.
     """
-    height, width = (max(round(side / scale), 1) * _GRID for side in plane)
+    pixels = (side / scale if scale else inf for side in plane)
+    height, width = (round(min(max(side, 1), _MOST_SIDE)) * _GRID for side in pixels)
     objects = max(count // _BOXES_PER_OBJECT, 1)
     sides = np.stack([_sides(random, count + objects, length) for length in (width, height)], 1)
     centres = np.stack([random.integers(0, length + 1, count + objects) for length in (width, height)], 1)

@@ -41,6 +41,7 @@ from typing import Any
 
 from ..display import html_table
 from ..geometry import strided_outputs
+from ..operators.binding import MOST_FLOAT
 from ..operators.call import Call, TensorMeta, Value, channels_last_strides
 from ..operators.catalog import documented
 from ..operators.dtypes import DTYPES, DType
@@ -323,7 +324,9 @@ def _attributes(operator: Operator, fields: dict[str, Any]) -> Iterator[tuple[st
         elif role in FLAGS:
             yield role, fields.get(role, not FLAGS[role][1])
         elif role == "spatial_scale":
-            yield role, fields.get(role, 1.0)
+            if not -MOST_FLOAT <= (scale := fields.get(role, 1.0)) <= MOST_FLOAT:
+                raise NotationError(f"spatial_scale is {scale}; it must be a finite number of float32")
+            yield role, scale
 
 
 def _outputs(operator: Operator, sizes: Shape | None) -> Shape | None:

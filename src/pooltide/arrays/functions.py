@@ -1392,10 +1392,10 @@ def ps_roi_align_backward(
             the values nor float32; `grad_output` and `out` have different dtypes.
         ValueError: `grad_output`, `input`, `boxes` or `out` has a rank that is not listed above;
             `grad_output` or `input` has no cells on a spatial axis; a plane has 2**31 cells or more; `boxes`
-            has rows of another size, or a list of more arrays than images;  has the wrong number of ints, or
-            an int that is too small; `sampling_ratio` is too large; the channels of `input` are no multiple
-            of the bins; `grad_output` does not have the shape of the result; `input` and `out` have different
-            shapes; cells of `out` share memory; `spatial_scale` is not finite; `out` is read-only.
+            has rows of another size, or a list of more arrays than images; `sampling_ratio` is too large; the
+            channels of `input` are no multiple of the bins; `grad_output` does not have the shape of the
+            result; `input` and `out` have different shapes; cells of `out` share memory; `spatial_scale` is
+            not finite; `out` is read-only.
         IndexError: The image of a region is no whole number from 0 to N - 1.
         MemoryError: There is not enough memory.
 
@@ -1477,10 +1477,9 @@ def ps_roi_pool_backward(
             the values nor float32; `grad_output` and `out` have different dtypes.
         ValueError: `grad_output`, `input`, `boxes` or `out` has a rank that is not listed above;
             `grad_output` or `input` has no cells on a spatial axis; a plane has 2**31 cells or more; `boxes`
-            has rows of another size, or a list of more arrays than images;  has the wrong number of ints, or
-            an int that is too small; the channels of `input` are no multiple of the bins; `grad_output` does
-            not have the shape of the result; `input` and `out` have different shapes; cells of `out` share
-            memory; `spatial_scale` is not finite; `out` is read-only.
+            has rows of another size, or a list of more arrays than images; the channels of `input` are no
+            multiple of the bins; `grad_output` does not have the shape of the result; `input` and `out` have
+            different shapes; cells of `out` share memory; `spatial_scale` is not finite; `out` is read-only.
         IndexError: The image of a region is no whole number from 0 to N - 1.
         MemoryError: There is not enough memory.
 
@@ -1570,10 +1569,9 @@ def roi_align_backward(
             the values nor float32; `grad_output` and `out` have different dtypes.
         ValueError: `grad_output`, `input`, `boxes` or `out` has a rank that is not listed above;
             `grad_output` or `input` has no cells on a spatial axis; a plane has 2**31 cells or more; `boxes`
-            has rows of another size, or a list of more arrays than images;  has the wrong number of ints, or
-            an int that is too small; `sampling_ratio` is too large; `grad_output` does not have the shape of
-            the result; `input` and `out` have different shapes; cells of `out` share memory; `spatial_scale`
-            is not finite; `out` is read-only.
+            has rows of another size, or a list of more arrays than images; `sampling_ratio` is too large;
+            `grad_output` does not have the shape of the result; `input` and `out` have different shapes;
+            cells of `out` share memory; `spatial_scale` is not finite; `out` is read-only.
         IndexError: The image of a region is no whole number from 0 to N - 1.
         MemoryError: There is not enough memory.
 
@@ -1658,9 +1656,9 @@ def roi_pool_backward(
             the values nor float32; `grad_output` and `out` have different dtypes.
         ValueError: `grad_output`, `input`, `boxes`, `indices` or `out` has a rank that is not listed above;
             `grad_output` or `input` has no cells on a spatial axis; a plane has 2**31 cells or more; `boxes`
-            has rows of another size, or a list of more arrays than images;  has the wrong number of ints, or
-            an int that is too small; `grad_output` or `indices` does not have the shape of the result;
-            `input` and `out` have different shapes; cells of `out` share memory; `out` is read-only.
+            has rows of another size, or a list of more arrays than images; `grad_output` or `indices` does
+            not have the shape of the result; `input` and `out` have different shapes; cells of `out` share
+            memory; `out` is read-only.
         IndexError: The image of a region is no whole number from 0 to N - 1.
         IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
             is touched.

@@ -19,7 +19,12 @@ def not_null(call: Call, of: Names) -> Fault | None:
     for name in of:
         if call.values[name] is None:
             if call.by_function:
-                return Fault(f"{call.spell(name)} is None; it must be an int or a tuple of ints.", TypeError)
+                must = (
+                    "an array"
+                    if call.operator.parameter(name).type == "tensor"
+                    else "an int or a tuple of ints"
+                )
+                return Fault(f"{call.spell(name)} is None; it must be {must}.", TypeError)
             what = call.operator.parameter(name).type.replace("_", " ")
             return Fault(f"{call.spell(name)} is null; it must be {article(what)} {what}.", TypeError)
     return None

@@ -193,7 +193,8 @@ def _mark_written(function: str, out: torch.Tensor) -> None:
 
 def _dispatched(arguments: Arguments) -> torch.Tensor:
     """Computes the gradient by `torch.ops.pooltide`, which autograd, transforms and compilers see."""
-    return _written(arguments, differentiable(arguments.function, *_operator_arguments(arguments)))
+    function, operands = arguments.function, _operator_arguments(arguments)
+    return written(function, arguments.grad_output, arguments.out, differentiable(function, *operands))
 
 
 def _traced(arguments: Arguments) -> torch.Tensor:
@@ -208,15 +209,17 @@ def _traced(arguments: Arguments) -> torch.Tensor:
         operands = _operator_arguments(_plain(arguments))
     finally:
         _set_tracing_state(state)
-    return _written(arguments, differentiable(arguments.function, *operands))
+    function = arguments.function
+    return written(function, arguments.grad_output, arguments.out, differentiable(function, *operands))
 
 
-def _written(arguments: Arguments, result: torch.Tensor) -> torch.Tensor:
+def written(
+    function: str, grad_output: torch.Tensor, out: torch.Tensor | None, result: torch.Tensor
+) -> torch.Tensor:
     """Returns the result, copied to `out` if there is one; raises if autograd follows a call with `out`."""
-    function, out = arguments.function, arguments.out
     if out is None:
         return result
-    for name, tensor in (("grad_output", arguments.grad_output), ("out", out)):
+    for name, tensor in (("grad_output", grad_output), ("out", out)):
         if tensor.requires_grad and torch.is_grad_enabled():
             raise ValueError(f"{function}: {name} requires a gradient; with out= no argument may.")
     if result.requires_grad:

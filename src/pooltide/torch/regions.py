@@ -12,7 +12,7 @@ import torch
 
 from ..operators.plain import plain
 from .errors import FAULTS, as_pytorch
-from .gradients import Input
+from .gradients import Input, written
 from .pools.regions import Boxes, checked, one_tensor
 from .tensors import is_channels_last, is_tensor
 
@@ -69,14 +69,14 @@ def roi_align_backward(
 ) -> Tensor:
     """The gradient of `roi_align` with respect to its input. `input`: that tensor, or its shape."""
     attributes = spatial_scale, sampling_ratio, aligned
-    return _gradient("roi_align_backward", grad_output, input, boxes, None, attributes, out)
+    return _gradient("roi_align_backward", grad_output, input, boxes, (), attributes, out)
 
 
 def roi_pool_backward(
     grad_output: Tensor, input: Input, boxes: Boxes, indices: Tensor, *, out: Tensor | None = None
 ) -> Tensor:
     """The gradient of `roi_pool` with respect to its input. `indices`: of its maxima; -1 adds nothing."""
-    return _gradient("roi_pool_backward", grad_output, input, boxes, indices, (), out)
+    return _gradient("roi_pool_backward", grad_output, input, boxes, (indices,), (), out)
 
 
 def ps_roi_align_backward(
@@ -90,7 +90,7 @@ def ps_roi_align_backward(
 ) -> Tensor:
     """The gradient of `ps_roi_align` with respect to its input."""
     return _gradient(
-        "ps_roi_align_backward", grad_output, input, boxes, None, (spatial_scale, sampling_ratio), out
+        "ps_roi_align_backward", grad_output, input, boxes, (), (spatial_scale, sampling_ratio), out
     )
 
 
@@ -98,7 +98,7 @@ def ps_roi_pool_backward(
     grad_output: Tensor, input: Input, boxes: Boxes, spatial_scale: float = 1.0, *, out: Tensor | None = None
 ) -> Tensor:
     """The gradient of `ps_roi_pool` with respect to its input."""
-    return _gradient("ps_roi_pool_backward", grad_output, input, boxes, None, (spatial_scale,), out)
+    return _gradient("ps_roi_pool_backward", grad_output, input, boxes, (), (spatial_scale,), out)
 
 
 def _pool(name: str, input: Any, boxes: Any, output_size: Any, *attributes: Any) -> Any:
@@ -120,7 +120,7 @@ def _gradient(
     grad: Any,
     input: Any,
     boxes: Any,
-    indices: Any,
+    indices: tuple[Any, ...],
     attributes: tuple[Any, ...],
     out: Tensor | None,
 ) -> Tensor:
@@ -130,13 +130,12 @@ def _gradient(
     def call() -> Any:
         images = shape[0] if type(shape) is tuple and shape and type(shape[0]) is int else None
         rows = one_tensor(name, boxes, grad, images)
-        if not _fits(shape, (grad, rows, indices), attributes):
-            checked(name, grad, shape, rows, indices, attributes)
-        places = () if indices is None else (indices,)
-        return getattr(torch.ops.pooltide, name)(grad, shape, rows, *places, *attributes, last)
+        if out is not None or not _fits(shape, (grad, rows, *indices), attributes):
+            checked(name, grad, shape, rows, indices[0] if indices else None, attributes, out)
+        result = getattr(torch.ops.pooltide, name)(grad, shape, rows, *indices, *attributes, last)
+        return written(name, grad, out, result)
 
-    result: Tensor = _with_pytorchs_errors(call)
-    return result if out is None else out.copy_(result)
+    return _with_pytorchs_errors(call)  # type: ignore[no-any-return]
 
 
 def _fits(sizes: Any, tensors: tuple[Any, ...], attributes: tuple[Any, ...]) -> bool:
@@ -145,7 +144,7 @@ def _fits(sizes: Any, tensors: tuple[Any, ...], attributes: tuple[Any, ...]) -> 
         isinstance(n, (int, torch.SymInt)) for n in sizes
     )
     numbers = all(type(a) in (int, float, bool) for a in attributes)
-    return integers and numbers and all(t is None or is_tensor(t) for t in tensors)
+    return integers and numbers and all(map(is_tensor, tensors))
 
 
 def _with_pytorchs_errors(call: Callable[[], Any]) -> Any:

@@ -31,8 +31,8 @@ TYPES: dict[torch.dtype, DType] = {
 
 
 @cache
-def arrays_on(device: torch.device) -> ArrayReader:
-    """Returns the reader of tensor metadata for a call whose grad_output is on `device`."""
+def arrays_on(device: torch.device, first: str = "grad_output") -> ArrayReader:
+    """Returns the reader of tensor metadata for a call whose first tensor is on `device`."""
 
     def read(value: Any, written: bool) -> TensorMeta | Unusable | str | None:
         if not is_tensor(value):
@@ -40,7 +40,7 @@ def arrays_on(device: torch.device) -> ArrayReader:
         if kind := unreadable(value):
             return Unusable(kind, "a strided tensor", TypeError)
         if value.device != device:
-            return Unusable(f"is on {value.device}", f"on {device}, as grad_output is", ValueError)
+            return Unusable(f"is on {value.device}", f"on {device}, as {first} is", ValueError)
         if device.type not in DEVICES and device.type != "meta":
             return Unusable(f"is on {device}", f"on {' or '.join(DEVICES)}", ValueError)
         if (dtype := TYPES.get(value.dtype)) is None:

@@ -23,6 +23,7 @@ from ...problem.regions import RegionProblem, lower_regions
 from ..gpu import gpu_number
 from ..openmp import num_threads
 from ..tensors import (
+    TYPES,
     address,
     aligned,
     allocate,
@@ -76,12 +77,13 @@ def gradient(
 
 
 def checked(
-    name: str, grad: Any, input: Any, boxes: Any, indices: Any, attributes: tuple[Any, ...]
+    name: str, grad: Any, input: Any, boxes: Any, indices: Any, attributes: tuple[Any, ...], out: Any = None
 ) -> RegionProblem:
     """Returns the problem of a call; raises for the first bad argument."""
     source = input if grad is None else grad
     device = source.device if is_tensor(source) else torch.device("cpu")
-    call = bind(arrays_on(device), regions()[name], grad, input, indices, attributes, None, boxes)
+    arrays = arrays_on(device, "input" if grad is None else "grad_output")
+    call = bind(arrays, regions()[name], grad, input, indices, attributes, out, boxes)
     return lower_regions(call)
 
 
@@ -95,6 +97,10 @@ def one_tensor(name: str, boxes: Any, like: Any, images: int | None = None) -> A
         if part.dim() != 2 or part.shape[1] != 4:
             shape = tuple(part.shape)
             raise ValueError(f"{name}: boxes[{at}] has shape {shape}; it must be a tensor of shape (L, 4).")
+        if part.dtype != boxes[0].dtype or part.dtype not in TYPES or not part.is_floating_point():
+            got, first = (str(dtype).removeprefix("torch.") for dtype in (part.dtype, boxes[0].dtype))
+            must = f"{first}, as boxes[0] has" if at else "float32, float64, float16 or bfloat16"
+            raise TypeError(f"{name}: boxes[{at}] has dtype {got}; it must be {must}.")
     if images is not None and len(boxes) > images:
         must = f"at most {images}, one for each image"
         raise ValueError(f"{name}: boxes has {len(boxes)} tensors; it must have {must}.")
@@ -131,7 +137,8 @@ def _prepared(
     key = call_key(name, facts, (shape, *attributes), indexed, channels_last)
     if (known := CALLS.get(key)) is not None:
         return known  # type: ignore[no-any-return]
-    call = bind(arrays_on(source.device), regions()[name], grad, input, indices, attributes, None, boxes)
+    arrays = arrays_on(source.device, "input" if grad is None else "grad_output")
+    call = bind(arrays, regions()[name], grad, input, indices, attributes, None, boxes)
     problem = lower_regions(call, indexed)
     layouts = ("channels_last" if channels_last else "planes",) * len(problem.roles)
     return keep(key, _Call(problem, plan(problem, layouts, gpu_number(source.device)), channels_last))
