@@ -289,6 +289,16 @@ def test_results_that_were_judged_otherwise_do_not_merge(
     assert f"the versions of pooltide are 0.0.9 and {__version__}; they must be one" in " ".join(said.split())
 
 
+def test_kept_cases_get_their_new_lines(sets: Path, tmp_path: Path) -> None:
+    cases = tmp_path / "cases"
+    first, *others = CASES.splitlines(keepends=True)
+    for lines in ([first, *others], [first, *others[::-1]]):
+        cases.write_text("".join(lines))
+        invoke("golden", cases, "-o", tmp_path / "out", "--jobs", 1)
+    invoke("golden", cases, "-o", tmp_path / "new", "--jobs", 1)
+    assert contents(tmp_path / "out") == contents(tmp_path / "new")
+
+
 def test_a_directory_keeps_its_shard(sets: Path) -> None:
     text = invoke("golden", sets / "cases", "-o", sets / "1", "--shard", "2/3", rc=2)
     assert "has shard 1/3; give the same --shard" in " ".join(text.split())
