@@ -116,9 +116,7 @@ def _named(name: str, line: bytes) -> dict[str, Any]:
 
 
 def is_copy(directory: Path, manifest: Manifest) -> bool:
-    """Whether a directory has golden data of the same versions and of a case of the manifest, as a copy, a shard
-    or the whole of a shard has.
-    """
+    """Whether a directory has golden data of the same versions: a copy of these, a shard, or the whole."""
     try:
         with opened(directory / MANIFEST) as file, opened(manifest.source) as own:
             head = entry_of(file.readline(LONGEST))
