@@ -56,10 +56,12 @@ template <class S> struct LineLayout {
     stage = Sink<S>::stage_size(lines == Lines::channels ? each : row, tight ? 0 : 16384);
     strip_rows = lines == Lines::channels ? 1 : larger(1, Sink<S>::most(stage) / larger(row, 1));
     lists = p.d.pairs * (p.h.pairs + p.h.cells) + 2;
-    resident = !tight && lines != Lines::channels && lists <= kLists && p.d.windows * p.h.windows * slot * item() <= kCachedBytes;
+    dense = lines == Lines::picked || (lines == Lines::phased && each == 1 && p.w.phase == Phase::alike && p.w.cells <= 2 * p.w.windows);
+    const int64_t kept = p.d.windows * p.h.windows * (dense ? p.w.windows : slot) * item();
+    resident = !tight && lines != Lines::channels && lists <= kLists && kept <= kCachedBytes;
+    dense = dense && resident;
     if (resident) {
       slots_d = larger(p.d.windows, 1), slots_h = larger(p.h.windows, 1);
-      dense = lines == Lines::picked || (lines == Lines::phased && each == 1 && p.w.phase == Phase::alike && p.w.cells <= 2 * p.w.windows);
       if (dense) slot = p.w.windows, offset = 0;
     } else {
       int64_t fit = tight ? 0 : kCachedBytes / 4 / (slots_d * slot * item());
@@ -78,7 +80,8 @@ template <class S> struct LineLayout {
         break;
       case Lines::phased:
         back = p.w.back * each, offset = round_up(back, V) - back;
-        slot = offset + larger(round_up(row + each, 2 * V) / 2 + (2 * p.w.most + 2) * each, back + windows + V) + 2 * V;
+        if (each == 1 && p.w.phase != Phase::wide) slot = offset + larger(round_up(row, 2 * V) / 2 + 2, back + windows + V) + V;
+        else slot = offset + larger(round_up(row + each, 2 * V) / 2 + (2 * p.w.most + 2) * each, back + windows + V) + 2 * V;
         break;
       case Lines::picked: slot = p.w.windows + p.w.most + 2 * V; break;
       case Lines::spread: slot = spread_line(p) + (each > 1 ? V : 0); break;

@@ -218,6 +218,36 @@ def test_a_result_that_is_a_link_to_the_golden_one_is_no_pass(link: object, sets
     assert "0 of 4 pass, 4 could not be compared" in text
 
 
+@pytest.mark.parametrize("file", ["grad_input_float64.npy", "indices.bin"])
+def test_a_result_that_is_a_link_to_another_golden_file_is_no_pass(file: str, sets: Path) -> None:
+    """The float64 result of float64 is the golden one, too."""
+    invoke("golden", "cases", "-o", "wide", "--float64", "--jobs", 1, cwd=sets)
+    name = "d" if file.endswith(".npy") else "b"
+    role, _, ending = file.partition(".")
+    result = sets / "chip" / (f"d.{ending}" if name == "d" else f"b.{role}.{ending}")
+    for path in (sets / "chip").glob(f"{name}*.npy" if name == "d" else "b.indices.npy"):
+        path.unlink()
+    result.symlink_to(sets / "wide" / name / file)
+    text = invoke("compare", "chip", "wide", cwd=sets, rc=2)
+    assert f"error {name}: chip/{result.name}: the file is wide/{name}/{file}; a result must not be" in text
+
+
+def test_shards_judge_no_copy_of_the_whole(sets: Path) -> None:
+    invoke("golden", "cases", "-o", "shard", "--shard", "2/2", "--jobs", 1, cwd=sets)
+    for pair in (("golden", "shard"), ("shard", "golden")):
+        assert "a result must not be judged by itself" in flat(invoke("compare", *pair, cwd=sets, rc=2))
+
+
+@pytest.mark.parametrize("broken", ["link", "folder"])
+def test_no_older_result_takes_the_place_of_one_that_can_not_be_read(broken: str, sets: Path) -> None:
+    place = sets / "chip/c/grad_input.npy"
+    place.parent.mkdir()
+    place.symlink_to("gone") if broken == "link" else place.mkdir()
+    text = invoke("compare", "chip", "golden", cwd=sets, rc=2)
+    assert "error c: chip/c/grad_input.npy" in text
+    assert "3 of 4 pass, 1 could not be compared" in text
+
+
 def test_a_result_that_is_a_link_to_the_third_one_is_no_pass(sets: Path) -> None:
     np.save(sets / "chip/c.npy", np.load(sets / "chip/c.npy") * np.float32(1.01))
     shutil.copytree(sets / "chip", sets / "third", copy_function=os.link)

@@ -125,7 +125,7 @@ def test_results_merge_to_what_one_run_prints(sets: Path, tmp_path: Path) -> Non
 def test_results_of_shards_of_golden_data_merge(sets: Path, tmp_path: Path) -> None:
     parts = [tmp_path / number for number in "123"]
     for part in parts:
-        part.write_text(invoke("compare", sets / "all", sets / part.name, "--json"))
+        part.write_text(invoke("compare", sets / "chip", sets / part.name, "--json"))
     assert "11 cases of 3 parts, 11 pass" in invoke("merge", *parts, "-o", tmp_path / "out")
     text = " ".join(invoke("merge", *parts[:2], "-o", tmp_path / "out", rc=2).split())
     assert "shard 3/3 is missing; give all 3" in text
@@ -287,6 +287,16 @@ def test_results_that_were_judged_otherwise_do_not_merge(
     (tmp_path / "1").write_text(old)
     said = invoke("merge", tmp_path / "1", tmp_path / "2", "-o", tmp_path / "out", rc=2)
     assert f"the versions of pooltide are 0.0.9 and {__version__}; they must be one" in " ".join(said.split())
+
+
+def test_kept_cases_get_their_new_lines(sets: Path, tmp_path: Path) -> None:
+    cases = tmp_path / "cases"
+    first, *others = CASES.splitlines(keepends=True)
+    for lines in ([first, *others], [first, *others[::-1]]):
+        cases.write_text("".join(lines))
+        invoke("golden", cases, "-o", tmp_path / "out", "--jobs", 1)
+    invoke("golden", cases, "-o", tmp_path / "new", "--jobs", 1)
+    assert contents(tmp_path / "out") == contents(tmp_path / "new")
 
 
 def test_a_directory_keeps_its_shard(sets: Path) -> None:

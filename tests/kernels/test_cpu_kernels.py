@@ -43,6 +43,11 @@ AVERAGES = {
     "stride 2, even cells in two": ("valid", (3, 67), (UNIT, strided(37, 3, 2, 0), strided(53, 3, 2, 0))),
     "stride 2, wide": ("valid", (3, 67), (UNIT, strided(37, 7, 2, 3), strided(53, 6, 2, 1))),
     "volume, stride 2": ("valid", (3, 19), (strided(7, 3, 2, 1), strided(11, 2, 2, 0), strided(23, 3, 2, 1))),
+    "rows that fit without padding": (
+        "extent",
+        (1, 5),
+        (strided(12, 2, 1, 0), strided(58, 2, 1, 0), strided(18, 2, 2, 0)),
+    ),
     "gaps": ("extent", (3, 67), (UNIT, strided(37, 2, 3, 0), strided(53, 2, 5, 1))),
     "overlap": ("valid", (3, 67), (UNIT, strided(37, 3, 2, 1), strided(53, 7, 3, 2))),
     "overhang": ("extent", (3, 67), (UNIT, strided(37, 4, 3, 2, True), strided(53, 6, 4, 3, True))),

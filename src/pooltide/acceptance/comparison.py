@@ -116,8 +116,10 @@ def pair_entry(entry: Mapping[str, Any], golden: Manifest, actual: Results, thir
     a = open_tensor(actual.path(name, result), dtype, shape)
     t = None if third is None else _open_golden(third.path(name, result), dtype, shape)
     indices = _indices(entry, golden, actual) if writes_indices(entry) else None
-    own = () if golden.pack else [golden.path.parent / name / f"{result}.{suffix}" for suffix in SUFFIXES]
+    own = [] if golden.pack else [_file(golden, name, f"{key}.{end}") for key in files for end in SUFFIXES]
     _check_own(a.path, own if t is None else [*own, t.path])
+    if indices is not None:
+        _check_own(indices[0].path, own)
     return _checked(Pair(name, a, g, t, entry["rounding"], entry["case"], indices))
 
 

@@ -67,7 +67,7 @@ class Made:
     case: str
     entry: Mapping[str, Any] | None
     error: str = ""
-    kept: bool = False  # the files were there and unchanged
+    kept: bool = False  # the files and the entry were there and unchanged
     full: bool = False  # the files can't be written, so no other task can succeed
     skipped: bool = False  # a pool that this program does not have
 
@@ -76,7 +76,8 @@ def make(task: Task, directory: Path, known: Mapping[str, Any] | None = None) ->
     """Write the files of one case. The files of the `known` entry stay if they are unchanged."""
     made = partial(Made, task.number, task.name, task.case)
     if known is not None and _same(known, task) and first_change(files_in(directory), known) is None:
-        return made(known, kept=True)
+        # Its line may be another one now.
+        return made({**known, "line": task.number}, kept=known["line"] == task.number)
     try:
         case = parse(task.case)
         arrays = _arrays(case, task.supplied)

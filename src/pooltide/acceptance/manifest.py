@@ -116,12 +116,19 @@ def _named(name: str, line: bytes) -> dict[str, Any]:
 
 
 def is_copy(directory: Path, manifest: Manifest) -> bool:
-    """Whether a directory has the same manifest, so that it is a copy of the golden data, or was one."""
+    """Whether a directory has golden data of the same versions: a copy of these, a shard, or the whole."""
     try:
-        with opened(directory / MANIFEST) as one, opened(manifest.source) as other:
-            return one.readline(LONGEST) == other.readline(LONGEST)  # it has the sha256 of the others
-    except OSError:
-        return False
+        with opened(directory / MANIFEST) as file, opened(manifest.source) as own:
+            head = entry_of(file.readline(LONGEST))
+            if any(head.get(key) != value for key, value in manifest.versions.items()):
+                return False
+            for line in iter(lambda: file.readline(LONGEST), b""):
+                if (match := _NAME.match(line)) and match[1].decode() in manifest:
+                    own.seek(manifest.offsets[match[1].decode()])
+                    return line == own.readline(LONGEST)
+    except (OSError, ValueError):
+        pass
+    return False
 
 
 def is_pack(path: Path) -> bool:

@@ -35,7 +35,8 @@ class Results:
         flat = name if result in RESULTS else f"{name}.{result}"
         places = [directory / name / result, directory / flat]
         candidates = [Path(f"{place}{suffix}") for place in places for suffix in ENDINGS]
-        paths = [path for path in candidates if path.is_file()]
+        # Also a link to nothing: the file in the other place may be an older result.
+        paths = [path for path in candidates if os.path.lexists(path)]
         if other := next((path for path in paths[1:] if not _is_copy(paths[0], path)), None):
             raise TensorFileError(f"{paths[0]} and {other}: both are results for {name}; it must have one")
         if paths:
@@ -86,7 +87,7 @@ def results_in(directory: Path) -> Results:
 
 def _is_copy(path: Path, other: Path) -> bool:
     """Whether `other` is the .bin file beside a .npy file, as in golden data, and has the same values."""
-    if (path.suffix, other) != (".npy", path.with_suffix(".bin")):
+    if (path.suffix, other) != (".npy", path.with_suffix(".bin")) or not other.is_file():
         return False
     tensor = open_tensor(path)
     size = tensor.count * tensor.stored.itemsize
