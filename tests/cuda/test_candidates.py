@@ -174,7 +174,8 @@ def test_a_spoilt_coefficient_raises_the_regret(
 
 
 @pytest.mark.parametrize(
-    "text", ["adaptive_avg2d:1000000x1000x352x19:o704x19:f64", "avg2d_forward:2147483648x3x1x1023:k1x3:bf16:cl"]
+    "text",
+    ["adaptive_avg2d:1000000x1000x352x19:o704x19:f64", "avg2d_forward:2147483648x3x1x1023:k1x3:bf16:cl"],
 )
 def test_tensors_larger_than_any_memory_are_refused(text: str) -> None:
     """No kernel has enough blocks for these."""
