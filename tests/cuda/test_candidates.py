@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from math import ceil, exp, log
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from pooltide.acceptance.trial import problem_of
 from pooltide.cli.bench.forward_pools import problems_of
 from pooltide.cli.bench.sampling import Sampling, draw_problems
 from pooltide.kernels.cuda import choice, cost, tuned
+from pooltide.kernels.cuda.maximum_gradient import scatter_channels
 from pooltide.kernels.cuda.runtime import code_cache
 from pooltide.kernels.cuda.task import Task
 from pooltide.operators.dtypes import DTYPES
@@ -171,6 +173,15 @@ def test_a_spoilt_coefficient_raises_the_regret(
     assert mean > RECORDS[name][0]
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["adaptive_avg2d:1000000x1000x352x19:o704x19:f64", "avg2d_forward:2147483648x3x1x1023:k1x3:bf16:cl"],
+)
+def test_tensors_larger_than_any_memory_are_refused(text: str) -> None:
+    """No kernel has enough blocks for these."""
+    assert choice.refuse(*of(text)) == f"its tensors have more than {2**39} bytes"
+
+
 def test_the_reasons_name_the_estimates() -> None:
     problem, layout = of("avg2d:64x64x56x56:k3:s2:p1")
     *others, (chosen, none) = choice.kernels(problem, layout, H200)
@@ -198,6 +209,28 @@ def test_every_kernel_of_a_fitted_kind_states_its_work() -> None:
         for name, launches in choice.candidates(problem, layout, H200)[:-1]:
             parts = set(cost.coefficients(layout)[cost.family(name)].work)
             assert set(cost.features(Task(problem, layout, H200), launches[0]).work) == parts, name
+
+
+def test_the_estimate_of_few_windows_has_the_time_of_their_loads() -> None:
+    """One image: its threads wait for a load for each 8 windows, of 343. It took 26.7 µs on an H200."""
+    problem, layout = of("adaptive_max3d:1x96x32x66x66:o7x7x7:f32:i64")
+    few, *_ = (launches for name, launches in choice.candidates(problem, layout, H200) if "few" in name)
+    assert 23e-6 < cost.seconds(Task(problem, layout, H200), "scatter of few windows", few) < 31e-6
+    assert choice.kernels(problem, layout, H200)[-1][0] == "scatter of bands"
+
+
+def test_a_large_channels_last_volume_is_planned_in_milliseconds() -> None:
+    """Its tiles are counted by their kinds: one by one, they took 16 times as long as those of the small one."""
+    least = []
+    for side in (64, 256):
+        task = Task(*of(f"max3d:1x16x{side}x{side}x{side}:k3:s2:p1:bf16:i64:cl"), H200)
+        times = []
+        for _ in range(5):
+            begin = process_time()
+            scatter_channels.channels_launch(task)
+            times.append(process_time() - begin)
+        least.append(min(times))
+    assert least[1] < 6 * least[0]
 
 
 def test_a_driver_that_tells_no_clocks_is_taken_for_an_h200() -> None:

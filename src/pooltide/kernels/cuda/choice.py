@@ -42,6 +42,7 @@ from .task import Launch, Planner, Task, unfit
 
 LAYOUTS = frozenset({"planes", "channels_last"})
 _MOST = 2**30  # elements of a plane, or of an image whose channels are innermost
+_MOST_BYTES = 2**39  # of all tensors: more than any GPU has; a grid may have too few blocks for more
 # The general kernel of a kind computes while the chosen kernel is compiled (launch.py). It is chosen only
 # where no other one can compute a problem.
 KERNELS: dict[str, tuple[tuple[str, Planner], ...]] = {
@@ -88,6 +89,8 @@ def refuse(problem: Problem, layout: str = "planes") -> str | None:
     inner = problem.batch[1] if layout == "channels_last" else 1
     if max(prod(problem.input_plane), prod(problem.output_plane)) * inner > _MOST:
         return f"{'an image' if inner > 1 else 'a plane'} has more than {_MOST} elements"
+    if problem.least_bytes > _MOST_BYTES:
+        return f"its tensors have more than {_MOST_BYTES} bytes"
     if max(max(axis.reach, axis.s, axis.p) for axis in problem.axes) > _MOST:
         return f"a window, a stride or a padding is longer than {_MOST} cells"
     average = problem.kind in ("average", "average_gradient")

@@ -27,8 +27,9 @@ def scatter_channels(task: Task) -> tuple[Launch, ...] | str:
 
 def channels_launch(task: Task) -> Launch:
     tile = channel_tile(task)
-    pieces = boxes(task.problem.axes, tile)
-    return tiles_launch(task, tile[0], pieces, int(_warps(len(pieces))), int(contiguous(task, tile)), walk=0)
+    parts = parts_of_axes(task.problem.axes, tile)
+    warps = int(_warps(prod(map(len, parts))))
+    return tiles_launch(task, tile[0], parts, warps, int(contiguous(task, tile)), walk=0)
 
 
 def _warps(tiles: Any) -> Any:
@@ -48,30 +49,30 @@ _CHANNELS = (
 
 
 def tiles_launch(
-    task: Task, ring: int, pieces: Array, warps: int, linear: int, walk: int, lanes: int = 32
+    task: Task, ring: int, of_axes: list[Array], warps: int, linear: int, walk: int, lanes: int = 32
 ) -> Launch:
     """The launch of scatter_channels.cu: a warp keeps `ring` slices of a tile, of `lanes` channels."""
     problem, (d, h, w) = task.problem, task.problem.input_plane
-    cells, columns = ring * int((pieces[:, 4] * pieces[:, 5]).max()), int(pieces[:, 11].max())
-    sums, warp_bytes = warp_sizes(task, cells, columns, lanes)
-    parts = cdiv(len(pieces), warps)
+    tiles, most = prod(map(len, of_axes)), [part.max(axis=0) for part in of_axes]
+    sums, warp_bytes = warp_sizes(task, ring * int(most[1][1] * most[2][1]), int(most[2][3]), lanes)
+    parts = cdiv(tiles, warps)
     starts, reach, lag = window_columns(problem.axes[2])
-    rows = pieces[:, 10] if walk else pieces[:, 9] * pieces[:, 10]
-    steps = int(steps_of(rows, pieces[:, 11], lag, 32 // lanes).max())
+    kinds = _kinds(of_axes)
+    steps = _steps(kinds, walk, lag, lanes)
     arguments = (
         *(task.planes, d, h, w, *problem.output_plane, task.inner, prod(problem.output_plane), d * h * w),
-        *(problem.axes[0].outputs * problem.axes[1].outputs, warp_bytes, len(pieces), parts, 0, 1),
+        *(problem.axes[0].outputs * problem.axes[1].outputs, warp_bytes, tiles, parts, 0, 1),
         *(lag, reach, sums, ring, divider(h * w), divider(w), divider(problem.axes[2].outputs)),
     )
     ways = (("DEEP", int(d > 1)), ("LANES", lanes), ("LINEAR", linear), ("ONES", int(w == 1)))
     more = (("PACK", pack_of(task)), ("WALK", walk), ("THREADS", 128))
-    options = (*task.defines, ("AHEAD", ahead(task, steps)), *ways, *more)
+    options = (*task.defines, ("AHEAD", ahead(task, int(steps.max()))), *ways, *more)
     source = Source("scatter_channels.cu", "scatter_channels", _CHANNELS, options)
     grid, shared = task.planes * cdiv(task.inner, lanes) * parts, 16 + warps * warp_bytes
     found = tables(problem.axes[0])
     spans = np.stack([found.start, found.end], axis=1).ravel()
-    given = (pieces, corners(problem), np.concatenate([spans, starts]).astype(np.int32))
-    work = _pieces_work(task, pieces, dict(options), lanes, parts * warps)
+    given = (_boxes(of_axes), corners(problem), np.concatenate([spans, starts]).astype(np.int32))
+    work = _tiles_work(task, kinds, steps, dict(options), lanes, parts * warps)
     return Launch(source, grid, 32 * warps, shared, given, arguments, work=work)
 
 
@@ -81,17 +82,35 @@ def pack_of(task: Task) -> int:
     return pack if task.aligned and task.inner % pack == 0 else 1
 
 
-def _pieces_work(task: Task, pieces: Array, options: dict[str, int], lanes: int, warps: int) -> Work:
-    facts, walk, n = pieces.astype(np.int64), options["WALK"], options["AHEAD"]
-    (slices, rows, _), (of_d, of_h, of_w) = facts[:, 3:6].T, facts[:, 9:12].T
-    steps = steps_of(
-        of_h if walk else of_d * of_h, of_w, window_columns(task.problem.axes[2])[2], 32 // lanes
-    )
+def _tiles_work(
+    task: Task, kinds: list[Array], steps: Array, options: dict[str, int], lanes: int, warps: int
+) -> Work:
+    (slices, of_d, often_d), (rows, of_h, often_h), (_, of_w, often_w) = kinds
+    walk, n, often = options["WALK"], options["AHEAD"], often_d * often_h * often_w
     rounds = -(-steps // n) * (of_d if walk else 1)
-    taken, read, of_rows, walked = (
-        float(x.sum()) for x in (rounds, of_d * of_h * of_w, slices * rows, slices * walk)
-    )
-    return channels_work(task, n, taken, read, of_rows, walked, len(pieces), options["LINEAR"], lanes, warps)
+    counts = (rounds, of_d * of_h * of_w, slices * rows, slices * walk, 1)
+    taken, read, of_rows, walked, tiles = (float((count * often).sum()) for count in counts)
+    return channels_work(task, n, taken, read, of_rows, walked, tiles, options["LINEAR"], lanes, warps)
+
+
+def _kinds(of_axes: list[Array]) -> list[Array]:
+    """Of each axis, the lengths and numbers of windows of its parts, and how often each pair occurs.
+
+    They are broadcast against those of the other axes: a box has a part of each axis.
+    """
+    found = []
+    for at, part in enumerate(of_axes):
+        kinds, often = np.unique(part[:, 1] << 32 | part[:, 3], return_counts=True)
+        shape = [3, 1, 1, 1]
+        shape[1 + at] = len(kinds)
+        found.append(np.stack([kinds >> 32, kinds & 0xFFFFFFFF, often]).reshape(shape))
+    return found
+
+
+def _steps(kinds: list[Array], walk: int, lag: int, lanes: int) -> Array:
+    """Of a warp in each kind of tile; in a slice of windows, if it walks."""
+    of_d, of_h, of_w = (numbers[1] for numbers in kinds)
+    return steps_of(of_h if walk else of_d * of_h, of_w, lag, 32 // lanes)
 
 
 def channels_work(
@@ -189,13 +208,18 @@ def contiguous(task: Task, box: Any) -> Any:
     return (box[2] == width) & ((box[0] == 1) | (box[1] == height))
 
 
-def boxes(axes: tuple[Axis, ...], tile: tuple[int, int, int]) -> Array:
-    """For each tile: its first cell on each axis, its lengths, and the same of the windows of its cells."""
-    parts = []
+def parts_of_axes(axes: tuple[Axis, ...], tile: tuple[int, int, int]) -> list[Array]:
+    """Of each axis, for each part that tiles have: its first cell and length, and the same of its windows."""
+    found = []
     for axis, share in zip(axes, tile, strict=True):
         begin, end = shares(axis.length, share)
-        parts.append(np.stack([begin, end - begin, *between(axis, begin, end)], axis=1))
-    grid = np.meshgrid(*(np.arange(len(part)) for part in parts), indexing="ij")
-    chosen = [part[at.ravel()] for part, at in zip(parts, grid, strict=True)]
-    columns = [chosen[axis][:, column] for column in range(4) for axis in range(3)]
-    return np.stack(columns, axis=1).astype(np.int32)
+        found.append(np.stack([begin, end - begin, *between(axis, begin, end)], axis=1))
+    return found
+
+
+def _boxes(of_axes: list[Array]) -> Array:
+    """For each tile: its first cell on each axis, its lengths, and the same of the windows of its cells."""
+    found = np.empty((*map(len, of_axes), 4, 3), np.int32)
+    d, h, w = of_axes
+    found[..., 0], found[..., 1], found[..., 2] = d[:, None, None], h[:, None], w
+    return found.reshape(-1, 12)

@@ -10,13 +10,15 @@ import numpy as np
 
 from ....geometry import tables
 from ....problem.problem import Problem
-from ..cost import Shape, fastest, nth
+from ..cost import CORES, Shape, fastest, nth
 from ..kernel_tables import cdiv, divider
 from ..source import Source
 from ..task import STATIC_BYTES, THREADS, Launch, Task, Work
 from .indices import corners, window_bytes
 
 MAX_PAIRS = 16  # of windows for each byte of a plane: the time grows with the square of the windows
+AHEAD = 8  # windows that a thread compares together, as in scatter_few.cu
+LATENCY = 250  # cycles until a load has its value
 KERNEL = "scatter of few windows"  # in costs.json
 
 _FEW = (
@@ -78,15 +80,18 @@ def _work(task: Task, tiles: _Tiles) -> Work:
     all_windows, elements = float(problem.planes * windows), tiles.span * (16 // problem.dtype.itemsize)
     again = tiles.fills * (elements / (prod(problem.input_plane) * task.inner) + 1) * windows * task.inner
     read = np.where(once, again, all_windows)
-    pairs = all_windows * windows
+    pairs, compared = all_windows * windows, _compared_warps(problem)
+    # If there are few threads, all lanes wait for one that compares all windows of its plane.
+    waits = cdiv(windows, AHEAD) * LATENCY * (1 - once * (compared == 0))
     return (
         *(("vectors", problem.cells * problem.dtype.itemsize / 16), ("threads", tiles.fills * THREADS)),
         *(("windows", read), ("bytes of windows", read * window_bytes(problem)), ("cells", problem.cells)),
-        ("pairs", pairs * _compared_warps(problem) * once),
+        ("pairs", pairs * compared * once),
         *(
             ("pairs of two launches", pairs * (1 - once)),
             ("cells of two launches", problem.cells * (1 - once)),
         ),
+        ("lanes that wait", task.facts.multiprocessors * CORES * waits),
     )
 
 

@@ -7,6 +7,7 @@ window, so its tile has more rows and columns, and it reads each window less oft
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,8 @@ from ..task import Launch, Task
 from .scatter_channels import (
     ONE_CHANNEL,
     ahead,
-    boxes,
     channels_work,
+    parts_of_axes,
     steps_of,
     tiles_launch,
     warp_sizes,
@@ -45,9 +46,10 @@ def walk_channels(task: Task) -> tuple[Launch, ...] | str:
     if best is None:
         return f"a window has {ring} slices, too many cells for a warp"
     lanes, *tile = best
-    pieces = boxes(task.problem.axes, (tile[0], tile[1], tile[2]))
+    parts = parts_of_axes(task.problem.axes, (tile[0], tile[1], tile[2]))
     linear = int(lanes == 32 and tile[2] == w.length)
-    launch = tiles_launch(task, ring, pieces, min(WARPS, len(pieces)), linear, walk=1, lanes=lanes)
+    warps = min(WARPS, prod(map(len, parts)))
+    launch = tiles_launch(task, ring, parts, warps, linear, walk=1, lanes=lanes)
     return in_two_passes(task, launch)
 
 
