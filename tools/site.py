@@ -34,7 +34,7 @@ ENGLISH_NAVIGATION = """\
 - start.md
 - windows.md
 - Tutorials: [tutorial_pytorch.md, tutorial_ascend.md, tutorial_operators.md, tutorial_acceptance.md]
-- Use it: [pytorch.md, numpy.md, cann.md, c.md, torch_npu.md, cli.md, acceptance.md, examples.md]
+- Use it: [pytorch.md, numpy.md, regions.md, cann.md, c.md, torch_npu.md, cli.md, acceptance.md, examples.md]
 - Reference: [reference.md, operators.md, glossary.md]
 - Behind it: [performance.md, kernels.md, architecture.md, CONTRIBUTING.md, SECURITY.md, CHANGELOG.md]
 """
