@@ -40,6 +40,7 @@ OPERATORS = """\
 ## The functions
 
 The last column is the operator of CANN with that meaning.
+[regions.md](regions.md) says what the pools over regions of interest compute, and which boxes they take.
 
 {functions}
 
@@ -137,6 +138,8 @@ def _described() -> set[str]:
 def _entry(name: str, value: Any, places: dict[str, str]) -> str:
     signature = str(inspect.signature(value)).replace("'", "")
     text = f"### {name}\n\n```\n{name}{signature}\n```\n\n{_markdown(inspect.getdoc(value) or '')}".rstrip()
+    if name in catalog.regions():
+        return f"{text}\n\nBoxes and arithmetic: [regions.md](regions.md)."
     if name not in _described():
         return text
     section = places.get(name.removesuffix("GetWorkspaceSize"), "the-functions")

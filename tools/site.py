@@ -34,7 +34,7 @@ ENGLISH_NAVIGATION = """\
 - start.md
 - windows.md
 - Tutorials: [tutorial_pytorch.md, tutorial_ascend.md, tutorial_operators.md, tutorial_acceptance.md]
-- Use it: [pytorch.md, numpy.md, cann.md, c.md, torch_npu.md, cli.md, acceptance.md, examples.md]
+- Use it: [pytorch.md, numpy.md, regions.md, cann.md, c.md, torch_npu.md, cli.md, acceptance.md, examples.md]
 - Reference: [reference.md, operators.md, glossary.md]
 - Behind it: [performance.md, kernels.md, architecture.md, CONTRIBUTING.md, SECURITY.md, CHANGELOG.md]
 """
@@ -51,7 +51,9 @@ FILE = re.compile(r"^```console\n\$ cat (\S+\.(\w+))\n((?!\$ ).*?\n)(\$ .*?)?^``
 FLAG = re.compile(r"<[^>]+>|(?<![\w-])(--?[a-z][\w-]*)")  # a tag of HTML is no flag
 CONSOLE = re.compile(r'<div class="highlight"><pre><span></span><code><span class="gp">.*?</div>', re.S)
 DIAGRAM = re.compile(r'<div class="highlight">(?=(?:(?!</div>).)*─)', re.S)
-NAME_PART = re.compile(r"_(?=\w[^<>]*<)")  # in the text of a cell, not in the address of a link
+NAME_PART = re.compile(
+    r"(?:[_/]|(?<=[a-z\d])(?=[A-Z][a-z]))(?=\w[^<>]*<)"
+)  # in a cell's text, not in an address
 CHINESE_LINE_END = re.compile(r"(?<=[。：；])\n(?=[^\n#>|-])(?!```)")  # a line feed would become a space
 SHOWN = re.compile(r"\{\{show (\S+)\}\}")
 REPORT_CASES = """\
@@ -218,13 +220,19 @@ def commands(html: str) -> str:
 def on_page_content(html: str, **_: Any) -> str:
     """Called by MkDocs for each page.
 
-    Flags stay on one line, names in tables may break after _, diagrams do not wrap, and sessions are copied
-    as commands alone.
+    Flags stay on one line, names in tables may break between their words, cells with sentences are wide,
+    diagrams do not wrap, and sessions are copied as commands alone.
     """
     html = DIAGRAM.sub('<div class="diagram highlight">', html)
-    html = re.sub(r"<td.*?</td>", lambda cell: NAME_PART.sub("_<wbr>", cell[0]), html)
+    html = re.sub(r"<td.*?</td>", _cell, html)
     html = CONSOLE.sub(lambda block: f'<div data-copy="{escape(commands(block[0]))}"{block[0][4:]}', html)
     return re.sub(r"<code.*?</code>", lambda code: FLAG.sub(_on_one_line, code[0]), html, flags=re.S)
+
+
+def _cell(cell: re.Match[str]) -> str:
+    text = re.sub("<[^>]+>", "", cell[0])
+    wide = cell[0].replace("<td", "<td class=sentence", 1) if len(text) > 60 and " " in text else cell[0]
+    return NAME_PART.sub(r"\g<0><wbr>", wide)
 
 
 def _on_one_line(text: re.Match[str]) -> str:

@@ -152,6 +152,8 @@ def test_reference_and_operators_link_to_each_other() -> None:
             assert anchor in anchors[target or name], f"{name}: {target}#{anchor}"
     assert pages["operators.md"].count("](reference.md#") >= len(operators()) + len(documented())
     assert pages["reference.md"].count("](operators.md#") >= len(operators()) + 2 * len(documented())
+    assert pages["reference.md"].count("](regions.md)") == 2 * len(regions())
+    assert "](regions.md)" in pages["operators.md"]
 
 
 CHINESE = {"README.zh.md": "README.md"} | {
@@ -311,6 +313,12 @@ def test_the_chart_is_what_its_tool_draws() -> None:
 def test_links_lead_to_files(page: Path) -> None:
     links = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text("utf-8"))
     assert not [link for link in links if not (page.parent / link).exists()]
+
+
+def test_the_site_has_every_page_in_its_navigation() -> None:
+    for part in load_tool("site.py").PARTS_OF.values():
+        missing = set(part.sources) - set(re.findall(r"\w+\.md", part.navigation))
+        assert not missing, f"tools/site.py, {part.language}"
 
 
 @pytest.mark.slow

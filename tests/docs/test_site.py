@@ -256,3 +256,34 @@ def test_frames_have_the_colours_of_the_page(site: Path, chromium: Browser) -> N
         assert scheme == ("dark" if dark else "light")
         text = chromium.evaluate("getComputedStyle(document.querySelector('.md-typeset')).color")
         assert (text == "rgba(0, 0, 0, 0.87)") is not dark
+
+
+# Words of the smallest contrast to what is behind them, as the WCAG defines it.
+CONTRAST = r"""(() => {
+    const numbers = text => text.match(/[\d.]+/g).map(Number);
+    const over = (a, b) => { const k = a.length > 3 ? a[3] : 1; return [0, 1, 2].map(i => a[i] * k + b[i] * (1 - k)); };
+    const behind = e => { if (!e) return [255, 255, 255]; const c = numbers(getComputedStyle(e).backgroundColor);
+        return c.length < 4 || c[3] === 1 ? c : over(c, behind(e.parentElement)); };
+    const light = c => { const [r, g, b] = c.map(v => { v /= 255;
+        return v <= 0.04 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; }); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+    const ratio = e => { const back = behind(e), text = over(numbers(getComputedStyle(e).color), back);
+        const [a, b] = [light(text), light(back)]; return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05); };
+    return [...document.querySelectorAll(".md-content *, .md-nav__title")]
+        .filter(e => e.getClientRects().length && [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim()))
+        .map(e => [ratio(e), e.className + " " + e.textContent.slice(0, 30)])
+        .reduce((least, one) => one[0] < least[0] ? one : least); })()"""
+
+
+@needs_browser
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_text_stands_out(dark: bool, site: Path, chromium: Browser) -> None:
+    for page in ("c", "cann", "tutorial_acceptance"):
+        chromium.open(site / page / "index.html", 390, dark=dark)
+        least, words = chromium.evaluate(CONTRAST)
+        assert least >= 4.5, (page, words)
+
+
+def test_names_in_tables_break_between_their_words() -> None:
+    html = '<td><a href="a_b/cD">aclrtResetDevice</a> native/max_pool.h</td>'
+    shown = load_tool("site.py").on_page_content(html)
+    assert shown == '<td><a href="a_b/cD">aclrt<wbr>Reset<wbr>Device</a> native/<wbr>max_<wbr>pool.h</td>'
