@@ -81,7 +81,7 @@ def test_garbage_is_survived(level: str, tmp_path: Path) -> None:
     assert run.stdout == "20000 calls tried, 0 bytes outside, right\n", run.stderr[-2000:]
     assert run.returncode == (1 if level == "strict" else 0), run.stderr[-2000:]
     assert "internal error" not in run.stderr
-    said = run.stderr.count("pooltide: ")
+    said = run.stderr.count("pooltide: ") - run.stderr.count("pooltide: [")  # without what aclAppLog prints
     assert said == 0 if level == "off" else said > 1000
 
 
