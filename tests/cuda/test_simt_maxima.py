@@ -63,7 +63,7 @@ def test_a_broken_kernel_is_found(script: Path, broken: str) -> None:
 
 @pytest.mark.slow
 def test_nvrtc_compiles_scatters_of_few_windows(compile_for_gpu: Callable[..., None]) -> None:
-    _, axes = simt_few.POOLS[2]
+    _, axes = simt_few.POOLS[3]
     sources = {
         launch.source
         for dtype in TYPES
