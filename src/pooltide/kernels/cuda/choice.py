@@ -37,12 +37,12 @@ from .maximum_gradient.scatter_few import scatter_few
 from .maximum_gradient.scatter_planes import scatter_bands, scatter_planes
 from .maximum_gradient.scatter_volumes import scatter_volumes
 from .maximum_gradient.scatter_walk import walk_channels
-from .runtime.driver import DeviceFacts
+from .runtime.driver import H200, DeviceFacts
 from .task import Launch, Planner, Task, unfit
 
 LAYOUTS = frozenset({"planes", "channels_last"})
 _MOST = 2**30  # elements of a plane, or of an image whose channels are innermost
-_MOST_BYTES = 2**39  # of all tensors: more than any GPU has; a grid may have too few blocks for more
+_MOST_BYTES = 2**39  # of all tensors: with more, a grid may have too few blocks
 # The general kernel of a kind computes while the chosen kernel is compiled (launch.py). It is chosen only
 # where no other one can compute a problem.
 KERNELS: dict[str, tuple[tuple[str, Planner], ...]] = {
@@ -89,8 +89,6 @@ def refuse(problem: Problem, layout: str = "planes") -> str | None:
     inner = problem.batch[1] if layout == "channels_last" else 1
     if max(prod(problem.input_plane), prod(problem.output_plane)) * inner > _MOST:
         return f"{'an image' if inner > 1 else 'a plane'} has more than {_MOST} elements"
-    if problem.least_bytes > _MOST_BYTES:
-        return f"its tensors have more than {_MOST_BYTES} bytes"
     if max(max(axis.reach, axis.s, axis.p) for axis in problem.axes) > _MOST:
         return f"a window, a stride or a padding is longer than {_MOST} cells"
     average = problem.kind in ("average", "average_gradient")
@@ -102,7 +100,14 @@ def refuse(problem: Problem, layout: str = "planes") -> str | None:
         return "a divisor may exceed 64 bits"
     if problem.rounding != "keep":
         return f"it does not round gradOutput to {problem.rounding}"
+    if problem.least_bytes > _MOST_BYTES and not _has_blocks(problem, layout):
+        return f"its tensors have {problem.least_bytes} bytes, too many for the blocks of a grid"
     return None
+
+
+def _has_blocks(problem: Problem, layout: str) -> bool:
+    task = Task(problem, layout, H200)
+    return any(isinstance(candidate(task, planner), tuple) for _, planner in KERNELS[problem.kind])
 
 
 def plan(problem: Problem, layout: str, facts: DeviceFacts, aligned: bool = True) -> tuple[Launch, ...]:
