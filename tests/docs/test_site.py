@@ -142,7 +142,8 @@ def test_both_languages_of_the_own_pages_have_the_same_parts() -> None:
 @needs_browser
 def test_the_first_column_stays_when_a_table_scrolls(site: Path, chromium: Browser) -> None:
     chromium.open(site / "operators" / "index.html", 390)
-    script = """(() => { const table = document.querySelector(".md-typeset table:not([class])");
+    script = """(() => { const tables = [...document.querySelectorAll(".md-typeset table:not([class])")];
+        const table = tables.reduce((a, b) => a.scrollWidth < b.scrollWidth ? b : a);
         let box = table; while (box.scrollWidth <= box.clientWidth) box = box.parentElement;
         box.scrollLeft = 200; const cell = table.rows[1].cells;
         return [box.scrollLeft, cell[0].getBoundingClientRect().left, cell[1].getBoundingClientRect().left]; })()"""
