@@ -27,10 +27,10 @@ from pooltide.problem.problem import Problem
 from simt_few import ONE, check_bits, dealt, indices_of
 
 POOLS: list[tuple[tuple[int, int], tuple[Axis, Axis, Axis]]] = [
-    ((2, 37), (strided(11, 3, 1, 1), strided(5, 3, 1, 1), strided(7, 2, 1, 1))),
+    ((1, 37), (strided(11, 3, 1, 1), strided(5, 3, 1, 1), strided(7, 2, 1, 1))),
     ((1, 64), (strided(9, 2, 3, 0), strided(4, 3, 2, 1), strided(5, 3, 2, 1))),
     ((1, 20), (Axis(7, 5), Axis(3, 2), Axis(5, 3))),
-    ((1, 16), (strided(8, 1, 3, 0), strided(5, 3, 1, 1), strided(3, 2, 1, 0))),
+    ((2, 16), (strided(8, 1, 3, 0), strided(5, 3, 1, 1), strided(3, 2, 1, 0))),
     ((1, 24), (strided(7, 3, 1, 1), strided(6, 3, 1, 1), strided(1, 1, 1, 0))),
     ((1, 16), (strided(6, 3, 1, 1), strided(9, 5, 1, 2), strided(17, 5, 1, 2))),
 ]
