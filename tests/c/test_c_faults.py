@@ -45,8 +45,8 @@ def test_fault(source: Path, level: str, tmp_path: Path) -> None:
     assert run.returncode == expected, run.stderr
     lines = [line for line in run.stderr.splitlines() if like(f"pooltide: {says}*").match(line)]
     assert len(lines) == (0 if level == "off" else 1), run.stderr
-    if level == "off":
-        assert run.stderr == ""
+    if level == "off":  # the C library may say of an unguarded block that it is damaged
+        assert "pooltide" not in run.stderr if source.stem in UNGUARDED else run.stderr == ""
 
 
 def test_warn_is_the_default(tmp_path: Path) -> None:
