@@ -10,23 +10,48 @@ fails the stream, warn prints a line and ignores the bad cells, off ignores them
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernels.plan import Executable, NoBackend, plan
+from ..kernels.plan import AnyProblem, Executable, NoBackend, plan
+from ..operators.call import Call
 from ..problem.problem import Problem
 from ..problem.regions import RegionProblem
 from .error_reports import ACLNN_STATUSES, INTERNAL, Refused
 from .memory_blocks import MEMORY, Block
+from .stream_queue import QUICK_BYTES
 from .tensor_descriptors import OutOfBounds, aclTensor
 
 Array = NDArray[Any]
 Report = Callable[..., None]  # takes a fault and, as `effect`, what the job does with the bad cells
 _FAR = 1 << 56  # bytes; any address that far from a block is outside of it
 _MAX_PARTIAL = 1 << 26  # cells of a view that may be used in part
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedWork:
+    """A checked call with its executable: what the works of pools and of pools over regions share."""
+
+    call: Call
+    problem: AnyProblem
+    executable: Executable
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return str(self.problem)
+
+    @property
+    def scratch(self) -> int:
+        return self.executable.scratch
+
+    @property
+    def quick(self) -> bool:
+        return self.executable.work <= QUICK_BYTES
 
 
 def require_plan(problem: Problem | RegionProblem, layouts: tuple[str, ...]) -> Executable:

@@ -18,7 +18,7 @@ import numpy as np
 from ..arrays.volumes import tensor_as_volume, tensor_layout
 from ..kernels import Arrays, IndexFault, Kernel
 from ..kernels.calls import CALLS
-from ..kernels.plan import Executable, backend_setting
+from ..kernels.plan import backend_setting
 from ..kernels.threads import get_num_threads
 from ..operators.call import CHANNELS_LAST, Call, Value, shares_cells
 from ..operators.pages import Operator
@@ -27,37 +27,30 @@ from ..problem.masks import pack, unpack
 from ..problem.problem import Problem, lower
 from .data_checks import checked_role, data_fault
 from .error_reports import INTERNAL, report
-from .execution import Array, Report, input_array, output_array, require_plan, scratch_array, write_result
+from .execution import (
+    Array,
+    PlannedWork,
+    Report,
+    input_array,
+    output_array,
+    require_plan,
+    scratch_array,
+    write_result,
+)
 from .executors import Run, Tensors
 from .memory_blocks import Range
 from .region_jobs import RegionWork, region_work
-from .stream_queue import QUICK_BYTES
 from .tensor_descriptors import OutOfBounds, aclTensor
 
 _ROLES = ("grad_output", "input", "indices", "out")  # in the order of a kernel's arguments
 
 
 @dataclass(frozen=True, slots=True)
-class PoolWork:
-    call: Call
+class PoolWork(PlannedWork):
     problem: Problem
-    executable: Executable
     kernel: Kernel | None  # of the executable, where it can be called directly
-    reads: tuple[str, ...]
-    writes: tuple[str, ...]
     names: tuple[tuple[str, str], ...]  # of the arrays of the problem: role, and name of the parameter
     checked: str | None  # the role of the array whose values are checked
-
-    def __str__(self) -> str:
-        return str(self.problem)
-
-    @property
-    def scratch(self) -> int:
-        return self.executable.scratch
-
-    @property
-    def quick(self) -> bool:
-        return self.executable.work <= QUICK_BYTES
 
     def prepare(self, tensors: Tensors, ranges: tuple[Range, ...]) -> Run:
         by_role = {role: tensors[name] for role, name in self.names}
@@ -150,7 +143,7 @@ def _planned(call: Call, tensors: Tensors) -> PoolWork:
     writes = tuple(names[role] for role in results)
     used = tuple((role, names[role]) for role in problem.roles)
     checked = checked_role(call.operator, call.product, problem)
-    return PoolWork(call, problem, executable, executable.kernel, reads, writes, used, checked)
+    return PoolWork(call, problem, executable, reads, writes, executable.kernel, used, checked)
 
 
 def _layout(tensor: aclTensor, call: Call) -> str:

@@ -16,36 +16,28 @@ from typing import Any
 import numpy as np
 
 from ..kernels import Arrays
-from ..kernels.plan import Executable, layout_of
+from ..kernels.plan import layout_of
 from ..operators.call import Call
 from ..problem.regions import RegionProblem, lower_regions
 from .data_checks import box_fault
 from .error_reports import INTERNAL, report
-from .execution import Array, input_array, output_array, require_plan, scratch_array, write_result
+from .execution import (
+    Array,
+    PlannedWork,
+    input_array,
+    output_array,
+    require_plan,
+    scratch_array,
+    write_result,
+)
 from .executors import Run, Tensors
 from .memory_blocks import Range
-from .stream_queue import QUICK_BYTES
 from .tensor_descriptors import aclTensor
 
 
 @dataclass(frozen=True, slots=True)
-class RegionWork:
-    call: Call
+class RegionWork(PlannedWork):
     problem: RegionProblem
-    executable: Executable
-    reads: tuple[str, ...]
-    writes: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return str(self.problem)
-
-    @property
-    def scratch(self) -> int:
-        return self.executable.scratch
-
-    @property
-    def quick(self) -> bool:
-        return self.executable.work <= QUICK_BYTES
 
     def prepare(self, tensors: Tensors, ranges: tuple[Range, ...]) -> Run:
         return partial(_compute, self, tensors)

@@ -34,6 +34,15 @@ WARM_TO_TIMED = 10  # so many calls that are not timed for each one that is
 MAX_OTHER_LOAD = 0.2  # processors that other programs take: a team waits for the thread that shares one
 
 
+def time_on(device: str, benchmark: Benchmark, rounds: int) -> Iterator[Measurement | None]:
+    """`time_rounds` of the device."""
+    if device == "cpu":
+        return time_rounds(benchmark, rounds)
+    from . import cuda_timing
+
+    return cuda_timing.time_rounds(benchmark, rounds, cuda_timing.make_buffers())
+
+
 def time_rounds(benchmark: Benchmark, rounds: int) -> Iterator[Measurement | None]:
     """Yields None after each round, and the measurement at the end. Uses the threads of `use_threads`."""
     use_threads(get_num_threads())

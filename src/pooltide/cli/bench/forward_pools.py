@@ -23,7 +23,7 @@ from ...operators.dtypes import DTYPES
 from ...problem.problem import Problem, with_offsets
 from ...torch import functional
 from .cpu_gradients import chosen_kernel, problem_to_time, sample_planes
-from .cpu_timing import time_rounds
+from .cpu_timing import time_on
 from .measurement import Benchmark, Implementations, Measurement, WrongResult, attributes_of
 from .pytorch_gradients import in_layout, torch_dtype
 
@@ -32,13 +32,7 @@ Pool = Callable[..., Any]
 
 def measure(case: Case, rounds: int, device: str) -> Iterator[Measurement | None]:
     """Yields None after each round, and the measurement at the end."""
-    benchmark = prepare(case, device)
-    if device == "cpu":
-        yield from time_rounds(benchmark, rounds)
-        return
-    from . import cuda_timing
-
-    yield from cuda_timing.time_rounds(benchmark, rounds, cuda_timing.make_buffers())
+    yield from time_on(device, prepare(case, device), rounds)
 
 
 def prepare(case: Case, device: str) -> Benchmark:

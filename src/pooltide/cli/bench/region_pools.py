@@ -27,7 +27,7 @@ from ...kernels.plan import plan
 from ...operators.pages import HOST
 from ...problem.regions import RegionProblem
 from .cpu_gradients import chosen_kernel
-from .cpu_timing import time_rounds
+from .cpu_timing import time_on
 from .measurement import Benchmark, Implementations, Measurement, WrongResult
 
 Array = NDArray[Any]
@@ -36,13 +36,7 @@ _PART = 24  # regions, and channels of the result, that are compared with the re
 
 def measure(case: Case, rounds: int, device: str) -> Iterator[Measurement | None]:
     """Yields None after each round, and the measurement at the end."""
-    benchmark = prepare(case, device)
-    if device == "cpu":
-        yield from time_rounds(benchmark, rounds)
-        return
-    from . import cuda_timing
-
-    yield from cuda_timing.time_rounds(benchmark, rounds, cuda_timing.make_buffers())
+    yield from time_on(device, prepare(case, device), rounds)
 
 
 def prepare(case: Case, device: str) -> Benchmark:
