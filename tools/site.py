@@ -52,9 +52,11 @@ FLAG = re.compile(r"<[^>]+>|(?<![\w-])(--?[a-z][\w-]*)")  # a tag of HTML is no 
 CONSOLE = re.compile(r'<div class="highlight"><pre><span></span><code><span class="gp">.*?</div>', re.S)
 DIAGRAM = re.compile(r'<div class="highlight">(?=(?:(?!</div>).)*─)', re.S)
 NAME_PART = re.compile(
-    r"(?:[_/]|(?<=[a-z\d])(?=[A-Z][a-z]))(?=\w[^<>]*<)"
-)  # in a cell's text, not in an address
+    r"(?:[_/:]|(?<=[a-z\d])(?=[A-Z][a-z]))(?=\w[^<>]*<)"
+)  # in the text of a cell or heading, not in an address
+LONG_WORD = re.compile(r"(?<!<span></span>)<code>[^<]*?[^<\s]{30}.*?</code>")  # wider than a telephone
 CHINESE_LINE_END = re.compile(r"(?<=[。：；])\n(?=[^\n#>|-])(?!```)")  # a line feed would become a space
+MISSING = {"en": ("There is no such page", ""), "zh": ("没有这个页面", "zh/")}  # and where home is
 SHOWN = re.compile(r"\{\{show (\S+)\}\}")
 REPORT_CASES = """\
 name,case
@@ -220,11 +222,13 @@ def commands(html: str) -> str:
 def on_page_content(html: str, **_: Any) -> str:
     """Called by MkDocs for each page.
 
-    Flags stay on one line, names in tables may break between their words, cells with sentences are wide,
-    diagrams do not wrap, and sessions are copied as commands alone.
+    Flags stay on one line, names in tables and headings and long ones anywhere may break between their words,
+    cells with sentences are wide, diagrams do not wrap, and sessions are copied as commands alone.
     """
     html = DIAGRAM.sub('<div class="diagram highlight">', html)
     html = re.sub(r"<td.*?</td>", _cell, html)
+    html = re.sub(r"<(h\d).*?</\1>", lambda heading: NAME_PART.sub(r"\g<0><wbr>", heading[0]), html)
+    html = LONG_WORD.sub(lambda code: re.sub(r"[_/:.(](?=\w[^<>]*<)", r"\g<0><wbr>", code[0]), html)
     html = CONSOLE.sub(lambda block: f'<div data-copy="{escape(commands(block[0]))}"{block[0][4:]}', html)
     return re.sub(r"<code.*?</code>", lambda code: FLAG.sub(_on_one_line, code[0]), html, flags=re.S)
 
@@ -233,6 +237,14 @@ def _cell(cell: re.Match[str]) -> str:
     text = re.sub("<[^>]+>", "", cell[0])
     wide = cell[0].replace("<td", "<td class=sentence", 1) if len(text) > 60 and " " in text else cell[0]
     return NAME_PART.sub(r"\g<0><wbr>", wide)
+
+
+def on_post_template(output_content: str, template_name: str, config: Any) -> str:
+    """Called by MkDocs for each page without Markdown: that of a wrong address links to the home page."""
+    if template_name != "404.html":
+        return output_content
+    what, home = MISSING[config.theme["language"]]
+    return re.sub(r"<h1>404.*?</h1>", f'<h1>{what}</h1><p><a href="/{home}">pooltide</a></p>', output_content)
 
 
 def _on_one_line(text: re.Match[str]) -> str:
