@@ -28,9 +28,15 @@ def type_in(page: Path, folder: Path) -> int:
         if command.startswith("cat ") and not (file := folder / command[4:]).exists():
             file.write_text(output, encoding="utf-8")
         done = subprocess.run(
-            ["bash", "-c", command], capture_output=True, text=True, cwd=folder, env=environment, timeout=300
+            ["bash", "-c", command],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,  # as on a terminal
+            text=True,
+            cwd=folder,
+            env=environment,
+            timeout=300,
         )
         pattern = ".*?".join(map(re.escape, output.split("…")))
-        assert re.fullmatch(pattern, done.stdout), f"{command}\n{done.stdout}\n{done.stderr}"
-        assert done.returncode == ("refused" in output or "FAIL" in output), f"{command}\n{done.stderr}"
+        assert re.fullmatch(pattern, done.stdout), f"{command}\n{done.stdout}"
+        assert done.returncode == ("refused" in output or "FAIL" in output), f"{command}\n{done.stdout}"
     return len(steps(page))
