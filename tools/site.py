@@ -54,7 +54,9 @@ DIAGRAM = re.compile(r'<div class="highlight">(?=(?:(?!</div>).)*─)', re.S)
 NAME_PART = re.compile(
     r"(?:[_/:]|(?<=[a-z\d])(?=[A-Z][a-z]))(?=\w[^<>]*<)"
 )  # in the text of a cell or heading, not in an address
-LONG_WORD = re.compile(r"(?<!<span></span>)<code>[^<]*?[^<\s]{30}.*?</code>")  # wider than a telephone
+LONG_WORD = re.compile(  # nearly as wide as a telephone
+    r"<pre.*?</pre>|(?<![^\s>])[^\s<>]{30,}(?=[^<>]*<)", re.S
+)
 CHINESE_LINE_END = re.compile(r"(?<=[。：；])\n(?=[^\n#>|-])(?!```)")  # a line feed would become a space
 MISSING = {"en": ("There is no such page", ""), "zh": ("没有这个页面", "zh/")}  # and where home is
 SHOWN = re.compile(r"\{\{show (\S+)\}\}")
@@ -228,7 +230,7 @@ def on_page_content(html: str, **_: Any) -> str:
     html = DIAGRAM.sub('<div class="diagram highlight">', html)
     html = re.sub(r"<td.*?</td>", _cell, html)
     html = re.sub(r"<(h\d).*?</\1>", lambda heading: NAME_PART.sub(r"\g<0><wbr>", heading[0]), html)
-    html = LONG_WORD.sub(lambda code: re.sub(r"[_/:.(](?=\w[^<>]*<)", r"\g<0><wbr>", code[0]), html)
+    html = LONG_WORD.sub(_breakable, html)
     html = CONSOLE.sub(lambda block: f'<div data-copy="{escape(commands(block[0]))}"{block[0][4:]}', html)
     return re.sub(r"<code.*?</code>", lambda code: FLAG.sub(_on_one_line, code[0]), html, flags=re.S)
 
@@ -245,6 +247,10 @@ def on_post_template(output_content: str, template_name: str, config: Any) -> st
         return output_content
     what, home = MISSING[config.theme["language"]]
     return re.sub(r"<h1>404.*?</h1>", f'<h1>{what}</h1><p><a href="/{home}">pooltide</a></p>', output_content)
+
+
+def _breakable(word: re.Match[str]) -> str:
+    return word[0] if word[0].startswith("<") else re.sub(r"[_/:.(](?=\w)", r"\g<0><wbr>", word[0])
 
 
 def _on_one_line(text: re.Match[str]) -> str:

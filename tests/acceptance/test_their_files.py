@@ -736,3 +736,34 @@ def test_atks_csv_is_refused_with_the_reason(tmp_path: Path) -> None:
     header, _, example = text.rpartition("the columns ")[2].strip().partition(", as in ")
     (tmp_path / "ours.csv").write_text(f"{header}\n{example}\n")  # what the sentence says works
     assert "1 of 1 cases, 0 bad" in invoke("golden", tmp_path / "ours.csv", "-o", tmp_path / "out")
+
+
+def test_cases_of_atk_as_a_table(tmp_path: Path) -> None:
+    """The fields of the JSON form as columns give the same cases; a bad row is an error of its case."""
+    inputs = [{"name": "input", "type": "tensor", "dtype": "fp16", "shape": [2, 3, 11, 13]}]
+    inputs.append({"name": "kernel_size", "type": "attr", "range_values": 3})
+    case = {"id": "7", "name": "avg_pool2d", "inputs": inputs}
+    path = tmp_path / "c.csv"
+    with path.open("w", encoding="utf-8-sig", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["id", "name", "owner", "inputs"])
+        rows.writerow([7, "avg_pool2d", "", json.dumps(inputs)])
+        rows.writerow([8, "avg_pool2d", "me", "[{"])
+        rows.writerow([9, "avg_pool2d", "me", ""])
+    good, broken, empty = read_cases(path)
+    (same,) = cases_of(tmp_path / "c.json", [case])
+    assert (good.name, good.case) == (same.name, same.case) == ("avg_pool2d_7", good.case)
+    assert "the cell of inputs is no JSON" in broken.error
+    assert "the cell of inputs is no JSON" in empty.error
+    for text, reason in {
+        "id,name,inputs\n1,avg_pool2d\n": "row 1 has 2 cells; it must have 3",
+        "id,name,name,inputs\n": "no public document names the columns",
+        'id,name,inputs\n1,"x': "the file is no CSV",
+        "": "no public document names the columns",
+    }.items():
+        path.write_text(text)
+        with pytest.raises(CasesError, match=reason):
+            list(read_cases(path))
+    path.write_bytes("id,name,inputs\n1,池化,[]\n".encode("gbk"))
+    with pytest.raises(CasesError, match="is not UTF-8, but can be GBK"):
+        list(read_cases(path))

@@ -101,13 +101,7 @@ def _cases_of(path: Path) -> Iterator[Line]:
             if os.fstat(file.fileno()).st_size > _LARGEST:
                 raise CasesError(f"the file has more than {_LARGEST} bytes; it must have fewer")
             text = file.read()
-        if path.suffix == ".csv":
-            raise CasesError(
-                "no public document names the columns of ATK's CSV files; give ATK's JSON form of the cases "
-                "(id, name, inputs), or pooltide's own case file without --from: CSV with the columns "
-                "name,operator,input,kernel,stride,padding,dtype, as in a1,avg2d,2x3x11x13,3x3,2,1,f16"
-            )
-        document = parse_json(text, "file")
+        document = atk.table(text) if path.suffix == ".csv" else parse_json(text, "file")
     except OSError as error:
         raise CasesError(f"{path}: can't be read: {why(error)}") from None
     except CasesError as error:

@@ -59,7 +59,9 @@ def interactive_page(case: Case, depth: int | None = None) -> str:
         "indices": None if places is None else places.ravel().tolist(),
     }
     text = files(__package__).joinpath("interactive.html").read_text("utf-8")
-    return text.replace("{{TITLE}}", escape(str(case))).replace("{{DATA}}", json.dumps(data))
+    title = escape(str(case))
+    text = text.replace("{{TITLE}}", title).replace("{{HEADING}}", title.replace(":", ":<wbr>"))
+    return text.replace("{{DATA}}", json.dumps(data))
 
 
 def _check_size(problem: Problem) -> None:

@@ -206,15 +206,15 @@ def _cube(op: Operator, table: Any) -> str:
 def _rules(op: Operator, table: Any) -> str:
     rows = [
         [
-            str(rule.item or ""),
             rule.name,
             rule_arguments(rule.arguments),
             f"{rule.status} {status_name(rule.status)}",
+            str(rule.item or ""),
             basis(op, rule),
         ]
         for rule in op.rules
     ]
-    return str(table(["item", "rule, in this order", "of", "status", "basis"], rows))
+    return str(table(["rule, in this order", "of", "status", "item", "basis"], rows))
 
 
 def _notes(op: Operator, form: str | None) -> str:
