@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from io import StringIO
 from time import sleep
 from typing import Any
 
@@ -131,3 +133,13 @@ def test_without_pytorch_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_unpools_are_refused_with_a_sentence() -> None:
     done = CliRunner().invoke(main, ["bench", "max_unpool2d:1x2x5x5:k2"])
     assert (done.exit_code, "bench does not time unpools" in done.output) == (2, True), done.output
+
+
+def test_only_programs_on_the_same_processors_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    stat = (
+        "cpu 900 0 0 9\ncpu0 500 0 0 9 0 0 0 0\ncpu1 200 1 2 9 9 4 8 16\ncpu10 200 0 0 9 0 0 0 0\nintr 5 0\n"
+    )
+    monkeypatch.setattr(cpu_timing, "open", lambda name: StringIO(stat), raising=False)
+    monkeypatch.setattr(cpu_timing, "process_time", lambda: 0.0)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {1})
+    assert cpu_timing._other_seconds() * os.sysconf("SC_CLK_TCK") == 231

@@ -8,8 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from cuda_problems import flat
 from enumeration import NONE, bits, difference
+from geometries import flat
 from pooltide.kernels import Arrays, reference
 from pooltide.problem.problem import Problem
 from simt_forwards import launches, random_forward

@@ -5,13 +5,17 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import enumeration
+from enumeration import geometries
 from native_build import FLAGS, LISTS, compile_objects
 from native_build import KERNELS as NEEDED
 from paths import NATIVE
+from replay import Replay
 
 KERNELS = 21  # in native/kernels/
 SPOILED = 5 * 3  # the kernels that read indices, with indices of 1, 4 and 8 bytes
@@ -30,15 +34,43 @@ def check(command: list[str], sets: list[str]) -> None:
     assert found[4].split() == sets
 
 
-@pytest.mark.slow
-def test_on_aarch64(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def on_aarch64(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[str]]:
+    """Returns a function: of the name of a program of native/check/, the command that runs it in an emulator."""
     compiler, emulator = shutil.which("aarch64-linux-gnu-g++"), shutil.which("qemu-aarch64")
     if compiler is None or emulator is None:
         pytest.skip("NOT TESTED: no g++-aarch64-linux-gnu or qemu-user here")
-    flags, program = ("-O2", "-static"), tmp_path / "check"
-    objects = compile_objects(tmp_path, compiler, flags, PARTS, ("baseline",))
-    subprocess.run([compiler, *flags, *objects, "-o", str(program), "-lpthread"], check=True)
-    check([emulator, str(program), "400", "16"], ["baseline"])  # other seeds miss a kernel
+    where, flags = tmp_path_factory.mktemp("aarch64"), ("-O2", "-static")
+    shared = compile_objects(where, compiler, flags, NEEDED, ("baseline",))
+
+    def command(name: str) -> list[str]:
+        program = str(where / name)
+        objects = [*compile_objects(where, compiler, flags, (f"check/{name}",)), *shared]
+        subprocess.run([compiler, *flags, *objects, "-o", program, "-lpthread"], check=True)
+        return [emulator, program]
+
+    return command
+
+
+@pytest.mark.slow
+def test_on_aarch64(on_aarch64: Callable[[str], list[str]]) -> None:
+    check([*on_aarch64("check"), "400", "16"], ["baseline"])  # other seeds miss a kernel
+
+
+@pytest.mark.slow
+def test_enumerated_geometries_on_aarch64(
+    on_aarch64: Callable[[str], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One geometry of 2000; and a wrong bit of an expected result is seen. tests/support/replay.py runs all."""
+    program = on_aarch64("replay")
+    said = re.fullmatch(r"(\d+) problems, (\d+) runs agree\n", Replay(program).run(geometries((9, 2000))))
+    assert said
+    assert int(said[1]) > 2000
+    assert int(said[2]) > 2 * int(said[1])
+    right = enumeration.torch_averages
+    monkeypatch.setattr(enumeration, "torch_averages", lambda *given: (right(*given)[0], -right(*given)[1]))
+    with pytest.raises(AssertionError, match=r"FAILED: baseline .* problem 2 0 "):
+        Replay(program).run(geometries((100, 1000), "strided_avg2d"))
 
 
 @pytest.mark.slow

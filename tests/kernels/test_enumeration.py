@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+from inspect import unwrap
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ import pooltide
 from enumeration import Checker, Geometry, adaptive, geometries, strided
 from pooltide import _native
 from pooltide.geometry import UNIT, Axis, strided_outputs
+from pooltide.kernels import cpu
 from shares import fast_first
 
 KERNELS = {name for kind in range(4) for store in range(4) for name, _ in _native.Prepared(
@@ -75,6 +78,41 @@ def test_rows_that_share_all_their_windows(height: int, width: int, k: int, s: i
     if p == 0:  # every gradient arrives whole
         assert found.sum() == pytest.approx(grad.size)
     assert np.isfinite(found).all()
+
+
+@pytest.mark.parametrize(
+    ("where", "says"),
+    [
+        ("before", "bytes outside the result are written"),
+        ("after", "bytes outside the result are written"),
+        ("cell", "1 of .* cells are wrong"),
+        ("place", "1 of .* cells are wrong"),
+    ],
+)
+def test_that_a_wrong_byte_is_seen(where: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare = unwrap(cpu.prepare)
+
+    class Spoiled:
+        """A prepared problem that changes one byte after it computed."""
+
+        def __init__(self, problem: Any, layout: str) -> None:
+            self.prepared = prepare(problem, layout)
+            self.kernels, self.size = self.prepared.kernels, problem.dtype.itemsize * problem.cells
+            self.gradient = problem.gradient
+
+        def run_forced(self, grad: Any, x: Any, indices: Any, out: int, *how: Any) -> Any:
+            fault = self.prepared.run_forced(grad, x, indices, out, *how)
+            places = indices if isinstance(indices, int) else None  # a forward writes them
+            at = {"before": out - 1, "after": out + self.size, "cell": out, "place": places}[where]
+            if at is not None and self.gradient == (where != "place"):
+                byte = ctypes.c_ubyte.from_address(at)
+                byte.value ^= 1
+            return fault
+
+    monkeypatch.setattr(cpu, "prepare", Spoiled)
+    number, geometry = next(iter(geometries((100, 1000), "strided_max2d")))
+    with pytest.raises(AssertionError, match=says):
+        Checker().check(number, geometry)
 
 
 def test_that_a_wrong_cell_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -184,8 +184,3 @@ def tiny_bands(band: int, tile: int) -> Iterator[None]:
         changed(average_dense, KEPT_BYTES=24 * band, STRAIGHT=0),
     ):
         yield
-
-
-def flat(array: Any, layout: str) -> Any:
-    """The array's elements in the order in which they stand in memory."""
-    return np.ascontiguousarray(array if layout == "planes" else array.transpose(0, 2, 3, 4, 1)).ravel()

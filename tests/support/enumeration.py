@@ -31,7 +31,7 @@ import ml_dtypes
 import numpy as np
 import torch
 
-from geometries import bits, lay
+from geometries import bits, flat
 from pooltide import _native
 from pooltide.geometry import UNIT, Axis, cells_of_windows, strided_outputs
 from pooltide.kernels import Arrays, cpu, reference
@@ -44,6 +44,8 @@ BATCHES = [(1, 1), (2, 3), (1, 17), (1, 5), (2, 16), (1, 33), (3, 1)]
 NAMES = {"FLOAT32": np.float32, "FLOAT64": np.float64, "FLOAT16": np.float16, "BFLOAT16": ml_dtypes.bfloat16}
 NONE = np.empty(0, np.uint8)  # scratch
 GUARD = 64  # bytes before and after each result
+POISON = b"\xff" * GUARD
+THREADED = 61  # one run of so many has 2 or 3 threads: to wake them takes far longer than to compute
 # stream, chunk, tight: as usual; past the cache in single units; in place in pieces; past the cache at once
 VARIANTS = [(-1, 0, False), (1, 1, True), (0, 2, True), (1, 0, False), (0, 1, False), (0, 0, True)]
 
@@ -181,69 +183,90 @@ class Checker:
                 indexed = replace(problem, index_dtype=DTYPES[index])
                 self.gradient(gradient_of(indexed), grad, indices.astype(index.lower()), gradient)
             if (small := with_offsets(problem)) is not None:
-                offsets, again = np.empty(values.shape, np.uint8), np.empty_like(values)
-                arrays = Arrays(input=x, indices=offsets, out=again)
-                reference.run(replace(small, dtype=DTYPES["FLOAT32"]), "planes", arrays, NONE)
-                assert small.offset_tables is not None
-                decoded = small.offset_tables.indices(offsets, base.input_plane)
-                assert (decoded == indices).all(), "the reference's offsets name other cells"
+                offsets = offsets_in_windows(small, indices)
                 self.forward(small, x, values, offsets)
                 self.gradient(gradient_of(small), grad, offsets, gradient)
 
     def forward(self, problem: Problem, x: Any, values: Any, places: Any) -> None:
+        x, values = x.astype(problem.dtype.numpy), values.astype(problem.dtype.numpy)
         for layout in ("planes", "channels_last"):
-            given = (None, lay(x.astype(problem.dtype.numpy), layout), None)
-            want = lay(values.astype(problem.dtype.numpy), layout)
-            self.paths(unwrap(cpu.prepare)(problem, layout), given, want, places, layout)
+            prepared = unwrap(cpu.prepare)(problem, layout)
+            written = (values,) if places is None else (values, places)
+            self.paths(prepared, (None, flat(x, layout), None), [flat(a, layout) for a in written], layout)
 
     def gradient(self, problem: Problem, grad: Any, indices: Any, want: Any) -> None:
+        grad, want = grad.astype(problem.dtype.numpy), want.astype(problem.dtype.numpy)
         for layout in ("planes", "channels_last"):
-            laid = None if indices is None else lay(indices, layout)
-            given = (lay(grad.astype(problem.dtype.numpy), layout), None, laid)
-            rounded = lay(want.astype(problem.dtype.numpy), layout)
-            self.paths(unwrap(cpu.prepare)(problem, layout), given, rounded, None, layout)
+            prepared = unwrap(cpu.prepare)(problem, layout)
+            read = None if indices is None else flat(indices, layout)
+            self.paths(prepared, (flat(grad, layout), None, read), [flat(want, layout)], layout)
 
-    def paths(self, prepared: Any, given: Any, want: Any, places: Any, layout: str) -> None:
-        """All kernels that can compute it, each in two variants."""
+    def paths(self, prepared: Any, given: Any, want: list[Any], layout: str) -> None:
+        """All kernels that can compute it, each in a variant. `want`: the result, and a maximum's places."""
         grad, x, indices = given
-        words = bits(want)
+        results = [Guarded(self.memory, i, each) for i, each in enumerate(want)]
         for isa in _native.instruction_sets():
             _native.use_instruction_set(isa)
             able = [name for name, reason in prepared.kernels(True) if reason is None]
             assert able, "no kernel takes it"
             for kernel in able:
-                for variant in (VARIANTS[self.runs * 5 % 7 % 6],):
-                    out, guards = self.poisoned(want, self.runs % 5)
-                    if places is not None:
-                        indices, index_guards = self.poisoned(lay(places, layout), self.runs % 3, 1 << 21)
-                        guards += index_guards
-                    threads = 1 + self.runs % 3
-                    fault = prepared.run_forced(grad, x, indices, out, threads, kernel, *variant)
-                    self.runs += 1
-                    right = fault is None and (bits(out) == words).all()
-                    right = right and (places is None or (indices == lay(places, layout)).all())
-                    right = right and all((guard == 0xFF).all() for guard in guards)
-                    assert right, (
-                        f"{want.dtype} {layout} {isa} {kernel} {variant} {fault}: {difference(out, want)}"
-                    )
+                variant = VARIANTS[self.runs * 5 % 7 % 6]
+                for i, result in enumerate(results):
+                    result.poison(self.runs % (5, 3)[i])
+                places = results[1].address if len(results) > 1 else indices
+                threads = 1 if self.runs % THREADED else 2 + self.runs // THREADED % 2
+                fault = prepared.run_forced(grad, x, places, results[0].address, threads, kernel, *variant)
+                self.runs += 1
+                wrong = [str(fault)] if fault else []
+                wrong += [said for result in results if (said := result.difference())]
+                assert not wrong, f"{want[0].dtype} {layout} {isa} {kernel} {variant} {threads=}: {wrong}"
 
-    def poisoned(self, like: Any, shift: int, at: int = 0) -> tuple[Any, list[Any]]:
-        """Memory as `like` has it, filled with NaN (or -1), and the guard bytes around it."""
-        at += GUARD + shift * like.itemsize
-        end = at + like.nbytes
-        assert end + GUARD <= self.memory.size
-        self.memory[at - GUARD : end + GUARD] = 0xFF
-        flat = self.memory[at:end].view(like.dtype)
-        out = np.ndarray(like.shape, like.dtype, flat, strides=like.strides)
-        return out, [self.memory[at - GUARD : at], self.memory[end : end + GUARD]]
+
+class Guarded:
+    """Memory for an array, between guard bytes; all bytes are 255 (NaN or -1) until a kernel writes them."""
+
+    def __init__(self, memory: Any, part: int, want: Any) -> None:
+        half = memory.size // 2
+        self.memory, self.want = memory[part * half : (part + 1) * half], want
+        self.right = POISON + want.tobytes() + POISON
+        self.first = self.memory.ctypes.data + GUARD
+        assert len(self.right) + 8 * want.itemsize <= half
+
+    def poison(self, shift: int) -> None:
+        """Moves the array by `shift` elements from the first place."""
+        begin = shift * self.want.itemsize
+        self.found = self.memory[begin : begin + len(self.right)]
+        self.found.fill(0xFF)
+        self.address = self.first + begin
+
+    def difference(self) -> str | None:
+        found = self.found.tobytes()
+        if found == self.right:
+            return None
+        if found[:GUARD] != POISON or found[-GUARD:] != POISON:
+            return "bytes outside the result are written"
+        array = self.found[GUARD:-GUARD].view(self.want.dtype)
+        same = bits(array) == bits(self.want)  # a NaN may have another payload
+        return None if same.all() else difference(array, self.want)
 
 
 def difference(found: Any, want: Any) -> str:
     wrong = np.argwhere(bits(found) != bits(want))
-    if not len(wrong):
-        return "the indices, or bytes outside the result, differ"
     first = tuple(wrong[0])
     return f"{len(wrong)} of {found.size} cells are wrong, the first at {first}: {found[first]} for {want[first]}"
+
+
+def offsets_in_windows(problem: Problem, indices: Any) -> Any:
+    """The places of cells in their windows, as one byte each."""
+    tables = problem.offset_tables
+    assert tables is not None
+    offsets = np.zeros(indices.shape, np.int64)
+    cells = np.unravel_index(indices, problem.input_plane)
+    for n, (axis, cell, first) in enumerate(zip(problem.axes, cells, tables.first_cell, strict=True)):
+        along = (cell - first.reshape((-1,) + (1,) * (2 - n))) // axis.dilation
+        offsets = offsets * tables.most[n] + along
+    assert (tables.indices(offsets, problem.input_plane) == indices).all(), "the tables name other cells"
+    return offsets.astype(np.uint8)
 
 
 def _tensor(array: Any, g: Geometry) -> Any:

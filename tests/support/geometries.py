@@ -168,6 +168,11 @@ def lay(array: Any, layout: str) -> Any:
     return np.ascontiguousarray(array.transpose(0, 2, 3, 4, 1)).transpose(0, 4, 1, 2, 3)
 
 
+def flat(array: Any, layout: str) -> Any:
+    """The array's elements in the order in which they stand in memory."""
+    return np.ascontiguousarray(array if layout == "planes" else array.transpose(0, 2, 3, 4, 1)).ravel()
+
+
 def bits(array: Any) -> Any:
     """The words of an array; every NaN is the same word, as payloads don't count."""
     words, nan = array.view(f"u{array.itemsize}"), np.isnan(array)

@@ -16,8 +16,9 @@ import torch
 
 import simt_forwards
 import simt_problems
-from cuda_problems import alike, flat, tiny_bands
+from cuda_problems import alike, tiny_bands
 from enumeration import Checker, Geometry, difference
+from geometries import flat
 from pooltide.kernels import Arrays, reference
 from pooltide.kernels.cuda import launch
 from pooltide.kernels.cuda.runtime.driver import DeviceFacts

@@ -22,7 +22,6 @@ import simt
 from cuda_problems import (
     H200,
     expected,
-    flat,
     own_indices,
     own_offsets,
     random_gradient,
@@ -30,7 +29,7 @@ from cuda_problems import (
     strided,
 )  # fmt: skip
 from enumeration import bits, difference
-from geometries import maxima_gradient
+from geometries import flat, maxima_gradient
 from pooltide.geometry import UNIT, Axis, tables
 from pooltide.kernels.cuda.choice import candidates
 from pooltide.kernels.cuda.cost import exploring

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from cuda_problems import H200, TYPES, changed, flat, random_windows
+from cuda_problems import H200, TYPES, changed, random_windows
 from enumeration import NONE, bits, difference
+from geometries import flat
 from pooltide.geometry import UNIT, Axis, strided_outputs
 from pooltide.kernels import Arrays, reference
 from pooltide.kernels.cuda.average import average_columns

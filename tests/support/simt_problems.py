@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from cuda_problems import H200, changed, expected, flat, own_indices, random_task, spoil, strided, tiny_bands
+from cuda_problems import H200, changed, expected, own_indices, random_task, spoil, strided, tiny_bands
 from enumeration import bits, difference
-from geometries import maxima_gradient
+from geometries import flat, maxima_gradient
 from pooltide.geometry import UNIT, Axis
 from pooltide.kernels.cuda.choice import KERNELS, candidate
 from pooltide.kernels.cuda.cost import exploring, family

@@ -14,8 +14,8 @@ from random import Random
 import numpy as np
 
 import simt
-from cuda_problems import H200, changed, flat, strided
-from geometries import maxima_gradient
+from cuda_problems import H200, changed, strided
+from geometries import flat, maxima_gradient
 from pooltide.geometry import Axis
 from pooltide.kernels.cuda.choice import candidate
 from pooltide.kernels.cuda.cost import exploring

@@ -54,7 +54,7 @@ def time_rounds(benchmark: Benchmark, rounds: int) -> Iterator[Measurement | Non
         retries = 2 * rounds
         while len(loads) < rounds:
             round_times, load = _time_round(implementations, len(loads))
-            if load * (os.cpu_count() or 1) > MAX_OTHER_LOAD and retries > 0 and get_num_threads() > 1:
+            if load * len(os.sched_getaffinity(0)) > MAX_OTHER_LOAD and retries > 0 and get_num_threads() > 1:
                 retries -= 1
                 continue
             loads.append(load)
@@ -75,18 +75,18 @@ def use_threads(count: int) -> None:
 
 
 def _time_round(implementations: Implementations, turn: int) -> tuple[dict[str, float], float]:
-    """The seconds of each implementation, and the part of the processors that other programs took."""
+    """The seconds of each implementation, and the part of this program's processors that others took."""
     load = watch_other_load()
     times = {name: time_call(implementations[name]) for name in order(list(implementations), turn)}
     return times, load()
 
 
 def watch_other_load() -> Callable[[], float]:
-    """A function that returns which part of the processors other programs took since this call."""
+    """A function that returns which part of this program's processors others took since this call."""
     start, before = perf_counter(), _other_seconds()
 
     def load() -> float:
-        part = (_other_seconds() - before) / (perf_counter() - start) / (os.cpu_count() or 1)
+        part = (_other_seconds() - before) / (perf_counter() - start) / len(os.sched_getaffinity(0))
         return max(part, 0.0)  # negative by rounding: the system counts in hundredths of a second
 
     return load
@@ -100,13 +100,16 @@ def order(names: list[str], turn: int) -> list[str]:
 
 
 def _other_seconds() -> float:
-    """Seconds of processor time that other programs have used; 0 if the system does not report it."""
+    """Seconds that other programs have used the processors of this one; 0 if the system does not say."""
+    mine, ticks = {f"cpu{number}" for number in os.sched_getaffinity(0)}, 0
     try:
         with open("/proc/stat") as stat:
-            user, nice, system, _, _, irq, softirq, stolen = map(int, stat.readline().split()[1:9])
+            for name, *counts in (line.split() for line in stat):
+                if name in mine:
+                    user, nice, system, _, _, irq, softirq, stolen = map(int, counts[:8])
+                    ticks += user + nice + system + irq + softirq + stolen
     except (OSError, ValueError):
         return 0.0
-    ticks = user + nice + system + irq + softirq + stolen
     return ticks / os.sysconf("SC_CLK_TCK") - process_time()
 
 
