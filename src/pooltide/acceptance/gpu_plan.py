@@ -38,8 +38,10 @@ def gpu_plan(case: Case, product: str | None = None) -> GpuPlan:
     """The plan of a case on the first GPU, or on an H200; raises NoBackend with the reason if it has none."""
     problem = problem_of(case, product)
     layout, copied = arrange(problem, layouts_of(case, product, problem), choice.LAYOUTS)
-    of_regions = isinstance(problem, RegionProblem)
-    reason = region_launches.refuse(problem) if of_regions else choice.refuse(problem, layout)
+    if isinstance(problem, RegionProblem):
+        reason = region_launches.refuse(problem)
+    else:
+        reason = choice.refuse(problem, layout)
     if reason:
         raise NoBackend(f"cuda: {reason}")
     try:

@@ -268,7 +268,8 @@ def _largest_terms(problem: RegionProblem, image: Array, box: Array, out: Array)
 def _weights_of_cells(extent: _Extent, bin: int, cells: int) -> tuple[list[int], Array, bool]:
     """The cells of an axis that samples of a bin read, their least and their largest weights, and whether all
     samples are inside the plane."""
-    inside, found = _inside(extent, bin, cells), {}
+    inside = _inside(extent, bin, cells)
+    found: dict[int, tuple[Any, Any]] = {}
     for sample in inside:
         (low, high), part, rest = _between(extent, bin, sample, cells)
         for cell, weight in ((low, rest), (high, part)):
