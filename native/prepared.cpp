@@ -16,11 +16,9 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
 #include <new>
 
-#include "threads/shares.h"
-#include "threads/thread_pool.h"
+#include "threads/run_units.h"
 
 namespace pooltide {
 namespace {
@@ -77,32 +75,6 @@ class Scratch {
   Buffer* buffer_;
   bool is_kept_ = true;
 };
-
-// One call, as its threads share it.
-struct Job {
-  const Problem& problem;
-  const Arrays& arrays;
-  const Kernel& kernel;
-  Shares& shares;
-  char* scratch;
-  int64_t scratch_bytes;
-  std::mutex merging;
-  Fault fault;
-};
-
-void work(void* context, int worker) {
-  Job& job = *static_cast<Job*>(context);
-  Fault mine;
-  void* scratch = job.scratch + worker * job.scratch_bytes;
-  int64_t begin, end;
-  for (bool first = true; job.shares.take(worker, begin, end); first = false) {
-    if (first && job.kernel.begin) job.kernel.begin(job.problem, job.arrays, scratch);
-    job.kernel.run(job.problem, job.arrays, begin, end, scratch, mine);
-  }
-  if (mine.count == 0 && mine.missing == 0 && !mine.retry) return;
-  std::lock_guard<std::mutex> hold(job.merging);
-  job.fault.merge(mine);
-}
 
 // How many units a thread takes at a time, and how many threads are useful. Chunks of a gradient are whole
 // images if images are small: a thread that begins inside an image reads some rows of windows again. Chunks of a long
@@ -330,12 +302,16 @@ Fault PreparedProblem::run_kernel(const Kernel& kernel, const Arrays& arrays, in
   Parts parts(p, work_, units, threads, chunk);
   int64_t useful = parts.threads, each = (kernel.scratch(p, arrays) + 63) / 64 * 64;
   Scratch scratch(each * useful, !interruption);
-  Shares shares(units, parts.chunk, useful, interruption);
-  Job job{p, arrays, kernel, shares, scratch.bytes(), each, {}, {}};
-  run_on_threads(static_cast<int>(threads < 0 ? -useful : useful), work, &job);
-  job.fault.retry |= job.fault.missing != 0;
-  if (interruption && interruption->ended()) job.fault.retry = false;
-  return job.fault;
+  Fault fault = run_units(threads < 0 ? -useful : useful, units, parts.chunk, interruption, [&](int worker) {
+    return [&, memory = scratch.bytes() + worker * each, first = true](int64_t begin, int64_t end, Fault& mine) mutable {
+      if (first && kernel.begin) kernel.begin(p, arrays, memory);
+      first = false;
+      kernel.run(p, arrays, begin, end, memory, mine);
+    };
+  });
+  fault.retry |= fault.missing != 0;
+  if (interruption && interruption->ended()) fault.retry = false;
+  return fault;
 }
 
 #if defined(__x86_64__) && !defined(POOLTIDE_ONLY_BASELINE)

@@ -7,12 +7,9 @@
 #include "unpool.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
-#include <mutex>
 
-#include "threads/shares.h"
-#include "threads/thread_pool.h"
+#include "threads/run_units.h"
 
 namespace pooltide {
 namespace {
@@ -65,29 +62,6 @@ Run runner(const Unpool& u) {
   }
 }
 
-struct Job {
-  const Unpool& facts;
-  Run run;
-  int64_t width, blocks;  // channels of a block, blocks of an image
-  Shares& shares;
-  std::mutex merging;
-  Fault fault;
-};
-
-void work(void* context, int worker) {
-  Job& job = *static_cast<Job*>(context);
-  Fault mine;
-  int64_t begin, end;
-  while (job.shares.take(worker, begin, end))
-    for (int64_t unit = begin; unit < end; unit++) {
-      int64_t channels = job.facts.channels, first = unit % job.blocks * job.width;
-      job.run(job.facts, {unit / job.blocks, first, std::min(job.width, channels - first), channels}, mine);
-    }
-  if (mine.count == 0) return;
-  std::lock_guard<std::mutex> hold(job.merging);
-  job.fault.merge(mine);
-}
-
 }  // namespace
 
 bool takes_long(const Unpool& u) { return static_cast<double>(u.planes) * (u.cells + u.windows) > kLongWork; }
@@ -105,10 +79,15 @@ Fault run_unpool(const Unpool& u, int threads, Interruption* interruption) {
     blocks = (u.channels + width - 1) / width;
   }
   int64_t units = images * blocks, chunk = std::min(most / width, units / (limited * 8));
-  Shares shares(units, std::max<int64_t>(1, chunk), limited, interruption);
-  Job job{u, runner(u), width, blocks, shares, {}, {}};
-  run_on_threads(threads < 0 ? -limited : limited, work, &job);
-  return job.fault;
+  Run run = runner(u);
+  return run_units(threads < 0 ? -limited : limited, units, std::max<int64_t>(1, chunk), interruption, [&](int) {
+    return [&](int64_t begin, int64_t end, Fault& fault) {
+      for (int64_t unit = begin; unit < end; unit++) {
+        int64_t first = unit % blocks * width;
+        run(u, {unit / blocks, first, std::min(width, u.channels - first), u.channels}, fault);
+      }
+    };
+  });
 }
 
 }  // namespace pooltide

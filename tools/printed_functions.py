@@ -56,7 +56,9 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from .gradients import Input, Ints, gradient
+from .pools.regions import Boxes
 from .pools.unpools import unpool_gradient
+from .regions import region_gradient
 '''
 FUNCTIONAL = f'''"""Differentiable pools: the functions of torch.nn.functional with our gradients.
 
@@ -75,8 +77,9 @@ import torch
 from ..problem.forwards import AdaptiveArguments, StridedArguments
 from .gradients import Ints
 from .pools.differentiable_pools import average, average_of, maximum
+from .pools.regions import Boxes
 from .pools.unpools import unpool
-from .regions import ps_roi_align, ps_roi_pool, roi_align, roi_pool
+from .regions import region_average, region_pool
 
 Tensor = torch.Tensor
 Size = int | None | Sequence[int | None]
@@ -106,14 +109,12 @@ MODULES = {
         {"xp": "np", "F": "pooltide", "B": "pooltide"}, "import numpy as np, pooltide",
     ),
     "torch/backward.py": Entrance(
-        "backward", BACKWARD, "Tensor", "Size", lambda operator: operator.gradient and not operator.regional,
+        "backward", BACKWARD, "Tensor", "Size", lambda operator: operator.gradient,
         ("TypeError", "ValueError", "IndexError"), _TORCH, "import torch, pooltide.torch",
     ),
     "torch/functional.py": Entrance(
-        "functional", FUNCTIONAL, "Tensor", "Size",
-        lambda operator: not operator.gradient and not operator.regional,
-        ("RuntimeError",), _TORCH, "import torch, pooltide.torch",
-        ("average_of", "ps_roi_align", "ps_roi_pool", "roi_align", "roi_pool"),
+        "functional", FUNCTIONAL, "Tensor", "Size", lambda operator: not operator.gradient,
+        ("RuntimeError",), _TORCH, "import torch, pooltide.torch", ("average_of",),
     ),
 }  # fmt: skip
 
@@ -297,7 +298,7 @@ def _facts(operator: Operator, entrance: Entrance) -> dict[str, str]:
     floats = either(dtype.lower() for dtype in operator.dtypes(operator.parameters[0], HOST))
     if entrance.name == "arrays":
         floats = floats.replace("bfloat16", "ml_dtypes.bfloat16")
-    if entrance.name == "functional":
+    if entrance.name == "functional" and not operator.regional:
         floats += " (tensors of other dtypes go to PyTorch's function)"
     indices = operator.by_role("indices")
     return {
@@ -331,7 +332,7 @@ def _raises(operator: Operator, entrance: Entrance, facts: dict[str, str]) -> It
                 names = list(dict.fromkeys("`grad_output`" if n == "`input`" else n for n in names))
                 if len(names) == 1:
                     continue
-            text = WORDS["raises"][error].get(key, "")
+            text = _by_kind(WORDS["raises"][error].get(key, ""), operator)
             if "{any}" in text and not names:  # a gradient of regions has no array of ints
                 continue
             joined = f"{', '.join(names[:-1])} and {names[-1]}" if names else ""

@@ -63,6 +63,9 @@ using u64 = uint64_t;
 constexpr int kWarp = 32;
 constexpr size_t kStack = 128 << 10, kPage = 4096;
 
+// Of functions that run at each switch: they are right, and need not be watched.
+#define SIMT_FAST __attribute__((no_sanitize("address", "undefined"), optimize("O2"))) inline
+
 enum class Wait { none, barrier, warp, finished };
 // How the lanes of a warp exchange values. Each lane gives a value and a number.
 enum class Exchange { none, sync, shuffle, ballot, match };
@@ -80,6 +83,12 @@ struct Fiber {
   u64 value = 0, result = 0;
 };
 
+// Bit i is of lane i.
+struct Warp {
+  u32 alive = 0;    // the lane exists, and has not returned from the kernel
+  u32 arrived = 0;  // it waits in an operation
+};
+
 using Body = void (*)(const void* parameters);
 
 // The one launch that runs now.
@@ -92,6 +101,8 @@ struct Launch {
   std::vector<Fiber> fibers;
   std::vector<unsigned> ready;
   unsigned current = 0, waiting = 0, finished = 0;
+  int barrier_line = 0;  // where those wait that wait at a barrier
+  std::vector<Warp> warps;
   Fiber scheduler;
 };
 inline Launch launch;
@@ -102,25 +113,25 @@ inline Launch launch;
   std::_Exit(66);
 }
 
-inline u64 random_below(u64 n) {
+SIMT_FAST u64 random_below(u64 n) {
   launch.random ^= launch.random << 13, launch.random ^= launch.random >> 7, launch.random ^= launch.random << 17;
   return (launch.random * 0x2545F4914F6CDD1D >> 32) % n;
 }
 
-inline void switch_fiber(Fiber& from, Fiber& to, bool for_ever) {
+SIMT_FAST void switch_fiber(Fiber& from, Fiber& to, bool for_ever) {
   __sanitizer_start_switch_fiber(for_ever ? nullptr : &from.fake_stack, to.bottom, to.size);
   simt_switch(&from.stack_pointer, to.stack_pointer);
   __sanitizer_finish_switch_fiber(from.fake_stack, nullptr, nullptr);
 }
 
-inline void resume(unsigned thread) {
+SIMT_FAST void resume(unsigned thread) {
   launch.current = thread, threadIdx.x = thread;
-  switch_fiber(launch.scheduler, launch.fibers[thread], false);
+  switch_fiber(launch.scheduler, launch.fibers.data()[thread], false);
 }
-inline Fiber& self() { return launch.fibers[launch.current]; }
-inline void make_ready(unsigned thread) { launch.fibers[thread].wait = Wait::none, launch.ready.push_back(thread); }
+SIMT_FAST Fiber& self() { return launch.fibers.data()[launch.current]; }
+SIMT_FAST void make_ready(unsigned thread) { launch.fibers.data()[thread].wait = Wait::none, launch.ready.push_back(thread); }
 
-inline void yield() { switch_fiber(self(), launch.scheduler, false); }
+SIMT_FAST void yield() { switch_fiber(self(), launch.scheduler, false); }
 
 // Lets the fibers go on that wait at the barrier, once no other fiber is left that could come.
 inline void release_barrier() {
@@ -130,63 +141,61 @@ inline void release_barrier() {
     if (launch.fibers[i].wait == Wait::barrier) make_ready(i);
 }
 
-// Bit i is set if lane i of the warp exists and has not returned from the kernel.
-inline u32 lanes_alive(unsigned warp) {
-  u32 alive = 0;
-  for (unsigned lane = 0; lane < kWarp && warp * kWarp + lane < launch.fibers.size(); lane++)
-    if (launch.fibers[warp * kWarp + lane].wait != Wait::finished) alive |= 1u << lane;
-  return alive;
-}
-
-inline u64 exchanged(const Fiber* lanes, int lane, u32 mask) {
+// What lane `lane` gets from an operation of the lanes in `mask`.
+SIMT_FAST u64 exchanged(const Fiber* lanes, int lane, u32 mask, u32 ballot) {
   const Fiber& me = lanes[lane];
   if (me.exchange == Exchange::sync) return 0;
+  if (me.exchange == Exchange::ballot) return ballot;
   if (me.exchange == Exchange::shuffle)
     return mask >> me.number & 1 ? lanes[me.number].value : 0xBADBADBADBADBADB;  // CUDA promises nothing there
   u64 result = 0;
-  for (int i = 0; i < kWarp; i++) {
-    if (!(mask >> i & 1)) continue;
-    u64 value = lanes[i].value;
-    result |= u64(me.exchange == Exchange::ballot ? value != 0 : value == me.value) << i;
-  }
+  for (int i = 0; i < kWarp; i++)
+    if (mask >> i & 1) result |= u64(lanes[i].value == me.value) << i;
   return result;
 }
 
-// Completes the warp's operations whose lanes have all arrived.
-inline void release_warp(unsigned warp) {
-  Fiber* lanes = &launch.fibers[warp * kWarp];
-  u32 alive = lanes_alive(warp);
-  for (int lane = 0; lane < kWarp; lane++) {
-    if (!(alive >> lane & 1) || lanes[lane].wait != Wait::warp) continue;
-    u32 mask = lanes[lane].mask & alive;
-    bool all = true;
-    for (int i = 0; i < kWarp; i++) {
-      if (!(mask >> i & 1)) continue;
-      if (lanes[i].wait != Wait::warp || lanes[i].mask != lanes[lane].mask) all = false;
-      else if (lanes[i].exchange != lanes[lane].exchange) fail("lanes of a warp meet in different operations", lanes[i].line);
-    }
-    if (!all) continue;
-    for (int i = 0; i < kWarp; i++)
-      if (mask >> i & 1) lanes[i].result = exchanged(lanes, i, mask);
-    for (int i = 0; i < kWarp; i++)
-      if (mask >> i & 1) make_ready(warp * kWarp + i);
+// Completes the operation in which a lane waits, if all its lanes have arrived.
+SIMT_FAST void release_lane(unsigned warp, int lane) {
+  Warp& state = launch.warps.data()[warp];
+  Fiber* lanes = launch.fibers.data() + warp * kWarp;
+  const u32 mask = lanes[lane].mask & state.alive;
+  if ((state.arrived & mask) != mask) return;
+  bool all = true;
+  u32 ballot = 0;
+  for (int i = 0; i < kWarp; i++) {
+    if (!(mask >> i & 1)) continue;
+    ballot |= u32(lanes[i].value != 0) << i;
+    if (lanes[i].mask != lanes[lane].mask) all = false;
+    else if (lanes[i].exchange != lanes[lane].exchange) fail("lanes of a warp meet in different operations", lanes[i].line);
   }
+  if (!all) return;
+  state.arrived &= ~mask;
+  for (int i = 0; i < kWarp; i++)
+    if (mask >> i & 1) lanes[i].result = exchanged(lanes, i, mask, ballot), make_ready(warp * kWarp + i);
+}
+
+// A lane of the warp has returned: no operation waits for it any longer.
+inline void release_warp(unsigned warp) {
+  for (int lane = 0; lane < kWarp; lane++)
+    if (launch.warps[warp].arrived >> lane & 1) release_lane(warp, lane);
 }
 
 inline void barrier(int line) {
-  for (const Fiber& other : launch.fibers)
-    if (other.wait == Wait::barrier && other.line != line) fail("threads of a block wait at different barriers", line);
+  if (launch.waiting && launch.barrier_line != line) fail("threads of a block wait at different barriers", line);
+  launch.barrier_line = line;
   self().wait = Wait::barrier, self().line = line, launch.waiting++;
   release_barrier();
   yield();
 }
 
-inline u64 exchange(Exchange kind, u32 mask, u64 value, u32 number, int line) {
+SIMT_FAST u64 exchange(Exchange kind, u32 mask, u64 value, u32 number, int line) {
   Fiber& me = self();
-  if (!(mask >> launch.current % kWarp & 1)) fail("a lane is not in the mask of its own operation", line);
+  const unsigned warp = launch.current / kWarp, lane = launch.current % kWarp;
+  if (!(mask >> lane & 1)) fail("a lane is not in the mask of its own operation", line);
   me.wait = Wait::warp, me.line = line;
   me.exchange = kind, me.mask = mask, me.value = value, me.number = number;
-  release_warp(launch.current / kWarp);
+  launch.warps.data()[warp].arrived |= 1u << lane;
+  release_lane(warp, lane);
   yield();
   return me.result;
 }
@@ -198,9 +207,10 @@ inline void begin() {
   __sanitizer_finish_switch_fiber(nullptr, &bottom, &scheduler.size);
   scheduler.bottom = static_cast<const char*>(bottom);
   launch.body(launch.parameters);
-  self().wait = Wait::finished, launch.finished++;
+  const unsigned warp = launch.current / kWarp;
+  self().wait = Wait::finished, launch.finished++, launch.warps[warp].alive &= ~(1u << launch.current % kWarp);
   release_barrier();
-  release_warp(launch.current / kWarp);
+  release_warp(warp);
   switch_fiber(self(), scheduler, true);
 }
 
@@ -219,6 +229,7 @@ inline char* stacks(size_t count) {
 
 inline void run_block(unsigned threads) {
   launch.fibers.assign(threads, Fiber());
+  launch.warps.assign((threads + kWarp - 1) / kWarp, Warp());
   launch.ready.clear();
   launch.waiting = launch.finished = 0;
   char* memory = stacks(threads);
@@ -230,6 +241,7 @@ inline void run_block(unsigned threads) {
     *--top = reinterpret_cast<void*>(&begin);
     for (int r = 0; r < 6; r++) *--top = nullptr;
     fiber.stack_pointer = top;
+    launch.warps[i / kWarp].alive |= 1u << i % kWarp;
     launch.ready.push_back(i);
   }
   while (!launch.ready.empty()) {

@@ -8,13 +8,11 @@
 #include <cmath>
 #include <cstdlib>
 #include <memory>
-#include <mutex>
 #include <new>
 #include <vector>
 
 #include "../prepared.h"
-#include "../threads/shares.h"
-#include "../threads/thread_pool.h"
+#include "../threads/run_units.h"
 #include "boxes.h"
 
 namespace pooltide {
@@ -85,30 +83,6 @@ struct Free {
   void operator()(void* memory) const { std::free(memory); }
 };
 
-struct Job {
-  const Regions& facts;
-  const RegionArrays& arrays;
-  const RegionKernel& kernel;
-  const std::vector<RegionUnit>& units;
-  Shares& shares;
-  char* scratch;
-  int64_t scratch_bytes;
-  std::mutex merging;
-  Fault fault;
-};
-
-void work(void* context, int worker) {
-  Job& job = *static_cast<Job*>(context);
-  Fault mine;
-  int64_t begin, end;
-  while (job.shares.take(worker, begin, end))
-    for (int64_t i = begin; i < end; i++)
-      job.kernel.run(job.facts, job.arrays, job.units[i], job.scratch + worker * job.scratch_bytes, mine);
-  if (mine.count == 0) return;
-  std::lock_guard<std::mutex> hold(job.merging);
-  job.fault.merge(mine);
-}
-
 // Cuts n into `parts` runs, and calls use(begin, end) for each.
 template <class F> void cut(int64_t n, int64_t parts, F use) {
   parts = std::clamp<int64_t>(parts, 1, std::max<int64_t>(n, 1));
@@ -167,10 +141,11 @@ Fault run_regions(const Regions& r, const void* source, const void* boxes, void*
   int64_t each = round_up(kernel.scratch(r, arrays, rows, staged), 64);
   std::unique_ptr<char, Free> scratch(static_cast<char*>(std::aligned_alloc(64, std::max<int64_t>(each * useful, 64))));
   if (!scratch) throw std::bad_alloc();
-  Shares shares(static_cast<int64_t>(units.size()), 1, useful, interruption);
-  Job job{r, arrays, kernel, units, shares, scratch.get(), each, {}, {}};
-  run_on_threads(static_cast<int>(threads < 0 ? -useful : useful), work, &job);
-  return job.fault;
+  return run_units(threads < 0 ? -useful : useful, static_cast<int64_t>(units.size()), 1, interruption, [&](int worker) {
+    return [&, memory = scratch.get() + worker * each](int64_t begin, int64_t end, Fault& fault) {
+      for (int64_t i = begin; i < end; i++) kernel.run(r, arrays, units[i], memory, fault);
+    };
+  });
 }
 
 }  // namespace pooltide

@@ -96,10 +96,11 @@ def largest_terms(plane: Any, box: Any, bins: tuple[int, int], ratio: int) -> An
 def test_the_maximum_is_that_of_onnx() -> None:
     x = values(SHAPE)
     images = BOXES[:, 0].astype(np.int32)
-    got = by_onnx(x, BOXES[:, 1:].copy(), images, "max")
-    for k, c in np.ndindex(len(BOXES), 3):
-        want = largest_terms(x[images[k], c], BOXES[k, 1:], (2, 3), 2)
-        np.testing.assert_array_equal(got[k, c], want, str((k, c)))
+    for ratio in (2, 7):
+        got = by_onnx(x, BOXES[:, 1:].copy(), images, "max", ratio)
+        for k, c in np.ndindex(len(BOXES), 3):
+            want = largest_terms(x[images[k], c], BOXES[k, 1:], (2, 3), ratio)
+            np.testing.assert_array_equal(got[k, c], want, str((k, c)))
     half = by_onnx(x.astype(np.float16), BOXES[:, 1:].astype(np.float16), images, "max")
     want = by_onnx(x.astype(np.float16).astype(np.float32), BOXES[:, 1:].copy(), images, "max")
     np.testing.assert_array_equal(half, want.astype(np.float16))

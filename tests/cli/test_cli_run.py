@@ -124,6 +124,13 @@ def test_the_plan_of_a_gpu_needs_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None
     kernels = dict(KERNELS["average_gradient"])
     assert json.loads(plan("avg2d:2x3x11x45:k3:f16", "--json"))["plan"]["kernel"] in kernels
     assert ": its estimate is " in plan("avg2d:2x3x11x45:k3:f16")
+    for case, kernel in (
+        ("roi_align", "region_gather"),
+        ("roi_pool", "region_scatter"),
+        ("ps_roi_pool_forward", "region_forward"),
+    ):
+        assert f"\nkernel   {kernel}\n" in plan(f"{case}:2x8x23x29:o2:boxes5")
+    assert "\nkernel   none, as a tensor has no elements\n" in plan("roi_align:0x8x23x29:o2:boxes5")
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ except ImportError:
 PLANE, OUTPUTS = (7, 11, 13), (3, 5, 6)  # of kernel 3, stride 2
 ROWS = {row[0]: dict(zip(ENTRANCES, row[1:], strict=True)) for row in by_entrance()[1]}
 LAYOUTS = {row[0]: dict(zip(by_layout()[0], row, strict=True)) for row in by_layout()[1]}
+REGIONS = ("roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool")
 each_function = pytest.mark.parametrize("function", FUNCTIONS)
 
 
@@ -56,7 +57,8 @@ def attributes(function: str) -> tuple[Any, ...]:
 def test_every_gradient_and_forward_has_a_row_and_no_cell_is_empty() -> None:
     forwards = [function.removesuffix("_backward") for function in FUNCTIONS]
     unpools = [f"max_unpool{n}d{end}" for n in (1, 2, 3) for end in ("", "_backward")]
-    assert sorted(ROWS) == sorted([*FUNCTIONS, *forwards, *unpools])
+    pools = [f"{name}{end}" for name in REGIONS for end in ("", "_backward")]
+    assert sorted(ROWS) == sorted([*FUNCTIONS, *forwards, *unpools, *pools])
     assert all(hasattr(pooltide, name) for name in ROWS)
     assert all(cell for row in ROWS.values() for cell in row.values())
     assert set(LAYOUTS) == set(ENTRANCES)
@@ -74,6 +76,24 @@ def test_unpools_run_where_the_table_says(axes: int) -> None:
     assert ROWS[f"{name}_backward"]["patch()"] == "PyTorch's, a gather"
     assert hasattr(pt.functional, name)
     assert hasattr(pt, f"{name}_backward")
+
+
+@pytest.mark.skipif(torch is None, reason="needs PyTorch")
+@pytest.mark.parametrize("name", REGIONS)
+def test_pools_over_regions_run_where_the_table_says(name: str) -> None:
+    """What each value of the table means is tested in test_torch_regions.py, for CUDA in test_gpu_regions.py."""
+    import pooltide.torch as pt
+    from pooltide.torch.patching import region_overrides
+
+    assert ROWS[name]["patch()"] == ROWS[f"{name}_backward"]["patch()"] == "CPU, CUDA: torchvision's"
+    assert {name, f"_{name}_backward"} <= set(region_overrides.arguments())
+    assert hasattr(pt.functional, name)
+    assert hasattr(pt, f"{name}_backward")
+    for operator in (name, f"{name}_backward"):
+        keys = ("CPU", "CUDA")
+        assert all(
+            torch._C._dispatch_has_kernel_for_dispatch_key(f"pooltide::{operator}", key) for key in keys
+        )
 
 
 def test_cann_has_what_its_documents_have() -> None:

@@ -54,14 +54,19 @@ def _forward(rng: Random, problem: Problem) -> Call:
     dtype = FLOATS[problem.dtype]
     given: dict[str, Any] = {"input": filled(rng, problem.input, dtype)}
     given |= problem.attributes if problem.attributes else {"output_size": problem.outputs}
+    return pool_call(rng, problem, given, np.int64 if problem.is_max else None)
+
+
+def pool_call(rng: Random, problem: Problem | Regions, given: dict[str, Any], index: Any) -> Call:
+    """A call of a forward, at times with indices of the dtype `index`, at times with `out`."""
     call = Call(f"pooltide.{problem.pool}", getattr(pooltide, problem.pool), given)
-    places = problem.is_max and rng.random() < 0.6
+    places = index is not None and rng.random() < 0.6
     if places:
         given["return_indices"] = True
     if rng.random() < 0.4:
-        given["out"] = out_for(rng, call, problem.output, dtype)
+        given["out"] = out_for(rng, call, problem.output, FLOATS[problem.dtype])
         if places:
-            given["out"] = (given["out"], out_for(rng, call, problem.output, np.dtype(np.int64)))
+            given["out"] = (given["out"], out_for(rng, call, problem.output, np.dtype(index)))
     return call
 
 

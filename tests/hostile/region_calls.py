@@ -11,7 +11,7 @@ import pooltide
 
 from . import problems
 from .calls import MEMORY, Call
-from .numpy_calls import COMPARED, LAYOUTS, compare, filled, out_for, place, spoil
+from .numpy_calls import COMPARED, LAYOUTS, compare, filled, out_for, place, pool_call, spoil
 from .problems import FLOATS, Regions
 
 
@@ -71,12 +71,4 @@ def _forward(rng: Random, problem: Regions) -> Call:
     dtype = FLOATS[problem.dtype]
     given: dict[str, Any] = {"input": filled(rng, problem.input, dtype), "boxes": _boxes(rng, problem)}
     given |= {"output_size": problem.bins} | problem.attributes
-    call = Call(f"pooltide.{problem.pool}", getattr(pooltide, problem.pool), given)
-    places = problem.pool == "roi_pool" and rng.random() < 0.6
-    if places:
-        given["return_indices"] = True
-    if rng.random() < 0.4:
-        given["out"] = out_for(rng, call, problem.output, dtype)
-        if places:
-            given["out"] = (given["out"], out_for(rng, call, problem.output, np.dtype(np.int32)))
-    return call
+    return pool_call(rng, problem, given, np.int32 if problem.pool == "roi_pool" else None)

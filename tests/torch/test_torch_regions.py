@@ -62,11 +62,53 @@ def test_gradcheck_of_ps_roi_pool_before_the_last_row_and_column() -> None:
     assert torch.autograd.gradcheck(lambda x: F.ps_roi_pool(x, inside, 2), drawn())
 
 
+def operator_calls(name: str) -> list[tuple[Any, tuple[Any, ...]]]:
+    """The operators of a pool and of its gradient, with arguments."""
+    arguments = drawn(), BOXES, [2, 2], *ATTRIBUTES[name]
+    pooled = getattr(torch.ops.pooltide, name)(*arguments)
+    indices, attributes = ((pooled[1],), ()) if name == "roi_pool" else ((), ATTRIBUTES[name])
+    grad = torch.rand_like(pooled[0] if indices else pooled)
+    rest = [2, 4, 5, 6], BOXES, *indices, *attributes, False
+    operators = (getattr(torch.ops.pooltide, f"{name}{end}").default for end in ("", "_backward"))
+    return list(zip(operators, (arguments, (grad, *rest)), strict=True))
+
+
 @pytest.mark.slow
 @each_pool
 def test_operators_pass_pytorchs_checks(name: str) -> None:
-    operator = getattr(torch.ops.pooltide, name)
-    torch.library.opcheck(operator, (drawn(), BOXES, [2, 2], *ATTRIBUTES[name]))
+    for operator, arguments in operator_calls(name):
+        checks = torch.library.opcheck(operator, arguments)
+        assert set(checks.values()) == {"SUCCESS"}, checks
+
+
+@each_pool
+@pytest.mark.parametrize("mapped", ["values", "boxes", "both"])
+def test_vmap_has_the_bits_of_one_call_after_another(name: str, mapped: str) -> None:
+    for operator, (values, *arguments) in operator_calls(name):
+        at = next(i for i, argument in enumerate(arguments) if argument is BOXES)
+        dims: list[Any] = [1 if mapped != "boxes" else None, *[None] * len(arguments)]
+        many = torch.stack([values.detach(), 2 - values.detach(), values.detach() ** 2], 1)
+        if mapped != "values":
+            dims[1 + at] = 0
+            arguments[at] = torch.stack([BOXES, BOXES.flip(0), BOXES + torch.tensor([0, 1, 0, 1, 0])])
+        given = [many if mapped != "boxes" else values.detach(), *arguments]
+        results = torch.func.vmap(operator, tuple(dims))(*given)
+        for n in range(3):
+            one = [g if d is None else g.select(d, n) for g, d in zip(given, dims, strict=True)]
+            expected = operator(*one)
+            pairs = (
+                zip(results, expected, strict=True) if isinstance(expected, tuple) else [(results, expected)]
+            )
+            assert all(torch.equal(result[n], each) for result, each in pairs)
+
+
+def test_vmap_finds_a_bad_image_and_bad_channels_of_one_call() -> None:
+    x, boxes = torch.ones(2, 1, 4, 5, 6), torch.zeros(2, 3, 5)
+    boxes[1, 2, 0] = -1  # of the second call: among the images of all, it would be the first call's
+    with pytest.raises(IndexError, match="roi_align: "):
+        torch.func.vmap(lambda x, boxes: F.roi_align(x, boxes, 2))(x, boxes)
+    with pytest.raises(ValueError, match="ps_roi_pool: "):  # two times 2 channels would do for 4 bins
+        torch.func.vmap(lambda x: F.ps_roi_pool(x, BOXES.float()[:1], 2))(x[:, :, :2])
 
 
 @each_pool

@@ -8,19 +8,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from ..kernels.cuda.choice import LAYOUTS, kernels, refuse
-from ..kernels.cuda.runtime.driver import H200, NoCompiler, device_facts
-from ..kernels.plan import NoBackend, arrange, fact_lines, kernel_facts
-from ..problem.problem import Problem
+from ..kernels.cuda import choice
+from ..kernels.cuda.regions import region_launches
+from ..kernels.cuda.runtime.driver import H200, DeviceFacts, NoCompiler, device_facts
+from ..kernels.plan import AnyProblem, NoBackend, arrange, fact_lines, kernel_facts
+from ..problem.regions import RegionProblem
 from .notation import Case
-from .trial import layouts_of, windows_of
+from .trial import layouts_of, problem_of
 
 NO_LAUNCH = "none, as a tensor has no elements"
 
 
 @dataclass(frozen=True, slots=True)
 class GpuPlan:
-    problem: Problem
+    problem: AnyProblem
     backend: str
     layout: str
     copied: tuple[str, ...]
@@ -35,14 +36,25 @@ class GpuPlan:
 
 def gpu_plan(case: Case, product: str | None = None) -> GpuPlan:
     """The plan of a case on the first GPU, or on an H200; raises NoBackend with the reason if it has none."""
-    problem = windows_of(case, "the plan for a GPU", product)
-    layout, copied = arrange(problem, layouts_of(case, product, problem), LAYOUTS)
-    if reason := refuse(problem, layout):
+    problem = problem_of(case, product)
+    layout, copied = arrange(problem, layouts_of(case, product, problem), choice.LAYOUTS)
+    if isinstance(problem, RegionProblem):
+        reason = region_launches.refuse(problem)
+    else:
+        reason = choice.refuse(problem, layout)
+    if reason:
         raise NoBackend(f"cuda: {reason}")
     try:
         name, facts = "cuda", device_facts(0)
     except NoCompiler:
         name, facts = "cuda (there is no GPU here; this is the plan for an H200)", H200
+    return GpuPlan(problem, name, layout, copied, _considered(problem, layout, facts) or [(NO_LAUNCH, None)])
+
+
+def _considered(problem: AnyProblem, layout: str, facts: DeviceFacts) -> list[tuple[str, str | None]]:
+    if isinstance(problem, RegionProblem):
+        if problem.empty:
+            return []
+        return [(region_launches.launches(problem, layout)[-1].source.entry, None)]
     empty = 0 in (problem.cells, problem.planes * prod(problem.output_plane))
-    considered = [] if empty else kernels(problem, layout, facts)
-    return GpuPlan(problem, name, layout, copied, considered or [(NO_LAUNCH, None)])
+    return [] if empty else choice.kernels(problem, layout, facts)

@@ -1327,9 +1327,9 @@ def ps_roi_align(
     Args:
         input (array): What is pooled, of shape (N, C, H, W) and dtype float32, float64, float16 or
             ml_dtypes.bfloat16.
-        boxes (array or list of arrays): The regions: an array (K, 5), each row the number of an image, then
-            x1, y1, x2, y2; or a list of arrays (L, 4), one for each image. They have the dtype of the values,
-            or float32. Any position is allowed (docs/regions.md).
+        boxes (array or list of arrays): The regions, in rows (K, 5): the number of an image, then x1, y1, x2,
+            y2; or a list of arrays (L, 4), one for each image. They have the dtype of the values, or float32.
+            Any position is allowed (docs/regions.md).
         output_size (int or (int, int)): Rows and columns of bins in a region. One int means both.
         spatial_scale (float, default 1.0): By which positions are multiplied: the size of `input` divided by
             that of the image in which boxes are measured. A finite number.
@@ -1358,7 +1358,8 @@ def ps_roi_align(
     Example:
         >>> import numpy as np, pooltide
         >>> x = np.arange(16.0).reshape(1, 2, 2, 4)
-        >>> pooltide.ps_roi_align(x, np.asarray([[0.0, 0.0, 0.0, 2.0, 1.0]]), (1, 2)).tolist()
+        >>> boxes = np.asarray([[0.0, 0.0, 0.0, 2.0, 1.0]])
+        >>> pooltide.ps_roi_align(x, boxes, (1, 2)).tolist()
         [[[[0.0, 9.0]]]]
     """
     return region_average("ps_roi_align", input, boxes, (output_size, spatial_scale, sampling_ratio), out)
@@ -1374,9 +1375,9 @@ def ps_roi_align_backward(
         grad_output (array): Gradient of the result of `ps_roi_align`, of its shape, (K, channels, rows,
             columns of bins), and dtype float32, float64, float16 or ml_dtypes.bfloat16.
         input (array or tuple of ints): Input of `ps_roi_align`, or its shape. The values are not read.
-        boxes (array or list of arrays): The regions: an array (K, 5), each row the number of an image, then
-            x1, y1, x2, y2; or a list of arrays (L, 4), one for each image. They have the dtype of the values,
-            or float32. Any position is allowed (docs/regions.md).
+        boxes (array or list of arrays): The regions, in rows (K, 5): the number of an image, then x1, y1, x2,
+            y2; or a list of arrays (L, 4), one for each image. They have the dtype of the values, or float32.
+            Any position is allowed (docs/regions.md).
         spatial_scale (float, default 1.0): By which positions are multiplied: the size of `input` divided by
             that of the image in which boxes are measured. A finite number.
         sampling_ratio (int, default -1): Samples of a bin on each axis, at most 32767. 0 or less: the bin's
@@ -1418,9 +1419,9 @@ def ps_roi_pool(
     Args:
         input (array): What is pooled, of shape (N, C, H, W) and dtype float32, float64, float16 or
             ml_dtypes.bfloat16.
-        boxes (array or list of arrays): The regions: an array (K, 5), each row the number of an image, then
-            x1, y1, x2, y2; or a list of arrays (L, 4), one for each image. They have the dtype of the values,
-            or float32. Any position is allowed (docs/regions.md).
+        boxes (array or list of arrays): The regions, in rows (K, 5): the number of an image, then x1, y1, x2,
+            y2; or a list of arrays (L, 4), one for each image. They have the dtype of the values, or float32.
+            Any position is allowed (docs/regions.md).
         output_size (int or (int, int)): Rows and columns of bins in a region. One int means both.
         spatial_scale (float, default 1.0): By which positions are multiplied: the size of `input` divided by
             that of the image in which boxes are measured. A finite number.
@@ -1446,7 +1447,8 @@ def ps_roi_pool(
     Example:
         >>> import numpy as np, pooltide
         >>> x = np.arange(16.0).reshape(1, 2, 2, 4)
-        >>> pooltide.ps_roi_pool(x, np.asarray([[0.0, 0.0, 0.0, 2.0, 1.0]]), (1, 2)).tolist()
+        >>> boxes = np.asarray([[0.0, 0.0, 0.0, 2.0, 1.0]])
+        >>> pooltide.ps_roi_pool(x, boxes, (1, 2)).tolist()
         [[[[0.0, 9.0]]]]
     """
     return region_average("ps_roi_pool", input, boxes, (output_size, spatial_scale), out)
@@ -1461,9 +1463,9 @@ def ps_roi_pool_backward(
         grad_output (array): Gradient of the result of `ps_roi_pool`, of its shape, (K, channels, rows,
             columns of bins), and dtype float32, float64, float16 or ml_dtypes.bfloat16.
         input (array or tuple of ints): Input of `ps_roi_pool`, or its shape. The values are not read.
-        boxes (array or list of arrays): The regions: an array (K, 5), each row the number of an image, then
-            x1, y1, x2, y2; or a list of arrays (L, 4), one for each image. They have the dtype of the values,
-            or float32. Any position is allowed (docs/regions.md).
+        boxes (array or list of arrays): The regions, in rows (K, 5): the number of an image, then x1, y1, x2,
+            y2; or a list of arrays (L, 4), one for each image. They have the dtype of the values, or float32.
+            Any position is allowed (docs/regions.md).
         spatial_scale (float, default 1.0): By which positions are multiplied: the size of `input` divided by
             that of the image in which boxes are measured. A finite number.
         out (array, default None): Receives the result (its shape, dtype, any strides). None: a new array.
@@ -1501,9 +1503,9 @@ def roi_align(
     Args:
         input (array): What is pooled, of shape (N, C, H, W) and dtype float32, float64, float16 or
             ml_dtypes.bfloat16.
-        boxes (array or list of arrays): The regions: an array (K, 5), each row the number of an image, then
-            x1, y1, x2, y2; or a list of arrays (L, 4), one for each image. They have the dtype of the values,
-            or float32. Any position is allowed (docs/regions.md).
+        boxes (array or list of arrays): The regions, in rows (K, 5): the number of an image, then x1, y1, x2,
+            y2; or a list of arrays (L, 4), one for each image. They have the dtype of the values, or float32.
+            Any position is allowed (docs/regions.md).
         output_size (int or (int, int)): Rows and columns of bins in a region. One int means both.
         spatial_scale (float, default 1.0): By which positions are multiplied: the size of `input` divided by
             that of the image in which boxes are measured. A finite number.
@@ -1531,7 +1533,8 @@ def roi_align(
     Example:
         >>> import numpy as np, pooltide
         >>> x = np.arange(8.0).reshape(1, 1, 2, 4)
-        >>> pooltide.roi_align(x, np.asarray([[0.0, 0.0, 0.0, 2.0, 1.0]]), (1, 2)).tolist()
+        >>> boxes = np.asarray([[0.0, 0.0, 0.0, 2.0, 1.0]])
+        >>> pooltide.roi_align(x, boxes, (1, 2)).tolist()
         [[[[2.5, 3.5]]]]
     """
     return region_average(
@@ -1549,9 +1552,9 @@ def roi_align_backward(
         grad_output (array): Gradient of the result of `roi_align`, of its shape, (K, channels, rows, columns
             of bins), and dtype float32, float64, float16 or ml_dtypes.bfloat16.
         input (array or tuple of ints): Input of `roi_align`, or its shape. The values are not read.
-        boxes (array or list of arrays): The regions: an array (K, 5), each row the number of an image, then
-            x1, y1, x2, y2; or a list of arrays (L, 4), one for each image. They have the dtype of the values,
-            or float32. Any position is allowed (docs/regions.md).
+        boxes (array or list of arrays): The regions, in rows (K, 5): the number of an image, then x1, y1, x2,
+            y2; or a list of arrays (L, 4), one for each image. They have the dtype of the values, or float32.
+            Any position is allowed (docs/regions.md).
         spatial_scale (float, default 1.0): By which positions are multiplied: the size of `input` divided by
             that of the image in which boxes are measured. A finite number.
         sampling_ratio (int, default -1): Samples of a bin on each axis, at most 32767. 0 or less: the bin's
@@ -1595,9 +1598,9 @@ def roi_pool(
     Args:
         input (array): What is pooled, of shape (N, C, H, W) and dtype float32, float64, float16 or
             ml_dtypes.bfloat16.
-        boxes (array or list of arrays): The regions: an array (K, 5), each row the number of an image, then
-            x1, y1, x2, y2; or a list of arrays (L, 4), one for each image. They have the dtype of the values,
-            or float32. Any position is allowed (docs/regions.md).
+        boxes (array or list of arrays): The regions, in rows (K, 5): the number of an image, then x1, y1, x2,
+            y2; or a list of arrays (L, 4), one for each image. They have the dtype of the values, or float32.
+            Any position is allowed (docs/regions.md).
         output_size (int or (int, int)): Rows and columns of bins in a region. One int means both.
         spatial_scale (float, default 1.0): By which positions are multiplied: the size of `input` divided by
             that of the image in which boxes are measured. A finite number.
@@ -1625,7 +1628,8 @@ def roi_pool(
     Example:
         >>> import numpy as np, pooltide
         >>> x = np.arange(8.0).reshape(1, 1, 2, 4)
-        >>> pooltide.roi_pool(x, np.asarray([[0.0, 0.0, 0.0, 2.0, 1.0]]), (1, 2)).tolist()
+        >>> boxes = np.asarray([[0.0, 0.0, 0.0, 2.0, 1.0]])
+        >>> pooltide.roi_pool(x, boxes, (1, 2)).tolist()
         [[[[5.0, 6.0]]]]
     """
     return region_pool("roi_pool", input, boxes, (output_size, spatial_scale), out, return_indices)
@@ -1640,9 +1644,9 @@ def roi_pool_backward(
         grad_output (array): Gradient of the result of `roi_pool`, of its shape, (K, channels, rows, columns
             of bins), and dtype float32, float64, float16 or ml_dtypes.bfloat16.
         input (array or tuple of ints): Input of `roi_pool`, or its shape. The values are not read.
-        boxes (array or list of arrays): The regions: an array (K, 5), each row the number of an image, then
-            x1, y1, x2, y2; or a list of arrays (L, 4), one for each image. They have the dtype of the values,
-            or float32. Any position is allowed (docs/regions.md).
+        boxes (array or list of arrays): The regions, in rows (K, 5): the number of an image, then x1, y1, x2,
+            y2; or a list of arrays (L, 4), one for each image. They have the dtype of the values, or float32.
+            Any position is allowed (docs/regions.md).
         indices (array): The indices that `roi_pool` returns: h * W + w of each maximum in its plane of
             `input`, or -1. They have `grad_output`'s shape and dtype int32 or int64.
         out (array, default None): Receives the result (its shape, dtype, any strides). None: a new array.

@@ -1,4 +1,4 @@
-"""The support tables: each gradient and forward by entrance and device, each entrance by dtype and layout.
+"""The support tables: each function by entrance and device, each entrance by dtype and layout.
 
 Dtypes and CANN's operators come from the operators' pages. This module adds which entrance runs which
 operator, and the reason where an entrance does not. `pooltide ops --support` prints the tables and the notes.
@@ -6,7 +6,7 @@ operator, and the reason where an entrance does not. `pooltide ops --support` pr
 
 from __future__ import annotations
 
-from .catalog import aten_name, documented, gradients, in_cann, operators
+from .catalog import aten_name, documented, gradients, in_cann, operators, regions
 from .pages import ASCEND_PRODUCTS, HOST, Operator
 
 Table = tuple[list[str], list[list[str]]]  # a head and rows
@@ -27,6 +27,8 @@ NOTES = (
     "patch() replaces PyTorch's max unpools and the gradients of its fractional max pools, too, which raise "
     "under deterministic algorithms without it. On CUDA, PyTorch's operators compute our max unpools, such "
     "that of equal indices the last one counts, as on the CPU.",
+    "patch() replaces torchvision's pools over regions of interest, forwards and gradients, if torchvision "
+    "is imported first.",
     "CANN documents no 1-D pools. Its operators that are no functions here, such as aclnnMaxPool and "
     "aclnnGlobalAveragePool, are in the table of products.",
 )
@@ -40,7 +42,8 @@ def by_entrance() -> Table:
         for name in (gradient.removesuffix("_backward") for gradient in gradients())
     ]
     unpools = [[name, *_unpool(operator)] for name, operator in operators().items() if operator.unpool]
-    return ["", *ENTRANCES], rows + forwards + unpools
+    of_regions = [[name, "CPU", BOTH, f"{BOTH}: torchvision's", _cann(name), "CPU"] for name in regions()]
+    return ["", *ENTRANCES], rows + forwards + unpools + of_regions
 
 
 def _gradient(operator: Operator) -> list[str]:

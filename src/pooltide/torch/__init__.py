@@ -30,7 +30,6 @@ from .gpu import index_errors, wait_for_kernels
 from .openmp import use_team
 from .patching.handle import Patch, is_patched, patch, unpatch
 from .process_status import Status, status
-from .regions import ps_roi_align_backward, ps_roi_pool_backward, roi_align_backward, roi_pool_backward
 from .training_step import Step
 from .tune_problems import Tuned, tune
 
@@ -49,7 +48,6 @@ __all__ = [
     "wait_for_kernels",
 ]
 __all__ += backward.__all__
-__all__ += ["ps_roi_align_backward", "ps_roi_pool_backward", "roi_align_backward", "roi_pool_backward"]
 
 
 def _register() -> None:

@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from .gradients import Input, Ints, gradient
+from .pools.regions import Boxes
 from .pools.unpools import unpool_gradient
+from .regions import region_gradient
 
 # fmt: off
 __all__ = [
@@ -29,6 +31,10 @@ __all__ = [
     "max_unpool1d_backward",
     "max_unpool2d_backward",
     "max_unpool3d_backward",
+    "ps_roi_align_backward",
+    "ps_roi_pool_backward",
+    "roi_align_backward",
+    "roi_pool_backward",
 ]
 
 
@@ -693,3 +699,176 @@ def max_unpool3d_backward(
     return unpool_gradient(
         "max_unpool3d_backward", grad_output, input, indices, (kernel_size, stride, padding, output_size), out
     )
+
+
+def ps_roi_align_backward(
+    grad_output: Tensor, input: Input, boxes: Boxes, spatial_scale: float = 1.0, sampling_ratio: int = -1, *,
+    out: Tensor | None = None
+) -> Tensor:
+    """Gradient of position-sensitive RoI align with respect to its input.
+
+    Args:
+        grad_output (tensor): Gradient of the result of `ps_roi_align`, of its shape, (K, channels, rows,
+            columns of bins), and dtype float32, float64, float16 or bfloat16.
+        input (tensor or tuple of ints): Input of `ps_roi_align`, or its shape. The values are not read.
+        boxes (tensor or list of tensors): The regions, in rows (K, 5): the number of an image, then x1, y1,
+            x2, y2; or a list of tensors (L, 4), one for each image. They have the dtype of the values, or
+            float32. Any position is allowed (docs/regions.md).
+        spatial_scale (float, default 1.0): By which positions are multiplied: the size of `input` divided by
+            that of the image in which boxes are measured. A finite number.
+        sampling_ratio (int, default -1): Samples of a bin on each axis, at most 32767. 0 or less: the bin's
+            size in cells, rounded up.
+        out (tensor, default None): Receives the result (its shape, dtype, any strides). None: a new tensor.
+
+    Returns:
+        tensor: The gradient with respect to `input`, of `input`'s shape and memory format (`grad_output`'s
+            memory format if `input` is a shape) and `grad_output`'s dtype. `out` if it is not None.
+
+    Raises:
+        TypeError: An argument has a type or dtype that is not listed above; `boxes` have neither the dtype of
+            the values nor float32; `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input`, `boxes` or `out` has a rank that is not listed above;
+            `grad_output` or `input` has no cells on a spatial axis; a plane has 2**31 cells or more; `boxes`
+            has rows of another size, or a list of more arrays than images; `sampling_ratio` is too large; the
+            channels of `input` are no multiple of the bins; `grad_output` does not have the shape of the
+            result; `input` and `out` have different shapes; cells of `out` share memory; `spatial_scale` is
+            not finite; tensors are on different devices.
+        IndexError: The image of a region is no whole number from 0 to N - 1.
+
+    Example:
+        >>> import torch, pooltide.torch
+        >>> boxes = torch.asarray([[0.0, 0.0, 0.0, 2.0, 1.0]])
+        >>> pooltide.torch.ps_roi_align_backward(torch.ones((1, 1, 1, 2)), (1, 2, 2, 4), boxes).tolist()
+        [[[[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]], [[0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]]]
+    """
+    return region_gradient(
+        "ps_roi_align_backward", grad_output, input, boxes, None, (spatial_scale, sampling_ratio), out
+    )
+
+
+def ps_roi_pool_backward(
+    grad_output: Tensor, input: Input, boxes: Boxes, spatial_scale: float = 1.0, *, out: Tensor | None = None
+) -> Tensor:
+    """Gradient of position-sensitive RoI pooling with respect to its input.
+
+    Args:
+        grad_output (tensor): Gradient of the result of `ps_roi_pool`, of its shape, (K, channels, rows,
+            columns of bins), and dtype float32, float64, float16 or bfloat16.
+        input (tensor or tuple of ints): Input of `ps_roi_pool`, or its shape. The values are not read.
+        boxes (tensor or list of tensors): The regions, in rows (K, 5): the number of an image, then x1, y1,
+            x2, y2; or a list of tensors (L, 4), one for each image. They have the dtype of the values, or
+            float32. Any position is allowed (docs/regions.md).
+        spatial_scale (float, default 1.0): By which positions are multiplied: the size of `input` divided by
+            that of the image in which boxes are measured. A finite number.
+        out (tensor, default None): Receives the result (its shape, dtype, any strides). None: a new tensor.
+
+    Returns:
+        tensor: The gradient with respect to `input`, of `input`'s shape and memory format (`grad_output`'s
+            memory format if `input` is a shape) and `grad_output`'s dtype. `out` if it is not None.
+
+    Raises:
+        TypeError: An argument has a type or dtype that is not listed above; `boxes` have neither the dtype of
+            the values nor float32; `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input`, `boxes` or `out` has a rank that is not listed above;
+            `grad_output` or `input` has no cells on a spatial axis; a plane has 2**31 cells or more; `boxes`
+            has rows of another size, or a list of more arrays than images; the channels of `input` are no
+            multiple of the bins; `grad_output` does not have the shape of the result; `input` and `out` have
+            different shapes; cells of `out` share memory; `spatial_scale` is not finite; tensors are on
+            different devices.
+        IndexError: The image of a region is no whole number from 0 to N - 1.
+
+    Example:
+        >>> import torch, pooltide.torch
+        >>> boxes = torch.asarray([[0.0, 0.0, 0.0, 2.0, 1.0]])
+        >>> pooltide.torch.ps_roi_pool_backward(torch.ones((1, 1, 1, 2)), (1, 2, 2, 4), boxes).tolist()
+        [[[[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]], [[0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]]]
+    """
+    return region_gradient("ps_roi_pool_backward", grad_output, input, boxes, None, (spatial_scale,), out)
+
+
+def roi_align_backward(
+    grad_output: Tensor, input: Input, boxes: Boxes, spatial_scale: float = 1.0, sampling_ratio: int = -1,
+    aligned: bool = False, *, out: Tensor | None = None
+) -> Tensor:
+    """Gradient of RoI align with respect to its input.
+
+    Args:
+        grad_output (tensor): Gradient of the result of `roi_align`, of its shape, (K, channels, rows, columns
+            of bins), and dtype float32, float64, float16 or bfloat16.
+        input (tensor or tuple of ints): Input of `roi_align`, or its shape. The values are not read.
+        boxes (tensor or list of tensors): The regions, in rows (K, 5): the number of an image, then x1, y1,
+            x2, y2; or a list of tensors (L, 4), one for each image. They have the dtype of the values, or
+            float32. Any position is allowed (docs/regions.md).
+        spatial_scale (float, default 1.0): By which positions are multiplied: the size of `input` divided by
+            that of the image in which boxes are measured. A finite number.
+        sampling_ratio (int, default -1): Samples of a bin on each axis, at most 32767. 0 or less: the bin's
+            size in cells, rounded up.
+        aligned (bool, default False): True: positions are moved by -0.5, so that the centre of a cell is at a
+            whole number. False: each region has at least 1 × 1 cells.
+        out (tensor, default None): Receives the result (its shape, dtype, any strides). None: a new tensor.
+
+    Returns:
+        tensor: The gradient with respect to `input`, of `input`'s shape and memory format (`grad_output`'s
+            memory format if `input` is a shape) and `grad_output`'s dtype. `out` if it is not None.
+
+    Raises:
+        TypeError: An argument has a type or dtype that is not listed above; `boxes` have neither the dtype of
+            the values nor float32; `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input`, `boxes` or `out` has a rank that is not listed above;
+            `grad_output` or `input` has no cells on a spatial axis; a plane has 2**31 cells or more; `boxes`
+            has rows of another size, or a list of more arrays than images; `sampling_ratio` is too large;
+            `grad_output` does not have the shape of the result; `input` and `out` have different shapes;
+            cells of `out` share memory; `spatial_scale` is not finite; tensors are on different devices.
+        IndexError: The image of a region is no whole number from 0 to N - 1.
+
+    Example:
+        >>> import torch, pooltide.torch
+        >>> boxes = torch.asarray([[0.0, 0.0, 0.0, 2.0, 1.0]])
+        >>> pooltide.torch.roi_align_backward(torch.ones((1, 1, 1, 2)), (1, 1, 2, 4), boxes).tolist()
+        [[[[0.25, 0.5, 0.25, 0.0], [0.25, 0.5, 0.25, 0.0]]]]
+    """
+    return region_gradient(
+        "roi_align_backward", grad_output, input, boxes, None, (spatial_scale, sampling_ratio, aligned), out
+    )
+
+
+def roi_pool_backward(
+    grad_output: Tensor, input: Input, boxes: Boxes, indices: Tensor, *, out: Tensor | None = None
+) -> Tensor:
+    """Gradient of RoI pooling with respect to its input.
+
+    Args:
+        grad_output (tensor): Gradient of the result of `roi_pool`, of its shape, (K, channels, rows, columns
+            of bins), and dtype float32, float64, float16 or bfloat16.
+        input (tensor or tuple of ints): Input of `roi_pool`, or its shape. The values are not read.
+        boxes (tensor or list of tensors): The regions, in rows (K, 5): the number of an image, then x1, y1,
+            x2, y2; or a list of tensors (L, 4), one for each image. They have the dtype of the values, or
+            float32. Any position is allowed (docs/regions.md).
+        indices (tensor): The indices that `roi_pool` returns: h * W + w of each maximum in its plane of
+            `input`, or -1. They have `grad_output`'s shape and dtype int32 or int64.
+        out (tensor, default None): Receives the result (its shape, dtype, any strides). None: a new tensor.
+
+    Returns:
+        tensor: The gradient with respect to `input`, of `input`'s shape and memory format (`grad_output`'s
+            memory format if `input` is a shape) and `grad_output`'s dtype. `out` if it is not None.
+
+    Raises:
+        TypeError: An argument has a type or dtype that is not listed above; `boxes` have neither the dtype of
+            the values nor float32; `grad_output` and `out` have different dtypes.
+        ValueError: `grad_output`, `input`, `boxes`, `indices` or `out` has a rank that is not listed above;
+            `grad_output` or `input` has no cells on a spatial axis; a plane has 2**31 cells or more; `boxes`
+            has rows of another size, or a list of more arrays than images; `grad_output` or `indices` does
+            not have the shape of the result; `input` and `out` have different shapes; cells of `out` share
+            memory; tensors are on different devices.
+        IndexError: The image of a region is no whole number from 0 to N - 1.
+        IndexError: An index is outside its plane. What `out` holds then is unspecified; nothing outside `out`
+            is touched.
+
+    Example:
+        >>> import torch, pooltide.torch
+        >>> x, boxes = torch.arange(8.0).reshape(1, 1, 2, 4), torch.asarray([[0.0, 0.0, 0.0, 2.0, 1.0]])
+        >>> values, indices = pooltide.torch.functional.roi_pool(x, boxes, (1, 2), return_indices=True)
+        >>> pooltide.torch.roi_pool_backward(torch.ones_like(values), x, boxes, indices).tolist()
+        [[[[0.0, 0.0, 0.0, 0.0], [0.0, 1.0, 1.0, 0.0]]]]
+    """
+    return region_gradient("roi_pool_backward", grad_output, input, boxes, indices, (), out)

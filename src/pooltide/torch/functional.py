@@ -15,8 +15,9 @@ import torch
 from ..problem.forwards import AdaptiveArguments, StridedArguments
 from .gradients import Ints
 from .pools.differentiable_pools import average, average_of, maximum
+from .pools.regions import Boxes
 from .pools.unpools import unpool
-from .regions import ps_roi_align, ps_roi_pool, roi_align, roi_pool
+from .regions import region_average, region_pool
 
 Tensor = torch.Tensor
 Size = int | None | Sequence[int | None]
@@ -648,3 +649,167 @@ def max_unpool3d(
         [[[[0.0, 0.0], [0.0, 0.0]], [[0.0, 0.0], [0.0, 7.0]]]]
     """
     return unpool("max_unpool3d", input, indices, (kernel_size, stride, padding, output_size))
+
+
+def ps_roi_align(
+    input: Tensor, boxes: Boxes, output_size: Ints, spatial_scale: float = 1.0, sampling_ratio: int = -1
+) -> Tensor:
+    """Position-sensitive RoI align: each bin samples an input channel of its own.
+
+    As torchvision.ops.ps_roi_align, with deterministic gradients. Only `input` gets a gradient, which has
+    none itself.
+
+    Args:
+        input (tensor): What is pooled, of shape (N, C, H, W) and dtype float32, float64, float16 or bfloat16.
+        boxes (tensor or list of tensors): The regions, in rows (K, 5): the number of an image, then x1, y1,
+            x2, y2; or a list of tensors (L, 4), one for each image. They have the dtype of the values, or
+            float32. Any position is allowed (docs/regions.md).
+        output_size (int or (int, int)): Rows and columns of bins in a region. One int means both.
+        spatial_scale (float, default 1.0): By which positions are multiplied: the size of `input` divided by
+            that of the image in which boxes are measured. A finite number.
+        sampling_ratio (int, default -1): Samples of a bin on each axis, at most 32767. 0 or less: the bin's
+            size in cells, rounded up.
+
+    Returns:
+        tensor: The mean of the samples of each bin, of shape (K, C / (rows * columns), rows, columns), in
+            `input`'s dtype. A bin without samples is NaN, as in torchvision.
+
+    Raises:
+        RuntimeError: An argument is wrong, or on the CPU the image of a region. The error is also a TypeError
+            (wrong type or dtype), a ValueError (wrong shape or value) or an IndexError (wrong image).
+
+    Example:
+        >>> import torch, pooltide.torch
+        >>> x = torch.arange(16.0).reshape(1, 2, 2, 4)
+        >>> boxes = torch.asarray([[0.0, 0.0, 0.0, 2.0, 1.0]])
+        >>> pooltide.torch.functional.ps_roi_align(x, boxes, (1, 2)).tolist()
+        [[[[0.0, 9.0]]]]
+    """
+    return region_average("ps_roi_align", input, boxes, (output_size, spatial_scale, sampling_ratio))
+
+
+def ps_roi_pool(input: Tensor, boxes: Boxes, output_size: Ints, spatial_scale: float = 1.0) -> Tensor:
+    """Position-sensitive RoI pooling: each bin averages an input channel of its own.
+
+    As torchvision.ops.ps_roi_pool, with deterministic gradients. Only `input` gets a gradient, which has none
+    itself.
+
+    Args:
+        input (tensor): What is pooled, of shape (N, C, H, W) and dtype float32, float64, float16 or bfloat16.
+        boxes (tensor or list of tensors): The regions, in rows (K, 5): the number of an image, then x1, y1,
+            x2, y2; or a list of tensors (L, 4), one for each image. They have the dtype of the values, or
+            float32. Any position is allowed (docs/regions.md).
+        output_size (int or (int, int)): Rows and columns of bins in a region. One int means both.
+        spatial_scale (float, default 1.0): By which positions are multiplied: the size of `input` divided by
+            that of the image in which boxes are measured. A finite number.
+
+    Returns:
+        tensor: The mean of the cells of each bin, of shape (K, C / (rows * columns), rows, columns), in
+            `input`'s dtype. A bin without cells is 0.
+
+    Raises:
+        RuntimeError: An argument is wrong, or on the CPU the image of a region. The error is also a TypeError
+            (wrong type or dtype), a ValueError (wrong shape or value) or an IndexError (wrong image).
+
+    Example:
+        >>> import torch, pooltide.torch
+        >>> x = torch.arange(16.0).reshape(1, 2, 2, 4)
+        >>> boxes = torch.asarray([[0.0, 0.0, 0.0, 2.0, 1.0]])
+        >>> pooltide.torch.functional.ps_roi_pool(x, boxes, (1, 2)).tolist()
+        [[[[0.0, 9.0]]]]
+    """
+    return region_average("ps_roi_pool", input, boxes, (output_size, spatial_scale))
+
+
+def roi_align(
+    input: Tensor, boxes: Boxes, output_size: Ints, spatial_scale: float = 1.0, sampling_ratio: int = -1,
+    aligned: bool = False
+) -> Tensor:
+    """RoI align: the mean of interpolated samples in each bin of regions of interest.
+
+    As torchvision.ops.roi_align, with deterministic gradients. Only `input` gets a gradient, which has none
+    itself.
+
+    Args:
+        input (tensor): What is pooled, of shape (N, C, H, W) and dtype float32, float64, float16 or bfloat16.
+        boxes (tensor or list of tensors): The regions, in rows (K, 5): the number of an image, then x1, y1,
+            x2, y2; or a list of tensors (L, 4), one for each image. They have the dtype of the values, or
+            float32. Any position is allowed (docs/regions.md).
+        output_size (int or (int, int)): Rows and columns of bins in a region. One int means both.
+        spatial_scale (float, default 1.0): By which positions are multiplied: the size of `input` divided by
+            that of the image in which boxes are measured. A finite number.
+        sampling_ratio (int, default -1): Samples of a bin on each axis, at most 32767. 0 or less: the bin's
+            size in cells, rounded up.
+        aligned (bool, default False): True: positions are moved by -0.5, so that the centre of a cell is at a
+            whole number. False: each region has at least 1 × 1 cells.
+
+    Returns:
+        tensor: The mean of the samples of each bin, of shape (K, C, rows, columns), in `input`'s dtype.
+
+    Raises:
+        RuntimeError: An argument is wrong, or on the CPU the image of a region. The error is also a TypeError
+            (wrong type or dtype), a ValueError (wrong shape or value) or an IndexError (wrong image).
+
+    Example:
+        >>> import torch, pooltide.torch
+        >>> x = torch.arange(8.0).reshape(1, 1, 2, 4)
+        >>> boxes = torch.asarray([[0.0, 0.0, 0.0, 2.0, 1.0]])
+        >>> pooltide.torch.functional.roi_align(x, boxes, (1, 2)).tolist()
+        [[[[2.5, 3.5]]]]
+    """
+    return region_average("roi_align", input, boxes, (output_size, spatial_scale, sampling_ratio, aligned))
+
+
+@overload
+def roi_pool(
+    input: Tensor, boxes: Boxes, output_size: Ints, spatial_scale: float = 1.0,
+    return_indices: Literal[False] = False
+) -> Tensor: ...
+@overload
+def roi_pool(
+    input: Tensor, boxes: Boxes, output_size: Ints, spatial_scale: float = 1.0, *,
+    return_indices: Literal[True]
+) -> Pair: ...
+@overload
+def roi_pool(
+    input: Tensor, boxes: Boxes, output_size: Ints, spatial_scale: float, return_indices: Literal[True]
+) -> Pair: ...
+@overload
+def roi_pool(
+    input: Tensor, boxes: Boxes, output_size: Ints, spatial_scale: float = 1.0, return_indices: bool = False
+) -> Maxima: ...
+def roi_pool(
+    input: Tensor, boxes: Boxes, output_size: Ints, spatial_scale: float = 1.0, return_indices: bool = False
+) -> Maxima:
+    """RoI pooling: the maximum of each bin of regions of interest.
+
+    As torchvision.ops.roi_pool, with deterministic gradients. Only `input` gets a gradient, which has none
+    itself.
+
+    Args:
+        input (tensor): What is pooled, of shape (N, C, H, W) and dtype float32, float64, float16 or bfloat16.
+        boxes (tensor or list of tensors): The regions, in rows (K, 5): the number of an image, then x1, y1,
+            x2, y2; or a list of tensors (L, 4), one for each image. They have the dtype of the values, or
+            float32. Any position is allowed (docs/regions.md).
+        output_size (int or (int, int)): Rows and columns of bins in a region. One int means both.
+        spatial_scale (float, default 1.0): By which positions are multiplied: the size of `input` divided by
+            that of the image in which boxes are measured. A finite number.
+        return_indices (bool, default False): True: also return the index of each maximum.
+
+    Returns:
+        tensor or pair of tensors: The maximum of each bin, of shape (K, C, rows, columns), in `input`'s
+            dtype. With `return_indices`, a pair of the maxima and their int32 indices, h * W + w in their
+            plane. A bin without cells has 0 and the index -1.
+
+    Raises:
+        RuntimeError: An argument is wrong, or on the CPU the image of a region. The error is also a TypeError
+            (wrong type or dtype), a ValueError (wrong shape or value) or an IndexError (wrong image).
+
+    Example:
+        >>> import torch, pooltide.torch
+        >>> x = torch.arange(8.0).reshape(1, 1, 2, 4)
+        >>> boxes = torch.asarray([[0.0, 0.0, 0.0, 2.0, 1.0]])
+        >>> pooltide.torch.functional.roi_pool(x, boxes, (1, 2)).tolist()
+        [[[[5.0, 6.0]]]]
+    """
+    return region_pool("roi_pool", input, boxes, (output_size, spatial_scale), return_indices)

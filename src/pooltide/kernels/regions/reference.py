@@ -71,6 +71,9 @@ def pool(problem: RegionProblem, input: Array, boxes: Array, indices: Array | No
     with np.errstate(all="ignore"):
         for k, box in enumerate(boxes):
             image = x[int(box[0])]
+            if problem.kind == "roi_align_max":
+                _largest_terms(problem, image, box, out[k])
+                continue
             for ph, pw in np.ndindex(problem.bins):
                 planes = image[_channels(problem, ph, pw)]
                 if not problem.sampled:
@@ -78,8 +81,6 @@ def pool(problem: RegionProblem, input: Array, boxes: Array, indices: Array | No
                     value, place = _largest(planes, cells) if problem.maxima else (_mean(planes, cells), None)
                     if indices is not None:
                         indices[k, :, ph, pw] = place
-                elif problem.kind == "roi_align_max":
-                    value = _largest_term(problem, planes, box, ph, pw)
                 else:
                     value = np.zeros(len(planes), x.dtype)
                     for (y1, y2), (x1, x2), (w1, w2, w3, w4) in samples_of_bin(problem, box, ph, pw):
@@ -245,16 +246,37 @@ def _largest(planes: Array, cells: tuple[range, range]) -> tuple[Array, Array]:
     return value, place
 
 
-def _largest_term(problem: RegionProblem, planes: Array, box: Array, ph: int, pw: int) -> Array:
-    h, w = _extents(problem, box)
-    terms = [np.zeros(len(planes), planes.dtype)]  # of the samples outside the plane
-    for rows, columns, weights in samples_of_bin(problem, box, ph, pw):
-        corners = [(y, x) for y in rows for x in columns]
-        terms += [weight * planes[:, y, x] for (y, x), weight in zip(corners, weights, strict=True)]
-    if len(terms) > 1 and len(terms) == 1 + 4 * h.grid * w.grid:
-        del terms[0]
-    largest: Array = np.max(terms, 0)
-    return largest
+def _largest_terms(problem: RegionProblem, image: Array, box: Array, out: Array) -> None:
+    """Writes the maxima of a region, of shape (C, PH, PW).
+
+    The weight of a term is a product of two, so the largest and the least term of a cell have the largest and
+    the least weights of its row and its column, over all samples of the bin: products are rounded in order.
+    """
+    sides = zip(_extents(problem, box), problem.bins, problem.plane, strict=True)
+    rows, columns = (
+        [_weights_of_cells(extent, bin, cells) for bin in range(bins)] for extent, bins, cells in sides
+    )
+    for ph, pw in np.ndindex(problem.bins):
+        (ys, down, all_down), (xs, across, all_across) = rows[ph], columns[pw]
+        of_cells = image[:, ys][:, :, xs]
+        terms = np.maximum(*(w_y[:, None] * w_x * of_cells for w_y, w_x in zip(down, across, strict=True)))
+        largest = terms.max((1, 2), initial=-np.inf)
+        inside = all_down and all_across and terms.size
+        out[:, ph, pw] = largest if inside else np.maximum(largest, 0)  # of the samples outside the plane
+
+
+def _weights_of_cells(extent: _Extent, bin: int, cells: int) -> tuple[list[int], Array, bool]:
+    """The cells of an axis that samples of a bin read, their least and their largest weights, and whether all
+    samples are inside the plane."""
+    inside = _inside(extent, bin, cells)
+    found: dict[int, tuple[Any, Any]] = {}
+    for sample in inside:
+        (low, high), part, rest = _between(extent, bin, sample, cells)
+        for cell, weight in ((low, rest), (high, part)):
+            least, largest = found.get(cell, (weight, weight))
+            found[cell] = min(least, weight), max(largest, weight)
+    weights = np.array(list(found.values()), type(extent.start)).reshape(-1, 2).T
+    return list(found), weights, len(inside) == extent.grid
 
 
 def _mean(planes: Array, cells: tuple[range, range]) -> Array:

@@ -1,4 +1,4 @@
-"""Pools over regions as PyTorch operators, `torch.ops.pooltide.*`: schemas, kernels, fakes, autograd.
+"""Pools over regions as PyTorch operators, `torch.ops.pooltide.*`: schemas, kernels, fakes, vmap, autograd.
 
     roi_align(input, boxes, output_size, …)                               roi_pool also returns its indices
     roi_align_backward(grad_output, input_shape, boxes, …, channels_last)
@@ -29,6 +29,7 @@ def register(library: torch.library.Library) -> None:
         for device in DEVICES:
             library.impl(name, _kernel(name), device.upper())  # type: ignore[no-untyped-call]
         torch.library.register_fake(f"pooltide::{name}", _fake(name), lib=library)
+        torch.library.register_vmap(f"pooltide::{name}", _vmap(name), lib=library)
         backward = _no_second if operator.gradient else _backward(name)
         torch.library.register_autograd(f"pooltide::{name}", backward, setup_context=_save(name), lib=library)
 
@@ -89,6 +90,64 @@ def _fake(name: str) -> Callable[..., Any]:
         return grad.new_empty_strided(tuple(shape), dense_strides(tuple(shape), channels_last))
 
     return backward if regions()[name].gradient else forward
+
+
+def _vmap(name: str) -> Callable[..., Any]:
+    """Joins the calls to one: along channels if they share the boxes, else along images."""
+    operator = getattr(torch.ops.pooltide, name).default
+    is_gradient = regions()[name].gradient
+    at = 2 if is_gradient else 1  # of boxes
+
+    def rule(info: Any, dims: Sequence[Any], *arguments: Any) -> Any:
+        n, given, one, apart = info.batch_size, list(arguments), list(arguments), dims[at] is not None
+        for i, argument in enumerate(arguments):
+            if isinstance(argument, Tensor) and dims[i] is not None:
+                given[i] = argument.movedim(dims[i], 0)
+                one[i] = given[i][0]
+        _check(name, *one)
+        shape = tuple(one[1] if is_gradient else one[0].shape)
+        for i, argument in enumerate(one):
+            if i == at or not isinstance(argument, Tensor):
+                continue
+            if is_gradient and dims[i] is None:
+                given[i] = argument.expand(n, *argument.shape)
+            if given[i].dim() == 5:  # else all calls pool the same input
+                given[i] = given[i].flatten(0, 1) if apart else given[i].movedim(0, 1).flatten(1, 2)
+        if apart:
+            same = not is_gradient and dims[0] is None
+            given[at] = given[at].flatten(0, 1) if same else _apart(given[at], shape[0])
+        if is_gradient:
+            given[1] = [n * shape[0], *shape[1:]] if apart else [shape[0], n * shape[1], *shape[2:]]
+        dim = 0 if apart else 1
+        results = operator(*given)
+        if isinstance(results, tuple):
+            return tuple(r.unflatten(dim, (n, r.shape[dim] // n)) for r in results), (dim,) * len(results)
+        return results.unflatten(dim, (n, results.shape[dim] // n)), dim
+
+    return rule
+
+
+def _check(name: str, *arguments: Any) -> None:
+    """Raises for the first bad argument."""
+    try:
+        if regions()[name].gradient:
+            grad, shape, boxes, *rest = arguments
+            indices, attributes, _ = _split(name, rest)
+            checked(name, grad, tuple(shape), boxes, indices, attributes)
+        else:
+            x, boxes, size, *more = arguments
+            checked(name, None, x, boxes, None, (tuple(size), *more))
+    except FAULTS as fault:
+        raise as_pytorch(fault) from None
+
+
+def _apart(boxes: Tensor, images: int) -> Tensor:
+    """Joins the boxes of several calls for a call with the images of all; a bad image stays bad."""
+    wide = boxes if boxes.dtype == torch.float64 else boxes.float()  # half types have too few digits
+    image = wide[..., :1]
+    good = (image >= 0) & (image < images) & (image == image.floor())
+    first = images * torch.arange(len(wide), device=wide.device).view(-1, 1, 1)
+    return torch.cat([torch.where(good, image + first, -1), wide[..., 1:]], -1).flatten(0, 1)
 
 
 def _save(name: str) -> Callable[..., None]:
