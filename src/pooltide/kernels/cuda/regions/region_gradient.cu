@@ -21,10 +21,9 @@ struct Tile {
   int top, left, bottom, right;
 };
 
-// What of a region may reach the tile on an axis: bins, and how many samples, after how many of the first bin.
+// The samples of a region that may reach the tile on an axis, counted through all bins.
 struct Part {
-  Reach bins;
-  int skipped, count;
+  int first, count;
 };
 
 // The input channel's place of a lane: its channel of the result, its bin.
@@ -53,11 +52,6 @@ __device__ __forceinline__ Line line_of_lane(const Line &line, int lane) {
   return got;
 }
 
-__device__ __forceinline__ Part part_of_lane(const Part &part, int lane) {
-  return {{__shfl_sync(ALL, part.bins.first, lane), __shfl_sync(ALL, part.bins.last, lane)},
-          __shfl_sync(ALL, part.skipped, lane), __shfl_sync(ALL, part.count, lane)};
-}
-
 #if SAMPLED
 // A place of a sample on an axis: where its lower cell is among the sums; NOWHERE: it does not touch the tile.
 struct Entry {
@@ -79,41 +73,45 @@ __device__ __forceinline__ Divisor divisor_of(i64 count) {
   return by;
 }
 
+// `count` is PLACES + 1 if there are more than PLACES.
 __device__ __forceinline__ Part part_of(const Line &line, int bins, int size, Reach used, int first, int last) {
+  const i64 all = (i64)bins * line.grid;
+  if (all <= 0 || all > 1 << 24) return {0, all > 0 ? PLACES + 1 : 0};
   const Span span = span_of_cells(line, bins, size, first, last);
-  const Reach near = bins_at(span, bins);
-  Part part = {{max(near.first, used.first), min(near.last, used.last)}, 0, 0};
-  if (part.bins.first > part.bins.last) return part;
-  part.skipped = samples_at(line, span, part.bins.first).first;
-  const i64 count = (i64)(part.bins.last - part.bins.first) * line.grid + samples_at(line, span, part.bins.last).last + 1 - part.skipped;
-  part.count = line.grid > 1 << 20 || count > PLACES ? PLACES + 1 : (int)max(count, (i64)0);
-  return part;
+  const Reach near = numbers(span.first * (Sum)line.grid, span.last * (Sum)line.grid, (int)all);
+  const int begin = max(near.first, used.first * line.grid), end = min(near.last + 1, (used.last + 1) * line.grid);
+  return {begin, min(max(end - begin, 0), PLACES + 1)};
 }
 
-// Writes the places of a part's samples; `part.bins` becomes the bins that touch the tile. Returns whether a sample
-// lies so near to its lower cell that quotients need care.
-__device__ __forceinline__ bool fill(Entry *entries, const Line &line, Part &part, int &from, int size, int first, int last,
-                                     int step, int lane) {
-  Reach bins = {0, -1};
-  bool tiny = false;
-  from = 0;
-  int to = -1;
+// The samples of a part that reach the tile, and their bins.
+struct Filled {
+  Reach entries, bins;
+  bool tiny;  // one lies so near to its lower cell that quotients need care
+};
+__device__ __forceinline__ Filled fill(Entry *entries, const Line &line, Part part, int size, int first, int last, int step,
+                                       int lane) {
+  Filled filled = {{0, -1}, {0, -1}, false};
   for (int begin = 0; begin < part.count; begin += 32) {
-    const int e = begin + lane, nth = (int)((u32)(e + part.skipped) / (u32)line.grid), bin = part.bins.first + nth;
+    const int e = begin + lane, bin = (int)((u32)(part.first + e) / (u32)line.grid);
     Place place = {0, 0, 0};
-    const bool inside = placed(position(line, bin, e + part.skipped - nth * line.grid), size, place);
+    const bool inside = placed(position(line, bin, part.first + e - bin * line.grid), size, place);
     const bool touches = inside && e < part.count && place.low >= first - 1 && place.low <= last;
     entries[e] = {place.part, touches ? (place.low - first + 1) * step : NOWHERE};
-    tiny |= touches && place.part > 0 && place.part < (Sum)9.313225746154785e-10;  // 2^-30
+    filled.tiny |= touches && place.part > 0 && place.part < (Sum)9.313225746154785e-10;  // 2^-30
     const u32 hits = __ballot_sync(ALL, touches);
     if (!hits) continue;
     const int low = __ffs(hits) - 1, high = 31 - __clz(hits);
-    if (to < 0) from = begin + low, bins.first = __shfl_sync(ALL, bin, low);
-    to = begin + high, bins.last = __shfl_sync(ALL, bin, high);
+    if (filled.entries.last < 0) filled.entries.first = begin + low, filled.bins.first = __shfl_sync(ALL, bin, low);
+    filled.entries.last = begin + high, filled.bins.last = __shfl_sync(ALL, bin, high);
   }
-  if (to >= 0) part.skipped -= (bins.first - part.bins.first) * line.grid;
-  part.bins = bins, part.count = to + 1;
-  return __any_sync(ALL, tiny);
+  filled.tiny = __any_sync(ALL, filled.tiny);
+  return filled;
+}
+
+// The entries of a bin.
+__device__ __forceinline__ Reach entries_of(const Filled &filled, const Part &part, int grid, int bin) {
+  const int begin = bin * grid - part.first;
+  return {max(begin, filled.entries.first), min(begin + grid - 1, filled.entries.last)};
 }
 
 // Four sums that a lane has in registers: those of cells at, at + PITCH, and of the row below.
@@ -139,12 +137,18 @@ __device__ __forceinline__ void move(Sum *sums, int row, Window &window, int at)
 template <int HOW>
 __device__ __forceinline__ void add_samples(Sum *sums, int row, Window &window, const Entry *ys, Reach down,
                                             const Entry *xs, Reach along, Sum g, Divisor by) {
+  Entry y_next = ys[max(down.first, 0)];
+#pragma unroll 1
   for (int i = down.first; i <= down.last; ++i) {
-    const Entry y = ys[i];
+    const Entry y = y_next;
+    y_next = ys[i + 1];
     if (y.at < 0) continue;
     const Sum ly = y.part, hy = (Sum)1 - ly;
+    Entry x_next = xs[max(along.first, 0)];
+#pragma unroll 1
     for (int j = along.first; j <= along.last; ++j) {
-      const Entry x = xs[j];
+      const Entry x = x_next;
+      x_next = xs[j + 1];
       if (x.at < 0) continue;
       const int at = y.at + x.at;
       if (at != window.at) move(sums, row, window, at);
@@ -158,16 +162,16 @@ __device__ __forceinline__ void add_samples(Sum *sums, int row, Window &window, 
 }
 
 // The same for any number of samples and any gradient, without a list of places.
-__device__ __noinline__ void add_computed(const Parameters &p, Sum *sums, int row, Tile tile, Line down, Line along, int ph,
-                                          int pw, Sum g, Sum count) {
-  const Reach is = samples_at(down, span_of_cells(down, p.PH, p.H, tile.top, tile.bottom), ph);
-  const Reach js = samples_at(along, span_of_cells(along, p.PW, p.W, tile.left, tile.right), pw);
+__device__ __noinline__ void add_computed(Sum *sums, int row, Tile tile, Line down, Line along, int PH, int PW, int H, int W,
+                                          int ph, int pw, Sum g, Sum count) {
+  const Reach is = samples_at(down, span_of_cells(down, PH, H, tile.top, tile.bottom), ph);
+  const Reach js = samples_at(along, span_of_cells(along, PW, W, tile.left, tile.right), pw);
   for (int i = is.first; i <= is.last; ++i) {
     Place y;
-    if (!placed(position(down, ph, i), p.H, y)) continue;
+    if (!placed(position(down, ph, i), H, y)) continue;
     for (int j = js.first; j <= js.last; ++j) {
       Place x;
-      if (!placed(position(along, pw, j), p.W, x)) continue;
+      if (!placed(position(along, pw, j), W, x)) continue;
       for (int corner = 0; corner < 4; ++corner) {
         const int to_y = corner < 2 ? y.low : y.high, to_x = corner % 2 ? x.high : x.low;
         const Sum wy = corner < 2 ? (Sum)1 - y.part : y.part, wx = corner % 2 ? x.part : (Sum)1 - x.part;
@@ -201,31 +205,67 @@ __device__ __forceinline__ Reach bins_of_tile(const Line &line, int bins, int si
 }
 #endif
 
-// Up to CHUNK gradients of a row of bins, as a lane loads them: channels innermost, or bins.
+#if !SENSITIVE
+// CHUNK gradients of a lane. The lane's bin, or with channels innermost bin j, is one of CHUNK that follow each other.
 struct Loaded {
+  int ph, pw;  // of bin lane % CHUNK
   Sum grads[CHUNK];
 #if POOL == 1
   Index indices[CHUNK];
 #endif
 };
 
-__device__ __forceinline__ void load(const Parameters &p, Loaded &loaded, int k, int channel0, int ph, int pw, int last, int lane) {
-  const int bins = p.PH * p.PW, b = p.inner ? 0 : lane % CHUNK, c = channel0 + (p.inner ? lane : lane / CHUNK);
-  const int b_step = p.inner, c_step = p.inner ? 0 : 32 / CHUNK;
-  i64 at = (i64)k * p.channels * bins + (p.inner ? (i64)(ph * p.PW + pw) * p.channels + c : (i64)c * bins + ph * p.PW + pw + b);
-  const i64 step = p.inner ? (i64)p.channels : (i64)bins * (32 / CHUNK);
+// Loads bins `first` … of ys × xs, counted rows first.
+__device__ __forceinline__ void load(const Parameters &p, Loaded &loaded, i64 base, int channel0, Reach ys, Reach xs, int first,
+                                     int lane) {
+  const int bins = p.PH * p.PW, nth = first + lane % CHUNK, wide = xs.last - xs.first + 1, row = (int)((u32)nth / (u32)wide);
+  loaded.ph = ys.first + row, loaded.pw = xs.first + nth - row * wide;
+  const int bin_of_lane = loaded.ph <= ys.last ? loaded.ph * p.PW + loaded.pw : -1;
 #pragma unroll
   for (int j = 0; j < CHUNK; ++j) {
-    const bool there = pw + b + j * b_step <= last && c + j * c_step < p.channels;
+    const int bin = p.inner ? __shfl_sync(ALL, bin_of_lane, j) : bin_of_lane;
+    const int channel = channel0 + (p.inner ? lane : lane / CHUNK + j * (32 / CHUNK));
+    const bool there = bin >= 0 && channel < p.channels;
+    const i64 at = base + (p.inner ? (i64)bin * p.channels + channel : (i64)channel * bins + bin);
     loaded.grads[j] = there ? widen(p.grad[at]) : (Sum)0;
 #if POOL == 1
     loaded.indices[j] = there ? p.indices[at] : (Index)-1;
 #endif
-    at += step;
   }
 }
+#endif
 
-extern "C" __global__ void __launch_bounds__(32 * WARPS) region_gradient(const Parameters p) {
+#if POOL == 1
+// Writes where the indices of loaded bins are among the sums. The tile of a bin's first cell checks that they are in the
+// bin's cells: if not, `reaches` says that region_gradient must run again, for p.repair.
+__device__ __forceinline__ void store_places(const Parameters &p, const Loaded &loaded, int *places, const Line &y,
+                                             const Line &x, Tile tile, int row, int k, int channel0, int lane) {
+  const Reach down_of_lane = cells_of(y, loaded.ph, p.H), along_of_lane = cells_of(x, loaded.pw, p.W);
+#pragma unroll
+  for (int j = 0; j < CHUNK; ++j) {
+    const int from = p.inner ? j : lane, channel = channel0 + (p.inner ? lane : lane / CHUNK + j * (32 / CHUNK));
+    const Reach down = {__shfl_sync(ALL, down_of_lane.first, from), __shfl_sync(ALL, down_of_lane.last, from)};
+    const Reach along = {__shfl_sync(ALL, along_of_lane.first, from), __shfl_sync(ALL, along_of_lane.last, from)};
+    const int bin = __shfl_sync(ALL, loaded.ph * p.PW + loaded.pw, from);
+    const Index index = loaded.indices[j];
+    const bool in_plane = index >= 0 && index < (Index)p.H * p.W;
+    const int to_y = in_plane ? (int)over((u32)index, p.by_W) : -1, to_x = in_plane ? (int)index - to_y * p.W : -1;
+    const bool here = to_y >= tile.top && to_y <= tile.bottom && to_x >= tile.left && to_x <= tile.right;
+    places[(p.inner ? j : lane % CHUNK) * ROW + channel - channel0] =
+        here ? (to_y - tile.top) * row + (to_x - tile.left) * PITCH : NOWHERE;
+    if (index == -1 || p.repair) continue;
+    if (to_y >= down.first && to_y <= down.last && to_x >= along.first && to_x <= along.last) continue;
+    const int begin_y = min(down.first, p.H - 1), begin_x = min(along.first, p.W - 1);
+    if (begin_y < tile.top || begin_y > tile.bottom || begin_x < tile.left || begin_x > tile.right) continue;
+    if (in_plane)
+      atomicOr(p.reaches + (i64)p.K * 5, 1);
+    else
+      report_fault(p.faults, p.K + ((i64)k * p.channels + channel) * p.PH * p.PW + bin);
+  }
+}
+#endif
+
+extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) region_gradient(const Parameters p) {
   SHARED(memory);
   __shared__ int list[32 * WARPS], counts[WARPS];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -314,34 +354,30 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) region_gradient(const P
 #endif
           const Line y = line_of_lane(region.y, from_lane), x = line_of_lane(region.x, from_lane);
 #if SAMPLED
-          Part down = part_of_lane(down_of_lane, from_lane), along = part_of_lane(along_of_lane, from_lane);
-          i64 samples = (i64)y.grid * x.grid;
+          const Part down = {__shfl_sync(ALL, down_of_lane.first, from_lane), __shfl_sync(ALL, down_of_lane.count, from_lane)};
+          const Part along = {__shfl_sync(ALL, along_of_lane.first, from_lane), __shfl_sync(ALL, along_of_lane.count, from_lane)};
+          const i64 samples = (i64)y.grid * x.grid;
           const Divisor by = divisor_of(POOL == 0 && samples < 1 ? 1 : samples);
           bool careful = by.how == 4 || down.count > PLACES || along.count > PLACES;
-          int from_y = 0, from_x = 0;
-          if (!careful) {
+          Filled rows_of, columns_of;
+          if (careful) {
+            rows_of.bins = bins_at(span_of_cells(y, p.PH, p.H, tile.top, tile.bottom), p.PH);
+            columns_of.bins = bins_at(span_of_cells(x, p.PW, p.W, tile.left, tile.right), p.PW);
+          } else {
             __syncwarp();
-            careful = fill(ys, y, down, from_y, p.H, tile.top, tile.bottom, row, lane);
-            careful |= fill(xs, x, along, from_x, p.W, tile.left, tile.right, PITCH, lane);
-            careful &= by.how != 1;
+            rows_of = fill(ys, y, down, p.H, tile.top, tile.bottom, row, lane);
+            columns_of = fill(xs, x, along, p.W, tile.left, tile.right, PITCH, lane);
+            careful = by.how != 1 && (rows_of.tiny || columns_of.tiny);
             __syncwarp();
           }
-          const auto entries_of = [](const Part &part, int from, int grid, int bin) {
-            const int begin = (bin - part.bins.first) * grid - part.skipped;
-            const Reach entries = {max(begin, from), bin == part.bins.last ? part.count - 1 : min(begin + grid, part.count) - 1};
-            return entries;
-          };
-          const auto add = [&](int ph, int pw, Sum g) {
-            if (careful || __any_sync(ALL, needs_care(g, by.how))) {
+          const auto add = [&](int ph, int pw, Sum g, bool care) {
+            if (care) {
               keep(mine, row, window);
               window.at = NOWHERE;
-              add_computed(p, mine, row, tile, y, x, ph, pw, g, by.count);
+              add_computed(mine, row, tile, y, x, p.PH, p.PW, p.H, p.W, ph, pw, g, by.count);
               return;
             }
-            Reach is = entries_of(down, from_y, y.grid, ph), js = entries_of(along, from_x, x.grid, pw);
-#if SENSITIVE
-            if (ph < down.bins.first || ph > down.bins.last || pw < along.bins.first || pw > along.bins.last) is = {0, -1};
-#endif
+            const Reach is = entries_of(rows_of, down, y.grid, ph), js = entries_of(columns_of, along, x.grid, pw);
             if (by.how == 1)
               add_samples<1>(mine, row, window, ys, is, xs, js, g, by);
             else
@@ -355,54 +391,39 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) region_gradient(const P
             for (int to_x = max(xs.first, tile.left); to_x <= min(xs.last, tile.right); ++to_x)
               mine[(to_y - tile.top) * row + (to_x - tile.left) * PITCH] += term;
 #elif SENSITIVE
-          add(ph, pw, g);
+          add(ph, pw, g, __any_sync(ALL, careful || needs_care(g, by.how)));
 #else
 #if POOL == 1
           const Reach bins_y = p.repair ? rows : bins_of_tile(y, p.PH, p.H, tile.top, tile.bottom, lane);
           const Reach bins_x = p.repair ? columns : bins_of_tile(x, p.PW, p.W, tile.left, tile.right, lane);
 #else
-          const Reach bins_y = down.bins, bins_x = along.bins;
+          const Reach bins_y = rows_of.bins, bins_x = columns_of.bins;
 #endif
           if (bins_y.first > bins_y.last || bins_x.first > bins_x.last) continue;
-          int row_of_bins = bins_y.first, column = bins_x.first;
+          const int bins = (bins_y.last - bins_y.first + 1) * (bins_x.last - bins_x.first + 1);
+          const i64 base = (i64)k * p.channels * p.PH * p.PW;
+          int ph = bins_y.first, pw = bins_x.first;
           Loaded loaded;
-          load(p, loaded, k, channel0, row_of_bins, column, bins_x.last, lane);
-          while (true) {
+          load(p, loaded, base, channel0, bins_y, bins_x, 0, lane);
+          for (int first_bin = 0; first_bin < bins; first_bin += CHUNK) {
             __syncwarp();
 #if POOL == 1
-            // Where the chunk's indices are among the sums. The tile of a bin's first cell checks that they are in the bin.
-            const Reach down = cells_of(y, row_of_bins, p.H), of_lane = cells_of(x, column + lane % CHUNK, p.W);
+            store_places(p, loaded, places, y, x, tile, row, k, channel0, lane);
+#else
+            bool care = careful;
 #endif
 #pragma unroll
             for (int j = 0; j < CHUNK; ++j) {
-              const int b = p.inner ? j : lane % CHUNK, c = p.inner ? lane : lane / CHUNK + j * (32 / CHUNK);
-              grads[b * ROW + c] = loaded.grads[j];
-#if POOL == 1
-              const Index index = loaded.indices[j];
-              const Reach along = {__shfl_sync(ALL, of_lane.first, p.inner ? j : lane), __shfl_sync(ALL, of_lane.last, p.inner ? j : lane)};
-              int place = NOWHERE;
-              const bool in_plane = index >= 0 && index < (Index)p.H * p.W;
-              const int to_y = in_plane ? (int)over((u32)index, p.by_W) : -1, to_x = in_plane ? (int)index - to_y * p.W : -1;
-              if (to_y >= tile.top && to_y <= tile.bottom && to_x >= tile.left && to_x <= tile.right)
-                place = (to_y - tile.top) * row + (to_x - tile.left) * PITCH;
-              places[b * ROW + c] = place;
-              if (index != -1 && (to_y < down.first || to_y > down.last || to_x < along.first || to_x > along.last) && !p.repair) {
-                const int begin_y = min(down.first, p.H - 1), begin_x = min(along.first, p.W - 1);
-                if (begin_y >= tile.top && begin_y <= tile.bottom && begin_x >= tile.left && begin_x <= tile.right) {
-                  if (in_plane)
-                    atomicOr(p.reaches + (i64)p.K * 5, 1);
-                  else
-                    report_fault(p.faults, p.K + ((i64)k * p.channels + channel0 + c) * p.PH * p.PW + row_of_bins * p.PW + column + b);
-                }
-              }
+              grads[(p.inner ? j : lane % CHUNK) * ROW + (p.inner ? lane : lane / CHUNK + j * (32 / CHUNK))] = loaded.grads[j];
+#if SAMPLED
+              care |= needs_care(loaded.grads[j], by.how);
 #endif
             }
+#if SAMPLED
+            care = __any_sync(ALL, care);
+#endif
             __syncwarp();
-            const int bins = min(bins_x.last - column + 1, CHUNK), now_row = row_of_bins, now_column = column;
-            column += CHUNK;
-            if (column > bins_x.last) column = bins_x.first, ++row_of_bins;
-            const bool more = row_of_bins <= bins_y.last;
-            if (more) load(p, loaded, k, channel0, row_of_bins, column, bins_x.last, lane);
+            if (first_bin + CHUNK < bins) load(p, loaded, base, channel0, bins_y, bins_x, first_bin + CHUNK, lane);
 #if POOL == 1
             Sum g[CHUNK];
             int to[CHUNK];
@@ -410,11 +431,17 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) region_gradient(const P
             for (int b = 0; b < CHUNK; ++b) g[b] = grads[b * ROW + lane], to[b] = places[b * ROW + lane];
 #pragma unroll
             for (int b = 0; b < CHUNK; ++b)
-              if (b < bins && to[b] >= 0) mine[to[b]] += g[b];
+              if (to[b] >= 0) mine[to[b]] += g[b];
 #else
-            for (int b = 0; b < bins; ++b) add(now_row, now_column + b, grads[b * ROW + lane]);
+            Sum g_next = grads[lane];
+#pragma unroll 1
+            for (int b = 0; b < min(CHUNK, bins - first_bin); ++b) {
+              const Sum g = g_next;
+              g_next = grads[min(b + 1, CHUNK - 1) * ROW + lane];
+              add(ph, pw, g, care);
+              if (++pw > bins_x.last) pw = bins_x.first, ++ph;
+            }
 #endif
-            if (!more) break;
           }
 #endif
         }

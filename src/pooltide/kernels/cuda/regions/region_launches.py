@@ -20,6 +20,7 @@ from ..task import ELEMENTS, MAX_BLOCKS, Launch
 POOLS = ("roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool")  # POOL of regions.h
 CHANNELS = 4  # of a thread of region_forward
 WARPS = 4  # of a block of region_gradient
+BLOCKS = 5  # of these on a multiprocessor, for which registers must suffice
 TILES = ((2, 4), (4, 4), (4, 8), (8, 8), (8, 16))  # rows and columns of cells of a warp; powers of two
 BUSY_WARPS = 1 << 12  # with fewer, tiles are smaller
 REPAIR_BLOCKS = 1 << 10  # of a launch that does nothing if indices are good
@@ -112,7 +113,7 @@ def sources() -> Iterator[Source]:
 def _source(entry: str, pool: str, dtype: str, index_bytes: int | None) -> Source:
     defines = (
         *(("ELEMENT", ELEMENTS[dtype]), ("INDEX", index_bytes or 8), ("POOL", POOLS.index(pool))),
-        *(("CHANNELS", CHANNELS), ("WARPS", WARPS)),
+        *(("CHANNELS", CHANNELS), ("WARPS", WARPS), ("BLOCKS", BLOCKS)),
     )
     real = "double" if dtype == "FLOAT64" else "float"
     numbers = ((real, "scale"), (real, "offset"), *(("int", name) for name in _NUMBERS), ("Divider", "by_W"))
