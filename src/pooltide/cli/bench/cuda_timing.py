@@ -68,6 +68,7 @@ def time_rounds(
         yield None
     bytes_per_second = 2 * COPY_BYTES / median(times["copy"])
     limit = limit_seconds(benchmark.problem, bytes_per_second, additions_per_second())
+    limit = max(limit, benchmark.operations / additions_per_second())
     yield Measurement(benchmark.case, benchmark.result_bytes, limit, times)
 
 

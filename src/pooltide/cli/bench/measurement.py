@@ -31,6 +31,7 @@ class Benchmark:
     implementations: Implementations
     verify: Callable[[], None]  # raises WrongResult if ours is wrong with the present number of threads
     kernel: str | None = None  # its name; None: unknown
+    operations: float = 0.0  # in float32, which the data ask for besides those that the problem tells
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,9 @@
 """The benchmark of a pool over regions of interest, or of its gradient: ours, and torchvision's.
 
-On the CPU, ours is the NumPy function; on a GPU, the function on tensors. `prepare` compares the first
-regions and channels with the reference, bit by bit, and in float32 on the CPU all with torchvision's.
+On the CPU, ours is the NumPy function; `prepare` compares the first regions and channels with the reference,
+bit by bit, and in float32 all with torchvision's. On a GPU, ours is the function on tensors, whose values are
+drawn there; `prepare` compares the first channels with the result on the CPU.
+The limit has three operations for each corner of a sample, as the contract has: a product, a quotient, a sum.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -32,6 +35,7 @@ from .measurement import Benchmark, Implementations, Measurement, WrongResult
 
 Array = NDArray[Any]
 _PART = 24  # regions, and channels of the result, that are compared with the reference
+_CHECKED = 8  # channels of the result that are compared with the CPU's
 
 
 def measure(case: Case, rounds: int, device: str) -> Iterator[Measurement | None]:
@@ -45,13 +49,14 @@ def prepare(case: Case, device: str) -> Benchmark:
     assert isinstance(problem, RegionProblem)
     if problem.empty:
         raise Refused("the case has no cell or no region; there is nothing to time")
-    source, indices, out = arrays(call, problem, case.data)
     boxes = boxes_of(problem, case.data, kind := dtype_of_boxes(call))
     assert boxes is not None
     assert kind is not None
-    data = source, boxes.astype(kind.numpy), indices
+    boxes = boxes.astype(kind.numpy)
     if device == "cuda":
-        return _on_gpu(case, problem, data, out.nbytes)
+        return _on_gpu(case, problem, boxes)
+    source, indices, out = arrays(call, problem, case.data)
+    data = source, boxes, indices
     function = partial(getattr(functions, case.operator.function), *_arguments(case, *data))
     verify = partial(_verify, case, problem, data, function, out)
     verify()
@@ -67,23 +72,59 @@ def prepare(case: Case, device: str) -> Benchmark:
     return Benchmark(case, problem, out.nbytes, ours | {"torch": theirs}, verify, kernel)
 
 
-def _on_gpu(case: Case, problem: RegionProblem, data: tuple[Any, ...], nbytes: int) -> Benchmark:
-    tensors = [_tensor(case, array) for array in data]
-    tensors = [None if tensor is None else tensor.to("cuda") for tensor in tensors]
-    name = case.operator.function
-    module = import_module(f"pooltide.torch{'' if case.operator.gradient else '.functional'}")
-    ours = partial(getattr(module, name), *_arguments(case, *tensors))
-    host = getattr(functions, name)(*_arguments(case, *data))
+def _on_gpu(case: Case, problem: RegionProblem, boxes: Array) -> Benchmark:
+    import torch
+
+    from .pytorch_gradients import torch_dtype
+
+    generator = torch.Generator("cuda").manual_seed(case.data.seed)
+    form = torch.channels_last if case.channels_last else torch.contiguous_format
+    on_gpu, name = torch.from_numpy(boxes).cuda(), case.operator.function
+
+    def drawn(role: str) -> Any:
+        values = torch.randn(problem.shape(role), device="cuda", generator=generator)
+        return values.to(torch_dtype(case.dtype)).contiguous(memory_format=form)
+
+    functional = import_module("pooltide.torch.functional")
+    module = import_module("pooltide.torch") if problem.gradient else functional
+    indices = None
+    if problem.gradient and problem.index_dtype is not None:
+        x = drawn("out")
+        scale = problem.spatial_scale
+        indices = functional.roi_pool(x, on_gpu, problem.bins, scale, return_indices=True)[1]
+        indices = indices.to(torch_dtype(problem.index_dtype)).contiguous(memory_format=form)
+    source = drawn("grad_output" if problem.gradient else "input")
+    ours = partial(getattr(module, name), *_arguments(case, source, on_gpu, indices))
 
     def verify() -> None:
-        got = _first(ours()).float().cpu().numpy()
-        if not np.array_equal(got, np.asarray(host, np.float32), equal_nan=True):
+        few = min(_CHECKED, problem.channels) * problem.batch[1] // problem.channels
+        small = replace(case, shape=(problem.batch[0], few, *problem.plane))
+        read = few if not problem.gradient else min(_CHECKED, problem.channels)
+        parts = [None if t is None else t[:, :read].cpu() for t in (source, indices)]
+        host = _first(getattr(module, name)(*_arguments(small, parts[0], on_gpu.cpu(), parts[1])))
+        if not torch.equal(_first(ours())[:, : host.shape[1]].cpu(), host):
             raise WrongResult(f"{case}: the result differs from that on the CPU")
 
     verify()
-    theirs = _torchvision(case, *tensors) if find_spec("torchvision") else None
+    theirs = _torchvision(case, source, on_gpu.to(source.dtype), indices) if find_spec("torchvision") else None
     both: Implementations = {"ours": ours} | ({} if theirs is None else {"torch": theirs})
-    return Benchmark(case, problem, nbytes, both, verify)
+    nbytes = prod(problem.shape("out")) * problem.dtype.itemsize
+    return Benchmark(case, problem, nbytes, both, verify, operations=_operations(problem, boxes))
+
+
+def _operations(problem: RegionProblem, boxes: Array) -> float:
+    """Of the corners of samples in the plane, about; pools over cells have one for each bin, at least."""
+    if not problem.sampled:
+        return float(problem.regions * problem.channels * prod(problem.bins))
+    samples = np.ones(len(boxes))
+    for axis in (0, 1):
+        low, high = (boxes[:, 1 + axis + i].astype(np.float64) * problem.spatial_scale for i in (0, 2))
+        side, bins = problem.plane[1 - axis], problem.bins[1 - axis]
+        length = high - low if problem.aligned else np.maximum(high - low, 1)
+        grid = problem.sampling_ratio if problem.sampling_ratio > 0 else np.ceil(length / bins)
+        inside = np.clip(high, 0, side) - np.clip(low, 0, side)
+        samples = samples * np.maximum(grid * bins * np.minimum(inside / np.maximum(length, 1e-9), 1), 0)
+    return 12 * problem.channels * float(np.nansum(samples))
 
 
 def _arguments(case: Case, source: Any, boxes: Any, indices: Any) -> list[Any]:

@@ -35,6 +35,7 @@ _LENGTHS = (16, 64, 256, 1024, 4096, 8193)
 _KERNELS = {2: 10, 3: 14, 4: 1, 5: 4, 6: 1, 7: 3, 8: 1, 9: 1, 10: 1, 11: 1, 12: 1, 13: 2}
 _KERNELS_3D = {2: 10, 3: 10, 4: 1, 5: 2, 7: 1}
 _REGIONS = {"roi_align": 10, "roi_pool": 3, "ps_roi_align": 2, "ps_roi_pool": 1}
+_REGION_CELLS = 4  # times the most cells: elements of all regions
 _IMAGE_SIDES = (480, 640, 800, 1088, 1345)
 _DTYPES = {"cpu": {"f32": 2, "bf16": 1, "f16": 1}, "cuda": {"f32": 1, "bf16": 1}}
 
@@ -95,12 +96,13 @@ def _draw_regions(random: np.random.Generator, sampling: Sampling) -> DrawnProbl
         images, channels = (images // 2, channels) if images > 1 else (1, channels // least // 2 * least)
     boxes = 100 << int(random.integers(0, 5))
     boxes = min(boxes + int(random.integers(0, boxes)), 2000)
+    boxes = min(boxes, max(_REGION_CELLS * sampling.most_cells // (channels // least * bins**2), 100))
     words = [f"{name}_forward" if forward else name, joined((images, channels, *plane)), f"o{bins}"]
     words += [f"boxes{boxes}", f"scale{1 / level!r}"]
     if name.endswith("align"):
         words += [f"ratio{_pick(random, {2: 2, -1: 1})}"]
     words += ["aligned"] if name == "roi_align" and _chance(random, 50) else []
-    words.append(_pick(random, _DTYPES[sampling.device]))
+    words.append(_pick(random, _DTYPES["cpu"]))
     words += ["i32"] if name == "roi_pool" else []
     words += ["cl"] if _chance(random, 30) else []
     return DrawnProblem(forward, parse(":".join([*words, f"seed{int(random.integers(1, 1 << 16))}"])))
