@@ -287,27 +287,11 @@ PyObject* entry_of(PyObject* key) {
 
 // Runs the kernel of an entry on memory. Returns whether the results are complete; Python's error is set only if the
 // kernel was interrupted.
-bool run_kernel(PyObject* kernel, const Arrays& arrays) {
-  const PreparedProblem* prepared = problem_run_by(kernel);
-  if (is_quick(prepared)) {  // releasing the GIL would take longer
-    // Asking PyTorch for its number of threads sets it in a new thread, for all that follows, as PyTorch's pools do.
-    thread_local bool asked = false;
-    if (!std::exchange(asked, true)) Py_XDECREF(PyObject_CallNoArgs(objects[kThreads]));
-    try {
-      return prepared->run(arrays, 1, Forced()).count == 0;
-    } catch (const std::bad_alloc&) {
-      return false;
-    }
-  }
-  const void* addresses[] = {arrays.grad, arrays.input, arrays.indices, arrays.out};
-  PyObject* given[5];
-  for (int i = 0; i < 4; i++)
-    given[i] = addresses[i] ? PyLong_FromVoidPtr(const_cast<void*>(addresses[i])) : Py_NewRef(Py_None);
-  given[4] = prepared ? PyObject_CallNoArgs(objects[kThreads]) : PyLong_FromLong(1);
-  PyObject* fault = nullptr;
-  if (given[0] && given[1] && given[2] && given[3] && given[4])
-    fault = PyObject_CallFunctionObjArgs(kernel, given[0], given[1], given[2], given[3], given[4], nullptr);
-  for (PyObject* each : given) Py_XDECREF(each);
+bool ran(PyObject* kernel, const Arrays& arrays) {
+  // Asking PyTorch for its number of threads sets it in a new thread, for all that follows, as PyTorch's pools do.
+  thread_local bool asked = false;
+  if (is_quick(problem_run_by(kernel)) && !std::exchange(asked, true)) Py_XDECREF(PyObject_CallNoArgs(objects[kThreads]));
+  PyObject* fault = run_kernel(kernel, arrays, objects[kThreads]);
   if (!fault && !PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) PyErr_Clear();
   bool done = fault == Py_None;
   Py_XDECREF(fault);
@@ -356,7 +340,7 @@ bool compute(Call& call, PyObject* entry) {
       arrays.input = sources[0];
       arrays.indices = memory[1];
     }
-    done = run_kernel(kernel, arrays);
+    done = ran(kernel, arrays);
   }
   for (Handle each : copies)
     if (each) api.delete_tensor(each);
