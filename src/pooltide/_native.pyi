@@ -187,9 +187,10 @@ def aten_kernel(
     role: int,
     arguments: str,
     results: int,
-    following: str,
     number: int,
     python: Callable[..., Any],
+    recorded: int,
+    keys: int,
     /,
 ) -> None: ...
 def aten_activate(forwards: bool, gradients: bool, /) -> None: ...

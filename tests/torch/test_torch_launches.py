@@ -214,7 +214,7 @@ def python_of(call: Callable[[], Any]) -> list[str]:
 
 
 @pytest.mark.skipif(not compiled_kernels.available(), reason="this release has no compiled kernels")
-@pytest.mark.parametrize("name", ["avg_pool2d", "max_pool2d"])
+@pytest.mark.parametrize("name", ["avg_pool2d", "max_pool2d", "adaptive_max_pool2d"])
 def test_a_call_made_before_launches_without_python(name: str, monkeypatch: Any) -> None:
     launched = fake_gpu.install(monkeypatch)
     x, pool = torch.randn(2, 8, 12, 12), getattr(F, name)
