@@ -13,6 +13,7 @@
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <utility>
 
 // PyTorch's exception for a Python error: its code catches this type by its name and reads these members.
@@ -61,14 +62,10 @@ struct Api {
   size_t (*element_size)(int32_t dtype);
   int32_t (*empty_strided)(int64_t, const int64_t*, const int64_t*, int32_t, int32_t, int32_t, Handle*);
   int32_t (*delete_tensor)(Handle);
-  int32_t (*new_handle)(Handle, Handle*);
   int32_t (*copy)(Handle to, Handle from, int32_t non_blocking);
   int32_t (*list_size)(Handle, size_t*);
   int32_t (*list_item)(Handle, size_t, Value*);
   int32_t (*delete_list)(Handle);
-  int32_t (*new_list)(size_t, Handle*);
-  int32_t (*list_add)(Handle, Value);
-  int32_t (*call)(const char* name, const char* overload, Value* stack, uint64_t version);
   bool (*grad_enabled)();
   bool (*requires_grad)(const void* tensor_impl);
   bool (*key_included)(uint16_t key);
@@ -79,8 +76,7 @@ constexpr const char* kSymbols[] = {
     "aoti_torch_get_device_index", "aoti_torch_get_dim", "aoti_torch_get_sizes", "aoti_torch_get_strides",
     "torch_get_const_data_ptr", "torch_get_mutable_data_ptr", "aoti_torch_get_storage_size",
     "aoti_torch_get_storage_offset", "aoti_torch_dtype_element_size", "aoti_torch_empty_strided",
-    "aoti_torch_delete_tensor_object", "aoti_torch_new_tensor_handle", "aoti_torch_copy_", "torch_list_size", "torch_list_get_item",
-    "torch_delete_list", "torch_new_list_reserve_size", "torch_list_push_back", "torch_call_dispatcher",
+    "aoti_torch_delete_tensor_object", "aoti_torch_copy_", "torch_list_size", "torch_list_get_item", "torch_delete_list",
     "aoti_torch_grad_mode_is_enabled", "_ZNK3c1010TensorImpl13requires_gradEv",
     "_ZN3c104impl28tls_is_dispatch_key_includedENS_11DispatchKeyE"};
 constexpr int kFunctions = sizeof(kSymbols) / sizeof(*kSymbols);
@@ -109,8 +105,6 @@ bool active[2];                   // whether forwards, and gradients, are patche
 // nullptr, or the input whose pool is to return offsets: the address of its TensorImpl, or of its data where PyTorch
 // pools a view of it, as in 1-D.
 thread_local const void* wants_offsets;
-thread_local PyObject* nested_error;     // of a kernel here that `call_next` called: PyTorch's C interface drops it
-thread_local int nested;                 // how many calls of `call_next` wait for such a kernel
 int64_t keys_at;                  // where a TensorImpl has its set of dispatch keys
 uint16_t python_dispatcher;       // the key that is on while a trace before dispatch may follow a call
 uint64_t plain_keys[4];           // the sets of normal tensors, on the CPU and on CUDA, then the same in inference mode
@@ -121,7 +115,8 @@ struct Slot {
   Role role;
   int results;
   std::string arguments;  // for each: t, a tensor; l, a list of ints; b, a bool; o, an optional int
-  std::string next;        // of kDropsIndices: the operator with indices
+  void* recorded;          // nullptr, or PyTorch's function for calls that autograd records (see `record`)
+  uint64_t keys;           // what that of kReturnsIndices takes
   PyObject* python;        // (key or None, offsets, *arguments) -> result
   int64_t number;          // of the pool in keys: equal for its keys of dispatch
 };
@@ -140,18 +135,6 @@ struct ErrorAside {
   ErrorAside() { PyErr_Fetch(&type, &value, &traceback); }
   ~ErrorAside() { PyErr_Restore(type, value, traceback); }
 };
-
-// Throws Python's current error to PyTorch.
-[[noreturn]] void throw_error() {
-  if (nested) {
-    ErrorAside error;
-    PyErr_NormalizeException(&error.type, &error.value, &error.traceback);
-    if (error.value && error.traceback) PyException_SetTraceback(error.value, error.traceback);
-    PyObject* before = std::exchange(nested_error, Py_XNewRef(error.value));
-    Py_XDECREF(before);
-  }
-  throw python_error();
-}
 
 const void* impl_of(Handle tensor) { return *static_cast<void**>(tensor); }
 
@@ -200,7 +183,7 @@ struct Call {
   Value* stack;
   int count;
   Facts facts[3];
-  int64_t lists[8][kLongest];  // the values of the lists, for `copied`
+  int64_t lists[8][kLongest];
   size_t lengths[8];
   CallKey key;
 
@@ -244,16 +227,6 @@ struct Call {
     return true;
   }
 
-  // Returns an argument, for a second call, after PyTorch has taken the first; `tensor`: another handle of the tensor.
-  Value copied(int i, Handle tensor) const {
-    if (kind(i) == 't') return reinterpret_cast<Value>(tensor);
-    if (kind(i) != 'l') return stack[i];
-    Handle list = nullptr;
-    api.new_list(lengths[i], &list);
-    for (size_t j = 0; j < lengths[i]; j++) api.list_add(list, static_cast<Value>(lists[i][j]));
-    return reinterpret_cast<Value>(list);
-  }
-
   void free_arguments() {
     for (int i = 0; i < count; i++) {
       if (kind(i) == 't') api.delete_tensor(handle(i));
@@ -287,27 +260,11 @@ PyObject* entry_of(PyObject* key) {
 
 // Runs the kernel of an entry on memory. Returns whether the results are complete; Python's error is set only if the
 // kernel was interrupted.
-bool run_kernel(PyObject* kernel, const Arrays& arrays) {
-  const PreparedProblem* prepared = problem_run_by(kernel);
-  if (is_quick(prepared)) {  // releasing the GIL would take longer
-    // Asking PyTorch for its number of threads sets it in a new thread, for all that follows, as PyTorch's pools do.
-    thread_local bool asked = false;
-    if (!std::exchange(asked, true)) Py_XDECREF(PyObject_CallNoArgs(objects[kThreads]));
-    try {
-      return prepared->run(arrays, 1, Forced()).count == 0;
-    } catch (const std::bad_alloc&) {
-      return false;
-    }
-  }
-  const void* addresses[] = {arrays.grad, arrays.input, arrays.indices, arrays.out};
-  PyObject* given[5];
-  for (int i = 0; i < 4; i++)
-    given[i] = addresses[i] ? PyLong_FromVoidPtr(const_cast<void*>(addresses[i])) : Py_NewRef(Py_None);
-  given[4] = prepared ? PyObject_CallNoArgs(objects[kThreads]) : PyLong_FromLong(1);
-  PyObject* fault = nullptr;
-  if (given[0] && given[1] && given[2] && given[3] && given[4])
-    fault = PyObject_CallFunctionObjArgs(kernel, given[0], given[1], given[2], given[3], given[4], nullptr);
-  for (PyObject* each : given) Py_XDECREF(each);
+bool ran(PyObject* kernel, const Arrays& arrays) {
+  // Asking PyTorch for its number of threads sets it in a new thread, for all that follows, as PyTorch's pools do.
+  thread_local bool asked = false;
+  if (is_quick(problem_run_by(kernel)) && !std::exchange(asked, true)) Py_XDECREF(PyObject_CallNoArgs(objects[kThreads]));
+  PyObject* fault = run_kernel(kernel, arrays, objects[kThreads]);
   if (!fault && !PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) PyErr_Clear();
   bool done = fault == Py_None;
   Py_XDECREF(fault);
@@ -356,7 +313,7 @@ bool compute(Call& call, PyObject* entry) {
       arrays.input = sources[0];
       arrays.indices = memory[1];
     }
-    done = run_kernel(kernel, arrays);
+    done = ran(kernel, arrays);
   }
   for (Handle each : copies)
     if (each) api.delete_tensor(each);
@@ -408,35 +365,32 @@ PyObject* taken(const Call& call, int i) {
   return values;
 }
 
-// Lets Python compute the call; throws Python's error. `aten`: nullptr, or PyTorch's own kernel, which takes no key.
-void by_python(Call& call, PyObject* aten, PyObject* key, bool offsets) {
-  int lead = aten ? 0 : 2;
-  PyObject* arguments = PyTuple_New(lead + call.count);
-  if (!arguments) throw_error();
-  if (!aten) {
-    PyTuple_SetItem(arguments, 0, Py_NewRef(key ? key : Py_None));
-    PyTuple_SetItem(arguments, 1, Py_NewRef(offsets ? Py_True : Py_False));
-  }
+// Lets Python compute the call; throws Python's error.
+void by_python(Call& call, PyObject* key, bool offsets) {
+  PyObject* arguments = PyTuple_New(2 + call.count);
+  if (!arguments) throw python_error();
+  PyTuple_SetItem(arguments, 0, Py_NewRef(key ? key : Py_None));
+  PyTuple_SetItem(arguments, 1, Py_NewRef(offsets ? Py_True : Py_False));
   bool complete = true;
   for (int i = 0; i < call.count; i++) {  // take all of them, so that none is left when one fails
     if (complete) {
       PyObject* object = taken(call, i);
       complete = object != nullptr;
-      PyTuple_SetItem(arguments, lead + i, object);
+      PyTuple_SetItem(arguments, 2 + i, object);
     } else {
       ErrorAside error;
       Py_XDECREF(taken(call, i));
     }
   }
-  PyObject* result = complete ? PyObject_CallObject(aten ? aten : call.slot.python, arguments) : nullptr;
+  PyObject* result = complete ? PyObject_CallObject(call.slot.python, arguments) : nullptr;
   Py_DECREF(arguments);
-  if (!result) throw_error();
+  if (!result) throw python_error();
   for (int i = 0; i < call.slot.results; i++) {
     PyObject* tensor = PyTuple_Check(result) ? PyTuple_GetItem(result, i) : result;
     PyObject* capsule = tensor ? PyObject_CallFunctionObjArgs(objects[kFromTensor], tensor, nullptr) : nullptr;
     if (!capsule) {
       Py_DECREF(result);
-      throw_error();
+      throw python_error();
     }
     call.stack[i] = reinterpret_cast<Value>(PyCapsule_GetPointer(capsule, nullptr));
     Py_DECREF(capsule);
@@ -444,33 +398,47 @@ void by_python(Call& call, PyObject* aten, PyObject* key, bool offsets) {
   Py_DECREF(result);
 }
 
-// Calls the operator with indices, whose node keeps offsets, and drops its second result. Returns false with copies of
-// the arguments on the stack if it fails: with Python's error set if a kernel here or a hook raised it, else, for example
-// without memory, Python must make the call, and says why.
-bool call_next(Call& call) {
-  Value stack[8];
-  std::copy(call.stack, call.stack + call.count, stack);
-  Handle tensor = nullptr;  // the one tensor of a pool
-  if (api.new_handle(call.handle(0), &tensor)) return false;
-  size_t axes = 0;  // one value may also stand for all axes; then the address of the data does as well
-  api.list_size(call.handle(1), &axes);
-  const void* before = std::exchange(wants_offsets, axes == 1 ? call.facts[0].data : impl_of(tensor));
-  nested++;
+// A tensor as PyTorch's C++ functions return it. Not trivial, so that they return it in memory.
+struct Owned {
+  void* impl = nullptr;
+  Owned() = default;
+  Owned(const Owned&) = delete;
+  ~Owned() {}
+  Handle handle() { return new void*(impl); }  // PyTorch deletes it
+};
+struct IntList {  // c10::ArrayRef<int64_t>
+  const int64_t* values;
+  size_t size;
+};
+using Pair = std::tuple<Owned, Owned>;
+using WithIndices = Pair (*)(Handle, IntList, IntList, IntList, IntList, bool);  // at::_ops::max_pool*_with_indices::call
+using Adaptive = Pair (*)(uint64_t keys, Handle, IntList);                       // at::_ops::adaptive_max_pool*::redispatch
+
+// Lets PyTorch's autograd record the call. A maximum without indices is one with indices, whose node keeps offsets and
+// whose second result is dropped. An adaptive one keeps its indices; its keys lead past the kernel here. Throws what PyTorch
+// throws, with the arguments unchanged.
+bool record(Call& call) {
+  bool drops = call.slot.role == kDropsIndices;
+  Handle tensor = call.handle(0), results[2];
+  auto list = [&](int i) { return IntList{call.lists[i], call.lengths[i]}; };
+  const void* before = wants_offsets;
+  // A list of one value may also stand for all axes; then the address of the data does as well.
+  if (drops) wants_offsets = call.lengths[1] == 1 ? call.facts[0].data : impl_of(tensor);
   PyThreadState* state = PyEval_SaveThread();
-  bool failed = api.call(call.slot.next.c_str(), "", stack, api.abi_version());
-  PyEval_RestoreThread(state);
-  nested--;
-  wants_offsets = before;
-  PyObject* error = std::exchange(nested_error, nullptr);
-  if (failed && error && !PyErr_Occurred()) PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error)), error);
-  Py_XDECREF(error);
-  if (failed) {
-    for (int i = 0; i < call.count; i++) call.stack[i] = call.copied(i, tensor);
-    return false;
+  try {
+    Pair pair = drops ? reinterpret_cast<WithIndices>(call.slot.recorded)(tensor, list(1), list(2), list(3), list(4), call.stack[5] & 1)
+                      : reinterpret_cast<Adaptive>(call.slot.recorded)(call.slot.keys, tensor, list(1));
+    results[0] = std::get<0>(pair).handle(), results[1] = std::get<1>(pair).handle();
+    if (drops) api.delete_tensor(results[1]);
+  } catch (...) {
+    PyEval_RestoreThread(state);
+    wants_offsets = before;
+    throw;
   }
-  api.delete_tensor(tensor);
-  api.delete_tensor(reinterpret_cast<Handle>(stack[1]));
-  call.stack[0] = stack[0];
+  PyEval_RestoreThread(state);
+  wants_offsets = before;
+  call.free_arguments();
+  for (int i = 0; i < call.slot.results; i++) call.stack[i] = reinterpret_cast<Value>(results[i]);
   return true;
 }
 
@@ -480,18 +448,25 @@ void dispatch(const Slot& slot, Value* stack) {
   bool offsets = slot.role == kDevice && slot.results == 2 && takes_wish(call.handle(0));
   bool usable = active[slot.role == kGradient] && (slot.role == kDevice || !followed());
   if (usable && slot.role == kGradient) usable = !api.grad_enabled();
-  bool tracked = false, passed = false;  // whether autograd records the call; whether PyTorch's kernel does it all
+  bool tracked = false;  // whether autograd records the call
   if (usable && (slot.role == kDropsIndices || slot.role == kReturnsIndices)) {
     bool defined = false;
     api.is_defined(call.handle(0), &defined);
     tracked = defined && api.grad_enabled() && api.requires_grad(*static_cast<void**>(call.handle(0)));
-    passed = tracked && slot.role == kReturnsIndices;
   }
-  // The key of kDropsIndices says whether autograd records the call.
-  usable = usable && call.read(slot.number, offsets || tracked, passed);
+  // The key says whether autograd records the call.
+  usable = usable && call.read(slot.number, offsets || tracked, tracked && slot.role == kReturnsIndices);
   PyObject* key = usable ? call.key.bytes() : nullptr;
   PyObject* entry = key ? entry_of(key) : nullptr;
-  bool done = entry && !passed && (tracked ? call_next(call) : compute(call, entry));
+  bool done = false;
+  try {
+    if (entry) done = tracked ? slot.recorded && record(call) : compute(call, entry);
+  } catch (...) {
+    call.free_arguments();
+    Py_XDECREF(entry);
+    Py_XDECREF(key);
+    throw;
+  }
   if (!done && PyErr_Occurred()) {
     {
       ErrorAside error;
@@ -499,11 +474,10 @@ void dispatch(const Slot& slot, Value* stack) {
       Py_XDECREF(entry);
       Py_XDECREF(key);
     }
-    throw_error();
+    throw python_error();
   }
-  PyObject* aten = entry && passed && PyTuple_Check(entry) ? PyTuple_GetItem(entry, 1) : nullptr;
   try {
-    if (!done) by_python(call, aten, key, offsets);
+    if (!done) by_python(call, key, offsets);
   } catch (...) {
     Py_XDECREF(entry);
     Py_XDECREF(key);
@@ -548,15 +522,17 @@ PyObject* setup(PyObject*, PyObject* args) {
 }
 
 PyObject* add(PyObject*, PyObject* args) {
-  const char *name, *key, *arguments, *next;
+  const char *name, *key, *arguments;
   int role, results;
   long long number;
+  unsigned long long recorded, keys;
   PyObject* python;
-  if (!PyArg_ParseTuple(args, "ssisisLO", &name, &key, &role, &arguments, &results, &next, &number, &python)) return nullptr;
-  if (used == kSlots || *arguments != 't' || results < 1 || results > 2 || std::strlen(arguments) > 8)
+  if (!PyArg_ParseTuple(args, "ssisiLOKK", &name, &key, &role, &arguments, &results, &number, &python, &recorded, &keys)) return nullptr;
+  bool fits = !recorded || std::string(arguments) == (role == kDropsIndices ? "tllllb" : "tl");
+  if (used == kSlots || !fits || *arguments != 't' || results < 1 || results > 2 || std::strlen(arguments) > 8)
     return PyErr_Format(PyExc_ValueError, "aten_kernel: %s does not fit", name);
   Handle library = nullptr;
-  slots[used] = {static_cast<Role>(role), results, arguments, next, Py_NewRef(python), number};
+  slots[used] = {static_cast<Role>(role), results, arguments, reinterpret_cast<void*>(recorded), keys, Py_NewRef(python), number};
   Kernel kernel = kernel_of(used, std::make_integer_sequence<int, kSlots>());
   PyThreadState* state = PyEval_SaveThread();  // the dispatcher's lock: another thread may have it and wait for the GIL
   bool failed = api.library_init_impl("aten", key, __FILE__, __LINE__, &library) ||
@@ -591,8 +567,8 @@ PyMethodDef methods[] = {
     {"aten_symbols", symbols, METH_NOARGS, "aten_symbols() -> the names of the functions of PyTorch that aten_setup needs"},
     {"aten_setup", setup, METH_VARARGS, "aten_setup(addresses, keys_at, plain_keys, python_dispatcher, *objects): must come first; aten.cpp has the objects"},
     {"aten_kernel", add, METH_VARARGS,
-     "aten_kernel(name, key, role, arguments, results, next, number, python): puts a compiled kernel in the\n"
-     "place of PyTorch's, for good."},
+     "aten_kernel(name, key, role, arguments, results, number, python, recorded, keys): puts a compiled kernel in the\n"
+     "place of PyTorch's, for good. recorded: 0, or the address of PyTorch's function for calls that autograd records."},
     {"aten_activate", activate, METH_VARARGS, "aten_activate(forwards, gradients): whether the kernels use the cache"},
     {"aten_watch", watch, METH_O, "aten_watch(function): calls it with the name of each call that the cache computes; None ends it"},
     {"aten_want_offsets", want_offsets, METH_O,

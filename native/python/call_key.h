@@ -67,6 +67,10 @@ struct CallKey {
 
 inline bool is_quick(const PreparedProblem* prepared) { return prepared && prepared->problem().moved_bytes() <= kQuick; }
 
+// Runs a kernel (kernels/__init__.py) on memory. Returns what it returns, or NotImplemented for bad indices in a small
+// problem, or nullptr with an exception set. `threads` is a function that returns how many the kernel may use.
+PyObject* run_kernel(PyObject* kernel, const Arrays& arrays, PyObject* threads);
+
 // Returns whether a new reference is to a false value; a call that failed is not.
 inline bool is_zero(PyObject* result) {
   if (!result) return PyErr_Clear(), false;

@@ -1,4 +1,4 @@
-// What module.cpp, shortcuts.cpp and aten.cpp share.
+// What the files of native/python share.
 //
 // `Memory` and `Ints` read arrays, addresses and buffers that Python passes, and set a Python exception if they
 // cannot. `add_type` adds a Python type to the module. All of native/python uses only Python's limited API of 3.11,
@@ -88,6 +88,9 @@ bool add_shortcuts(PyObject* module);
 // Adds the functions of aten.cpp to the module. Returns false with an exception set if it fails.
 bool add_aten(PyObject* module);
 
+// Adds the types of launches.cpp to the module. Returns false with an exception set if it fails.
+bool add_launches(PyObject* module);
+
 struct TypeParts {
   const char *name, *doc;
   int size;
@@ -95,6 +98,7 @@ struct TypeParts {
   newfunc create;
   destructor destroy;
   PyGetSetDef* attributes = nullptr;
+  unsigned int flags = 0;
 };
 
 // Adds a type to the module under the last part of its name. Returns false with an exception set if it fails.
@@ -105,7 +109,7 @@ inline bool add_type(PyObject* module, const TypeParts& parts) {
                          {Py_tp_dealloc, reinterpret_cast<void*>(parts.destroy)},
                          {parts.attributes ? Py_tp_getset : 0, parts.attributes},
                          {0, nullptr}};
-  PyType_Spec spec = {parts.name, parts.size, 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE, slots};
+  PyType_Spec spec = {parts.name, parts.size, 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | parts.flags, slots};
   PyObject* type = PyType_FromSpec(&spec);
   bool added = type && PyModule_AddObjectRef(module, std::strrchr(parts.name, '.') + 1, type) == 0;
   Py_XDECREF(type);
@@ -115,7 +119,7 @@ inline bool add_type(PyObject* module, const TypeParts& parts) {
 // Frees an object of such a type, as the last step of its `destroy`.
 inline void free_object(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
-  PyObject_Free(object);
+  reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(object);  // a class of Python may have another than ours
   Py_DECREF(type);  // the object had a reference to its type
 }
 

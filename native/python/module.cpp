@@ -1,8 +1,8 @@
 // The extension module pooltide._native.
 //
 // The module gives Python the class Prepared (a PreparedProblem with its tables), max unpooling, the choice of the
-// instruction set and of an OpenMP runtime, huge pages for large results, the class Shortcuts (shortcuts.cpp), and the
-// kernels of PyTorch's operators (aten.cpp).
+// instruction set and of an OpenMP runtime, huge pages for large results, the class Shortcuts (shortcuts.cpp), the
+// kernels of PyTorch's operators (aten.cpp), and the launches of GPU kernels (launches.cpp).
 // Prepared.run and unpool write their results into an array that Python passes. src/pooltide/_native.pyi has the
 // signatures.
 
@@ -366,7 +366,7 @@ const PreparedProblem* problem_run_by(PyObject* method) {
 
 PyMODINIT_FUNC PyInit__native() {
   PyObject* module = PyModule_Create(&definition);
-  if (module && (!add_type(module, prepared_type) || !add_shortcuts(module) || !add_aten(module))) Py_CLEAR(module);
+  if (module && (!add_type(module, prepared_type) || !add_shortcuts(module) || !add_aten(module) || !add_launches(module))) Py_CLEAR(module);
   return module;
 }
 

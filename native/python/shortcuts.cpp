@@ -8,8 +8,6 @@
 
 #include "call_key.h"
 
-#include <new>
-
 namespace pooltide {
 namespace {
 
@@ -105,7 +103,6 @@ int64_t size(const DLTensor& t) {
   for (int i = 0; i < t.ndim; i++) bytes *= t.shape[i];
   return bytes;
 }
-PyObject* address(const DLTensor& t) { return PyLong_FromVoidPtr(memory(t)); }
 // Kernels need aligned elements; for others Python makes a copy.
 bool aligned(const DLTensor& t) { return reinterpret_cast<uintptr_t>(memory(t)) * 8 % t.bits == 0; }
 
@@ -161,27 +158,6 @@ struct Call {
   }
 };
 
-// Runs a kernel. Returns None, another object if Python must run the call, or nullptr with an exception set.
-PyObject* run_kernel(const Shortcuts& self, PyObject* kernel, const Call& call, const DLTensor& out) {
-  const PreparedProblem* prepared = problem_run_by(kernel);
-  if (is_quick(prepared)) {  // releasing the GIL would take longer
-    Arrays arrays;
-    arrays.grad = memory(call.grad), arrays.indices = call.indexed ? memory(call.indices) : nullptr, arrays.out = memory(out);
-    try {
-      return Py_NewRef(prepared->run(arrays, 1, Forced()).count ? Py_NotImplemented : Py_None);
-    } catch (const std::bad_alloc&) {
-      return PyErr_NoMemory();
-    }
-  }
-  PyObject* given[] = {address(call.grad), call.indexed ? address(call.indices) : Py_NewRef(Py_None), address(out),
-                       prepared ? PyObject_CallNoArgs(self[kThreads]) : PyLong_FromLong(1)};
-  PyObject* fault = nullptr;
-  if (given[0] && given[1] && given[2] && given[3])
-    fault = PyObject_CallFunctionObjArgs(kernel, given[0], Py_None, given[1], given[2], given[3], nullptr);
-  for (PyObject* each : given) Py_XDECREF(each);
-  return fault;
-}
-
 bool overlap(const DLTensor& a, const DLTensor& b) {
   return memory(a) < memory(b) + size(b) && memory(b) < memory(a) + size(a);
 }
@@ -214,7 +190,9 @@ PyObject* run(const Shortcuts& self, PyObject* const* args, const Call& call, Py
   DLTensor out{};
   if (result && self.exchange->describe(result, &out) == 0) {
     if (call.fresh && out.device_type == kCpu) request_huge_pages(memory(out), size(out));
-    fault = run_kernel(self, PyTuple_GetItem(entry, 1), call, out);
+    Arrays arrays;
+    arrays.grad = memory(call.grad), arrays.indices = call.indexed ? memory(call.indices) : nullptr, arrays.out = memory(out);
+    fault = run_kernel(PyTuple_GetItem(entry, 1), arrays, self[kThreads]);
   }
   if (!fault) Py_CLEAR(result);
   if (fault && fault != Py_None) {  // Python runs the call again and reports the fault

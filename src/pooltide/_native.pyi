@@ -78,6 +78,66 @@ class Shortcuts:
     def find(self, function: str, result_layout: bool | str | None, /, *arguments: Any) -> Any: ...
     def key(self, function: str, result_layout: bool | str | None, /, *arguments: Any) -> bytes | None: ...
 
+class Launch:
+    def __init__(
+        self,
+        driver: int,
+        function: int,
+        grid: int,
+        block: int,
+        shared: int,
+        early: bool,
+        arguments: bytes,
+        failed: Callable[[int, bool], None],
+    ) -> None: ...
+    def run(self, stream: int, /, *addresses: int) -> None: ...
+
+class Launches:
+    def begin(
+        self,
+        device_of: Callable[[], int],
+        stream_of: Callable[[int], int],
+        new_counts: Callable[[Any], Any],
+        device: int,
+        gradient: bool,
+        itemsize: int,
+        index_bytes: int,
+        errors: int,
+        /,
+    ) -> None: ...
+    def use(
+        self,
+        first: Callable[..., None],
+        second: Callable[..., None] | None,
+        counts: Any,
+        aligned: bool,
+        on_default: bool,
+        on_others: bool,
+        /,
+    ) -> None: ...
+    def launch(
+        self,
+        first: Callable[..., None],
+        second: Callable[..., None] | None,
+        counts: Any,
+        stream: int,
+        source: int,
+        indices: int,
+        out: int,
+        faults: int,
+        /,
+    ) -> None: ...
+    def run(
+        self,
+        grad_output: int | None,
+        input: int | None,
+        indices: int | None,
+        out: int,
+        threads: int = ...,
+        faults: int | None = ...,
+        /,
+    ) -> NotImplementedType | None: ...
+
 def unpool(
     source: Memory,
     indices: Memory,
@@ -127,9 +187,10 @@ def aten_kernel(
     role: int,
     arguments: str,
     results: int,
-    following: str,
     number: int,
     python: Callable[..., Any],
+    recorded: int,
+    keys: int,
     /,
 ) -> None: ...
 def aten_activate(forwards: bool, gradients: bool, /) -> None: ...

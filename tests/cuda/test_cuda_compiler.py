@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import fake_driver
 from pooltide.kernels.cuda.runtime import code_cache, compiler, nvrtc
 from pooltide.kernels.cuda.runtime import driver as cuda_driver
 from pooltide.kernels.cuda.source import Source, layout, packed, program
@@ -81,17 +82,17 @@ def test_a_number_before_a_pointer_is_refused() -> None:
         layout(Source("a.cu", "a", (("int", "n"), ("float*", "x"))))
 
 
-class Driver:
+class Driver(fake_driver.Driver):
     """Takes notes of launches. `codes` are what the launches return."""
 
     def __init__(self, codes: list[int] | None = None) -> None:
+        super().__init__(self.launched)
         self.codes, self.launches, self.shared = list(codes or []), [], []
 
-    def cuLaunchKernelEx(self, settings: int, function: int, places: int, extra: None) -> int:
-        config = cuda_driver._Config.from_address(settings)
-        at = ctypes.c_void_p.from_address(places).value
-        data = ctypes.string_at(at, ctypes.sizeof(layout(SCALE)))
+    def launched(self, config: fake_driver.Config, function: int, arguments: int) -> int:
+        data = ctypes.string_at(arguments, ctypes.sizeof(layout(SCALE)))
         sizes = config.grid[0], config.block[0], config.shared, config.stream or 0
+        assert (list(config.grid)[1:], list(config.block)[1:], config.count) == ([1, 1], [1, 1], 0)
         self.launches.append((function, *sizes, data))
         return self.codes.pop(0) if self.codes else 0
 

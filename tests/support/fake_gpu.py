@@ -1,7 +1,7 @@
 """A GPU whose memory is the host's and whose kernels are the reference.
 
-Everything above a launch is real: the choice of the kernel, its tables, and the order in which a launch gets
-the addresses of its tensors. Tensors on the CPU take the way of tensors on CUDA.
+Everything above the driver is real: the choice of the kernel, its tables, the arguments of a launch, and the
+compiled code that launches. Tensors on the CPU take the way of tensors on CUDA.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 from functools import cache
 from math import prod
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,9 +16,12 @@ import pytest
 import torch
 
 from cuda_problems import H200
+from fake_driver import Config, Driver
 from pooltide.kernels import Arrays, plan, reference
 from pooltide.kernels.calls import CALLS
 from pooltide.kernels.cuda import launch
+from pooltide.kernels.cuda.runtime import driver
+from pooltide.kernels.cuda.source import Source
 from pooltide.kernels.cuda.task import Task
 from pooltide.problem.problem import Problem
 from pooltide.torch import tensor_calls
@@ -35,27 +37,30 @@ def install(monkeypatch: pytest.MonkeyPatch) -> list[Problem]:
     launched: list[Problem] = []
     planned: list[tuple[Problem, str]] = []
     begun: set[int] = set()  # plans whose first launch is prepared
+    kernels: list[tuple[Source, Problem, str, bool]] = []  # by their handles: source, problem, layout, first
     choose = launch.tuned.plan
 
     def watched(task: Task) -> Any:
         planned.append((task.problem, task.layout))
         return choose(task)
 
-    def compiled(source: Any, device: int) -> Any:
-        problem, layout = planned[-1]
-        first = len(planned) not in begun
+    def compiled(source: Source, device: int) -> driver.Kernel:
+        kernels.append((source, *planned[-1], len(planned) not in begun))
         begun.add(len(planned))
+        return driver.Kernel(source, device, len(kernels))
 
-        def run(stream: int, *addresses: int) -> None:
-            assert len(addresses) == source.pointers
-            if not first:  # it would compute again what lacks gradients
-                return
-            names = [name for _, name in source.parameters[: len(addresses)]]
+    def run(config: Config, function: int, arguments: int) -> int:
+        source, problem, layout, first = kernels[function - 1]
+        if first:  # the second one would compute again what lacks gradients
             launched.append(problem)
+            names = [name for _, name in source.parameters[: source.pointers]]
+            addresses = (ctypes.c_uint64 * len(names)).from_address(arguments)
             compute(problem, layout, dict(zip(names, addresses, strict=True)))
+        return 0
 
-        return SimpleNamespace(launcher=lambda *_: run)
-
+    working = Driver(run)
+    monkeypatch.setattr(driver, "_driver", lambda: working)
+    monkeypatch.setattr(driver.Kernel, "early", False)
     monkeypatch.setattr(launch.tuned, "plan", watched)
     monkeypatch.setattr(launch, "compiled", compiled)
     monkeypatch.setattr(launch, "device_facts", lambda device: FACTS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,7 +22,7 @@ from pooltide.kernels.cuda.runtime.driver import NoCompiler  # noqa: E402
 from pooltide.operators.dtypes import DTYPES as TYPES  # noqa: E402
 from pooltide.problem.problem import Problem  # noqa: E402
 from pooltide.torch import functional  # noqa: E402
-from pooltide.torch.patching import forward_overrides  # noqa: E402
+from pooltide.torch.patching import compiled_kernels, forward_overrides  # noqa: E402
 from shares import fast_if, fast_some, is_2d  # noqa: E402
 
 DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
@@ -188,3 +190,113 @@ def test_threads_may_take_a_compiled_kernel_at_the_same_time(monkeypatch: Any) -
     x, out = torch.randn(2, 3, 8, 8), torch.empty(2, 3, 4, 4)
     prepared(x, None, out)
     assert torch.equal(out, F.avg_pool2d(x, 2))
+
+
+def python_of(call: Callable[[], Any]) -> list[str]:
+    """The functions of pooltide's Python that a call enters, outside of the fake GPU."""
+    entered: list[str] = []
+    on_gpu = False
+
+    def note(frame: Any, event: str, _: Any) -> None:
+        nonlocal on_gpu
+        code = frame.f_code
+        if code.co_filename.endswith("fake_driver.py") and event in ("call", "return"):
+            on_gpu = event == "call"
+        elif event == "call" and not on_gpu and "/pooltide/" in code.co_filename:
+            entered.append(code.co_qualname)
+
+    sys.setprofile(note)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return entered
+
+
+@pytest.mark.skipif(not compiled_kernels.available(), reason="this release has no compiled kernels")
+@pytest.mark.parametrize("name", ["avg_pool2d", "max_pool2d", "adaptive_max_pool2d"])
+def test_a_call_made_before_launches_without_python(name: str, monkeypatch: Any) -> None:
+    launched = fake_gpu.install(monkeypatch)
+    x, pool = torch.randn(2, 8, 12, 12), getattr(F, name)
+    leaf, must = x.clone().requires_grad_(), pool(x, 2)
+
+    def step() -> Any:
+        return torch.autograd.grad(pool(leaf, 2), leaf, must)[0]
+
+    gradient = step()
+    with pt.patch(forward=True):
+        for known in (False, True):
+            launched.clear()
+            assert bool(python_of(lambda: pool(x, 2))) is not known
+            assert bool(python_of(step)) is not known
+            assert [p.gradient for p in launched] == [False, False, True]
+        assert torch.equal(pool(x, 2), must)
+        assert torch.equal(step(), gradient)
+
+
+def test_calls_on_other_streams_and_devices_enter_python(monkeypatch: Any) -> None:
+    """The allocator must know each stream that reads tables; a launch needs its device to be current."""
+    fake_gpu.install(monkeypatch)
+    stream, device, capturing = 0, 0, False
+    known, captured = list[int](), list[Any]()
+
+    class Device:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def __enter__(self) -> None:
+            nonlocal device
+            device, self.number = self.number, device
+
+        def __exit__(self, *_: Any) -> None:
+            self.__enter__()
+
+    monkeypatch.setattr(launch, "current_stream", lambda device: stream)
+    monkeypatch.setattr(launch, "current_device", lambda: device)
+    monkeypatch.setattr(launch, "_is_capturing", lambda: capturing)
+    monkeypatch.setattr(launch, "_captured", captured)
+    monkeypatch.setattr(torch.cuda, "ExternalStream", lambda stream, device: stream)
+    monkeypatch.setattr(torch.cuda, "device", Device)
+    monkeypatch.setattr(torch.Tensor, "record_stream", lambda tensor, stream: known.append(stream))
+    axis = Axis(13, 6, 3, 2, 1)
+    problem = Problem("average_gradient", (2, 3), (UNIT, axis, axis), TYPES["FLOAT32"], "valid")
+    prepared = launch.PreparedLaunches(problem, "planes", 0)
+    assert prepared.loaded.tables
+    g, out = torch.randn(2, 3, 6, 6), torch.empty(2, 3, 13, 13)
+
+    def enters() -> bool:
+        out.fill_(float("nan"))
+        entered = python_of(lambda: prepared.run(g.data_ptr(), None, None, out.data_ptr(), 1))
+        assert not out.isnan().any()
+        return "PreparedLaunches.enqueue" in entered
+
+    assert not enters()
+    stream = 7
+    assert enters()
+    assert known == [7]
+    assert captured == []
+    capturing = True
+    assert enters()
+    assert (known, captured) == ([7], [prepared.loaded])
+    stream, device, capturing = 0, 1, False
+    assert enters()
+    assert device == 1
+    device = 0
+    assert not enters()
+    assert prepared.run(g.data_ptr() + 2, None, None, out.data_ptr(), 1) is NotImplemented
+
+
+def test_what_is_no_launch_is_refused() -> None:
+    from pooltide import _native
+
+    launches = _native.Launches()
+    with pytest.raises(TypeError, match=r"^launches must be methods Launch\.run$"):
+        launches.use(print, None, None, False, True, True)
+    with pytest.raises(TypeError, match=r"^run comes after use$"):
+        launches.run(16, None, None, 16, 1)
+    with pytest.raises(ValueError, match=r"^Launch: arguments have 5000 bytes; a kernel takes 4096$"):
+        _native.Launch(1, 1, 1, 1, 0, False, bytes(5000), print)
+    with pytest.raises(
+        TypeError, match=r"^run takes a stream and the addresses of tensors, not 4 arguments$"
+    ):
+        _native.Launch(1, 1, 1, 1, 0, False, bytes(16), print).run(0, 1, 2, 3)

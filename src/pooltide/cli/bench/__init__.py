@@ -12,7 +12,7 @@ Only public functions are timed, and nothing here chooses a kernel or changes wh
     cpu_gradients.py, cuda_gradients.py, forward_pools.py, pytorch_gradients.py   what is timed
     cpu_timing.py, cuda_timing.py   how; roofline.py has the least time, measurement.py the times
     printing.py                the results as text and JSON
-    overhead.py                a program of its own: what a call costs on tiny tensors
+    overhead.py, pool_overhead.py   a program of its own: what a call costs on tiny tensors
 """
 
 from .options import command as command

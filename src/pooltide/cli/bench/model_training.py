@@ -73,7 +73,7 @@ def run_models(names: Sequence[str], setting: Setting, as_json: bool) -> int:
     """Prints the results. Returns the exit status: 1 if a training with our gradients did not repeat."""
     with ExitStack() as stack:
         variants = [name for name in VARIANTS if "forward" not in name or can_call_aten()]
-        workers = {variant: stack.enter_context(_worker(variant)) for variant in variants}
+        workers = {variant: stack.enter_context(worker(variant, get_num_threads())) for variant in variants}
         results = [_measure(name, NETWORKS[name], workers, setting) for name in tracked(names)]
     about = machine_of(setting.device) | {"rounds": setting.rounds, "scale": setting.scale}
     about |= {"compile": setting.compile} if setting.compile else {}
@@ -88,9 +88,8 @@ def run_models(names: Sequence[str], setting: Setting, as_json: bool) -> int:
     return 1 if failed else 0
 
 
-def _worker(variant: str) -> ProcessPoolExecutor:
-    arguments = variant, get_num_threads()
-    return ProcessPoolExecutor(1, get_context("spawn"), initializer=begin, initargs=arguments)
+def worker(variant: str, threads: int) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(1, get_context("spawn"), initializer=begin, initargs=(variant, threads))
 
 
 def begin(variant: str, threads: int) -> None:

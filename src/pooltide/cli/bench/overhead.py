@@ -10,9 +10,7 @@ Each row is a gradient for a (1, 16, 4, 4) tensor (4 or 4×4×4 in 1-D and 3-D) 
 (in 1-D the 2-D operator with height 1), our function, and PyTorch's operator under patch(). The time is the
 minimum over many rounds; the calls alternate.
 With `cuda`: the same on a GPU, also for (8, 64, 28, 28), without synchronization between the calls.
-With `pools`: PyTorch's pools under patch(), forward and backward, and under patch(forward=True): forward,
-forward and backward, and the forward of a tensor without a gradient. Processor time of one thread, on the
-host also with `cuda`, and the time ÷ PyTorch's.
+With `pools`: what pool_overhead.py measures.
 With `first`: the first call of a gradient in a new process on a GPU, for (8, 64, 28, 28), if its kernel must
 be compiled, and if the kernel is in the cache on disk. Another gradient was called before.
 With `large`: PyTorch's time ÷ ours for named shapes, on tensors and in NumPy; each call allocates its result.
@@ -24,7 +22,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 import timeit
 from collections.abc import Callable
 from functools import partial
@@ -38,33 +35,13 @@ from ...acceptance.notation import Case, parse
 from ...operators.catalog import gradients, operators
 from ...operators.pages import HOST
 from ...torch.aten import aten_call
+from . import pool_overhead
 from .cpu_gradients import on_arrays, problem_to_time
 from .named_shapes import SHAPES
+from .pool_overhead import SMALLEST, min_times
 from .pytorch_gradients import on_tensors
 
-ROUNDS, CALLS = 60, 500
-SMALLEST, SMALL = (1, 16, 4), (8, 64, 28)  # N, C, and the length of every axis
-
-
-def min_times(
-    *calls: Callable[[], Any],
-    rounds: int = ROUNDS,
-    number: int = CALLS,
-    finish: Callable[[], Any] = lambda: None,
-    timer: Callable[[], float] = timeit.default_timer,
-) -> list[float]:
-    """Returns the minimum microseconds per call for each of `calls`, including `finish` after each round."""
-    minima = [float("inf")] * len(calls)
-    order = list(range(len(calls)))
-    for _ in range(rounds):
-        order.append(order.pop(0))  # rotate: the threads of the call before may still spin
-        for i in order:
-            calls[i]()  # warm up: reuse pages that the same call freed
-            finish()
-            seconds = timeit.timeit(calls[i], number=number, timer=timer)
-            seconds += timeit.timeit(finish, number=1, timer=timer)
-            minima[i] = min(minima[i], seconds / number * 1e6)
-    return minima
+SMALL = (8, 64, 28)  # N, C, and the length of every axis
 
 
 def calls_of(
@@ -136,55 +113,6 @@ def main(device: str) -> None:
             print(f"{name:44} {plain:6.1f} µs {ratios}")
 
 
-def pool_calls(device: str) -> dict[str, tuple[Callable[[], Any], ...]]:
-    """Returns for each pool: its forward, forward and backward, and its forward without a gradient."""
-    n, c, length = SMALLEST
-    calls: dict[str, tuple[Callable[[], Any], ...]] = {}
-    for function in gradients():
-        name = function.removesuffix("_backward")
-        pool = partial(getattr(torch.nn.functional, name), output_size=length // 2)
-        if operators()[name].windows != "adaptive":
-            pool = partial(getattr(torch.nn.functional, name), kernel_size=2)
-        x = torch.randn(n, c, *[length] * len(operators()[name].axes), device=device, requires_grad=True)
-        plain, g = x.detach(), torch.ones_like(pool(x).detach())
-        forward, without = partial(pool, x), partial(pool, plain)
-
-        def both(forward: Any = forward, x: torch.Tensor = x, g: torch.Tensor = g) -> Any:
-            return torch.autograd.grad(forward(), x, g)
-
-        calls[name] = forward, both, without
-    return calls
-
-
-def compile_all(calls: dict[str, tuple[Callable[[], Any], ...]]) -> None:
-    """Calls each once, and waits for its GPU kernel: until it is there, Python handles the call."""
-    for each in calls.values():
-        for call in each:
-            call()
-    pt.wait_for_kernels()
-
-
-def pools(device: str) -> None:
-    timed = partial(min_times, rounds=20, number=200, timer=time.thread_time)  # what this thread computes
-    if device == "cuda":
-        timed = partial(timed, finish=torch.cuda.synchronize)
-    torch.set_num_threads(1)  # a pool of threads that wakes up takes longer than a tiny pool
-    calls = pool_calls(device)
-    plain = {name: timed(*three) for name, three in calls.items()}  # before any patch: overrides stay after
-    with pt.patch():
-        compile_all(calls)
-        gradients_only = {name: timed(three[1]) for name, three in calls.items()}
-    with pt.patch(forward=True):
-        compile_all(calls)
-        both = {name: timed(*three) for name, three in calls.items()}
-    heads = "patch(): with backward", "forward=True: forward", "with backward", "without gradient"
-    print(" " * 20 + "".join(f"{head:>25}" for head in heads))
-    for name, (forward, backward, without) in plain.items():
-        ours, theirs = [*gradients_only[name], *both[name]], (backward, forward, backward, without)
-        cells = (f"{time:.1f} µs {time / other:.2f}×" for time, other in zip(ours, theirs, strict=True))
-        print(f"{name:20}" + "".join(f"{cell:>25}" for cell in cells))
-
-
 def first_call(function: str) -> float:
     """The seconds of the first call of a function in this process, until its result is there."""
     other = next(name for name in gradients() if operators()[name].kind != operators()[function].kind)
@@ -214,6 +142,6 @@ if __name__ == "__main__":
         first() if len(sys.argv) == 2 else print(first_call(sys.argv[2]))
         sys.exit()
     if "pools" in sys.argv[1:]:
-        pools("cuda" if "cuda" in sys.argv[1:] else "cpu")
+        pool_overhead.run("cuda" if "cuda" in sys.argv[1:] else "cpu")
         sys.exit()
     large() if "large" in sys.argv[1:] else main("cuda" if "cuda" in sys.argv[1:] else "cpu")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
 from types import NotImplementedType
@@ -21,6 +21,7 @@ from weakref import WeakSet
 import numpy as np
 import torch
 
+from ... import _native
 from ...cache import cached
 from ...problem.problem import Problem
 from .. import Arrays
@@ -65,30 +66,25 @@ def kernels(problem: Problem, layout: str, device: int) -> list[tuple[str, str |
 class _Loaded:
     """The launches of one kernel, loaded on a device."""
 
-    launches: tuple[Callable[..., None], ...]
-    counts: int
+    first: Launcher
+    second: Launcher | None
+    counts: torch.Tensor | None  # what the first leaves for the second resembles it
     aligned: bool  # tensors must begin at multiples of 16 bytes
     tables: tuple[torch.Tensor, ...]  # stay on the device as long as the launches
-    streams: set[int] = field(default_factory=set)  # that the allocator knows to use the tables
-    local: bool = False  # the tables are used on the default stream alone, or there are none
+    streams: set[int]  # that the allocator knows to use the tables
 
-    def stream(self, device: int) -> int:
-        """Returns the current stream. The cache may drop these launches while the stream still reads tables.
+    def keep_for(self, stream: int, device: int) -> None:
+        """Keeps the tables as long as the stream reads them. The cache may drop these launches before.
 
         So the allocator must know each stream, and a graph that captures the launches keeps them for good.
         The default stream, 0, cannot be captured.
         """
-        stream = current_stream(device)
-        if not self.tables or (self.local and stream == 0):
-            return stream
         if stream not in self.streams:
             self.streams.add(stream)
-            self.local = False
             for table in self.tables:
                 table.record_stream(torch.cuda.ExternalStream(stream, device))  # type: ignore[no-untyped-call]
-        if stream and _is_capturing() and self not in _captured:
+        if self.tables and stream and _is_capturing() and self not in _captured:
             _captured.append(self)
-        return stream
 
 
 def _load(planned: tuple[Launch, ...], device: int, aligned: bool) -> _Loaded:
@@ -97,11 +93,14 @@ def _load(planned: tuple[Launch, ...], device: int, aligned: bool) -> _Loaded:
         tables, addresses = _on_device(launch.tables, device)
         kept += tables
         kernel = compiled(launch.source, device)
-        follows = launch is not planned[0]
-        run = kernel.launcher(launch.grid, launch.block, launch.shared, launch.arguments, follows)
-        launches.append(_with_tables(run, addresses))
-    streams = {current_stream(device)}
-    return _Loaded(tuple(launches), planned[0].counts, aligned, tuple(kept), streams, streams == {0})
+        sizes, follows = (launch.grid, launch.block, launch.shared), launch is not planned[0]
+        launches.append(kernel.launcher(*sizes, launch.arguments, follows, addresses))
+    first, *more = launches
+    second, counts = more[0] if more else None, None
+    if more:
+        counts = new_counts(planned[0].counts, device)
+        counts.untyped_storage().resize_(0)  # only its metadata count
+    return _Loaded(first, second, counts, aligned, tuple(kept), {current_stream(device)})
 
 
 def _on_device(tables: tuple[Array, ...], device: int) -> tuple[list[torch.Tensor], list[int]]:
@@ -116,8 +115,10 @@ def _on_device(tables: tuple[Array, ...], device: int) -> tuple[list[torch.Tenso
     return [kept], [kept.data_ptr() + begin for begin in begins[:-1]]
 
 
-class PreparedLaunches:
+class PreparedLaunches(_native.Launches):
     """The launches of a problem on one device. Tensors are contiguous in the layout; the result has elements.
+
+    `run` is a `Kernel` (kernels/__init__.py) in compiled code; `enqueue` makes the launches that it does not.
 
     If the problem's kernel is not compiled yet, the problem's general kernel computes it, with the same bits,
     until a thread of background.py has compiled the right one.
@@ -135,9 +136,10 @@ class PreparedLaunches:
     ) -> None:
         """`planned`: the launches of a kernel that the caller chose. They are compiled at once."""
         self.device, self.gradient = device, problem.gradient
-        self.itemsize, self.index_bytes = problem.dtype.itemsize, problem.index_bytes or 1
         self.clean: list[torch.Tensor] = []  # fault records for reuse: no launch has written to them
-        self.errors = record(device).data_ptr() if problem.gradient and problem.index_bytes else 0
+        errors = record(device).data_ptr() if problem.gradient and problem.index_bytes else 0
+        sizes = problem.dtype.itemsize, problem.index_bytes or 1
+        self.begin(current_device, current_stream, torch.empty_like, device, problem.gradient, *sizes, errors)
         self.unaligned: Callable[[], PreparedLaunches] = lambda: prepare(problem, layout, device, False)
         self.task = task = Task(problem, layout, device_facts(device), aligned)
         self.planned = planned or tuned.plan(task)
@@ -150,16 +152,26 @@ class PreparedLaunches:
             missing = dict.fromkeys(x.source for x in self.planned if ready(x.source, device) is None)
             instead = general(task) if missing else ""
             if not isinstance(instead, str):
-                self.loaded = _load(instead, device, False)
                 self.jobs = tuple(background.start(source, device) for source in missing)
+                self.loaded = _load(instead, device, False)
+                self._launch_directly()
                 return
         self._take()
+        self._launch_directly()
 
     def _take(self) -> None:
         """Loads the problem's own kernel, unless another thread has."""
         if planned := self.planned:
             self.loaded = _load(planned, self.device, self.alignment)
             self.planned = ()  # its tables are on the device now
+
+    def _launch_directly(self) -> None:
+        """Lets `run` launch what is loaded, except while a kernel is compiled."""
+        loaded = self.loaded
+        default, others = not loaded.tables or 0 in loaded.streams, not loaded.tables
+        if self.jobs:
+            default = others = False
+        self.use(loaded.first, loaded.second, loaded.counts, loaded.aligned, default, others)
 
     def improve(self) -> None:
         """Takes the problem's own kernel once it is compiled, except in a capture: it copies tables."""
@@ -170,6 +182,7 @@ class PreparedLaunches:
         else:
             self._take()
         self.jobs = ()
+        self._launch_directly()
 
     def __call__(
         self,
@@ -182,33 +195,10 @@ class PreparedLaunches:
 
         `faults` counts indices outside the plane.
         """
-        f = self.errors if faults is None else faults.data_ptr()
         grad_output, x = (given.data_ptr(), None) if self.gradient else (None, given.data_ptr())
-        self.at(grad_output, x, None if indices is None else indices.data_ptr(), out.data_ptr(), f)
-
-    def run(
-        self,
-        grad_output: int | None,
-        input: int | None,
-        indices: int | None,
-        out: int,
-        threads: int = 0,
-        faults: int | None = None,
-    ) -> NotImplementedType | None:
-        """A `Kernel` (kernels/__init__.py): enqueues on the current stream of its device.
-
-        `faults`: the address of the record that counts bad indices; None: that of `index_errors`.
-        """
-        source = input if grad_output is None else grad_output
-        if ((source or 0) | out) % self.itemsize or (indices or 0) % self.index_bytes:
-            return NotImplemented  # type: ignore[no-any-return]
-        faults = self.errors if faults is None else faults
-        if self.device == current_device():
-            self.at(grad_output, input, indices, out, faults)
-        else:
-            with torch.cuda.device(self.device):
-                self.at(grad_output, input, indices, out, faults)
-        return None
+        places, f = (None if tensor is None else tensor.data_ptr() for tensor in (indices, faults))
+        done = self.run(grad_output, x, places, out.data_ptr(), 0, f)
+        assert done is None, "elements of tensors are aligned"
 
     def run_checked(self, grad_output: int, indices: int, out: int) -> tuple[int, int] | NotImplementedType:
         """As `run`; waits, and returns how many indices are outside their plane, and where the first is."""
@@ -220,26 +210,22 @@ class PreparedLaunches:
             self.clean.append(record)
         return count, position
 
-    def at(
-        self, grad_output: int | None, input: int | None, indices: int | None, out: int, faults: int = 0
-    ) -> None:
-        """Enqueues on the current device. Takes addresses; None for what the problem does not have."""
+    def enqueue(self, source: int, indices: int, out: int, faults: int) -> None:
+        """Enqueues a call of `run` that does not launch what is loaded at once. Takes addresses."""
+        if self.device != current_device():
+            with torch.cuda.device(self.device):
+                return self.enqueue(source, indices, out, faults)
         if self.jobs:
             self.improve()
         loaded = self.loaded  # another thread may exchange it
-        if grad_output is None:
-            places = () if indices is None else (indices,)
-            return loaded.launches[0](loaded.stream(self.device), input, out, *places)
-        if loaded.aligned and (grad_output | out | (indices or 0)) & 15:
-            return self.unaligned().at(grad_output, None, indices, out, faults)
-        stream = loaded.stream(self.device)
-        if indices is None:
-            return loaded.launches[0](stream, grad_output, out)
-        if len(loaded.launches) == 1:
-            return loaded.launches[0](stream, grad_output, indices, out, faults, 0)
-        counts = new_counts(loaded.counts, self.device)
-        for launch in loaded.launches:
-            launch(stream, grad_output, indices, out, faults, counts.data_ptr())
+        if loaded.aligned and (source | indices | out) & 15:
+            self.unaligned().run(source, None, indices, out, 0, faults)
+            return None
+        stream = current_stream(self.device)
+        if stream not in loaded.streams or _is_capturing():
+            loaded.keep_for(stream, self.device)
+            self._launch_directly()
+        self.launch(loaded.first, loaded.second, loaded.counts, stream, source, indices, out, faults)
         return None
 
 
@@ -263,6 +249,7 @@ def take_tuned() -> None:
         with torch.cuda.device(prepared.device):
             prepared.planned, prepared.jobs = tuned.plan(prepared.task), ()
             prepared._take()
+            prepared._launch_directly()
 
 
 def compiles_in_background() -> bool:
@@ -293,10 +280,6 @@ def warn_once(reason: str) -> None:
         RuntimeWarning,
         stacklevel=4,
     )
-
-
-def _with_tables(run: Launcher, tables: list[int]) -> Callable[..., None]:
-    return lambda stream, *addresses: run(stream, *addresses, *tables)
 
 
 @cached(lambda prepared: (prepared,))

@@ -78,13 +78,13 @@ def _struct(parameters: tuple[tuple[str, str], ...]) -> tuple[type[ctypes.Struct
     return type("Parameters", (ctypes.Structure,), {"_fields_": fields}), pointers
 
 
-def packed(source: Source, arguments: Sequence[Argument]) -> ctypes.Structure:
-    """The struct with these numbers after the pointers, which are null."""
+def packed(source: Source, arguments: Sequence[Argument], tables: Sequence[int] = ()) -> ctypes.Structure:
+    """The struct with these numbers after the pointers, which are null, except the last: of the tables."""
     made_as, pointers = _struct(source.parameters)
     numbers = source.parameters[pointers:]
     if len(numbers) != len(arguments):
         raise ValueError(f"{source.entry}: {len(arguments)} arguments are given; it must be {len(numbers)}.")
-    made = made_as(*(0,) * pointers, *arguments)
+    made = made_as(*(0,) * (pointers - len(tables)), *tables, *arguments)
     for (kind, name), value in zip(numbers, arguments, strict=True):
         found = getattr(made, name)
         kept = tuple(found) if isinstance(value, tuple) else found

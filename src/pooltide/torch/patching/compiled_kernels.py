@@ -101,19 +101,43 @@ def register(
     role: int,
     number: int,
     python: Callable[..., Any],
-    next_operator: str = "",
 ) -> None:
     """Puts a compiled kernel in the place of PyTorch's.
 
     `number`: of the operation, in the keys of calls. `python` takes the key or None, whether offsets are
-    wanted, and the operator's arguments. `next_operator`: the operator with indices, of DROPS_INDICES.
+    wanted, and the operator's arguments.
     """
     from ... import _native
 
     schema = getattr(torch.ops.aten, overload).default._schema
     kinds = {"Tensor": "t", "bool": "b", "Optional[int]": "o", "List[int]": "l"}
     arguments = "".join(kinds[str(argument.type)] for argument in schema.arguments)
-    _native.aten_kernel(overload, key, role, arguments, len(schema.returns), next_operator, number, python)
+    recorded, keys = _recorded(overload, key, role)
+    _native.aten_kernel(overload, key, role, arguments, len(schema.returns), number, python, recorded, keys)
+
+
+def _recorded(overload: str, key: str, role: int) -> tuple[int, int]:
+    """Returns the address of the C++ function that lets autograd record a maximum, and the keys it takes.
+
+    The address is 0 if there is none; Python then makes such calls. For a maximum without indices it is the
+    operator with indices. An adaptive maximum must not come back to our kernel, at the autograd key of the
+    device; PyTorch's kernel is also at that of other devices, and works with the device's own key behind it.
+    """
+    names = torch._C.DispatchKey
+    if role == DROPS_INDICES:
+        name = f"{overload}_with_indices"
+        symbol = f"_ZN2at4_ops{len(name)}{name}4callERKNS_6TensorEN3c108ArrayRefIlEES7_S7_S7_b"
+        keys = 0
+    elif role == RETURNS_INDICES:
+        takes = "N3c1014DispatchKeySetERKNS_6TensorENS2_8ArrayRefIlEE"
+        symbol = f"_ZN2at4_ops{len(overload)}{overload}10redispatchE{takes}"
+        device = getattr(names, key.removeprefix("Autograd"))
+        both = torch._C.DispatchKeySet(names.AutogradOther) | torch._C.DispatchKeySet(device)
+        keys = int(both.raw_repr())
+    else:
+        return 0, 0
+    function = getattr(ctypes.CDLL(sys.modules["torch._C"].__file__), symbol, None)
+    return (0 if function is None else ctypes.cast(function, ctypes.c_void_p).value or 0), keys
 
 
 def remember(

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from functools import partial
 from math import prod
 from typing import Any
 
@@ -105,7 +104,7 @@ def on_autograd(
                 result = _on_device(name, x, attributes, "indices", key) if depth else None
                 return device_kernel(keys, x, *attributes) if result is None else result
         elif depth and x is not None and _indices_are_cheap(x, attributes):
-            compiled_kernels.remember(key, name, partial(aten_kernel, keys), ())
+            compiled_kernels.remember(key, name, None, ())
         elif depth and x is not None and not _wish.traced and forward.kernel_may_read(x):
             (values, positions), _ = _with_offsets(name, aten_kernel, keys, x, attributes)
             if positions.dtype == torch.uint8:  # also if a compiled kernel made them

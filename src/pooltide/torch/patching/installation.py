@@ -215,8 +215,7 @@ def _override(
         name = forward_overrides.ON_DEVICE.get(overload, overload)
         name = overload if role in (DROPS_INDICES, GRADIENT) else f"{name} on a device"
         number = _numbers.setdefault(name, len(_numbers))
-        following = f"aten::{overload}_with_indices" if role == DROPS_INDICES else ""
-        compiled_kernels.register(overload, key, role, number, compiled_kernels.with_key(override), following)
+        compiled_kernels.register(overload, key, role, number, compiled_kernels.with_key(override))
     _clear_dispatch_cache(overload)
     return aten_kernel
 

@@ -4,7 +4,7 @@
     load_kernel(source, device, code)          machine code or PTX -> Kernel
     Kernel.launcher(grid, block, shared, arguments) -> run(stream, *addresses)
 
-`launcher` packs all arguments except the addresses once, so that a launch is a few stores and one C call.
+`launcher` packs all arguments except the addresses once; native/python/launches.cpp calls the driver.
 Nothing here waits for the device, so launches can be captured in CUDA graphs.
 """
 
@@ -24,32 +24,7 @@ _INVALID_CONTEXT = 201
 _USUAL_SHARED = 48 << 10  # bytes of shared memory that every kernel may have
 _MAX_DYNAMIC_SHARED = 8  # of cuFuncSetAttribute
 _RELAXED = 2  # of cuThreadExchangeStreamCaptureMode
-_EARLY_START = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 _EARLY_DRIVER = 12030  # the first one that captures such launches in graphs
-
-
-class _Config(ctypes.Structure):
-    """CUlaunchConfig"""
-
-    _fields_ = (
-        ("grid", ctypes.c_uint * 3),
-        ("block", ctypes.c_uint * 3),
-        ("shared", ctypes.c_uint),
-        ("stream", ctypes.c_void_p),
-        ("attributes", ctypes.c_void_p),
-        ("count", ctypes.c_uint),
-    )
-
-
-class _Attribute(ctypes.Structure):
-    """CUlaunchAttribute"""
-
-    _fields_ = (("id", ctypes.c_int), ("padding", ctypes.c_int), ("value", ctypes.c_uint64 * 8))
-
-
-# The arguments of one launch: (the pointers in the parameter struct, the launch settings, the address of the
-# settings, the address of the argument list, other objects that must stay alive).
-_Block = tuple[Any, _Config, int, int, Any]
 
 
 class NoCompiler(Exception):
@@ -89,56 +64,45 @@ class Kernel:
     lock: Any = field(default_factory=Lock)
 
     def launcher(
-        self, grid: int, block: int, shared: int, arguments: Sequence[Argument], follows: bool = False
+        self,
+        grid: int,
+        block: int,
+        shared: int,
+        arguments: Sequence[Argument],
+        follows: bool = False,
+        tables: Sequence[int] = (),
     ) -> Launcher:
         """`run(stream, *addresses)`; `arguments` are the numbers after the pointers.
 
         `follows`: the kernel itself waits for the launch before it, so it may start early (two_passes.h).
+        `tables`: the addresses of the tables, which follow those of tensors.
         """
+        from .... import _native
+
+        driver = _working_driver()
         with self.lock:
             if shared > self.shared:
-                driver = _working_driver()
                 status = driver.cuFuncSetAttribute(self.function, _MAX_DYNAMIC_SHARED, shared)
                 _check(driver, status, f"{self.source.entry} gets no {shared} bytes of shared memory")
                 self.shared = shared
+        enqueue = ctypes.cast(driver.cuLaunchKernelEx, ctypes.c_void_p).value or 0
+        parameters = bytes(packed(self.source, arguments, tables))
+        early = follows and self.early
+        return _native.Launch(
+            enqueue, self.function, grid, block, shared, early, parameters, self._failed
+        ).run
 
-        def lay_down() -> _Block:
-            parameters = packed(self.source, arguments)
-            words = (ctypes.c_uint64 * self.source.pointers).from_buffer(parameters)
-            places = (ctypes.c_void_p * 1)(ctypes.addressof(parameters))
-            early = _Attribute(_EARLY_START, 0, (1,))
-            config = _Config((grid, 1, 1), (block, 1, 1), shared)
-            if follows and self.early:
-                config.attributes, config.count = ctypes.addressof(early), 1
-            kept = (places, parameters, early)
-            return words, config, ctypes.addressof(config), ctypes.addressof(places), kept
-
-        return self._replayed(lay_down)
+    def _failed(self, status: int, repeated: bool) -> None:
+        """Returns if the launch is to be repeated: its thread had not used the device yet."""
+        if status != _INVALID_CONTEXT or repeated:
+            name = self.source.entry
+            raise RuntimeError(f"{name}: the CUDA driver refuses the launch with error {status}")
+        bind(self.device)
 
     @property
     def early(self) -> bool:
         """Whether a launch may start before the one before it has ended."""
         return device_facts(self.device).capability >= 90 and driver_version() >= _EARLY_DRIVER
-
-    def _replayed(self, lay_down: Callable[[], _Block]) -> Launcher:
-        free = [lay_down()]  # one for each thread that is in a launch
-        launch, function, pointers = _working_driver().cuLaunchKernelEx, self.function, self.source.pointers
-
-        def run(stream: int, *addresses: int) -> None:
-            block = free.pop() if free else lay_down()
-            words, config, settings, places, _ = block
-            words[:pointers] = addresses
-            config.stream = stream
-            status = launch(settings, function, places, None)
-            if status == _INVALID_CONTEXT:  # a thread that has not used the device yet
-                bind(self.device)
-                status = launch(settings, function, places, None)
-            free.append(block)
-            if status:
-                name = self.source.entry
-                raise RuntimeError(f"{name}: the CUDA driver refuses the launch with error {status}")
-
-        return run
 
 
 @cache
@@ -222,7 +186,7 @@ def _working_driver() -> Any:
 def _driver() -> Any:
     try:
         library = ctypes.CDLL("libcuda.so.1")
-        library.cuLaunchKernelEx.argtypes = (ctypes.c_void_p,) * 4
+        library.cuLaunchKernelEx  # noqa: B018
         library.cuFuncSetAttribute.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_int)
         library.cuCtxSetCurrent.argtypes = (ctypes.c_void_p,)
         library.cuModuleLoadData.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
