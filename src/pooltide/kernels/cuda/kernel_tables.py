@@ -95,7 +95,12 @@ def shares(length: int, share: int) -> tuple[Array, Array]:
 
 def windows_of_shares(axis: Axis, share: int) -> Array:
     """For every share of `share` cells, how many windows hold one of its cells."""
-    return between(axis, *shares(axis.length, share))[1]
+    table = tables(axis)
+    stop = table.first_window[share - 1 :: share] + table.window_count[share - 1 :: share]
+    if axis.length % share:
+        stop = np.append(stop, table.first_window[-1] + table.window_count[-1])
+    found: Array = stop - table.first_window[::share]
+    return found
 
 
 @lru_cache(2048)
@@ -113,10 +118,7 @@ def bands(axes: tuple[Axis, ...], cells: int) -> Array:
     holds a cell of the band. If the band is a part of a row, they may have other windows, too.
     """
     d, h, w = axes
-    slices = even_share(d.length, cells // (h.length * w.length))
-    rows = even_share(h.length, cells // w.length)
-    long = cells if d.length * h.length == 1 else 4 * cells  # parts of several rows read windows in vain
-    columns = w.length if w.length <= long else even_share(w.length, cells)
+    slices, rows, columns = _shares_of_bands(axes, cells)
     d0, d1 = shares(d.length, slices)
     h0, h1 = shares(h.length, rows)
     i, j = (at.ravel() for at in np.meshgrid(np.arange(len(d0)), np.arange(len(h0)), indexing="ij"))
@@ -137,6 +139,26 @@ def bands(axes: tuple[Axis, ...], cells: int) -> Array:
     ends, one = (begin[:, None] + w0, begin[:, None] + w1), np.ones_like(count)
     found = (*ends, one, first[:, None] + from_w, np.maximum(count, 0), 0 * one)
     return np.stack(found, axis=2).reshape(-1, 6)
+
+
+def _shares_of_bands(axes: tuple[Axis, ...], cells: int) -> tuple[int, int, int]:
+    """The slices, rows and columns of a band."""
+    d, h, w = axes
+    slices = even_share(d.length, cells // (h.length * w.length))
+    long = cells if d.length * h.length == 1 else 4 * cells  # parts of several rows read windows in vain
+    columns = w.length if w.length <= long else even_share(w.length, cells)
+    return slices, even_share(h.length, cells // w.length), columns
+
+
+def windows_of_bands(axes: tuple[Axis, ...], cells: int) -> int:
+    """How many windows all bands of `bands` read."""
+    w, shares = axes[2], _shares_of_bands(axes, cells)
+    d, h = (windows_of_shares(axis, share) for axis, share in zip(axes[:2], shares[:2], strict=True))
+    if shares[2] == w.length:
+        return int(d.sum()) * int(h.sum()) * w.outputs
+    d, h, columns = d[d > 0], h[h > 0], windows_of_shares(w, shares[2])
+    rows = int((d - 1).sum()) * axes[1].outputs * len(h) + int((h - 1).sum()) * len(d)
+    return rows * w.outputs * len(columns) + len(d) * len(h) * int(columns.sum())
 
 
 def uniform(by: Iterable[Array]) -> bool:
