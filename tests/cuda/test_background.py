@@ -115,6 +115,28 @@ def test_a_forked_child_starts_without_jobs(monkeypatch: pytest.MonkeyPatch) -> 
     go.set()
 
 
+def test_a_forked_child_does_not_wait_for_its_parents_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    from pooltide.kernels.cuda import launch
+
+    class Prepared:
+        device, jobs = 0, (background.Job(KERNELS[0], 0),)
+
+        def improve(self) -> None:
+            raise AssertionError("a child cannot use the device")
+
+    prepared = Prepared()
+    launch._prepared.add(prepared)  # type: ignore[arg-type]
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            status = 0 if launch.wait_for_kernels(0) else 1
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
 def test_without_a_thread_the_caller_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_thread(**_: Any) -> Any:
         raise RuntimeError("can't start new thread")

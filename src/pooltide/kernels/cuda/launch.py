@@ -244,6 +244,7 @@ class PreparedLaunches:
 
 
 _prepared: WeakSet[PreparedLaunches] = WeakSet()  # of calls; not those of a measured candidate
+os.register_at_fork(after_in_child=_prepared.clear)  # a child has neither their device nor their compilers
 
 
 def _all_prepared() -> list[PreparedLaunches]:
