@@ -228,10 +228,12 @@ def rounded_twice(problem: Problem) -> str | None:
 @cached()
 def division(problem: Problem) -> tuple[int, int, int, int]:
     """Returns ONCE, BY_D, BY_H and BY_W of gradient_quotients.h: how a kernel divides."""
+    ragged = is_ragged(problem)
     d, h, w = (np.unique(np.asarray(axis, dtype=np.float64)) for axis in divisors(problem))
     if problem.quotient == "chained":
-        return 0, way_of_division(problem, d), way_of_division(problem, h), way_of_division(problem, w)
-    once = max(way_of_division(problem, np.multiply.outer(np.multiply.outer(d, h), w)), 1)
+        by_d, by_h, by_w = (way_of_division(problem, axis, ragged) for axis in (d, h, w))
+        return 0, by_d, by_h, by_w
+    once = max(way_of_division(problem, np.multiply.outer(np.multiply.outer(d, h), w), ragged), 1)
     # The reciprocals of three divisors multiply to one that is too far off for ways 2 and 3.
     deep = int(d.max() > 1)
     return (4 if once > 1 and deep else once), deep, 0, 0
@@ -242,13 +244,13 @@ def division_cost(problem: Problem) -> int:
     return sum((0, 1, 4, 7, 13)[how] for how in division(problem))
 
 
-def way_of_division(problem: Problem, divisors: Array) -> int:
+def way_of_division(problem: Problem, divisors: Array, ragged: bool) -> int:
     """HOW of division.h for these divisors; the same for all divisors of ragged windows."""
     values = {abs(x) for x in divisors.ravel().tolist()}
     if values <= {1}:
         return 0
     if problem.dtype.name == "FLOAT64" or not all(x < 2**20 and x == int(x) for x in values):
-        return 4 if is_ragged(problem) or not values <= _POWERS else 1
-    if is_ragged(problem):
+        return 4 if ragged or not values <= _POWERS else 1
+    if ragged:
         return 3
     return 1 if values <= _POWERS else 2 if all(x % 2 == 1 or x in _POWERS for x in values) else 3
