@@ -119,8 +119,8 @@ def _on_device(tables: tuple[Array, ...], device: int) -> tuple[list[torch.Tenso
 class PreparedLaunches:
     """The launches of a problem on one device. Tensors are contiguous in the layout; the result has elements.
 
-    If the problem's kernel is not compiled yet, the problem's general kernel computes it, with the same bits,
-    until a thread of background.py has compiled the right one.
+    If the problem's kernel is not compiled yet, or a graph is captured, the problem's general kernel computes
+    it, with the same bits and without tables, until a thread of background.py has compiled the right one.
     Kernels of gradients may need tensors at multiples of 16 bytes. For other addresses a second
     PreparedLaunches is made at the first such call. Kernels of forwards take tensors at any address.
     """
@@ -146,12 +146,14 @@ class PreparedLaunches:
         self.jobs: tuple[background.Job, ...] = ()  # the kernels that are being compiled
         if planned is None:
             _prepared.add(self)
-        if planned is None and compiles_in_background():
-            missing = dict.fromkeys(x.source for x in self.planned if ready(x.source, device) is None)
-            instead = general(task) if missing else ""
+        capturing = torch.cuda.is_current_stream_capturing()  # then tables cannot be copied to the device
+        if planned is None and (capturing or compiles_in_background()):
+            sources = dict.fromkeys(x.source for x in self.planned)
+            later = [source for source in sources if capturing or ready(source, device) is None]
+            instead = general(task) if later else ""
             if not isinstance(instead, str):
                 self.loaded = _load(instead, device, False)
-                self.jobs = tuple(background.start(source, device) for source in missing)
+                self.jobs = tuple(background.start(source, device) for source in later)
                 return
         self._take()
 
