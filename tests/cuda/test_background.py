@@ -29,9 +29,11 @@ def empty() -> Any:
 
 def test_at_most_two_threads_compile_and_each_kernel_once(monkeypatch: pytest.MonkeyPatch) -> None:
     running, most, compiled, lock = 0, 0, [], threading.Lock()
+    begun = threading.Event()  # all kernels: a kernel that is ready would be started again
 
     def compile(source: Source, device: int) -> Any:
         nonlocal running, most
+        begun.wait()
         with lock:
             running += 1
             most = max(most, running)
@@ -43,6 +45,7 @@ def test_at_most_two_threads_compile_and_each_kernel_once(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(background, "compiled", compile)
     jobs = [background.start(kernel, 0) for kernel in KERNELS * 3]
+    begun.set()
     assert background.wait()
     assert most == 2
     assert sorted(compiled, key=KERNELS.index) == KERNELS
@@ -113,6 +116,28 @@ def test_a_forked_child_starts_without_jobs(monkeypatch: pytest.MonkeyPatch) -> 
             os._exit(0 if background.wait(20) and job.kernel is not None else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     go.set()
+
+
+def test_a_forked_child_does_not_wait_for_its_parents_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    from pooltide.kernels.cuda import launch
+
+    class Prepared:
+        device, jobs = 0, (background.Job(KERNELS[0], 0),)
+
+        def improve(self) -> None:
+            raise AssertionError("a child cannot use the device")
+
+    prepared = Prepared()
+    launch._prepared.add(prepared)  # type: ignore[arg-type]
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            status = 0 if launch.wait_for_kernels(0) else 1
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_without_a_thread_the_caller_compiles(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,7 +49,7 @@ TINY: dict[Any, dict[str, Any]] = {
     average_columns: {"CELLS_IN_REGISTERS": 30},
     boxes: {"TILE_BYTES": (768, 6 << 10), "LEAST_BYTES": 256, "TWICE": (2, 99)},
     maximum_axes: {"THREADS": 32},
-    banks: {"MOST_CONFLICTS": 1},
+    banks: {"BRANCHES": 1},
     tile: {
         "THREADS": 32,
         "TILE_BYTES": (768, 6 << 10),

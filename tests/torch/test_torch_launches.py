@@ -18,6 +18,7 @@ from pools import EVERY, Pool, gradient, kept_by, sample, shifted  # noqa: E402
 from pooltide.geometry import UNIT, Axis  # noqa: E402
 from pooltide.kernels import plan  # noqa: E402
 from pooltide.kernels.cuda import launch  # noqa: E402
+from pooltide.kernels.cuda.runtime import background  # noqa: E402
 from pooltide.kernels.cuda.runtime.driver import NoCompiler  # noqa: E402
 from pooltide.operators.dtypes import DTYPES as TYPES  # noqa: E402
 from pooltide.problem.problem import Problem  # noqa: E402
@@ -175,6 +176,26 @@ def test_tensors_between_elements_are_copied(monkeypatch: Any) -> None:
             )
     assert torch.equal(functional.max_pool2d(shifted(x), 2), y)
     assert [p.kind for p in launched] == ["maximum_gradient"] * 4 + ["maximum"]
+
+
+@pytest.mark.parametrize("mode", ["background", "wait"])
+def test_a_first_call_in_a_capture_copies_no_tables(mode: str, monkeypatch: Any) -> None:
+    """Also if the problem's kernel is compiled already, for another size."""
+    g, copied = torch.randn(2, 3, 9, 7), []
+    must = pt.avg_pool2d_backward(g, (2, 3, 18, 14), 2)
+    fake_gpu.install(monkeypatch)
+    monkeypatch.setenv("POOLTIDE_COMPILE", mode)
+    monkeypatch.setattr(torch.Tensor, "cuda", lambda tensor, device: copied.append(tensor) or tensor)
+    monkeypatch.setattr(launch, "ready", lambda source, device: source)
+    monkeypatch.setattr(background, "compiled", lambda source, device: source)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    torch.testing.assert_close(pt.avg_pool2d_backward(g, (2, 3, 18, 14), 2), must, rtol=0, atol=0)
+    background.wait()
+    torch.testing.assert_close(pt.avg_pool2d_backward(g, (2, 3, 18, 14), 2), must, rtol=0, atol=0)
+    assert not copied
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    torch.testing.assert_close(pt.avg_pool2d_backward(g, (2, 3, 18, 14), 2), must, rtol=0, atol=0)
+    assert copied
 
 
 def test_threads_may_take_a_compiled_kernel_at_the_same_time(monkeypatch: Any) -> None:

@@ -112,7 +112,8 @@ def _has_blocks(problem: Problem, layout: str) -> bool:
 
 def plan(problem: Problem, layout: str, facts: DeviceFacts, aligned: bool = True) -> tuple[Launch, ...]:
     """The launches of the chosen kernel. `aligned`: tensors begin at multiples of 16 bytes."""
-    return _choose(Task(problem, layout, facts, aligned))[1]
+    planned, _, _ = _considered(Task(problem, layout, facts, aligned))
+    return _whole(planned[_fastest(planned)][1])
 
 
 def candidates(
@@ -148,13 +149,10 @@ def _facts_of(launches: tuple[Launch, ...]) -> tuple[object, ...]:
 
 def candidate(task: Task, planner: Planner) -> tuple[Launch, ...] | str:
     """The launches of a kernel, or the reason why it can't compute the problem correctly on the device."""
-    launches = _first_pass(task, planner)
-    return launches if isinstance(launches, str) else _whole(launches)
-
-
-def _first_pass(task: Task, planner: Planner) -> tuple[Launch, ...] | str:
     launches = planner(task)
-    return launches if isinstance(launches, str) else unfit(launches, task.facts) or launches
+    if isinstance(launches, str):
+        return launches
+    return unfit(launches, task.facts) or _whole(launches)
 
 
 def _whole(launches: tuple[Launch, ...]) -> tuple[Launch, ...]:
@@ -167,25 +165,31 @@ def kernels(
     problem: Problem, layout: str, facts: DeviceFacts, aligned: bool = True
 ) -> list[tuple[str, str | None]]:
     """The kernels that were considered, each with the reason against it; the last one is chosen."""
-    chosen, _, reasons = _choose(Task(problem, layout, facts, aligned))
-    return [*reasons.items(), (chosen, None)]
+    planned, slow, refused = _considered(Task(problem, layout, facts, aligned))
+    chosen = _fastest(planned)
+    of_chosen = f"that of {chosen} {_microseconds(planned[chosen][0])}"
+    slower = sorted((seconds, name) for name, (seconds, _) in planned.items() if name != chosen)
+    estimates = [(name, f"its estimate is {_microseconds(time)}, {of_chosen}") for time, name in slower]
+    unplanned = [(name, f"it takes at least {_microseconds(time)}") for name, time in slow.items()]
+    return [*estimates, *unplanned, *refused.items(), (chosen, None)]
 
 
-def _choose(task: Task) -> tuple[str, tuple[Launch, ...], dict[str, str]]:
-    """The candidate with the least estimated time, its launches, and the reasons against the others.
+_Planned = dict[str, tuple[float, tuple[Launch, ...]]]  # by kernel, with the estimated seconds
+
+
+def _considered(task: Task) -> tuple[_Planned, dict[str, float], dict[str, str]]:
+    """The candidates, the least times of kernels that were not planned, and why the others can't compute it.
 
     Kernels are planned in the order of the least time that they can take, so that those which can't be
-    faster than the best so far need no plan. The general kernel has no estimate. Reasons are in the order of
-    the estimates; then come kernels that were not planned, and those that can't compute the problem.
+    faster than the best so far need no plan. The general kernel has no estimate.
     """
     known = dict(KERNELS[task.problem.kind])
     least = cost.least_seconds(task, known)
-    slow, refused = dict[str, str](), dict[str, str]()
-    planned = dict[str, tuple[float, tuple[Launch, ...]]]()
+    slow, refused, planned = dict[str, float](), dict[str, str](), _Planned()
     best = inf
     for name in sorted(least, key=least.__getitem__):
         if least[name] >= best:
-            slow[name] = f"it takes at least {_microseconds(least[name])}"
+            slow[name] = least[name]
         elif isinstance(launches := known[name](task), str):
             refused[name] = launches
         elif (seconds := cost.seconds(task, name, launches)) >= best:
@@ -195,15 +199,14 @@ def _choose(task: Task) -> tuple[str, tuple[Launch, ...], dict[str, str]]:
         else:
             planned[name], best = (seconds, launches), seconds
     if best == inf:
-        name = KERNELS[task.problem.kind][-1][0]
         launches = general(task)
         assert not isinstance(launches, str), launches
-        planned[name] = inf, launches
-    chosen = min(planned, key=lambda name: planned[name][0])
-    slower = sorted((seconds, name) for name, (seconds, _) in planned.items() if name != chosen)
-    of_chosen = f"that of {chosen} {_microseconds(best)}"
-    estimates = {name: f"its estimate is {_microseconds(time)}, {of_chosen}" for time, name in slower}
-    return chosen, _whole(planned[chosen][1]), estimates | slow | refused
+        planned[KERNELS[task.problem.kind][-1][0]] = inf, launches
+    return planned, slow, refused
+
+
+def _fastest(planned: _Planned) -> str:
+    return min(planned, key=lambda name: planned[name][0])
 
 
 def _microseconds(seconds: float) -> str:

@@ -95,7 +95,12 @@ def shares(length: int, share: int) -> tuple[Array, Array]:
 
 def windows_of_shares(axis: Axis, share: int) -> Array:
     """For every share of `share` cells, how many windows hold one of its cells."""
-    return between(axis, *shares(axis.length, share))[1]
+    table = tables(axis)
+    stop = table.first_window[share - 1 :: share] + table.window_count[share - 1 :: share]
+    if axis.length % share:
+        stop = np.append(stop, table.first_window[-1] + table.window_count[-1])
+    found: Array = stop - table.first_window[::share]
+    return found
 
 
 @lru_cache(2048)
@@ -113,10 +118,7 @@ def bands(axes: tuple[Axis, ...], cells: int) -> Array:
     holds a cell of the band. If the band is a part of a row, they may have other windows, too.
     """
     d, h, w = axes
-    slices = even_share(d.length, cells // (h.length * w.length))
-    rows = even_share(h.length, cells // w.length)
-    long = cells if d.length * h.length == 1 else 4 * cells  # parts of several rows read windows in vain
-    columns = w.length if w.length <= long else even_share(w.length, cells)
+    slices, rows, columns = _shares_of_bands(axes, cells)
     d0, d1 = shares(d.length, slices)
     h0, h1 = shares(h.length, rows)
     i, j = (at.ravel() for at in np.meshgrid(np.arange(len(d0)), np.arange(len(h0)), indexing="ij"))
@@ -137,6 +139,26 @@ def bands(axes: tuple[Axis, ...], cells: int) -> Array:
     ends, one = (begin[:, None] + w0, begin[:, None] + w1), np.ones_like(count)
     found = (*ends, one, first[:, None] + from_w, np.maximum(count, 0), 0 * one)
     return np.stack(found, axis=2).reshape(-1, 6)
+
+
+def _shares_of_bands(axes: tuple[Axis, ...], cells: int) -> tuple[int, int, int]:
+    """The slices, rows and columns of a band."""
+    d, h, w = axes
+    slices = even_share(d.length, cells // (h.length * w.length))
+    long = cells if d.length * h.length == 1 else 4 * cells  # parts of several rows read windows in vain
+    columns = w.length if w.length <= long else even_share(w.length, cells)
+    return slices, even_share(h.length, cells // w.length), columns
+
+
+def windows_of_bands(axes: tuple[Axis, ...], cells: int) -> int:
+    """How many windows all bands of `bands` read."""
+    w, shares = axes[2], _shares_of_bands(axes, cells)
+    d, h = (windows_of_shares(axis, share) for axis, share in zip(axes[:2], shares[:2], strict=True))
+    if shares[2] == w.length:
+        return int(d.sum()) * int(h.sum()) * w.outputs
+    d, h, columns = d[d > 0], h[h > 0], windows_of_shares(w, shares[2])
+    rows = int((d - 1).sum()) * axes[1].outputs * len(h) + int((h - 1).sum()) * len(d)
+    return rows * w.outputs * len(columns) + len(d) * len(h) * int(columns.sum())
 
 
 def uniform(by: Iterable[Array]) -> bool:
@@ -206,10 +228,12 @@ def rounded_twice(problem: Problem) -> str | None:
 @cached()
 def division(problem: Problem) -> tuple[int, int, int, int]:
     """Returns ONCE, BY_D, BY_H and BY_W of gradient_quotients.h: how a kernel divides."""
+    ragged = is_ragged(problem)
     d, h, w = (np.unique(np.asarray(axis, dtype=np.float64)) for axis in divisors(problem))
     if problem.quotient == "chained":
-        return 0, way_of_division(problem, d), way_of_division(problem, h), way_of_division(problem, w)
-    once = max(way_of_division(problem, np.multiply.outer(np.multiply.outer(d, h), w)), 1)
+        by_d, by_h, by_w = (way_of_division(problem, axis, ragged) for axis in (d, h, w))
+        return 0, by_d, by_h, by_w
+    once = max(way_of_division(problem, np.multiply.outer(np.multiply.outer(d, h), w), ragged), 1)
     # The reciprocals of three divisors multiply to one that is too far off for ways 2 and 3.
     deep = int(d.max() > 1)
     return (4 if once > 1 and deep else once), deep, 0, 0
@@ -220,13 +244,13 @@ def division_cost(problem: Problem) -> int:
     return sum((0, 1, 4, 7, 13)[how] for how in division(problem))
 
 
-def way_of_division(problem: Problem, divisors: Array) -> int:
+def way_of_division(problem: Problem, divisors: Array, ragged: bool) -> int:
     """HOW of division.h for these divisors; the same for all divisors of ragged windows."""
     values = {abs(x) for x in divisors.ravel().tolist()}
     if values <= {1}:
         return 0
     if problem.dtype.name == "FLOAT64" or not all(x < 2**20 and x == int(x) for x in values):
-        return 4 if is_ragged(problem) or not values <= _POWERS else 1
-    if is_ragged(problem):
+        return 4 if ragged or not values <= _POWERS else 1
+    if ragged:
         return 3
     return 1 if values <= _POWERS else 2 if all(x % 2 == 1 or x in _POWERS for x in values) else 3

@@ -120,8 +120,8 @@ class PreparedLaunches(_native.Launches):
 
     `run` is a `Kernel` (kernels/__init__.py) in compiled code; `enqueue` makes the launches that it does not.
 
-    If the problem's kernel is not compiled yet, the problem's general kernel computes it, with the same bits,
-    until a thread of background.py has compiled the right one.
+    If the problem's kernel is not compiled yet, or a graph is captured, the problem's general kernel computes
+    it, with the same bits and without tables, until a thread of background.py has compiled the right one.
     Kernels of gradients may need tensors at multiples of 16 bytes. For other addresses a second
     PreparedLaunches is made at the first such call. Kernels of forwards take tensors at any address.
     """
@@ -148,12 +148,14 @@ class PreparedLaunches(_native.Launches):
         self.jobs: tuple[background.Job, ...] = ()  # the kernels that are being compiled
         if planned is None:
             _prepared.add(self)
-        if planned is None and compiles_in_background():
-            missing = dict.fromkeys(x.source for x in self.planned if ready(x.source, device) is None)
-            instead = general(task) if missing else ""
+        capturing = torch.cuda.is_current_stream_capturing()  # then tables cannot be copied to the device
+        if planned is None and (capturing or compiles_in_background()):
+            sources = dict.fromkeys(x.source for x in self.planned)
+            later = [source for source in sources if capturing or ready(source, device) is None]
+            instead = general(task) if later else ""
             if not isinstance(instead, str):
-                self.jobs = tuple(background.start(source, device) for source in missing)
                 self.loaded = _load(instead, device, False)
+                self.jobs = tuple(background.start(source, device) for source in later)
                 self._launch_directly()
                 return
         self._take()
@@ -230,6 +232,7 @@ class PreparedLaunches(_native.Launches):
 
 
 _prepared: WeakSet[PreparedLaunches] = WeakSet()  # of calls; not those of a measured candidate
+os.register_at_fork(after_in_child=_prepared.clear)  # a child has neither their device nor their compilers
 
 
 def _all_prepared() -> list[PreparedLaunches]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..kernel_tables import is_ragged, power_below
+from ..kernel_tables import power_below
 from ..task import Launch, Task
 from ..windows import columns
 from .quotients import MEAN, division_of, divisor_parameters
@@ -19,7 +19,7 @@ def column_average(task: Task) -> tuple[Launch, ...] | str:
     given, task = task, columns.rows_as_planes(task)
     problem, (_, rows, steps) = task.problem, columns.steady_axes(task)
     d, h, w = (columns.windows_of(axis) for axis in problem.axes)
-    ragged = is_ragged(problem)
+    ragged = columns.by_tables(task)
     most = columns.unrolled_cells(w.most, ragged)
     windows = windows_together(h)
     if task is not given and most:  # rows have no cells in common, but a thread loads several of them at once
@@ -41,7 +41,7 @@ def column_average(task: Task) -> tuple[Launch, ...] | str:
         if spread
         else columns.walk_of(task, columns.THREADS, windows, vector, windows)
     )
-    divisors, numbers, division = division_of(task)
+    divisors, numbers, division = division_of(task, ragged)
     options = (
         *(("ROWS", rows.k if unrolled else 0), ("STRIDE", rows.s if unrolled else 0), ("WINDOWS", windows)),
         *(("PAIRED", int(paired)), ("STRIDE_W", steps.s if paired else 0)),

@@ -34,7 +34,7 @@ def wide_average(task: Task) -> tuple[Launch, ...] | str:
         *(("Divider", f"by_{name}") for name in ("wo", "ho", "do")),
         *divisor_parameters(task),
     )
-    divisors, numbers, options = division_of(task)
+    divisors, numbers, options = division_of(task, is_ragged(problem))
     arguments: tuple[Argument, ...] = (
         *(total, prod(problem.input_plane), h.length, w.length, *outputs, warp_bytes),
         *(d.most, h.most, w.most),

@@ -8,18 +8,21 @@ import numpy as np
 
 from ....geometry import spans
 from ...reference import as_float
-from ..kernel_tables import Array, is_ragged, uniform, way_of_division
+from ..kernel_tables import Array, uniform, way_of_division
 from ..task import Task
 
 MEAN = "the sums of a mean have an order of their own"
 
 
-def division_of(task: Task) -> tuple[tuple[Array, ...], list[float], tuple[tuple[str, int], ...]]:
+def division_of(
+    task: Task, ragged: bool
+) -> tuple[tuple[Array, ...], list[float], tuple[tuple[str, int], ...]]:
     """The divisors per axis, those of all windows and their reciprocals, and the defines of quotients.h."""
     problem, divisors = task.problem, _divisors(task)
-    same = (uniform(divisors) and not is_ragged(problem)) or problem.quotient == "override"
+    same = (uniform(divisors) and not ragged) or problem.quotient == "override"
     numbers = _uniform(task, divisors) if same else [1.0, 1.0, 1.0]
-    how = max(way_of_division(problem, np.array(numbers) if same else _all_divisors(task, divisors)), 1)
+    found = np.array(numbers) if same else _all_divisors(task, divisors)
+    how = max(way_of_division(problem, found, ragged), 1)
     options = (
         ("CHAINED", int(problem.quotient == "chained")),
         *((f"BY_{name}", int((axis != 1).any())) for name, axis in zip("DHW", divisors, strict=True)),

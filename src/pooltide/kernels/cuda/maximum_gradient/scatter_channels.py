@@ -9,7 +9,7 @@ import numpy as np
 
 from ....geometry import Axis, tables
 from ..cost import Shape, fastest
-from ..kernel_tables import Array, between, cdiv, divider, even_shares, shares, windows_of_shares
+from ..kernel_tables import Array, between, cdiv, divider, even_shares, shares, window_counts
 from ..source import Source
 from ..task import Launch, Task, Work
 from .indices import WARP_BYTES, corners, window_bytes
@@ -66,7 +66,7 @@ def tiles_launch(
     )
     ways = (("DEEP", int(d > 1)), ("LANES", lanes), ("LINEAR", linear), ("ONES", int(w == 1)))
     more = (("PACK", pack_of(task)), ("WALK", walk), ("THREADS", 128))
-    options = (*task.defines, ("AHEAD", ahead(task, int(steps.max()))), *ways, *more)
+    options = (*task.defines, ("AHEAD", int(ahead(task, steps.max()))), *ways, *more)
     source = Source("scatter_channels.cu", "scatter_channels", _CHANNELS, options)
     grid, shared = task.planes * cdiv(task.inner, lanes) * parts, 16 + warps * warp_bytes
     found = tables(problem.axes[0])
@@ -155,6 +155,8 @@ def window_columns(axis: Axis) -> tuple[Array, int, int]:
     found = tables(axis)
     starts = found.start if axis.adaptive else np.arange(axis.outputs) * axis.s - axis.p
     reach = int((found.end - found.start).max(initial=1)) if axis.adaptive else axis.reach
+    if not axis.adaptive:
+        return starts, reach, max(min(cdiv(reach, axis.s), axis.outputs), 1)
     shared = np.searchsorted(starts, starts + reach) - np.arange(len(starts))
     return starts, reach, int(shared.max(initial=1))
 
@@ -167,11 +169,11 @@ def steps_of(rows: Array, windows: Array, lag: int, turns: int) -> Array:
     return np.where((rows > 0) & (windows > 0), steps, 0)
 
 
-def ahead(task: Task, steps: int) -> int:
+def ahead(task: Task, steps: Any) -> Any:
     """How many windows a warp loads together. Each load of n windows takes about as long as n + 2 steps."""
-    if task.sum_bytes == 8 or task.problem.offsets:  # a window takes more registers
-        return 4
-    return min((8, 4), key=lambda n: cdiv(steps, n) * (n + 2))
+    eight = cdiv(steps, 8) * (8 + 2) <= cdiv(steps, 4) * (4 + 2)
+    # Of float64, and with offsets, a window takes more registers.
+    return np.where(eight & (task.sum_bytes == 4) & (not task.problem.offsets), 8, 4)
 
 
 def channel_tile(task: Task) -> tuple[int, int, int]:
@@ -185,14 +187,14 @@ def channel_tile(task: Task) -> tuple[int, int, int]:
         shape = [1, 1, 1]
         shape[at] = len(shares)
         boxes[at] = np.array(shares).reshape(shape)
-        windows = windows * np.array([float(windows_of_shares(axis, n).sum()) for n in shares]).reshape(shape)
+        windows = windows * np.array([float(window_counts(axis, n)[0]) for n in shares]).reshape(shape)
         tiles = tiles * -(-length // boxes[at])
     d, h, w = (box.ravel() for box in np.broadcast_arrays(*boxes))
     windows, tiles = windows.ravel(), tiles.ravel()
     warps = _warps(tiles)
     parts, shared = cdiv(tiles, warps), 16 + warps * warp_sizes(task, d * h * w, 0, 32)[0]
     rows = tiles * d * h
-    n = 4 if ahead(task, 64) == 4 else 8
+    n = int(ahead(task, 64))
     linear = contiguous(task, (d, h, w)).astype(int)
     rounds = windows / n + tiles / 2  # the last round of a tile is half full
     work = channels_work(task, n, rounds, windows, rows, 0.0, tiles, linear, 32, parts * warps)

@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from ..kernel_tables import Array, bands, cdiv, divider
+from ..kernel_tables import Array, bands, cdiv, divider, windows_of_bands
 from ..source import Argument, Source
 from ..task import Launch, Task, Work
 from .indices import WARP_BYTES, corners, window_bytes
@@ -69,13 +69,16 @@ def _bands_work(task: Task, launch: Launch, pieces: Array, parts: int, warps: in
 
 def _bands(task: Task) -> Array:
     """Bands of the size that costs least: long ones read fewer windows twice, of short ones more fit."""
-    found: list[tuple[float, int, Array]] = []
-    for size, slow in ((1, 1.0), (1.5, 1.08), (2, 1.12), (3, 1.4)):
-        pieces = bands(task.problem.axes, max(int(WARP_BYTES * size) // task.sum_bytes // task.inner, 1))
-        read = float((pieces[:, 2] * pieces[:, 4]).sum())
-        cost = (6 * read + prod(task.problem.input_plane)) * slow
-        found.append((cost, len(found), pieces))
-    return min(found)[2]
+    axes, cells = task.problem.axes, prod(task.problem.input_plane)
+
+    def cost(size: float, slow: float) -> float:
+        return (6 * windows_of_bands(axes, most(size)) + cells) * slow
+
+    def most(size: float) -> int:
+        return max(int(WARP_BYTES * size) // task.sum_bytes // task.inner, 1)
+
+    sizes = ((1, 1.0), (1.5, 1.08), (2, 1.12), (3, 1.4))
+    return bands(axes, most(min(sizes, key=lambda size: cost(*size))[0]))
 
 
 _PLANES = (

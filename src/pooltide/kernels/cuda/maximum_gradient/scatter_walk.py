@@ -117,7 +117,7 @@ def _of_slice(task: Task, rows: _Shares, widths: _Shares, lag: int, turns: int) 
     """For all cuts of rows and columns: windows loaded together, and the steps and windows of all tiles."""
     steps = steps_of(rows.windows[:, None], widths.windows, lag, turns)
     longest = np.maximum.reduceat(np.maximum.reduceat(steps, rows.begin), widths.begin, axis=1)
-    units = np.vectorize(lambda steps: ahead(task, steps), otypes=[int])(longest)
+    units = ahead(task, longest)
     padded = {n: widths.sums(rows.sums(-(-steps // n) * n).T).T for n in set(units.flat)}
     taken = np.select([units == n for n in padded], list(padded.values()))
     return units, taken, np.outer(rows.sums(rows.windows), widths.sums(widths.windows))

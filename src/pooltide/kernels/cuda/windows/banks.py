@@ -9,7 +9,7 @@ import numpy as np
 
 from ..kernel_tables import Array, cdiv
 
-MOST_CONFLICTS = 2  # lanes that wait for one bank of shared memory
+BRANCHES = 2  # that a warp runs in a tile with gaps: most have lanes before a gap and behind one
 LINE, _WORD = 128, 4  # bytes of all banks, and of one
 
 
@@ -26,7 +26,7 @@ def lanes_at_once(itemsize: int) -> int:
 def gaps_help(elements: Array, itemsize: int) -> bool:
     """Whether lanes that read these elements of a tile at once wait for each other less if it has gaps."""
     tight, loose = conflicts(elements, itemsize)
-    return tight > MOST_CONFLICTS and loose < tight
+    return BRANCHES * loose < tight
 
 
 def conflicts(elements: Array, itemsize: int) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from ..source import Argument, Source
 from ..task import FEW_THREADS as THREADS
 from ..task import Launch, Task
 from . import columns
-from .banks import conflicts, gaps_help, lanes_at_once, most_batched, with_gaps
+from .banks import BRANCHES, conflicts, gaps_help, lanes_at_once, most_batched, with_gaps
 from .boxes import BLOCKS
 from .columns import TENSORS, Windows, not_in_planes, span_table, steady_axes, unrolled_cells, windows_of
 
@@ -89,13 +89,9 @@ def _launch(task: Task, axes: Axes, tile: _Tile, kernel: TileKernel) -> tuple[La
 
 
 def _cycles(task: Task, axes: tuple[Windows, ...], tile: _Tile) -> float:
-    """In which 32 windows are read, as shared memory serves a bank once per cycle.
-
-    Where a tile has gaps, most warps have lanes with a gap and lanes without, and run both branches.
-    """
+    """In which 32 windows are read, as shared memory serves a bank once per cycle."""
     tight, loose = conflicts(_first_cells(task, axes, tile), task.problem.dtype.itemsize)
-    each = 2 * loose if _padded(task, axes, tile) else tight
-    return each * prod(axis.most for axis in axes)
+    return min(tight, BRANCHES * loose) * prod(axis.most for axis in axes)
 
 
 def _tile(task: Task, axes: tuple[Windows, ...]) -> _Tile | str:
