@@ -167,6 +167,28 @@ def test_a_box_of_no_image_is_refused(tmp_path: Path) -> None:
         run(parse(f"roi_align:2x4x9x7:o2:boxes={tmp_path / 'b.npy'}"))
 
 
+def test_a_box_of_no_image_gives_no_golden_data_and_no_picture(tmp_path: Path) -> None:
+    np.save(tmp_path / "b.npy", np.array([[0, 0, 0, 2, 2], [2, 0, 0, 2, 2]], np.float32))
+    for name in ("roi_align", "roi_pool"):
+        case = f"{name}:2x4x9x7:o2:boxes={tmp_path / 'b.npy'}"
+        texts = [invoke("golden", case, "-o", tmp_path / "golden", rc=1)]
+        texts.append(invoke("show", case, "-o", tmp_path / "x.svg", rc=2))
+        assert all(f"{name}_backward: boxes[1, 0], an image, is 2" in text for text in texts), texts
+    assert not list(tmp_path.glob("golden/case*"))
+
+
+def test_the_gradient_of_roi_pool_keeps_the_scale_of_its_boxes() -> None:
+    """The function has no scale, but the boxes and the maxima of a case are those of its forward."""
+    forward, gradient = (
+        parse(f"{name}:2x4x16x20:boxes6:o3:scale0.5") for name in ("roi_pool_forward", "roi_pool")
+    )
+    assert "scale0.5" in str(gradient)
+    assert parse(str(gradient)) == gradient
+    pairs = [boxes_of(problem_of(case), case.data) for case in (forward, gradient)]
+    np.testing.assert_array_equal(*pairs)
+    assert run(gradient).verdict("mixed").passed
+
+
 def test_golden_data_of_a_list_of_cases(tmp_path: Path) -> None:
     cases = [
         {"name": "a", "operator": "roi_align", "input": [2, 4, 9, 7], "output": [3, 3], "boxes": 12,
