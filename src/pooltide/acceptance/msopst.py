@@ -71,6 +71,9 @@ def _foreign(case: Mapping[str, Any], which: int, folder: Path) -> Foreign:
     source = "grad_output" if operator.gradient else "input"
     if source in values:
         foreign.supplied = SuppliedValues(values[source], values.get("indices"), values.get("input"))
+    elif values and operator.by_role("indices"):  # they decide which cells get what is drawn
+        role = next(iter(values))
+        raise CasesError(f"{role} has a value and {source} has none; give both, or neither")
     attributes = case.get("attr") or []
     if not isinstance(attributes, list):
         raise CasesError("attr must be a list of objects with name, type and value")
