@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..operators.catalog import documented, operators
+from ..operators.catalog import documented, operators, regions
 from ..operators.pages import HOST, Operator
 from ..writing import why
 from .case_names import NAMES, file_name, form, is_name
@@ -145,10 +145,19 @@ def call_of(key: str, *names: str) -> Foreign:
     """An empty call of the operator that one of the names means. CasesError: none does; `key` has them."""
     if operator := next((page for name in names if (page := operator_called(name))), None):
         return Foreign(operator)
+    plain = {name.removeprefix("torchvision.ops.").removeprefix("aclnn") for name in names}
+    if any({op.function, op.name.removeprefix("aclnn")} & plain for op in _all_regional()):
+        raise CasesError(
+            f"{key} is {names[0][:60]!r}; pools over regions are not read from other tools' files"
+        )
     known = [op for op in (*operators().values(), *documented().values()) if operator_called(op.function)]
     name = ", ".join(names)
     hint = did_you_mean(name, {spelling: spelling for op in known for spelling in (op.name, op.function)})
     raise CasesError(f"{key} is {name[:60]!r}{hint}; it must be an operator that pooltide ops lists")
+
+
+def _all_regional() -> Iterator[Operator]:
+    return (op for op in (*regions().values(), *documented().values()) if op.regional)
 
 
 def role_called(operator: Operator, name: str) -> str | None:

@@ -125,7 +125,10 @@ def dtype_of_boxes(call: Call) -> DType | None:
 def checked_boxes(problem: AnyProblem, call: Call, case: Case) -> NDArray[Any] | None:
     """The boxes of a case, as kernels read them. Refused: one is of no image."""
     boxes = boxes_of(problem, case.data, dtype_of_boxes(call))
-    if isinstance(problem, RegionProblem) and (fault := find_fault(problem, boxes, None)):
+    if boxes is None:
+        return None
+    assert isinstance(problem, RegionProblem)
+    if fault := find_fault(problem, boxes, None):
         raise Refused(f"{call.title}: {fault.message(problem, boxes)}")
     return boxes
 
