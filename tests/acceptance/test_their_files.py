@@ -792,3 +792,19 @@ def test_cases_of_atk_as_a_table(tmp_path: Path) -> None:
     path.write_bytes("id,name,inputs\n1,池化,[]\n".encode("gbk"))
     with pytest.raises(CasesError, match="is not UTF-8, but can be GBK"):
         list(read_cases(path))
+
+
+def test_what_a_case_file_says_is_not_passed_over(tmp_path: Path) -> None:
+    """A range that is none, and a shape in another order of the axes: drawn otherwise, golden data are of
+    another case."""
+
+    def error(**of_tensor: Any) -> str:
+        tensor = {"name": "input", "type": "tensor", "dtype": "fp32", "shape": [1, 6, 6, 3]} | of_tensor
+        kernel = {"name": "kernel_size", "type": "attr", "range_values": 2}
+        case = {"id": 1, "name": "avg_pool2d", "inputs": [tensor, kernel]}
+        (line,) = cases_of(tmp_path / "a.json", [case])
+        return line.error or ""
+
+    assert error(range_values=None) == error(format="NCHW") == ""
+    assert error(range_values=3) == "the range of the values is 3; it must be two numbers"
+    assert "has format NHWC; it must have channels first, as NCHW has" in error(format="NHWC")

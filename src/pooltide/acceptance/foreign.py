@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ..operators.call import CHANNELS_LAST
 from ..operators.catalog import documented, operators, regions
 from ..operators.pages import HOST, Operator
 from ..writing import why
@@ -235,6 +236,8 @@ def _check_tensors(foreign: Foreign, case: Case) -> None:
         if parameter is None or (expected := call.role(role)) is None:
             continue
         where = f"{foreign.operator.function}: {parameter.name}"
+        if tensor.format in CHANNELS_LAST:
+            raise CasesError(f"{where} has format {tensor.format}; it must have channels first, as NCHW has")
         if tensor.shape != expected.shape:
             must = f"by the other arguments it must be {expected.shape}"
             raise CasesError(f"{where} has shape {tensor.shape}; {must}")
