@@ -808,3 +808,8 @@ def test_what_a_case_file_says_is_not_passed_over(tmp_path: Path) -> None:
     assert error(range_values=None) == error(format="NCHW") == ""
     assert error(range_values=3) == "the range of the values is 3; it must be two numbers"
     assert "has format NHWC; it must have channels first, as NCHW has" in error(format="NHWC")
+    output = opst()["output_desc"][0] | {"shape": [2, 3, 11, 12]}
+    (line,) = cases_of(tmp_path / "o.json", [opst(output_desc=[output])])
+    assert (
+        "gradInput has shape (2, 3, 11, 12); by the other arguments it must be (2, 3, 11, 13)" in line.error
+    )
