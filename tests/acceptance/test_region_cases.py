@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import pooltide as pt
-from commandline import invoke, results_of
+from commandline import golden_and_chip, invoke, results_of
 from pooltide.acceptance.boxes import draw_boxes
 from pooltide.acceptance.inputs import TooLarge, draw
 from pooltide.acceptance.notation import parse
@@ -167,6 +167,28 @@ def test_a_box_of_no_image_is_refused(tmp_path: Path) -> None:
         run(parse(f"roi_align:2x4x9x7:o2:boxes={tmp_path / 'b.npy'}"))
 
 
+def test_a_box_of_no_image_gives_no_golden_data_and_no_picture(tmp_path: Path) -> None:
+    np.save(tmp_path / "b.npy", np.array([[0, 0, 0, 2, 2], [2, 0, 0, 2, 2]], np.float32))
+    for name in ("roi_align", "roi_pool"):
+        case = f"{name}:2x4x9x7:o2:boxes={tmp_path / 'b.npy'}"
+        texts = [invoke("golden", case, "-o", tmp_path / "golden", rc=1)]
+        texts.append(invoke("show", case, "-o", tmp_path / "x.svg", rc=2))
+        assert all(f"{name}_backward: boxes[1, 0], an image, is 2" in text for text in texts), texts
+    assert not list(tmp_path.glob("golden/case*"))
+
+
+def test_the_gradient_of_roi_pool_keeps_the_scale_of_its_boxes() -> None:
+    """The function has no scale, but the boxes and the maxima of a case are those of its forward."""
+    forward, gradient = (
+        parse(f"{name}:2x4x16x20:boxes6:o3:scale0.5") for name in ("roi_pool_forward", "roi_pool")
+    )
+    assert "scale0.5" in str(gradient)
+    assert parse(str(gradient)) == gradient
+    pairs = [boxes_of(problem_of(case), case.data) for case in (forward, gradient)]
+    np.testing.assert_array_equal(*pairs)
+    assert run(gradient).verdict("mixed").passed
+
+
 def test_golden_data_of_a_list_of_cases(tmp_path: Path) -> None:
     cases = [
         {"name": "a", "operator": "roi_align", "input": [2, 4, 9, 7], "output": [3, 3], "boxes": 12,
@@ -197,6 +219,33 @@ def test_golden_data_of_a_list_of_cases(tmp_path: Path) -> None:
     assert (
         "[3, 4]" in (tmp_path / "report.html").read_text() or (tmp_path / "report.html").stat().st_size > 1000
     )
+
+
+def test_regions_are_accepted_as_windows_are(tmp_path: Path) -> None:
+    """The way of docs/acceptance.md: a pack, shards, every standard, a report, and a result with a fault."""
+    names = [op.short for op in regions().values()]
+    golden, chip = golden_and_chip(tmp_path, "".join(f"{name}:{SMALL}:seed3\n" for name in names))
+    cases, pack, total = tmp_path / "cases.txt", tmp_path / "p.tar", len(names)
+    invoke("golden", cases, "-o", tmp_path / "again", "--pack", pack)
+    assert f"{total} of {total} pass" in invoke("compare", chip, pack)
+    parts = []
+    for number in (1, 2, 3):
+        parts.append(tmp_path / f"{number}.jsonl")
+        parts[-1].write_text(invoke("compare", chip, golden, "--shard", f"{number}/3", "--json"))
+    assert f"{total} pass, 0 fail" in invoke("merge", *parts, "-o", tmp_path / "all.jsonl")
+    np.save(chip / "case-000001.npy", np.load(chip / "case-000001.npy") * np.float32(1.5))
+    for standard in ("mixed", "single", "bits", "ulp", "msprobe"):
+        report = tmp_path / f"{standard}.html"
+        text = invoke("compare", chip, golden, "--standard", standard, "--report", report, rc=1)
+        assert "case-000001: " + standard in text, text
+        assert f"compare {chip} {golden} --only case-000001" in report.read_text("utf-8")
+
+
+def test_regions_of_other_tools_are_refused_by_name(tmp_path: Path) -> None:
+    for name in ("aclnnRoiAlignV2Backward", "torchvision.ops.roi_align", "ps_roi_pool_backward"):
+        (tmp_path / "c.json").write_text(json.dumps([{"id": 1, "name": name, "inputs": []}]))
+        text = invoke("golden", "--from", tmp_path / "c.json", "-o", tmp_path / "g", rc=1)
+        assert f"name is '{name}'; pools over regions are not read from other tools' files" in text
 
 
 def test_a_picture_has_the_boxes_and_their_coverage(tmp_path: Path) -> None:

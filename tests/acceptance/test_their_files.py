@@ -462,6 +462,31 @@ def test_given_values_of_msopst(tmp_path: Path) -> None:
         np.testing.assert_array_equal(np.load(tmp_path / "g" / name / "output.npy"), values[:, 1:5:2, 1::2])
 
 
+def test_given_indices_of_msopst(tmp_path: Path) -> None:
+    """They are in the golden data as they are in the file, or the case has an error."""
+
+    def made(name: str, indices: list[int], gradient: list[int] | None) -> dict[str, Any]:
+        g, at = ({"format": "ND", "type": kind, "shape": [1, 2, 2]} for kind in ("float", "int32"))
+        inputs = [g | {"name": "gradOutput"}, g | {"name": "self", "shape": [1, 4, 4]}]
+        inputs.append(at | {"name": "indices", "value": indices})
+        if gradient:
+            inputs[0]["value"] = gradient
+        attr = [{"name": "kernel_size", "type": "int", "value": 2}]
+        return {"case_name": name, "op": "max_pool2d_backward", "input_desc": inputs, "attr": attr}
+
+    cases = [made("good", [0, 2, 8, 15], [1, 2, 3, 4]), made("alone", [0, 2, 8, 15], None)]
+    cases += [made("far", [0, 2, 8, 16], [1, 2, 3, 4]), made("negative", [0, -1, 8, 15], [1, 2, 3, 4])]
+    (tmp_path / "c.json").write_text(json.dumps(cases))
+    text = invoke("golden", "--from", tmp_path / "c.json", "-o", tmp_path / "g", "--jobs", 1, rc=1)
+    assert "(alone): indices has a value and grad_output has none; give both, or neither" in text
+    assert "(far): indices[0, 1, 1] is 16; it must be 0 to 15, inside the 4×4 plane" in text
+    assert "(negative): indices[0, 0, 1] is -1; it must be 0 to 15" in text
+    assert "1 of 4 cases, 3 bad" in text
+    found = np.load(tmp_path / "g" / "good" / "grad_input.npy").ravel()
+    assert [*np.flatnonzero(found)] == [0, 2, 8, 15]
+    assert [*found[found > 0]] == [1, 2, 3, 4]
+
+
 @pytest.mark.parametrize(
     ("path", "to", "says"),
     [
@@ -767,3 +792,24 @@ def test_cases_of_atk_as_a_table(tmp_path: Path) -> None:
     path.write_bytes("id,name,inputs\n1,池化,[]\n".encode("gbk"))
     with pytest.raises(CasesError, match="is not UTF-8, but can be GBK"):
         list(read_cases(path))
+
+
+def test_what_a_case_file_says_is_not_passed_over(tmp_path: Path) -> None:
+    """A range that is none, and a shape in another order of the axes: drawn otherwise, golden data are of
+    another case."""
+
+    def error(**of_tensor: Any) -> str:
+        tensor = {"name": "input", "type": "tensor", "dtype": "fp32", "shape": [1, 6, 6, 3]} | of_tensor
+        kernel = {"name": "kernel_size", "type": "attr", "range_values": 2}
+        case = {"id": 1, "name": "avg_pool2d", "inputs": [tensor, kernel]}
+        (line,) = cases_of(tmp_path / "a.json", [case])
+        return line.error or ""
+
+    assert error(range_values=None) == error(format="NCHW") == ""
+    assert error(range_values=3) == "the range of the values is 3; it must be two numbers"
+    assert "has format NHWC; it must have channels first, as NCHW has" in error(format="NHWC")
+    output = opst()["output_desc"][0] | {"shape": [2, 3, 11, 12]}
+    (line,) = cases_of(tmp_path / "o.json", [opst(output_desc=[output])])
+    assert (
+        "gradInput has shape (2, 3, 11, 12); by the other arguments it must be (2, 3, 11, 13)" in line.error
+    )

@@ -119,6 +119,20 @@ def test_readme_has_the_commands_and_ci_runs_the_last() -> None:
     assert "README.md" in (ROOT / ".ci" / "run").read_text("utf-8")
 
 
+def test_the_readme_says_what_an_install_needs_and_how_long_it_takes() -> None:
+    parts = (ROOT / "README.md").read_text("utf-8").split("\n## ")
+    install, *doors = [part for part in parts if part.startswith(("Install", "You "))]
+    assert "    apt install python3-venv python3-dev g++\n" in install
+    assert re.search(r"about ten seconds \(20\d\d-", install)
+    assert re.search(r"about one minute of processor time, .* \(20\d\d-", install)
+    assert len(doors) == 3
+    for door in doors:  # what it needs besides, and no second install of this package
+        assert re.match(r".*\n\n(Beyond the install you need|You need nothing beyond the install)", door), (
+            door
+        )
+        assert not re.search(r"pip install '?(\.|pooltide)", door), door
+
+
 @pytest.mark.parametrize("name", ["operators.md", "reference.md", "pytorch.md"])
 def test_the_printed_pages_are_what_their_tool_prints(name: str) -> None:
     pytest.importorskip("torch")

@@ -288,3 +288,37 @@ def test_names_in_tables_break_between_their_words() -> None:
     html = '<td><a href="a_b/cD">aclrtResetDevice</a> native/max_pool.h</td>'
     shown = load_tool("site.py").on_page_content(html)
     assert shown == '<td><a href="a_b/cD">aclrt<wbr>Reset<wbr>Device</a> native/<wbr>max_<wbr>pool.h</td>'
+
+
+def test_long_names_and_headings_break_between_their_words() -> None:
+    page = load_tool("site.py").on_page_content
+    assert page('<h2 id="a_b.c">a_b.c</h2>') == '<h2 id="a_b.c">a_<wbr>b.c</h2>'
+    long = "torch.use_deterministic_algorithms(True)"
+    broken = "torch.<wbr>use_<wbr>deterministic_<wbr>algorithms(<wbr>True)"
+    assert page(f'<p><a href="{long}">x</a> <code>{long}</code> max_pool2d</p>') == (
+        f'<p><a href="{long}">x</a> <code>{broken}</code> max_pool2d</p>'
+    )
+    assert page(f"<pre><span></span><code>{long}</code></pre>") == (
+        f"<pre><span></span><code>{long}</code></pre>"
+    )
+
+
+def test_a_wrong_address_leads_home_in_both_languages(site: Path) -> None:
+    for page, home, says in (
+        ("404.html", "/", "There is no such page"),
+        ("zh/404.html", "/zh/", "没有这个页面"),
+    ):
+        text = (site / page).read_text("utf-8")
+        assert f"<h1>{says}</h1>" in text
+        assert f'<a href="{home}">pooltide</a>' in text
+
+
+@needs_browser
+def test_no_heading_breaks_inside_a_word_on_a_telephone(site: Path, chromium: Browser) -> None:
+    """A name that may break only between its words is as wide as the screen lets it be."""
+    inside = """[...document.querySelectorAll(".md-content :is(h1, h2, h3)")].filter(e => {
+        e.style.overflowWrap = e.style.wordBreak = "normal"; return e.scrollWidth > e.clientWidth + 1;
+    }).map(e => e.textContent)"""
+    for page in ("examples", "operators", "reference", "start", "zh/start"):
+        chromium.open(site / page / "index.html", 390)
+        assert chromium.evaluate(inside) == [], page

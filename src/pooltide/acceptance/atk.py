@@ -80,7 +80,7 @@ def _foreign(case: Mapping[str, Any]) -> Foreign:
             tensor = Tensor(shape_of(one.get("shape")), text_of(one, "dtype"), one.get("format"))
             put(foreign.tensors, role, tensor)
             source = "grad_output" if operator.gradient else "input"
-            if role == source and isinstance(one.get("range_values"), list):
+            if role == source and one.get("range_values") is not None:
                 foreign.words = range_words("uniform", one["range_values"])
         elif role != "out":
             put(foreign.attributes, role, one.get("range_values"))

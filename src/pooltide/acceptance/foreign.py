@@ -16,7 +16,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..operators.catalog import documented, operators
+from ..operators.call import CHANNELS_LAST
+from ..operators.catalog import documented, operators, regions
 from ..operators.pages import HOST, Operator
 from ..writing import why
 from .case_names import NAMES, file_name, form, is_name
@@ -145,10 +146,19 @@ def call_of(key: str, *names: str) -> Foreign:
     """An empty call of the operator that one of the names means. CasesError: none does; `key` has them."""
     if operator := next((page for name in names if (page := operator_called(name))), None):
         return Foreign(operator)
+    plain = {name.removeprefix("torchvision.ops.").removeprefix("aclnn") for name in names}
+    if any({op.function, op.name.removeprefix("aclnn")} & plain for op in _all_regional()):
+        raise CasesError(
+            f"{key} is {names[0][:60]!r}; pools over regions are not read from other tools' files"
+        )
     known = [op for op in (*operators().values(), *documented().values()) if operator_called(op.function)]
     name = ", ".join(names)
     hint = did_you_mean(name, {spelling: spelling for op in known for spelling in (op.name, op.function)})
     raise CasesError(f"{key} is {name[:60]!r}{hint}; it must be an operator that pooltide ops lists")
+
+
+def _all_regional() -> Iterator[Operator]:
+    return (op for op in (*regions().values(), *documented().values()) if op.regional)
 
 
 def role_called(operator: Operator, name: str) -> str | None:
@@ -226,6 +236,8 @@ def _check_tensors(foreign: Foreign, case: Case) -> None:
         if parameter is None or (expected := call.role(role)) is None:
             continue
         where = f"{foreign.operator.function}: {parameter.name}"
+        if tensor.format in CHANNELS_LAST:
+            raise CasesError(f"{where} has format {tensor.format}; it must have channels first, as NCHW has")
         if tensor.shape != expected.shape:
             must = f"by the other arguments it must be {expected.shape}"
             raise CasesError(f"{where} has shape {tensor.shape}; {must}")

@@ -34,10 +34,9 @@ from .manifest_entry import MANIFEST, ROLES, SUFFIXES, expected, first_change, h
 from .notation import Case, parse
 from .oracle import golden_result
 from .plain_files import opened
-from .region_inputs import boxes_of
 from .supplied_values import SuppliedValues, load
 from .tensorfile import TensorFileError, npy_header, raw_bytes
-from .trial import Refused, defect, dtype_of_boxes, problem_of
+from .trial import Refused, checked_boxes, defect, dtype_of_boxes, problem_of
 from .words import NotationError
 
 Array = NDArray[Any]
@@ -110,7 +109,7 @@ def _arrays(case: Case, supplied: SuppliedValues | None) -> dict[str, Array | No
     read = np.ascontiguousarray(shaped(problem, source, axes))
     places = None if indices is None else np.ascontiguousarray(shaped(problem, indices, axes))
     kind = dtype_of_boxes(call)
-    boxes = boxes_of(problem, case.data, kind)
+    boxes = checked_boxes(problem, call, case)
     golden = golden_result(problem, read, places, boxes)
     names = ("grad_output", "grad_input") if problem.gradient else ("input", "output")
     arrays = {"indices": places if golden.indices is None else golden.indices}

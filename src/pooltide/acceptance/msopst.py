@@ -8,6 +8,7 @@ several types is one case for each type.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,13 @@ def _foreign(case: Mapping[str, Any], which: int, folder: Path) -> Foreign:
     source = "grad_output" if operator.gradient else "input"
     if source in values:
         foreign.supplied = SuppliedValues(values[source], values.get("indices"), values.get("input"))
+    elif values and operator.by_role("indices"):  # they decide which cells get what is drawn
+        role = next(iter(values))
+        raise CasesError(f"{role} has a value and {source} has none; give both, or neither")
+    outputs = case.get("output_desc")
+    result = outputs[0] if isinstance(outputs, list) and outputs else None
+    if isinstance(result, dict) and "shape" in result and source in foreign.tensors:
+        put(foreign.tensors, "out", replace(foreign.tensors[source], shape=_shape(result)))
     attributes = case.get("attr") or []
     if not isinstance(attributes, list):
         raise CasesError("attr must be a list of objects with name, type and value")
@@ -88,13 +96,17 @@ def _role(operator: Operator, one: Mapping[str, Any], usual: str | None) -> str:
 
 
 def _tensor(one: Mapping[str, Any], which: int) -> Tensor:
+    dtype, format = (_picked(one, key, which) for key in ("type", "format"))
+    return Tensor(_shape(one), dtype, format)
+
+
+def _shape(one: Mapping[str, Any]) -> tuple[int, ...]:
     shape = one.get("shape")
     if isinstance(shape, list) and len(shape) == 1 and isinstance(shape[0], list):
         shape = shape[0]
     if isinstance(shape, list) and any(isinstance(part, list) for part in shape):
         raise CasesError("shape has several shapes; give each its own case")
-    dtype, format = (_picked(one, key, which) for key in ("type", "format"))
-    return Tensor(shape_of(shape), dtype, format)
+    return shape_of(shape)
 
 
 def _picked(one: Mapping[str, Any], key: str, which: int) -> str:

@@ -318,7 +318,8 @@ def _check_range(data: Data) -> None:
 
 def _attributes(operator: Operator, fields: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     own = [parameter.role for parameter in operator.parameters]
-    for role in (*own, *(role for role in (*NUMBERS, *FLAGS) if role in fields and role not in own)):
+    own += [role for role in (*NUMBERS, *FLAGS, "spatial_scale") if role in fields and role not in own]
+    for role in own:
         if role in NUMBERS:
             yield role, fields.get(role, NUMBERS[role][2])
         elif role in FLAGS:

@@ -13,13 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels.regions.reference import cells_of_bin, samples_of_bin
+from ..operators.pages import HOST
 from ..problem.regions import RegionProblem
 from .inputs import draw
 from .notation import Case
 from .oracle import golden_result
 from .panels import Panel, Undrawable, arranged, coverage, signed
 from .picture import SERIES, Lines, Picture, box
-from .region_inputs import boxes_of
+from .trial import checked_boxes
 
 Array = NDArray[Any]
 _LARGEST = 1024  # cells along a side
@@ -34,7 +35,7 @@ def draw_regions(case: Case, problem: RegionProblem) -> Picture:
         raise Undrawable(f"the plane is {size}; a picture has at most {_LARGEST} cells a side")
     if (bins := problem.regions * prod(problem.bins)) > _MOST_BINS:
         raise Undrawable(f"the regions have {bins} bins; a picture has at most {_MOST_BINS}")
-    boxes = boxes_of(problem, case.data)
+    boxes = checked_boxes(problem, case.call(HOST), case)
     assert boxes is not None
     source, indices = draw(problem, case.data)
     result = golden_result(problem, source, indices, boxes).values

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays.volumes import as_volume
+from ..kernels import IndexFault
 from ..operators.call import TensorMeta
 from ..operators.catalog import operators
 from ..operators.dtypes import DTYPES
@@ -21,7 +23,7 @@ from ..operators.pages import HOST
 from .notation import Case
 from .oracle import golden_result
 from .tensorfile import TensorFileError, open_tensor
-from .trial import Refused, problem_of
+from .trial import Refused, problem_of, windows_of
 
 Array = NDArray[Any]
 Values = str | tuple[float, ...]  # the path of a file, or the values themselves
@@ -40,7 +42,8 @@ class SuppliedValues:
 def load(case: Case, supplied: SuppliedValues) -> tuple[Array, Array | None]:
     """The source and the indices of a case, as `inputs.draw` returns them.
 
-    TensorFileError: a file can't be read, or has another dtype or shape than the case.
+    TensorFileError: a file can't be read, or has another dtype or shape than the case. Refused: an index is
+    outside its plane.
     """
     call, axes = case.call(case.product or HOST), len(case.operator.axes)
     role = "grad_output" if case.operator.gradient else "input"
@@ -48,7 +51,13 @@ def load(case: Case, supplied: SuppliedValues) -> tuple[Array, Array | None]:
     if case.index_dtype is None or case.operator.kind == "maximum":
         return source, None
     if supplied.indices is not None:
-        return source, as_volume(_read(supplied.indices, call.role("indices")), axes)
+        indices = as_volume(_read(supplied.indices, call.role("indices")), axes)
+        plane = windows_of(case, "a file with values").input_plane[3 - axes :]
+        outside = np.flatnonzero((indices < 0) | (indices >= prod(plane)))
+        if outside.size:
+            fault = IndexFault(outside.size, int(outside[0]), int(indices.flat[outside[0]]))
+            raise Refused(fault.message("indices", call.role("indices").shape, plane))
+        return source, indices
     if supplied.forward_input is None:
         raise Refused("the case has no indices; give them, or the input of the forward")
     return source, _maxima(case, supplied.forward_input)

@@ -6,7 +6,7 @@ draws the inputs, computes, takes the time and judges the result.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from traceback import extract_tb
@@ -19,6 +19,7 @@ from ..display import html_table
 from ..kernels import Arrays, IndexFault
 from ..kernels.plan import AnyProblem, Executable, layout_of, plan
 from ..kernels.regions import RegionFault
+from ..kernels.regions.reference import find_fault
 from ..operators.call import Call, TensorMeta
 from ..operators.dtypes import DType
 from ..operators.pages import HOST
@@ -72,7 +73,15 @@ def problem_of(case: Case, product: str | None = None) -> AnyProblem:
     if fault := check(call):
         raise Refused(fault.message(call.title))
     find = lower_regions if case.operator.regional else lower
-    return find(call, case.index_dtype is not None)
+    problem = find(call, case.index_dtype is not None)
+    scale = dict(case.attributes).get("spatial_scale")
+    if (
+        isinstance(problem, RegionProblem)
+        and scale is not None
+        and not case.operator.by_role("spatial_scale")
+    ):
+        return replace(problem, spatial_scale=scale)  # roi_pool's gradient: the scale of its forward's boxes
+    return problem
 
 
 def windows_of(case: Case, what: str, product: str | None = None) -> Problem:
@@ -111,6 +120,17 @@ def _layout(tensor: TensorMeta, axes: int) -> str:
 def dtype_of_boxes(call: Call) -> DType | None:
     tensor = call.role("boxes")
     return None if tensor is None else tensor.dtype
+
+
+def checked_boxes(problem: AnyProblem, call: Call, case: Case) -> NDArray[Any] | None:
+    """The boxes of a case, as kernels read them. Refused: one is of no image."""
+    boxes = boxes_of(problem, case.data, dtype_of_boxes(call))
+    if boxes is None:
+        return None
+    assert isinstance(problem, RegionProblem)
+    if fault := find_fault(problem, boxes, None):
+        raise Refused(f"{call.title}: {fault.message(problem, boxes)}")
+    return boxes
 
 
 def fault_text(

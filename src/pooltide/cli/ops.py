@@ -220,7 +220,7 @@ def _rules(op: Operator, table: Any) -> str:
 def _notes(op: Operator, form: str | None) -> str:
     """The document's own errors, and where the rules take more than it says."""
     if form == "markdown":
-        return "\n".join(f"- {note}" for note in op.notes)
+        return "\n".join("- " + note.replace("*", r"\*") for note in op.notes)
     return "\n".join(fill(note, screen_width(), subsequent_indent="  ") for note in op.notes)
 
 
