@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Times the planning of new image sizes for a GPU, and counts the kernels that they need. Uses no GPU.
 
-    python tools/plan_sizes.py [--sizes 200] [--seed 1] [--each]
+    python tools/plan_sizes.py [--sizes 200] [--seed 1] [--each] [--drawn 0]
 
 The seven pools of cli/bench/new_sizes.py, in float32 and bfloat16, planes and channels-last, of 2 images of
 64 channels with sides of 20 to 110 cells: milliseconds of processor time in which the launches of a size are
 planned for an H200, tables included, and how many kernels all sizes need, for each pool, dtype, layout and
 direction; after "+" those that only sizes with adaptive windows of one length need. `--each` prints every
-row; else only the sums and the rows with more than 6 kernels.
+row; else only the sums and the rows with more than 6 kernels. `--drawn N` times N gradients and N forwards,
+drawn as `pooltide bench --drawn` does, and names the slowest.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ import numpy as np
 from pooltide.acceptance.notation import parse
 from pooltide.acceptance.trial import problem_of
 from pooltide.cache import CALLS
+from pooltide.cli.bench.drawn_problems import problems_of as drawn_problems
 from pooltide.cli.bench.forward_pools import problems_of
+from pooltide.cli.bench.sampling import CELLS, Sampling, draw_problems
 from pooltide.kernels.cuda import choice
 from pooltide.kernels.cuda.kernel_tables import is_ragged
 from pooltide.kernels.cuda.runtime.driver import H200
@@ -50,7 +53,27 @@ def planned(problem: Problem, layout: str) -> tuple[float, set[str]]:
 
 
 def is_adaptive(problem: Problem) -> bool:
-    return any(axis.adaptive for axis in problem.axes)
+    return any(axis.adaptive and axis.length > 1 for axis in problem.axes)
+
+
+def time_drawn(count: int, seed: int) -> None:
+    drawn = [
+        one
+        for kind in ("gradients", "forwards")
+        for one in draw_problems(Sampling(count, seed, kind, "cuda", CELLS["cuda"]))
+    ]
+    rows = [
+        (planned(problem, layout)[0], f"{problem}, {layout}")
+        for one in drawn
+        for problem, layout in drawn_problems(one)
+    ]
+    rows = sorted(rows[1:], reverse=True)  # the first one reads costs.json
+    times = [time for time, _ in rows]
+    print(
+        f"{len(times)} plans: median {np.median(times):.2f}, p90 {np.quantile(times, 0.9):.2f} ms; slowest:"
+    )
+    for time, name in rows[:5]:
+        print(f"{time:6.2f} ms  {name}")
 
 
 def main() -> None:
@@ -60,10 +83,14 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--each", action="store_true")
+    parser.add_argument("--drawn", type=int, default=0)
     args = parser.parse_args()
+    gc.disable()
+    if args.drawn:
+        time_drawn(args.drawn, args.seed)
+        return
     rng = np.random.default_rng(args.seed)
     sizes = [(int(h), int(w)) for h, w in rng.integers(20, 111, (args.sizes, 2))]
-    gc.disable()
     times, most = [], 0
     for pool, dtype, layout in product(POOLS, ("f32", "bf16"), ("planes", "channels_last")):
         for direction in problems(f"{pool}:{dtype}", sizes[0]):

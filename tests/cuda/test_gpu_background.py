@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -127,24 +125,3 @@ def test_a_compiler_that_fails_leaves_the_general_kernel(monkeypatch: pytest.Mon
             background.wait()
     assert torch.equal(pt.avg_pool2d_backward(g, x, 3, 2, 1), must)
     background._forget()
-
-
-def test_threads_call_new_sizes_while_kernels_are_compiled() -> None:
-    """Random sizes of several pools from four threads, graphs captured among them: the bits of the CPU."""
-
-    def worker(seed: int) -> int:
-        draw, wrong = random.Random(seed), 0
-        stream = torch.cuda.Stream()
-        with torch.cuda.stream(stream):
-            for _ in range(60):
-                h, w, out = draw.randrange(8, 60), draw.randrange(8, 60), draw.randrange(2, 8)
-                layout = draw.choice([torch.contiguous_format, torch.channels_last])
-                g = torch.randn(2, 16, out, out).to(memory_format=layout)
-                must = pt.adaptive_avg_pool2d_backward(g, (2, 16, h, w))
-                found = pt.adaptive_avg_pool2d_backward(g.cuda(), (2, 16, h, w))
-                wrong += not torch.equal(found.cpu(), must)
-        return wrong
-
-    with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(worker, range(4))) == [0] * 4
-    assert pt.wait_for_kernels()

@@ -1,7 +1,8 @@
 """10,000 calls on random new sizes from four threads, in one process: the bits of the CPU, and nothing is left.
 
 Kernels are compiled in the background meanwhile; some calls are captured in CUDA graphs, and the process forks.
-Prints the time of the longest call (`pytest -s`), and the stack of a call after 0.2 s.
+Fails if about as many calls wait as kernels are compiled: other programs may delay a few. Prints the longest calls
+(`pytest -s`), and the stacks of all threads when a call has taken 0.2 s.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ pytestmark = [
 THREADS, CALLS_OF_THREAD = 4, 2500
 CAPTURES, FORKS = 10, 5  # of a thread
 WARM = 100  # calls of a thread before memory, files and threads are counted
-LONGEST = 0.2  # seconds of a call that are a fault: a compiler takes more
+PAUSE = 0.003  # seconds of a collection of garbage, a fork, or the beginning of a capture that count
+LONGEST = 0.2  # seconds: a compiler takes more
 _capturing = threading.Lock()  # a capture begins by waiting for the device, which another capture forbids
 
 
@@ -84,7 +86,8 @@ class Calls:
         self.grad = np.random.default_rng(1).standard_normal((2, 3, 7, 9)).astype(np.float32)
         self.must = pooltide.avg_pool2d_backward(self.grad, (2, 3, 14, 18), 2)
         self.done: Counter[str] = Counter()
-        self.longest: list[tuple[float, str]] = []
+        self.times: list[tuple[float, float, str]] = []  # when a call began and ended, and its pool
+        self.pauses: list[tuple[float, float]] = []  # of all threads, by Python or a fork
         self.began: dict[int, float] = {}  # by thread
         self.stacks: list[str] = []
 
@@ -94,7 +97,28 @@ class Calls:
         self.began[me] = begin
         yield
         del self.began[me]
-        self.longest.append((time.perf_counter() - begin, name))
+        self.times.append((begin, time.perf_counter(), name))
+
+    def paused(self, begin: float) -> None:
+        if (end := time.perf_counter()) - begin > PAUSE:
+            self.pauses.append((begin, end))
+
+    def collects(self, phase: str, _: dict[str, int]) -> None:
+        if phase == "start":
+            self.collection = time.perf_counter()
+        else:
+            self.paused(self.collection)
+
+    def longest(self, paused: bool) -> list[tuple[float, str]]:
+        """The times of calls, the longest first: of those during which a pause was, or of the others."""
+        return sorted(
+            (
+                (end - begin, name)
+                for begin, end, name in self.times
+                if paused == any(begin < until and since < end for since, until in self.pauses)
+            ),
+            reverse=True,
+        )
 
     def watch(self, finished: threading.Event) -> None:
         """Keeps the stacks of all threads when a call takes long."""
@@ -134,10 +158,16 @@ class Calls:
 
     def capture(self, function: Callable[..., Any], given: list[Any], stream: Any) -> Any:
         """The result of a first call in a graph, replayed."""
+        graph = torch.cuda.CUDAGraph()
         with _capturing:
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+            capture = torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local")
+            begin = time.perf_counter()
+            capture.__enter__()  # collects garbage and empties the allocator's cache
+            self.paused(begin)
+            try:
                 found = function(*given)
+            finally:
+                capture.__exit__(None, None, None)
         found.fill_(float("nan"))
         graph.replay()
         result = found.clone()
@@ -148,6 +178,7 @@ class Calls:
         """A child computes on the CPU, and has no compilers to wait for."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of forks of a process with threads
+            begin = time.perf_counter()
             child = os.fork()
         if child == 0:
             status = 2
@@ -159,6 +190,7 @@ class Calls:
                 traceback.print_exc()
             finally:
                 os._exit(status)
+        self.paused(begin)
         end = time.monotonic() + 20
         while not (ended := os.waitpid(child, os.WNOHANG))[0]:
             assert time.monotonic() < end, "a child hangs"
@@ -198,7 +230,8 @@ def test_ten_thousand_calls_from_four_threads(monkeypatch: pytest.MonkeyPatch, t
     with ThreadPoolExecutor(THREADS) as pool:
         list(pool.map(lambda seed: calls.work(seed, WARM), range(THREADS)))
     before, kernels, start = held(), compiler.loaded(), time.perf_counter()
-    calls.longest.clear()
+    calls.times.clear()
+    gc.callbacks.append(calls.collects)
     watcher = threading.Thread(target=calls.watch, args=(finished,))
     watcher.start()
     with ThreadPoolExecutor(THREADS) as pool:
@@ -208,17 +241,24 @@ def test_ten_thousand_calls_from_four_threads(monkeypatch: pytest.MonkeyPatch, t
     seconds = time.perf_counter() - start
     unfinished = len(background.unfinished())
     after = held()
-    times = sorted(calls.longest, reverse=True)
+    gc.callbacks.remove(calls.collects)
+    alone, paused = calls.longest(False), calls.longest(True)
+    pauses = sorted((end - begin for begin, end in calls.pauses), reverse=True)
     print(
         f"\n{seconds:.1f} s, {dict(calls.done)}, {compiler.loaded() - kernels} kernels, {unfinished} unfinished"
     )
-    print("longest, ms:", [(round(1e3 * t, 1), name) for t, name in times[:12]])
-    print(f"median {1e3 * times[len(times) // 2][0]:.2f}, p99 {1e3 * times[len(times) // 100][0]:.2f} ms")
+    print("longest, ms:", [(round(1e3 * t, 1), name) for t, name in alone[:10]])
+    print(
+        f"{len(alone)}: median {1e3 * alone[len(alone) // 2][0]:.2f}, p99 {1e3 * alone[len(alone) // 100][0]:.2f}"
+    )
+    print("longest of", len(paused), "calls in pauses, ms:", [round(1e3 * t, 1) for t, _ in paused[:10]])
+    print("longest of", len(pauses), "pauses, ms:", [round(1e3 * t, 1) for t in pauses[:10]])
     print("before", before, "\nafter ", after)
-    print("\n".join(calls.stacks[:24]))
+    print("\n\n".join(calls.stacks[:24]))
     assert (
         sum(calls.done.values()) - calls.done["compared"] - calls.done["forks"] >= THREADS * CALLS_OF_THREAD
     )
     for name in ("bytes on the GPU, without tables of graphs", "files", "threads"):
         assert after[name] <= before[name], name
-    assert times[0][0] < 1, "a call waited for a compiler"
+    waited = [one for one in alone if one[0] > LONGEST]
+    assert len(waited) < (compiler.loaded() - kernels) / 4, f"calls waited for a compiler: {waited[:20]}"

@@ -146,6 +146,8 @@ def shapes() -> list[Problem]:
         Problem("maximum", (3, 50), overlapping, half, index_dtype=DTYPES["INT64"]),
         Problem("average", (3, 50), overlapping, half, "valid"),
         Problem("average", (1, 4), large, half, "chained"),
+        Problem("average", (2, 8), (UNIT, Axis(8, 2), Axis(40, 4)), single, "chained"),  # rows of 10 cells
+        Problem("average", (2, 6), (UNIT, Axis(12, 2), Axis(40, 2)), half, "chained"),  # of 20
         *channel_counts(),
     ]
     return [problem for problem in found for _ in range(2)]

@@ -26,6 +26,7 @@ FACTS = {
     *(
         "BANDWIDTH",
         "BANKS",
+        "BRANCHES",
         "CORES",
         "ISSUED",
         "LINE",

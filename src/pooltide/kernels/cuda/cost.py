@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from .runtime.driver import H200, DeviceFacts
-from .task import RESERVED, RESIDENT_BLOCKS, Launch, Task, Work
+from .task import RESERVED, RESIDENT_BLOCKS, SECTOR, Launch, Task, Work
 from .windows.columns import windows_of
 
 BANDWIDTH = 4.0e12  # bytes a second of an H200; of other devices, in proportion to its peak
@@ -108,9 +108,12 @@ def _of_windows(task: Task, launch: Launch) -> tuple[tuple[str, float], ...]:
     of_d, of_h, of_w = (float(axis.count.sum()) for axis in axes)  # cells of all windows
     planes, of_slices = problem.planes, problem.planes * d.length
     windows, inside = planes * d.outputs * h.outputs * w.outputs, planes * of_d * of_h * of_w
+    # Side by side threads read cells of windows side by side, which are so many sectors of memory apart.
+    apart = max(w.length * problem.dtype.itemsize / SECTOR, 1) / max(w.outputs, 1) * (task.inner == 1)
     return (
         *(("cells of windows", inside), ("vectors of windows", inside / vector)),
         ("16-bit cells of windows", inside * (problem.dtype.itemsize == 2)),
+        ("sectors of windows", inside * min(apart, 1)),
         ("cells of rows", of_slices * h.length * of_w),
         ("cells of rows of windows", planes * of_d * h.length * of_w),
         ("rows of windows", planes * of_d * of_h * w.outputs),

@@ -221,7 +221,9 @@ def parts_of_axes(axes: tuple[Axis, ...], tile: tuple[int, int, int]) -> list[Ar
 
 def _boxes(of_axes: list[Array]) -> Array:
     """For each tile: its first cell on each axis, its lengths, and the same of the windows of its cells."""
-    found = np.empty((*map(len, of_axes), 4, 3), np.int32)
-    d, h, w = of_axes
-    found[..., 0], found[..., 1], found[..., 2] = d[:, None, None], h[:, None], w
+    d, h, w = (part.astype(np.int32) for part in of_axes)
+    of_slice = np.empty((len(h), len(w), 4, 3), np.int32)
+    of_slice[..., 1], of_slice[..., 2] = h[:, None], w
+    found = np.tile(of_slice.reshape(-1, 4, 3), (len(d), 1, 1, 1))
+    found[..., 0] = d[:, None]
     return found.reshape(-1, 12)

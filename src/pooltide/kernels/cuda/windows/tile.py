@@ -63,7 +63,9 @@ def _launch(task: Task, axes: Axes, tile: _Tile, kernel: TileKernel) -> tuple[La
     blocks = cdiv(task.planes, tile.share) * len(tile.parts)
     if blocks >= 2**31:
         return f"{blocks} blocks are more than a grid numbers"
-    strides, padded = steady_axes(task), _padded(task, axes, tile)
+    strides, itemsize = steady_axes(task), task.problem.dtype.itemsize
+    first_cells = _first_cells(task, axes, tile)
+    padded = gaps_help(first_cells, itemsize)
     elements, windows = prod(task.problem.input_plane), prod(task.problem.output_plane)
     arguments = (
         *(task.planes, task.planes * elements, elements, windows, tile.share),
@@ -83,15 +85,12 @@ def _launch(task: Task, axes: Axes, tile: _Tile, kernel: TileKernel) -> tuple[La
     source = Source(f"{kernel.entry}.cu", kernel.entry, parameters, defines)
     tables = (span_table(axes, *kernel.more), tile.parts.astype(np.int32).ravel())
     lanes = task.planes * windows * 32 / min(tile.windows, 32)  # of warps that have windows
-    read = lanes * _cycles(task, axes, tile)
+    tight, loose = conflicts(first_cells, itemsize)
+    read = lanes * min(tight, BRANCHES * loose) * prod(axis.most for axis in axes)
+    size = cdiv(tile.cells * itemsize + 16 - itemsize, 16) * 16  # the first cell is anywhere in a vector
+    shared = with_gaps(size, itemsize) if padded else size
     work = (("lanes of tiles", lanes), ("reads of tiles", read), ("threads of tiles", blocks * THREADS))
-    return (Launch(source, blocks, THREADS, _shared(task, tile, padded), tables, arguments, work=work),)
-
-
-def _cycles(task: Task, axes: tuple[Windows, ...], tile: _Tile) -> float:
-    """In which 32 windows are read, as shared memory serves a bank once per cycle."""
-    tight, loose = conflicts(_first_cells(task, axes, tile), task.problem.dtype.itemsize)
-    return min(tight, BRANCHES * loose) * prod(axis.most for axis in axes)
+    return (Launch(source, blocks, THREADS, shared, tables, arguments, work=work),)
 
 
 def _tile(task: Task, axes: tuple[Windows, ...]) -> _Tile | str:
@@ -156,11 +155,6 @@ def _unrolled(task: Task, axes: tuple[Windows, ...]) -> tuple[tuple[str, int], .
     return ("COLUMNS", cells), ("ROWS", rows), *clipped
 
 
-def _padded(task: Task, axes: tuple[Windows, ...], tile: _Tile) -> bool:
-    """Whether gaps in the tile let the first windows be read with fewer conflicts."""
-    return gaps_help(_first_cells(task, axes, tile), task.problem.dtype.itemsize)
-
-
 def _first_cells(task: Task, axes: tuple[Windows, ...], tile: _Tile) -> Array:
     """The elements that lanes read at once: the first cells of the first windows."""
     d, h, w = axes
@@ -170,10 +164,3 @@ def _first_cells(task: Task, axes: tuple[Windows, ...], tile: _Tile) -> Array:
     row = (plane * d.length + d.first[od]) * h.length + h.first[oh]
     elements: Array = row * w.length + w.first[ow]
     return elements
-
-
-def _shared(task: Task, tile: _Tile, padded: bool) -> int:
-    """Bytes of a tile, whose first cell may be anywhere in a vector of 16 bytes."""
-    itemsize = task.problem.dtype.itemsize
-    size = cdiv(tile.cells * itemsize + 16 - itemsize, 16) * 16
-    return with_gaps(size, itemsize) if padded else size
