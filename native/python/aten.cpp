@@ -434,14 +434,17 @@ bool record(Call& call) {
     wants_offsets = data ? data : impl_of(tensor);
   }
   auto list = [&](int i) { return IntList{call.lists[i], call.lengths[i]}; };
-  try {  // with the GIL, which the kernel of the device needs
+  PyThreadState* state = PyEval_SaveThread();  // a thread that waits for the GIL may have a lock of PyTorch
+  try {
     Pair pair = drops ? reinterpret_cast<WithIndices>(call.slot.recorded)(tensor, list(1), list(2), list(3), list(4), call.stack[5] & 1)
                       : reinterpret_cast<Adaptive>(call.slot.recorded)(call.slot.keys, tensor, list(1));
     results[0] = std::get<0>(pair).handle(), results[1] = std::get<1>(pair).handle();
   } catch (...) {
+    PyEval_RestoreThread(state);
     wants_offsets = before;
     throw;
   }
+  PyEval_RestoreThread(state);
   wants_offsets = before;
   if (drops) api.delete_tensor(results[1]);
   call.free_arguments();
