@@ -147,6 +147,14 @@ bool takes_wish(Handle tensor) {
   return true;
 }
 
+// Returns whether it has the dispatch keys of a normal tensor: it is no subclass, not sparse, quantized or nested, and not
+// lazily negated.
+bool is_plain(Handle tensor) {
+  uint64_t keys;
+  std::memcpy(&keys, *static_cast<char**>(tensor) + keys_at, sizeof(keys));
+  return std::find(std::begin(plain_keys), std::end(plain_keys), keys) != std::end(plain_keys);
+}
+
 struct Facts {
   int32_t dtype, device, number;
   int64_t dims, *sizes, *strides, bytes, offset;
@@ -157,10 +165,7 @@ struct Facts {
   bool read(Handle tensor) {
     bool defined = false;
     if (api.is_defined(tensor, &defined) || !defined) return false;
-    // No other keys: it is no subclass, not sparse, quantized or nested, and not lazily negated.
-    uint64_t keys;
-    std::memcpy(&keys, *static_cast<char**>(tensor) + keys_at, sizeof(keys));
-    if (keys != plain_keys[0] && keys != plain_keys[1] && keys != plain_keys[2] && keys != plain_keys[3]) return false;
+    if (!is_plain(tensor)) return false;
     if (api.dtype(tensor, &dtype) || api.device_type(tensor, &device) || api.device_index(tensor, &number)) return false;
     if (api.dim(tensor, &dims) || dims > 5 || api.sizes(tensor, &sizes) || api.strides(tensor, &strides)) return false;
     if (api.storage_bytes(tensor, &bytes) || api.storage_offset(tensor, &offset)) return false;
@@ -193,8 +198,8 @@ struct Call {
   char kind(int i) const { return slot.arguments[i]; }
 
   // Puts the tensors and the attributes into the key. Returns false if there can be no key.
-  bool read(int64_t number, bool offsets, bool passed) {
-    key.put(passed ? -6 : -5);
+  bool read(int64_t number, bool offsets, bool tracked) {
+    key.put(tracked ? -6 : -5);
     key.put(number << 1 | offsets);
     Facts* next = facts;
     for (int i = 0; i < count; i++) {
@@ -415,21 +420,25 @@ using WithIndices = Pair (*)(Handle, IntList, IntList, IntList, IntList, bool); 
 using Adaptive = Pair (*)(uint64_t keys, Handle, IntList);                       // at::_ops::adaptive_max_pool*::redispatch
 
 // Lets PyTorch's autograd record the call. A maximum without indices is one with indices, whose node keeps offsets and
-// whose second result is dropped. An adaptive one keeps its indices; its keys lead past the kernel here. Throws what PyTorch
-// throws, with the arguments unchanged.
+// whose second result is dropped. An adaptive one keeps its indices; its keys lead past the kernel here. Returns false if
+// Python must make the call. Throws what PyTorch throws, with the arguments unchanged.
 bool record(Call& call) {
   bool drops = call.slot.role == kDropsIndices;
   Handle tensor = call.handle(0), results[2];
+  const void *data = nullptr, *before = wants_offsets;
+  if (drops) {  // no earlier call must have been equal: the kernel of the device decides what it saves
+    for (int i = 1; i < 5; i++)
+      if (!call.put_list(i)) return false;
+    // A list of one value may also stand for all axes; then the address of the data does as well.
+    if (call.lengths[1] == 1 && api.const_data(tensor, &data)) return false;
+    wants_offsets = data ? data : impl_of(tensor);
+  }
   auto list = [&](int i) { return IntList{call.lists[i], call.lengths[i]}; };
-  const void* before = wants_offsets;
-  // A list of one value may also stand for all axes; then the address of the data does as well.
-  if (drops) wants_offsets = call.lengths[1] == 1 ? call.facts[0].data : impl_of(tensor);
-  PyThreadState* state = PyEval_SaveThread();
+  PyThreadState* state = PyEval_SaveThread();  // a thread that waits for the GIL may have a lock of PyTorch
   try {
     Pair pair = drops ? reinterpret_cast<WithIndices>(call.slot.recorded)(tensor, list(1), list(2), list(3), list(4), call.stack[5] & 1)
                       : reinterpret_cast<Adaptive>(call.slot.recorded)(call.slot.keys, tensor, list(1));
     results[0] = std::get<0>(pair).handle(), results[1] = std::get<1>(pair).handle();
-    if (drops) api.delete_tensor(results[1]);
   } catch (...) {
     PyEval_RestoreThread(state);
     wants_offsets = before;
@@ -437,6 +446,7 @@ bool record(Call& call) {
   }
   PyEval_RestoreThread(state);
   wants_offsets = before;
+  if (drops) api.delete_tensor(results[1]);
   call.free_arguments();
   for (int i = 0; i < call.slot.results; i++) call.stack[i] = reinterpret_cast<Value>(results[i]);
   return true;
@@ -454,13 +464,16 @@ void dispatch(const Slot& slot, Value* stack) {
     api.is_defined(call.handle(0), &defined);
     tracked = defined && api.grad_enabled() && api.requires_grad(*static_cast<void**>(call.handle(0)));
   }
-  // The key says whether autograd records the call.
-  usable = usable && call.read(slot.number, offsets || tracked, tracked && slot.role == kReturnsIndices);
-  PyObject* key = usable ? call.key.bytes() : nullptr;
-  PyObject* entry = key ? entry_of(key) : nullptr;
+  PyObject *key = nullptr, *entry = nullptr;
   bool done = false;
   try {
-    if (entry) done = tracked ? slot.recorded && record(call) : compute(call, entry);
+    if (tracked && slot.role == kDropsIndices) {
+      done = slot.recorded && is_plain(call.handle(0)) && record(call);
+    } else if (usable && call.read(slot.number, offsets, tracked)) {
+      key = call.key.bytes();
+      entry = key ? entry_of(key) : nullptr;
+      if (entry) done = tracked ? slot.recorded && record(call) : compute(call, entry);
+    }
   } catch (...) {
     call.free_arguments();
     Py_XDECREF(entry);

@@ -26,7 +26,7 @@ struct Config {
 };
 constexpr int32_t kEarlyStart = 6;           // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 constexpr size_t kMostBytes = 4096;          // of a kernel's arguments
-constexpr Py_ssize_t kMostAddresses = 8;     // of tensors
+constexpr Py_ssize_t kMostAddresses = 32;    // of tensors
 using Enqueue = int (*)(const Config*, void* function, void** arguments, void** extra);
 
 struct LaunchFacts {

@@ -66,7 +66,6 @@ class _Wish(threading.local):
     # PyTorch pools a view of it, as in 1-D.
     offsets = 0
     traced = False  # torch.jit.trace records the pool with its indices
-    made = False  # the device's override has made offsets
 
 
 _wish = _Wish()
@@ -90,10 +89,7 @@ def on_autograd(
                 if values is not None:
                     return values
             elif forward.kernel_may_read(x):
-                values, made = _with_offsets(name, aten_kernel, keys, x, attributes)
-                if made:  # the compiled kernel may call the operator with indices by itself
-                    compiled_kernels.remember(key, name, None, ())
-                return values
+                return _with_offsets(name, aten_kernel, keys, x, attributes)
         return aten_kernel(keys, x, *attributes)
 
     def returned(
@@ -106,7 +102,7 @@ def on_autograd(
         elif depth and x is not None and _indices_are_cheap(x, attributes):
             compiled_kernels.remember(key, name, None, ())
         elif depth and x is not None and not _wish.traced and forward.kernel_may_read(x):
-            (values, positions), _ = _with_offsets(name, aten_kernel, keys, x, attributes)
+            values, positions = _with_offsets(name, aten_kernel, keys, x, attributes)
             if positions.dtype == torch.uint8:  # also if a compiled kernel made them
                 pool = forward.prepare_pool(name, x, _arguments(name, attributes), "offsets")
                 assert pool is not None, "offsets were made"
@@ -150,16 +146,15 @@ def _tracked(x: Tensor) -> bool:
 
 def _with_offsets(
     name: str, aten_kernel: Callable[..., Any], keys: Any, x: Tensor, attributes: tuple[Any, ...]
-) -> tuple[Any, bool]:
-    """Returns what PyTorch's kernel returns, and whether a Python override has put offsets among it."""
-    before = _wish.offsets, _wish.made
-    wish = address(x) if AXES[name] == 1 else x._cdata
-    _wish.offsets, _wish.made = wish, False
+) -> Any:
+    """Returns what PyTorch's kernel returns. Its maxima are saved as offsets where there are any."""
+    before = _wish.offsets
+    wish = _wish.offsets = address(x) if AXES[name] == 1 else x._cdata
     compiled_before = compiled_kernels.want_offsets(wish)
     try:
-        return aten_kernel(keys, x, *attributes), _wish.made
+        return aten_kernel(keys, x, *attributes)
     finally:
-        _wish.offsets, _wish.made = before
+        _wish.offsets = before
         compiled_kernels.want_offsets(compiled_before)
 
 
@@ -216,8 +211,6 @@ def _on_device(name: str, x: Tensor, attributes: tuple[Any, ...], positions: str
             compiled_kernels.remember(key, name, runnable[0], results, runnable[1])
     if positions == "none":
         return forward.values_of(pool, x)
-    if positions == "offsets":
-        _wish.made = True
     return forward.maxima_of(pool, x)
 
 
