@@ -3,6 +3,7 @@
 // POOL: 0 roi_align, 1 roi_pool, 2 ps_roi_align, 3 ps_roi_pool. Parameters has boxes, N, H, W, PH, PW, ratio, scale, offset.
 #pragma once
 
+#include "division.h"
 #include "faults.h"
 #include "warps.h"
 
@@ -78,6 +79,29 @@ __device__ __forceinline__ Region region_of(const Parameters &p, int k) {
 __device__ __forceinline__ i64 samples_of(const Region &region) {
   const i64 count = (i64)region.y.grid * region.x.grid;
   return POOL == 0 && count < 1 ? 1 : count;
+}
+
+// By what terms are divided, and how (division.h).
+struct Divisor {
+  Sum count, inverse;
+  int how;
+};
+
+__device__ __forceinline__ Divisor divisor_of(i64 count) {
+  Divisor by;
+  by.count = (Sum)count;
+  by.how = (count & (count - 1)) == 0 ? 1 : count < 1 << 20 ? 3 : 4;
+  by.inverse = (Sum)1 / by.count;
+  return by;
+}
+
+// A term, divided. `quotient` expects no tiny products of IEEE halves, but a weight can be tiny.
+template <int HOW>
+__device__ __forceinline__ Sum divided(Sum term, Divisor by) {
+#if ELEMENT == 2
+  if (HOW == 3 && fabsf(term) < 7.888609052210118e-31f && term != 0) return divide_small(term, by.count);  // 2^-100
+#endif
+  return quotient<HOW>(term, by.count, by.inverse);
 }
 
 // The position of sample i of a bin.
