@@ -106,7 +106,9 @@ def _on_gpu(case: Case, problem: RegionProblem, boxes: Array) -> Benchmark:
             raise WrongResult(f"{case}: the result differs from that on the CPU")
 
     verify()
-    theirs = _torchvision(case, source, on_gpu.to(source.dtype), indices) if find_spec("torchvision") else None
+    theirs = (
+        _torchvision(case, source, on_gpu.to(source.dtype), indices) if find_spec("torchvision") else None
+    )
     both: Implementations = {"ours": ours} | ({} if theirs is None else {"torch": theirs})
     nbytes = prod(problem.shape("out")) * problem.dtype.itemsize
     return Benchmark(case, problem, nbytes, both, verify, operations=_operations(problem, boxes))

@@ -59,7 +59,7 @@ class PreparedRegions:
     def _loaded(self, direct: bool) -> list[tuple[Any, tuple[str, ...]]]:
         """The launches with the names of their arrays."""
         if direct not in self.launches:
-            loaded = []
+            loaded: list[tuple[Any, tuple[str, ...]]] = []
             for launch in launches(self.problem, self.layout, direct):
                 kernel, follows = compiled(launch.source, self.device), bool(loaded)
                 run = kernel.launcher(launch.grid, launch.block, launch.shared, launch.arguments, follows)

@@ -117,7 +117,7 @@ extern "C" __global__ void __launch_bounds__(512) region_gather(const Parameters
   for (int i = threadIdx.x; i < TILE_H * TILE_W * pitch; i += blockDim.x) sums[i] = 0;
   wait_for_launch_before();
   for (int first = 0; first < p.K; first += blockDim.x) {
-    const int listed_now = listed(list, counts, first, p.K, [&](int k) {
+    const int listed_now = listed<1>(list, counts, first, p.K, [&](int k) {
       const int *reach = p.reaches + (i64)k * 5;
       return reach[0] == image && reach[1] <= bottom && reach[2] >= tile_y && reach[3] <= right && reach[4] >= tile_x;
     });

@@ -1,9 +1,9 @@
 """Plans the launches of pools over regions of interest. Pure: no device is touched.
 
-A forward is one launch. A gradient is two: `region_prepare` finds the cells that each region reaches; then, for
-roi_align, a block of `region_gather` computes a tile of cells from the regions that reach it, and for the
-other pools a warp of `region_tiles`. A third launch, for roi_pool, computes all again if an index names a cell
-outside its bin, which `region_tiles` does not expect.
+A forward is one launch. A gradient is two: `region_prepare` finds the cells that each region reaches; then a
+tile of cells is computed from the regions that reach it, for roi_align by a block of `region_gather`, for the
+other pools by a warp of `region_tiles`. A third launch, for roi_pool, computes all again if an index names a
+cell outside its bin, which `region_tiles` does not expect.
 The launches read the same numbers, `_NUMBERS`, and different arrays, `ARRAYS`.
 """
 
@@ -31,8 +31,8 @@ BUSY_WARPS = 1 << 12  # with fewer, tiles are smaller
 REPAIR_BLOCKS = 1 << 10  # of a launch that does nothing if indices are good
 _PITCH, _CHUNK = 33, 8 * 36  # of region_tiles.cu
 
-# The arrays of each kernel. reaches: five int32 for each region, and one more. moved: grad_output with channels
-# innermost.
+# The arrays of each kernel. reaches: five int32 for each region, and one more. moved: grad_output with
+# channels innermost.
 ARRAYS = {
     "region_forward": (
         *(("const Sum*", "boxes"), ("const Element*", "x"), ("Index*", "indices"), ("Element*", "out")),
@@ -90,8 +90,8 @@ def _gather(problem: RegionProblem, layout: str, direct: bool) -> tuple[Launch, 
     lanes = min(max(1 << (groups - 1).bit_length(), 4), 32)
     groups = cdiv(channels, lanes * CHANNELS)
     block = min(max(16 * lanes, 128), 512)
-    per_bin = problem.sampling_ratio if problem.sampling_ratio > 0 else 8
-    most = min(2 * per_bin * max(problem.bins), MOST_WEIGHTS)
+    samples = problem.sampling_ratio * max(problem.bins)  # of a row; a box says how many if this is not positive
+    most = min(2 * samples if samples > 0 else MOST_WEIGHTS // 2, MOST_WEIGHTS)
     list_bytes = sum(TILE) * (most * 2 * sum_bytes + 4) + 3 * sum_bytes
     at_once = max(min(LIST_BYTES // list_bytes, 32), 1)
     shared = prod(TILE) * (lanes + 1) * CHANNELS * sum_bytes + at_once * list_bytes + 4 * (block + 32)
@@ -136,7 +136,8 @@ def _tiles(problem: RegionProblem, layout: str, direct: bool) -> tuple[Launch, .
 def _launch(
     problem: RegionProblem, layout: str, entry: str, grid: int, block: int, shared: int, more: _Numbers
 ) -> Launch:
-    known = dict(zip(("N", "H", "W", "PH", "PW"), (problem.batch[0], *problem.plane, *problem.bins), strict=True))
+    sizes = problem.batch[0], *problem.plane, *problem.bins
+    known = dict(zip(("N", "H", "W", "PH", "PW"), sizes, strict=True))
     known |= {"K": problem.regions, "channels": problem.channels, "ratio": problem.sampling_ratio}
     known |= {"inner": int(layout == "channels_last"), "indexed": int(problem.index_dtype is not None)}
     numbers: list[Argument] = [problem.spatial_scale, 0.5 if problem.aligned else 0.0]

@@ -11,6 +11,7 @@
 #define CHUNK 8
 #define ROW 36  // from the gradients of a bin to those of the next, without bank conflicts
 #define NOWHERE (-1)
+#define EACH 4  // regions that a thread looks at before a block lists them
 #define FEW_SAMPLES 4  // of a bin on an axis: more are limited to those that may reach the tile
 
 // Cells: first and last rows and columns.
@@ -149,7 +150,7 @@ __device__ __forceinline__ void add_samples(Sum *sums, const Tile &tile, int wid
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) region_tiles(const Parameters p) {
   SHARED(memory);
-  __shared__ int list[32 * WARPS], counts[WARPS];
+  __shared__ int list[32 * WARPS * EACH], counts[WARPS];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, width = p.tile_w, cells = p.tile_h * width;
   Sum *const sums = (Sum *)(memory + warp * p.warp_bytes), *const mine = sums + lane;
 #if POOL == 1
@@ -177,8 +178,8 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) region_tiles(co
     const Element *const grad = p.grad + (p.inner ? (i64)bin * p.channels + owner.channel : (i64)owner.channel * p.PH * p.PW + bin);
 #endif
     bool touched = false;
-    for (int first = 0; first < p.K; first += blockDim.x) {
-      const int listed_now = listed(list, counts, first, p.K, [&](int k) {
+    for (int first = 0; first < p.K; first += EACH * blockDim.x) {
+      const int listed_now = listed<EACH>(list, counts, first, p.K, [&](int k) {
         const int *reach = p.reaches + (i64)k * 5;
         const int of_image = reach[0], top = reach[1], bottom = reach[2], left = reach[3], right = reach[4];
         return of_image == image && (p.repair || (top <= tile.bottom && bottom >= tile.top && left <= tile.right && right >= tile.left));

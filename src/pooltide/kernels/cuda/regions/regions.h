@@ -186,21 +186,31 @@ __device__ __forceinline__ Reach reach_of(const Line &line, int bins, int size) 
   return reach;
 }
 
-// Which of regions first … first + blockDim.x - 1, below K, a block needs: their numbers in ascending order, in `list`.
-// All threads call it, and meet before the list is overwritten.
-template <class Needed>
+// Which of regions first … first + EACH · blockDim.x - 1, below K, a block needs: their numbers in ascending order, in
+// `list`. A thread asks for EACH. All threads call it, and meet before the list is overwritten.
+template <int EACH, class Needed>
 __device__ __forceinline__ int listed(int *list, int *counts, int first, int K, Needed needed) {
-  const int k = first + threadIdx.x, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const bool hit = k < K && needed(k);
-  const u32 hits = __ballot_sync(ALL, hit);
-  if (lane == 0) counts[warp] = __popc(hits);
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, begin = first + warp * 32 * EACH + lane;
+  u32 hits[EACH];
+  int found = 0;
+#pragma unroll
+  for (int i = 0; i < EACH; ++i) {
+    const int k = begin + i * 32;
+    hits[i] = __ballot_sync(ALL, k < K && needed(k));
+    found += __popc(hits[i]);
+  }
+  if (lane == 0) counts[warp] = found;
   __syncthreads();
   int before = 0, total = 0;
   for (int w = 0; w < (int)blockDim.x / 32; ++w) {
     if (w == warp) before = total;
     total += counts[w];
   }
-  if (hit) list[before + __popc(hits & ((1u << lane) - 1))] = k;
+#pragma unroll
+  for (int i = 0; i < EACH; ++i) {
+    if (hits[i] >> lane & 1) list[before + __popc(hits[i] & ((1u << lane) - 1))] = begin + i * 32;
+    before += __popc(hits[i]);
+  }
   __syncthreads();
   return total;
 }
