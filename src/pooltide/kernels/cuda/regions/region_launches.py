@@ -23,12 +23,13 @@ CHANNELS = 4  # of a thread of region_forward and region_gather
 TILE = (4, 8)  # rows and columns of a block of region_gather
 MOST_WEIGHTS = 64  # of a list in shared memory; rows with more samples are computed without lists
 LIST_BYTES = 40 << 10  # of a block, about
-SLAB = 32  # channels that a block of region_prepare transposes
 WARPS = 4  # of a block of region_tiles
-BLOCKS = 5  # of these on a multiprocessor, for which registers must suffice
-TILES = ((2, 4), (4, 4), (4, 8), (8, 8), (8, 16))  # rows and columns of a warp of region_tiles; powers of two
-BUSY_WARPS = 1 << 12  # with fewer, tiles are smaller
+BLOCKS = 4  # of these on a multiprocessor, for which registers must suffice; with 8, roi_pool takes twice as long
+# Rows and columns of a warp of region_tiles, powers of two; smaller ones for fewer than BUSY_WARPS. So 22 of 24
+# drawn problems have the fastest of these tiles and of (8, 16), or one that takes at most 1.14 times as long.
+TILES, BUSY_WARPS = ((2, 4), (4, 4), (4, 8), (8, 8)), 2560
 REPAIR_BLOCKS = 1 << 10  # of a launch that does nothing if indices are good
+_SIDE = 32  # of region_prepare.cu
 _PITCH, _CHUNK = 33, 8 * 36  # of region_tiles.cu
 
 # The arrays of each kernel. reaches: five int32 for each region, and one more. moved: grad_output with
@@ -98,7 +99,7 @@ def _gather(problem: RegionProblem, layout: str, direct: bool) -> tuple[Launch, 
     tiles = [cdiv(side, length) for side, length in zip(problem.plane, TILE, strict=True)]
     numbers = {"stride": stride, "moves": int(not direct), "lanes": lanes, "at_once": at_once, "most": most}
     numbers |= {"groups": groups, "tiles_y": tiles[0], "tiles_x": tiles[1]}
-    slabs = 1 if direct else cdiv(stride, SLAB)
+    slabs = 1 if direct else cdiv(stride, _SIDE)
     return (
         _launch(problem, layout, "region_prepare", problem.regions * slabs, 256, 0, numbers),
         _launch(
