@@ -85,11 +85,11 @@ def computed(problem: RegionProblem, arrays: Arrays, inner: bool, direct: bool, 
     """Writes the kernels' results, of arrays in their layout; returns the faults counted."""
     named: dict[str, Any] = {"boxes": arrays.boxes, "faults": np.array([0, _NONE], np.uint64), "moved": None}
     named |= {"x": arrays.input, "grad": arrays.grad_output, "indices": arrays.indices, "out": arrays.out}
-    named["reaches"] = np.full(problem.regions * 5 + 1, -7, np.int32)
+    named["reaches"] = np.full((problem.regions, 5), -7, np.int32)
     found = launches(problem, "channels_last" if inner else "planes", direct)
     names = (name for _, name in found[0].source.parameters[found[0].source.pointers :])
     stride = dict(zip(names, found[0].arguments, strict=True))["stride"]
-    if problem.kind == "roi_align_gradient" and not direct:
+    if problem.gradient and not direct and problem.index_dtype is None:
         k, _, ph, pw = problem.shape("grad_output")
         named["moved"] = np.full((k, ph, pw, stride), np.nan, arrays.grad_output.dtype)
     nothing = np.empty(0, np.uint8)
@@ -120,7 +120,7 @@ def check(problem: RegionProblem, rng: np.random.Generator, label: str) -> None:
                 values.flat[rng.integers(values.size)] = rng.choice([np.inf, np.nan, -np.inf, 0])
             sources_[role] = values.astype(dtype)
     inner = bool(rng.integers(2))
-    direct = inner and problem.kind == "roi_align_gradient" and problem.channels % 4 == 0
+    direct = inner and problem.gradient and problem.channels % 4 == 0 and problem.index_dtype is None
 
     def laid(array: Any) -> Any:
         return np.ascontiguousarray(np.moveaxis(array, 1, -1)) if inner else array.copy()

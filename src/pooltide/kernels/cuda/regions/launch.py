@@ -50,19 +50,18 @@ class PreparedRegions:
         self.problem, self.layout, self.device = problem, layout, device
         self.faults = record(device).data_ptr()
         self.stride = -(-problem.channels // CHANNELS) * CHANNELS
-        self.moves = problem.kind == "roi_align_gradient"  # unless `direct`
         # Whether the channels of grad_output are innermost, in whole vectors.
-        self.vectors = self.moves and layout == "channels_last" and problem.channels % CHANNELS == 0
+        self.vectors = problem.gradient and layout == "channels_last" and problem.channels % CHANNELS == 0
         self.launches: dict[bool, list[tuple[Any, tuple[str, ...]]]] = {}
         self._loaded(self.vectors)
 
     def _loaded(self, direct: bool) -> list[tuple[Any, tuple[str, ...]]]:
         """The launches with the names of their arrays."""
         if direct not in self.launches:
-            loaded: list[tuple[Any, tuple[str, ...]]] = []
+            loaded = []
             for launch in launches(self.problem, self.layout, direct):
-                kernel, follows = compiled(launch.source, self.device), bool(loaded)
-                run = kernel.launcher(launch.grid, launch.block, launch.shared, launch.arguments, follows)
+                kernel = compiled(launch.source, self.device)
+                run = kernel.launcher(launch.grid, launch.block, launch.shared, launch.arguments)
                 pointers = launch.source.parameters[: launch.source.pointers]
                 loaded.append((run, tuple(name for _, name in pointers)))
             self.launches[direct] = loaded
@@ -101,9 +100,9 @@ class PreparedRegions:
         }
         direct = self.vectors and source % _VECTOR == 0
         if problem.gradient:
-            reaches = self._scratch((problem.regions * 5 + 1) * 4)
+            reaches = self._scratch(problem.regions * 5 * 4)
             at["reaches"], at["moved"] = reaches.data_ptr(), 0
-            if self.moves and not direct:
+            if not (direct or problem.index_dtype):
                 k, _, ph, pw = problem.shape("grad_output")
                 moved = self._scratch(k * ph * pw * self.stride * problem.dtype.itemsize)
                 at["moved"] = moved.data_ptr()

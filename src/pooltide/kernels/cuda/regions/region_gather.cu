@@ -1,11 +1,12 @@
-// The gradient of roi_align: each cell adds what the regions that reach it give.
+// The gradient of roi_align, ps_roi_align and ps_roi_pool: each cell adds what the regions that reach it give.
 //
-// A block computes a tile of cells of an image, for up to 32 · CHANNELS channels.
+// A block computes a tile of cells of an image, for up to 32 · CHANNELS channels (of one bin, if each bin has its own).
 // It lists the regions that reach the tile, in ascending order, some at a time. For each region and each row and column
 // of the tile it writes which samples reach that row or column, with their weights: the list of a line. Then a group of
 // threads walks through the regions for each cell; a thread adds CHANNELS channels. Everything that depends on
 // boxes alone is the same for all threads of a group. A line with more than p.most weights has no list; its weights
 // are computed where they are needed.
+#include "division.h"
 #include "regions.h"
 
 #define LINES (TILE_H + TILE_W)
@@ -21,24 +22,35 @@ struct Entry {
   unsigned short bin, end;
 };
 
-// Calls use(weight) for what samples of a bin add to a cell, in ascending order; the lower neighbour comes first.
-template <class Use>
-__device__ __forceinline__ void each_weight(const Line &line, const Span &span, int bin, int size, int cell, Use use) {
-  const Reach samples = samples_at(line, span, bin);
-  for (int i = samples.first; i <= samples.last; ++i) {
-    Place place;
-    if (!placed(position(line, bin, i), size, place)) continue;
-    if (place.low == cell) use((Sum)1 - place.part);
-    if (place.high == cell) use(place.part);
-  }
+// By what terms are divided, and how (division.h).
+struct Divisor {
+  Sum count, inverse;
+  int how;
+};
+
+__device__ __forceinline__ Divisor divisor_of(i64 count) {
+  Divisor by;
+  by.count = (Sum)count;
+  by.how = (count & (count - 1)) == 0 ? 1 : count < 1 << 20 ? 3 : 4;
+  by.inverse = (Sum)1 / by.count;
+  return by;
+}
+
+// A term, divided. `quotient` expects no tiny products of IEEE halves, but a weight can be tiny.
+template <int HOW>
+__device__ __forceinline__ Sum divided(Sum term, Divisor by) {
+#if ELEMENT == 2
+  if (HOW == 3 && fabsf(term) < 7.888609052210118e-31f && term != 0) return divide_small(term, by.count);  // 2^-100
+#endif
+  return quotient<HOW>(term, by.count, by.inverse);
 }
 
 // Lists the weights of a line of the tile; returns how many, or TOO_MANY.
-__device__ __forceinline__ int fill(Entry *entries, int most, const Line &line, int bins, int size, int cell) {
+__device__ __forceinline__ int fill(Entry *entries, int most, const Line &line, int bins, Reach used, int size, int cell) {
   const Span span = span_of_cells(line, bins, size, cell, cell);
   const Reach near = bins_at(span, bins);
   int count = 0;
-  for (int bin = near.first; bin <= near.last; ++bin) {
+  for (int bin = max(near.first, used.first); bin <= min(near.last, used.last); ++bin) {
     const int begin = count;
     each_weight(line, span, bin, size, cell, [&](Sum weight) {
       if (count < most) entries[count].weight = weight, entries[count].bin = (unsigned short)bin;
@@ -56,7 +68,11 @@ __device__ __forceinline__ void add(Sum *sums, const Elements &grad, Sum wy, Sum
   const Sum weight = wy * wx;
 #pragma unroll
   for (int i = 0; i < CHANNELS; ++i) {
+#if SAMPLED
     sums[i] += divided<HOW>(widen(grad.each[i]) * weight, by);
+#else
+    sums[i] += widen(grad.each[i]) / weight;  // the weights are numbers of cells
+#endif
   }
 }
 
@@ -78,14 +94,14 @@ __device__ __forceinline__ void add_listed(const Parameters &p, Sum *sums, const
 }
 
 // The same without lists.
-__device__ __noinline__ void add_computed(const Parameters &p, Sum *sums, const Element *grad, int k, int row,
-                                          int column, Sum count) {
+__device__ __noinline__ void add_computed(const Parameters &p, Sum *sums, const Element *grad, int k, Reach rows,
+                                          Reach columns, int row, int column, Sum count) {
   const Region region = region_of(p, k);
   const Divisor by = {count, 0, 4};
   const Span down = span_of_cells(region.y, p.PH, p.H, row, row), along = span_of_cells(region.x, p.PW, p.W, column, column);
   const Reach ys = bins_at(down, p.PH), xs = bins_at(along, p.PW);
-  for (int ph = ys.first; ph <= ys.last; ++ph)
-    for (int pw = xs.first; pw <= xs.last; ++pw) {
+  for (int ph = max(ys.first, rows.first); ph <= min(ys.last, rows.last); ++ph)
+    for (int pw = max(xs.first, columns.first); pw <= min(xs.last, columns.last); ++pw) {
       const Elements g = *(const Elements *)(grad + (i64)(ph * p.PW + pw) * p.stride);
       each_weight(region.y, down, ph, p.H, row, [&](Sum wy) {
         each_weight(region.x, along, pw, p.W, column, [&](Sum wx) { add<4>(sums, g, wy, wx, by); });
@@ -110,16 +126,23 @@ extern "C" __global__ void __launch_bounds__(512) region_gather(const Parameters
   rest /= p.tiles_y;
   const int channel0 = rest % p.groups * width;
   rest /= p.groups;
-  const int image = rest;
+  const int bin = SENSITIVE ? rest % (p.PH * p.PW) : 0, image = SENSITIVE ? rest / (p.PH * p.PW) : rest;
+  const Reach rows = {SENSITIVE ? bin / p.PW : 0, SENSITIVE ? bin / p.PW : p.PH - 1};
+  const Reach columns = {SENSITIVE ? bin % p.PW : 0, SENSITIVE ? bin % p.PW : p.PW - 1};
   const int bottom = min(tile_y + TILE_H, p.H) - 1, right = min(tile_x + TILE_W, p.W) - 1;
   const int lane = threadIdx.x % p.lanes, channel = channel0 + lane * CHANNELS;
 
   for (int i = threadIdx.x; i < TILE_H * TILE_W * pitch; i += blockDim.x) sums[i] = 0;
   wait_for_launch_before();
   for (int first = 0; first < p.K; first += blockDim.x) {
-    const int listed_now = listed<1>(list, counts, first, p.K, [&](int k) {
+    const int listed_now = listed(list, counts, first, p.K, [&](int k) {
       const int *reach = p.reaches + (i64)k * 5;
-      return reach[0] == image && reach[1] <= bottom && reach[2] >= tile_y && reach[3] <= right && reach[4] >= tile_x;
+      if (reach[0] != image || reach[1] > bottom || reach[2] < tile_y || reach[3] > right || reach[4] < tile_x) return false;
+      if (!SENSITIVE) return true;
+      const Region region = region_of(p, k);
+      const Reach ys = bins_at(span_of_cells(region.y, p.PH, p.H, tile_y, bottom), p.PH);
+      const Reach xs = bins_at(span_of_cells(region.x, p.PW, p.W, tile_x, right), p.PW);
+      return ys.first <= rows.last && rows.first <= ys.last && xs.first <= columns.last && columns.first <= xs.last;
     });
     for (int begin = 0; begin < listed_now; begin += p.at_once) {
       const int regions = min(p.at_once, listed_now - begin);
@@ -129,8 +152,8 @@ extern "C" __global__ void __launch_bounds__(512) region_gather(const Parameters
         Entry *const to = entries + job * p.most;
         const int cell = line < TILE_H ? tile_y + line : tile_x + line - TILE_H;
         const bool down = line < TILE_H;
-        lengths[job] = fill(to, p.most, down ? region.y : region.x, down ? p.PH : p.PW, down ? p.H : p.W,
-                            cell);
+        lengths[job] = fill(to, p.most, down ? region.y : region.x, down ? p.PH : p.PW, down ? rows : columns,
+                            down ? p.H : p.W, cell);
         if (line == 0) divisors[nth] = divisor_of(samples_of(region));
       }
       __syncthreads();
@@ -153,10 +176,10 @@ extern "C" __global__ void __launch_bounds__(512) region_gather(const Parameters
           if (ys == TOO_MANY || xs == TOO_MANY) {
 #pragma unroll
             for (int i = 0; i < CHANNELS; ++i) kept[i] = added[i];
-            add_computed(p, kept, grad, k, tile_y + row, tile_x + column, by.count);
+            add_computed(p, kept, grad, k, rows, columns, tile_y + row, tile_x + column, by.count);
 #pragma unroll
             for (int i = 0; i < CHANNELS; ++i) added[i] = kept[i];
-          } else if (by.how == 1)
+          } else if (!SAMPLED || by.how == 1)
             add_listed<1>(p, added, grad, of_row, ys, of_column, xs, by);
           else if (by.how == 3)
             add_listed<3>(p, added, grad, of_row, ys, of_column, xs, by);
@@ -172,14 +195,14 @@ extern "C" __global__ void __launch_bounds__(512) region_gather(const Parameters
   __syncthreads();
 
   // Neighbouring threads write neighbouring elements.
-  const int count = min(width, p.channels - channel0);
-  const i64 plane = (i64)p.H * p.W;
+  const int count = min(width, p.channels - channel0), of_bin = SENSITIVE ? p.PH * p.PW : 1;
+  const i64 plane = (i64)p.H * p.W, all = (i64)p.channels * of_bin;
   for (int i = threadIdx.x; i < count * TILE_H * TILE_W; i += blockDim.x) {
     const int cell = p.inner ? i / count : i % (TILE_H * TILE_W), c = p.inner ? i % count : i / (TILE_H * TILE_W);
     const int y = tile_y + cell / TILE_W, x = tile_x + cell % TILE_W;
     if (y > bottom || x > right) continue;
-    const i64 at = (i64)y * p.W + x, to = channel0 + c;
-    p.out[p.inner ? (image * plane + at) * p.channels + to : ((i64)image * p.channels + to) * plane + at] =
+    const i64 at = (i64)y * p.W + x, input_channel = (i64)(channel0 + c) * of_bin + bin;
+    p.out[p.inner ? (image * plane + at) * all + input_channel : (image * all + input_channel) * plane + at] =
         narrow(sums[cell * pitch + c]);
   }
 }

@@ -3,7 +3,6 @@
 // POOL: 0 roi_align, 1 roi_pool, 2 ps_roi_align, 3 ps_roi_pool. Parameters has boxes, N, H, W, PH, PW, ratio, scale, offset.
 #pragma once
 
-#include "division.h"
 #include "faults.h"
 #include "warps.h"
 
@@ -79,29 +78,6 @@ __device__ __forceinline__ Region region_of(const Parameters &p, int k) {
 __device__ __forceinline__ i64 samples_of(const Region &region) {
   const i64 count = (i64)region.y.grid * region.x.grid;
   return POOL == 0 && count < 1 ? 1 : count;
-}
-
-// By what terms are divided, and how (division.h).
-struct Divisor {
-  Sum count, inverse;
-  int how;
-};
-
-__device__ __forceinline__ Divisor divisor_of(i64 count) {
-  Divisor by;
-  by.count = (Sum)count;
-  by.how = (count & (count - 1)) == 0 ? 1 : count < 1 << 20 ? 3 : 4;
-  by.inverse = (Sum)1 / by.count;
-  return by;
-}
-
-// A term, divided. `quotient` expects no tiny products of IEEE halves, but a weight can be tiny.
-template <int HOW>
-__device__ __forceinline__ Sum divided(Sum term, Divisor by) {
-#if ELEMENT == 2
-  if (HOW == 3 && fabsf(term) < 7.888609052210118e-31f && term != 0) return divide_small(term, by.count);  // 2^-100
-#endif
-  return quotient<HOW>(term, by.count, by.inverse);
 }
 
 // The position of sample i of a bin.
@@ -186,31 +162,39 @@ __device__ __forceinline__ Reach reach_of(const Line &line, int bins, int size) 
   return reach;
 }
 
-// Which of regions first … first + EACH · blockDim.x - 1, below K, a block needs: their numbers in ascending order, in
-// `list`. A thread asks for EACH. All threads call it, and meet before the list is overwritten.
-template <int EACH, class Needed>
-__device__ __forceinline__ int listed(int *list, int *counts, int first, int K, Needed needed) {
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, begin = first + warp * 32 * EACH + lane;
-  u32 hits[EACH];
-  int found = 0;
-#pragma unroll
-  for (int i = 0; i < EACH; ++i) {
-    const int k = begin + i * 32;
-    hits[i] = __ballot_sync(ALL, k < K && needed(k));
-    found += __popc(hits[i]);
+// Calls use(weight) for what samples of a bin add to a cell, in ascending order; the lower neighbour comes first.
+// A bin of a pool over cells: use(the number of its cells) if it holds the cell.
+template <class Use>
+__device__ __forceinline__ void each_weight(const Line &line, const Span &span, int bin, int size, int cell, Use use) {
+#if SAMPLED
+  const Reach samples = samples_at(line, span, bin);
+  for (int i = samples.first; i <= samples.last; ++i) {
+    Place place;
+    if (!placed(position(line, bin, i), size, place)) continue;
+    if (place.low == cell) use((Sum)1 - place.part);
+    if (place.high == cell) use(place.part);
   }
-  if (lane == 0) counts[warp] = found;
+#else
+  const Reach cells = cells_of(line, bin, size);
+  if (cells.first <= cell && cell <= cells.last) use((Sum)(cells.last - cells.first + 1));
+#endif
+}
+
+// Which of regions first … first + blockDim.x - 1, below K, a block needs: their numbers in ascending order, in `list`.
+// All threads call it, and meet before the list is overwritten.
+template <class Needed>
+__device__ __forceinline__ int listed(int *list, int *counts, int first, int K, Needed needed) {
+  const int k = first + threadIdx.x, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const bool hit = k < K && needed(k);
+  const u32 hits = __ballot_sync(ALL, hit);
+  if (lane == 0) counts[warp] = __popc(hits);
   __syncthreads();
   int before = 0, total = 0;
   for (int w = 0; w < (int)blockDim.x / 32; ++w) {
     if (w == warp) before = total;
     total += counts[w];
   }
-#pragma unroll
-  for (int i = 0; i < EACH; ++i) {
-    if (hits[i] >> lane & 1) list[before + __popc(hits[i] & ((1u << lane) - 1))] = begin + i * 32;
-    before += __popc(hits[i]);
-  }
+  if (hit) list[before + __popc(hits & ((1u << lane) - 1))] = k;
   __syncthreads();
   return total;
 }
