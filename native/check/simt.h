@@ -81,7 +81,6 @@ SIMT_ATOMICS(unsigned long long)
 #undef SIMT_ATOMICS
 
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
-inline int __clz(int x) { return x == 0 ? 32 : __builtin_clz(unsigned(x)); }
 inline int __ffs(int x) { return __builtin_ffs(x); }
 inline unsigned __umulhi(unsigned a, unsigned b) { return unsigned((unsigned long long)a * b >> 32); }
 inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {

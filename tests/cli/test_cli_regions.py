@@ -107,6 +107,43 @@ def test_ours_is_compared_with_torchvisions(monkeypatch: pytest.MonkeyPatch) -> 
         region_pools.prepare(case, "cpu")
 
 
+@pytest.mark.parametrize("layout", ["", ":cl"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "roi_align:2x9x9x8:o2x3:boxes5:ratio2:aligned:f32",
+        "roi_pool:2x9x9x8:o2:boxes5:i32:bf16",
+        "ps_roi_pool:2x36x9x8:o2:boxes5:f32",
+        "ps_roi_align_forward:2x36x9x8:o2:boxes5:ratio2:f32",
+    ],
+)
+def test_values_on_a_device_are_drawn_there(words: str, layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a GPU, with the CPU as the device: a wrong channel is named."""
+    pytest.importorskip("torch")
+    import pooltide.torch
+    import pooltide.torch.functional
+
+    case = parse(f"{words}{layout}")
+    problem = problem_of(case)
+    boxes = np.array([[1, 0, 0, 4, 4]] * 5, np.float32)
+    benchmark = region_pools.on_tensors(case, problem, boxes, "cpu")
+    assert benchmark.implementations["ours"]() is not None
+    # 2 samples a side in each bin, of 4 corners, 3 operations each; or one operation for each bin
+    bins, sampled = np.prod(case.plane), "align" in words
+    assert benchmark.operations == 5 * bins * problem.channels * (4 * 12 if sampled else 1)
+    module = pooltide.torch if case.operator.gradient else pooltide.torch.functional
+    honest, calls = getattr(module, case.operator.function), []
+
+    def wrong(*arguments: Any) -> Any:
+        calls.append(1)
+        result = honest(*arguments)
+        return result + 1 if len(calls) == 1 else result
+
+    monkeypatch.setattr(module, case.operator.function, wrong)
+    with pytest.raises(region_pools.WrongResult, match="differs from that on the CPU"):
+        region_pools.on_tensors(case, problem, boxes, "cpu")
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [

@@ -110,7 +110,10 @@ def check(setting: Setting) -> tuple[int, int]:
     """Checks all boxes of a setting; returns how many, and the number of arrays compared with torchvision's."""
     pooltide.set_num_threads(1)
     every, compared = boxes_of(setting.plane), 0
-    bare = importlib.util.find_spec("torchvision") is None
+    if not (bare := importlib.util.find_spec("torchvision") is None):
+        import torch
+
+        torch.set_num_threads(1)
     for begin in range(0, len(every), AT_ONCE):
         call = align_call(setting, every[begin : begin + AT_ONCE])
         check_in_float64(call, gradient=False)

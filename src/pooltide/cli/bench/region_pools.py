@@ -54,7 +54,7 @@ def prepare(case: Case, device: str) -> Benchmark:
     assert kind is not None
     boxes = boxes.astype(kind.numpy)
     if device == "cuda":
-        return _on_gpu(case, problem, boxes)
+        return on_tensors(case, problem, boxes, device)
     source, indices, out = arrays(call, problem, case.data)
     data = source, boxes, indices
     function = partial(getattr(functions, case.operator.function), *_arguments(case, *data))
@@ -72,17 +72,18 @@ def prepare(case: Case, device: str) -> Benchmark:
     return Benchmark(case, problem, out.nbytes, ours | {"torch": theirs}, verify, kernel)
 
 
-def _on_gpu(case: Case, problem: RegionProblem, boxes: Array) -> Benchmark:
+def on_tensors(case: Case, problem: RegionProblem, boxes: Array, device: str) -> Benchmark:
+    """The benchmark of our function on tensors of a device."""
     import torch
 
     from .pytorch_gradients import torch_dtype
 
-    generator = torch.Generator("cuda").manual_seed(case.data.seed)
+    generator = torch.Generator(device).manual_seed(case.data.seed)
     form = torch.channels_last if case.channels_last else torch.contiguous_format
-    on_gpu, name = torch.from_numpy(boxes).cuda(), case.operator.function
+    rows, name = torch.from_numpy(boxes).to(device), case.operator.function
 
     def drawn(role: str) -> Any:
-        values = torch.randn(problem.shape(role), device="cuda", generator=generator)
+        values = torch.randn(problem.shape(role), device=device, generator=generator)
         return values.to(torch_dtype(case.dtype)).contiguous(memory_format=form)
 
     functional = import_module("pooltide.torch.functional")
@@ -91,22 +92,22 @@ def _on_gpu(case: Case, problem: RegionProblem, boxes: Array) -> Benchmark:
     if problem.gradient and problem.index_dtype is not None:
         x = drawn("out")
         scale = problem.spatial_scale
-        indices = functional.roi_pool(x, on_gpu, problem.bins, scale, return_indices=True)[1]
+        indices = functional.roi_pool(x, rows, problem.bins, scale, return_indices=True)[1]
         indices = indices.to(torch_dtype(problem.index_dtype)).contiguous(memory_format=form)
     source = drawn("grad_output" if problem.gradient else "input")
-    ours = partial(getattr(module, name), *_arguments(case, source, on_gpu, indices))
+    ours = partial(getattr(module, name), *_arguments(case, source, rows, indices))
 
     def verify() -> None:
         few = min(_CHECKED, problem.channels) * problem.batch[1] // problem.channels
         small = replace(case, shape=(problem.batch[0], few, *problem.plane))
         read = few if not problem.gradient else min(_CHECKED, problem.channels)
         parts = [None if t is None else t[:, :read].cpu() for t in (source, indices)]
-        host = _first(getattr(module, name)(*_arguments(small, parts[0], on_gpu.cpu(), parts[1])))
+        host = _first(getattr(module, name)(*_arguments(small, parts[0], rows.cpu(), parts[1])))
         if not torch.equal(_first(ours())[:, : host.shape[1]].cpu(), host):
             raise WrongResult(f"{case}: the result differs from that on the CPU")
 
     verify()
-    theirs = _torchvision(case, source, on_gpu.to(source.dtype), indices) if find_spec("torchvision") else None
+    theirs = _torchvision(case, source, rows.to(source.dtype), indices) if find_spec("torchvision") else None
     both: Implementations = {"ours": ours} | ({} if theirs is None else {"torch": theirs})
     nbytes = prod(problem.shape("out")) * problem.dtype.itemsize
     return Benchmark(case, problem, nbytes, both, verify, operations=_operations(problem, boxes))

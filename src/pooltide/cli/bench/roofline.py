@@ -4,8 +4,8 @@
 
 The bandwidth is that of a copy in the same run. Half of the additions, because a kernel also loads, divides,
 converts and stores with the same issue slots. On the CPU, bytes alone set the limit. The gradient of a
-maximum adds little, and a maximum has no fixed order; so bytes alone set their limits too. How much a pool over
-regions of interest computes, its boxes say, which are data: region_pools.py.
+maximum adds little, and a maximum has no fixed order; so bytes alone set their limits too. How much a pool
+over regions of interest computes, its boxes say, which are data: region_pools.py.
 """
 
 from __future__ import annotations

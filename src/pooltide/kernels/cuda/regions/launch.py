@@ -20,10 +20,11 @@ from ... import Arrays
 from ..launch import check_compiler as check_compiler
 from ..launch import current_device, current_stream, record
 from ..runtime.compiler import compiled
-from .region_launches import launches
+from .region_launches import CHANNELS, launches
 from .region_launches import refuse as _refuse
 
 LAYOUTS = frozenset({"planes", "channels_last"})
+_VECTOR = 16  # bytes
 
 
 def refuse(problem: RegionProblem, layout: str) -> str | None:
@@ -48,13 +49,23 @@ class PreparedRegions:
     def __init__(self, problem: RegionProblem, layout: str, device: int) -> None:
         self.problem, self.layout, self.device = problem, layout, device
         self.faults = record(device).data_ptr()
-        self.launches: list[tuple[Any, tuple[str, ...]]] = []  # with the names of their arrays
-        for launch in launches(problem, layout):
-            kernel = compiled(launch.source, device)
-            follows = launch.source.entry == "region_gradient"
-            run = kernel.launcher(launch.grid, launch.block, launch.shared, launch.arguments, follows)
-            pointers = launch.source.parameters[: launch.source.pointers]
-            self.launches.append((run, tuple(name for _, name in pointers)))
+        self.stride = -(-problem.channels // CHANNELS) * CHANNELS
+        # Whether the channels of grad_output are innermost, in whole vectors.
+        self.vectors = problem.gradient and layout == "channels_last" and problem.channels % CHANNELS == 0
+        self.launches: dict[bool, list[tuple[Any, tuple[str, ...]]]] = {}
+        self._loaded(self.vectors)
+
+    def _loaded(self, direct: bool) -> list[tuple[Any, tuple[str, ...]]]:
+        """The launches with the names of their arrays."""
+        if direct not in self.launches:
+            loaded = []
+            for launch in launches(self.problem, self.layout, direct):
+                kernel = compiled(launch.source, self.device)
+                run = kernel.launcher(launch.grid, launch.block, launch.shared, launch.arguments)
+                pointers = launch.source.parameters[: launch.source.pointers]
+                loaded.append((run, tuple(name for _, name in pointers)))
+            self.launches[direct] = loaded
+        return self.launches[direct]
 
     def run(
         self,
@@ -87,13 +98,20 @@ class PreparedRegions:
             "out": out,
             "faults": self.faults,
         }
+        direct = self.vectors and source % _VECTOR == 0
         if problem.gradient:
-            numbers = problem.regions * 5 + 1
-            device = torch.device("cuda", self.device)
-            reaches = torch.empty(numbers, dtype=torch.int32, device=device)
-            at["reaches"] = reaches.data_ptr()
-        for run, names in self.launches:
+            reaches = self._scratch(problem.regions * 5 * 4)
+            at["reaches"], at["moved"] = reaches.data_ptr(), 0
+            if not (direct or problem.index_dtype):
+                k, _, ph, pw = problem.shape("grad_output")
+                moved = self._scratch(k * ph * pw * self.stride * problem.dtype.itemsize)
+                at["moved"] = moved.data_ptr()
+        for run, names in self._loaded(direct):
             run(stream, *(at[name] for name in names))
+            at["grad"] = at.get("moved") or source  # what the second launch reads
+
+    def _scratch(self, nbytes: int) -> torch.Tensor:
+        return torch.empty(nbytes, dtype=torch.uint8, device=torch.device("cuda", self.device))
 
 
 @cached(lambda prepared: (prepared,))

@@ -162,6 +162,24 @@ __device__ __forceinline__ Reach reach_of(const Line &line, int bins, int size) 
   return reach;
 }
 
+// Calls use(weight) for what samples of a bin add to a cell, in ascending order; the lower neighbour comes first.
+// A bin of a pool over cells: use(the number of its cells) if it holds the cell.
+template <class Use>
+__device__ __forceinline__ void each_weight(const Line &line, const Span &span, int bin, int size, int cell, Use use) {
+#if SAMPLED
+  const Reach samples = samples_at(line, span, bin);
+  for (int i = samples.first; i <= samples.last; ++i) {
+    Place place;
+    if (!placed(position(line, bin, i), size, place)) continue;
+    if (place.low == cell) use((Sum)1 - place.part);
+    if (place.high == cell) use(place.part);
+  }
+#else
+  const Reach cells = cells_of(line, bin, size);
+  if (cells.first <= cell && cell <= cells.last) use((Sum)(cells.last - cells.first + 1));
+#endif
+}
+
 // Which of regions first … first + blockDim.x - 1, below K, a block needs: their numbers in ascending order, in `list`.
 // All threads call it, and meet before the list is overwritten.
 template <class Needed>
