@@ -46,7 +46,7 @@ def _filled(kind: str, names: list[str]) -> str:
 
 def _source(files: list[Measured]) -> str:
     """A sentence that says where and when the figures were measured."""
-    about, seeds = files[0], [str(file["seed"]) for file in files if "seed" in file]
+    about, seeds = files[0], list(dict.fromkeys(str(file["seed"]) for file in files if "seed" in file))
     where = [about.get("processor") or about["device"]]
     measured = [file for file in files if "tool" not in file]
     if threads := ", ".join(dict.fromkeys(str(file["threads"]) for file in measured if file.get("threads"))):

@@ -46,8 +46,9 @@ template <class S, bool maximum, bool indexed> class ChannelsForward {
       int64_t oh = row % p_.h.windows, od = row / p_.h.windows % p_.d.windows, q = row * p_.w.windows;
       const WindowRow<T> windows{p_, od, oh};
       const S* x = (const S*)arrays_.input + row / p_.h.windows / p_.d.windows * p_.cells() * p_.channels;
+      const int64_t channel = pieces.channel(p_, block), end_channel = pieces.channel(p_, block + 1);
       if (p_.channels < L) reduce_few_channels(windows, x, from, to, q);
-      else for (int64_t o = from; o < to; o++) reduce_channels(windows, o, x, q + o, pieces.channel(p_, block), pieces.channel(p_, block + 1));
+      else for (int64_t o = from; o < to; o++) reduce_channels(windows, o, x, q + o, channel, end_channel);
     }
   }
 
@@ -132,8 +133,7 @@ template <class S, bool maximum, bool indexed> class ChannelsForward {
 #pragma GCC unroll 8
       for (int v = 0; v < n; v++) reduce_cell<maximum>(results[v], load(cell + v * L), at);
     });
-#pragma GCC unroll 8
-    for (int v = 0; v < n; v++) finish(windows, ow, results[v], to + from + v * L, L);
+    finish<n>(windows, ow, results, to + from, L);
     return from + n * L;
   }
 
@@ -229,8 +229,7 @@ template <class S, bool maximum, bool indexed> class ChannelsForward {
       for (int v = 0; v < vectors; v++, cell += step)
         reduce_cell<maximum>(results[v], cell + L <= end ? load(cell) : load_part(cell, used), at + apart + v * next);
     });
-#pragma GCC unroll 8
-    for (int v = 0; v < vectors; v++) finish(windows, o + v * n, results[v], (q + o + v * n) * p_.channels, used);
+    finish<vectors>(windows, o, results, (q + o) * p_.channels, used);
   }
 
   // Returns how many elements ahead the cells of a row are prefetched, or 0. If windows are disjoint, each cell is read
@@ -252,9 +251,17 @@ template <class S, bool maximum, bool indexed> class ChannelsForward {
     return {maximum ? splat(kLowest<T>) : V{}, (Int)windows.index(ow) - I{}};
   }
 
-  void finish(const WindowRow<T>& windows, int64_t ow, Reduction<T, indexed> result, int64_t to, int64_t n) const {
-    if (!maximum) result.value = windows.quotient(result.value, ow);
-    store_results<S>(p_, arrays_, to, result, n);
+  // Writes n vectors of results, of which `used` lanes count. The divisor is that of window ow.
+  template <int n>
+  void finish(const WindowRow<T>& windows, int64_t ow, const Reduction<T, indexed>* results, int64_t to, int64_t used) const {
+    const auto store_all = [&](auto value_of) __attribute__((always_inline)) {
+#pragma GCC unroll 8
+      for (int v = 0; v < n; v++) store_results<S>(p_, arrays_, to + v * used, value_of(results[v]), used);
+    };
+    if constexpr (maximum) store_all([](const auto& result) { return result; });
+    else windows.with_quotient(ow, [&](auto quotient) {
+      store_all([&](auto result) { return result.value = quotient(result.value), result; });
+    });
   }
 
   // Calls use(address, index) for each cell of window ow. The first cell of the plane is at x.
