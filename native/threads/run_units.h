@@ -17,10 +17,12 @@ template <class Begin>
 Fault run_units(int64_t threads, int64_t units, int64_t chunk, Interruption* interruption, const Begin& begin) {
   struct Job {
     const Begin& begin;
-    Shares shares;
+    Shares& shares;
     std::mutex merging;
     Fault fault;
-  } job{begin, {units, chunk, std::abs(threads), interruption}, {}, {}};
+  };
+  Shares shares(units, chunk, std::abs(threads), interruption);
+  Job job{begin, shares, {}, {}};
   auto work = [](void* context, int worker) {
     Job& job = *static_cast<Job*>(context);
     auto run = job.begin(worker);

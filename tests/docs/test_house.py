@@ -333,18 +333,3 @@ def test_the_site_has_every_page_in_its_navigation() -> None:
     for part in load_tool("site.py").PARTS_OF.values():
         missing = set(part.sources) - set(re.findall(r"\w+\.md", part.navigation))
         assert not missing, f"tools/site.py, {part.language}"
-
-
-@pytest.mark.slow
-def test_the_site_builds_without_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("material", reason="mkdocs-material is not installed: the site is NOT built")
-    pytest.importorskip("jieba", reason="jieba is not installed: the site is NOT built")
-    site = load_tool("site.py")
-    monkeypatch.setattr(site, "SOURCE", tmp_path / "source")
-    site.build(tmp_path / "site")
-    assert (tmp_path / "site" / "pytorch" / "index.html").exists()
-    monkeypatch.setattr(site, "report", lambda folder: (folder / "report.html").write_text(""))
-    linked, lost = site.linked, "\n[a page that is not there](nowhere.md)\n"
-    monkeypatch.setattr(site, "linked", lambda text, *rest: linked(text, *rest) + lost)
-    with pytest.raises(subprocess.CalledProcessError):
-        site.build(tmp_path / "site")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import http.server
 import re
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,6 +56,24 @@ def address(site: Path) -> Iterator[str]:
 class _Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         pass
+
+
+def test_the_site_builds_without_a_warning(site: Path) -> None:
+    assert (site / "pytorch" / "index.html").exists()
+
+
+def test_a_lost_link_ends_the_build(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Else the build of `site` would prove nothing. The Chinese part is the smaller one."""
+    tool = load_tool("site.py")
+    monkeypatch.setattr(tool, "SOURCE", tmp_path)
+    (tmp_path / "report.html").write_text("")
+    linked, lost = tool.linked, "\n[a page that is not there](nowhere.md)\n"
+    monkeypatch.setattr(tool, "linked", lambda text, *rest: linked(text, *rest) + lost)
+    with pytest.raises(subprocess.CalledProcessError):
+        tool.build_part(tool.PARTS_OF["zh"], tmp_path / "site")
+    assert "'nowhere.md'" in capfd.readouterr().err
 
 
 @needs_browser

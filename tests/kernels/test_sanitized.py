@@ -105,7 +105,7 @@ def _run(python: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_native_check(objects: list[str], tmp_path: Path) -> None:
     main, program = compile_objects(tmp_path, "g++", FLAGS, ("check/check",)), tmp_path / "check"
     subprocess.run(["g++", *SANITIZERS, *main, *objects, "-o", str(program), "-lpthread"], check=True)
-    check([str(program), "600", "8"], _native.instruction_sets())
+    check([str(program), "200", "15"], _native.instruction_sets())
 
 
 @pytest.mark.slow

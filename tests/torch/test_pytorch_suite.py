@@ -78,7 +78,7 @@ class TestMkldnn(unittest.TestCase):
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     pytest.importorskip("expecttest")
-    pytest.importorskip("torch.testing._internal.common_methods_invocations")
+    pytest.importorskip("torch.testing")
     (tmp_path / "test").mkdir()
     (tmp_path / "test" / "test_nn.py").write_text(TESTS)
     (tmp_path / "test" / "test_mkldnn.py").write_text(PATCHED)
