@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -87,6 +88,24 @@ def test_planes_without_channels_have_an_empty_gradient() -> None:
 def test_a_huge_window_is_refused_at_once() -> None:
     with pytest.raises(RuntimeError):
         functional.max_pool1d(torch.ones(2, 1, 14), 2**62, 4, 2, ceil_mode=True)
+
+
+@pytest.mark.parametrize("name", ["avg_pool2d", "avg_pool3d", "max_pool2d", "max_pool3d"])
+def test_strides_and_dilations_over_32_bits_raise_as_in_pytorch(name: str) -> None:
+    x = torch.rand(1, 2, *(4,) * int(name[-2]))
+    bad: list[dict[str, Any]] = [{"stride": 2**31}, {"stride": (1,) * (x.dim() - 3) + (2**40,)}]
+    bad += [{"kernel_size": 1, "dilation": 2**31}] if name.startswith("max") else []
+    for more in bad:
+        arguments = {"kernel_size": 2} | more
+        texts = []
+        for module, patched in ((F, False), (F, can_call_aten()), (functional, False)):
+            patch = quiet_patch(True) if patched else nullcontext()
+            with patch, pytest.raises(RuntimeError) as error:
+                getattr(module, name)(x, **arguments)
+            texts.append(str(error.value))
+        assert texts[0] == texts[1] == texts[2]
+    must = getattr(F, name)(x, 2, 2**31 - 1)
+    assert torch.equal(getattr(functional, name)(x, 2, 2**31 - 1), must)
 
 
 def test_lazily_negated_tensors_have_our_nodes() -> None:

@@ -91,7 +91,9 @@ def _prepare(
 ) -> PreparedCall | None:
     axes = AXES[name]
     problem = forward_problem(name, arrays_on(x.device), x, arguments, positions != "none")
-    if positions != "none" and may_have_empty_windows(arguments, x.shape[-axes:]):
+    if _exceeds_int32(arguments) or (
+        positions != "none" and may_have_empty_windows(arguments, x.shape[-axes:])
+    ):
         return None
     shape = (*x.shape[:-axes], *problem.output_plane[3 - axes :])
     if 0 in shape:
@@ -151,6 +153,17 @@ def may_have_empty_windows(arguments: PoolArguments, lengths: Sequence[int]) -> 
     sizes, steps = (_of_axes(values, len(lengths)) for values in (arguments.kernel_size, arguments.dilation))
     rows = zip(sizes, steps, lengths, strict=True)
     return any(size > 1 and step > length for size, step, length in rows)
+
+
+def _exceeds_int32(arguments: PoolArguments) -> bool:
+    """Whether a stride or dilation needs more than 32 bits, for which PyTorch raises except in 1-D maxima.
+
+    A larger kernel or padding would need such an axis.
+    """
+    if not isinstance(arguments, StridedArguments):
+        return False
+    values = (arguments.stride or 0, arguments.dilation)
+    return any(max(_of_axes(value, 1)) >= 2**31 for value in values)
 
 
 def _of_axes(values: int | Iterable[int], axes: int) -> tuple[int, ...]:
