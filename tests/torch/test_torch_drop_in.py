@@ -19,7 +19,7 @@ from torch._prims_common import suggest_memory_format  # noqa: E402
 from torch.utils import _pytree as pytree  # noqa: E402
 
 import pooltide  # noqa: E402
-from pools import BEFORE_2_11, EVERY, Pool, quiet_patch, sample  # noqa: E402
+from pools import BEFORE_2_11, BEFORE_2_13, EVERY, Pool, quiet_patch, sample  # noqa: E402
 from pooltide.torch import functional  # noqa: E402
 from pooltide.torch.errors import BadIndexError, DtypeError, NoRoomError, ShapeError, as_pytorch  # noqa: E402
 from pooltide.torch.releases import can_call_aten  # noqa: E402
@@ -447,7 +447,7 @@ def test_sizes_and_indices_that_only_ours_take_or_refuse() -> None:
         ("max_unpool2d", [y, at.int(), 2], [y, at, 2]),
     ]
     for name, odd, usual in beyond:
-        refused = not (BEFORE_2_11 and name == "max_unpool2d" and odd[-1] is two)
+        refused = not (BEFORE_2_13 and name == "max_unpool2d" and odd[-1] is two)
         with pytest.raises((RuntimeError, TypeError)) if refused else nullcontext():
             getattr(F, name)(*odd)
         assert torch.equal(getattr(functional, name)(*odd), getattr(F, name)(*usual))
