@@ -135,6 +135,7 @@ struct LaunchesObject {
   uint64_t itemsize, index_bytes, errors;
   PyObject* new_counts;  // a function: (tensor) -> a new one like it
   PyObject *first, *second, *counts;  // methods Launch.run; a tensor as the first leaves it for the second
+  PyObject* tables;                   // what they read: stays while they may be launched
   bool aligned;                       // tensors must begin at multiples of 16 bytes
   bool on_default, on_others;         // whether to launch at once on the default stream, and on other streams
 };
@@ -171,16 +172,19 @@ PyObject* run_on(PyObject* self, uint64_t grad, uint64_t input, uint64_t indices
   if (!o.first) return PyErr_Format(PyExc_TypeError, "run comes after use");
   if ((source | out) % o.itemsize || indices % o.index_bytes) Py_RETURN_NOTIMPLEMENTED;
   int64_t stream = 0;
-  bool at_once = o.on_default && !(o.aligned && (source | out | indices) % 16);
+  bool at_once = o.on_default && !(o.aligned && (source | out | indices) % 16), on_others = o.on_others;
+  // Another thread may exchange all of this at any call below.
+  PyObject* held[] = {Py_NewRef(o.first), Py_NewRef(o.second), Py_NewRef(o.counts), Py_NewRef(o.tables)};
   if (at_once) {
     stream = taken(PyObject_CallFunctionObjArgs(o.stream_of, o.device, nullptr));
-    at_once = (stream == 0 || o.on_others) && taken(PyObject_CallNoArgs(o.device_of)) == PyLong_AsLongLong(o.device);
-    if (PyErr_Occurred()) return nullptr;
+    at_once = (stream == 0 || on_others) && taken(PyObject_CallNoArgs(o.device_of)) == PyLong_AsLongLong(o.device);
   }
   using Number = unsigned long long;
-  if (!at_once) return PyObject_CallMethod(self, "enqueue", "KKKK", Number{source}, Number{indices}, Number{out}, Number{faults});
-  PyObject* held[] = {Py_NewRef(o.first), Py_NewRef(o.second), Py_NewRef(o.counts)};  // another thread may exchange them
-  PyObject* done = launch_all(o, held[0], held[1], held[2], static_cast<uint64_t>(stream), source, indices, out, faults);
+  PyObject* done = nullptr;
+  if (at_once)
+    done = launch_all(o, held[0], held[1], held[2], static_cast<uint64_t>(stream), source, indices, out, faults);
+  else if (!PyErr_Occurred())
+    done = PyObject_CallMethod(self, "enqueue", "KKKK", Number{source}, Number{indices}, Number{out}, Number{faults});
   for (PyObject* each : held) Py_DECREF(each);
   return done;
 }
@@ -232,14 +236,16 @@ bool are_launches(PyObject* first, PyObject* second) {
 
 PyObject* use(PyObject* self, PyObject* args) {
   LaunchesObject& o = launches_of(self);
-  PyObject *first, *second, *counts;
+  PyObject *first, *second, *counts, *tables;
   int aligned, on_default, on_others;
-  if (!PyArg_ParseTuple(args, "OOOppp", &first, &second, &counts, &aligned, &on_default, &on_others) ||
+  if (!PyArg_ParseTuple(args, "OOOOppp", &first, &second, &counts, &tables, &aligned, &on_default, &on_others) ||
       !are_launches(first, second))
     return nullptr;
   if (!o.device) return PyErr_Format(PyExc_TypeError, "use comes after begin");
-  replace(o.first, first), replace(o.second, second), replace(o.counts, counts);
+  PyObject* before[] = {o.first, o.second, o.counts, o.tables};
+  o.first = Py_NewRef(first), o.second = Py_NewRef(second), o.counts = Py_NewRef(counts), o.tables = Py_NewRef(tables);
   o.aligned = aligned, o.on_default = on_default, o.on_others = on_others;
+  for (PyObject* each : before) Py_XDECREF(each);  // last: it may let another thread run
   Py_RETURN_NONE;
 }
 
@@ -254,7 +260,8 @@ PyObject* launch(PyObject* self, PyObject* args) {
 
 void destroy_launches(PyObject* self) {
   LaunchesObject& o = launches_of(self);
-  for (PyObject** each : {&o.device_of, &o.stream_of, &o.new_counts, &o.device, &o.first, &o.second, &o.counts}) replace(*each, nullptr);
+  for (PyObject** each : {&o.device_of, &o.stream_of, &o.new_counts, &o.device, &o.first, &o.second, &o.counts, &o.tables})
+    replace(*each, nullptr);
   free_object(self);
 }
 
@@ -264,9 +271,9 @@ PyMethodDef launches_methods[] = {
      "device_of() -> the current device; stream_of(device) -> its current stream; new_counts(counts) -> a tensor like it;\n"
      "errors: the address of the record of bad indices."},
     {"use", use, METH_VARARGS,
-     "use(first, second, counts, aligned, on_default, on_others): what `run` launches.\n\n"
-     "first, second: methods Launch.run; second may be None. counts: what new_counts takes for the second. aligned: all\n"
-     "addresses must be multiples of 16. on_default, on_others: whether `run` launches on the default stream, and on others.\n"
+     "use(first, second, counts, tables, aligned, on_default, on_others): what `run` launches.\n\n"
+     "first, second: methods Launch.run; second may be None. counts: what new_counts takes for the second. tables: stay as\n"
+     "long as `run` may launch what reads them. aligned: all addresses must be multiples of 16. on_default, on_others: whether `run` launches on the default stream, and on others.\n"
      "If not, or on another device, it calls the object's enqueue(source, indices, out, faults)."},
     {"launch", launch, METH_VARARGS,
      "launch(first, second, counts, stream, source, indices, out, faults): launches these, without any check."},

@@ -110,6 +110,7 @@ class Launches:
         first: Callable[..., None],
         second: Callable[..., None] | None,
         counts: Any,
+        tables: Any,
         aligned: bool,
         on_default: bool,
         on_others: bool,

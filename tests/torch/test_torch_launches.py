@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -308,12 +309,39 @@ def test_calls_on_other_streams_and_devices_enter_python(monkeypatch: Any) -> No
     assert prepared.run(g.data_ptr() + 2, None, None, out.data_ptr(), 1) is NotImplemented
 
 
+def test_tables_stay_while_a_launch_may_read_them(monkeypatch: Any) -> None:
+    """Another thread may exchange the launches: `tune` does, and `improve`."""
+    fake_gpu.install(monkeypatch)
+    axis = Axis(13, 6, 3, 2, 1)
+    problem = Problem("average_gradient", (2, 3), (UNIT, axis, axis), TYPES["FLOAT32"], "valid")
+    prepared = launch.PreparedLaunches(problem, "planes", 0)
+    (table,) = map(weakref.ref, prepared.loaded.tables)
+    compute, there = fake_gpu.compute, []
+
+    def other_thread() -> None:
+        prepared.loaded = launch.PreparedLaunches(problem, "planes", 0).loaded
+        there.append(table() is not None)
+        prepared._launch_directly()
+        there.append(table() is not None)
+
+    def launched(*arguments: Any) -> None:
+        if not there:
+            other_thread()
+        compute(*arguments)
+
+    monkeypatch.setattr(fake_gpu, "compute", launched)
+    g, out = torch.randn(2, 3, 6, 6), torch.empty(2, 3, 13, 13)
+    prepared(g, None, out)
+    assert there == [True, True]
+    assert table() is None
+
+
 def test_what_is_no_launch_is_refused() -> None:
     from pooltide import _native
 
     launches = _native.Launches()
     with pytest.raises(TypeError, match=r"^launches must be methods Launch\.run$"):
-        launches.use(print, None, None, False, True, True)
+        launches.use(print, None, None, None, False, True, True)
     with pytest.raises(TypeError, match=r"^run comes after use$"):
         launches.run(16, None, None, 16, 1)
     with pytest.raises(ValueError, match=r"^Launch: arguments have 5000 bytes; a kernel takes 4096$"):

@@ -173,7 +173,8 @@ class PreparedLaunches(_native.Launches):
         default, others = not loaded.tables or 0 in loaded.streams, not loaded.tables
         if self.jobs:
             default = others = False
-        self.use(loaded.first, loaded.second, loaded.counts, loaded.aligned, default, others)
+        held = loaded.first, loaded.second, loaded.counts, loaded.tables
+        self.use(*held, loaded.aligned, default, others)
 
     def improve(self) -> None:
         """Takes the problem's own kernel once it is compiled, except in a capture: it copies tables."""
