@@ -119,6 +119,7 @@ struct Slot {
   uint64_t keys;           // what that of kReturnsIndices takes
   PyObject* python;        // (key or None, offsets, *arguments) -> result
   int64_t number;          // of the pool in keys: equal for its keys of dispatch
+  bool one_axis;           // PyTorch pools a view of the input, with two axes
 };
 constexpr int kSlots = 128;
 Slot slots[kSlots];
@@ -421,7 +422,7 @@ using Adaptive = Pair (*)(uint64_t keys, Handle, IntList);                      
 
 // Lets PyTorch's autograd record the call. A maximum without indices is one with indices, whose node keeps offsets and
 // whose second result is dropped. An adaptive one keeps its indices; its keys lead past the kernel here. Returns false if
-// Python must make the call. Throws what PyTorch throws, with the arguments unchanged.
+// Python must make the call, or raise its error. Throws with the arguments unchanged.
 bool record(Call& call) {
   bool drops = call.slot.role == kDropsIndices;
   Handle tensor = call.handle(0), results[2];
@@ -429,23 +430,26 @@ bool record(Call& call) {
   if (drops) {  // no earlier call must have been equal: the kernel of the device decides what it saves
     for (int i = 1; i < 5; i++)
       if (!call.put_list(i)) return false;
-    // A list of one value may also stand for all axes; then the address of the data does as well.
-    if (call.lengths[1] == 1 && api.const_data(tensor, &data)) return false;
+    if (call.slot.one_axis && api.const_data(tensor, &data)) return false;
     wants_offsets = data ? data : impl_of(tensor);
   }
   auto list = [&](int i) { return IntList{call.lists[i], call.lengths[i]}; };
-  PyThreadState* state = PyEval_SaveThread();  // a thread that waits for the GIL may have a lock of PyTorch
   try {
+    struct Released {
+      const void* before;
+      PyThreadState* state = PyEval_SaveThread();  // a thread that waits for the GIL may have a lock of PyTorch
+      ~Released() {
+        PyEval_RestoreThread(state);
+        wants_offsets = before;
+      }
+    } released{before};
     Pair pair = drops ? reinterpret_cast<WithIndices>(call.slot.recorded)(tensor, list(1), list(2), list(3), list(4), call.stack[5] & 1)
                       : reinterpret_cast<Adaptive>(call.slot.recorded)(call.slot.keys, tensor, list(1));
     results[0] = std::get<0>(pair).handle(), results[1] = std::get<1>(pair).handle();
   } catch (...) {
-    PyEval_RestoreThread(state);
-    wants_offsets = before;
+    if (call.slot.one_axis) return false;  // PyTorch's max_pool1d checks the arguments itself, with other errors
     throw;
   }
-  PyEval_RestoreThread(state);
-  wants_offsets = before;
   if (drops) api.delete_tensor(results[1]);
   call.free_arguments();
   for (int i = 0; i < call.slot.results; i++) call.stack[i] = reinterpret_cast<Value>(results[i]);
@@ -545,7 +549,8 @@ PyObject* add(PyObject*, PyObject* args) {
   if (used == kSlots || !fits || *arguments != 't' || results < 1 || results > 2 || std::strlen(arguments) > 8)
     return PyErr_Format(PyExc_ValueError, "aten_kernel: %s does not fit", name);
   Handle library = nullptr;
-  slots[used] = {static_cast<Role>(role), results, arguments, reinterpret_cast<void*>(recorded), keys, Py_NewRef(python), number};
+  slots[used] = {static_cast<Role>(role), results, arguments, reinterpret_cast<void*>(recorded), keys, Py_NewRef(python), number,
+                 std::strstr(name, "1d") != nullptr};
   Kernel kernel = kernel_of(used, std::make_integer_sequence<int, kSlots>());
   PyThreadState* state = PyEval_SaveThread();  // the dispatcher's lock: another thread may have it and wait for the GIL
   bool failed = api.library_init_impl("aten", key, __FILE__, __LINE__, &library) ||

@@ -71,6 +71,18 @@ def test_bad_arguments_of_pools(name: str) -> None:
     assert refused > 100
 
 
+@pytest.mark.parametrize("axes", [1, 2])
+def test_bad_arguments_of_patched_maxima_that_autograd_records(axes: int) -> None:
+    """PyTorch's max_pool1d has other words for them than max_pool1d_with_indices."""
+    pool = getattr(torch, f"max_pool{axes}d")
+    x = torch.zeros(2, 3, *(9,) * axes, requires_grad=True)
+    for arguments in ([20], [3, 0], [3, 2, 2], [3, 2, -1], [3, 2, 0, 0], [0], [[2] * 4]):
+        theirs = raised(pool, x, *arguments)
+        with quiet_patch(forward=True):
+            ours = raised(pool, x, *arguments)
+        assert (str(ours), type(ours)) == (str(theirs), type(theirs))
+
+
 def test_a_tensor_without_its_storage_is_not_handed_to_pytorch() -> None:
     x = torch.zeros(1, 2, 4, 4)
     x.untyped_storage().resize_(0)
