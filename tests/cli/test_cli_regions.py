@@ -125,7 +125,7 @@ def test_values_on_a_device_are_drawn_there(words: str, layout: str, monkeypatch
 
     case = parse(f"{words}{layout}")
     problem = problem_of(case)
-    boxes = np.array([[1, 0, 0, 4, 4]] * 5, np.float32)
+    boxes = np.array([[1, 0, 0, 4, 4]] * 5, case.dtype.numpy)
     benchmark = region_pools.on_tensors(case, problem, boxes, "cpu")
     assert benchmark.implementations["ours"]() is not None
     # 2 samples a side in each bin, of 4 corners, 3 operations each; or one operation for each bin

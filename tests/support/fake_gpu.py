@@ -36,17 +36,20 @@ def install(monkeypatch: pytest.MonkeyPatch) -> list[Problem]:
     CALLS.clear()  # of kernels of the CPU
     launched: list[Problem] = []
     planned: list[tuple[Problem, str]] = []
-    begun: set[int] = set()  # plans whose first launch is prepared
+    followers: set[Source] = set()  # of second launches
     kernels: list[tuple[Source, Problem, str, bool]] = []  # by their handles: source, problem, layout, first
-    choose = launch.tuned.plan
+    choose, generally = launch.tuned.plan, launch.general
 
     def watched(task: Task) -> Any:
         planned.append((task.problem, task.layout))
-        return choose(task)
+        return seen(choose(task))
+
+    def seen(launches: Any) -> Any:
+        followers.update(x.source for x in launches[1:] if not isinstance(x, str))
+        return launches
 
     def compiled(source: Source, device: int) -> driver.Kernel:
-        kernels.append((source, *planned[-1], len(planned) not in begun))
-        begun.add(len(planned))
+        kernels.append((source, *planned[-1], source not in followers))
         return driver.Kernel(source, device, len(kernels))
 
     def run(config: Config, function: int, arguments: int) -> int:
@@ -62,6 +65,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> list[Problem]:
     monkeypatch.setattr(driver, "_driver", lambda: working)
     monkeypatch.setattr(driver.Kernel, "early", False)
     monkeypatch.setattr(launch.tuned, "plan", watched)
+    monkeypatch.setattr(launch, "general", lambda task: seen(generally(task)))
     monkeypatch.setattr(launch, "compiled", compiled)
     monkeypatch.setattr(launch, "device_facts", lambda device: FACTS)
     monkeypatch.setattr(launch, "new_record", lambda _: torch.tensor([0, 2**63 - 1]))
@@ -69,7 +73,8 @@ def install(monkeypatch: pytest.MonkeyPatch) -> list[Problem]:
     monkeypatch.setattr(launch, "new_counts", lambda count, device: torch.empty(count, dtype=torch.int32))
     monkeypatch.setattr(launch, "prepare", cache(launch.PreparedLaunches))
     monkeypatch.setattr(torch.Tensor, "cuda", lambda tensor, device: tensor)
-    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    for module, name in ((torch.cuda, "is_current_stream_capturing"), (launch, "_is_capturing")):
+        monkeypatch.setattr(module, name, lambda: False)
     # PyTorch's packages with CUDA raise in these two on a machine without a GPU.
     monkeypatch.setattr(launch, "current_device", lambda: 0)
     monkeypatch.setattr(launch, "current_stream", lambda device: 0)

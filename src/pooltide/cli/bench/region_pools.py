@@ -80,7 +80,7 @@ def on_tensors(case: Case, problem: RegionProblem, boxes: Array, device: str) ->
 
     generator = torch.Generator(device).manual_seed(case.data.seed)
     form = torch.channels_last if case.channels_last else torch.contiguous_format
-    rows, name = torch.from_numpy(boxes).to(device), case.operator.function
+    rows, name = _tensor(case, boxes).to(device), case.operator.function
 
     def drawn(role: str) -> Any:
         values = torch.randn(problem.shape(role), device=device, generator=generator)
@@ -107,7 +107,8 @@ def on_tensors(case: Case, problem: RegionProblem, boxes: Array, device: str) ->
             raise WrongResult(f"{case}: the result differs from that on the CPU")
 
     verify()
-    theirs = _torchvision(case, source, rows.to(source.dtype), indices) if find_spec("torchvision") else None
+    alike = rows.to(source.dtype)
+    theirs = _torchvision(case, source, alike, indices) if find_spec("torchvision") else None
     both: Implementations = {"ours": ours} | ({} if theirs is None else {"torch": theirs})
     nbytes = prod(problem.shape("out")) * problem.dtype.itemsize
     return Benchmark(case, problem, nbytes, both, verify, operations=_operations(problem, boxes))

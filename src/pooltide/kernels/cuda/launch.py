@@ -148,7 +148,7 @@ class PreparedLaunches(_native.Launches):
         self.jobs: tuple[background.Job, ...] = ()  # the kernels that are being compiled
         if planned is None:
             _prepared.add(self)
-        capturing = torch.cuda.is_current_stream_capturing()  # then tables cannot be copied to the device
+        capturing = _is_capturing()  # then tables cannot be copied to the device
         if planned is None and (capturing or compiles_in_background()):
             sources = dict.fromkeys(x.source for x in self.planned)
             later = [source for source in sources if capturing or ready(source, device) is None]
@@ -178,7 +178,7 @@ class PreparedLaunches(_native.Launches):
 
     def improve(self) -> None:
         """Takes the problem's own kernel once it is compiled, except in a capture: it copies tables."""
-        if not all(job.done for job in self.jobs) or torch.cuda.is_current_stream_capturing():
+        if not all(job.done for job in self.jobs) or _is_capturing():
             return
         if reason := next((job.reason for job in self.jobs if job.reason), None):
             warn_once(reason)
