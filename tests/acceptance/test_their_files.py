@@ -785,6 +785,7 @@ def test_cases_of_atk_as_a_table(tmp_path: Path) -> None:
         "id,name,name,inputs\n": "no public document names the columns",
         'id,name,inputs\n1,"x': "the file is no CSV",
         "": "no public document names the columns",
+        "id,name,inputs\n": "the table has a header and no case",
     }.items():
         path.write_text(text)
         with pytest.raises(CasesError, match=reason):
@@ -792,6 +793,24 @@ def test_cases_of_atk_as_a_table(tmp_path: Path) -> None:
     path.write_bytes("id,name,inputs\n1,池化,[]\n".encode("gbk"))
     with pytest.raises(CasesError, match="is not UTF-8, but can be GBK"):
         list(read_cases(path))
+
+
+@pytest.mark.parametrize(("name", "mark"), [("c.CSV", ","), ("c.csv", ";"), ("c.tsv", "\t")])
+def test_tables_as_spreadsheets_write_them(name: str, mark: str, tmp_path: Path) -> None:
+    inputs = [{"name": "input", "type": "tensor", "dtype": "fp16", "shape": [2, 3, 11]}]
+    with (tmp_path / name).open("w", newline="") as file:
+        rows = csv.writer(file, delimiter=mark)
+        rows.writerows(
+            [["id", " name", "inputs"], [7, "adaptive_avg_pool1d", json.dumps(inputs)], ["", "", ""]]
+        )
+    (line,) = read_cases(tmp_path / name)
+    assert line.name == "adaptive_avg_pool1d_7"
+
+
+@pytest.mark.parametrize("name", ["", "torchvision::roi_align", "torch.ops.torchvision.roi_align"])
+def test_a_name_is_of_a_pool_over_regions_only_if_it_says_so(name: str, tmp_path: Path) -> None:
+    (line,) = cases_of(tmp_path / "a.json", [contradicting() | {"name": name}])
+    assert ("pools over regions are not read" in line.error) == bool(name)
 
 
 def test_what_a_case_file_says_is_not_passed_over(tmp_path: Path) -> None:
@@ -807,6 +826,8 @@ def test_what_a_case_file_says_is_not_passed_over(tmp_path: Path) -> None:
 
     assert error(range_values=None) == error(format="NCHW") == ""
     assert error(range_values=3) == "the range of the values is 3; it must be two numbers"
+    assert error(range_values=[float("nan"), 1]) == "the range of the values is [nan, 1]; it must be finite"
+    assert error(shape=[]) == "avg_pool2d: the input has shape (), of a scalar; a pool needs a plane"
     assert "has format NHWC; it must have channels first, as NCHW has" in error(format="NHWC")
     output = opst()["output_desc"][0] | {"shape": [2, 3, 11, 12]}
     (line,) = cases_of(tmp_path / "o.json", [opst(output_desc=[output])])

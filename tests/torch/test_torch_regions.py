@@ -120,6 +120,55 @@ def test_a_second_derivative_raises(name: str) -> None:
         gradient.sum().backward()
 
 
+@each_pool
+def test_forward_mode_has_the_derivative_of_a_pool_and_of_its_gradient(name: str) -> None:
+    """A pool is linear in its input while its maxima stay where they are; so is its gradient."""
+    x, tangent = drawn(requires_grad=False), drawn(requires_grad=False).flip(0)
+
+    def pool(x: Any) -> Any:
+        return getattr(F, name)(x, BOXES, 2, *ATTRIBUTES[name])
+
+    def gradient(x: Any) -> Any:
+        return torch.func.grad(lambda x: (pool(x) ** 2).sum())(x)
+
+    for function in pool, gradient:
+        step = 1e-6
+        expected = (function(x + step * tangent) - function(x - step * tangent)) / (2 * step)
+        _, got = torch.func.jvp(function, (x,), (tangent,))
+        assert expected.abs().max() > 0.1
+        assert torch.allclose(got, expected, atol=1e-7)
+        with torch.autograd.forward_ad.dual_level():
+            dual = torch.autograd.forward_ad.make_dual(x, tangent)
+            assert torch.equal(torch.autograd.forward_ad.unpack_dual(function(dual)).tangent, got)
+    row = torch.func.jvp(gradient, (x,), (torch.ones_like(x),))[1]
+    assert torch.allclose(torch.func.hessian(lambda x: (pool(x) ** 2).sum())(x).sum((4, 5, 6, 7)), row)
+
+
+def test_forward_mode_under_a_compiler_is_not_zero() -> None:
+    x = drawn(requires_grad=False)
+    compiled = torch.compile(
+        lambda x: torch.func.jvp(lambda x: F.roi_align(x, BOXES, 2), (x,), (x,)), backend="eager"
+    )
+    assert all(torch.equal(result, F.roi_align(x, BOXES, 2)) for result in compiled(x))
+
+
+def test_the_tangent_of_boxes_counts_for_nothing() -> None:
+    x = drawn(requires_grad=False)
+    _, tangent = torch.func.jvp(lambda boxes: F.roi_align(x, boxes, 2), (BOXES,), (BOXES,))
+    assert not tangent.any()
+
+
+@each_pool
+def test_gradients_by_torch_func_have_the_bits_of_autograd(name: str) -> None:
+    def loss(x: Any) -> Any:
+        return (getattr(F, name)(x, BOXES, 2, *ATTRIBUTES[name]) ** 2).sum()
+
+    xs = torch.stack([drawn(requires_grad=False), drawn(requires_grad=False) ** 2])
+    expected = [torch.autograd.functional.vjp(loss, x)[1] for x in xs]
+    assert torch.equal(torch.func.grad(loss)(xs[0]), expected[0])
+    assert torch.equal(torch.func.vmap(torch.func.grad(loss))(xs), torch.stack(expected))
+
+
 def test_boxes_get_no_gradient_and_may_be_a_list() -> None:
     x, boxes = drawn(torch.float32), BOXES.float().requires_grad_()
     assert torch.autograd.grad(F.roi_align(x, boxes, 2).sum(), boxes, allow_unused=True) == (None,)

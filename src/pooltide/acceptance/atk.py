@@ -2,8 +2,8 @@
 
 `name` or `api` is the operator; each input has name, type (tensor, or attr and its like), dtype, shape and
 range_values: from and to of a tensor's values, or the value of an attribute. A table has these fields as
-columns, and JSON in the cells of inputs. The columns of ATK's own CSV files are not documented, so these are
-not read.
+columns, separated as in our own case files, and JSON in the cells of inputs. The columns of ATK's own CSV
+files are not documented, so these are not read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .cases import CasesError, Line, not_utf8, parse_json
+from .cases import CasesError, Line, not_utf8, parse_json, separator
 from .foreign import Foreign, Tensor, call_of, line_of, put, range_words, role_of, shape_of, text_of
 
 _NAMES = ("name", "api", "aclnn_name")  # fields that may name the operator
@@ -34,12 +34,15 @@ def lines(path: Path, document: Any) -> Iterator[Line] | None:
 def table(data: bytes) -> list[dict[str, Any]]:
     """The cases of a CSV file. CasesError: it is none, or has other columns."""
     try:
-        rows = list(csv.reader(io.StringIO(data.decode("utf-8-sig"), newline=""), strict=True))
+        text = data.decode("utf-8-sig")
+        mark = separator(text.partition("\n")[0], {"inputs"}) or ","
+        rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=mark, strict=True))
     except UnicodeDecodeError as error:
         raise CasesError(not_utf8(error)) from None
     except csv.Error as error:
         raise CasesError(f"the file is no CSV: {error}") from None
-    header, *others = rows or [[]]
+    names, *others = rows or [[]]
+    header = [name.strip() for name in names]
     if len(set(header)) < len(header) or "inputs" not in header or not {*_NAMES} & {*header}:
         raise CasesError(
             "no public document names the columns of ATK's CSV files; give ATK's JSON form of the cases "
@@ -47,7 +50,9 @@ def table(data: bytes) -> list[dict[str, Any]]:
             "file without --from: CSV with the columns name,operator,input,kernel,stride,padding,dtype, as "
             "in a1,avg2d,2x3x11x13,3x3,2,1,f16"
         )
-    cases = [row for row in others if row]
+    cases = [row for row in others if any(row)]  # spreadsheets end a table by rows of empty cells
+    if not cases:
+        raise CasesError("the table has a header and no case")
     for number, row in enumerate(cases, 1):
         if len(row) != len(header):
             raise CasesError(

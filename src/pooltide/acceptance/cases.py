@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -247,13 +247,15 @@ def _header(text: str, separator: str) -> list[str]:
 
 
 def _separator(text: str) -> str | None:
-    """What separates the cells if the line is a header, that is, if a cell names a field; else None.
+    """What separates the cells if the line is a header, that is, if a cell names a field; else None."""
+    return None if text[0] in "{[" else separator(text, {*_MAIN, *FIELDS})
+
+
+def separator(text: str, known: Set[str]) -> str | None:
+    """What separates the cells of a header, one of which is in `known`; None: no cell is.
 
     Spreadsheets write semicolons where the comma is the decimal mark, and tabs to the clipboard.
     """
-    known = {*_MAIN, *FIELDS}
-    if text[0] in "{[":
-        return None
     cells = {mark: {cell.strip().strip('"') for cell in text.split(mark)} for mark in _SEPARATORS}
     return next((mark for mark in _SEPARATORS if known & cells[mark]), None)
 

@@ -11,8 +11,10 @@ So a new page needs no code here.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ from .trial import Refused, problem_of
 from .words import BY_SHORT_DTYPE, GIVEN, NotationError, did_you_mean, short_dtype
 
 _LARGEST = 1 << 30  # bytes of a case file
+_TABLES = (".csv", ".tsv")
 _DTYPES = {
     **{dtype.name.lower(): short for short, dtype in BY_SHORT_DTYPE.items()},
     **{f"torch.{dtype.name.lower()}": short for short, dtype in BY_SHORT_DTYPE.items()},
@@ -97,16 +100,17 @@ def _numbered(parts: Iterable[tuple[str, Iterable[Line]]]) -> Iterator[Line]:
 def _cases_of(path: Path) -> Iterator[Line]:
     from . import atk, msopst, msprobe_dump
 
+    suffix = path.suffix.lower()
     try:
         with opened(path) as file:
             if os.fstat(file.fileno()).st_size > _LARGEST:
                 raise CasesError(f"the file has more than {_LARGEST} bytes; it must have fewer")
             text = file.read()
-        document = atk.table(text) if path.suffix == ".csv" else parse_json(text, "file")
+        document = atk.table(text) if suffix in _TABLES else parse_json(text, "file")
     except OSError as error:
         raise CasesError(f"{path}: can't be read: {why(error)}") from None
     except CasesError as error:
-        hint = "" if path.suffix in (".json", ".csv") else "; a case file of pooltide is given without --from"
+        hint = "" if suffix in (".json", *_TABLES) else "; a case file of pooltide is given without --from"
         raise CasesError(f"{path}: {error}{hint}") from None
     readers: tuple[Callable[[Path, Any], Iterator[Line] | None], ...] = (
         msprobe_dump.lines,
@@ -146,7 +150,7 @@ def call_of(key: str, *names: str) -> Foreign:
     """An empty call of the operator that one of the names means. CasesError: none does; `key` has them."""
     if operator := next((page for name in names if (page := operator_called(name))), None):
         return Foreign(operator)
-    plain = {name.removeprefix("torchvision.ops.").removeprefix("aclnn") for name in names}
+    plain = {re.split(r"[.:]", name)[-1].removeprefix("aclnn") for name in names} - {""}
     if any({op.function, op.name.removeprefix("aclnn")} & plain for op in _all_regional()):
         raise CasesError(
             f"{key} is {names[0][:60]!r}; pools over regions are not read from other tools' files"
@@ -202,6 +206,8 @@ def _notation(foreign: Foreign) -> str:
     operator, tensors = foreign.operator, foreign.tensors
     if "input" not in tensors:
         raise CasesError(f"{operator.function}: the input has no shape; the case must have it")
+    if not tensors["input"].shape:
+        raise CasesError(f"{operator.function}: the input has shape (), of a scalar; a pool needs a plane")
     source = tensors.get("grad_output") or tensors["input"]
     fields: dict[str, Any] = {
         "operator": operator.short,
@@ -286,7 +292,9 @@ def range_words(distribution: str, bounds: Any) -> tuple[str, ...]:
     try:
         low, high = map(float, bounds)
     except OverflowError:
-        raise CasesError(f"the range of the values is {str(bounds)[:60]}; it must be finite") from None
+        low = high = inf
+    if not (isfinite(low) and isfinite(high)):
+        raise CasesError(f"the range of the values is {str(bounds)[:60]}; it must be finite")
     return distribution, f"range{low!r}x{high!r}"
 
 

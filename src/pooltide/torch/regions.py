@@ -12,6 +12,7 @@ import torch
 
 from ..operators.catalog import regions
 from ..operators.plain import plain
+from .dispatch.region_operators import differentiable
 from .errors import FAULTS, as_pytorch
 from .gradients import Input, written
 from .pools.regions import Boxes, checked, one_tensor
@@ -42,7 +43,7 @@ def _pooled(name: str, input: Tensor, boxes: Boxes, output_size: Any, *attribute
         rows = one_tensor(name, boxes, input, images)
         if not _fits(size, (input, rows), attributes):
             checked(name, None, input, rows, None, (size, *attributes))
-        return getattr(torch.ops.pooltide, name)(input, rows, size, *attributes)
+        return differentiable(name, input, rows, size, *attributes)
 
     return _with_pytorchs_errors(call)
 
@@ -67,7 +68,7 @@ def region_gradient(
         rows = one_tensor(name, boxes, grad_output, images)
         if out is not None or not _fits(shape, (grad_output, rows, *more), attributes):
             checked(name, grad_output, shape, rows, indices, attributes, out)
-        result = getattr(torch.ops.pooltide, name)(grad_output, shape, rows, *more, *attributes, last)
+        result = differentiable(name, grad_output, shape, rows, *more, *attributes, last)
         return written(name, grad_output, out, result)
 
     return _with_pytorchs_errors(call)  # type: ignore[no-any-return]

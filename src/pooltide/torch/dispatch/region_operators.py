@@ -4,14 +4,18 @@
     roi_align_backward(grad_output, input_shape, boxes, …, channels_last)
 
 Only the input has a gradient, and that gradient has none, as torchvision's. Boxes are one tensor, (K, 5).
+`differentiable` calls an operator; under `torch.func` and forward mode, which need an autograd function, it
+calls `Region` instead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 from ...operators.catalog import regions
 from ..errors import FAULTS, as_pytorch
@@ -151,7 +155,7 @@ def _apart(boxes: Tensor, images: int) -> Tensor:
 
 
 def _save(name: str) -> Callable[..., None]:
-    def save(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    def save(ctx: Any, inputs: Sequence[Any], output: Any) -> None:
         if regions()[name].gradient:
             return
         x, boxes, _, *ctx.attributes = inputs
@@ -172,10 +176,78 @@ def _backward(name: str) -> Callable[..., Any]:
         if grad is None:
             return None, *nothing
         boxes, *indices = ctx.saved_tensors
-        operator = getattr(torch.ops.pooltide, f"{name}_backward").default
-        return operator(grad, ctx.shape, boxes, *indices, *ctx.attributes, ctx.channels_last), *nothing
+        more = (ctx.shape, boxes, *indices, *ctx.attributes, ctx.channels_last)
+        return differentiable(f"{name}_backward", grad, *more), *nothing
 
     return backward
+
+
+def differentiable(name: str, *arguments: Any) -> Any:
+    """Calls the operator `name` so that autograd and all active transforms can follow."""
+    is_forward_mode = forward_ad._current_level >= 0
+    if torch.compiler.is_compiling():
+        if is_forward_mode:  # the operator alone would have zeros as its tangent
+            raise RuntimeError(f"{name}: torch.compile can't trace forward mode here; call it in eager mode.")
+    elif is_forward_mode or torch._C._are_functorch_transforms_active():
+        call = _Call(name, tuple(None if isinstance(value, Tensor) else value for value in arguments))
+        return Region.apply(call, *(value for value in arguments if isinstance(value, Tensor)))  # type: ignore[no-untyped-call]
+    return getattr(torch.ops.pooltide, name).default(*arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A call without its tensors: one object, because vmap in forward mode takes no lists as arguments."""
+
+    name: str
+    others: tuple[Any, ...]  # the arguments; None for a tensor
+
+    def arguments(self, *tensors: Tensor) -> list[Any]:
+        rest = iter(tensors)
+        return [next(rest) if value is None else value for value in self.others]
+
+    def __call__(self, *tensors: Tensor) -> Any:
+        return getattr(torch.ops.pooltide, self.name).default(*self.arguments(*tensors))
+
+
+class Region(torch.autograd.Function):
+    """Makes a call in a form that torch.func and forward mode can follow."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(call: _Call, *tensors: Tensor) -> Any:
+        return call(*tensors)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.call, *tensors = inputs
+        ctx.tensors = len(tensors)
+        _save(ctx.call.name)(ctx, ctx.call.arguments(*tensors), output)
+        indices = [output[1]] if isinstance(output, tuple) else []
+        ctx.save_for_forward(*tensors[1:], *indices)
+        ctx.set_materialize_grads(True)  # torch.func takes no None as a tangent
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, *_: Any) -> Any:
+        follow = _no_second if regions()[ctx.call.name].gradient else _backward(ctx.call.name)
+        return None, follow(ctx, grad)[0], *[None] * (ctx.tensors - 1)
+
+    @staticmethod
+    def jvp(ctx: Any, _: Any, tangent: Tensor, *__: Any) -> Any:
+        """Returns the same call with the tangent; of maxima, the tangents of their cells."""
+        boxes, *indices = ctx.saved_tensors
+        if regions()[ctx.call.name].writes_indices:
+            return _cells(tangent, boxes, *indices), None
+        return differentiable(ctx.call.name, *ctx.call.arguments(tangent, boxes, *indices))
+
+
+def _cells(x: Tensor, boxes: Tensor, indices: Tensor) -> Tensor:
+    """Returns the cells of `x` that the indices of roi_pool name; 0 for a bin without cells."""
+    n, c, h, w = x.shape
+    planes = x.reshape(n, c, h * w)  # PyTorch's older vmap has no flatten
+    rows = planes.index_select(0, boxes[:, 0].clamp(0, max(n - 1, 0)).long())
+    cells = rows.gather(2, indices.flatten(2).clamp(min=0).long()).view(indices.shape)
+    return cells.masked_fill(indices < 0, 0)
 
 
 def _no_second(ctx: Any, grad: Tensor) -> Any:
