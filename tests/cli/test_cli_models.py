@@ -172,7 +172,7 @@ def computes_ours() -> bool:
 
 @pytest.mark.slow
 def test_each_variant_has_a_process_with_its_patch() -> None:
-    workers = [model_training._worker(variant) for variant in model_training.VARIANTS]
+    workers = [model_training.worker(variant, 1) for variant in model_training.VARIANTS]
     found = [worker.submit(computes_ours) for worker in workers]
     assert [one.result() for one in found] == [False, True, True]
     assert not is_patched()
