@@ -23,6 +23,7 @@ from pooltide.torch.dispatch import custom_operators
 from pooltide.torch.patching import gradient_overrides
 
 BEFORE_2_11 = TorchVersion(torch.__version__) < "2.11"  # what tests compare with was otherwise there
+BEFORE_2_12 = TorchVersion(torch.__version__) < "2.12"
 BEFORE_2_13 = TorchVersion(torch.__version__) < "2.13"
 
 

@@ -14,7 +14,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import pooltide.torch as pt  # noqa: E402
-from pools import BEFORE_2_11, quiet_patch  # noqa: E402
+from pools import BEFORE_2_12, quiet_patch  # noqa: E402
 from pooltide.torch.patching.compile_caches import CACHE_TAG  # noqa: E402
 
 config = pytest.importorskip("torch.compiler.config")
@@ -95,7 +95,7 @@ def test_all_threads_have_the_tag_exactly_while_patched(monkeypatch: Any) -> Non
         config.cache_key_tag += "mine"
         assert config.cache_key_tag == f"{own}mine{CACHE_TAG}"
     assert config.cache_key_tag == f"{own}mine"
-    assert tag_in_thread() == (f"{own}mine" if BEFORE_2_11 else "")  # threads had one tag
+    assert tag_in_thread() == (f"{own}mine" if BEFORE_2_12 else "")  # threads had one tag
     config.cache_key_tag = own
 
 

@@ -97,13 +97,16 @@ def test_strides_and_dilations_over_32_bits_raise_as_in_pytorch(name: str) -> No
     bad += [{"kernel_size": 1, "dilation": 2**31}] if name.startswith("max") else []
     for more in bad:
         arguments = {"kernel_size": 2} | more
-        texts = []
+        found = []
         for module, patched in ((F, False), (F, can_call_aten()), (functional, False)):
-            patch = quiet_patch(True) if patched else nullcontext()
-            with patch, pytest.raises(RuntimeError) as error:
-                getattr(module, name)(x, **arguments)
-            texts.append(str(error.value))
-        assert texts[0] == texts[1] == texts[2]
+            with quiet_patch(True) if patched else nullcontext():
+                try:
+                    found.append(getattr(module, name)(x, **arguments).tolist())
+                except RuntimeError as error:
+                    found.append(str(error))
+        assert found[0] == found[1] == found[2]
+        # Averages of planes take such a stride in PyTorch 2.6.
+        assert isinstance(found[0], str) or (name == "avg_pool2d" and not can_call_aten())
     must = getattr(F, name)(x, 2, 2**31 - 1)
     assert torch.equal(getattr(functional, name)(x, 2, 2**31 - 1), must)
 

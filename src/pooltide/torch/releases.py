@@ -14,8 +14,10 @@ import torch
 from torch.torch_version import TorchVersion
 
 OLDEST = "2.6"
-TESTED = ("2.6", "2.9", "2.11", "2.13", "2.15")  # the table of docs/pytorch.md has their tests
-COMPILED = ("2.11", "2.13", "2.15")  # whose aten.cpp was tested: it relies on more than names
+# The table of docs/pytorch.md has their tests.
+TESTED = ("2.6", "2.9", "2.10", "2.11", "2.12", "2.13", "2.14", "2.15")
+# Those whose aten.cpp was tested: it relies on more than names.
+COMPILED = ("2.10", "2.11", "2.12", "2.13", "2.14", "2.15")
 # Names that are not public, without which this package cannot be imported.
 PRIVATE = (
     "_C.DispatchKey",

@@ -4,7 +4,7 @@
 from the cache (kernels/calls.py) and returns the result, or None if there is no such call.
 `add(…, kernel, template)` takes the same arguments, the kernel, and a tensor that a new result resembles.
 Both do nothing while an environment variable selects the backend, and for misaligned tensors.
-They need DLPack's exchange API, which PyTorch 2.11, 2.13 and 2.15 have; without it `find` returns None.
+They need DLPack's exchange API, which PyTorch 2.10 to 2.15 have; without it `find` returns None.
 """
 
 from __future__ import annotations
