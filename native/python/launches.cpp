@@ -273,8 +273,9 @@ PyMethodDef launches_methods[] = {
     {"use", use, METH_VARARGS,
      "use(first, second, counts, tables, aligned, on_default, on_others): what `run` launches.\n\n"
      "first, second: methods Launch.run; second may be None. counts: what new_counts takes for the second. tables: stay as\n"
-     "long as `run` may launch what reads them. aligned: all addresses must be multiples of 16. on_default, on_others: whether `run` launches on the default stream, and on others.\n"
-     "If not, or on another device, it calls the object's enqueue(source, indices, out, faults)."},
+     "long as `run` may launch what reads them. aligned: all addresses must be multiples of 16. on_default, on_others:\n"
+     "whether `run` launches on the default stream, and on others. If not, or on another device, it calls the object's\n"
+     "enqueue(source, indices, out, faults)."},
     {"launch", launch, METH_VARARGS,
      "launch(first, second, counts, stream, source, indices, out, faults): launches these, without any check."},
     {"run", as_function(run_launches), METH_FASTCALL,
@@ -292,17 +293,19 @@ PyObject* run_kernel(PyObject* kernel, const Arrays& arrays, PyObject* threads) 
   auto number = [](const void* address) { return static_cast<uint64_t>(reinterpret_cast<uintptr_t>(address)); };
   if (PyObject* launches = object_of(kernel, run_launches)) {
     Py_INCREF(launches);
-    PyObject* done = run_on(launches, number(arrays.grad), number(arrays.input), number(arrays.indices),
-                                 number(arrays.out), launches_of(launches).errors);
+    PyObject* done = run_on(launches, number(arrays.grad), number(arrays.input), number(arrays.indices), number(arrays.out),
+                            launches_of(launches).errors);
     Py_DECREF(launches);
     return done;
   }
   const PreparedProblem* prepared = problem_run_by(kernel);
-  if (is_quick(prepared)) try {  // releasing the GIL would take longer
+  if (is_quick(prepared)) {  // releasing the GIL would take longer
+    try {
       return Py_NewRef(prepared->run(arrays, 1, Forced()).count ? Py_NotImplemented : Py_None);
     } catch (const std::bad_alloc&) {
       return PyErr_NoMemory();
     }
+  }
   PyObject* given[5];
   const void* addresses[] = {arrays.grad, arrays.input, arrays.indices, arrays.out};
   for (int i = 0; i < 4; i++)
