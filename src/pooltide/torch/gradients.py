@@ -193,8 +193,7 @@ def _mark_written(function: str, out: torch.Tensor) -> None:
 
 def _dispatched(arguments: Arguments) -> torch.Tensor:
     """Computes the gradient by `torch.ops.pooltide`, which autograd, transforms and compilers see."""
-    function, operands = arguments.function, _operator_arguments(arguments)
-    return written(function, arguments.grad_output, arguments.out, differentiable(function, *operands))
+    return _followed(arguments, _operator_arguments(arguments))
 
 
 def _traced(arguments: Arguments) -> torch.Tensor:
@@ -209,6 +208,10 @@ def _traced(arguments: Arguments) -> torch.Tensor:
         operands = _operator_arguments(_plain(arguments))
     finally:
         _set_tracing_state(state)
+    return _followed(arguments, operands)
+
+
+def _followed(arguments: Arguments, operands: Any) -> torch.Tensor:
     function = arguments.function
     return written(function, arguments.grad_output, arguments.out, differentiable(function, *operands))
 

@@ -102,7 +102,7 @@ def _draw_regions(random: np.random.Generator, sampling: Sampling) -> DrawnProbl
     if name.endswith("align"):
         words += [f"ratio{_pick(random, {2: 2, -1: 1})}"]
     words += ["aligned"] if name == "roi_align" and _chance(random, 50) else []
-    words.append(_pick(random, _DTYPES["cpu"]))
+    words.append(_pick(random, _DTYPES["cpu"]))  # on GPUs, too: torchvision has float16, and no bfloat16
     words += ["i32"] if name == "roi_pool" else []
     words += ["cl"] if _chance(random, 30) else []
     return DrawnProblem(forward, parse(":".join([*words, f"seed{int(random.integers(1, 1 << 16))}"])))

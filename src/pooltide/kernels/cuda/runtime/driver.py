@@ -186,7 +186,7 @@ def _working_driver() -> Any:
 def _driver() -> Any:
     try:
         library = ctypes.CDLL("libcuda.so.1")
-        library.cuLaunchKernelEx  # noqa: B018
+        library.cuLaunchKernelEx  # noqa: B018  (looks it up)
         library.cuFuncSetAttribute.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_int)
         library.cuCtxSetCurrent.argtypes = (ctypes.c_void_p,)
         library.cuModuleLoadData.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
